@@ -1,0 +1,48 @@
+# `make help` lists the targets. Go, git and make are all they need: tools are
+# pinned in go.mod and built by the Go command.
+
+GO       ?= go
+FUZZTIME ?= 60s
+BENCH    ?= .
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test check fmt vet lint tidy generate clean-tree race bench fuzz
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/mapd, static
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/mapd ./cmd/mapd
+
+run: build ## start the webhook on the examples, send it a Pod, print what changed, stop
+	@./hack/run.sh bin/mapd
+
+test: ## all tests, the oracle and a short fixed count of random cases included
+	$(GO) test ./...
+
+check: fmt vet lint tidy generate race ## what a change must pass: format, vet, lint, tidy, generated files, tests with -race
+
+fmt:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+lint:
+	$(GO) tool staticcheck ./...
+
+tidy:
+	$(GO) mod tidy -diff
+
+generate: ## make generated files anew and fail if that changes any
+	$(GO) generate ./...
+	@git diff --exit-code --stat -- pkg/openapi/builtin || { echo "generated files were stale; commit the new ones"; exit 1; }
+
+race:
+	$(GO) test -race ./...
+
+bench: ## in-tree plugin and mapd side by side on the same cases, answers checked, ratios as a table
+	$(GO) run ./test/bench
+
+fuzz: ## every fuzz target for FUZZTIME (60s) each, the differential one first
+	@./hack/fuzz.sh $(FUZZTIME)

@@ -1,0 +1,138 @@
+// The import floors of mapd as a test. docs/rationale.md says why each floor
+// is where it is. Only what packages import is checked; tests may reach
+// further, because the oracle has to.
+
+package mapd_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/mapd-project/mapd/"
+
+// floors lists the public packages from the ground up and, for each, the mapd
+// packages it may import directly.
+var floors = []struct {
+	pkg string
+	may []string
+}{
+	{"pkg/tree", nil},
+	{"pkg/cel", nil},
+	{"pkg/openapi", []string{"pkg/tree"}},
+	{"pkg/policy", []string{"pkg/cel", "pkg/openapi", "pkg/tree"}},
+	{"pkg/binding", []string{"pkg/policy", "pkg/tree"}},
+	{"pkg/engine", []string{"pkg/policy", "pkg/binding", "pkg/tree"}},
+	{"pkg/webhook", []string{"pkg/policy", "pkg/engine", "pkg/tree"}},
+}
+
+// doors names, for a large dependency, the packages that may import it.
+var doors = map[string][]string{
+	"github.com/google/cel-go/":             {"pkg/cel"},
+	"sigs.k8s.io/structured-merge-diff/":    {"pkg/policy", "pkg/openapi"},
+	"github.com/prometheus/":                {"pkg/webhook"},
+	"github.com/evanphx/json-patch":         nil,
+	"gopkg.in/evanphx/json-patch.v4":        nil,
+	"k8s.io/client-go/":                     nil,
+	"github.com/spf13/cobra":                {"cmd/mapd"},
+	"github.com/klauspost/compress/":        {"pkg/openapi"},
+	"k8s.io/apiextensions-apiserver/":       {"pkg/openapi"},
+	"go.yaml.in/yaml/":                      {"internal/manifest", "internal/report"},
+	"github.com/fsnotify/fsnotify":          {"cmd/mapd", "internal/manifest", "pkg/webhook"},
+	"k8s.io/kubernetes/":                    nil,
+	"github.com/rogpeppe/go-internal/":      nil,
+	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/cel", "pkg/engine"},
+}
+
+func TestFloors(t *testing.T) {
+	for _, f := range floors {
+		t.Run(f.pkg, func(t *testing.T) {
+			for _, imp := range list(t, "Imports", f.pkg) {
+				if local, ok := strings.CutPrefix(imp, module); ok && !slices.Contains(f.may, local) {
+					t.Errorf("imports %s; allowed: %v", local, f.may)
+				}
+			}
+			for _, dep := range list(t, "Deps", f.pkg) {
+				if strings.HasPrefix(dep, "k8s.io/client-go/") {
+					t.Errorf("depends on %s; pkg/ must not know a cluster client", dep)
+				}
+			}
+		})
+	}
+}
+
+// Every public package stands on a floor; a new one has to be given a place.
+func TestEveryPackageHasAFloor(t *testing.T) {
+	for _, pkg := range packages(t) {
+		top, _, _ := strings.Cut(strings.TrimPrefix(pkg, "pkg/"), "/")
+		if !strings.HasPrefix(pkg, "pkg/") || strings.Contains(pkg, "/internal/") {
+			continue
+		}
+		if !slices.ContainsFunc(floors, func(f struct {
+			pkg string
+			may []string
+		}) bool {
+			return f.pkg == "pkg/"+top
+		}) {
+			t.Errorf("%s stands on no floor: add it to floors, and to docs/rationale.md why", pkg)
+		}
+	}
+}
+
+func TestDoors(t *testing.T) {
+	for _, pkg := range packages(t) {
+		if strings.HasPrefix(pkg, "test/") {
+			continue // the oracle is made of upstream
+		}
+		for _, imp := range list(t, "Imports", pkg) {
+			for dep, may := range doors {
+				if strings.HasPrefix(imp, dep) && !slices.ContainsFunc(may, func(m string) bool {
+					return pkg == m || strings.HasPrefix(pkg, m+"/")
+				}) {
+					t.Errorf("%s imports %s; only %v may", pkg, imp, may)
+				}
+			}
+			local, ok := strings.CutPrefix(imp, module)
+			if !ok {
+				continue
+			}
+			if strings.HasPrefix(pkg, "pkg/") && strings.HasPrefix(local, "internal/") {
+				t.Errorf("%s imports %s; pkg/ never imports internal/", pkg, local)
+			}
+			if strings.HasPrefix(local, "cmd/") || strings.HasPrefix(local, "test/") {
+				t.Errorf("%s imports %s; nothing imports cmd/ or test/", pkg, local)
+			}
+		}
+	}
+}
+
+// packages lists the module's packages as paths below its root.
+func packages(t *testing.T) []string {
+	t.Helper()
+	var pkgs []string
+	for _, p := range goList(t, "{{.ImportPath}}", "./...") {
+		if local, ok := strings.CutPrefix(p, module); ok {
+			pkgs = append(pkgs, local)
+		}
+	}
+	return pkgs
+}
+
+func list(t *testing.T, field, pkg string) []string {
+	t.Helper()
+	return goList(t, `{{join .`+field+` "\n"}}`, "./"+pkg)
+}
+
+func goList(t *testing.T, format, pattern string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", format, pattern)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v\n%s", pattern, err, stderr.String())
+	}
+	return strings.Fields(string(out))
+}
