@@ -1,0 +1,152 @@
+package tree
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// Op is one operation of an RFC 6902 patch: add, replace or remove.
+type Op struct {
+	Op    string
+	Path  string
+	Value any
+}
+
+// MarshalJSON writes the operation as RFC 6902 has it: remove has no value,
+// add and replace always have one, be it null.
+func (o Op) MarshalJSON() ([]byte, error) {
+	if o.Op == "remove" {
+		return json.Marshal(struct {
+			Op   string `json:"op"`
+			Path string `json:"path"`
+		}{o.Op, o.Path})
+	}
+	return json.Marshal(struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}{o.Op, o.Path, o.Value})
+}
+
+// Diff returns a patch that turns before into after, none when they are equal.
+//
+// The patch is deterministic and small: fields in the order of their names,
+// subtrees that are Same are not visited, list elements are aligned (see
+// diffList) so that an inserted sidecar is one add. It is safe under
+// github.com/evanphx/json-patch v4 and v5: only add, replace and remove, no
+// operation below a null, and never the whole document when both versions are
+// objects.
+func Diff(before, after any) []Op {
+	var d differ
+	d.diff(before, after)
+	return d.ops
+}
+
+// Changed returns the paths of Diff's operations, sorted, each once.
+func Changed(before, after any) []string {
+	ops := Diff(before, after)
+	if len(ops) == 0 {
+		return nil
+	}
+	paths := make([]string, len(ops))
+	for i, op := range ops {
+		paths[i] = op.Path
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// differ collects operations. path is the pointer to where it stands, grown
+// and cut back as it walks, so that a pointer is only allocated for a change.
+type differ struct {
+	path []byte
+	ops  []Op
+}
+
+func (d *differ) emit(op string, value any) {
+	d.ops = append(d.ops, Op{Op: op, Path: string(d.path), Value: value})
+}
+
+// at calls f one token further down.
+func (d *differ) key(token string) int {
+	n := len(d.path)
+	d.path = appendToken(d.path, token)
+	return n
+}
+
+func (d *differ) index(i int) int {
+	n := len(d.path)
+	d.path = append(d.path, '/')
+	d.path = strconv.AppendInt(d.path, int64(i), 10)
+	return n
+}
+
+func (d *differ) up(n int) { d.path = d.path[:n] }
+
+func (d *differ) diff(a, b any) {
+	if Same(a, b) {
+		return
+	}
+	switch a := a.(type) {
+	case map[string]any:
+		if b, ok := b.(map[string]any); ok && a != nil && b != nil {
+			d.diffMap(a, b)
+			return
+		}
+	case []any:
+		if b, ok := b.([]any); ok && a != nil && b != nil {
+			d.diffList(a, b)
+			return
+		}
+	}
+	if !Equal(a, b) {
+		d.emit("replace", b)
+	}
+}
+
+func (d *differ) diffMap(a, b map[string]any) {
+	var keys []string // that may have changed; most maps have none
+	for k, av := range a {
+		if bv, ok := b[k]; !ok || !Same(av, bv) {
+			keys = append(keys, k)
+		}
+	}
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		n := d.key(k)
+		av, inA := a[k]
+		bv, inB := b[k]
+		switch {
+		case !inA:
+			d.emit("add", bv)
+		case !inB:
+			d.emit("remove", nil)
+		default:
+			d.diff(av, bv)
+		}
+		d.up(n)
+	}
+}
+
+func (d *differ) diffList(a, b []any) {
+	for i := len(a) - 1; i >= len(b); i-- {
+		n := d.index(i)
+		d.emit("remove", nil)
+		d.up(n)
+	}
+	for i := range b {
+		n := d.index(i)
+		if i < len(a) {
+			d.diff(a[i], b[i])
+		} else {
+			d.emit("add", b[i])
+		}
+		d.up(n)
+	}
+}
