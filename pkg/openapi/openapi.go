@@ -1,0 +1,177 @@
+// Package openapi answers one question: what does a kind look like? It holds
+// the OpenAPI v3 documents of the built-in kinds (embedded) and of custom
+// ones (from CustomResourceDefinitions), gives the merge schema of a kind as
+// structured-merge-diff wants it, says which resource a kind is served as, and
+// brings a patched object into the form in which an API server would hold it.
+//
+// Nothing here talks to a server. Everything that New returns is immutable for
+// its users and safe for concurrent use; documents are opened when a schema is
+// first asked for, once.
+package openapi
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+)
+
+// A Source is a set of OpenAPI documents, one for each group-version, and the
+// resources they serve. Methods are called from many goroutines at a time.
+type Source interface {
+	// GroupVersions lists the documents, each once, in any order.
+	GroupVersions() []schema.GroupVersion
+
+	// Resources lists what is served, in the order in which a server
+	// registers it: that is the order in which Equivalents answers.
+	Resources() []Resource
+
+	// Lookup finds a kind in the document of its own group-version, nil when
+	// it is not there. It must be cheap: it does not open the document.
+	Lookup(gvk schema.GroupVersionKind) Model
+}
+
+// A Model is a kind in a document of a Source.
+type Model interface {
+	// Schema opens the document if need be. It gives the same pointer for
+	// every kind of a document that shares one.
+	Schema() (*smdschema.Schema, smdschema.TypeRef, error)
+}
+
+// Resource says how a kind is served.
+type Resource struct {
+	GVR        schema.GroupVersionResource
+	Kind       schema.GroupVersionKind
+	Namespaced bool
+
+	// Subresources are the names of its subresources, sorted. KindFor tells
+	// their kinds.
+	Subresources []string
+
+	// Storage names what is stored: resources with the same Storage are views
+	// of the same objects in several group-versions. Empty means the group
+	// and the plural name.
+	Storage string
+
+	// SubresourceKinds are the kinds of those subresources whose kind is not
+	// that of the resource, such as Scale. Nil is none.
+	SubresourceKinds map[string]schema.GroupVersionKind
+}
+
+func (r *Resource) storage() string {
+	if r.Storage != "" {
+		return r.Storage
+	}
+	return r.GVR.GroupResource().String()
+}
+
+// NoGroupVersionError says that no document of the group-version is known. A
+// server answers 503 then: "there can be a delay between when
+// CustomResourceDefinitions are created and when they are available".
+type NoGroupVersionError struct{ GVK schema.GroupVersionKind }
+
+func (e *NoGroupVersionError) Error() string {
+	return fmt.Sprintf("no schema for %v", e.GVK)
+}
+
+// NoKindError says that the group-version is known but does not publish this
+// kind, which is so for Scale, Eviction, TokenRequest and the options of
+// CONNECT (spec §2.6). Its text is the API server's.
+type NoKindError struct{ GVK schema.GroupVersionKind }
+
+func (e *NoKindError) Error() string {
+	return fmt.Sprintf("no corresponding type for %v", e.GVK)
+}
+
+// Types are the kinds of some sources.
+type Types struct {
+	sources   []Source
+	versions  map[schema.GroupVersion]bool
+	resources map[schema.GroupVersionResource]*Resource
+	byKind    map[schema.GroupVersionKind]*Resource
+	stored    map[string][]*Resource
+	kinds     kindCache
+}
+
+// New makes one set of types out of sources. Where two know the same kind or
+// resource, the earlier one counts.
+func New(sources ...Source) *Types {
+	t := &Types{
+		sources:   sources,
+		versions:  map[schema.GroupVersion]bool{},
+		resources: map[schema.GroupVersionResource]*Resource{},
+		byKind:    map[schema.GroupVersionKind]*Resource{},
+		stored:    map[string][]*Resource{},
+	}
+	for _, s := range sources {
+		for _, gv := range s.GroupVersions() {
+			t.versions[gv] = true
+		}
+		for _, r := range s.Resources() {
+			if t.resources[r.GVR] != nil {
+				continue
+			}
+			t.resources[r.GVR] = &r
+			if t.byKind[r.Kind] == nil {
+				t.byKind[r.Kind] = &r
+			}
+			t.stored[r.storage()] = append(t.stored[r.storage()], &r)
+		}
+	}
+	return t
+}
+
+// ResourceFor says which resource serves a kind: Pod is "pods". It answers for
+// main resources only, so false for Scale.
+func (t *Types) ResourceFor(gvk schema.GroupVersionKind) (Resource, bool) {
+	if r := t.byKind[gvk]; r != nil {
+		return r.copy(), true
+	}
+	return Resource{}, false
+}
+
+// KindFor says which kind a request to a resource or subresource carries:
+// autoscaling/v1 Scale for deployments/scale, policy/v1 Eviction for
+// pods/eviction, Pod for pods/status. For CONNECT it is the kind of the
+// options.
+func (t *Types) KindFor(gvr schema.GroupVersionResource, subresource string) (schema.GroupVersionKind, bool) {
+	r := t.resources[gvr]
+	if r == nil {
+		return schema.GroupVersionKind{}, false
+	}
+	if subresource == "" {
+		return r.Kind, true
+	}
+	if !slices.Contains(r.Subresources, subresource) {
+		return schema.GroupVersionKind{}, false
+	}
+	if kind, ok := r.SubresourceKinds[subresource]; ok {
+		return kind, true
+	}
+	return r.Kind, true
+}
+
+// Equivalents lists the other group-versions in which the same stored objects
+// are served (spec §2.3), in the order in which a server registers them: the
+// versions of the group, core events and events.k8s.io events for one another,
+// the served versions of a CustomResourceDefinition as it lists them.
+func (t *Types) Equivalents(gvr schema.GroupVersionResource) []Resource {
+	r := t.resources[gvr]
+	if r == nil {
+		return nil
+	}
+	var out []Resource
+	for _, other := range t.stored[r.storage()] {
+		if other != r {
+			out = append(out, other.copy())
+		}
+	}
+	return out
+}
+
+func (r *Resource) copy() Resource {
+	out := *r
+	out.Subresources = slices.Clone(r.Subresources)
+	return out
+}
