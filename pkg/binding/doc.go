@@ -1,0 +1,15 @@
+// Package binding answers one question: which policies, with which parameters,
+// does one request meet?
+//
+// A Binding is one MutatingAdmissionPolicyBinding, parsed once (Compile). An
+// Index joins policies and bindings to one immutable snapshot; Index.Select
+// answers the question with a list of Invocations, in the order in which they
+// run: by policy name, binding name, and parameter namespace and name. No CEL is
+// evaluated here, and the only I/O is behind the interfaces of Sources.
+//
+// The rules are those of the API server (spec §2 and §3;
+// k8s.io/apiserver/pkg/admission/plugin/policy/{generic,matching}). What differs
+// is the cost: the server asks every policy about every request, an Index asks
+// once per kind of request and remembers, and it looks up the policies and
+// bindings of a namespace by that namespace's name.
+package binding

@@ -1,0 +1,562 @@
+package binding
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Namespaces is where Namespace objects are looked up.
+type Namespaces interface {
+	// Namespace returns one Namespace; the error of a missing one is
+	// apierrors.IsNotFound.
+	Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error)
+}
+
+// Equivalent is another group-version in which the server serves the objects of
+// a resource.
+type Equivalent struct {
+	Resource schema.GroupVersionResource
+	Kind     schema.GroupVersionKind
+}
+
+// Sources are what an Index asks at request time. All must be safe for
+// concurrent use. Without Params every paramKind is unknown, without Namespaces
+// no namespace exists, and without Equivalents every matchPolicy is Exact.
+type Sources struct {
+	Params     Params
+	Namespaces Namespaces
+	// Equivalents returns the other served group-versions of a resource in the
+	// order of the server's registry (spec §2.3). It is asked once for each
+	// kind of request that an Index meets.
+	Equivalents func(schema.GroupVersionResource) []Equivalent
+}
+
+// Invocation is one (policy, binding, parameter) to run on a request, or an
+// error that kept it from being one.
+type Invocation struct {
+	Policy *policy.Policy
+	// Binding is empty if PolicyError.
+	Binding string
+	// Kind and Resource are what the policy's rules matched. Under matchPolicy
+	// Equivalent they may name another version than the request's.
+	Kind     schema.GroupVersionKind
+	Resource schema.GroupVersionResource
+	// Params is nil where the expressions see null.
+	Params *unstructured.Unstructured
+	// HasParams says that the policy has a paramKind.
+	HasParams bool
+	// Err is a configuration error (spec §3.1, §9.5) without the words around
+	// it; nothing is to be run then. A policy that does not compile is no
+	// configuration error: see policy.Policy.Err.
+	Err error
+	// PolicyError says that Err is about the policy and not about a binding.
+	PolicyError bool
+}
+
+// Index is one immutable snapshot of policies and bindings. It is safe for
+// concurrent use.
+type Index struct {
+	src      Sources
+	policies []*policy.Policy
+	bindings []*Binding
+	entries  []*entry // by policy name; only policies that are bound
+
+	known    atomic.Pointer[map[key]*candidates]
+	learning sync.Mutex
+}
+
+// entry is one policy with its bindings.
+type entry struct {
+	order        int
+	policy       *policy.Policy
+	match        *matcher
+	hasParams    bool
+	paramKind    schema.GroupVersionKind
+	paramKindErr error
+	bindings     []*Binding // by name
+}
+
+// NewIndex joins policies and bindings. A policy without a binding and a binding
+// to an unknown policy are kept but have no effect, as in a cluster. Policies
+// that do not compile take part as policy.Broken ones. It is an error if two
+// policies or two bindings share a name.
+func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Index, error) {
+	ix := &Index{
+		src:      src,
+		policies: slices.Clone(policies),
+		bindings: slices.Clone(bindings),
+	}
+	slices.SortStableFunc(ix.policies, func(a, b *policy.Policy) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.SortStableFunc(ix.bindings, func(a, b *Binding) int { return cmp.Compare(a.Name(), b.Name()) })
+
+	bound := make(map[string][]*Binding, len(bindings))
+	for i, b := range ix.bindings {
+		if i > 0 && ix.bindings[i-1].Name() == b.Name() {
+			return nil, fmt.Errorf("binding %q is given twice", b.Name())
+		}
+		bound[b.PolicyName()] = append(bound[b.PolicyName()], b)
+	}
+	for i, p := range ix.policies {
+		if i > 0 && ix.policies[i-1].Name() == p.Name() {
+			return nil, fmt.Errorf("policy %q is given twice", p.Name())
+		}
+		if own := bound[p.Name()]; len(own) > 0 {
+			ix.entries = append(ix.entries, newEntry(i, p, own))
+		}
+	}
+	ix.known.Store(&map[key]*candidates{})
+	return ix, nil
+}
+
+func newEntry(order int, p *policy.Policy, bindings []*Binding) *entry {
+	spec := &p.Object().Spec
+	e := &entry{
+		order:    order,
+		policy:   p,
+		match:    newMatcher(spec.MatchConstraints),
+		bindings: bindings,
+	}
+	if kind := spec.ParamKind; kind != nil {
+		e.hasParams = true
+		gv, err := schema.ParseGroupVersion(kind.APIVersion)
+		if err != nil {
+			e.paramKindErr = fmt.Errorf("failed to parse paramKind APIVersion: %w", err)
+		}
+		e.paramKind = gv.WithKind(kind.Kind)
+	}
+	return e
+}
+
+// Policies returns all policies of the snapshot, by name. The list must not be
+// modified.
+func (ix *Index) Policies() []*policy.Policy { return ix.policies }
+
+// Bindings returns all bindings of the snapshot, by name. The list must not be
+// modified.
+func (ix *Index) Bindings() []*Binding { return ix.bindings }
+
+// Namespace returns a Namespace from the snapshot's source.
+func (ix *Index) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	if ix.src.Namespaces != nil {
+		ns, err := ix.src.Namespaces.Namespace(ctx, name)
+		if err != nil || ns != nil {
+			return ns, err
+		}
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
+}
+
+// Select returns what a request meets, in order: configuration errors and
+// invocations as they are found. It returns nil for a request that no policy
+// wants, at a cost that does not depend on how many policies there are.
+func (ix *Index) Select(ctx context.Context, req *policy.Request) []Invocation {
+	return ix.SelectObject(ctx, req, req.Object)
+}
+
+// SelectObject is Select with another current object, which is how a second
+// round selects (spec §9.2): selectors see what the first round made of the
+// request's object.
+func (ix *Index) SelectObject(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) []Invocation {
+	k := keyOf(req)
+	c := ix.candidates(&k)
+	if len(c.all) == 0 {
+		return nil
+	}
+	t := target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object}
+	if !c.pins {
+		var out []Invocation
+		for _, cand := range c.all {
+			out = ix.selectPolicy(out, &t, cand, view{full: true})
+		}
+		return out
+	}
+
+	set, err := t.namespaceLabels()
+	if err != nil {
+		// Without labels the question has to be put to every policy, so that
+		// each reports the error under its own failurePolicy.
+		var out []Invocation
+		for _, cand := range c.all {
+			out = ix.selectPolicy(out, &t, cand, view{full: true})
+		}
+		return out
+	}
+	var v view
+	v.name, v.named = set.Lookup(namespaceNameLabel)
+	var pinned []*candidate
+	if v.named {
+		pinned = c.pinned[v.name]
+	}
+	for i := range c.kinds {
+		if _, err := ix.paramScope(c.kinds[i].entry); err != nil {
+			pinned = union(pinned, c.kinds[i].candidates)
+		}
+	}
+	var out []Invocation
+	for open := c.open; len(open) > 0 || len(pinned) > 0; {
+		var next *candidate
+		if len(pinned) == 0 || len(open) > 0 && open[0].entry.order < pinned[0].entry.order {
+			next, open = open[0], open[1:]
+		} else {
+			next, pinned = pinned[0], pinned[1:]
+		}
+		out = ix.selectPolicy(out, &t, next, v)
+	}
+	return out
+}
+
+// view says which of a candidate's bindings a request can meet at all.
+type view struct {
+	full  bool   // all; otherwise open ones and those of
+	name  string // this namespace,
+	named bool   // if it has that label
+}
+
+func (ix *Index) selectPolicy(out []Invocation, t *target, c *candidate, v view) []Invocation {
+	h, ok, err := c.match.test(t)
+	if err != nil {
+		return append(out, Invocation{Policy: c.entry.policy, HasParams: c.entry.hasParams, Err: err, PolicyError: true})
+	}
+	if !ok {
+		return out
+	}
+	inv := Invocation{Policy: c.entry.policy, HasParams: c.entry.hasParams}
+	inv.Resource, inv.Kind = t.resolve(h)
+
+	// The server resolves a paramKind when it learns of a policy, so that an
+	// unknown one is reported before any binding is looked at (trap T46).
+	namespaced, err := ix.paramScope(c.entry)
+	if err != nil {
+		inv.Err, inv.PolicyError = err, true
+		return append(out, inv)
+	}
+	if v.full {
+		for i := range c.bindings.all {
+			out = ix.selectBinding(out, t, inv, &c.bindings.all[i], namespaced)
+		}
+		return out
+	}
+	var pinned []*boundBinding
+	if v.named {
+		pinned = c.bindings.pinned[v.name]
+	}
+	for open := c.bindings.open; len(open) > 0 || len(pinned) > 0; {
+		var next *boundBinding
+		if len(pinned) == 0 || len(open) > 0 && open[0].order < pinned[0].order {
+			next, open = open[0], open[1:]
+		} else {
+			next, pinned = pinned[0], pinned[1:]
+		}
+		out = ix.selectBinding(out, t, inv, next, namespaced)
+	}
+	return out
+}
+
+func (ix *Index) selectBinding(out []Invocation, t *target, inv Invocation, b *boundBinding, namespaced bool) []Invocation {
+	if b.match.matcher != nil {
+		_, ok, err := b.match.test(t)
+		if err != nil {
+			inv.Binding, inv.Err = b.binding.Name(), err
+			return append(out, inv)
+		}
+		if !ok {
+			return out
+		}
+	}
+	inv.Binding = b.binding.Name()
+	ref := &b.binding.params
+	if !inv.HasParams || ref.ParamRef == nil {
+		return append(out, inv)
+	}
+	params, err := ref.collect(t.ctx, ix.src.Params, b.paramKind, namespaced, t.req.Namespace)
+	if err != nil {
+		inv.Err = err
+		return append(out, inv)
+	}
+	for _, param := range params {
+		inv.Params = param
+		out = append(out, inv)
+	}
+	return out
+}
+
+// paramScope says whether a policy's parameters have namespaces.
+func (ix *Index) paramScope(e *entry) (bool, error) {
+	switch {
+	case !e.hasParams:
+		return false, nil
+	case e.paramKindErr != nil:
+		return false, e.paramKindErr
+	case ix.src.Params == nil:
+		return false, unknownParamKind(e.paramKind)
+	}
+	namespaced, err := ix.src.Params.Kind(e.paramKind)
+	if err != nil {
+		return false, unknownParamKind(e.paramKind)
+	}
+	return namespaced, nil
+}
+
+// resolve fills in what a match on the request's own resource leaves open.
+func (t *target) resolve(h hit) (schema.GroupVersionResource, schema.GroupVersionKind) {
+	own := t.req.RequestKind
+	if own.Empty() {
+		own = t.req.Kind
+	}
+	switch {
+	case h.resource.Empty():
+		return t.resource, own
+	case h.kind.Kind != own.Kind && t.req.SubResource != "":
+		// A Scale or an Eviction is the same kind under every version of its
+		// resource.
+		return h.resource, own
+	default:
+		return h.resource, h.kind
+	}
+}
+
+// key is all of a request that resource rules look at, but for its name.
+type key struct {
+	operation   admissionv1.Operation
+	resource    schema.GroupVersionResource
+	subresource string
+	namespaced  bool
+}
+
+// keyOf takes the client's own resource where the server converted the object
+// for us: that is what the server's rules are tested on.
+func keyOf(req *policy.Request) key {
+	k := key{
+		operation:   req.Operation,
+		resource:    req.RequestResource,
+		subresource: req.RequestSubResource,
+		namespaced:  req.Namespace != "",
+	}
+	if k.resource.Empty() {
+		k.resource, k.subresource = req.Resource, req.SubResource
+	}
+	return k
+}
+
+// candidates are the policies that requests of one key can meet.
+type candidates struct {
+	all []*candidate
+	// pins says that the lists below are in use: some policy or binding is
+	// limited to namespaces that it names.
+	pins   bool
+	open   []*candidate            // may meet requests in any namespace
+	pinned map[string][]*candidate // may meet requests in this namespace only
+	// kinds are the pinned policies with parameters. If their kind is unknown
+	// they fail in every namespace, so that has to be asked.
+	kinds []kindGroup
+}
+
+type kindGroup struct {
+	entry      *entry // one of them, for its kind
+	candidates []*candidate
+}
+
+type candidate struct {
+	entry    *entry
+	match    narrowed
+	bindings boundBindings
+}
+
+type boundBindings struct {
+	all    []boundBinding
+	open   []*boundBinding
+	pinned map[string][]*boundBinding
+}
+
+type boundBinding struct {
+	order     int
+	binding   *Binding
+	match     narrowed // without a matcher: no restriction
+	paramKind schema.GroupVersionKind
+}
+
+// maxKeys bounds the memory of an Index against clients that make up resources;
+// a cluster has about a thousand keys. Beyond it every lookup pays in full.
+const maxKeys = 4096
+
+func (ix *Index) candidates(k *key) *candidates {
+	if c, ok := (*ix.known.Load())[*k]; ok {
+		return c
+	}
+	return ix.learn(*k)
+}
+
+// learn computes the candidates of a key and remembers them. Readers never wait:
+// the map is replaced, not changed.
+func (ix *Index) learn(k key) *candidates {
+	ix.learning.Lock()
+	defer ix.learning.Unlock()
+	known := *ix.known.Load()
+	if c, ok := known[k]; ok {
+		return c
+	}
+	c := ix.compute(&k)
+	if len(known) < maxKeys {
+		next := make(map[key]*candidates, len(known)+1)
+		for k, c := range known {
+			next[k] = c
+		}
+		next[k] = c
+		ix.known.Store(&next)
+	}
+	return c
+}
+
+func (ix *Index) compute(k *key) *candidates {
+	c := &candidates{}
+	if !admissible(k) {
+		return c
+	}
+	var equivalents []Equivalent
+	if ix.src.Equivalents != nil && len(ix.entries) > 0 {
+		equivalents = ix.src.Equivalents(k.resource)
+	}
+	// Where a namespaceSelector always matches, a pin says nothing.
+	usePins := k.namespaced || k.resource.Resource == "namespaces"
+	for _, e := range ix.entries {
+		if cand := newCandidate(e, k, equivalents, usePins); cand != nil {
+			c.all = append(c.all, cand)
+		}
+	}
+	if usePins {
+		c.split()
+	}
+	return c
+}
+
+func newCandidate(e *entry, k *key, equivalents []Equivalent, usePins bool) *candidate {
+	match, ok := e.match.narrow(k, equivalents)
+	if !ok {
+		return nil
+	}
+	c := &candidate{entry: e, match: match}
+	for i, b := range e.bindings {
+		bb := boundBinding{order: i, binding: b, paramKind: e.paramKind}
+		if b.match != nil {
+			if bb.match, ok = b.match.narrow(k, equivalents); !ok {
+				continue
+			}
+		}
+		c.bindings.all = append(c.bindings.all, bb)
+	}
+	if len(c.bindings.all) == 0 && !e.hasParams && !match.fallible() {
+		return nil
+	}
+	if usePins {
+		c.bindings.split()
+	}
+	return c
+}
+
+func (b *boundBindings) split() {
+	for i := range b.all {
+		bb := &b.all[i]
+		if bb.match.matcher == nil || bb.match.pins == nil {
+			b.open = append(b.open, bb)
+			continue
+		}
+		for _, name := range bb.match.pins {
+			if b.pinned == nil {
+				b.pinned = map[string][]*boundBinding{}
+			}
+			b.pinned[name] = append(b.pinned[name], bb)
+		}
+	}
+}
+
+// fallible says that asking may give an error, so that no request may be spared
+// the question.
+func (n *narrowed) fallible() bool {
+	failing := func(h hit) bool { return h.err != nil }
+	return n.err != nil || n.namespaces.err != nil || n.objects.err != nil ||
+		slices.ContainsFunc(n.excluded, failing) || slices.ContainsFunc(n.matched, failing)
+}
+
+// split sorts the candidates by the namespaces in which they can have an effect.
+func (c *candidates) split() {
+	pinned := map[string][]*candidate{}
+	for _, cand := range c.all {
+		switch {
+		case cand.match.pins != nil:
+			for _, name := range cand.match.pins {
+				pinned[name] = append(pinned[name], cand)
+			}
+		case len(cand.bindings.open) > 0 || cand.match.fallible() || cand.entry.paramKindErr != nil:
+			c.open = append(c.open, cand)
+		default:
+			for name := range cand.bindings.pinned {
+				pinned[name] = append(pinned[name], cand)
+			}
+			if cand.entry.hasParams {
+				c.addKind(cand)
+			}
+		}
+		c.pins = c.pins || cand.match.pins != nil || len(cand.bindings.pinned) > 0 || len(cand.bindings.open) == 0
+	}
+	if c.pins {
+		c.pinned = pinned
+	}
+}
+
+func (c *candidates) addKind(cand *candidate) {
+	i := slices.IndexFunc(c.kinds, func(g kindGroup) bool { return g.entry.paramKind == cand.entry.paramKind })
+	if i < 0 {
+		i = len(c.kinds)
+		c.kinds = append(c.kinds, kindGroup{entry: cand.entry})
+	}
+	c.kinds[i].candidates = append(c.kinds[i].candidates, cand)
+}
+
+// union merges two lists in order, without repetition, into a new one.
+func union(a, b []*candidate) []*candidate {
+	out := slices.Concat(a, b)
+	slices.SortFunc(out, func(a, b *candidate) int { return cmp.Compare(a.entry.order, b.entry.order) })
+	return slices.Compact(out)
+}
+
+// admissible says whether policies see requests of this key at all (spec §2.7):
+// not deletions, not the reviews that authentication and authorization are made
+// of, and not policies and bindings themselves, lest a bad policy could not be
+// repaired. Our own group's policies are treated as the server treats its own.
+func admissible(k *key) bool {
+	switch k.operation {
+	case admissionv1.Create, admissionv1.Update, admissionv1.Connect:
+	default:
+		return false
+	}
+	switch k.resource.Group {
+	case "authentication.k8s.io":
+		switch k.resource.Resource {
+		case "selfsubjectreviews", "tokenreviews":
+			return false
+		}
+	case "authorization.k8s.io":
+		switch k.resource.Resource {
+		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
+			return false
+		}
+	case "admissionregistration.k8s.io", "admissionregistration.mapd.dev":
+		switch k.resource.Resource {
+		case "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings":
+			return false
+		}
+	}
+	return true
+}

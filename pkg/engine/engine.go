@@ -1,0 +1,467 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Options configure an Engine. The zero value is usable.
+type Options struct {
+	// Authorizer answers the checks of the expressions' authorizer variable.
+	// Each request asks it about one thing at most once. Nil makes every check
+	// an error.
+	Authorizer authorizer.Authorizer
+	// Convert returns obj, which it must not modify, as another version of
+	// itself. It returns ErrNoConversion where there is no way. Nil knows no
+	// way between any two versions. It must be safe for concurrent use.
+	Convert func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error)
+}
+
+// Engine runs requests through the snapshot that was published last. It is safe
+// for concurrent use.
+type Engine struct {
+	options Options
+	index   atomic.Pointer[binding.Index]
+}
+
+// New returns an Engine without a snapshot; it admits every request unchanged
+// until the first Publish.
+func New(opts Options) *Engine { return &Engine{options: opts} }
+
+// Publish makes ix the snapshot for all requests that start from now on.
+// Requests that are under way finish with the one they started with.
+func (e *Engine) Publish(ix *binding.Index) { e.index.Store(ix) }
+
+// Index returns the current snapshot, nil before the first Publish.
+func (e *Engine) Index() *binding.Index { return e.index.Load() }
+
+// Admit runs all policies that a request meets and decides. It returns no error:
+// what cannot be decided is denied or allowed as the failurePolicy says, or is
+// one of the statuses that failurePolicy does not reach (spec §9.5b). Neither the
+// request nor its objects are modified.
+func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
+	d := &Decision{Object: req.Object, Rounds: 1}
+	ix := e.index.Load()
+	if ix == nil {
+		return d
+	}
+	selected := ix.Select(ctx, req)
+	if len(selected) == 0 {
+		if ctx.Err() != nil {
+			d.Status = interruptedStatus(ctx)
+		}
+		return d
+	}
+
+	r := &run{engine: e, index: ix, ctx: ctx, req: req, object: req.Object, steps: make([]Step, 0, 2*len(selected))}
+	if e.options.Authorizer != nil {
+		r.authorizer = &requestAuthorizer{Authorizer: e.options.Authorizer}
+	}
+	d.Status = r.round(selected)
+	if d.Status == nil && r.completed {
+		// A mutation that completed asks for the second round even if it changed
+		// nothing: that is the server's "dirty" flag (spec §9.3). Equal objects
+		// select equally.
+		if r.object != req.Object {
+			selected = ix.SelectObject(ctx, req, r.object)
+		}
+		d.Rounds = 2
+		d.Status = r.round(selected)
+	}
+	d.Steps = r.steps
+	if d.Status == nil && req.Object != nil && r.object != req.Object && !tree.Equal(req.Object.Object, r.object.Object) {
+		d.Object, d.Changed = r.object, true
+	}
+	return d
+}
+
+// run is one request under way.
+type run struct {
+	engine     *Engine
+	index      *binding.Index
+	ctx        context.Context
+	req        *policy.Request
+	authorizer authorizer.Authorizer
+
+	number  int                        // of the round
+	object  *unstructured.Unstructured // current, in the version of req.Kind
+	steps   []Step
+	denials []denial
+
+	namespace   *unstructured.Unstructured
+	namespaceOK bool
+	old         map[schema.GroupVersionKind]*unstructured.Unstructured
+
+	completed bool // some mutation did, in round 1
+	again     map[identity]bool
+}
+
+// identity is what an invocation is recognised by in the second round (spec §3.4).
+type identity struct{ policy, binding, paramNamespace, paramName string }
+
+// round runs one list of invocations and returns the status that ends the
+// request, or nil.
+func (r *run) round(selected []binding.Invocation) *metav1.Status {
+	r.number++
+	runnable := 0
+	for i := range selected {
+		inv := &selected[i]
+		if inv.Err == nil {
+			inv.Err, inv.PolicyError = r.convertible(inv.Kind)
+			if inv.Err != nil && i > 0 && sameBinding(inv, &selected[i-1]) && selected[i-1].PolicyError {
+				continue // the server converts once per binding, not per parameter
+			}
+		}
+		if inv.Err == nil {
+			runnable++
+			continue
+		}
+		r.configurationError(inv)
+	}
+	if runnable > 0 {
+		if status := r.fetchNamespace(); status != nil {
+			return status
+		}
+		for i := range selected {
+			if selected[i].Err != nil {
+				continue
+			}
+			if status := r.invoke(&selected[i]); status != nil {
+				return status
+			}
+		}
+	}
+	if r.ctx.Err() != nil {
+		return interruptedStatus(r.ctx)
+	}
+	if len(r.denials) > 0 {
+		return deniedStatus(r.req, r.object, r.denials)
+	}
+	return nil
+}
+
+func sameBinding(a, b *binding.Invocation) bool {
+	return a.Policy == b.Policy && a.Binding == b.Binding
+}
+
+// convertible says whether the request's objects can be had in the version that
+// a policy matched. Not to know a way is no error yet: the server knows one into
+// the policy's version but none back, so it fails at the mutations.
+func (r *run) convertible(kind schema.GroupVersionKind) (err error, policyError bool) {
+	if kind == r.req.Kind {
+		return nil, false
+	}
+	if _, err = r.engine.convert(r.object, r.req.Kind, kind); err == nil {
+		_, err = r.oldObject(kind)
+	}
+	if err == nil || errors.Is(err, ErrNoConversion) {
+		return nil, false
+	}
+	return err, true
+}
+
+// oldObject returns the request's old object in another version, converted once.
+func (r *run) oldObject(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	if r.req.OldObject == nil || kind == r.req.Kind {
+		return r.req.OldObject, nil
+	}
+	if old, ok := r.old[kind]; ok {
+		return old, nil
+	}
+	old, err := r.engine.convert(r.req.OldObject, r.req.Kind, kind)
+	if err != nil {
+		return nil, err
+	}
+	if r.old == nil {
+		r.old = map[schema.GroupVersionKind]*unstructured.Unstructured{}
+	}
+	r.old[kind] = old
+	return old, nil
+}
+
+// fetchNamespace fetches the request's namespace, which every policy may read.
+// A Namespace has none, although its request carries one.
+func (r *run) fetchNamespace() *metav1.Status {
+	kind := r.req.RequestKind
+	if kind.Empty() {
+		kind = r.req.Kind
+	}
+	if r.namespaceOK || r.req.Namespace == "" || kind == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+		return nil
+	}
+	ns, err := r.index.Namespace(r.ctx, r.req.Namespace)
+	if err != nil {
+		if status := immediateStatus(err); status != nil {
+			return status
+		}
+		return immediateStatus(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, r.req.Namespace))
+	}
+	r.namespace, r.namespaceOK = ns, true
+	return nil
+}
+
+// invoke runs one invocation: its conditions, and its mutations unless this is
+// the second round and the first did not reach them.
+func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
+	if r.ctx.Err() != nil {
+		return interruptedStatus(r.ctx)
+	}
+	p := inv.Policy
+	if err := p.Err(); err != nil {
+		r.broken(inv, err)
+		return nil
+	}
+	in := policy.Input{
+		Request:    r.req,
+		Kind:       inv.Kind,
+		Resource:   inv.Resource,
+		Object:     r.object,
+		OldObject:  r.req.OldObject,
+		Params:     inv.Params,
+		Namespace:  r.namespace,
+		Authorizer: r.authorizer,
+	}
+	// Without a way to the matched version conditions see the object as we hold
+	// it: most ask for names, labels and users, which are alike in all versions.
+	var impossible bool
+	if inv.Kind != r.req.Kind {
+		object, err := r.engine.convert(r.object, r.req.Kind, inv.Kind)
+		var old *unstructured.Unstructured
+		if err == nil {
+			old, err = r.oldObject(inv.Kind)
+		}
+		switch {
+		case err == nil:
+			in.Object, in.OldObject = object, old
+		case errors.Is(err, ErrNoConversion):
+			impossible = true
+		default:
+			return immediateStatus(apierrors.NewInternalError(err))
+		}
+	}
+
+	id := identityOf(inv)
+	rerun := r.number == 1 || r.again[id]
+	if len(p.Object().Spec.MatchConditions) > 0 {
+		if proceed, status := r.matchConditions(inv, in, rerun); !proceed {
+			return status
+		}
+	}
+	if !rerun {
+		return nil
+	}
+
+	matched := in.Object
+	for i, m := range p.Mutations() {
+		step := r.step(inv)
+		step.Mutation, step.Type = i, m.Type
+		step.Before, step.After = in.Object, in.Object
+		if in.Object == nil {
+			step.Reason = "the request has no object"
+			r.steps = append(r.steps, step)
+			continue
+		}
+		var next *unstructured.Unstructured
+		var err error
+		if impossible {
+			err = unknownConversion(inv.Kind, r.req.Kind)
+		} else {
+			next, err = r.mutate(p.Name(), m, in, &step)
+		}
+		if err != nil {
+			if status := r.failed(inv, step, err); status != nil {
+				return status
+			}
+			continue
+		}
+		r.completed = r.completed || r.number == 1
+		if next != in.Object {
+			step.Outcome, step.After, in.Object = Changed, next, next
+		} else {
+			step.Outcome = Unchanged
+		}
+		r.steps = append(r.steps, step)
+	}
+	if in.Object != matched {
+		back, err := r.engine.convert(in.Object, inv.Kind, r.req.Kind)
+		if err != nil {
+			return immediateStatus(apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err)))
+		}
+		r.object = back
+	}
+	if r.number == 1 && p.Object().Spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
+		if r.again == nil {
+			r.again = map[identity]bool{}
+		}
+		r.again[id] = true
+	}
+	return nil
+}
+
+// matchConditions says whether an invocation may go on to its mutations. Its
+// verdict on one that would not run again anyway is not worth a step, but its
+// errors count (spec §4.3).
+func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, rerun bool) (proceed bool, _ *metav1.Status) {
+	step := r.step(inv)
+	in.Cost = &step.Cost
+	start := time.Now()
+	match, err := matches(r.ctx, inv.Policy, in)
+	step.Duration = time.Since(start)
+	switch {
+	case err != nil && r.ctx.Err() != nil:
+		return false, interruptedStatus(r.ctx)
+	case err != nil:
+		r.evaluationError(inv, step, err)
+		return false, nil
+	case !match.OK:
+		if rerun {
+			step.Reason = fmt.Sprintf("match condition %q is false", match.Condition)
+			r.steps = append(r.steps, step)
+		}
+		return false, nil
+	}
+	return true, nil
+}
+
+// mutate runs one mutation and measures it.
+func (r *run) mutate(name string, m policy.Mutation, in policy.Input, step *Step) (*unstructured.Unstructured, error) {
+	in.Cost = &step.Cost
+	start := time.Now()
+	next, err := mutate(r.ctx, name, m, in)
+	step.Duration = time.Since(start)
+	return next, err
+}
+
+// mutate is m.Mutate with panics as errors. What panicked is named, so that the
+// policy can be found; where is for a debugger, not for the client.
+func mutate(ctx context.Context, name string, m policy.Mutation, in policy.Input) (next *unstructured.Unstructured, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			next, err = nil, panicError(name, p)
+		}
+	}()
+	next, err = m.Mutate(ctx, in)
+	if err == nil && next == nil {
+		return nil, errors.New("mutation returned no object")
+	}
+	return next, err
+}
+
+func matches(ctx context.Context, p *policy.Policy, in policy.Input) (match policy.Match, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			match, err = policy.Match{}, panicError(p.Name(), v)
+		}
+	}()
+	return p.Matches(ctx, in)
+}
+
+func panicError(name string, v any) error {
+	return fmt.Errorf("panic in policy %q: %v", name, v)
+}
+
+// broken reports a policy that does not compile. The server finds out mutation
+// by mutation, so every expression at fault is an error of its own, in the
+// server's words.
+func (r *run) broken(inv *binding.Invocation, err error) {
+	if r.object == nil || r.number > 1 {
+		return
+	}
+	for _, e := range leaves(err) {
+		step := r.step(inv)
+		var at *policy.ExpressionError
+		if errors.As(e, &at) {
+			e = at.Err
+		}
+		r.evaluationError(inv, step, e)
+	}
+}
+
+// leaves opens what errors.Join put together.
+func leaves(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, leaves(e)...)
+	}
+	return out
+}
+
+// failed records a mutation that failed, and returns the status if that ends the
+// request.
+func (r *run) failed(inv *binding.Invocation, step Step, err error) *metav1.Status {
+	status := immediateStatus(err)
+	if status == nil && r.ctx.Err() != nil {
+		status = interruptedStatus(r.ctx)
+	}
+	if status != nil {
+		step.Outcome, step.Err = Failed, err
+		r.steps = append(r.steps, step)
+		return status
+	}
+	r.evaluationError(inv, step, err)
+	return nil
+}
+
+func (r *run) evaluationError(inv *binding.Invocation, step Step, err error) {
+	r.fail(inv, step, err, metav1.StatusReasonInvalid)
+}
+
+func (r *run) configurationError(inv *binding.Invocation) {
+	step := r.step(inv)
+	if inv.PolicyError {
+		step.Binding, step.Param = "", ""
+		r.fail(inv, step, fmt.Errorf("failed to configure policy: %w", inv.Err), "")
+		return
+	}
+	r.fail(inv, step, fmt.Errorf("failed to configure binding: %w", inv.Err), "")
+}
+
+// fail records an error and, unless the policy ignores it, denies the request.
+// This is the one reader of failurePolicy.
+func (r *run) fail(inv *binding.Invocation, step Step, err error, reason metav1.StatusReason) {
+	step.Outcome, step.Err = Failed, err
+	failurePolicy := inv.Policy.Object().Spec.FailurePolicy
+	step.Ignored = failurePolicy != nil && *failurePolicy == admissionregistrationv1.Ignore
+	r.steps = append(r.steps, step)
+	if !step.Ignored {
+		r.denials = append(r.denials, denial{message: denialMessage(step.Policy, step.Binding, err), reason: reason})
+	}
+}
+
+// step returns a step of an invocation, Skipped so far and about no mutation.
+func (r *run) step(inv *binding.Invocation) Step {
+	step := Step{Round: r.number, Policy: inv.Policy.Name(), Binding: inv.Binding, Mutation: -1}
+	if inv.Params != nil {
+		step.Param = inv.Params.GetName()
+		if ns := inv.Params.GetNamespace(); ns != "" {
+			step.Param = ns + "/" + step.Param
+		}
+	}
+	return step
+}
+
+func identityOf(inv *binding.Invocation) identity {
+	id := identity{policy: inv.Policy.Name(), binding: inv.Binding}
+	if inv.Params != nil {
+		id.paramNamespace, id.paramName = inv.Params.GetNamespace(), inv.Params.GetName()
+	}
+	return id
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// denial is one error that counts.
+type denial struct {
+	message string
+	reason  metav1.StatusReason // empty: the default, Forbidden
+}
+
+// denialMessage has the server's two spellings: double quotes for a policy,
+// single ones as soon as a binding is involved
+// (k8s.io/apiserver …/policy/generic/policy_dispatcher.go: PolicyError).
+func denialMessage(policyName, binding string, err error) string {
+	if binding == "" {
+		return fmt.Sprintf("policy %q denied request: %s", policyName, err)
+	}
+	return fmt.Sprintf("policy '%s' with binding '%s' denied request: %s", policyName, binding, err)
+}
+
+// deniedStatus is the one 403 that lists all errors; message and reason are the
+// first error's (spec §9.5).
+func deniedStatus(req *policy.Request, object *unstructured.Unstructured, denials []denial) *metav1.Status {
+	resource := req.RequestResource
+	if resource.Empty() {
+		resource = req.Resource
+	}
+	status := &metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusForbidden,
+		Reason:  metav1.StatusReasonForbidden,
+		Message: denials[0].message,
+		Details: &metav1.StatusDetails{
+			Name:   resourceName(req.Name, object),
+			Group:  resource.Group,
+			Kind:   resource.Resource,
+			Causes: make([]metav1.StatusCause, len(denials)),
+		},
+	}
+	if denials[0].reason != "" {
+		status.Reason = denials[0].reason
+	}
+	for i, d := range denials {
+		status.Details.Causes[i].Message = d.message
+	}
+	return status
+}
+
+// resourceName is the name that the server puts into a refusal
+// (k8s.io/apiserver/pkg/admission/errors.go: extractResourceName).
+func resourceName(name string, object *unstructured.Unstructured) string {
+	switch {
+	case name != "":
+		return name
+	case object == nil:
+		return "Unknown"
+	}
+	meta, ok := object.Object["metadata"].(map[string]any)
+	if !ok {
+		return "Unknown/errorGettingName" // a slash cannot be part of a name
+	}
+	for _, field := range [...]string{"name", "generateName"} {
+		if s, ok := meta[field].(string); ok && s != "" {
+			return s
+		}
+	}
+	return "Unknown"
+}
+
+// immediateStatus is the status that ends a request whatever the failurePolicy
+// is, or nil if err is not of that sort.
+func immediateStatus(err error) *metav1.Status {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		return nil
+	}
+	return &status.ErrStatus
+}
+
+// interruptedStatus is the answer to a request whose time is up or whose client
+// is gone. The server has no text of its own for this.
+func interruptedStatus(ctx context.Context) *metav1.Status {
+	err := apierrors.NewTimeoutError("evaluation of mutating admission policies stopped: "+context.Cause(ctx).Error(), 0)
+	return &err.ErrStatus
+}
