@@ -1,30 +1,105 @@
 package policy
 
-import admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+import (
+	"errors"
+	"fmt"
 
-// Policy is one compiled policy. It is immutable.
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// Policy is one compiled policy. It is immutable and safe for concurrent use.
 type Policy struct {
-	object    *admissionregistrationv1.MutatingAdmissionPolicy
-	err       error
-	mutations []Mutation
+	object         *admissionregistrationv1.MutatingAdmissionPolicy
+	err            error
+	conditionScope *cel.Scope
+	conditions     []condition
+	mutations      []Mutation
 }
 
-// ExpressionError says which expression of a policy is at fault.
+// ExpressionError says which expression of a policy does not compile.
 type ExpressionError struct {
-	// Field is the expression's place, such as spec.mutations[0].jsonPatch.expression.
+	// Field is the expression's place, such as
+	// spec.mutations[0].jsonPatch.expression.
 	Field string
-	Err   error
+	// Err is a *cel.CompileError where the expression itself is at fault.
+	Err error
 }
 
 func (e *ExpressionError) Error() string { return e.Field + ": " + e.Err.Error() }
+
 func (e *ExpressionError) Unwrap() error { return e.Err }
 
-// Compile compiles every expression of a valid policy.
+// Compile compiles every expression of a policy as a server compiles a stored
+// one. The policy should have passed Validate: what Compile finds wrong is an
+// *ExpressionError, several joined, in the order of the fields.
+//
+// Mutators in extra run after the policy's own mutations.
 func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, extra ...Mutator) (*Policy, error) {
-	return &Policy{object: obj}, nil
+	p := &Policy{object: obj}
+	var errs []error
+	fail := func(err error, format string, args ...any) {
+		errs = append(errs, &ExpressionError{Field: fmt.Sprintf(format, args...), Err: err})
+	}
+	params := obj.Spec.ParamKind != nil
+
+	if len(obj.Spec.MatchConditions) > 0 {
+		// Conditions cannot use variables: the API refuses them (spec §4.2).
+		p.conditionScope = deps.Env.Scope(cel.Vars{Params: params})
+		p.conditions = make([]condition, 0, len(obj.Spec.MatchConditions))
+		for i, c := range obj.Spec.MatchConditions {
+			program, err := p.conditionScope.Compile(c.Expression, cel.Bool)
+			if err != nil {
+				fail(err, "spec.matchConditions[%d].expression", i)
+				continue
+			}
+			p.conditions = append(p.conditions, condition{name: c.Name, program: program})
+		}
+	}
+
+	scope := deps.Env.Scope(cel.Vars{Params: params, Variables: true})
+	for i, v := range obj.Spec.Variables {
+		if err := scope.Define(v.Name, v.Expression); err != nil {
+			fail(err, "spec.variables[%d].expression", i)
+		}
+	}
+	p.mutations = make([]Mutation, 0, len(obj.Spec.Mutations)+len(extra))
+	for i, m := range obj.Spec.Mutations {
+		var mutator Mutator
+		switch {
+		case m.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration && m.ApplyConfiguration != nil:
+			program, err := scope.Compile(m.ApplyConfiguration.Expression, cel.Object)
+			if err != nil {
+				fail(err, "spec.mutations[%d].applyConfiguration.expression", i)
+				continue
+			}
+			mutator = &applyMutator{expr: expression{scope, program}, types: deps.Types}
+		case m.PatchType == admissionregistrationv1.PatchTypeJSONPatch && m.JSONPatch != nil:
+			program, err := scope.Compile(m.JSONPatch.Expression, cel.JSONPatch)
+			if err != nil {
+				fail(err, "spec.mutations[%d].jsonPatch.expression", i)
+				continue
+			}
+			mutator = &jsonPatchMutator{expr: expression{scope, program}, types: deps.Types}
+		default:
+			fail(fmt.Errorf("no patch of type %q", m.PatchType), "spec.mutations[%d]", i)
+			continue
+		}
+		p.mutations = append(p.mutations, Mutation{Type: m.PatchType, Mutator: mutator})
+	}
+	for _, m := range extra {
+		p.mutations = append(p.mutations, Mutation{Mutator: m})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
-// Broken is a policy that fails with err whenever a request meets it.
+// Broken is a policy that cannot run. It stays among the others so that a
+// request it would have applied to is refused or let through by its
+// failurePolicy, not silently left alone.
 func Broken(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *Policy {
 	return &Policy{object: obj, err: err}
 }
@@ -32,11 +107,11 @@ func Broken(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *Po
 // Name is the policy's name.
 func (p *Policy) Name() string { return p.object.Name }
 
-// Object is the policy as it was compiled; it must not be modified.
+// Object is the policy that was compiled. It must not be modified.
 func (p *Policy) Object() *admissionregistrationv1.MutatingAdmissionPolicy { return p.object }
 
-// Err is why the policy cannot run, or nil.
+// Err is why the policy cannot run; nil if it can.
 func (p *Policy) Err() error { return p.err }
 
-// Mutations are the policy's mutations in declared order.
+// Mutations are the policy's mutations, in order.
 func (p *Policy) Mutations() []Mutation { return p.mutations }

@@ -10,10 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Request is one admission request with its objects decoded. It is read-only
@@ -45,11 +47,169 @@ type Request struct {
 }
 
 // requestMemo holds what is derived from a request at most once, by whichever
-// evaluation needs it first.
+// step needs it first.
 type requestMemo struct {
 	mu        sync.Mutex
 	asCEL     []celRequest
-	validated map[validatedKey]error
+	validated []validated
+}
+
+// celRequest is the variable request for one matched kind and resource.
+type celRequest struct {
+	kind     schema.GroupVersionKind
+	resource schema.GroupVersionResource
+	value    map[string]any
+}
+
+// validated says that tree conforms to kind.
+type validated struct {
+	kind *openapi.Kind
+	tree map[string]any
+}
+
+// celRequest is the variable request as an expression sees it when kind and
+// resource are the matched ones: an AdmissionRequest without its objects, its
+// fields absent where JSON omits them
+// (k8s.io/apiserver …/plugin/cel/condition.go: CreateAdmissionRequest; spec §6.1).
+func (r *Request) celRequest(kind schema.GroupVersionKind, resource schema.GroupVersionResource) map[string]any {
+	r.memo.mu.Lock()
+	defer r.memo.mu.Unlock()
+	for i := range r.memo.asCEL {
+		if c := &r.memo.asCEL[i]; c.kind == kind && c.resource == resource {
+			return c.value
+		}
+	}
+	clientKind, clientResource, subResource := r.client()
+	v := map[string]any{
+		"uid":             "",
+		"kind":            kindValue(kind),
+		"resource":        resourceValue(resource),
+		"requestKind":     kindValue(clientKind),
+		"requestResource": resourceValue(clientResource),
+		"operation":       string(r.Operation),
+		"userInfo":        userValue(r.UserInfo),
+		"dryRun":          r.DryRun,
+		"object":          nil,
+		"oldObject":       nil,
+		"options":         nil,
+	}
+	setString(v, "subResource", subResource)
+	setString(v, "requestSubResource", subResource)
+	setString(v, "name", r.Name)
+	setString(v, "namespace", r.Namespace)
+	if r.Options != nil {
+		v["options"] = r.Options
+	}
+	r.memo.asCEL = append(r.memo.asCEL, celRequest{kind, resource, v})
+	return v
+}
+
+// client is what the client asked for, which is what the in-tree plugin, that
+// sees requests before any conversion, calls the request's kind and resource.
+func (r *Request) client() (schema.GroupVersionKind, schema.GroupVersionResource, string) {
+	kind, resource, subResource := r.RequestKind, r.RequestResource, r.RequestSubResource
+	if kind.Empty() {
+		kind = r.Kind
+	}
+	if resource.Empty() {
+		resource, subResource = r.Resource, r.SubResource
+	}
+	return kind, resource, subResource
+}
+
+// isValid reports whether tree is known to conform to kind.
+func (r *Request) isValid(kind *openapi.Kind, object map[string]any) bool {
+	r.memo.mu.Lock()
+	defer r.memo.mu.Unlock()
+	for _, v := range r.memo.validated {
+		if v.kind == kind && tree.Same(v.tree, object) {
+			return true
+		}
+	}
+	return false
+}
+
+// setValid remembers that tree conforms to kind. Only the last few trees are
+// kept: each is the successor of the one before.
+func (r *Request) setValid(kind *openapi.Kind, object map[string]any) {
+	r.memo.mu.Lock()
+	defer r.memo.mu.Unlock()
+	v := validated{kind, object}
+	if n := len(r.memo.validated); n >= 4 {
+		copy(r.memo.validated, r.memo.validated[1:])
+		r.memo.validated[n-1] = v
+		return
+	}
+	r.memo.validated = append(r.memo.validated, v)
+}
+
+func kindValue(k schema.GroupVersionKind) map[string]any {
+	return map[string]any{"group": k.Group, "version": k.Version, "kind": k.Kind}
+}
+
+func resourceValue(r schema.GroupVersionResource) map[string]any {
+	return map[string]any{"group": r.Group, "version": r.Version, "resource": r.Resource}
+}
+
+func userValue(u authenticationv1.UserInfo) map[string]any {
+	v := map[string]any{}
+	setString(v, "username", u.Username)
+	setString(v, "uid", u.UID)
+	if len(u.Groups) > 0 {
+		v["groups"] = stringsValue(u.Groups)
+	}
+	if len(u.Extra) > 0 {
+		extra := make(map[string]any, len(u.Extra))
+		for k, e := range u.Extra {
+			if e == nil {
+				extra[k] = nil
+				continue
+			}
+			extra[k] = stringsValue(e)
+		}
+		v["extra"] = extra
+	}
+	return v
+}
+
+func stringsValue(list []string) []any {
+	v := make([]any, len(list))
+	for i, s := range list {
+		v[i] = s
+	}
+	return v
+}
+
+func setString(m map[string]any, key, s string) {
+	if s != "" {
+		m[key] = s
+	}
+}
+
+// userInfo is the requesting user as authorizers take it.
+func (r *Request) userInfo() user.Info {
+	info := &user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups}
+	if len(r.UserInfo.Extra) > 0 {
+		info.Extra = make(map[string][]string, len(r.UserInfo.Extra))
+		for k, v := range r.UserInfo.Extra {
+			info.Extra[k] = v
+		}
+	}
+	return info
+}
+
+// requestResource is what authorizer.requestResource checks.
+type requestResource struct{ r *Request }
+
+func (a requestResource) GetName() string      { return a.r.Name }
+func (a requestResource) GetNamespace() string { return a.r.Namespace }
+func (a requestResource) GetResource() schema.GroupVersionResource {
+	_, resource, _ := a.r.client()
+	return resource
+}
+func (a requestResource) GetSubresource() string {
+	_, _, subResource := a.r.client()
+	return subResource
 }
 
 // Input is what one step of one policy sees.
@@ -66,7 +226,7 @@ type Input struct {
 	Params    *unstructured.Unstructured
 	Namespace *unstructured.Unstructured
 
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Cost, if not nil, is increased by the CEL cost of the step.
 	Cost *int64
 }

@@ -1,0 +1,70 @@
+package policy
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// expression is one mutation's expression and the names it is evaluated with.
+type expression struct {
+	scope   *cel.Scope
+	program *cel.Program
+}
+
+// evaluate runs the expression on its own budget and variables (spec §5, §6.7);
+// run is the method that gives the result the patch type wants.
+func evaluate[T any](ctx context.Context, e expression, in Input, run func(*cel.Program, context.Context, *cel.Activation) (T, error)) (T, error) {
+	budget := cel.Budget{Remaining: cel.MutationBudget}
+	patch, err := run(e.program, ctx, e.scope.Bind(in.celInput(), &budget))
+	if in.Cost != nil {
+		*in.Cost += spent(cel.MutationBudget, &budget)
+	}
+	return patch, err
+}
+
+// isConstant reports whether the expression reads nothing: its patch is then
+// the same for every request (and evaluated by pkg/cel only once).
+func (e expression) isConstant() bool { return e.program.Reads() == 0 }
+
+// spent is what has been taken from a budget; all of it once it has run out.
+func spent(full int64, b *cel.Budget) int64 { return full - max(b.Remaining, 0) }
+
+// celInput is the input as expressions see it.
+func (in Input) celInput() *cel.Input {
+	vars := &cel.Input{
+		Object:     content(in.Object),
+		OldObject:  content(in.OldObject),
+		Params:     content(in.Params),
+		Namespace:  content(in.Namespace),
+		Authorizer: in.Authorizer,
+	}
+	if in.Request != nil {
+		vars.Request = func() map[string]any { return in.Request.celRequest(in.Kind, in.Resource) }
+		if in.Authorizer != nil {
+			vars.User = in.Request.userInfo()
+			vars.Attributes = requestResource{in.Request}
+		}
+	}
+	return vars
+}
+
+func content(u *unstructured.Unstructured) map[string]any {
+	if u == nil {
+		return nil
+	}
+	return u.Object
+}
+
+// result wraps a mutation's outcome: the object itself if the trees are equal,
+// so that "unchanged" can be told by the pointer. The comparison follows only
+// what is not shared, so it costs what the mutation touched.
+func result(before *unstructured.Unstructured, after map[string]any) *unstructured.Unstructured {
+	if tree.Equal(before.Object, after) {
+		return before
+	}
+	return &unstructured.Unstructured{Object: after}
+}

@@ -1,0 +1,147 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// applyMutator is a mutation of type ApplyConfiguration (spec §7).
+type applyMutator struct {
+	expr  expression
+	types *openapi.Types
+	// checked is the verdict on a constant patch for the kind it met last.
+	checked atomic.Pointer[checkedPatch]
+}
+
+// checkedPatch is a patch that was held against a kind's schema.
+type checkedPatch struct {
+	kind  *openapi.Kind
+	patch map[string]any
+	err   error
+}
+
+// Mutate evaluates the patch, merges it into the object and settles the result.
+func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unstructured, error) {
+	if in.Object == nil {
+		return nil, nil
+	}
+	kind, kindErr := m.types.Kind(in.Kind)
+	if noGV := (*openapi.NoGroupVersionError)(nil); errors.As(kindErr, &noGV) {
+		// Before anything is evaluated, and for the whole request: upstream's
+		// dispatcher asks for the group-version's schema first
+		// (k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne; spec §9.5b).
+		return nil, noSchema(in.Kind)
+	}
+	patch, err := evaluate(ctx, m.expr, in, (*cel.Program).Object)
+	if err != nil {
+		return nil, err
+	}
+	if kindErr != nil {
+		return nil, fmt.Errorf("error applying patch: failed to convert patch object to typed object: %w", kindErr)
+	}
+	if patch, err = m.check(kind, patch); err != nil {
+		return nil, fmt.Errorf("error applying patch: %w", err)
+	}
+
+	before := in.Object.Object
+	after, err := merge(in, kind, before, patch)
+	if err != nil {
+		return nil, fmt.Errorf("error applying patch: %w", err)
+	}
+	if tree.Same(before, after) {
+		return in.Object, nil
+	}
+	if after, err = kind.Settle(before, after, openapi.FromApply); err != nil {
+		return nil, err
+	}
+	out := result(in.Object, after)
+	if in.Request != nil && !kind.Builtin() {
+		in.Request.setValid(kind, out.Object)
+	}
+	return out, nil
+}
+
+// noSchema is the answer while the server has no schema for a group-version.
+func noSchema(kind schema.GroupVersionKind) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.", kind))
+}
+
+// check returns the patch in the form to merge, or why it cannot be.
+func (m *applyMutator) check(kind *openapi.Kind, patch map[string]any) (map[string]any, error) {
+	if !m.expr.isConstant() {
+		return checkPatch(kind, patch)
+	}
+	if c := m.checked.Load(); c != nil && c.kind == kind {
+		return c.patch, c.err
+	}
+	checked, err := checkPatch(kind, patch)
+	m.checked.Store(&checkedPatch{kind: kind, patch: checked, err: err})
+	return checked, err
+}
+
+// checkPatch validates an apply configuration and refuses atomic content in it
+// (spec §7.1 steps 3 to 5). apiVersion and kind are the object's own whatever
+// the author wrote, so they are left out of what is merged.
+func checkPatch(kind *openapi.Kind, patch map[string]any) (map[string]any, error) {
+	_, hasVersion := patch["apiVersion"]
+	_, hasKind := patch["kind"]
+	if hasVersion || hasKind {
+		patch = maps.Clone(patch)
+		delete(patch, "apiVersion")
+		delete(patch, "kind")
+	}
+	s, tr := kind.Schema()
+	c := checker{s}
+	if errs := c.validate(patch, tr); len(errs) > 0 {
+		return nil, fmt.Errorf("failed to convert patch object to typed object: %w", errs)
+	}
+	if found := c.atomics(nil, nil, patch, tr); len(found) > 0 {
+		// Upstream's order is random; sorted is one of its outcomes.
+		slices.Sort(found)
+		return nil, fmt.Errorf("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: %s", strings.Join(found, ", "))
+	}
+	return patch, nil
+}
+
+// merge merges a checked patch into the object.
+//
+// Upstream also holds the live object against the schema. Built-in objects
+// have been through their Go types, so they conform; an object of a custom kind
+// is looked at once, unless it is itself the outcome of an apply.
+func merge(in Input, kind *openapi.Kind, before, patch map[string]any) (map[string]any, error) {
+	if !kind.Builtin() && (in.Request == nil || !in.Request.isValid(kind, before)) {
+		if err := kind.Validate(before); err != nil {
+			return nil, fmt.Errorf("failed to convert original object to typed object: %w", err)
+		}
+		if in.Request != nil {
+			in.Request.setValid(kind, before)
+		}
+	}
+	s, tr := kind.Schema()
+	after, err := merger{s}.merge(before, patch, tr)
+	if err != nil {
+		// The patch was found valid, so it is the object that is not.
+		if invalid := kind.Validate(before); invalid != nil {
+			return nil, fmt.Errorf("failed to convert original object to typed object: %w", invalid)
+		}
+		return nil, fmt.Errorf("failed to merge patch: %w", err)
+	}
+	object, ok := after.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("failed to convert typed object to object: failed to convert value to unstructured for type %T", after)
+	}
+	return object, nil
+}
