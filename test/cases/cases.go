@@ -1,0 +1,118 @@
+package cases
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+//go:embed */*.txtar
+var files embed.FS
+
+// Case is one file of the corpus. Its objects are shared by everybody who
+// reads the corpus and must not be modified.
+type Case struct {
+	// Name is the path of the file without its extension: "matching/exclude-wins".
+	Name string
+	// Story is the comment of the file without its directives.
+	Story string
+	// Section is the section of the behavioural specification the case belongs
+	// to, without the sign: "7.3". Vectors are the rows of its Appendix A that
+	// the case covers: "A24".
+	Section string
+	Vectors []string
+	// Skip maps a runner ("oracle", "engine", "e2e") to the reason why the case
+	// is not for it.
+	Skip map[string]string
+	// Compat names the row of docs/compat.md that explains why the wanted result
+	// is not that of Kubernetes; CompatReason is that row in a sentence.
+	Compat       string
+	CompatReason string
+
+	// Policies and Bindings keep the order of the file; the other lists too.
+	Policies   []*unstructured.Unstructured
+	Bindings   []*unstructured.Unstructured
+	Params     []*unstructured.Unstructured
+	Namespaces []*unstructured.Unstructured
+	CRDs       []*unstructured.Unstructured
+	RBAC       []*unstructured.Unstructured
+
+	Request RequestSpec
+
+	// WantError is the text of FormatStatus; empty when the request is allowed.
+	WantError string
+	// WantObject is the object after admission, in normal form. It is the
+	// request's own object when the file has no want.object.yaml, and nil when
+	// an error is wanted or the request has no object.
+	WantObject *unstructured.Unstructured
+	// WantUnchanged says that the file has neither want.object.yaml nor
+	// want.error.
+	WantUnchanged bool
+	// WantRounds is the number of passes, 1 or 2; 0 when the case leaves it open.
+	WantRounds int
+	// WantSteps is the text of the section want.steps, for the engine's record.
+	WantSteps string
+}
+
+// RequestSpec is the request of a case with every default filled in. Object
+// and OldObject are in normal form: as an API server would hold them after
+// decoding, see Normal.
+type RequestSpec struct {
+	Operation          string
+	Kind               schema.GroupVersionKind
+	Resource           schema.GroupVersionResource
+	SubResource        string
+	RequestKind        schema.GroupVersionKind
+	RequestResource    schema.GroupVersionResource
+	RequestSubResource string
+	Name               string
+	Namespace          string
+	User               authenticationv1.UserInfo
+	DryRun             bool
+	Options            map[string]any
+	Object             *unstructured.Unstructured
+	OldObject          *unstructured.Unstructured
+}
+
+var load = sync.OnceValues(func() ([]Case, error) {
+	var all []Case
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := files.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		c, err := Parse(strings.TrimSuffix(name, path.Ext(name)), data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, *c)
+		return nil
+	})
+	return all, err
+})
+
+// Load returns the corpus, sorted by name. The files are parsed once.
+func Load() ([]Case, error) {
+	return load()
+}
+
+// All is Load for tests and benchmarks.
+func All(t testing.TB) []Case {
+	t.Helper()
+	all, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

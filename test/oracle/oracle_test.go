@@ -1,0 +1,58 @@
+package oracle
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mapd-project/mapd/test/cases"
+)
+
+var update = flag.Bool("update", false, "rewrite the want sections of the cases that the oracle runs")
+
+// Every case that does not say otherwise has the result that Kubernetes gives.
+// With -update the want sections are rewritten from it.
+func TestCases(t *testing.T) {
+	for _, c := range cases.All(t) {
+		t.Run(c.Name, func(t *testing.T) {
+			if reason := c.Skip["oracle"]; reason != "" {
+				t.Skip(reason)
+			}
+			got, err := Run(t.Context(), &c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Panic != nil {
+				t.Fatalf("the dispatcher panicked: %v", got.Panic)
+			}
+			outcome := cases.Outcome{Object: got.Object, Status: got.Status, Rounds: got.Rounds}
+			if *update {
+				rewrite(t, &c, outcome)
+				return
+			}
+			if d := c.Diff(outcome); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func rewrite(t *testing.T, c *cases.Case, got cases.Outcome) {
+	t.Helper()
+	file := filepath.Join("..", "cases", filepath.FromSlash(c.Name)+".txtar")
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.Rewrite(before, got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(after) == string(before) {
+		return
+	}
+	if err := os.WriteFile(file, after, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
