@@ -1,0 +1,271 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// RequestAttributes tell what authorizer.requestResource stands for.
+type RequestAttributes = library.Resource
+
+// Input is what an evaluation can read. Maps are plain JSON data; they are
+// read in place and must not be modified as long as a result of the evaluation
+// is in use, since results share parts of them. An absent optional field is an
+// absent key (spec §6.1).
+type Input struct {
+	// A nil map is null.
+	Object, OldObject, Params, Namespace map[string]any
+	// Request returns the value of request. It is called at most once per
+	// Activation, and only if an expression reads it.
+	Request func() map[string]any
+	// User and Authorizer make up authorizer. Without an Authorizer the name
+	// compiles and fails at run time, as in-tree.
+	User       user.Info
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Attributes make up authorizer.requestResource.
+	Attributes RequestAttributes
+}
+
+// The budgets of spec §6.7.
+const (
+	// MutationBudget is for one mutation expression with its variables.
+	MutationBudget = celconfig.RuntimeCELCostBudget
+	// ConditionBudget is for all match conditions of an invocation together.
+	ConditionBudget = celconfig.RuntimeCELCostBudgetMatchConditions
+)
+
+// Budget is what evaluations may still cost. When it is exceeded Remaining
+// becomes -1, and every further evaluation with this budget fails.
+type Budget struct {
+	Remaining int64
+}
+
+// charge takes a cost off the budget. No budget is no limit.
+func (b *Budget) charge(cost int64) error {
+	if b == nil {
+		return nil
+	}
+	if cost > b.Remaining {
+		b.Remaining = -1
+		return ErrBudget
+	}
+	b.Remaining -= cost
+	return nil
+}
+
+// Activation holds the values of one evaluation. A variable is computed when
+// it is first touched and then kept, also if it fails. Use a fresh one for
+// each mutation; all match conditions of an invocation share one. It must not
+// be used by two goroutines at once.
+type Activation struct {
+	scope  *Scope
+	in     *Input
+	budget *Budget
+
+	// ctx and spent are of the evaluation under way. spent is the cost of the
+	// variables that it was the first to touch.
+	ctx   context.Context
+	spent int64
+
+	request    map[string]any
+	hasRequest bool
+	authorizer ref.Val
+	resource   ref.Val
+	variables  *variablesVal
+}
+
+var _ interpreter.Activation = (*Activation)(nil)
+
+// Bind returns the values for programs that were compiled in s. Evaluations
+// are charged to b; nil means no budget.
+func (s *Scope) Bind(in *Input, b *Budget) *Activation {
+	return &Activation{scope: s, in: in, budget: b}
+}
+
+// ResolveName returns the value of a name. It is cel-go that calls it.
+func (a *Activation) ResolveName(name string) (any, bool) {
+	switch name {
+	case objectName:
+		return orNull(a.in.Object), true
+	case oldObjectName:
+		return orNull(a.in.OldObject), true
+	case paramsName:
+		return orNull(a.in.Params), true
+	case namespaceName:
+		return orNull(a.in.Namespace), true
+	case requestName:
+		if !a.hasRequest {
+			a.hasRequest = true
+			if a.in.Request != nil {
+				a.request = a.in.Request()
+			}
+		}
+		return orNull(a.request), true
+	case authzName:
+		if a.in.Authorizer == nil {
+			return nil, false
+		}
+		if a.authorizer == nil {
+			a.authorizer = library.NewAuthorizerVal(a.in.User, a.in.Authorizer)
+		}
+		return a.authorizer, true
+	case resourceName:
+		if a.in.Authorizer == nil || a.in.Attributes == nil {
+			return nil, false
+		}
+		if a.resource == nil {
+			a.resource = library.NewResourceAuthorizerVal(a.in.User, a.in.Authorizer, a.in.Attributes)
+		}
+		return a.resource, true
+	case variablesName:
+		return a.vars(), true
+	default:
+		return nil, false
+	}
+}
+
+// Parent implements interpreter.Activation: there is none.
+func (a *Activation) Parent() interpreter.Activation { return nil }
+
+func orNull(m map[string]any) any {
+	if m == nil {
+		return nil
+	}
+	return m
+}
+
+func (a *Activation) vars() *variablesVal {
+	if a.variables == nil {
+		a.variables = &variablesVal{activation: a, values: make([]ref.Val, len(a.scope.variables))}
+	}
+	return a.variables
+}
+
+// variable returns the value of a variable, which may be an error, and adds
+// its cost to the expression under way if it is the first to touch it.
+func (a *Activation) variable(i int) ref.Val {
+	vars := a.vars()
+	if v := vars.values[i]; v != nil {
+		return v
+	}
+	def := &a.scope.variables[i]
+	v, cost, err := def.program.value(a)
+	a.spent = add(a.spent, cost)
+	if err != nil {
+		v = types.NewErr("composited variable %q fails to evaluate: %v", def.name, err)
+	}
+	vars.values[i] = v
+	return v
+}
+
+// add adds costs without overflow.
+func add(a, b int64) int64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return 1<<63 - 1
+}
+
+// variablesVal is the value of the name variables: a record whose fields are
+// computed when they are asked for. It answers as k8s.io/apiserver's
+// pkg/cel/lazy does, except that it knows an order.
+type variablesVal struct {
+	activation *Activation
+	values     []ref.Val
+}
+
+var _ traits.Mapper = (*variablesVal)(nil)
+
+var variablesTypeValue = types.NewTypeValue(variablesType.TypeName(),
+	traits.IndexerType|traits.FieldTesterType|traits.IterableType)
+
+func (v *variablesVal) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(key), true
+	}
+	field := string(name)
+	if strings.Contains(field, "__") {
+		// In-tree, names go through the escaping of typed schemas.
+		if field, ok = apiservercel.Unescape(field); !ok {
+			return nil, false
+		}
+	}
+	i, ok := v.activation.scope.byName[field]
+	if !ok {
+		return nil, false
+	}
+	return v.activation.variable(i), true
+}
+
+func (v *variablesVal) Get(key ref.Val) ref.Val {
+	if val, ok := v.Find(key); ok {
+		return val
+	}
+	return types.ValOrErr(key, "no such key: %v", key)
+}
+
+func (v *variablesVal) Contains(key ref.Val) ref.Val {
+	val, ok := v.Find(key)
+	if val != nil && types.IsUnknownOrError(val) {
+		return val
+	}
+	return types.Bool(ok)
+}
+
+func (v *variablesVal) Size() ref.Val { return types.Int(len(v.values)) }
+
+// Iterator goes over the names, in the order of their definition.
+func (v *variablesVal) Iterator() traits.Iterator {
+	names := make([]string, len(v.values))
+	for i := range names {
+		names[i] = v.activation.scope.variables[i].name
+	}
+	return &variablesIterator{Iterator: types.NewStringList(types.DefaultTypeAdapter, names).Iterator(), vals: v}
+}
+
+// variablesIterator yields values, not keys, because the one in-tree does.
+type variablesIterator struct {
+	traits.Iterator
+	vals *variablesVal
+}
+
+func (it *variablesIterator) Next() ref.Val { return it.vals.Get(it.Iterator.Next()) }
+
+func (v *variablesVal) ConvertToNative(t reflect.Type) (any, error) {
+	return nil, fmt.Errorf("disallowed conversion from %q to %q", variablesTypeValue.TypeName(), t.Name())
+}
+
+func (v *variablesVal) ConvertToType(t ref.Type) ref.Val {
+	switch t {
+	case variablesTypeValue:
+		return v
+	case types.TypeType:
+		return variablesTypeValue
+	}
+	return types.NewErr("disallowed conversion from %q to %q", variablesTypeValue.TypeName(), t.TypeName())
+}
+
+func (v *variablesVal) Equal(other ref.Val) ref.Val {
+	o, ok := other.(*variablesVal)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(other)
+	}
+	return types.Bool(v == o)
+}
+
+func (v *variablesVal) Type() ref.Type { return variablesTypeValue }
+
+func (v *variablesVal) Value() any { return types.NoSuchOverloadErr() }

@@ -1,0 +1,274 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/go-cmp/cmp"
+)
+
+// variablesForTests are defined in every case of the differential test.
+var variablesForTests = []definition{
+	{"n", "size(object.spec.template.spec.containers)"},
+	{"names", "object.spec.template.spec.containers.map(c, c.name)"},
+	{"twice", "variables.n * 2"},
+	{"bad", "object.nosuch"},
+	{"worse", "variables.bad + 'x'"},
+	{"labels", "object.metadata.labels"},
+	{"typed", "{'a': [1, 2]}"},
+	{"text", "'t' + 'u'"},
+	{"may", "authorizer.group('apps').resource('deployments').check('get').allowed()"},
+	{"opt", "optional.of('o')"},
+	{"dear", "[1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, a*b*c))).size()"},
+	{"a__b", "1"},
+}
+
+// expressions is the corpus: each is evaluated by us and in-tree, and value,
+// error and cost must be equal. The key is what it is about.
+var expressions = map[string]struct {
+	want Want
+	expr string
+}{
+	"true":                        {Bool, "true"},
+	"select":                      {anything, "object.metadata.name"},
+	"deep select":                 {anything, "object.spec.template.spec.containers[0].resources.limits.cpu"},
+	"whole list":                  {anything, "object.spec.template.spec.containers"},
+	"whole map":                   {anything, "object.metadata.labels"},
+	"missing key":                 {anything, "object.nosuch"},
+	"missing key deep":            {anything, "object.nosuch.deeper"},
+	"null select":                 {anything, "oldObject.metadata"},
+	"null has":                    {anything, "has(oldObject.metadata)"},
+	"null equality":               {Bool, "oldObject == null"},
+	"has":                         {Bool, "has(object.metadata.labels.app)"},
+	"has missing":                 {Bool, "has(object.metadata.labels.nosuch)"},
+	"has below missing":           {Bool, "has(object.nosuch.deeper)"},
+	"index out of range":          {anything, "object.spec.template.spec.containers[7]"},
+	"index by variable":           {anything, "object.metadata.labels[object.spec.template.spec.containers[0].name]"},
+	"null field":                  {anything, "object.spec.nothing"},
+	"double":                      {anything, "object.spec.ratio * 2.0"},
+	"int":                         {anything, "object.spec.replicas + 1"},
+	"int and double":              {anything, "object.spec.replicas < 3.5"},
+	"wrong operands":              {anything, "object.spec.replicas + 'a'"},
+	"division by zero":            {anything, "1 / (object.spec.replicas - 3)"},
+	"overflow":                    {anything, "9223372036854775807 + object.spec.replicas"},
+	"string concat":               {anything, "object.metadata.name + '-' + object.metadata.namespace"},
+	"ternary":                     {anything, "object.spec.flag ? 'y' : 'n'"},
+	"and absorbs an error":        {Bool, "object.nosuch == 1 && object.spec.replicas == 4"},
+	"or absorbs an error":         {Bool, "object.nosuch == 1 || object.spec.replicas == 3"},
+	"and with an error":           {Bool, "object.nosuch == 1 && object.spec.replicas == 3"},
+	"all":                         {Bool, "object.spec.template.spec.containers.all(c, c.image.contains(':'))"},
+	"exists":                      {Bool, "object.spec.template.spec.containers.exists(c, c.name == 'b')"},
+	"exists_one":                  {Bool, "object.spec.template.spec.containers.exists_one(c, c.name == 'b')"},
+	"filter and map":              {anything, "object.spec.template.spec.containers.filter(c, has(c.ports)).map(c, c.ports[0].containerPort)"},
+	"loop variable named object":  {anything, "[1, 2].map(object, object + 1)"},
+	"dot reaches past a loop":     {anything, "[1, 2].map(object, .object.spec.replicas + object)"},
+	"in list":                     {Bool, "object.metadata.name in ['a', 'web', 'b']"},
+	"in map":                      {Bool, "'app' in object.metadata.labels"},
+	"optional select":             {anything, "object.?nosuch.orValue('d')"},
+	"optional select found":       {anything, "object.metadata.?name.orValue('d' + 'e')"},
+	"optional or":                 {anything, "object.?nosuch.or(object.metadata.?name).orValue('d')"},
+	"optional or found":           {anything, "object.metadata.?name.or(object.?nosuch).value()"},
+	"optional or, first an error": {anything, "optional.of(object.nosuch).or(optional.of(1))"},
+	"orValue of no optional":      {anything, "dyn(1).orValue(2)"},
+	"optional index":              {anything, "object.spec.template.spec.containers[?5].orValue({'name': 'none'})"},
+	"optMap":                      {anything, "object.metadata.?labels.optMap(l, l.app).orValue('x')"},
+	"optFlatMap":                  {anything, "object.metadata.?labels.optFlatMap(l, l.?app).hasValue()"},
+	"optional unwrap":             {anything, "[optional.of(1), optional.none()].unwrapOpt()"},
+	"optional none dereferenced":  {anything, "optional.none().value()"},
+	"strings split and join":      {anything, "'a,b,c'.split(',').map(x, x.upperAscii()).join('-')"},
+	"strings replace":             {anything, "object.metadata.name.replace('e', '3').substring(1)"},
+	"strings format":              {anything, "'%s has %d'.format([object.metadata.name, object.spec.replicas])"},
+	"strings quote":               {anything, "strings.quote('a\"b')"},
+	"strings bad index":           {anything, "'abc'.charAt(9)"},
+	"matches constant":            {Bool, "object.metadata.name.matches('^w.b$')"},
+	"matches built":               {Bool, "object.metadata.name.matches('^' + 'w')"},
+	"matches bad":                 {Bool, "object.metadata.name.matches('(' + object.metadata.name)"},
+	"regex find":                  {anything, "object.spec.template.spec.containers[0].image.find('[0-9]+')"},
+	"regex findAll":               {anything, "'a1b22'.findAll('[0-9]+', 1)"},
+	"lists sum min max":           {anything, "[3, 1, 2].sum() + [3, 1, 2].min() + [3, 1, 2].max()"},
+	"lists isSorted indexOf":      {anything, "[1, 2, 2].isSorted() ? [1, 2, 2].indexOf(2) + [1, 2, 2].lastIndexOf(2) : -1"},
+	"lists min of none":           {anything, "object.spec.empty.min()"},
+	"lists includes":              {Bool, "[1, 2].includes(2)"},
+	"lists sort":                  {anything, "[3, 1, 2].sort()"},
+	"lists sortBy":                {anything, "object.spec.template.spec.containers.sortBy(c, c.image).map(c, c.name)"},
+	"lists range":                 {anything, "lists.range(5)"},
+	"lists flatten":               {anything, "[[1], [2, 3]].flatten()"},
+	"lists distinct":              {anything, "[1, 1, 2].distinct()"},
+	"lists slice":                 {anything, "[1, 2, 3].slice(1, 2)"},
+	"lists reverse":               {anything, "[1, 2, 3].reverse()"},
+	"lists slice bad":             {anything, "[1, 2, 3].slice(2, 9)"},
+	"lists first last":            {anything, "[1, 2, 3].first().value() + [1, 2, 3].last().value()"},
+	"sets":                        {Bool, "sets.contains([1, 2, 3], [2]) && sets.intersects([1], [1]) && sets.equivalent([1, 1], [1])"},
+	"urls":                        {anything, "url('https://h:1/p?q=1').getHostname() + url('https://h:1/p').getEscapedPath()"},
+	"urls bad":                    {anything, "url(object.metadata.name)"},
+	"quantity":                    {Bool, "quantity(object.spec.template.spec.containers[0].resources.limits.cpu).isLessThan(quantity('1'))"},
+	"quantity add":                {anything, "string(quantity('1Gi').add(quantity('1Mi')).asInteger())"},
+	"quantity bad":                {anything, "quantity(object.metadata.name)"},
+	"ip":                          {anything, "ip('10.0.0.1').family() + (cidr('10.0.0.0/8').containsIP('10.1.1.1') ? 1 : 0)"},
+	"format":                      {anything, "format.dns1123Label().validate('A_b').hasValue()"},
+	"semver":                      {Bool, "semver('1.2.3').isLessThan(semver('1.10.0'))"},
+	"transformList":               {anything, "['a', 'b'].transformList(i, v, v + string(i))"},
+	"transformMap":                {anything, "object.metadata.labels.transformMap(k, v, k + v)"},
+	"transformMapEntry":           {anything, "{'a': 'x'}.transformMapEntry(k, v, {v: k})"},
+	"two variable all":            {Bool, "['a', 'b'].all(i, v, i < 2 && v != '')"},
+	"duration and timestamp":      {anything, "timestamp('2026-01-02T03:04:05Z') + duration('1h')"},
+	"timestamp parts":             {anything, "timestamp('2026-01-02T03:04:05Z').getHours()"},
+	"bytes":                       {anything, "b'ab' + bytes('c')"},
+	"type of":                     {anything, "type(object.spec.replicas) == int"},
+	"map literal":                 {anything, "{'a': 1, 'b': size(object.metadata.labels)}"},
+	"map equality":                {Bool, "object.metadata.labels == {'app': 'web', 'tier': 'front'}"},
+	"list equality":               {Bool, "[1, 2] == [1, 2]"},
+	"request":                     {anything, "request.operation + request.userInfo.username + request.kind.kind"},
+	"request absent":              {anything, "request.subResource"},
+	"request absent guarded":      {anything, "request.?subResource.orValue('none')"},
+	"request groups":              {Bool, "'dev' in request.userInfo.groups"},
+	"request options":             {anything, "request.options.kind"},
+	"namespace labels":            {anything, "namespaceObject.metadata.labels['env']"},
+	"namespace phase":             {anything, "namespaceObject.status.phase"},
+	"params":                      {anything, "params.data.team"},
+	"params missing":              {anything, "params.data.nosuch"},
+	"authz":                       {Bool, "authorizer.group('apps').resource('deployments').check('get').allowed()"},
+	"authz reason":                {anything, "authorizer.group('').resource('pods').namespace('x').name('y').check('delete').reason()"},
+	"authz request resource":      {Bool, "authorizer.requestResource.check('get').allowed()"},
+	"authz path":                  {Bool, "authorizer.path('/healthz').check('get').allowed()"},
+	"authz service account":       {Bool, "authorizer.serviceAccount('shop', 'sa').group('').resource('pods').fieldSelector('a=b').check('get').allowed()"},
+	"authz bad account":           {anything, "authorizer.serviceAccount('-', 'sa').path('/a').check('get').allowed()"},
+	"authz twice":                 {Bool, "authorizer.path('/a').check('get').allowed() && authorizer.path('/b').check('get').allowed()"},
+	"authz three times":           {Bool, "authorizer.path('/a').check('get').allowed() && authorizer.path('/b').check('get').allowed() && authorizer.path('/c').check('get').allowed()"},
+	"variable":                    {anything, "variables.n"},
+	"variable twice":              {anything, "variables.n + variables.n"},
+	"variable of variable":        {anything, "variables.twice + variables.n"},
+	"variable list":               {anything, "variables.names.join(',')"},
+	"variable fails":              {anything, "variables.bad"},
+	"variable fails twice":        {anything, "variables.worse"},
+	"variable error absorbed":     {Bool, "variables.bad == 'x' || variables.n == 2"},
+	"variable not touched":        {Bool, "variables.n == 2 || variables.bad == 'x'"},
+	"variable has":                {Bool, "has(variables.labels) && has(variables.labels.app)"},
+	"variable has of a failure":   {anything, "has(variables.bad)"},
+	"variable typed":              {anything, "variables.typed.a[0] + 1"},
+	"variable constant":           {anything, "variables.text + variables.text"},
+	"variable authz":              {Bool, "variables.may && authorizer.path('/a').check('get').allowed() && authorizer.path('/b').check('get').allowed()"},
+	"variable optional":           {anything, "variables.opt"},
+	"variable dear":               {anything, "variables.dear + variables.dear"},
+	"variable escaped name":       {anything, "variables.a__b"},
+	"variables missing key":       {anything, "dyn(variables).nosuch"},
+	"variables size":              {anything, "size(dyn(variables))"},
+	"variables as value":          {anything, "dyn(variables) == dyn(variables)"},
+	"variables wrong key":         {anything, "dyn(variables)[1]"},
+	"loop cost limit":             {anything, "lists.range(1000).map(a, lists.range(1000).map(b, a * b)).size()"},
+	"comprehension error":         {anything, "object.spec.template.spec.containers.map(c, c.nosuch)"},
+	"string of null":              {anything, "string(object.spec.nothing)"},
+	"dyn conversion":              {anything, "int(string(object.spec.replicas)) + int(double(object.spec.replicas))"},
+	"bad conversion":              {anything, "int(object.metadata.name)"},
+	"optional entries":            {anything, "{?'a': object.?nosuch, ?'b': object.metadata.?name}"},
+	"object empty":                {Object, "Object{}"},
+	"object labels":               {Object, `Object{metadata: Object.metadata{labels: {"team": "x"}}}`},
+	"object computed":             {Object, `Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: object.spec.template.spec.containers.map(c, Object.spec.template.spec.containers{name: c.name, image: "r/" + c.image})}}}}`},
+	"object optional entry":       {Object, `Object{spec: Object.spec{?replicas: object.?nosuch, ?x: object.spec.?replicas}}`},
+	"object error":                {Object, `Object{metadata: Object.metadata{labels: {"x": object.nosuch}}}`},
+	"object conditional":          {Object, `has(object.spec.replicas) ? Object{spec: Object.spec{replicas: 5}} : Object{}`},
+	"object variables":            {Object, `Object{metadata: Object.metadata{labels: {"n": string(variables.n), "t": string(params.data.team)}}}`},
+	"object field":                {anything, "1"},
+	"patch one":                   {JSONPatch, `[JSONPatch{op: "add", path: "/metadata/labels/x", value: "y"}]`},
+	"patch conditional":           {JSONPatch, `has(object.metadata.labels) ? [] : [JSONPatch{op: "add", path: "/metadata/labels", value: {}}]`},
+	"patch concat":                {JSONPatch, `[JSONPatch{op: "test", path: "/a"}] + [JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("a.b/c~d"), value: object.metadata.name}]`},
+	"patch map":                   {JSONPatch, `object.spec.template.spec.containers.map(c, JSONPatch{op: "replace", path: "/x/" + c.name, value: c.image})`},
+	"patch bad op":                {JSONPatch, `[JSONPatch{op: object.spec.replicas, path: "/a"}]`},
+	"patch object":                {JSONPatch, `[JSONPatch{op: "add", path: "/spec", value: Object.spec{replicas: variables.n}}]`},
+	"patch fields":                {JSONPatch, `[JSONPatch{op: JSONPatch{op: "add"}.op, path: "/a", from: "/b"}]`},
+}
+
+func testScope(t testing.TB, vars Vars, definitions []definition) *Scope {
+	t.Helper()
+	env, err := NewEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := env.Scope(vars)
+	for _, d := range definitions {
+		if err := s.Define(d.name, d.expr); err != nil {
+			t.Fatalf("Define(%q, %q): %v", d.name, d.expr, err)
+		}
+	}
+	return s
+}
+
+// TestDifferential compares value, error and cost with the in-tree plugin.
+func TestDifferential(t *testing.T) {
+	w := testWorld(t)
+	scope := testScope(t, Vars{Params: true, Variables: true}, variablesForTests)
+	for name, tt := range expressions {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			p, err := scope.Compile(tt.expr, tt.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			up := newUpstream(t, variablesForTests, tt.expr, tt.want, true)
+			if errs := up.evaluator.CompilationErrors(); len(errs) > 0 {
+				t.Fatalf("in-tree: %v", errs)
+			}
+			wantVal, wantCost, wantErr, err := up.eval(t, ctx, w, MutationBudget)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := scope.Bind(w.input(), nil)
+			a.begin(ctx)
+			val, cost, err := p.plan.run(ctx, a)
+			if err != nil {
+				err = fmt.Errorf("expression '%s' resulted in error: %w", p.expr, err)
+			}
+			if got, want := errText(err), errText(wantErr); got != want {
+				t.Errorf("error = %q\n in-tree %q", got, want)
+			}
+			if got := cost + a.spent; got != wantCost {
+				t.Errorf("cost = %d, in-tree %d", got, wantCost)
+			}
+			if err == nil {
+				if diff := cmp.Diff(distinct(wantVal), distinct(val)); diff != "" {
+					t.Errorf("value (-in-tree +ours):\n%s", diff)
+				}
+			}
+
+			// The public way, twice, since constants are kept.
+			for range 2 {
+				b := &Budget{Remaining: MutationBudget}
+				a := scope.Bind(w.input(), b)
+				_, err := p.evaluate(ctx, a)
+				if got, want := errText(err), errText(wantErr); got != want && tt.want != JSONPatch {
+					t.Errorf("evaluate error = %q\n in-tree %q", got, want)
+				}
+				if got := MutationBudget - b.Remaining; got != wantCost {
+					t.Errorf("evaluate cost = %d, in-tree %d", got, wantCost)
+				}
+			}
+		})
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// distinct returns something that go-cmp can compare and that tells types.
+func distinct(v ref.Val) any {
+	if types.IsUnknownOrError(v) {
+		return fmt.Sprint(v)
+	}
+	if ops, err := toPatch(v); err == nil {
+		return ops
+	}
+	if object, err := toObject(v); err == nil {
+		return object
+	}
+	if tree, err := detour(v); err == nil {
+		return []any{v.Type().TypeName(), tree}
+	}
+	return []any{v.Type().TypeName(), fmt.Sprint(v)}
+}

@@ -1,0 +1,189 @@
+package cel
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apiserver/pkg/cel/mutation"
+)
+
+// The minors whose language can be asked for. The first is the first that
+// served MutatingAdmissionPolicy, the last is the one that the libraries in
+// go.mod were released with.
+const (
+	oldestMinor = 32
+	newestMinor = 37
+)
+
+// Options choose a language.
+type Options struct {
+	// Version is a Kubernetes minor such as "1.37", from 1.32 on. Empty means
+	// the newest that is known.
+	Version string
+}
+
+// Env is the expression language of one Kubernetes minor. It is safe for
+// concurrent use and is meant to be shared by all policies: it is the costly
+// part, a Scope is nearly free.
+type Env struct {
+	// languages are indexed by Mode and by whether patch types exist. Each is
+	// built when first needed: a server never needs those of Mode New.
+	languages [2][2]func() (*language, error)
+}
+
+// NewEnv returns the language of a minor.
+func NewEnv(opts Options) (*Env, error) {
+	minor, err := parseMinor(opts.Version)
+	if err != nil {
+		return nil, err
+	}
+	e := &Env{}
+	for mode := range e.languages {
+		known := minor
+		if Mode(mode) == New {
+			// What is stored must still be readable after one step back, so a
+			// server takes only what its predecessor knew (spec §6.2).
+			known--
+		}
+		for patch := range e.languages[mode] {
+			e.languages[mode][patch] = sync.OnceValues(func() (*language, error) {
+				return newLanguage(known, patch == 1)
+			})
+		}
+	}
+	// A fault in the table of libraries shows now, not at the first policy.
+	if _, err := e.languages[Stored][0](); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func parseMinor(s string) (uint, error) {
+	if s == "" {
+		return newestMinor, nil
+	}
+	rest, ok := strings.CutPrefix(s, "1.")
+	minor, err := strconv.ParseUint(rest, 10, 16)
+	if !ok || err != nil || strconv.FormatUint(minor, 10) != rest {
+		return 0, fmt.Errorf("kubernetes version %q: want a minor such as \"1.%d\"", s, newestMinor)
+	}
+	if minor < oldestMinor || minor > newestMinor {
+		return 0, fmt.Errorf("kubernetes version %q: only 1.%d to 1.%d are known", s, oldestMinor, newestMinor)
+	}
+	return uint(minor), nil
+}
+
+// Mode says which of the two environments of a server is meant (spec §6.2).
+type Mode int
+
+const (
+	// Stored is for expressions that run: everything the minor knows.
+	Stored Mode = iota
+	// New is for expressions that are about to be stored: what the minor
+	// before knew.
+	New
+)
+
+// language is a CEL environment without anything of a particular policy. The
+// names that differ between policies (params, variables) are added by the
+// checkers, because they cost nothing there and an environment each here.
+type language struct {
+	env      *celgo.Env
+	planner  *planner
+	checkers [2][2]*checkers // by whether params, variables are declared
+}
+
+// Names that expressions may use.
+const (
+	objectName    = plugincel.ObjectVarName
+	oldObjectName = plugincel.OldObjectVarName
+	paramsName    = plugincel.ParamsVarName
+	requestName   = plugincel.RequestVarName
+	namespaceName = plugincel.NamespaceVarName
+	authzName     = plugincel.AuthorizerVarName
+	resourceName  = plugincel.RequestResourceAuthorizerVarName
+	variablesName = plugincel.VariableVarName
+)
+
+var (
+	requestType   = plugincel.BuildRequestType()
+	namespaceType = plugincel.BuildNamespaceType()
+)
+
+func newLanguage(minor uint, patchTypes bool) (*language, error) {
+	always := version.MajorMinor(1, 0)
+	options := []environment.VersionedOptions{{
+		IntroducedVersion: always,
+		DeclTypes:         []*apiservercel.DeclType{namespaceType, requestType},
+		EnvOptions: []celgo.EnvOption{
+			celgo.Variable(objectName, celgo.DynType),
+			celgo.Variable(oldObjectName, celgo.DynType),
+			celgo.Variable(namespaceName, namespaceType.CelType()),
+			celgo.Variable(requestName, requestType.CelType()),
+			celgo.Variable(authzName, library.AuthorizerType),
+			celgo.Variable(resourceName, library.ResourceCheckType),
+		},
+	}}
+	set, err := environment.MustBaseEnvSet(version.MajorMinor(1, minor)).Extend(options...)
+	if err != nil {
+		return nil, fmt.Errorf("environment of kubernetes 1.%d: %w", minor, err)
+	}
+	if patchTypes {
+		// A second step, since the resolver of patch types wraps the type
+		// provider that the first one leaves behind.
+		set, err = set.Extend(environment.VersionedOptions{
+			IntroducedVersion: always,
+			EnvOptions: []celgo.EnvOption{
+				common.ResolverEnvOption(&mutation.DynamicTypeResolver{}),
+				library.JSONPatch(),
+			},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("patch types of kubernetes 1.%d: %w", minor, err)
+		}
+	}
+	// The half that keeps to the version; the other half of a set always
+	// contains everything that this binary knows.
+	env := set.NewExpressionsEnv()
+	plan, err := newPlanner(env)
+	if err != nil {
+		return nil, fmt.Errorf("planner of kubernetes 1.%d: %w", minor, err)
+	}
+	l := &language{env: env, planner: plan}
+	for params := range l.checkers {
+		for variables := range l.checkers[params] {
+			l.checkers[params][variables], err = newCheckers(env, params == 1, variables == 1)
+			if err != nil {
+				return nil, fmt.Errorf("checker of kubernetes 1.%d: %w", minor, err)
+			}
+		}
+	}
+	return l, nil
+}
+
+func index(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// language returns the environment for the mode, with or without the types
+// Object and JSONPatch.
+func (e *Env) language(mode Mode, patchTypes bool) (*language, error) {
+	return e.languages[mode][index(patchTypes)]()
+}
+
+// variablesType is the type of the name "variables". Its fields are known to
+// the provider of a checker only.
+var variablesType = types.NewObjectType("kubernetes.variables")

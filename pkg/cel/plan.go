@@ -1,0 +1,235 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// planner turns checked expressions into something that runs. It does what
+// cel-go's Env.Program does with the same options, except that the table of
+// functions is shared: Env.Program builds one of several hundred entries for
+// each program and the program keeps it, 30 KiB for `true`.
+type planner struct {
+	interpreter interpreter.Interpreter
+	options     []interpreter.PlannerOption
+}
+
+func newPlanner(env *celgo.Env) (*planner, error) {
+	tracker, err := costTracker(env)
+	if err != nil {
+		return nil, err
+	}
+	dispatcher := interpreter.NewDispatcher()
+	for _, fn := range env.Functions() {
+		bindings, err := fn.Bindings()
+		if err != nil {
+			return nil, err
+		}
+		if err := dispatcher.Add(bindings...); err != nil {
+			return nil, err
+		}
+	}
+	provider, adapter := env.CELTypeProvider(), env.CELTypeAdapter()
+	attributes := interpreter.NewAttributeFactory(env.Container, adapter, provider)
+	return &planner{
+		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
+		// In the order of cel-go's newProgram: decorators of libraries, then
+		// interrupts, folding, regular expressions, and the observer last.
+		options: []interpreter.PlannerOption{
+			interpreter.CustomDecoratorV2(shortCircuitOptional),
+			interpreter.InterruptableEval(),
+			interpreter.Optimize(),
+			interpreter.CompileRegexConstants(library.FindRegexOptimization, library.FindAllRegexOptimization,
+				interpreter.MatchesRegexOptimization),
+			interpreter.CostObserver(interpreter.CostTrackerFactory(tracker.Clone)),
+		},
+	}, nil
+}
+
+// costTracker returns the cost tracker that programs of env run with. The
+// environment does not show its options, and libraries keep theirs private, so
+// it is taken from a running program: an outer evaluation lends its frame to
+// an inner program, which puts its tracker there, and the outer one reports
+// what it finds in the frame at the end.
+func costTracker(env *celgo.Env) (*interpreter.CostTracker, error) {
+	expr, issues := env.Compile("true")
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	program, err := env.Program(expr)
+	if err != nil {
+		return nil, err
+	}
+	provider, adapter := env.CELTypeProvider(), env.CELTypeAdapter()
+	root, err := interpreter.NewInterpreter(interpreter.NewDispatcher(), env.Container, provider, adapter,
+		interpreter.NewAttributeFactory(env.Container, adapter, provider),
+	).NewInterpretable(expr.NativeRep(),
+		interpreter.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+			return &lender{InterpretableV2: i, program: program}, nil
+		}),
+		interpreter.CostObserver(interpreter.CostTrackerFactory(func() (*interpreter.CostTracker, error) {
+			return interpreter.NewCostTracker(nil)
+		})),
+	)
+	if err != nil {
+		return nil, err
+	}
+	outer, ok := root.(*interpreter.ObservableInterpretable)
+	if !ok {
+		return nil, fmt.Errorf("program is not observable: %T", root)
+	}
+	var tracker *interpreter.CostTracker
+	outer.ObserveEval(interpreter.EmptyActivation(), func(state any) {
+		tracker, _ = state.(*interpreter.CostTracker)
+	})
+	if tracker == nil || tracker.Limit == nil || *tracker.Limit != celconfig.PerCallLimit {
+		return nil, errors.New("programs of the environment have no cost limit")
+	}
+	return tracker, nil
+}
+
+// lender runs a whole program in the frame of another one.
+type lender struct {
+	interpreter.InterpretableV2
+	program celgo.Program
+}
+
+func (l *lender) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	out, _, err := l.program.Eval(frame)
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return out
+}
+
+func (l *lender) Eval(vars interpreter.Activation) ref.Val {
+	return l.Exec(interpreter.AsFrame(vars))
+}
+
+// plan is an expression that can run. It is safe for concurrent use.
+type plan struct {
+	root *interpreter.ObservableInterpretable
+	// loops is whether there is anything that can be interrupted.
+	loops bool
+}
+
+func (p *planner) plan(checked *ast.AST, loops bool) (plan, error) {
+	root, err := p.interpreter.NewInterpretable(checked, p.options...)
+	if err != nil {
+		return plan{}, err
+	}
+	// Always observable: there is a cost observer among the options.
+	return plan{root: root.(*interpreter.ObservableInterpretable), loops: loops}, nil
+}
+
+// run evaluates and returns the value and what it cost, which is known even if
+// there is an error. It follows cel-go's prog.ContextEval, texts included.
+func (p plan) run(ctx context.Context, vars interpreter.Activation) (out ref.Val, cost int64, err error) {
+	frame, err := interpreter.NewExecutionFrame(vars)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer frame.Close()
+	if p.loops && ctx.Done() != nil {
+		// Only comprehensions look at the context; all else is spared the
+		// child context that this makes.
+		if err := frame.SetContext(ctx, celconfig.CheckFrequency); err != nil {
+			return nil, 0, err
+		}
+	}
+	var tracker *interpreter.CostTracker
+	out, err = p.exec(frame, &tracker)
+	if tracker != nil {
+		cost = int64(min(tracker.ActualCost(), math.MaxInt64))
+	}
+	if err != nil && errors.Is(err, interpreter.InterruptError{}) {
+		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return out, cost, err
+}
+
+func (p plan) exec(frame *interpreter.ExecutionFrame, tracker **interpreter.CostTracker) (out ref.Val, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case interpreter.EvalCancelledError:
+			err = r
+		default:
+			// cel-go recovers here too, so that a fault in a library function
+			// is an error of the expression.
+			err = fmt.Errorf("internal error: %v", r)
+		}
+	}()
+	out = p.root.ObserveExec(frame, func(state any) {
+		*tracker, _ = state.(*interpreter.CostTracker)
+	})
+	if e, ok := out.(*types.Err); ok {
+		return out, e
+	}
+	return out, nil
+}
+
+// shortCircuitOptional makes `a.or(b)` and `a.orValue(b)` evaluate b only if a
+// is empty. cel-go's optional library does the same with a decorator that it
+// does not export; the costs depend on it.
+func shortCircuitOptional(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	call, ok := i.(interpreter.InterpretableCall)
+	if !ok || len(call.Args()) != 2 {
+		return i, nil
+	}
+	var unwrap bool
+	switch call.Function() {
+	case "or":
+		ok = call.OverloadID() == "" || call.OverloadID() == "optional_or_optional"
+	case "orValue":
+		ok = call.OverloadID() == "" || call.OverloadID() == "optional_orValue_value"
+		unwrap = true
+	default:
+		ok = false
+	}
+	if !ok {
+		return i, nil
+	}
+	return &optionalOr{id: call.ID(), first: call.Args()[0], second: call.Args()[1], unwrap: unwrap}, nil
+}
+
+// optionalOr is the value of the first operand, or else the second operand.
+type optionalOr struct {
+	id            int64
+	first, second interpreter.InterpretableV2
+	unwrap        bool
+}
+
+func (o *optionalOr) ID() int64 { return o.id }
+
+func (o *optionalOr) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	switch v := o.first.Exec(frame).(type) {
+	case *types.Err, *types.Unknown:
+		return v
+	case *types.Optional:
+		switch {
+		case !v.HasValue():
+			return o.second.Exec(frame)
+		case o.unwrap:
+			return v.GetValue()
+		default:
+			return v
+		}
+	default:
+		return types.NoSuchOverloadErr()
+	}
+}
+
+func (o *optionalOr) Eval(vars interpreter.Activation) ref.Val {
+	return o.Exec(interpreter.AsFrame(vars))
+}

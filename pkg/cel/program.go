@@ -1,0 +1,241 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apiserver/pkg/cel/mutation"
+	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
+)
+
+// Program is one compiled expression. It is safe for concurrent use.
+//
+// A program that reads nothing (see [Program.Reads]) is evaluated only once;
+// its cost is still charged for every use.
+type Program struct {
+	expr  string
+	want  Want
+	plan  plan
+	reads Reads
+	// uses are the variables that the expression names.
+	uses []int
+	// constant is the outcome of a program that reads nothing.
+	constant atomic.Pointer[outcome]
+}
+
+// outcome is what an evaluation came to.
+type outcome struct {
+	// result is a bool, map[string]any or []PatchOp; for variables a ref.Val.
+	result any
+	err    error
+	// cost is without variables; touched are the ones that were evaluated.
+	cost    int64
+	touched []int
+}
+
+// Reads returns the names that the expression can read, transitively through
+// variables.
+func (p *Program) Reads() Reads { return p.reads }
+
+// Bool evaluates a program that was compiled for Bool. The error is ErrBudget,
+// or starts with "expression '…' resulted in error: ".
+func (p *Program) Bool(ctx context.Context, a *Activation) (bool, error) {
+	result, err := p.evaluate(ctx, a)
+	b, _ := result.(bool)
+	return b, err
+}
+
+// Object evaluates a program that was compiled for Object and returns the
+// patch as nested maps and lists. Scalars are what k8s.io/apiserver's
+// ObjectVal makes of them, so there can be Go values that JSON does not have
+// (spec §7.2). The result may be shared, with the input and with other
+// callers: it must not be modified.
+func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, error) {
+	result, err := p.evaluate(ctx, a)
+	m, _ := result.(map[string]any)
+	return m, err
+}
+
+// JSONPatch evaluates a program that was compiled for JSONPatch. Values are
+// plain JSON data (spec §8.2). The result may be shared, with the input and
+// with other callers: it must not be modified.
+func (p *Program) JSONPatch(ctx context.Context, a *Activation) ([]PatchOp, error) {
+	result, err := p.evaluate(ctx, a)
+	ops, _ := result.([]PatchOp)
+	return ops, err
+}
+
+// evaluate follows k8s.io/apiserver …/plugin/cel/activation.go: Evaluate. The
+// variables are charged before the expression and both before its error is
+// looked at, so that a costly error is an exceeded budget.
+func (p *Program) evaluate(ctx context.Context, a *Activation) (any, error) {
+	o := p.constant.Load()
+	switch {
+	case o != nil:
+		a.begin(ctx)
+		for _, i := range o.touched {
+			a.variable(i)
+		}
+	case p.reads == 0:
+		// On values of its own, to learn what it touches no matter what was
+		// touched in a before.
+		own := a.scope.Bind(&Input{}, nil)
+		o = p.outcome(ctx, own)
+		if own.variables != nil {
+			for i, v := range own.variables.values {
+				if v != nil {
+					o.touched = append(o.touched, i)
+				}
+			}
+		}
+		if ctx.Err() == nil {
+			p.constant.Store(o)
+		}
+		a.begin(ctx)
+		for _, i := range o.touched {
+			a.variable(i)
+		}
+	default:
+		o = p.outcome(ctx, a)
+	}
+	spent := a.spent
+	a.spent = 0
+	if err := a.budget.charge(spent); err != nil {
+		return nil, err
+	}
+	if err := a.budget.charge(o.cost); err != nil {
+		return nil, err
+	}
+	return o.result, o.err
+}
+
+// begin prepares for the evaluation of one expression.
+func (a *Activation) begin(ctx context.Context) {
+	a.ctx = ctx
+	a.spent = 0
+}
+
+// outcome runs the program and converts its value.
+func (p *Program) outcome(ctx context.Context, a *Activation) *outcome {
+	a.begin(ctx)
+	val, cost, err := p.plan.run(ctx, a)
+	o := &outcome{cost: cost}
+	if err != nil {
+		o.err = fmt.Errorf("expression '%s' resulted in error: %w", p.expr, err)
+		return o
+	}
+	switch p.want {
+	case Bool:
+		// In-tree a condition holds unless its value is false.
+		o.result = val != types.False
+	case Object:
+		o.result, o.err = toObject(val)
+	case JSONPatch:
+		o.result, o.err = toPatch(val)
+	}
+	return o
+}
+
+// value evaluates the program of a variable.
+func (p *Program) value(a *Activation) (ref.Val, int64, error) {
+	if o := p.constant.Load(); o != nil {
+		for _, i := range p.uses {
+			a.variable(i)
+		}
+		return o.result.(ref.Val), o.cost, nil
+	}
+	val, cost, err := p.plan.run(a.ctx, a)
+	if err == nil && p.reads == 0 && len(p.uses) == 0 && immutable(val) {
+		p.constant.Store(&outcome{result: val, cost: cost})
+	}
+	return val, cost, err
+}
+
+// immutable reports whether goroutines may share a value. Lists and maps of
+// cel-go compute parts of themselves when asked.
+func immutable(v ref.Val) bool {
+	switch v.(type) {
+	case types.Bool, types.Int, types.Uint, types.Double, types.String, types.Null, types.Duration, types.Timestamp:
+		return true
+	}
+	return false
+}
+
+// toObject converts the value of an ApplyConfiguration expression (spec §6.3,
+// §7.2; k8s.io/apiserver …/mutating/patch/smd.go).
+func toObject(val ref.Val) (map[string]any, error) {
+	object, ok := val.(*dynamic.ObjectVal)
+	if !ok {
+		return nil, fmt.Errorf("unsupported return type from ApplyConfiguration expression: %v", val.Type())
+	}
+	if err := checkTypeNames(object); err != nil {
+		return nil, err
+	}
+	m, ok := object.Value().(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("invalid return type: %T", val)
+	}
+	return m, nil
+}
+
+// PatchOp is one operation of a JSON Patch.
+type PatchOp struct {
+	Op, Path string
+	// From is empty if it was not given or was given as "".
+	From  string
+	Value any
+	// HasValue tells a value of null from none.
+	HasValue bool
+}
+
+// toPatch converts the value of a JSONPatch expression (spec §8.2;
+// k8s.io/apiserver …/mutating/patch/json_patch.go).
+func toPatch(val ref.Val) ([]PatchOp, error) {
+	list, ok := val.(traits.Lister)
+	if !ok {
+		return nil, errors.New("type mismatch: JSONPatchType.expression should evaluate to array")
+	}
+	size, _ := list.Size().(types.Int)
+	ops := make([]PatchOp, 0, max(size, 0))
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		elem := it.Next()
+		v, ok := elem.(*mutation.JSONPatchVal)
+		if !ok {
+			return nil, fmt.Errorf("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of %T", elem)
+		}
+		op := PatchOp{Op: v.Op, Path: v.Path, From: v.From}
+		if v.Val != nil {
+			if object, ok := v.Val.(*dynamic.ObjectVal); ok {
+				if err := checkTypeNames(object); err != nil {
+					return nil, err
+				}
+			}
+			value, err := toJSON(v.Val)
+			if err != nil {
+				return nil, fmt.Errorf("JSONPath valueExpression evaluated to a type that could not marshal to JSON: %w", err)
+			}
+			op.Value, op.HasValue = value, true
+		}
+		ops = append(ops, op)
+	}
+	return ops, nil
+}
+
+// checkTypeNames reports the struct literals whose type is not named after the
+// fields that lead to them. The lines are sorted: the check goes over maps.
+func checkTypeNames(object *dynamic.ObjectVal) error {
+	err := object.CheckTypeNamesMatchFieldPathNames()
+	if err == nil {
+		return nil
+	}
+	lines := strings.Split(err.Error(), "\n")
+	slices.Sort(lines)
+	return errors.New("type mismatch: " + strings.Join(lines, "\n"))
+}

@@ -1,0 +1,215 @@
+package cel
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+)
+
+// Vars says which of the names that depend on a policy are declared. object,
+// oldObject, request, namespaceObject and authorizer always are.
+type Vars struct {
+	// Params declares params: the policy has a paramKind.
+	Params bool
+	// Variables declares variables: true for mutations and the variables
+	// themselves, false for match conditions (spec §4.2).
+	Variables bool
+	Mode      Mode
+}
+
+// Scope is what one policy may name in its expressions. Define and Compile may
+// not run while something else uses the scope; once they are done it is safe
+// for concurrent use.
+type Scope struct {
+	env       *Env
+	vars      Vars
+	variables []variable
+	byName    map[string]int
+}
+
+// variable is one entry of spec.variables.
+type variable struct {
+	name string
+	// declared is the type that later expressions see.
+	declared *types.Type
+	program  *Program
+	// depth is how many variables deep an evaluation can go, this included.
+	depth int
+}
+
+// maxVariableDepth bounds the recursion of variables that use variables. The
+// stack that cel-go needs for one is some kilobytes.
+const maxVariableDepth = 1000
+
+// Scope returns a scope without variables.
+func (e *Env) Scope(v Vars) *Scope {
+	return &Scope{env: e, vars: v}
+}
+
+// Define adds variables.<name>. Later expressions may use it. The type of expr
+// may be anything; patch types are not available in it (spec §5). The error is
+// a *CompileError if the expression is at fault.
+func (s *Scope) Define(name, expr string) error {
+	if !s.vars.Variables {
+		return errNoVariables
+	}
+	if _, ok := s.byName[name]; ok {
+		// The in-tree plugin lets the last one win. Refusing is the only
+		// reading that cannot surprise.
+		return fmt.Errorf("variable %q is defined twice", name)
+	}
+	checked, p, err := s.compile(expr, anything)
+	if err != nil {
+		return err
+	}
+	depth := 1
+	for _, i := range p.uses {
+		depth = max(depth, s.variables[i].depth+1)
+	}
+	if depth > maxVariableDepth {
+		return fmt.Errorf("variable %q is more than %d variables deep", name, maxVariableDepth)
+	}
+	if s.byName == nil {
+		s.byName = map[string]int{}
+	}
+	s.byName[name] = len(s.variables)
+	s.variables = append(s.variables, variable{
+		name:     name,
+		declared: fieldType(checked.GetType(checked.Expr().ID())),
+		program:  p,
+		depth:    depth,
+	})
+	return nil
+}
+
+// Want is the type that an expression must have, exactly: dyn is none of them
+// (spec §1.4).
+type Want int
+
+const (
+	// Bool is for match conditions. Patch types are not available.
+	Bool Want = iota
+	// Object is for applyConfiguration.
+	Object
+	// JSONPatch is a list of JSONPatch, for jsonPatch.
+	JSONPatch
+
+	// anything is for variables.
+	anything
+)
+
+var wanted = [...]*types.Type{
+	Bool:      types.BoolType,
+	Object:    types.NewObjectType("Object"),
+	JSONPatch: types.NewListType(types.NewObjectType("JSONPatch")),
+}
+
+// Compile compiles an expression against what is defined so far. The error is
+// a *CompileError unless the environment itself is at fault.
+func (s *Scope) Compile(expr string, want Want) (*Program, error) {
+	_, p, err := s.compile(expr, want)
+	return p, err
+}
+
+func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
+	lang, err := s.env.language(s.vars.Mode, want == Object || want == JSONPatch)
+	if err != nil {
+		return nil, nil, err
+	}
+	parsed, issues := lang.env.Parse(expr)
+	if issues.Err() != nil {
+		return nil, nil, issuesError(expr, issues)
+	}
+	checkers := lang.checkers[index(s.vars.Params)][index(s.vars.Variables)]
+	checked, issues := checkers.check(parsed, s.variables)
+	if issues.Err() != nil {
+		return nil, nil, issuesError(expr, issues)
+	}
+	if want != anything {
+		got := checked.GetType(checked.Expr().ID())
+		if !got.IsExactType(wanted[want]) {
+			return nil, nil, wholeError(expr, fmt.Sprintf("must evaluate to %v but got %v", wanted[want], got))
+		}
+	}
+	p := &Program{expr: expr, want: want}
+	loops := p.survey(checked.Expr(), s)
+	p.plan, err = lang.planner.plan(checked, loops)
+	if err != nil {
+		return nil, nil, wholeError(expr, "program instantiation failed: "+err.Error())
+	}
+	return checked, p, nil
+}
+
+// Reads is a set of the names that an expression can read, itself or through
+// variables. It may contain too much, never too little.
+type Reads uint8
+
+// The names that can be read.
+const (
+	ReadsObject Reads = 1 << iota
+	ReadsOldObject
+	ReadsRequest
+	ReadsParams
+	ReadsNamespace
+	ReadsAuthorizer
+)
+
+var readsOf = map[string]Reads{
+	objectName:    ReadsObject,
+	oldObjectName: ReadsOldObject,
+	requestName:   ReadsRequest,
+	paramsName:    ReadsParams,
+	namespaceName: ReadsNamespace,
+	authzName:     ReadsAuthorizer,
+	resourceName:  ReadsAuthorizer,
+}
+
+// survey notes what a checked expression reads and which variables it names,
+// and returns whether it contains a comprehension.
+func (p *Program) survey(root ast.Expr, s *Scope) (loops bool) {
+	seen := map[int]bool{}
+	use := func(i int) {
+		if !seen[i] {
+			seen[i] = true
+			p.uses = append(p.uses, i)
+			p.reads |= s.variables[i].program.reads
+		}
+	}
+	// selected counts variables.x, named counts variables: if they differ, the
+	// record is used as a value and any variable can be reached.
+	selected, named := 0, 0
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			loops = true
+		case ast.SelectKind:
+			if op := e.AsSelect().Operand(); op.Kind() == ast.IdentKind && identName(op) == variablesName {
+				if i, ok := s.byName[e.AsSelect().FieldName()]; ok {
+					selected++
+					use(i)
+				}
+			}
+		case ast.IdentKind:
+			// A loop variable of the same name counts as well: a superset.
+			name := identName(e)
+			p.reads |= readsOf[name]
+			if name == variablesName {
+				named++
+			}
+		}
+	}))
+	if named != selected {
+		for i := range s.variables {
+			use(i)
+		}
+	}
+	return loops
+}
+
+// identName returns the name of an identifier without the dot with which
+// `.object` reaches past a loop variable.
+func identName(e ast.Expr) string {
+	return strings.TrimPrefix(e.AsIdent(), ".")
+}
