@@ -1,0 +1,118 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Document is one object and where it stands. Nobody modifies one.
+type Document struct {
+	// Object is nil for a document of nothing but comments.
+	Object *unstructured.Unstructured
+	// File is the path as given, or "<stdin>".
+	File string
+	// Index is the number of the document in its file, from 1; Line the line of
+	// its first key.
+	Index int
+	Line  int
+	// Raw is the text of the document without the "---" before it, except where
+	// that line says more. An item of a List has the text that it would have had
+	// on its own.
+	Raw []byte
+	// Explicit says that a "---" stood before Raw.
+	Explicit bool
+	// JSON says that Raw is JSON.
+	JSON bool
+
+	text  []byte // of the whole document, for source lines
+	first int    // the line of text's first byte
+	node  *yaml.Node
+	item  bool // one of a List's
+}
+
+// Name is how messages call the object: kind and name, with the namespace where
+// there is one.
+func (d *Document) Name() string {
+	if d.Object == nil {
+		return "comments"
+	}
+	return Name(d.Object)
+}
+
+// Name is how messages call an object: "Pod shop/web".
+func Name(u *unstructured.Unstructured) string {
+	name := u.GetName()
+	if name == "" && u.GetGenerateName() != "" {
+		name = u.GetGenerateName() + "…"
+	}
+	if ns := u.GetNamespace(); ns != "" {
+		name = ns + "/" + name
+	}
+	kind := u.GetKind()
+	if kind == "" {
+		kind = "object"
+	}
+	if name == "" {
+		return kind
+	}
+	return kind + " " + name
+}
+
+// Where is the position of the document: "file.yaml: document 3, line 57".
+func (d *Document) Where() string {
+	return fmt.Sprintf("%s: document %d, line %d", d.File, d.Index, d.Line)
+}
+
+// Errorf is an error at the document's first line.
+func (d *Document) Errorf(format string, args ...any) *PositionError {
+	return &PositionError{File: d.File, Document: d.Index, Line: d.Line, Err: fmt.Errorf(format, args...)}
+}
+
+// ErrorAt is err at the field that path names (as field.Path prints it), or at
+// the nearest thing around it that the document has.
+func (d *Document) ErrorAt(path string, err error) *PositionError {
+	pos := d.LineOf(path)
+	return d.errorAt(pos, err)
+}
+
+// ErrorIn is err at a line and column (1-based) of the string that path names:
+// where in the file that character stands, whichever way the string is written.
+func (d *Document) ErrorIn(path string, line, column int, err error) *PositionError {
+	return d.errorAt(d.PosIn(path, line, column), err)
+}
+
+func (d *Document) errorAt(pos Pos, err error) *PositionError {
+	return &PositionError{File: d.File, Document: d.Index, Line: pos.Line, Column: pos.Column, Source: d.sourceLine(pos.Line), Err: err}
+}
+
+// sourceLine returns a line of the file.
+func (d *Document) sourceLine(line int) string {
+	text := d.text
+	for n := d.first; n < line; n++ {
+		i := bytes.IndexByte(text, '\n')
+		if i < 0 {
+			return ""
+		}
+		text = text[i+1:]
+	}
+	if line < d.first {
+		return ""
+	}
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		text = text[:i]
+	}
+	return strings.TrimSuffix(string(text), "\r")
+}
+
+// root is the document's syntax tree, or nil if it has none (some JSON is not
+// YAML).
+func (d *Document) root() *yaml.Node {
+	if d.node == nil && d.JSON && !d.item {
+		d.node, _ = parseYAML(d.text)
+	}
+	return d.node
+}

@@ -1,0 +1,74 @@
+package manifest
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// open yields the objects of a document: those of a List one by one (Lists in
+// Lists too), any other object as it is.
+func open(d *Document) iter.Seq2[*Document, error] {
+	return func(yield func(*Document, error) bool) {
+		d.open(yield)
+	}
+}
+
+func (d *Document) open(yield func(*Document, error) bool) bool {
+	if d.Object == nil {
+		return yield(d, nil)
+	}
+	if err := check(d); err != nil {
+		return yield(nil, err)
+	}
+	items, ok := d.Object.Object["items"].([]any)
+	kind, isList := strings.CutSuffix(d.Object.GetKind(), "List")
+	if !isList || (!ok && d.Object.Object["items"] != nil) {
+		return yield(d, nil)
+	}
+	var nodes []*yaml.Node
+	if n, _ := lookup(d.root(), "items"); n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == len(items) {
+		nodes = n.Content
+	}
+	for i, v := range items {
+		m, ok := v.(map[string]any)
+		if !ok {
+			if !yield(nil, d.ErrorAt(fmt.Sprintf("items[%d]", i), fmt.Errorf("items[%d] is not an object", i))) {
+				return false
+			}
+			continue
+		}
+		item := &Document{File: d.File, Index: d.Index, Line: d.Line, Explicit: i > 0 || d.Explicit, text: d.text, first: d.first, item: true}
+		if nodes != nil {
+			item.node = nodes[i]
+			item.Line = d.first + nodes[i].Line - 1
+		}
+		item.Object = &unstructured.Unstructured{Object: typed(m, kind, d.Object.GetAPIVersion())}
+		item.Raw = Rewrite(item, m, item.Object.Object)
+		if !item.open(yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// typed gives an item of a typed List (PodList) the kind that it may omit.
+func typed(m map[string]any, kind, apiVersion string) map[string]any {
+	if kind == "" || m["kind"] != nil && m["apiVersion"] != nil {
+		return m
+	}
+	c := make(map[string]any, len(m)+2)
+	for k, v := range m {
+		c[k] = v
+	}
+	if c["kind"] == nil {
+		c["kind"] = kind
+	}
+	if c["apiVersion"] == nil {
+		c["apiVersion"] = apiVersion
+	}
+	return c
+}

@@ -1,0 +1,155 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// ReadError says that a file could not be read at all, or not to its end.
+type ReadError struct{ Err error }
+
+func (e *ReadError) Error() string { return e.Err.Error() }
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// Read yields the documents of files (as Files returns them) one by one; only
+// one is in memory. With a *PositionError that document is lost and reading goes
+// on; with a *ReadError it goes on with the next file.
+func Read(files []string, stdin io.Reader) iter.Seq2[*Document, error] {
+	return func(yield func(*Document, error) bool) {
+		for _, file := range files {
+			if !readFile(file, stdin, yield) {
+				return
+			}
+		}
+	}
+}
+
+func readFile(file string, stdin io.Reader, yield func(*Document, error) bool) bool {
+	if file == Stdin {
+		return readStream("<stdin>", stdin, MaxDocument, yield)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return yield(nil, &ReadError{err})
+	}
+	defer f.Close()
+	return readStream(file, f, MaxDocument, yield)
+}
+
+// ReadStream yields the documents of one stream, as Read does.
+func ReadStream(name string, r io.Reader) iter.Seq2[*Document, error] {
+	return func(yield func(*Document, error) bool) {
+		readStream(name, r, MaxDocument, yield)
+	}
+}
+
+func readStream(name string, r io.Reader, limit int, yield func(*Document, error) bool) bool {
+	s := newSplitter(r, limit)
+	for {
+		c, err := s.next()
+		if err == io.EOF {
+			return true
+		}
+		if err != nil {
+			return yield(nil, &ReadError{fmt.Errorf("%s: %w", name, err)})
+		}
+		doc, err := newDocument(name, c)
+		if err != nil {
+			if !yield(nil, err) {
+				return false
+			}
+			continue
+		}
+		for d, err := range open(doc) {
+			if !yield(d, err) {
+				return false
+			}
+		}
+	}
+}
+
+// newDocument understands a chunk.
+func newDocument(file string, c chunk) (*Document, error) {
+	d := &Document{File: file, Index: c.index, Line: c.line, Raw: c.text, Explicit: c.explicit, JSON: c.json, text: c.text, first: c.line}
+	fail := func(err error) error {
+		e := &PositionError{File: file, Document: c.index, Line: c.line, Err: err}
+		var le *lineError
+		if errors.As(err, &le) && le.Line > 0 {
+			e.Line, e.Column = c.line+le.Line-1, le.Column
+			e.Source = d.sourceLine(e.Line)
+		}
+		return e
+	}
+	if c.err != nil {
+		return nil, fail(c.err)
+	}
+	var v any
+	if c.json {
+		blank := len(c.text) - len(bytes.TrimLeft(c.text, " \t\r\n"))
+		d.Line += bytes.Count(c.text[:blank], []byte("\n"))
+		var err error
+		if v, err = decodeJSON(c.text); err != nil {
+			return nil, fail(err)
+		}
+	} else {
+		root, err := parseYAML(c.text)
+		if err != nil {
+			return nil, fail(err)
+		}
+		if root == nil {
+			return d, nil // comments
+		}
+		d.node = root
+		d.Line = c.line + root.Line - 1
+		if v, err = convert(root); err != nil {
+			return nil, fail(err)
+		}
+		if v == nil {
+			return d, nil // "---\n# nothing\nnull"
+		}
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fail(errors.New("the document is not an object with apiVersion and kind"))
+	}
+	d.Object = &unstructured.Unstructured{Object: m}
+	return d, nil
+}
+
+// check refuses what cannot be an object.
+func check(d *Document) error {
+	for _, field := range []string{"apiVersion", "kind"} {
+		switch v, ok := d.Object.Object[field]; {
+		case !ok || v == "":
+			return d.Errorf("Object '%s' is missing", strings.ToUpper(field[:1])+field[1:])
+		case !isString(v):
+			return d.ErrorAt(field, fmt.Errorf("%s must be a string, not %v", field, v))
+		}
+	}
+	meta, ok := d.Object.Object["metadata"]
+	if !ok || meta == nil {
+		return nil
+	}
+	m, ok := meta.(map[string]any)
+	if !ok {
+		return d.ErrorAt("metadata", errors.New("metadata must be an object"))
+	}
+	for _, field := range []string{"name", "namespace", "generateName"} {
+		if v := m[field]; v != nil && !isString(v) {
+			return d.ErrorAt("metadata."+field, fmt.Errorf("metadata.%s must be a string, not %v", field, v))
+		}
+	}
+	return nil
+}
+
+func isString(v any) bool {
+	_, ok := v.(string)
+	return ok
+}

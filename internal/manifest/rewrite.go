@@ -1,0 +1,186 @@
+package manifest
+
+import (
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Rewrite is the text of the document with its object, before, changed to
+// after: keys keep their order and comments stay, new keys come last. Only the
+// layout of white space is the encoder's.
+func Rewrite(d *Document, before, after map[string]any) []byte {
+	root := d.root()
+	if root == nil {
+		return Encode(after)
+	}
+	n, ok := expand(root)
+	if !ok {
+		return Encode(after)
+	}
+	l := layoutOf(root)
+	if d.JSON {
+		l = layout{indent: 2, compact: true}
+		unstyle(n)
+	}
+	for _, op := range tree.Diff(before, after) {
+		tokens, err := tree.ParsePointer(op.Path)
+		if err != nil || len(tokens) == 0 || !edit(n, tokens, op) {
+			return Encode(after)
+		}
+	}
+	if out, ok := encodeNode(n, after, l); ok {
+		return out
+	}
+	return Encode(after)
+}
+
+// layoutOf finds out how a document is indented.
+func layoutOf(root *yaml.Node) layout {
+	l := layout{indent: 2, compact: true}
+	var indent, seq bool
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		if indent && seq || n.Style&yaml.FlowStyle != 0 {
+			return
+		}
+		if n.Kind == yaml.MappingNode {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				k, v := n.Content[i], n.Content[i+1]
+				if v.Style&yaml.FlowStyle != 0 || v.Line <= k.Line {
+					continue
+				}
+				switch d := v.Column - k.Column; {
+				case v.Kind == yaml.MappingNode && !indent && d >= 2 && d <= 8:
+					l.indent, indent = d, true
+				case v.Kind == yaml.SequenceNode && !seq:
+					l.compact, seq = d == 0, true
+				}
+			}
+		}
+		for _, c := range n.Content {
+			walk(c)
+		}
+	}
+	walk(root)
+	return l
+}
+
+// expand copies a tree of nodes with what its aliases name in their place: an
+// edit of one of several uses must not change the others. It refuses << keys,
+// which name what a mapping does not have itself.
+func expand(n *yaml.Node) (*yaml.Node, bool) {
+	if n.Kind == yaml.AliasNode {
+		return expand(n.Alias)
+	}
+	c := *n
+	c.Anchor = ""
+	c.Content = make([]*yaml.Node, len(n.Content))
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && isMerge(child) {
+			return nil, false
+		}
+		e, ok := expand(child)
+		if !ok {
+			return nil, false
+		}
+		c.Content[i] = e
+	}
+	return &c, true
+}
+
+// unstyle turns the nodes of a JSON text into such as a person would write in
+// YAML.
+func unstyle(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode {
+		if n.Tag == "!!str" {
+			n.Style = stringNode(n.Value).Style
+		}
+		return
+	}
+	if len(n.Content) > 0 {
+		n.Style = 0
+	}
+	for i, c := range n.Content {
+		unstyle(c)
+		if n.Kind == yaml.MappingNode && i%2 == 0 && c.Style == yaml.LiteralStyle {
+			c.Style = yaml.DoubleQuotedStyle
+		}
+	}
+}
+
+// edit applies one operation to a node.
+func edit(n *yaml.Node, tokens []string, op tree.Op) bool {
+	last := len(tokens) == 1
+	switch n.Kind {
+	case yaml.MappingNode:
+		at := -1
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if k, err := resolveKey(n.Content[i]); err == nil && k == tokens[0] {
+				at = i
+				break
+			}
+		}
+		switch {
+		case !last:
+			return at >= 0 && edit(n.Content[at+1], tokens[1:], op)
+		case op.Op == "remove":
+			if at < 0 {
+				return false
+			}
+			n.Content = slices.Delete(n.Content, at, at+2)
+			if len(n.Content) == 0 {
+				n.Style |= yaml.FlowStyle
+			}
+		case at >= 0:
+			n.Content[at+1] = replacement(n.Content[at+1], op.Value)
+		default:
+			if len(n.Content) == 0 {
+				n.Style &^= yaml.FlowStyle
+			}
+			n.Content = append(n.Content, keyNode(tokens[0]), newNode(op.Value))
+		}
+		return true
+	case yaml.SequenceNode:
+		i, err := strconv.Atoi(tokens[0])
+		if tokens[0] == "-" {
+			i, err = len(n.Content), nil
+		}
+		if err != nil || i < 0 || i > len(n.Content) || i == len(n.Content) && (!last || op.Op != "add") {
+			return false
+		}
+		switch {
+		case !last:
+			return edit(n.Content[i], tokens[1:], op)
+		case op.Op == "remove":
+			n.Content = slices.Delete(n.Content, i, i+1)
+			if len(n.Content) == 0 {
+				n.Style |= yaml.FlowStyle
+			}
+		case op.Op == "add":
+			if len(n.Content) == 0 {
+				n.Style &^= yaml.FlowStyle
+			}
+			n.Content = slices.Insert(n.Content, i, newNode(op.Value))
+		default:
+			n.Content[i] = replacement(n.Content[i], op.Value)
+		}
+		return true
+	}
+	return false
+}
+
+// replacement keeps the comments of the node it replaces, and the quotes of a
+// string.
+func replacement(old *yaml.Node, v any) *yaml.Node {
+	n := newNode(v)
+	n.HeadComment, n.LineComment, n.FootComment = old.HeadComment, old.LineComment, old.FootComment
+	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && n.Style == 0 && old.Kind == yaml.ScalarNode {
+		n.Style = old.Style & quotes
+	}
+	return n
+}
