@@ -61,9 +61,6 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 	}
 	selected := ix.Select(ctx, req)
 	if len(selected) == 0 {
-		if ctx.Err() != nil {
-			d.Status = interruptedStatus(ctx)
-		}
 		return d
 	}
 
@@ -106,7 +103,8 @@ type run struct {
 	namespaceOK bool
 	old         map[schema.GroupVersionKind]*unstructured.Unstructured
 
-	completed bool // some mutation did, in round 1
+	cost      int64 // of the step under way
+	completed bool  // some mutation did, in round 1
 	again     map[identity]bool
 }
 
@@ -144,9 +142,6 @@ func (r *run) round(selected []binding.Invocation) *metav1.Status {
 				return status
 			}
 		}
-	}
-	if r.ctx.Err() != nil {
-		return interruptedStatus(r.ctx)
 	}
 	if len(r.denials) > 0 {
 		return deniedStatus(r.req, r.object, r.denials)
@@ -280,7 +275,10 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		if impossible {
 			err = unknownConversion(inv.Kind, r.req.Kind)
 		} else {
-			next, err = r.mutate(p.Name(), m, in, &step)
+			r.cost, in.Cost = 0, &r.cost
+			start := time.Now()
+			next, err = mutate(r.ctx, p.Name(), m, in)
+			step.Duration, step.Cost = time.Since(start), r.cost
 		}
 		if err != nil {
 			if status := r.failed(inv, step, err); status != nil {
@@ -317,10 +315,10 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 // errors count (spec §4.3).
 func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, rerun bool) (proceed bool, _ *metav1.Status) {
 	step := r.step(inv)
-	in.Cost = &step.Cost
+	r.cost, in.Cost = 0, &r.cost
 	start := time.Now()
 	match, err := matches(r.ctx, inv.Policy, in)
-	step.Duration = time.Since(start)
+	step.Duration, step.Cost = time.Since(start), r.cost
 	switch {
 	case err != nil && r.ctx.Err() != nil:
 		return false, interruptedStatus(r.ctx)
@@ -335,15 +333,6 @@ func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, rerun bo
 		return false, nil
 	}
 	return true, nil
-}
-
-// mutate runs one mutation and measures it.
-func (r *run) mutate(name string, m policy.Mutation, in policy.Input, step *Step) (*unstructured.Unstructured, error) {
-	in.Cost = &step.Cost
-	start := time.Now()
-	next, err := mutate(r.ctx, name, m, in)
-	step.Duration = time.Since(start)
-	return next, err
 }
 
 // mutate is m.Mutate with panics as errors. What panicked is named, so that the
