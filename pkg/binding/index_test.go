@@ -488,7 +488,9 @@ func fill(t testing.TB, n int, how string) ([]*policy.Policy, []*Binding) {
 // cached returns the same Namespace every time, as an informer does.
 type cached struct{ ns *unstructured.Unstructured }
 
-func (c cached) Namespace(context.Context, string) (*unstructured.Unstructured, error) { return c.ns, nil }
+func (c cached) Namespace(context.Context, string) (*unstructured.Unstructured, error) {
+	return c.ns, nil
+}
 
 // A policy that cannot match costs a request nothing (decisions: index).
 func TestMissAllocatesNothing(t *testing.T) {

@@ -34,18 +34,18 @@ func TestRule(t *testing.T) {
 		cluster   bool
 		want      bool
 	}{
-		"exact":                                   {rule: newRule("v1 pods"), want: true},
-		"no scope is every scope":                 {rule: noScope, want: true},
-		"other operation":                         {rule: newRule("v1 pods UPDATE")},
-		"any operation":                           {rule: newRule("v1 pods *"), operation: admissionv1.Connect, want: true},
-		"any operation has no deletion":           {rule: newRule("v1 pods *"), operation: admissionv1.Delete},
-		"a rule for deletions":                    {rule: newRule("v1 pods DELETE"), operation: admissionv1.Delete},
-		"other group":                             {rule: newRule("apps/v1 pods")},
-		"any group":                               {rule: newRule("*/v1 pods"), group: "ex.io", want: true},
-		"other version":                           {rule: newRule("v2 pods")},
-		"any version":                             {rule: newRule("/* pods"), version: "v7", want: true},
+		"exact":                         {rule: newRule("v1 pods"), want: true},
+		"no scope is every scope":       {rule: noScope, want: true},
+		"other operation":               {rule: newRule("v1 pods UPDATE")},
+		"any operation":                 {rule: newRule("v1 pods *"), operation: admissionv1.Connect, want: true},
+		"any operation has no deletion": {rule: newRule("v1 pods *"), operation: admissionv1.Delete},
+		"a rule for deletions":          {rule: newRule("v1 pods DELETE"), operation: admissionv1.Delete},
+		"other group":                   {rule: newRule("apps/v1 pods")},
+		"any group":                     {rule: newRule("*/v1 pods"), group: "ex.io", want: true},
+		"other version":                 {rule: newRule("v2 pods")},
+		"any version":                   {rule: newRule("/* pods"), version: "v7", want: true},
 		"main resource does not cover its status": {rule: newRule("v1 pods"), sub: "status"},
-		"subresource":                             {rule: newRule("v1 pods/status"), sub: "status", want: true},
+		"subresource": {rule: newRule("v1 pods/status"), sub: "status", want: true},
 		"subresource does not cover the main one": {rule: newRule("v1 pods/status")},
 		"star covers main resources":              {rule: newRule("v1 *"), want: true},
 		"star covers no subresource":              {rule: newRule("v1 *"), sub: "status"},
@@ -232,15 +232,17 @@ func TestSelectors(t *testing.T) {
 		req     *policy.Request
 		want    []string
 	}{
-		"object has the label":                      {policy: selectObject(web), req: createPod("t1", "x", "tier", "web"), want: []string{"p/b"}},
-		"object has another value":                  {policy: selectObject(web), req: createPod("t1", "x", "tier", "db")},
-		"only the old object has it":                {policy: selectObject(web), req: update, want: []string{"p/b"}},
-		"no metadata":                               {policy: selectObject(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}}), req: connect},
-		"no labels":                                 {policy: selectObject(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}}), req: createPod("t1", "x"), want: []string{"p/b"}},
-		"no object":                                 {policy: selectObject(web), req: none},
-		"no object, empty selector":                 {policy: selectObject(&metav1.LabelSelector{}), req: none, want: []string{"p/b"}},
-		"bad object selector":                       {policy: selectObject(bad), req: createPod("t1", "x"), want: []string{"p/ error: " + badText + " (policy)"}},
-		"bad selector, other resource":              {policy: match(func(m *admissionregistrationv1.MatchResources) { m.ObjectSelector, m.ResourceRules[0].Resources = bad, []string{"nodes"} }), req: createPod("t1", "x")},
+		"object has the label":       {policy: selectObject(web), req: createPod("t1", "x", "tier", "web"), want: []string{"p/b"}},
+		"object has another value":   {policy: selectObject(web), req: createPod("t1", "x", "tier", "db")},
+		"only the old object has it": {policy: selectObject(web), req: update, want: []string{"p/b"}},
+		"no metadata":                {policy: selectObject(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}}), req: connect},
+		"no labels":                  {policy: selectObject(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}}), req: createPod("t1", "x"), want: []string{"p/b"}},
+		"no object":                  {policy: selectObject(web), req: none},
+		"no object, empty selector":  {policy: selectObject(&metav1.LabelSelector{}), req: none, want: []string{"p/b"}},
+		"bad object selector":        {policy: selectObject(bad), req: createPod("t1", "x"), want: []string{"p/ error: " + badText + " (policy)"}},
+		"bad selector, other resource": {policy: match(func(m *admissionregistrationv1.MatchResources) {
+			m.ObjectSelector, m.ResourceRules[0].Resources = bad, []string{"nodes"}
+		}), req: createPod("t1", "x")},
 		"bad namespace selector, clean no of other": {policy: match(func(m *admissionregistrationv1.MatchResources) { m.NamespaceSelector, m.ObjectSelector = bad, web }), req: createPod("t1", "x")},
 		"both bad: the namespace's is told": {policy: match(func(m *admissionregistrationv1.MatchResources) {
 			m.NamespaceSelector, m.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, bad
