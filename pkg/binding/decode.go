@@ -1,0 +1,52 @@
+package binding
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Kind is the kind that Decode reads.
+const Kind = "MutatingAdmissionPolicyBinding"
+
+// spellings maps each apiVersion of a binding to its Go type, as for policies.
+var spellings = policy.Spellings{
+	policy.NativeGroup + "/v1":       func() any { return new(admissionregistrationv1.MutatingAdmissionPolicyBinding) },
+	policy.NativeGroup + "/v1beta1":  func() any { return new(admissionregistrationv1beta1.MutatingAdmissionPolicyBinding) },
+	policy.NativeGroup + "/v1alpha1": func() any { return new(admissionregistrationv1alpha1.MutatingAdmissionPolicyBinding) },
+	policy.OwnGroup + "/v1":          func() any { return new(admissionregistrationv1.MutatingAdmissionPolicyBinding) },
+}
+
+// Decode turns a binding in any of its four spellings into the v1 type, with
+// the defaults of its version filled in (spec §1.3) and TypeMeta set to native
+// v1. It is as strict as policy.Decode and its errors are the same.
+func Decode(u *unstructured.Unstructured) (*admissionregistrationv1.MutatingAdmissionPolicyBinding, error) {
+	data, err := policy.JSON(u)
+	if err != nil {
+		return nil, err
+	}
+	return DecodeJSON(data)
+}
+
+// DecodeJSON is Decode for an object that is still JSON text. Only here can a
+// field that is given twice be seen, and it is an error too.
+func DecodeJSON(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicyBinding, error) {
+	obj := new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
+	gv, err := policy.DecodeSpelling(data, Kind, spellings, obj)
+	if err != nil {
+		return nil, err
+	}
+	obj.TypeMeta = metav1.TypeMeta{APIVersion: policy.NativeGroup + "/v1", Kind: Kind}
+	obj.Namespace = ""
+	policy.SetMatchDefaults(obj.Spec.MatchResources)
+	// Later versions made authors say what should happen without a parameter.
+	if ref := obj.Spec.ParamRef; gv.Version == "v1alpha1" && ref != nil && ref.ParameterNotFoundAction == nil {
+		ref.ParameterNotFoundAction = new(admissionregistrationv1.ParameterNotFoundActionType)
+		*ref.ParameterNotFoundAction = admissionregistrationv1.DenyAction
+	}
+	return obj, nil
+}

@@ -1,0 +1,428 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	validatecontent "k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// maxMatchConditions is the API's limit on spec.matchConditions.
+const maxMatchConditions = 64
+
+// staticSuffix ends the names that belong to the manifest files of an API
+// server (spec §1.5); nothing that comes through the API may use it.
+const staticSuffix = ".static.k8s.io"
+
+// What the enumerations of the API allow, in the order in which a server lists
+// it.
+var (
+	failurePolicies      = []admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"}
+	reinvocationPolicies = []admissionregistrationv1.ReinvocationPolicyType{"IfNeeded", "Never"}
+	patchTypes           = []admissionregistrationv1.PatchType{"ApplyConfiguration", "JSONPatch"}
+	matchPolicies        = []admissionregistrationv1.MatchPolicyType{"Equivalent", "Exact"}
+	scopes               = []admissionregistrationv1.ScopeType{"*", "Cluster", "Namespaced"}
+	operations           = []admissionregistrationv1.OperationType{"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}
+	// Nothing can be mutated on its way out.
+	mutableOperations = []admissionregistrationv1.OperationType{"*", "CONNECT", "CREATE", "UPDATE"}
+)
+
+// celReserved are the words of CEL that cannot name a variable.
+var celReserved = sets.New("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for",
+	"function", "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while")
+
+var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
+
+// Validate returns everything for which a server refuses to create obj, in the
+// server's order and words (spec §1.4; k8s.io/kubernetes
+// pkg/apis/admissionregistration/validation: ValidateMutatingAdmissionPolicy).
+// obj has its defaults; what Decode returns has.
+//
+// One rule is added: a variable's name must be unique.
+//
+// Expressions are compiled against env as a server would at creation, which is
+// stricter than what it runs later (spec §6.2). The permissions of whoever
+// writes the policy are not looked at.
+func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) field.ErrorList {
+	errs := ValidateMeta(&obj.ObjectMeta)
+	errs = append(errs, validateSpec(&obj.Spec, env, field.NewPath("spec"))...)
+	return append(errs, ValidateReservedName(obj.Name)...)
+}
+
+// ValidateMeta checks what every cluster-scoped object with a DNS subdomain for
+// a name has to satisfy. The server reports wrong labels in random order; here
+// they are sorted.
+func ValidateMeta(meta *metav1.ObjectMeta) field.ErrorList {
+	return sorted(apivalidation.ValidateObjectMeta(meta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")))
+}
+
+// ValidateReservedName refuses the names that are reserved for manifest files.
+func ValidateReservedName(name string) field.ErrorList {
+	if !strings.HasSuffix(name, staticSuffix) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name,
+		fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix))}
+}
+
+func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env *cel.Env, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if spec.FailurePolicy == nil {
+		errs = append(errs, field.Required(path.Child("failurePolicy"), ""))
+	} else {
+		errs = append(errs, oneOf(path.Child("failurePolicy"), *spec.FailurePolicy, failurePolicies)...)
+	}
+	if spec.ParamKind != nil {
+		errs = append(errs, validateParamKind(spec.ParamKind, path.Child("paramKind"))...)
+	}
+	if m := spec.MatchConstraints; m == nil {
+		errs = append(errs, field.Required(path.Child("matchConstraints"), ""))
+	} else {
+		errs = append(errs, ValidateMatchResources(m, path.Child("matchConstraints"))...)
+		if len(m.ResourceRules) == 0 {
+			errs = append(errs, field.Required(path.Child("matchConstraints", "resourceRules"), ""))
+		}
+	}
+
+	c := compiler{
+		conditions: env.Scope(cel.Vars{Params: spec.ParamKind != nil, Mode: cel.New}),
+		mutations:  env.Scope(cel.Vars{Params: spec.ParamKind != nil, Variables: true, Mode: cel.New}),
+	}
+	errs = append(errs, c.validateMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
+	errs = append(errs, c.validateVariables(spec.Variables, path.Child("variables"))...)
+	if len(spec.Mutations) == 0 {
+		errs = append(errs, field.Required(path.Child("mutations"), "mutations must contain at least one item"))
+	}
+	for i := range spec.Mutations {
+		errs = append(errs, c.validateMutation(&spec.Mutations[i], path.Child("mutations").Index(i))...)
+	}
+
+	if spec.ReinvocationPolicy == "" {
+		return append(errs, field.Required(path.Child("reinvocationPolicy"), ""))
+	}
+	return append(errs, oneOf(path.Child("reinvocationPolicy"), spec.ReinvocationPolicy, reinvocationPolicies)...)
+}
+
+// validateParamKind checks the form of the reference only. Whether the kind
+// exists is found out by the requests (spec §3.1).
+func validateParamKind(ref *admissionregistrationv1.ParamKind, path *field.Path) field.ErrorList {
+	errs := validateAPIVersion(ref.APIVersion, path.Child("apiVersion"))
+	if ref.Kind == "" {
+		return append(errs, field.Required(path.Child("kind"), ""))
+	}
+	if msgs := validation.IsDNS1035Label(strings.ToLower(ref.Kind)); len(msgs) > 0 {
+		errs = append(errs, field.Invalid(path.Child("kind"), ref.Kind,
+			"may have mixed case, but should otherwise match: "+strings.Join(msgs, ",")))
+	}
+	return errs
+}
+
+func validateAPIVersion(apiVersion string, path *field.Path) field.ErrorList {
+	var group, version string
+	switch parts := strings.Split(apiVersion, "/"); {
+	case apiVersion == "":
+		return field.ErrorList{field.Required(path, "")}
+	case len(parts) == 1:
+		version = parts[0]
+	case len(parts) == 2:
+		group, version = parts[0], parts[1]
+	default:
+		return field.ErrorList{field.Invalid(path, apiVersion, "unexpected GroupVersion string: "+apiVersion)}
+	}
+	var errs field.ErrorList
+	if group != "" {
+		if msgs := validation.IsDNS1123Subdomain(group); len(msgs) > 0 {
+			errs = append(errs, field.Invalid(path, group, strings.Join(msgs, ",")))
+		}
+	}
+	if version == "" {
+		return append(errs, field.Invalid(path, apiVersion, "version must be specified"))
+	}
+	if msgs := validation.IsDNS1035Label(version); len(msgs) > 0 {
+		errs = append(errs, field.Invalid(path, version, strings.Join(msgs, ",")))
+	}
+	return errs
+}
+
+// ValidateMatchResources checks a policy's matchConstraints or a binding's
+// matchResources; m must not be nil. That a policy needs at least one resource
+// rule is not its business.
+func ValidateMatchResources(m *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if m.MatchPolicy == nil {
+		errs = append(errs, field.Required(path.Child("matchPolicy"), ""))
+	} else {
+		errs = append(errs, oneOf(path.Child("matchPolicy"), *m.MatchPolicy, matchPolicies)...)
+	}
+	errs = append(errs, requireSelector(m.NamespaceSelector, path.Child("namespaceSelector"))...)
+	errs = append(errs, requireSelector(m.ObjectSelector, path.Child("objectSelector"))...)
+	for i := range m.ResourceRules {
+		errs = append(errs, validateRule(&m.ResourceRules[i], path.Child("resourceRules").Index(i))...)
+	}
+	for i := range m.ExcludeResourceRules {
+		errs = append(errs, validateRule(&m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
+	}
+	// A server names the field without the rule's index, and DELETE, which the
+	// rule itself may have, is refused only here. Exclusions may name it.
+	for _, rule := range m.ResourceRules {
+		for _, op := range rule.Operations {
+			errs = append(errs, oneOf(path.Child("resourceRules", "operations"), op, mutableOperations)...)
+		}
+	}
+	return errs
+}
+
+func requireSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if s == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return ValidateSelector(s, path)
+}
+
+// ValidateSelector checks a label selector strictly, its values included. The
+// server reports wrong matchLabels in random order; here they are sorted.
+func ValidateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	return sorted(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path))
+}
+
+func validateRule(rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i, name := range rule.ResourceNames {
+		at := path.Child("resourceNames").Index(i)
+		errs = append(errs, ValidatePathSegment(name, at)...)
+		if names.Has(name) {
+			errs = append(errs, field.Duplicate(at, name))
+		}
+		names.Insert(name)
+	}
+
+	errs = append(errs, requireList(rule.Operations, "operations", path.Child("operations"))...)
+	for i, op := range rule.Operations {
+		errs = append(errs, oneOf(path.Child("operations").Index(i), op, operations)...)
+	}
+	// The empty string is a group like any other: the legacy one.
+	errs = append(errs, requireList(rule.APIGroups, "API groups", path.Child("apiGroups"))...)
+	errs = append(errs, requireList(rule.APIVersions, "API versions", path.Child("apiVersions"))...)
+	for i, version := range rule.APIVersions {
+		if version == "" {
+			errs = append(errs, field.Required(path.Child("apiVersions").Index(i), ""))
+		}
+	}
+	errs = append(errs, validateResources(rule.Resources, path.Child("resources"))...)
+	if rule.Scope != nil {
+		errs = append(errs, oneOf(path.Child("scope"), *rule.Scope, scopes)...)
+	}
+	return errs
+}
+
+// requireList wants at least one item, and "*" only on its own.
+func requireList[T ~string](list []T, noun string, path *field.Path) field.ErrorList {
+	switch {
+	case len(list) == 0:
+		return field.ErrorList{field.Required(path, "")}
+	case len(list) > 1 && slices.Contains(list, "*"):
+		return field.ErrorList{field.Invalid(path, list, "if '*' is present, must not specify other "+noun)}
+	}
+	return nil
+}
+
+// validateResources refuses a resource that an earlier wildcard of the same
+// list covers already. The order matters, as it does to a server: "pods/log"
+// before "pods/*" is accepted, and of the resources without subresource only
+// the last is held against a lone "*".
+func validateResources(list []string, path *field.Path) field.ErrorList {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	allOf := sets.New[string]()  // resources seen as x/*
+	anyHas := sets.New[string]() // subresources seen as */y
+	lastIsPlain := false
+	for i, item := range list {
+		if item == "" {
+			errs = append(errs, field.Required(path.Index(i), ""))
+			continue
+		}
+		resource, sub, found := strings.Cut(item, "/")
+		if !found {
+			lastIsPlain = item != "*"
+			continue
+		}
+		if allOf.Has(resource) {
+			errs = append(errs, field.Invalid(path.Index(i), item, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, item)))
+		}
+		if anyHas.Has(sub) {
+			errs = append(errs, field.Invalid(path.Index(i), item, fmt.Sprintf("if '*/%s' is present, must not specify %s", sub, item)))
+		}
+		if sub == "*" {
+			allOf.Insert(resource)
+		}
+		if resource == "*" {
+			anyHas.Insert(sub)
+		}
+	}
+	if len(list) > 1 && slices.Contains(list, "*/*") {
+		errs = append(errs, field.Invalid(path, list, "if '*/*' is present, must not specify other resources"))
+	}
+	if lastIsPlain && slices.Contains(list, "*") {
+		errs = append(errs, field.Invalid(path, list, "if '*' is present, must not specify other resources without subresources"))
+	}
+	return errs
+}
+
+// compiler checks expressions. Match conditions and mutations see different
+// variables, so each has a scope of its own.
+type compiler struct {
+	conditions, mutations *cel.Scope
+}
+
+func (c *compiler) validateMatchConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(list) > maxMatchConditions {
+		errs = append(errs, field.TooMany(path, len(list), maxMatchConditions))
+	}
+	names := sets.New[string]()
+	for i, cond := range list {
+		at := path.Index(i)
+		errs = append(errs, c.validateExpression(c.conditions, cond.Expression, cel.Bool, at.Child("expression"))...)
+		if cond.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+			continue
+		}
+		for _, msg := range validation.IsQualifiedName(cond.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), cond.Name, msg))
+		}
+		if names.Has(cond.Name) {
+			errs = append(errs, field.Duplicate(at.Child("name"), cond.Name))
+		}
+		names.Insert(cond.Name)
+	}
+	return errs
+}
+
+// validateVariables declares the variables in their order, so that each sees
+// those before it. Unlike other expressions they are compiled untrimmed; only
+// the columns in errors tell.
+func (c *compiler) validateVariables(list []admissionregistrationv1.Variable, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i, v := range list {
+		at := path.Index(i)
+		duplicate := false
+		switch {
+		case strings.TrimSpace(v.Name) == "":
+			errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
+		case !celIdentifier.MatchString(v.Name) || celReserved.Has(v.Name):
+			errs = append(errs, field.Invalid(at.Child("name"), v.Name, "must be a valid CEL identifier"))
+		}
+		if v.Name != "" && names.Has(v.Name) {
+			duplicate = true
+			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
+		}
+		names.Insert(v.Name)
+		switch {
+		case strings.TrimSpace(v.Expression) == "":
+			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
+		case !duplicate:
+			if err := c.mutations.Define(v.Name, v.Expression); err != nil {
+				errs = append(errs, field.Invalid(at.Child("expression"), v.Expression, err.Error()))
+			}
+		}
+	}
+	return errs
+}
+
+func (c *compiler) validateMutation(m *admissionregistrationv1.Mutation, path *field.Path) field.ErrorList {
+	var apply, patch *string
+	if m.ApplyConfiguration != nil {
+		apply = &m.ApplyConfiguration.Expression
+	}
+	if m.JSONPatch != nil {
+		patch = &m.JSONPatch.Expression
+	}
+	switch m.PatchType {
+	case admissionregistrationv1.PatchTypeApplyConfiguration:
+		return c.validateMembers(m.PatchType, cel.Object, "applyConfiguration", apply, "jsonPatch", patch, path)
+	case admissionregistrationv1.PatchTypeJSONPatch:
+		return c.validateMembers(m.PatchType, cel.JSONPatch, "jsonPatch", patch, "applyConfiguration", apply, path)
+	case "":
+		return field.ErrorList{field.Required(path.Child("patchType"), "")}
+	}
+	return oneOf(path.Child("patchType"), m.PatchType, patchTypes)
+}
+
+// validateMembers wants the member that belongs to the patch type, compiles its
+// expression, and refuses the other member.
+func (c *compiler) validateMembers(patchType admissionregistrationv1.PatchType, result cel.Want,
+	name string, expression *string, otherName string, other *string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if expression == nil {
+		errs = append(errs, field.Required(path.Child(name), "must be specified when patchType is "+string(patchType)))
+	} else {
+		errs = append(errs, c.validateExpression(c.mutations, *expression, result, path.Child(name, "expression"))...)
+	}
+	if other != nil {
+		errs = append(errs, field.Invalid(path.Child(otherName), "{"+otherName+"}", "must not be specified when patchType is "+string(patchType)))
+	}
+	return errs
+}
+
+func (c *compiler) validateExpression(scope *cel.Scope, expression string, want cel.Want, path *field.Path) field.ErrorList {
+	trimmed := strings.TrimSpace(expression)
+	if trimmed == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if _, err := scope.Compile(trimmed, want); err != nil {
+		return field.ErrorList{field.Invalid(path, trimmed, err.Error())}
+	}
+	return nil
+}
+
+// ValidatePathSegment checks a name that must fit into a URL's path.
+func ValidatePathSegment(name string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validatecontent.IsPathSegmentName(name) {
+		errs = append(errs, field.Invalid(path, name, msg))
+	}
+	return errs
+}
+
+// oneOf refuses a value that is not one of allowed.
+func oneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+// sorted puts neighbouring errors about one and the same map into the order of
+// their texts: they come in the random order of the map.
+func sorted(errs field.ErrorList) field.ErrorList {
+	for i := 0; i < len(errs); {
+		j := i + 1
+		for j < len(errs) && errs[j].Field == errs[i].Field {
+			j++
+		}
+		if isMap(errs[i].Field) {
+			slices.SortStableFunc(errs[i:j], func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
+		}
+		i = j
+	}
+	return errs
+}
+
+func isMap(path string) bool {
+	return path == "metadata.labels" || path == "metadata.annotations" || strings.HasSuffix(path, ".matchLabels")
+}
