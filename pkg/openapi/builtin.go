@@ -1,6 +1,181 @@
 package openapi
 
-import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
 
-func Builtin() Source                                           { return nil }
-func CRDs(objs ...*unstructured.Unstructured) (Source, error) { return nil, nil }
+	"github.com/klauspost/compress/zstd"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+)
+
+//go:generate go run ./internal/gen
+
+//go:embed builtin
+var builtinFiles embed.FS
+
+// builtinIndex is what the generator recorded about its documents.
+type builtinIndex struct {
+	Module    string            `json:"module"`
+	Revision  string            `json:"revision"`
+	Sum       string            `json:"sum"`
+	Documents []builtinDocument `json:"documents"`
+	Resources []struct {
+		Group        string            `json:"group"`
+		Version      string            `json:"version"`
+		Resource     string            `json:"resource"`
+		Kind         string            `json:"kind"`
+		Namespaced   bool              `json:"namespaced"`
+		Subresources map[string]string `json:"subresources"`
+	} `json:"resources"`
+}
+
+type builtinDocument struct {
+	Group   string   `json:"group"`
+	Version string   `json:"version"`
+	File    string   `json:"file"`
+	Source  string   `json:"source"`
+	Size    int      `json:"size"`
+	Kinds   []string `json:"kinds"` // "Kind=model"
+}
+
+// Builtin is the source of the built-in kinds: the documents that a Kubernetes
+// 1.37.1 API server publishes, those of group-versions that it serves only on
+// request included. Each document is opened once in the life of the process.
+func Builtin() Source { return builtin() }
+
+var builtin = sync.OnceValue(func() *builtinSource {
+	data, err := builtinFiles.ReadFile("builtin/index.json")
+	if err != nil {
+		panic(err) // the embedded files are part of the program
+	}
+	var ix builtinIndex
+	if err := json.Unmarshal(data, &ix); err != nil {
+		panic(fmt.Errorf("builtin/index.json: %w", err))
+	}
+	s := &builtinSource{index: ix, documents: map[schema.GroupVersion]*document{}}
+	for _, d := range ix.Documents {
+		doc := &document{file: d.File, size: d.Size, models: make(map[string]string, len(d.Kinds))}
+		for _, k := range d.Kinds {
+			kind, model, _ := strings.Cut(k, "=")
+			doc.models[kind] = model
+		}
+		s.documents[schema.GroupVersion{Group: d.Group, Version: d.Version}] = doc
+	}
+	for _, r := range ix.Resources {
+		res := Resource{
+			GVR:        schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource},
+			Kind:       schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind},
+			Namespaced: r.Namespaced,
+		}
+		if r.Resource == "events" && r.Group == "events.k8s.io" {
+			// The one pair of groups on a 1.37 server that shares its objects:
+			// k8s.io/kubernetes pkg/kubeapiserver, AddCohabitatingResources.
+			res.Storage = "events"
+		}
+		for sub, kind := range r.Subresources {
+			res.Subresources = append(res.Subresources, sub)
+			if kind != "" {
+				if res.SubresourceKinds == nil {
+					res.SubresourceKinds = map[string]schema.GroupVersionKind{}
+				}
+				gv, _ := schema.ParseGroupVersion(strings.TrimPrefix(path.Dir(kind), "/"))
+				res.SubresourceKinds[sub] = gv.WithKind(path.Base(kind))
+			}
+		}
+		slices.Sort(res.Subresources)
+		s.resources = append(s.resources, res)
+	}
+	return s
+})
+
+type builtinSource struct {
+	index     builtinIndex
+	documents map[schema.GroupVersion]*document
+	resources []Resource
+}
+
+func (s *builtinSource) GroupVersions() []schema.GroupVersion {
+	gvs := make([]schema.GroupVersion, 0, len(s.documents))
+	for gv := range s.documents {
+		gvs = append(gvs, gv)
+	}
+	return gvs
+}
+
+func (s *builtinSource) Resources() []Resource { return s.resources }
+
+func (s *builtinSource) Lookup(gvk schema.GroupVersionKind) Model {
+	doc := s.documents[gvk.GroupVersion()]
+	if doc == nil {
+		return nil
+	}
+	name, ok := doc.models[gvk.Kind]
+	if !ok {
+		return nil
+	}
+	return &builtinModel{doc: doc, name: name}
+}
+
+type builtinModel struct {
+	doc  *document
+	name string
+}
+
+func (m *builtinModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
+	return m.doc.open(), smdschema.TypeRef{NamedType: &m.name}
+}
+
+// document is one embedded file. The merge schema of the whole group-version
+// is made at once, as upstream does (k8s.io/apiserver …/patch/typeconverter.go:
+// GetTypeConverter): without paths and descriptions that takes a few
+// milliseconds for the largest one, and schemas of kinds share their parts.
+type document struct {
+	file   string
+	size   int
+	models map[string]string // kind to model
+
+	once   sync.Once
+	schema *smdschema.Schema
+}
+
+func (d *document) open() *smdschema.Schema {
+	d.once.Do(func() {
+		specs, err := d.read()
+		if err == nil {
+			d.schema, err = schemaconv.ToSchemaFromOpenAPI(specs, false)
+		}
+		if err != nil {
+			panic(fmt.Errorf("builtin/%s: %w", d.file, err))
+		}
+	})
+	return d.schema
+}
+
+func (d *document) read() (map[string]*spec.Schema, error) {
+	data, err := builtinFiles.ReadFile("builtin/" + d.file)
+	if err != nil {
+		return nil, err
+	}
+	data, err = decompressor().DecodeAll(data, make([]byte, 0, d.size))
+	if err != nil {
+		return nil, err
+	}
+	var specs map[string]*spec.Schema
+	return specs, json.Unmarshal(data, &specs)
+}
+
+var decompressor = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return d
+})

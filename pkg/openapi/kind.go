@@ -5,26 +5,92 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-type kindCache struct{ sync.Map }
+// kindCache holds the kinds asked for so far, by schema.GroupVersionKind.
+// Their number is that of the kinds in requests whose resource some policy
+// names, so it needs no bound for well-known kinds; unknown ones are not kept.
+type kindCache struct{ m sync.Map }
 
-type Kind struct{ gvk schema.GroupVersionKind }
-
-func (t *Types) Kind(gvk schema.GroupVersionKind) (*Kind, error) { return &Kind{gvk: gvk}, nil }
-
-func (k *Kind) Schema() (*smdschema.Schema, smdschema.TypeRef) { return nil, smdschema.TypeRef{} }
-func (k *Kind) Builtin() bool                                  { return true }
-
-type Decoding int
-
-const (
-	FromJSONPatch Decoding = iota
-	FromApply
-)
-
-func (k *Kind) Settle(before, after map[string]any, from Decoding) (map[string]any, error) {
-	return after, nil
+// A Kind is what is known of one kind in one version.
+type Kind struct {
+	gvk    schema.GroupVersionKind
+	model  Model   // nil: no schema
+	goType *goType // nil: no Go type
+	custom *custom // nil: not from a CustomResourceDefinition
 }
-func (k *Kind) Normalize(obj map[string]any) (map[string]any, error) { return obj, nil }
-func (k *Kind) Validate(obj map[string]any) error                    { return nil }
+
+// Kind looks a kind up. It does not open documents, so it is cheap.
+//
+// The error is a *NoGroupVersionError or a *NoKindError when there is no
+// schema, and says which of the two. The Kind is never nil: one without a
+// schema still settles and normalizes (a JSON Patch on a Scale needs no
+// schema), only Schema and Validate are not for it.
+func (t *Types) Kind(gvk schema.GroupVersionKind) (*Kind, error) {
+	if k, ok := t.kinds.m.Load(gvk); ok {
+		return k.(*Kind), nil
+	}
+	for _, s := range t.sources {
+		m := s.Lookup(gvk)
+		if m == nil {
+			continue
+		}
+		k := &Kind{gvk: gvk, model: m}
+		if cm, ok := m.(*customModel); ok {
+			k.custom = cm.custom
+		} else {
+			k.goType = goTypes().of(gvk)
+		}
+		kept, _ := t.kinds.m.LoadOrStore(gvk, k)
+		return kept.(*Kind), nil
+	}
+	k := &Kind{gvk: gvk, goType: goTypes().of(gvk)}
+	if t.versions[gvk.GroupVersion()] {
+		return k, &NoKindError{GVK: gvk}
+	}
+	return k, &NoGroupVersionError{GVK: gvk}
+}
+
+// GroupVersionKind names the kind.
+func (k *Kind) GroupVersionKind() schema.GroupVersionKind { return k.gvk }
+
+// Builtin reports whether the kind has a Go type in k8s.io/api, so that an API
+// server holds its objects typed.
+func (k *Kind) Builtin() bool { return k.goType != nil }
+
+// Schema gives the merge schema: that of the document of the kind's own
+// group-version and of no other (spec §2.6). The schema is nil for a Kind that
+// came with an error. The first call opens the document.
+func (k *Kind) Schema() (*smdschema.Schema, smdschema.TypeRef) {
+	if k.model == nil {
+		return nil, smdschema.TypeRef{}
+	}
+	return k.model.Schema()
+}
+
+// ConvertibleTo reports whether an object of this kind becomes one of another
+// version by rewriting its apiVersion: the versions of a
+// CustomResourceDefinition whose conversion strategy is None (spec §2.3).
+// Built-in kinds never do, nor do kinds that a webhook converts.
+func (k *Kind) ConvertibleTo(gvk schema.GroupVersionKind) bool {
+	if k.gvk == gvk {
+		return true
+	}
+	return k.custom != nil && k.custom.rewritable &&
+		k.gvk.GroupKind() == gvk.GroupKind() && k.custom.served[gvk.Version]
+}
+
+// Validate reports what makes a whole object unfit for a merge, in the words
+// of structured-merge-diff: an undeclared field, a wrong type. Repeated keys
+// in its lists are tolerated, as upstream tolerates them in the live object
+// (k8s.io/apiserver …/patch/smd.go: ApplyStructuredMergeDiff). A kind without a
+// schema answers with a *NoKindError.
+func (k *Kind) Validate(obj map[string]any) error {
+	s, ref := k.Schema()
+	if s == nil {
+		return &NoKindError{GVK: k.gvk}
+	}
+	_, err := typed.ParseableType{Schema: s, TypeRef: ref}.FromUnstructured(obj, typed.AllowDuplicates)
+	return err
+}

@@ -34,9 +34,10 @@ type Source interface {
 
 // A Model is a kind in a document of a Source.
 type Model interface {
-	// Schema opens the document if need be. It gives the same pointer for
-	// every kind of a document that shares one.
-	Schema() (*smdschema.Schema, smdschema.TypeRef, error)
+	// Schema gives the merge schema of the kind. It may open the document, so
+	// the first call may take milliseconds; a Source has to make sure
+	// beforehand that this cannot fail.
+	Schema() (*smdschema.Schema, smdschema.TypeRef)
 }
 
 // Resource says how a kind is served.

@@ -1,0 +1,295 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+)
+
+// CRDs is the source of custom kinds: of every served version of the given
+// CustomResourceDefinitions (apiextensions.k8s.io/v1), with the document that
+// an API server would publish for it. Definitions may share group-versions,
+// but not kinds or resources. An error names the definition and the field.
+func CRDs(objs ...*unstructured.Unstructured) (Source, error) {
+	s := &crdSource{models: map[schema.GroupVersionKind]*customModel{}}
+	owner := map[string]string{}
+	for _, u := range objs {
+		if err := s.add(u, owner); err != nil {
+			return nil, fmt.Errorf("CustomResourceDefinition %q: %w", u.GetName(), err)
+		}
+	}
+	return s, nil
+}
+
+type crdSource struct {
+	versions  []schema.GroupVersion
+	resources []Resource
+	models    map[schema.GroupVersionKind]*customModel
+}
+
+func (s *crdSource) GroupVersions() []schema.GroupVersion { return s.versions }
+func (s *crdSource) Resources() []Resource                { return s.resources }
+
+func (s *crdSource) Lookup(gvk schema.GroupVersionKind) Model {
+	if m := s.models[gvk]; m != nil {
+		return m
+	}
+	return nil
+}
+
+// A customModel is a kind of a CustomResourceDefinition or its list kind.
+type customModel struct {
+	schema *smdschema.Schema
+	name   string
+	custom *custom // nil for the list kind
+}
+
+func (m *customModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
+	return m.schema, smdschema.TypeRef{NamedType: &m.name}
+}
+
+// custom is what objects of a custom kind are held to beyond its document.
+type custom struct {
+	structural *structuralschema.Structural // with pruned defaults, as served
+	defaults   *defaults                    // nil: none
+	rewritable bool                         // conversion strategy None
+	served     map[string]bool              // versions
+}
+
+var crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+
+func (s *crdSource) add(u *unstructured.Unstructured, owner map[string]string) error {
+	if gvk := u.GroupVersionKind(); gvk != crdKind {
+		return fmt.Errorf("is a %v, not a %v", gvk, crdKind)
+	}
+	obj, err := goTypes().of(crdKind).decode(u.Object)
+	if err != nil {
+		return err
+	}
+	goTypes().scheme.Default(obj)
+	crd := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if err := checkNames(crd); err != nil {
+		return err
+	}
+	served := map[string]bool{}
+	for _, v := range crd.Spec.Versions {
+		served[v.Name] = v.Served
+	}
+	for i, v := range crd.Spec.Versions {
+		path := field.NewPath("spec", "versions").Index(i)
+		if !v.Served {
+			continue
+		}
+		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}
+		listKind := gvk.GroupVersion().WithKind(crd.Spec.Names.ListKind)
+		gvr := gvk.GroupVersion().WithResource(crd.Spec.Names.Plural)
+		for _, taken := range []string{gvk.String(), listKind.String(), gvr.String()} {
+			if other, ok := owner[taken]; ok {
+				return field.Invalid(path.Child("name"), v.Name, fmt.Sprintf("%s is already defined by %q", taken, other))
+			}
+			owner[taken] = crd.Name
+		}
+
+		m, err := newCustomModel(crd, &v, path)
+		if err != nil {
+			return err
+		}
+		m.custom.rewritable = crd.Spec.Conversion == nil || crd.Spec.Conversion.Strategy == apiextensionsv1.NoneConverter
+		m.custom.served = served
+		s.models[gvk] = m
+		s.models[listKind] = &customModel{schema: m.schema, name: modelName(listKind)}
+		if !slices.Contains(s.versions, gvk.GroupVersion()) {
+			s.versions = append(s.versions, gvk.GroupVersion())
+		}
+
+		r := Resource{GVR: gvr, Kind: gvk, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped}
+		if v.Subresources != nil && v.Subresources.Scale != nil {
+			r.Subresources = append(r.Subresources, "scale")
+			r.SubresourceKinds = map[string]schema.GroupVersionKind{
+				"scale": {Group: "autoscaling", Version: "v1", Kind: "Scale"},
+			}
+		}
+		if v.Subresources != nil && v.Subresources.Status != nil {
+			r.Subresources = append(r.Subresources, "status")
+		}
+		s.resources = append(s.resources, r)
+	}
+	return nil
+}
+
+// checkNames makes sure of what the rest of the package builds on. The server
+// checks much more when the definition is created.
+func checkNames(crd *apiextensionsv1.CustomResourceDefinition) error {
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	need := func(path *field.Path, value string) {
+		if value == "" {
+			errs = append(errs, field.Required(path, ""))
+		}
+	}
+	need(spec.Child("group"), crd.Spec.Group)
+	need(spec.Child("names", "plural"), crd.Spec.Names.Plural)
+	need(spec.Child("names", "kind"), crd.Spec.Names.Kind)
+	switch crd.Spec.Scope {
+	case apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped:
+	case "":
+		need(spec.Child("scope"), "")
+	default:
+		errs = append(errs, field.NotSupported(spec.Child("scope"), crd.Spec.Scope,
+			[]apiextensionsv1.ResourceScope{apiextensionsv1.ClusterScoped, apiextensionsv1.NamespaceScoped}))
+	}
+	if len(crd.Spec.Versions) == 0 {
+		errs = append(errs, field.Required(spec.Child("versions"), ""))
+	}
+	if want := crd.Spec.Names.Plural + "." + crd.Spec.Group; len(errs) == 0 && crd.Name != want {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), crd.Name, "must be spec.names.plural+\".\"+spec.group"))
+	}
+	if crd.Spec.PreserveUnknownFields {
+		errs = append(errs, field.Invalid(spec.Child("preserveUnknownFields"), true, "must be false in order to use defaults in the schema"))
+	}
+	seen := map[string]bool{}
+	for i, v := range crd.Spec.Versions {
+		path := spec.Child("versions").Index(i).Child("name")
+		need(path, v.Name)
+		if seen[v.Name] {
+			errs = append(errs, field.Duplicate(path, v.Name))
+		}
+		seen[v.Name] = true
+	}
+	return errs.ToAggregate()
+}
+
+func newCustomModel(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion, path *field.Path) (*customModel, error) {
+	path = path.Child("schema", "openAPIV3Schema")
+	if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+		return nil, field.Required(path, "schemas are required")
+	}
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &internal, nil); err != nil {
+		return nil, fmt.Errorf("%v: %w", path, err)
+	}
+	structural, err := structuralschema.NewStructural(&internal)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", path, err)
+	}
+	if errs := structuralschema.ValidateStructural(path, structural); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	structural = structural.DeepCopy() // it shares its defaults with internal
+
+	gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}
+	models, err := publish(gvk, crd.Spec.Names.ListKind, structural.DeepCopy().Unfold())
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", path, err)
+	}
+	merge, err := schemaconv.ToSchemaFromOpenAPI(models, false)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", path, err)
+	}
+	if err := structuraldefaulting.PruneDefaults(structural); err != nil {
+		return nil, fmt.Errorf("%v: %w", path, err)
+	}
+	return &customModel{schema: merge, name: modelName(gvk), custom: &custom{
+		structural: structural,
+		defaults:   newDefaults(structural),
+	}}, nil
+}
+
+// modelName is the name of a custom kind's model: the group reversed, version
+// and kind.
+func modelName(gvk schema.GroupVersionKind) string {
+	parts := strings.Split(gvk.Group, ".")
+	slices.Reverse(parts)
+	return strings.Join(parts, ".") + "." + gvk.Version + "." + gvk.Kind
+}
+
+const (
+	modelPrefix     = "#/components/schemas/"
+	objectMetaModel = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+	listMetaModel   = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+)
+
+// metaModels are the models of metadata, which every document holds a copy of.
+var metaModels = sync.OnceValue(func() map[string]*spec.Schema {
+	all, err := builtin().documents[apiextensionsv1.SchemeGroupVersion].read()
+	if err != nil {
+		panic(err) // the embedded files are part of the program
+	}
+	out := map[string]*spec.Schema{}
+	for name, model := range all {
+		if strings.HasPrefix(name, "io.k8s.apimachinery.pkg.apis.meta.v1.") && model.Extensions["x-kubernetes-group-version-kind"] == nil {
+			out[name] = model
+		}
+	}
+	return out
+})
+
+// publish makes the models of a custom kind and its list kind as the server
+// publishes them (k8s.io/apiextensions-apiserver
+// pkg/controller/openapi/builder): the structural schema plus apiVersion, kind
+// and metadata, at the root and in embedded resources. That package itself is
+// out of bounds, because it needs client-go; a test compares the two.
+func publish(gvk schema.GroupVersionKind, listKind string, structural *structuralschema.Structural) (map[string]*spec.Schema, error) {
+	root := structural.ToKubeOpenAPI()
+	root.SetProperty("metadata", *spec.RefSchema(modelPrefix + objectMetaModel))
+	root.SetProperty("apiVersion", *spec.StringProperty())
+	root.SetProperty("kind", *spec.StringProperty())
+	addEmbedded(root)
+
+	list := new(spec.Schema).Typed("object", "").
+		SetProperty("apiVersion", *spec.StringProperty()).
+		SetProperty("kind", *spec.StringProperty()).
+		SetProperty("metadata", *spec.RefSchema(modelPrefix + listMetaModel)).
+		SetProperty("items", *spec.ArrayProperty(spec.RefSchema(modelPrefix + modelName(gvk))))
+
+	own := map[string]*spec.Schema{modelName(gvk): root, modelName(gvk.GroupVersion().WithKind(listKind)): list}
+	// Through text and back, as a document travels: defaults are numbers of
+	// JSON then, and extensions plain data.
+	data, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*spec.Schema{}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, err
+	}
+	for name, model := range metaModels() {
+		out[name] = model
+	}
+	return out, nil
+}
+
+// addEmbedded adds to every embedded resource the fields that an object has.
+func addEmbedded(s *spec.Schema) {
+	if s == nil {
+		return
+	}
+	for name, p := range s.Properties {
+		addEmbedded(&p)
+		s.Properties[name] = p
+	}
+	if s.Items != nil {
+		addEmbedded(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil {
+		addEmbedded(s.AdditionalProperties.Schema)
+	}
+	if is, _ := s.Extensions.GetBool("x-kubernetes-embedded-resource"); is {
+		s.SetProperty("apiVersion", *spec.StringProperty())
+		s.SetProperty("kind", *spec.StringProperty())
+		s.SetProperty("metadata", *spec.RefSchema(modelPrefix + objectMetaModel))
+	}
+}

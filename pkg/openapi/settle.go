@@ -1,0 +1,510 @@
+package openapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Decoding says how a patched object gets back into the form in which the
+// server holds it; the two ways differ in what they refuse.
+type Decoding int
+
+const (
+	// FromJSONPatch is a strict decoding of JSON text: unknown fields and
+	// numbers out of range are errors, 5.0 is written as 5.
+	FromJSONPatch Decoding = iota
+
+	// FromApply is the conversion of a merge result: unknown fields have been
+	// refused by the merge already, a float without a fraction becomes an integer.
+	FromApply
+)
+
+// Settle does to a patched object what an API server does between one mutation
+// and the next (k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne).
+//
+// A built-in kind goes through its Go type: null and, where the type says
+// omitempty, empty values vanish; required ones appear (name: "", resources:
+// {}); quantities and times are spelled canonically; 5.0 becomes 5. What does
+// not fit is an error with upstream's text. Beyond upstream: an integer that
+// does not fit its type is an error after a merge, too, and a field that the
+// kind's document declares but our Go type, being older, lacks is kept as it
+// is. Defaults of built-in kinds are not applied: they exist only inside the
+// server.
+//
+// A custom kind gets the defaults of its CustomResourceDefinition and, after a
+// JSON Patch, numbers as a decoder reads them, 5.0 as 5.
+//
+// before must have been settled or normalized. Subtrees of after that it
+// shares with before (tree.Same, at the same path or, in a list, at the same
+// distance from either end) are not visited, so the cost is that of what
+// changed. One thing is thereby not seen: upstream reads the whole text of a
+// custom object again, so that a float 5.0 elsewhere in it turns into 5.
+//
+// No tree is modified. The result is before itself if the patch made no
+// difference and after itself if nothing needed settling; otherwise it shares
+// with them what it can.
+func (k *Kind) Settle(before, after map[string]any, from Decoding) (map[string]any, error) {
+	if k.goType != nil {
+		return k.settleBuiltin(before, after, from)
+	}
+	return k.settleCustom(before, after, from)
+}
+
+func (k *Kind) settleBuiltin(before, after map[string]any, from Decoding) (map[string]any, error) {
+	t := k.goType
+	if tree.Same(before, after) && before != nil {
+		return before, nil
+	}
+	if after["apiVersion"] == t.apiVersion && after["kind"] == t.kind {
+		w := settler{from: from}
+		if out := w.structure(t.shape, before, after); !w.odd {
+			return out, nil
+		}
+	}
+	// Something is odd. The truth is slower but knows the words.
+	plain, extra := after, []graft(nil)
+	if s, ref := k.Schema(); s != nil {
+		cut, g := newCutter(s).cut(t.shape, ref, after)
+		plain, extra = cut.(map[string]any), g
+	}
+	out, err := t.roundTrip(plain, from)
+	if err != nil {
+		return nil, err
+	}
+	out = grow(out, extra).(map[string]any)
+	return share(before, after, out).(map[string]any), nil
+}
+
+// A settler walks a changed tree along the shape of its Go type, beside the
+// settled tree it came from. It gives up (odd) on whatever is not plainly
+// right: errors, types that only the round trip knows, fields that are not
+// declared.
+type settler struct {
+	from Decoding
+	odd  bool
+}
+
+// structure settles a value of a struct type.
+func (w *settler) structure(sh *shape, before, after map[string]any) map[string]any {
+	out := after
+	own := false // out is our copy
+	same := before != nil
+	found := 0
+	for key, av := range after {
+		f := sh.fields[key]
+		if f == nil {
+			w.odd = true
+			return after
+		}
+		bv, had := before[key]
+		if had && tree.Same(av, bv) {
+			if f.always {
+				found++
+			}
+			continue
+		}
+		v := w.value(f.shape, bv, av)
+		if w.odd {
+			return after
+		}
+		if f.drops(av, v, &w.odd) {
+			if w.odd {
+				return after
+			}
+			if !own {
+				out, own = maps.Clone(after), true
+			}
+			delete(out, key)
+			// before cannot have the key with this value, but it may lack it.
+			continue
+		}
+		if f.always {
+			found++
+		}
+		if !tree.Same(v, av) {
+			if !own {
+				out, own = maps.Clone(after), true
+			}
+			out[key] = v
+		}
+		same = same && had && tree.Same(v, bv)
+	}
+	if found < sh.required {
+		for key, f := range sh.fields {
+			if !f.always {
+				continue
+			}
+			if _, ok := out[key]; ok {
+				continue
+			}
+			if !own {
+				out, own = maps.Clone(after), true
+			}
+			if out == nil {
+				out = map[string]any{}
+			}
+			out[key] = f.shape.zero
+			bv, had := before[key]
+			if had && tree.Equal(bv, f.shape.zero) {
+				out[key] = bv
+			} else {
+				same = false
+			}
+		}
+	}
+	if same && len(out) == len(before) {
+		return before
+	}
+	if out == nil {
+		out = map[string]any{}
+	}
+	return out
+}
+
+// drops reports whether a field with the settled value v, decoded from in, is
+// left out of the tree.
+func (f *member) drops(in, v any, odd *bool) bool {
+	switch f.omit {
+	case ifEmpty:
+		return empty(v)
+	case ifNull:
+		return isNull(in)
+	case ifZero:
+		return v == nil
+	case unsurely:
+		*odd = true
+		return true
+	}
+	return false
+}
+
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case bool:
+		return !v
+	case int64:
+		return v == 0
+	case float64:
+		return v == 0
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// isNull counts the nil map and list in, which JSON writes as null.
+func isNull(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return v == nil
+	case []any:
+		return v == nil
+	}
+	return false
+}
+
+// value settles any value.
+func (w *settler) value(sh *shape, before, after any) any {
+	if sh.form == opaque {
+		w.odd = true
+		return after
+	}
+	if isNull(after) {
+		if before != nil && tree.Equal(before, sh.zero) {
+			return before
+		}
+		return sh.zero
+	}
+	switch sh.form {
+	case pointer:
+		return w.value(sh.elem, before, after)
+	case text:
+		if s, ok := after.(string); ok {
+			w.odd = w.odd || !utf8.ValidString(s)
+			return after
+		}
+	case truth:
+		if _, ok := after.(bool); ok {
+			return after
+		}
+	case integer:
+		switch n := after.(type) {
+		case int64:
+			if n >= sh.min && n <= sh.max {
+				return after
+			}
+		case float64:
+			// Beyond 2^53 the text of the number decides.
+			if n == math.Trunc(n) && math.Abs(n) <= 1<<53 {
+				if i := int64(n); i >= sh.min && i <= sh.max {
+					return i
+				}
+			}
+		}
+	case number:
+		switch n := after.(type) {
+		case float64:
+			return after
+		case int64:
+			return float64(n)
+		}
+	case bytes:
+		if s, ok := after.(string); ok {
+			data, err := base64.StdEncoding.DecodeString(s)
+			if err == nil {
+				if clean := base64.StdEncoding.EncodeToString(data); clean != s {
+					return clean
+				}
+				return after
+			}
+		}
+	case list:
+		if l, ok := after.([]any); ok {
+			b, _ := before.([]any)
+			return w.list(sh, b, l)
+		}
+	case dict:
+		if m, ok := after.(map[string]any); ok {
+			b, _ := before.(map[string]any)
+			return w.dict(sh, b, m)
+		}
+	case structure:
+		if m, ok := after.(map[string]any); ok {
+			b, _ := before.(map[string]any)
+			return w.structure(sh, b, m)
+		}
+	case special:
+		if v, ok := sh.canonical(after); ok {
+			if tree.Same(v, after) {
+				return after
+			}
+			return share(before, after, v)
+		}
+	case raw:
+		return renumber(before, after)
+	}
+	w.odd = true
+	return after
+}
+
+// dict settles a value of a map type.
+func (w *settler) dict(sh *shape, before, after map[string]any) map[string]any {
+	out := after
+	own := false
+	same := before != nil && len(before) == len(after)
+	for key, av := range after {
+		bv, had := before[key]
+		if had && tree.Same(av, bv) {
+			continue
+		}
+		if !utf8.ValidString(key) {
+			w.odd = true
+		}
+		v := w.value(sh.elem, bv, av)
+		if w.odd {
+			return after
+		}
+		if !tree.Same(v, av) {
+			if !own {
+				out, own = maps.Clone(after), true
+			}
+			out[key] = v
+		}
+		same = same && had && tree.Same(v, bv)
+	}
+	if same {
+		return before
+	}
+	return out
+}
+
+// list settles a value of a slice type.
+func (w *settler) list(sh *shape, before, after []any) []any {
+	out := after
+	own := false
+	head, tail := aligned(before, after)
+	same := before != nil && len(before) == len(after)
+	for i := head; i < len(after)-tail; i++ {
+		var bv any
+		if len(before) == len(after) {
+			bv = before[i]
+		}
+		av := after[i]
+		if bv != nil && tree.Same(av, bv) {
+			continue
+		}
+		v := w.value(sh.elem, bv, av)
+		if w.odd {
+			return after
+		}
+		if !tree.Same(v, av) {
+			if !own {
+				out, own = slices.Clone(after), true
+			}
+			out[i] = v
+		}
+		same = same && tree.Same(v, bv)
+	}
+	if same {
+		return before
+	}
+	return out
+}
+
+// aligned counts how many elements two lists share from their start and, of
+// the rest, from their end.
+func aligned(before, after []any) (head, tail int) {
+	n := min(len(before), len(after))
+	for head < n && tree.Same(before[head], after[head]) {
+		head++
+	}
+	for tail < n-head && tree.Same(before[len(before)-1-tail], after[len(after)-1-tail]) {
+		tail++
+	}
+	return head, tail
+}
+
+// renumber gives a tree as a decoder would read its JSON text: a float that is
+// written without fraction or exponent is an integer.
+func renumber(before, after any) any {
+	if before != nil && tree.Same(before, after) {
+		return before
+	}
+	switch v := after.(type) {
+	case float64:
+		return reread(v)
+	case map[string]any:
+		if v == nil {
+			return nil
+		}
+		b, _ := before.(map[string]any)
+		out, own := v, false
+		for key, av := range v {
+			if n := renumber(b[key], av); !tree.Same(n, av) {
+				if !own {
+					out, own = maps.Clone(v), true
+				}
+				out[key] = n
+			}
+		}
+		return out
+	case []any:
+		if v == nil {
+			return nil
+		}
+		b, _ := before.([]any)
+		head, tail := aligned(b, v)
+		out, own := v, false
+		for i := head; i < len(v)-tail; i++ {
+			var bv any
+			if len(b) == len(v) {
+				bv = b[i]
+			}
+			if n := renumber(bv, v[i]); !tree.Same(n, v[i]) {
+				if !own {
+					out, own = slices.Clone(v), true
+				}
+				out[i] = n
+			}
+		}
+		return out
+	}
+	return after
+}
+
+func reread(f float64) any {
+	// encoding/json writes an exponent from 1e21 on; integers end at 2^63.
+	if f != math.Trunc(f) || math.Abs(f) >= 1<<63 {
+		// -2^63 is an int64, too, and the only one that this leaves out.
+		if f != -(1 << 63) {
+			return f
+		}
+	}
+	i, err := strconv.ParseInt(strconv.FormatFloat(f, 'f', -1, 64), 10, 64)
+	if err != nil {
+		return f
+	}
+	return i
+}
+
+// share gives fresh with those of its parts replaced by before's, or else by
+// after's, that equal them, so that what did not change keeps its identity.
+// It modifies fresh, nothing else.
+func share(before, after, fresh any) any {
+	switch f := fresh.(type) {
+	case map[string]any:
+		b, _ := before.(map[string]any)
+		a, _ := after.(map[string]any)
+		likeB := b != nil && len(b) == len(f)
+		likeA := a != nil && len(a) == len(f)
+		for key, fv := range f {
+			bv, inB := b[key]
+			av, inA := a[key]
+			v := share(bv, av, fv)
+			f[key] = v
+			likeB = likeB && inB && tree.Same(v, bv)
+			likeA = likeA && inA && tree.Same(v, av)
+		}
+		if likeB {
+			return before
+		}
+		if likeA {
+			return after
+		}
+	case []any:
+		b, _ := before.([]any)
+		a, _ := after.([]any)
+		likeB := b != nil && len(b) == len(f)
+		likeA := a != nil && len(a) == len(f)
+		for i, fv := range f {
+			var bv, av any
+			if i < len(b) {
+				bv = b[i]
+			}
+			if i < len(a) {
+				av = a[i]
+			}
+			v := share(bv, av, fv)
+			f[i] = v
+			likeB = likeB && tree.Same(v, bv)
+			likeA = likeA && tree.Same(v, av)
+		}
+		if likeB {
+			return before
+		}
+		if likeA {
+			return after
+		}
+	}
+	return fresh
+}
+
+// encode writes a tree as the JSON text that a patch of the text would have
+// left.
+func encode(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the object: %w", err)
+	}
+	return data, nil
+}
+
+func sortedKeys(m map[string]any) []string {
+	return slices.Sorted(maps.Keys(m))
+}

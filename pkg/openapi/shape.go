@@ -1,0 +1,339 @@
+package openapi
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// A shape says how values of one Go type look in a tree. It is made by
+// reflection, once for each type, so that settling an object needs none.
+type shape struct {
+	form form
+	name string // of the Go type, for errors
+
+	elem     *shape             // pointer, list, dict
+	fields   map[string]*member // structure
+	required int                // how many fields are always there
+	min, max int64              // integer
+
+	// zero is what the type's zero value looks like.
+	zero any
+
+	// canonical turns a value into what an own (un)marshaler makes of it;
+	// false: it cannot, or cannot know.
+	canonical func(v any) (any, bool)
+}
+
+type form int
+
+const (
+	opaque    form = iota // only the round trip knows
+	text                  // string
+	truth                 // bool
+	integer               // any integer type
+	number                // float64
+	bytes                 // []byte
+	pointer               //
+	list                  // slice
+	dict                  // map with string keys
+	structure             // struct
+	special               // has its own (un)marshaler
+	raw                   // holds any JSON
+)
+
+// A member is one field of a struct, those of embedded structs included.
+type member struct {
+	name   string
+	shape  *shape
+	always bool // present whatever its value
+	omit   omission
+}
+
+// omission says when a field is left out.
+type omission int
+
+const (
+	never    omission = iota
+	ifEmpty           // omitempty: false, 0, "", no elements
+	ifNull            // omitempty on a pointer, judged by what was decoded
+	ifZero            // omitzero, where zero looks like null
+	unsurely          // omitzero on a type of which we cannot tell
+)
+
+// A shapeSet holds the shapes of Go types.
+type shapeSet struct {
+	mu sync.Mutex
+	m  map[reflect.Type]*shape
+}
+
+func (s *shapeSet) of(t reflect.Type) *shape {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.build(t)
+}
+
+var (
+	marshaler     = reflect.TypeFor[json.Marshaler]()
+	unmarshaler   = reflect.TypeFor[json.Unmarshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// specials are the types with own (un)marshalers that objects are full of.
+// Others work, too, by reflection.
+var specials = map[reflect.Type]func(any) (any, bool){
+	reflect.TypeFor[resource.Quantity](): canonicalQuantity,
+	reflect.TypeFor[metav1.Time]():       canonicalTime,
+	reflect.TypeFor[metav1.MicroTime]():  canonicalMicroTime,
+	reflect.TypeFor[intstr.IntOrString](): func(v any) (any, bool) {
+		switch v := v.(type) {
+		case string:
+			return v, true
+		case int64:
+			return v, v >= math.MinInt32 && v <= math.MaxInt32
+		}
+		return nil, false
+	},
+}
+
+var raws = map[reflect.Type]bool{
+	reflect.TypeFor[runtime.RawExtension](): true,
+	reflect.TypeFor[metav1.FieldsV1]():      true,
+	reflect.TypeFor[apiextensionsv1.JSON](): true,
+}
+
+func (s *shapeSet) build(t reflect.Type) *shape {
+	if sh := s.m[t]; sh != nil {
+		return sh
+	}
+	sh := &shape{name: t.String()}
+	s.m[t] = sh // before its parts: types may contain themselves
+	sh.zero = zeroOf(t)
+
+	pt := reflect.PointerTo(t)
+	switch {
+	case t.Kind() == reflect.Pointer:
+		sh.form, sh.elem = pointer, s.build(t.Elem())
+		return sh
+	case raws[t]:
+		sh.form = raw
+		return sh
+	case specials[t] != nil:
+		sh.form, sh.canonical = special, specials[t]
+		return sh
+	case pt.Implements(marshaler) && pt.Implements(unmarshaler):
+		sh.form, sh.canonical = special, canonicalOf(t)
+		return sh
+	case pt.Implements(marshaler), pt.Implements(unmarshaler), pt.Implements(textMarshaler):
+		return sh // opaque
+	}
+
+	switch t.Kind() {
+	case reflect.String:
+		sh.form = text
+	case reflect.Bool:
+		sh.form = truth
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		sh.form = integer
+		sh.max = math.MaxInt64 >> (64 - t.Bits())
+		sh.min = -sh.max - 1
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		sh.form = integer
+		sh.max = 1<<t.Bits() - 1
+	case reflect.Float64:
+		sh.form = number
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			sh.form = bytes
+		} else {
+			sh.form, sh.elem = list, s.build(t.Elem())
+		}
+	case reflect.Map:
+		if t.Key().Kind() == reflect.String && !reflect.PointerTo(t.Key()).Implements(textMarshaler) {
+			sh.form, sh.elem = dict, s.build(t.Elem())
+		}
+	case reflect.Struct:
+		sh.fields = map[string]*member{}
+		sh.form = structure
+		if !s.addFields(sh, t) {
+			sh.form = opaque
+		}
+		zero, _ := sh.zero.(map[string]any)
+		for name, f := range sh.fields {
+			if _, f.always = zero[name]; f.always {
+				sh.required++
+			}
+		}
+	}
+	return sh
+}
+
+// addFields adds the fields of a struct; false if it has some that JSON
+// would treat in a way we do not know.
+func (s *shapeSet) addFields(sh *shape, t reflect.Type) bool {
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		name, opts, _ := strings.Cut(sf.Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
+		if sf.Anonymous && name == "" {
+			if sf.Type.Kind() != reflect.Struct || !s.addFields(sh, sf.Type) {
+				return false
+			}
+			continue
+		}
+		if !sf.IsExported() {
+			continue
+		}
+		if name == "" {
+			name = sf.Name
+		}
+		if sh.fields[name] != nil {
+			return false
+		}
+		f := &member{name: name, shape: s.build(sf.Type)}
+		for opt := range strings.SplitSeq(opts, ",") {
+			switch opt {
+			case "omitempty":
+				switch sf.Type.Kind() {
+				case reflect.Struct:
+				case reflect.Pointer:
+					f.omit = ifNull
+				default:
+					f.omit = ifEmpty
+				}
+			case "inline", "":
+			case "omitzero":
+				if sf.Type == reflect.TypeFor[metav1.Time]() {
+					f.omit = ifZero
+				} else {
+					f.omit = unsurely
+				}
+			default:
+				return false // ",string" and whatever comes next
+			}
+		}
+		sh.fields[name] = f
+	}
+	return true
+}
+
+// zeroOf asks the converter what a type's zero value looks like.
+func zeroOf(t reflect.Type) any {
+	holder := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "V", Type: t, Tag: `json:"v"`}}))
+	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(holder.Interface())
+	if err != nil {
+		return nil
+	}
+	return u["v"]
+}
+
+// canonicalOf makes the slow but general function for a type with its own
+// (un)marshaler.
+func canonicalOf(t reflect.Type) func(any) (any, bool) {
+	holder := reflect.StructOf([]reflect.StructField{{Name: "V", Type: t, Tag: `json:"v"`}})
+	return func(v any) (any, bool) {
+		data, err := encode(v)
+		if err != nil {
+			return nil, false
+		}
+		h := reflect.New(holder)
+		if h.Elem().Field(0).Addr().Interface().(json.Unmarshaler).UnmarshalJSON(data) != nil {
+			return nil, false
+		}
+		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(h.Interface())
+		return u["v"], err == nil
+	}
+}
+
+func canonicalQuantity(v any) (any, bool) {
+	s, ok := v.(string)
+	if !ok || strings.TrimSpace(s) != s {
+		return slowQuantity(v)
+	}
+	q, err := resource.ParseQuantity(s)
+	if err != nil {
+		return nil, false
+	}
+	return q.String(), true
+}
+
+var slowQuantity = canonicalOf(reflect.TypeFor[resource.Quantity]())
+
+func canonicalTime(v any) (any, bool) {
+	s, ok := v.(string)
+	if !ok {
+		return nil, false
+	}
+	var t metav1.Time
+	if t.UnmarshalQueryParameter(s) != nil || s == "" || s == "null" {
+		return nil, false
+	}
+	return t.ToUnstructured(), true
+}
+
+var canonicalMicroTime = canonicalOf(reflect.TypeFor[metav1.MicroTime]())
+
+// checkNumbers reports an integer that does not fit its Go type. Upstream's
+// conversion of a merge result wraps it silently (spec T7); we refuse.
+func (t *goType) checkNumbers(tree map[string]any) error {
+	if where, what := misfit(t.shape, tree); what != "" {
+		return fmt.Errorf("unable to convert unstructured object to %v: %s: %s", t.gvk, where[1:], what)
+	}
+	return nil
+}
+
+// misfit finds the first integer, in the order of sorted keys, that its type
+// cannot hold.
+func misfit(sh *shape, v any) (where, what string) {
+	switch sh.form {
+	case integer:
+		switch n := v.(type) {
+		case int64:
+			if n < sh.min || n > sh.max {
+				return "", fmt.Sprintf("%d does not fit %s", n, sh.name)
+			}
+		case float64:
+			// The largest int64 has no float64; 2^63 does, and is too large.
+			if n == math.Trunc(n) && (n < float64(sh.min) || n > float64(sh.max) || n >= 1<<63) {
+				return "", fmt.Sprintf("%v does not fit %s", n, sh.name)
+			}
+		}
+	case pointer:
+		return misfit(sh.elem, v)
+	case list:
+		l, _ := v.([]any)
+		for i, e := range l {
+			if where, what := misfit(sh.elem, e); what != "" {
+				return fmt.Sprintf("[%d]%s", i, where), what
+			}
+		}
+	case dict, structure:
+		m, _ := v.(map[string]any)
+		for _, key := range sortedKeys(m) {
+			elem := sh.elem
+			if sh.form == structure {
+				f := sh.fields[key]
+				if f == nil {
+					continue
+				}
+				elem = f.shape
+			}
+			if where, what := misfit(elem, m[key]); what != "" {
+				return "." + key + where, what
+			}
+		}
+	}
+	return "", ""
+}
