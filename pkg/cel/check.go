@@ -1,7 +1,7 @@
 package cel
 
 import (
-	"slices"
+	"strings"
 	"sync"
 
 	celgo "github.com/google/cel-go/cel"
@@ -18,7 +18,7 @@ import (
 // a CEL environment for each would cost a quarter of a millisecond and 100 KiB.
 type checkers struct {
 	env        *celgo.Env
-	validators []celgo.ASTValidator
+	validators []validator
 	config     validatorConfig
 	pool       sync.Pool
 }
@@ -54,11 +54,11 @@ func newCheckers(env *celgo.Env, params, variables bool) (*checkers, error) {
 		}
 	}
 	c := &checkers{
-		env:        env,
-		validators: slices.Clone(env.Validators()),
-		config:     validatorConfig{celgo.HomogeneousAggregateLiteralExemptFunctions: []string{}},
+		env:    env,
+		config: validatorConfig{celgo.HomogeneousAggregateLiteralExemptFunctions: []string{}},
 	}
-	for _, v := range c.validators {
+	for _, v := range env.Validators() {
+		c.validators = append(c.validators, validator{ASTValidator: v, word: validatorWords[v.Name()]})
 		if v, ok := v.(celgo.ASTValidatorConfigurer); ok {
 			if err := v.Configure(c.config); err != nil {
 				return nil, err
@@ -88,7 +88,7 @@ func newCheckers(env *celgo.Env, params, variables bool) (*checkers, error) {
 }
 
 // check is cel-go's Env.Check with the fields of "variables" passed in.
-func (c *checkers) check(parsed *celgo.Ast, fields []variable) (*ast.AST, *celgo.Issues) {
+func (c *checkers) check(expr string, parsed *celgo.Ast, fields []variable) (*ast.AST, *celgo.Issues) {
 	sc := c.pool.Get().(*scopedChecker)
 	sc.provider.fields = fields
 	checked, errs := checker.Check(parsed.NativeRep(), parsed.Source(), sc.checker)
@@ -100,12 +100,28 @@ func (c *checkers) check(parsed *celgo.Ast, fields []variable) (*ast.AST, *celgo
 		return nil, issues
 	}
 	for _, v := range c.validators {
+		if !strings.Contains(expr, v.word) {
+			continue
+		}
 		v.Validate(c.env, c.config, checked, issues)
 	}
 	if issues.Err() != nil {
 		return nil, issues
 	}
 	return checked, nil
+}
+
+// validator is a check of literals, with the word without which it has
+// nothing to do: most walk the whole expression in search of one function.
+type validator struct {
+	celgo.ASTValidator
+	word string
+}
+
+var validatorWords = map[string]string{
+	"cel.validator.duration":  "duration",
+	"cel.validator.timestamp": "timestamp",
+	"cel.validator.matches":   "matches",
 }
 
 // scopedProvider adds the type of "variables" to a type provider.

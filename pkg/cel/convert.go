@@ -12,7 +12,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"google.golang.org/protobuf/types/known/structpb"
-	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 	"sigs.k8s.io/json"
 )
 
@@ -71,8 +70,8 @@ func shortcut(v ref.Val) (any, bool) {
 			return nil, false
 		}
 		return shortcut(v.GetValue())
-	case *dynamic.ObjectVal:
-		fields, err := v.ConvertToNative(reflect.TypeFor[map[string]any]())
+	case *objectVal:
+		fields, err := v.native()
 		if err != nil {
 			return nil, false
 		}

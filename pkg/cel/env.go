@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
-	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // The minors whose language can be asked for. The first is the first that
@@ -120,7 +119,7 @@ var (
 	namespaceType = plugincel.BuildNamespaceType()
 )
 
-func newLanguage(minor uint, patchTypes bool) (*language, error) {
+func newLanguage(minor uint, patch bool) (*language, error) {
 	always := version.MajorMinor(1, 0)
 	options := []environment.VersionedOptions{{
 		IntroducedVersion: always,
@@ -138,13 +137,13 @@ func newLanguage(minor uint, patchTypes bool) (*language, error) {
 	if err != nil {
 		return nil, fmt.Errorf("environment of kubernetes 1.%d: %w", minor, err)
 	}
-	if patchTypes {
+	if patch {
 		// A second step, since the resolver of patch types wraps the type
 		// provider that the first one leaves behind.
 		set, err = set.Extend(environment.VersionedOptions{
 			IntroducedVersion: always,
 			EnvOptions: []celgo.EnvOption{
-				common.ResolverEnvOption(&mutation.DynamicTypeResolver{}),
+				common.ResolverEnvOption(&patchTypes{}),
 				library.JSONPatch(),
 			},
 		})
@@ -180,8 +179,8 @@ func index(b bool) int {
 
 // language returns the environment for the mode, with or without the types
 // Object and JSONPatch.
-func (e *Env) language(mode Mode, patchTypes bool) (*language, error) {
-	return e.languages[mode][index(patchTypes)]()
+func (e *Env) language(mode Mode, patch bool) (*language, error) {
+	return e.languages[mode][index(patch)]()
 }
 
 // variablesType is the type of the name "variables". Its fields are known to

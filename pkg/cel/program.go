@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apiserver/pkg/cel/mutation"
-	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 )
 
 // Program is one compiled expression. It is safe for concurrent use.
@@ -139,6 +136,8 @@ func (p *Program) outcome(ctx context.Context, a *Activation) *outcome {
 		o.result, o.err = toObject(val)
 	case JSONPatch:
 		o.result, o.err = toPatch(val)
+	case anything:
+		o.result = val
 	}
 	return o
 }
@@ -171,16 +170,17 @@ func immutable(v ref.Val) bool {
 // toObject converts the value of an ApplyConfiguration expression (spec §6.3,
 // §7.2; k8s.io/apiserver …/mutating/patch/smd.go).
 func toObject(val ref.Val) (map[string]any, error) {
-	object, ok := val.(*dynamic.ObjectVal)
+	object, ok := val.(*objectVal)
 	if !ok {
 		return nil, fmt.Errorf("unsupported return type from ApplyConfiguration expression: %v", val.Type())
 	}
 	if err := checkTypeNames(object); err != nil {
 		return nil, err
 	}
-	m, ok := object.Value().(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("invalid return type: %T", val)
+	m, err := object.native()
+	if err != nil {
+		// The text names upstream's Go type and hides the reason.
+		return nil, errors.New("invalid return type: *dynamic.ObjectVal")
 	}
 	return m, nil
 }
@@ -212,7 +212,7 @@ func toPatch(val ref.Val) ([]PatchOp, error) {
 		}
 		op := PatchOp{Op: v.Op, Path: v.Path, From: v.From}
 		if v.Val != nil {
-			if object, ok := v.Val.(*dynamic.ObjectVal); ok {
+			if object, ok := v.Val.(*objectVal); ok {
 				if err := checkTypeNames(object); err != nil {
 					return nil, err
 				}
@@ -226,16 +226,4 @@ func toPatch(val ref.Val) ([]PatchOp, error) {
 		ops = append(ops, op)
 	}
 	return ops, nil
-}
-
-// checkTypeNames reports the struct literals whose type is not named after the
-// fields that lead to them. The lines are sorted: the check goes over maps.
-func checkTypeNames(object *dynamic.ObjectVal) error {
-	err := object.CheckTypeNamesMatchFieldPathNames()
-	if err == nil {
-		return nil
-	}
-	lines := strings.Split(err.Error(), "\n")
-	slices.Sort(lines)
-	return errors.New("type mismatch: " + strings.Join(lines, "\n"))
 }

@@ -123,7 +123,7 @@ func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
 		return nil, nil, issuesError(expr, issues)
 	}
 	checkers := lang.checkers[index(s.vars.Params)][index(s.vars.Variables)]
-	checked, issues := checkers.check(parsed, s.variables)
+	checked, issues := checkers.check(expr, parsed, s.variables)
 	if issues.Err() != nil {
 		return nil, nil, issuesError(expr, issues)
 	}

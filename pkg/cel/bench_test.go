@@ -1,0 +1,167 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+)
+
+// policies are what BenchmarkCompile compiles: expressions of one policy.
+var policies = map[string]struct {
+	definitions []definition
+	want        Want
+	expr        string
+}{
+	"label": {nil, Object, `Object{metadata: Object.metadata{labels: {"team": "x"}}}`},
+	"jsonpatch": {nil, JSONPatch,
+		`[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("a.b/c"), value: object.metadata.name}]`},
+	"containers": {nil, Object,
+		`Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`},
+	"variables": {[]definition{
+		{"v%d_team", "params.data.team"},
+		{"v%d_count", "size(object.spec.containers)"},
+		{"v%d_names", "object.spec.containers.map(c, c.name)"},
+	}, Object, `Object{metadata: Object.metadata{labels: {"team": string(variables.v%d_team), "n": string(variables.v%d_count)}}}`},
+}
+
+// numbered puts a number into names, so that no two policies have the same
+// variables and nothing can be kept from one to the next.
+func numbered(format string, n int) string {
+	args := []any{}
+	for i := 0; i+1 < len(format); i++ {
+		if format[i:i+2] == "%d" {
+			args = append(args, n)
+		}
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+func compilePolicy(tb testing.TB, env *Env, n int, definitions []definition, want Want, expr string) (*Scope, *Program) {
+	s := env.Scope(Vars{Params: true, Variables: true})
+	for _, d := range definitions {
+		if err := s.Define(numbered(d.name, n), d.expr); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	p, err := s.Compile(numbered(expr, n), want)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s, p
+}
+
+// BenchmarkCompile compiles one policy; "in-tree-x" is how many times longer
+// the in-tree plugin takes, measured in the same run.
+func BenchmarkCompile(b *testing.B) {
+	for name, tt := range policies {
+		b.Run(name, func(b *testing.B) {
+			env, err := NewEnv(Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			inTree := func() {
+				up := newUpstream(b, tt.definitions, tt.expr, tt.want, true)
+				if len(tt.definitions) == 0 && len(up.evaluator.CompilationErrors()) > 0 {
+					b.Fatal(up.evaluator.CompilationErrors())
+				}
+			}
+			compilePolicy(b, env, 0, tt.definitions, tt.want, tt.expr)
+			inTree()
+			const rounds = 20
+			start := time.Now()
+			for range rounds {
+				inTree()
+			}
+			each := time.Since(start) / rounds
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n++
+				compilePolicy(b, env, n, tt.definitions, tt.want, tt.expr)
+			}
+			b.ReportMetric(float64(each)/(float64(b.Elapsed())/float64(b.N)), "in-tree-x")
+		})
+	}
+}
+
+// BenchmarkEval evaluates one mutation with a fresh activation, result
+// conversion included.
+func BenchmarkEval(b *testing.B) {
+	w := testWorld(b)
+	input := w.input()
+	for name, expr := range map[string]struct {
+		want Want
+		expr string
+	}{
+		"constant":   {Object, `Object{metadata: Object.metadata{labels: {"team": "x"}}}`},
+		"label":      {Object, `Object{metadata: Object.metadata{labels: {"team": string(params.data.team)}}}`},
+		"jsonpatch":  {JSONPatch, `[JSONPatch{op: "add", path: "/metadata/labels/x", value: object.metadata.name}]`},
+		"containers": {Object, `Object{spec: Object.spec{containers: object.spec.template.spec.containers.map(c, Object.spec.containers{name: c.name})}}`},
+		"condition":  {Bool, `has(object.metadata.labels) && object.metadata.labels.app == "web"`},
+		"variables":  {Object, `Object{metadata: Object.metadata{labels: {"n": string(variables.n), "a": variables.names[0]}}}`},
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := testScope(b, Vars{Params: true, Variables: true}, []definition{
+				{"n", "size(object.spec.template.spec.containers)"},
+				{"names", "object.spec.template.spec.containers.map(c, string(c.name))"},
+			})
+			p, err := s.Compile(expr.expr, expr.want)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			b.ReportAllocs()
+			for b.Loop() {
+				budget := Budget{Remaining: MutationBudget}
+				if _, err := p.evaluate(ctx, s.Bind(input, &budget)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestRetained holds the goal of 16 KiB of live heap per one-mutation policy.
+func TestRetained(t *testing.T) {
+	const count, goal = 200, 16 << 10
+	env, err := NewEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range policies {
+		t.Run(name, func(t *testing.T) {
+			compilePolicy(t, env, count, tt.definitions, tt.want, tt.expr)
+			type kept struct {
+				scope   *Scope
+				program *Program
+			}
+			all := make([]kept, count)
+			before := liveHeap()
+			for i := range all {
+				all[i].scope, all[i].program = compilePolicy(t, env, i, tt.definitions, tt.want, tt.expr)
+			}
+			each := (int64(liveHeap()) - int64(before)) / count
+			runtime.KeepAlive(all)
+			t.Logf("%d bytes per policy", each)
+			if each > goal {
+				t.Errorf("a policy retains %d bytes, want at most %d", each, goal)
+			}
+		})
+	}
+}
+
+func liveHeap() uint64 {
+	// Twice, to empty the pools.
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+var _ plugincel.ExpressionAccessor = (*accessor)(nil)
