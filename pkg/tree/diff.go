@@ -35,8 +35,8 @@ func (o Op) MarshalJSON() ([]byte, error) {
 // subtrees that are Same are not visited, list elements are aligned (see
 // diffList) so that an inserted sidecar is one add. It is safe under
 // github.com/evanphx/json-patch v4 and v5: only add, replace and remove, no
-// operation below a null, and never the whole document when both versions are
-// objects.
+// operation below a null or below a field whose name is empty, and never the
+// whole document when both versions are objects.
 func Diff(before, after any) []Op {
 	var d differ
 	d.diff(before, after)
@@ -68,7 +68,7 @@ func (d *differ) emit(op string, value any) {
 	d.ops = append(d.ops, Op{Op: op, Path: string(d.path), Value: value})
 }
 
-// at calls f one token further down.
+// key and index step one token down and return where to come back up to.
 func (d *differ) key(token string) int {
 	n := len(d.path)
 	d.path = appendToken(d.path, token)
@@ -127,6 +127,11 @@ func (d *differ) diffMap(a, b map[string]any) {
 			d.emit("add", bv)
 		case !inB:
 			d.emit("remove", nil)
+		case k == "":
+			// v5 takes an empty name on the way for the object itself.
+			if !Equal(av, bv) {
+				d.emit("replace", bv)
+			}
 		default:
 			d.diff(av, bv)
 		}
@@ -134,18 +139,48 @@ func (d *differ) diffMap(a, b map[string]any) {
 	}
 }
 
+// diffList aligns the elements of the two versions and emits, in this order,
+// removals from the highest index down and then, from the front, what changed
+// in place and what is new. At each operation everything before its index has
+// its final form, so that indices mean the same to whoever applies the patch.
 func (d *differ) diffList(a, b []any) {
-	for i := len(a) - 1; i >= len(b); i-- {
-		n := d.index(i)
-		d.emit("remove", nil)
-		d.up(n)
+	front := 0
+	for front < len(a) && front < len(b) && Equal(a[front], b[front]) {
+		front++
 	}
-	for i := range b {
-		n := d.index(i)
-		if i < len(a) {
-			d.diff(a[i], b[i])
-		} else {
-			d.emit("add", b[i])
+	a, b = a[front:], b[front:]
+	for len(a) > 0 && len(b) > 0 && Equal(a[len(a)-1], b[len(b)-1]) {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	if len(a) == 0 && len(b) == 0 {
+		return
+	}
+
+	from, id := align(a, b)
+	kept := make([]bool, len(a))
+	for _, i := range from {
+		if i >= 0 {
+			kept[i] = true
+		}
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		if !kept[i] {
+			n := d.index(front + i)
+			d.emit("remove", nil)
+			d.up(n)
+		}
+	}
+	for j, i := range from {
+		n := d.index(front + j)
+		switch {
+		case i < 0:
+			d.emit("add", b[j])
+		case id != "" && !Same(identity(a[i], id), identity(b[j], id)):
+			// Another element in the same place: its fields have nothing to do
+			// with the old one's.
+			d.emit("replace", b[j])
+		default:
+			d.diff(a[i], b[j])
 		}
 		d.up(n)
 	}
