@@ -166,7 +166,7 @@ func (e *exprs) entry(f field, path string, depth int) string {
 		return f.name + ": optional.none()"
 	case e.chance(3):
 		return "?" + f.name + ": optional.none()"
-	case e.chance(5) && f.of.kind == "list" && path == "Object.spec" && f.of.elem.kind == "struct":
+	case e.chance(5) && f.of.kind == "list" && path == "Object.spec" && f.of.elem.kind == "struct" && len(f.of.elem.fields) > 1:
 		key := f.of.elem.fields[0].name
 		return fmt.Sprintf("%s: object.spec.?%s.orValue([]).map(c, %s{%s: c.%s, %s})", f.name, f.name, sub, key, key,
 			e.entry(f.of.elem.fields[1+e.n(len(f.of.elem.fields)-1)], sub, depth+2))

@@ -1,0 +1,232 @@
+// Package subject asks "what does mapd make of a case?". It stands to mapd as
+// test/oracle stands to Kubernetes: the same objects in, the same outcome out,
+// so that the runners of the corpus, the differential test and the benchmark
+// need not know either.
+package subject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/mapd-project/mapd/internal/rbac"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/cases"
+)
+
+// Env is the environment of the newest Kubernetes minor, shared as a server
+// shares it.
+var Env = must(cel.NewEnv(cel.Options{}))
+
+// Builtin are the built-in kinds without any custom one.
+var Builtin = openapi.New(openapi.Builtin())
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// New builds an engine with the policies of a case published.
+func New(c *cases.Case) (*engine.Engine, error) {
+	types := Builtin
+	if len(c.CRDs) > 0 {
+		crds, err := openapi.CRDs(c.CRDs...)
+		if err != nil {
+			return nil, err
+		}
+		types = openapi.New(crds, openapi.Builtin())
+	}
+	policies, err := Policies(c.Policies, types)
+	if err != nil {
+		return nil, err
+	}
+	var bindings []*binding.Binding
+	for _, u := range c.Bindings {
+		obj, err := binding.Decode(u)
+		if err != nil {
+			return nil, err
+		}
+		b, err := binding.Compile(obj)
+		if err != nil {
+			return nil, err
+		}
+		bindings = append(bindings, b)
+	}
+	ix, err := binding.NewIndex(policies, bindings, binding.Sources{
+		Params:      newParams(c.Params, types),
+		Namespaces:  newNamespaces(c.Namespaces),
+		Equivalents: equivalents(types),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var authz authorizer.Authorizer = rbac.NoOpinion{}
+	if len(c.RBAC) > 0 {
+		if authz, err = rbac.New(c.RBAC...); err != nil {
+			return nil, err
+		}
+	}
+	e := engine.New(engine.Options{Authorizer: authz, Convert: func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+		kind, _ := types.Kind(obj.GroupVersionKind())
+		if !kind.ConvertibleTo(to) {
+			return nil, engine.ErrNoConversion
+		}
+		return engine.WithVersion(obj, to), nil
+	}})
+	e.Publish(ix)
+	return e, nil
+}
+
+// Policies decodes and compiles. A policy that does not compile is in the
+// result as a broken one, as it is in a server that has it stored.
+func Policies(objs []*unstructured.Unstructured, types *openapi.Types) ([]*policy.Policy, error) {
+	var out []*policy.Policy
+	for _, u := range objs {
+		obj, err := policy.Decode(u)
+		if err != nil {
+			return nil, err
+		}
+		p, err := policy.Compile(obj, policy.Deps{Env: Env, Types: types})
+		if err != nil {
+			p = policy.Broken(obj, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Request is the request of a case as the engine gets it.
+func Request(s *cases.RequestSpec) *policy.Request {
+	return &policy.Request{
+		Kind: s.Kind, Resource: s.Resource, SubResource: s.SubResource,
+		RequestKind: s.RequestKind, RequestResource: s.RequestResource, RequestSubResource: s.RequestSubResource,
+		Name: s.Name, Namespace: s.Namespace, Operation: admissionv1.Operation(s.Operation),
+		UserInfo: s.User, DryRun: s.DryRun, Options: s.Options, Object: s.Object, OldObject: s.OldObject,
+	}
+}
+
+// Outcome brings a decision into the form in which cases compare. Built-in
+// objects go through their Go type, as they do when a server stores them.
+func Outcome(c *cases.Case, d *engine.Decision) (cases.Outcome, error) {
+	out := cases.Outcome{Status: d.Status, Rounds: d.Rounds}
+	if d.Status == nil && d.Object != nil {
+		out.Object = d.Object
+		if kind, _ := Builtin.Kind(d.Object.GroupVersionKind()); !kind.Builtin() {
+			return out, nil // what pruning and validation make of it is a later story
+		}
+		n, err := cases.Normal(d.Object, c.CRDs)
+		if err != nil {
+			return out, fmt.Errorf("the resulting object does not decode: %w", err)
+		}
+		out.Object = n
+	}
+	return out, nil
+}
+
+// Run is the whole of a case: build, admit, compare-ready outcome.
+func Run(ctx context.Context, c *cases.Case) (cases.Outcome, *engine.Decision, error) {
+	e, err := New(c)
+	if err != nil {
+		return cases.Outcome{}, nil, err
+	}
+	d := e.Admit(ctx, Request(&c.Request))
+	out, err := Outcome(c, d)
+	return out, d, err
+}
+
+func equivalents(types *openapi.Types) func(schema.GroupVersionResource) []binding.Equivalent {
+	return func(gvr schema.GroupVersionResource) []binding.Equivalent {
+		var out []binding.Equivalent
+		for _, r := range types.Equivalents(gvr) {
+			out = append(out, binding.Equivalent{Resource: r.GVR, Kind: r.Kind})
+		}
+		return out
+	}
+}
+
+// params hold the parameter objects of a case in the shape in which expressions
+// see them: built-in kinds without type and managed fields (spec §3.2).
+type params struct {
+	types *openapi.Types
+	byKey map[schema.GroupVersionKind][]*unstructured.Unstructured
+}
+
+func newParams(objs []*unstructured.Unstructured, types *openapi.Types) *params {
+	p := &params{types: types, byKey: map[schema.GroupVersionKind][]*unstructured.Unstructured{}}
+	for _, u := range objs {
+		gvk := u.GroupVersionKind()
+		if kind, _ := types.Kind(gvk); kind.Builtin() {
+			root := maps.Clone(u.Object)
+			delete(root, "apiVersion")
+			delete(root, "kind")
+			if meta, ok := root["metadata"].(map[string]any); ok && meta["managedFields"] != nil {
+				meta = maps.Clone(meta)
+				delete(meta, "managedFields")
+				root["metadata"] = meta
+			}
+			u = &unstructured.Unstructured{Object: root}
+		}
+		p.byKey[gvk] = append(p.byKey[gvk], u)
+	}
+	return p
+}
+
+func (p *params) Kind(gvk schema.GroupVersionKind) (bool, error) {
+	r, ok := p.types.ResourceFor(gvk)
+	if !ok {
+		return false, errors.New("unknown kind")
+	}
+	return r.Namespaced, nil
+}
+
+func (p *params) Get(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	i := slices.IndexFunc(p.byKey[gvk], func(u *unstructured.Unstructured) bool {
+		return u.GetName() == name && u.GetNamespace() == namespace
+	})
+	if i < 0 {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group}, name)
+	}
+	return p.byKey[gvk][i], nil
+}
+
+func (p *params) List(_ context.Context, gvk schema.GroupVersionKind, namespace string, sel labels.Selector) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	for _, u := range p.byKey[gvk] {
+		if (namespace == "" || u.GetNamespace() == namespace) && sel.Matches(labels.Set(u.GetLabels())) {
+			out = append(out, u)
+		}
+	}
+	return out, nil
+}
+
+type namespaces map[string]*unstructured.Unstructured
+
+func newNamespaces(objs []*unstructured.Unstructured) namespaces {
+	n := namespaces{}
+	for _, u := range objs {
+		n[u.GetName()] = u
+	}
+	return n
+}
+
+func (n namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstructured, error) {
+	if u := n[name]; u != nil {
+		return u, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
+}
