@@ -103,7 +103,8 @@ func (s selector) pins() []string {
 		}
 		switch r.Operator() {
 		case "in", "=", "==":
-			return r.ValuesUnsorted()
+			// A selector may name a value twice; a namespace is one nevertheless.
+			return slices.Compact(slices.Sorted(slices.Values(r.ValuesUnsorted())))
 		}
 	}
 	return nil
