@@ -29,7 +29,7 @@ func (k *Kind) settleCustom(before, after map[string]any, from Decoding) (map[st
 			return nil, err
 		}
 	}
-	s := customSettler{numbers: from == FromJSONPatch}
+	s := customSettler{text: from == FromJSONPatch}
 	var d *defaults
 	if known && k.custom != nil {
 		d = k.custom.defaults
@@ -95,15 +95,15 @@ func (d *defaults) replaces(v any) bool {
 
 // customSettler walks a changed tree beside the settled one that it came from.
 type customSettler struct {
-	numbers bool // read numbers anew
+	text bool // it went through text: read scalars anew
 }
 
 func (w *customSettler) value(d *defaults, before, after any) any {
 	if before != nil && tree.Same(before, after) {
 		return before
 	}
-	if d == nil && !w.numbers {
-		return after
+	if w.text && isNull(after) {
+		return nil // of whatever type it is
 	}
 	switch v := after.(type) {
 	case map[string]any:
@@ -112,10 +112,9 @@ func (w *customSettler) value(d *defaults, before, after any) any {
 	case []any:
 		b, _ := before.([]any)
 		return w.list(d, b, v)
-	case float64:
-		if w.numbers {
-			return reread(v)
-		}
+	}
+	if w.text {
+		return reread(after)
 	}
 	return after
 }
@@ -180,9 +179,6 @@ func (w *customSettler) list(d *defaults, before, after []any) []any {
 	var items *defaults
 	if d != nil {
 		items = d.items
-	}
-	if items == nil && !w.numbers {
-		return after
 	}
 	out, own := after, false
 	head, tail := aligned(before, after)

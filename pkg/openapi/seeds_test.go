@@ -114,7 +114,7 @@ spec: {driver: d, nodeName: node, pool: {name: p, generation: 1, resourceSliceCo
 apiVersion: ex.io/v1
 kind: Widget
 metadata: {name: w, namespace: shop, labels: {a: b}}
-spec: {size: 3, ports: [{name: a, port: 80, v: x}], tags: [a, b], free: {a: 1}, byName: {x: {n: 1}}}
+spec: {size: 3, ports: [{name: a, port: 80, v: x}], tags: [a, b], free: {a: 1}, byName: {x: {num: 1}}}
 `}
 
 const podSeed = `
@@ -194,7 +194,7 @@ spec:
               atom: {type: object, x-kubernetes-map-type: atomic, properties: {a: {type: string}, b: {type: string}}}
               byName:
                 type: object
-                additionalProperties: {type: object, default: {n: 7}, properties: {n: {type: integer, default: 2}, m: {type: string}}}
+                additionalProperties: {type: object, default: {num: 7}, properties: {num: {type: integer, default: 2}, m: {type: string}}}
               open: {type: object, additionalProperties: true}
               free: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {known: {type: string, default: k}}}
               any: {x-kubernetes-preserve-unknown-fields: true}

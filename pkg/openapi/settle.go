@@ -226,6 +226,10 @@ func (w *settler) value(sh *shape, before, after any) any {
 		return after
 	}
 	if isNull(after) {
+		if after != nil && w.from == FromApply {
+			w.odd = true // a nil map or list is null in JSON only
+			return after
+		}
 		if before != nil && tree.Equal(before, sh.zero) {
 			return before
 		}
@@ -290,6 +294,9 @@ func (w *settler) value(sh *shape, before, after any) any {
 			return w.structure(sh, b, m)
 		}
 	case special:
+		if s, ok := after.(string); ok && !utf8.ValidString(s) {
+			break
+		}
 		if v, ok := sh.canonical(after); ok {
 			if tree.Same(v, after) {
 				return after
@@ -297,7 +304,8 @@ func (w *settler) value(sh *shape, before, after any) any {
 			return share(before, after, v)
 		}
 	case raw:
-		return renumber(before, after)
+		plain := customSettler{text: true}
+		return plain.value(nil, before, after)
 	}
 	w.odd = true
 	return after
@@ -380,67 +388,22 @@ func aligned(before, after []any) (head, tail int) {
 	return head, tail
 }
 
-// renumber gives a tree as a decoder would read its JSON text: a float that is
-// written without fraction or exponent is an integer.
-func renumber(before, after any) any {
-	if before != nil && tree.Same(before, after) {
-		return before
-	}
-	switch v := after.(type) {
+// reread gives a scalar as a decoder reads what an encoder wrote.
+func reread(v any) any {
+	switch v := v.(type) {
+	case string:
+		if !utf8.ValidString(v) {
+			return string([]rune(v)) // one U+FFFD for each stray byte
+		}
 	case float64:
-		return reread(v)
-	case map[string]any:
-		if v == nil {
-			return nil
-		}
-		b, _ := before.(map[string]any)
-		out, own := v, false
-		for key, av := range v {
-			if n := renumber(b[key], av); !tree.Same(n, av) {
-				if !own {
-					out, own = maps.Clone(v), true
-				}
-				out[key] = n
+		// encoding/json writes an exponent from 1e21 on, and integers end at 2^63.
+		if v == math.Trunc(v) && math.Abs(v) < 1e21 {
+			if i, err := strconv.ParseInt(strconv.FormatFloat(v, 'f', -1, 64), 10, 64); err == nil {
+				return i
 			}
 		}
-		return out
-	case []any:
-		if v == nil {
-			return nil
-		}
-		b, _ := before.([]any)
-		head, tail := aligned(b, v)
-		out, own := v, false
-		for i := head; i < len(v)-tail; i++ {
-			var bv any
-			if len(b) == len(v) {
-				bv = b[i]
-			}
-			if n := renumber(bv, v[i]); !tree.Same(n, v[i]) {
-				if !own {
-					out, own = slices.Clone(v), true
-				}
-				out[i] = n
-			}
-		}
-		return out
 	}
-	return after
-}
-
-func reread(f float64) any {
-	// encoding/json writes an exponent from 1e21 on; integers end at 2^63.
-	if f != math.Trunc(f) || math.Abs(f) >= 1<<63 {
-		// -2^63 is an int64, too, and the only one that this leaves out.
-		if f != -(1 << 63) {
-			return f
-		}
-	}
-	i, err := strconv.ParseInt(strconv.FormatFloat(f, 'f', -1, 64), 10, 64)
-	if err != nil {
-		return f
-	}
-	return i
+	return v
 }
 
 // share gives fresh with those of its parts replaced by before's, or else by

@@ -275,6 +275,13 @@ func differ(k *Kind, before, after map[string]any, from Decoding) error {
 			if gotErr != nil && strings.Contains(gotErr.Error(), "does not fit") {
 				return nil // two errors at a time, of which ours looks for one first
 			}
+			// Upstream's conversion walks Go maps in random order and reports
+			// the first error it meets.
+			for range 50 {
+				if _, err := wantBuiltin(k.gvk, after, from); from == FromApply && gotErr != nil && err.Error() == gotErr.Error() {
+					return nil
+				}
+			}
 			return fmt.Errorf("error = %v, want %s", gotErr, text)
 		}
 		return nil
@@ -294,10 +301,27 @@ func differ(k *Kind, before, after map[string]any, from Decoding) error {
 	if tree.Equal(got, before) && !tree.Same(got, before) {
 		return fmt.Errorf("is equal to before but has lost its identity")
 	}
-	if again, err := k.Settle(before, got, from); err != nil || !tree.Same(again, got) {
+	if unstable(after) {
+		return nil
+	}
+	if again, err := k.Settle(before, got, from); err != nil || !tree.Equal(again, got) {
 		return fmt.Errorf("settling twice is not settling once: %v\n%s", err, cmp.Diff(any(got), any(again)))
 	}
 	return nil
+}
+
+// unstable reports whether a tree holds what upstream's round trip itself
+// changes once more the next time: text that is not UTF-8 and nil maps and
+// lists (no tree from JSON holds either), and the zero time, which becomes null
+// first and then vanishes.
+func unstable(v any) bool {
+	text := exact(v)
+	for _, sign := range []string{`\xff`, "0001-01-01T", "[]interface {}(nil)", "map[string]interface {}(nil)"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
 }
 
 // exact is the exact text of a tree; JSON would not tell 5.0 from 5.
@@ -344,12 +368,13 @@ func randomEdits(kinds []*Kind, objects []map[string]any, seed uint64, steps int
 			return fmt.Errorf("seed %d, from %d\nbefore %s\nafter  %s\n%w", seed, from, compact(before), compact(after), err)
 		}
 		if next, err := k.Settle(before, after, from); err == nil {
-			if (&unstructured.Unstructured{Object: next}).GroupVersionKind() == k.gvk {
+			if (&unstructured.Unstructured{Object: next}).GroupVersionKind() == k.gvk && !unstable(after) {
 				before = next
 			}
 		}
 		if k.goType == nil {
-			before = renumber(nil, before).(map[string]any) // floats that nobody touched: see Settle
+			w := customSettler{text: true}
+			before = w.object(nil, nil, before) // floats that nobody touched: see Settle
 		}
 	}
 	return nil
