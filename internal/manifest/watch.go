@@ -1,0 +1,158 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Watcher notices when the files of some paths change: edits in place, editors
+// that rename a new file over the old one, files that come and go, and the swap
+// of the ..data link by which a mounted ConfigMap changes.
+type Watcher struct {
+	// Debounce is how long it has to be quiet after a change: a directory is
+	// seldom changed by a single write.
+	Debounce time.Duration
+	// Poll is how often to look without being told: on network file systems
+	// nobody tells.
+	Poll time.Duration
+
+	paths     []string
+	recursive bool
+	events    *fsnotify.Watcher // nil if the system has no more to give
+	last      string
+}
+
+// NewWatcher remembers the present state of the files. Changes from now on are
+// reported by Run, also those before it is called.
+func NewWatcher(paths []string, recursive bool) *Watcher {
+	w := &Watcher{Debounce: 100 * time.Millisecond, Poll: 5 * time.Second, paths: paths, recursive: recursive}
+	if events, err := fsnotify.NewWatcher(); err == nil {
+		w.events = events
+	}
+	w.subscribe()
+	w.last = fingerprint(paths, recursive)
+	return w
+}
+
+// Run calls changed after each change, one call at a time, until ctx is done.
+func (w *Watcher) Run(ctx context.Context, changed func()) {
+	var events <-chan fsnotify.Event
+	var errs <-chan error
+	if w.events != nil {
+		defer w.events.Close()
+		events, errs = w.events.Events, w.events.Errors
+	}
+	poll := time.NewTicker(w.Poll)
+	defer poll.Stop()
+	quiet := time.NewTimer(w.Debounce) // there may be events already
+	defer quiet.Stop()
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-events:
+			if !ok {
+				events = nil
+				continue
+			}
+			if e.Op == fsnotify.Chmod {
+				continue
+			}
+			told = true
+			quiet.Reset(w.Debounce)
+		case _, ok := <-errs:
+			// Events were lost: look.
+			if !ok {
+				errs = nil
+				continue
+			}
+			told = true
+			quiet.Reset(w.Debounce)
+		case <-poll.C:
+			if now := fingerprint(w.paths, w.recursive); now != w.last {
+				quiet.Reset(w.Debounce)
+			}
+		case <-quiet.C:
+			// A file that is rewritten in the same instant with the same size looks
+			// the same, so an event counts whatever the files look like.
+			now := fingerprint(w.paths, w.recursive)
+			if !told && now == w.last {
+				continue
+			}
+			told, w.last = false, now
+			w.subscribe()
+			changed()
+		}
+	}
+}
+
+// subscribe asks for the events of every directory that holds a file or a link
+// on the way to one. A directory is watched rather than its files, because a
+// file that is replaced takes its watch with it.
+func (w *Watcher) subscribe() {
+	if w.events == nil {
+		return
+	}
+	add := func(dir string) { _ = w.events.Add(dir) } // what cannot be watched is polled
+	for _, path := range w.paths {
+		if path == Stdin {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.IsDir() {
+			add(filepath.Dir(path))
+			if real, err := filepath.EvalSymlinks(path); err == nil {
+				add(filepath.Dir(real))
+			}
+			continue
+		}
+		add(path)
+		if !w.recursive {
+			continue
+		}
+		_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return nil
+			}
+			if p != path && strings.HasPrefix(d.Name(), ".") {
+				return fs.SkipDir
+			}
+			add(p)
+			return nil
+		})
+	}
+}
+
+// fingerprint is different when a file is.
+func fingerprint(paths []string, recursive bool) string {
+	var b strings.Builder
+	for _, path := range paths {
+		files, err := Files([]string{path}, recursive)
+		if err != nil {
+			fmt.Fprintf(&b, "%s: %v\n", path, err)
+			continue
+		}
+		for _, f := range files {
+			real, err := filepath.EvalSymlinks(f)
+			if err != nil {
+				fmt.Fprintf(&b, "%s: %v\n", f, err)
+				continue
+			}
+			info, err := os.Stat(real)
+			if err != nil {
+				fmt.Fprintf(&b, "%s: %v\n", f, err)
+				continue
+			}
+			fmt.Fprintf(&b, "%s %s %d %d\n", f, real, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,174 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Change is one field that differs. A value is nil if it is not there; a null
+// that is there does not differ from that.
+type Change struct {
+	Path          string
+	Before, After any
+	// Moved says that only the order of a list's elements differs; Before and
+	// After are their names.
+	Moved bool
+}
+
+// Diff lists what differs between two versions of an object, in the order of
+// the fields' names.
+func Diff(before, after map[string]any, keys Keys) []Change {
+	d := differ{keys: keys}
+	d.maps("", nil, before, after)
+	return d.changes
+}
+
+type differ struct {
+	keys    Keys
+	changes []Change
+}
+
+func (d *differ) value(path string, steps []string, before, after any) {
+	if tree.Equal(before, after) {
+		return
+	}
+	switch b := before.(type) {
+	case map[string]any:
+		if a, ok := after.(map[string]any); ok && len(a) > 0 && len(b) > 0 {
+			d.maps(path, steps, b, a)
+			return
+		}
+	case []any:
+		if a, ok := after.([]any); ok && len(a) > 0 && len(b) > 0 {
+			d.lists(path, steps, b, a)
+			return
+		}
+	case nil:
+		// A new object that is only there to hold things is not worth a line.
+		if a, ok := after.(map[string]any); ok && len(a) > 0 && len(steps) <= 2 {
+			d.maps(path, steps, nil, a)
+			return
+		}
+	}
+	d.changes = append(d.changes, Change{Path: path, Before: before, After: after})
+}
+
+func (d *differ) maps(path string, steps []string, before, after map[string]any) {
+	names := maps.Clone(after)
+	if names == nil {
+		names = map[string]any{}
+	}
+	maps.Copy(names, before)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		d.value(join(path, name), append(steps[:len(steps):len(steps)], name), before[name], after[name])
+	}
+}
+
+func (d *differ) lists(path string, steps []string, before, after []any) {
+	element := append(steps[:len(steps):len(steps)], "")
+	if keys := keysOf(d.keys, steps, before, after); keys != nil {
+		d.keyed(path, element, keys, before, after)
+		return
+	}
+	if scalars(before) && scalars(after) || len(before) != len(after) {
+		d.changes = append(d.changes, Change{Path: path, Before: before, After: after})
+		return
+	}
+	for i := range before {
+		d.value(path+"["+strconv.Itoa(i)+"]", element, before[i], after[i])
+	}
+}
+
+func (d *differ) keyed(path string, element, keys []string, before, after []any) {
+	old := map[string]any{}
+	var oldOrder, newOrder []string
+	for _, e := range before {
+		id, _ := identity(e, keys)
+		old[id] = e
+		oldOrder = append(oldOrder, id)
+	}
+	fresh := map[string]any{}
+	for _, e := range after {
+		id, _ := identity(e, keys)
+		fresh[id] = e
+		newOrder = append(newOrder, id)
+	}
+	for _, id := range oldOrder {
+		if _, ok := fresh[id]; !ok {
+			d.changes = append(d.changes, Change{Path: path + "[" + id + "]", Before: old[id]})
+		}
+	}
+	for _, id := range newOrder {
+		if b, ok := old[id]; ok {
+			d.value(path+"["+id+"]", element, b, fresh[id])
+		} else {
+			d.changes = append(d.changes, Change{Path: path + "[" + id + "]", After: fresh[id]})
+		}
+	}
+	kept := func(order []string, in map[string]any) []string {
+		return slices.DeleteFunc(slices.Clone(order), func(id string) bool { _, ok := in[id]; return !ok })
+	}
+	if b, a := kept(oldOrder, fresh), kept(newOrder, old); !slices.Equal(b, a) {
+		d.changes = append(d.changes, Change{Path: path, Before: strings.Join(b, ", "), After: strings.Join(a, ", "), Moved: true})
+	}
+}
+
+func scalars(list []any) bool {
+	return !slices.ContainsFunc(list, func(e any) bool {
+		switch e.(type) {
+		case map[string]any, []any:
+			return true
+		}
+		return false
+	})
+}
+
+// Colour is how a terminal shows the parts of a diff; the zero value is no
+// colour.
+type Colour bool
+
+func (c Colour) paint(code, s string) string {
+	if !c {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+// WriteDiff prints changes under a title: "~" changed, "+" added, "-" removed.
+// An added or removed object is printed as YAML below its path.
+func WriteDiff(w io.Writer, title string, changes []Change, colour Colour) error {
+	var b strings.Builder
+	b.WriteString(colour.paint("1", title) + "\n")
+	for _, c := range changes {
+		switch {
+		case c.Moved:
+			b.WriteString(colour.paint("33", "~ "+c.Path+": order "+fmt.Sprintf("[%s] → [%s]", c.Before, c.After)) + "\n")
+		case c.Before == nil:
+			writeWhole(&b, "+ ", c.Path, c.After, "32", colour)
+		case c.After == nil:
+			writeWhole(&b, "- ", c.Path, c.Before, "31", colour)
+		default:
+			b.WriteString(colour.paint("33", "~ "+c.Path+": ") + colour.paint("31", inline(c.Before)) + " → " + colour.paint("32", inline(c.After)) + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeWhole(b *strings.Builder, sign, path string, v any, code string, colour Colour) {
+	if m, ok := v.(map[string]any); !ok || len(m) == 0 {
+		b.WriteString(colour.paint(code, sign+path+": "+inline(v)) + "\n")
+		return
+	}
+	b.WriteString(colour.paint(code, sign+path+":") + "\n")
+	for line := range strings.Lines(string(manifest.Encode(v))) {
+		b.WriteString(colour.paint(code, sign+"    "+strings.TrimSuffix(line, "\n")) + "\n")
+	}
+}

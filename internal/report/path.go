@@ -1,0 +1,197 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Keys tells by which fields the elements of a list are told apart; the path is
+// that of the list, with "" for each list element on it. None means by their
+// position.
+type Keys func(path []string) []string
+
+// SchemaKeys are the keys that the schema of a kind declares.
+func SchemaKeys(kind *openapi.Kind) Keys {
+	schema, root := kind.Schema()
+	return func(path []string) []string {
+		if schema == nil {
+			return nil
+		}
+		ref := root
+		for _, step := range path {
+			atom, ok := schema.Resolve(ref)
+			if !ok {
+				return nil
+			}
+			switch {
+			case step == "" && atom.List != nil:
+				ref = atom.List.ElementType
+			case step != "" && atom.Map != nil:
+				ref = atom.Map.ElementType
+				if f, ok := atom.Map.FindField(step); ok {
+					ref = f.Type
+				}
+			default:
+				return nil
+			}
+		}
+		if atom, ok := schema.Resolve(ref); ok && atom.List != nil {
+			return atom.List.Keys
+		}
+		return nil
+	}
+}
+
+// keysOf decides how the elements of lists are called: by the schema's keys, or
+// by their name, if that tells the elements of every list apart.
+func keysOf(keys Keys, path []string, lists ...[]any) []string {
+	var candidates [][]string
+	if keys != nil {
+		if k := keys(path); len(k) > 0 {
+			candidates = append(candidates, k)
+		}
+	}
+	for _, k := range append(candidates, []string{"name"}, []string{"key"}, []string{"type"}) {
+		if distinct(k, lists) {
+			return shorten(k, lists)
+		}
+	}
+	return nil
+}
+
+// shorten drops keys that are not needed: containerPort without protocol says
+// enough as long as there is one of each.
+func shorten(keys []string, lists [][]any) []string {
+	for n := 1; n < len(keys); n++ {
+		if distinct(keys[:n], lists) {
+			return keys[:n]
+		}
+	}
+	return keys
+}
+
+func distinct(keys []string, lists [][]any) bool {
+	some := false
+	for _, list := range lists {
+		seen := map[string]bool{}
+		for _, e := range list {
+			id, ok := identity(e, keys)
+			if !ok || seen[id] {
+				return false
+			}
+			seen[id], some = true, true
+		}
+	}
+	return some
+}
+
+// identity is how an element is called: "name=app". A key may be missing, as
+// protocol is where it has its default, but not all.
+func identity(e any, keys []string) (string, bool) {
+	m, ok := e.(map[string]any)
+	if !ok {
+		return "", false
+	}
+	var parts []string
+	for _, k := range keys {
+		switch v := m[k].(type) {
+		case nil:
+		case map[string]any, []any:
+			return "", false
+		default:
+			parts = append(parts, fmt.Sprintf("%s=%v", k, v))
+		}
+	}
+	return strings.Join(parts, ","), len(parts) > 0
+}
+
+var simpleName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$-]*$`)
+
+// join appends a field to a path: .name, or [app.kubernetes.io/name] where dots
+// in the name would mislead.
+func join(path, name string) string {
+	if !simpleName.MatchString(name) {
+		return path + "[" + name + "]"
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// FieldPath writes a JSON pointer as a path with keyed lists. The versions of the
+// object are asked in turn how the list elements are called.
+func FieldPath(pointer string, keys Keys, versions ...map[string]any) string {
+	tokens, err := tree.ParsePointer(pointer)
+	if err != nil {
+		return pointer
+	}
+	at := make([]any, len(versions))
+	for i, v := range versions {
+		at[i] = v
+	}
+	out := ""
+	var path []string
+	for _, token := range tokens {
+		index, isIndex := 0, false
+		var name string
+		for i, v := range at {
+			list, ok := v.([]any)
+			if !ok {
+				continue
+			}
+			isIndex = true
+			if index, err = strconv.Atoi(token); err != nil || index >= len(list) {
+				at[i] = nil
+				continue
+			}
+			if name == "" {
+				if k := keysOf(keys, path, list); k != nil {
+					name, _ = identity(list[index], k)
+				}
+			}
+			at[i] = list[index]
+		}
+		if isIndex {
+			if name == "" {
+				name = token
+			}
+			out += "[" + name + "]"
+			path = append(path, "")
+			continue
+		}
+		for i, v := range at {
+			m, _ := v.(map[string]any)
+			at[i] = m[token]
+		}
+		out = join(out, token)
+		path = append(path, token)
+	}
+	return out
+}
+
+// inline writes a value on one line: strings as they are unless that would
+// mislead.
+func inline(v any) string {
+	if s, ok := v.(string); ok && plainText.MatchString(s) && !looksTyped.MatchString(s) {
+		return s
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Sprint(v)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+var (
+	plainText  = regexp.MustCompile(`^[!-~]([ -~]*[!-~])?$`)
+	looksTyped = regexp.MustCompile(`^([-+.0-9].*|true|false|null|["'\[{].*)$`)
+)
