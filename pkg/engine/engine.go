@@ -86,6 +86,9 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 	return d
 }
 
+// noObject is why mutations of a CONNECT without options are skipped.
+const noObject = "the request has no object"
+
 // run is one request under way.
 type run struct {
 	engine     *Engine
@@ -266,7 +269,7 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		step.Mutation, step.Type = i, m.Type
 		step.Before, step.After = in.Object, in.Object
 		if in.Object == nil {
-			step.Reason = "the request has no object"
+			step.Reason = noObject
 			r.steps = append(r.steps, step)
 			continue
 		}
@@ -363,34 +366,19 @@ func panicError(name string, v any) error {
 	return fmt.Errorf("panic in policy %q: %v", name, v)
 }
 
-// broken reports a policy that does not compile. The server finds out mutation
-// by mutation, so every expression at fault is an error of its own, in the
-// server's words.
+// broken reports a policy that does not compile.
 func (r *run) broken(inv *binding.Invocation, err error) {
-	if r.object == nil || r.number > 1 {
-		return
-	}
-	for _, e := range leaves(err) {
-		step := r.step(inv)
-		var at *policy.ExpressionError
-		if errors.As(e, &at) {
-			e = at.Err
+	step := r.step(inv)
+	switch {
+	case r.number > 1: // nothing of it completed, so nothing of it runs again
+	case r.object == nil:
+		step.Reason = noObject
+		r.steps = append(r.steps, step)
+	default:
+		for _, e := range brokenErrors(inv.Policy.Object(), err) {
+			r.evaluationError(inv, step, e)
 		}
-		r.evaluationError(inv, step, e)
 	}
-}
-
-// leaves opens what errors.Join put together.
-func leaves(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var out []error
-	for _, e := range joined.Unwrap() {
-		out = append(out, leaves(e)...)
-	}
-	return out
 }
 
 // failed records a mutation that failed, and returns the status if that ends the

@@ -495,8 +495,32 @@ func TestBroken(t *testing.T) {
 	if d.Status != nil || data(d.Object, "log") != "q" {
 		t.Errorf("Admit() = %v, log %q, want the other policy's change", describe(d.Status), data(d.Object, "log"))
 	}
-	if d := e.Admit(t.Context(), &policy.Request{Kind: widget, Resource: widgets, Operation: admissionv1.Connect}); d.Status != nil || len(d.Steps) != 1 {
-		t.Errorf("Admit(no object) = %v, %v, want one skipped step", describe(d.Status), record(d.Steps))
+	if d := e.Admit(t.Context(), &policy.Request{Kind: widget, Resource: widgets, Operation: admissionv1.Connect}); d.Status != nil || len(d.Steps) != 2 {
+		t.Errorf("Admit(no object) = %v, %v, want two skipped steps", describe(d.Status), record(d.Steps))
+	}
+}
+
+func TestBrokenVariable(t *testing.T) {
+	obj := policyObject("p")
+	obj.Spec.Variables = []admissionregistrationv1.Variable{{Name: "ok", Expression: "1"}, {Name: "v", Expression: "nope"}}
+	obj.Spec.Mutations = []admissionregistrationv1.Mutation{{JSONPatch: &admissionregistrationv1.JSONPatch{Expression: "f(variables.v)"}}}
+	variable := &policy.ExpressionError{Field: "spec.variables[1].expression", Err: errors.New("compilation failed: undeclared reference to 'nope'")}
+	mutation := &policy.ExpressionError{Field: "spec.mutations[0].jsonPatch.expression", Err: errors.New("compilation failed: undefined field 'v'")}
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"read":     {errors.Join(variable, mutation), `expression 'f(variables.v)' resulted in error: composited variable "v" fails to compile: compilation failed: undeclared reference to 'nope'`},
+		"not read": {variable, "compilation failed: undeclared reference to 'nope'"},
+		"other":    {errors.New("no such policy language"), "no such policy language"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := brokenErrors(obj, tt.err)
+			if len(got) != 1 || got[0].Error() != tt.want {
+				t.Errorf("brokenErrors() = %v, want %s", got, tt.want)
+			}
+		})
 	}
 }
 
