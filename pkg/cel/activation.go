@@ -34,7 +34,7 @@ type Input struct {
 	// compiles and fails at run time, as in-tree.
 	User       user.Info
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Attributes make up authorizer.requestResource.
+	// Attributes make up authorizer.requestResource, which fails without them.
 	Attributes RequestAttributes
 }
 

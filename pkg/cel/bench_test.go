@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"testing"
 	"time"
-
-	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
 // policies are what BenchmarkCompile compiles: expressions of one policy.
@@ -164,4 +162,15 @@ func liveHeap() uint64 {
 	return m.HeapAlloc
 }
 
-var _ plugincel.ExpressionAccessor = (*accessor)(nil)
+// BenchmarkNewEnv is what a process pays once.
+func BenchmarkNewEnv(b *testing.B) {
+	for b.Loop() {
+		env, err := NewEnv(Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := env.Scope(Vars{}).Compile("[JSONPatch{}]", JSONPatch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

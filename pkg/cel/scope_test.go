@@ -41,6 +41,7 @@ func TestCompileError(t *testing.T) {
 		"empty list":        {expr: "[]", want: JSONPatch, text: "must evaluate to list(JSONPatch) but got list(dyn)"},
 		"one patch":         {expr: "JSONPatch{}", want: JSONPatch, text: "must evaluate to list(JSONPatch) but got JSONPatch"},
 		"list of dyn":       {expr: "[dyn(JSONPatch{})]", want: JSONPatch, text: "must evaluate to list(JSONPatch) but got list(dyn)"},
+		"bad regex":         {expr: "'a'.find('(') == ''", want: Bool, text: "program instantiation failed: error parsing regexp: missing closing ): `(`"},
 		"unknown type":      {expr: "type(1) == kubernetes.variables", want: Object, text: "program instantiation failed: reference to undefined type: kubernetes.variables"},
 	}
 	for name, tt := range tests {
