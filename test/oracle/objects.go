@@ -157,7 +157,7 @@ var builtinResources = sync.OnceValue(func() []schema.GroupVersionKind {
 		if strings.HasSuffix(gvk.Kind, "List") || strings.HasSuffix(gvk.Kind, "Options") || gvk.Kind == "WatchEvent" {
 			continue
 		}
-		if _, ok := document(gvk.GroupVersion()); ok {
+		if served()[gvk.GroupVersion()] {
 			all = append(all, gvk)
 		}
 	}

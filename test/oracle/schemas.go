@@ -8,9 +8,14 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/spec3"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
 // converters hands out one type converter per group-version, as a server's
@@ -18,13 +23,6 @@ import (
 // alone, which is why a Scale has no type (spec §2.6).
 type converters struct {
 	custom map[schema.GroupVersion]managedfields.TypeConverter
-}
-
-// builtin keeps the converters of the built-in group-versions for the life of
-// the process: the one of core/v1 takes tens of milliseconds to build.
-var builtin struct {
-	mu  sync.Mutex
-	all map[schema.GroupVersion]managedfields.TypeConverter
 }
 
 func newConverters(crds []*apiextensionsv1.CustomResourceDefinition) (*converters, error) {
@@ -74,28 +72,51 @@ func newConverter(document []byte) (managedfields.TypeConverter, error) {
 // GetTypeConverter returns nil for a group-version without a document; the
 // dispatcher answers 503 then.
 func (c *converters) GetTypeConverter(gvk schema.GroupVersionKind) managedfields.TypeConverter {
-	gv := gvk.GroupVersion()
-	if custom, ok := c.custom[gv]; ok {
+	if custom, ok := c.custom[gvk.GroupVersion()]; ok {
 		return custom
 	}
-	builtin.mu.Lock()
-	defer builtin.mu.Unlock()
-	if known, ok := builtin.all[gv]; ok {
-		return known
-	}
-	data, ok := document(gv)
-	if !ok {
+	if !served()[gvk.GroupVersion()] {
 		return nil
 	}
-	made, err := newConverter(data)
+	return builtinConverter{}
+}
+
+// builtinTypes are the schemas that mapd embeds; the documents are a server's.
+var builtinTypes = sync.OnceValue(func() *openapi.Types { return openapi.New(openapi.Builtin()) })
+
+// served are the built-in group-versions that have a document.
+var served = sync.OnceValue(func() map[schema.GroupVersion]bool {
+	all := map[schema.GroupVersion]bool{}
+	for _, gv := range openapi.Builtin().GroupVersions() {
+		all[gv] = true
+	}
+	return all
+})
+
+// builtinConverter is managedfields.NewTypeConverter over a schema that is
+// already made; that function takes the document.
+type builtinConverter struct{}
+
+func (builtinConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	kind, err := builtinTypes().Kind(gvk)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("no corresponding type for %v", gvk)
 	}
-	if builtin.all == nil {
-		builtin.all = map[schema.GroupVersion]managedfields.TypeConverter{}
+	s, ref := kind.Schema()
+	t := typed.ParseableType{Schema: s, TypeRef: ref}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return t.FromUnstructured(u.Object, opts...)
 	}
-	builtin.all[gv] = made
-	return made
+	return t.FromStructured(obj, opts...)
+}
+
+func (builtinConverter) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
+	tree, ok := v.AsValue().Unstructured().(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the merged value is not a map")
+	}
+	return &unstructured.Unstructured{Object: tree}, nil
 }
 
 // Run is where a server polls for new documents; these do not change.
