@@ -188,7 +188,7 @@ type variablesVal struct {
 
 var _ traits.Mapper = (*variablesVal)(nil)
 
-var variablesTypeValue = types.NewTypeValue(variablesType.TypeName(),
+var variablesTypeValue = types.NewObjectType(variablesType.TypeName(),
 	traits.IndexerType|traits.FieldTesterType|traits.IterableType)
 
 func (v *variablesVal) Find(key ref.Val) (ref.Val, bool) {
