@@ -31,6 +31,7 @@ func align(a, b []any) (from []int, id string) {
 	switch {
 	case id != "":
 		alignByIdentity(a, b, id, from)
+	case len(a) == 1 && len(b) == 1:
 	case len(a)*len(b) <= maxCells:
 		alignByEquality(a, b, from)
 	}

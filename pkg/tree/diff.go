@@ -149,7 +149,10 @@ func (d *differ) diffList(a, b []any) {
 		front++
 	}
 	a, b = a[front:], b[front:]
-	for len(a) > 0 && len(b) > 0 && Equal(a[len(a)-1], b[len(b)-1]) {
+	// A single element on both sides differs, as the loop above found; looking
+	// again at every level would make deep documents dear.
+	single := len(a) == 1 && len(b) == 1
+	for !single && len(a) > 0 && len(b) > 0 && Equal(a[len(a)-1], b[len(b)-1]) {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
 	if len(a) == 0 && len(b) == 0 {
