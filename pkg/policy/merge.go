@@ -152,14 +152,13 @@ func (m merger) mergeAssociative(live, patch []any, t *smdschema.List) (any, err
 
 	// next is the first element both lists have that is not merged yet, in the
 	// patch's order; len(names) if there is none.
-	next := 0
 	advance := func(from int) int {
 		for from < len(names) && names[from].copies == 0 {
 			from++
 		}
 		return from
 	}
-	next = advance(0)
+	next := advance(0)
 
 	out := make([]any, 0, max(len(live), len(patch)))
 	same := true
@@ -208,9 +207,6 @@ func (m merger) mergeAssociative(live, patch []any, t *smdschema.List) (any, err
 		if n < len(patch) {
 			if err := take(n); err != nil {
 				return nil, err
-			}
-			if next == n {
-				next = advance(n + 1)
 			}
 			n++
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -299,8 +300,9 @@ func compareMerge(t testing.TB, s schemaUnderTest, live, patch any) (merged bool
 func countErrors(s schemaUnderTest, patch any) int {
 	most := 0
 	for range 8 {
-		if err := typed.AsTypedUnvalidated(value.NewValueInterface(patch), s.schema, s.ref).Validate(); err != nil {
-			most = max(most, len(err.(typed.ValidationErrors)))
+		_, err := typed.AsTyped(value.NewValueInterface(patch), s.schema, s.ref)
+		if errs, ok := err.(typed.ValidationErrors); ok {
+			most = max(most, len(errs))
 		}
 	}
 	return most
@@ -409,6 +411,40 @@ func TestMergeLists(t *testing.T) {
 			}
 			if diff := cmp.Diff(any(object(t, tt.want)), got); diff != "" {
 				t.Errorf("merge(%s, %s): -want +got\n%s", tt.live, tt.patch, diff)
+			}
+		})
+	}
+}
+
+// TestAtomics has the rule of spec §7.3.
+func TestAtomics(t *testing.T) {
+	parser, err := typed.NewParser(widgetSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	widget := parser.Type("widget")
+	tests := map[string]struct {
+		patch string
+		want  []string
+	}{
+		"nothing atomic":                       {`{"set":["a"],"labels":{"a":"b"},"ports":[{"name":"a"}]}`, nil},
+		"a list":                               {`{"args":["a"]}`, []string{".args"}},
+		"an empty list":                        {`{"args":[]}`, []string{".args"}},
+		"null":                                 {`{"args":null}`, nil},
+		"a map":                                {`{"atomicMap":{}}`, []string{".atomicMap"}},
+		"a struct made atomic by its field":    {`{"fixed":{"id":"a"}}`, []string{".fixed"}},
+		"below an atomic struct":               {`{"fixed":{"sub":{"args":[]}}}`, []string{".fixed", ".fixed.sub.args"}},
+		"elements by index":                    {`{"ports":[{"name":"a"},{"name":"b","args":[]}],"refs":[{"name":"a"}]}`, []string{".ports[1].args", ".refs[0]"}},
+		"not in the values of a map":           {`{"byName":{"a":{"sub":{"args":[]}}}}`, nil},
+		"not in what is preserved":             {`{"free":{"l":[1]},"open":{"x":[1]}}`, nil},
+		"what is preserved at an atomic field": {`{"opaque":{"l":[1]}}`, []string{".opaque"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := checker{widget.Schema}.atomics(nil, nil, object(t, tt.patch), widget.TypeRef)
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("atomics(%s) = %q, want %q", tt.patch, got, tt.want)
 			}
 		})
 	}

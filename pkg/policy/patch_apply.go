@@ -45,6 +45,13 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 		// (k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne; spec §9.5b).
 		return nil, noSchema(in.Kind)
 	}
+	if gvk := in.Object.GroupVersionKind(); kindErr == nil && gvk != in.Kind {
+		// An earlier JSON Patch has given an object of a custom kind another
+		// one: the schema is looked up by what the object says it is.
+		if kind, kindErr = m.types.Kind(gvk); kindErr != nil {
+			kindErr = &openapi.NoKindError{GVK: gvk}
+		}
+	}
 	patch, err := evaluate(ctx, m.expr, in, (*cel.Program).Object)
 	if err != nil {
 		return nil, err

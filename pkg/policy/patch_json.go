@@ -188,7 +188,8 @@ func (p *patching) apply(op *cel.PatchOp) error {
 	case "test":
 		return p.test(op)
 	}
-	return fmt.Errorf("Unexpected kind: %s", kind) //nolint:staticcheck // upstream's text
+	//lint:ignore ST1005 upstream's text
+	return fmt.Errorf("Unexpected kind: %s", kind)
 }
 
 func (p *patching) add(op *cel.PatchOp) error {
@@ -308,7 +309,8 @@ func (p *patching) copy(op *cel.PatchOp) error {
 			return fmt.Errorf("error while performing deep copy: %w", err)
 		}
 		if p.copied += int64(len(text)); p.copied > copyLimit {
-			return fmt.Errorf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", p.copied, copyLimit) //nolint:staticcheck // upstream's text
+			//lint:ignore ST1005 upstream's text
+			return fmt.Errorf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", p.copied, copyLimit)
 		}
 		if _, ok := v.(newNull); !ok {
 			v = snapshot(v)
@@ -569,7 +571,8 @@ func element(list []any, key string) (any, error) {
 // from the end.
 func index(i, n int) (int, error) {
 	if i >= n || i < -n {
-		return 0, fmt.Errorf("Unable to access invalid index: %d: %w", i, errInvalidIndex) //nolint:staticcheck // upstream's text
+		//lint:ignore ST1005 upstream's text
+		return 0, fmt.Errorf("Unable to access invalid index: %d: %w", i, errInvalidIndex)
 	}
 	if i < 0 {
 		i += n
@@ -687,7 +690,8 @@ func (at *place) remove(key string) error {
 		_, found = v.m[key]
 	}
 	if !found {
-		return fmt.Errorf("Unable to remove nonexistent key: %s: %w", key, errMissing) //nolint:staticcheck // upstream's text
+		//lint:ignore ST1005 upstream's text
+		return fmt.Errorf("Unable to remove nonexistent key: %s: %w", key, errMissing)
 	}
 	at.own()
 	delete(at.v.(*ownMap).m, key)

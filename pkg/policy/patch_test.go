@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,11 +106,12 @@ const (
 	widget    = `{"apiVersion":"ex.io/v1","kind":"Widget","metadata":{"name":"x","namespace":"default"},"spec":`
 )
 
-func deployment(t testing.TB) map[string]any {
+func deployment(t testing.TB, deps Deps) map[string]any {
+	t.Helper()
 	const text = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"default","labels":{"c":"d"}},
  "spec":{"replicas":3,"minReadySeconds":4,"selector":{"matchLabels":{"a":"b"}},"strategy":{},"template":{"metadata":{"labels":{"a":"b"}},
  "spec":{"containers":[{"name":"c1","image":"i","args":["x"],"env":[{"name":"E","value":"v"}]},{"name":"c2","image":"i"}]}}},"status":{}}`
-	kind, err := testDeps(t).Types.Kind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	kind, err := deps.Types.Kind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +159,7 @@ func TestMutate(t *testing.T) {
 		"a live object that does not fit":   {obj: widget + `{"n":"x"}}`, mutations: []admissionregistrationv1.Mutation{applyMutation(`Object{spec: Object.spec{set: ["a"]}}`)}, err: `error applying patch: failed to convert original object to typed object: .spec.n: expected numeric`},
 		"a kind without a type":             {obj: `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"x"},"spec":{"replicas":1}}`, mutations: []admissionregistrationv1.Mutation{applyMutation(`Object{spec: Object.spec{replicas: 2}}`)}, err: `error applying patch: failed to convert patch object to typed object: no corresponding type for autoscaling/v1, Kind=Scale`},
 		"JSON Patch on a kind without type": {obj: `{"apiVersion":"nosuch.io/v1","kind":"Foo","metadata":{"name":"x"}}`, mutations: []admissionregistrationv1.Mutation{jsonMutation(`[JSONPatch{op: "add", path: "/x", value: 1}]`)}, at: "x", want: int64(1)},
+		"a custom object of another kind":   {obj: widget + `{"n":1}}`, mutations: []admissionregistrationv1.Mutation{jsonMutation(`[JSONPatch{op: "replace", path: "/kind", value: "Gadget"}]`), applyMutation(`Object{spec: Object.spec{n: 2}}`)}, at: "spec.n", want: int64(1), err: `no corresponding type for ex.io/v1, Kind=Gadget`},
 		"a set value is no change":          {obj: configMap, mutations: []admissionregistrationv1.Mutation{applyMutation(`Object{data: {"a": "1"}}`), jsonMutation(`[JSONPatch{op: "replace", path: "/data/a", value: "1"}]`)}},
 		"request and variables":             {obj: configMap, mutations: []admissionregistrationv1.Mutation{jsonMutation(`[JSONPatch{op: "add", path: "/data/u", value: request.userInfo.username + request.resource.resource + request.kind.kind}]`)}, at: "data.u", want: "janeconfigmapsConfigMap"},
 		"an absent key of request":          {obj: configMap, mutations: []admissionregistrationv1.Mutation{jsonMutation(`[JSONPatch{op: "add", path: "/data/u", value: request.subResource}]`)}, err: `no such key: subResource`},
@@ -164,7 +167,7 @@ func TestMutate(t *testing.T) {
 	deps := testDeps(t)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			obj := deployment(t)
+			obj := deployment(t, deps)
 			if tt.obj != "D" {
 				obj = object(t, tt.obj)
 			}
@@ -206,6 +209,79 @@ func TestMutateWithoutSchema(t *testing.T) {
 	if status.Error() != want {
 		t.Errorf("error = %q, want %q", status.Error(), want)
 	}
+}
+
+// TestMutateConstant runs one constant patch on two kinds in turn: what is known
+// about it for the one must not be taken for the other.
+func TestMutateConstant(t *testing.T) {
+	deps := testDeps(t)
+	p := compiled(t, deps, newPolicy(applyMutation(`Object{data: {"k": "v"}}`)))
+	for range 2 {
+		got, errs := run(p, newInput(object(t, configMap)))
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		if diff := cmp.Diff(map[string]any{"a": "1", "k": "v"}, got.Object["data"]); diff != "" {
+			t.Errorf("ConfigMap: -want +got\n%s", diff)
+		}
+		_, errs = run(p, newInput(deployment(t, deps)))
+		const want = "error applying patch: failed to convert patch object to typed object: .data: field not declared in schema"
+		if msg := errString(errors.Join(errs...)); msg != want {
+			t.Errorf("Deployment: error = %q, want %q", msg, want)
+		}
+	}
+}
+
+// TestMutateCost expects the same cost from every run, of a constant expression
+// as well, and from one that fails.
+func TestMutateCost(t *testing.T) {
+	deps := testDeps(t)
+	for _, m := range []admissionregistrationv1.Mutation{jsonMutation(fixedByJSONPatch), applyMutation(fixedByApply), applyMutation(labelByApply), applyMutation(`Object{data: {"x": object.nosuch}}`)} {
+		p := compiled(t, deps, newPolicy(m))
+		var costs []int64
+		for range 3 {
+			in := newInput(object(t, configMap))
+			var cost int64
+			in.Cost = &cost
+			run(p, in)
+			costs = append(costs, cost)
+		}
+		if costs[0] == 0 || costs[1] != costs[0] || costs[2] != costs[0] {
+			t.Errorf("%v: costs %v", m, costs)
+		}
+	}
+}
+
+// TestHammerMutate shares policy, request and objects between goroutines; it
+// says something under -race.
+func TestHammerMutate(t *testing.T) {
+	deps := testDeps(t)
+	obj := newPolicy(
+		applyMutation(fixedByApply), applyMutation(everyContainer), jsonMutation(fixedByJSONPatch), jsonMutation(labelByJSONPatch),
+		jsonMutation(`[JSONPatch{op: "add", path: "/metadata/labels/by", value: request.userInfo.username}, JSONPatch{op: "add", path: "/metadata/annotations", value: {"a": "b"}}, JSONPatch{op: "add", path: "/metadata/annotations/c", value: "d"}]`),
+	)
+	obj.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "a", Expression: "request.name != ''"}}
+	p := compiled(t, deps, obj)
+	in := newInput(pod(t, deps, 3, 3))
+	want, errs := run(p, in)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				if match, err := p.Matches(context.Background(), in); !match.OK || err != nil {
+					t.Errorf("Matches = %v, %v", match, err)
+				}
+				got, errs := run(p, in)
+				if errs != nil || !tree.Equal(want.Object, got.Object) {
+					t.Errorf("got %v, %v", got, errs)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestMutateWithoutObject(t *testing.T) {
