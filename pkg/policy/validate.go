@@ -338,6 +338,10 @@ func (c *compiler) validateVariables(list []admissionregistrationv1.Variable, pa
 		case !duplicate:
 			if err := c.mutations.Define(v.Name, v.Expression); err != nil {
 				errs = append(errs, field.Invalid(at.Child("expression"), v.Expression, err.Error()))
+				// A server goes on with a variable of unknown type, so that one
+				// mistake is not reported again by every user of the variable.
+				// The stand-in cannot fail: the name is new.
+				_ = c.mutations.Define(v.Name, "dyn(null)")
 			}
 		}
 	}
