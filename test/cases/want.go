@@ -33,7 +33,7 @@ func FormatStatus(s *metav1.Status) string {
 	fmt.Fprintf(&b, "%d %s: %s\n", s.Code, s.Reason, s.Message)
 	d := s.Details
 	if d == nil {
-		return strings.TrimSpace(b.String())
+		return text(&b)
 	}
 	if d.Kind != "" || d.Name != "" {
 		kind := d.Kind
@@ -47,7 +47,14 @@ func FormatStatus(s *metav1.Status) string {
 			fmt.Fprintf(&b, "cause: %s\n", cause.Message)
 		}
 	}
-	return strings.TrimSpace(b.String())
+	return text(&b)
+}
+
+// text makes the text of a status comparable. The protobuf library writes
+// either a space or a no-break space after "proto:", by a hash of the program,
+// so that nobody relies on its errors.
+func text(b *strings.Builder) string {
+	return strings.TrimSpace(strings.ReplaceAll(b.String(), "proto:\u00a0", "proto: "))
 }
 
 // Diff says how an outcome differs from what the case wants; it is empty if it
@@ -104,18 +111,18 @@ func (c *Case) Rewrite(data []byte, got Outcome) ([]byte, error) {
 			out.Files = append(out.Files, f)
 		}
 	}
-	add := func(name, text string) {
-		out.Files = append(out.Files, txtar.File{Name: name, Data: []byte(strings.TrimSpace(text) + "\n")})
+	add := func(name, content string) {
+		out.Files = append(out.Files, txtar.File{Name: name, Data: []byte(strings.TrimSpace(content) + "\n")})
 	}
 	switch {
 	case got.Status != nil:
 		add("want.error", FormatStatus(got.Status))
 	case !Same(got.Object, c.Request.Object):
-		text, err := yaml.Marshal(got.Object.Object)
+		content, err := yaml.Marshal(got.Object.Object)
 		if err != nil {
 			return nil, err
 		}
-		add("want.object.yaml", string(text))
+		add("want.object.yaml", string(content))
 	}
 	if got.Status == nil {
 		add("want.rounds", fmt.Sprint(got.Rounds))
