@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -13,15 +14,20 @@ import (
 // brokenErrors returns what a server reports of a stored policy that no longer
 // compiles. It finds out mutation by mutation while it runs, so every expression
 // at fault is an error of its own; a variable is at fault in the expressions that
-// read it (k8s.io/apiserver …/cel/composition.go). Unlike a server we do not run
-// the policy's other mutations.
+// read it (k8s.io/apiserver …/cel/composition.go), and a condition keeps the
+// policy from its mutations (…/cel/condition.go). Unlike a server we neither ask
+// the policy's other conditions nor run its other mutations.
 func brokenErrors(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) []error {
 	variables := map[string]error{} // by name, until an expression tells of it
-	var own, out []error
+	var own, conditions, out []error
 	for _, e := range leaves(err) {
 		var at *policy.ExpressionError
 		if !errors.As(e, &at) {
 			out = append(out, e)
+			continue
+		}
+		if _, ok := fieldIndex(at.Field, "spec.matchConditions[%d]"); ok {
+			conditions = append(conditions, fmt.Errorf("compilation error: %w", at.Err))
 			continue
 		}
 		if i, ok := fieldIndex(at.Field, "spec.variables[%d]"); ok && i < len(obj.Spec.Variables) {
@@ -35,7 +41,10 @@ func brokenErrors(obj *admissionregistrationv1.MutatingAdmissionPolicy, err erro
 		}
 		out = append(out, at.Err)
 	}
-	if len(out) == 0 {
+	switch {
+	case len(conditions) > 0:
+		return []error{utilerrors.NewAggregate(conditions)}
+	case len(out) == 0:
 		return own
 	}
 	return out

@@ -123,15 +123,15 @@ func (r *run) round(selected []binding.Invocation) *metav1.Status {
 		inv := &selected[i]
 		if inv.Err == nil {
 			inv.Err, inv.PolicyError = r.convertible(inv.Kind)
-			if inv.Err != nil && i > 0 && sameBinding(inv, &selected[i-1]) && selected[i-1].PolicyError {
-				continue // the server converts once per binding, not per parameter
-			}
 		}
-		if inv.Err == nil {
+		switch {
+		case inv.Err == nil:
 			runnable++
-			continue
+		case inv.PolicyError && i > 0 && selected[i-1].PolicyError && sameBinding(inv, &selected[i-1]):
+			// The server converts once per binding, not per parameter.
+		default:
+			r.configurationError(inv)
 		}
-		r.configurationError(inv)
 	}
 	if runnable > 0 {
 		if status := r.fetchNamespace(); status != nil {

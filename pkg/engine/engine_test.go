@@ -512,7 +512,11 @@ func TestBrokenVariable(t *testing.T) {
 	}{
 		"read":     {errors.Join(variable, mutation), `expression 'f(variables.v)' resulted in error: composited variable "v" fails to compile: compilation failed: undeclared reference to 'nope'`},
 		"not read": {variable, "compilation failed: undeclared reference to 'nope'"},
-		"other":    {errors.New("no such policy language"), "no such policy language"},
+		"conditions": {errors.Join(
+			&policy.ExpressionError{Field: "spec.matchConditions[0].expression", Err: errors.New("must evaluate to bool but got string")},
+			&policy.ExpressionError{Field: "spec.matchConditions[2].expression", Err: errors.New("compilation failed: two")}, variable, mutation),
+			"[compilation error: must evaluate to bool but got string, compilation error: compilation failed: two]"},
+		"other": {errors.New("no such policy language"), "no such policy language"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -560,6 +564,12 @@ func TestVersions(t *testing.T) {
 			status: []string{`403 Forbidden policy "b" denied request: failed to configure policy: webhook is down`, `widgets.ex.io "w"`,
 				`policy "b" denied request: failed to configure policy: webhook is down`},
 		},
+		"a conversion that fails is told once per binding and round": {
+			convert: func(*unstructured.Unstructured, schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+				return nil, errors.New("webhook is down")
+			},
+			policies: []*policy.Policy{newPolicy(t, "a", run1(noop), onVersion("v1")), newPolicy(t, "b", run1(panics), onVersion("v2"), paramKind("ConfigMap"), ignore)}, steps: 3,
+		},
 		"a conversion that fails on the way back": {
 			convert: func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 				if to == widget {
@@ -574,7 +584,7 @@ func TestVersions(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			e := New(Options{Convert: tt.convert})
-			e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}, Equivalents: otherVersions}, tt.policies...))
+			e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}, Equivalents: otherVersions, Params: params{"p", "q"}}, tt.policies...))
 			d := e.Admit(t.Context(), request())
 			if diff := cmp.Diff(tt.status, describe(d.Status)); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
