@@ -34,7 +34,7 @@ func (e expression) isConstant() bool { return e.program.Reads() == 0 }
 func spent(full int64, b *cel.Budget) int64 { return full - max(b.Remaining, 0) }
 
 // celInput is the input as expressions see it.
-func (in Input) celInput() *cel.Input {
+func (in *Input) celInput() *cel.Input {
 	vars := &cel.Input{
 		Object:     content(in.Object),
 		OldObject:  content(in.OldObject),
@@ -42,11 +42,11 @@ func (in Input) celInput() *cel.Input {
 		Namespace:  content(in.Namespace),
 		Authorizer: in.Authorizer,
 	}
-	if in.Request != nil {
-		vars.Request = func() map[string]any { return in.Request.celRequest(in.Kind, in.Resource) }
+	if r, kind, resource := in.Request, in.Kind, in.Resource; r != nil {
+		vars.Request = func() map[string]any { return r.celRequest(kind, resource) }
 		if in.Authorizer != nil {
-			vars.User = in.Request.userInfo()
-			vars.Attributes = requestResource{in.Request}
+			vars.User = r.userInfo()
+			vars.Attributes = requestResource{r}
 		}
 	}
 	return vars
