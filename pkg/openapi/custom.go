@@ -89,8 +89,8 @@ func newDefaults(s *structuralschema.Structural) *defaults {
 
 // replaces says whether the default takes the place of a value that is there:
 // of null, where null is not allowed.
-func (d *defaults) replaces(v any) bool {
-	return d != nil && isNull(v) && !d.nullable && d.value != nil
+func (w *customSettler) replaces(d *defaults, v any) bool {
+	return d != nil && (v == nil || w.text && isNull(v)) && !d.nullable && d.value != nil
 }
 
 // customSettler walks a changed tree beside the settled one that it came from.
@@ -102,8 +102,11 @@ func (w *customSettler) value(d *defaults, before, after any) any {
 	if before != nil && tree.Same(before, after) {
 		return before
 	}
-	if w.text && isNull(after) {
-		return nil // of whatever type it is
+	if isNull(after) {
+		if w.text {
+			return nil // of whatever type it is
+		}
+		return after
 	}
 	switch v := after.(type) {
 	case map[string]any:
@@ -134,7 +137,7 @@ func (w *customSettler) object(d *defaults, before, after map[string]any) map[st
 			}
 		}
 		v := av
-		if f.replaces(av) {
+		if w.replaces(f, av) {
 			v = f.value
 			if had && tree.Equal(bv, v) {
 				v = bv
@@ -189,7 +192,7 @@ func (w *customSettler) list(d *defaults, before, after []any) []any {
 			bv = before[i]
 		}
 		v := after[i]
-		if items.replaces(v) {
+		if w.replaces(items, v) {
 			v = items.value
 		} else {
 			v = w.value(items, bv, v)
