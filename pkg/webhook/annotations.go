@@ -1,0 +1,147 @@
+package webhook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+)
+
+// Keys of the audit annotations. The server puts the webhook's name and a slash
+// before them, so they have none of their own.
+const (
+	annotationMutatedBy = "mutated-by"
+	annotationFailed    = "failed-policies"
+	annotationIgnored   = "ignored-failures"
+)
+
+const (
+	// maxAnnotation bounds the length of an annotation's value in bytes. An
+	// audit event is one line of a log or one body of a batch, and all webhooks
+	// of a request share it; 4 KiB are some sixty paths.
+	maxAnnotation = 4 << 10
+	// maxPath bounds one path. Names of fields may be as long as the object.
+	maxPath = 256
+)
+
+// annotations say for the audit log which policies did something, as
+// policy/binding, and which fields they changed, as JSON pointers: never a
+// value, and no error text, which may quote one.
+//
+//	mutated-by        team-labels/all: /metadata/labels/team; sidecar/mesh: /spec/containers/0, /spec/volumes
+//	failed-policies   policies whose errors denied the request
+//	ignored-failures  policies whose errors failurePolicy Ignore swallowed
+//
+// Policies stand in the order in which they first acted, paths are sorted. A
+// denied request has no mutated-by: nothing of it is stored.
+func annotations(d *engine.Decision) map[string]string {
+	var mutated, failed, ignored actors
+	for i := range d.Steps {
+		switch s := &d.Steps[i]; {
+		case s.Outcome == engine.Failed && s.Ignored:
+			ignored.add(s, nil)
+		case s.Outcome == engine.Failed:
+			failed.add(s, nil)
+		case s.Outcome == engine.Changed && d.Status == nil && d.Changed:
+			mutated.add(s, s.Paths())
+		}
+	}
+	var out map[string]string
+	for key, a := range map[string]actors{annotationMutatedBy: mutated, annotationFailed: failed, annotationIgnored: ignored} {
+		if len(a.list) > 0 {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[key] = a.String()
+		}
+	}
+	return out
+}
+
+type actorName struct{ policy, binding string }
+
+type actor struct {
+	actorName
+	paths []string
+}
+
+// actors are the policies of one annotation, each once.
+type actors struct {
+	list []actor
+	at   map[actorName]int
+}
+
+func (a *actors) add(s *engine.Step, paths []string) {
+	name := actorName{s.Policy, s.Binding}
+	i, ok := a.at[name]
+	if !ok {
+		if a.at == nil {
+			a.at = map[actorName]int{}
+		}
+		i = len(a.list)
+		a.at[name] = i
+		a.list = append(a.list, actor{actorName: name})
+	}
+	a.list[i].paths = append(a.list[i].paths, paths...)
+}
+
+// String lists the actors as far as the bound allows and then says how many
+// are left out.
+func (a *actors) String() string {
+	const reserve = len("; and 1000000 more") // of the bound, for the end
+	var b strings.Builder
+	for i, actor := range a.list {
+		s := actor.String()
+		if i > 0 {
+			s = "; " + s
+		}
+		if b.Len()+len(s) > maxAnnotation-reserve {
+			if i > 0 {
+				fmt.Fprintf(&b, "; and %d more", len(a.list)-i)
+				break
+			}
+			s = cut(s, maxAnnotation-reserve)
+		}
+		b.WriteString(s)
+	}
+	return b.String()
+}
+
+func (a actor) String() string {
+	s := a.policy
+	if a.binding != "" {
+		s += "/" + a.binding
+	}
+	if len(a.paths) == 0 {
+		return s
+	}
+	slices.Sort(a.paths)
+	paths := slices.Compact(a.paths)
+	shown := make([]string, 0, len(paths))
+	size := 0
+	for i, p := range paths {
+		p = cut(p, maxPath)
+		// Half of the bound: one busy policy must not hide the others.
+		if size += len(p); size > maxAnnotation/2 && i > 0 {
+			shown = append(shown, fmt.Sprintf("and %d more", len(paths)-i))
+			break
+		}
+		shown = append(shown, p)
+	}
+	return s + ": " + strings.Join(shown, ", ")
+}
+
+// cut shortens s to at most limit bytes without breaking a character.
+func cut(s string, limit int) string {
+	const dots = "…"
+	if len(s) <= limit {
+		return s
+	}
+	limit -= len(dots)
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit] + dots
+}

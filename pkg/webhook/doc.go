@@ -1,0 +1,10 @@
+// Package webhook answers one question: how does the engine speak HTTPS to an
+// API server?
+//
+// It decodes AdmissionReview requests, hands them to an Admitter, and answers
+// with the smallest JSON Patch between the object that came and the object
+// that was decided. Around that: limits on what is read, certificates that are
+// replaced while serving, health, metrics, audit annotations, and a shutdown
+// that lets requests under way finish. It does not know where policies come
+// from, and it never decides anything itself.
+package webhook

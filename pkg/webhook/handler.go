@@ -1,0 +1,329 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Admitter decides requests. *engine.Engine is one.
+type Admitter interface {
+	Admit(ctx context.Context, req *policy.Request) *engine.Decision
+}
+
+const (
+	// MaxBody bounds a review. An API server accepts objects of up to 3 MiB and
+	// a review of an update holds two of them, besides names and user info.
+	MaxBody = 7 << 20
+	// maxTimeout is the longest that an API server waits for a webhook
+	// (k8s.io/api/admissionregistration/v1: timeoutSeconds), and the default if
+	// a request does not say.
+	maxTimeout = 30 * time.Second
+	// keptBody bounds the buffers that are kept for the next request. Most
+	// reviews are far smaller, and a burst of big ones must not stay in memory.
+	keptBody = 1 << 20
+)
+
+// Check is one thing that readiness depends on.
+type Check struct {
+	Name string
+	// Run returns why the check fails, with file and position where there is
+	// one. It is called for each request to /readyz, possibly at the same time.
+	Run func() error
+	// Advisory checks are listed and do not make the server unready: what is
+	// being served is fine, what should be served next is not.
+	Advisory bool
+}
+
+// Options say what a Handler is made of. Admitter is required.
+type Options struct {
+	Admitter Admitter
+	Checks   []Check
+	Metrics  *Metrics     // nil: new ones
+	Log      *slog.Logger // nil: no log
+}
+
+// Handler serves POST /mutate, GET /healthz, /readyz and /metrics. It is safe
+// for concurrent use.
+type Handler struct {
+	admitter Admitter
+	checks   []Check
+	metrics  *Metrics
+	log      *slog.Logger
+	serve    http.Handler // of /metrics
+	buffers  sync.Pool
+	stopping atomic.Bool
+}
+
+var _ http.Handler = (*Handler)(nil)
+
+// NewHandler returns a Handler.
+func NewHandler(o Options) *Handler {
+	h := &Handler{admitter: o.Admitter, checks: o.Checks, metrics: o.Metrics, log: o.Log}
+	if h.metrics == nil {
+		h.metrics = NewMetrics()
+	}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	h.serve = h.metrics.handler()
+	h.buffers.New = func() any { return new(bytes.Buffer) }
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/mutate":
+		if h.method(w, r, http.MethodPost) {
+			h.serveMutate(w, r)
+		}
+	case "/healthz":
+		if h.method(w, r, http.MethodGet, http.MethodHead) {
+			h.text(w, r, http.StatusOK, "ok\n")
+		}
+	case "/readyz":
+		if h.method(w, r, http.MethodGet, http.MethodHead) {
+			code, text := h.ready(r.URL.Query().Has("verbose"))
+			h.text(w, r, code, text)
+		}
+	case "/metrics":
+		if h.method(w, r, http.MethodGet, http.MethodHead) {
+			h.metrics.http(r.URL.Path, http.StatusOK)
+			h.serve.ServeHTTP(w, r)
+		}
+	default:
+		h.refuse(w, r, http.StatusNotFound, fmt.Sprintf("no path %q; there are /mutate, /healthz, /readyz and /metrics", r.URL.Path))
+	}
+}
+
+// method reports whether a request's method is one of those allowed, and
+// answers it if it is not.
+func (h *Handler) method(w http.ResponseWriter, r *http.Request, allowed ...string) bool {
+	for _, m := range allowed {
+		if r.Method == m {
+			return true
+		}
+	}
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
+	h.refuse(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s, use %s", r.Method, r.URL.Path, list))
+	return false
+}
+
+func (h *Handler) serveMutate(w http.ResponseWriter, r *http.Request) {
+	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+		h.refuse(w, r, http.StatusUnsupportedMediaType, err.Error())
+		return
+	}
+	timeout, err := timeoutOf(r)
+	if err != nil {
+		h.refuse(w, r, http.StatusBadRequest, err.Error())
+		return
+	}
+	buf := h.buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if buf.Cap() <= keptBody {
+			buf.Reset()
+			h.buffers.Put(buf)
+		}
+	}()
+	if err := readBody(buf, w, r); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			h.refuse(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody))
+		} else {
+			h.refuse(w, r, http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err))
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	code, body := h.Review(ctx, buf.Bytes())
+	h.write(w, r, code, "application/json", body)
+}
+
+// Review answers one AdmissionReview: an HTTP status and the body that goes
+// with it. A review that can be answered has status 200, also if it is denied.
+// A *ReviewError's code comes with a Status. A panic gives status 500, so that
+// the failurePolicy of the webhook's configuration applies, and a review that
+// carries the request's UID if there was one already. data is not kept.
+func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byte) {
+	start := time.Now()
+	h.metrics.inFlight.Inc()
+	defer h.metrics.inFlight.Dec()
+	var uid types.UID
+	defer func() {
+		if v := recover(); v != nil {
+			h.log.Info("panic while answering a review", "uid", uid, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			h.metrics.panics.Inc()
+			code, body = crashed(uid)
+		}
+	}()
+
+	req, err := DecodeReview(data)
+	if err != nil {
+		code = http.StatusBadRequest
+		var bad *ReviewError
+		if errors.As(err, &bad) {
+			code = bad.Code
+		}
+		h.log.Debug("review refused", "code", code, "reason", err.Error())
+		return code, statusBody(code, err.Error())
+	}
+	uid = req.UID
+	d := h.admitter.Admit(ctx, req)
+	body, err = EncodeResponse(req, d)
+	if err != nil {
+		// The object holds what JSON cannot; the message can be encoded.
+		if body, err = encodeFailure(uid, err.Error()); err != nil {
+			panic(err)
+		}
+	}
+	took := time.Since(start)
+	h.metrics.decision(req, d, took)
+	h.log.Debug("review answered", "uid", uid, "resource", req.Resource.String(), "operation", string(req.Operation),
+		"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
+	return http.StatusOK, body
+}
+
+// crashed is the answer after a panic. The panic's value goes to the log only:
+// it may quote the object.
+func crashed(uid types.UID) (int, []byte) {
+	const message = "a panic while answering the review; the log has more"
+	code := http.StatusInternalServerError
+	if uid == "" {
+		return code, statusBody(code, "mapd: "+message)
+	}
+	body, err := encodeFailure(uid, message)
+	if err != nil {
+		body = statusBody(code, "mapd: "+message)
+	}
+	return code, body
+}
+
+// ready runs the checks and renders the answer of /readyz.
+func (h *Handler) ready(verbose bool) (int, string) {
+	checks := h.checks
+	if h.stopping.Load() {
+		checks = append([]Check{{Name: "shutdown", Run: func() error { return errors.New("the server is shutting down") }}}, checks...)
+	}
+	var lines strings.Builder
+	var failed []string
+	for _, c := range checks {
+		err := c.Run()
+		switch {
+		case err == nil:
+			fmt.Fprintf(&lines, "[+] %s: ok\n", c.Name)
+		case c.Advisory:
+			fmt.Fprintf(&lines, "[!] %s: %s\n", c.Name, indent(err.Error()))
+		default:
+			fmt.Fprintf(&lines, "[-] %s: %s\n", c.Name, indent(err.Error()))
+			failed = append(failed, c.Name)
+		}
+	}
+	code, verdict := http.StatusOK, "ready\n"
+	if len(failed) > 0 {
+		code, verdict = http.StatusServiceUnavailable, "not ready: "+strings.Join(failed, ", ")+"\n"
+	}
+	if verbose {
+		return code, lines.String() + verdict
+	}
+	return code, verdict
+}
+
+// indent keeps the lines of a reason apart from those of the list.
+func indent(s string) string {
+	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
+}
+
+// checkContentType wants JSON, in the only encoding that JSON has.
+func checkContentType(s string) error {
+	if s == "" {
+		return errors.New("the content type is missing, want application/json")
+	}
+	media, params, err := mime.ParseMediaType(s)
+	if err != nil {
+		return fmt.Errorf("content type %q: %w", s, err)
+	}
+	if media != "application/json" {
+		return fmt.Errorf("content type %q, want application/json", s)
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return fmt.Errorf("charset %q, want utf-8", charset)
+	}
+	return nil
+}
+
+// timeoutOf reads how long the caller waits: an API server appends
+// timeout=10s to the URL. A tenth is kept for the way back, since an answer that
+// comes too late is no answer, and one in time can say what took so long.
+func timeoutOf(r *http.Request) (time.Duration, error) {
+	s := r.URL.Query().Get("timeout")
+	if s == "" {
+		return maxTimeout, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("timeout %q is not a positive duration", s)
+	}
+	return min(d, maxTimeout) / 10 * 9, nil
+}
+
+// readBody reads at most MaxBody bytes. A length that is announced saves both
+// the reading of what is too long and the growing of the buffer.
+func readBody(buf *bytes.Buffer, w http.ResponseWriter, r *http.Request) error {
+	if r.ContentLength > MaxBody {
+		return &http.MaxBytesError{Limit: MaxBody}
+	}
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody))
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// refuse answers with an error that clients of the API machinery can read.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, code int, reason string) {
+	h.log.Debug("request refused", "method", r.Method, "path", r.URL.Path, "code", code, "reason", reason)
+	h.write(w, r, code, "application/json", statusBody(code, reason))
+}
+
+func statusBody(code int, message string) []byte {
+	// A Status of two strings and a number always has a form in JSON.
+	body, _ := json.Marshal(failure(code, message))
+	return body
+}
+
+func (h *Handler) text(w http.ResponseWriter, r *http.Request, code int, s string) {
+	h.write(w, r, code, "text/plain; charset=utf-8", []byte(s))
+}
+
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, contentType string, body []byte) {
+	h.metrics.http(r.URL.Path, code)
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	if _, err := w.Write(body); err != nil {
+		h.log.Debug("answer not delivered", "path", r.URL.Path, "error", err.Error())
+	}
+}

@@ -1,0 +1,241 @@
+package webhook
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Metrics are all metrics of a server, in a registry of their own. Policies and
+// bindings are named; no label holds the name of any other object. They are
+// safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	// mapd_decisions_total counts, for each request and each policy and binding
+	// that acted on it, how that ended. Labels:
+	//   policy   name of the policy
+	//   binding  name of the binding, "" if the policy itself is at fault
+	//   outcome  the gravest of its steps, params and rounds together:
+	//            denied > ignored > changed > unchanged > skipped
+	//              denied     an error counted and the request was denied
+	//              ignored    an error was swallowed by failurePolicy Ignore
+	//              changed    a mutation changed the object
+	//              unchanged  mutations ran and changed nothing
+	//              skipped    no mutation ran: a condition was false, no params …
+	decisions *prometheus.CounterVec
+
+	// mapd_mutating_admission_policy_check_total counts executed mutations, as
+	// apiserver_mutating_admission_policy_check_total does (spec §10). Labels:
+	//   policy          name of the policy
+	//   policy_binding  name of the binding
+	//   error_type      no_error, invalid_error, compile_error or out_of_budget
+	checks *prometheus.CounterVec
+
+	// mapd_mutating_admission_policy_check_duration_seconds is how long each of
+	// them took. Labels: as above.
+	checkDuration *prometheus.HistogramVec
+
+	// mapd_request_duration_seconds is how long a review took from the first
+	// byte decoded to the last encoded. Labels:
+	//   operation  CREATE, UPDATE, DELETE or CONNECT
+	//   result     allowed (as it was), mutated or denied
+	requestDuration *prometheus.HistogramVec
+
+	// mapd_http_requests_total counts answers. Labels:
+	//   path  /mutate, /healthz, /readyz, /metrics or other
+	//   code  HTTP status, such as 200, 400, 404, 405, 413, 415, 500 or 503
+	httpRequests *prometheus.CounterVec
+
+	// mapd_requests_in_flight is the number of reviews being answered. No labels.
+	inFlight prometheus.Gauge
+
+	// mapd_panics_total counts panics outside of policies. No labels.
+	panics prometheus.Counter
+
+	// mapd_snapshot_policies and mapd_snapshot_bindings are the size of the
+	// snapshot in use. No labels.
+	policies, bindings prometheus.Gauge
+
+	// mapd_snapshot_age_seconds is the time since the snapshot in use was
+	// published, 0 before the first. No labels.
+	published atomic.Int64 // Unix nanoseconds
+
+	// mapd_snapshot_reloads_total counts attempts to publish a snapshot. Label:
+	//   result  published, or failed: the old one is still in use
+	reloads *prometheus.CounterVec
+
+	// mapd_compile_errors is the number of errors in the policies as they were
+	// read last, whether or not they were published. No labels.
+	compileErrors prometheus.Gauge
+}
+
+// NewMetrics returns metrics that nothing has happened to yet.
+func NewMetrics() *Metrics {
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		registry:  prometheus.NewRegistry(),
+		decisions: counters("mapd_decisions_total", "Requests by the policy and binding that acted on them and how that ended.", "policy", "binding", "outcome"),
+		checks: counters("mapd_mutating_admission_policy_check_total",
+			"Executed mutations by policy, binding and kind of error.", "policy", "policy_binding", "error_type"),
+		checkDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mapd_mutating_admission_policy_check_duration_seconds",
+			Help: "Duration of one mutation.",
+			// The server's own bounds, and two more where ours are.
+			Buckets: []float64{5e-7, 1e-5, 1e-4, 0.001, 0.01, 0.1, 1},
+		}, []string{"policy", "policy_binding", "error_type"}),
+		requestDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "mapd_request_duration_seconds",
+			Help:    "Duration of answering one review, decoding and encoding included.",
+			Buckets: []float64{1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10},
+		}, []string{"operation", "result"}),
+		httpRequests:  counters("mapd_http_requests_total", "HTTP answers by path and status.", "path", "code"),
+		inFlight:      gauge("mapd_requests_in_flight", "Reviews being answered."),
+		panics:        prometheus.NewCounter(prometheus.CounterOpts{Name: "mapd_panics_total", Help: "Panics outside of policies."}),
+		policies:      gauge("mapd_snapshot_policies", "Policies in the snapshot in use."),
+		bindings:      gauge("mapd_snapshot_bindings", "Bindings in the snapshot in use."),
+		reloads:       counters("mapd_snapshot_reloads_total", "Attempts to publish a snapshot.", "result"),
+		compileErrors: gauge("mapd_compile_errors", "Errors in the policies as they were read last."),
+	}
+	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
+	}, m.age)
+	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.httpRequests, m.inFlight,
+		m.panics, m.policies, m.bindings, m.reloads, m.compileErrors, age,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// SnapshotPublished records that a snapshot of that size is in use from now on,
+// and how many of its policies do not compile.
+func (m *Metrics) SnapshotPublished(policies, bindings, compileErrors int) {
+	m.published.Store(time.Now().UnixNano())
+	m.policies.Set(float64(policies))
+	m.bindings.Set(float64(bindings))
+	m.compileErrors.Set(float64(compileErrors))
+	m.reloads.WithLabelValues("published").Inc()
+}
+
+// SnapshotFailed records that a newer snapshot could not be published because
+// of so many errors.
+func (m *Metrics) SnapshotFailed(compileErrors int) {
+	m.compileErrors.Set(float64(compileErrors))
+	m.reloads.WithLabelValues("failed").Inc()
+}
+
+func (m *Metrics) age() float64 {
+	at := m.published.Load()
+	if at == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, at)).Seconds()
+}
+
+func (m *Metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+func (m *Metrics) http(path string, code int) {
+	switch path {
+	case "/mutate", "/healthz", "/readyz", "/metrics":
+	default:
+		path = "other"
+	}
+	m.httpRequests.WithLabelValues(path, strconv.Itoa(code)).Inc()
+}
+
+// Outcomes of mapd_decisions_total, the graver the greater.
+const (
+	skipped = iota
+	unchanged
+	changed
+	ignored
+	denied
+)
+
+var outcomes = [...]string{skipped: "skipped", unchanged: "unchanged", changed: "changed", ignored: "ignored", denied: "denied"}
+
+func outcomeOf(s *engine.Step) int {
+	switch s.Outcome {
+	case engine.Unchanged:
+		return unchanged
+	case engine.Changed:
+		return changed
+	case engine.Failed:
+		if s.Ignored {
+			return ignored
+		}
+		return denied
+	}
+	return skipped
+}
+
+// decision records all that a decision's steps tell.
+func (m *Metrics) decision(req *policy.Request, d *engine.Decision, took time.Duration) {
+	result := "allowed"
+	switch {
+	case d.Status != nil:
+		result = "denied"
+	case d.Changed:
+		result = "mutated"
+	}
+	m.requestDuration.WithLabelValues(operation(req.Operation), result).Observe(took.Seconds())
+	if len(d.Steps) == 0 {
+		return
+	}
+	gravest := make(map[actorName]int, len(d.Steps))
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		name := actorName{s.Policy, s.Binding}
+		if o, seen := gravest[name]; !seen || outcomeOf(s) > o {
+			gravest[name] = outcomeOf(s)
+		}
+		if s.Mutation >= 0 && s.Outcome != engine.Skipped {
+			kind := errorType(s.Err)
+			m.checks.WithLabelValues(s.Policy, s.Binding, kind).Inc()
+			m.checkDuration.WithLabelValues(s.Policy, s.Binding, kind).Observe(s.Duration.Seconds())
+		}
+	}
+	for name, o := range gravest {
+		m.decisions.WithLabelValues(name.policy, name.binding, outcomes[o]).Inc()
+	}
+}
+
+func operation(op admissionv1.Operation) string {
+	switch op {
+	case admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect:
+		return string(op)
+	}
+	return "other"
+}
+
+// errorType sorts errors as the server's metric does, by how their texts begin
+// (spec §10).
+func errorType(err error) string {
+	if err == nil {
+		return "no_error"
+	}
+	text := err.Error()
+	switch {
+	case strings.HasPrefix(text, "compilation"):
+		return "compile_error"
+	case strings.HasPrefix(text, "validation failed due to running out of cost budget"):
+		return "out_of_budget"
+	}
+	return "invalid_error"
+}

@@ -1,0 +1,235 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// ReviewError says why a review cannot be answered. Such a request gets an HTTP
+// error instead of an AdmissionReview, so that the failurePolicy of the
+// webhook's configuration applies.
+type ReviewError struct {
+	Code   int // HTTP status
+	Reason string
+}
+
+func (e *ReviewError) Error() string { return e.Reason }
+
+func badReview(format string, args ...any) error {
+	return &ReviewError{Code: http.StatusBadRequest, Reason: fmt.Sprintf(format, args...)}
+}
+
+// review is an AdmissionReview v1 as it is read: k8s.io/api/admission/v1 with
+// the objects as trees, so that they are scanned once.
+type review struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Request    *reviewRequest `json:"request"`
+}
+
+type reviewRequest struct {
+	UID                types.UID                    `json:"uid"`
+	Kind               metav1.GroupVersionKind      `json:"kind"`
+	Resource           metav1.GroupVersionResource  `json:"resource"`
+	SubResource        string                       `json:"subResource"`
+	RequestKind        *metav1.GroupVersionKind     `json:"requestKind"`
+	RequestResource    *metav1.GroupVersionResource `json:"requestResource"`
+	RequestSubResource string                       `json:"requestSubResource"`
+	Name               string                       `json:"name"`
+	Namespace          string                       `json:"namespace"`
+	Operation          admissionv1.Operation        `json:"operation"`
+	UserInfo           authenticationv1.UserInfo    `json:"userInfo"`
+	Object             any                          `json:"object"`
+	OldObject          any                          `json:"oldObject"`
+	DryRun             *bool                        `json:"dryRun"`
+	Options            any                          `json:"options"`
+}
+
+// DecodeReview reads the request of an AdmissionReview v1. The objects become
+// trees that keep integers apart from floats. requestKind and requestResource
+// default to kind and resource, which is what their absence means. An error is
+// a *ReviewError: text that is not JSON, another kind or version of review, or
+// a request without what it takes to answer it. Unknown fields are ignored:
+// a newer server may have more to say.
+func DecodeReview(data []byte) (*policy.Request, error) {
+	var r review
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &r); err != nil {
+		if ok, offset := kjson.SyntaxErrorOffset(err); ok {
+			return nil, badReview("malformed AdmissionReview: offset %d: %v", offset, err)
+		}
+		return nil, badReview("malformed AdmissionReview: %v", err)
+	}
+	if want := admissionv1.SchemeGroupVersion.String(); r.Kind != "AdmissionReview" || r.APIVersion != want {
+		return nil, badReview("want kind AdmissionReview of apiVersion %s, got kind %q of apiVersion %q", want, r.Kind, r.APIVersion)
+	}
+	in := r.Request
+	switch {
+	case in == nil:
+		return nil, badReview("the review has no request")
+	case in.UID == "":
+		return nil, badReview("request.uid is missing")
+	case in.Kind.Kind == "" || in.Kind.Version == "":
+		return nil, badReview("request.kind needs a version and a kind")
+	case in.Resource.Resource == "" || in.Resource.Version == "":
+		return nil, badReview("request.resource needs a version and a resource")
+	}
+	switch in.Operation {
+	case admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect:
+	default:
+		return nil, badReview("request.operation is %q, want CREATE, UPDATE, DELETE or CONNECT", in.Operation)
+	}
+
+	req := &policy.Request{
+		UID:         in.UID,
+		Kind:        schema.GroupVersionKind(in.Kind),
+		Resource:    schema.GroupVersionResource(in.Resource),
+		SubResource: in.SubResource,
+		Name:        in.Name,
+		Namespace:   in.Namespace,
+		Operation:   in.Operation,
+		UserInfo:    in.UserInfo,
+		DryRun:      in.DryRun != nil && *in.DryRun,
+	}
+	req.RequestKind, req.RequestResource, req.RequestSubResource = req.Kind, req.Resource, req.SubResource
+	if in.RequestKind != nil {
+		req.RequestKind = schema.GroupVersionKind(*in.RequestKind)
+	}
+	if in.RequestResource != nil {
+		req.RequestResource = schema.GroupVersionResource(*in.RequestResource)
+		req.RequestSubResource = in.RequestSubResource
+	}
+	var err error
+	if req.Object, err = object("object", in.Object); err != nil {
+		return nil, err
+	}
+	if req.OldObject, err = object("oldObject", in.OldObject); err != nil {
+		return nil, err
+	}
+	options, err := object("options", in.Options)
+	if err != nil {
+		return nil, err
+	}
+	if options != nil {
+		req.Options = options.Object
+	}
+	return req, nil
+}
+
+// object wraps what must be a JSON object or null.
+func object(field string, v any) (*unstructured.Unstructured, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case map[string]any:
+		return &unstructured.Unstructured{Object: v}, nil
+	}
+	return nil, badReview("request.%s is neither an object nor null", field)
+}
+
+// EncodeResponse writes the AdmissionReview that answers req with d: a minimal
+// patch from the request's object to the decision's if it is allowed and
+// something changed, the decision's status if it is denied, warnings, and
+// audit annotations (see annotations).
+//
+// The server applies a patch blindly, and no failurePolicy covers a wrong one
+// (spec §11). So the patch is applied here first; should it not give the
+// decision's object, the answer is a denial with code 500. An error means that
+// the object holds something that JSON has no form for.
+func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
+	r := &admissionv1.AdmissionResponse{
+		UID:              req.UID,
+		Allowed:          d.Status == nil,
+		Warnings:         d.Warnings,
+		AuditAnnotations: annotations(d),
+	}
+	if d.Status != nil {
+		// The server reads a status of success as no reason at all.
+		r.Result = d.Status
+		return encode(r)
+	}
+	ops, err := patch(req.Object, d.Object)
+	if err != nil {
+		return encodeFailure(req.UID, err.Error())
+	}
+	if len(ops) > 0 {
+		if r.Patch, err = json.Marshal(ops); err != nil {
+			return nil, fmt.Errorf("encode the patch: %w", err)
+		}
+		jsonPatch := admissionv1.PatchTypeJSONPatch
+		r.PatchType = &jsonPatch
+	}
+	return encode(r)
+}
+
+var errWrongPatch = errors.New("the patch does not give the object that was decided")
+
+// patch returns the operations from one object to the other, tried out.
+func patch(before, after *unstructured.Unstructured) ([]tree.Op, error) {
+	if before == after {
+		return nil, nil
+	}
+	if before == nil || after == nil {
+		return nil, errors.New("an object cannot be patched into being or away")
+	}
+	ops := tree.Diff(before.Object, after.Object)
+	if err := verify(before.Object, after.Object, ops); err != nil {
+		return nil, err
+	}
+	return ops, nil
+}
+
+func verify(before, after map[string]any, ops []tree.Op) error {
+	got, err := tree.Apply(before, ops)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errWrongPatch, err)
+	}
+	if !tree.Equal(got, after) {
+		return errWrongPatch
+	}
+	return nil
+}
+
+// encodeFailure writes a denial that is mapd's own fault.
+func encodeFailure(uid types.UID, message string) ([]byte, error) {
+	return encode(&admissionv1.AdmissionResponse{UID: uid, Result: failure(http.StatusInternalServerError, "mapd: "+message)})
+}
+
+func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
+	return json.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: r,
+	})
+}
+
+// failure is a Status as the API machinery writes it for an HTTP code.
+func failure(code int, message string) *metav1.Status {
+	reasons := map[int]metav1.StatusReason{
+		http.StatusBadRequest:            metav1.StatusReasonBadRequest,
+		http.StatusNotFound:              metav1.StatusReasonNotFound,
+		http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
+		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType:  metav1.StatusReasonUnsupportedMediaType,
+		http.StatusInternalServerError:   metav1.StatusReasonInternalError,
+	}
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure,
+		Code:     int32(code),
+		Reason:   reasons[code],
+		Message:  message,
+	}
+}
