@@ -11,9 +11,10 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/mapd-project/mapd/pkg/openapi/internal/compact"
 )
 
 //go:generate go run ./internal/gen
@@ -133,10 +134,11 @@ func (m *builtinModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
 	return m.doc.open(), smdschema.TypeRef{NamedType: &m.name}
 }
 
-// document is one embedded file. The merge schema of the whole group-version
-// is made at once, as upstream does (k8s.io/apiserver …/patch/typeconverter.go:
-// GetTypeConverter): without paths and descriptions that takes a few
-// milliseconds for the largest one, and schemas of kinds share their parts.
+// document is one embedded OpenAPI document. The merge schema is that of the
+// whole group-version, as upstream's is (k8s.io/apiserver
+// …/patch/typeconverter.go: GetTypeConverter). The generator has made it of the
+// document, because that takes longer than many a run of the CLI; a test
+// compares it with upstream's.
 type document struct {
 	file   string
 	size   int
@@ -148,28 +150,34 @@ type document struct {
 
 func (d *document) open() *smdschema.Schema {
 	d.once.Do(func() {
-		specs, err := d.read()
+		data, err := unpack(strings.TrimSuffix(d.file, ".json.zst")+".schema.zst", d.size)
 		if err == nil {
-			d.schema, err = schemaconv.ToSchemaFromOpenAPI(specs, false)
+			d.schema, err = compact.Decode(data)
 		}
 		if err != nil {
-			panic(fmt.Errorf("builtin/%s: %w", d.file, err))
+			panic(fmt.Errorf("the schema of %s: %w", d.file, err)) // part of the program
 		}
 	})
 	return d.schema
 }
 
+// read gives the models of the document.
 func (d *document) read() (map[string]*spec.Schema, error) {
-	data, err := builtinFiles.ReadFile("builtin/" + d.file)
-	if err != nil {
-		return nil, err
-	}
-	data, err = decompressor().DecodeAll(data, make([]byte, 0, d.size))
+	data, err := unpack(d.file, d.size)
 	if err != nil {
 		return nil, err
 	}
 	var specs map[string]*spec.Schema
 	return specs, json.Unmarshal(data, &specs)
+}
+
+// unpack reads an embedded file of about size bytes.
+func unpack(file string, size int) ([]byte, error) {
+	data, err := builtinFiles.ReadFile("builtin/" + file)
+	if err != nil {
+		return nil, err
+	}
+	return decompressor().DecodeAll(data, make([]byte, 0, size))
 }
 
 var decompressor = sync.OnceValue(func() *zstd.Decoder {

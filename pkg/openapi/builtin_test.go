@@ -162,7 +162,7 @@ func TestBuiltinFilesAreTheIndexs(t *testing.T) {
 	}
 	want := []string{"index.json"}
 	for _, d := range ix.Documents {
-		want = append(want, d.File)
+		want = append(want, d.File, strings.TrimSuffix(d.File, ".json.zst")+".schema.zst")
 	}
 	slices.Sort(want)
 	var got []string

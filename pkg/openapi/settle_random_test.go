@@ -368,7 +368,7 @@ func randomEdits(kinds []*Kind, objects []map[string]any, seed uint64, steps int
 		}
 		from := Decoding(r.IntN(2))
 		if err := differ(k, before, after, from); err != nil {
-			return fmt.Errorf("seed %d, from %d\nbefore %s\nafter  %s\n%w", seed, from, compact(before), compact(after), err)
+			return fmt.Errorf("seed %d, from %d\nbefore %s\nafter  %s\n%w", seed, from, asJSON(before), asJSON(after), err)
 		}
 		if next, err := k.Settle(before, after, from); err == nil {
 			if (&unstructured.Unstructured{Object: next}).GroupVersionKind() == k.gvk && !unstable(after) {
@@ -383,7 +383,7 @@ func randomEdits(kinds []*Kind, objects []map[string]any, seed uint64, steps int
 	return nil
 }
 
-func compact(v any) string {
+func asJSON(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err.Error()

@@ -26,6 +26,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/mapd-project/mapd/pkg/openapi/internal/compact"
 )
 
 const (
@@ -117,6 +121,13 @@ func run(dir string) error {
 		if err := os.WriteFile(filepath.Join(dir, name), enc.EncodeAll(out, nil), 0o644); err != nil {
 			return err
 		}
+		merge, err := mergeSchema(out)
+		if err != nil {
+			return fmt.Errorf("%s: %w", filepath.Base(file), err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, strings.TrimSuffix(name, ".json.zst")+".schema.zst"), enc.EncodeAll(merge, nil), 0o644); err != nil {
+			return err
+		}
 		ix.Documents = append(ix.Documents, document{
 			Group: gv.Group, Version: gv.Version, File: name, Source: filepath.Base(file), Size: len(out), Kinds: kinds,
 		})
@@ -205,6 +216,20 @@ func (d *openAPI) models(gv schema.GroupVersion) (map[string]map[string]any, []s
 	}
 	slices.Sort(kinds)
 	return d.Components.Schemas, kinds
+}
+
+// mergeSchema makes the merge schema of a whole document, as upstream does at
+// run time (k8s.io/apimachinery pkg/util/managedfields: NewTypeConverter).
+func mergeSchema(models []byte) ([]byte, error) {
+	var specs map[string]*spec.Schema
+	if err := json.Unmarshal(models, &specs); err != nil {
+		return nil, err
+	}
+	s, err := schemaconv.ToSchemaFromOpenAPI(specs, false)
+	if err != nil {
+		return nil, err
+	}
+	return compact.Encode(s)
 }
 
 // strip removes descriptions: the keyword, not properties of that name.
