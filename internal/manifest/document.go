@@ -31,7 +31,10 @@ type Document struct {
 	text  []byte // of the whole document, for source lines
 	first int    // the line of text's first byte
 	node  *yaml.Node
-	item  bool // one of a List's
+	// source is the tree that node stands for: Object's, except that an item of
+	// a List may have left its kind to the List.
+	source map[string]any
+	item   bool // one of a List's
 }
 
 // Name is how messages call the object: kind and name, with the namespace where
@@ -77,6 +80,15 @@ func (d *Document) Errorf(format string, args ...any) *PositionError {
 func (d *Document) ErrorAt(path string, err error) *PositionError {
 	pos := d.LineOf(path)
 	return d.errorAt(pos, err)
+}
+
+// ErrorAtKey is ErrorAt for a field that should not be there: its name is at
+// fault, not its value.
+func (d *Document) ErrorAtKey(path string, err error) *PositionError {
+	if _, key := lookup(d.root(), path); key != nil {
+		return d.errorAt(Pos{d.first + key.Line - 1, key.Column}, err)
+	}
+	return d.ErrorAt(path, err)
 }
 
 // ErrorIn is err at a line and column (1-based) of the string that path names:

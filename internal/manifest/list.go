@@ -47,7 +47,8 @@ func (d *Document) open(yield func(*Document, error) bool) bool {
 			item.Line = d.first + nodes[i].Line - 1
 		}
 		item.Object = &unstructured.Unstructured{Object: typed(m, kind, d.Object.GetAPIVersion())}
-		item.Raw = Rewrite(item, m, item.Object.Object)
+		item.source = m
+		item.Raw = Rewrite(item, item.Object.Object)
 		if !item.open(yield) {
 			return false
 		}

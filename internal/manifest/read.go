@@ -119,7 +119,7 @@ func newDocument(file string, c chunk) (*Document, error) {
 	if !ok {
 		return nil, fail(errors.New("the document is not an object with apiVersion and kind"))
 	}
-	d.Object = &unstructured.Unstructured{Object: m}
+	d.Object, d.source = &unstructured.Unstructured{Object: m}, m
 	return d, nil
 }
 

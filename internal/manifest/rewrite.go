@@ -9,10 +9,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Rewrite is the text of the document with its object, before, changed to
-// after: keys keep their order and comments stay, new keys come last. Only the
-// layout of white space is the encoder's.
-func Rewrite(d *Document, before, after map[string]any) []byte {
+// Rewrite is the text of the document with its object changed to after: keys
+// keep their order and comments stay, new keys come last. Only the layout of
+// white space is the encoder's.
+func Rewrite(d *Document, after map[string]any) []byte {
 	root := d.root()
 	if root == nil {
 		return Encode(after)
@@ -26,16 +26,32 @@ func Rewrite(d *Document, before, after map[string]any) []byte {
 		l = layout{indent: 2, compact: true}
 		unstyle(n)
 	}
-	for _, op := range tree.Diff(before, after) {
+	for _, op := range tree.Diff(d.source, after) {
 		tokens, err := tree.ParsePointer(op.Path)
 		if err != nil || len(tokens) == 0 || !edit(n, tokens, op) {
 			return Encode(after)
+		}
+	}
+	for _, key := range []string{"kind", "apiVersion"} {
+		if d.source[key] == nil {
+			hoist(n, key) // what the List said for its items
 		}
 	}
 	if out, ok := encodeNode(n, after, l); ok {
 		return out
 	}
 	return Encode(after)
+}
+
+// hoist moves a key to the top of a mapping.
+func hoist(n *yaml.Node, key string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			pair := slices.Clone(n.Content[i : i+2])
+			n.Content = slices.Concat(pair, n.Content[:i], n.Content[i+2:])
+			return
+		}
+	}
 }
 
 // layoutOf finds out how a document is indented.

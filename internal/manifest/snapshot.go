@@ -222,7 +222,7 @@ func (b *builder) readObjects() {
 	b.params = newParams(b.snapshot.Types)
 	for _, d := range b.others {
 		if err := b.params.add(d.Object); err != nil {
-			b.fail(d.ErrorAt(fieldOf(err), fmt.Errorf("%s: %w", d.Name(), err)))
+			b.fail(d.ErrorAtKey(FieldOf(err), fmt.Errorf("%s: %w", d.Name(), err)))
 			continue
 		}
 		if gvk := d.Object.GroupVersionKind(); gvk.Group == "" && gvk.Kind == "Namespace" {
@@ -355,7 +355,11 @@ const UnboundBinding = "unbound"
 func (b *builder) decodeError(d *Document, err error) {
 	var de *policy.DecodeError
 	if errors.As(err, &de) && len(de.Fields) > 0 {
-		b.fail(d.ErrorAt(de.Fields[0], fmt.Errorf("%s: %w", d.Name(), err)))
+		at := d.ErrorAt
+		if FieldOf(err) != "" {
+			at = d.ErrorAtKey
+		}
+		b.fail(at(de.Fields[0], fmt.Errorf("%s: %w", d.Name(), err)))
 		return
 	}
 	b.fail(d.Errorf("%s: %w", d.Name(), err))
@@ -367,8 +371,8 @@ var (
 	aggregate = regexp.MustCompile(`^spec\.(?:variables|matchConditions|mutations)`)
 )
 
-// fieldOf finds the field that a decoder's text names.
-func fieldOf(err error) string {
+// FieldOf finds the field that a strict decoder's text calls unknown, if any.
+func FieldOf(err error) string {
 	if m := inRaw.FindStringSubmatch(err.Error()); m != nil {
 		return m[1]
 	}

@@ -53,7 +53,7 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 	defer poll.Stop()
 	quiet := time.NewTimer(w.Debounce) // there may be events already
 	defer quiet.Stop()
-	told := false
+	told, pending := false, true
 	for {
 		select {
 		case <-ctx.Done():
@@ -77,10 +77,12 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 			told = true
 			quiet.Reset(w.Debounce)
 		case <-poll.C:
-			if now := fingerprint(w.paths, w.recursive); now != w.last {
+			if !pending && fingerprint(w.paths, w.recursive) != w.last {
+				pending = true
 				quiet.Reset(w.Debounce)
 			}
 		case <-quiet.C:
+			pending = false
 			// A file that is rewritten in the same instant with the same size looks
 			// the same, so an event counts whatever the files look like.
 			now := fingerprint(w.paths, w.recursive)

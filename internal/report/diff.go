@@ -39,6 +39,9 @@ func (d *differ) value(path string, steps []string, before, after any) {
 	if tree.Equal(before, after) {
 		return
 	}
+	if d.elements(path, steps, before, after) {
+		return
+	}
 	switch b := before.(type) {
 	case map[string]any:
 		if a, ok := after.(map[string]any); ok && len(a) > 0 && len(b) > 0 {
@@ -58,6 +61,24 @@ func (d *differ) value(path string, steps []string, before, after any) {
 		}
 	}
 	d.changes = append(d.changes, Change{Path: path, Before: before, After: after})
+}
+
+// elements tells a keyed list that came or went as a whole by its elements.
+func (d *differ) elements(path string, steps []string, before, after any) bool {
+	b, isList := before.([]any)
+	if before != nil && !isList {
+		return false
+	}
+	a, isList := after.([]any)
+	if after != nil && !isList || len(a) > 0 && len(b) > 0 || len(a)+len(b) == 0 {
+		return false
+	}
+	keys := keysOf(d.keys, steps, b, a)
+	if keys == nil {
+		return false
+	}
+	d.keyed(path, append(steps[:len(steps):len(steps)], ""), keys, b, a)
+	return true
 }
 
 func (d *differ) maps(path string, steps []string, before, after map[string]any) {

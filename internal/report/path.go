@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Keys tells by which fields the elements of a list are told apart; the path is
@@ -123,57 +121,6 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
-}
-
-// FieldPath writes a JSON pointer as a path with keyed lists. The versions of the
-// object are asked in turn how the list elements are called.
-func FieldPath(pointer string, keys Keys, versions ...map[string]any) string {
-	tokens, err := tree.ParsePointer(pointer)
-	if err != nil {
-		return pointer
-	}
-	at := make([]any, len(versions))
-	for i, v := range versions {
-		at[i] = v
-	}
-	out := ""
-	var path []string
-	for _, token := range tokens {
-		index, isIndex := 0, false
-		var name string
-		for i, v := range at {
-			list, ok := v.([]any)
-			if !ok {
-				continue
-			}
-			isIndex = true
-			if index, err = strconv.Atoi(token); err != nil || index >= len(list) {
-				at[i] = nil
-				continue
-			}
-			if name == "" {
-				if k := keysOf(keys, path, list); k != nil {
-					name, _ = identity(list[index], k)
-				}
-			}
-			at[i] = list[index]
-		}
-		if isIndex {
-			if name == "" {
-				name = token
-			}
-			out += "[" + name + "]"
-			path = append(path, "")
-			continue
-		}
-		for i, v := range at {
-			m, _ := v.(map[string]any)
-			at[i] = m[token]
-		}
-		out = join(out, token)
-		path = append(path, token)
-	}
-	return out
 }
 
 // inline writes a value on one line: strings as they are unless that would

@@ -70,8 +70,8 @@ func step(s engine.Step, keys func(*unstructured.Unstructured) Keys) string {
 		if keys != nil {
 			k = keys(s.After)
 		}
-		for _, p := range s.Paths() {
-			fields = append(fields, FieldPath(p, k, s.After.Object, s.Before.Object))
+		for _, c := range Diff(s.Before.Object, s.After.Object, k) {
+			fields = append(fields, c.Path)
 		}
 		return text + ": " + strings.Join(fields, ", ")
 	case engine.Unchanged:

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/engine"
+)
+
+// evalFlags are the flags of eval as they were given.
+type evalFlags struct {
+	policies, files []string
+	recursive       bool
+	output          string
+	operation       string
+	old             string
+	subresource     string
+	dryRun          bool
+	user            string
+	groups          []string
+	namespace       string
+	kubernetes      string
+	unbound         bool
+}
+
+const evalLong = `Run policies on objects and print what becomes of them.
+
+Objects come out in the order in which they went in. What no policy touched is
+printed as it was, byte by byte; what was changed keeps its comments and the
+order of its keys. A denied object is not printed. Standard output is data
+only: what happened, and what had to be simulated, is told on standard error.
+
+Policies do nothing without a binding, as in a cluster; --unbound is for trying
+them out.
+
+Output formats:
+  yaml    the objects (default)
+  json    the objects
+  patch   for each object one line: the RFC 6902 patch, [] if there is none
+  diff    for each changed object the fields that differ
+  review  for each object one line: an AdmissionReview with the response
+  name    the names of the changed objects, as kubectl writes them
+
+Exit codes:
+  0  done
+  1  an object was denied
+  2  wrong usage, or input that cannot be read
+  3  a policy does not compile or validate
+  5  some inputs failed, the others were done (also if another was denied)`
+
+func newEval(s streams) *cobra.Command {
+	var f evalFlags
+	cmd := &cobra.Command{
+		Use:   "eval -p PATH... -f PATH...",
+		Short: "Run policies on objects and print what becomes of them",
+		Long:  evalLong,
+		Example: `  mapd eval -p policies/ -f deployment.yaml -o diff
+  kustomize build . | mapd eval -p policies/ -f - | kubectl apply -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return eval(cmd.Context(), s, &f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
+	fl.StringArrayVarP(&f.files, "filename", "f", nil, "the objects: file, directory or - ; a List is opened, an AdmissionReview is a full request; repeatable")
+	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml, json, patch, diff, review or name")
+	fl.StringVar(&f.operation, "operation", "", "create, update or connect (default create, or update with --old)")
+	fl.StringVar(&f.old, "old", "", "file with the objects as they are before an update")
+	fl.StringVar(&f.subresource, "subresource", "", "the subresource that is requested, such as status")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "set request.dryRun")
+	fl.StringVar(&f.user, "user", "", "who asks (default kubernetes-admin of the group system:masters)")
+	fl.StringArrayVar(&f.groups, "group", nil, "a group of the user; repeatable")
+	fl.StringVarP(&f.namespace, "namespace", "n", manifest.DefaultNamespace, "the namespace of namespaced objects that name none")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
+	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
+	return cmd
+}
+
+var outputs = []string{"yaml", "json", "patch", "diff", "review", "name"}
+
+// check finds wrong usage before anything is read.
+func (f *evalFlags) check() error {
+	switch {
+	case len(f.policies) == 0:
+		return usagef("eval: no policies; give them with -p")
+	case len(f.files) == 0:
+		return usagef("eval: no objects; give them with -f")
+	case !slices.Contains(outputs, f.output):
+		return usagef("eval: -o %s: must be one of %s", f.output, strings.Join(outputs, ", "))
+	}
+	stdin := 0
+	for _, p := range append(append([]string{f.old}, f.policies...), f.files...) {
+		if p == manifest.Stdin {
+			stdin++
+		}
+	}
+	if stdin > 1 {
+		return usagef("eval: standard input (-) can be read only once")
+	}
+	switch strings.ToLower(f.operation) {
+	case "":
+		f.operation = "create"
+		if f.old != "" {
+			f.operation = "update"
+		}
+	case "create", "connect":
+		if f.old != "" {
+			return usagef("eval: --old is for --operation update")
+		}
+	case "update":
+		if f.old == "" {
+			return usagef("eval: --operation update needs the objects before it: --old FILE")
+		}
+	default:
+		return usagef("eval: --operation %s: must be create, update or connect", f.operation)
+	}
+	f.operation = strings.ToUpper(f.operation)
+	return nil
+}
+
+func eval(ctx context.Context, s streams, f *evalFlags) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	env, err := environment(f.kubernetes)
+	if err != nil {
+		return err
+	}
+	files, err := manifest.Files(f.files, f.recursive)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	l, errs, code := load(f.policies, f.recursive, s.in, manifest.BuildOptions{Env: env, Unbound: f.unbound})
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		return &codedError{code: code}
+	}
+	if len(l.Policies) == 0 {
+		return usagef("eval: no policies in %s", strings.Join(f.policies, ", "))
+	}
+	e := &evaluation{
+		flags: f, policies: l, engine: l.Engine(),
+		out: newPrinter(s.out, f.output), notes: newNotes(s.err), err: s.err,
+	}
+	if f.old != "" {
+		if err := e.readOld(s); err != nil {
+			return err
+		}
+	}
+	e.noteBindings()
+	defer e.notes.done()
+	for d, err := range manifest.Read(files, s.in) {
+		if err := e.next(ctx, d, err); err != nil {
+			return err
+		}
+	}
+	e.noteSimulated()
+	if e.objects == 0 && !e.failed && !e.unreadable {
+		return usagef("eval: no objects in %s", strings.Join(f.files, ", "))
+	}
+	switch {
+	case e.unreadable:
+		return &codedError{code: exitUsage}
+	case e.failed:
+		return &codedError{code: exitPartial}
+	case e.denied:
+		return &codedError{code: exitDenied}
+	}
+	return nil
+}
+
+// evaluation is one run of eval.
+type evaluation struct {
+	flags    *evalFlags
+	policies *loaded
+	engine   *engine.Engine
+	old      map[objectID]*manifest.Document
+	out      *printer
+	notes    *notes
+	err      interface{ Write([]byte) (int, error) }
+
+	objects                    int
+	denied, failed, unreadable bool
+}
+
+// next deals with one document. Its error ends the run: nobody reads what is
+// written any more.
+func (e *evaluation) next(ctx context.Context, d *manifest.Document, err error) error {
+	var re *manifest.ReadError
+	switch {
+	case errors.As(err, &re):
+		e.unreadable = true
+		e.notes.say("%v\n", err)
+		return nil
+	case err != nil:
+		e.failed = true
+		e.notes.say("%s\n", render(err))
+		return nil
+	case d.Object == nil:
+		return e.out.comments(d)
+	}
+	e.objects++
+	e.notes.count()
+	sub, err := e.subject(d)
+	if err != nil {
+		e.failed = true
+		e.notes.say("%s\n", render(err))
+		return nil
+	}
+	decision := e.engine.Admit(ctx, sub.request)
+	e.notes.say("%s", report.Summary(sub.name, decision, e.keys))
+	if decision.Status != nil {
+		e.denied = true
+		e.notes.say("%s: %s\n", d.Where(), refusal(decision.Status))
+	}
+	if err := e.out.print(e, sub, decision); err != nil {
+		if errors.Is(err, os.ErrClosed) {
+			return &codedError{code: exitUsage}
+		}
+		return &codedError{exitUsage, err}
+	}
+	return nil
+}
+
+func (e *evaluation) operation() admissionv1.Operation {
+	return admissionv1.Operation(e.flags.operation)
+}
+
+// noteBindings says once which policies have no effect.
+func (e *evaluation) noteBindings() {
+	l := e.policies
+	if len(l.Unbound) > 0 {
+		if e.flags.unbound {
+			e.notes.say("note: no binding, run as if bound to everything (--unbound): %s\n", strings.Join(l.Unbound, ", "))
+		} else {
+			e.notes.say("note: no binding, so no effect (--unbound runs them): %s\n", strings.Join(l.Unbound, ", "))
+		}
+	}
+	if len(l.Dangling) > 0 {
+		e.notes.say("note: bindings whose policy was not given, so no effect: %s\n", strings.Join(l.Dangling, ", "))
+	}
+	if len(l.UnknownParams) > 0 {
+		e.notes.say("note: unknown paramKind, give its CustomResourceDefinition with -p: %s\n", strings.Join(l.UnknownParams, "; "))
+	}
+}
+
+// noteSimulated says once what was not as in a cluster.
+func (e *evaluation) noteSimulated() {
+	if names := e.policies.Namespaces.Synthesised(); len(names) > 0 {
+		const most = 10
+		more := ""
+		if len(names) > most {
+			more = fmt.Sprintf(" and %d more", len(names)-most)
+			names = names[:most]
+		}
+		e.notes.say("note: Namespaces not given, taken to have only the label kubernetes.io/metadata.name: %s%s\n", strings.Join(names, ", "), more)
+	}
+	if e.policies.AuthorizerAsked() && !e.policies.HasRBAC {
+		e.notes.say("note: no RBAC objects given: every check of a policy's authorizer was answered with no opinion\n")
+	}
+	if e.out.changed {
+		e.notes.say("note: a server's defaults for built-in kinds are not simulated\n")
+	}
+}

@@ -1,0 +1,84 @@
+// Command mapd evaluates MutatingAdmissionPolicies: on files (eval) and as an
+// admission webhook (serve).
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// The exit codes are part of the interface: scripts decide by them.
+const (
+	exitOK      = 0
+	exitDenied  = 1 // an object was denied
+	exitUsage   = 2 // wrong usage, or input that cannot be read
+	exitPolicy  = 3 // a policy does not compile or validate
+	exitPartial = 5 // some inputs failed, the others were done
+)
+
+// codedError carries an exit code. Without a text, what there is to say has been
+// said.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *codedError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &codedError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// streams are what a command reads and writes: data on out, words on err.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	s := streams{stdin, stdout, stderr}
+	root := &cobra.Command{
+		Use:   "mapd",
+		Short: "MutatingAdmissionPolicies outside the API server",
+		Long: `mapd runs Kubernetes MutatingAdmissionPolicies as a 1.37.1 API server would:
+on manifests, to see what becomes of them, and as an admission webhook.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newEval(s), newServe(s), newSend(s), newVersion(s))
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.Execute()
+	if err == nil {
+		return exitOK
+	}
+	var coded *codedError
+	if errors.As(err, &coded) {
+		if coded.err != nil {
+			fmt.Fprintln(stderr, "mapd:", coded.err)
+		}
+		return coded.code
+	}
+	fmt.Fprintln(stderr, "mapd:", err)
+	return exitUsage
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// notes are the words on standard error. On a terminal a progress line stands
+// below them.
+type notes struct {
+	w        io.Writer
+	said     map[string]bool
+	terminal bool
+	objects  int
+	shown    bool
+	last     time.Time
+}
+
+// progressEvery is fast enough to look alive and slow enough to cost nothing.
+const progressEvery = 100 * time.Millisecond
+
+func newNotes(w io.Writer) *notes {
+	return &notes{w: w, said: map[string]bool{}, terminal: isTerminal(w)}
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func (n *notes) say(format string, args ...any) {
+	n.clear()
+	fmt.Fprintf(n.w, format, args...)
+}
+
+// once says what need not be said for every object.
+func (n *notes) once(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !n.said[text] {
+		n.said[text] = true
+		n.say("%s", text)
+	}
+}
+
+// count moves the progress line on.
+func (n *notes) count() {
+	n.objects++
+	if !n.terminal || time.Since(n.last) < progressEvery {
+		return
+	}
+	n.last = time.Now()
+	fmt.Fprintf(n.w, "\r\x1b[K%d objects", n.objects)
+	n.shown = true
+}
+
+func (n *notes) clear() {
+	if n.shown {
+		fmt.Fprint(n.w, "\r\x1b[K")
+		n.shown = false
+	}
+}
+
+func (n *notes) done() { n.clear() }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// loaded is what the -p files come to.
+type loaded struct {
+	*manifest.Snapshot
+	documents int
+}
+
+// load reads the policies' files. Errors that users can correct are all
+// returned, each of them a *manifest.PositionError where it has a position;
+// code is the exit code that they are worth.
+func load(paths []string, recursive bool, stdin io.Reader, opts manifest.BuildOptions) (l *loaded, errs []error, code int) {
+	files, err := manifest.Files(paths, recursive)
+	if err != nil {
+		return nil, []error{err}, exitUsage
+	}
+	var docs []*manifest.Document
+	for d, err := range manifest.Read(files, stdin) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if d.Object != nil {
+			docs = append(docs, d)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errs, exitUsage
+	}
+	s, errs := manifest.Build(docs, opts)
+	if len(errs) > 0 {
+		return nil, errs, exitPolicy
+	}
+	return &loaded{s, len(docs)}, nil, exitOK
+}
+
+// environment is the expression language of --kubernetes.
+func environment(version string) (*cel.Env, error) {
+	env, err := cel.NewEnv(cel.Options{Version: version})
+	if err != nil {
+		return nil, usagef("--kubernetes %s: %w", version, err)
+	}
+	return env, nil
+}
+
+// render is an error with the line it is about, where that is known.
+func render(err error) string {
+	var pe *manifest.PositionError
+	if errors.As(err, &pe) {
+		return pe.Render()
+	}
+	return err.Error()
+}
+
+func printErrors(w io.Writer, errs []error) {
+	for _, err := range errs {
+		fmt.Fprintln(w, render(err))
+	}
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+type sendFlags struct {
+	eval   evalFlags
+	server string
+	caFile string
+}
+
+const sendLong = `Send objects to a mutating webhook, as an API server does, and print what comes
+back.
+
+Each object is sent as the AdmissionReview of its creation; an AdmissionReview
+is sent as it is.`
+
+// newSend is the other end of serve: a webhook can be tried without a cluster.
+func newSend(s streams) *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:     "send -f PATH... --server URL",
+		Short:   "Send objects to a mutating webhook and print what comes back",
+		Long:    sendLong,
+		Example: "  mapd send -f pod.yaml --server https://127.0.0.1:8443/mutate --ca-file ca.crt",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			return send(ctx, s, &f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringArrayVarP(&f.eval.files, "filename", "f", nil, "objects or AdmissionReviews: file, directory or - ; repeatable")
+	fl.BoolVarP(&f.eval.recursive, "recursive", "R", false, "read directories recursively")
+	fl.StringVar(&f.server, "server", "", "the webhook's URL")
+	fl.StringVar(&f.caFile, "ca-file", "", "file with the CA bundle of the server (default the system's)")
+	fl.StringVarP(&f.eval.output, "output", "o", "diff", "diff, yaml, json, patch, review or name")
+	fl.StringVarP(&f.eval.namespace, "namespace", "n", manifest.DefaultNamespace, "the namespace of namespaced objects that name none")
+	return cmd
+}
+
+func send(ctx context.Context, s streams, f *sendFlags) error {
+	switch {
+	case len(f.eval.files) == 0:
+		return usagef("send: no objects; give them with -f")
+	case !strings.HasPrefix(f.server, "https://"):
+		return usagef("send: --server %q: must be an https:// URL", f.server)
+	case !slices.Contains(outputs, f.eval.output):
+		return usagef("send: -o %s: must be one of %s", f.eval.output, strings.Join(outputs, ", "))
+	}
+	files, err := manifest.Files(f.eval.files, f.eval.recursive)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	client, err := f.client()
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	f.eval.operation = string(admissionv1.Create)
+	e := &evaluation{
+		flags:    &f.eval,
+		policies: &loaded{Snapshot: &manifest.Snapshot{Types: openapi.New(openapi.Builtin())}},
+		out:      newPrinter(s.out, f.eval.output),
+		notes:    newNotes(s.err),
+	}
+	defer e.notes.done()
+	for d, err := range manifest.Read(files, s.in) {
+		if err == nil && d.Object == nil {
+			continue
+		}
+		if err == nil {
+			err = f.one(ctx, client, e, d)
+		}
+		if err != nil {
+			e.failed = true
+			e.notes.say("%s\n", render(err))
+		}
+	}
+	switch {
+	case e.failed:
+		return &codedError{code: exitPartial}
+	case e.denied:
+		return &codedError{code: exitDenied}
+	}
+	return nil
+}
+
+func (f *sendFlags) client() (*http.Client, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	if f.caFile != "" {
+		pem, err := os.ReadFile(f.caFile)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: no certificate in it", f.caFile)
+		}
+	}
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment},
+		Timeout:   30 * time.Second, // the longest that an API server waits
+	}, nil
+}
+
+// one sends one document and prints the answer.
+func (f *sendFlags) one(ctx context.Context, client *http.Client, e *evaluation, d *manifest.Document) error {
+	sub, err := e.subject(d)
+	if err != nil {
+		return err
+	}
+	var body []byte
+	if sub.review {
+		body, err = json.Marshal(d.Object.Object)
+	} else {
+		body, err = reviewOf(sub.request)
+	}
+	if err != nil {
+		return d.Errorf("%w", err)
+	}
+	answer, err := f.post(ctx, client, body)
+	if err != nil {
+		return d.Errorf("%s: %w", sub.name, err)
+	}
+	if e.flags.output == "review" {
+		return e.out.line(answer)
+	}
+	decision, err := decisionOf(sub.request, answer)
+	if err != nil {
+		return d.Errorf("%s: %w", sub.name, err)
+	}
+	switch {
+	case decision.Status != nil:
+		e.denied = true
+		e.notes.say("%s: denied\n%s: %s\n", sub.name, d.Where(), refusal(decision.Status))
+	case decision.Changed:
+		e.notes.say("%s: changed\n", sub.name)
+	default:
+		e.notes.say("%s: unchanged\n", sub.name)
+	}
+	for _, w := range decision.Warnings {
+		e.notes.say("Warning: %s\n", w)
+	}
+	return e.out.print(e, sub, decision)
+}
+
+func (f *sendFlags) post(ctx context.Context, client *http.Client, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.server, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 2*webhook.MaxBody))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the server answered %s: %s", resp.Status, bytes.TrimSpace(answer))
+	}
+	return answer, nil
+}
+
+// reviewOf is a request as an API server sends it.
+func reviewOf(r *policy.Request) ([]byte, error) {
+	kind := map[string]any{"group": r.Kind.Group, "version": r.Kind.Version, "kind": r.Kind.Kind}
+	resource := map[string]any{"group": r.Resource.Group, "version": r.Resource.Version, "resource": r.Resource.Resource}
+	request := map[string]any{
+		"uid": string(r.UID), "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+		"operation": string(r.Operation), "userInfo": r.UserInfo, "dryRun": r.DryRun, "options": r.Options,
+		"object": r.Object.Object, "oldObject": nil,
+	}
+	for k, v := range map[string]string{"name": r.Name, "namespace": r.Namespace, "subResource": r.SubResource, "requestSubResource": r.RequestSubResource} {
+		if v != "" {
+			request[k] = v
+		}
+	}
+	return json.Marshal(map[string]any{
+		"apiVersion": admissionv1.SchemeGroupVersion.String(), "kind": "AdmissionReview", "request": request,
+	})
+}
+
+// decisionOf makes of an answer what an API server makes of it.
+func decisionOf(r *policy.Request, answer []byte) (*engine.Decision, error) {
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &review); err != nil {
+		return nil, fmt.Errorf("the answer is not an AdmissionReview: %w", err)
+	}
+	resp := review.Response
+	switch {
+	case resp == nil:
+		return nil, errors.New("the answer has no response")
+	case resp.UID != r.UID:
+		return nil, fmt.Errorf("the answer is for request %q, not %q", resp.UID, r.UID)
+	}
+	d := &engine.Decision{Object: r.Object, Status: resp.Result, Warnings: resp.Warnings}
+	if !resp.Allowed {
+		if d.Status == nil {
+			return nil, errors.New("denied without a reason")
+		}
+		return d, nil
+	}
+	d.Status = nil
+	if len(resp.Patch) == 0 || r.Object == nil {
+		return d, nil
+	}
+	var ops []tree.Op
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(resp.Patch, &ops); err != nil {
+		return nil, fmt.Errorf("the patch: %w", err)
+	}
+	after, err := tree.Apply(r.Object.Object, ops)
+	if err != nil {
+		return nil, fmt.Errorf("the patch: %w", err)
+	}
+	obj, ok := after.(map[string]any)
+	if !ok {
+		return nil, errors.New("the patch leaves no object")
+	}
+	d.Object, d.Changed = &unstructured.Unstructured{Object: obj}, true
+	return d, nil
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// source serves what its files came to when they were last in order. A request
+// finishes with the snapshot with which it began.
+type source struct {
+	flags   *serveFlags
+	options manifest.BuildOptions
+	log     *slog.Logger
+	metrics *webhook.Metrics
+
+	engine atomic.Pointer[engine.Engine]
+	failed atomic.Pointer[error] // of the last load; nil: none
+}
+
+// Admit implements webhook.Admitter.
+func (s *source) Admit(ctx context.Context, req *policy.Request) *engine.Decision {
+	return s.engine.Load().Admit(ctx, req)
+}
+
+// lastError is why the files as they are now are not what is served.
+func (s *source) lastError() error {
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// load reads the files and publishes them if they are in order. One caller at a
+// time.
+func (s *source) load() (errs []error, code int) {
+	l, errs, code := load(s.flags.policies, s.flags.recursive, strings.NewReader(""), s.options)
+	if len(errs) > 0 {
+		err := errorList(errs)
+		s.failed.Store(&err)
+		s.metrics.SnapshotFailed(len(errs))
+		return errs, code
+	}
+	s.engine.Store(l.Engine())
+	s.failed.Store(nil)
+	bindings := l.Index.Bindings()
+	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
+	s.log.Info("policies loaded", "documents", l.documents, "policies", len(l.Policies), "bindings", len(bindings))
+	if len(l.Policies) == 0 {
+		s.log.Info("there are no policies, so nothing is changed")
+	}
+	if len(l.Unbound) > 0 && !s.flags.unbound {
+		s.log.Info("policies without a binding have no effect", "policies", strings.Join(l.Unbound, ","))
+	}
+	if len(l.Dangling) > 0 {
+		s.log.Info("bindings without their policy have no effect", "bindings", strings.Join(l.Dangling, ","))
+	}
+	return nil, exitOK
+}
+
+// reload is load after an edit: what is wrong is logged, one line an error.
+func (s *source) reload() {
+	errs, _ := s.load()
+	for _, err := range errs {
+		attrs := []any{"error", err}
+		var pe *manifest.PositionError
+		if errors.As(err, &pe) {
+			attrs = []any{"file", pe.File, "document", pe.Document, "line", pe.Line, "column", pe.Column, "error", pe.Err}
+		}
+		s.log.Error("policies not loaded, the ones before stay", attrs...)
+	}
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// subject is one object on its way through the policies.
+type subject struct {
+	doc *manifest.Document
+	// object is what the user gave; request.Object is the same as a server holds
+	// it after decoding.
+	object  map[string]any
+	request *policy.Request
+	kind    *openapi.Kind
+	name    string
+	review  bool
+}
+
+// subject makes the request that a server would admit for a document.
+func (e *evaluation) subject(d *manifest.Document) (*subject, error) {
+	if gvk := d.Object.GroupVersionKind(); gvk.Group == admissionv1.GroupName && gvk.Kind == "AdmissionReview" {
+		return e.fromReview(d)
+	}
+	gvk := d.Object.GroupVersionKind()
+	res, sub, err := e.resource(d, gvk)
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{doc: d, object: d.Object.Object}
+	s.kind, _ = e.policies.Types.Kind(gvk)
+	obj := d.Object
+	namespace := ""
+	if res.Namespaced {
+		if namespace = obj.GetNamespace(); namespace == "" {
+			namespace = e.flags.namespace
+			if !strings.HasSuffix(gvk.Kind, "Options") || sub == "" { // those of CONNECT have no metadata
+				obj = withNamespace(obj, namespace)
+			}
+		}
+	}
+	if gvk == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+		namespace = obj.GetName() // as a server fills it in (spec §6.1)
+	}
+	s.name = manifest.Name(obj)
+	settled, err := s.normalize(d, obj)
+	if err != nil {
+		return nil, err
+	}
+	req := &policy.Request{
+		UID:  uid(d),
+		Kind: gvk, Resource: res.GVR, SubResource: sub,
+		RequestKind: gvk, RequestResource: res.GVR, RequestSubResource: sub,
+		Name: obj.GetName(), Namespace: namespace,
+		Operation: e.operation(),
+		UserInfo:  e.userInfo(),
+		DryRun:    e.flags.dryRun,
+		Options:   e.options(),
+		Object:    settled,
+	}
+	if e.operation() == admissionv1.Update {
+		old, ok := e.old[identify(obj, namespace)]
+		if !ok {
+			return nil, d.Errorf("%s: no object of this kind and name in %s, so there is nothing to update", s.name, e.flags.old)
+		}
+		oldObj := old.Object
+		if res.Namespaced && oldObj.GetNamespace() == "" {
+			oldObj = withNamespace(oldObj, namespace)
+		}
+		if req.OldObject, err = s.normalize(old, oldObj); err != nil {
+			return nil, err
+		}
+	}
+	s.request = req
+	return s, nil
+}
+
+// fromReview takes a whole request from an AdmissionReview.
+func (e *evaluation) fromReview(d *manifest.Document) (*subject, error) {
+	data, err := json.Marshal(d.Object.Object)
+	if err != nil {
+		return nil, d.Errorf("%w", err)
+	}
+	req, err := webhook.DecodeReview(data)
+	if err != nil {
+		return nil, d.Errorf("AdmissionReview: %w", err)
+	}
+	s := &subject{doc: d, request: req, review: true}
+	s.kind, _ = e.policies.Types.Kind(req.Kind)
+	if req.Object != nil {
+		s.object = req.Object.Object
+		s.name = manifest.Name(req.Object)
+		if req.Object, err = s.normalize(d, req.Object); err != nil {
+			return nil, err
+		}
+	} else {
+		s.name = strings.TrimSpace(req.Kind.Kind + " " + req.Name)
+	}
+	if req.OldObject != nil {
+		if req.OldObject, err = s.normalize(d, req.OldObject); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// normalize decodes an object as a server would.
+func (s *subject) normalize(d *manifest.Document, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if s.kind == nil {
+		return u, nil
+	}
+	obj, err := s.kind.Normalize(u.Object)
+	if err != nil {
+		path := manifest.FieldOf(err)
+		if s.review {
+			path = "request.object." + path
+		}
+		return nil, d.ErrorAtKey(path, fmt.Errorf("%s: %w", manifest.Name(u), err))
+	}
+	return &unstructured.Unstructured{Object: obj}, nil
+}
+
+// subresourceOf are the kinds that are sent to a subresource only, with the
+// resources that have it, the likeliest first.
+var subresourceOf = map[string]struct {
+	subresource string
+	resources   []schema.GroupVersionResource
+}{
+	"Scale": {"scale", []schema.GroupVersionResource{
+		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "apps", Version: "v1", Resource: "statefulsets"},
+		{Group: "apps", Version: "v1", Resource: "replicasets"}, {Version: "v1", Resource: "replicationcontrollers"},
+	}},
+	"Eviction":              {"eviction", []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}},
+	"TokenRequest":          {"token", []schema.GroupVersionResource{{Version: "v1", Resource: "serviceaccounts"}}},
+	"Binding":               {"binding", []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}},
+	"PodExecOptions":        {"exec", []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}},
+	"PodAttachOptions":      {"attach", []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}},
+	"PodPortForwardOptions": {"portforward", []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}},
+	"PodProxyOptions":       {"proxy", []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}},
+	"ServiceProxyOptions":   {"proxy", []schema.GroupVersionResource{{Version: "v1", Resource: "services"}}},
+	"NodeProxyOptions":      {"proxy", []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}}},
+}
+
+// resource finds out where an object of a kind is sent.
+func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind) (openapi.Resource, string, error) {
+	types := e.policies.Types
+	sub := e.flags.subresource
+	res, known := types.ResourceFor(gvk)
+	if only, ok := subresourceOf[gvk.Kind]; ok && (!known || sub == only.subresource) {
+		if sub != "" && sub != only.subresource {
+			return res, "", d.Errorf("%s: is sent to the subresource %s, not %s", d.Name(), only.subresource, sub)
+		}
+		for _, gvr := range only.resources {
+			if k, ok := types.KindFor(gvr, only.subresource); ok && k == gvk {
+				if len(only.resources) > 1 {
+					e.notes.once("note: a %s does not say whose it is: taken as that of %s (an AdmissionReview says)\n", gvk.Kind, gvr.GroupResource())
+				}
+				return openapi.Resource{GVR: gvr, Kind: gvk, Namespaced: gvr.Resource != "nodes"}, only.subresource, nil
+			}
+		}
+	}
+	if known {
+		if sub != "" {
+			if k, ok := types.KindFor(res.GVR, sub); ok && k != gvk {
+				return res, "", d.Errorf("%s: %s/%s takes a %s", d.Name(), res.GVR.Resource, sub, k.Kind)
+			}
+		}
+		return res, sub, nil
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	e.notes.once("note: %s is not known, give its CustomResourceDefinition with -p: taken as namespaced %s\n", gvk.GroupVersion().WithKind(gvk.Kind), plural.GroupResource())
+	return openapi.Resource{GVR: plural, Kind: gvk, Namespaced: true}, sub, nil
+}
+
+// withNamespace is what a server does to an object that leaves its namespace to
+// the request.
+func withNamespace(u *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
+	obj := maps.Clone(u.Object)
+	m, _ := obj["metadata"].(map[string]any)
+	m = maps.Clone(m)
+	if m == nil {
+		m = map[string]any{}
+	}
+	m["namespace"] = namespace
+	obj["metadata"] = m
+	return &unstructured.Unstructured{Object: obj}
+}
+
+// objectID tells objects apart across versions.
+type objectID struct{ group, kind, namespace, name string }
+
+func identify(u *unstructured.Unstructured, namespace string) objectID {
+	gvk := u.GroupVersionKind()
+	return objectID{gvk.Group, gvk.Kind, namespace, u.GetName()}
+}
+
+// readOld reads the objects of --old.
+func (e *evaluation) readOld(s streams) error {
+	files, err := manifest.Files([]string{e.flags.old}, e.flags.recursive)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	e.old = map[objectID]*manifest.Document{}
+	var errs []error
+	for d, err := range manifest.Read(files, s.in) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if d.Object == nil {
+			continue
+		}
+		namespace := d.Object.GetNamespace()
+		res, ok := e.policies.Types.ResourceFor(d.Object.GroupVersionKind())
+		switch {
+		case ok && !res.Namespaced:
+			namespace = ""
+		case namespace == "":
+			namespace = e.flags.namespace
+		}
+		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
+			namespace = d.Object.GetName()
+		}
+		e.old[identify(d.Object, namespace)] = d
+	}
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		return &codedError{code: exitUsage}
+	}
+	if len(e.old) == 0 {
+		return &codedError{exitUsage, errors.New("eval: no objects in " + e.flags.old)}
+	}
+	return nil
+}
+
+// userInfo is who asks; without --user it is the administrator that kubeadm
+// makes.
+func (e *evaluation) userInfo() authenticationv1.UserInfo {
+	u := authenticationv1.UserInfo{Username: e.flags.user, Groups: e.flags.groups}
+	if u.Username == "" {
+		u.Username = "kubernetes-admin"
+		if len(u.Groups) == 0 {
+			u.Groups = []string{"system:masters"}
+		}
+	}
+	// The server adds this one to everybody who is somebody.
+	for _, g := range u.Groups {
+		if g == "system:authenticated" {
+			return u
+		}
+	}
+	u.Groups = append(u.Groups[:len(u.Groups):len(u.Groups)], "system:authenticated")
+	return u
+}
+
+// options are request.options; CONNECT has none (spec §2.6).
+func (e *evaluation) options() map[string]any {
+	kind := map[admissionv1.Operation]string{admissionv1.Create: "CreateOptions", admissionv1.Update: "UpdateOptions"}[e.operation()]
+	if kind == "" {
+		return nil
+	}
+	o := map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": kind}
+	if e.flags.dryRun {
+		o["dryRun"] = []any{"All"}
+	}
+	return o
+}
+
+// uid is different for different documents and the same in the next run.
+func uid(d *manifest.Document) types.UID {
+	h := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s", d.File, d.Index, d.Line, d.Raw))
+	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80
+	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]))
+}
+
+// keys are how the list elements of an object are called in reports.
+func (e *evaluation) keys(u *unstructured.Unstructured) report.Keys {
+	kind, err := e.policies.Types.Kind(u.GroupVersionKind())
+	if err != nil {
+		return nil
+	}
+	return report.SchemaKeys(kind)
+}

@@ -1,0 +1,151 @@
+package report
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := yaml.Unmarshal([]byte(text), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func podKeys(t *testing.T) Keys {
+	t.Helper()
+	kind, err := openapi.New(openapi.Builtin()).Kind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return SchemaKeys(kind)
+}
+
+func TestDiff(t *testing.T) {
+	const before = `
+metadata: {name: p, labels: {a: "1", b: "2"}, finalizers: [x]}
+spec:
+  priority: 5
+  containers:
+  - {name: app, image: nginx, args: [a], ports: [{containerPort: 80, protocol: TCP}, {containerPort: 80, protocol: UDP, name: dns}]}
+  - {name: old, image: gone}
+  - {name: log, image: fluent}
+  tolerations: [{key: a, operator: Exists}, {operator: Exists}]
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]
+`
+	const after = `
+metadata: {name: p, labels: {a: "1", app.kubernetes.io/name: web}, finalizers: [x, z], annotations: {num: "5", t: hello world}}
+spec:
+  containers:
+  - {name: log, image: fluent}
+  - {name: app, image: mirror/nginx, args: [a, b], ports: [{containerPort: 80, protocol: TCP, name: http}, {containerPort: 80, protocol: UDP, name: dns}]}
+  - {name: new, image: "a: b", command: ["sh", "-c", "x\ny"]}
+  tolerations: [{key: b, operator: Exists}, {operator: Exists}]
+  initContainers: [{name: i, image: init}]
+  topologySpreadConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]
+`
+	const want = `Pod p
++ metadata.annotations.num: "5"
++ metadata.annotations.t: hello world
+~ metadata.finalizers: ["x"] → ["x","z"]
++ metadata.labels[app.kubernetes.io/name]: web
+- metadata.labels.b: "2"
+- spec.containers[name=old]:
+-     image: gone
+-     name: old
+~ spec.containers[name=app].args: ["a"] → ["a","b"]
+~ spec.containers[name=app].image: nginx → mirror/nginx
++ spec.containers[name=app].ports[containerPort=80,protocol=TCP].name: http
++ spec.containers[name=new]:
++     command:
++     - sh
++     - -c
++     - |-
++       x
++       y
++     image: 'a: b'
++     name: new
+~ spec.containers: order [name=app, name=log] → [name=log, name=app]
++ spec.initContainers[name=i]:
++     image: init
++     name: i
+- spec.priority: 5
+~ spec.tolerations[0].key: a → b
+~ spec.topologySpreadConstraints[topologyKey=zone].maxSkew: 1 → 2
+`
+	var b strings.Builder
+	changes := Diff(object(t, before), object(t, after), podKeys(t))
+	if err := WriteDiff(&b, "Pod p", changes, false); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+
+	// Colour only adds escape sequences.
+	var c strings.Builder
+	if err := WriteDiff(&c, "Pod p", changes, true); err != nil {
+		t.Fatal(err)
+	}
+	plain := c.String()
+	for _, code := range []string{"\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m"} {
+		if !strings.Contains(plain, code) {
+			t.Errorf("no %q", code)
+		}
+		plain = strings.ReplaceAll(plain, code, "")
+	}
+	if plain != want {
+		t.Errorf("without colour it is\n%s", plain)
+	}
+}
+
+func TestDiffOfNothing(t *testing.T) {
+	if got := Diff(object(t, "a: [1, {b: c}]"), object(t, "a: [1, {b: c}]"), nil); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	u := func(text string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: object(t, text)}
+	}
+	before, after := u("{kind: Pod, spec: {containers: [{name: a}]}}"), u("{kind: Pod, spec: {containers: [{name: a, image: x}]}}")
+	jp, ac := admissionregistrationv1.PatchTypeJSONPatch, admissionregistrationv1.PatchTypeApplyConfiguration
+	steps := []engine.Step{
+		{Round: 1, Policy: "p", Binding: "b", Param: "ns/c", Mutation: 0, Type: jp, Outcome: engine.Changed, Before: before, After: after},
+		{Round: 1, Policy: "p", Binding: "b", Mutation: 1, Type: ac, Outcome: engine.Unchanged, Before: after, After: after},
+		{Round: 1, Policy: "q", Binding: "b", Mutation: -1, Outcome: engine.Skipped, Reason: "because"},
+		{Round: 1, Policy: "r", Mutation: -1, Outcome: engine.Failed, Err: errors.New("bad"), Ignored: true},
+		{Round: 2, Policy: "p", Binding: "b", Mutation: 1, Type: ac, Outcome: engine.Unchanged, Before: after, After: after},
+		{Round: 2, Policy: "s", Binding: "b", Mutation: 0, Type: jp, Outcome: engine.Failed, Err: errors.New("worse")},
+	}
+	const lines = `
+  p › b › ns/c › mutations[0] JSONPatch: spec.containers[name=a].image
+  p › b › mutations[1] ApplyConfiguration: no change
+  q › b: skipped: because
+  r: error, ignored (failurePolicy): bad
+  s › b › mutations[0] JSONPatch (round 2): error: worse
+`
+	for want, d := range map[string]*engine.Decision{
+		"Pod a: changed by 1 policy" + lines:                              {Changed: true, Steps: steps},
+		"Pod a: denied" + lines:                                           {Status: &metav1.Status{}, Steps: steps},
+		"Pod a: no policy matched\n":                                      {},
+		"Pod a: unchanged; 1 policy matched\n  q › b: skipped: because\n": {Steps: steps[2:3]},
+	} {
+		if got := Summary("Pod a", d, nil); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}
