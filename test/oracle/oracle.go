@@ -320,32 +320,37 @@ func (o *Oracle) Admit(ctx context.Context, r *Request) (result Result) {
 	return result
 }
 
-const atomics = "may not mutate atomic arrays, maps or structs: "
-
-// status returns an error as the server would send it. The paths of the atomic
-// guard come in map order (spec §7.3, trap T35); here they are sorted.
+// status returns an error as the server would send it, with a fixed order where
+// the server has none.
 func status(err error) *metav1.Status {
 	var known *apierrors.StatusError
 	if !errors.As(err, &known) {
 		known = apierrors.NewInternalError(err)
 	}
 	s := known.ErrStatus.DeepCopy()
-	sorted := func(message string) string {
-		head, paths, ok := strings.Cut(message, atomics)
-		if !ok {
-			return message
-		}
-		all := strings.Split(paths, ", ")
-		slices.Sort(all)
-		return head + atomics + strings.Join(all, ", ")
-	}
-	s.Message = sorted(s.Message)
+	s.Message = settled(s.Message)
 	if s.Details != nil {
 		for i := range s.Details.Causes {
-			s.Details.Causes[i].Message = sorted(s.Details.Causes[i].Message)
+			s.Details.Causes[i].Message = settled(s.Details.Causes[i].Message)
 		}
 	}
 	return s
+}
+
+// settled sorts what a message lists in map order: the paths of the atomic
+// guard (spec §7.3, trap T35) and the names of the type-name check (spec §6.3).
+func settled(message string) string {
+	for _, list := range []struct{ after, separator string }{
+		{"may not mutate atomic arrays, maps or structs: ", ", "},
+		{"denied request: type mismatch: ", "\n"},
+	} {
+		if head, tail, ok := strings.Cut(message, list.after); ok {
+			all := strings.Split(tail, list.separator)
+			slices.Sort(all)
+			return head + list.after + strings.Join(all, list.separator)
+		}
+	}
+	return message
 }
 
 // Run is the whole of a case: build, prepare, admit.
