@@ -118,7 +118,6 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 	}
 	sh := &shape{name: t.String()}
 	s.m[t] = sh // before its parts: types may contain themselves
-	sh.zero = zeroOf(t)
 
 	pt := reflect.PointerTo(t)
 	switch {
@@ -128,11 +127,11 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 	case raws[t]:
 		sh.form = raw
 		return sh
-	case specials[t] != nil:
-		sh.form, sh.canonical = special, specials[t]
-		return sh
 	case pt.Implements(marshaler) && pt.Implements(unmarshaler):
-		sh.form, sh.canonical = special, canonicalOf(t)
+		sh.form, sh.canonical, sh.zero = special, specials[t], zeroOf(t)
+		if sh.canonical == nil {
+			sh.canonical = canonicalOf(t)
+		}
 		return sh
 	case pt.Implements(marshaler), pt.Implements(unmarshaler), pt.Implements(textMarshaler):
 		return sh // opaque
@@ -140,18 +139,18 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 
 	switch t.Kind() {
 	case reflect.String:
-		sh.form = text
+		sh.form, sh.zero = text, ""
 	case reflect.Bool:
-		sh.form = truth
+		sh.form, sh.zero = truth, false
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		sh.form = integer
+		sh.form, sh.zero = integer, int64(0)
 		sh.max = math.MaxInt64 >> (64 - t.Bits())
 		sh.min = -sh.max - 1
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
-		sh.form = integer
+		sh.form, sh.zero = integer, int64(0)
 		sh.max = 1<<t.Bits() - 1
 	case reflect.Float64:
-		sh.form = number
+		sh.form, sh.zero = number, float64(0)
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			sh.form = bytes
@@ -168,12 +167,14 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 		if !s.addFields(sh, t) {
 			sh.form = opaque
 		}
-		zero, _ := sh.zero.(map[string]any)
+		zero := map[string]any{}
 		for name, f := range sh.fields {
-			if _, f.always = zero[name]; f.always {
+			if f.always = f.omit == never; f.always {
 				sh.required++
+				zero[name] = f.shape.zero
 			}
 		}
+		sh.zero = zero
 	}
 	return sh
 }
@@ -229,7 +230,8 @@ func (s *shapeSet) addFields(sh *shape, t reflect.Type) bool {
 	return true
 }
 
-// zeroOf asks the converter what a type's zero value looks like.
+// zeroOf asks the converter what a special type's zero value looks like. (Not
+// that of every type: its caches make it slow when it first meets one.)
 func zeroOf(t reflect.Type) any {
 	holder := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "V", Type: t, Tag: `json:"v"`}}))
 	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(holder.Interface())
