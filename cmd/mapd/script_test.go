@@ -1,9 +1,19 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"flag"
+	"io"
 	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -22,5 +32,117 @@ func TestScript(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serve": startServer,
+			"stop":  stopServer,
+			"until": until,
+		},
 	})
+}
+
+// server is a mapd serve that a script started.
+type server struct {
+	cmd *exec.Cmd
+	log *bytes.Buffer
+	out chan struct{} // closed when its standard output is
+}
+
+// deadline is for what may take long on a busy machine and never takes long on
+// another.
+const deadline = time.Minute
+
+// startServer runs "mapd serve ARGS --listen 127.0.0.1:0" until it listens, and
+// sets $URL, $BASE and $CA.
+func startServer(ts *testscript.TestScript, neg bool, args []string) {
+	path := ""
+	for _, dir := range strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+		if _, err := os.Stat(dir + "/mapd"); err == nil {
+			path = dir + "/mapd"
+			break
+		}
+	}
+	s := &server{log: &bytes.Buffer{}, out: make(chan struct{})}
+	s.cmd = exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	s.cmd.Dir = ts.Getenv("WORK")
+	s.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"))
+	s.cmd.Stderr = s.log
+	stdout, err := s.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(s.cmd.Start())
+	ts.Defer(func() { _ = s.cmd.Process.Kill() })
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if ca, ok := strings.CutPrefix(lines.Text(), "mapd serve: CA bundle in "); ok {
+			ts.Setenv("CA", ca)
+		}
+		if url, ok := strings.CutPrefix(lines.Text(), "mapd serve: listening on "); ok {
+			ts.Setenv("URL", url)
+			ts.Setenv("BASE", strings.TrimSuffix(url, "/mutate"))
+			go func() {
+				_, _ = io.Copy(io.Discard, stdout)
+				close(s.out)
+			}()
+			running.Store(ts.Getenv("WORK"), s)
+			return
+		}
+	}
+	_ = s.cmd.Wait()
+	ts.Fatalf("the server did not start:\n%s", s.log)
+}
+
+// running are the servers by the directory of their script; scripts run in
+// parallel.
+var running sync.Map
+
+// stopServer ends the server with SIGTERM and leaves its log in the file "log".
+func stopServer(ts *testscript.TestScript, neg bool, args []string) {
+	v, ok := running.Load(ts.Getenv("WORK"))
+	if !ok {
+		ts.Fatalf("no server is running")
+	}
+	s := v.(*server)
+	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
+	<-s.out
+	err := s.cmd.Wait()
+	ts.Check(os.WriteFile(ts.MkAbs("log"), s.log.Bytes(), 0o644))
+	if err != nil && !neg {
+		ts.Fatalf("the server ended with %v:\n%s", err, s.log)
+	}
+}
+
+// until PATTERN COMMAND... runs a mapd command, or "get URL", until what it
+// prints matches.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	pattern := regexp.MustCompile(args[0])
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var out bytes.Buffer
+		if args[1] == "get" {
+			f := sendFlags{caFile: ts.Getenv("CA")}
+			client, err := f.client()
+			ts.Check(err)
+			if resp, err := client.Get(args[2]); err == nil {
+				_, _ = io.Copy(&out, resp.Body)
+				resp.Body.Close()
+			}
+		} else {
+			for i, a := range args {
+				if strings.HasSuffix(a, ".yaml") {
+					args[i] = ts.MkAbs(a)
+				}
+			}
+			run(args[1:], strings.NewReader(""), &out, &out)
+		}
+		if pattern.Match(out.Bytes()) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ts.Fatalf("never printed %s, last:\n%s", args[0], out.String())
+		}
+	}
 }

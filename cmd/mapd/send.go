@@ -237,9 +237,17 @@ func decisionOf(r *policy.Request, answer []byte) (*engine.Decision, error) {
 	if len(resp.Patch) == 0 || r.Object == nil {
 		return d, nil
 	}
-	var ops []tree.Op
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(resp.Patch, &ops); err != nil {
+	var patch []struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(resp.Patch, &patch); err != nil {
 		return nil, fmt.Errorf("the patch: %w", err)
+	}
+	ops := make([]tree.Op, len(patch))
+	for i, p := range patch {
+		ops[i] = tree.Op(p)
 	}
 	after, err := tree.Apply(r.Object.Object, ops)
 	if err != nil {

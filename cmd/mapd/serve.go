@@ -191,7 +191,6 @@ func selfSigned(addr net.Addr) (cert *tls.Certificate, caFile string, err error)
 	return &made, caFile, nil
 }
 
-
 // errorList is errors as one line, for places that have only one.
 func errorList(errs []error) error {
 	texts := make([]string, len(errs))
