@@ -7,8 +7,6 @@ package subject
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -120,33 +118,22 @@ func Request(s *cases.RequestSpec) *policy.Request {
 	}
 }
 
-// Outcome brings a decision into the form in which cases compare. Built-in
-// objects go through their Go type, as they do when a server stores them.
-func Outcome(c *cases.Case, d *engine.Decision) (cases.Outcome, error) {
+// Outcome is a decision in the form in which cases compare.
+func Outcome(d *engine.Decision) cases.Outcome {
 	out := cases.Outcome{Status: d.Status, Rounds: d.Rounds}
-	if d.Status == nil && d.Object != nil {
+	if d.Status == nil {
 		out.Object = d.Object
-		if kind, _ := Builtin.Kind(d.Object.GroupVersionKind()); !kind.Builtin() {
-			return out, nil // what pruning and validation make of it is a later story
-		}
-		n, err := cases.Normal(d.Object, c.CRDs)
-		if err != nil {
-			return out, fmt.Errorf("the resulting object does not decode: %w", err)
-		}
-		out.Object = n
 	}
-	return out, nil
+	return out
 }
 
-// Run is the whole of a case: build, admit, compare-ready outcome.
-func Run(ctx context.Context, c *cases.Case) (cases.Outcome, *engine.Decision, error) {
+// Run is the whole of a case: build and admit.
+func Run(ctx context.Context, c *cases.Case) (*engine.Decision, error) {
 	e, err := New(c)
 	if err != nil {
-		return cases.Outcome{}, nil, err
+		return nil, err
 	}
-	d := e.Admit(ctx, Request(&c.Request))
-	out, err := Outcome(c, d)
-	return out, d, err
+	return e.Admit(ctx, Request(&c.Request)), nil
 }
 
 func equivalents(types *openapi.Types) func(schema.GroupVersionResource) []binding.Equivalent {
@@ -171,19 +158,21 @@ func newParams(objs []*unstructured.Unstructured, types *openapi.Types) *params 
 	for _, u := range objs {
 		gvk := u.GroupVersionKind()
 		if kind, _ := types.Kind(gvk); kind.Builtin() {
-			root := maps.Clone(u.Object)
-			delete(root, "apiVersion")
-			delete(root, "kind")
-			if meta, ok := root["metadata"].(map[string]any); ok && meta["managedFields"] != nil {
-				meta = maps.Clone(meta)
-				delete(meta, "managedFields")
-				root["metadata"] = meta
-			}
-			u = &unstructured.Unstructured{Object: root}
+			u = informed(u)
 		}
 		p.byKey[gvk] = append(p.byKey[gvk], u)
 	}
 	return p
+}
+
+// informed gives a built-in object the shape in which a server's informers hold
+// it: without apiVersion, kind and managedFields (spec §3.2).
+func informed(u *unstructured.Unstructured) *unstructured.Unstructured {
+	out := u.DeepCopy()
+	unstructured.RemoveNestedField(out.Object, "metadata", "managedFields")
+	delete(out.Object, "apiVersion")
+	delete(out.Object, "kind")
+	return out
 }
 
 func (p *params) Kind(gvk schema.GroupVersionKind) (bool, error) {
@@ -219,7 +208,7 @@ type namespaces map[string]*unstructured.Unstructured
 func newNamespaces(objs []*unstructured.Unstructured) namespaces {
 	n := namespaces{}
 	for _, u := range objs {
-		n[u.GetName()] = u
+		n[u.GetName()] = informed(u)
 	}
 	return n
 }
