@@ -592,33 +592,24 @@ func TestUnencodableDecision(t *testing.T) {
 // be right for one of the snapshots and whole.
 func TestHammerReview(t *testing.T) {
 	var current atomic.Pointer[admitFunc]
-	set := func(i int) {
-		f := label(fmt.Sprint("team-", i))
-		current.Store(&f)
-	}
-	set(0)
+	var swaps atomic.Int64
 	m := NewMetrics()
+	swap := func() {
+		n := int(swaps.Add(1))
+		f := label(fmt.Sprint("team-", n))
+		current.Store(&f)
+		m.SnapshotPublished(n, n, 0)
+	}
+	swap()
 	h := NewHandler(Options{Metrics: m, Admitter: admitFunc(func(ctx context.Context, req *policy.Request) *engine.Decision {
 		return (*current.Load())(ctx, req)
 	})})
 	r := run(t, h, nil, nil)
-	stop := make(chan struct{})
-	var swaps sync.WaitGroup
-	swaps.Go(func() {
-		for i := 1; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				set(i)
-				m.SnapshotPublished(i, i, 0)
-			}
-		}
-	})
 	var clients sync.WaitGroup
 	for c := range 8 {
 		clients.Go(func() {
 			for i := range 50 {
+				swap()
 				object := fmt.Sprintf(`{"metadata": {}, "data": {"c": %d, "i": %d}}`, c, i)
 				resp, body := r.do(t, "POST", "/mutate", "application/json", strings.NewReader(reviewOf(`"object": `+object)))
 				if resp.StatusCode != 200 {
@@ -636,8 +627,6 @@ func TestHammerReview(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	close(stop)
-	swaps.Wait()
 }
 
 func get(t *testing.T, h *Handler, path string) (int, string) {
