@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"flag"
 	"io"
 	"os"
@@ -16,6 +18,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
@@ -33,9 +37,10 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": startServer,
-			"stop":  stopServer,
-			"until": until,
+			"serve":    startServer,
+			"stop":     stopServer,
+			"until":    until,
+			"makecert": makeCert,
 		},
 	})
 }
@@ -144,5 +149,22 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		case <-ctx.Done():
 			ts.Fatalf("never printed %s, last:\n%s", args[0], out.String())
 		}
+	}
+}
+
+// makeCert writes ca.pem, cert.pem and key.pem for localhost.
+func makeCert(ts *testscript.TestScript, neg bool, args []string) {
+	cert, ca, err := webhook.SelfSigned([]string{"localhost", "127.0.0.1"})
+	ts.Check(err)
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	ts.Check(err)
+	var chain []byte
+	for _, der := range cert.Certificate {
+		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	for name, data := range map[string][]byte{
+		"ca.pem": ca, "cert.pem": chain, "key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	} {
+		ts.Check(os.WriteFile(ts.MkAbs(name), data, 0o600))
 	}
 }

@@ -3,7 +3,6 @@ package manifest
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // PositionError is an error with the place in a file where its cause stands.
@@ -70,8 +69,3 @@ func (e *PositionError) Render() string {
 
 // Pos is a 1-based position in a file; columns count characters.
 type Pos struct{ Line, Column int }
-
-// runeColumn turns a 0-based byte offset in a line into a 1-based column.
-func runeColumn(line string, offset int) int {
-	return utf8.RuneCountInString(line[:min(offset, len(line))]) + 1
-}

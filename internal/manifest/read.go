@@ -125,10 +125,11 @@ func newDocument(file string, c chunk) (*Document, error) {
 
 // check refuses what cannot be an object.
 func check(d *Document) error {
-	for _, field := range []string{"apiVersion", "kind"} {
+	for _, field := range []string{"kind", "apiVersion"} {
+		spelling := strings.Replace(field, "k", "K", 1) // as the server has it
 		switch v, ok := d.Object.Object[field]; {
-		case !ok || v == "":
-			return d.Errorf("Object '%s' is missing", strings.ToUpper(field[:1])+field[1:])
+		case !ok || v == nil || v == "":
+			return d.Errorf("Object '%s' is missing", spelling)
 		case !isString(v):
 			return d.ErrorAt(field, fmt.Errorf("%s must be a string, not %v", field, v))
 		}

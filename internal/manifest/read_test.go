@@ -85,7 +85,7 @@ func TestRead(t *testing.T) {
 		{"null key", cm + "~: 1\n", []string{"error: in.yaml: document 1, line 3, column 1: a key must not be null"}},
 		{"unknown anchor", cm + "a: *b\n", []string{"error: in.yaml: document 1, line 3: unknown anchor 'b' referenced"}},
 		{"anchor in itself", cm + "a: &a [*a]\n", []string{"error: in.yaml: document 1, line 3, column 8: anchor 'a' value contains itself"}},
-		{"two values", "{\"a\":1} x\n", []string{"error: in.yaml: document 1, line 1: Object 'ApiVersion' is missing", "error: in.yaml: document 2, line 1: the document is not an object with apiVersion and kind"}},
+		{"two values", "{\"a\":1} x\n", []string{"error: in.yaml: document 1, line 1: Object 'Kind' is missing", "error: in.yaml: document 2, line 1: the document is not an object with apiVersion and kind"}},
 		{"UTF-16", "\xff\xfea\x00", []string{"error: in.yaml: document 1, line 1: the text is UTF-16, not UTF-8"}},
 	}
 	for _, tt := range tests {
