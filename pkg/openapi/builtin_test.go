@@ -29,8 +29,7 @@ import (
 func flatten(s *smdschema.Schema, ref smdschema.TypeRef) map[string]any {
 	out := map[string]any{}
 	var atom func(a smdschema.Atom) map[string]any
-	var visit func(ref smdschema.TypeRef) map[string]any
-	visit = func(ref smdschema.TypeRef) map[string]any {
+	visit := func(ref smdschema.TypeRef) map[string]any {
 		r := map[string]any{"nullable": ref.Nullable}
 		if ref.ElementRelationship != nil {
 			r["relationship"] = *ref.ElementRelationship
@@ -348,6 +347,24 @@ func TestHammerOpen(t *testing.T) {
 		if s == nil || s != got[0] {
 			t.Fatal("schemas differ")
 		}
+	}
+}
+
+func TestDecodeSchemaRefusesWhatEndsEarly(t *testing.T) {
+	data, err := unpack("policy_v1.schema.zst", 1<<15)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decodeSchema(data); err != nil {
+		t.Fatal(err)
+	}
+	for n := range data {
+		if _, err := decodeSchema(data[:n]); err == nil {
+			t.Fatalf("decodeSchema of the first %d of %d bytes succeeded", n, len(data))
+		}
+	}
+	if _, err := decodeSchema(append(data, 0)); err == nil {
+		t.Error("decodeSchema with a byte too many succeeded")
 	}
 }
 

@@ -8,10 +8,33 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// kindCache holds the kinds asked for so far, by schema.GroupVersionKind.
-// Their number is that of the kinds in requests whose resource some policy
-// names, so it needs no bound for well-known kinds; unknown ones are not kept.
-type kindCache struct{ m sync.Map }
+// kindCache holds the kinds that were looked up and have a schema, so at most
+// as many as the sources know. A plain map under a lock is used because a
+// sync.Map would allocate its key at every look.
+type kindCache struct {
+	mu sync.RWMutex
+	m  map[schema.GroupVersionKind]*Kind
+}
+
+func (c *kindCache) get(gvk schema.GroupVersionKind) *Kind {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.m[gvk]
+}
+
+// keep gives k or, if another goroutine was faster, the Kind it kept.
+func (c *kindCache) keep(k *Kind) *Kind {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept := c.m[k.gvk]; kept != nil {
+		return kept
+	}
+	if c.m == nil {
+		c.m = map[schema.GroupVersionKind]*Kind{}
+	}
+	c.m[k.gvk] = k
+	return k
+}
 
 // A Kind is what is known of one kind in one version.
 type Kind struct {
@@ -28,8 +51,8 @@ type Kind struct {
 // schema still settles and normalizes (a JSON Patch on a Scale needs no
 // schema), only Schema and Validate are not for it.
 func (t *Types) Kind(gvk schema.GroupVersionKind) (*Kind, error) {
-	if k, ok := t.kinds.m.Load(gvk); ok {
-		return k.(*Kind), nil
+	if k := t.kinds.get(gvk); k != nil {
+		return k, nil
 	}
 	for _, s := range t.sources {
 		m := s.Lookup(gvk)
@@ -42,8 +65,7 @@ func (t *Types) Kind(gvk schema.GroupVersionKind) (*Kind, error) {
 		} else {
 			k.goType = goTypes().of(gvk)
 		}
-		kept, _ := t.kinds.m.LoadOrStore(gvk, k)
-		return kept.(*Kind), nil
+		return t.kinds.keep(k), nil
 	}
 	k := &Kind{gvk: gvk, goType: goTypes().of(gvk)}
 	if t.versions[gvk.GroupVersion()] {
