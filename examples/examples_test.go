@@ -135,7 +135,6 @@ func TestKubernetes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// A case names the namespace in its request, not in its objects.
 				if !cases.Same(wanted, got.Object) {
 					t.Errorf("-want.yaml +Kubernetes\n%s", cmp.Diff(wanted, got.Object))
 				}
