@@ -168,6 +168,9 @@ func (e *editor) key(sh *shape, v map[string]any) string {
 		return sortedKeys(v)[e.r.IntN(len(v))]
 	}
 	keys := []string{"a", "b", "cpu", "memory", "bogus", "x/y", "name", "-"}
+	if sh == nil {
+		keys = append(keys, "spec", "size", "ports", "port", "nested", "x", "byName", "num", "free", "known", "mode", "plain", "open", "status")
+	}
 	return keys[e.r.IntN(len(keys))]
 }
 
@@ -367,6 +370,9 @@ func randomEdits(kinds []*Kind, objects []map[string]any, seed uint64, steps int
 	r := rand.New(rand.NewPCG(seed, 37))
 	e := &editor{r: r}
 	i := r.IntN(len(kinds))
+	if r.IntN(5) == 0 {
+		i = len(kinds) - 1 // the custom one
+	}
 	k, before := kinds[i], objects[i]
 	var sh *shape
 	if k.goType != nil {

@@ -44,7 +44,7 @@ const (
 	integer               // any integer type
 	number                // float64
 	bytes                 // []byte
-	pointer               //
+	pointer               // to elem
 	list                  // slice
 	dict                  // map with string keys
 	structure             // struct
@@ -54,7 +54,6 @@ const (
 
 // A member is one field of a struct, those of embedded structs included.
 type member struct {
-	name   string
 	shape  *shape
 	always bool // present whatever its value
 	omit   omission
@@ -84,9 +83,9 @@ func (s *shapeSet) of(t reflect.Type) *shape {
 }
 
 var (
-	marshaler     = reflect.TypeFor[json.Marshaler]()
-	unmarshaler   = reflect.TypeFor[json.Unmarshaler]()
-	textMarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+	marshaler       = reflect.TypeFor[json.Marshaler]()
+	unmarshaler     = reflect.TypeFor[json.Unmarshaler]()
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
 // specials are the types with own (un)marshalers that objects are full of.
@@ -133,7 +132,7 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 			sh.canonical = canonicalOf(t)
 		}
 		return sh
-	case pt.Implements(marshaler), pt.Implements(unmarshaler), pt.Implements(textMarshaler):
+	case pt.Implements(marshaler), pt.Implements(unmarshaler), pt.Implements(textUnmarshaler):
 		return sh // opaque
 	}
 
@@ -158,7 +157,7 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 			sh.form, sh.elem = list, s.build(t.Elem())
 		}
 	case reflect.Map:
-		if t.Key().Kind() == reflect.String && !reflect.PointerTo(t.Key()).Implements(textMarshaler) {
+		if t.Key().Kind() == reflect.String && !reflect.PointerTo(t.Key()).Implements(textUnmarshaler) {
 			sh.form, sh.elem = dict, s.build(t.Elem())
 		}
 	case reflect.Struct:
@@ -203,7 +202,7 @@ func (s *shapeSet) addFields(sh *shape, t reflect.Type) bool {
 		if sh.fields[name] != nil {
 			return false
 		}
-		f := &member{name: name, shape: s.build(sf.Type)}
+		f := &member{shape: s.build(sf.Type)}
 		for opt := range strings.SplitSeq(opts, ",") {
 			switch opt {
 			case "omitempty":
