@@ -128,11 +128,11 @@ func (s *subject) normalize(d *manifest.Document, u *unstructured.Unstructured) 
 	}
 	obj, err := s.kind.Normalize(u.Object)
 	if err != nil {
-		path := manifest.FieldOf(err)
+		prefix := ""
 		if s.review {
-			path = "request.object." + path
+			prefix = "request.object."
 		}
-		return nil, d.ErrorAtKey(path, fmt.Errorf("%s: %w", manifest.Name(u), err))
+		return nil, d.ErrorOf(prefix, fmt.Errorf("%s: %w", manifest.Name(u), err))
 	}
 	return &unstructured.Unstructured{Object: obj}, nil
 }
@@ -185,7 +185,7 @@ func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind)
 		return res, sub, nil
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	e.notes.once("note: %s is not known, give its CustomResourceDefinition with -p: taken as namespaced %s\n", gvk.GroupVersion().WithKind(gvk.Kind), plural.GroupResource())
+	e.notes.once("note: %s, Kind=%s is not known, give its CustomResourceDefinition with -p: taken as namespaced %s\n", gvk.GroupVersion(), gvk.Kind, plural.GroupResource())
 	return openapi.Resource{GVR: plural, Kind: gvk, Namespaced: true}, sub, nil
 }
 

@@ -31,6 +31,8 @@ type Document struct {
 	text  []byte // of the whole document, for source lines
 	first int    // the line of text's first byte
 	node  *yaml.Node
+	// around are the comments that the root does not have.
+	around comments
 	// source is the tree that node stands for: Object's, except that an item of
 	// a List may have left its kind to the List.
 	source map[string]any
@@ -124,7 +126,7 @@ func (d *Document) sourceLine(line int) string {
 // YAML).
 func (d *Document) root() *yaml.Node {
 	if d.node == nil && d.JSON && !d.item {
-		d.node, _ = parseYAML(d.text)
+		d.node, _, _ = parseYAML(d.text)
 	}
 	return d.node
 }

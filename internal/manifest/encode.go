@@ -57,7 +57,7 @@ func encodeNode(n *yaml.Node, v any, l layout) (out []byte, ok bool) {
 	if err := enc.Close(); err != nil {
 		return nil, false
 	}
-	root, err := parseYAML(b.Bytes())
+	root, _, err := parseYAML(b.Bytes())
 	if err != nil || root == nil {
 		return nil, false
 	}

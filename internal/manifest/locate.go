@@ -174,7 +174,17 @@ func lookup(n *yaml.Node, path string) (value, key *yaml.Node) {
 			key, value = k, v
 		case yaml.SequenceNode:
 			i, err := strconv.Atoi(step)
-			if err != nil || i < 0 || i >= len(value.Content) {
+			if err != nil {
+				// Decoders name fields of list elements without an index: fine as
+				// long as only one element can be meant.
+				k, v := only(value, step)
+				if k == nil {
+					return value, key
+				}
+				key, value = k, v
+				continue
+			}
+			if i < 0 || i >= len(value.Content) {
 				return value, key
 			}
 			key, value = nil, value.Content[i]
@@ -183,6 +193,22 @@ func lookup(n *yaml.Node, path string) (value, key *yaml.Node) {
 		}
 	}
 	return value, key
+}
+
+// only finds a key in the elements of a list if just one of them has it.
+func only(list *yaml.Node, name string) (key, value *yaml.Node) {
+	for _, e := range list.Content {
+		if e.Kind != yaml.MappingNode {
+			continue
+		}
+		if k, v := pair(e, name); k != nil {
+			if key != nil {
+				return nil, nil
+			}
+			key, value = k, v
+		}
+	}
+	return key, value
 }
 
 // pair finds a key in a mapping, in the mappings that << merges too.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // ReadError says that a file could not be read at all, or not to its end.
@@ -99,14 +100,14 @@ func newDocument(file string, c chunk) (*Document, error) {
 			return nil, fail(err)
 		}
 	} else {
-		root, err := parseYAML(c.text)
+		root, around, err := parseYAML(c.text)
 		if err != nil {
 			return nil, fail(err)
 		}
 		if root == nil {
 			return d, nil // comments
 		}
-		d.node = root
+		d.node, d.around = root, around
 		d.Line = c.line + root.Line - 1
 		if v, err = convert(root); err != nil {
 			return nil, fail(err)
@@ -133,6 +134,9 @@ func check(d *Document) error {
 		case !isString(v):
 			return d.ErrorAt(field, fmt.Errorf("%s must be a string, not %v", field, v))
 		}
+	}
+	if _, err := schema.ParseGroupVersion(d.Object.GetAPIVersion()); err != nil {
+		return d.ErrorAt("apiVersion", err)
 	}
 	meta, ok := d.Object.Object["metadata"]
 	if !ok || meta == nil {

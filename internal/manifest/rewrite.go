@@ -37,6 +37,7 @@ func Rewrite(d *Document, after map[string]any) []byte {
 			hoist(n, key) // what the List said for its items
 		}
 	}
+	n = &yaml.Node{Kind: yaml.DocumentNode, HeadComment: d.around.head, FootComment: d.around.foot, Content: []*yaml.Node{n}}
 	if out, ok := encodeNode(n, after, l); ok {
 		return out
 	}

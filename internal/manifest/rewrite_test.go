@@ -45,6 +45,12 @@ func TestRewrite(t *testing.T) {
 			"# top\n" + head + "z: 'fresh' # why\nb: {x: 1, c: 2}\nadded:\n- 1\n",
 		},
 		{
+			"comments around the document",
+			"# licence\n\n# second\n" + head + "a: 1\n\n# the end\n",
+			head + "a: 2\n",
+			"# licence\n\n# second\n" + head + "a: 2\n\n# the end\n",
+		},
+		{
 			"indented lists and four spaces",
 			head + "spec:\n    list:\n        - a: 1\n",
 			head + "spec:\n    list:\n        - a: 1\n          b: 2\n",

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -222,7 +223,7 @@ func (b *builder) readObjects() {
 	b.params = newParams(b.snapshot.Types)
 	for _, d := range b.others {
 		if err := b.params.add(d.Object); err != nil {
-			b.fail(d.ErrorAtKey(FieldOf(err), fmt.Errorf("%s: %w", d.Name(), err)))
+			b.fail(d.ErrorOf("", fmt.Errorf("%s: %w", d.Name(), err)))
 			continue
 		}
 		if gvk := d.Object.GroupVersionKind(); gvk.Group == "" && gvk.Kind == "Namespace" {
@@ -355,11 +356,12 @@ const UnboundBinding = "unbound"
 func (b *builder) decodeError(d *Document, err error) {
 	var de *policy.DecodeError
 	if errors.As(err, &de) && len(de.Fields) > 0 {
-		at := d.ErrorAt
-		if FieldOf(err) != "" {
-			at = d.ErrorAtKey
+		err = fmt.Errorf("%s: %w", d.Name(), err)
+		if unknown.MatchString(err.Error()) {
+			b.fail(d.ErrorAtKey(de.Fields[0], err))
+		} else {
+			b.fail(d.ErrorAt(de.Fields[0], err))
 		}
-		b.fail(at(de.Fields[0], fmt.Errorf("%s: %w", d.Name(), err)))
 		return
 	}
 	b.fail(d.Errorf("%s: %w", d.Name(), err))
@@ -367,16 +369,22 @@ func (b *builder) decodeError(d *Document, err error) {
 
 var (
 	celIssue  = regexp.MustCompile(`(?m)^(?:.*?compilation failed: )?ERROR: <input>:(\d+):(\d+): (.*)$`)
-	inRaw     = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"`)
+	unknown   = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"`)
+	mistyped  = regexp.MustCompile(`Go struct field \w+\.([\w.]+) of type`)
 	aggregate = regexp.MustCompile(`^spec\.(?:variables|matchConditions|mutations)`)
 )
 
-// FieldOf finds the field that a strict decoder's text calls unknown, if any.
-func FieldOf(err error) string {
-	if m := inRaw.FindStringSubmatch(err.Error()); m != nil {
-		return m[1]
+// ErrorOf is err, from decoding the document's object, at the field that the
+// decoder's text names; prefix is the path of that object in the document.
+func (d *Document) ErrorOf(prefix string, err error) *PositionError {
+	text := err.Error()
+	if m := unknown.FindStringSubmatch(text); m != nil {
+		return d.ErrorAtKey(prefix+m[1], err)
 	}
-	return ""
+	if m := mistyped.FindStringSubmatch(text); m != nil {
+		return d.ErrorAt(prefix+m[1], err)
+	}
+	return d.ErrorAt(strings.TrimSuffix(prefix, "."), err)
 }
 
 // fieldErrors places what a server finds invalid; of an expression that does not

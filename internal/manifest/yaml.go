@@ -36,9 +36,10 @@ var (
 	parserError = regexp.MustCompile(`^(did not find expected (<document start>|node content|key|'-' indicator|',' or )|found (undefined tag handle|duplicate %))`)
 )
 
-// parseYAML reads the one document in text. The node is nil when there are only
-// comments.
-func parseYAML(text []byte) (root *yaml.Node, err error) {
+// parseYAML reads the one document in text. The root is nil when there are only
+// comments; those that belong to the document and not to the root are returned
+// as well.
+func parseYAML(text []byte) (root *yaml.Node, around comments, err error) {
 	// The parser panics on some malformed inputs instead of returning an error.
 	defer func() {
 		if r := recover(); r != nil {
@@ -49,22 +50,25 @@ func parseYAML(text []byte) (root *yaml.Node, err error) {
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); err != nil {
 		if err == io.EOF {
-			return nil, nil
+			return nil, comments{}, nil
 		}
-		return nil, yamlError(err, text)
+		return nil, comments{}, yamlError(err, text)
 	}
 	switch err := dec.Decode(&more); {
 	case err == io.EOF:
 	case err != nil:
-		return nil, yamlError(err, text)
+		return nil, comments{}, yamlError(err, text)
 	default:
-		return nil, at(&more, errors.New("there is more after the end of the document"))
+		return nil, comments{}, at(&more, errors.New("there is more after the end of the document"))
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
-		return nil, nil
+		return nil, comments{}, nil
 	}
-	return doc.Content[0], nil
+	return doc.Content[0], comments{doc.HeadComment, doc.FootComment}, nil
 }
+
+// comments stand before and after a document's root.
+type comments struct{ head, foot string }
 
 // yamlError takes the line out of the library's text. Its parser counts lines
 // from 0, its scanner from 1.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -123,11 +124,11 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// inline writes a value on one line: strings as they are unless that would
-// mislead.
+// inline writes a value on one line: strings as YAML has them, everything else
+// as JSON.
 func inline(v any) string {
-	if s, ok := v.(string); ok && plainText.MatchString(s) && !looksTyped.MatchString(s) {
-		return s
+	if s, ok := v.(string); ok && !strings.Contains(s, "\n") {
+		return strings.TrimSuffix(string(manifest.Encode(s)), "\n")
 	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -137,8 +138,3 @@ func inline(v any) string {
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
-
-var (
-	plainText  = regexp.MustCompile(`^[!-~]([ -~]*[!-~])?$`)
-	looksTyped = regexp.MustCompile(`^([-+.0-9].*|true|false|null|["'\[{].*)$`)
-)
