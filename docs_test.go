@@ -1,0 +1,66 @@
+package mapd_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mapd-project/mapd/test/cases"
+)
+
+var (
+	compatRow  = regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\|.*\\| ([^|]*) \\|$")
+	compatCase = regexp.MustCompile("`([a-z0-9-]+/[a-z0-9-]+)`")
+	compatTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)` in `([a-z/]+)`")
+)
+
+// Every difference that a case claims is a row of docs/compat.md that names
+// the case, and every case and test that a row names exists.
+func TestCompat(t *testing.T) {
+	text, err := os.ReadFile("docs/compat.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string][]string{} // row → cases
+	for _, m := range compatRow.FindAllStringSubmatch(string(text), -1) {
+		row, proof := m[1], m[2]
+		if _, twice := shown[row]; twice {
+			t.Errorf("row %s appears twice", row)
+		}
+		shown[row] = nil
+		for _, c := range compatCase.FindAllStringSubmatch(compatTest.ReplaceAllString(proof, ""), -1) {
+			shown[row] = append(shown[row], c[1])
+			if _, err := os.Stat(filepath.Join("test", "cases", c[1]+".txtar")); err != nil {
+				t.Errorf("row %s: no case %s", row, c[1])
+			}
+		}
+		for _, c := range compatTest.FindAllStringSubmatch(proof, -1) {
+			if !hasTest(t, c[2], c[1]) {
+				t.Errorf("row %s: no test %s in %s", row, c[1], c[2])
+			}
+		}
+	}
+	if len(shown) < 10 {
+		t.Fatalf("found %d rows: the table is not read as it is written", len(shown))
+	}
+	for _, c := range cases.All(t) {
+		if c.Compat != "" && !slices.Contains(shown[c.Compat], c.Name) {
+			t.Errorf("case %s claims row %s, which does not name it", c.Name, c.Compat)
+		}
+	}
+}
+
+func hasTest(t *testing.T, pkg, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(text), "func "+name+"(")
+	})
+}
