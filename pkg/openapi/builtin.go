@@ -79,6 +79,12 @@ var builtin = sync.OnceValue(func() *builtinSource {
 			// k8s.io/kubernetes pkg/kubeapiserver, AddCohabitatingResources.
 			res.Storage = "events"
 		}
+		if strings.ContainsAny(r.Version, "ab") {
+			// A stock 1.37 server serves no alpha or beta version, so objects of
+			// one that is switched on are no views of the others here: under
+			// Equivalent, a server would not look for them either.
+			res.Storage = res.GVR.String()
+		}
 		for sub, kind := range r.Subresources {
 			res.Subresources = append(res.Subresources, sub)
 			if kind != "" {

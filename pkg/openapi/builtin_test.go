@@ -305,8 +305,9 @@ func TestEquivalents(t *testing.T) {
 		"/v1/events":              {"events.k8s.io/v1, Resource=events"},
 		"events.k8s.io/v1/events": {"/v1, Resource=events"},
 		"autoscaling/v1/horizontalpodautoscalers": {"autoscaling/v2, Resource=horizontalpodautoscalers"},
-		"resource.k8s.io/v1beta2/deviceclasses": {
-			"resource.k8s.io/v1, Resource=deviceclasses", "resource.k8s.io/v1beta1, Resource=deviceclasses"},
+		// A stock server serves the first of these versions only.
+		"resource.k8s.io/v1/deviceclasses":      nil,
+		"resource.k8s.io/v1beta2/deviceclasses": nil,
 		"ex.io/v1/widgets":      nil,
 		"ex.io/v1/gadgets":      {"ex.io/v2, Resource=gadgets", "ex.io/v1beta1, Resource=gadgets"},
 		"ex.io/v1beta1/gadgets": {"ex.io/v2, Resource=gadgets", "ex.io/v1, Resource=gadgets"},
