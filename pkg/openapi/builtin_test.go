@@ -308,10 +308,10 @@ func TestEquivalents(t *testing.T) {
 		// A stock server serves the first of these versions only.
 		"resource.k8s.io/v1/deviceclasses":      nil,
 		"resource.k8s.io/v1beta2/deviceclasses": nil,
-		"ex.io/v1/widgets":      nil,
-		"ex.io/v1/gadgets":      {"ex.io/v2, Resource=gadgets", "ex.io/v1beta1, Resource=gadgets"},
-		"ex.io/v1beta1/gadgets": {"ex.io/v2, Resource=gadgets", "ex.io/v1, Resource=gadgets"},
-		"ex.io/v9/gadgets":      nil,
+		"ex.io/v1/widgets":                      nil,
+		"ex.io/v1/gadgets":                      {"ex.io/v2, Resource=gadgets", "ex.io/v1beta1, Resource=gadgets"},
+		"ex.io/v1beta1/gadgets":                 {"ex.io/v2, Resource=gadgets", "ex.io/v1, Resource=gadgets"},
+		"ex.io/v9/gadgets":                      nil,
 	} {
 		p := strings.Split(in, "/")
 		var got []string
