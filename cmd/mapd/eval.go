@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -155,7 +154,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	}
 	e := &evaluation{
 		flags: f, policies: l, engine: l.Engine(),
-		out: newPrinter(s.out, f.output), notes: newNotes(s.err), err: s.err,
+		out: newPrinter(s.out, f.output), notes: newNotes(s.err),
 	}
 	if f.old != "" {
 		if err := e.readOld(s); err != nil {
@@ -192,8 +191,6 @@ type evaluation struct {
 	old      map[objectID]*manifest.Document
 	out      *printer
 	notes    *notes
-	err      interface{ Write([]byte) (int, error) }
-
 	objects                    int
 	denied, failed, unreadable bool
 }
@@ -229,9 +226,6 @@ func (e *evaluation) next(ctx context.Context, d *manifest.Document, err error) 
 		e.notes.say("%s: %s\n", d.Where(), refusal(decision.Status))
 	}
 	if err := e.out.print(e, sub, decision); err != nil {
-		if errors.Is(err, os.ErrClosed) {
-			return &codedError{code: exitUsage}
-		}
 		return &codedError{exitUsage, err}
 	}
 	return nil
@@ -273,7 +267,7 @@ func (e *evaluation) noteSimulated() {
 	if e.policies.AuthorizerAsked() && !e.policies.HasRBAC {
 		e.notes.say("note: no RBAC objects given: every check of a policy's authorizer was answered with no opinion\n")
 	}
-	if e.out.changed {
+	if e.out.builtin {
 		e.notes.say("note: a server's defaults for built-in kinds are not simulated\n")
 	}
 }

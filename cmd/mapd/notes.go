@@ -53,7 +53,7 @@ func (n *notes) count() {
 		return
 	}
 	n.last = time.Now()
-	fmt.Fprintf(n.w, "\r\x1b[K%d objects", n.objects)
+	fmt.Fprintf(n.w, "\r\x1b[Kobjects done: %d", n.objects-1)
 	n.shown = true
 }
 

@@ -24,7 +24,7 @@ type printer struct {
 	format  string
 	colour  report.Colour
 	begun   bool
-	changed bool // at least one object was
+	builtin bool // an object of a built-in kind was changed
 }
 
 func newPrinter(w io.Writer, format string) *printer {
@@ -52,7 +52,7 @@ func (p *printer) print(e *evaluation, s *subject, d *engine.Decision) error {
 	}
 	after := s.object
 	if d.Changed {
-		p.changed = true
+		p.builtin = p.builtin || s.kind != nil && s.kind.Builtin()
 		after = s.result(d)
 	}
 	switch p.format {

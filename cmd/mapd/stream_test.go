@@ -107,7 +107,7 @@ func TestProgressIsForTerminals(t *testing.T) {
 	n.count()
 	n.say("done\n")
 	n.done()
-	if want := "\r\x1b[K1 objects\r\x1b[Kdone\n"; b.String() != want {
+	if want := "\r\x1b[Kobjects done: 0\r\x1b[Kdone\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
 }
