@@ -185,12 +185,12 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 
 // evaluation is one run of eval.
 type evaluation struct {
-	flags    *evalFlags
-	policies *loaded
-	engine   *engine.Engine
-	old      map[objectID]*manifest.Document
-	out      *printer
-	notes    *notes
+	flags                      *evalFlags
+	policies                   *loaded
+	engine                     *engine.Engine
+	old                        map[objectID]*manifest.Document
+	out                        *printer
+	notes                      *notes
 	objects                    int
 	denied, failed, unreadable bool
 }

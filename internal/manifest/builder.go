@@ -1,0 +1,230 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/rbac"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// builder collects what Build needs on its way.
+type builder struct {
+	env      *cel.Env
+	snapshot *Snapshot
+	params   *params
+	compiled []*binding.Binding
+	errs     []error
+
+	policies, bindings, crds, rbac, others []*Document
+}
+
+func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
+
+const (
+	ownGroup  = "admissionregistration.mapd.dev"
+	crdGroup  = "apiextensions.k8s.io"
+	rbacGroup = "rbac.authorization.k8s.io"
+)
+
+// sort puts every document where it belongs and refuses names that are given
+// twice.
+func (b *builder) sort(docs []*Document) {
+	type id struct{ group, kind, namespace, name string }
+	seen := map[id]*Document{}
+	for _, d := range docs {
+		if d.Object == nil {
+			continue
+		}
+		gvk := d.Object.GroupVersionKind()
+		if d.Object.GetName() == "" {
+			b.fail(d.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: name or generateName is required", gvk.Kind)))
+			continue
+		}
+		key := id{gvk.Group, gvk.Kind, d.Object.GetNamespace(), d.Object.GetName()}
+		admission := gvk.Group == policy.NativeGroup || gvk.Group == ownGroup
+		if admission && (gvk.Kind == policy.Kind || gvk.Kind == binding.Kind) {
+			key.group = policy.NativeGroup // both groups fill one snapshot
+			key.namespace = ""
+		}
+		if first, ok := seen[key]; ok {
+			b.fail(d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())))
+			continue
+		}
+		seen[key] = d
+		switch {
+		case admission && gvk.Kind == policy.Kind:
+			b.policies = append(b.policies, d)
+		case admission && gvk.Kind == binding.Kind:
+			b.bindings = append(b.bindings, d)
+		case gvk.Group == crdGroup && gvk.Kind == "CustomResourceDefinition":
+			b.crds = append(b.crds, d)
+		case gvk.Group == rbacGroup && slices.Contains(rbac.Kinds, gvk.Kind):
+			b.rbac = append(b.rbac, d)
+			b.others = append(b.others, d)
+		default:
+			b.others = append(b.others, d)
+		}
+	}
+}
+
+func (b *builder) readTypes() {
+	builtin := openapi.Builtin()
+	var good []*unstructured.Unstructured
+	for _, d := range b.crds {
+		if _, err := openapi.CRDs(d.Object); err != nil {
+			b.fail(d.Errorf("%s: %w", d.Name(), err))
+			continue
+		}
+		good = append(good, d.Object)
+	}
+	custom, err := openapi.CRDs(good...)
+	if err != nil {
+		b.fail(b.crds[0].Errorf("%w", err))
+		b.snapshot.Types = openapi.New(builtin)
+		return
+	}
+	b.snapshot.Types = openapi.New(builtin, custom)
+}
+
+func (b *builder) readObjects() {
+	b.params = newParams(b.snapshot.Types)
+	for _, d := range b.others {
+		if err := b.params.add(d.Object); err != nil {
+			b.fail(d.ErrorOf("", fmt.Errorf("%s: %w", d.Name(), err)))
+			continue
+		}
+		if gvk := d.Object.GroupVersionKind(); gvk.Group == "" && gvk.Kind == "Namespace" {
+			if u, err := b.params.Get(context.Background(), gvk, "", d.Object.GetName()); err == nil {
+				b.snapshot.Namespaces.add(u)
+			}
+		}
+	}
+}
+
+func (b *builder) readRBAC() {
+	var good []*unstructured.Unstructured
+	for _, d := range b.rbac {
+		if _, err := rbac.New(d.Object); err != nil {
+			b.fail(d.Errorf("%w", err))
+			continue
+		}
+		u := d.Object
+		if kind := u.GetKind(); u.GetNamespace() == "" && (kind == "Role" || kind == "RoleBinding") {
+			u = u.DeepCopy()
+			u.SetNamespace(DefaultNamespace)
+		}
+		good = append(good, u)
+	}
+	b.snapshot.HasRBAC = len(good) > 0
+	b.snapshot.authorizer = &asked{Authorizer: rbac.NoOpinion{}}
+	if len(good) == 0 {
+		return
+	}
+	a, err := rbac.New(good...)
+	if err != nil {
+		b.fail(b.rbac[0].Errorf("%w", err))
+		return
+	}
+	b.snapshot.authorizer.Authorizer = a
+}
+
+func (b *builder) readPolicies() {
+	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
+	unknown := map[string]bool{}
+	for _, d := range b.policies {
+		obj, err := policy.Decode(d.Object)
+		if err != nil {
+			b.decodeError(d, err)
+			continue
+		}
+		if errs := policy.Validate(obj, b.env); len(errs) > 0 {
+			b.fieldErrors(d, errs)
+			continue
+		}
+		p, err := policy.Compile(obj, deps)
+		if err != nil {
+			b.compileErrors(d, err)
+			continue
+		}
+		b.snapshot.Policies = append(b.snapshot.Policies, p)
+		if pk := obj.Spec.ParamKind; pk != nil {
+			gvk := schema.FromAPIVersionAndKind(pk.APIVersion, pk.Kind)
+			if _, err := b.params.Kind(gvk); err != nil {
+				unknown[fmt.Sprintf("%s, Kind=%s", pk.APIVersion, pk.Kind)] = true
+			}
+		}
+	}
+	for kind := range unknown {
+		b.snapshot.UnknownParams = append(b.snapshot.UnknownParams, kind)
+	}
+	slices.Sort(b.snapshot.UnknownParams)
+}
+
+func (b *builder) readBindings(unbound bool) {
+	bound := map[string]bool{}
+	names := map[string]bool{}
+	for _, d := range b.bindings {
+		names[d.Object.GetName()] = true
+		obj, err := binding.Decode(d.Object)
+		if err != nil {
+			b.decodeError(d, err)
+			continue
+		}
+		if errs := binding.Validate(obj); len(errs) > 0 {
+			b.fieldErrors(d, errs)
+			continue
+		}
+		bd, err := binding.Compile(obj)
+		if err != nil {
+			b.fail(d.Errorf("%s: %w", d.Name(), err))
+			continue
+		}
+		b.compiled = append(b.compiled, bd)
+		bound[bd.PolicyName()] = true
+	}
+	known := map[string]bool{}
+	for _, p := range b.snapshot.Policies {
+		known[p.Name()] = true
+		if bound[p.Name()] {
+			continue
+		}
+		b.snapshot.Unbound = append(b.snapshot.Unbound, p.Name())
+		if !unbound {
+			continue
+		}
+		name := UnboundBinding
+		for names[name+"-"+p.Name()] {
+			name += "-"
+		}
+		bd, err := binding.Compile(&admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + p.Name()},
+			Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.Name()},
+		})
+		if err != nil {
+			b.fail(err)
+			continue
+		}
+		b.compiled = append(b.compiled, bd)
+	}
+	for _, bd := range b.compiled {
+		if !known[bd.PolicyName()] {
+			b.snapshot.Dangling = append(b.snapshot.Dangling, bd.Name())
+		}
+	}
+	slices.Sort(b.snapshot.Unbound)
+	slices.Sort(b.snapshot.Dangling)
+}
+
+// UnboundBinding begins the names of the bindings that BuildOptions.Unbound
+// makes.
+const UnboundBinding = "unbound"

@@ -1,0 +1,95 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// decodeError places what strict decoding did not like.
+func (b *builder) decodeError(d *Document, err error) {
+	var de *policy.DecodeError
+	if errors.As(err, &de) && len(de.Fields) > 0 {
+		err = fmt.Errorf("%s: %w", d.Name(), err)
+		if unknown.MatchString(err.Error()) {
+			b.fail(d.ErrorAtKey(de.Fields[0], err))
+		} else {
+			b.fail(d.ErrorAt(de.Fields[0], err))
+		}
+		return
+	}
+	b.fail(d.Errorf("%s: %w", d.Name(), err))
+}
+
+var (
+	celIssue  = regexp.MustCompile(`(?m)^(?:.*?compilation failed: )?ERROR: <input>:(\d+):(\d+): (.*)$`)
+	unknown   = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"`)
+	mistyped  = regexp.MustCompile(`Go struct field \w+\.([\w.]+) of type`)
+	aggregate = regexp.MustCompile(`^spec\.(?:variables|matchConditions|mutations)`)
+)
+
+// ErrorOf is err, from decoding the document's object, at the field that the
+// decoder's text names; prefix is the path of that object in the document.
+func (d *Document) ErrorOf(prefix string, err error) *PositionError {
+	text := err.Error()
+	if m := unknown.FindStringSubmatch(text); m != nil {
+		return d.ErrorAtKey(prefix+m[1], err)
+	}
+	if m := mistyped.FindStringSubmatch(text); m != nil {
+		return d.ErrorAt(prefix+m[1], err)
+	}
+	return d.ErrorAt(strings.TrimSuffix(prefix, "."), err)
+}
+
+// fieldErrors places what a server finds invalid; of an expression that does not
+// compile each fault is placed in the expression.
+func (b *builder) fieldErrors(d *Document, errs field.ErrorList) {
+	for _, e := range errs {
+		if aggregate.MatchString(e.Field) {
+			if issues := celIssue.FindAllStringSubmatch(e.Detail, -1); issues != nil {
+				for _, m := range issues {
+					line, _ := strconv.Atoi(m[1])
+					column, _ := strconv.Atoi(m[2])
+					b.fail(d.ErrorIn(e.Field, line, column, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, m[3])))
+				}
+				continue
+			}
+		}
+		if e.Type == field.ErrorTypeInvalid && aggregate.MatchString(e.Field) {
+			// The value is in the file; it need not be in the text again.
+			b.fail(d.ErrorIn(e.Field, 1, 1, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, e.Detail)))
+			continue
+		}
+		b.fail(d.ErrorAt(e.Field, fmt.Errorf("%s: %w", d.Name(), e)))
+	}
+}
+
+// compileErrors places what only the run-time compiler refuses.
+func (b *builder) compileErrors(d *Document, err error) {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, e := range joined.Unwrap() {
+			b.compileErrors(d, e)
+		}
+		return
+	}
+	var ee *policy.ExpressionError
+	var ce *cel.CompileError
+	switch {
+	case errors.As(err, &ee) && errors.As(err, &ce) && len(ce.Issues) > 0:
+		for _, i := range ce.Issues {
+			b.fail(d.ErrorIn(ee.Field, i.Line, i.Column, fmt.Errorf("%s: %s: %s", d.Name(), ee.Field, i.Message)))
+		}
+	case errors.As(err, &ee):
+		b.fail(d.ErrorAt(ee.Field, fmt.Errorf("%s: %s: %w", d.Name(), ee.Field, ee.Err)))
+	default:
+		b.fail(d.Errorf("%s: %w", d.Name(), err))
+	}
+}
