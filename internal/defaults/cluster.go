@@ -1,0 +1,150 @@
+package defaults
+
+import "encoding/base64"
+
+var service = []rule{
+	in("spec",
+		fill("type", "ClusterIP"),
+		fill("sessionAffinity", "None"),
+		affinityTimeout,
+		in("ports[]", fill("protocol", "TCP"), fillFrom("targetPort", "port")),
+		trafficPolicies,
+	),
+	func(o *object) {
+		if o.object("spec")["type"] == "LoadBalancer" {
+			in("status.loadBalancer.ingress[]", addressMode)(o)
+		}
+	},
+}
+
+func affinityTimeout(o *object) {
+	switch o.text("sessionAffinity") {
+	case "None":
+		o.drop("sessionAffinityConfig")
+	case "ClientIP":
+		in("sessionAffinityConfig.clientIP", set("timeoutSeconds", 3*60*60))(o)
+	}
+}
+
+// trafficPolicies: the external policy is for what can be reached from outside,
+// the internal one for everything but a name.
+func trafficPolicies(o *object) {
+	kind := o.text("type")
+	if kind != "ClusterIP" && kind != "NodePort" && kind != "LoadBalancer" {
+		return
+	}
+	set("internalTrafficPolicy", "Cluster")(o)
+	if kind != "ClusterIP" || len(o.list("externalIPs")) > 0 {
+		fill("externalTrafficPolicy", "Cluster")(o)
+	}
+	if kind == "LoadBalancer" {
+		set("allocateLoadBalancerNodePorts", true)(o)
+	}
+}
+
+func addressMode(o *object) {
+	if o.text("ip") != "" {
+		set("ipMode", "VIP")(o)
+	}
+}
+
+// mergeStringData: stringData is for writing only. The conversion to the
+// internal version puts it into data, over what is there, so admission never
+// sees it (core/v1/conversion.go: Convert_v1_Secret_To_core_Secret).
+func mergeStringData(o *object) {
+	if o.foreign("data") || o.foreign("stringData") {
+		return
+	}
+	data := object{tree: o.object("data")}
+	for key, value := range o.object("stringData") {
+		text, ok := value.(string)
+		if !ok && value != nil {
+			return
+		}
+		data.put(key, base64.StdEncoding.EncodeToString([]byte(text)))
+	}
+	if data.copied {
+		o.put("data", data.tree)
+	}
+	o.drop("stringData")
+}
+
+var persistentVolume = []rule{
+	in("spec", append(volumeDrivers,
+		fill("persistentVolumeReclaimPolicy", "Retain"), set("volumeMode", "Filesystem"), round("capacity"))...),
+	in("status", fill("phase", "Pending")),
+}
+
+var persistentVolumeClaim = []rule{
+	in("spec", claimSpec...),
+	in("status", fill("phase", "Pending"), round("capacity", "allocatedResources")),
+}
+
+var namespace = []rule{
+	in("metadata", func(o *object) {
+		// With generateName there is no name yet to copy.
+		if name := o.text("name"); name != "" {
+			in("labels", always("kubernetes.io/metadata.name", name))(o)
+		}
+	}),
+	in("status", fill("phase", "Active")),
+}
+
+var node = []rule{
+	in("spec", inStep("podCIDR", "podCIDRs", "")),
+	in("status",
+		func(o *object) {
+			if capacity := o.object("capacity"); capacity != nil {
+				set("allocatable", capacity)(o)
+			}
+		},
+		round("capacity", "allocatable"),
+	),
+}
+
+// limitsOfContainers: a maximum is the default limit where there is none; the
+// default limit, or else the minimum, is the default request.
+func limitsOfContainers(o *object) {
+	if o.text("type") == "Container" {
+		complete(o, "default", o.object("max"))
+		complete(o, "defaultRequest", o.object("default"))
+		complete(o, "defaultRequest", o.object("min"))
+	}
+}
+
+var networkPolicy = []rule{in("spec",
+	func(o *object) {
+		types := []any{"Ingress"}
+		if len(o.list("egress")) > 0 {
+			types = append(types, "Egress")
+		}
+		fill("policyTypes", types)(o)
+	},
+	in("ingress[].ports[]", set("protocol", "TCP")),
+	in("egress[].ports[]", set("protocol", "TCP")),
+)}
+
+var csiDriver = []rule{in("spec",
+	set("attachRequired", true), set("podInfoOnMount", false),
+	set("storageCapacity", false), set("requiresRepublish", false),
+	set("fsGroupPolicy", "ReadWriteOnceWithFSType"), fill("volumeLifecycleModes", []any{"Persistent"}),
+	set("seLinuxMount", false), set("preventPodSchedulingIfMissing", false),
+)}
+
+const rbacGroup = "rbac.authorization.k8s.io"
+
+var roleBinding = []rule{
+	in("roleRef", fill("apiGroup", rbacGroup)),
+	in("subjects[]", func(o *object) {
+		if kind := o.text("kind"); kind == "User" || kind == "Group" {
+			fill("apiGroup", rbacGroup)(o)
+		}
+	}),
+}
+
+var webhook = []rule{
+	set("failurePolicy", "Fail"), set("matchPolicy", "Equivalent"), set("timeoutSeconds", 10),
+	set("namespaceSelector", map[string]any{}), set("objectSelector", map[string]any{}),
+	in("clientConfig.service?", set("port", 443)),
+	in("rules[]", set("scope", "*")),
+}

@@ -1,0 +1,109 @@
+package defaults
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// round rounds the quantities of resource lists up to thousandths, the finest
+// that the API keeps (core/v1/defaults.go: SetDefaults_ResourceList).
+func round(fields ...string) rule {
+	var rules []rule
+	for _, field := range fields {
+		rules = append(rules, in(field+"?", func(o *object) {
+			for name, value := range o.tree {
+				if rounded, ok := roundUp(value); ok {
+					o.put(name, rounded)
+				}
+			}
+		}))
+	}
+	return func(o *object) {
+		for _, r := range rules {
+			r(o)
+		}
+	}
+}
+
+// roundUp returns the rounded quantity, and whether it differs. What is no
+// quantity stays as it is.
+func roundUp(value any) (string, bool) {
+	var text string
+	switch v := value.(type) {
+	case string:
+		text = v
+	case float64:
+		text = strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	// Parsing is not free, and only these can be finer than a thousandth.
+	if !strings.ContainsAny(text, ".nueE") {
+		return "", false
+	}
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil || quantity.RoundUp(resource.Milli) {
+		return "", false
+	}
+	return quantity.String(), true
+}
+
+// pullPolicy fills in when to pull an image: always for the tag latest, written
+// or implied, and otherwise if it is not there. A reference that cannot be
+// parsed has no tag at all, not even an implied one.
+func pullPolicy(image, policy string) rule {
+	return func(o *object) {
+		if !empty(o.tree[policy]) {
+			return
+		}
+		if latest(o.text(image)) {
+			o.put(policy, "Always")
+		} else {
+			o.put(policy, "IfNotPresent")
+		}
+	}
+}
+
+// The grammar of image references, as far as it decides about the tag
+// (github.com/distribution/reference).
+var (
+	domain = regexp.MustCompile(`^(` + label + `(\.` + label + `)*|\[[0-9a-fA-F:]+\])(:[0-9]+)?$`)
+	remote = regexp.MustCompile(`^(` + part + `(?:/` + part + `)*)(?::([\w][\w.-]{0,127}))?(?:@(.+))?$`)
+	hashes = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})$`)
+	bareID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+const (
+	label = `[0-9a-zA-Z](?:[0-9a-zA-Z-]*[0-9a-zA-Z])?`
+	part  = `[0-9a-z]+(?:(?:[._]|__|-+)[0-9a-z]+)*`
+
+	maxPath = 255
+)
+
+// latest says whether an image reference is valid and means the tag latest.
+func latest(image string) bool {
+	if bareID.MatchString(image) {
+		return false
+	}
+	name, hub := image, true
+	host, rest, slash := strings.Cut(image, "/")
+	if slash && (host == "localhost" || strings.ContainsAny(host, ".:") || strings.ToLower(host) != host) {
+		if !domain.MatchString(host) {
+			return false
+		}
+		name, hub = rest, host == "docker.io" || host == "index.docker.io"
+	}
+	m := remote.FindStringSubmatch(name)
+	if m == nil {
+		return false
+	}
+	path, tag, digest := m[1], m[2], m[3]
+	if hub && !strings.Contains(path, "/") {
+		path = "library/" + path
+	}
+	if len(path) > maxPath || digest != "" && !hashes.MatchString(digest) {
+		return false
+	}
+	return tag == "latest" || tag == "" && digest == ""
+}

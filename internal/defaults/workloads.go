@@ -1,0 +1,142 @@
+package defaults
+
+import (
+	"encoding/json"
+	"math"
+)
+
+var replicationController = []rule{
+	func(o *object) {
+		labels := labelsOfTemplate(o)
+		in("spec", labelsIfNone("selector", labels))(o)
+		in("metadata", labelsIfNone("labels", labels))(o)
+	},
+	in("spec", set("replicas", 1), in("template?.spec", podSpec...)),
+}
+
+func labelsOfTemplate(o *object) (labels map[string]any) {
+	in("spec.template.metadata", func(o *object) { labels = o.object("labels") })(o)
+	return labels
+}
+
+func labelsIfNone(field string, labels map[string]any) rule {
+	return func(o *object) {
+		if len(labels) > 0 {
+			fill(field, labels)(o)
+		}
+	}
+}
+
+var deployment = []rule{in("spec",
+	set("replicas", 1),
+	in("strategy", rollingUpdate(set("maxUnavailable", "25%"), set("maxSurge", "25%"))),
+	set("revisionHistoryLimit", 10),
+	set("progressDeadlineSeconds", 600),
+	in("template.spec", podSpec...),
+)}
+
+// rollingUpdate makes a rolling update the default strategy, and gives it
+// parameters.
+func rollingUpdate(parameters ...rule) rule {
+	return func(o *object) {
+		fill("type", "RollingUpdate")(o)
+		if o.text("type") == "RollingUpdate" {
+			in("rollingUpdate", parameters...)(o)
+		}
+	}
+}
+
+var daemonSet = []rule{
+	// A field of the internal type that is an annotation in v1.
+	in("metadata.annotations", set("deprecated.daemonset.template.generation", "0")),
+	in("spec",
+		in("updateStrategy", rollingUpdate(set("maxUnavailable", 1), set("maxSurge", 0))),
+		set("revisionHistoryLimit", 10),
+		in("template.spec", podSpec...),
+	),
+}
+
+var statefulSet = []rule{in("spec",
+	set("replicas", 1),
+	fill("podManagementPolicy", "OrderedReady"),
+	in("updateStrategy", func(o *object) {
+		// Other than elsewhere, a strategy that is named without parameters gets none.
+		if o.text("type") == "" || o.tree["rollingUpdate"] != nil {
+			rollingUpdate(set("partition", 0), set("maxUnavailable", 1))(o)
+		}
+	}),
+	in("persistentVolumeClaimRetentionPolicy", fill("whenDeleted", "Retain"), fill("whenScaled", "Retain")),
+	set("revisionHistoryLimit", 10),
+	in("template.spec", podSpec...),
+	in("volumeClaimTemplates[]", append(persistentVolumeClaim,
+		always("apiVersion", "v1"), always("kind", "PersistentVolumeClaim"))...),
+)}
+
+var job = []rule{
+	func(o *object) { in("metadata", labelsIfNone("labels", labelsOfTemplate(o)))(o) },
+	in("spec",
+		func(o *object) {
+			// A work queue has a parallelism and no completions.
+			if o.tree["parallelism"] == nil {
+				set("completions", 1)(o)
+			}
+			if o.tree["backoffLimitPerIndex"] != nil {
+				set("backoffLimit", math.MaxInt32)(o)
+			}
+			if o.tree["podFailurePolicy"] != nil {
+				set("podReplacementPolicy", "Failed")(o)
+			}
+		},
+		set("parallelism", 1), set("backoffLimit", 6), set("podReplacementPolicy", "TerminatingOrFailed"),
+		set("completionMode", "NonIndexed"), set("suspend", false), set("manualSelector", false),
+	),
+	in("spec", jobTemplate...),
+}
+
+// jobTemplate is what the Jobs of a CronJob have filled in before they exist.
+var jobTemplate = []rule{
+	in("podFailurePolicy?.rules[].onPodConditions[]", fill("status", "True")),
+	in("template.spec", podSpec...),
+}
+
+var cronJob = []rule{in("spec",
+	fill("concurrencyPolicy", "Allow"), set("suspend", false),
+	set("successfulJobsHistoryLimit", 3), set("failedJobsHistoryLimit", 1),
+	in("jobTemplate.spec", jobTemplate...),
+)}
+
+// targetOfV1 is the CPU target of an autoscaling/v1 autoscaler, which the
+// conversion sets unless there are other metrics. In this version they can only
+// be in an annotation.
+func targetOfV1(o *object) {
+	var others []any
+	in("metadata.annotations?", func(o *object) {
+		if json.Unmarshal([]byte(o.text("autoscaling.alpha.kubernetes.io/metrics")), &others) != nil {
+			others = nil
+		}
+	})(o)
+	if len(others) == 0 {
+		in("spec", set("targetCPUUtilizationPercentage", 80))(o)
+	}
+}
+
+var horizontalPodAutoscaler = []rule{in("spec",
+	set("minReplicas", 1),
+	fill("metrics", []any{map[string]any{
+		"type": "Resource",
+		"resource": map[string]any{
+			"name":   "cpu",
+			"target": map[string]any{"type": "Utilization", "averageUtilization": int64(80)},
+		},
+	}}),
+	in("behavior?.scaleUp",
+		set("stabilizationWindowSeconds", 0), set("selectPolicy", "Max"),
+		set("policies", []any{scaling("Pods", 4), scaling("Percent", 100)}),
+	),
+	// How long to wait before scaling down is an option of the controller.
+	in("behavior?.scaleDown", set("selectPolicy", "Max"), set("policies", []any{scaling("Percent", 100)})),
+)}
+
+func scaling(kind string, value int64) map[string]any {
+	return map[string]any{"type": kind, "value": value, "periodSeconds": int64(15)}
+}
