@@ -12,11 +12,8 @@ func Apply(obj map[string]any) (out map[string]any, known bool) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kind, _ := obj["kind"].(string)
 	rules, known := kinds[typeMeta{apiVersion, kind}]
-	o := object{tree: obj}
-	for _, r := range rules {
-		r(&o)
-	}
-	return o.tree, known
+	out, _ = apply(obj, rules)
+	return out, known
 }
 
 type typeMeta struct{ apiVersion, kind string }

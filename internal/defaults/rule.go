@@ -41,11 +41,10 @@ func (o *object) drop(field string) {
 }
 
 func (o *object) own() {
-	if o.copied {
-		return
+	if !o.copied {
+		o.tree, o.copied = maps.Clone(o.tree), true
 	}
-	o.copied = true
-	if o.tree = maps.Clone(o.tree); o.tree == nil {
+	if o.tree == nil {
 		o.tree = map[string]any{}
 	}
 }
@@ -53,20 +52,19 @@ func (o *object) own() {
 // set gives a field a value if it is absent or null. It is for fields that are
 // pointers in the Go type, where "" and 0 are somebody's choice.
 func set(field string, value any) rule {
-	value = plain(value)
-	return func(o *object) {
-		if o.tree[field] == nil {
-			o.put(field, value)
-		}
-	}
+	return give(field, value, func(v any) bool { return v == nil })
 }
 
 // fill gives a field a value if it is empty. It is for fields that are not
 // pointers in the Go type, where "" and 0 cannot be told from absence.
-func fill(field string, value any) rule {
-	value = plain(value)
+func fill(field string, value any) rule { return give(field, value, empty) }
+
+func give(field string, value any, missing func(any) bool) rule {
+	if n, ok := value.(int); ok {
+		value = int64(n) // what a number of a tree is
+	}
 	return func(o *object) {
-		if empty(o.tree[field]) {
+		if missing(o.tree[field]) {
 			o.put(field, value)
 		}
 	}
@@ -79,14 +77,6 @@ func always(field, value string) rule {
 			o.put(field, value)
 		}
 	}
-}
-
-// plain makes a number of the tables what a number of a tree is.
-func plain(value any) any {
-	if n, ok := value.(int); ok {
-		return int64(n)
-	}
-	return value
 }
 
 func empty(value any) bool {
@@ -167,19 +157,20 @@ func inStep(single, list, by string) rule {
 	return func(o *object) {
 		value, first := o.text(single), ""
 		if items := o.list(list); len(items) > 0 {
-			item := items[0]
-			if m, ok := item.(map[string]any); ok && by != "" {
-				item = m[by]
+			item := object{tree: map[string]any{"": items[0]}}
+			if by != "" {
+				item.tree = item.object("")
 			}
-			first, _ = item.(string)
+			first = item.text(by)
 		}
 		switch {
-		case value == "" && first != "" && empty(o.tree[single]):
-			o.put(single, first)
-		case value != "" && value != first && by != "":
-			o.put(list, []any{map[string]any{by: value}})
-		case value != "" && value != first:
+		case value == first:
+		case value == "":
+			fill(single, first)(o)
+		case by == "":
 			o.put(list, []any{value})
+		default:
+			o.put(list, []any{map[string]any{by: value}})
 		}
 	}
 }

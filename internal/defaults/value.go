@@ -11,19 +11,17 @@ import (
 // round rounds the quantities of resource lists up to thousandths, the finest
 // that the API keeps (core/v1/defaults.go: SetDefaults_ResourceList).
 func round(fields ...string) rule {
-	var rules []rule
-	for _, field := range fields {
-		rules = append(rules, in(field+"?", func(o *object) {
-			for name, value := range o.tree {
-				if rounded, ok := roundUp(value); ok {
-					o.put(name, rounded)
-				}
-			}
-		}))
-	}
 	return func(o *object) {
-		for _, r := range rules {
-			r(o)
+		for _, field := range fields {
+			in(field+"?", roundEach)(o)
+		}
+	}
+}
+
+func roundEach(quantities *object) {
+	for name, value := range quantities.tree {
+		if rounded, ok := roundUp(value); ok {
+			quantities.put(name, rounded)
 		}
 	}
 }
@@ -54,13 +52,10 @@ func roundUp(value any) (string, bool) {
 // parsed has no tag at all, not even an implied one.
 func pullPolicy(image, policy string) rule {
 	return func(o *object) {
-		if !empty(o.tree[policy]) {
-			return
-		}
 		if latest(o.text(image)) {
-			o.put(policy, "Always")
+			fill(policy, "Always")(o)
 		} else {
-			o.put(policy, "IfNotPresent")
+			fill(policy, "IfNotPresent")(o)
 		}
 	}
 }
