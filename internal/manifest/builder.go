@@ -31,7 +31,6 @@ type builder struct {
 func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
 const (
-	ownGroup  = "admissionregistration.mapd.dev"
 	crdGroup  = "apiextensions.k8s.io"
 	rbacGroup = "rbac.authorization.k8s.io"
 )
@@ -51,7 +50,7 @@ func (b *builder) sort(docs []*Document) {
 			continue
 		}
 		key := id{gvk.Group, gvk.Kind, d.Object.GetNamespace(), d.Object.GetName()}
-		admission := gvk.Group == policy.NativeGroup || gvk.Group == ownGroup
+		admission := gvk.Group == policy.NativeGroup || gvk.Group == policy.OwnGroup
 		if admission && (gvk.Kind == policy.Kind || gvk.Kind == binding.Kind) {
 			key.group = policy.NativeGroup // both groups fill one snapshot
 			key.namespace = ""
@@ -144,7 +143,7 @@ func (b *builder) readPolicies() {
 	for _, d := range b.policies {
 		obj, err := policy.Decode(d.Object)
 		if err != nil {
-			b.decodeError(d, err)
+			b.decodeErrors(d, err)
 			continue
 		}
 		if errs := policy.Validate(obj, b.env); len(errs) > 0 {
@@ -177,7 +176,7 @@ func (b *builder) readBindings(unbound bool) {
 		names[d.Object.GetName()] = true
 		obj, err := binding.Decode(d.Object)
 		if err != nil {
-			b.decodeError(d, err)
+			b.decodeErrors(d, err)
 			continue
 		}
 		if errs := binding.Validate(obj); len(errs) > 0 {

@@ -93,10 +93,11 @@ func (d *Document) ErrorAtKey(path string, err error) *PositionError {
 	return d.ErrorAt(path, err)
 }
 
-// ErrorIn is err at a line and column (1-based) of the string that path names:
-// where in the file that character stands, whichever way the string is written.
-func (d *Document) ErrorIn(path string, line, column int, err error) *PositionError {
-	return d.errorAt(d.PosIn(path, line, column), err)
+// ErrorIn is err at a line and column (1-based) of text, the string that path
+// names (see PosIn): where in the file that character stands, whichever way the
+// string is written.
+func (d *Document) ErrorIn(path, text string, line, column int, err error) *PositionError {
+	return d.errorAt(d.PosIn(path, text, line, column), err)
 }
 
 func (d *Document) errorAt(pos Pos, err error) *PositionError {

@@ -26,8 +26,10 @@ func (d *Document) LineOf(path string) Pos {
 }
 
 // PosIn is where the character stands that has a line and column (1-based,
-// columns in characters) in the string that path names.
-func (d *Document) PosIn(path string, line, column int) Pos {
+// columns in characters) in text, which is the string that path names, perhaps
+// without the white space around it: a server counts columns in what it
+// compiles, and it trims some expressions before that and others not.
+func (d *Document) PosIn(path, text string, line, column int) Pos {
 	value, _ := lookup(d.root(), path)
 	if value != nil && value.Kind == yaml.AliasNode {
 		value = value.Alias
@@ -38,7 +40,7 @@ func (d *Document) PosIn(path string, line, column int) Pos {
 	// How many visible characters stand before it?
 	before := 0
 	l, col := 1, 1
-	for _, r := range value.Value {
+	for _, r := range text {
 		if l > line || l == line && col >= column {
 			break
 		}

@@ -1,9 +1,11 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,19 +15,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// decodeError places what strict decoding did not like.
-func (b *builder) decodeError(d *Document, err error) {
-	var de *policy.DecodeError
-	if errors.As(err, &de) && len(de.Fields) > 0 {
-		err = fmt.Errorf("%s: %w", d.Name(), err)
-		if unknown.MatchString(err.Error()) {
-			b.fail(d.ErrorAtKey(de.Fields[0], err))
-		} else {
-			b.fail(d.ErrorAt(de.Fields[0], err))
-		}
+// decodeErrors places what strict decoding did not like, each field by itself.
+func (b *builder) decodeErrors(d *Document, err error) {
+	const strict = "strict decoding error: "
+	faults := unknown.FindAllString(err.Error(), -1)
+	if len(faults) < 2 || !strings.HasPrefix(err.Error(), strict) {
+		b.fail(d.ErrorOf("", fmt.Errorf("%s: %w", d.Name(), err)))
 		return
 	}
-	b.fail(d.Errorf("%s: %w", d.Name(), err))
+	for _, fault := range faults {
+		b.fail(d.ErrorOf("", fmt.Errorf("%s: %s%s", d.Name(), strict, fault)))
+	}
 }
 
 var (
@@ -52,19 +52,20 @@ func (d *Document) ErrorOf(prefix string, err error) *PositionError {
 // compile each fault is placed in the expression.
 func (b *builder) fieldErrors(d *Document, errs field.ErrorList) {
 	for _, e := range errs {
+		compiled, _ := e.BadValue.(string)
 		if aggregate.MatchString(e.Field) {
 			if issues := celIssue.FindAllStringSubmatch(e.Detail, -1); issues != nil {
 				for _, m := range issues {
 					line, _ := strconv.Atoi(m[1])
 					column, _ := strconv.Atoi(m[2])
-					b.fail(d.ErrorIn(e.Field, line, column, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, m[3])))
+					b.fail(d.ErrorIn(e.Field, compiled, line, column, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, m[3])))
 				}
 				continue
 			}
 		}
 		if e.Type == field.ErrorTypeInvalid && aggregate.MatchString(e.Field) {
 			// The value is in the file; it need not be in the text again.
-			b.fail(d.ErrorIn(e.Field, 1, 1, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, e.Detail)))
+			b.fail(d.ErrorIn(e.Field, compiled, 1, 1, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, e.Detail)))
 			continue
 		}
 		b.fail(d.ErrorAt(e.Field, fmt.Errorf("%s: %w", d.Name(), e)))
@@ -85,11 +86,30 @@ func (b *builder) compileErrors(d *Document, err error) {
 	switch {
 	case errors.As(err, &ee) && errors.As(err, &ce) && len(ce.Issues) > 0:
 		for _, i := range ce.Issues {
-			b.fail(d.ErrorIn(ee.Field, i.Line, i.Column, fmt.Errorf("%s: %s: %s", d.Name(), ee.Field, i.Message)))
+			b.fail(d.ErrorIn(ee.Field, ce.Expr, i.Line, i.Column, fmt.Errorf("%s: %s: %s", d.Name(), ee.Field, i.Message)))
 		}
 	case errors.As(err, &ee):
 		b.fail(d.ErrorAt(ee.Field, fmt.Errorf("%s: %s: %w", d.Name(), ee.Field, ee.Err)))
 	default:
 		b.fail(d.Errorf("%s: %w", d.Name(), err))
 	}
+}
+
+// inOrder sorts errors by where they stand, as a reader goes through the files.
+func inOrder(errs []error, docs []*Document) []error {
+	rank := map[string]int{}
+	for _, d := range docs {
+		if _, ok := rank[d.File]; !ok {
+			rank[d.File] = len(rank)
+		}
+	}
+	slices.SortStableFunc(errs, func(a, b error) int {
+		var x, y *PositionError
+		if !errors.As(a, &x) || !errors.As(b, &y) {
+			return 0
+		}
+		return cmp.Or(cmp.Compare(rank[x.File], rank[y.File]), cmp.Compare(x.Document, y.Document),
+			cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
+	})
+	return errs
 }

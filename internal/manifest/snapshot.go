@@ -87,7 +87,7 @@ func (a *asked) ConditionsAwareAuthorize(ctx context.Context, attrs authorizer.A
 }
 
 // Build makes a snapshot of documents. It finds all errors of all documents, as
-// *PositionErrors; with any there is no Snapshot.
+// *PositionErrors in the order of their places; with any there is no Snapshot.
 func Build(docs []*Document, opts BuildOptions) (*Snapshot, []error) {
 	b := &builder{snapshot: &Snapshot{Namespaces: newNamespaces()}}
 	b.env = opts.Env
@@ -105,7 +105,7 @@ func Build(docs []*Document, opts BuildOptions) (*Snapshot, []error) {
 	b.readPolicies()
 	b.readBindings(opts.Unbound)
 	if len(b.errs) > 0 {
-		return nil, b.errs
+		return nil, inOrder(b.errs, docs)
 	}
 	s := b.snapshot
 	ix, err := binding.NewIndex(s.Policies, b.compiled, binding.Sources{
