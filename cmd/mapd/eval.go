@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -268,6 +269,9 @@ func (e *evaluation) noteSimulated() {
 		e.notes.say("note: no RBAC objects given: every check of a policy's authorizer was answered with no opinion\n")
 	}
 	if e.out.builtin {
-		e.notes.say("note: a server's defaults for built-in kinds are not simulated\n")
+		e.notes.say("note: built-in kinds have the defaults of Kubernetes 1.37; other admission plugins of a server did not run\n")
+	}
+	if kinds := slices.Sorted(maps.Keys(e.out.undefaulted)); len(kinds) > 0 {
+		e.notes.say("note: what a server fills in is not known here for %s\n", strings.Join(kinds, ", "))
 	}
 }

@@ -20,15 +20,18 @@ import (
 
 // printer writes standard output.
 type printer struct {
-	w       io.Writer
-	format  string
-	colour  report.Colour
-	begun   bool
-	builtin bool // an object of a built-in kind was changed
+	w      io.Writer
+	format string
+	colour report.Colour
+	begun  bool
+	// undefaulted are the built-in kinds of changed objects whose defaults are
+	// not known.
+	undefaulted map[string]bool
+	builtin     bool // an object of a built-in kind was changed
 }
 
 func newPrinter(w io.Writer, format string) *printer {
-	return &printer{w: w, format: format, colour: report.Colour(isTerminal(w) && os.Getenv("NO_COLOR") == "")}
+	return &printer{w: w, format: format, undefaulted: map[string]bool{}, colour: report.Colour(isTerminal(w) && os.Getenv("NO_COLOR") == "")}
 }
 
 // comments passes on a document of nothing but comments.
@@ -52,7 +55,12 @@ func (p *printer) print(e *evaluation, s *subject, d *engine.Decision) error {
 	}
 	after := s.object
 	if d.Changed {
-		p.builtin = p.builtin || s.kind != nil && s.kind.Builtin()
+		if s.kind != nil && s.kind.Builtin() {
+			p.builtin = true
+			if !s.defaulted && !s.review {
+				p.undefaulted[s.kind.GroupVersionKind().Kind] = true
+			}
+		}
 		after = s.result(d)
 	}
 	switch p.format {
@@ -103,16 +111,18 @@ func (s *subject) result(d *engine.Decision) map[string]any {
 	if !ok {
 		return d.Object.Object
 	}
-	if s.kind == nil {
-		return after
-	}
-	// The proof: a server that decodes it must hold what the policies made.
+	// The proof: of the printed object a server must make what it makes of the
+	// policies' result.
 	check := after
 	if m, _ := after["metadata"].(map[string]any); m["namespace"] == nil && d.Object.GetNamespace() != "" {
 		check = withNamespace(&unstructured.Unstructured{Object: after}, d.Object.GetNamespace()).Object
 	}
-	settled, err := s.kind.Normalize(check)
-	if err != nil || !tree.Equal(settled, d.Object.Object) {
+	printed, err := s.decode(check)
+	if err != nil {
+		return d.Object.Object
+	}
+	meant, err := s.decode(d.Object.Object)
+	if err != nil || !tree.Equal(printed, meant) {
 		return d.Object.Object
 	}
 	return after

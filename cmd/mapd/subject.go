@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mapd-project/mapd/internal/defaults"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -26,12 +27,14 @@ import (
 type subject struct {
 	doc *manifest.Document
 	// object is what the user gave; request.Object is the same as a server holds
-	// it after decoding.
+	// it after decoding and defaulting.
 	object  map[string]any
 	request *policy.Request
 	kind    *openapi.Kind
 	name    string
 	review  bool
+	// defaulted says that it is known what a server fills in for the kind.
+	defaulted bool
 }
 
 // subject makes the request that a server would admit for a document.
@@ -121,12 +124,21 @@ func (e *evaluation) fromReview(d *manifest.Document) (*subject, error) {
 	return s, nil
 }
 
-// normalize decodes an object as a server would.
-func (s *subject) normalize(d *manifest.Document, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// decode returns an object as a server holds it when admission begins: with its
+// defaults, in canonical form. A review comes from a server, defaults included.
+func (s *subject) decode(obj map[string]any) (map[string]any, error) {
 	if s.kind == nil {
-		return u, nil
+		return obj, nil
 	}
-	obj, err := s.kind.Normalize(u.Object)
+	if !s.review {
+		obj, s.defaulted = defaults.Apply(obj)
+	}
+	return s.kind.Normalize(obj)
+}
+
+// normalize is decode with errors that name the place in the document.
+func (s *subject) normalize(d *manifest.Document, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	obj, err := s.decode(u.Object)
 	if err != nil {
 		prefix := ""
 		if s.review {
