@@ -1,23 +1,21 @@
 package differential
 
-// kind is one kind that scenarios are about: enough of its shape to write
-// objects, apply configurations and JSON pointers that mostly fit.
-type kind struct {
-	apiVersion, name       string
-	group, version, plural string
-	root                   *shape
-	typed                  bool // has a Go type: the oracle runs it typed
-}
-
-// shape is the part of a schema that the generator needs.
+// shape is the part of a schema that the generator needs to write values,
+// apply configurations and JSON pointers that mostly fit.
 type shape struct {
-	kind   string // struct, map, list, string, int, bool, double, quantity, intstr, any
+	kind   string // struct, map, list, string, int, bool, double, quantity, intstr, bytes, any, embedded
 	fields []field
 	elem   *shape
 	keys   []string // list maps: their keys
 	set    bool
 	must   []string // fields that every generated value has
 	pool   []string // strings to choose from
+
+	// Only in the schemas of custom resources.
+	atomic   bool // a map, struct or list of which nothing can be merged
+	open     bool // a struct that keeps unknown fields
+	nullable bool
+	def      any
 }
 
 type field struct {
@@ -38,154 +36,169 @@ func object(must []string, fields ...field) *shape {
 	return &shape{kind: "struct", fields: fields, must: must}
 }
 
-var (
-	integer  = &shape{kind: "int"}
-	boolean  = &shape{kind: "bool"}
-	double   = &shape{kind: "double"}
-	quantity = &shape{kind: "quantity"}
-	intstr   = &shape{kind: "intstr"}
-	anything = &shape{kind: "any"}
-	names    = str("a", "b", "c", "web", "db")
-	words    = str("x", "y", "", "Always", "1", "long value / ~")
-
-	metadata = object(nil,
-		field{"labels", dict(words)},
-		field{"annotations", dict(words)},
-		field{"finalizers", set(str("x.io/a", "x.io/b"))},
-	)
-
-	container = object([]string{"name"},
-		field{"name", names},
-		field{"image", words},
-		field{"imagePullPolicy", str("Always", "Never", "IfNotPresent")},
-		field{"args", list(words)},
-		field{"env", listMap(object([]string{"name"}, field{"name", names}, field{"value", words}), "name")},
-		field{"ports", listMap(object([]string{"containerPort", "protocol"},
-			field{"containerPort", integer}, field{"protocol", str("TCP", "UDP")}, field{"name", names}), "containerPort", "protocol")},
-		field{"resources", object(nil, field{"limits", dict(quantity)}, field{"requests", dict(quantity)})},
-		field{"securityContext", object(nil,
-			field{"privileged", boolean}, field{"runAsUser", integer},
-			field{"capabilities", object(nil, field{"add", list(words)})})},
-		field{"stdin", boolean},
-		field{"livenessProbe", object(nil, field{"periodSeconds", integer},
-			field{"httpGet", object([]string{"port"}, field{"path", words}, field{"port", intstr})})},
-	)
-
-	podSpec = object([]string{"containers"},
-		field{"containers", listMap(container, "name")},
-		field{"initContainers", listMap(container, "name")},
-		field{"nodeSelector", dict(words)},
-		field{"tolerations", list(object(nil, field{"key", names}, field{"operator", str("Exists", "Equal")},
-			field{"tolerationSeconds", integer}))},
-		field{"hostNetwork", boolean},
-		field{"restartPolicy", str("Always", "Never")},
-		field{"priority", integer},
-		field{"terminationGracePeriodSeconds", integer},
-		field{"imagePullSecrets", listMap(object([]string{"name"}, field{"name", names}), "name")},
-		field{"volumes", listMap(object([]string{"name"}, field{"name", names},
-			field{"emptyDir", object(nil, field{"sizeLimit", quantity})}), "name")},
-		field{"hostAliases", listMap(object([]string{"ip"}, field{"ip", str("10.0.0.1", "10.0.0.2")},
-			field{"hostnames", list(words)}), "ip")},
-		field{"topologySpreadConstraints", listMap(object([]string{"maxSkew", "topologyKey", "whenUnsatisfiable"},
-			field{"maxSkew", integer}, field{"topologyKey", names},
-			field{"whenUnsatisfiable", str("DoNotSchedule", "ScheduleAnyway")}), "topologyKey", "whenUnsatisfiable")},
-	)
-)
-
-var kinds = []kind{
-	{apiVersion: "v1", name: "Pod", version: "v1", plural: "pods", typed: true,
-		root: object([]string{"spec"}, field{"metadata", metadata}, field{"spec", podSpec})},
-	{apiVersion: "apps/v1", name: "Deployment", group: "apps", version: "v1", plural: "deployments", typed: true,
-		root: object([]string{"spec"}, field{"metadata", metadata}, field{"spec", object([]string{"selector", "template"},
-			field{"replicas", integer}, field{"minReadySeconds", integer}, field{"paused", boolean},
-			field{"selector", object(nil, field{"matchLabels", dict(words)})},
-			field{"strategy", object(nil, field{"type", words},
-				field{"rollingUpdate", object(nil, field{"maxSurge", intstr}, field{"maxUnavailable", intstr})})},
-			field{"template", object([]string{"spec"}, field{"metadata", metadata}, field{"spec", podSpec})},
-		)})},
-	{apiVersion: "v1", name: "ConfigMap", version: "v1", plural: "configmaps", typed: true,
-		root: object(nil, field{"metadata", metadata}, field{"data", dict(words)}, field{"immutable", boolean})},
-	{apiVersion: "v1", name: "Service", version: "v1", plural: "services", typed: true,
-		root: object([]string{"spec"}, field{"metadata", metadata}, field{"spec", object(nil,
-			field{"ports", listMap(object([]string{"port", "protocol"}, field{"port", integer}, field{"protocol", str("TCP", "UDP")},
-				field{"name", names}, field{"targetPort", intstr}), "port", "protocol")},
-			field{"selector", dict(words)}, field{"type", words},
-			field{"externalIPs", list(words)}, field{"publishNotReadyAddresses", boolean},
-			field{"sessionAffinityConfig", object(nil, field{"clientIP", object(nil, field{"timeoutSeconds", integer})})},
-		)})},
-	{apiVersion: "ex.io/v1", name: "Widget", group: "ex.io", version: "v1", plural: "widgets",
-		root: object([]string{"spec"}, field{"metadata", metadata}, field{"spec", widgetSpec})},
+// with changes a copy of a shape.
+func (s *shape) with(change func(*shape)) *shape {
+	out := *s
+	change(&out)
+	return &out
 }
 
-var widgetSpec = object(nil,
-	field{"lm", listMap(object([]string{"name"}, field{"name", names}, field{"port", integer}, field{"v", words},
-		field{"tags", set(words)}), "name", "port")},
-	field{"set", set(words)},
-	field{"nums", set(integer)},
-	field{"atom", list(words)},
-	field{"amap", dict(words)},
-	field{"astruct", object(nil, field{"a", words}, field{"b", integer})},
-	field{"m", dict(object(nil, field{"a", words}, field{"l", list(words)}))},
-	field{"puf", anything},
-	field{"n", integer},
-	field{"f", double},
-	field{"s", words},
-	field{"b", boolean},
-	field{"ios", intstr},
-)
+func (s *shape) orElse(v any) *shape { return s.with(func(s *shape) { s.def = v }) }
+func (s *shape) null() *shape          { return s.with(func(s *shape) { s.nullable = true }) }
+func (s *shape) whole() *shape         { return s.with(func(s *shape) { s.atomic = true }) }
 
-// widgetCRD is the definition behind the Widget kind: list maps with a default
-// key, sets, atomics of all three sorts, a map of structs and an open subtree.
-const widgetCRD = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.ex.io}
-spec:
-  group: ex.io
-  scope: Namespaced
-  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              lm:
-                type: array
-                x-kubernetes-list-type: map
-                x-kubernetes-list-map-keys: [name, port]
-                items:
-                  type: object
-                  required: [name]
-                  properties:
-                    name: {type: string}
-                    port: {type: integer, default: 80}
-                    v: {type: string}
-                    tags: {type: array, x-kubernetes-list-type: set, items: {type: string}}
-              set: {type: array, x-kubernetes-list-type: set, items: {type: string}}
-              nums: {type: array, x-kubernetes-list-type: set, items: {type: integer}}
-              atom: {type: array, items: {type: string}}
-              amap: {type: object, x-kubernetes-map-type: atomic, additionalProperties: {type: string}}
-              astruct:
-                type: object
-                x-kubernetes-map-type: atomic
-                properties: {a: {type: string}, b: {type: integer}}
-              m:
-                type: object
-                additionalProperties:
-                  type: object
-                  properties:
-                    a: {type: string, default: da}
-                    l: {type: array, items: {type: string}}
-              puf: {type: object, x-kubernetes-preserve-unknown-fields: true}
-              n: {type: integer}
-              f: {type: number}
-              s: {type: string}
-              b: {type: boolean}
-              ios: {x-kubernetes-int-or-string: true}
-              d: {type: string, default: dflt}
-`
+func (s *shape) field(name string) *shape {
+	for _, f := range s.fields {
+		if f.name == name {
+			return f.of
+		}
+	}
+	return nil
+}
+
+// structural is the schema of a shape as a CustomResourceDefinition has it.
+func (s *shape) structural() map[string]any {
+	out := map[string]any{}
+	switch s.kind {
+	case "struct":
+		properties := map[string]any{}
+		for _, f := range s.fields {
+			properties[f.name] = f.of.structural()
+		}
+		out["type"], out["properties"] = "object", properties
+	case "map":
+		out["type"], out["additionalProperties"] = "object", s.elem.structural()
+	case "list":
+		out["type"], out["items"] = "array", s.elem.structural()
+	case "any":
+		out["type"], out["x-kubernetes-preserve-unknown-fields"] = "object", true
+	case "embedded":
+		out["type"], out["x-kubernetes-preserve-unknown-fields"] = "object", true
+		out["x-kubernetes-embedded-resource"] = true
+	case "int":
+		out["type"] = "integer"
+	case "double":
+		out["type"] = "number"
+	case "bool":
+		out["type"] = "boolean"
+	case "intstr":
+		out["x-kubernetes-int-or-string"] = true
+	default:
+		out["type"] = "string"
+	}
+	switch {
+	case len(s.keys) > 0:
+		out["x-kubernetes-list-type"], out["x-kubernetes-list-map-keys"] = "map", s.keys
+	case s.set:
+		out["x-kubernetes-list-type"] = "set"
+	case s.atomic && s.kind == "list":
+		out["x-kubernetes-list-type"] = "atomic"
+	case s.atomic:
+		out["x-kubernetes-map-type"] = "atomic"
+	}
+	if s.open {
+		out["x-kubernetes-preserve-unknown-fields"] = true
+	}
+	if s.nullable {
+		out["nullable"] = true
+	}
+	if s.def != nil {
+		out["default"] = s.def
+	}
+	if len(s.keys) > 0 {
+		// A key is there or has a default.
+		var required []any
+		for _, k := range s.keys {
+			if f := s.elem.field(k); f.def == nil {
+				required = append(required, k)
+			}
+		}
+		out["items"].(map[string]any)["required"] = required
+	}
+	return out
+}
+
+// definition is a CustomResourceDefinition whose versions have the given
+// roots.
+func definition(group, kind, plural string, namespaced bool, versions map[string]*shape) map[string]any {
+	scope := "Cluster"
+	if namespaced {
+		scope = "Namespaced"
+	}
+	var served []any
+	for _, name := range sortedKeys(versions) {
+		properties := map[string]any{}
+		for _, f := range versions[name].fields {
+			if f.name != "metadata" {
+				properties[f.name] = f.of.structural()
+			}
+		}
+		served = append(served, map[string]any{
+			"name": name, "served": true, "storage": len(served) == 0,
+			"subresources": map[string]any{"status": map[string]any{}, "scale": map[string]any{
+				"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": properties}},
+		})
+	}
+	return map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + "." + group},
+		"spec": map[string]any{"group": group, "scope": scope, "versions": served,
+			"names": map[string]any{"kind": kind, "plural": plural, "singular": plural, "listKind": kind + "List"}},
+	}
+}
+
+// schema makes a random shape that a CustomResourceDefinition can have.
+func (g *gen) schema(depth int) *shape {
+	leaf := func() *shape {
+		s := []*shape{words, integer, boolean, double, intstr, names}[g.n(6)]
+		if g.chance(15) {
+			s = s.null()
+		}
+		if g.chance(15) {
+			s = s.orElse(g.value(s, 3))
+		}
+		return s
+	}
+	if depth >= 4 {
+		return leaf()
+	}
+	switch g.n(9) {
+	case 0, 1, 2:
+		s := object(nil)
+		for _, name := range []string{"a", "b", "c", "d", "n"}[:1+g.n(5)] {
+			s.fields = append(s.fields, field{name, g.schema(depth + 1)})
+		}
+		s.atomic, s.open, s.nullable = g.chance(10), g.chance(10), g.chance(10)
+		if g.chance(15) {
+			s.def = map[string]any{}
+		}
+		return s
+	case 3:
+		s := dict(g.schema(depth + 1))
+		s.atomic, s.nullable = g.chance(20), g.chance(10)
+		return s
+	case 4:
+		item := g.schema(depth + 1)
+		s := list(item)
+		s.nullable = g.chance(10)
+		return s
+	case 5:
+		return set(words)
+	case 6, 7:
+		item := object([]string{"name"}, field{"name", names})
+		keys := []string{"name"}
+		if g.chance(30) {
+			item.fields = append(item.fields, field{"port", integer.orElse(int64(80))})
+			keys = append(keys, "port")
+		}
+		for _, name := range []string{"a", "b", "c"}[:1+g.n(3)] {
+			item.fields = append(item.fields, field{name, g.schema(depth + 1)})
+		}
+		item.atomic = g.chance(10)
+		return listMap(item, keys...)
+	case 8:
+		return []*shape{anything, embedded}[g.n(2)]
+	}
+	return leaf()
+}
