@@ -127,6 +127,9 @@ func (f *evalFlags) check() error {
 		return usagef("eval: --operation %s: must be create, update or connect", f.operation)
 	}
 	f.operation = strings.ToUpper(f.operation)
+	if f.namespace == "" {
+		f.namespace = manifest.DefaultNamespace // as with kubectl
+	}
 	return nil
 }
 
@@ -145,7 +148,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	l, errs, code := load(f.policies, f.recursive, s.in, manifest.BuildOptions{Env: env, Unbound: f.unbound})
+	l, errs, code := load(f.policies, f.recursive, s.in, manifest.BuildOptions{Env: env, Unbound: f.unbound, Namespace: f.namespace})
 	if len(errs) > 0 {
 		printErrors(s.err, errs)
 		return &codedError{code: code}
@@ -203,7 +206,7 @@ func (e *evaluation) next(ctx context.Context, d *manifest.Document, err error) 
 	switch {
 	case errors.As(err, &re):
 		e.unreadable = true
-		e.notes.say("%v\n", err)
+		e.notes.say("%s\n", render(err))
 		return nil
 	case err != nil:
 		e.failed = true

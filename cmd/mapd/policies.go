@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -23,6 +25,7 @@ func load(paths []string, recursive bool, stdin io.Reader, opts manifest.BuildOp
 	if err != nil {
 		return nil, []error{err}, exitUsage
 	}
+	files = once(files)
 	var docs []*manifest.Document
 	for d, err := range manifest.Read(files, stdin) {
 		if err != nil {
@@ -43,22 +46,35 @@ func load(paths []string, recursive bool, stdin io.Reader, opts manifest.BuildOp
 	return &loaded{s, len(docs)}, nil, exitOK
 }
 
+// once drops the files that stand there already: a file that is named beside
+// its directory is no second policy.
+func once(files []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(files, func(f string) bool {
+		clean := filepath.Clean(f)
+		again := seen[clean]
+		seen[clean] = true
+		return again
+	})
+}
+
 // environment is the expression language of --kubernetes.
 func environment(version string) (*cel.Env, error) {
 	env, err := cel.NewEnv(cel.Options{Version: version})
 	if err != nil {
-		return nil, usagef("--kubernetes %s: %w", version, err)
+		return nil, usagef("--kubernetes: %w", err)
 	}
 	return env, nil
 }
 
-// render is an error with the line it is about, where that is known.
+// render is an error with the line it is about, where that is known; other
+// errors say whose they are.
 func render(err error) string {
 	var pe *manifest.PositionError
 	if errors.As(err, &pe) {
 		return pe.Render()
 	}
-	return err.Error()
+	return "mapd: " + err.Error()
 }
 
 func printErrors(w io.Writer, errs []error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -54,7 +55,7 @@ func (e *evaluation) subject(d *manifest.Document) (*subject, error) {
 	if res.Namespaced {
 		if namespace = obj.GetNamespace(); namespace == "" {
 			namespace = e.flags.namespace
-			if !strings.HasSuffix(gvk.Kind, "Options") || sub == "" { // those of CONNECT have no metadata
+			if !connects(gvk) { // or it has no metadata
 				obj = withNamespace(obj, namespace)
 			}
 		}
@@ -181,6 +182,9 @@ func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind)
 		}
 		for _, gvr := range only.resources {
 			if k, ok := types.KindFor(gvr, only.subresource); ok && k == gvk {
+				if connects(gvk) && e.operation() != admissionv1.Connect {
+					return res, "", d.Errorf("%s: is sent with --operation connect only", d.Name())
+				}
 				if len(only.resources) > 1 {
 					e.notes.once("note: a %s does not say whose it is: taken as that of %s (an AdmissionReview says)\n", gvk.Kind, gvr.GroupResource())
 				}
@@ -190,6 +194,9 @@ func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind)
 	}
 	if known {
 		if sub != "" {
+			if !slices.Contains(res.Subresources, sub) {
+				return res, "", d.Errorf("%s: %s has no subresource %s", d.Name(), res.GVR.GroupResource(), sub)
+			}
 			if k, ok := types.KindFor(res.GVR, sub); ok && k != gvk {
 				return res, "", d.Errorf("%s: %s/%s takes a %s", d.Name(), res.GVR.Resource, sub, k.Kind)
 			}
@@ -199,6 +206,12 @@ func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind)
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
 	e.notes.once("note: %s, Kind=%s is not known, give its CustomResourceDefinition with -p: taken as namespaced %s\n", gvk.GroupVersion(), gvk.Kind, plural.GroupResource())
 	return openapi.Resource{GVR: plural, Kind: gvk, Namespaced: true}, sub, nil
+}
+
+// connects tells whether a kind is the options of a CONNECT.
+func connects(gvk schema.GroupVersionKind) bool {
+	_, ok := subresourceOf[gvk.Kind]
+	return ok && strings.HasSuffix(gvk.Kind, "Options")
 }
 
 // withNamespace is what a server does to an object that leaves its namespace to

@@ -19,14 +19,21 @@ import (
 
 // builder collects what Build needs on its way.
 type builder struct {
-	env      *cel.Env
-	snapshot *Snapshot
-	params   *params
-	compiled []*binding.Binding
-	errs     []error
+	env       *cel.Env
+	namespace string // of objects that name none
+	seen      map[objectID]*Document
+	snapshot  *Snapshot
+	params    *params
+	compiled  []*binding.Binding
+	errs      []error
 
-	policies, bindings, crds, rbac, others []*Document
+	rbac []*unstructured.Unstructured
+
+	policies, bindings, crds, others []*Document
 }
+
+// objectID is what can be there once: an object in whichever version.
+type objectID struct{ group, kind, namespace, name string }
 
 func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
@@ -35,11 +42,8 @@ const (
 	rbacGroup = "rbac.authorization.k8s.io"
 )
 
-// sort puts every document where it belongs and refuses names that are given
-// twice.
+// sort puts every document where it belongs.
 func (b *builder) sort(docs []*Document) {
-	type id struct{ group, kind, namespace, name string }
-	seen := map[id]*Document{}
 	for _, d := range docs {
 		if d.Object == nil {
 			continue
@@ -49,31 +53,35 @@ func (b *builder) sort(docs []*Document) {
 			b.fail(d.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: name or generateName is required", gvk.Kind)))
 			continue
 		}
-		key := id{gvk.Group, gvk.Kind, d.Object.GetNamespace(), d.Object.GetName()}
 		admission := gvk.Group == policy.NativeGroup || gvk.Group == policy.OwnGroup
-		if admission && (gvk.Kind == policy.Kind || gvk.Kind == binding.Kind) {
-			key.group = policy.NativeGroup // both groups fill one snapshot
-			key.namespace = ""
-		}
-		if first, ok := seen[key]; ok {
-			b.fail(d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())))
-			continue
-		}
-		seen[key] = d
 		switch {
 		case admission && gvk.Kind == policy.Kind:
-			b.policies = append(b.policies, d)
+			if b.first(d, policy.NativeGroup, "") { // both groups fill one snapshot
+				b.policies = append(b.policies, d)
+			}
 		case admission && gvk.Kind == binding.Kind:
-			b.bindings = append(b.bindings, d)
+			if b.first(d, policy.NativeGroup, "") {
+				b.bindings = append(b.bindings, d)
+			}
 		case gvk.Group == crdGroup && gvk.Kind == "CustomResourceDefinition":
-			b.crds = append(b.crds, d)
-		case gvk.Group == rbacGroup && slices.Contains(rbac.Kinds, gvk.Kind):
-			b.rbac = append(b.rbac, d)
-			b.others = append(b.others, d)
+			if b.first(d, crdGroup, "") {
+				b.crds = append(b.crds, d)
+			}
 		default:
 			b.others = append(b.others, d)
 		}
 	}
+}
+
+// first refuses a name that is given twice.
+func (b *builder) first(d *Document, group, namespace string) bool {
+	id := objectID{group, d.Object.GetKind(), namespace, d.Object.GetName()}
+	if first, ok := b.seen[id]; ok {
+		b.fail(d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())))
+		return false
+	}
+	b.seen[id] = d
+	return true
 }
 
 func (b *builder) readTypes() {
@@ -98,11 +106,24 @@ func (b *builder) readTypes() {
 func (b *builder) readObjects() {
 	b.params = newParams(b.snapshot.Types)
 	for _, d := range b.others {
-		if err := b.params.add(d.Object); err != nil {
+		gvk := d.Object.GroupVersionKind()
+		namespace := d.Object.GetNamespace()
+		if res, ok := b.snapshot.Types.ResourceFor(gvk); ok && !res.Namespaced {
+			namespace = ""
+		} else if namespace == "" {
+			namespace = b.namespace
+		}
+		if !b.first(d, gvk.Group, namespace) {
+			continue
+		}
+		if gvk.Group == rbacGroup && slices.Contains(rbac.Kinds, gvk.Kind) {
+			b.readRBAC(d, namespace)
+		}
+		if err := b.params.add(d.Object, namespace); err != nil {
 			b.fail(d.ErrorOf("", fmt.Errorf("%s: %w", d.Name(), err)))
 			continue
 		}
-		if gvk := d.Object.GroupVersionKind(); gvk.Group == "" && gvk.Kind == "Namespace" {
+		if gvk.Group == "" && gvk.Kind == "Namespace" {
 			if u, err := b.params.Get(context.Background(), gvk, "", d.Object.GetName()); err == nil {
 				b.snapshot.Namespaces.add(u)
 			}
@@ -110,28 +131,25 @@ func (b *builder) readObjects() {
 	}
 }
 
-func (b *builder) readRBAC() {
-	var good []*unstructured.Unstructured
-	for _, d := range b.rbac {
-		if _, err := rbac.New(d.Object); err != nil {
-			b.fail(d.Errorf("%w", err))
-			continue
-		}
-		u := d.Object
-		if kind := u.GetKind(); u.GetNamespace() == "" && (kind == "Role" || kind == "RoleBinding") {
-			u = u.DeepCopy()
-			u.SetNamespace(DefaultNamespace)
-		}
-		good = append(good, u)
-	}
-	b.snapshot.HasRBAC = len(good) > 0
-	b.snapshot.authorizer = &asked{Authorizer: rbac.NoOpinion{}}
-	if len(good) == 0 {
+func (b *builder) readRBAC(d *Document, namespace string) {
+	if _, err := rbac.New(d.Object); err != nil {
+		b.fail(d.Errorf("%w", err))
 		return
 	}
-	a, err := rbac.New(good...)
+	u := d.Object.DeepCopy()
+	u.SetNamespace(namespace)
+	b.rbac = append(b.rbac, u)
+}
+
+func (b *builder) buildAuthorizer() {
+	b.snapshot.HasRBAC = len(b.rbac) > 0
+	b.snapshot.authorizer = &asked{Authorizer: rbac.NoOpinion{}}
+	if len(b.rbac) == 0 {
+		return
+	}
+	a, err := rbac.New(b.rbac...)
 	if err != nil {
-		b.fail(b.rbac[0].Errorf("%w", err))
+		b.fail(err)
 		return
 	}
 	b.snapshot.authorizer.Authorizer = a

@@ -37,6 +37,7 @@ type Document struct {
 	// a List may have left its kind to the List.
 	source map[string]any
 	item   bool // one of a List's
+	inJSON bool // the text of its List is JSON
 }
 
 // Name is how messages call the object: kind and name, with the namespace where

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -30,7 +31,7 @@ func Files(paths []string, recursive bool) ([]string, error) {
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, err
+			return nil, fileError(err)
 		}
 		if !info.IsDir() {
 			files = append(files, path)
@@ -72,5 +73,14 @@ func inDirectory(dir string, recursive bool) ([]string, error) {
 		found = append(found, path)
 		return nil
 	})
-	return found, err
+	return found, fileError(err)
+}
+
+// fileError says of which file an error is, but not which system call found it.
+func fileError(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return fmt.Errorf("%s: %w", pe.Path, pe.Err)
+	}
+	return err
 }

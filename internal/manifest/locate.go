@@ -177,8 +177,8 @@ func lookup(n *yaml.Node, path string) (value, key *yaml.Node) {
 		case yaml.SequenceNode:
 			i, err := strconv.Atoi(step)
 			if err != nil {
-				// Decoders name fields of list elements without an index: fine as
-				// long as only one element can be meant.
+				// A server names some fields of list elements without an index:
+				// fine as long as only one element can be meant.
 				k, v := only(value, step)
 				if k == nil {
 					return value, key
@@ -195,6 +195,96 @@ func lookup(n *yaml.Node, path string) (value, key *yaml.Node) {
 		}
 	}
 	return value, key
+}
+
+// findTyped finds the value that a decoder called got ("number", "bool"): it
+// names the field without indexes and keys, so the value is at the path in one
+// of the lists' elements, or else an element of what is there. Of a number the
+// decoder may tell the text as well.
+func findTyped(root *yaml.Node, path, got, text string) *yaml.Node {
+	nodes := []*yaml.Node{root}
+	for _, step := range steps(path) {
+		var next []*yaml.Node
+		for _, n := range elements(nodes) {
+			if n.Kind == yaml.MappingNode {
+				if _, v := pair(n, step); v != nil {
+					next = append(next, v)
+				}
+			}
+		}
+		nodes = next
+	}
+	var inside []*yaml.Node
+	for _, n := range nodes {
+		inside = append(inside, children(n)...)
+	}
+	for _, n := range append(nodes, inside...) {
+		if kind := jsonKind(n); kind == got && (text == "" || n.Value == text) {
+			return n
+		}
+	}
+	return nil
+}
+
+// elements are nodes with the elements of lists, and of the lists in these, in
+// the place of the lists.
+func elements(nodes []*yaml.Node) []*yaml.Node {
+	var out []*yaml.Node
+	for _, n := range nodes {
+		if n != nil && n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+		switch {
+		case n == nil:
+		case n.Kind == yaml.SequenceNode:
+			out = append(out, elements(n.Content)...)
+		default:
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// children are the values of a mapping or list.
+func children(n *yaml.Node) []*yaml.Node {
+	switch n.Kind {
+	case yaml.AliasNode:
+		return children(n.Alias)
+	case yaml.SequenceNode:
+		return n.Content
+	case yaml.MappingNode:
+		var out []*yaml.Node
+		for i := 1; i < len(n.Content); i += 2 {
+			out = append(out, n.Content[i])
+		}
+		return out
+	}
+	return nil
+}
+
+// jsonKind is how encoding/json calls the kind of a value.
+func jsonKind(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.AliasNode:
+		return jsonKind(n.Alias)
+	case yaml.MappingNode:
+		return "object"
+	case yaml.SequenceNode:
+		return "array"
+	}
+	v, err := resolveScalar(n)
+	if err != nil {
+		return ""
+	}
+	switch v.(type) {
+	case bool:
+		return "bool"
+	case int64, float64:
+		return "number"
+	case string:
+		return "string"
+	}
+	return ""
 }
 
 // only finds a key in the elements of a list if just one of them has it.

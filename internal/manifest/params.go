@@ -24,9 +24,10 @@ func newParams(types *openapi.Types) *params {
 	return &params{types: types, objects: map[schema.GroupVersionKind]map[string]map[string]*unstructured.Unstructured{}}
 }
 
-// add takes an object that a server would accept; others can be no parameter. An
-// object of an unknown kind is none either: the policy that names the kind fails.
-func (p *params) add(u *unstructured.Unstructured) error {
+// add takes an object of a namespace ("" for a cluster-scoped kind) that a server
+// would accept; others can be no parameter. An object of an unknown kind is none
+// either: the policy that names the kind fails.
+func (p *params) add(u *unstructured.Unstructured, namespace string) error {
 	gvk := u.GroupVersionKind()
 	res, ok := p.types.ResourceFor(gvk)
 	if !ok {
@@ -40,17 +41,13 @@ func (p *params) add(u *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
-	namespace := ""
 	meta, _ := obj["metadata"].(map[string]any)
 	meta = maps.Clone(meta)
 	if meta == nil {
 		meta = map[string]any{}
 	}
 	delete(meta, "namespace")
-	if res.Namespaced {
-		if namespace = u.GetNamespace(); namespace == "" {
-			namespace = DefaultNamespace
-		}
+	if namespace != "" {
 		meta["namespace"] = namespace
 	}
 	obj = maps.Clone(obj)

@@ -31,7 +31,7 @@ func (b *builder) decodeErrors(d *Document, err error) {
 var (
 	celIssue  = regexp.MustCompile(`(?m)^(?:.*?compilation failed: )?ERROR: <input>:(\d+):(\d+): (.*)$`)
 	unknown   = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"`)
-	mistyped  = regexp.MustCompile(`Go struct field \w+\.([\w.]+) of type`)
+	mistyped  = regexp.MustCompile(`cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type`)
 	aggregate = regexp.MustCompile(`^spec\.(?:variables|matchConditions|mutations)`)
 )
 
@@ -43,7 +43,10 @@ func (d *Document) ErrorOf(prefix string, err error) *PositionError {
 		return d.ErrorAtKey(prefix+m[1], err)
 	}
 	if m := mistyped.FindStringSubmatch(text); m != nil {
-		return d.ErrorAt(prefix+m[1], err)
+		if n := findTyped(d.root(), prefix+m[3], m[1], m[2]); n != nil {
+			return d.errorAt(Pos{d.first + n.Line - 1, n.Column}, err)
+		}
+		return d.ErrorAt(prefix+m[3], err)
 	}
 	return d.ErrorAt(strings.TrimSuffix(prefix, "."), err)
 }

@@ -38,7 +38,7 @@ func readFile(file string, stdin io.Reader, yield func(*Document, error) bool) b
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return yield(nil, &ReadError{err})
+		return yield(nil, &ReadError{fileError(err)})
 	}
 	defer f.Close()
 	return readStream(file, f, MaxDocument, yield)

@@ -22,7 +22,7 @@ func Rewrite(d *Document, after map[string]any) []byte {
 		return Encode(after)
 	}
 	l := layoutOf(root)
-	if d.JSON {
+	if d.JSON || d.inJSON {
 		l = layout{indent: 2, compact: true}
 		unstyle(n)
 	}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -25,6 +26,9 @@ type BuildOptions struct {
 	// Unbound binds each policy without a binding to everything. Without it such
 	// a policy has no effect, as in a cluster.
 	Unbound bool
+	// Namespace is that of namespaced objects that name none; "" is
+	// DefaultNamespace.
+	Namespace string
 }
 
 // Snapshot is what a set of documents comes to.
@@ -89,8 +93,12 @@ func (a *asked) ConditionsAwareAuthorize(ctx context.Context, attrs authorizer.A
 // Build makes a snapshot of documents. It finds all errors of all documents, as
 // *PositionErrors in the order of their places; with any there is no Snapshot.
 func Build(docs []*Document, opts BuildOptions) (*Snapshot, []error) {
-	b := &builder{snapshot: &Snapshot{Namespaces: newNamespaces()}}
-	b.env = opts.Env
+	b := &builder{
+		env:       opts.Env,
+		namespace: cmp.Or(opts.Namespace, DefaultNamespace),
+		snapshot:  &Snapshot{Namespaces: newNamespaces()},
+		seen:      map[objectID]*Document{},
+	}
 	if b.env == nil {
 		env, err := cel.NewEnv(cel.Options{})
 		if err != nil {
@@ -101,7 +109,7 @@ func Build(docs []*Document, opts BuildOptions) (*Snapshot, []error) {
 	b.sort(docs)
 	b.readTypes()
 	b.readObjects()
-	b.readRBAC()
+	b.buildAuthorizer()
 	b.readPolicies()
 	b.readBindings(opts.Unbound)
 	if len(b.errs) > 0 {
