@@ -64,6 +64,11 @@ func compare(ctx context.Context, s scenario) (difference, skipped string) {
 	if row := explained(want, decision); row != "" {
 		return "", row
 	}
+	for _, step := range decision.Steps {
+		if step.Err != nil {
+			difference += fmt.Sprintf("\nmapd, round %d, %s, %s: %v", step.Round, step.Policy, step.Binding, step.Err)
+		}
+	}
 	return difference, ""
 }
 
@@ -96,6 +101,9 @@ func TestFixedScenarios(t *testing.T) {
 				s := random(seed)
 				difference, skipped := compare(t.Context(), s)
 				mu.Lock()
+				if os.Getenv("DBG") != "" && strings.HasPrefix(skipped, "invalid") {
+					println("INV", strings.ReplaceAll(skipped, "\n", " "))
+				}
 				if skipped != "" {
 					why, _, _ := strings.Cut(skipped, ":")
 					skips[why]++

@@ -62,7 +62,7 @@ func text(s *metav1.Status) string {
 var (
 	undeclared = regexp.MustCompile(`(typed object: )(?s:.*)field not declared in schema(?s:.*)`)
 	invalid    = "typed object: errors:\n"
-	address    = regexp.MustCompile(`0xc[0-9a-f]{9}`)
+	address    = regexp.MustCompile(`0x[0-9a-f]{8,}`)
 )
 
 // settled is a status in which everything that Kubernetes leaves to chance is

@@ -5,7 +5,7 @@
 // conditions, variables, params and both kinds of patches, and one request.
 // Most of it fits the kind it is about; some of it is wrong on purpose. Each
 // scenario runs through the in-tree dispatcher (test/oracle) and through mapd;
-// the object, the class of error and the number of rounds must agree.
+// the object, the texts of all errors and the number of rounds must agree.
 package differential
 
 import (
@@ -41,48 +41,104 @@ func (g *gen) pick(from ...string) string { return from[g.n(len(from))] }
 
 // scenario is everything one comparison needs, as plain JSON data.
 type scenario struct {
-	kind     kind
-	policies []any
-	params   []any
-	request  map[string]any
+	kind       kind
+	policies   []any
+	params     []any
+	namespaces []any
+	request    map[string]any
 }
 
 func (g *gen) scenario() scenario {
-	k := kinds[g.n(len(kinds))]
-	s := scenario{kind: k}
-	obj := g.object(k)
-	operation := g.pick("CREATE", "UPDATE")
-	s.request = map[string]any{"operation": operation, "object": obj}
-	if operation == "UPDATE" {
-		s.request["oldObject"] = g.object(k)
-	}
+	s := scenario{kind: g.kind()}
+	s.request = g.request(&s.kind)
 	for i := range 1 + g.n(3) {
 		s.policy(g, fmt.Sprintf("p%d", i))
 	}
-	for _, n := range []string{"pa", "pb"} {
-		s.params = append(s.params, map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap",
-			"metadata": map[string]any{"name": n, "namespace": "default", "labels": map[string]any{"sel": "1"}},
-			"data":     map[string]any{"k": n, "n": "3"},
-		})
+	s.params = params
+	if !g.chance(2) {
+		s.namespaces = namespaces
 	}
 	return s
 }
 
+// kind chooses what the request is about: half of the time a custom resource,
+// and half of these have a schema that is made up on the spot.
+func (g *gen) kind() kind {
+	switch g.n(4) {
+	case 0:
+		return customKinds[g.n(len(customKinds))]
+	case 1:
+		root := root([]string{"spec"}, field{"spec", object(nil)})
+		spec := root.fields[1].of
+		for _, name := range []string{"a", "b", "c", "d"} {
+			spec.fields = append(spec.fields, field{name, g.schema(1)})
+		}
+		return kind{apiVersion: "ex.io/v1", name: "Thing", group: "ex.io", version: "v1", plural: "things", root: root,
+			definition: definition("ex.io", "Thing", "things", true, map[string]*shape{"v1": root})}
+	}
+	return builtinKinds[g.n(len(builtinKinds))]
+}
+
+// request makes a request about a kind, and sets the subresource it is for.
+func (g *gen) request(k *kind) map[string]any {
+	r := map[string]any{"operation": g.pick("CREATE", "UPDATE")}
+	if k.only == "" && len(k.subresources) > 0 && g.chance(15) {
+		k.only = g.pick(k.subresources...)
+		r["operation"] = "UPDATE"
+	}
+	if k.only != "" {
+		r["subresource"] = k.only
+		r["resource"] = strings.TrimPrefix(k.group+"/"+k.version+"/"+k.plural, "/")
+	}
+	obj := g.object(*k)
+	r["object"] = obj
+	switch {
+	case k.connect:
+		r["operation"], r["name"], r["namespace"] = "CONNECT", "x", "default"
+	case r["operation"] == "UPDATE":
+		r["oldObject"] = g.object(*k)
+	case g.chance(10):
+		meta := obj["metadata"].(map[string]any)
+		delete(meta, "name")
+		meta["generateName"] = "x-"
+	}
+	if g.chance(10) {
+		r["dryRun"] = true
+	}
+	if g.chance(10) && !k.connect {
+		r["options"] = map[string]any{"fieldManager": "kubectl", "fieldValidation": "Strict"}
+	}
+	if g.chance(20) {
+		r["user"] = map[string]any{"username": "system:serviceaccount:default:robot", "uid": "u-1",
+			"groups": []any{"system:serviceaccounts"}, "extra": map[string]any{"scope.io/x": []any{"1", "2"}}}
+	}
+	return r
+}
+
 func (g *gen) object(k kind) map[string]any {
 	obj, _ := g.value(k.root, 0).(map[string]any)
+	obj["apiVersion"], obj["kind"] = k.apiVersion, k.name
+	if k.connect {
+		return obj
+	}
 	meta, _ := obj["metadata"].(map[string]any)
 	if meta == nil {
 		meta = map[string]any{}
 	}
-	meta["name"], meta["namespace"] = "x", "default"
+	meta["name"] = "x"
+	if !k.cluster {
+		meta["namespace"] = "default"
+	}
 	obj["metadata"] = meta
-	obj["apiVersion"], obj["kind"] = k.apiVersion, k.name
 	return obj
 }
 
-// value makes JSON data of the given shape.
+// value makes JSON data of the given shape. Custom resources may be wrong: they
+// are validated only after admission.
 func (g *gen) value(s *shape, depth int) any {
+	if s.nullable && g.chance(20) {
+		return nil
+	}
 	switch s.kind {
 	case "struct":
 		m := map[string]any{}
@@ -90,6 +146,9 @@ func (g *gen) value(s *shape, depth int) any {
 			if slices.Contains(s.must, f.name) || depth < 6 && g.chance(30) {
 				m[f.name] = g.value(f.of, depth+1)
 			}
+		}
+		if s.open && g.chance(50) {
+			m["unknown"] = g.value(anything, depth+1)
 		}
 		return m
 	case "map":
@@ -99,19 +158,16 @@ func (g *gen) value(s *shape, depth int) any {
 		}
 		return m
 	case "list":
-		var l []any
+		l := []any{}
 		seen := map[string]bool{}
 		for range g.n(4) {
 			v := g.value(s.elem, depth+1)
 			id := identity(s, v)
-			if seen[id] && !g.chance(5) {
+			if id != "" && seen[id] && !g.chance(5) {
 				continue
 			}
 			seen[id] = true
 			l = append(l, v)
-		}
-		if l == nil {
-			return []any{}
 		}
 		return l
 	case "string":
@@ -123,15 +179,21 @@ func (g *gen) value(s *shape, depth int) any {
 	case "double":
 		return []any{int64(1), 1.5, 0.25}[g.n(3)]
 	case "quantity":
-		return g.pick("1", "500m", "1Gi", "2")
+		return g.pick("1", "500m", "1Gi", "2", "0.5", "1024Ki", "1e3")
 	case "intstr":
 		return []any{int64(80), "25%", "http"}[g.n(3)]
+	case "bytes":
+		return g.pick("", "eA==", "/wD+", "aGVsbG8=")
 	case "any":
 		return []any{
 			map[string]any{"a": map[string]any{"b": int64(1)}, "l": []any{int64(1)}},
 			map[string]any{},
 			map[string]any{"s": "t", "n": nil},
-		}[g.n(3)]
+			map[string]any{"a": map[string]any{"b": 1.5, "c": []any{map[string]any{"name": "a"}}}},
+		}[g.n(4)]
+	case "embedded":
+		return map[string]any{"apiVersion": "v1", "kind": g.pick("Pod", "Any"),
+			"metadata": map[string]any{"name": "e", "labels": map[string]any{"a": "x"}}, "data": g.value(anything, depth)}
 	}
 	panic("no shape " + s.kind)
 }
@@ -148,164 +210,43 @@ func identity(s *shape, v any) string {
 		return id
 	}
 	if s.set {
-		return fmt.Sprint(v)
+		return fmt.Sprintf("=%v", v)
 	}
 	return ""
-}
-
-func (s *scenario) policy(g *gen, name string) {
-	k := s.kind
-	spec := map[string]any{
-		"reinvocationPolicy": g.pick("Never", "IfNeeded"),
-		"failurePolicy":      g.pick("Fail", "Ignore"),
-		"matchConstraints":   g.match(k, true),
-	}
-	hasParams := g.chance(30)
-	if hasParams {
-		spec["paramKind"] = map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}
-	}
-	e := &exprs{gen: g, kind: k, params: hasParams}
-	var conditions, variables, mutations []any
-	for i := range g.n(3) {
-		conditions = append(conditions, map[string]any{"name": fmt.Sprintf("c%d", i), "expression": e.condition()})
-	}
-	for i := range g.n(3) {
-		v := fmt.Sprintf("v%d", i)
-		variables = append(variables, map[string]any{"name": v, "expression": e.scalar("")})
-		e.variables = append(e.variables, v)
-	}
-	for range 1 + g.n(3) {
-		if g.chance(50) {
-			mutations = append(mutations, map[string]any{"patchType": "JSONPatch",
-				"jsonPatch": map[string]any{"expression": e.jsonPatch()}})
-		} else {
-			mutations = append(mutations, map[string]any{"patchType": "ApplyConfiguration",
-				"applyConfiguration": map[string]any{"expression": e.apply(k.root, "Object", 0)}})
-		}
-	}
-	if conditions != nil {
-		spec["matchConditions"] = conditions
-	}
-	if variables != nil {
-		spec["variables"] = variables
-	}
-	spec["mutations"] = mutations
-	s.policies = append(s.policies, map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
-		"metadata": map[string]any{"name": name}, "spec": spec,
-	})
-	for i := range 1 + g.n(2) {
-		b := map[string]any{"policyName": name}
-		if hasParams && !g.chance(10) {
-			ref := map[string]any{"parameterNotFoundAction": g.pick("Deny", "Allow")}
-			if g.chance(50) {
-				ref["name"] = g.pick("pa", "pb", "gone")
-			} else {
-				ref["selector"] = map[string]any{"matchLabels": map[string]any{"sel": g.pick("1", "1", "9")}}
-			}
-			if g.chance(50) {
-				ref["namespace"] = g.pick("default", "default", "other")
-			}
-			b["paramRef"] = ref
-		}
-		if g.chance(30) {
-			b["matchResources"] = g.match(k, g.chance(50))
-		}
-		s.policies = append(s.policies, map[string]any{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding",
-			"metadata": map[string]any{"name": fmt.Sprintf("%s-b%d", name, i)}, "spec": b,
-		})
-	}
-}
-
-func (g *gen) match(k kind, rules bool) map[string]any {
-	m := map[string]any{}
-	if rules {
-		var rs []any
-		for range 1 + g.n(2) {
-			rs = append(rs, g.rule(k, 90))
-		}
-		m["resourceRules"] = rs
-	}
-	if g.chance(15) {
-		m["excludeResourceRules"] = []any{g.rule(k, 30)}
-	}
-	if g.chance(15) {
-		m["matchPolicy"] = g.pick("Exact", "Equivalent")
-	}
-	if g.chance(20) {
-		m["objectSelector"] = g.selector("a", "x", "y")
-	}
-	if g.chance(20) {
-		m["namespaceSelector"] = g.selector("kubernetes.io/metadata.name", "default", "other")
-	}
-	return m
-}
-
-func (g *gen) selector(key string, values ...string) map[string]any {
-	switch g.n(4) {
-	case 0:
-		return map[string]any{"matchLabels": map[string]any{key: g.pick(values...)}}
-	case 1:
-		return map[string]any{"matchExpressions": []any{map[string]any{"key": key, "operator": g.pick("Exists", "DoesNotExist")}}}
-	case 2:
-		return map[string]any{"matchExpressions": []any{map[string]any{"key": key, "operator": g.pick("In", "NotIn"),
-			"values": []any{g.pick(values...), g.pick(values...)}}}}
-	}
-	return map[string]any{}
-}
-
-func (g *gen) rule(k kind, fits int) map[string]any {
-	r := map[string]any{
-		"apiGroups": []any{k.group}, "apiVersions": []any{k.version}, "resources": []any{k.plural},
-		"operations": []any{"CREATE", "UPDATE"},
-	}
-	if !g.chance(100 - fits) {
-		return r
-	}
-	switch g.n(6) {
-	case 0:
-		r["apiGroups"] = []any{"*"}
-	case 1:
-		r["resources"] = []any{"*"}
-	case 2:
-		r["resources"] = []any{k.plural + "/*"}
-	case 3:
-		r["operations"] = []any{g.pick("CREATE", "UPDATE", "CONNECT", "*")}
-	case 4:
-		r["resourceNames"] = []any{g.pick("x", "z")}
-	case 5:
-		r["scope"] = g.pick("Namespaced", "Cluster", "*")
-	}
-	return r
 }
 
 // txtar writes the scenario in the form of test/cases, so that a finding can
 // be kept as a case.
 func (s scenario) txtar(story string) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n-- policies.yaml --\n", story)
-	for _, p := range s.policies {
-		fmt.Fprintf(&b, "---\n%s\n", encode(p))
-	}
-	if s.usesParams() {
-		b.WriteString("-- params.yaml --\n")
-		for _, p := range s.params {
-			fmt.Fprintf(&b, "---\n%s\n", encode(p))
+	fmt.Fprintf(&b, "%s\n\n", story)
+	section := func(name string, docs []any) {
+		fmt.Fprintf(&b, "-- %s --\n", name)
+		for _, d := range docs {
+			fmt.Fprintf(&b, "---\n%s\n", encode(d))
 		}
 	}
-	if !s.kind.typed {
-		fmt.Fprintf(&b, "-- crds.yaml --\n%s", widgetCRD)
+	section("policies.yaml", s.policies)
+	policies := encode(s.policies)
+	definitions := []any{}
+	if s.kind.definition != nil {
+		definitions = append(definitions, s.kind.definition)
+	}
+	if strings.Contains(policies, `"paramKind"`) {
+		if strings.Contains(policies, "params.io") {
+			definitions = append(definitions, paramDefinitions...)
+		} else {
+			s.params = s.params[:builtinParams]
+		}
+		section("params.yaml", s.params)
+	}
+	section("namespaces.yaml", s.namespaces)
+	section("crds.yaml", definitions)
+	if strings.Contains(policies, "authorizer") {
+		section("rbac.yaml", roles)
 	}
 	fmt.Fprintf(&b, "-- request.yaml --\n%s\n", encode(s.request))
 	return []byte(b.String())
-}
-
-func (s scenario) usesParams() bool {
-	return slices.ContainsFunc(s.policies, func(p any) bool {
-		spec := p.(map[string]any)["spec"].(map[string]any)
-		return spec["paramKind"] != nil
-	})
 }
 
 func encode(v any) string {

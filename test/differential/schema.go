@@ -44,8 +44,8 @@ func (s *shape) with(change func(*shape)) *shape {
 }
 
 func (s *shape) orElse(v any) *shape { return s.with(func(s *shape) { s.def = v }) }
-func (s *shape) null() *shape          { return s.with(func(s *shape) { s.nullable = true }) }
-func (s *shape) whole() *shape         { return s.with(func(s *shape) { s.atomic = true }) }
+func (s *shape) null() *shape        { return s.with(func(s *shape) { s.nullable = true }) }
+func (s *shape) whole() *shape       { return s.with(func(s *shape) { s.atomic = true }) }
 
 func (s *shape) field(name string) *shape {
 	for _, f := range s.fields {
