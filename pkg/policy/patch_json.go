@@ -44,12 +44,11 @@ func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.
 	if tree.Same(before, after) {
 		return in.Object, nil
 	}
-	// A kind without a schema can still be patched: nothing is known that the
-	// result could be held against.
-	if kind, err := m.types.Kind(in.Kind); err == nil {
-		if after, err = kind.Settle(before, after, openapi.FromJSONPatch); err != nil {
-			return nil, err
-		}
+	// A kind without a schema can be patched, too: settling asks for the Go type
+	// alone, which Scale, Eviction and PodExecOptions have (spec §2.6).
+	kind, _ := m.types.Kind(in.Kind)
+	if after, err = kind.Settle(before, after, openapi.FromJSONPatch); err != nil {
+		return nil, err
 	}
 	return result(in.Object, after), nil
 }
