@@ -204,7 +204,11 @@ func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind)
 		return res, sub, nil
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	e.notes.once("note: %s, Kind=%s is not known, give its CustomResourceDefinition with -p: taken as namespaced %s\n", gvk.GroupVersion(), gvk.Kind, plural.GroupResource())
+	hint := "give its CustomResourceDefinition with -p"
+	if !strings.Contains(gvk.Group, ".") { // a custom group has a dot
+		hint = "Kubernetes " + reference + " does not serve it"
+	}
+	e.notes.once("note: %s, Kind=%s is not known, %s: taken as namespaced %s\n", gvk.GroupVersion(), gvk.Kind, hint, plural.GroupResource())
 	return openapi.Resource{GVR: plural, Kind: gvk, Namespaced: true}, sub, nil
 }
 

@@ -55,15 +55,15 @@ func Name(u *unstructured.Unstructured) string {
 	if name == "" && u.GetGenerateName() != "" {
 		name = u.GetGenerateName() + "…"
 	}
-	if ns := u.GetNamespace(); ns != "" {
-		name = ns + "/" + name
-	}
 	kind := u.GetKind()
 	if kind == "" {
 		kind = "object"
 	}
 	if name == "" {
 		return kind
+	}
+	if ns := u.GetNamespace(); ns != "" {
+		name = ns + "/" + name
 	}
 	return kind + " " + name
 }

@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,10 +136,22 @@ func newNode(v any) *yaml.Node {
 	case int64:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v, 10)}
 	case float64:
-		text, _ := json.Marshal(v)
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: string(text)}
+		return floatNode(v)
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+}
+
+// floatNode writes a float so that it reads as one without a tag: digits alone
+// would be an integer, and are one where they fit.
+func floatNode(f float64) *yaml.Node {
+	if n, ok := integral(f).(int64); ok {
+		return newNode(n)
+	}
+	text := strconv.FormatFloat(f, 'g', -1, 64)
+	if f == math.Trunc(f) {
+		text = strconv.FormatFloat(f, 'e', -1, 64)
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: text}
 }
 
 // stringNode quotes what a YAML 1.1 reader would not take for a string.

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -136,5 +137,26 @@ func TestReplay(t *testing.T) {
 	}
 	if _, ok := Replay(parse(t, "l: [1]"), parse(t, "l: [1, 2, 3]"), parse(t, "l: [1, 2, 4]")); ok {
 		t.Error("a change without a place was replayed")
+	}
+}
+
+func TestEncodeNumbers(t *testing.T) {
+	for _, tt := range []struct {
+		v    any
+		want string
+	}{
+		{int64(5), "5"},
+		{5.0, "5"},
+		{0.5, "0.5"},
+		{1234567.5, "1.2345675e+06"},
+		{float64(1 << 63), "9.223372036854776e+18"},
+		{12345678901234567890.0, "1.2345678901234567e+19"},
+		{1e300, "1e+300"},
+		{math.Copysign(0, -1), "-0e+00"},
+	} {
+		got := string(Encode(map[string]any{"v": tt.v}))
+		if want := "v: " + tt.want + "\n"; got != want {
+			t.Errorf("%v is written as %q, want %q", tt.v, got, want)
+		}
 	}
 }
