@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -38,6 +40,9 @@ const (
 	// keptBody bounds the buffers that are kept for the next request. Most
 	// reviews are far smaller, and a burst of big ones must not stay in memory.
 	keptBody = 1 << 20
+	// trustedBody is how much room an announced length gets before any of it has
+	// come. A client that announces 7 MiB and sends nothing must not cost 7 MiB.
+	trustedBody = 128 << 10
 )
 
 // Check is one thing that readiness depends on.
@@ -89,6 +94,11 @@ func NewHandler(o Options) *Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.stopping.Load() {
+		// The client is told to come back to somebody else. Closing a connection
+		// between two requests instead could meet a request on its way.
+		w.Header().Set("Connection", "close")
+	}
 	switch r.URL.Path {
 	case "/mutate":
 		if h.method(w, r, http.MethodPost) {
@@ -132,6 +142,10 @@ func (h *Handler) serveMutate(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, http.StatusUnsupportedMediaType, err.Error())
 		return
 	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		h.refuse(w, r, http.StatusUnsupportedMediaType, fmt.Sprintf("content encoding %q, want none", coding))
+		return
+	}
 	timeout, err := timeoutOf(r)
 	if err != nil {
 		h.refuse(w, r, http.StatusBadRequest, err.Error())
@@ -145,11 +159,15 @@ func (h *Handler) serveMutate(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if err := readBody(buf, w, r); err != nil {
+		// The error's own text may hold addresses.
 		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		switch {
+		case errors.As(err, &tooLarge):
 			h.refuse(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody))
-		} else {
-			h.refuse(w, r, http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err))
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			h.refuse(w, r, http.StatusRequestTimeout, "the body did not come in time")
+		default:
+			h.refuse(w, r, http.StatusBadRequest, "the body cannot be read to its end")
 		}
 		return
 	}
@@ -161,9 +179,10 @@ func (h *Handler) serveMutate(w http.ResponseWriter, r *http.Request) {
 
 // Review answers one AdmissionReview: an HTTP status and the body that goes
 // with it. A review that can be answered has status 200, also if it is denied.
-// A *ReviewError's code comes with a Status. A panic gives status 500, so that
-// the failurePolicy of the webhook's configuration applies, and a review that
-// carries the request's UID if there was one already. data is not kept.
+// All else comes with a Status, which an API server quotes to its client, and
+// makes the failurePolicy of the webhook's configuration apply: a *ReviewError's
+// code, 500 after a panic, 504 if ctx ended before all policies had run. data is
+// not kept.
 func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byte) {
 	start := time.Now()
 	h.metrics.inFlight.Inc()
@@ -171,9 +190,10 @@ func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byt
 	var uid types.UID
 	defer func() {
 		if v := recover(); v != nil {
-			h.log.Info("panic while answering a review", "uid", uid, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			h.log.Error("panic while answering a review", "uid", uid, "panic", panicText(v), "stack", string(debug.Stack()))
 			h.metrics.panics.Inc()
-			code, body = crashed(uid)
+			code = http.StatusInternalServerError
+			body = statusBody(code, "mapd: a panic while answering the review; the log has more")
 		}
 	}()
 
@@ -189,6 +209,12 @@ func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byt
 	}
 	uid = req.UID
 	d := h.admitter.Admit(ctx, req)
+	if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
+		// Not a verdict of any policy: as if the server had not been reached.
+		h.metrics.interrupted(req, d, time.Since(start))
+		h.log.Debug("review interrupted", "uid", uid, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))
+		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
+	}
 	body, err = EncodeResponse(req, d)
 	if err != nil {
 		// The object holds what JSON cannot; the message can be encoded.
@@ -203,19 +229,14 @@ func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byt
 	return http.StatusOK, body
 }
 
-// crashed is the answer after a panic. The panic's value goes to the log only:
-// it may quote the object.
-func crashed(uid types.UID) (int, []byte) {
-	const message = "a panic while answering the review; the log has more"
-	code := http.StatusInternalServerError
-	if uid == "" {
-		return code, statusBody(code, "mapd: "+message)
+// panicText says what sort of panic it was. Texts of the runtime name types and
+// numbers; any other value may quote the object, and a log is no place for that.
+func panicText(v any) string {
+	var err runtime.Error
+	if e, ok := v.(error); ok && errors.As(e, &err) {
+		return err.Error()
 	}
-	body, err := encodeFailure(uid, message)
-	if err != nil {
-		body = statusBody(code, "mapd: "+message)
-	}
-	return code, body
+	return fmt.Sprintf("a %T", v)
 }
 
 // ready runs the checks and renders the answer of /readyz.
@@ -286,14 +307,14 @@ func timeoutOf(r *http.Request) (time.Duration, error) {
 	return min(d, maxTimeout) / 10 * 9, nil
 }
 
-// readBody reads at most MaxBody bytes. A length that is announced saves both
-// the reading of what is too long and the growing of the buffer.
+// readBody reads at most MaxBody bytes. A length that is announced saves the
+// reading of what is too long and, for most bodies, the growing of the buffer.
 func readBody(buf *bytes.Buffer, w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > MaxBody {
 		return &http.MaxBytesError{Limit: MaxBody}
 	}
 	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+		buf.Grow(int(min(r.ContentLength, trustedBody)) + bytes.MinRead)
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody))
 	if errors.Is(err, io.EOF) {

@@ -49,7 +49,7 @@ type Metrics struct {
 	// mapd_request_duration_seconds is how long a review took from the first
 	// byte decoded to the last encoded. Labels:
 	//   operation  CREATE, UPDATE, DELETE or CONNECT
-	//   result     allowed (as it was), mutated or denied
+	//   result     allowed (as it was), mutated, denied, or timeout (not decided)
 	requestDuration *prometheus.HistogramVec
 
 	// mapd_http_requests_total counts answers. Labels:
@@ -194,6 +194,15 @@ func (m *Metrics) decision(req *policy.Request, d *engine.Decision, took time.Du
 	case d.Changed:
 		result = "mutated"
 	}
+	m.request(req, d, result, took)
+}
+
+// interrupted records a decision that was not finished in time.
+func (m *Metrics) interrupted(req *policy.Request, d *engine.Decision, took time.Duration) {
+	m.request(req, d, "timeout", took)
+}
+
+func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string, took time.Duration) {
 	m.requestDuration.WithLabelValues(operation(req.Operation), result).Observe(took.Seconds())
 	if len(d.Steps) == 0 {
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -71,7 +72,7 @@ func DecodeReview(data []byte) (*policy.Request, error) {
 		if ok, offset := kjson.SyntaxErrorOffset(err); ok {
 			return nil, badReview("malformed AdmissionReview: offset %d: %v", offset, err)
 		}
-		return nil, badReview("malformed AdmissionReview: %v", err)
+		return nil, badReview("malformed AdmissionReview: %s", mistyped(err))
 	}
 	if want := admissionv1.SchemeGroupVersion.String(); r.Kind != "AdmissionReview" || r.APIVersion != want {
 		return nil, badReview("want kind AdmissionReview of apiVersion %s, got kind %q of apiVersion %q", want, r.Kind, r.APIVersion)
@@ -127,6 +128,26 @@ func DecodeReview(data []byte) (*policy.Request, error) {
 		req.Options = options.Object
 	}
 	return req, nil
+}
+
+// mistyped says in terms of the review what the decoder says in terms of Go's
+// types, and leaves out the number that the decoder quotes if it is too large:
+// it is part of an object. The decoder's type of error is internal to it.
+func mistyped(err error) string {
+	text := strings.TrimPrefix(err.Error(), "json: cannot unmarshal ")
+	value, target, ok := strings.Cut(text, " into Go ")
+	if !ok {
+		return "not the JSON of a review"
+	}
+	field := "the review"
+	if path, ok := strings.CutPrefix(target, "struct field "); ok {
+		path, _, _ = strings.Cut(path, " of type ")
+		_, field, _ = strings.Cut(path, ".")
+	}
+	if strings.HasPrefix(value, "number ") {
+		return field + ": a number is out of range"
+	}
+	return field + ": unexpected " + value
 }
 
 // object wraps what must be a JSON object or null.
@@ -224,6 +245,7 @@ func failure(code int, message string) *metav1.Status {
 		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
 		http.StatusUnsupportedMediaType:  metav1.StatusReasonUnsupportedMediaType,
 		http.StatusInternalServerError:   metav1.StatusReasonInternalError,
+		http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
 	}
 	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -36,17 +37,25 @@ type Server struct {
 	Handler *Handler
 	// Certificate returns the certificate for a handshake.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Drain bounds how long requests under way may take after Run was told to
-	// stop; 0 means 30 s.
+	// Delay is how long Run goes on accepting connections after it was told to
+	// stop, for those who have yet to hear that it will.
+	Delay time.Duration
+	// Drain bounds how long requests under way may take after that; 0 means 30 s.
 	Drain time.Duration
 }
 
-// Run serves on l until ctx is done. Then /readyz turns false, l is closed,
-// requests under way finish, within Drain, and Run returns nil. It returns an
-// error if serving ends before that or some requests had to be cut off. Run
-// closes l in any case. A Server runs once.
+// Run serves on l until ctx is done. Then /readyz turns false and every answer
+// asks the client to close its connection; after Delay l is closed; requests
+// under way finish, within Drain, and so do those that come on connections that
+// were in use a moment ago; and Run returns nil. It returns an error if serving
+// ends before that or some requests had to be cut off. Run closes l in any case.
+// A Server runs once.
+//
+// http.Server.Shutdown alone would lose requests: from its first moment on it
+// drops what it reads from HTTP/1.1 connections, which is what API servers use.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	log := s.Handler.log
+	conns := connections{at: map[net.Conn]connection{}}
 	server := &http.Server{
 		Handler:           s.Handler,
 		TLSConfig:         TLSConfig(s.Certificate),
@@ -55,6 +64,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnState:         conns.changed,
 		// Handshakes that probes and scanners break off are no news.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -73,16 +83,81 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	if drain == 0 {
 		drain = drainTimeout
 	}
-	log.Info("shutting down", "drain", drain)
+	log.Info("shutting down", "delay", s.Delay, "drain", drain)
+	if s.Delay > 0 {
+		select {
+		case err := <-served:
+			return fmt.Errorf("serve: %w", err)
+		case <-time.After(s.Delay):
+		}
+	}
 	// ctx is done; what is under way gets its time all the same.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
+	l.Close() // an error could only say that it is closed
+	<-served
+	conns.wait(limit)
 	err := server.Shutdown(limit)
 	if err != nil {
 		// Shutdown leaves connections open when its time is up. The requests'
 		// contexts end with them.
 		err = errors.Join(fmt.Errorf("requests were cut off after %s: %w", drain, err), server.Close())
 	}
-	<-served // http.ErrServerClosed
+	log.Info("stopped")
 	return err
+}
+
+const (
+	// settled is how long a connection is without a request before it counts as
+	// idle. A client that is busy sends its next request far sooner.
+	settled = 500 * time.Millisecond
+	// drainPoll is how often to look whether all connections are idle.
+	drainPoll = 10 * time.Millisecond
+)
+
+// connections are those that a server has open.
+type connections struct {
+	mu sync.Mutex
+	at map[net.Conn]connection
+}
+
+type connection struct {
+	state http.ConnState
+	since time.Time
+}
+
+// changed is an http.Server's ConnState.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(c.at, conn)
+		return
+	}
+	c.at[conn] = connection{state, time.Now()}
+}
+
+// wait returns when no connection has a request under way or is likely to bring
+// one, or when ctx is done.
+func (c *connections) wait(ctx context.Context) {
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for !c.idle() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *connections) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.at {
+		if conn.state == http.StateActive || time.Since(conn.since) < settled {
+			return false
+		}
+	}
+	return true
 }

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,9 +97,17 @@ func run(t *testing.T, h *Handler, get func(*tls.ClientHelloInfo) (*tls.Certific
 
 func (r *running) do(t *testing.T, method, path, contentType string, body io.Reader) (*http.Response, string) {
 	t.Helper()
+	return r.send(t, method, path, contentType, body, nil)
+}
+
+func (r *running) send(t *testing.T, method, path, contentType string, body io.Reader, header http.Header) (*http.Response, string) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if header != nil {
+		req.Header = header
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
@@ -148,10 +158,10 @@ func TestRefusals(t *testing.T) {
 	})})
 	r := run(t, h, nil, nil)
 	tests := map[string]struct {
-		method, path, contentType string
-		body                      io.Reader
-		code                      int
-		allow, reason             string
+		method, path, contentType, encoding string
+		body                                io.Reader
+		code                                int
+		allow, reason                       string
 	}{
 		"wrong method":            {method: "GET", path: "/mutate", code: 405, allow: "POST", reason: "method GET is not allowed on /mutate, use POST"},
 		"wrong method for health": {method: "POST", path: "/healthz", code: 405, allow: "GET, HEAD", reason: "method POST is not allowed on /healthz, use GET, HEAD"},
@@ -168,11 +178,16 @@ func TestRefusals(t *testing.T) {
 		"malformed":               {method: "POST", path: "/mutate", contentType: "application/json", body: strings.NewReader(`{"kind":`), code: 400, reason: "malformed AdmissionReview: offset 8: unexpected end of JSON input"},
 		"wrong version":           {method: "POST", path: "/mutate", contentType: "application/json", body: strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1"}`), code: 400, reason: "want kind AdmissionReview of apiVersion admission.k8s.io/v1"},
 		"no uid":                  {method: "POST", path: "/mutate", contentType: "application/json", body: strings.NewReader(badReviews["no uid"].in), code: 400, reason: "request.uid is missing"},
+		"compressed":              {method: "POST", path: "/mutate", contentType: "application/json", encoding: "gzip", code: 415, reason: `content encoding \"gzip\", want none`},
 		"broken timeout":          {method: "POST", path: "/mutate?timeout=soon", contentType: "application/json", code: 400, reason: `timeout \"soon\" is not a positive duration`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			resp, body := r.do(t, tt.method, tt.path, tt.contentType, tt.body)
+			var header http.Header
+			if tt.encoding != "" {
+				header = http.Header{"Content-Encoding": {tt.encoding}}
+			}
+			resp, body := r.send(t, tt.method, tt.path, tt.contentType, tt.body, header)
 			if resp.StatusCode != tt.code || !strings.Contains(body, tt.reason) || resp.Header.Get("Allow") != tt.allow {
 				t.Errorf("%s %s = %d, Allow %q, %s; want %d, Allow %q, %q",
 					tt.method, tt.path, resp.StatusCode, resp.Header.Get("Allow"), body, tt.code, tt.allow, tt.reason)
@@ -185,14 +200,18 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestPanic(t *testing.T) {
-	h := NewHandler(Options{Admitter: admitFunc(func(context.Context, *policy.Request) *engine.Decision { panic("the value of a Secret") })})
+	var log bytes.Buffer
+	h := NewHandler(Options{
+		Admitter: admitFunc(func(context.Context, *policy.Request) *engine.Decision { panic("the value of a Secret") }),
+		Log:      slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	r := run(t, h, nil, nil)
 	resp, body := r.do(t, "POST", "/mutate", "application/json", strings.NewReader(reviewOf("")))
-	if resp.StatusCode != 500 || strings.Contains(body, "Secret") {
-		t.Errorf("answer %d %s, want 500 without the panic's value", resp.StatusCode, body)
+	if want := `"message":"mapd: a panic while answering the review; the log has more","reason":"InternalError","code":500}`; resp.StatusCode != 500 || !strings.Contains(body, want) {
+		t.Errorf("answer %d %s, want 500 and %s", resp.StatusCode, body, want)
 	}
-	if got := decodeResponse(t, []byte(body)); got.UID != "u1" || got.Allowed || got.Result.Code != 500 {
-		t.Errorf("response %s, want a denial of u1 with code 500", body)
+	if text := log.String(); strings.Contains(text, "Secret") || !strings.Contains(text, `level=ERROR msg="panic while answering a review" uid=u1 panic="a string"`) {
+		t.Errorf("log %s, want the request and the sort of panic, and not its value", text)
 	}
 	if _, metrics := r.do(t, "GET", "/metrics", "", nil); !strings.Contains(metrics, "mapd_panics_total 1\n") || !strings.Contains(metrics, "mapd_requests_in_flight 0\n") {
 		t.Error("the metrics do not show the panic, or a request that is still under way")
@@ -211,6 +230,65 @@ func TestTimeout(t *testing.T) {
 		if got > want || got < want-5*time.Second {
 			t.Errorf("with %q the deadline is %s away, want %s", query, got, want)
 		}
+	}
+}
+
+// TestInterrupted: what was not decided in time is no verdict, so that the
+// failurePolicy of the webhook's configuration applies.
+func TestInterrupted(t *testing.T) {
+	h := NewHandler(Options{Admitter: admitFunc(func(ctx context.Context, _ *policy.Request) *engine.Decision {
+		<-ctx.Done()
+		status := failure(504, "evaluation stopped")
+		return &engine.Decision{Status: status, Steps: []engine.Step{{Policy: "slow", Binding: "b", Outcome: engine.Unchanged}}}
+	})})
+	code, body := post(t, h, "/mutate?timeout=1ms", reviewOf(""))
+	if want := `"message":"mapd: evaluation stopped","reason":"Timeout","code":504}`; code != 504 || !strings.Contains(body, want) {
+		t.Errorf("answer %d %s, want 504 and %s", code, body, want)
+	}
+	_, metrics := get(t, h, "/metrics")
+	for _, want := range []string{
+		`mapd_request_duration_seconds_count{operation="CREATE",result="timeout"} 1`,
+		`mapd_decisions_total{binding="b",outcome="unchanged",policy="slow"} 1`,
+		`mapd_http_requests_total{code="504",path="/mutate"} 1`,
+	} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+// failingBody is a body that breaks off.
+type failingBody struct{ err error }
+
+func (b failingBody) Read([]byte) (int, error) { return 0, b.err }
+
+func TestBodyThatDoesNotCome(t *testing.T) {
+	tests := map[string]struct {
+		err    error
+		code   int
+		reason string
+	}{
+		"too slow":   {&net.OpError{Op: "read", Addr: &net.IPAddr{IP: net.IPv4(192, 0, 2, 7)}, Err: os.ErrDeadlineExceeded}, 408, "the body did not come in time"},
+		"broken off": {&net.OpError{Op: "read", Addr: &net.IPAddr{IP: net.IPv4(192, 0, 2, 7)}, Err: io.ErrUnexpectedEOF}, 400, "the body cannot be read to its end"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), "POST", "/mutate", failingBody{tt.err})
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			req.ContentLength = MaxBody
+			w := &recorder{header: http.Header{}}
+			NewHandler(Options{Admitter: label("x")}).ServeHTTP(w, req)
+			if body := w.body.String(); w.code != tt.code || !strings.Contains(body, tt.reason) || strings.Contains(body, "192.0.2.7") {
+				t.Errorf("answer %d %s, want %d %q and no address", w.code, body, tt.code, tt.reason)
+			}
+			var buf bytes.Buffer
+			if err := readBody(&buf, w, req); err == nil || buf.Cap() > 2*trustedBody {
+				t.Errorf("readBody = %v with room for %d bytes, want an error and at most %d", err, buf.Cap(), 2*trustedBody)
+			}
+		})
 	}
 }
 
@@ -293,6 +371,65 @@ func TestDrain(t *testing.T) {
 	}
 	if err := <-r.done; err != nil {
 		t.Errorf("Run = %v", err)
+	}
+}
+
+// TestDrainLosesNothing stops a server while clients use it without a pause, over
+// HTTP/1.1 as API servers do and over HTTP/2: a request that was sent is
+// answered, also if it was on its way when the server was told to stop.
+func TestDrainLosesNothing(t *testing.T) {
+	for name, protocols := range map[string]map[string]func(string, *tls.Conn) http.RoundTripper{"HTTP/1.1": {}, "HTTP/2": nil} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, NewHandler(Options{Admitter: label("x")}), nil, nil)
+			trusted := r.client.Transport.(*http.Transport).TLSClientConfig
+			var clients sync.WaitGroup
+			var answered atomic.Int64
+			warm := make(chan struct{}, 16)
+			for range cap(warm) {
+				clients.Go(func() {
+					transport := &http.Transport{TLSClientConfig: trusted.Clone(), ForceAttemptHTTP2: protocols == nil, TLSNextProto: protocols}
+					defer transport.CloseIdleConnections()
+					client := &http.Client{Transport: transport}
+					for n := 0; ; n++ {
+						var sent atomic.Bool
+						ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+						req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/mutate", strings.NewReader(reviewOf(`"object": {}`)))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						req.Header.Set("Content-Type", "application/json")
+						resp, err := client.Do(req)
+						if err != nil {
+							if sent.Load() {
+								t.Errorf("a request was lost: %v", err)
+							}
+							return
+						}
+						body, err := io.ReadAll(resp.Body)
+						resp.Body.Close()
+						if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), `"allowed":true`) {
+							t.Errorf("answer %d %s, %v", resp.StatusCode, body, err)
+						}
+						answered.Add(1)
+						if n == 10 {
+							warm <- struct{}{}
+						}
+					}
+				})
+			}
+			for range cap(warm) {
+				<-warm
+			}
+			r.stop()
+			clients.Wait()
+			if err := <-r.done; err != nil {
+				t.Errorf("Run = %v", err)
+			}
+			if n := answered.Load(); n < int64(10*cap(warm)) {
+				t.Errorf("%d answers", n)
+			}
+		})
 	}
 }
 
