@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -67,4 +68,27 @@ func result(before *unstructured.Unstructured, after map[string]any) *unstructur
 		return before
 	}
 	return &unstructured.Unstructured{Object: after}
+}
+
+// settled is the part of the current object that defaulting need not look at
+// again: all of it, unless the object came from another version, whose defaults
+// are not this one's (spec §2.3; k8s.io/apiserver …/mutating/dispatcher.go:
+// dispatchOne fills in defaults after every mutation).
+func (in *Input) settled() map[string]any {
+	if in.Request != nil && in.Request.Kind != in.Kind {
+		return nil
+	}
+	return in.Object.Object
+}
+
+// unchanged is the outcome of a mutation that did nothing.
+func (in *Input) unchanged(kind *openapi.Kind) (*unstructured.Unstructured, error) {
+	if in.settled() != nil || kind.Builtin() {
+		return in.Object, nil
+	}
+	after, err := kind.Settle(nil, in.Object.Object, openapi.FromApply)
+	if err != nil {
+		return nil, err
+	}
+	return result(in.Object, after), nil
 }

@@ -69,9 +69,9 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 		return nil, fmt.Errorf("error applying patch: %w", err)
 	}
 	if tree.Same(before, after) {
-		return in.Object, nil
+		return in.unchanged(kind)
 	}
-	if after, err = kind.Settle(before, after, openapi.FromApply); err != nil {
+	if after, err = kind.Settle(in.settled(), after, openapi.FromApply); err != nil {
 		return nil, err
 	}
 	out := result(in.Object, after)

@@ -32,22 +32,21 @@ func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.
 	if err != nil {
 		return nil, err
 	}
-	before := in.Object.Object
-	after, err := applyJSONPatch(before, ops)
+	// Settling asks for the Go type alone, which Scale, Eviction and
+	// PodExecOptions have without a schema (spec §2.6).
+	kind, _ := m.types.Kind(in.Kind)
+	after, err := applyJSONPatch(in.Object.Object, ops)
 	if err != nil {
 		if errors.Is(err, errTestFailed) {
 			// The whole mutation is skipped, and that is no error (spec §8.1).
-			return in.Object, nil
+			return in.unchanged(kind)
 		}
 		return nil, fmt.Errorf("JSON Patch: %w", err)
 	}
-	if tree.Same(before, after) {
-		return in.Object, nil
+	if tree.Same(in.Object.Object, after) {
+		return in.unchanged(kind)
 	}
-	// A kind without a schema can be patched, too: settling asks for the Go type
-	// alone, which Scale, Eviction and PodExecOptions have (spec §2.6).
-	kind, _ := m.types.Kind(in.Kind)
-	if after, err = kind.Settle(before, after, openapi.FromJSONPatch); err != nil {
+	if after, err = kind.Settle(in.settled(), after, openapi.FromJSONPatch); err != nil {
 		return nil, err
 	}
 	return result(in.Object, after), nil

@@ -61,7 +61,7 @@ func compare(ctx context.Context, s scenario) (difference, skipped string) {
 	if difference == "" {
 		return "", ""
 	}
-	if row := explained(want, decision); row != "" {
+	if row := explained(ctx, c, want, decision); row != "" {
 		return "", row
 	}
 	for _, step := range decision.Steps {

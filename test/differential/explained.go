@@ -1,22 +1,25 @@
 package differential
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/test/cases"
 	"github.com/mapd-project/mapd/test/oracle"
 )
 
 // explained names the row of docs/compat.md that makes two answers differ, or
 // nothing if they have to agree. Every test asks both sides for a sign of the
 // row: of what Kubernetes did, or of what mapd did instead.
-func explained(want oracle.Result, got *engine.Decision) string {
-	said := text(want.Status)
+func explained(ctx context.Context, c *cases.Case, want oracle.Result, got *engine.Decision) string {
+	said := text(want.Status) + text(ignored(ctx, c))
 	switch {
 	case want.Panic != nil && got.Status == nil && !failed(got, ""):
 		return "" // then mapd has to say so
@@ -33,9 +36,25 @@ func explained(want oracle.Result, got *engine.Decision) string {
 	return ""
 }
 
+// ignored is what Kubernetes says about a case if no policy is to be ignored.
+func ignored(ctx context.Context, c *cases.Case) *metav1.Status {
+	loud := *c
+	loud.Policies = nil
+	for _, p := range c.Policies {
+		p = p.DeepCopy()
+		_ = unstructured.SetNestedField(p.Object, "Fail", "spec", "failurePolicy")
+		loud.Policies = append(loud.Policies, p)
+	}
+	result, err := oracle.Run(ctx, &loud)
+	if err != nil {
+		return nil
+	}
+	return result.Status
+}
+
 // reflected is how a Go value shows in the texts of Kubernetes where mapd has
 // plain data.
-var reflected = regexp.MustCompile(`type conversion error from struct type|invalid type: \*?v\d\.|Value:\*?(v1|v2|resource|intstr)\.`)
+var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: \*?v\d\.|Value:\*?(v1|v2|resource|intstr|string)\.`)
 
 // failed says whether some step of mapd's failed with an error that contains a
 // text.
@@ -62,6 +81,7 @@ func text(s *metav1.Status) string {
 var (
 	undeclared = regexp.MustCompile(`(typed object: )(?s:.*)field not declared in schema(?s:.*)`)
 	invalid    = "typed object: errors:\n"
+	offset     = regexp.MustCompile(`(illegal base64 data at input byte )\d+`)
 	address    = regexp.MustCompile(`0x[0-9a-f]{8,}`)
 )
 
@@ -75,6 +95,7 @@ func settled(s *metav1.Status) *metav1.Status {
 	}
 	settle := func(message string) string {
 		message = address.ReplaceAllString(message, "0x…")
+		message = offset.ReplaceAllString(message, "${1}…")
 		message = undeclared.ReplaceAllString(message, "${1}… field not declared in schema …")
 		if head, list, ok := strings.Cut(message, invalid); ok {
 			lines := strings.Split(list, "\n")
