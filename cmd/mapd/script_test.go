@@ -39,6 +39,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve":    startServer,
 			"stop":     stopServer,
+			"hangup":   hangUp,
 			"until":    until,
 			"makecert": makeCert,
 		},
@@ -113,6 +114,15 @@ func stopServer(ts *testscript.TestScript, neg bool, args []string) {
 	if err != nil && !neg {
 		ts.Fatalf("the server ended with %v:\n%s", err, s.log)
 	}
+}
+
+// hangUp sends the server SIGHUP.
+func hangUp(ts *testscript.TestScript, neg bool, args []string) {
+	v, ok := running.Load(ts.Getenv("WORK"))
+	if !ok {
+		ts.Fatalf("no server is running")
+	}
+	ts.Check(v.(*server).cmd.Process.Signal(syscall.SIGHUP))
 }
 
 // until PATTERN COMMAND... runs a mapd command, or "get URL", until what it

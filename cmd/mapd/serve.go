@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,7 +28,7 @@ type serveFlags struct {
 	tlsCert, tlsKey  string
 	kubernetes       string
 	unbound, verbose bool
-	poll             time.Duration
+	poll, delay      time.Duration
 }
 
 const serveLong = `Serve policies as a mutating admission webhook.
@@ -35,9 +36,13 @@ const serveLong = `Serve policies as a mutating admission webhook.
 POST /mutate takes an AdmissionReview of admission.k8s.io/v1 over TLS 1.3.
 GET /healthz, /readyz (?verbose) and /metrics tell how it is.
 
-The files are watched. An edit takes effect without a restart and without a
+The files are watched; SIGHUP reads them at once. An edit takes effect without a restart and without a
 request lost; a broken one does not: it is logged with its position, /readyz?verbose
 shows it, and what was loaded before goes on being served.
+
+SIGTERM and SIGINT make /readyz fail, refuse new connections after
+--shutdown-delay, and wait for the requests under way; a second one ends it at
+once.
 
 Without --tls-cert and --tls-key a certificate is made for localhost, this host
 and the address in --listen; the file with its CA bundle is printed.`
@@ -57,6 +62,7 @@ func newServe(s streams) *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			context.AfterFunc(ctx, stop) // the second signal is not caught
 			return serve(ctx, s, &f)
 		},
 	}
@@ -70,6 +76,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
 	fl.DurationVar(&f.poll, "poll", 5*time.Second, "how often to look for changes that the file system does not report")
+	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for those who do not know yet")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 	return cmd
 }
@@ -82,6 +89,8 @@ func (f *serveFlags) check() error {
 		return usagef("serve: --tls-cert and --tls-key go together")
 	case f.poll <= 0:
 		return usagef("serve: --poll %s: must be positive", f.poll)
+	case f.delay < 0:
+		return usagef("serve: --shutdown-delay %s: must not be negative", f.delay)
 	}
 	for _, p := range f.policies {
 		if p == manifest.Stdin {
@@ -105,6 +114,10 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 	}
 	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
 
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
 	// Watching begins before the first load, so that no edit falls between.
 	watcher := manifest.NewWatcher(f.policies, f.recursive)
 	watcher.Poll = f.poll
@@ -113,7 +126,11 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 		log: log, metrics: webhook.NewMetrics(),
 	}
 	if errs, code := source.load(); len(errs) > 0 {
-		printErrors(s.err, errs)
+		for _, err := range errs {
+			// Without the line itself, which eval shows: what a server says ends up
+			// in a log, and the files may hold Secrets.
+			fmt.Fprintln(s.err, err)
+		}
 		return &codedError{code: code}
 	}
 	checks := []webhook.Check{{Name: "policies", Run: source.lastError, Advisory: true}}
@@ -145,20 +162,34 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		watcher.Run(watching, source.reload)
-	}()
+	var reloading sync.Mutex
+	reload := func() {
+		reloading.Lock()
+		defer reloading.Unlock()
+		source.reload()
+	}
+	var watchers sync.WaitGroup
+	watchers.Go(func() { watcher.Run(watching, reload) })
+	watchers.Go(func() {
+		for {
+			select {
+			case <-hangup:
+				reload()
+			case <-watching.Done():
+				return
+			}
+		}
+	})
 	server := &webhook.Server{
 		Handler: webhook.NewHandler(webhook.Options{
 			Admitter: source, Checks: checks, Metrics: source.metrics, Log: log,
 		}),
 		Certificate: get,
+		Delay:       f.delay,
 	}
 	err = server.Run(ctx, listener)
 	stop()
-	<-watched
+	watchers.Wait()
 	if err != nil {
 		return &codedError{exitPartial, err}
 	}
