@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/mapd-project/mapd/internal/defaults"
 	"github.com/mapd-project/mapd/internal/manifest"
@@ -51,20 +54,12 @@ func (e *evaluation) subject(d *manifest.Document) (*subject, error) {
 	s := &subject{doc: d, object: d.Object.Object}
 	s.kind, _ = e.policies.Types.Kind(gvk)
 	obj := d.Object
-	namespace := ""
-	if res.Namespaced {
-		if namespace = obj.GetNamespace(); namespace == "" {
-			namespace = e.flags.namespace
-			if !connects(gvk) { // or it has no metadata
-				obj = withNamespace(obj, namespace)
-			}
-		}
-	}
-	if gvk == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
-		namespace = obj.GetName() // as a server fills it in (spec §6.1)
+	namespace := e.namespaceOf(obj, res.Namespaced)
+	if res.Namespaced && !connects(gvk) { // or it has no metadata
+		obj = withNamespace(obj, namespace)
 	}
 	s.name = manifest.Name(obj)
-	settled, err := s.normalize(d, obj)
+	settled, err := s.normalize(d, "", obj)
 	if err != nil {
 		return nil, err
 	}
@@ -81,14 +76,19 @@ func (e *evaluation) subject(d *manifest.Document) (*subject, error) {
 	}
 	if e.operation() == admissionv1.Update {
 		old, ok := e.old[identify(obj, namespace)]
-		if !ok {
+		switch {
+		case obj.GetName() == "":
+			return nil, d.Errorf("%s: without metadata.name there is nothing to update", s.name)
+		case !ok:
 			return nil, d.Errorf("%s: no object of this kind and name in %s, so there is nothing to update", s.name, e.flags.old)
+		case old.Object.GroupVersionKind() != gvk:
+			return nil, d.Errorf("%s: is of %s, but of %s in %s", s.name, gvk.GroupVersion(), old.Object.GetAPIVersion(), e.flags.old)
 		}
 		oldObj := old.Object
-		if res.Namespaced && oldObj.GetNamespace() == "" {
+		if res.Namespaced {
 			oldObj = withNamespace(oldObj, namespace)
 		}
-		if req.OldObject, err = s.normalize(old, oldObj); err != nil {
+		if req.OldObject, err = s.normalize(old, "", oldObj); err != nil {
 			return nil, err
 		}
 	}
@@ -111,14 +111,14 @@ func (e *evaluation) fromReview(d *manifest.Document) (*subject, error) {
 	if req.Object != nil {
 		s.object = req.Object.Object
 		s.name = manifest.Name(req.Object)
-		if req.Object, err = s.normalize(d, req.Object); err != nil {
+		if req.Object, err = s.normalize(d, "request.object.", req.Object); err != nil {
 			return nil, err
 		}
 	} else {
 		s.name = strings.TrimSpace(req.Kind.Kind + " " + req.Name)
 	}
 	if req.OldObject != nil {
-		if req.OldObject, err = s.normalize(d, req.OldObject); err != nil {
+		if req.OldObject, err = s.normalize(d, "request.oldObject.", req.OldObject); err != nil {
 			return nil, err
 		}
 	}
@@ -137,14 +137,11 @@ func (s *subject) decode(obj map[string]any) (map[string]any, error) {
 	return s.kind.Normalize(obj)
 }
 
-// normalize is decode with errors that name the place in the document.
-func (s *subject) normalize(d *manifest.Document, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// normalize is decode with errors that name the place in the document, where
+// prefix is the path of the object.
+func (s *subject) normalize(d *manifest.Document, prefix string, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	obj, err := s.decode(u.Object)
 	if err != nil {
-		prefix := ""
-		if s.review {
-			prefix = "request.object."
-		}
 		return nil, d.ErrorOf(prefix, fmt.Errorf("%s: %w", manifest.Name(u), err))
 	}
 	return &unstructured.Unstructured{Object: obj}, nil
@@ -218,9 +215,24 @@ func connects(gvk schema.GroupVersionKind) bool {
 	return ok && strings.HasSuffix(gvk.Kind, "Options")
 }
 
+// namespaceOf is request.namespace. That of a Namespace is its own name (spec
+// §6.1).
+func (e *evaluation) namespaceOf(u *unstructured.Unstructured, namespaced bool) string {
+	switch {
+	case namespaced:
+		return cmp.Or(u.GetNamespace(), e.flags.namespace)
+	case u.GetKind() == "Namespace" && u.GetAPIVersion() == "v1":
+		return u.GetName()
+	}
+	return ""
+}
+
 // withNamespace is what a server does to an object that leaves its namespace to
 // the request.
 func withNamespace(u *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
+	if u.GetNamespace() == namespace {
+		return u
+	}
 	obj := maps.Clone(u.Object)
 	m, _ := obj["metadata"].(map[string]any)
 	m = maps.Clone(m)
@@ -256,18 +268,13 @@ func (e *evaluation) readOld(s streams) error {
 		if d.Object == nil {
 			continue
 		}
-		namespace := d.Object.GetNamespace()
-		res, ok := e.policies.Types.ResourceFor(d.Object.GroupVersionKind())
-		switch {
-		case ok && !res.Namespaced:
-			namespace = ""
-		case namespace == "":
-			namespace = e.flags.namespace
+		res, known := e.policies.Types.ResourceFor(d.Object.GroupVersionKind())
+		id := identify(d.Object, e.namespaceOf(d.Object, res.Namespaced || !known))
+		if first, ok := e.old[id]; ok && id.name != "" {
+			errs = append(errs, d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())))
+			continue
 		}
-		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
-			namespace = d.Object.GetName()
-		}
-		e.old[identify(d.Object, namespace)] = d
+		e.old[id] = d
 	}
 	if len(errs) > 0 {
 		printErrors(s.err, errs)
@@ -279,23 +286,26 @@ func (e *evaluation) readOld(s streams) error {
 	return nil
 }
 
-// userInfo is who asks; without --user it is the administrator that kubeadm
-// makes.
+// userInfo is who asks, with the groups that a server adds as for kubectl --as;
+// without --user it is the administrator that kubeadm makes.
 func (e *evaluation) userInfo() authenticationv1.UserInfo {
-	u := authenticationv1.UserInfo{Username: e.flags.user, Groups: e.flags.groups}
+	u := authenticationv1.UserInfo{Username: e.flags.user, Groups: slices.Clone(e.flags.groups)}
 	if u.Username == "" {
 		u.Username = "kubernetes-admin"
 		if len(u.Groups) == 0 {
-			u.Groups = []string{"system:masters"}
+			u.Groups = []string{user.SystemPrivilegedGroup}
 		}
 	}
-	// The server adds this one to everybody who is somebody.
-	for _, g := range u.Groups {
-		if g == "system:authenticated" {
-			return u
-		}
+	if namespace, _, err := serviceaccount.SplitUsername(u.Username); err == nil && len(u.Groups) == 0 {
+		u.Groups = serviceaccount.MakeGroupNames(namespace)
 	}
-	u.Groups = append(u.Groups[:len(u.Groups):len(u.Groups)], "system:authenticated")
+	everybody := user.AllAuthenticated
+	if u.Username == user.Anonymous {
+		everybody = user.AllUnauthenticated
+	}
+	if !slices.Contains(u.Groups, everybody) {
+		u.Groups = append(u.Groups, everybody)
+	}
 	return u
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,21 +87,26 @@ func (b *builder) first(d *Document, group, namespace string) bool {
 
 func (b *builder) readTypes() {
 	builtin := openapi.Builtin()
+	b.snapshot.Types = openapi.New(builtin)
 	var good []*unstructured.Unstructured
 	for _, d := range b.crds {
 		if _, err := openapi.CRDs(d.Object); err != nil {
-			b.fail(d.Errorf("%s: %w", d.Name(), err))
+			b.crdErrors(d, err)
 			continue
 		}
 		good = append(good, d.Object)
 	}
 	custom, err := openapi.CRDs(good...)
-	if err != nil {
-		b.fail(b.crds[0].Errorf("%w", err))
-		b.snapshot.Types = openapi.New(builtin)
+	if err == nil {
+		b.snapshot.Types = openapi.New(builtin, custom)
 		return
 	}
-	b.snapshot.Types = openapi.New(builtin, custom)
+	// Two define the same: the error begins with the name of the second.
+	for _, d := range b.crds {
+		if strings.HasPrefix(err.Error(), crdPrefix(d)) {
+			b.crdErrors(d, err)
+		}
+	}
 }
 
 func (b *builder) readObjects() {
@@ -116,12 +122,12 @@ func (b *builder) readObjects() {
 		if !b.first(d, gvk.Group, namespace) {
 			continue
 		}
+		if err := b.params.add(d.Object, namespace); err != nil {
+			b.decodeErrors(d, err)
+			continue
+		}
 		if gvk.Group == rbacGroup && slices.Contains(rbac.Kinds, gvk.Kind) {
 			b.readRBAC(d, namespace)
-		}
-		if err := b.params.add(d.Object, namespace); err != nil {
-			b.fail(d.ErrorOf("", fmt.Errorf("%s: %w", d.Name(), err)))
-			continue
 		}
 		if gvk.Group == "" && gvk.Kind == "Namespace" {
 			if u, err := b.params.Get(context.Background(), gvk, "", d.Object.GetName()); err == nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -19,7 +20,7 @@ import (
 func (b *builder) decodeErrors(d *Document, err error) {
 	const strict = "strict decoding error: "
 	faults := unknown.FindAllString(err.Error(), -1)
-	if len(faults) < 2 || !strings.HasPrefix(err.Error(), strict) {
+	if len(faults) == 0 || !strings.HasPrefix(err.Error(), strict) {
 		b.fail(d.ErrorOf("", fmt.Errorf("%s: %w", d.Name(), err)))
 		return
 	}
@@ -32,6 +33,7 @@ var (
 	celIssue  = regexp.MustCompile(`(?m)^(?:.*?compilation failed: )?ERROR: <input>:(\d+):(\d+): (.*)$`)
 	unknown   = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"`)
 	mistyped  = regexp.MustCompile(`cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type`)
+	fieldPath = regexp.MustCompile(`^((?:spec|metadata)[][\w.]*): `)
 	aggregate = regexp.MustCompile(`^spec\.(?:variables|matchConditions|mutations)`)
 )
 
@@ -49,6 +51,28 @@ func (d *Document) ErrorOf(prefix string, err error) *PositionError {
 		return d.ErrorAt(prefix+m[3], err)
 	}
 	return d.ErrorAt(strings.TrimSuffix(prefix, "."), err)
+}
+
+// crdErrors places what is wrong with a CustomResourceDefinition.
+func (b *builder) crdErrors(d *Document, err error) {
+	var several utilerrors.Aggregate
+	if errors.As(err, &several) {
+		for _, e := range several.Errors() {
+			b.crdErrors(d, e)
+		}
+		return
+	}
+	text := strings.TrimPrefix(err.Error(), crdPrefix(d))
+	if m := fieldPath.FindStringSubmatch(text); m != nil {
+		b.fail(d.ErrorAt(m[1], fmt.Errorf("%s: %s", d.Name(), text)))
+		return
+	}
+	b.decodeErrors(d, errors.New(text))
+}
+
+// crdPrefix begins the errors of openapi.CRDs about a definition.
+func crdPrefix(d *Document) string {
+	return fmt.Sprintf("CustomResourceDefinition %q: ", d.Object.GetName())
 }
 
 // fieldErrors places what a server finds invalid; of an expression that does not
