@@ -15,18 +15,52 @@ type Op struct {
 
 // MarshalJSON writes the operation as RFC 6902 has it: remove has no value,
 // add and replace always have one, be it null.
-func (o Op) MarshalJSON() ([]byte, error) {
-	if o.Op == "remove" {
-		return json.Marshal(struct {
-			Op   string `json:"op"`
-			Path string `json:"path"`
-		}{o.Op, o.Path})
+func (o Op) MarshalJSON() ([]byte, error) { return o.append(nil) }
+
+// EncodePatch writes a patch as json.Marshal does, which reads again what
+// MarshalJSON wrote.
+func EncodePatch(ops []Op) ([]byte, error) {
+	b := append(make([]byte, 0, 64*len(ops)+2), '[')
+	for i, op := range ops {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = op.append(b); err != nil {
+			return nil, err
+		}
 	}
-	return json.Marshal(struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}{o.Op, o.Path, o.Value})
+	return append(b, ']'), nil
+}
+
+func (o Op) append(b []byte) ([]byte, error) {
+	b = appendString(append(b, `{"op":`...), o.Op)
+	b = appendString(append(b, `,"path":`...), o.Path)
+	if o.Op != "remove" {
+		b = append(b, `,"value":`...)
+		if s, ok := o.Value.(string); ok {
+			b = appendString(b, s)
+		} else {
+			value, err := json.Marshal(o.Value)
+			if err != nil {
+				return nil, err
+			}
+			b = append(b, value...)
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// appendString quotes s as JSON, quickly if nothing in it needs an escape.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(s) // any string has a form in JSON
+			return append(b, quoted...)
+		}
+	}
+	b = append(append(b, '"'), s...)
+	return append(b, '"')
 }
 
 // Diff returns a patch that turns before into after, none when they are equal.
@@ -38,33 +72,42 @@ func (o Op) MarshalJSON() ([]byte, error) {
 // operation below a null or below a field whose name is empty, and never the
 // whole document when both versions are objects.
 func Diff(before, after any) []Op {
-	var d differ
+	var room [usualPath]byte
+	d := differ{path: room[:0]}
 	d.diff(before, after)
 	return d.ops
 }
 
 // Changed returns the paths of Diff's operations, sorted, each once.
 func Changed(before, after any) []string {
-	ops := Diff(before, after)
-	if len(ops) == 0 {
-		return nil
+	var room [usualPath]byte
+	d := differ{path: room[:0], pathsOnly: true}
+	d.diff(before, after)
+	if len(d.paths) < 2 {
+		return d.paths
 	}
-	paths := make([]string, len(ops))
-	for i, op := range ops {
-		paths[i] = op.Path
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
+	slices.Sort(d.paths)
+	return slices.Compact(d.paths)
 }
 
-// differ collects operations. path is the pointer to where it stands, grown
+// usualPath is room for a path that need not be allocated; few are longer.
+const usualPath = 64
+
+// differ collects operations, or only their paths. path is the pointer to where it stands, grown
 // and cut back as it walks, so that a pointer is only allocated for a change.
 type differ struct {
 	path []byte
 	ops  []Op
+
+	pathsOnly bool
+	paths     []string
 }
 
 func (d *differ) emit(op string, value any) {
+	if d.pathsOnly {
+		d.paths = append(d.paths, string(d.path))
+		return
+	}
 	d.ops = append(d.ops, Op{Op: op, Path: string(d.path), Value: value})
 }
 
@@ -106,18 +149,28 @@ func (d *differ) diff(a, b any) {
 }
 
 func (d *differ) diffMap(a, b map[string]any) {
-	var keys []string // that may have changed; most maps have none
+	var few [8]string
+	keys := few[:0] // that may have changed; most maps have none
+	common := 0
 	for k, av := range a {
-		if bv, ok := b[k]; !ok || !Same(av, bv) {
+		bv, ok := b[k]
+		if ok {
+			common++
+		}
+		if !ok || !Same(av, bv) {
 			keys = append(keys, k)
 		}
 	}
-	for k := range b {
-		if _, ok := a[k]; !ok {
-			keys = append(keys, k)
+	if common < len(b) {
+		for k := range b {
+			if _, ok := a[k]; !ok {
+				keys = append(keys, k)
+			}
 		}
 	}
-	slices.Sort(keys)
+	if len(keys) > 1 {
+		slices.Sort(keys)
+	}
 	for _, k := range keys {
 		n := d.key(k)
 		av, inA := a[k]

@@ -387,3 +387,48 @@ func BenchmarkDiff(b *testing.B) {
 		}
 	})
 }
+
+func TestEncodePatch(t *testing.T) {
+	ops := []Op{
+		{Op: "add", Path: "/metadata/labels/a~1b", Value: "plain"},
+		{Op: "add", Path: "/data/\"é\u2028<>&\\\x7f\xff\n", Value: "\"é\u2028<>&\\\x7f\xff\n\t"},
+		{Op: "remove", Path: "", Value: "ignored"},
+		{Op: "replace", Path: "/spec", Value: map[string]any{"n": int64(1) << 60, "f": 2.5, "x": nil, "l": []any{true, "<", map[string]any{}}}},
+		{Op: "replace", Path: "/spec/null", Value: nil},
+	}
+	for n := range len(ops) + 1 {
+		got, err := EncodePatch(ops[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What a struct's encoder would write.
+		list := []any{}
+		for _, op := range ops[:n] {
+			if op.Op == "remove" {
+				list = append(list, struct {
+					Op   string `json:"op"`
+					Path string `json:"path"`
+				}{op.Op, op.Path})
+				continue
+			}
+			list = append(list, struct {
+				Op    string `json:"op"`
+				Path  string `json:"path"`
+				Value any    `json:"value"`
+			}{op.Op, op.Path, op.Value})
+		}
+		want, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("EncodePatch (-want +got):\n%s", diff)
+		}
+		if marshalled, err := json.Marshal(append([]Op{}, ops[:n]...)); err != nil || string(marshalled) != string(got) {
+			t.Errorf("json.Marshal = %s, %v, want %s", marshalled, err, got)
+		}
+	}
+	if _, err := EncodePatch([]Op{{Op: "add", Path: "/x", Value: make(chan int)}}); err == nil {
+		t.Error("EncodePatch of what JSON has no form for succeeds")
+	}
+}

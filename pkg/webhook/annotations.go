@@ -49,14 +49,18 @@ func annotations(d *engine.Decision) map[string]string {
 		}
 	}
 	var out map[string]string
-	for key, a := range map[string]actors{annotationMutatedBy: mutated, annotationFailed: failed, annotationIgnored: ignored} {
-		if len(a.list) > 0 {
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[key] = a.String()
+	set := func(key string, a *actors) {
+		if len(a.list) == 0 {
+			return
 		}
+		if out == nil {
+			out = make(map[string]string, 1)
+		}
+		out[key] = a.String()
 	}
+	set(annotationMutatedBy, &mutated)
+	set(annotationFailed, &failed)
+	set(annotationIgnored, &ignored)
 	return out
 }
 
@@ -64,27 +68,60 @@ type actorName struct{ policy, binding string }
 
 type actor struct {
 	actorName
-	paths []string
+	paths   []string
+	outcome int // the gravest, for the metrics
 }
 
-// actors are the policies of one annotation, each once.
+// actors are the policies of some steps, each once, in the order of their first
+// step.
 type actors struct {
 	list []actor
-	at   map[actorName]int
+	last int               // index in list of the last one asked for
+	at   map[actorName]int // index in list, if there are many
+}
+
+// manyActors is how many names are compared one by one at most.
+const manyActors = 16
+
+// find returns the index in list of a step's policy and binding. The steps of
+// one follow each other, and the second round has the order of the first, so
+// the last or the next one is nearly always the right one.
+func (a *actors) find(s *engine.Step) int {
+	name := actorName{s.Policy, s.Binding}
+	for n := range min(len(a.list), manyActors) {
+		if i := (a.last + n) % len(a.list); a.list[i].actorName == name {
+			a.last = i
+			return i
+		}
+	}
+	i, known := len(a.list), false
+	if i >= manyActors {
+		if a.at == nil {
+			a.at = make(map[actorName]int, 4*manyActors)
+			for i := range a.list {
+				a.at[a.list[i].actorName] = i
+			}
+		}
+		i, known = a.at[name]
+		if !known {
+			i = len(a.list)
+			a.at[name] = i
+		}
+	}
+	if !known {
+		a.list = append(a.list, actor{actorName: name})
+	}
+	a.last = i
+	return i
 }
 
 func (a *actors) add(s *engine.Step, paths []string) {
-	name := actorName{s.Policy, s.Binding}
-	i, ok := a.at[name]
-	if !ok {
-		if a.at == nil {
-			a.at = map[actorName]int{}
-		}
-		i = len(a.list)
-		a.at[name] = i
-		a.list = append(a.list, actor{actorName: name})
+	actor := &a.list[a.find(s)]
+	if actor.paths == nil {
+		actor.paths = paths // ours: Paths makes them anew
+		return
 	}
-	a.list[i].paths = append(a.list[i].paths, paths...)
+	actor.paths = append(actor.paths, paths...)
 }
 
 // String lists the actors as far as the bound allows and then says how many
@@ -92,8 +129,9 @@ func (a *actors) add(s *engine.Step, paths []string) {
 func (a *actors) String() string {
 	const reserve = len("; and 1000000 more") // of the bound, for the end
 	var b strings.Builder
-	for i, actor := range a.list {
-		s := actor.String()
+	for i := range a.list {
+		actor := &a.list[i]
+		s := actor.text()
 		if i > 0 {
 			s = "; " + s
 		}
@@ -109,7 +147,10 @@ func (a *actors) String() string {
 	return b.String()
 }
 
-func (a actor) String() string {
+func (a *actor) text() string {
+	if a.binding != "" && len(a.paths) == 1 && len(a.paths[0]) <= maxPath {
+		return a.policy + "/" + a.binding + ": " + a.paths[0] // as below
+	}
 	s := a.policy
 	if a.binding != "" {
 		s += "/" + a.binding

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +79,10 @@ type Metrics struct {
 	// mapd_compile_errors is the number of errors in the policies as they were
 	// read last, whether or not they were published. No labels.
 	compileErrors prometheus.Gauge
+
+	mu         sync.RWMutex // of what follows: metrics found before
+	checkOf    map[series]checkMetrics
+	decisionOf map[series]prometheus.Counter
 }
 
 // NewMetrics returns metrics that nothing has happened to yet.
@@ -89,6 +94,7 @@ func NewMetrics() *Metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &Metrics{
+		checkOf: map[series]checkMetrics{}, decisionOf: map[series]prometheus.Counter{},
 		registry:  prometheus.NewRegistry(),
 		decisions: counters("mapd_decisions_total", "Requests by the policy and binding that acted on them and how that ended.", "policy", "binding", "outcome"),
 		checks: counters("mapd_mutating_admission_policy_check_total",
@@ -207,22 +213,62 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 	if len(d.Steps) == 0 {
 		return
 	}
-	gravest := make(map[actorName]int, len(d.Steps))
+	var acted actors
 	for i := range d.Steps {
 		s := &d.Steps[i]
-		name := actorName{s.Policy, s.Binding}
-		if o, seen := gravest[name]; !seen || outcomeOf(s) > o {
-			gravest[name] = outcomeOf(s)
-		}
+		a := &acted.list[acted.find(s)]
+		a.outcome = max(a.outcome, outcomeOf(s))
 		if s.Mutation >= 0 && s.Outcome != engine.Skipped {
-			kind := errorType(s.Err)
-			m.checks.WithLabelValues(s.Policy, s.Binding, kind).Inc()
-			m.checkDuration.WithLabelValues(s.Policy, s.Binding, kind).Observe(s.Duration.Seconds())
+			c := m.check(series{s.Policy, s.Binding, errorType(s.Err)})
+			c.count.Inc()
+			c.duration.Observe(s.Duration.Seconds())
 		}
 	}
-	for name, o := range gravest {
-		m.decisions.WithLabelValues(name.policy, name.binding, outcomes[o]).Inc()
+	for i := range acted.list {
+		a := &acted.list[i]
+		m.decided(series{a.policy, a.binding, outcomes[a.outcome]}).Inc()
 	}
+}
+
+// series is the labels of a metric that has three: the names of a policy and a
+// binding, and an outcome or a kind of error.
+type series struct{ policy, binding, kind string }
+
+type checkMetrics struct {
+	count    prometheus.Counter
+	duration prometheus.Observer
+}
+
+// check and decided look metrics up by their labels, as WithLabelValues does,
+// which hashes and compares anew each time: a request asks for some of them for
+// each policy.
+func (m *Metrics) check(s series) checkMetrics {
+	return cached(m, m.checkOf, s, func() checkMetrics {
+		return checkMetrics{
+			m.checks.WithLabelValues(s.policy, s.binding, s.kind),
+			m.checkDuration.WithLabelValues(s.policy, s.binding, s.kind),
+		}
+	})
+}
+
+func (m *Metrics) decided(s series) prometheus.Counter {
+	return cached(m, m.decisionOf, s, func() prometheus.Counter {
+		return m.decisions.WithLabelValues(s.policy, s.binding, s.kind)
+	})
+}
+
+func cached[V any](m *Metrics, in map[series]V, s series, create func() V) V {
+	m.mu.RLock()
+	v, ok := in[s]
+	m.mu.RUnlock()
+	if ok {
+		return v
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v = create()
+	in[s] = v
+	return v
 }
 
 func operation(op admissionv1.Operation) string {

@@ -187,7 +187,7 @@ func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
 		return encodeFailure(req.UID, err.Error())
 	}
 	if len(ops) > 0 {
-		if r.Patch, err = json.Marshal(ops); err != nil {
+		if r.Patch, err = tree.EncodePatch(ops); err != nil {
 			return nil, fmt.Errorf("encode the patch: %w", err)
 		}
 		jsonPatch := admissionv1.PatchTypeJSONPatch

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -272,12 +274,49 @@ func TestAnnotationsAreBounded(t *testing.T) {
 	if want := "; and 499 more"; !strings.HasSuffix(mutated, want) {
 		t.Errorf("mutated-by = …%q, want it to end with %q", mutated[len(mutated)-80:], want)
 	}
-	long := actor{actorName{"p", "b"}, []string{"/" + strings.Repeat("é", 1000)}}.String()
+	long := (&actor{actorName: actorName{"p", "b"}, paths: []string{"/" + strings.Repeat("é", 1000)}}).text()
 	if want := len("p/b: ") + maxPath; len(long) > want || !strings.HasSuffix(long, "é…") {
 		t.Errorf("a long path became %q", long)
 	}
 	if again := annotations(d); !cmp.Equal(again, got) {
 		t.Error("annotations are not deterministic")
+	}
+}
+
+// TestActors finds few and many actors, in rounds that repeat their order, skip
+// some of them, and do neither.
+func TestActors(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{1, 2, manyActors - 1, manyActors, manyActors + 1, 200} {
+		var names, want []actorName
+		seen := map[actorName]bool{}
+		for round := range 3 {
+			for i := range n {
+				if round == 0 || random.IntN(4) > 0 {
+					names = append(names, actorName{fmt.Sprint("p", i), fmt.Sprint("b", i%3)})
+				}
+			}
+		}
+		for range n {
+			names = append(names, names[random.IntN(len(names))])
+		}
+		var a actors
+		for _, name := range names {
+			if !seen[name] {
+				seen[name] = true
+				want = append(want, name)
+			}
+			if i := a.find(&engine.Step{Policy: name.policy, Binding: name.binding}); a.list[i].actorName != name {
+				t.Fatalf("%d actors: looking for %v finds %v", n, name, a.list[i].actorName)
+			}
+		}
+		var got []actorName
+		for _, x := range a.list {
+			got = append(got, x.actorName)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d actors: list is %v, want %v", n, got, want)
+		}
 	}
 }
 
