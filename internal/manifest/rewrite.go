@@ -17,10 +17,7 @@ func Rewrite(d *Document, after map[string]any) []byte {
 	if root == nil {
 		return Encode(after)
 	}
-	n, ok := expand(root)
-	if !ok {
-		return Encode(after)
-	}
+	n := expand(root)
 	l := layoutOf(root)
 	if d.JSON || d.inJSON {
 		l = layout{indent: 2, compact: true}
@@ -86,27 +83,56 @@ func layoutOf(root *yaml.Node) layout {
 	return l
 }
 
-// expand copies a tree of nodes with what its aliases name in their place: an
-// edit of one of several uses must not change the others. It refuses << keys,
-// which name what a mapping does not have itself.
-func expand(n *yaml.Node) (*yaml.Node, bool) {
+// expand copies a tree of nodes with what its aliases name in their place, and
+// what << keys merge as pairs of the mapping: an edit of one of several uses must
+// not change the others.
+func expand(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return expand(n.Alias)
 	}
 	c := *n
 	c.Anchor = ""
-	c.Content = make([]*yaml.Node, len(n.Content))
+	c.Content = make([]*yaml.Node, 0, len(n.Content))
 	for i, child := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 0 && isMerge(child) {
-			return nil, false
+		if n.Kind == yaml.MappingNode && isMerge(n.Content[i&^1]) {
+			if i%2 == 1 {
+				c.Content = append(c.Content, merged(n, child, c.Content)...)
+			}
+			continue
 		}
-		e, ok := expand(child)
-		if !ok {
-			return nil, false
-		}
-		c.Content[i] = e
+		c.Content = append(c.Content, expand(child))
 	}
-	return &c, true
+	return &c
+}
+
+// merged are the pairs that a << value gives to a mapping: those whose keys
+// neither the mapping has itself nor an earlier << gave it.
+func merged(mapping, value *yaml.Node, earlier []*yaml.Node) []*yaml.Node {
+	taken := map[string]bool{}
+	take := func(pairs []*yaml.Node) {
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if key, err := resolveKey(pairs[i]); err == nil && !isMerge(pairs[i]) {
+				taken[key] = true
+			}
+		}
+	}
+	take(mapping.Content)
+	take(earlier)
+	sources := []*yaml.Node{value}
+	if value.Kind == yaml.SequenceNode {
+		sources = value.Content
+	}
+	var out []*yaml.Node
+	for _, source := range sources {
+		pairs := expand(source).Content
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if key, err := resolveKey(pairs[i]); err == nil && !taken[key] {
+				taken[key] = true
+				out = append(out, pairs[i], pairs[i+1])
+			}
+		}
+	}
+	return out
 }
 
 // unstyle turns the nodes of a JSON text into such as a person would write in

@@ -85,7 +85,13 @@ func TestRewrite(t *testing.T) {
 			"merge keys are written out",
 			head + "a: &a {x: 1}\nb:\n  <<: *a\n  z: 1\n",
 			head + "a: {x: 1}\nb: {x: 2, z: 1}\n",
-			"a:\n  x: 1\napiVersion: v1\nb:\n  x: 2\n  z: 1\nkind: A\n",
+			head + "a: {x: 1}\nb:\n  x: 2\n  z: 1\n",
+		},
+		{
+			"merge keys give way to the mapping's own and to earlier ones",
+			head + "a: &a {x: 1, y: 1} # a\nb: &b {x: 2, w: 2}\nc: # c\n  y: 3\n  <<: [*b, *a]\n  z: 3\n",
+			head + "a: {x: 1, y: 1}\nb: {x: 2, w: 2}\nc: {x: 2, w: 2, y: 3, z: 4}\n",
+			head + "a: {x: 1, y: 1} # a\nb: {x: 2, w: 2}\nc: # c\n  y: 3\n  x: 2\n  w: 2\n  z: 4\n",
 		},
 		{
 			"JSON becomes YAML in its own order",

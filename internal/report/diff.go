@@ -98,13 +98,41 @@ func (d *differ) lists(path string, steps []string, before, after []any) {
 		d.keyed(path, element, keys, before, after)
 		return
 	}
-	if scalars(before) && scalars(after) || len(before) != len(after) {
+	if scalars(before) && scalars(after) {
 		d.changes = append(d.changes, Change{Path: path, Before: before, After: after})
 		return
 	}
-	for i := range before {
-		d.value(path+"["+strconv.Itoa(i)+"]", element, before[i], after[i])
+	at := func(i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+	head, tail := common(before, after)
+	oldMiddle, newMiddle := before[head:len(before)-tail], after[head:len(after)-tail]
+	switch {
+	case len(oldMiddle) == len(newMiddle):
+		for i := range oldMiddle {
+			d.value(at(head+i), element, oldMiddle[i], newMiddle[i])
+		}
+	case len(oldMiddle) == 0:
+		for i, e := range newMiddle {
+			d.changes = append(d.changes, Change{Path: at(head + i), After: e})
+		}
+	case len(newMiddle) == 0:
+		for i, e := range oldMiddle {
+			d.changes = append(d.changes, Change{Path: at(head + i), Before: e})
+		}
+	default:
+		d.changes = append(d.changes, Change{Path: path, Before: before, After: after})
 	}
+}
+
+// common counts the elements that two lists begin and end with.
+func common(a, b []any) (head, tail int) {
+	n := min(len(a), len(b))
+	for head < n && tree.Equal(a[head], b[head]) {
+		head++
+	}
+	for tail < n-head && tree.Equal(a[len(a)-1-tail], b[len(b)-1-tail]) {
+		tail++
+	}
+	return head, tail
 }
 
 func (d *differ) keyed(path string, element, keys []string, before, after []any) {
@@ -141,6 +169,17 @@ func (d *differ) keyed(path string, element, keys []string, before, after []any)
 	}
 }
 
+// nested tells what does not fit on one line.
+func nested(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		return len(v) > 0
+	case []any:
+		return !scalars(v)
+	}
+	return false
+}
+
 func scalars(list []any) bool {
 	return !slices.ContainsFunc(list, func(e any) bool {
 		switch e.(type) {
@@ -163,7 +202,8 @@ func (c Colour) paint(code, s string) string {
 }
 
 // WriteDiff prints changes under a title: "~" changed, "+" added, "-" removed.
-// An added or removed object is printed as YAML below its path.
+// An added or removed object or list of them is printed as YAML below
+// its path.
 func WriteDiff(w io.Writer, title string, changes []Change, colour Colour) error {
 	var b strings.Builder
 	b.WriteString(colour.paint("1", title) + "\n")
@@ -184,7 +224,7 @@ func WriteDiff(w io.Writer, title string, changes []Change, colour Colour) error
 }
 
 func writeWhole(b *strings.Builder, sign, path string, v any, code string, colour Colour) {
-	if m, ok := v.(map[string]any); !ok || len(m) == 0 {
+	if !nested(v) {
 		b.WriteString(colour.paint(code, sign+path+": "+inline(v)) + "\n")
 		return
 	}

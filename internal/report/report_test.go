@@ -111,6 +111,29 @@ spec:
 	}
 }
 
+// Lists without keys.
+func TestDiffOfLists(t *testing.T) {
+	for _, tt := range []struct{ name, before, after, want string }{
+		{"one appended", "l: [{a: 1}]", "l: [{a: 1}, {b: [x]}]", "+ l[1]:\n+     b:\n+     - x\n"},
+		{"one before", "l: [{a: 1}]", "l: [{b: 1}, {a: 1}]", "+ l[0]:\n+     b: 1\n"},
+		{"two of equals", "l: [{a: 1}]", "l: [{a: 1}, {a: 1}, {a: 1}]", "+ l[1]:\n+     a: 1\n+ l[2]:\n+     a: 1\n"},
+		{"one gone", "l: [{a: 1}, {b: 1}, {c: 1}]", "l: [{a: 1}, {c: 1}]", "- l[1]:\n-     b: 1\n"},
+		{"one changed", "l: [{a: 1}, {b: 1}]", "l: [{a: 1}, {b: 2}]", "~ l[1].b: 1 → 2\n"},
+		{"one changed and one more", "l: [{a: 1}]", "l: [{a: 2}, {b: 1}]", `~ l: [{"a":1}] → [{"a":2},{"b":1}]` + "\n"},
+		{"all new", "x: {y: 1}", "x: {y: 1, l: [{a: 1}]}", "+ x.l:\n+     - a: 1\n"},
+		{"scalars", "l: [a, b]", "l: [a]", `~ l: ["a","b"] → ["a"]` + "\n"},
+		{"empty", "l: [a]", "l: []", `~ l: ["a"] → []` + "\n"},
+	} {
+		var b strings.Builder
+		if err := WriteDiff(&b, "X", Diff(object(t, tt.before), object(t, tt.after), nil), false); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimPrefix(b.String(), "X\n"); got != tt.want {
+			t.Errorf("%s:\n%swant:\n%s", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestDiffOfNothing(t *testing.T) {
 	if got := Diff(object(t, "a: [1, {b: c}]"), object(t, "a: [1, {b: c}]"), nil); got != nil {
 		t.Errorf("got %v", got)
