@@ -428,7 +428,9 @@ func integral(f float64) any {
 	return f
 }
 
-// encodeKey writes v so that different values give different strings.
+// encodeKey writes v so that different values give different strings. What is
+// not JSON data, such as a CEL optional, is all one value to the library
+// (structured-merge-diff value/value.go: CompareUsing).
 func encodeKey(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -455,7 +457,7 @@ func encodeKey(v any) string {
 	if isScalar(v) {
 		return fmt.Sprint(scalarKey(v))
 	}
-	return fmt.Sprintf("%T:%v", v, v)
+	return "?"
 }
 
 // checker validates an apply configuration against a schema and finds the

@@ -70,23 +70,24 @@ func result(before *unstructured.Unstructured, after map[string]any) *unstructur
 	return &unstructured.Unstructured{Object: after}
 }
 
-// settled is the part of the current object that defaulting need not look at
-// again: all of it, unless the object came from another version, whose defaults
-// are not this one's (spec §2.3; k8s.io/apiserver …/mutating/dispatcher.go:
-// dispatchOne fills in defaults after every mutation).
+// settled is the part of the current object that settling need not look at
+// again: all of it, with two exceptions. The defaults of another version, from
+// which the object came, are not this one's (spec §2.3; k8s.io/apiserver
+// …/mutating/dispatcher.go: dispatchOne fills in defaults after every
+// mutation). And a nil list turns into null when it becomes text.
 func (in *Input) settled() map[string]any {
-	if in.Request != nil && in.Request.Kind != in.Kind {
+	if r := in.Request; r != nil && (r.Kind != in.Kind || r.memo.nilList.Load()) {
 		return nil
 	}
 	return in.Object.Object
 }
 
 // unchanged is the outcome of a mutation that did nothing.
-func (in *Input) unchanged(kind *openapi.Kind) (*unstructured.Unstructured, error) {
-	if in.settled() != nil || kind.Builtin() {
+func (in *Input) unchanged(kind *openapi.Kind, from openapi.Decoding) (*unstructured.Unstructured, error) {
+	if kind.Builtin() || in.settled() != nil {
 		return in.Object, nil
 	}
-	after, err := kind.Settle(nil, in.Object.Object, openapi.FromApply)
+	after, err := kind.Settle(nil, in.Object.Object, from)
 	if err != nil {
 		return nil, err
 	}

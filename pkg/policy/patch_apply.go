@@ -69,7 +69,7 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 		return nil, fmt.Errorf("error applying patch: %w", err)
 	}
 	if tree.Same(before, after) {
-		return in.unchanged(kind)
+		return in.unchanged(kind, openapi.FromApply)
 	}
 	if after, err = kind.Settle(in.settled(), after, openapi.FromApply); err != nil {
 		return nil, err
@@ -77,6 +77,9 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 	out := result(in.Object, after)
 	if in.Request != nil && !kind.Builtin() {
 		in.Request.setValid(kind, out.Object)
+		if holdsNilList(patch) {
+			in.Request.memo.nilList.Store(true)
+		}
 	}
 	return out, nil
 }
@@ -151,4 +154,21 @@ func merge(in Input, kind *openapi.Kind, before, patch map[string]any) (map[stri
 		return nil, fmt.Errorf("failed to convert typed object to object: failed to convert value to unstructured for type %T", after)
 	}
 	return object, nil
+}
+
+// holdsNilList reports whether an apply configuration has an empty list that is
+// nil, as upstream's conversion makes them: a list for expressions, but null in
+// the text that a later JSON Patch works on.
+func holdsNilList(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			if holdsNilList(e) {
+				return true
+			}
+		}
+	case []any:
+		return v == nil || slices.ContainsFunc(v, holdsNilList)
+	}
+	return false
 }

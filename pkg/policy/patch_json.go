@@ -39,12 +39,12 @@ func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.
 	if err != nil {
 		if errors.Is(err, errTestFailed) {
 			// The whole mutation is skipped, and that is no error (spec §8.1).
-			return in.unchanged(kind)
+			return in.unchanged(kind, openapi.FromApply)
 		}
 		return nil, fmt.Errorf("JSON Patch: %w", err)
 	}
 	if tree.Same(in.Object.Object, after) {
-		return in.unchanged(kind)
+		return in.unchanged(kind, openapi.FromJSONPatch)
 	}
 	if after, err = kind.Settle(in.settled(), after, openapi.FromJSONPatch); err != nil {
 		return nil, err
@@ -543,7 +543,7 @@ func unescape(token string) string {
 func (at *place) get(key string) (any, error) {
 	switch v := at.v.(type) {
 	case map[string]any:
-		return v[key], nil
+		return plain(v[key]), nil
 	case *ownMap:
 		return v.m[key], nil
 	case []any:
@@ -554,6 +554,15 @@ func (at *place) get(key string) (any, error) {
 	return nil, nil // a null looked into
 }
 
+// plain is v as the document's text has it: a list that is nil, which an apply
+// configuration's empty list leaves in a custom resource, is null there.
+func plain(v any) any {
+	if l, ok := v.([]any); ok && l == nil {
+		return nil
+	}
+	return v
+}
+
 func element(list []any, key string) (any, error) {
 	i, err := strconv.Atoi(key)
 	if err != nil {
@@ -562,7 +571,7 @@ func element(list []any, key string) (any, error) {
 	if i, err = index(i, len(list)); err != nil {
 		return nil, err
 	}
-	return list[i], nil
+	return plain(list[i]), nil
 }
 
 // index resolves an index into a list of n elements, counting negative ones

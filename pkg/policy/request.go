@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -52,6 +53,7 @@ type requestMemo struct {
 	mu        sync.Mutex
 	asCEL     []celRequest
 	validated []validated
+	nilList   atomic.Bool // an apply configuration left a nil list in a custom resource
 }
 
 // celRequest is the variable request for one matched kind and resource.
