@@ -67,7 +67,8 @@ func appendString(b []byte, s string) []byte {
 //
 // The patch is deterministic and small: fields in the order of their names,
 // subtrees that are Same are not visited, list elements are aligned (see
-// diffList) so that an inserted sidecar is one add. It is safe under
+// diffList) so that an inserted sidecar is one add. What changed in thousands of
+// places is replaced as a whole. It is safe under
 // github.com/evanphx/json-patch v4 and v5: only add, replace and remove, no
 // operation below a null or below a field whose name is empty, and never the
 // whole document when both versions are objects.
@@ -103,6 +104,36 @@ type differ struct {
 	paths     []string
 }
 
+const (
+	// maxOps is how many operations may change one object or list before it is
+	// replaced instead: they would be longer than what they make, and whoever
+	// applies them looks up each path from the top.
+	maxOps = 4096
+	// maxShifts bounds how many elements of one list are moved in all when its
+	// operations are applied one by one: half of 300,000 elements removed would
+	// keep an API server busy for minutes.
+	maxShifts = 1 << 20
+)
+
+// count is how much was emitted so far.
+func (d *differ) count() int { return len(d.ops) + len(d.paths) }
+
+// collapse replaces what was emitted since start, all of it at or below the
+// present place, by the new value of this place. The document itself is not
+// replaced.
+func (d *differ) collapse(start int, value any) {
+	if len(d.path) == 0 {
+		return
+	}
+	if d.pathsOnly {
+		d.paths = d.paths[:start]
+	} else {
+		clear(d.ops[start:])
+		d.ops = d.ops[:start]
+	}
+	d.emit("replace", value)
+}
+
 func (d *differ) emit(op string, value any) {
 	if d.pathsOnly {
 		d.paths = append(d.paths, string(d.path))
@@ -134,12 +165,19 @@ func (d *differ) diff(a, b any) {
 	switch a := a.(type) {
 	case map[string]any:
 		if b, ok := b.(map[string]any); ok && a != nil && b != nil {
+			start := d.count()
 			d.diffMap(a, b)
+			if d.count()-start > maxOps {
+				d.collapse(start, b)
+			}
 			return
 		}
 	case []any:
 		if b, ok := b.([]any); ok && a != nil && b != nil {
-			d.diffList(a, b)
+			start := d.count()
+			if !d.diffList(a, b) || d.count()-start > maxOps {
+				d.collapse(start, b)
+			}
 			return
 		}
 	}
@@ -195,8 +233,11 @@ func (d *differ) diffMap(a, b map[string]any) {
 // diffList aligns the elements of the two versions and emits, in this order,
 // removals from the highest index down and then, from the front, what changed
 // in place and what is new. At each operation everything before its index has
-// its final form, so that indices mean the same to whoever applies the patch.
-func (d *differ) diffList(a, b []any) {
+// its final form, so that indices mean the same to whoever applies the patch. It
+// gives up, and returns false, if that would move too many elements (but a list
+// that is the document is not replaced, so it never gives up there).
+func (d *differ) diffList(a, b []any) bool {
+	length := max(len(a), len(b))
 	front := 0
 	for front < len(a) && front < len(b) && Equal(a[front], b[front]) {
 		front++
@@ -209,15 +250,20 @@ func (d *differ) diffList(a, b []any) {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
 	if len(a) == 0 && len(b) == 0 {
-		return
+		return true
 	}
 
 	from, id := align(a, b)
 	kept := make([]bool, len(a))
+	same := 0
 	for _, i := range from {
 		if i >= 0 {
 			kept[i] = true
+			same++
 		}
+	}
+	if moving := len(a) + len(b) - 2*same; moving > 2 && moving*length > maxShifts && len(d.path) > 0 {
+		return false
 	}
 	for i := len(a) - 1; i >= 0; i-- {
 		if !kept[i] {
@@ -240,4 +286,5 @@ func (d *differ) diffList(a, b []any) {
 		}
 		d.up(n)
 	}
+	return true
 }

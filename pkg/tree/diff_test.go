@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	jsonpatchv5 "github.com/evanphx/json-patch/v5"
@@ -430,5 +431,71 @@ func TestEncodePatch(t *testing.T) {
 	}
 	if _, err := EncodePatch([]Op{{Op: "add", Path: "/x", Value: make(chan int)}}); err == nil {
 		t.Error("EncodePatch of what JSON has no form for succeeds")
+	}
+}
+
+// TestDiffOfThousands bounds patches that would be dear to apply.
+func TestDiffOfThousands(t *testing.T) {
+	numbers := func(n int, keep func(int) bool) []any {
+		var list []any
+		for i := range n {
+			if keep(i) {
+				list = append(list, int64(i))
+			}
+		}
+		return list
+	}
+	all := func(int) bool { return true }
+	odd := func(i int) bool { return i%2 == 1 }
+	objects := func(n int, value string) []any {
+		list := make([]any, n)
+		for i := range list {
+			list[i] = map[string]any{"name": strconv.Itoa(i), "value": value}
+		}
+		return list
+	}
+	fields := func(n int, value string) map[string]any {
+		m := map[string]any{}
+		for i := range n {
+			m[strconv.Itoa(i)] = value
+		}
+		return m
+	}
+	tests := map[string]struct {
+		before, after any
+		ops           int
+		first         string
+	}{
+		"half of many elements removed": {numbers(100_000, all), numbers(100_000, odd), 1, "/spec/x"},
+		"many elements added":           {numbers(100_000, odd), numbers(100_000, all), 1, "/spec/x"},
+		"one of many elements removed":  {numbers(100_000, all), numbers(100_000, func(i int) bool { return i != 7 }), 1, "/spec/x/7"},
+		"some elements removed":         {numbers(200, all), numbers(200, odd), 100, "/spec/x/198"},
+		"many elements changed":         {objects(maxOps+1, "a"), objects(maxOps+1, "b"), 1, "/spec/x"},
+		"some elements changed":         {objects(maxOps, "a"), objects(maxOps, "b"), maxOps, "/spec/x/0/value"},
+		"many fields changed":           {fields(maxOps+1, "a"), fields(maxOps+1, "b"), 1, "/spec/x"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := map[string]any{"spec": map[string]any{"x": tt.before, "a": "1"}}
+			after := map[string]any{"spec": map[string]any{"x": tt.after, "a": "1"}}
+			ops := Diff(before, after)
+			if len(ops) != tt.ops || ops[0].Path != tt.first {
+				t.Fatalf("Diff gives %d operations, the first on %s, want %d on %s", len(ops), ops[0].Path, tt.ops, tt.first)
+			}
+			got, err := Apply(before, ops)
+			if err != nil || !Equal(got, after) {
+				t.Errorf("Apply does not give the new version, error %v", err)
+			}
+			if paths := Changed(before, after); len(paths) != tt.ops {
+				t.Errorf("Changed gives %d paths, want %d", len(paths), tt.ops)
+			}
+		})
+	}
+	// Documents themselves are not replaced.
+	for _, tt := range [][2]any{{fields(maxOps+1, "a"), fields(maxOps+1, "b")}, {numbers(3000, all), numbers(3000, odd)}} {
+		ops := Diff(tt[0], tt[1])
+		if got, err := Apply(tt[0], ops); err != nil || !Equal(got, tt[1]) || len(ops) == 1 {
+			t.Errorf("%d operations, error %v", len(ops), err)
+		}
 	}
 }
