@@ -143,3 +143,31 @@ func TestQuotable(t *testing.T) {
 		}
 	}
 }
+
+// Of several bad keys the error names the same one every time.
+func TestBadMapKeysInOrder(t *testing.T) {
+	scope := testScope(t, Vars{}, nil)
+	for name, expr := range map[string]string{
+		"literal":       `[JSONPatch{op: "add", path: "/a", value: Object{m: {3: "a", 1: "b", 2: "c"}}}]`,
+		"comprehension": `[JSONPatch{op: "add", path: "/a", value: Object{m: ["a", "b", "c"].transformMap(i, v, v)}}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := scope.Compile(expr, JSONPatch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts := map[string]bool{}
+			for range 50 {
+				_, err := p.JSONPatch(t.Context(), scope.Bind(&Input{Object: map[string]any{}}, nil))
+				if err == nil {
+					t.Fatal("no error")
+				}
+				texts[err.Error()] = true
+				p.constant.Store(nil)
+			}
+			if len(texts) != 1 {
+				t.Errorf("texts differ: %v", texts)
+			}
+		})
+	}
+}

@@ -185,6 +185,8 @@ var expressions = map[string]struct {
 	"object literal has":          {Object, `Object{a: has(Object.a{b: 1}.b), c: has(Object.c{}.b)}`},
 	"object literal equal":        {Object, `Object{a: Object.a{b: 1} == Object.a{b: 1}, c: dyn(Object.a{}) == Object.b{}, d: dyn(Object.a{}) == 1}`},
 	"object literal dyn select":   {Object, `Object{a: dyn(Object.a{b: 1}).b}`},
+	"object literal iterated":     {Object, `Object{a: dyn(Object.a{b: 1}).map(k, k)}`},
+	"object literal in a sum":     {Object, `Object{a: dyn(Object.a{b: 1}) + [1]}`},
 	"object wrong name":           {Object, `Object{metadata: Object.wrong{labels: {"x": "y"}}}`},
 	"object wrong in list":        {Object, `Object{spec: Object.spec{containers: [Object.spec.container{name: "a"}]}}`},
 	"object wrong in map":         {Object, `Object{spec: Object.spec{m: {"k": Object.spec.x{name: "a"}}}}`},

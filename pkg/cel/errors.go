@@ -39,7 +39,12 @@ type Issue struct {
 type CompileError struct {
 	Expr   string
 	Issues []Issue
-	text   string
+	// Internal says that the expression is well-formed and typed, but no program
+	// could be made of it: a constant call such as int("x") failed. A server
+	// calls this an internal error of the field, not an invalid value
+	// (k8s.io/apiserver …/plugin/cel/compile.go).
+	Internal bool
+	text     string
 }
 
 func (e *CompileError) Error() string { return e.text }

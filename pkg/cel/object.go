@@ -129,12 +129,14 @@ func nativeField(v ref.Val) (any, error) {
 		return list, nil
 	case map[ref.Val]ref.Val:
 		m := make(map[string]any, len(native))
+		var failure error
 		for k, e := range native {
 			key, err := nativeKey(k)
-			if err != nil {
-				return nil, err
-			}
+			failure = first(failure, err)
 			m[key] = e.Value()
+		}
+		if failure != nil {
+			return nil, failure
 		}
 		return m, nil
 	case map[string]any:
@@ -160,19 +162,30 @@ func nativeField(v ref.Val) (any, error) {
 		return list, nil
 	case traits.Mapper:
 		m := map[string]any{}
+		var failure error
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			k := it.Next()
 			key, err := nativeKey(k)
-			if err != nil {
-				return nil, err
+			if err == nil {
+				m[key], err = nativeField(v.Get(k))
 			}
-			if m[key], err = nativeField(v.Get(k)); err != nil {
-				return nil, err
-			}
+			failure = first(failure, err)
+		}
+		if failure != nil {
+			return nil, failure
 		}
 		return m, nil
 	}
 	return native, nil
+}
+
+// first picks one of two errors by its text: maps have no order, and the same
+// input should give the same text.
+func first(a, b error) error {
+	if a == nil || b != nil && b.Error() < a.Error() {
+		return b
+	}
+	return a
 }
 
 func nativeKey(k ref.Val) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -155,7 +156,24 @@ func (p plan) run(ctx context.Context, vars interpreter.Activation) (out ref.Val
 	if err != nil && errors.Is(err, interpreter.InterruptError{}) {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
-	return out, cost, err
+	return out, cost, upstreamNames(err)
+}
+
+// goTypes are our Go types that cel-go can name in an error, with the names of
+// those that they stand in for.
+var goTypes = strings.NewReplacer("*cel.objectVal", "*dynamic.ObjectVal", "*cel.variablesVal", "*lazy.MapValue")
+
+// upstreamNames gives an error the text that it has in-tree where cel-go puts
+// the Go type of a value into it.
+func upstreamNames(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if renamed := goTypes.Replace(text); renamed != text {
+		return errors.New(renamed)
+	}
+	return err
 }
 
 func (p plan) exec(frame *interpreter.ExecutionFrame, tracker **interpreter.CostTracker) (out ref.Val, err error) {

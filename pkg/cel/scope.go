@@ -137,7 +137,9 @@ func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
 	loops := p.survey(checked.Expr(), s)
 	p.plan, err = lang.planner.plan(checked, loops)
 	if err != nil {
-		return nil, nil, wholeError(expr, "program instantiation failed: "+err.Error())
+		failure := wholeError(expr, "program instantiation failed: "+err.Error())
+		failure.Internal = true
+		return nil, nil, failure
 	}
 	return checked, p, nil
 }

@@ -56,6 +56,9 @@ func TestCompileError(t *testing.T) {
 			if !errors.As(err, &ce) {
 				t.Fatalf("Compile(%q) error = %v, want a *CompileError", tt.expr, err)
 			}
+			if got, want := ce.Internal, strings.HasPrefix(tt.text, "program instantiation failed"); got != want {
+				t.Errorf("Compile(%q): Internal = %v, want %v", tt.expr, got, want)
+			}
 			if tt.issues == nil {
 				tt.issues = []Issue{{1, 1, tt.text}}
 				tt.render = "1:1: " + tt.text + "\n | " + tt.expr + "\n | ^"
