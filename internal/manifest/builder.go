@@ -51,7 +51,11 @@ func (b *builder) sort(docs []*Document) {
 		}
 		gvk := d.Object.GroupVersionKind()
 		if d.Object.GetName() == "" {
-			b.fail(d.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: name or generateName is required", gvk.Kind)))
+			why := "name or generateName is required"
+			if d.Object.GetGenerateName() != "" {
+				why = "only a server can generate it"
+			}
+			b.fail(d.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: %s", gvk.Kind, why)))
 			continue
 		}
 		admission := gvk.Group == policy.NativeGroup || gvk.Group == policy.OwnGroup

@@ -34,7 +34,8 @@ var (
 	unknown   = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"`)
 	mistyped  = regexp.MustCompile(`cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type`)
 	fieldPath = regexp.MustCompile(`^((?:spec|metadata)[][\w.]*): `)
-	aggregate = regexp.MustCompile(`^spec\.(?:variables|matchConditions|mutations)`)
+	// inExpressions are the lists whose elements have expressions.
+	inExpressions = regexp.MustCompile(`^spec\.(?:variables|matchConditions|mutations)`)
 )
 
 // ErrorOf is err, from decoding the document's object, at the field that the
@@ -79,23 +80,21 @@ func crdPrefix(d *Document) string {
 // compile each fault is placed in the expression.
 func (b *builder) fieldErrors(d *Document, errs field.ErrorList) {
 	for _, e := range errs {
-		compiled, _ := e.BadValue.(string)
-		if aggregate.MatchString(e.Field) {
-			if issues := celIssue.FindAllStringSubmatch(e.Detail, -1); issues != nil {
-				for _, m := range issues {
-					line, _ := strconv.Atoi(m[1])
-					column, _ := strconv.Atoi(m[2])
-					b.fail(d.ErrorIn(e.Field, compiled, line, column, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, m[3])))
-				}
-				continue
+		text, _ := e.BadValue.(string)
+		issues := celIssue.FindAllStringSubmatch(e.Detail, -1)
+		switch {
+		case e.Type != field.ErrorTypeInvalid || !inExpressions.MatchString(e.Field):
+			b.fail(d.ErrorAt(e.Field, fmt.Errorf("%s: %w", d.Name(), e)))
+		case issues == nil:
+			// The value is in the file; it need not be in the text again.
+			b.fail(d.ErrorIn(e.Field, text, 1, 1, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, e.Detail)))
+		default:
+			for _, m := range issues {
+				line, _ := strconv.Atoi(m[1])
+				column, _ := strconv.Atoi(m[2])
+				b.fail(d.ErrorIn(e.Field, text, line, column, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, m[3])))
 			}
 		}
-		if e.Type == field.ErrorTypeInvalid && aggregate.MatchString(e.Field) {
-			// The value is in the file; it need not be in the text again.
-			b.fail(d.ErrorIn(e.Field, compiled, 1, 1, fmt.Errorf("%s: %s: %s", d.Name(), e.Field, e.Detail)))
-			continue
-		}
-		b.fail(d.ErrorAt(e.Field, fmt.Errorf("%s: %w", d.Name(), e)))
 	}
 }
 

@@ -1,0 +1,243 @@
+package main
+
+// The examples as tests: each gives what its want.yaml says, gives it again when
+// it runs on its own result, is not disturbed by the other examples, and gives
+// the same in Kubernetes. And the README: what it shows is what is printed.
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/internal/defaults"
+	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/oracle"
+)
+
+const examples = "../../examples"
+
+// exampleNames lists the examples.
+func exampleNames(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(examples, "*", "policy.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	var all []string
+	for _, f := range files {
+		all = append(all, filepath.Base(filepath.Dir(f)))
+	}
+	return all
+}
+
+// printed runs mapd and returns its standard output.
+func printed(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := run(args, nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("mapd %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
+	}
+	return stdout.String()
+}
+
+func readFile(t *testing.T, elem ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestExamples(t *testing.T) {
+	together := []string{"eval"}
+	for _, name := range exampleNames(t) {
+		together = append(together, "-p", filepath.Join(examples, name, "policy.yaml"))
+	}
+	for _, name := range exampleNames(t) {
+		t.Run(name, func(t *testing.T) {
+			policy, objects, want := filepath.Join(examples, name, "policy.yaml"), filepath.Join(examples, name, "objects.yaml"), filepath.Join(examples, name, "want.yaml")
+			got := printed(t, "eval", "-p", policy, "-f", objects)
+			if *update {
+				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wanted := readFile(t, want)
+			if diff := cmp.Diff(wanted, got); diff != "" {
+				t.Errorf("-want.yaml +got\n%s", diff)
+			}
+			if diff := cmp.Diff(wanted, printed(t, "eval", "-p", policy, "-f", want)); diff != "" {
+				t.Errorf("a second run changes its result: -want.yaml +got\n%s", diff)
+			}
+			if diff := cmp.Diff(wanted, printed(t, append(together, "-f", objects)...)); diff != "" {
+				t.Errorf("with the policies of all examples: -want.yaml +got\n%s", diff)
+			}
+			if wanted == readFile(t, objects) {
+				t.Error("the example changes nothing")
+			}
+		})
+	}
+}
+
+// TestExamplesInKubernetes runs the examples in the dispatcher of an API server.
+func TestExamplesInKubernetes(t *testing.T) {
+	for _, name := range exampleNames(t) {
+		t.Run(name, func(t *testing.T) {
+			objects, want := splitStream(readFile(t, examples, name, "objects.yaml")), splitStream(readFile(t, examples, name, "want.yaml"))
+			if len(objects) != len(want) {
+				t.Fatalf("%d objects become %d", len(objects), len(want))
+			}
+			for i, object := range objects {
+				c := asCase(t, readFile(t, examples, name, "policy.yaml"), object)
+				got, err := oracle.Run(t.Context(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Panic != nil || got.Status != nil {
+					t.Fatalf("%s\npanic: %v, status: %v", object, got.Panic, got.Status)
+				}
+				wanted, err := cases.Normal(defaulted(parseObject(t, want[i])), c.CRDs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// The dispatcher in process fills in nothing between mutations; a
+				// server does so at the latest when it stores the result.
+				stored := defaulted(got.Object)
+				if !cases.Same(wanted, stored) {
+					t.Errorf("-want.yaml +Kubernetes\n%s", cmp.Diff(wanted, stored))
+				}
+			}
+		})
+	}
+}
+
+// asCase writes an example as a case of the corpus.
+func asCase(t *testing.T, policies, object string) *cases.Case {
+	t.Helper()
+	obj := defaulted(parseObject(t, object))
+	asSent, err := json.Marshal(obj.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string][]string{
+		// Without this one, every namespace has the same labels.
+		"namespaces.yaml": {},
+		"request.yaml":    {"operation: CREATE\nobject: " + string(asSent) + "\n"},
+	}
+	known := false
+	for _, doc := range splitStream(policies) {
+		section := "params.yaml"
+		switch u := parseObject(t, doc); u.GetKind() {
+		case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
+			section = "policies.yaml"
+		case "CustomResourceDefinition":
+			section = "crds.yaml"
+		case "Namespace":
+			section = "namespaces.yaml"
+			known = known || u.GetName() == obj.GetNamespace()
+		}
+		sections[section] = append(sections[section], doc)
+	}
+	if !known {
+		sections["namespaces.yaml"] = append(sections["namespaces.yaml"],
+			"apiVersion: v1\nkind: Namespace\nmetadata: {name: "+obj.GetNamespace()+"}\n")
+	}
+	archive := &txtar.Archive{Comment: []byte("§1.2: An example.\n")}
+	for _, section := range []string{"policies.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "request.yaml"} {
+		if docs := sections[section]; len(docs) > 0 {
+			archive.Files = append(archive.Files, txtar.File{Name: section, Data: []byte(strings.Join(docs, "---\n"))})
+		}
+	}
+	c, err := cases.Parse(obj.GetName(), txtar.Format(archive))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, txtar.Format(archive))
+	}
+	return c
+}
+
+var separator = regexp.MustCompile(`(?m)^---\n`)
+
+func splitStream(stream string) []string { return separator.Split(stream, -1) }
+
+func parseObject(t *testing.T, doc string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	data, err := yaml.YAMLToJSONStrict([]byte(doc))
+	if err == nil {
+		err = u.UnmarshalJSON(data)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, doc)
+	}
+	return u
+}
+
+// defaulted is an object as a server has it when admission begins.
+func defaulted(u *unstructured.Unstructured) *unstructured.Unstructured {
+	obj, _ := defaults.Apply(u.Object)
+	return &unstructured.Unstructured{Object: obj}
+}
+
+// TestExamplesReadme: the list is complete, and every policy says in two lines what it
+// is for.
+func TestExamplesReadme(t *testing.T) {
+	readme := readFile(t, examples, "README.md")
+	header := regexp.MustCompile(`^# \S.*\n# \S.*\napiVersion:`)
+	listed := 0
+	for _, name := range exampleNames(t) {
+		if !strings.Contains(readme, "]("+name+"/)") {
+			t.Errorf("README.md does not mention %s", name)
+		} else {
+			listed++
+		}
+		if !header.MatchString(readFile(t, examples, name, "policy.yaml")) {
+			t.Errorf("%s/policy.yaml does not begin with two lines of comment", name)
+		}
+	}
+	if links := strings.Count(readme, "/)"); links != listed {
+		t.Errorf("README.md has %d links for %d examples", links, listed)
+	}
+}
+
+// tourBlock is a code block of the README that shows a command and all that it
+// prints, both streams as a terminal shows them.
+var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd (eval [^\n]*)\n(.*?)```\n")
+
+// The commands of the README print what it says they print.
+func TestReadme(t *testing.T) {
+	t.Chdir("../..") // the commands name files from there
+	text := []byte(readFile(t, "README.md"))
+	blocks := tourBlock.FindAllSubmatch(text, -1)
+	if len(blocks) < 3 {
+		t.Fatalf("found %d commands with output: the README is not read as it is written", len(blocks))
+	}
+	after := text
+	for _, m := range blocks {
+		want := string(m[2])
+		var out bytes.Buffer
+		run(strings.Fields(string(m[1])), nil, &out, &out)
+		if *update {
+			block := bytes.Replace(m[0], []byte("\n"+want+"```"), []byte("\n"+out.String()+"```"), 1)
+			after = bytes.Replace(after, m[0], block, 1)
+			continue
+		}
+		if d := cmp.Diff(want, out.String()); d != "" {
+			t.Errorf("mapd %s (-README +printed):\n%s", m[1], d)
+		}
+	}
+	if *update {
+		if err := os.WriteFile("README.md", after, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
