@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/mapd-project/mapd/internal/report"
 )
 
 // notes are the words on standard error. On a terminal a progress line stands
@@ -34,7 +36,7 @@ func isTerminal(w any) bool {
 
 func (n *notes) say(format string, args ...any) {
 	n.clear()
-	fmt.Fprintf(n.w, format, args...)
+	fmt.Fprint(n.w, report.Printable(fmt.Sprintf(format, args...)))
 }
 
 // once says what need not be said for every object.

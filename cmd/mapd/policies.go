@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
@@ -79,6 +80,6 @@ func render(err error) string {
 
 func printErrors(w io.Writer, errs []error) {
 	for _, err := range errs {
-		fmt.Fprintln(w, render(err))
+		fmt.Fprintln(w, report.Printable(render(err)))
 	}
 }

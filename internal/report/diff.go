@@ -206,11 +206,12 @@ func (c Colour) paint(code, s string) string {
 // its path.
 func WriteDiff(w io.Writer, title string, changes []Change, colour Colour) error {
 	var b strings.Builder
-	b.WriteString(colour.paint("1", title) + "\n")
+	b.WriteString(colour.paint("1", Printable(title)) + "\n")
 	for _, c := range changes {
+		c.Path = Printable(c.Path)
 		switch {
 		case c.Moved:
-			b.WriteString(colour.paint("33", "~ "+c.Path+": order "+fmt.Sprintf("[%s] → [%s]", c.Before, c.After)) + "\n")
+			b.WriteString(colour.paint("33", "~ "+c.Path+": order "+Printable(fmt.Sprintf("[%s] → [%s]", c.Before, c.After))) + "\n")
 		case c.Before == nil:
 			writeWhole(&b, "+ ", c.Path, c.After, "32", colour)
 		case c.After == nil:

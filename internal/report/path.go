@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -122,6 +124,25 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
+}
+
+// Printable is s with its control characters escaped, except line ends and tabs:
+// a name in a manifest is not to move the cursor of whoever looks at it.
+func Printable(s string) string {
+	control := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+	if !strings.ContainsFunc(s, control) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if control(r) {
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // inline writes a value on one line: strings as YAML has them, everything else
