@@ -23,7 +23,7 @@ func (e *exprs) apply(s *shape, path string, depth int) string {
 		used := map[string]bool{}
 		for range 1 + e.n(3) {
 			f := s.fields[e.n(len(s.fields))]
-			if used[f.name] {
+			if used[f.name] || f.of.refused() && !e.chance(10) {
 				continue
 			}
 			used[f.name] = true
@@ -53,7 +53,7 @@ func (e *exprs) apply(s *shape, path string, depth int) string {
 	case "list":
 		return e.items(s, path, depth)
 	case "string":
-		if e.chance(60) {
+		if e.chance(70) {
 			return fmt.Sprintf("%q", e.pick(s.pool...))
 		}
 		return e.scalar("string")
@@ -107,6 +107,12 @@ func (e *exprs) items(s *shape, path string, depth int) string {
 		return "[" + out[0] + "] + [" + strings.Join(out[1:], ", ") + "]"
 	}
 	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// refused says whether an apply configuration must not name a shape, since it
+// is atomic or has atomic items.
+func (s *shape) refused() bool {
+	return s.atomic || s.kind == "list" && (len(s.keys) == 0 && !s.set || s.elem.atomic)
 }
 
 // alike makes expressions that are not all of one type dyn, for only then can

@@ -7,6 +7,7 @@ import "fmt"
 type exprs struct {
 	*gen
 	kind      kind
+	live      any // the object of the request
 	params    bool
 	variables []string
 }
@@ -15,19 +16,25 @@ func (e *exprs) condition() string {
 	if e.params && e.chance(15) {
 		return e.pick("params != null && params.data.k == 'eA=='", "params.metadata.name == 'pa'", "has(params.list)")
 	}
+	if e.chance(15) {
+		return e.pick(
+			"object.nosuch == 1",
+			"object.metadata.labels.a == 'x'",
+			"oldObject.metadata.name == 'x'",
+			"namespaceObject.metadata.name == 'default'",
+			"object.spec == oldObject.spec",
+			"object.metadata.name.startsWith('x')",
+		)
+	}
 	return e.pick(
 		"true",
-		"object.metadata.name.startsWith('x')",
+
 		"has(object.metadata.labels)",
 		"request.operation == 'CREATE'",
 		"oldObject == null",
 		"!has(object.metadata.annotations) || !('a' in object.metadata.annotations)",
 		"size(object.metadata.?labels.orValue({})) < 2",
-		"object.metadata.labels.a == 'x'",
-		"object.nosuch == 1",
-		"oldObject.metadata.name == 'x'",
 		"oldObject != object",
-		"namespaceObject.metadata.name == 'default'",
 		"namespaceObject == null",
 		"request.userInfo.username != 'bob' && !('bob' in request.userInfo.groups)",
 		"!request.dryRun",
@@ -37,7 +44,6 @@ func (e *exprs) condition() string {
 		"authorizer.group('').resource('pods').namespace(request.namespace).check('list').allowed()",
 		"authorizer.requestResource.check('create').allowed() || true",
 		"object.metadata.?finalizers.orValue([]).exists(f, f == 'x.io/a')",
-		"object.spec == oldObject.spec",
 		"size(object.metadata) > 1",
 	)
 }
@@ -72,14 +78,23 @@ func (e *exprs) scalar(want string) string {
 	if want == "" {
 		want = e.pick("string", "int", "bool")
 	}
-	if len(e.variables) > 0 && e.chance(15) {
+	if len(e.variables) > 0 && e.chance(10) {
 		return "variables." + e.variables[e.n(len(e.variables))]
 	}
-	if e.params && e.chance(15) {
-		return e.pick("params.data.k", "params.list[1]", "params.spec.a.b", "params.metadata.name", "string(params.?spec.?a.?f.orValue(1.0))")
+	if e.params && e.chance(10) {
+		return e.pick("params.data.k", "params.metadata.name", "params.?list[?1].orValue('none')", "params.spec.a.b", "string(params.?spec.?a.?f.orValue(1.0))")
+	}
+	if want == "string" && e.chance(10) {
+		// These fail more often than not.
+		return e.pick("namespaceObject.metadata.name", "object.metadata.labels.a", "oldObject.metadata.name",
+			`namespaceObject.metadata.labels["env"]`, "dyn(namespaceObject).metadata.annotations.note", "string(request.options.kind)")
 	}
 	switch want {
-	case "string", "quantity", "bytes":
+	case "quantity":
+		return e.pick(`"1"`, `"500m"`, `"1Gi"`, `"0.5"`, `string("2")`, "2", "1.5", `"1e3"`)
+	case "bytes":
+		return e.pick(`""`, `"eA=="`, `"/wD+"`, `"aGVs" + "bG8="`)
+	case "string":
 		return e.pick(
 			`"x"`,
 			`"500m"`,
@@ -87,8 +102,6 @@ func (e *exprs) scalar(want string) string {
 			`object.metadata.?labels.?a.orValue("none")`,
 			"request.operation.lowerAscii()",
 			"string(size(object.metadata.?labels.orValue({})))",
-			"namespaceObject.metadata.name",
-			"object.metadata.labels.a",
 			`(has(object.metadata.labels) ? "with" : "without")`,
 			"request.userInfo.username",
 			`request.?userInfo.?uid.orValue("nobody")`,
@@ -96,14 +109,10 @@ func (e *exprs) scalar(want string) string {
 			`request.?subResource.orValue("main")`,
 			`request.kind.kind + "/" + request.resource.resource + "/" + request.requestKind.version`,
 			"request.name",
-			"string(request.options.kind)",
-			"oldObject.metadata.name",
 			`object.metadata.name.split("").join("-").replace("x", "y")`,
 			`"%s-%d".format([object.metadata.name, 3])`,
 			`string(quantity("1Gi").add(quantity("1")).asInteger())`,
 			`object.metadata.?annotations[?"x.io/y"].orValue("q")`,
-			`namespaceObject.metadata.labels["env"]`,
-			"dyn(namespaceObject).metadata.annotations.note",
 			`string(authorizer.group("apps").resource("deployments").check("list").allowed())`,
 			`authorizer.requestResource.check("update").reason()`,
 			`string(timestamp("2024-01-01T00:00:00Z"))`,
@@ -138,7 +147,7 @@ func (e *exprs) piece() string {
 
 // odd is now and then a value of a kind that does not belong here.
 func (e *exprs) odd() (string, bool) {
-	if !e.chance(4) {
+	if !e.chance(2) {
 		return "", false
 	}
 	if p := e.piece(); e.chance(20) && (e.params || p[:6] != "params") {

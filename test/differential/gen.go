@@ -143,7 +143,7 @@ func (g *gen) value(s *shape, depth int) any {
 	case "struct":
 		m := map[string]any{}
 		for _, f := range s.fields {
-			if slices.Contains(s.must, f.name) || depth < 6 && g.chance(30) {
+			if slices.Contains(s.must, f.name) || depth < 6 && g.chance(30) || f.name == "labels" && g.chance(50) {
 				m[f.name] = g.value(f.of, depth+1)
 			}
 		}

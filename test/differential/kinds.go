@@ -9,6 +9,7 @@ type kind struct {
 	subresources           []string // besides the main resource
 	only                   string   // the subresource that always is meant
 	connect                bool
+	schemaless             bool   // apply configurations never fit
 	other                  string // another version of the resource, for rules to name
 	definition             map[string]any
 }
@@ -28,12 +29,12 @@ var (
 	metadata = object(nil,
 		field{"labels", dict(words)},
 		field{"annotations", dict(words)},
-		field{"finalizers", set(str("x.io/a", "x.io/b"))},
+		field{"finalizers", set(str("x.io/a", "x.io/b", "x.io/c", "x.io/d", "x.io/e"))},
 		field{"ownerReferences", listMap(object([]string{"apiVersion", "kind", "name", "uid"}, field{"uid", str("u1", "u2")},
-			field{"apiVersion", str("v1")}, field{"kind", str("Pod")}, field{"name", names}, field{"controller", boolean}), "uid")},
+			field{"apiVersion", str("v1")}, field{"kind", str("Pod")}, field{"name", names}, field{"controller", boolean}).whole(), "uid")},
 	)
-	selector = object(nil, field{"matchLabels", dict(words)})
-	keyRef   = object([]string{"key"}, field{"name", names}, field{"key", names}, field{"optional", boolean})
+	selector = object(nil, field{"matchLabels", dict(words)}).whole()
+	keyRef   = object([]string{"key"}, field{"name", names}, field{"key", names}, field{"optional", boolean}).whole()
 
 	container = object([]string{"name"},
 		field{"name", names},
@@ -59,14 +60,14 @@ var (
 		field{"initContainers", listMap(container, "name")},
 		field{"ephemeralContainers", listMap(object([]string{"name"}, field{"name", names}, field{"image", words},
 			field{"targetContainerName", names}), "name")},
-		field{"nodeSelector", dict(words)},
+		field{"nodeSelector", dict(words).whole()},
 		field{"tolerations", list(object(nil, field{"key", names}, field{"operator", str("Exists", "Equal")},
 			field{"tolerationSeconds", integer}))},
 		field{"hostNetwork", boolean},
 		field{"restartPolicy", str("Always", "Never")},
 		field{"priority", integer},
 		field{"terminationGracePeriodSeconds", integer},
-		field{"imagePullSecrets", listMap(object([]string{"name"}, field{"name", names}), "name")},
+		field{"imagePullSecrets", listMap(object([]string{"name"}, field{"name", names}).whole(), "name")},
 		field{"volumes", listMap(object([]string{"name"}, field{"name", names},
 			field{"emptyDir", object(nil, field{"sizeLimit", quantity})},
 			field{"configMap", object(nil, field{"name", names}, field{"items", list(object(nil, field{"key", names}, field{"path", words}))})},
@@ -107,7 +108,7 @@ var builtinKinds = []kind{
 		root: root([]string{"spec"}, spec(
 			field{"ports", listMap(object([]string{"port", "protocol"}, field{"port", integer}, field{"protocol", str("TCP", "UDP")},
 				field{"name", names}, field{"targetPort", intstr}), "port", "protocol")},
-			field{"selector", dict(words)}, field{"type", words},
+			field{"selector", dict(words).whole()}, field{"type", words},
 			field{"externalIPs", list(words)}, field{"publishNotReadyAddresses", boolean},
 			field{"sessionAffinityConfig", object(nil, field{"clientIP", object(nil, field{"timeoutSeconds", integer})})}))},
 	{apiVersion: "v1", name: "Secret", version: "v1", plural: "secrets",
@@ -141,17 +142,17 @@ var builtinKinds = []kind{
 		root: root([]string{"spec"}, field{"spec", object([]string{"selector", "template", "serviceName"}, field{"serviceName", names},
 			field{"replicas", integer}, field{"selector", selector}, field{"template", template},
 			field{"volumeClaimTemplates", list(object([]string{"metadata", "spec"}, field{"metadata", metadata}, field{"spec", claimSpec}))})})},
-	{apiVersion: "autoscaling/v1", name: "Scale", group: "apps", version: "v1", plural: "deployments", only: "scale",
+	{apiVersion: "autoscaling/v1", name: "Scale", group: "apps", version: "v1", plural: "deployments", only: "scale", schemaless: true,
 		root: root(nil, spec(field{"replicas", integer}), field{"status", object([]string{"replicas"}, field{"replicas", integer}, field{"selector", words})})},
-	{apiVersion: "policy/v1", name: "Eviction", version: "v1", plural: "pods", only: "eviction",
+	{apiVersion: "policy/v1", name: "Eviction", version: "v1", plural: "pods", only: "eviction", schemaless: true,
 		root: root(nil, field{"deleteOptions", object(nil, field{"gracePeriodSeconds", integer}, field{"dryRun", list(words)})})},
 	{apiVersion: "v1", name: "Binding", version: "v1", plural: "pods", only: "binding",
 		root: root([]string{"target"}, field{"target", object(nil, field{"kind", words}, field{"name", names})})},
-	{apiVersion: "authentication.k8s.io/v1", name: "TokenRequest", version: "v1", plural: "serviceaccounts", only: "token",
+	{apiVersion: "authentication.k8s.io/v1", name: "TokenRequest", version: "v1", plural: "serviceaccounts", only: "token", schemaless: true,
 		root: root([]string{"spec"}, field{"spec", object([]string{"audiences"}, field{"audiences", list(words)}, field{"expirationSeconds", integer})})},
-	{apiVersion: "v1", name: "PodExecOptions", version: "v1", plural: "pods", only: "exec", connect: true,
+	{apiVersion: "v1", name: "PodExecOptions", version: "v1", plural: "pods", only: "exec", schemaless: true, connect: true,
 		root: object(nil, field{"container", names}, field{"command", list(words)}, field{"stdin", boolean}, field{"tty", boolean})},
-	{apiVersion: "v1", name: "ServiceProxyOptions", version: "v1", plural: "services", only: "proxy", connect: true,
+	{apiVersion: "v1", name: "ServiceProxyOptions", version: "v1", plural: "services", only: "proxy", schemaless: true, connect: true,
 		root: object(nil, field{"path", words})},
 }
 
@@ -197,7 +198,7 @@ var customKinds = []kind{
 		definition: definition("ex.io", "Gadget", "gadgets", true, map[string]*shape{"v1": oldGadget, "v2": gadget})},
 	{apiVersion: "ex.io/v1", name: "Realm", group: "ex.io", version: "v1", plural: "realms", cluster: true, root: gadget,
 		definition: definition("ex.io", "Realm", "realms", false, map[string]*shape{"v1": gadget})},
-	{apiVersion: "autoscaling/v1", name: "Scale", group: "ex.io", version: "v1", plural: "widgets", only: "scale",
+	{apiVersion: "autoscaling/v1", name: "Scale", group: "ex.io", version: "v1", plural: "widgets", only: "scale", schemaless: true,
 		root: root(nil, spec(field{"replicas", integer})), definition: definition("ex.io", "Widget", "widgets", true, map[string]*shape{"v1": widget})},
 }
 

@@ -113,21 +113,35 @@ func sortedKeys[T any](m map[string]T) []string {
 }
 
 // pointer walks the kind's shape to some place and returns its JSON pointer
-// and shape; the shape is nil where the pointer has left it.
+// and shape; the shape is nil where the pointer has left it. Most of the time it
+// follows what the object of the request has.
 func (e *exprs) pointer() (string, *shape) {
 	if e.chance(2) {
 		return e.pick("", "/", "//", "metadata/labels", "/~2", "/metadata/labels/~01"), nil
 	}
-	s, path := e.kind.root, ""
+	s, live, path := e.kind.root, e.live, ""
 	for {
+		m, _ := live.(map[string]any)
+		l, _ := live.([]any)
 		switch s.kind {
 		case "struct":
 			f := s.fields[e.n(len(s.fields))]
-			path, s = path+"/"+f.name, f.of
+			for range 3 {
+				if _, ok := m[f.name]; !ok && e.chance(80) {
+					f = s.fields[e.n(len(s.fields))]
+				}
+			}
+			path, s, live = path+"/"+f.name, f.of, m[f.name]
 		case "map":
-			path, s = path+"/"+e.pick("a", "b", "x.io~1y", "cpu"), s.elem
+			key := e.pick("a", "b", "x.io/y", "cpu")
+			path, s, live = path+"/"+strings.ReplaceAll(key, "/", "~1"), s.elem, m[key]
 		case "list":
-			path, s = path+"/"+e.pick("0", "-", "1", "2", "-1", "01", "x"), s.elem
+			if len(l) > 0 && e.chance(70) {
+				i := e.n(len(l))
+				path, s, live = fmt.Sprintf("%s/%d", path, i), s.elem, l[i]
+			} else {
+				path, s, live = path+"/"+e.pick("-", "0", "-", "1", "2", "-1", "01", "x"), s.elem, nil
+			}
 		case "any", "embedded":
 			return path + e.pick("", "/a", "/a/b", "/l/0", "/l/-", "/metadata/labels/a", "/metadata/name"), nil
 		default:
@@ -136,7 +150,7 @@ func (e *exprs) pointer() (string, *shape) {
 			}
 			return path, s
 		}
-		if e.chance(25) {
+		if live == nil && e.chance(60) || e.chance(20) {
 			if e.chance(4) {
 				return path + "/nosuch", nil
 			}

@@ -9,7 +9,7 @@ func (s *scenario) policy(g *gen, name string) {
 		"failurePolicy":      g.pick("Fail", "Ignore"),
 		"matchConstraints":   g.match(k, true),
 	}
-	e := &exprs{gen: g, kind: k}
+	e := &exprs{gen: g, kind: k, live: s.request["object"]}
 	var ofParams map[string]any
 	if g.chance(30) {
 		ofParams = paramKinds[g.n(len(paramKinds))]
@@ -26,7 +26,7 @@ func (s *scenario) policy(g *gen, name string) {
 		e.variables = append(e.variables, v)
 	}
 	for range 1 + g.n(4) {
-		if k.connect || g.chance(50) {
+		if g.chance(50) || k.schemaless && g.chance(80) {
 			mutations = append(mutations, map[string]any{"patchType": "JSONPatch",
 				"jsonPatch": map[string]any{"expression": e.jsonPatch()}})
 		} else {
