@@ -145,11 +145,42 @@ func (r *run) round(selected []binding.Invocation) *metav1.Status {
 				return status
 			}
 		}
+		if status := r.restoreVersion(); status != nil {
+			return status
+		}
 	}
 	if len(r.denials) > 0 {
 		return deniedStatus(r.req, r.object, r.denials)
 	}
 	return nil
+}
+
+// restoreVersion undoes what JSON patches did to the apiVersion of a custom
+// resource. The server converts the object back to the version of the request
+// once all invocations are done, and can do so from any version that it serves;
+// from others the request ends (k8s.io/apiserver …/mutating/dispatcher.go,
+// k8s.io/apiextensions-apiserver …/conversion/converter.go). For built-in kinds
+// such a patch has failed before.
+func (r *run) restoreVersion() *metav1.Status {
+	if r.object == nil || r.object == r.req.Object || r.object.Object["apiVersion"] == r.req.Object.Object["apiVersion"] {
+		return nil
+	}
+	got, home := r.object.GroupVersionKind(), r.req.Object.GroupVersionKind()
+	from := got
+	from.Kind = home.Kind
+	back, err := r.engine.convert(WithVersion(r.object, from), from, home)
+	switch {
+	case err == nil && back != nil:
+		home.Kind = got.Kind // the server leaves that alone
+		r.object = WithVersion(back, home)
+		return nil
+	case !errors.Is(err, ErrNoConversion):
+	case got.Group != home.Group:
+		err = fmt.Errorf("%v is unstructured and is not suitable for converting to %q", got, home.GroupVersion())
+	default:
+		err = fmt.Errorf("request to convert CR from an invalid group/version: %s", got.GroupVersion())
+	}
+	return immediateStatus(apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err)))
 }
 
 func sameBinding(a, b *binding.Invocation) bool {

@@ -74,7 +74,7 @@ func (c builtinConvertor) Convert(in, out, context any) error {
 // customInterfaces are those of the custom resources: trees, no internal type,
 // defaults from the structural schema.
 func customInterfaces(crds []*apiextensionsv1.CustomResourceDefinition, equivalent runtime.EquivalentResourceMapper) (*objectInterfaces, error) {
-	d := customDefaulter{}
+	d, served := customDefaulter{}, customConvertor{}
 	for _, crd := range crds {
 		for i := range crd.Spec.Versions {
 			v := &crd.Spec.Versions[i]
@@ -82,12 +82,13 @@ func customInterfaces(crds []*apiextensionsv1.CustomResourceDefinition, equivale
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", crd.Name, err)
 			}
+			served[schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}] = v.Served
 			d[schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}] = s
 		}
 	}
 	return &objectInterfaces{
 		creater: customCreater{}, typer: crdserverscheme.NewUnstructuredObjectTyper(), defaulter: d,
-		convertor: customConvertor{}, equivalent: equivalent,
+		convertor: served, equivalent: equivalent,
 	}, nil
 }
 
@@ -109,22 +110,24 @@ func (d customDefaulter) Default(in runtime.Object) {
 	}
 }
 
-// customConvertor is the conversion strategy None: a new apiVersion.
-type customConvertor struct{}
+// customConvertor is the conversion strategy None: a new apiVersion, which must
+// be one that the server serves, as the old one must. Texts are those of
+// k8s.io/apiextensions-apiserver …/conversion/converter.go.
+type customConvertor map[schema.GroupVersion]bool
 
 var errNotUnstructured = errors.New("a custom resource must be unstructured")
 
-func (customConvertor) Convert(in, out, _ any) error {
+func (c customConvertor) Convert(in, out, _ any) error {
 	from, ok1 := in.(*unstructured.Unstructured)
 	to, ok2 := out.(*unstructured.Unstructured)
 	if !ok1 || !ok2 {
 		return errNotUnstructured
 	}
-	version := to.GetAPIVersion()
-	to.Object = from.DeepCopy().Object
-	if version != "" {
-		to.SetAPIVersion(version)
+	converted, err := c.ConvertToVersion(from, to.GroupVersionKind().GroupVersion())
+	if err != nil {
+		return err
 	}
+	to.Object = converted.(*unstructured.Unstructured).Object
 	return nil
 }
 
@@ -133,12 +136,18 @@ func (c customConvertor) ConvertToVersion(in runtime.Object, gv runtime.GroupVer
 	if !ok {
 		return nil, errNotUnstructured
 	}
-	kind, ok := gv.KindForGroupVersionKinds([]schema.GroupVersionKind{from.GroupVersionKind()})
-	if !ok {
-		return nil, fmt.Errorf("%v has no version in %v", from.GroupVersionKind(), gv)
+	gvk := from.GroupVersionKind()
+	target, ok := gv.KindForGroupVersionKinds([]schema.GroupVersionKind{gvk})
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%v is unstructured and is not suitable for converting to %q", gvk, gv)
+	case !c[target.GroupVersion()]:
+		return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", target.GroupVersion())
+	case !c[gvk.GroupVersion()]:
+		return nil, fmt.Errorf("request to convert CR from an invalid group/version: %s", gvk.GroupVersion())
 	}
 	out := from.DeepCopy()
-	out.SetGroupVersionKind(kind)
+	out.SetGroupVersionKind(target)
 	return out, nil
 }
 
