@@ -19,6 +19,9 @@ type Watcher struct {
 	// Debounce is how long it has to be quiet after a change: a directory is
 	// seldom changed by a single write.
 	Debounce time.Duration
+	// Patience is how long changes may go on before they are reported although
+	// it was never quiet.
+	Patience time.Duration
 	// Poll is how often to look without being told: on network file systems
 	// nobody tells.
 	Poll time.Duration
@@ -32,7 +35,7 @@ type Watcher struct {
 // NewWatcher remembers the present state of the files. Changes from now on are
 // reported by Run, also those before it is called.
 func NewWatcher(paths []string, recursive bool) *Watcher {
-	w := &Watcher{Debounce: 100 * time.Millisecond, Poll: 5 * time.Second, paths: paths, recursive: recursive}
+	w := &Watcher{Debounce: 100 * time.Millisecond, Patience: time.Second, Poll: 5 * time.Second, paths: paths, recursive: recursive}
 	if events, err := fsnotify.NewWatcher(); err == nil {
 		w.events = events
 	}
@@ -54,6 +57,13 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 	quiet := time.NewTimer(w.Debounce) // there may be events already
 	defer quiet.Stop()
 	told, pending := false, true
+	since := time.Now() // the first change that is not reported yet
+	wait := func() {
+		if !pending {
+			pending, since = true, time.Now()
+		}
+		quiet.Reset(min(w.Debounce, time.Until(since.Add(w.Patience))))
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -67,7 +77,7 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 				continue
 			}
 			told = true
-			quiet.Reset(w.Debounce)
+			wait()
 		case _, ok := <-errs:
 			// Events were lost: look.
 			if !ok {
@@ -75,11 +85,10 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 				continue
 			}
 			told = true
-			quiet.Reset(w.Debounce)
+			wait()
 		case <-poll.C:
 			if !pending && fingerprint(w.paths, w.recursive) != w.last {
-				pending = true
-				quiet.Reset(w.Debounce)
+				wait()
 			}
 		case <-quiet.C:
 			pending = false

@@ -85,3 +85,25 @@ func TestWatcher(t *testing.T) {
 		}
 	}
 }
+
+// Changes that never pause are reported all the same.
+func TestWatcherPatience(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWatcher([]string{dir}, false)
+	if w.events == nil {
+		t.Skip("this system has no more watches")
+	}
+	w.Debounce, w.Poll, w.Patience = time.Hour, time.Hour, time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	changed := make(chan struct{}, 100)
+	go w.Run(ctx, func() { changed <- struct{}{} })
+	if err := os.WriteFile(filepath.Join(dir, "p.yaml"), []byte("a"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		t.Error("the change was never reported")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -394,7 +395,17 @@ func matches(ctx context.Context, p *policy.Policy, in policy.Input) (match poli
 }
 
 func panicError(name string, v any) error {
-	return fmt.Errorf("panic in policy %q: %v", name, v)
+	return fmt.Errorf("panic in policy %q: %s", name, PanicText(v))
+}
+
+// PanicText says what a recovered panic was about without quoting its value,
+// which may hold part of an object.
+func PanicText(v any) string {
+	var err runtime.Error
+	if e, ok := v.(error); ok && errors.As(e, &err) {
+		return err.Error()
+	}
+	return fmt.Sprintf("a %T", v)
 }
 
 // broken reports a policy that does not compile.

@@ -411,7 +411,7 @@ func TestAdmit(t *testing.T) {
 		"a panic is its policy's error": {
 			policies: []*policy.Policy{newPolicy(t, "a", run1(panics, write("a")), ignore), newPolicy(t, "b", run1(write("b")))},
 			log:      "ab", rounds: 2,
-			steps: []string{`1 a/b-a 0 failed: panic in policy "a": no wheels (ignored)`, "1 a/b-a 1 changed", "1 b/b-b 0 changed"},
+			steps: []string{`1 a/b-a 0 failed: panic in policy "a": a string (ignored)`, "1 a/b-a 1 changed", "1 b/b-b 0 changed"},
 		},
 		"a mutation that returns nothing": {
 			policies: []*policy.Policy{newPolicy(t, "a", run1(nothing), ignore)}, rounds: 1,

@@ -11,7 +11,6 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -190,7 +189,7 @@ func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byt
 	var uid types.UID
 	defer func() {
 		if v := recover(); v != nil {
-			h.log.Error("panic while answering a review", "uid", uid, "panic", panicText(v), "stack", string(debug.Stack()))
+			h.log.Error("panic while answering a review", "uid", uid, "panic", engine.PanicText(v), "stack", string(debug.Stack()))
 			h.metrics.panics.Inc()
 			code = http.StatusInternalServerError
 			body = statusBody(code, "mapd: a panic while answering the review; the log has more")
@@ -227,16 +226,6 @@ func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byt
 	h.log.Debug("review answered", "uid", uid, "resource", req.Resource.String(), "operation", string(req.Operation),
 		"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
 	return http.StatusOK, body
-}
-
-// panicText says what sort of panic it was. Texts of the runtime name types and
-// numbers; any other value may quote the object, and a log is no place for that.
-func panicText(v any) string {
-	var err runtime.Error
-	if e, ok := v.(error); ok && errors.As(e, &err) {
-		return err.Error()
-	}
-	return fmt.Sprintf("a %T", v)
 }
 
 // ready runs the checks and renders the answer of /readyz.
