@@ -76,7 +76,7 @@ func result(before *unstructured.Unstructured, after map[string]any) *unstructur
 // …/mutating/dispatcher.go: dispatchOne fills in defaults after every
 // mutation). And a nil list turns into null when it becomes text.
 func (in *Input) settled() map[string]any {
-	if r := in.Request; r != nil && (r.Kind != in.Kind || r.memo.nilList.Load()) {
+	if r := in.Request; r != nil && (r.Kind != in.Kind || r.memo.textual.Load()) {
 		return nil
 	}
 	return in.Object.Object

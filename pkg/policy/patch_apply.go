@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -77,8 +78,8 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 	out := result(in.Object, after)
 	if in.Request != nil && !kind.Builtin() {
 		in.Request.setValid(kind, out.Object)
-		if holdsNilList(patch) {
-			in.Request.memo.nilList.Store(true)
+		if changesAsText(patch) {
+			in.Request.memo.textual.Store(true)
 		}
 	}
 	return out, nil
@@ -156,19 +157,22 @@ func merge(in Input, kind *openapi.Kind, before, patch map[string]any) (map[stri
 	return object, nil
 }
 
-// holdsNilList reports whether an apply configuration has an empty list that is
-// nil, as upstream's conversion makes them: a list for expressions, but null in
-// the text that a later JSON Patch works on.
-func holdsNilList(v any) bool {
+// changesAsText reports whether an apply configuration holds what is not the
+// same, or nothing at all, in the JSON text that a later JSON Patch works on: a
+// list that is nil, as upstream's conversion makes empty ones, and numbers that
+// JSON has not.
+func changesAsText(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, e := range v {
-			if holdsNilList(e) {
+			if changesAsText(e) {
 				return true
 			}
 		}
 	case []any:
-		return v == nil || slices.ContainsFunc(v, holdsNilList)
+		return v == nil || slices.ContainsFunc(v, changesAsText)
+	case float64:
+		return math.IsNaN(v) || math.IsInf(v, 0)
 	}
 	return false
 }

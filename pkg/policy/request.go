@@ -53,7 +53,7 @@ type requestMemo struct {
 	mu        sync.Mutex
 	asCEL     []celRequest
 	validated []validated
-	nilList   atomic.Bool // an apply configuration left a nil list in a custom resource
+	textual   atomic.Bool // an apply configuration left what changes as text, see changesAsText
 }
 
 // celRequest is the variable request for one matched kind and resource.

@@ -22,11 +22,11 @@ import (
 	"github.com/mapd-project/mapd/test/subject"
 )
 
-// compare runs one scenario through both and says how they differ; skipped is
+// compare runs one case file through both and says how they differ; skipped is
 // why there is nothing to compare: what is wrong with the scenario, or the row
 // of docs/compat.md that explains the difference.
-func compare(ctx context.Context, s scenario) (difference, skipped string) {
-	c, err := cases.Parse("random", s.txtar("§9: A random scenario."))
+func compare(ctx context.Context, file []byte) (difference, skipped string) {
+	c, err := cases.Parse("random", file)
 	if err != nil {
 		return "", "no case: " + err.Error()
 	}
@@ -99,7 +99,7 @@ func TestFixedScenarios(t *testing.T) {
 		workers.Go(func() {
 			for seed := range seeds {
 				s := random(seed)
-				difference, skipped := compare(t.Context(), s)
+				difference, skipped := compare(t.Context(), s.txtar("§9: A random scenario."))
 				mu.Lock()
 				if skipped != "" {
 					why, _, _ := strings.Cut(skipped, ":")
@@ -161,7 +161,7 @@ func FuzzDifferential(f *testing.F) {
 			return
 		}
 		s := (&gen{data: data}).scenario()
-		if difference, _ := compare(t.Context(), s); difference != "" {
+		if difference, _ := compare(t.Context(), s.txtar("§9: A random scenario.")); difference != "" {
 			t.Errorf("%s\n%s", difference, keep(t, s, "fuzz-"+strconv.FormatUint(hash(data), 36)))
 		}
 	})
