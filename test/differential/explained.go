@@ -2,6 +2,7 @@ package differential
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -28,7 +29,7 @@ func explained(ctx context.Context, c *cases.Case, want oracle.Result, got *engi
 	case want.Status != nil && want.Status.Code == http.StatusInternalServerError &&
 		failed(got, strings.TrimPrefix(want.Status.Message, "Internal error occurred: ")):
 		return "decode-errors"
-	case reflected.MatchString(said), conditional(c) && strings.Count(said, notMap) > strings.Count(errorsOf(got), notMap):
+	case reflected.MatchString(said), reflects(c) && strings.Count(said, notMap) > strings.Count(errorsOf(got), notMap):
 		return "reflection-values"
 	case failed(got, "does not fit int"):
 		return "int32-overflow"
@@ -54,26 +55,37 @@ func ignored(ctx context.Context, c *cases.Case) *metav1.Status {
 
 // reflected is how a Go value shows in the texts of Kubernetes where mapd has
 // plain data.
-var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: \*?v\d\.|Value:(\*|\[\])*(v1|v2|resource|intstr)\.|Value:\[\]string\{|Value:map\[string\]string`)
+var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: \*?v\d\.|Value:(\*|\[\])*(v1|v2|resource|intstr)\.|Value:\[\]string\{|Value:map\[string\]string|got &\{[\[&]*\{`)
 
-// notMap is what becomes of a list item that is a Go struct; conditional says
-// whether conditions may have turned the object's items into such.
+// notMap is what becomes of a list item that is a Go struct or a typed map.
 const notMap = "associative list with keys may not have non-map elements"
 
-func conditional(c *cases.Case) bool {
+// reflects says whether Kubernetes may hold Go values in a case: an object that
+// conditions have been asked about, or what is always typed.
+func reflects(c *cases.Case) bool {
 	return slices.ContainsFunc(c.Policies, func(p *unstructured.Unstructured) bool {
-		_, has, _ := unstructured.NestedSlice(p.Object, "spec", "matchConditions")
-		return has
+		spec := p.Object["spec"].(map[string]any)
+		return spec["matchConditions"] != nil || typed.MatchString(fmt.Sprint(spec["mutations"], spec["variables"]))
 	})
 }
 
+var typed = regexp.MustCompile(`params|namespaceObject|request\.(options|userInfo)`)
+
 // failed says whether some step of mapd's failed with an error that contains a
-// text, give or take the order of unknown fields.
+// text. Which of several errors comes first may differ: Kubernetes decodes what
+// a patch moved in the order of Go's fields.
 func failed(d *engine.Decision, with string) bool {
+	with = unmarshal.ReplaceAllString(with, "unmarshal … into")
 	return slices.ContainsFunc(d.Steps, func(s engine.Step) bool {
-		return s.Err != nil && (strings.Contains(s.Err.Error(), with) || letters(s.Err.Error()) == letters(with))
+		if s.Err == nil {
+			return false
+		}
+		err := unmarshal.ReplaceAllString(s.Err.Error(), "unmarshal … into")
+		return strings.Contains(err, with) || letters(err) == letters(with)
 	})
 }
+
+var unmarshal = regexp.MustCompile(`unmarshal \w+ into`)
 
 func errorsOf(d *engine.Decision) string {
 	var all strings.Builder
