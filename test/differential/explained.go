@@ -29,7 +29,7 @@ func explained(ctx context.Context, c *cases.Case, want oracle.Result, got *engi
 	case want.Status != nil && want.Status.Code == http.StatusInternalServerError &&
 		failed(got, strings.TrimPrefix(want.Status.Message, "Internal error occurred: ")):
 		return "decode-errors"
-	case reflected.MatchString(said), reflects(c) && strings.Count(said, notMap) > strings.Count(errorsOf(got), notMap):
+	case reflected.MatchString(said), reflects(c) && len(notPlain.FindAllString(said, -1)) > len(notPlain.FindAllString(errorsOf(got), -1)):
 		return "reflection-values"
 	case failed(got, "does not fit int"):
 		return "int32-overflow"
@@ -55,10 +55,11 @@ func ignored(ctx context.Context, c *cases.Case) *metav1.Status {
 
 // reflected is how a Go value shows in the texts of Kubernetes where mapd has
 // plain data.
-var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: \*?v\d\.|Value:(\*|\[\])*(v1|v2|resource|intstr)\.|Value:\[\]string\{|Value:map\[string\]string|got &\{[\[&]*\{`)
+var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: (\*?v\d\.|map\[string\]string|\[\]string)|Value:(\*|\[\])*(v1|v2|resource|intstr)\.|Value:\[\]string\{|Value:map\[string\]string|got &\{[\[&]*\{`)
 
-// notMap is what becomes of a list item that is a Go struct or a typed map.
-const notMap = "associative list with keys may not have non-map elements"
+// notPlain is what a validation says of a Go struct, or a typed map or list,
+// though it is a map or a list.
+var notPlain = regexp.MustCompile(`list with keys may not have non-map elements|expected map, got &\{map\[|expected list, got &\{\[`)
 
 // reflects says whether Kubernetes may hold Go values in a case: an object that
 // conditions have been asked about, or what is always typed.
