@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -337,7 +338,7 @@ func (c *compiler) validateVariables(list []admissionregistrationv1.Variable, pa
 			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
 		case !duplicate:
 			if err := c.mutations.Define(v.Name, v.Expression); err != nil {
-				errs = append(errs, field.Invalid(at.Child("expression"), v.Expression, err.Error()))
+				errs = append(errs, refused(at.Child("expression"), v.Expression, err))
 				// A server goes on with a variable of unknown type, so that one
 				// mistake is not reported again by every user of the variable.
 				// The stand-in cannot fail: the name is new.
@@ -389,9 +390,20 @@ func (c *compiler) validateExpression(scope *cel.Scope, expression string, want 
 		return field.ErrorList{field.Required(path, "")}
 	}
 	if _, err := scope.Compile(trimmed, want); err != nil {
-		return field.ErrorList{field.Invalid(path, trimmed, err.Error())}
+		return field.ErrorList{refused(path, trimmed, err)}
 	}
 	return nil
+}
+
+// refused is an expression's error as the server prints it: what its compiler
+// did not expect is no fault of the value
+// (k8s.io/kubernetes …/admissionregistration/validation: convertCELErrorToValidationError).
+func refused(path *field.Path, expression string, err error) *field.Error {
+	var ce *cel.CompileError
+	if errors.As(err, &ce) && ce.Internal {
+		return field.InternalError(path, err)
+	}
+	return field.Invalid(path, expression, err.Error())
 }
 
 // ValidatePathSegment checks a name that must fit into a URL's path.
