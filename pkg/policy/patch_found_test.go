@@ -48,6 +48,14 @@ func TestFound(t *testing.T) {
 			},
 			err: `JSON Patch: add operation does not apply: doc is missing path: "/spec/set/0": missing value`,
 		},
+		"and so beside what the patch has changed": {
+			object: widget + `{"n":1}}`,
+			mutations: mutations{
+				applyMutation(`Object{spec: Object.spec{set: []}}`),
+				jsonMutation(`[JSONPatch{op: "move", path: "/spec/set/0", from: "/spec/n"}]`),
+			},
+			err: "JSON Patch: move operation does not apply: doc is missing destination path: /spec/set/0: missing value",
+		},
 		"and null after any JSON Patch": {
 			object: widget + `{}}`,
 			mutations: mutations{

@@ -550,7 +550,7 @@ func (at *place) get(key string) (any, error) {
 	case map[string]any:
 		return plain(v[key]), nil
 	case *ownMap:
-		return v.m[key], nil
+		return plain(v.m[key]), nil
 	case []any:
 		return element(v, key)
 	case *ownList:

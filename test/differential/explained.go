@@ -55,7 +55,7 @@ func ignored(ctx context.Context, c *cases.Case) *metav1.Status {
 
 // reflected is how a Go value shows in the texts of Kubernetes where mapd has
 // plain data.
-var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: (\*?v\d\.|map\[string\]string|\[\]string)|Value:(\*|\[\])*(v1|v2|resource|intstr)\.|Value:\[\]string\{|Value:map\[string\]string|got &\{[\[&]*\{`)
+var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: (\*?v\d\.|map\[string\]string|\[\]string)|Value:(\*|\[\])*(v1|v2|resource|intstr)\.|Value:\[\]string\{|Value:map\[string\]string|got &\{[\[&]*\{|unsupported conversion to ref.Val: \(`)
 
 // notPlain is what a validation says of a Go struct, or a typed map or list,
 // though it is a map or a list.
