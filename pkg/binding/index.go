@@ -455,7 +455,9 @@ func newCandidate(e *entry, k *key, equivalents []Equivalent, usePins bool) *can
 		}
 		c.bindings.all = append(c.bindings.all, bb)
 	}
-	if len(c.bindings.all) == 0 && !e.hasParams && !match.fallible() {
+	// A policy whose bindings cannot match is still asked where its own answer
+	// may be an error: a namespace that a selector needs may be missing.
+	if len(c.bindings.all) == 0 && !e.hasParams && !match.fallible() && match.namespaces.Selector == nil {
 		return nil
 	}
 	if usePins {

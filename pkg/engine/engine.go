@@ -331,6 +331,11 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 	}
 	if in.Object != matched {
 		back, err := r.engine.convert(in.Object, inv.Kind, r.req.Kind)
+		if errors.Is(err, ErrNoConversion) {
+			// The way there was known, so a patch has made another kind of it.
+			err = fmt.Errorf("%v is unstructured and is not suitable for converting to %q",
+				in.Object.GroupVersionKind(), r.req.Kind.GroupVersion())
+		}
 		if err != nil {
 			return immediateStatus(apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err)))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,7 +43,7 @@ func deniedStatus(req *policy.Request, object *unstructured.Unstructured, denial
 		Reason:  metav1.StatusReasonForbidden,
 		Message: denials[0].message,
 		Details: &metav1.StatusDetails{
-			Name:   resourceName(req.Name, object),
+			Name:   resourceName(req.Name, req.Operation, object),
 			Group:  resource.Group,
 			Kind:   resource.Resource,
 			Causes: make([]metav1.StatusCause, len(denials)),
@@ -59,16 +60,18 @@ func deniedStatus(req *policy.Request, object *unstructured.Unstructured, denial
 
 // resourceName is the name that the server puts into a refusal
 // (k8s.io/apiserver/pkg/admission/errors.go: extractResourceName).
-func resourceName(name string, object *unstructured.Unstructured) string {
+func resourceName(name string, operation admissionv1.Operation, object *unstructured.Unstructured) string {
 	switch {
 	case name != "":
 		return name
 	case object == nil:
 		return "Unknown"
 	}
-	meta, ok := object.Object["metadata"].(map[string]any)
-	if !ok {
-		return "Unknown/errorGettingName" // a slash cannot be part of a name
+	meta, _ := object.Object["metadata"].(map[string]any)
+	if meta == nil && operation == admissionv1.Connect {
+		// The options of a CONNECT are the kinds that have no metadata. A slash
+		// cannot be part of a name.
+		return "Unknown/errorGettingName"
 	}
 	for _, field := range [...]string{"name", "generateName"} {
 		if s, ok := meta[field].(string); ok && s != "" {
