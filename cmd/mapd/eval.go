@@ -13,6 +13,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
 )
 
@@ -82,7 +83,7 @@ func newEval(s streams) *cobra.Command {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "set request.dryRun")
 	fl.StringVar(&f.user, "user", "", "who asks (default kubernetes-admin of the group system:masters)")
 	fl.StringArrayVar(&f.groups, "group", nil, "a group of the user; repeatable")
-	fl.StringVarP(&f.namespace, "namespace", "n", manifest.DefaultNamespace, "the namespace of namespaced objects that name none")
+	fl.StringVarP(&f.namespace, "namespace", "n", snapshot.DefaultNamespace, "the namespace of namespaced objects that name none")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
 	return cmd
@@ -128,7 +129,7 @@ func (f *evalFlags) check() error {
 	}
 	f.operation = strings.ToUpper(f.operation)
 	if f.namespace == "" {
-		f.namespace = manifest.DefaultNamespace // as with kubectl
+		f.namespace = snapshot.DefaultNamespace // as with kubectl
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	l, errs, code := load(f.policies, f.recursive, s.in, manifest.BuildOptions{Env: env, Unbound: f.unbound, Namespace: f.namespace})
+	l, errs, code := load(f.policies, f.recursive, s.in, snapshot.Options{Env: env, Unbound: f.unbound, Namespace: f.namespace})
 	if len(errs) > 0 {
 		printErrors(s.err, errs)
 		return &codedError{code: code}

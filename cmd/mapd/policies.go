@@ -9,19 +9,20 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
 // loaded is what the -p files come to.
 type loaded struct {
-	*manifest.Snapshot
+	*snapshot.Snapshot
 	documents int
 }
 
 // load reads the policies' files. Errors that users can correct are all
 // returned, each of them a *manifest.PositionError where it has a position;
 // code is the exit code that they are worth.
-func load(paths []string, recursive bool, stdin io.Reader, opts manifest.BuildOptions) (l *loaded, errs []error, code int) {
+func load(paths []string, recursive bool, stdin io.Reader, opts snapshot.Options) (l *loaded, errs []error, code int) {
 	files, err := manifest.Files(paths, recursive)
 	if err != nil {
 		return nil, []error{err}, exitUsage
@@ -40,7 +41,7 @@ func load(paths []string, recursive bool, stdin io.Reader, opts manifest.BuildOp
 	if len(errs) > 0 {
 		return nil, errs, exitUsage
 	}
-	s, errs := manifest.Build(docs, opts)
+	s, errs := snapshot.Build(docs, opts)
 	if len(errs) > 0 {
 		return nil, errs, exitPolicy
 	}

@@ -21,6 +21,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -64,7 +65,7 @@ func newSend(s streams) *cobra.Command {
 	fl.StringVar(&f.server, "server", "", "the webhook's URL")
 	fl.StringVar(&f.caFile, "ca-file", "", "file with the CA bundle of the server (default the system's)")
 	fl.StringVarP(&f.eval.output, "output", "o", "diff", "diff, yaml, json, patch, review or name")
-	fl.StringVarP(&f.eval.namespace, "namespace", "n", manifest.DefaultNamespace, "the namespace of namespaced objects that name none")
+	fl.StringVarP(&f.eval.namespace, "namespace", "n", snapshot.DefaultNamespace, "the namespace of namespaced objects that name none")
 	return cmd
 }
 
@@ -88,7 +89,7 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 	f.eval.operation = string(admissionv1.Create)
 	e := &evaluation{
 		flags:    &f.eval,
-		policies: &loaded{Snapshot: &manifest.Snapshot{Types: openapi.New(openapi.Builtin())}},
+		policies: &loaded{Snapshot: &snapshot.Snapshot{Types: openapi.New(openapi.Builtin())}},
 		out:      newPrinter(s.out, f.eval.output),
 		notes:    newNotes(s.err),
 	}

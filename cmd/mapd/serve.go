@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -122,7 +123,7 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 	watcher := manifest.NewWatcher(f.policies, f.recursive)
 	watcher.Poll = f.poll
 	source := &source{
-		flags: f, options: manifest.BuildOptions{Env: env, Unbound: f.unbound},
+		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound},
 		log: log, metrics: webhook.NewMetrics(),
 	}
 	if errs, code := source.load(); len(errs) > 0 {

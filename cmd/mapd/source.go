@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -17,7 +18,7 @@ import (
 // finishes with the snapshot with which it began.
 type source struct {
 	flags   *serveFlags
-	options manifest.BuildOptions
+	options snapshot.Options
 	log     *slog.Logger
 	metrics *webhook.Metrics
 

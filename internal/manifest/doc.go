@@ -8,7 +8,4 @@
 // its bytes and its position: an untouched one is printed as it came, a changed
 // one keeps its comments and the order of its keys (Rewrite), and an error says
 // which line to look at.
-//
-// Build turns policies, bindings, CRDs, Namespaces, RBAC and parameters among
-// the documents into a Snapshot that an engine can run.
 package manifest

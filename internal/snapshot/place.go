@@ -1,4 +1,4 @@
-package manifest
+package snapshot
 
 import (
 	"cmp"
@@ -12,12 +12,13 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // decodeErrors places what strict decoding did not like, each field by itself.
-func (b *builder) decodeErrors(d *Document, err error) {
+func (b *builder) decodeErrors(d *manifest.Document, err error) {
 	const strict = "strict decoding error: "
 	faults := unknown.FindAllString(err.Error(), -1)
 	if len(faults) == 0 || !strings.HasPrefix(err.Error(), strict) {
@@ -31,31 +32,14 @@ func (b *builder) decodeErrors(d *Document, err error) {
 
 var (
 	celIssue  = regexp.MustCompile(`(?m)^(?:.*?compilation failed: )?ERROR: <input>:(\d+):(\d+): (.*)$`)
-	unknown   = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"`)
-	mistyped  = regexp.MustCompile(`cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type`)
+	unknown   = regexp.MustCompile(`(?:unknown|duplicate) field "[^"]+"`)
 	fieldPath = regexp.MustCompile(`^((?:spec|metadata)[][\w.]*): `)
 	// inExpressions are the lists whose elements have expressions.
 	inExpressions = regexp.MustCompile(`^spec\.(?:variables|matchConditions|mutations)`)
 )
 
-// ErrorOf is err, from decoding the document's object, at the field that the
-// decoder's text names; prefix is the path of that object in the document.
-func (d *Document) ErrorOf(prefix string, err error) *PositionError {
-	text := err.Error()
-	if m := unknown.FindStringSubmatch(text); m != nil {
-		return d.ErrorAtKey(prefix+m[1], err)
-	}
-	if m := mistyped.FindStringSubmatch(text); m != nil {
-		if n := findTyped(d.root(), prefix+m[3], m[1], m[2]); n != nil {
-			return d.errorAt(Pos{d.first + n.Line - 1, n.Column}, err)
-		}
-		return d.ErrorAt(prefix+m[3], err)
-	}
-	return d.ErrorAt(strings.TrimSuffix(prefix, "."), err)
-}
-
 // crdErrors places what is wrong with a CustomResourceDefinition.
-func (b *builder) crdErrors(d *Document, err error) {
+func (b *builder) crdErrors(d *manifest.Document, err error) {
 	var several utilerrors.Aggregate
 	if errors.As(err, &several) {
 		for _, e := range several.Errors() {
@@ -72,13 +56,13 @@ func (b *builder) crdErrors(d *Document, err error) {
 }
 
 // crdPrefix begins the errors of openapi.CRDs about a definition.
-func crdPrefix(d *Document) string {
+func crdPrefix(d *manifest.Document) string {
 	return fmt.Sprintf("CustomResourceDefinition %q: ", d.Object.GetName())
 }
 
 // fieldErrors places what a server finds invalid; of an expression that does not
 // compile each fault is placed in the expression.
-func (b *builder) fieldErrors(d *Document, errs field.ErrorList) {
+func (b *builder) fieldErrors(d *manifest.Document, errs field.ErrorList) {
 	for _, e := range errs {
 		text, _ := e.BadValue.(string)
 		issues := celIssue.FindAllStringSubmatch(e.Detail, -1)
@@ -99,7 +83,7 @@ func (b *builder) fieldErrors(d *Document, errs field.ErrorList) {
 }
 
 // compileErrors places what only the run-time compiler refuses.
-func (b *builder) compileErrors(d *Document, err error) {
+func (b *builder) compileErrors(d *manifest.Document, err error) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		for _, e := range joined.Unwrap() {
@@ -122,7 +106,7 @@ func (b *builder) compileErrors(d *Document, err error) {
 }
 
 // inOrder sorts errors by where they stand, as a reader goes through the files.
-func inOrder(errs []error, docs []*Document) []error {
+func inOrder(errs []error, docs []*manifest.Document) []error {
 	rank := map[string]int{}
 	for _, d := range docs {
 		if _, ok := rank[d.File]; !ok {
@@ -130,7 +114,7 @@ func inOrder(errs []error, docs []*Document) []error {
 		}
 	}
 	slices.SortStableFunc(errs, func(a, b error) int {
-		var x, y *PositionError
+		var x, y *manifest.PositionError
 		if !errors.As(a, &x) || !errors.As(b, &y) {
 			return 0
 		}

@@ -1,4 +1,4 @@
-package manifest
+package snapshot
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/rbac"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -22,7 +23,7 @@ import (
 type builder struct {
 	env       *cel.Env
 	namespace string // of objects that name none
-	seen      map[objectID]*Document
+	seen      map[objectID]*manifest.Document
 	snapshot  *Snapshot
 	params    *params
 	compiled  []*binding.Binding
@@ -30,7 +31,7 @@ type builder struct {
 
 	rbac []*unstructured.Unstructured
 
-	policies, bindings, crds, others []*Document
+	policies, bindings, crds, others []*manifest.Document
 }
 
 // objectID is what can be there once: an object in whichever version.
@@ -44,7 +45,7 @@ const (
 )
 
 // sort puts every document where it belongs.
-func (b *builder) sort(docs []*Document) {
+func (b *builder) sort(docs []*manifest.Document) {
 	for _, d := range docs {
 		if d.Object == nil {
 			continue
@@ -79,7 +80,7 @@ func (b *builder) sort(docs []*Document) {
 }
 
 // first refuses a name that is given twice.
-func (b *builder) first(d *Document, group, namespace string) bool {
+func (b *builder) first(d *manifest.Document, group, namespace string) bool {
 	id := objectID{group, d.Object.GetKind(), namespace, d.Object.GetName()}
 	if first, ok := b.seen[id]; ok {
 		b.fail(d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())))
@@ -141,7 +142,7 @@ func (b *builder) readObjects() {
 	}
 }
 
-func (b *builder) readRBAC(d *Document, namespace string) {
+func (b *builder) readRBAC(d *manifest.Document, namespace string) {
 	if _, err := rbac.New(d.Object); err != nil {
 		b.fail(d.Errorf("%w", err))
 		return
@@ -252,6 +253,6 @@ func (b *builder) readBindings(unbound bool) {
 	slices.Sort(b.snapshot.Dangling)
 }
 
-// UnboundBinding begins the names of the bindings that BuildOptions.Unbound
+// UnboundBinding begins the names of the bindings that Options.Unbound
 // makes.
 const UnboundBinding = "unbound"

@@ -1,4 +1,4 @@
-package manifest
+package snapshot
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -19,8 +20,8 @@ import (
 // DefaultNamespace is where a namespaced object goes that names no namespace.
 const DefaultNamespace = "default"
 
-// BuildOptions configure Build. The zero value is usable.
-type BuildOptions struct {
+// Options configure Build. The zero value is usable.
+type Options struct {
 	// Env is the expression language; nil is that of the newest minor.
 	Env *cel.Env
 	// Unbound binds each policy without a binding to everything. Without it such
@@ -92,12 +93,12 @@ func (a *asked) ConditionsAwareAuthorize(ctx context.Context, attrs authorizer.A
 
 // Build makes a snapshot of documents. It finds all errors of all documents, as
 // *PositionErrors in the order of their places; with any there is no Snapshot.
-func Build(docs []*Document, opts BuildOptions) (*Snapshot, []error) {
+func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b := &builder{
 		env:       opts.Env,
 		namespace: cmp.Or(opts.Namespace, DefaultNamespace),
 		snapshot:  &Snapshot{Namespaces: newNamespaces()},
-		seen:      map[objectID]*Document{},
+		seen:      map[objectID]*manifest.Document{},
 	}
 	if b.env == nil {
 		env, err := cel.NewEnv(cel.Options{})
