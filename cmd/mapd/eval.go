@@ -178,7 +178,8 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 		return usagef("eval: no objects in %s", strings.Join(f.files, ", "))
 	}
 	switch {
-	case e.unreadable:
+	case e.unreadable, e.failed && e.objects == 0:
+		// Some inputs failing is another thing than none that can be read.
 		return &codedError{code: exitUsage}
 	case e.failed:
 		return &codedError{code: exitPartial}
