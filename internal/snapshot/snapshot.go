@@ -52,9 +52,6 @@ type Snapshot struct {
 	authorizer *asked
 }
 
-// Authorizer answers the checks of the policies' authorizer variable.
-func (s *Snapshot) Authorizer() authorizer.Authorizer { return s.authorizer }
-
 // AuthorizerAsked tells whether a policy has used it.
 func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 

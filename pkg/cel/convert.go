@@ -262,17 +262,3 @@ func number(f float64) (any, bool) {
 	}
 	return n, true
 }
-
-// Quotable reports whether a string survives the way that the in-tree plugin
-// puts op, path and from into a patch document: quoted for Go and read as
-// JSON. Of those that do not (control characters such as U+007F, astral
-// characters that Go does not print, invalid UTF-8), the JSON Patch library
-// finds that the field is missing (spec §8.1).
-func Quotable(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] < ' ' || s[i] >= 0x7f {
-			return gojson.Valid([]byte(strconv.Quote(s)))
-		}
-	}
-	return true
-}

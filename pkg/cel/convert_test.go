@@ -133,17 +133,6 @@ func FuzzToJSON(f *testing.F) {
 	})
 }
 
-func TestQuotable(t *testing.T) {
-	for s, want := range map[string]bool{
-		"": true, "/metadata/labels/a~1b": true, "/ä/日本": true, "/a\nb\t\"\\": true, "\u00ad": true, "\u2028": true,
-		"😀": true, "/a\x7f": false, "\a": false, "\v": false, "\x01": false, "\xff": false, "\U000e0001": false, "\u0085": true,
-	} {
-		if got := Quotable(s); got != want {
-			t.Errorf("Quotable(%q) = %v, want %v", s, got, want)
-		}
-	}
-}
-
 // Of several bad keys the error names the same one every time.
 func TestBadMapKeysInOrder(t *testing.T) {
 	scope := testScope(t, Vars{}, nil)

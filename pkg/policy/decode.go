@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 )
@@ -41,7 +42,7 @@ var spellings = Spellings{
 // Nothing behind it needs to know where a policy came from.
 //
 // Decoding is strict, as under kubectl's default of fieldValidation: an unknown
-// field or a wrong type is a *DecodeError. The own group's status is accepted
+// field or a wrong type is an error in the server's words. The own group's status is accepted
 // and dropped, and so is metadata.namespace, which a server clears on
 // cluster-scoped objects. u is not modified and nothing in it is shared with
 // the result.
@@ -124,7 +125,7 @@ func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (sch
 		Kind       string `json:"kind"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
-		return schema.GroupVersion{}, decodeError(err)
+		return schema.GroupVersion{}, err
 	}
 	construct, ok := spellings[head.APIVersion]
 	if !ok || head.Kind != kind {
@@ -138,13 +139,13 @@ func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (sch
 	obj := construct()
 	strict, err := kjson.UnmarshalStrict(data, obj)
 	if err != nil {
-		return gv, decodeError(err)
+		return gv, err
 	}
 	if gv.Group == OwnGroup {
 		strict = slices.DeleteFunc(strict, func(err error) bool { return fieldOf(err) == "status" })
 	}
 	if len(strict) > 0 {
-		return gv, strictError(strict)
+		return gv, runtime.NewStrictDecodingError(strict)
 	}
 	// The versions differ in their Go types only, so JSON carries one into the
 	// other without loss.
@@ -162,42 +163,6 @@ func (s Spellings) String() string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
-}
-
-// DecodeError says what in a manifest could not be decoded. Its text is the
-// server's.
-type DecodeError struct {
-	// Fields are the paths at fault, such as spec.mutations[0].patchtype, as
-	// far as they are known. A wrong type inside a list is named without its
-	// index, as in spec.mutations.patchType: the JSON decoder does not tell.
-	Fields []string
-	text   string
-}
-
-func (e *DecodeError) Error() string { return e.text }
-
-// decodeError wraps an error of JSON's syntax or types.
-func decodeError(err error) error {
-	e := &DecodeError{text: err.Error()}
-	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
-		e.Fields = []string{wrong.Field}
-	}
-	return e
-}
-
-// strictError joins what strict decoding objects to, in the order of the text,
-// as k8s.io/apimachinery/pkg/runtime: NewStrictDecodingError prints it.
-func strictError(errs []error) error {
-	e := &DecodeError{}
-	texts := make([]string, len(errs))
-	for i, err := range errs {
-		texts[i] = err.Error()
-		if path := fieldOf(err); path != "" {
-			e.Fields = append(e.Fields, path)
-		}
-	}
-	e.text = "strict decoding error: " + strings.Join(texts, ", ")
-	return e
 }
 
 func fieldOf(err error) string {

@@ -411,3 +411,16 @@ func FuzzJSONPatch(f *testing.F) {
 		compareJSONPatch(t, doc, d.ops(doc))
 	})
 }
+
+// A string comes through the server's two quotings as it is, or not at all.
+func TestQuoted(t *testing.T) {
+	for s, want := range map[string]bool{
+		"": true, "/metadata/labels/a~1b": true, "/ä/日本": true, "/a\nb\t\"\\": true, "\u00ad": true, "\u2028": true,
+		"😀": true, "/a\x7f": false, "\a": false, "\v": false, "\x01": false, "\xff": false, "\U000e0001": false, "\u0085": true,
+	} {
+		got, err := quoted(s)
+		if (err == nil) != want || want && got != s {
+			t.Errorf("quoted(%q) = %q, %v; want it to come through: %v", s, got, err, want)
+		}
+	}
+}
