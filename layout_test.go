@@ -35,7 +35,7 @@ var doors = map[string][]string{
 	"github.com/prometheus/":                {"pkg/webhook"},
 	"github.com/evanphx/json-patch":         nil,
 	"gopkg.in/evanphx/json-patch.v4":        nil,
-	"k8s.io/client-go/":                     nil,
+	"k8s.io/client-go/":                     {"internal/store", "internal/writer", "internal/certs", "internal/install", "internal/doctor", "cmd/mapd"},
 	"github.com/spf13/cobra":                {"cmd/mapd"},
 	"github.com/klauspost/compress/":        {"pkg/openapi"},
 	"k8s.io/apiextensions-apiserver/":       {"pkg/openapi"},
