@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -55,12 +57,23 @@ type Check struct {
 	Advisory bool
 }
 
+// Validator decides about objects of mapd's own API group.
+type Validator interface {
+	// Validate returns why the request is refused, nil if it is allowed, and
+	// warnings for the client.
+	Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string)
+}
+
 // Options say what a Handler is made of. Admitter is required.
 type Options struct {
-	Admitter Admitter
-	Checks   []Check
-	Metrics  *Metrics     // nil: new ones
-	Log      *slog.Logger // nil: no log
+	Admitter       Admitter
+	Groups         map[Group]Admitter
+	Validator      Validator
+	WarnOnMutation bool
+	ClientCAs      func() *x509.CertPool
+	Checks         []Check
+	Metrics        *Metrics     // nil: new ones
+	Log            *slog.Logger // nil: no log
 }
 
 // Handler serves POST /mutate, GET /healthz, /readyz and /metrics. It is safe
