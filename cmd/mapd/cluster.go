@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// clusterFlags say which cluster to talk to.
+type clusterFlags struct {
+	kubeconfig, context string
+}
+
+func (f *clusterFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, in a Pod its service account, else ~/.kube/config)")
+	fl.StringVar(&f.context, "context", "", "context of the kubeconfig file (default its current one)")
+}
+
+// The API server protects itself by priority and fairness; client-go's default of
+// 5 requests a second only makes mapd slow to follow a burst of changes.
+const (
+	clientQPS   = 50
+	clientBurst = 100
+)
+
+// inCluster is how a Pod finds its API server. A variable, because a test has no
+// Pod.
+var inCluster = rest.InClusterConfig
+
+// clientConfig finds the cluster: by the flags, else $KUBECONFIG, else, in a Pod, by its
+// service account, else by ~/.kube/config, with kubectl's rules for files.
+//
+// Whoever sets $KUBECONFIG in a Pod means another cluster than the Pod's, so it
+// comes before the service account.
+func clientConfig(f *clusterFlags) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.WarnIfAllMissing = false
+	rules.ExplicitPath = f.kubeconfig
+	explicit := f.kubeconfig != "" || f.context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
+
+	var config *rest.Config
+	var err error
+	if !explicit {
+		if config, err = inCluster(); err != nil && !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("the service account of this Pod: %w", err)
+		}
+	}
+	if config == nil {
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	}
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, noCluster(f, rules)
+	case err != nil:
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	config.UserAgent = "mapd/" + version()
+	config.QPS, config.Burst = clientQPS, clientBurst
+	return config, nil
+}
+
+// noCluster says where a cluster was looked for.
+func noCluster(f *clusterFlags, rules *clientcmd.ClientConfigLoadingRules) error {
+	if f.kubeconfig != "" {
+		return fmt.Errorf("no cluster configured: %s names none; give another file with --kubeconfig", f.kubeconfig)
+	}
+	return fmt.Errorf("no cluster configured: looked into %s, and this is not a Pod; give a file with --kubeconfig or $KUBECONFIG",
+		strings.Join(rules.Precedence, ", "))
+}
