@@ -1,0 +1,82 @@
+package manifests
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "make the generated files anew")
+
+// TestGenerated holds the files that are made from base to base, or makes them
+// anew with -update.
+func TestGenerated(t *testing.T) {
+	files := map[string][]byte{"install.yaml": bundle(t)}
+	for _, name := range []string{"crd-policies.yaml", "crd-bindings.yaml"} {
+		files[filepath.Join("chart/files", name)] = read(t, filepath.Join("base", name))
+	}
+	for name, want := range files {
+		if *update {
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if got, err := os.ReadFile(name); err != nil {
+			t.Error(err)
+		} else if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is stale; run `go generate ./manifests` (- base, + file):\n%s", name, diff)
+		}
+	}
+}
+
+// bundle concatenates the files of base in the order of its kustomization,
+// comments included. kustomize would drop those.
+func bundle(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	b.WriteString("# All of mapd for `kubectl apply -f`. Made from manifests/base by `go generate ./manifests`; change it there.\n")
+	for _, name := range resources(t, "base") {
+		b.WriteString("---\n")
+		b.Write(bytes.TrimPrefix(read(t, filepath.Join("base", name)), []byte("---\n")))
+	}
+	return b.Bytes()
+}
+
+// resources lists what the kustomization in dir names. base must not do more
+// than list files, or install.yaml would be something else than base.
+func resources(t *testing.T, dir string) []string {
+	t.Helper()
+	var k struct {
+		APIVersion string   `json:"apiVersion"`
+		Kind       string   `json:"kind"`
+		Resources  []string `json:"resources"`
+	}
+	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "kustomization.yaml")), &k); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range k.Resources {
+		if strings.Contains(name, "/") {
+			t.Fatalf("%s/kustomization.yaml names %s, which is not a file beside it", dir, name)
+		}
+	}
+	return k.Resources
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
