@@ -61,10 +61,10 @@ var builtin = sync.OnceValue(func() *builtinSource {
 	}
 	s := &builtinSource{index: ix, documents: map[schema.GroupVersion]*document{}}
 	for _, d := range ix.Documents {
-		doc := &document{file: d.File, size: d.Size, models: make(map[string]string, len(d.Kinds))}
+		doc := &document{file: d.File, size: d.Size, models: make(map[string]*builtinModel, len(d.Kinds))}
 		for _, k := range d.Kinds {
 			kind, model, _ := strings.Cut(k, "=")
-			doc.models[kind] = model
+			doc.models[kind] = &builtinModel{doc: doc, name: model}
 		}
 		s.documents[schema.GroupVersion{Group: d.Group, Version: d.Version}] = doc
 	}
@@ -122,11 +122,10 @@ func (s *builtinSource) Lookup(gvk schema.GroupVersionKind) Model {
 	if doc == nil {
 		return nil
 	}
-	name, ok := doc.models[gvk.Kind]
-	if !ok {
-		return nil
+	if m := doc.models[gvk.Kind]; m != nil {
+		return m
 	}
-	return &builtinModel{doc: doc, name: name}
+	return nil
 }
 
 type builtinModel struct {
@@ -146,7 +145,7 @@ func (m *builtinModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
 type document struct {
 	file   string
 	size   int
-	models map[string]string // kind to model
+	models map[string]*builtinModel // by kind
 
 	once   sync.Once
 	schema *smdschema.Schema

@@ -187,7 +187,7 @@ func TestBuiltinFilesAreTheIndexs(t *testing.T) {
 	for gv, doc := range builtin().documents {
 		s := doc.open()
 		for kind, model := range doc.models {
-			if _, ok := s.Resolve(smdschema.TypeRef{NamedType: &model}); !ok {
+			if _, ok := s.Resolve(smdschema.TypeRef{NamedType: &model.name}); !ok {
 				t.Errorf("%v %s: no model %s", gv, kind, model)
 			}
 		}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,13 @@ func (c *kindCache) get(gvk schema.GroupVersionKind) *Kind {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.m[gvk]
+}
+
+// all gives the kinds that are kept at this time.
+func (c *kindCache) all() map[schema.GroupVersionKind]*Kind {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return maps.Clone(c.m)
 }
 
 // keep gives k or, if another goroutine was faster, the Kind it kept.
@@ -51,24 +59,21 @@ type Kind struct {
 // schema still settles and normalizes (a JSON Patch on a Scale needs no
 // schema), only Schema and Validate are not for it.
 func (t *Types) Kind(gvk schema.GroupVersionKind) (*Kind, error) {
-	if k := t.kinds.get(gvk); k != nil {
+	now := t.now.Load()
+	if k := now.kinds.get(gvk); k != nil {
 		return k, nil
 	}
-	for _, s := range t.sources {
-		m := s.Lookup(gvk)
-		if m == nil {
-			continue
-		}
+	if m := now.lookup(gvk); m != nil {
 		k := &Kind{gvk: gvk, model: m}
 		if cm, ok := m.(*customModel); ok {
 			k.custom = cm.custom
 		} else {
 			k.goType = goTypes().of(gvk)
 		}
-		return t.kinds.keep(k), nil
+		return now.kinds.keep(k), nil
 	}
 	k := &Kind{gvk: gvk, goType: goTypes().of(gvk)}
-	if t.versions[gvk.GroupVersion()] {
+	if now.documents[gvk.GroupVersion()] != nil {
 		return k, &NoKindError{GVK: gvk}
 	}
 	return k, &NoGroupVersionError{GVK: gvk}

@@ -4,14 +4,15 @@
 // structured-merge-diff wants it, says which resource a kind is served as, and
 // brings a patched object into the form in which an API server would hold it.
 //
-// Nothing here talks to a server. Everything that New returns is immutable for
-// its users and safe for concurrent use; documents are opened when a schema is
-// first asked for, once.
+// Nothing here talks to a server. Everything is safe for concurrent use, and
+// what was handed out never changes; documents are opened when a schema is first
+// asked for, once.
 package openapi
 
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
@@ -28,7 +29,8 @@ type Source interface {
 	Resources() []Resource
 
 	// Lookup finds a kind in the document of its own group-version, nil when
-	// it is not there. It must be cheap: it does not open the document.
+	// it is not there; only kinds of GroupVersions are looked for. It must be
+	// cheap: it does not open the document. Models must compare by ==.
 	Lookup(gvk schema.GroupVersionKind) Model
 }
 
@@ -85,10 +87,15 @@ func (e *NoKindError) Error() string {
 	return fmt.Sprintf("no corresponding type for %v", e.GVK)
 }
 
-// Types are the kinds of some sources.
+// Types are the kinds of some sources. Their methods may be called while Update
+// runs; each answers from the sources before it or from those after it.
 type Types struct {
-	sources   []Source
-	versions  map[schema.GroupVersion]bool
+	now atomic.Pointer[table]
+}
+
+// table is what Types know at one time. Apart from its cache it is immutable.
+type table struct {
+	documents map[schema.GroupVersion][]Source // in the order given
 	resources map[schema.GroupVersionResource]*Resource
 	byKind    map[schema.GroupVersionKind]*Resource
 	stored    map[string][]*Resource
@@ -98,16 +105,35 @@ type Types struct {
 // New makes one set of types out of sources. Where two know the same kind or
 // resource, the earlier one counts.
 func New(sources ...Source) *Types {
-	t := &Types{
-		sources:   sources,
-		versions:  map[schema.GroupVersion]bool{},
+	t := &Types{}
+	t.now.Store(newTable(sources))
+	return t
+}
+
+// Update replaces the sources, all at once: whoever holds t sees the new kinds
+// from then on. A Kind that was handed out before stays as it was; asked for
+// again, a kind whose Model is the same as before (==) is the same *Kind. Calls of
+// Update must not overlap.
+func (t *Types) Update(sources ...Source) {
+	next := newTable(sources)
+	for gvk, k := range t.now.Load().kinds.all() {
+		if m := next.lookup(gvk); m != nil && m == k.model {
+			next.kinds.keep(k)
+		}
+	}
+	t.now.Store(next)
+}
+
+func newTable(sources []Source) *table {
+	t := &table{
+		documents: map[schema.GroupVersion][]Source{},
 		resources: map[schema.GroupVersionResource]*Resource{},
 		byKind:    map[schema.GroupVersionKind]*Resource{},
 		stored:    map[string][]*Resource{},
 	}
 	for _, s := range sources {
 		for _, gv := range s.GroupVersions() {
-			t.versions[gv] = true
+			t.documents[gv] = append(t.documents[gv], s)
 		}
 		for _, r := range s.Resources() {
 			if t.resources[r.GVR] != nil {
@@ -123,10 +149,20 @@ func New(sources ...Source) *Types {
 	return t
 }
 
+// lookup finds a kind in the documents of its group-version.
+func (t *table) lookup(gvk schema.GroupVersionKind) Model {
+	for _, s := range t.documents[gvk.GroupVersion()] {
+		if m := s.Lookup(gvk); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
 // ResourceFor says which resource serves a kind: Pod is "pods". It answers for
 // main resources only, so false for Scale.
 func (t *Types) ResourceFor(gvk schema.GroupVersionKind) (Resource, bool) {
-	if r := t.byKind[gvk]; r != nil {
+	if r := t.now.Load().byKind[gvk]; r != nil {
 		return r.copy(), true
 	}
 	return Resource{}, false
@@ -137,7 +173,7 @@ func (t *Types) ResourceFor(gvk schema.GroupVersionKind) (Resource, bool) {
 // pods/eviction, Pod for pods/status. For CONNECT it is the kind of the
 // options.
 func (t *Types) KindFor(gvr schema.GroupVersionResource, subresource string) (schema.GroupVersionKind, bool) {
-	r := t.resources[gvr]
+	r := t.now.Load().resources[gvr]
 	if r == nil {
 		return schema.GroupVersionKind{}, false
 	}
@@ -158,12 +194,13 @@ func (t *Types) KindFor(gvr schema.GroupVersionResource, subresource string) (sc
 // versions of the group, core events and events.k8s.io events for one another,
 // the served versions of a CustomResourceDefinition as it lists them.
 func (t *Types) Equivalents(gvr schema.GroupVersionResource) []Resource {
-	r := t.resources[gvr]
+	now := t.now.Load()
+	r := now.resources[gvr]
 	if r == nil {
 		return nil
 	}
 	var out []Resource
-	for _, other := range t.stored[r.storage()] {
+	for _, other := range now.stored[r.storage()] {
 		if other != r {
 			out = append(out, other.copy())
 		}
