@@ -3,14 +3,14 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -18,45 +18,72 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 type serveFlags struct {
-	policies         []string
-	recursive        bool
-	listen           string
-	tlsCert, tlsKey  string
-	kubernetes       string
-	unbound, verbose bool
-	poll, delay      time.Duration
+	set func(flag string) bool // given by the user
+
+	policies  []string
+	recursive bool
+	unbound   bool
+	poll      time.Duration
+
+	cluster       clusterFlags
+	namespace     string
+	service       string
+	servicePort   int32
+	url           string
+	secret, lease string
+	tlsCA         string
+	validity      time.Duration
+	caValidity    time.Duration
+	exempt        []string
+	timeout       time.Duration
+
+	listen              string
+	tlsCert, tlsKey     string
+	clientCA            string
+	kubernetes          string
+	warn                bool
+	logLevel, logFormat string
+	verbose             bool
+	pprof               string
+	delay               time.Duration
 }
 
 const serveLong = `Serve policies as a mutating admission webhook.
 
-POST /mutate takes an AdmissionReview of admission.k8s.io/v1 over TLS 1.3.
-GET /healthz, /readyz (?verbose) and /metrics tell how it is.
+Without --policies the policies are those of a cluster: the objects of
+admissionregistration.mapd.dev/v1 and the parameters that they name. One of the
+replicas, the holder of a Lease, keeps the webhook configurations, the
+certificate and the status of the objects as they have to be. mapd install puts
+all that into a cluster.
 
-The files are watched; SIGHUP reads them at once. An edit takes effect without a restart and without a
-request lost; a broken one does not: it is logged with its position, /readyz?verbose
-shows it, and what was loaded before goes on being served.
+With --policies they are those of the files, and POST /mutate takes an
+AdmissionReview of admission.k8s.io/v1. The files are watched; SIGHUP reads them
+at once. An edit takes effect without a restart and without a request lost; a
+broken one does not: it is logged with its position, /readyz?verbose shows it,
+and what was loaded before goes on being served. Without --tls-cert and --tls-key
+a certificate is made for localhost, this host and the address in --listen; the
+file with its CA bundle is printed.
 
-SIGTERM and SIGINT make /readyz fail, refuse new connections after
+Requests come over TLS 1.3. GET /healthz, /readyz (?verbose) and /metrics tell how
+it is. SIGTERM and SIGINT make /readyz fail, refuse new connections after
 --shutdown-delay, and wait for the requests under way; a second one ends it at
-once.
-
-Without --tls-cert and --tls-key a certificate is made for localhost, this host
-and the address in --listen; the file with its CA bundle is printed.`
+once.`
 
 func newServe(s streams) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use:     "serve --policies PATH...",
-		Short:   "Serve policies as a mutating admission webhook",
-		Long:    serveLong,
-		Example: "  mapd serve --policies policies/ --listen 127.0.0.1:0",
-		Args:    cobra.NoArgs,
+		Use:   "serve [--policies PATH...]",
+		Short: "Serve policies as a mutating admission webhook",
+		Long:  serveLong,
+		Example: `  mapd serve                                 # the policies of the cluster it runs in
+  mapd serve --policies policies/ --listen 127.0.0.1:0`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.set = cmd.Flags().Changed
 			ctx := cmd.Context()
 			if ctx == nil {
 				ctx = context.Background()
@@ -69,23 +96,59 @@ func newServe(s streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, params, CRDs, Namespaces and RBAC, mixed: file or directory; repeatable")
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8443", "address to listen on; port 0 takes a free one")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "file with the serving certificate; it is read again when it changes")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "file with its key")
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
-	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
-	fl.DurationVar(&f.poll, "poll", 5*time.Second, "how often to look for changes that the file system does not report")
+	fl.StringVar(&f.clientCA, "client-ca", "", "file with the authority of the API server's client certificate; without one of it nobody may send reviews")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or the newest known)")
+	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
+	fl.StringVar(&f.pprof, "pprof", "", "loopback address for profiles, such as 127.0.0.1:6060")
 	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for those who do not know yet")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
+
+	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "files: policies, bindings, params, CRDs, Namespaces and RBAC, mixed: file or directory; repeatable")
+	fl.BoolVarP(&f.recursive, "recursive", "R", false, "files: read directories recursively")
+	fl.BoolVar(&f.unbound, "unbound", false, "files: run policies that have no binding as if bound to everything")
+	fl.DurationVar(&f.poll, "poll", 5*time.Second, "files: how often to look for changes that the file system does not report")
+
+	f.cluster.add(cmd)
+	fl.StringVar(&f.namespace, "namespace", "", "cluster: the namespace that mapd runs in (default that of its Pod, or "+defaultNamespace+")")
+	fl.StringVar(&f.service, "service", "mapd", "cluster: the Service in that namespace by which the API server reaches mapd")
+	fl.Int32Var(&f.servicePort, "service-port", 443, "cluster: the port of that Service")
+	fl.StringVar(&f.url, "url", "", "cluster: the URL by which the API server reaches mapd, instead of a Service")
+	fl.StringVar(&f.secret, "secret", "mapd-tls", "cluster: the Secret in which mapd keeps its certificate, unless --tls-cert is given")
+	fl.StringVar(&f.lease, "lease", "mapd", "cluster: the Lease whose holder writes")
+	fl.StringVar(&f.tlsCA, "tls-ca", "", "cluster: file with the authority of --tls-cert, for the API server")
+	fl.DurationVar(&f.validity, "cert-validity", 90*24*time.Hour, "cluster: how long a serving certificate lasts; it is replaced after two thirds of it")
+	fl.DurationVar(&f.caValidity, "ca-validity", 5*365*24*time.Hour, "cluster: how long the authority that signs it lasts")
+	fl.StringSliceVar(&f.exempt, "exempt-namespace", []string{"kube-system", "kube-node-lease"}, "cluster: namespaces besides mapd's own that no policy reaches")
+	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")
 	return cmd
 }
 
+// defaultNamespace is where the manifests put mapd.
+const defaultNamespace = "mapd-system"
+
+// flags that have a meaning in one of the two modes only.
+var (
+	filesOnly   = []string{"recursive", "unbound", "poll"}
+	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout"}
+)
+
 func (f *serveFlags) check() error {
+	wrong, mode := filesOnly, "without --policies"
+	if len(f.policies) > 0 {
+		wrong, mode = clusterOnly, "with --policies"
+	}
+	for _, name := range wrong {
+		if f.set(name) {
+			return usagef("serve: --%s has no meaning %s", name, mode)
+		}
+	}
 	switch {
-	case len(f.policies) == 0:
-		return usagef("serve: no policies; give them with --policies")
 	case (f.tlsCert == "") != (f.tlsKey == ""):
 		return usagef("serve: --tls-cert and --tls-key go together")
 	case f.poll <= 0:
@@ -98,136 +161,138 @@ func (f *serveFlags) check() error {
 			return usagef("serve: standard input cannot be watched; give files")
 		}
 	}
+	if len(f.policies) > 0 {
+		return nil
+	}
+	switch {
+	case f.tlsCert != "" && f.tlsCA == "":
+		return usagef("serve: --tls-cert needs --tls-ca: the API server has to be told whom to trust")
+	case f.tlsCert == "" && f.tlsCA != "":
+		return usagef("serve: --tls-ca needs --tls-cert and --tls-key")
+	case f.timeout < time.Second || f.timeout > 30*time.Second || f.timeout%time.Second != 0:
+		return usagef("serve: --webhook-timeout %s: must be whole seconds from 1s to 30s", f.timeout)
+	case f.validity <= 0 || f.caValidity < f.validity:
+		return usagef("serve: --cert-validity %s must be positive and no longer than --ca-validity %s", f.validity, f.caValidity)
+	case f.url != "" && (f.set("service") || f.set("service-port")):
+		return usagef("serve: --url stands instead of a Service")
+	}
+	if f.url != "" {
+		u, err := url.Parse(f.url)
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			return usagef("serve: --url %q: must be https://HOST[:PORT][/PATH]", f.url)
+		}
+	}
 	return nil
+}
+
+func (f *serveFlags) logger(s streams) (*slog.Logger, error) {
+	var level slog.Level
+	switch f.logLevel {
+	case "debug", "info", "warn", "error":
+		if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, usagef("serve: --log-level %q: must be debug, info, warn or error", f.logLevel)
+	}
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(s.err, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(s.err, opts)), nil
+	}
+	return nil, usagef("serve: --log-format %q: must be text or json", f.logFormat)
 }
 
 func serve(ctx context.Context, s streams, f *serveFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	env, err := environment(f.kubernetes)
+	log, err := f.logger(s)
 	if err != nil {
 		return err
 	}
-	level := slog.LevelInfo
-	if f.verbose {
-		level = slog.LevelDebug
-	}
-	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
-
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-
-	// Watching begins before the first load, so that no edit falls between.
-	watcher := manifest.NewWatcher(f.policies, f.recursive)
-	watcher.Poll = f.poll
-	source := &source{
-		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound},
-		log: log, metrics: webhook.NewMetrics(),
-	}
-	if errs, code := source.load(); len(errs) > 0 {
-		for _, err := range errs {
-			// Without the line itself, which eval shows: what a server says ends up
-			// in a log, and the files may hold Secrets.
-			fmt.Fprintln(s.err, err)
-		}
-		return &codedError{code: code}
-	}
-	checks := []webhook.Check{{Name: "policies", Run: source.lastError, Advisory: true}}
-
-	var get func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	if f.tlsCert != "" {
-		cert, err := webhook.LoadCertificate(f.tlsCert, f.tlsKey)
-		if err != nil {
-			return &codedError{exitUsage, err}
-		}
-		get = cert.GetCertificate
-		checks = append(checks, webhook.Check{Name: "certificate", Run: cert.Check, Advisory: true})
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	clients, err := f.clients()
 	if err != nil {
-		return &codedError{exitUsage, err}
+		return err
 	}
-	if get == nil {
-		cert, caFile, err := selfSigned(listener.Addr())
-		if err != nil {
-			listener.Close()
-			return err
-		}
-		defer os.RemoveAll(filepath.Dir(caFile))
-		get = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }
-		fmt.Fprintf(s.out, "mapd serve: CA bundle in %s\n", caFile)
-	}
-	fmt.Fprintf(s.out, "mapd serve: listening on https://%s/mutate\n", listener.Addr())
-
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	var reloading sync.Mutex
-	reload := func() {
-		reloading.Lock()
-		defer reloading.Unlock()
-		source.reload()
-	}
-	var watchers sync.WaitGroup
-	watchers.Go(func() { watcher.Run(watching, reload) })
-	watchers.Go(func() {
-		for {
-			select {
-			case <-hangup:
-				reload()
-			case <-watching.Done():
-				return
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if f.pprof != "" {
+		var profiling sync.WaitGroup
+		defer profiling.Wait()
+		defer cancel(nil)
+		profiling.Go(func() {
+			if err := webhook.Profiling(ctx, f.pprof); err != nil {
+				cancel(usagef("serve: --pprof: %w", err))
 			}
-		}
-	})
-	server := &webhook.Server{
-		Handler: webhook.NewHandler(webhook.Options{
-			Admitter: source, Checks: checks, Metrics: source.metrics, Log: log,
-		}),
-		Certificate: get,
-		Delay:       f.delay,
+		})
 	}
-	err = server.Run(ctx, listener)
-	stop()
-	watchers.Wait()
-	if err != nil {
-		return &codedError{exitPartial, err}
+	run := serveCluster
+	if len(f.policies) > 0 {
+		run = serveFiles
+	}
+	if err := run(ctx, s, f, log, clients); err != nil {
+		return err
+	}
+	var coded *codedError
+	if errors.As(context.Cause(ctx), &coded) {
+		return coded
 	}
 	return nil
 }
 
-// selfSigned makes a certificate for this host and a file with its CA.
-func selfSigned(addr net.Addr) (cert *tls.Certificate, caFile string, err error) {
-	hosts := []string{"localhost", "127.0.0.1", "::1"}
-	if name, err := os.Hostname(); err == nil && name != "" {
-		hosts = append(hosts, name)
+// clients returns the authorities of client certificates, nil if none are asked
+// for. The file is read again when it has changed; one that cannot be used leaves
+// the authorities as they were.
+func (f *serveFlags) clients() (func() *x509.CertPool, error) {
+	if f.clientCA == "" {
+		return nil, nil
 	}
-	if host, _, err := net.SplitHostPort(addr.String()); err == nil {
-		if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() {
-			hosts = append(hosts, host)
+	var (
+		mu   sync.Mutex
+		pool *x509.CertPool
+		read os.FileInfo
+	)
+	load := func() error {
+		info, err := os.Stat(f.clientCA)
+		if err != nil {
+			return err
 		}
+		if read != nil && os.SameFile(info, read) && info.ModTime().Equal(read.ModTime()) && info.Size() == read.Size() {
+			return nil
+		}
+		data, err := os.ReadFile(f.clientCA)
+		if err != nil {
+			return err
+		}
+		p := x509.NewCertPool()
+		if !p.AppendCertsFromPEM(data) {
+			return fmt.Errorf("%s: no certificate in PEM form", f.clientCA)
+		}
+		pool, read = p, info
+		return nil
 	}
-	made, ca, err := webhook.SelfSigned(hosts)
-	if err != nil {
-		return nil, "", err
+	if err := load(); err != nil {
+		return nil, usagef("serve: --client-ca: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "mapd-serve-")
-	if err != nil {
-		return nil, "", err
-	}
-	caFile = filepath.Join(dir, "ca.crt")
-	if err := os.WriteFile(caFile, ca, 0o644); err != nil {
-		return nil, "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return &made, caFile, nil
+	return func() *x509.CertPool {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = load() // the old ones go on being good
+		return pool
+	}, nil
 }
 
-// errorList is errors as one line, for places that have only one.
-func errorList(errs []error) error {
-	texts := make([]string, len(errs))
-	for i, err := range errs {
-		texts[i] = err.Error()
+// run listens and serves until ctx is done.
+func (f *serveFlags) run(ctx context.Context, options webhook.Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), listener net.Listener) error {
+	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay}
+	if err := server.Run(ctx, listener); err != nil {
+		return &codedError{exitPartial, err}
 	}
-	return errors.New(strings.Join(texts, "; "))
+	return nil
 }

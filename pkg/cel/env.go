@@ -40,6 +40,12 @@ type Env struct {
 	languages [2][2]func() (*language, error)
 }
 
+// Nearest is the version whose language comes nearest to that of a server's
+// minor: the minor's own, else the oldest or the newest that is known.
+func Nearest(minor int) string {
+	return fmt.Sprintf("1.%d", min(max(minor, oldestMinor), newestMinor))
+}
+
 // NewEnv returns the language of a minor.
 func NewEnv(opts Options) (*Env, error) {
 	minor, err := parseMinor(opts.Version)

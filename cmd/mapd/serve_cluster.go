@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/mapd-project/mapd/internal/certs"
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/validation"
+	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// serveCluster serves the policies of a cluster.
+func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logger, clients func() *x509.CertPool) error {
+	config, err := clientConfig(&f.cluster)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	// Reviews wait for parameters and access checks; the API server's own priority
+	// and fairness is limit enough, and the writer has a limit of its own.
+	config.QPS = -1
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	dyn, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	klog.SetSlogLogger(log.With("component", "client-go"))
+	namespace := f.ownNamespace()
+	server, err := f.meet(ctx, kube, namespace, log)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before the API server was there
+		}
+		return err
+	}
+
+	metrics := webhook.NewMetrics()
+	policies := store.New(store.Options{Dynamic: dyn, Kubernetes: kube, Env: server.env, Log: log, Metrics: metrics})
+	var (
+		certificates certs.Source
+		keepLoaded   func(context.Context) error
+		maintain     func(context.Context, func() []byte) error
+	)
+	if f.tlsCert != "" {
+		files, err := certs.NewFiles(f.tlsCert, f.tlsKey, f.tlsCA)
+		if err != nil {
+			return &codedError{exitUsage, err}
+		}
+		certificates = files
+	} else {
+		manager := certs.New(certs.Options{
+			Kubernetes: kube, Namespace: namespace, Secret: f.secret, Hosts: f.hosts(namespace),
+			Validity: f.validity, CAValidity: f.caValidity, Log: log,
+		})
+		certificates, keepLoaded, maintain = manager, manager.Run, manager.Maintain
+	}
+	ready := func() error {
+		if err := policies.Ready(); err != nil {
+			return err
+		}
+		return certificates.Check()
+	}
+	writes := writer.New(writer.Options{
+		Kubernetes: kube, Dynamic: dyn, Store: policies, Certificates: certificates, Maintain: maintain,
+		Namespace: namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
+		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Ready: ready, Log: log,
+	})
+	options := webhook.Options{
+		Groups:    map[webhook.Group]webhook.Admitter{},
+		Validator: &validation.Validator{Env: server.env, Authorizer: policies.Authorizer(), Types: policies.Types()},
+		Checks: []webhook.Check{
+			{Name: "policies", Run: policies.Ready},
+			{Name: "certificate", Run: certificates.Check},
+		},
+		Metrics: metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
+	}
+	for _, g := range webhook.Groups() {
+		options.Groups[g] = policies.Admitter(g)
+	}
+
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	fmt.Fprintf(s.out, "mapd serve: listening on https://%s\n", listener.Addr())
+
+	// What serves goes on while requests drain; who writes stops at once, so that
+	// another replica can take over.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer stop()
+	start := func(what string, ctx context.Context, run func(context.Context) error) {
+		background.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				log.Error("stopped by an error", "what", what, "error", err)
+			}
+		})
+	}
+	start("store", serving, policies.Run)
+	if keepLoaded != nil {
+		start("certificates", serving, keepLoaded)
+	}
+	start("writer", ctx, writes.Run)
+	return f.run(ctx, options, certificates.GetCertificate, listener)
+}
+
+// server is what is asked of the API server once.
+type server struct {
+	env  *cel.Env
+	user string // whom it takes us for
+}
+
+// meet waits for the API server.
+func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namespace string, log *slog.Logger) (*server, error) {
+	out := &server{user: fmt.Sprintf("system:serviceaccount:%s:%s", namespace, "mapd")}
+	for attempt := 0; ; attempt++ {
+		info, err := kube.Discovery().ServerVersion()
+		if err == nil {
+			version := f.kubernetes
+			if version == "" {
+				minor, err := strconv.Atoi(strings.TrimRight(info.Minor, "+"))
+				if err != nil || info.Major != "1" {
+					return nil, fmt.Errorf("the API server calls itself %q.%q, not a version of Kubernetes 1", info.Major, info.Minor)
+				}
+				version = cel.Nearest(minor)
+			}
+			log.Info("the API server is there", "version", info.GitVersion, "expressions", version)
+			if out.env, err = environment(version); err != nil {
+				return nil, err
+			}
+			break
+		}
+		if attempt%10 == 0 {
+			log.Warn("waiting for the API server", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	// Only to be left out of our own policies, so no reason to wait.
+	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err == nil && review.Status.UserInfo.Username != "" {
+		out.user = review.Status.UserInfo.Username
+	}
+	return out, nil
+}
+
+// namespaceFile is where a Pod finds the namespace that it runs in.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+func (f *serveFlags) ownNamespace() string {
+	if f.namespace != "" {
+		return f.namespace
+	}
+	if data, err := os.ReadFile(namespaceFile); err == nil && len(data) > 0 {
+		return strings.TrimSpace(string(data))
+	}
+	return defaultNamespace
+}
+
+// hosts are the names by which the API server and probes from inside the cluster
+// reach us.
+func (f *serveFlags) hosts(namespace string) []string {
+	if f.url != "" {
+		u, err := url.Parse(f.url)
+		if err == nil { // check has parsed it
+			return []string{u.Hostname()}
+		}
+	}
+	name := f.service + "." + namespace
+	return []string{name + ".svc", name, name + ".svc.cluster.local"}
+}
+
+// identity tells the replicas apart, also two in one place.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "mapd"
+	}
+	return host + "_" + string(uuid.NewUUID())
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// serveFiles serves the policies of files.
+func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger, clients func() *x509.CertPool) error {
+	env, err := environment(f.kubernetes)
+	if err != nil {
+		return err
+	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
+	// Watching begins before the first load, so that no edit falls between.
+	watcher := manifest.NewWatcher(f.policies, f.recursive)
+	watcher.Poll = f.poll
+	source := &source{
+		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound},
+		log: log, metrics: webhook.NewMetrics(),
+	}
+	if errs, code := source.load(); len(errs) > 0 {
+		for _, err := range errs {
+			// Without the line itself, which eval shows: what a server says ends up
+			// in a log, and the files may hold Secrets.
+			fmt.Fprintln(s.err, err)
+		}
+		return &codedError{code: code}
+	}
+	checks := []webhook.Check{{Name: "policies", Run: source.lastError, Advisory: true}}
+	var get func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	if f.tlsCert != "" {
+		cert, err := webhook.LoadCertificate(f.tlsCert, f.tlsKey)
+		if err != nil {
+			return &codedError{exitUsage, err}
+		}
+		get = cert.GetCertificate
+		checks = append(checks, webhook.Check{Name: "certificate", Run: cert.Check, Advisory: true})
+	}
+
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	if get == nil {
+		cert, caFile, err := selfSigned(listener.Addr())
+		if err != nil {
+			listener.Close()
+			return err
+		}
+		defer os.RemoveAll(filepath.Dir(caFile))
+		get = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }
+		fmt.Fprintf(s.out, "mapd serve: CA bundle in %s\n", caFile)
+	}
+	fmt.Fprintf(s.out, "mapd serve: listening on https://%s/mutate\n", listener.Addr())
+
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var reloading sync.Mutex
+	reload := func() {
+		reloading.Lock()
+		defer reloading.Unlock()
+		source.reload()
+	}
+	var watchers sync.WaitGroup
+	watchers.Go(func() { watcher.Run(watching, reload) })
+	watchers.Go(func() {
+		for {
+			select {
+			case <-hangup:
+				reload()
+			case <-watching.Done():
+				return
+			}
+		}
+	})
+	err = f.run(ctx, webhook.Options{
+		Admitter: source, Checks: checks, Metrics: source.metrics, Log: log,
+		WarnOnMutation: f.warn, ClientCAs: clients,
+	}, get, listener)
+	stop()
+	watchers.Wait()
+	return err
+}
+
+// selfSigned makes a certificate for this host and a file with its CA.
+func selfSigned(addr net.Addr) (cert *tls.Certificate, caFile string, err error) {
+	hosts := []string{"localhost", "127.0.0.1", "::1"}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		hosts = append(hosts, name)
+	}
+	if host, _, err := net.SplitHostPort(addr.String()); err == nil {
+		if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() {
+			hosts = append(hosts, host)
+		}
+	}
+	made, ca, err := webhook.SelfSigned(hosts)
+	if err != nil {
+		return nil, "", err
+	}
+	dir, err := os.MkdirTemp("", "mapd-serve-")
+	if err != nil {
+		return nil, "", err
+	}
+	caFile = filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(caFile, ca, 0o644); err != nil {
+		return nil, "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return &made, caFile, nil
+}
+
+// errorList is errors as one line, for places that have only one.
+func errorList(errs []error) error {
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
