@@ -188,7 +188,7 @@ func TestBuiltinFilesAreTheIndexs(t *testing.T) {
 		s := doc.open()
 		for kind, model := range doc.models {
 			if _, ok := s.Resolve(smdschema.TypeRef{NamedType: &model.name}); !ok {
-				t.Errorf("%v %s: no model %s", gv, kind, model)
+				t.Errorf("%v %s: no model %s", gv, kind, model.name)
 			}
 		}
 	}
