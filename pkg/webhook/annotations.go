@@ -26,28 +26,34 @@ const (
 	maxPath = 256
 )
 
-// annotations say for the audit log which policies did something, as
-// policy/binding, and which fields they changed, as JSON pointers: never a
-// value, and no error text, which may quote one.
+// acts are what the policies of a decision did. They tell the audit log, and the
+// client if it is to be warned, which fields were changed, as JSON pointers:
+// never a value, and no error text, which may quote one.
+type acts struct{ mutated, failed, ignored actors }
+
+// actsOf sorts a decision's steps. A denied request has no mutations: nothing of
+// it is stored.
+func actsOf(d *engine.Decision) (a acts) {
+	for i := range d.Steps {
+		switch s := &d.Steps[i]; {
+		case s.Outcome == engine.Failed && s.Ignored:
+			a.ignored.add(s, nil)
+		case s.Outcome == engine.Failed:
+			a.failed.add(s, nil)
+		case s.Outcome == engine.Changed && d.Status == nil && d.Changed:
+			a.mutated.add(s, s.Paths())
+		}
+	}
+	return a
+}
+
+// annotations name policies as policy/binding, in the order in which they first
+// acted; paths are sorted.
 //
 //	mutated-by        team-labels/all: /metadata/labels/team; sidecar/mesh: /spec/containers/0, /spec/volumes
 //	failed-policies   policies whose errors denied the request
 //	ignored-failures  policies whose errors failurePolicy Ignore swallowed
-//
-// Policies stand in the order in which they first acted, paths are sorted. A
-// denied request has no mutated-by: nothing of it is stored.
-func annotations(d *engine.Decision) map[string]string {
-	var mutated, failed, ignored actors
-	for i := range d.Steps {
-		switch s := &d.Steps[i]; {
-		case s.Outcome == engine.Failed && s.Ignored:
-			ignored.add(s, nil)
-		case s.Outcome == engine.Failed:
-			failed.add(s, nil)
-		case s.Outcome == engine.Changed && d.Status == nil && d.Changed:
-			mutated.add(s, s.Paths())
-		}
-	}
+func (a *acts) annotations() map[string]string {
 	var out map[string]string
 	set := func(key string, a *actors) {
 		if len(a.list) == 0 {
@@ -58,9 +64,9 @@ func annotations(d *engine.Decision) map[string]string {
 		}
 		out[key] = a.String()
 	}
-	set(annotationMutatedBy, &mutated)
-	set(annotationFailed, &failed)
-	set(annotationIgnored, &ignored)
+	set(annotationMutatedBy, &a.mutated)
+	set(annotationFailed, &a.failed)
+	set(annotationIgnored, &a.ignored)
 	return out
 }
 
@@ -158,20 +164,25 @@ func (a *actor) text() string {
 	if len(a.paths) == 0 {
 		return s
 	}
+	// Half of the bound: one busy policy must not hide the others.
+	return s + ": " + a.pathList(maxAnnotation/2)
+}
+
+// pathList lists the paths, sorted, in about limit bytes, and at least one.
+func (a *actor) pathList(limit int) string {
 	slices.Sort(a.paths)
-	paths := slices.Compact(a.paths)
-	shown := make([]string, 0, len(paths))
+	a.paths = slices.Compact(a.paths)
+	shown := make([]string, 0, len(a.paths))
 	size := 0
-	for i, p := range paths {
-		p = cut(p, maxPath)
-		// Half of the bound: one busy policy must not hide the others.
-		if size += len(p); size > maxAnnotation/2 && i > 0 {
-			shown = append(shown, fmt.Sprintf("and %d more", len(paths)-i))
+	for i, p := range a.paths {
+		p = cut(p, min(maxPath, limit))
+		if size += len(p); size > limit && i > 0 {
+			shown = append(shown, fmt.Sprintf("and %d more", len(a.paths)-i))
 			break
 		}
 		shown = append(shown, p)
 	}
-	return s + ": " + strings.Join(shown, ", ")
+	return strings.Join(shown, ", ")
 }
 
 // cut shortens s to at most limit bytes without breaking a character.

@@ -27,6 +27,12 @@ const (
 	validateName       = "validate.mapd.dev"
 )
 
+// Resources of mapd's own API group.
+const (
+	policyResource  = "mutatingadmissionpolicies"
+	bindingResource = "mutatingadmissionpolicybindings"
+)
+
 // Group is the policies that share one webhook entry. A server knows
 // failurePolicy and reinvocationPolicy per entry only, so each combination has
 // an entry and a path of its own; docs/adr/0001-reinvocation.md says what that
@@ -179,7 +185,7 @@ func ValidationConfiguration(base admissionregistrationv1.ValidatingWebhook) *ad
 			Rule: admissionregistrationv1.Rule{
 				APIGroups:   []string{policy.OwnGroup},
 				APIVersions: []string{"v1"},
-				Resources:   []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"},
+				Resources:   []string{policyResource, bindingResource},
 				Scope:       new(admissionregistrationv1.ClusterScope),
 			},
 		}}

@@ -9,15 +9,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"mime"
 	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -44,6 +47,8 @@ const (
 	// trustedBody is how much room an announced length gets before any of it has
 	// come. A client that announces 7 MiB and sends nothing must not cost 7 MiB.
 	trustedBody = 128 << 10
+	// defaultInFlight is the default for Options.InFlight.
+	defaultInFlight = 64 << 20
 )
 
 // Check is one thing that readiness depends on.
@@ -64,41 +69,84 @@ type Validator interface {
 	Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string)
 }
 
-// Options say what a Handler is made of. Admitter is required.
+// Options say what a Handler is made of. Something that decides is required: an
+// Admitter, Groups or both.
 type Options struct {
-	Admitter       Admitter
-	Groups         map[Group]Admitter
-	Validator      Validator
+	// Admitter decides what comes to /mutate. Nil: there is no such path.
+	Admitter Admitter
+	// Groups decide what comes to their groups' paths.
+	Groups map[Group]Admitter
+	// Validator decides what comes to ValidatePath. Nil: there is no such path.
+	Validator Validator
+	// WarnOnMutation tells clients which policy changed which fields, as
+	// warnings.
 	WarnOnMutation bool
-	ClientCAs      func() *x509.CertPool
-	Checks         []Check
-	Metrics        *Metrics     // nil: new ones
-	Log            *slog.Logger // nil: no log
+	// ClientCAs returns whose certificates a client has to have to be heard on
+	// the paths above; it is asked in each handshake. The other paths are for
+	// anybody. Nil: no certificates are asked for. A Handler relies on its
+	// server to verify them: see Server.
+	ClientCAs func() *x509.CertPool
+	// InFlight is how many bytes the reviews may have together that are being
+	// decided; a client with a further one is told to come back in a second. A
+	// review can always be decided alone. 0 means 64 MiB, which is thousands of
+	// usual ones.
+	InFlight int64
+
+	Checks  []Check
+	Metrics *Metrics     // nil: new ones
+	Log     *slog.Logger // nil: no log
 }
 
-// Handler serves POST /mutate, GET /healthz, /readyz and /metrics. It is safe
-// for concurrent use.
+// Handler serves POST on the paths of its Options, and GET /healthz, /readyz and
+// /metrics. It is safe for concurrent use.
 type Handler struct {
-	admitter Admitter
-	checks   []Check
-	metrics  *Metrics
-	log      *slog.Logger
-	serve    http.Handler // of /metrics
-	buffers  sync.Pool
-	stopping atomic.Bool
+	reviews   map[string]decide // by path
+	paths     string            // all there are, for people
+	clientCAs func() *x509.CertPool
+	checks    []Check
+	metrics   *Metrics
+	log       *slog.Logger
+	serve     http.Handler // of /metrics
+	warn      bool
+	limit     int64
+	inFlight  atomic.Int64 // bytes
+	buffers   sync.Pool
+	stopping  atomic.Bool
 }
+
+// decide answers a decoded review with an HTTP status and a body.
+type decide func(ctx context.Context, req *policy.Request, start time.Time) (code int, body []byte)
 
 var _ http.Handler = (*Handler)(nil)
 
+// mutatePath is where an Options.Admitter is reached.
+const mutatePath = "/mutate"
+
 // NewHandler returns a Handler.
 func NewHandler(o Options) *Handler {
-	h := &Handler{admitter: o.Admitter, checks: o.Checks, metrics: o.Metrics, log: o.Log}
+	h := &Handler{
+		reviews: map[string]decide{}, clientCAs: o.ClientCAs, checks: o.Checks, metrics: o.Metrics, log: o.Log,
+		warn: o.WarnOnMutation, limit: o.InFlight,
+	}
 	if h.metrics == nil {
 		h.metrics = NewMetrics()
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
+	if h.limit == 0 {
+		h.limit = defaultInFlight
+	}
+	if o.Admitter != nil {
+		h.reviews[mutatePath] = h.mutate(o.Admitter)
+	}
+	for g, a := range o.Groups {
+		h.reviews[g.Path()] = h.mutate(a)
+	}
+	if o.Validator != nil {
+		h.reviews[ValidatePath] = h.validate(o.Validator)
+	}
+	h.paths = strings.Join(append(slices.Sorted(maps.Keys(h.reviews)), "/healthz", "/readyz"), ", ") + " and /metrics"
 	h.serve = h.metrics.handler()
 	h.buffers.New = func() any { return new(bytes.Buffer) }
 	return h
@@ -111,11 +159,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// between two requests instead could meet a request on its way.
 		w.Header().Set("Connection", "close")
 	}
-	switch r.URL.Path {
-	case "/mutate":
+	if decide := h.reviews[r.URL.Path]; decide != nil {
 		if h.method(w, r, http.MethodPost) {
-			h.serveMutate(w, r)
+			h.serveReview(w, r, decide)
 		}
+		return
+	}
+	switch r.URL.Path {
 	case "/healthz":
 		if h.method(w, r, http.MethodGet, http.MethodHead) {
 			h.text(w, r, http.StatusOK, "ok\n")
@@ -131,7 +181,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.serve.ServeHTTP(w, r)
 		}
 	default:
-		h.refuse(w, r, http.StatusNotFound, fmt.Sprintf("no path %q; there are /mutate, /healthz, /readyz and /metrics", r.URL.Path))
+		h.refuse(w, r, http.StatusNotFound, fmt.Sprintf("no path %q; there are %s", r.URL.Path, h.paths))
 	}
 }
 
@@ -149,7 +199,11 @@ func (h *Handler) method(w http.ResponseWriter, r *http.Request, allowed ...stri
 	return false
 }
 
-func (h *Handler) serveMutate(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide decide) {
+	if h.clientCAs != nil && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+		h.refuse(w, r, http.StatusForbidden, "a client certificate is required")
+		return
+	}
 	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
 		h.refuse(w, r, http.StatusUnsupportedMediaType, err.Error())
 		return
@@ -183,19 +237,34 @@ func (h *Handler) serveMutate(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	// Bodies are counted once they are there: a client that sends nothing must
+	// not keep others out. What is costly, decoding and deciding, is yet to come.
+	size := int64(buf.Len())
+	defer h.inFlight.Add(-size)
+	if sum := h.inFlight.Add(size); sum > h.limit && sum > size {
+		// API servers come back by themselves as long as they have time left
+		// (k8s.io/client-go/rest: withRetry).
+		w.Header().Set("Retry-After", "1")
+		h.refuse(w, r, http.StatusTooManyRequests, "too many reviews at once; try again")
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	code, body := h.Review(ctx, buf.Bytes())
+	code, body := h.review(ctx, buf.Bytes(), decide)
 	h.write(w, r, code, "application/json", body)
 }
 
-// Review answers one AdmissionReview: an HTTP status and the body that goes
-// with it. A review that can be answered has status 200, also if it is denied.
-// All else comes with a Status, which an API server quotes to its client, and
-// makes the failurePolicy of the webhook's configuration apply: a *ReviewError's
-// code, 500 after a panic, 504 if ctx ended before all policies had run. data is
-// not kept.
+// Review answers one AdmissionReview as Options.Admitter decides: an HTTP status
+// and the body that goes with it. A review that can be answered has status 200,
+// also if it is denied. All else comes with a Status, which an API server quotes
+// to its client, and makes the failurePolicy of the webhook's configuration
+// apply: a *ReviewError's code, 500 after a panic, 504 if ctx ended before all
+// policies had run. data is not kept.
 func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byte) {
+	return h.review(ctx, data, h.reviews[mutatePath])
+}
+
+func (h *Handler) review(ctx context.Context, data []byte, decide decide) (code int, body []byte) {
 	start := time.Now()
 	h.metrics.inFlight.Inc()
 	defer h.metrics.inFlight.Dec()
@@ -220,25 +289,59 @@ func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byt
 		return code, statusBody(code, err.Error())
 	}
 	uid = req.UID
-	d := h.admitter.Admit(ctx, req)
-	if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
-		// Not a verdict of any policy: as if the server had not been reached.
-		h.metrics.interrupted(req, d, time.Since(start))
-		h.log.Debug("review interrupted", "uid", uid, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))
-		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
-	}
-	body, err = EncodeResponse(req, d)
-	if err != nil {
-		// The object holds what JSON cannot; the message can be encoded.
-		if body, err = encodeFailure(uid, err.Error()); err != nil {
-			panic(err)
+	return decide(ctx, req, start)
+}
+
+// mutate decides as policies do.
+func (h *Handler) mutate(a Admitter) decide {
+	return func(ctx context.Context, req *policy.Request, start time.Time) (int, []byte) {
+		d := a.Admit(ctx, req)
+		if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
+			// Not a verdict of any policy: as if the server had not been reached.
+			h.metrics.interrupted(req, d, time.Since(start))
+			h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))
+			return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
 		}
+		body, err := encodeResponse(req, d, h.warn)
+		if err != nil {
+			// The object holds what JSON cannot; the message can be encoded.
+			if body, err = encodeFailure(req.UID, err.Error()); err != nil {
+				panic(err)
+			}
+		}
+		took := time.Since(start)
+		h.metrics.decision(req, d, took)
+		h.log.Debug("review answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
+			"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
+		return http.StatusOK, body
 	}
-	took := time.Since(start)
-	h.metrics.decision(req, d, took)
-	h.log.Debug("review answered", "uid", uid, "resource", req.Resource.String(), "operation", string(req.Operation),
-		"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
-	return http.StatusOK, body
+}
+
+// validate decides whether an object may be stored as it is.
+func (h *Handler) validate(v Validator) decide {
+	return func(ctx context.Context, req *policy.Request, start time.Time) (int, []byte) {
+		status, warnings := v.Validate(ctx, req)
+		if err := ctx.Err(); err != nil {
+			// It may not have come to an end; the configuration says what then.
+			h.metrics.validated(req, "timeout")
+			return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: validation stopped: "+context.Cause(ctx).Error())
+		}
+		body, err := encode(&admissionv1.AdmissionResponse{UID: req.UID, Allowed: status == nil, Result: status, Warnings: boundWarnings(warnings)})
+		if err != nil {
+			panic(err) // texts and numbers always have a form in JSON
+		}
+		result := "allowed"
+		switch {
+		case status != nil:
+			result = "denied"
+		case len(warnings) > 0:
+			result = "warned"
+		}
+		h.metrics.validated(req, result)
+		h.log.Debug("validation answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
+			"name", req.Name, "result", result, "duration", time.Since(start))
+		return http.StatusOK, body
+	}
 }
 
 // ready runs the checks and renders the answer of /readyz.

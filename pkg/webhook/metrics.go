@@ -53,9 +53,16 @@ type Metrics struct {
 	//   result     allowed (as it was), mutated, denied, or timeout (not decided)
 	requestDuration *prometheus.HistogramVec
 
+	// mapd_validations_total counts policies and bindings that were validated
+	// when they were written. Labels:
+	//   resource  mutatingadmissionpolicies, mutatingadmissionpolicybindings or other
+	//   result    allowed, warned (allowed with warnings), denied, or timeout (not decided)
+	validations *prometheus.CounterVec
+
 	// mapd_http_requests_total counts answers. Labels:
-	//   path  /mutate, /healthz, /readyz, /metrics or other
-	//   code  HTTP status, such as 200, 400, 404, 405, 413, 415, 500 or 503
+	//   path  /mutate, the four such as /mutate/fail/never, /validate, /healthz,
+	//         /readyz, /metrics or other
+	//   code  HTTP status, such as 200, 400, 403, 404, 405, 413, 415, 429, 500 or 503
 	httpRequests *prometheus.CounterVec
 
 	// mapd_requests_in_flight is the number of reviews being answered. No labels.
@@ -110,6 +117,7 @@ func NewMetrics() *Metrics {
 			Help:    "Duration of answering one review, decoding and encoding included.",
 			Buckets: []float64{1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10},
 		}, []string{"operation", "result"}),
+		validations:   counters("mapd_validations_total", "Policies and bindings validated when they were written.", "resource", "result"),
 		httpRequests:  counters("mapd_http_requests_total", "HTTP answers by path and status.", "path", "code"),
 		inFlight:      gauge("mapd_requests_in_flight", "Reviews being answered."),
 		panics:        prometheus.NewCounter(prometheus.CounterOpts{Name: "mapd_panics_total", Help: "Panics outside of policies."}),
@@ -121,7 +129,7 @@ func NewMetrics() *Metrics {
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
 	}, m.age)
-	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.httpRequests, m.inFlight,
+	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.httpRequests, m.inFlight,
 		m.panics, m.policies, m.bindings, m.reloads, m.compileErrors, age,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -156,10 +164,17 @@ func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
+// paths are those that a Handler can have.
+var paths = func() map[string]bool {
+	all := map[string]bool{mutatePath: true, ValidatePath: true, "/healthz": true, "/readyz": true, "/metrics": true}
+	for _, g := range Groups() {
+		all[g.Path()] = true
+	}
+	return all
+}()
+
 func (m *Metrics) http(path string, code int) {
-	switch path {
-	case "/mutate", "/healthz", "/readyz", "/metrics":
-	default:
+	if !paths[path] {
 		path = "other"
 	}
 	m.httpRequests.WithLabelValues(path, strconv.Itoa(code)).Inc()
@@ -227,6 +242,38 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 	for i := range acted.list {
 		a := &acted.list[i]
 		m.decided(series{a.policy, a.binding, outcomes[a.outcome]}).Inc()
+	}
+}
+
+// validated records how a validation ended.
+func (m *Metrics) validated(req *policy.Request, result string) {
+	resource := req.Resource.Resource
+	if req.Resource.Group != policy.OwnGroup || resource != policyResource && resource != bindingResource {
+		resource = "other"
+	}
+	m.validations.WithLabelValues(resource, result).Inc()
+}
+
+// Prune forgets what was counted of policies and bindings that are gone, as keep
+// tells: without it, a series stays for as long as the process runs. binding is
+// empty where a policy itself was at fault. It is meant to be called after a
+// snapshot without them is published; should a request that is under way count
+// something more, the next call forgets that.
+func (m *Metrics) Prune(keep func(policy, binding string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range m.checkOf {
+		if !keep(s.policy, s.binding) {
+			m.checks.DeleteLabelValues(s.policy, s.binding, s.kind)
+			m.checkDuration.DeleteLabelValues(s.policy, s.binding, s.kind)
+			delete(m.checkOf, s)
+		}
+	}
+	for s := range m.decisionOf {
+		if !keep(s.policy, s.binding) {
+			m.decisions.DeleteLabelValues(s.policy, s.binding, s.kind)
+			delete(m.decisionOf, s)
+		}
 	}
 }
 

@@ -1,6 +1,50 @@
 package webhook
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+)
 
-// Profiling serves pprof on a loopback address until ctx is done.
-func Profiling(ctx context.Context, addr string) error { return nil }
+// Profiling serves /debug/pprof/ over plain HTTP on a loopback address, such as
+// 127.0.0.1:6060, until ctx is done; then it returns nil. Any other address is
+// refused: a heap profile can show what requests held, and nobody is asked who
+// they are. kubectl port-forward reaches it.
+func Profiling(ctx context.Context, addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("profiling address %q: want host:port", addr)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+		return fmt.Errorf("profiling address %q: the host has to be a loopback address", addr)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("profiling: %w", err)
+	}
+	return profile(ctx, l)
+}
+
+func profile(ctx context.Context, l net.Listener) error {
+	// The name localhost is what a hosts file makes of it.
+	if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		l.Close()
+		return fmt.Errorf("profiling address %q: the host has to be a loopback address", l.Addr())
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	// A profile may take as long as its client asks for.
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(l); ctx.Err() == nil {
+		return fmt.Errorf("profiling: %w", err)
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -164,18 +165,28 @@ func object(field string, v any) (*unstructured.Unstructured, error) {
 // EncodeResponse writes the AdmissionReview that answers req with d: a minimal
 // patch from the request's object to the decision's if it is allowed and
 // something changed, the decision's status if it is denied, warnings, and
-// audit annotations (see annotations).
+// audit annotations (see acts).
 //
 // The server applies a patch blindly, and no failurePolicy covers a wrong one
 // (spec §11). So the patch is applied here first; should it not give the
 // decision's object, the answer is a denial with code 500. An error means that
 // the object holds something that JSON has no form for.
 func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
+	return encodeResponse(req, d, false)
+}
+
+// encodeResponse also warns of mutations if it is told to.
+func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte, error) {
+	did := actsOf(d)
+	warnings := d.Warnings
+	if warn {
+		warnings = append(slices.Clip(warnings), did.warnings()...)
+	}
 	r := &admissionv1.AdmissionResponse{
 		UID:              req.UID,
 		Allowed:          d.Status == nil,
-		Warnings:         d.Warnings,
-		AuditAnnotations: annotations(d),
+		Warnings:         boundWarnings(warnings),
+		AuditAnnotations: did.annotations(),
 	}
 	if d.Status != nil {
 		// The server reads a status of success as no reason at all.
@@ -240,10 +251,12 @@ func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 func failure(code int, message string) *metav1.Status {
 	reasons := map[int]metav1.StatusReason{
 		http.StatusBadRequest:            metav1.StatusReasonBadRequest,
+		http.StatusForbidden:             metav1.StatusReasonForbidden,
 		http.StatusNotFound:              metav1.StatusReasonNotFound,
 		http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
 		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
 		http.StatusUnsupportedMediaType:  metav1.StatusReasonUnsupportedMediaType,
+		http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
 		http.StatusInternalServerError:   metav1.StatusReasonInternalError,
 		http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
 	}

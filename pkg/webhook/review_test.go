@@ -258,7 +258,11 @@ func TestAnnotationsAreBounded(t *testing.T) {
 		d.Steps = append(d.Steps, engine.Step{Policy: fmt.Sprintf("policy-%03d", i), Binding: "b", Outcome: engine.Changed, Before: before, After: after})
 	}
 	d.Steps = append(d.Steps, engine.Step{Policy: strings.Repeat("p", 5000), Outcome: engine.Failed, Ignored: true})
-	got := annotations(d)
+	annotations := func() map[string]string {
+		did := actsOf(d)
+		return did.annotations()
+	}
+	got := annotations()
 	for key, value := range got {
 		if len(validation.IsQualifiedName("mapd.example.com/"+key)) > 0 {
 			t.Errorf("key %q does not make a qualified name", key)
@@ -278,7 +282,7 @@ func TestAnnotationsAreBounded(t *testing.T) {
 	if want := len("p/b: ") + maxPath; len(long) > want || !strings.HasSuffix(long, "é…") {
 		t.Errorf("a long path became %q", long)
 	}
-	if again := annotations(d); !cmp.Equal(again, got) {
+	if again := annotations(); !cmp.Equal(again, got) {
 		t.Error("annotations are not deterministic")
 	}
 }

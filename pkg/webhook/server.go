@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +33,9 @@ const (
 	drainTimeout = maxTimeout
 )
 
-// Server serves a Handler over TLS.
+// Server serves a Handler over TLS. If the Handler has ClientCAs, clients are
+// asked for a certificate: one that nobody of them has signed ends the
+// handshake, and the Handler says where there has to be one.
 type Server struct {
 	Handler *Handler
 	// Certificate returns the certificate for a handshake.
@@ -58,7 +61,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	conns := connections{at: map[net.Conn]connection{}}
 	server := &http.Server{
 		Handler:           s.Handler,
-		TLSConfig:         TLSConfig(s.Certificate),
+		TLSConfig:         s.tlsConfig(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -105,6 +108,27 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	}
 	log.Info("stopped")
 	return err
+}
+
+func (s *Server) tlsConfig() *tls.Config {
+	config := TLSConfig(s.Certificate)
+	clientCAs := s.Handler.clientCAs
+	if clientCAs == nil {
+		return config
+	}
+	config.NextProtos = []string{"h2", "http/1.1"} // as http.Server sets it for config itself
+	// A ticket would outlive the authority that made its holder trusted.
+	config.SessionTicketsDisabled = true
+	asking := config.Clone()
+	asking.ClientAuth = tls.VerifyClientCertIfGiven
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		c := asking.Clone()
+		if c.ClientCAs = clientCAs(); c.ClientCAs == nil {
+			c.ClientCAs = x509.NewCertPool() // nil would mean those of the system
+		}
+		return c, nil
+	}
+	return config
 }
 
 const (

@@ -1,0 +1,64 @@
+package webhook
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// An API server cuts warnings to 256 characters each once they have more than
+// 4,096 together (k8s.io/apiserver/pkg/endpoints/filters/warning.go), and other
+// webhooks want to be heard as well.
+const (
+	maxWarning  = 256     // bytes of one
+	maxWarnings = 4 << 10 // bytes of all
+)
+
+// warnings tell the client which policies changed which fields.
+func (a *acts) warnings() []string {
+	out := make([]string, 0, len(a.mutated.list))
+	for i := range a.mutated.list {
+		actor := &a.mutated.list[i]
+		s := fmt.Sprintf("mapd: policy %q with binding %q changed ", cut(actor.policy, maxWarning/4), cut(actor.binding, maxWarning/4))
+		const reserve = len(", , , and 1000000 more") // for what joins a few paths
+		if room := maxWarning - len(s) - reserve; len(actor.paths) > 0 {
+			s += actor.pathList(room)
+		} else {
+			s += "the object"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// boundWarnings makes a list of warnings one that a client gets whole: no
+// control characters, with which a server drops a warning, and no longer than
+// what is shown.
+func boundWarnings(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	const reserve = len("mapd: and 1000000 more warnings")
+	out := make([]string, 0, min(len(list), maxWarnings/32))
+	size := 0
+	for i, s := range list {
+		s = cut(printable(s), maxWarning)
+		last := i == len(list)-1
+		if size+len(s) > maxWarnings-reserve && (!last || size+len(s) > maxWarnings) {
+			return append(out, fmt.Sprintf("mapd: and %d more warnings", len(list)-i))
+		}
+		size += len(s)
+		out = append(out, s)
+	}
+	return out
+}
+
+// printable puts a replacement in place of what a header cannot hold.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r // also for bytes that are no character
+	}, s)
+}
