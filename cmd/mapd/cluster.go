@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -16,8 +15,10 @@ type clusterFlags struct {
 	kubeconfig, context string
 }
 
-func (f *clusterFlags) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
+// add takes what it needs of a flag set.
+func (f *clusterFlags) add(fl interface {
+	StringVar(p *string, name, value, usage string)
+}) {
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, in a Pod its service account, else ~/.kube/config)")
 	fl.StringVar(&f.context, "context", "", "context of the kubeconfig file (default its current one)")
 }
@@ -33,12 +34,12 @@ const (
 // Pod.
 var inCluster = rest.InClusterConfig
 
-// clientConfig finds the cluster: by the flags, else $KUBECONFIG, else, in a Pod, by its
+// config finds the cluster: by the flags, else $KUBECONFIG, else, in a Pod, by its
 // service account, else by ~/.kube/config, with kubectl's rules for files.
 //
 // Whoever sets $KUBECONFIG in a Pod means another cluster than the Pod's, so it
 // comes before the service account.
-func clientConfig(f *clusterFlags) (*rest.Config, error) {
+func (f *clusterFlags) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.WarnIfAllMissing = false
 	rules.ExplicitPath = f.kubeconfig

@@ -1,5 +1,172 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
 
-func newInstall(s streams) *cobra.Command { return &cobra.Command{Use: "install"} }
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/internal/install"
+	"github.com/mapd-project/mapd/internal/report"
+)
+
+// exitUndone says that a cluster is not as it was asked to be.
+const exitUndone = 1
+
+type installFlags struct {
+	cluster clusterFlags
+	image   string
+	dryRun  bool
+	force   bool
+	timeout time.Duration
+}
+
+const installLong = `Install mapd into a cluster, or bring what is there up to date.
+
+The objects are those of manifests/install.yaml. They are applied by server-side
+apply, and then mapd install waits until the API server reaches mapd: it asks for
+a broken policy to be created, in a dry run, which only mapd refuses.
+
+With --dry-run the objects are printed, no cluster is asked, and
+"mapd install --dry-run | kubectl apply --server-side -f -" does the rest.
+
+Exit codes:
+  0  installed, and the API server reaches mapd
+  1  not everything was applied, or mapd was not reached in time
+  2  wrong usage, or no cluster`
+
+func newInstall(s streams) *cobra.Command {
+	var f installFlags
+	cmd := &cobra.Command{
+		Use:     "install",
+		Short:   "Install mapd into a cluster",
+		Long:    installLong,
+		Example: "  mapd install --context kind-test\n  mapd install --dry-run | less",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runInstall(cmd.Context(), s, &f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	f.cluster.add(fl)
+	fl.StringVar(&f.image, "image", "", "the image to run (default the one of this release)")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print the objects instead of applying them")
+	fl.BoolVar(&f.force, "force-conflicts", false, "take over fields that others have set")
+	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long to wait in all")
+	return cmd
+}
+
+func runInstall(ctx context.Context, s streams, f *installFlags) error {
+	if f.timeout <= 0 {
+		return usagef("install: --timeout %s: must be positive", f.timeout)
+	}
+	if f.dryRun {
+		text, err := install.Manifest(f.image)
+		if err != nil {
+			return err
+		}
+		_, err = s.out.Write(text)
+		return err
+	}
+	objects, err := install.Objects(f.image)
+	if err != nil {
+		return err
+	}
+	d, err := f.cluster.dynamic(s)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx, f.timeout)
+	defer stop()
+	progress := func(text string) { fmt.Fprintln(s.err, "waiting:", report.Printable(text)) }
+
+	err = install.Apply(ctx, install.ApplyOptions{
+		Dynamic: d, Objects: objects, Force: f.force, Progress: progress,
+		Report: func(r install.Result) { fmt.Fprintln(s.out, r) },
+	})
+	if err == nil {
+		err = install.Wait(ctx, install.WaitOptions{Dynamic: d, Objects: objects, Progress: progress})
+	}
+	if err != nil {
+		return undone(s, err)
+	}
+	fmt.Fprintln(s.out, "mapd is installed, and the API server reaches it")
+	return nil
+}
+
+// dynamic is a client for the cluster of the flags; it is told on standard error
+// which one that is.
+func (f *clusterFlags) dynamic(s streams) (dynamic.Interface, error) {
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	config.WarningHandler = rest.NewWarningWriter(s.err, rest.WarningWriterOptions{Deduplicate: true})
+	d, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(s.err, "cluster: %s\n", report.Printable(config.Host))
+	return d, nil
+}
+
+// interruptible ends with a signal or after a while; a second signal is not
+// caught.
+func interruptible(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, func() { cancel(); stop() }
+}
+
+// undone says what went wrong, and what to do about it where that is known.
+func undone(s streams, err error) error {
+	for _, err := range flatten(err) {
+		fmt.Fprintln(s.err, "mapd:", report.Printable(err.Error()))
+		var status apierrors.APIStatus
+		if errors.As(err, &status) && conflicts(status.Status()) {
+			fmt.Fprintln(s.err, "  somebody else has set these fields; --force-conflicts takes them over")
+		}
+		if pe := (*install.ProbeError)(nil); errors.As(err, &pe) && pe.Advice != "" {
+			fmt.Fprintln(s.err, "  "+pe.Advice)
+		}
+	}
+	return &codedError{code: exitUndone}
+}
+
+func conflicts(status metav1.Status) bool {
+	if status.Details == nil {
+		return false
+	}
+	for _, c := range status.Details.Causes {
+		if c.Type == metav1.CauseTypeFieldManagerConflict {
+			return true
+		}
+	}
+	return false
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, flatten(e)...)
+	}
+	return all
+}

@@ -1,0 +1,186 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+)
+
+// FieldManager owns the fields that Apply writes. It is not the one by which mapd
+// writes the webhooks lists: applying the manifest again must not wipe them.
+const FieldManager = "mapd-install"
+
+// Result is what became of one object.
+type Result struct {
+	Object  string // as kubectl writes it: deployment.apps/mapd
+	Outcome string // created, configured, unchanged; deleted, would be deleted; kept: why
+}
+
+func (r Result) String() string { return r.Object + " " + r.Outcome }
+
+// ApplyOptions say what to apply. Dynamic, Objects and Report are required.
+type ApplyOptions struct {
+	Dynamic  dynamic.Interface
+	Objects  []*unstructured.Unstructured
+	Force    bool         // take over fields that other field managers own
+	Report   func(Result) // called for every object that was written
+	Progress func(string) // called with what is waited for, whenever that changes
+}
+
+// Apply writes the objects by server-side apply: the namespace and the
+// CustomResourceDefinitions first, and when those are established the others.
+// One that fails does not keep the rest from being tried, as with kubectl; the
+// error tells of all.
+func Apply(ctx context.Context, o ApplyOptions) error {
+	var first, then []*unstructured.Unstructured
+	for _, obj := range o.Objects {
+		switch obj.GetKind() {
+		case "Namespace", "CustomResourceDefinition":
+			first = append(first, obj)
+		default:
+			then = append(then, obj)
+		}
+	}
+	if err := o.all(ctx, first); err != nil {
+		return err
+	}
+	for _, obj := range first {
+		if obj.GetKind() == "CustomResourceDefinition" {
+			if err := o.established(ctx, refOf(obj)); err != nil {
+				return err
+			}
+		}
+	}
+	return o.all(ctx, then)
+}
+
+func (o *ApplyOptions) all(ctx context.Context, objects []*unstructured.Unstructured) error {
+	var errs []error
+	for _, obj := range objects {
+		outcome, err := o.one(ctx, obj)
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(append(errs, ctx.Err())...)
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", refOf(obj), err))
+		default:
+			o.Report(Result{refOf(obj).String(), outcome})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *ApplyOptions) one(ctx context.Context, obj *unstructured.Unstructured) (outcome string, err error) {
+	client := refOf(obj).client(o.Dynamic)
+	if obj.GetKind() == "Namespace" {
+		// What is applied into a namespace that is going away goes with it.
+		if err := o.gone(ctx, client, obj.GetName()); err != nil {
+			return "", err
+		}
+	}
+	before, err := client.Get(ctx, obj.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		before = nil
+	case err != nil:
+		return "", err
+	}
+	after, err := client.Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{FieldManager: FieldManager, Force: o.Force})
+	switch {
+	case err != nil:
+		return "", err
+	case before == nil:
+		return "created", nil
+	case before.GetResourceVersion() == after.GetResourceVersion():
+		return "unchanged", nil
+	}
+	return "configured", nil
+}
+
+// gone waits until a namespace that is being deleted is no more.
+func (o *ApplyOptions) gone(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+	return poll(ctx, o.Progress, func() (string, error) {
+		ns, err := client.Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return "", nil
+		case err != nil:
+			return "", err
+		case ns.GetDeletionTimestamp() == nil:
+			return "", nil
+		}
+		return "namespace/" + name + ": being deleted", nil
+	})
+}
+
+// established waits until the API server serves what a CustomResourceDefinition
+// defines.
+func (o *ApplyOptions) established(ctx context.Context, crd ref) error {
+	return poll(ctx, o.Progress, func() (string, error) {
+		obj, err := crd.client(o.Dynamic).Get(ctx, crd.name, metav1.GetOptions{})
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", crd, err)
+		}
+		if names := condition(obj, "NamesAccepted"); names.Status == metav1.ConditionFalse {
+			return "", fmt.Errorf("%s: %s", crd, describe(names))
+		}
+		if condition(obj, "Established").Status == metav1.ConditionTrue {
+			return "", nil
+		}
+		return crd.String() + ": not established yet", nil
+	})
+}
+
+// pollEvery is short beside the seconds that a Pod takes to start and costs an
+// API server nothing.
+const pollEvery = 500 * time.Millisecond
+
+// poll calls f until it says that there is nothing to wait for. The error of a ctx
+// that ends first tells what was still waited for.
+func poll(ctx context.Context, progress func(string), f func() (waitingFor string, err error)) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	last := ""
+	for {
+		text, err := f()
+		switch {
+		case ctx.Err() != nil && last != "":
+			return &waitError{last, ctx.Err()}
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case text == "":
+			return nil
+		case text != last && progress != nil:
+			progress(text)
+		}
+		last = text
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return &waitError{last, ctx.Err()}
+		}
+	}
+}
+
+// waitError is the end of a wait.
+type waitError struct {
+	waitingFor string
+	err        error
+}
+
+func (e *waitError) Error() string {
+	if errors.Is(e.err, context.DeadlineExceeded) {
+		return "timed out waiting: " + e.waitingFor
+	}
+	return "interrupted waiting: " + e.waitingFor
+}
+
+func (e *waitError) Unwrap() error { return e.err }

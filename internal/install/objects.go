@@ -1,0 +1,193 @@
+package install
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/manifests"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// Namespace is where the manifest puts mapd.
+const Namespace = "mapd-system"
+
+// Objects are the objects of manifests/install.yaml, in its order. An image that
+// is not empty takes the place of mapd's.
+func Objects(image string) ([]*unstructured.Unstructured, error) {
+	docs, err := documents(manifests.Install(), image)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, d := range docs {
+		if d.object != nil {
+			objects = append(objects, d.object)
+		}
+	}
+	return objects, nil
+}
+
+// Manifest is the text of the same objects: manifests/install.yaml itself,
+// comments included, but for the image.
+func Manifest(image string) ([]byte, error) {
+	if image == "" {
+		return manifests.Install(), nil
+	}
+	docs, err := documents(manifests.Install(), image)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for i, d := range docs {
+		if i > 0 || d.explicit {
+			b.WriteString("---\n")
+		}
+		b.Write(d.text)
+	}
+	return b.Bytes(), nil
+}
+
+// document is one of the manifest, its image replaced.
+type document struct {
+	object   *unstructured.Unstructured // nil: comments only
+	text     []byte
+	explicit bool // a "---" stands before it
+}
+
+func documents(text []byte, image string) ([]document, error) {
+	var docs []document
+	replaced := false
+	for d, err := range manifest.ReadStream("install.yaml", bytes.NewReader(text)) {
+		if err != nil {
+			return nil, err
+		}
+		doc := document{object: d.Object, text: d.Raw, explicit: d.Explicit}
+		if d.Object != nil && image != "" {
+			obj := d.Object.DeepCopy()
+			if setImage(obj, image) {
+				doc.object, doc.text, replaced = obj, manifest.Rewrite(d, obj.Object), true
+			}
+		}
+		docs = append(docs, doc)
+	}
+	if image != "" && !replaced {
+		return nil, errors.New("install.yaml: no container with the image of mapd")
+	}
+	return docs, nil
+}
+
+// setImage replaces mapd's image, whatever its tag, in the containers of obj.
+func setImage(obj *unstructured.Unstructured, image string) bool {
+	containers, _, _ := unstructured.NestedSlice(obj.Object, "spec", "template", "spec", "containers")
+	found := false
+	for _, c := range containers {
+		c, _ := c.(map[string]any)
+		old, _ := c["image"].(string)
+		if rest, ok := strings.CutPrefix(old, manifests.Image); ok && (rest == "" || rest[0] == ':' || rest[0] == '@') {
+			c["image"] = image
+			found = true
+		}
+	}
+	if found {
+		// The containers were copied out, so they always go back where they were.
+		_ = unstructured.SetNestedSlice(obj.Object, containers, "spec", "template", "spec", "containers")
+	}
+	return found
+}
+
+// The resources that are used outside of the manifest's objects.
+var (
+	policies       = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
+	bindings       = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
+	mutating       = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingwebhookconfigurations"}
+	validating     = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}
+	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
+	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
+)
+
+// ref names one object.
+type ref struct {
+	gvr             schema.GroupVersionResource
+	namespace, name string
+}
+
+// refOf guesses the resource from the kind as kubectl does without discovery; for
+// every kind of the manifest that is right, and a test holds it to that.
+func refOf(obj *unstructured.Unstructured) ref {
+	gvr, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
+	return ref{gvr, obj.GetNamespace(), obj.GetName()}
+}
+
+func (r ref) client(d dynamic.Interface) dynamic.ResourceInterface {
+	if r.namespace == "" {
+		return d.Resource(r.gvr)
+	}
+	return d.Resource(r.gvr).Namespace(r.namespace)
+}
+
+// singular undoes the guess for the words that it has to do with.
+func singular(resource string) string {
+	if s, ok := strings.CutSuffix(resource, "ies"); ok {
+		return s + "y"
+	}
+	if s, ok := strings.CutSuffix(resource, "sses"); ok {
+		return s + "ss"
+	}
+	return strings.TrimSuffix(resource, "s")
+}
+
+// String is the object as kubectl writes it: deployment.apps/mapd.
+func (r ref) String() string {
+	s := singular(r.gvr.Resource)
+	if r.gvr.Group != "" {
+		s += "." + r.gvr.Group
+	}
+	return s + "/" + r.name
+}
+
+// find is the only object of a kind.
+func find(objects []*unstructured.Unstructured, kind string) *unstructured.Unstructured {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind })
+	if i < 0 {
+		return nil
+	}
+	return objects[i]
+}
+
+// condition is the status, reason and message of one of obj's conditions; empty
+// if it has none of that type.
+func condition(obj *unstructured.Unstructured, kind string) (c metav1.Condition) {
+	all, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, v := range all {
+		m, _ := v.(map[string]any)
+		if m["type"] == kind {
+			c.Type = kind
+			status, _ := m["status"].(string)
+			c.Status = metav1.ConditionStatus(status)
+			c.Reason, _ = m["reason"].(string)
+			c.Message, _ = m["message"].(string)
+		}
+	}
+	return c
+}
+
+func describe(c metav1.Condition) string {
+	switch {
+	case c.Message != "":
+		return c.Message
+	case c.Reason != "":
+		return c.Reason
+	}
+	return fmt.Sprintf("%s is %s", c.Type, c.Status)
+}

@@ -1,0 +1,299 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+)
+
+// UninstallOptions say what to remove. Dynamic, Objects and Report are required.
+type UninstallOptions struct {
+	Dynamic  dynamic.Interface
+	Objects  []*unstructured.Unstructured
+	Purge    bool // policies and bindings too
+	DryRun   bool // only report what would be removed
+	Report   func(Result)
+	Progress func(string) // called with what is waited for, whenever that changes
+}
+
+// Uninstall removes mapd, whole or half. found is false if there was nothing.
+//
+// The order is what matters. First mapd loses the permission to write webhook
+// configurations, so that it cannot put back what is removed next: the
+// configurations. From then on no request waits for mapd, and the rest goes, the
+// namespace last. Deletions pass no webhook of mapd's, so all this works while a
+// Fail policy on everything has nobody to answer for it. If one of the first two
+// steps fails, nothing else is touched: configurations without a mapd behind them
+// would be worse than what there is.
+//
+// The CustomResourceDefinitions are kept while there are policies or bindings, which
+// would vanish with them, unless Purge is set.
+func Uninstall(ctx context.Context, o UninstallOptions) (found bool, err error) {
+	u := &uninstall{UninstallOptions: o}
+	err = u.run(ctx)
+	return u.found, err
+}
+
+type uninstall struct {
+	UninstallOptions
+	found bool
+}
+
+func (u *uninstall) run(ctx context.Context) error {
+	writers, rest := u.writers()
+	for _, w := range writers {
+		if err := u.remove(ctx, refOf(w)); err != nil {
+			return fmt.Errorf("%w; nothing else was removed", err)
+		}
+	}
+	if !u.DryRun && u.found {
+		if err := u.powerless(ctx, writers); err != nil {
+			return err
+		}
+	}
+	for _, c := range configurations {
+		if err := u.remove(ctx, c); err != nil {
+			return fmt.Errorf("%w; mapd itself was left running", err)
+		}
+	}
+
+	var errs []error
+	for _, obj := range rest {
+		if err := u.remove(ctx, refOf(obj)); err != nil {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, ctx.Err())...)
+		}
+	}
+	errs = append(errs, u.kinds(ctx))
+	if ns := find(u.Objects, "Namespace"); ns != nil {
+		if err := u.remove(ctx, refOf(ns)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if !u.DryRun && u.found {
+		errs = append(errs, u.verify(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// writers are the bindings by which mapd may write webhook configurations; rest is
+// everything else that is removed one by one, the Deployment first and then in
+// reverse order of the manifest.
+func (u *uninstall) writers() (writers, rest []*unstructured.Unstructured) {
+	roles := map[string]bool{}
+	for _, obj := range u.Objects {
+		if obj.GetKind() == "ClusterRole" && writesConfigurations(obj) {
+			roles[obj.GetName()] = true
+		}
+	}
+	for _, obj := range slices.Backward(u.Objects) {
+		role, _, _ := unstructured.NestedString(obj.Object, "roleRef", "name")
+		switch obj.GetKind() {
+		case "ClusterRoleBinding":
+			if roles[role] {
+				writers = append(writers, obj)
+				continue
+			}
+		case "Namespace", "CustomResourceDefinition":
+			continue
+		}
+		if !slices.Contains(configurations, refOf(obj)) {
+			rest = append(rest, obj)
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b *unstructured.Unstructured) int {
+		first := func(o *unstructured.Unstructured) int {
+			if o.GetKind() == "Deployment" {
+				return 0
+			}
+			return 1
+		}
+		return first(a) - first(b)
+	})
+	return writers, rest
+}
+
+func writesConfigurations(role *unstructured.Unstructured) bool {
+	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
+	return slices.ContainsFunc(rules, func(r any) bool {
+		rule, _ := r.(map[string]any)
+		verbs, _, _ := unstructured.NestedStringSlice(rule, "verbs")
+		resources, _, _ := unstructured.NestedStringSlice(rule, "resources")
+		return slices.ContainsFunc(resources, func(s string) bool { return s == "*" || s == mutating.Resource || s == validating.Resource }) &&
+			slices.ContainsFunc(verbs, func(s string) bool { return slices.Contains([]string{"*", "create", "update", "patch"}, s) })
+	})
+}
+
+// remove deletes one object and reports it. One that is not there is not worth a
+// word.
+func (u *uninstall) remove(ctx context.Context, r ref) error {
+	client := r.client(u.Dynamic)
+	if u.DryRun {
+		_, err := client.Get(ctx, r.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", r, err)
+		}
+		u.report(r, "would be deleted")
+		return nil
+	}
+	background := metav1.DeletePropagationBackground
+	err := client.Delete(ctx, r.name, metav1.DeleteOptions{PropagationPolicy: &background})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", r, err)
+	}
+	u.report(r, "deleted")
+	return nil
+}
+
+func (u *uninstall) report(r ref, outcome string) {
+	u.found = true
+	u.Report(Result{r.String(), outcome})
+}
+
+// kinds removes the CustomResourceDefinitions if nothing of value goes with them.
+func (u *uninstall) kinds(ctx context.Context) error {
+	left := ""
+	if !u.Purge {
+		var counts []string
+		for _, k := range []struct {
+			word string
+			list dynamic.ResourceInterface
+		}{{"policies", u.Dynamic.Resource(policies)}, {"bindings", u.Dynamic.Resource(bindings)}} {
+			list, err := k.list.List(ctx, metav1.ListOptions{})
+			switch {
+			case apierrors.IsNotFound(err): // the kind is not served
+				continue
+			case err != nil:
+				return fmt.Errorf("whether there are %s: %w; the CustomResourceDefinitions are kept", k.word, err)
+			}
+			if n := len(list.Items); n > 0 {
+				counts = append(counts, fmt.Sprintf("%d %s", n, k.word))
+			}
+		}
+		left = strings.Join(counts, " and ")
+	}
+	var errs []error
+	for _, obj := range u.Objects {
+		if obj.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		r := refOf(obj)
+		if left == "" {
+			errs = append(errs, u.remove(ctx, r))
+			continue
+		}
+		_, err := r.client(u.Dynamic).Get(ctx, r.name, metav1.GetOptions{})
+		if err == nil {
+			u.Report(Result{r.String(), "kept: there are " + left + "; --purge deletes them"})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// powerless waits until the API server knows that mapd may no longer write webhook
+// configurations: it learns of deleted bindings a moment later, and in that moment
+// mapd could put a configuration back. Who may not ask has to do without; verify
+// looks again.
+func (u *uninstall) powerless(ctx context.Context, writers []*unstructured.Unstructured) error {
+	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, w := range writers {
+		for _, user := range serviceAccounts(w) {
+			err := poll(limit, u.Progress, func() (string, error) {
+				may, err := u.mayWrite(limit, user)
+				if err != nil || !may {
+					return "", nil
+				}
+				return user + " may still write webhook configurations", nil
+			})
+			if ctx.Err() != nil {
+				return err
+			}
+			// Something else that gives it the right is not ours to remove.
+		}
+	}
+	return nil
+}
+
+func serviceAccounts(binding *unstructured.Unstructured) []string {
+	var users []string
+	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+	for _, s := range subjects {
+		s, _ := s.(map[string]any)
+		if s["kind"] == "ServiceAccount" {
+			users = append(users, fmt.Sprintf("system:serviceaccount:%v:%v", s["namespace"], s["name"]))
+		}
+	}
+	return users
+}
+
+func (u *uninstall) mayWrite(ctx context.Context, user string) (bool, error) {
+	for _, c := range configurations {
+		review, err := u.Dynamic.Resource(accessReviews).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": accessReviews.GroupVersion().String(),
+			"kind":       "SubjectAccessReview",
+			"spec": map[string]any{
+				"user":               user,
+				"resourceAttributes": map[string]any{"group": c.gvr.Group, "resource": c.gvr.Resource, "verb": "patch", "name": c.name},
+			},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return false, err
+		}
+		if allowed, _, _ := unstructured.NestedBool(review.Object, "status", "allowed"); allowed {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// quiet is how long both configurations have to stay away. mapd writes them within
+// a second of a change.
+const quiet = time.Second
+
+// verify sees to it that both configurations are gone and stay so.
+func (u *uninstall) verify(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	since := time.Now()
+	err := poll(limit, u.Progress, func() (string, error) {
+		for _, c := range configurations {
+			_, err := c.client(u.Dynamic).Get(limit, c.name, metav1.GetOptions{})
+			switch {
+			case apierrors.IsNotFound(err):
+				continue
+			case err != nil:
+				return "", fmt.Errorf("%s: %w", c, err)
+			}
+			since = time.Now()
+			if err := u.remove(limit, c); err != nil {
+				return "", err
+			}
+		}
+		if time.Since(since) >= quiet {
+			return "", nil
+		}
+		return "the webhook configurations to stay away", nil
+	})
+	var we *waitError
+	if errors.As(err, &we) && ctx.Err() == nil {
+		return errors.New("the webhook configurations keep coming back: somebody else than the Deployment that was removed writes them")
+	}
+	return err
+}
