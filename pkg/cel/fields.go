@@ -1,16 +1,553 @@
 package cel
 
-// Field is one field that an expression of type Object sets in a literal such
-// as Object.spec{replicas: 1}.
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// Field is one field that an expression of type Object sets: an entry of a
+// literal such as Object.spec{replicas: 1}.
 type Field struct {
 	// Path are the names that lead to the field, by the name of the literal's
 	// type: ["spec", "replicas"]. Items of lists and values of maps do not
 	// appear, as they do not in names of types (spec §6.3).
 	Path []string
+	// Place is the way from the root of the result to the field, items and map
+	// values included. Its Named steps are Path, unless the literal has the
+	// wrong type.
+	Place []Step
 	// Line and Column are those of the field's name in the expression, 1-based;
 	// columns count code points.
 	Line, Column int
+	// Conditional says that the field may be left out, or that its Value has
+	// that form only at times: a condition, a loop or an optional decides.
+	Conditional bool
+	// Value are forms that the value may take. There may be others.
+	Value Forms
+	// Items are forms of literals directly in the list or map that is the
+	// value. Such literals are not converted any deeper (spec §7.2).
+	Items Forms
+	// Misnamed are the types of literals in this place whose name is not Object
+	// and the path: evaluating them is an error. They are sorted.
+	Misnamed []string
 }
 
-// Fields lists the fields that the literals of an Object expression set.
-func (p *Program) Fields() []Field { return nil }
+// Step is one step of a Place.
+type Step struct {
+	Kind StepKind
+	// Name is that of a Named field; of a Value, the key if it is a literal.
+	Name string
+}
+
+// StepKind tells steps apart.
+type StepKind int
+
+const (
+	// Named goes into a field of an object literal.
+	Named StepKind = iota
+	// Item goes into an item of a list.
+	Item
+	// Value goes into a value of a map.
+	Value
+)
+
+// Forms is a set of forms of values.
+type Forms uint16
+
+// The forms that can be known without evaluating.
+const (
+	// FormString to FormNull are literals.
+	FormString Forms = 1 << iota
+	FormInt
+	FormUint
+	FormDouble
+	FormBool
+	FormBytes
+	FormNull
+	// FormList and FormMap are of any expression of such a type, among Items
+	// of literals only.
+	FormList
+	FormMap
+	// FormObject is a literal of a type Object.….
+	FormObject
+)
+
+// Fields lists the fields that may be part of the result of an Object
+// expression, by position. Literals are followed through conditions, lists,
+// maps, loops and optionals to the place where they end up; a literal that is
+// merely compared or measured sets nothing, and what passes through another
+// function is not found. Variables contain no such literals (spec §5).
+//
+// The expression is parsed again: a program does not keep its syntax.
+func (p *Program) Fields() []Field {
+	if p.want != Object {
+		return nil
+	}
+	_, checked, err := p.scope.check(p.expr, p.want)
+	if err != nil {
+		// It compiled before.
+		return nil
+	}
+	f := finder{
+		checked: checked,
+		names:   map[int64]binding{},
+		seen:    map[visit]bool{},
+		found:   map[found]*Field{},
+		left:    maxVisits,
+	}
+	f.bind(checked.Expr(), nil)
+	f.follow(checked.Expr(), flow{place: &place{}, exact: true, tight: true})
+	return f.fields([]rune(p.expr))
+}
+
+// maxVisits bounds the work, since one literal can end up in very many places.
+// Expressions that people write need some dozens.
+const maxVisits = 20_000
+
+// finder follows values through a checked expression.
+type finder struct {
+	checked *ast.AST
+	// names says what identifiers of loops stand for.
+	names map[int64]binding
+	seen  map[visit]bool
+	found map[found]*Field
+	left  int
+}
+
+// binding is a loop variable.
+type binding struct {
+	loop ast.Expr
+	role byte
+}
+
+// Roles of loop variables. Those of items are also what is taken off a value
+// on its way (flow.unwrap).
+const (
+	first1 = '1' // items of a list (or keys of a map)
+	second = '2' // values of a list or map, in a loop over two variables
+	result = 'r' // what the loop has gathered
+)
+
+// flow is where a value goes.
+type flow struct {
+	place *place
+	// field is the one that the value belongs to, nil for the root; depth is
+	// how many lists and maps within the field the value is.
+	field *Field
+	depth int
+	// unwrap are the loops that take the value's items rather than itself, the
+	// last one first.
+	unwrap string
+	// optional: the value is an optional whose content is meant.
+	optional    bool
+	conditional bool
+	// exact: the names of types are checked up to here (see checkTypeNames).
+	exact bool
+	// tight: list and map literals are converted one level deep only (see
+	// nativeField).
+	tight bool
+}
+
+// place is a Place as a tree, so that equal places are one pointer.
+type place struct {
+	parent   *place
+	step     Step
+	children map[Step]*place
+	// path is the name of the type that a literal here must have, without
+	// "Object" in front.
+	path string
+}
+
+func (p *place) child(s Step) *place {
+	c := p.children[s]
+	if c == nil {
+		c = &place{parent: p, step: s, path: p.path}
+		if s.Kind == Named {
+			c.path += "." + s.Name
+		}
+		if p.children == nil {
+			p.children = map[Step]*place{}
+		}
+		p.children[s] = c
+	}
+	return c
+}
+
+func (p *place) steps() []Step {
+	var out []Step
+	for ; p.parent != nil; p = p.parent {
+		out = append(out, p.step)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+type visit struct {
+	id int64
+	flow
+}
+
+type found struct {
+	entry int64
+	place *place
+}
+
+// scopeOf is a chain of loop variables.
+type scopeOf struct {
+	outer *scopeOf
+	name  string
+	to    binding
+}
+
+// bind notes what each identifier stands for.
+func (f *finder) bind(e ast.Expr, vars *scopeOf) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		for v := vars; v != nil; v = v.outer {
+			if v.name == e.AsIdent() {
+				f.names[e.ID()] = v.to
+				return
+			}
+		}
+	case ast.ComprehensionKind:
+		c := e.AsComprehension()
+		f.bind(c.IterRange(), vars)
+		f.bind(c.AccuInit(), vars)
+		vars = &scopeOf{vars, c.AccuVar(), binding{e, result}}
+		f.bind(c.Result(), vars)
+		role := byte(first1)
+		if c.HasIterVar2() {
+			vars = &scopeOf{vars, c.IterVar2(), binding{e, second}}
+			// The first one is an index or a key.
+			role = 0
+		}
+		vars = &scopeOf{vars, c.IterVar(), binding{e, role}}
+		f.bind(c.LoopCondition(), vars)
+		f.bind(c.LoopStep(), vars)
+	default:
+		for _, child := range children(e) {
+			f.bind(child, vars)
+		}
+	}
+}
+
+// children are the operands of an expression that is no loop.
+func children(e ast.Expr) []ast.Expr {
+	switch e.Kind() {
+	case ast.CallKind:
+		c := e.AsCall()
+		if c.IsMemberFunction() {
+			return append([]ast.Expr{c.Target()}, c.Args()...)
+		}
+		return c.Args()
+	case ast.ListKind:
+		return e.AsList().Elements()
+	case ast.MapKind:
+		var out []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			out = append(out, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+		return out
+	case ast.SelectKind:
+		return []ast.Expr{e.AsSelect().Operand()}
+	case ast.StructKind:
+		var out []ast.Expr
+		for _, entry := range e.AsStruct().Fields() {
+			out = append(out, entry.AsStructField().Value())
+		}
+		return out
+	}
+	return nil
+}
+
+// follow notes that the value of e goes to w.
+func (f *finder) follow(e ast.Expr, w flow) {
+	v := visit{e.ID(), w}
+	if f.left == 0 || f.seen[v] {
+		return
+	}
+	f.left--
+	f.seen[v] = true
+	if w.unwrap == "" && !w.optional {
+		switch f.checked.GetType(e.ID()).Kind() {
+		case types.ListKind:
+			w.note(FormList, false)
+		case types.MapKind:
+			w.note(FormMap, false)
+		}
+	}
+	switch e.Kind() {
+	case ast.IdentKind:
+		f.followName(e, w)
+	case ast.LiteralKind:
+		w.note(literalForm(e), true)
+	case ast.ListKind:
+		f.followList(e.AsList(), w)
+	case ast.MapKind:
+		f.followMap(e.AsMap(), w)
+	case ast.StructKind:
+		f.followStruct(e.AsStruct(), w)
+	case ast.CallKind:
+		f.followCall(e, w)
+	case ast.ComprehensionKind:
+		f.follow(e.AsComprehension().Result(), w)
+	}
+}
+
+// note adds a form to what is known of the field. Static types say nothing
+// about items: those of lists that were not written down are converted wholly.
+func (w flow) note(form Forms, literal bool) {
+	if w.field == nil || form == 0 || w.unwrap != "" || w.optional {
+		return
+	}
+	into := &w.field.Value
+	switch {
+	case w.depth == 1 && literal && w.tight:
+		into = &w.field.Items
+	case w.depth > 0:
+		return
+	}
+	if *into&form == 0 {
+		*into |= form
+		w.field.Conditional = w.field.Conditional || w.conditional && w.depth == 0
+	}
+}
+
+func literalForm(e ast.Expr) Forms {
+	switch e.AsLiteral().(type) {
+	case types.String:
+		return FormString
+	case types.Int:
+		return FormInt
+	case types.Uint:
+		return FormUint
+	case types.Double:
+		return FormDouble
+	case types.Bool:
+		return FormBool
+	case types.Bytes:
+		return FormBytes
+	case types.Null:
+		return FormNull
+	}
+	return 0
+}
+
+// into is the flow of an item of a list or map that goes to w.
+func (w flow) into(s Step, optional bool) flow {
+	w.place = w.place.child(s)
+	w.depth++
+	w.optional = optional
+	w.conditional = w.conditional || optional
+	return w
+}
+
+// taken is the flow of an item that a loop takes out.
+func (w flow) taken(optional bool) flow {
+	w.unwrap = w.unwrap[:len(w.unwrap)-1]
+	// What is left to do with an optional is done after it was taken out.
+	if optional {
+		w.conditional = true
+		w.optional = true
+	}
+	return w
+}
+
+func (f *finder) followList(list ast.ListExpr, w flow) {
+	if w.optional && w.unwrap == "" {
+		return
+	}
+	w.note(FormList, true)
+	for i, e := range list.Elements() {
+		if w.unwrap != "" {
+			f.follow(e, w.taken(list.IsOptional(int32(i))))
+		} else {
+			f.follow(e, w.into(Step{Kind: Item}, list.IsOptional(int32(i))))
+		}
+	}
+}
+
+func (f *finder) followMap(m ast.MapExpr, w flow) {
+	if w.optional && w.unwrap == "" || strings.HasSuffix(w.unwrap, string(rune(first1))) {
+		return
+	}
+	w.note(FormMap, true)
+	for _, entry := range m.Entries() {
+		entry := entry.AsMapEntry()
+		if w.unwrap != "" {
+			f.follow(entry.Value(), w.taken(entry.IsOptional()))
+			continue
+		}
+		key := ""
+		if entry.Key().Kind() == ast.LiteralKind {
+			if s, ok := entry.Key().AsLiteral().(types.String); ok {
+				key = string(s)
+			}
+		}
+		f.follow(entry.Value(), w.into(Step{Value, key}, entry.IsOptional()))
+	}
+}
+
+func (f *finder) followStruct(s ast.StructExpr, w flow) {
+	rest, ok := strings.CutPrefix(s.TypeName(), "Object")
+	if !ok || rest != "" && rest[0] != '.' || w.unwrap != "" || w.optional {
+		return
+	}
+	w.note(FormObject, true)
+	if w.exact && w.field != nil && rest != w.place.path && !slices.Contains(w.field.Misnamed, s.TypeName()) {
+		w.field.Misnamed = append(w.field.Misnamed, s.TypeName())
+	}
+	var path []string
+	if rest != "" {
+		path = strings.Split(rest[1:], ".")
+	}
+	entries := s.Fields()
+	for i, entry := range entries {
+		field := entry.AsStructField()
+		if slices.ContainsFunc(entries[i+1:], func(later ast.EntryExpr) bool {
+			l := later.AsStructField()
+			return l.Name() == field.Name() && !l.IsOptional()
+		}) {
+			// Of two entries with one name the last one counts.
+			continue
+		}
+		next := flow{
+			place:       w.place.child(Step{Named, field.Name()}),
+			optional:    field.IsOptional(),
+			conditional: w.conditional || field.IsOptional(),
+			exact:       w.exact,
+			tight:       true,
+		}
+		at := found{entry.ID(), next.place}
+		known := f.found[at]
+		if known == nil {
+			known = &Field{
+				Path:        append(slices.Clone(path), field.Name()),
+				Place:       next.place.steps(),
+				Conditional: next.conditional,
+			}
+			f.found[at] = known
+		}
+		next.field = known
+		f.follow(field.Value(), next)
+	}
+}
+
+func (f *finder) followCall(e ast.Expr, w flow) {
+	call := e.AsCall()
+	args := call.Args()
+	switch call.FunctionName() {
+	case operators.Conditional:
+		w.conditional = true
+		f.follow(args[1], w)
+		f.follow(args[2], w)
+	case "dyn":
+		f.follow(args[0], w)
+	case operators.Add:
+		if f.checked.GetType(e.ID()).Kind() != types.ListKind {
+			return
+		}
+		if f.names[args[0].ID()].role != result {
+			// Neither are the types in a concatenation checked, nor are its
+			// items left unconverted.
+			w.exact, w.tight = false, false
+		}
+		f.follow(args[0], w)
+		f.follow(args[1], w)
+	case "cel.@mapInsert":
+		f.follow(args[0], w)
+		switch {
+		case len(args) == 2:
+			f.follow(args[1], w)
+		case w.unwrap == "":
+			f.follow(args[2], w.into(Step{Kind: Value}, false))
+		case strings.HasSuffix(w.unwrap, string(rune(second))):
+			f.follow(args[2], w.taken(false))
+		}
+	case "optional.of", "optional.ofNonZeroValue":
+		if w.unwrap != "" {
+			return
+		}
+		w.exact = w.exact && w.optional
+		w.optional = false
+		w.conditional = w.conditional || call.FunctionName() != "optional.of"
+		f.follow(args[0], w)
+	case "or", "orValue":
+		if w.unwrap != "" || !call.IsMemberFunction() {
+			return
+		}
+		w.conditional = true
+		f.follow(args[0], w)
+		w.optional = true
+		f.follow(call.Target(), w)
+	}
+}
+
+// followName follows a loop variable to what it stands for.
+func (f *finder) followName(e ast.Expr, w flow) {
+	b := f.names[e.ID()]
+	if b.loop == nil {
+		return
+	}
+	loop := b.loop.AsComprehension()
+	w.conditional = true
+	switch b.role {
+	case result:
+		f.follow(loop.AccuInit(), w)
+		f.follow(loop.LoopStep(), w)
+	case first1, second:
+		w.unwrap += string(rune(b.role))
+		f.follow(loop.IterRange(), w)
+	}
+}
+
+// fields gives what was found its positions and order.
+func (f *finder) fields(expr []rune) []Field {
+	out := make([]Field, 0, len(f.found))
+	for at, field := range f.found {
+		offset := 0
+		if r, ok := f.checked.SourceInfo().GetOffsetRange(at.entry); ok {
+			offset = nameBefore(expr, int(r.Start), field.Path[len(field.Path)-1])
+		}
+		field.Line, field.Column = 1, offset+1
+		for i, r := range expr[:offset] {
+			if r == '\n' {
+				field.Line++
+				field.Column = offset - i
+			}
+		}
+		slices.Sort(field.Misnamed)
+		out = append(out, *field)
+	}
+	slices.SortFunc(out, func(a, b Field) int {
+		return cmp.Or(
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+			slices.CompareFunc(a.Place, b.Place, func(a, b Step) int {
+				return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+			}))
+	})
+	return out
+}
+
+// nameBefore returns where the name of a field begins whose colon is at the
+// offset, which is what the parser notes. With a comment between the two it is
+// the colon.
+func nameBefore(expr []rune, colon int, name string) int {
+	if colon > len(expr) {
+		return 0
+	}
+	before := []rune(strings.TrimRightFunc(string(expr[:colon]), unicode.IsSpace))
+	for _, written := range []string{name, "`" + name + "`"} {
+		if strings.HasSuffix(string(before), written) {
+			return len(before) - len([]rune(written))
+		}
+	}
+	return colon
+}

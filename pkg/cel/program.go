@@ -19,6 +19,7 @@ import (
 type Program struct {
 	expr  string
 	want  Want
+	scope *Scope
 	plan  plan
 	reads Reads
 	// uses are the variables that the expression names.

@@ -114,6 +114,23 @@ func (s *Scope) Compile(expr string, want Want) (*Program, error) {
 }
 
 func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
+	lang, checked, err := s.check(expr, want)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &Program{expr: expr, want: want, scope: s}
+	loops := p.survey(checked.Expr(), s)
+	p.plan, err = lang.planner.plan(checked, loops)
+	if err != nil {
+		failure := wholeError(expr, "program instantiation failed: "+err.Error())
+		failure.Internal = true
+		return nil, nil, failure
+	}
+	return checked, p, nil
+}
+
+// check parses an expression and settles its types.
+func (s *Scope) check(expr string, want Want) (*language, *ast.AST, error) {
 	lang, err := s.env.language(s.vars.Mode, want == Object || want == JSONPatch)
 	if err != nil {
 		return nil, nil, err
@@ -133,15 +150,7 @@ func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
 			return nil, nil, wholeError(expr, fmt.Sprintf("must evaluate to %v but got %v", wanted[want], got))
 		}
 	}
-	p := &Program{expr: expr, want: want}
-	loops := p.survey(checked.Expr(), s)
-	p.plan, err = lang.planner.plan(checked, loops)
-	if err != nil {
-		failure := wholeError(expr, "program instantiation failed: "+err.Error())
-		failure.Internal = true
-		return nil, nil, failure
-	}
-	return checked, p, nil
+	return lang, checked, nil
 }
 
 // Reads is a set of the names that an expression can read, itself or through
