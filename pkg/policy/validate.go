@@ -57,7 +57,7 @@ var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 // writes the policy are not looked at.
 func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) field.ErrorList {
 	errs := ValidateMeta(&obj.ObjectMeta)
-	errs = append(errs, validateSpec(&obj.Spec, env, field.NewPath("spec"))...)
+	errs = append(errs, validateSpec(&obj.Spec, env, nil, field.NewPath("spec"))...)
 	return append(errs, ValidateReservedName(obj.Name)...)
 }
 
@@ -77,7 +77,8 @@ func ValidateReservedName(name string) field.ErrorList {
 		fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix))}
 }
 
-func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env *cel.Env, path *field.Path) field.ErrorList {
+// validateSpec checks a spec; kept, if not nil, is what it need not answer for.
+func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env *cel.Env, kept *ratchet, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.FailurePolicy == nil {
 		errs = append(errs, field.Required(path.Child("failurePolicy"), ""))
@@ -99,8 +100,11 @@ func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env
 	c := compiler{
 		conditions: env.Scope(cel.Vars{Params: spec.ParamKind != nil, Mode: cel.New}),
 		mutations:  env.Scope(cel.Vars{Params: spec.ParamKind != nil, Variables: true, Mode: cel.New}),
+		kept:       kept,
 	}
-	errs = append(errs, c.validateMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
+	if kept == nil || !kept.conditionsAlike {
+		errs = append(errs, c.validateMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
+	}
 	errs = append(errs, c.validateVariables(spec.Variables, path.Child("variables"))...)
 	if len(spec.Mutations) == 0 {
 		errs = append(errs, field.Required(path.Child("mutations"), "mutations must contain at least one item"))
@@ -287,6 +291,7 @@ func validateResources(list []string, path *field.Path) field.ErrorList {
 // variables, so each has a scope of its own.
 type compiler struct {
 	conditions, mutations *cel.Scope
+	kept                  *ratchet
 }
 
 func (c *compiler) validateMatchConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
@@ -297,7 +302,7 @@ func (c *compiler) validateMatchConditions(list []admissionregistrationv1.MatchC
 	names := sets.New[string]()
 	for i, cond := range list {
 		at := path.Index(i)
-		errs = append(errs, c.validateExpression(c.conditions, cond.Expression, cel.Bool, at.Child("expression"))...)
+		errs = append(errs, c.validateExpression(c.conditionScope(cond.Expression), cond.Expression, cel.Bool, at.Child("expression"))...)
 		if cond.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 			continue
@@ -337,13 +342,16 @@ func (c *compiler) validateVariables(list []admissionregistrationv1.Variable, pa
 		case strings.TrimSpace(v.Expression) == "":
 			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
 		case !duplicate:
-			if err := c.mutations.Define(v.Name, v.Expression); err != nil {
+			definition := v.Expression
+			if err := c.mutations.Define(v.Name, definition); err != nil {
 				errs = append(errs, refused(at.Child("expression"), v.Expression, err))
 				// A server goes on with a variable of unknown type, so that one
 				// mistake is not reported again by every user of the variable.
 				// The stand-in cannot fail: the name is new.
-				_ = c.mutations.Define(v.Name, "dyn(null)")
+				definition = "dyn(null)"
+				_ = c.mutations.Define(v.Name, definition)
 			}
+			c.kept.define(v.Name, definition)
 		}
 	}
 	return errs
@@ -376,7 +384,7 @@ func (c *compiler) validateMembers(patchType admissionregistrationv1.PatchType, 
 	if expression == nil {
 		errs = append(errs, field.Required(path.Child(name), "must be specified when patchType is "+string(patchType)))
 	} else {
-		errs = append(errs, c.validateExpression(c.mutations, *expression, result, path.Child(name, "expression"))...)
+		errs = append(errs, c.validateExpression(c.mutationScope(*expression), *expression, result, path.Child(name, "expression"))...)
 	}
 	if other != nil {
 		errs = append(errs, field.Invalid(path.Child(otherName), "{"+otherName+"}", "must not be specified when patchType is "+string(patchType)))
