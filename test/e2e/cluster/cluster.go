@@ -1,0 +1,339 @@
+//go:build e2e
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Options describe servers. The zero value is a cluster that does not run
+// MutatingAdmissionPolicy.
+type Options struct {
+	// Native runs the in-tree plugin MutatingAdmissionPolicy.
+	Native bool
+	// Flags are given to kube-apiserver after the harness's own, so that they win.
+	Flags []string
+	// Users have a token each: name to groups. There is always "admin" in
+	// system:masters.
+	Users map[string][]string
+}
+
+// Cluster is an API server and, unless it was there before the test, the
+// processes that make it.
+type Cluster struct {
+	// Etcd and APIServer are nil if the test did not start them.
+	Etcd, APIServer *Process
+	// Config is the administrator's; so are the two clients. They have no limit of
+	// requests per second.
+	Config     *rest.Config
+	Kubernetes kubernetes.Interface
+	Dynamic    dynamic.Interface
+	// Dir is where logs, data and kubeconfigs are.
+	Dir string
+
+	tokens map[string]string
+	test   testing.TB
+}
+
+// Start starts etcd and kube-apiserver and waits until they are ready. They end
+// with the test.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	bin := Servers(t)
+	c := &Cluster{Dir: directory(t), tokens: map[string]string{}, test: t}
+
+	client, peer, secure := FreePort(t), FreePort(t), FreePort(t)
+	etcd := fmt.Sprintf("http://127.0.0.1:%d", client)
+	peers := fmt.Sprintf("http://127.0.0.1:%d", peer)
+	c.Etcd = newProcess(t, c.Dir, "etcd", filepath.Join(bin, "etcd"), []string{
+		"--data-dir=" + filepath.Join(c.Dir, "etcd"), "--log-level=warn",
+		"--listen-client-urls=" + etcd, "--advertise-client-urls=" + etcd,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=default=" + peers,
+		"--unsafe-no-fsync", // the data need not survive the machine
+	}, nil)
+
+	off := "ServiceAccount"
+	if !o.Native {
+		off += ",MutatingAdmissionPolicy"
+	}
+	key := filepath.Join(c.Dir, "service-account.key")
+	c.write(t, key, privateKey(t))
+	certs := filepath.Join(c.Dir, "certs")
+	args := []string{
+		"--etcd-servers=" + etcd,
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", secure), "--cert-dir=" + certs,
+		"--authorization-mode=RBAC", "--token-auth-file=" + c.tokenFile(t, o.Users),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--disable-admission-plugins=" + off,
+	}
+	c.APIServer = newProcess(t, c.Dir, "kube-apiserver", filepath.Join(bin, "kube-apiserver"), append(args, o.Flags...), nil)
+
+	c.Etcd.Start(t)
+	c.APIServer.Start(t)
+	var ca []byte
+	Eventually(t, startTimeout, "the API server's certificate", func(context.Context) (err error) {
+		if err := c.ended(); err != nil {
+			t.Fatal(err)
+		}
+		if ca, err = os.ReadFile(filepath.Join(certs, "apiserver.crt")); err == nil && !bytes.Contains(ca, []byte("-----END")) {
+			err = fmt.Errorf("it is half written")
+		}
+		return err
+	})
+	c.connect(t, &rest.Config{
+		Host:            fmt.Sprintf("https://127.0.0.1:%d", secure),
+		BearerToken:     c.tokens["admin"],
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+	})
+	c.WaitReady(t)
+	return c
+}
+
+// startTimeout is long: many servers may start at once on few cores.
+const startTimeout = 2 * time.Minute
+
+// WaitReady waits until the API server is ready and has made what it makes by
+// itself: the default namespace and the roles that RBAC begins with.
+func (c *Cluster) WaitReady(t testing.TB) {
+	t.Helper()
+	Eventually(t, startTimeout, "the API server", func(ctx context.Context) error {
+		if err := c.ended(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Kubernetes.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+			return err
+		}
+		_, err := c.Kubernetes.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// RestartAPIServer stops the API server, starts it on the same port, and waits
+// until it is ready.
+func (c *Cluster) RestartAPIServer(t testing.TB) {
+	t.Helper()
+	c.APIServer.Stop(t, time.Minute)
+	c.APIServer.Start(t)
+	c.WaitReady(t)
+}
+
+// As is the configuration of somebody whom the administrator impersonates.
+func (c *Cluster) As(user string, groups ...string) *rest.Config {
+	config := rest.CopyConfig(c.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return config
+}
+
+// WithToken is the configuration of a bearer of a token; "" is anonymous.
+func (c *Cluster) WithToken(token string) *rest.Config {
+	config := rest.AnonymousClientConfig(c.Config)
+	config.QPS = -1
+	config.BearerToken = token
+	return config
+}
+
+// User is the configuration of one of Options.Users.
+func (c *Cluster) User(t testing.TB, name string) *rest.Config {
+	t.Helper()
+	token, ok := c.tokens[name]
+	if !ok {
+		t.Fatalf("user %q has no token; name it in Options.Users, or use As", name)
+	}
+	return c.WithToken(token)
+}
+
+// Client makes a client from a configuration, such as that of As.
+func (c *Cluster) Client(t testing.TB, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// DynamicClient makes a dynamic client from a configuration.
+func (c *Cluster) DynamicClient(t testing.TB, config *rest.Config) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// Kubeconfig writes a configuration into a file and returns its path. The file's
+// only context uses namespace; "" is default.
+func (c *Cluster) Kubeconfig(t testing.TB, config *rest.Config, namespace string) string {
+	t.Helper()
+	f, err := os.CreateTemp(c.Dir, "kubeconfig-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	out := clientcmdapi.NewConfig()
+	out.Clusters["e2e"] = &clientcmdapi.Cluster{
+		Server: config.Host, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
+		CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData,
+	}
+	out.AuthInfos["e2e"] = &clientcmdapi.AuthInfo{
+		Token: config.BearerToken, TokenFile: config.BearerTokenFile, Username: config.Username, Password: config.Password,
+		ClientCertificate: config.CertFile, ClientCertificateData: config.CertData,
+		ClientKey: config.KeyFile, ClientKeyData: config.KeyData,
+		Impersonate: config.Impersonate.UserName, ImpersonateUID: config.Impersonate.UID,
+		ImpersonateGroups: config.Impersonate.Groups, ImpersonateUserExtra: config.Impersonate.Extra,
+		Exec: config.ExecProvider,
+	}
+	out.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "e2e", Namespace: namespace}
+	out.CurrentContext = "e2e"
+	if err := clientcmd.WriteToFile(*out, f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+// Kubectl runs kubectl as the administrator and returns its standard output. The
+// error holds the standard error.
+func (c *Cluster) Kubectl(t testing.TB, stdin []byte, args ...string) (string, error) {
+	t.Helper()
+	return c.KubectlAs(t, c.Config, stdin, args...)
+}
+
+// KubectlAs is Kubectl for somebody else.
+func (c *Cluster) KubectlAs(t testing.TB, config *rest.Config, stdin []byte, args ...string) (string, error) {
+	t.Helper()
+	kubeconfig := c.Kubeconfig(t, config, "")
+	defer os.Remove(kubeconfig)
+	// Under HOME it keeps what discovery told, which must not be another test's.
+	return run(t, c.Dir, stdin, []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.Dir}, filepath.Join(Servers(t), "kubectl"), args...)
+}
+
+// Apply applies YAML as the administrator with kubectl.
+func (c *Cluster) Apply(t testing.TB, yaml string) {
+	t.Helper()
+	if _, err := c.Kubectl(t, []byte(yaml), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NeedProcesses skips the test on a cluster that it did not start.
+func (c *Cluster) NeedProcesses(t testing.TB) {
+	t.Helper()
+	if c.APIServer == nil {
+		t.Skip("this test stops processes, and the cluster of MAPD_E2E_KUBECONFIG is not ours")
+	}
+}
+
+// external is the cluster of MAPD_E2E_KUBECONFIG; nil if that is not set.
+func external(t testing.TB) *Cluster {
+	t.Helper()
+	file := os.Getenv("MAPD_E2E_KUBECONFIG")
+	if file == "" {
+		return nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{Dir: directory(t), test: t}
+	c.connect(t, config)
+	return c
+}
+
+func (c *Cluster) connect(t testing.TB, config *rest.Config) {
+	t.Helper()
+	config.QPS = -1
+	c.Config = config
+	c.Kubernetes, c.Dynamic = c.Client(t, config), c.DynamicClient(t, config)
+}
+
+// ended says which server that should run does not.
+func (c *Cluster) ended() error {
+	for _, p := range []*Process{c.Etcd, c.APIServer} {
+		if p == nil {
+			continue
+		}
+		if err := p.ended(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) write(t testing.TB, file string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tokenFile makes a token for every user.
+func (c *Cluster) tokenFile(t testing.TB, users map[string][]string) string {
+	t.Helper()
+	all := map[string][]string{"admin": {"system:masters"}}
+	maps.Copy(all, users)
+	var b strings.Builder
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		c.tokens[name] = random(t)
+		fmt.Fprintf(&b, "%s,%s,%d,%q\n", c.tokens[name], name, i, strings.Join(all[name], ","))
+	}
+	file := filepath.Join(c.Dir, "tokens.csv")
+	c.write(t, file, []byte(b.String()))
+	return file
+}
+
+// directory is t.TempDir that can be kept.
+func directory(t testing.TB) string {
+	t.Helper()
+	if os.Getenv("MAPD_E2E_KEEP") == "" {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("", "mapd-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("logs and data are kept in %s", dir)
+	return dir
+}
+
+func random(t testing.TB) string {
+	t.Helper()
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(b)
+}
+
+// privateKey makes the key that signs the tokens of service accounts.
+func privateKey(t testing.TB) []byte {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+}

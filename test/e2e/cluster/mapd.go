@@ -1,0 +1,398 @@
+//go:build e2e
+
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/manifests"
+)
+
+const (
+	// Namespace, Name: where mapd is and what most of its objects are called.
+	Namespace = "mapd-system"
+	Name      = "mapd"
+)
+
+// InstallOptions describe a mapd in a cluster.
+type InstallOptions struct {
+	// Cluster has the options of the servers that Installed starts.
+	Cluster Options
+	// Replicas is how many processes are started; 0 means 1, -1 none.
+	Replicas int
+	// Flags are given to `mapd serve` after the harness's own.
+	Flags []string
+	// Env is added to the environment of the replicas, as KEY=VALUE.
+	Env []string
+	// Manifest is applied; nil means manifests/install.yaml.
+	Manifest []byte
+	// CutAPI puts the proxy Mapd.API between the replicas and the API server.
+	CutAPI bool
+}
+
+// Mapd is a cluster with mapd in it.
+type Mapd struct {
+	*Cluster
+	// Proxy stands for the Service; nil on a cluster that the test did not start.
+	Proxy *Proxy
+	// API is between the replicas and the API server if InstallOptions.CutAPI is set.
+	API *Proxy
+
+	options InstallOptions
+
+	mu       sync.Mutex
+	replicas []*Replica
+	started  int
+}
+
+// Replica is one process `mapd serve`, in the place of a Pod.
+type Replica struct {
+	*Process
+	// Addr is where it listens.
+	Addr string
+	// IP is its address in the EndpointSlice.
+	IP string
+
+	client *http.Client
+}
+
+// Installed returns a cluster in which mapd is installed and, if it has
+// replicas, ready: that of MAPD_E2E_KUBECONFIG, or else one that it starts.
+func Installed(t testing.TB, o InstallOptions) *Mapd {
+	t.Helper()
+	if c := external(t); c != nil {
+		return &Mapd{Cluster: c, options: o}
+	}
+	return Install(t, Start(t, o.Cluster), o)
+}
+
+// Install installs mapd into servers that Start has started, starts its
+// replicas and waits until they are ready.
+func Install(t testing.TB, c *Cluster, o InstallOptions) *Mapd {
+	t.Helper()
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.Manifest == nil {
+		o.Manifest = manifests.Install()
+	}
+	m := &Mapd{Cluster: c, Proxy: NewProxy(t), options: o}
+	if o.CutAPI {
+		host, err := url.Parse(c.Config.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.API = NewProxy(t, host.Host)
+	}
+	if _, err := c.Kubectl(t, o.Manifest, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	m.Expose(t)
+	m.watchEndpoints(t)
+	m.Scale(t, max(0, o.Replicas))
+	return m
+}
+
+// Expose turns the Service into a name for the proxy. It is needed again after
+// the Service has been made anew.
+func (m *Mapd) Expose(t testing.TB) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null, "selector": null,
+		"ports": [{"$patch": "replace"}, {"name": "https", "port": %d}]}}`, m.Port(t))
+	if _, err := m.Kubernetes.CoreV1().Services(Namespace).Patch(t.Context(), Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatalf("the Service cannot become one of type ExternalName: %v", err)
+	}
+}
+
+// Port is the port of the Service.
+func (m *Mapd) Port(t testing.TB) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(m.Proxy.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Replicas are those that were started by Install, AddReplica, Scale or Roll and
+// not stopped by Scale or Roll. They may have died.
+func (m *Mapd) Replicas() []*Replica {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.replicas)
+}
+
+// AddReplica starts one more replica, with more flags if given, and does not
+// wait for it; see WaitReady.
+func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
+	t.Helper()
+	m.mu.Lock()
+	m.started++
+	n := m.started
+	m.mu.Unlock()
+	if n > 250 {
+		t.Fatal("TEST-NET-1 has no more addresses for replicas")
+	}
+
+	addr := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	config := m.WithToken(m.serviceAccountToken(t))
+	if m.API != nil {
+		config.Host = "https://" + m.API.Addr
+	}
+	args := append([]string{"serve", "--kubeconfig", m.Kubeconfig(t, config, Namespace),
+		"--namespace", Namespace, "--service", Name, "--service-port", strconv.Itoa(m.Port(t)), "--listen", addr,
+		// The proxy needs a moment to see that a replica is going, as kube-proxy does.
+		"--shutdown-delay", "500ms"}, m.options.Flags...)
+	r := &Replica{
+		Process: newProcess(m.test, m.Dir, fmt.Sprintf("mapd-%d", n), Binary(t), append(args, flags...), m.options.Env),
+		Addr:    addr, IP: fmt.Sprintf("192.0.2.%d", n),
+		client: &http.Client{Timeout: time.Second, Transport: &http.Transport{
+			// As a kubelet: it has no CA to check with. A connection for each probe
+			// sees a server that has stopped listening.
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+		}},
+	}
+	r.Start(t)
+	m.mu.Lock()
+	m.replicas = append(m.replicas, r)
+	m.mu.Unlock()
+	return r
+}
+
+// Scale starts or stops replicas, the newest first, until there are n, and waits:
+// for the stopped ones to end, for the others to be ready.
+func (m *Mapd) Scale(t testing.TB, n int) {
+	t.Helper()
+	for _, r := range m.cut(n) {
+		r.Terminate()
+		defer r.Stop(t, stopTimeout)
+	}
+	for len(m.Replicas()) < n {
+		m.AddReplica(t)
+	}
+	m.WaitReady(t)
+}
+
+// Roll replaces every replica by a new one, one after the other: the next one
+// starts and is ready before the old one stops.
+func (m *Mapd) Roll(t testing.TB) {
+	t.Helper()
+	for _, old := range m.Replicas() {
+		m.AddReplica(t)
+		m.WaitReady(t)
+		m.Remove(t, old)
+	}
+}
+
+// Remove stops a replica and takes it off the list.
+func (m *Mapd) Remove(t testing.TB, r *Replica) {
+	t.Helper()
+	m.mu.Lock()
+	m.replicas = slices.DeleteFunc(m.replicas, func(x *Replica) bool { return x == r })
+	m.mu.Unlock()
+	if r.Running() {
+		r.Stop(t, stopTimeout)
+	}
+}
+
+// stopTimeout is what a Pod is given by default.
+const stopTimeout = 30 * time.Second
+
+// WaitReady waits until every replica is ready and connections reach them.
+func (m *Mapd) WaitReady(t testing.TB) {
+	t.Helper()
+	Eventually(t, startTimeout, "the replicas of mapd", func(ctx context.Context) error {
+		for _, r := range m.Replicas() {
+			if err := r.ended(); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Probe(ctx); err != nil {
+				return err
+			}
+		}
+		return m.updateEndpoints(ctx)
+	})
+}
+
+// Probe asks /readyz once, as a kubelet does.
+func (r *Replica) Probe(ctx context.Context) error {
+	code, body, err := r.Get(ctx, "/readyz?verbose")
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("%s: /readyz: %d\n%s", r.Name, code, body)
+	}
+	return err
+}
+
+// Get reads a page of the replica: /metrics, /healthz.
+func (r *Replica) Get(ctx context.Context, path string) (code int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Addr+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(data), err
+}
+
+// cut takes all but the first n replicas off the list and returns them.
+func (m *Mapd) cut(n int) []*Replica {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.replicas) <= n {
+		return nil
+	}
+	gone := slices.Clone(m.replicas[n:])
+	m.replicas = m.replicas[:n]
+	return gone
+}
+
+// watchEndpoints probes the replicas until the test ends.
+func (m *Mapd) watchEndpoints(t testing.TB) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		// A kubelet probes every 10 s at the most often that most people configure,
+		// and reports each change at once; a test has less patience.
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			// A server that is down is what some tests are about; the next round
+			// tries again.
+			_ = m.updateEndpoints(ctx)
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+}
+
+// updateEndpoints probes the replicas, tells the proxy which are ready, and
+// writes that down in the EndpointSlice.
+func (m *Mapd) updateEndpoints(ctx context.Context) error {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: Name + "-e2e", Namespace: Namespace,
+			Labels: map[string]string{discoveryv1.LabelServiceName: Name, discoveryv1.LabelManagedBy: "test-e2e"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(8443)), Protocol: new(corev1.ProtocolTCP)}},
+	}
+	replicas := m.Replicas()
+	ready := make([]bool, len(replicas))
+	var probes sync.WaitGroup
+	for i, r := range replicas {
+		probes.Go(func() { ready[i] = r.Running() && r.Probe(ctx) == nil })
+	}
+	probes.Wait()
+	var targets []string
+	for i, r := range replicas {
+		if ready[i] {
+			targets = append(targets, r.Addr)
+		}
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses:  []string{r.IP},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(ready[i]), Serving: new(ready[i]), Terminating: new(false)},
+		})
+	}
+	m.Proxy.Targets(targets...)
+
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	slices := m.Kubernetes.DiscoveryV1().EndpointSlices(Namespace)
+	old, err := slices.Get(ctx, slice.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = slices.Create(ctx, slice, metav1.CreateOptions{})
+		return err
+	case err != nil:
+		return err
+	case sameEndpoints(old.Endpoints, slice.Endpoints):
+		return nil
+	}
+	_, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
+	return err
+}
+
+func sameEndpoints(a, b []discoveryv1.Endpoint) bool {
+	return slices.EqualFunc(a, b, func(a, b discoveryv1.Endpoint) bool {
+		return slices.Equal(a.Addresses, b.Addresses) && *a.Conditions.Ready == *b.Conditions.Ready
+	})
+}
+
+// serviceAccountToken makes a token as a kubelet does for a Pod.
+func (m *Mapd) serviceAccountToken(t testing.TB) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))}}
+	token, err := m.Kubernetes.CoreV1().ServiceAccounts(Namespace).CreateToken(t.Context(), Name, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("token of the ServiceAccount %s: %v", Name, err)
+	}
+	return token.Status.Token
+}
+
+// Mapd runs another command of mapd, such as doctor, as somebody, and returns
+// its standard output and exit code. err is nil if it could be run at all.
+func (m *Mapd) Mapd(t testing.TB, kubeconfig string, args ...string) (stdout string, code int, err error) {
+	t.Helper()
+	out, err := run(t, m.Dir, nil, []string{"KUBECONFIG=" + kubeconfig, "HOME=" + m.Dir}, Binary(t), args...)
+	var exit interface{ ExitCode() int }
+	if errors.As(err, &exit) {
+		t.Log(err)
+		return out, exit.ExitCode(), nil
+	}
+	return out, 0, err
+}
+
+// Logs returns what all replicas have printed, also those that are gone.
+func (m *Mapd) Logs(t testing.TB) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(m.Dir, "mapd-*.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, data...)
+	}
+	return string(all)
+}
