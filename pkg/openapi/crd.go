@@ -84,50 +84,67 @@ func (s *crdSource) add(u *unstructured.Unstructured, owner map[string]string) e
 	if err := checkNames(crd); err != nil {
 		return err
 	}
-	served := map[string]bool{}
-	for _, v := range crd.Spec.Versions {
-		served[v.Name] = v.Served
-	}
 	for i, v := range crd.Spec.Versions {
-		path := field.NewPath("spec", "versions").Index(i)
 		if !v.Served {
 			continue
 		}
-		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}
-		listKind := gvk.GroupVersion().WithKind(crd.Spec.Names.ListKind)
-		gvr := gvk.GroupVersion().WithResource(crd.Spec.Names.Plural)
+		gvk, listKind, gvr := namesOf(crd, v.Name)
 		for _, taken := range []string{gvk.String(), listKind.String(), gvr.String()} {
 			if other, ok := owner[taken]; ok {
-				return field.Invalid(path.Child("name"), v.Name, fmt.Sprintf("%s is already defined by %q", taken, other))
+				return field.Invalid(versionPath(i).Child("name"), v.Name, fmt.Sprintf("%s is already defined by %q", taken, other))
 			}
 			owner[taken] = crd.Name
 		}
-
-		m, err := newCustomModel(crd, &v, path)
-		if err != nil {
+		if err := s.addVersion(crd, i); err != nil {
 			return err
 		}
-		m.custom.rewritable = crd.Spec.Conversion == nil || crd.Spec.Conversion.Strategy == apiextensionsv1.NoneConverter
-		m.custom.served = served
-		s.models[gvk] = m
-		s.models[listKind] = &customModel{schema: m.schema, name: modelName(listKind)}
 		if !slices.Contains(s.versions, gvk.GroupVersion()) {
 			s.versions = append(s.versions, gvk.GroupVersion())
 		}
-
-		r := Resource{GVR: gvr, Kind: gvk, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped}
-		if v.Subresources != nil && v.Subresources.Scale != nil {
-			r.Subresources = append(r.Subresources, "scale")
-			r.SubresourceKinds = map[string]schema.GroupVersionKind{
-				"scale": {Group: "autoscaling", Version: "v1", Kind: "Scale"},
-			}
-		}
-		if v.Subresources != nil && v.Subresources.Status != nil {
-			r.Subresources = append(r.Subresources, "status")
-		}
-		s.resources = append(s.resources, r)
+		s.resources = append(s.resources, resourceOf(crd, &v))
 	}
 	return nil
+}
+
+// addVersion adds the models of one served version.
+func (s *crdSource) addVersion(crd *apiextensionsv1.CustomResourceDefinition, i int) error {
+	v := &crd.Spec.Versions[i]
+	m, err := newCustomModel(crd, v, versionPath(i))
+	if err != nil {
+		return err
+	}
+	m.custom.rewritable = crd.Spec.Conversion == nil || crd.Spec.Conversion.Strategy == apiextensionsv1.NoneConverter
+	m.custom.served = map[string]bool{}
+	for _, v := range crd.Spec.Versions {
+		m.custom.served[v.Name] = v.Served
+	}
+	gvk, listKind, _ := namesOf(crd, v.Name)
+	s.models[gvk] = m
+	s.models[listKind] = &customModel{schema: m.schema, name: modelName(listKind)}
+	return nil
+}
+
+func versionPath(i int) *field.Path { return field.NewPath("spec", "versions").Index(i) }
+
+// namesOf gives what a version of a definition is called.
+func namesOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (kind, listKind schema.GroupVersionKind, resource schema.GroupVersionResource) {
+	gv := schema.GroupVersion{Group: crd.Spec.Group, Version: version}
+	return gv.WithKind(crd.Spec.Names.Kind), gv.WithKind(crd.Spec.Names.ListKind), gv.WithResource(crd.Spec.Names.Plural)
+}
+
+func resourceOf(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion) Resource {
+	gvk, _, gvr := namesOf(crd, v.Name)
+	r := Resource{GVR: gvr, Kind: gvk, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped}
+	if v.Subresources != nil && v.Subresources.Scale != nil {
+		r.Subresources = append(r.Subresources, "scale")
+		r.SubresourceKinds = map[string]schema.GroupVersionKind{
+			"scale": {Group: "autoscaling", Version: "v1", Kind: "Scale"},
+		}
+	}
+	if v.Subresources != nil && v.Subresources.Status != nil {
+		r.Subresources = append(r.Subresources, "status")
+	}
+	return r
 }
 
 // checkNames makes sure of what the rest of the package builds on. The server
