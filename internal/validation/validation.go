@@ -1,31 +1,159 @@
 // Package validation answers one question: may this user write this policy or
 // this binding?
+//
+// Native policies are checked by the API server that stores them. mapd's own
+// kinds are custom resources, of which a server knows no more than a schema, so
+// a validating webhook asks here. The answer is the server's, in its words: the
+// status of a refusal differs from a native one in the group's name only (spec
+// §1.4; k8s.io/kubernetes pkg/registry/admissionregistration,
+// mutatingadmissionpolicy and mutatingadmissionpolicybinding).
+//
+// What is answered here is a matter of permissions, too: a policy puts what its
+// parameters say into other objects, so whoever makes it read them must be
+// allowed to read them.
 package validation
 
 import (
 	"context"
+	"fmt"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Validator checks what is written into mapd's own API group.
+// Validator checks what is written into mapd's own API group. All fields are
+// required. It is safe for concurrent use.
 type Validator struct {
-	Env        *cel.Env
+	Env *cel.Env
+	// Authorizer says what writers may read.
 	Authorizer authorizer.Authorizer
-	Types      *openapi.Types
-	// Warn returns what a writer should know about a policy that is fine.
-	Warn func(p *policy.Policy, types *openapi.Types) []string
+	// Types say which resource a paramKind is, and what is sure to fail in a
+	// policy.
+	Types *openapi.Types
+	// Policy reads a policy of the own group, which a binding names. It should
+	// ask the API server: of a policy and a binding that are applied together
+	// the one may be too new for a cache as the other comes.
+	Policy func(ctx context.Context, name string) (*unstructured.Unstructured, error)
 }
 
 var _ webhook.Validator = (*Validator)(nil)
 
-// Validate implements webhook.Validator.
+// Validate returns why an object of the own group may not be stored, nil if it
+// may, and warnings about a policy whose expressions compile but are sure to
+// fail. Requests about anything else, about the status, and deletions are
+// allowed.
+//
+// An update that leaves the spec as it is is allowed. A native server checks it
+// anew, but there it was checked when it was stored. Here it may have come while
+// nobody validated, and its labels, owners and finalizers must be as easy to
+// change as anybody else's, or it could not even be deleted.
 func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string) {
-	return nil, nil
+	if req.Kind.Group != policy.OwnGroup || req.SubResource != "" ||
+		req.Operation != admissionv1.Create && req.Operation != admissionv1.Update ||
+		req.Kind.Kind != policy.Kind && req.Kind.Kind != binding.Kind {
+		return nil, nil
+	}
+	if req.Object == nil {
+		return status(apierrors.NewBadRequest("the review has no object")), nil
+	}
+	old := req.OldObject
+	if req.Operation == admissionv1.Create {
+		old = nil
+	}
+	if old != nil && tree.Equal(req.Object.Object["spec"], old.Object["spec"]) {
+		return nil, nil
+	}
+	var errs field.ErrorList
+	var warnings []string
+	var err error
+	if req.Kind.Kind == policy.Kind {
+		errs, warnings, err = v.policy(ctx, req, old)
+	} else {
+		errs, err = v.binding(ctx, req)
+	}
+	switch {
+	case err != nil:
+		// In the words of a server that cannot decode a body.
+		return status(apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
+			req.Kind.Kind, req.Kind.Version, req.Kind.Kind, err))), nil
+	case len(errs) > 0:
+		return status(apierrors.NewInvalid(req.Kind.GroupKind(), req.Object.GetName(), errs)), nil
+	}
+	return nil, warnings
+}
+
+func status(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }
+
+// policy validates a policy. An error means that it cannot be decoded.
+func (v *Validator) policy(ctx context.Context, req *policy.Request, old *unstructured.Unstructured) (field.ErrorList, []string, error) {
+	obj, err := policy.Decode(req.Object)
+	if err != nil {
+		return nil, nil, err
+	}
+	var before *admissionregistrationv1.MutatingAdmissionPolicy
+	if old != nil {
+		// What cannot be decoded gives no room to what comes in its place.
+		before, _ = policy.Decode(old)
+	}
+	var errs field.ErrorList
+	if before != nil {
+		errs = policy.ValidateUpdate(obj, before, v.Env)
+	} else {
+		errs = policy.Validate(obj, v.Env)
+	}
+	if len(errs) > 0 {
+		return errs, nil, nil
+	}
+	kind := obj.Spec.ParamKind
+	if kind != nil && (before == nil || before.Spec.ParamKind == nil || *before.Spec.ParamKind != *kind) {
+		if err := v.mayReadKind(ctx, req, kind); err != nil {
+			return field.ErrorList{field.Forbidden(field.NewPath("spec", "paramKind"), err.Error())}, nil, nil
+		}
+	}
+	return nil, v.warnings(obj), nil
+}
+
+// warnings are what a native server does not say, because it looks at no schema.
+func (v *Validator) warnings(obj *admissionregistrationv1.MutatingAdmissionPolicy) []string {
+	p, err := policy.Compile(obj, policy.Deps{Env: v.Env, Types: v.Types})
+	if err != nil {
+		return nil // kept from before, see policy.ValidateUpdate
+	}
+	var out []string
+	for _, w := range policy.Warnings(p, v.Types) {
+		out = append(out, fmt.Sprintf("%s:%d:%d: %s", w.Field, w.Line, w.Column, w.Message))
+	}
+	return out
+}
+
+// binding validates a binding. The server looks at its paramRef again with every
+// update, the old one being equal or not: it compares addresses.
+func (v *Validator) binding(ctx context.Context, req *policy.Request) (field.ErrorList, error) {
+	obj, err := binding.Decode(req.Object)
+	if err != nil {
+		return nil, err
+	}
+	errs := binding.Validate(obj)
+	if req.Operation == admissionv1.Update {
+		// A name does not change; the server refuses reserved ones to newcomers.
+		errs = errs[:len(errs)-len(policy.ValidateReservedName(obj.Name))]
+	}
+	if len(errs) == 0 && obj.Spec.ParamRef != nil {
+		if err := v.mayReadParams(ctx, req, &obj.Spec); err != nil {
+			errs = field.ErrorList{field.Forbidden(field.NewPath("spec", "paramRef"), err.Error())}
+		}
+	}
+	return errs, nil
 }
