@@ -5,8 +5,6 @@ import (
 	"context"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/manifest"
@@ -57,19 +55,9 @@ func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 
 // Engine returns an engine that runs this snapshot.
 func (s *Snapshot) Engine() *engine.Engine {
-	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: s.convert})
+	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types)})
 	e.Publish(s.Index)
 	return e
-}
-
-// convert knows the one conversion that is possible without a server: another
-// apiVersion on a custom resource whose definition says so.
-func (s *Snapshot) convert(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-	kind, err := s.Types.Kind(obj.GroupVersionKind())
-	if err != nil || !kind.ConvertibleTo(to) {
-		return nil, engine.ErrNoConversion
-	}
-	return engine.WithVersion(obj, to), nil
 }
 
 // asked remembers whether anybody asked.
@@ -117,21 +105,11 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	ix, err := binding.NewIndex(s.Policies, b.compiled, binding.Sources{
 		Params:      b.params,
 		Namespaces:  s.Namespaces,
-		Equivalents: equivalents(s.Types),
+		Equivalents: Equivalents(s.Types),
 	})
 	if err != nil {
 		return nil, []error{err}
 	}
 	s.Index = ix
 	return s, nil
-}
-
-func equivalents(types *openapi.Types) func(schema.GroupVersionResource) []binding.Equivalent {
-	return func(gvr schema.GroupVersionResource) []binding.Equivalent {
-		var out []binding.Equivalent
-		for _, r := range types.Equivalents(gvr) {
-			out = append(out, binding.Equivalent{Resource: r.GVR, Kind: r.Kind})
-		}
-		return out
-	}
 }

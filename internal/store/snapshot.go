@@ -1,10 +1,19 @@
 package store
 
 import (
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // Snapshot is all that a Store has to say about policies and bindings at one
@@ -16,10 +25,11 @@ type Snapshot struct {
 
 // PolicyState is one policy and what has become of it.
 type PolicyState struct {
-	// Object is the policy as it is stored, without managedFields. It must not
-	// be modified.
+	// Object is the policy as it is stored, without managedFields and what
+	// kubectl apply has noted in it. It must not be modified.
 	Object *unstructured.Unstructured
-	// Policy is a policy.Broken one if Errs is not empty.
+	// Policy is a policy.Broken one if Errs is not empty. Its spec is that of
+	// Object; its metadata may be those of an earlier version.
 	Policy *policy.Policy
 	// Errs are all reasons why the policy cannot run.
 	Errs []error
@@ -43,12 +53,184 @@ type ParamState struct {
 
 // BindingState is one binding and what has become of it.
 type BindingState struct {
-	// Object is the binding as it is stored, without managedFields. It must not
-	// be modified.
+	// Object is the binding as it is stored, without managedFields and what
+	// kubectl apply has noted in it. It must not be modified.
 	Object     *unstructured.Unstructured
 	PolicyName string
 	// PolicyFound says that the policy exists, be it a broken one.
 	PolicyFound bool
-	// Err is why the binding cannot apply.
+	// Err is what is wrong with the binding. It may be invalid and apply
+	// nevertheless, as it would on a server that holds it.
 	Err error
+}
+
+// joined is one group's share of policies and bindings, put together.
+type joined struct {
+	policies []*policy.Policy   // bound ones, by name
+	bindings []*binding.Binding // those of these policies, by name
+	index    *binding.Index
+}
+
+// join puts every policy that is bound into its group, together with its
+// bindings. Of before it keeps the Indexes that would come out the same: they
+// have learned which policies which requests meet.
+func join(policies []*compiledPolicy, bindings []*compiledBinding, src binding.Sources, before map[webhook.Group]*joined) (map[webhook.Group]*joined, error) {
+	next := map[webhook.Group]*joined{}
+	for _, g := range webhook.Groups() {
+		next[g] = &joined{}
+	}
+	group := make(map[string]*joined, len(policies))
+	for _, p := range policies {
+		if !p.nowhere {
+			group[p.name()] = next[p.group]
+		}
+	}
+	bound := make(map[string]bool, len(policies))
+	for _, b := range bindings {
+		if j := group[b.policyName]; j != nil && b.binding != nil {
+			bound[b.policyName] = true
+			j.bindings = append(j.bindings, b.binding)
+		}
+	}
+	for _, p := range policies {
+		if bound[p.name()] {
+			j := next[p.group]
+			j.policies = append(j.policies, p.policy)
+		}
+	}
+	for g, j := range next {
+		if old := before[g]; old != nil && slices.Equal(old.policies, j.policies) && slices.Equal(old.bindings, j.bindings) {
+			next[g] = old
+			continue
+		}
+		ix, err := binding.NewIndex(j.policies, j.bindings, src)
+		if err != nil {
+			return nil, err
+		}
+		j.index = ix
+	}
+	return next, nil
+}
+
+// paramKinds are the kinds of parameters that the policies of all groups need,
+// in order: of a policy whose bindings name no parameters none are.
+func paramKinds(groups map[webhook.Group]*joined) []schema.GroupVersionKind {
+	seen := map[schema.GroupVersionKind]bool{}
+	for _, j := range groups {
+		refers := map[string]bool{}
+		for _, b := range j.bindings {
+			if b.Object().Spec.ParamRef != nil {
+				refers[b.PolicyName()] = true
+			}
+		}
+		for _, p := range j.policies {
+			if gvk, ok := paramKind(p); ok && refers[p.Name()] {
+				seen[gvk] = true
+			}
+		}
+	}
+	var out []schema.GroupVersionKind
+	for gvk := range seen {
+		out = append(out, gvk)
+	}
+	slices.SortFunc(out, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+func paramKind(p *policy.Policy) (gvk schema.GroupVersionKind, ok bool) {
+	kind := p.Object().Spec.ParamKind
+	if kind == nil {
+		return gvk, false
+	}
+	gv, err := schema.ParseGroupVersion(kind.APIVersion)
+	return gv.WithKind(kind.Kind), err == nil
+}
+
+// published is what a Store has published together, and what a Snapshot of it is
+// made from when somebody asks: most replicas never do.
+type published struct {
+	policies []*compiledPolicy
+	bindings []*compiledBinding
+	types    *openapi.Types
+	// typesVersion changes whenever types do.
+	typesVersion uint64
+	params       func(schema.GroupVersionKind) ParamState
+
+	snapshot func() *Snapshot
+}
+
+func newPublished(p published) *published {
+	p.snapshot = sync.OnceValue(p.build)
+	return &p
+}
+
+func (p *published) build() *Snapshot {
+	known := make(map[string]bool, len(p.policies))
+	for _, c := range p.policies {
+		known[c.name()] = true
+	}
+	s := &Snapshot{
+		Policies: make([]PolicyState, len(p.policies)),
+		Bindings: make([]BindingState, len(p.bindings)),
+	}
+	bound := make(map[string]bool, len(p.bindings))
+	for i, b := range p.bindings {
+		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: known[b.policyName], Err: b.err}
+		if b.binding != nil {
+			bound[b.policyName] = true
+		}
+	}
+	for i, c := range p.policies {
+		s.Policies[i] = PolicyState{Object: c.object, Policy: c.policy, Errs: c.errs, Bound: bound[c.name()]}
+		if gvk, ok := paramKind(c.policy); ok {
+			state := p.params(gvk)
+			s.Policies[i].ParamKind = &state
+		}
+	}
+	p.warn(s.Policies)
+	return s
+}
+
+// warn fills in the warnings, on all cores.
+func (p *published) warn(states []PolicyState) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(states)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(states)); i = next.Add(1) - 1 {
+				states[i].Warnings = p.policies[i].warnings.of(p.policies[i].policy, p.types, p.typesVersion)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// warnings are those of one policy, remembered until the types change.
+type warnings struct {
+	mu      sync.Mutex
+	known   bool
+	version uint64
+	list    []policy.Warning
+}
+
+func (w *warnings) of(p *policy.Policy, types *openapi.Types, version uint64) []policy.Warning {
+	if p.Err() != nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.known || w.version != version {
+		w.known, w.version, w.list = true, version, findWarnings(p, types)
+	}
+	return w.list
+}
+
+// findWarnings has nothing to say rather than anything to fail with.
+func findWarnings(p *policy.Policy, types *openapi.Types) (list []policy.Warning) {
+	defer func() {
+		if recover() != nil {
+			list = nil
+		}
+	}()
+	return policy.Warnings(p, types)
 }

@@ -2,24 +2,40 @@ package store
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // Metrics is told of every snapshot. *webhook.Metrics is one.
 type Metrics interface {
+	// SnapshotPublished tells how much is in use from now on, and how many of the
+	// policies cannot run.
 	SnapshotPublished(policies, bindings, compileErrors int)
 }
 
 // Options say what a Store is made of. Dynamic, Kubernetes and Env are required.
+// The clients should not limit their own rate: requests under admission wait for
+// some of the calls.
 type Options struct {
 	Dynamic    dynamic.Interface
 	Kubernetes kubernetes.Interface
@@ -30,38 +46,233 @@ type Options struct {
 	Metrics Metrics
 }
 
+// Resources of policies and bindings.
+var (
+	policyResource  = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
+	bindingResource = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
+)
+
 // Store turns a cluster into snapshots. It is safe for concurrent use.
-type Store struct{}
+type Store struct {
+	log     *slog.Logger
+	metrics Metrics
+
+	policies   *watched
+	bindings   *watched
+	namespaces namespaces
+	params     *params
+	schemas    *schemas
+	authorizer authorizer.Authorizer
+	sources    binding.Sources
+	engines    map[webhook.Group]*engine.Engine
+
+	// changes rings when there may be something to publish.
+	changes signal
+	// kindsChanged and paramsChanged say that there is although no policy and no
+	// binding has changed.
+	kindsChanged, paramsChanged atomic.Bool
+
+	// The rest but for published and listeners belongs to the loop.
+	compiler     compiler
+	groups       map[webhook.Group]*joined
+	typesVersion uint64
+
+	published atomic.Pointer[published]
+
+	mu        sync.Mutex
+	listeners []signal
+}
 
 // New returns a Store that knows nothing until it runs.
-func New(o Options) *Store { return &Store{} }
+func New(o Options) *Store {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{log: log, metrics: o.Metrics, changes: newSignal(), engines: map[webhook.Group]*engine.Engine{}}
+	s.policies = newWatched(o.Dynamic, policyResource, log, trimObject, s.changes.ring)
+	s.bindings = newWatched(o.Dynamic, bindingResource, log, trimObject, s.changes.ring)
+	s.policies.track, s.bindings.track = true, true
+	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.ring)
+
+	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log)
+	s.schemas.OnChange(func() { s.kindsChanged.Store(true); s.changes.ring() })
+	types := s.schemas.Types()
+	s.params = newParams(o.Dynamic, types, log)
+	s.params.OnChange(func() { s.paramsChanged.Store(true); s.changes.ring() })
+	s.authorizer = newAuthorizer(o.Kubernetes)
+
+	s.compiler.deps = policy.Deps{Env: o.Env, Types: types}
+	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: snapshot.Equivalents(types)}
+	for _, g := range webhook.Groups() {
+		s.engines[g] = engine.New(engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types)})
+	}
+	return s
+}
 
 // Run watches the cluster and publishes snapshots until ctx is done. A Store
 // runs once.
-func (s *Store) Run(ctx context.Context) error { return nil }
+func (s *Store) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all sync.WaitGroup
+	for _, w := range []*watched{s.policies, s.bindings, s.namespaces.watched} {
+		all.Go(func() { w.run(ctx) })
+	}
+	var failed error
+	all.Go(func() {
+		if failed = s.schemas.Run(ctx); failed != nil {
+			stop()
+		}
+	})
+	for s.changes.settle(ctx) {
+		s.update(ctx)
+	}
+	all.Wait()
+	return failed
+}
 
 // Ready returns nil once the first snapshot is published, else what is missing.
-func (s *Store) Ready() error { return nil }
+func (s *Store) Ready() error {
+	if s.published.Load() != nil {
+		return nil
+	}
+	if err := s.read(); err != nil {
+		return err
+	}
+	return errors.New("no snapshot is published yet")
+}
 
-// Admitter runs the policies of one group. It admits everything unchanged before
-// the first snapshot.
-func (s *Store) Admitter(g webhook.Group) webhook.Admitter { return nil }
+// read says what has not been read yet.
+func (s *Store) read() error {
+	errs := []error{s.policies.ready(), s.bindings.ready(), s.namespaces.ready()}
+	if !s.schemas.Ready() {
+		errs = append(errs, errors.New("schemas: not read yet"))
+	}
+	return errors.Join(errs...)
+}
 
-// Snapshot returns what was published last, nil before the first.
-func (s *Store) Snapshot() *Snapshot { return nil }
+// update takes in what has changed and publishes what has come of it. Policies
+// are compiled while other sources are still being read.
+func (s *Store) update(ctx context.Context) {
+	start := time.Now()
+	kinds, params := s.kindsChanged.Swap(false), s.paramsChanged.Swap(false)
+	policies, bindings := s.policies.take(), s.bindings.take()
+	work := s.compiler.update(policies, bindings)
+	for _, name := range work.broken {
+		// What is wrong is in the policy's status; it quotes the policy.
+		s.log.Error("the policy cannot run", "policy", name)
+	}
+	if s.read() != nil {
+		return
+	}
+	if s.groups != nil && !kinds && !params && len(policies) == 0 && len(bindings) == 0 {
+		return
+	}
+	before := s.groups
+	if err := s.rebuild(ctx, kinds); err != nil {
+		s.log.Error("no new snapshot, the one before stays", "error", err)
+		return
+	}
+	level := slog.LevelDebug // of no consequence for requests
+	if !maps.Equal(before, s.groups) {
+		level = slog.LevelInfo
+	}
+	s.log.Log(ctx, level, "snapshot published",
+		"policies", len(s.compiler.policies), "bindings", len(s.compiler.bindings), "broken", s.compiler.broken(),
+		"compiledPolicies", work.policies, "compiledBindings", work.bindings, "duration", time.Since(start))
+}
+
+// rebuild publishes what the compiler holds.
+func (s *Store) rebuild(ctx context.Context, kinds bool) error {
+	before := s.groups
+	if kinds {
+		s.typesVersion++
+		before = nil // an Index remembers which resources are equivalent
+	}
+	groups, err := join(s.compiler.policies, s.compiler.bindings, s.sources, before)
+	if err != nil {
+		return err
+	}
+	// Before requests need them, so that their caches are on the way.
+	s.params.Use(ctx, paramKinds(groups))
+	if s.metrics != nil && !maps.Equal(before, groups) {
+		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken())
+	}
+	s.publish(groups)
+	return nil
+}
+
+// publish puts all groups to work together. One request of a client comes in as
+// one call for each group and may still meet the one before in an earlier call.
+func (s *Store) publish(groups map[webhook.Group]*joined) {
+	for g, e := range s.engines {
+		e.Publish(groups[g].index)
+	}
+	s.groups = groups
+	s.published.Store(newPublished(published{
+		policies: s.compiler.policies, bindings: s.compiler.bindings,
+		types: s.compiler.deps.Types, typesVersion: s.typesVersion, params: s.params.State,
+	}))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners {
+		l.ring()
+	}
+}
+
+// Admitter runs the policies of one group. Before the first snapshot it does what
+// the group's failurePolicy says.
+func (s *Store) Admitter(g webhook.Group) webhook.Admitter {
+	return &admitter{engine: s.engines[g], ignore: g.FailurePolicy == admissionregistrationv1.Ignore}
+}
+
+type admitter struct {
+	engine *engine.Engine
+	ignore bool
+}
+
+// Admit implements webhook.Admitter.
+func (a *admitter) Admit(ctx context.Context, req *policy.Request) *engine.Decision {
+	if a.engine.Index() == nil && !a.ignore {
+		status := apierrors.NewServiceUnavailable("the policies of this cluster have not been read yet").Status()
+		return &engine.Decision{Object: req.Object, Status: &status, Rounds: 1}
+	}
+	return a.engine.Admit(ctx, req)
+}
+
+// Snapshot returns what was published last, nil before the first. The first call
+// for each does some work, in proportion to the policies that have changed.
+func (s *Store) Snapshot() *Snapshot {
+	p := s.published.Load()
+	if p == nil {
+		return nil
+	}
+	return p.snapshot()
+}
 
 // Changed returns a channel of the caller's own, which holds a value after a
-// snapshot was published that the caller has not heard of.
-func (s *Store) Changed() <-chan struct{} { return nil }
+// snapshot was published that the caller has not heard of. There is no way to
+// give a channel back.
+func (s *Store) Changed() <-chan struct{} {
+	l := newSignal()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, l)
+	if s.published.Load() != nil {
+		l.ring()
+	}
+	return l
+}
 
 // Types are the kinds that the cluster serves, kept up to date.
-func (s *Store) Types() *openapi.Types { return nil }
+func (s *Store) Types() *openapi.Types { return s.schemas.Types() }
 
 // Authorizer asks the cluster what a user may do.
-func (s *Store) Authorizer() authorizer.Authorizer { return nil }
+func (s *Store) Authorizer() authorizer.Authorizer { return s.authorizer }
 
 // Namespace returns a Namespace as policies see it; the error of a missing one
 // is apierrors.IsNotFound.
 func (s *Store) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	return nil, nil
+	return s.namespaces.Namespace(ctx, name)
 }

@@ -1,0 +1,292 @@
+package store
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// compiler keeps what policies and bindings have come to, and does again only
+// what has changed. One goroutine uses it at a time.
+type compiler struct {
+	deps policy.Deps
+	// The lists are by name and are replaced, never modified.
+	policies []*compiledPolicy
+	bindings []*compiledBinding
+}
+
+// compiledPolicy is one policy as it is stored and what came of it.
+type compiledPolicy struct {
+	object *unstructured.Unstructured
+	*policyResult
+}
+
+// policyResult is what came of a policy's spec. Versions of the policy that
+// differ in their metadata or status only share it, so that what is known of a
+// policy's name is in it and nothing else of its metadata.
+type policyResult struct {
+	policy *policy.Policy
+	group  webhook.Group
+	errs   []error
+	// nowhere says that it cannot be told which requests the policy is about, so
+	// that it has no effect on any.
+	nowhere  bool
+	warnings warnings
+}
+
+// compiledBinding is one binding as it is stored and what came of it.
+type compiledBinding struct {
+	object *unstructured.Unstructured
+	*bindingResult
+}
+
+type bindingResult struct {
+	policyName string
+	binding    *binding.Binding // nil if it cannot apply
+	err        error
+}
+
+// broken counts the policies that cannot run.
+func (c *compiler) broken() int {
+	n := 0
+	for _, p := range c.policies {
+		if len(p.errs) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *compiledPolicy) name() string  { return p.policy.Name() }
+func (b *compiledBinding) name() string { return b.object.GetName() }
+
+// compiled says how much work an update was.
+type compiled struct {
+	policies, bindings int      // decoded and compiled
+	broken             []string // the policies among them that cannot run, by name
+}
+
+// update takes in what has changed; nil is what is gone.
+func (c *compiler) update(policies, bindings map[string]*unstructured.Unstructured) compiled {
+	var work compiled
+	changed := compileAll(policies, func(name string, u *unstructured.Unstructured) (*compiledPolicy, bool) {
+		if old, ok := find(c.policies, name); ok && sameSpec(old.object, u) {
+			return &compiledPolicy{u, old.policyResult}, false
+		}
+		return &compiledPolicy{u, compilePolicy(u, c.deps)}, true
+	}, &work.policies)
+	for name, p := range changed {
+		if old, ok := find(c.policies, name); p != nil && len(p.errs) > 0 && (!ok || old.policyResult != p.policyResult) {
+			work.broken = append(work.broken, name)
+		}
+	}
+	slices.Sort(work.broken)
+	c.policies = merge(c.policies, changed)
+	c.bindings = merge(c.bindings, compileAll(bindings, func(name string, u *unstructured.Unstructured) (*compiledBinding, bool) {
+		if old, ok := find(c.bindings, name); ok && sameSpec(old.object, u) {
+			return &compiledBinding{u, old.bindingResult}, false
+		}
+		return &compiledBinding{u, compileBinding(u)}, true
+	}, &work.bindings))
+	return work
+}
+
+// sameSpec says that one object compiles to what the other did. The generation
+// would tell nearly as much, but not of an object that was deleted and made
+// again.
+func sameSpec(a, b *unstructured.Unstructured) bool {
+	return a.GetAPIVersion() == b.GetAPIVersion() && a.GetKind() == b.GetKind() && tree.Equal(a.Object["spec"], b.Object["spec"])
+}
+
+// compileAll compiles objects on all cores, and counts those for which there was
+// something to do.
+func compileAll[T any](objects map[string]*unstructured.Unstructured, compile func(name string, u *unstructured.Unstructured) (*T, bool), count *int) map[string]*T {
+	if len(objects) == 0 {
+		return nil
+	}
+	names := slices.Collect(maps.Keys(objects))
+	results := make([]*T, len(names))
+	var next, done atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(names)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
+				u := objects[names[i]]
+				if u == nil {
+					continue
+				}
+				result, new := compile(names[i], u)
+				if results[i] = result; new {
+					done.Add(1)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	*count = int(done.Load())
+	out := make(map[string]*T, len(names))
+	for i, name := range names {
+		out[name] = results[i]
+	}
+	return out
+}
+
+// named is what lists by name hold.
+type named interface{ name() string }
+
+func find[T named](list []T, name string) (found T, ok bool) {
+	i, ok := slices.BinarySearchFunc(list, name, func(t T, name string) int { return cmp.Compare(t.name(), name) })
+	if ok {
+		found = list[i]
+	}
+	return found, ok
+}
+
+// merge returns the list with what has changed; nil is what is gone.
+func merge[T any, P interface {
+	*T
+	named
+}](list []P, changed map[string]*T) []P {
+	if len(changed) == 0 {
+		return list
+	}
+	names := slices.Sorted(maps.Keys(changed))
+	out := make([]P, 0, len(list)+len(names))
+	take := func() {
+		if p := changed[names[0]]; p != nil {
+			out = append(out, P(p))
+		}
+		names = names[1:]
+	}
+	for _, p := range list {
+		for len(names) > 0 && names[0] < p.name() {
+			take()
+		}
+		if len(names) > 0 && names[0] == p.name() {
+			take()
+			continue
+		}
+		out = append(out, p)
+	}
+	for len(names) > 0 {
+		take()
+	}
+	return out
+}
+
+// compilePolicy makes of a stored policy what can be made of it. Whoever stored
+// it had it validated, unless our webhook was down at that time or the policy was
+// written for a later version than ours.
+func compilePolicy(u *unstructured.Unstructured, deps policy.Deps) (result *policyResult) {
+	// One policy must not take all others down with it.
+	defer func() {
+		if v := recover(); v != nil {
+			result = brokenPolicy(readable(u), fmt.Errorf("panic while compiling: %s", engine.PanicText(v)))
+		}
+	}()
+	obj, err := policy.Decode(u)
+	if err != nil {
+		return brokenPolicy(readable(u), err)
+	}
+	// It is stored, so its expressions are held to no more than being run.
+	if errs := policy.ValidateUpdate(obj, obj, deps.Env); len(errs) > 0 {
+		joined := make([]error, len(errs))
+		for i, e := range errs {
+			joined[i] = e
+		}
+		return brokenPolicy(obj, errors.Join(joined...))
+	}
+	p, err := policy.Compile(obj, deps)
+	if err != nil {
+		return brokenPolicy(obj, err)
+	}
+	return &policyResult{policy: p, group: webhook.GroupOf(obj)}
+}
+
+func brokenPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *policyResult {
+	result := &policyResult{errs: leaves(err)}
+	// A policy without rules would match everything (spec §2.1: no rules are no
+	// restriction) or be an error of every request.
+	if obj.Spec.MatchConstraints == nil {
+		obj.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
+		policy.SetMatchDefaults(obj.Spec.MatchConstraints)
+	}
+	result.nowhere = len(obj.Spec.MatchConstraints.ResourceRules) == 0
+	result.policy, result.group = policy.Broken(obj, err), webhook.GroupOf(obj)
+	return result
+}
+
+// readable is what can be read of a policy that may not be one: fields that are
+// unknown or of a wrong type are left out.
+func readable(u *unstructured.Unstructured) *admissionregistrationv1.MutatingAdmissionPolicy {
+	obj := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: u.GetName()}}
+	obj.APIVersion, obj.Kind = policy.NativeGroup+"/v1", policy.Kind
+	if data, err := json.Marshal(u.Object["spec"]); err == nil {
+		// It goes on behind a field of a wrong type, and tells of it in the end.
+		_ = json.Unmarshal(data, &obj.Spec)
+	}
+	if f := obj.Spec.FailurePolicy; f == nil || *f != admissionregistrationv1.Ignore {
+		fail := admissionregistrationv1.Fail
+		obj.Spec.FailurePolicy = &fail
+	}
+	policy.SetMatchDefaults(obj.Spec.MatchConstraints)
+	return obj
+}
+
+// leaves opens what errors.Join has put together.
+func leaves(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, leaves(e)...)
+	}
+	return out
+}
+
+// compileBinding makes of a stored binding what can be made of it. One that is
+// invalid still applies as it would on a server that holds it, where a selector
+// that does not parse is an error of each request that it might have matched;
+// leaving it out would let pass what its policy must not miss.
+func compileBinding(u *unstructured.Unstructured) (result *bindingResult) {
+	policyName, _, _ := unstructured.NestedString(u.Object, "spec", "policyName")
+	result = &bindingResult{policyName: policyName}
+	defer func() {
+		if v := recover(); v != nil {
+			result = &bindingResult{policyName: policyName, err: fmt.Errorf("panic while compiling: %s", engine.PanicText(v))}
+		}
+	}()
+	obj, err := binding.Decode(u)
+	if err != nil {
+		result.err = err
+		return result
+	}
+	b, err := binding.Compile(obj)
+	if err != nil {
+		result.err = err
+		return result
+	}
+	result.binding = b
+	if errs := binding.Validate(obj); len(errs) > 0 {
+		result.err = errs.ToAggregate()
+	}
+	return result
+}

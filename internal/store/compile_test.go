@@ -1,0 +1,285 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// parse reads an object as a server would send it.
+func parse(t testing.TB, text string) *unstructured.Unstructured {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(data); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+const marking = `
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAME, generation: 1, resourceVersion: "1", labels: {}}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    matchPolicy: Equivalent
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'Object{metadata: Object.metadata{labels: {"NAME": "VALUE"}}}'
+`
+
+// testPolicy marks ConfigMaps with its name and a value; change is pairs of what
+// to replace in its text.
+func testPolicy(t testing.TB, name, value string, change ...string) *unstructured.Unstructured {
+	t.Helper()
+	text := strings.NewReplacer(change...).Replace(marking)
+	u := parse(t, strings.NewReplacer("NAME", name, "VALUE", value).Replace(text))
+	u.SetUID(types.UID("uid-" + name))
+	return u
+}
+
+func testBinding(t testing.TB, name, policyName string) *unstructured.Unstructured {
+	t.Helper()
+	return parse(t, fmt.Sprintf(`
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %s}
+spec: {policyName: %s}
+`, name, policyName))
+}
+
+func testDeps(t testing.TB) policy.Deps {
+	t.Helper()
+	env, err := cel.NewEnv(cel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.Deps{Env: env, Types: openapi.New(openapi.Builtin())}
+}
+
+// byName is a change in which all these objects are there; a name with nil after
+// it is gone.
+func byName(objects ...*unstructured.Unstructured) map[string]*unstructured.Unstructured {
+	out := map[string]*unstructured.Unstructured{}
+	for _, u := range objects {
+		out[u.GetName()] = u
+	}
+	return out
+}
+
+func gone(names ...string) map[string]*unstructured.Unstructured {
+	out := map[string]*unstructured.Unstructured{}
+	for _, name := range names {
+		out[name] = nil
+	}
+	return out
+}
+
+// Only what changed in its spec is compiled.
+func TestCompilerWork(t *testing.T) {
+	c := &compiler{deps: testDeps(t)}
+	labelled := testPolicy(t, "b", "1", "labels: {}", "labels: {team: x}")
+	labelled.SetResourceVersion("2")
+	status := testPolicy(t, "b", "1")
+	status.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+	status.SetResourceVersion("3")
+	again := testPolicy(t, "b", "1")
+	again.SetUID("another")
+	edited := testPolicy(t, "b", "2", "generation: 1", "generation: 2")
+	steps := []struct {
+		name               string
+		policies, bindings map[string]*unstructured.Unstructured
+		work               compiled
+		policyNames        []string
+		bindingNames       []string
+	}{
+		{name: "the first list",
+			policies:    byName(testPolicy(t, "c", "1"), testPolicy(t, "a", "1"), testPolicy(t, "b", "1")),
+			bindings:    byName(testBinding(t, "by", "b"), testBinding(t, "bx", "a")),
+			work:        compiled{policies: 3, bindings: 2},
+			policyNames: []string{"a", "b", "c"}, bindingNames: []string{"bx", "by"}},
+		{name: "nothing", policyNames: []string{"a", "b", "c"}, bindingNames: []string{"bx", "by"}},
+		{name: "a label", policies: byName(labelled),
+			policyNames: []string{"a", "b", "c"}, bindingNames: []string{"bx", "by"}},
+		{name: "a status", policies: byName(status),
+			policyNames: []string{"a", "b", "c"}, bindingNames: []string{"bx", "by"}},
+		{name: "deleted and made again alike", policies: byName(again),
+			policyNames: []string{"a", "b", "c"}, bindingNames: []string{"bx", "by"}},
+		{name: "a spec", policies: byName(edited), work: compiled{policies: 1},
+			policyNames: []string{"a", "b", "c"}, bindingNames: []string{"bx", "by"}},
+		{name: "a spec that does not compile", policies: byName(testPolicy(t, "b", "1", `"VALUE"`, "nothing"), testPolicy(t, "aa", "1")),
+			work:        compiled{policies: 2, broken: []string{"b"}},
+			policyNames: []string{"a", "aa", "b", "c"}, bindingNames: []string{"bx", "by"}},
+		{name: "its label", policies: byName(testPolicy(t, "b", "1", `"VALUE"`, "nothing", "labels: {}", "labels: {team: x}")),
+			policyNames: []string{"a", "aa", "b", "c"}, bindingNames: []string{"bx", "by"}},
+		{name: "deleted", policies: gone("a", "c", "never-seen"), bindings: gone("by"),
+			policyNames: []string{"aa", "b"}, bindingNames: []string{"bx"}},
+		{name: "bindings edited", bindings: byName(testBinding(t, "bx", "b"), testBinding(t, "bz", "b")), work: compiled{bindings: 2},
+			policyNames: []string{"aa", "b"}, bindingNames: []string{"bx", "bz"}},
+	}
+	for _, s := range steps {
+		work := c.update(s.policies, s.bindings)
+		if diff := cmp.Diff(s.work, work, cmp.AllowUnexported(compiled{})); diff != "" {
+			t.Errorf("%s: work (-want +got):\n%s", s.name, diff)
+		}
+		if diff := cmp.Diff(s.policyNames, names(c.policies)); diff != "" {
+			t.Errorf("%s: policies (-want +got):\n%s", s.name, diff)
+		}
+		if diff := cmp.Diff(s.bindingNames, names(c.bindings)); diff != "" {
+			t.Errorf("%s: bindings (-want +got):\n%s", s.name, diff)
+		}
+		for name, u := range s.policies {
+			if p, ok := find(c.policies, name); u != nil && (!ok || p.object != u) {
+				t.Errorf("%s: policy %q is not the one that was stored last", s.name, name)
+			}
+		}
+	}
+	if got := c.broken(); got != 1 {
+		t.Errorf("%d policies cannot run, want 1", got)
+	}
+}
+
+func names[T named](list []T) []string {
+	var out []string
+	for _, t := range list {
+		out = append(out, t.name())
+	}
+	return out
+}
+
+// What is stored and cannot run keeps of itself what can be read.
+func TestCompilePolicyBroken(t *testing.T) {
+	fail := webhook.Group{FailurePolicy: admissionregistrationv1.Fail, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy}
+	ignore := webhook.Group{FailurePolicy: admissionregistrationv1.Ignore, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy}
+	tests := map[string]struct {
+		change    []string
+		group     webhook.Group
+		errs      []string
+		nowhere   bool
+		resources []string
+	}{
+		"an unknown field": {
+			change: []string{"failurePolicy: Fail", "failurePolicy: Ignore\n  sinceVersionTwo: true"},
+			group:  ignore, resources: []string{"configmaps"},
+			errs: []string{`strict decoding error: unknown field "spec.sinceVersionTwo"`},
+		},
+		"a field of a wrong type before all others": {
+			change: []string{"failurePolicy: Fail", "matchConditions: 1\n  failurePolicy: Ignore"},
+			group:  ignore, resources: []string{"configmaps"},
+			errs: []string{"json: cannot unmarshal number into Go struct field MutatingAdmissionPolicySpec.spec.matchConditions of type []v1.MatchCondition"},
+		},
+		"an unreadable failurePolicy": {
+			change: []string{"failurePolicy: Fail", "failurePolicy: {}"},
+			group:  fail, resources: []string{"configmaps"},
+			errs: []string{"json: cannot unmarshal object into Go struct field MutatingAdmissionPolicySpec.spec.failurePolicy of type v1.FailurePolicyType"},
+		},
+		"unreadable rules": {
+			change: []string{"resourceRules:", "resourceRules: []\n    excludeResourceRules:", "failurePolicy: Fail", "failurePolicy: Ignore\n  variables: 1"},
+			group:  ignore, nowhere: true,
+			errs: []string{"json: cannot unmarshal number into Go struct field MutatingAdmissionPolicySpec.spec.variables of type []v1.Variable"},
+		},
+		"no spec": {
+			change: []string{"spec:", "data:"},
+			group:  fail, nowhere: true,
+			errs: []string{`strict decoding error: unknown field "data"`},
+		},
+		"an invalid value": {
+			change: []string{"CREATE", "DELETE", "reinvocationPolicy: Never", "reinvocationPolicy: Often"},
+			group:  fail, resources: []string{"configmaps"},
+			errs: []string{
+				`spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"`,
+				`spec.reinvocationPolicy: Unsupported value: "Often": supported values: "IfNeeded", "Never"`,
+			},
+		},
+		"an expression that does not compile": {
+			change: []string{`"VALUE"`, "nothing"},
+			group:  fail, resources: []string{"configmaps"},
+			errs: []string{"spec.mutations[0].applyConfiguration.expression: …undeclared reference to 'nothing'…"},
+		},
+	}
+	deps := testDeps(t)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := compilePolicy(testPolicy(t, "p", "1", tt.change...), deps)
+			if got.group != tt.group || got.nowhere != tt.nowhere {
+				t.Errorf("group %v, nowhere %v; want %v, %v", got.group, got.nowhere, tt.group, tt.nowhere)
+			}
+			if got.policy.Err() == nil || got.policy.Name() != "p" {
+				t.Errorf("policy %q, error %v; want a broken one of that name", got.policy.Name(), got.policy.Err())
+			}
+			var resources []string
+			for _, r := range got.policy.Object().Spec.MatchConstraints.ResourceRules {
+				resources = append(resources, r.Resources...)
+			}
+			if diff := cmp.Diff(tt.resources, resources); diff != "" {
+				t.Errorf("resources (-want +got):\n%s", diff)
+			}
+			if !slices.EqualFunc(got.errs, tt.errs, func(err error, want string) bool { return like(err.Error(), want) }) {
+				t.Errorf("errors:\n%q\nwant:\n%q", got.errs, tt.errs)
+			}
+		})
+	}
+}
+
+// like compares texts of which want leaves out some, at each "…".
+func like(got, want string) bool {
+	parts := strings.Split(want, "…")
+	if len(parts) == 1 {
+		return got == want
+	}
+	if !strings.HasPrefix(got, parts[0]) || !strings.HasSuffix(got, parts[len(parts)-1]) {
+		return false
+	}
+	for _, part := range parts {
+		_, after, ok := strings.Cut(got, part)
+		if !ok {
+			return false
+		}
+		got = after
+	}
+	return true
+}
+
+func TestCompileBinding(t *testing.T) {
+	tests := map[string]struct {
+		spec    string
+		applies bool
+		err     string
+	}{
+		"in order":            {spec: "{policyName: p}", applies: true},
+		"an unknown field":    {spec: "{policyName: p, paramReff: {}}", err: `strict decoding error: unknown field "spec.paramReff"`},
+		"no policy":           {spec: "{}", err: `binding "b": spec.policyName is empty`},
+		"an invalid selector": {spec: "{policyName: p, matchResources: {objectSelector: {matchLabels: {a: '?'}}}}", applies: true, err: "spec.matchResources.objectSelector.matchLabels: Invalid value: …"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			u := testBinding(t, "b", "p")
+			u.Object["spec"] = parse(t, "apiVersion: v1\nkind: x\nspec: "+tt.spec).Object["spec"]
+			got := compileBinding(u)
+			if applies := got.binding != nil; applies != tt.applies || !like(errString(got.err), tt.err) {
+				t.Errorf("applies %v, error %v; want %v, %s", applies, got.err, tt.applies, tt.err)
+			}
+		})
+	}
+}

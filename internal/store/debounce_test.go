@@ -1,0 +1,88 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSettle(t *testing.T) {
+	tests := map[string]struct {
+		rings []time.Duration // after the one before
+		want  time.Duration   // after the first
+	}{
+		"one change":                    {rings: []time.Duration{0}, want: quiet},
+		"a second within the pause":     {rings: []time.Duration{0, quiet / 2}, want: quiet + quiet/2},
+		"a second after the pause":      {rings: []time.Duration{0, 2 * quiet}, want: quiet},
+		"changes that never pause":      {rings: every(quiet/2, 2*patience), want: patience},
+		"several at the very same time": {rings: []time.Duration{0, 0, 0}, want: quiet},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSignal()
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				go func() {
+					for _, pause := range tt.rings {
+						select {
+						case <-time.After(pause):
+							s.ring()
+						case <-ctx.Done():
+							return
+						}
+					}
+				}()
+				start := time.Now()
+				if !s.settle(t.Context()) {
+					t.Fatal("settle gave up")
+				}
+				if got := time.Since(start); got != tt.want {
+					t.Errorf("settled after %s, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func every(pause, total time.Duration) []time.Duration {
+	var out []time.Duration
+	for d := time.Duration(0); d < total; d += pause {
+		out = append(out, pause)
+	}
+	out[0] = 0
+	return out
+}
+
+func TestSettleStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), quiet/2)
+		defer stop()
+		s := newSignal()
+		s.ring()
+		if s.settle(ctx) {
+			t.Error("settle went on after its context had ended")
+		}
+		if s.settle(ctx) {
+			t.Error("settle waited for a bell that nobody rings")
+		}
+	})
+}
+
+// What happens while a snapshot is being made is not lost.
+func TestSignalIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignal()
+		s.ring()
+		s.ring()
+		if !s.settle(t.Context()) {
+			t.Fatal("the bell was not heard")
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if s.settle(ctx) {
+			t.Error("two rings were heard twice")
+		}
+	})
+}

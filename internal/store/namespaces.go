@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// namespaces implements binding.Namespaces from memory. A Namespace that is not
+// there may have been made a moment ago, so the server is asked, as it asks
+// itself (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/namespace:
+// GetNamespaceLabels). What it answers is not kept.
+type namespaces struct{ *watched }
+
+// newNamespaces takes a function to call when all Namespaces have been read.
+func newNamespaces(client dynamic.Interface, log *slog.Logger, read func()) namespaces {
+	return namespaces{newWatched(client, namespaceResource, log, trimNamespace, read)}
+}
+
+// Namespace implements binding.Namespaces.
+func (n namespaces) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	if u := n.get(name); u != nil {
+		return u, nil
+	}
+	u, err := n.client.Resource(n.resource).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	trimNamespace(u)
+	return u, nil
+}
+
+// trimNamespace gives a Namespace the shape in which a server's policies see it:
+// without managedFields, which its informers drop, and without apiVersion and
+// kind, which its Go type does not carry.
+func trimNamespace(u *unstructured.Unstructured) {
+	meta, _ := u.Object["metadata"].(map[string]any)
+	delete(meta, "managedFields")
+	delete(u.Object, "apiVersion")
+	delete(u.Object, "kind")
+}
