@@ -113,7 +113,7 @@ func newServe(s streams) *cobra.Command {
 	fl.BoolVar(&f.unbound, "unbound", false, "files: run policies that have no binding as if bound to everything")
 	fl.DurationVar(&f.poll, "poll", 5*time.Second, "files: how often to look for changes that the file system does not report")
 
-	f.cluster.add(cmd)
+	f.cluster.add(fl)
 	fl.StringVar(&f.namespace, "namespace", "", "cluster: the namespace that mapd runs in (default that of its Pod, or "+defaultNamespace+")")
 	fl.StringVar(&f.service, "service", "mapd", "cluster: the Service in that namespace by which the API server reaches mapd")
 	fl.Int32Var(&f.servicePort, "service-port", 443, "cluster: the port of that Service")

@@ -30,7 +30,7 @@ import (
 
 // serveCluster serves the policies of a cluster.
 func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logger, clients func() *x509.CertPool) error {
-	config, err := clientConfig(&f.cluster)
+	config, err := f.cluster.config()
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
@@ -127,15 +127,15 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	return f.run(ctx, options, certificates.GetCertificate, listener)
 }
 
-// server is what is asked of the API server once.
-type server struct {
+// apiServer is what is asked of the API server once.
+type apiServer struct {
 	env  *cel.Env
 	user string // whom it takes us for
 }
 
 // meet waits for the API server.
-func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namespace string, log *slog.Logger) (*server, error) {
-	out := &server{user: fmt.Sprintf("system:serviceaccount:%s:%s", namespace, "mapd")}
+func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namespace string, log *slog.Logger) (*apiServer, error) {
+	out := &apiServer{user: fmt.Sprintf("system:serviceaccount:%s:%s", namespace, "mapd")}
 	for attempt := 0; ; attempt++ {
 		info, err := kube.Discovery().ServerVersion()
 		if err == nil {
