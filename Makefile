@@ -5,7 +5,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate clean-tree race bench fuzz fuzz-all
+.PHONY: help build run test check fmt vet lint tidy generate race e2e bench fuzz fuzz-all image kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,9 +26,11 @@ fmt:
 
 vet:
 	$(GO) vet ./...
+	$(GO) vet -tags e2e ./test/e2e/...
 
 lint:
 	$(GO) tool staticcheck ./...
+	$(GO) tool staticcheck -tags e2e ./test/e2e/...
 
 tidy:
 	$(GO) mod tidy -diff
@@ -39,6 +41,12 @@ generate: ## make generated files anew and fail if that changes any
 
 race:
 	$(GO) test -race ./...
+
+# The time limit is for all of it: building the servers, which is done once and
+# takes minutes, is before.
+e2e: ## against real servers, or the cluster of KUBECONFIG: the same cases natively and through mapd, faults, load
+	@test -n "$(KUBECONFIG)" || test/e2e/servers/build.sh >/dev/null
+	MAPD_E2E_KUBECONFIG=$(KUBECONFIG) $(GO) test -tags e2e -count 1 -timeout 30m ./test/e2e/...
 
 bench: ## in-tree plugin and mapd side by side on the same cases, answers checked, ratios as a table
 	$(GO) run ./test/bench
