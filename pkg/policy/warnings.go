@@ -1,13 +1,22 @@
 package policy
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
 // Warning is something in a policy that compiles and is nevertheless sure to
-// fail.
+// fail when it is reached.
 type Warning struct {
 	// Field is the expression's place, such as
 	// spec.mutations[0].applyConfiguration.expression.
@@ -15,11 +24,437 @@ type Warning struct {
 	// Line and Column are 1-based places in the expression; columns count code
 	// points.
 	Line, Column int
-	// Kind is the kind whose objects it fails for.
+	// Kind is the kind whose objects it fails for; empty if that is any.
 	Kind    schema.GroupVersionKind
 	Message string
 }
 
 // Warnings holds the apply configurations of a policy against the schemas of
-// the kinds that its rules name.
-func Warnings(*Policy, *openapi.Types) []Warning { return nil }
+// the kinds that its rules name without wildcards. Creation looks at no schema
+// (spec §1.4), so that a misspelt field shows only when a request fails.
+//
+// It tells of fields that a kind has not, of atomic fields (spec §7.3), of
+// literals that do not fit their field, of literals with a wrong type name, and
+// of kinds that no apply configuration can change; only of what is certain.
+// Where an expression may tell kinds apart, by a condition of its own or by the
+// policy's matchConditions, a field is wrong only if it is for every kind. They
+// come in the order of the expressions; a policy that cannot run has none.
+func Warnings(p *Policy, types *openapi.Types) []Warning {
+	if p.err != nil {
+		return nil
+	}
+	targets := newTargets(p.object.Spec.MatchConstraints, types)
+	selective := len(p.object.Spec.MatchConditions) > 0
+	var out []Warning
+	for i, m := range p.mutations {
+		apply, ok := m.Mutator.(*applyMutator)
+		if !ok {
+			continue
+		}
+		faults := targets.faults(apply.expr.program.Fields(), selective)
+		slices.SortFunc(faults, func(a, b Warning) int {
+			return cmp.Or(
+				cmp.Compare(a.Line, b.Line),
+				cmp.Compare(a.Column, b.Column),
+				cmp.Compare(kindName(a.Kind), kindName(b.Kind)),
+				cmp.Compare(a.Message, b.Message))
+		})
+		for _, w := range slices.Compact(faults) {
+			w.Field = fmt.Sprintf("spec.mutations[%d].applyConfiguration.expression", i)
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// targets are the kinds that a policy's rules name.
+type targets struct {
+	kinds []target
+	// more says that the policy may meet other kinds, too.
+	more bool
+}
+
+// target is a kind with its schema; without one, no apply configuration works
+// on it (spec §2.6).
+type target struct {
+	kind   schema.GroupVersionKind
+	schema *smdschema.Schema
+	root   smdschema.TypeRef
+}
+
+func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types) (out targets) {
+	if m == nil {
+		return out
+	}
+	for _, r := range m.ResourceRules {
+		for _, group := range r.APIGroups {
+			for _, version := range r.APIVersions {
+				for _, resource := range r.Resources {
+					if group == "*" || version == "*" || strings.Contains(resource, "*") {
+						out.more = true
+						continue
+					}
+					gvr := schema.GroupVersionResource{Group: group, Version: version}
+					var subresource string
+					gvr.Resource, subresource, _ = strings.Cut(resource, "/")
+					if !excluded(m.ExcludeResourceRules, r.Operations, gvr, subresource) {
+						out.add(types, gvr, subresource)
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(out.kinds, func(a, b target) int { return cmp.Compare(kindName(a.kind), kindName(b.kind)) })
+	return out
+}
+
+func (t *targets) add(types *openapi.Types, gvr schema.GroupVersionResource, subresource string) {
+	gvk, ok := types.KindFor(gvr, subresource)
+	if !ok {
+		t.more = true
+		return
+	}
+	if slices.ContainsFunc(t.kinds, func(t target) bool { return t.kind == gvk }) {
+		return
+	}
+	kind, err := types.Kind(gvk)
+	if noKind := (*openapi.NoKindError)(nil); err != nil && !errors.As(err, &noKind) {
+		// The schema may come yet.
+		t.more = true
+		return
+	}
+	one := target{kind: gvk}
+	if err == nil {
+		one.schema, one.root = kind.Schema()
+	}
+	t.kinds = append(t.kinds, one)
+}
+
+// excluded says whether rules keep all requests away that a rule with these
+// operations lets in.
+func excluded(rules []admissionregistrationv1.NamedRuleWithOperations, ops []admissionregistrationv1.OperationType, gvr schema.GroupVersionResource, subresource string) bool {
+	return slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		if len(r.ResourceNames) > 0 || !has(r.APIGroups, gvr.Group) || !has(r.APIVersions, gvr.Version) {
+			return false
+		}
+		for _, op := range ops {
+			if !has(r.Operations, op) {
+				return false
+			}
+		}
+		return slices.ContainsFunc(r.Resources, func(s string) bool {
+			resource, sub, _ := strings.Cut(s, "/")
+			return (resource == "*" || resource == gvr.Resource) && (sub == "*" || sub == subresource)
+		})
+	})
+}
+
+func has[T ~string](list []T, v T) bool {
+	return slices.Contains(list, "*") || slices.Contains(list, v)
+}
+
+// faults are the warnings for one expression. selective says that the policy's
+// conditions may keep some kinds away.
+func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
+	several := t.more || len(t.kinds) > 1
+	withSchema := slices.ContainsFunc(t.kinds, func(t target) bool { return t.schema != nil })
+	if !selective || !t.more && !withSchema {
+		for _, one := range t.kinds {
+			if one.schema == nil {
+				out = append(out, Warning{Line: 1, Column: 1, Kind: one.kind, Message: fmt.Sprintf(
+					"an ApplyConfiguration cannot change %s, whose schema is not published with its group; use a JSONPatch", kindName(one.kind))})
+			}
+		}
+	}
+	told := map[string]bool{}
+	for _, f := range fields {
+		path, ok := fieldPath(f)
+		if !ok {
+			// The literal around it has the wrong name, which is a fault of the
+			// field that it is the value of.
+			continue
+		}
+		for _, name := range f.Misnamed {
+			out = append(out, Warning{Line: f.Line, Column: f.Column, Message: fmt.Sprintf(
+				"the value of %s is of type %s; name it Object.%s, after the fields that lead to it", path, name, strings.Join(f.Path, "."))})
+		}
+		var found []fault
+		bad := 0 // kinds for which the field cannot be right
+		for _, one := range t.kinds {
+			if one.schema == nil {
+				bad++
+				continue
+			}
+			faults := one.check(f, path)
+			if len(faults) > 0 {
+				bad++
+			}
+			found = append(found, faults...)
+		}
+		everywhere := !t.more && bad == len(t.kinds)
+		for _, fault := range found {
+			if several && !everywhere && (selective || f.Conditional || fault.item) {
+				continue
+			}
+			if fault.item && told[fault.message] {
+				continue
+			}
+			told[fault.message] = true
+			out = append(out, Warning{Line: f.Line, Column: f.Column, Kind: fault.kind, Message: fault.message})
+		}
+	}
+	return out
+}
+
+// fieldPath is the place of a field as text, false if the names of the types
+// around it are others.
+func fieldPath(f cel.Field) (string, bool) {
+	var b strings.Builder
+	rest := f.Path
+	for _, s := range f.Place {
+		switch {
+		case s.Kind == cel.Named:
+			if len(rest) == 0 || rest[0] != s.Name {
+				return "", false
+			}
+			rest = rest[1:]
+			b.WriteString("." + s.Name)
+		case s.Name != "":
+			b.WriteString("[" + s.Name + "]")
+		default:
+			b.WriteString("[]")
+		}
+	}
+	return strings.TrimPrefix(b.String(), "."), len(rest) == 0
+}
+
+// fault is what is wrong with a field for a kind.
+type fault struct {
+	kind    schema.GroupVersionKind
+	message string
+	// item: only for items, which may not be there. All fields of an item and
+	// all items of a list have it alike.
+	item bool
+}
+
+const (
+	atomicText = "%s of %s is atomic, and an ApplyConfiguration cannot set it; use a JSONPatch"
+	misfitText = "%s of %s must be %s, not %s"
+)
+
+// check follows a field through the schema as checker does with its value.
+func (t *target) check(f cel.Field, path string) (out []fault) {
+	if len(f.Place) == 1 && (path == "apiVersion" || path == "kind") {
+		// The object's own count, whatever is written (spec §7.1).
+		return nil
+	}
+	name := kindName(t.kind)
+	fail := func(item bool, format string, args ...any) {
+		out = append(out, fault{kind: t.kind, message: fmt.Sprintf(format, args...), item: item})
+	}
+	tr := t.root
+	// The search for atomic content ends at what is not declared and, here,
+	// at what it has found.
+	search := true
+	for i, s := range f.Place {
+		atom, ok := t.schema.Resolve(tr)
+		if !ok {
+			return out
+		}
+		last := i == len(f.Place)-1
+		if s.Kind == cel.Item {
+			if atom.List == nil {
+				return out
+			}
+			search = search && atom.List.ElementRelationship != smdschema.Atomic
+			tr = atom.List.ElementType
+			continue
+		}
+		if atom.Map == nil {
+			return out
+		}
+		if search && atom.Map.ElementRelationship == smdschema.Atomic {
+			if last && i > 0 && f.Place[i-1].Kind != cel.Named {
+				fail(true, atomicText, strings.TrimSuffix(path, "."+s.Name), name)
+			}
+			search = false
+		}
+		declared, ok := atom.Map.FindField(s.Name)
+		switch {
+		case ok && (s.Kind == cel.Named || s.Name != ""):
+			tr = declared.Type
+		case isZeroRef(atom.Map.ElementType):
+			if last {
+				fail(false, "%s has no field %s; %s", name, path, advice(atom.Map, path, s.Name))
+			}
+			return out
+		case s.Kind == cel.Value && s.Name == "" && len(atom.Map.Fields) > 0:
+			return out
+		default:
+			tr = atom.Map.ElementType
+			search = false
+		}
+	}
+	atom, ok := t.schema.Resolve(tr)
+	if !ok {
+		return out
+	}
+	for _, form := range forms {
+		if f.Value&form.bit != 0 && form.misfit(atom) {
+			fail(false, misfitText, path, name, wanted(atom), form.text)
+		}
+	}
+	if search && (f.Value&(cel.FormMap|cel.FormObject) != 0 && atom.Map != nil && atom.Map.ElementRelationship == smdschema.Atomic ||
+		f.Value&cel.FormList != 0 && atom.List != nil && atom.List.ElementRelationship == smdschema.Atomic) {
+		fail(false, atomicText, path, name)
+	}
+	if len(out) == 0 {
+		t.checkItems(f, path, atom, fail)
+	}
+	return out
+}
+
+// checkItems looks at the literals in a list or map.
+func (t *target) checkItems(f cel.Field, path string, atom smdschema.Atom, fail func(item bool, format string, args ...any)) {
+	if f.Items&(cel.FormList|cel.FormMap) != 0 {
+		// Whatever the schema says (spec §7.2).
+		fail(true, "%s of %s holds lists or maps that are written inside a list or map, which are not converted; write Object.%s{…} for them",
+			path, kindName(t.kind), strings.Join(f.Path, "."))
+		return
+	}
+	var item smdschema.TypeRef
+	switch f.Value & (cel.FormList | cel.FormMap | cel.FormObject) {
+	case cel.FormList:
+		if atom.List == nil {
+			return
+		}
+		item = atom.List.ElementType
+	case cel.FormMap:
+		if atom.Map == nil || len(atom.Map.Fields) > 0 {
+			return
+		}
+		item = atom.Map.ElementType
+	default:
+		return
+	}
+	atom, ok := t.schema.Resolve(item)
+	if !ok {
+		return
+	}
+	for _, form := range forms {
+		if f.Items&form.bit != 0 && form.misfit(atom) {
+			fail(true, misfitText, path+"[]", kindName(t.kind), wanted(atom), form.text)
+		}
+	}
+}
+
+// form is a form of values and the types that it fits.
+type form struct {
+	bit  cel.Forms
+	text string
+	// fits is the scalar that it fits besides those without a type.
+	fits smdschema.Scalar
+}
+
+var forms = []form{
+	{cel.FormString, "a string", smdschema.String},
+	{cel.FormInt, "an integer", smdschema.Numeric},
+	{cel.FormDouble, "a double", smdschema.Numeric},
+	{cel.FormBool, "a boolean", smdschema.Boolean},
+	{cel.FormUint, "an unsigned integer", ""},
+	{cel.FormBytes, "bytes", ""},
+	{cel.FormNull, "null", ""},
+	{cel.FormList, "a list", ""},
+	{cel.FormMap, "a map", ""},
+	{cel.FormObject, "an object", ""},
+}
+
+// misfit says that checker.validate refuses every value of the form.
+func (f form) misfit(atom smdschema.Atom) bool {
+	if atom.Scalar == nil && atom.List == nil && atom.Map == nil {
+		return false
+	}
+	switch f.bit {
+	case cel.FormList:
+		return atom.List == nil
+	case cel.FormMap, cel.FormObject:
+		return atom.Map == nil
+	case cel.FormUint, cel.FormBytes, cel.FormNull:
+		// They become Go values that no type takes (spec §7.2).
+		return true
+	}
+	return atom.Scalar == nil || *atom.Scalar != f.fits && *atom.Scalar != smdschema.Untyped
+}
+
+// wanted describes the values that a type takes.
+func wanted(atom smdschema.Atom) string {
+	var out []string
+	if atom.Scalar != nil {
+		switch *atom.Scalar {
+		case smdschema.String:
+			out = append(out, "a string")
+		case smdschema.Numeric:
+			out = append(out, "a number")
+		case smdschema.Boolean:
+			out = append(out, "a boolean")
+		default:
+			out = append(out, "a string, number or boolean")
+		}
+	}
+	if atom.List != nil {
+		out = append(out, "a list")
+	}
+	if atom.Map != nil {
+		out = append(out, "an object")
+	}
+	return strings.Join(out, " or ")
+}
+
+// advice says what to do about an unknown field.
+func advice(m *smdschema.Map, path, name string) string {
+	// A third of a name may be wrong; of two names as near, the first counts.
+	best, distance := "", len(name)/3+1
+	for _, f := range m.Fields {
+		d := edits(name, f.Name, distance+1)
+		if strings.EqualFold(name, f.Name) {
+			d = 0
+		}
+		if d < distance || d == distance && best != "" && f.Name < best {
+			best, distance = f.Name, d
+		}
+	}
+	if best == "" {
+		return "leave it out"
+	}
+	return "did you mean " + strings.TrimSuffix(path, name) + best + "?"
+}
+
+// edits is the number of insertions, deletions and substitutions between two
+// names, or limit if it is not less.
+func edits(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return min(row[len(b)], limit)
+}
+
+// kindName is a kind as it is written in a manifest: apps/v1 Deployment.
+func kindName(gvk schema.GroupVersionKind) string {
+	return gvk.GroupVersion().String() + " " + gvk.Kind
+}
