@@ -204,8 +204,7 @@ func compilePolicy(u *unstructured.Unstructured, deps policy.Deps) (result *poli
 	if err != nil {
 		return brokenPolicy(readable(u), err)
 	}
-	// It is stored, so its expressions are held to no more than being run.
-	if errs := policy.ValidateUpdate(obj, obj, deps.Env); len(errs) > 0 {
+	if errs := policy.ValidateStored(obj); len(errs) > 0 {
 		joined := make([]error, len(errs))
 		for i, e := range errs {
 			joined[i] = e

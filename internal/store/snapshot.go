@@ -124,7 +124,7 @@ func paramKinds(groups map[webhook.Group]*joined) []schema.GroupVersionKind {
 			}
 		}
 		for _, p := range j.policies {
-			if gvk, ok := paramKind(p); ok && refers[p.Name()] {
+			if gvk, ok := paramKindOf(p); ok && refers[p.Name()] {
 				seen[gvk] = true
 			}
 		}
@@ -137,7 +137,7 @@ func paramKinds(groups map[webhook.Group]*joined) []schema.GroupVersionKind {
 	return out
 }
 
-func paramKind(p *policy.Policy) (gvk schema.GroupVersionKind, ok bool) {
+func paramKindOf(p *policy.Policy) (gvk schema.GroupVersionKind, ok bool) {
 	kind := p.Object().Spec.ParamKind
 	if kind == nil {
 		return gvk, false
@@ -182,7 +182,7 @@ func (p *published) build() *Snapshot {
 	}
 	for i, c := range p.policies {
 		s.Policies[i] = PolicyState{Object: c.object, Policy: c.policy, Errs: c.errs, Bound: bound[c.name()]}
-		if gvk, ok := paramKind(c.policy); ok {
+		if gvk, ok := paramKindOf(c.policy); ok {
 			state := p.params(gvk)
 			s.Policies[i].ParamKind = &state
 		}

@@ -77,7 +77,15 @@ func ValidateReservedName(name string) field.ErrorList {
 		fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix))}
 }
 
+// ValidateStored returns what is wrong with the form of a policy that is stored
+// although no server would have accepted it: everything that Validate returns but
+// what it says about expressions. Those are held to no more than Compile asks.
+func ValidateStored(obj *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
+	return append(ValidateMeta(&obj.ObjectMeta), validateSpec(&obj.Spec, nil, nil, field.NewPath("spec"))...)
+}
+
 // validateSpec checks a spec; kept, if not nil, is what it need not answer for.
+// Without an env no expression is compiled.
 func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env *cel.Env, kept *ratchet, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.FailurePolicy == nil {
@@ -97,10 +105,10 @@ func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env
 		}
 	}
 
-	c := compiler{
-		conditions: env.Scope(cel.Vars{Params: spec.ParamKind != nil, Mode: cel.New}),
-		mutations:  env.Scope(cel.Vars{Params: spec.ParamKind != nil, Variables: true, Mode: cel.New}),
-		kept:       kept,
+	c := compiler{kept: kept}
+	if env != nil {
+		c.conditions = env.Scope(cel.Vars{Params: spec.ParamKind != nil, Mode: cel.New})
+		c.mutations = env.Scope(cel.Vars{Params: spec.ParamKind != nil, Variables: true, Mode: cel.New})
 	}
 	if kept == nil || !kept.conditionsAlike {
 		errs = append(errs, c.validateMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
@@ -288,7 +296,7 @@ func validateResources(list []string, path *field.Path) field.ErrorList {
 }
 
 // compiler checks expressions. Match conditions and mutations see different
-// variables, so each has a scope of its own.
+// variables, so each has a scope of its own; nil compiles nothing.
 type compiler struct {
 	conditions, mutations *cel.Scope
 	kept                  *ratchet
@@ -341,7 +349,7 @@ func (c *compiler) validateVariables(list []admissionregistrationv1.Variable, pa
 		switch {
 		case strings.TrimSpace(v.Expression) == "":
 			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
-		case !duplicate:
+		case !duplicate && c.mutations != nil:
 			definition := v.Expression
 			if err := c.mutations.Define(v.Name, definition); err != nil {
 				errs = append(errs, refused(at.Child("expression"), v.Expression, err))
@@ -396,6 +404,9 @@ func (c *compiler) validateExpression(scope *cel.Scope, expression string, want 
 	trimmed := strings.TrimSpace(expression)
 	if trimmed == "" {
 		return field.ErrorList{field.Required(path, "")}
+	}
+	if scope == nil {
+		return nil
 	}
 	if _, err := scope.Compile(trimmed, want); err != nil {
 		return field.ErrorList{refused(path, trimmed, err)}

@@ -187,3 +187,25 @@ func TestValidateDuplicateVariables(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What is stored is held to its form; whether its expressions compile is not
+// asked here.
+func TestValidateStored(t *testing.T) {
+	obj := valid(t)
+	obj.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "a", Expression: "nope"}}
+	obj.Spec.Variables = []admissionregistrationv1.Variable{{Name: "a", Expression: "nope"}, {Name: "in", Expression: "1"}}
+	obj.Spec.Mutations[0].JSONPatch, obj.Spec.Mutations[0].ApplyConfiguration = nil, &admissionregistrationv1.ApplyConfiguration{Expression: "nope"}
+	obj.Spec.Mutations[0].PatchType = admissionregistrationv1.PatchTypeApplyConfiguration
+	obj.Spec.ReinvocationPolicy = "Often"
+	var got []string
+	for _, err := range ValidateStored(obj) {
+		got = append(got, err.Error())
+	}
+	want := []string{
+		`spec.variables[1].name: Invalid value: "in": must be a valid CEL identifier`,
+		`spec.reinvocationPolicy: Unsupported value: "Often": supported values: "IfNeeded", "Never"`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,263 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// published counts, as metrics do.
+type counted struct{ last []int }
+
+func (c *counted) SnapshotPublished(policies, bindings, compileErrors int) {
+	c.last = []int{policies, bindings, compileErrors}
+}
+
+// newTestStore is a Store that nobody runs; its clients lead nowhere.
+func newTestStore(t testing.TB, metrics Metrics) *Store {
+	t.Helper()
+	config := &rest.Config{Host: "http://127.0.0.1:1"}
+	dyn, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Options{Dynamic: dyn, Kubernetes: kube, Env: testDeps(t).Env, Metrics: metrics})
+	s.compiler.deps = testDeps(t)
+	return s
+}
+
+// change is what the loop does once everything has been read.
+func (s *Store) change(t testing.TB, policies, bindings map[string]*unstructured.Unstructured) {
+	t.Helper()
+	s.compiler.update(policies, bindings)
+	if err := s.rebuild(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func configMap() *policy.Request {
+	return &policy.Request{
+		Operation: admissionv1.Create, Name: "c",
+		Kind:     schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+		Object: &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"},
+		}},
+	}
+}
+
+func has(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestStorePublishes(t *testing.T) {
+	var metrics counted
+	s := newTestStore(t, &metrics)
+	early := s.Changed()
+	if s.Snapshot() != nil || has(early) || s.Ready() == nil {
+		t.Error("something is there before the first snapshot")
+	}
+	for _, g := range webhook.Groups() {
+		d := s.Admitter(g).Admit(t.Context(), configMap())
+		if denied := d.Status != nil; denied != (g.FailurePolicy == "Fail") {
+			t.Errorf("%s before the first snapshot: denied %v", g.Path(), denied)
+		}
+	}
+
+	s.change(t, byName(testPolicy(t, "one", "1"), testPolicy(t, "broken", "1", `"VALUE"`, "nothing")), byName(testBinding(t, "one", "one")))
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+	late := s.Changed()
+	if !has(early) || has(early) || !has(late) || has(late) {
+		t.Error("everyone should have heard of the snapshot once")
+	}
+	if diff := cmp.Diff([]int{2, 1, 1}, metrics.last); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+	first := s.Snapshot()
+	if len(first.Policies) != 2 || len(first.Bindings) != 1 {
+		t.Errorf("snapshot of %d policies and %d bindings", len(first.Policies), len(first.Bindings))
+	}
+	d := s.Admitter(webhook.Groups()[0]).Admit(t.Context(), configMap())
+	if diff := cmp.Diff(map[string]string{"one": "1"}, d.Object.GetLabels()); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+
+	// A status is no matter for metrics, but for those who write it.
+	metrics.last = nil
+	status := testPolicy(t, "one", "1")
+	status.Object["status"] = map[string]any{}
+	s.change(t, byName(status), nil)
+	if metrics.last != nil {
+		t.Error("a status counts as a snapshot")
+	}
+	if !has(early) || s.Snapshot().Policies[1].Object != status || first.Policies[1].Object == status {
+		t.Error("the new status is not in the new snapshot alone")
+	}
+}
+
+// Each request sees all of one snapshot. Every policy has two halves that must
+// agree, and the policies of a group must agree with one another.
+func TestHammerPublish(t *testing.T) {
+	s := newTestStore(t, nil)
+	versions := 200
+	if testing.Short() {
+		versions = 20
+	}
+	publish := func(version int) {
+		policies, bindings := map[string]*unstructured.Unstructured{}, map[string]*unstructured.Unstructured{}
+		for _, g := range webhook.Groups() {
+			for _, name := range []string{"a", "b"} {
+				u := testPolicy(t, g.Name()+"."+name, strconv.Itoa(version),
+					"failurePolicy: Fail", "failurePolicy: "+string(g.FailurePolicy),
+					"reinvocationPolicy: Never", "reinvocationPolicy: "+string(g.ReinvocationPolicy))
+				policies[u.GetName()] = u
+				bindings[u.GetName()] = testBinding(t, u.GetName(), u.GetName())
+			}
+		}
+		s.change(t, policies, bindings)
+	}
+	publish(0)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	var admitted atomic.Int64
+	for _, g := range webhook.Groups() {
+		a := s.Admitter(g)
+		running.Go(func() {
+			for last := 0; ctx.Err() == nil; admitted.Add(1) {
+				labels := a.Admit(ctx, configMap()).Object.GetLabels()
+				va, vb := labels[g.Name()+".a"], labels[g.Name()+".b"]
+				version, err := strconv.Atoi(va)
+				if err != nil || va != vb || version < last {
+					t.Errorf("%s: versions %q and %q after %d", g.Path(), va, vb, last)
+					return
+				}
+				last = version
+			}
+		})
+	}
+	running.Go(func() {
+		for changed := s.Changed(); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+				if n := len(s.Snapshot().Policies); n != 8 {
+					t.Errorf("snapshot of %d policies", n)
+				}
+			}
+		}
+	})
+	for version := range versions {
+		publish(version + 1)
+	}
+	stop()
+	running.Wait()
+	if admitted.Load() == 0 {
+		t.Error("no request was admitted")
+	}
+}
+
+// many is n policies with a binding each: every one limited to a namespace of
+// its own, with a condition, a variable and a patch that uses it.
+func many(t testing.TB, n int) (policies, bindings map[string]*unstructured.Unstructured) {
+	policies, bindings = make(map[string]*unstructured.Unstructured, n), make(map[string]*unstructured.Unstructured, n)
+	for i := range n {
+		name := fmt.Sprintf("policy-%05d", i)
+		p := testPolicy(t, name, strconv.Itoa(i), "  mutations:", `  matchConditions:
+  - {name: not-kube, expression: '!request.userInfo.username.startsWith("system:kube-")'}
+  variables:
+  - {name: team, expression: 'has(object.metadata.labels) && "team" in object.metadata.labels ? object.metadata.labels["team"] : "none"'}
+  mutations:`, `"VALUE"`, `"VALUE-" + variables.team`)
+		policies[name] = p
+		b := testBinding(t, name, name)
+		b.Object["spec"].(map[string]any)["matchResources"] = map[string]any{
+			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": name}},
+		}
+		bindings[name] = b
+	}
+	return policies, bindings
+}
+
+const much = 10_000
+
+// BenchmarkLoad is a start with 10,000 policies and bindings: decode, validate,
+// compile, join, publish.
+func BenchmarkLoad(b *testing.B) {
+	policies, bindings := many(b, much)
+	b.ReportAllocs()
+	for b.Loop() {
+		s := newTestStore(b, nil)
+		s.change(b, policies, bindings)
+		if n := len(s.engines[webhook.Groups()[0]].Index().Policies()); n != much || s.compiler.broken() != 0 {
+			b.Fatalf("%d policies, %d broken", n, s.compiler.broken())
+		}
+	}
+}
+
+// BenchmarkChange is one change among 10,000 policies, the debounce left out.
+// With "first" the first request after it is in the time, because a new Index
+// has yet to learn what such a request meets.
+func BenchmarkChange(b *testing.B) {
+	policies, bindings := many(b, much)
+	s := newTestStore(b, nil)
+	s.change(b, policies, bindings)
+	name := fmt.Sprintf("policy-%05d", much/2)
+	admit := s.Admitter(webhook.Groups()[0])
+	run := func(b *testing.B, change func(i int) *unstructured.Unstructured, request bool) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			b.StopTimer()
+			changed := byName(change(i))
+			b.StartTimer()
+			s.change(b, changed, nil)
+			if request {
+				admit.Admit(b.Context(), configMap())
+			}
+		}
+	}
+	spec := func(i int) *unstructured.Unstructured { return testPolicy(b, name, strconv.Itoa(i)) }
+	b.Run("spec", func(b *testing.B) { run(b, spec, false) })
+	b.Run("first", func(b *testing.B) { run(b, spec, true) })
+	b.Run("status", func(b *testing.B) {
+		run(b, func(i int) *unstructured.Unstructured {
+			u := testPolicy(b, name, "1")
+			u.Object["status"] = map[string]any{"i": int64(i)}
+			return u
+		}, false)
+	})
+	b.Run("snapshot", func(b *testing.B) {
+		s.Snapshot()
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			b.StopTimer()
+			s.change(b, byName(spec(i)), nil)
+			b.StartTimer()
+			s.Snapshot()
+		}
+	})
+}
