@@ -1,0 +1,210 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Keys of the Secret's data.
+const (
+	keyLeafCert = "tls.crt" // what is served
+	keyLeafKey  = "tls.key"
+	keyCACert   = "ca.crt" // what signs it
+	keyCAKey    = "ca.key"
+	keyNextCert = "ca-next.crt" // what will sign the next one, during a rotation
+	keyNextKey  = "ca-next.key"
+	keyBundle   = "ca-bundle.crt" // what has to be trusted
+	keyRotation = "rotation.json"
+)
+
+// RotateAnnotation on the Secret asks, with every new value, for a new
+// authority.
+const RotateAnnotation = "mapd.dev/rotate"
+
+// state is what the Secret holds. It is a value: nobody modifies what it
+// refers to.
+type state struct {
+	leaf, ca, next pair
+	// bundle is whom to trust: ca, next, and what came before them.
+	bundle []*x509.Certificate
+	// until is when the last certificate that an authority signed ends, by the
+	// authority's fingerprint.
+	until map[string]time.Time
+	// rotated is the last value of RotateAnnotation that was acted upon.
+	rotated string
+
+	// since is since when the applied bundle is known to hold next. It is not
+	// stored: another replica, which did not see it, counts anew.
+	since time.Time
+}
+
+// rotation is what is stored besides certificates and keys.
+type rotation struct {
+	Answered    string               `json:"answered,omitempty"`
+	SignedUntil map[string]time.Time `json:"signedUntil,omitempty"`
+}
+
+// parse reads a Secret's data. What cannot be used is left out, and said.
+func parse(data map[string][]byte) (state, []string) {
+	var s state
+	var problems []string
+	note := func(key string, err error) {
+		problems = append(problems, key+" "+err.Error())
+	}
+	read := func(p *pair, certKey, keyKey string, optional bool) {
+		if optional && len(data[certKey])+len(data[keyKey]) == 0 {
+			return
+		}
+		var err error
+		if p.cert, err = parseCert(data[certKey]); err != nil {
+			note(certKey, err)
+			p.cert = nil
+		}
+		if p.key, err = parseKey(data[keyKey], p.cert); err != nil {
+			note(keyKey, err)
+		}
+		if p.cert == nil { // a key alone is of no use
+			p.key = nil
+		}
+	}
+	read(&s.leaf, keyLeafCert, keyLeafKey, false)
+	read(&s.ca, keyCACert, keyCAKey, false)
+	read(&s.next, keyNextCert, keyNextKey, true)
+	if s.leaf.key == nil {
+		s.leaf = pair{}
+	}
+	if s.next.key == nil {
+		s.next = pair{}
+	}
+	var err error
+	if s.bundle, err = parseCerts(data[keyBundle]); err != nil {
+		note(keyBundle, err)
+		s.bundle = nil
+	}
+	authority := func(key string, c *x509.Certificate) bool {
+		if c.IsCA && c.BasicConstraintsValid {
+			return true
+		}
+		note(key, fmt.Errorf("holds a certificate that is no authority"))
+		return false
+	}
+	if s.ca.cert != nil && !authority(keyCACert, s.ca.cert) {
+		s.ca = pair{}
+	}
+	if s.next.cert != nil && !authority(keyNextCert, s.next.cert) {
+		s.next = pair{}
+	}
+	s.bundle = slices.DeleteFunc(s.bundle, func(c *x509.Certificate) bool { return !authority(keyBundle, c) })
+	var r rotation
+	if text := data[keyRotation]; len(text) > 0 {
+		if json.Unmarshal(text, &r) != nil {
+			note(keyRotation, fmt.Errorf("cannot be read"))
+			r = rotation{}
+		}
+	}
+	s.rotated, s.until = r.Answered, r.SignedUntil
+	return s, problems
+}
+
+// data is what parse reads back as s.
+func (s state) data() (map[string][]byte, error) {
+	// A Secret of type kubernetes.io/tls must have tls.crt and tls.key, be they
+	// empty.
+	data := map[string][]byte{keyLeafCert: {}, keyLeafKey: {}}
+	write := func(p pair, certKey, keyKey string) error {
+		if p.cert != nil {
+			data[certKey] = encodeCerts(p.cert)
+		}
+		if p.key == nil {
+			return nil
+		}
+		var err error
+		data[keyKey], err = encodeKey(p.key)
+		return err
+	}
+	if err := write(s.leaf, keyLeafCert, keyLeafKey); err != nil {
+		return nil, err
+	}
+	if err := write(s.ca, keyCACert, keyCAKey); err != nil {
+		return nil, err
+	}
+	if err := write(s.next, keyNextCert, keyNextKey); err != nil {
+		return nil, err
+	}
+	data[keyBundle] = encodeCerts(s.bundle...)
+	var err error
+	data[keyRotation], err = json.Marshal(rotation{Answered: s.rotated, SignedUntil: s.until})
+	return data, err
+}
+
+// ownKeys are the keys of the Secret's data that are ours to write and remove.
+var ownKeys = []string{keyLeafCert, keyLeafKey, keyCACert, keyCAKey, keyNextCert, keyNextKey, keyBundle, keyRotation}
+
+// stored says that a Secret's data holds s already.
+func (s state) stored(in map[string][]byte) (bool, error) {
+	want, err := s.data()
+	if err != nil {
+		return false, err
+	}
+	for _, key := range ownKeys {
+		if !bytes.Equal(in[key], want[key]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// succeeds says that found can have come about by steps from held: an
+// authority stays in the bundle for as long as anything that it signed can be
+// served, so what follows trusts what is served now.
+func succeeds(found, held state, now time.Time) bool {
+	return !held.leaf.ok(now) || issuer(held.leaf.cert, found.bundle) != nil
+}
+
+// merge is what to go by when a Secret holds found and this process holds, from
+// before, held: found where it is a successor of held, with those parts
+// restored from held that are gone; otherwise held, because then somebody has
+// deleted, truncated or replaced the Secret.
+func merge(found, held state, now time.Time) state {
+	if !succeeds(found, held, now) {
+		return held
+	}
+	s := found
+	// An authority that is in no bundle was not put there by a step.
+	if held.ca.ok(now) && !contains(found.bundle, found.ca.cert) && contains(found.bundle, held.ca.cert) {
+		s.ca = held.ca
+	}
+	if s.ca.key == nil && held.ca.ok(now) && (s.ca.cert == nil || same(s.ca.cert, held.ca.cert)) && contains(found.bundle, held.ca.cert) {
+		s.ca = held.ca
+	}
+	if s.next.cert == nil && held.next.ok(now) && contains(found.bundle, held.next.cert) && same(s.ca.cert, held.ca.cert) {
+		s.next = held.next
+	}
+	if !s.leaf.ok(now) || !trusted(s.leaf.cert, append([]*x509.Certificate{found.ca.cert}, found.bundle...), now) {
+		s.leaf = pair{}
+		if held.leaf.ok(now) {
+			s.leaf = held.leaf
+		}
+	}
+	if s.until == nil {
+		s.until, s.rotated = held.until, held.rotated
+	}
+	return s
+}
+
+// signed is s.until with the end of what ca has signed.
+func (s state) signed(ca, leaf *x509.Certificate) map[string]time.Time {
+	until := maps.Clone(s.until)
+	if until == nil {
+		until = map[string]time.Time{}
+	}
+	if name := fingerprint(ca); until[name].Before(leaf.NotAfter) {
+		until[name] = leaf.NotAfter
+	}
+	return until
+}
