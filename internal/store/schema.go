@@ -1,30 +1,639 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	clientopenapi "k8s.io/client-go/openapi"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// schemas follow what a cluster serves.
-type schemas struct{ types *openapi.Types }
+const (
+	// discoveryInterval is how often the server is asked what it serves, beside
+	// the CustomResourceDefinitions, which are watched. It is upstream's interval
+	// (spec §3.3).
+	discoveryInterval = 30 * time.Second
+	// discoveryTimeout bounds one round: an aggregated server that hangs must not
+	// keep the news of all others back for long.
+	discoveryTimeout = 20 * time.Second
+)
 
-func newSchemas(client dynamic.Interface, disco discovery.DiscoveryInterface, log *slog.Logger) *schemas {
-	return &schemas{types: openapi.New()}
+// embeddedMinor is the minor release of Kubernetes 1 that openapi.Builtin holds
+// the documents of.
+const embeddedMinor = "37"
+
+var (
+	definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	apiServiceResource = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+)
+
+// schemas keep openapi.Types true to what a cluster serves. Three things
+// are put together:
+//
+//   - the group-versions of the server's own, as discovery lists them, with
+//     the embedded documents if the server is of their release, else with its own;
+//   - every established CustomResourceDefinition, which is watched, so that a new
+//     kind is known as soon as the server knows it;
+//   - whatever else discovery lists, which is what aggregated servers serve, with
+//     their documents.
+//
+// Where two have the same kind the first one counts, as it does in a server.
+type schemas struct {
+	client dynamic.Interface
+	disco  discovery.DiscoveryInterfaceWithContext
+	log    *slog.Logger
+	types  *openapi.Types
+
+	definitions *mirror[*definition]
+	apiServices *mirror[apiService]
+	rebuild     signal // what is known has changed
+	refresh     signal // the server may serve something else
+
+	known atomic.Pointer[discovered] // nil until discovery has succeeded once
+
+	ready   atomic.Bool
+	mu      sync.Mutex
+	changed []func()
+	foreign map[apiService]bool // the aggregated ones
+
+	// Of the goroutine that rebuilds.
+	sources []openapi.Source
+	custom  map[schema.GroupVersion]bool // group-versions that had definitions
 }
 
-// Types are the kinds that the cluster serves.
+func newSchemas(client dynamic.Interface, disco discovery.DiscoveryInterface, log *slog.Logger) *schemas {
+	s := &schemas{
+		client: client, disco: discovery.ToDiscoveryInterfaceWithContext(disco), log: log, types: openapi.New(),
+		rebuild: newSignal(), refresh: newSignal(),
+		custom: map[schema.GroupVersion]bool{},
+	}
+	s.definitions = newMirror(s.define, s.rebuild.ring)
+	s.apiServices = newMirror(register, s.servicesChanged)
+	return s
+}
+
+// Types are the kinds that the cluster serves. They are empty until Ready.
 func (s *schemas) Types() *openapi.Types { return s.types }
 
-// Run follows the cluster until ctx is done.
-func (s *schemas) Run(ctx context.Context) error { return nil }
-
 // Ready reports whether everything was loaded once.
-func (s *schemas) Ready() bool { return false }
+func (s *schemas) Ready() bool { return s.ready.Load() }
 
-// OnChange registers a function to call when Types has changed.
-func (s *schemas) OnChange(f func()) {}
+// OnChange registers a function to call when Types has changed. It must return
+// soon.
+func (s *schemas) OnChange(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = append(s.changed, f)
+}
+
+// Run follows the cluster until ctx is done.
+func (s *schemas) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		follow(ctx, s.client, definitionResource, s.definitions, outcome(s.log.With("resource", definitionResource.GroupResource().String())))
+	})
+	wg.Go(func() {
+		follow(ctx, s.client, apiServiceResource, s.apiServices, outcome(s.log.With("resource", apiServiceResource.GroupResource().String())))
+	})
+	wg.Go(func() { s.discover(ctx) })
+	for s.rebuild.settle(ctx) {
+		s.build()
+	}
+	return nil
+}
+
+// outcome logs the outcome of something that is done again and again, when it is
+// news.
+func outcome(log *slog.Logger) func(error) {
+	var mu sync.Mutex
+	var last string
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := manner(err)
+		switch {
+		case now == last:
+		case err != nil:
+			log.Error("not reading", "error", err)
+		default:
+			log.Info("reading again")
+		}
+		last = now
+	}
+}
+
+// manner tells errors apart that are worth a line each. The texts of network
+// errors hold port numbers, so each is another one.
+func manner(err error) string {
+	if err == nil {
+		return ""
+	}
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	if n := (net.Error)(nil); errors.As(err, &n) {
+		return "network"
+	}
+	return err.Error()
+}
+
+// A definition is what is kept of a CustomResourceDefinition.
+type definition struct {
+	uid         types.UID
+	generation  int64
+	established bool
+	source      openapi.Source // nil: it cannot be used, or not yet
+	versions    []schema.GroupVersion
+}
+
+// define makes a definition of an object. It is not made anew unless there is a
+// difference that matters: a CustomResourceDefinition is written to a lot.
+func (s *schemas) define(u *unstructured.Unstructured, old *definition) *definition {
+	d := &definition{uid: u.GetUID(), generation: u.GetGeneration(), established: isEstablished(u)}
+	if old != nil && old.uid == d.uid && old.generation == d.generation && old.established == d.established {
+		return old
+	}
+	d.versions = definitionVersions(u)
+	if !d.established {
+		return d
+	}
+	log := s.log.With("customresourcedefinition", u.GetName())
+	src, err := openapi.Served(u, func(err error) { log.Error("the schema cannot be used", "error", err) })
+	if err != nil {
+		log.Error("the definition cannot be used", "error", err)
+		return d
+	}
+	d.source = src
+	return d
+}
+
+// isEstablished reports whether the server serves what the object defines.
+func isEstablished(u *unstructured.Unstructured) bool {
+	return condition(u, "Established")
+}
+
+func condition(u *unstructured.Unstructured, name string) bool {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == name && m["status"] == string(metav1.ConditionTrue)
+	})
+}
+
+func definitionVersions(u *unstructured.Unstructured) []schema.GroupVersion {
+	spec, _ := u.Object["spec"].(map[string]any)
+	group, _ := spec["group"].(string)
+	versions, _ := spec["versions"].([]any)
+	var out []schema.GroupVersion
+	for _, v := range versions {
+		m, _ := v.(map[string]any)
+		if name, ok := m["name"].(string); ok {
+			out = append(out, schema.GroupVersion{Group: group, Version: name})
+		}
+	}
+	return out
+}
+
+// An apiService is what is kept of an APIService: who serves a group-version.
+type apiService struct {
+	gv        schema.GroupVersion
+	origin    origin
+	available bool
+}
+
+type origin int
+
+const (
+	unknownOrigin origin = iota
+	serverItself         // built in
+	customDefined        // by CustomResourceDefinitions
+	aggregated           // by another server
+)
+
+// register makes an apiService of an object. The label is the aggregator's
+// (k8s.io/kube-aggregator pkg/controllers/autoregister).
+func register(u *unstructured.Unstructured, _ apiService) apiService {
+	spec, _ := u.Object["spec"].(map[string]any)
+	group, _ := spec["group"].(string)
+	ver, _ := spec["version"].(string)
+	a := apiService{gv: schema.GroupVersion{Group: group, Version: ver}, available: condition(u, "Available")}
+	switch label := u.GetLabels()["kube-aggregator.kubernetes.io/automanaged"]; {
+	case spec["service"] != nil:
+		a.origin = aggregated
+	case label == "onstart":
+		a.origin = serverItself
+	case label == "true":
+		a.origin = customDefined
+	}
+	return a
+}
+
+// servicesChanged asks for a round of discovery if it could bring news: what the
+// server itself and its definitions serve is known without.
+func (s *schemas) servicesChanged() {
+	now := map[apiService]bool{}
+	s.apiServices.each("", func(_ string, a apiService) {
+		if a.origin == aggregated {
+			now[a] = true
+		}
+	})
+	s.mu.Lock()
+	same := maps.Equal(now, s.foreign)
+	s.foreign = now
+	s.mu.Unlock()
+	if !same {
+		s.refresh.ring()
+	}
+}
+
+// A discovered is what discovery and the OpenAPI index said at one time. It is
+// immutable.
+type discovered struct {
+	minor  string
+	groups map[schema.GroupVersion]*group
+	// waiting says that something is to be expected soon: ask again.
+	waiting bool
+}
+
+// A group is a group-version that is not known from definitions. It is an
+// openapi.Source.
+type group struct {
+	gv        schema.GroupVersion
+	resources []openapi.Resource
+	models    openapi.Source // nil: no document
+	foreign   bool           // another server serves it
+}
+
+func (g *group) GroupVersions() []schema.GroupVersion {
+	if g.models == nil {
+		return nil
+	}
+	return []schema.GroupVersion{g.gv}
+}
+
+func (g *group) Resources() []openapi.Resource { return g.resources }
+
+func (g *group) Lookup(gvk schema.GroupVersionKind) openapi.Model { return g.models.Lookup(gvk) }
+
+// discover asks the server what it serves, in time.
+func (s *schemas) discover(ctx context.Context) {
+	note := outcome(s.log.With("resource", "discovery"))
+	// Definitions and APIServices tell which group-versions are whose. Rights to
+	// read the latter are not necessary.
+	select {
+	case <-ctx.Done():
+		return
+	case <-s.definitions.read():
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-s.apiServices.read():
+	case <-time.After(time.Second):
+	}
+	docs := newDocuments(s.disco)
+	delay := minRetry
+	for ctx.Err() == nil {
+		before := s.known.Load()
+		now, err := s.ask(ctx, before, docs)
+		if ctx.Err() != nil {
+			return
+		}
+		note(err)
+		if now != nil {
+			s.known.Store(now)
+			s.rebuild.ring()
+		}
+		wait := discoveryInterval
+		switch {
+		case now == nil:
+			wait = delay
+			delay = min(2*delay, maxRefusedRetry)
+		case now.waiting:
+			wait = delay
+			delay = min(2*delay, discoveryInterval)
+		default:
+			delay = minRetry
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-s.refresh:
+			// What was announced takes the server a moment, too.
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+			delay = minRetry
+		}
+		timer.Stop()
+	}
+}
+
+// ask makes one round. What could not be learnt stays as it was before; an error
+// comes with nil if that is everything.
+func (s *schemas) ask(ctx context.Context, before *discovered, docs *documents) (*discovered, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	release, err := s.disco.ServerVersionWithContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, lists, err := discovery.ServerGroupsAndResourcesWithContext(ctx, s.disco)
+	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partly {
+		return nil, err
+	}
+	origins := map[schema.GroupVersion]apiService{}
+	s.apiServices.each("", func(_ string, a apiService) { origins[a.gv] = a })
+
+	slices.SortFunc(lists, func(a, b *metav1.APIResourceList) int { return cmp.Compare(a.GroupVersion, b.GroupVersion) })
+	now := &discovered{minor: minor(release.Minor), groups: map[schema.GroupVersion]*group{}}
+	var errs []error
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil || failed[gv] != nil {
+			continue
+		}
+		if origins[gv].origin == customDefined || s.isCustom(gv) && origins[gv].origin != aggregated {
+			continue
+		}
+		g := &group{gv: gv, resources: resourcesOf(gv, list.APIResources), foreign: origins[gv].origin == aggregated}
+		if now.minor == embeddedMinor && !g.foreign && isEmbedded(gv) {
+			g.models = openapi.Builtin()
+		} else if g.models, err = docs.find(ctx, gv); g.models == nil {
+			if err != nil {
+				errs = append(errs, err)
+				now.waiting = true
+			}
+			g.models = fallback(g, before)
+		}
+		now.groups[gv] = before.reuse(g)
+	}
+	for _, gv := range slices.SortedFunc(maps.Keys(failed), compareVersions) {
+		if g := before.group(gv); g != nil {
+			now.groups[gv] = g
+		}
+		errs = append(errs, failed[gv])
+	}
+	for gv, a := range origins {
+		if a.origin == aggregated && a.available && now.groups[gv] == nil {
+			now.waiting = true
+		}
+	}
+	docs.done()
+	return now, errors.Join(errs...)
+}
+
+// group gives what was known of a group-version, nil if nothing was.
+func (d *discovered) group(gv schema.GroupVersion) *group {
+	if d == nil {
+		return nil
+	}
+	return d.groups[gv]
+}
+
+// reuse gives the group as it was before, if nothing has changed.
+func (d *discovered) reuse(g *group) *group {
+	if old := d.group(g.gv); old != nil && old.models == g.models && old.foreign == g.foreign && reflect.DeepEqual(old.resources, g.resources) {
+		return old
+	}
+	return g
+}
+
+// fallback is what serves for a document that could not be had: that which there
+// was before, and for a kind of the server's own that of another release, which
+// differs in some fields.
+func fallback(g *group, before *discovered) openapi.Source {
+	if old := before.group(g.gv); old != nil && old.models != nil {
+		return old.models
+	}
+	if !g.foreign && isEmbedded(g.gv) {
+		return openapi.Builtin()
+	}
+	return nil
+}
+
+// minor cleans the minor version of what vendors append: 29+ is 29.
+func minor(s string) string {
+	end := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		return s
+	}
+	return s[:end]
+}
+
+var embedded = sync.OnceValue(func() map[schema.GroupVersion]bool {
+	m := map[schema.GroupVersion]bool{}
+	for _, gv := range openapi.Builtin().GroupVersions() {
+		m[gv] = true
+	}
+	return m
+})
+
+func isEmbedded(gv schema.GroupVersion) bool { return embedded()[gv] }
+
+// isCustom reports whether a CustomResourceDefinition has the group-version.
+func (s *schemas) isCustom(gv schema.GroupVersion) bool {
+	if isEmbedded(gv) {
+		return false
+	}
+	found := false
+	s.definitions.each("", func(_ string, d *definition) { found = found || slices.Contains(d.versions, gv) })
+	return found
+}
+
+// build puts together what is known and, if that makes a difference, updates the
+// types.
+func (s *schemas) build() {
+	known := s.known.Load()
+	if known == nil || !s.definitions.isRead() {
+		return
+	}
+	defined := map[string]openapi.Source{}
+	s.definitions.each("", func(name string, d *definition) {
+		for _, gv := range d.versions {
+			s.custom[gv] = true
+		}
+		if d.source != nil {
+			defined[name] = d.source
+		}
+	})
+	var sources, others []openapi.Source
+	for _, gv := range slices.SortedFunc(maps.Keys(known.groups), compareVersions) {
+		switch g := known.groups[gv]; {
+		case isEmbedded(gv):
+			sources = append(sources, g)
+		case g.foreign || !s.custom[gv]:
+			others = append(others, g)
+		}
+		// Else discovery still lists what a definition had defined.
+	}
+	for _, name := range slices.Sorted(maps.Keys(defined)) {
+		sources = append(sources, defined[name])
+	}
+	sources = append(sources, others...)
+	if s.ready.Load() && slices.Equal(sources, s.sources) {
+		return
+	}
+	s.sources = sources
+	s.types.Update(sources...)
+	s.ready.Store(true)
+	s.mu.Lock()
+	changed := slices.Clone(s.changed)
+	s.mu.Unlock()
+	for _, f := range changed {
+		f()
+	}
+}
+
+// compareVersions orders group-versions as a server installs them: the core group
+// first, the preferred version of a group first.
+func compareVersions(a, b schema.GroupVersion) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), version.CompareKubeAwareVersionStrings(b.Version, a.Version))
+}
+
+// resourcesOf reads a list of discovery.
+func resourcesOf(gv schema.GroupVersion, list []metav1.APIResource) []openapi.Resource {
+	byName := map[string]*openapi.Resource{}
+	for _, r := range list {
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		res := &openapi.Resource{GVR: gv.WithResource(r.Name), Kind: kindIn(gv, r), Namespaced: r.Namespaced}
+		if gv.Group == "events.k8s.io" && r.Name == "events" {
+			// The one pair of groups of which a server knows that they share their
+			// objects: k8s.io/kubernetes pkg/kubeapiserver, AddCohabitatingResources.
+			res.Storage = "events"
+		}
+		byName[r.Name] = res
+	}
+	for _, r := range list {
+		name, sub, ok := strings.Cut(r.Name, "/")
+		if !ok || strings.Contains(sub, "/") {
+			continue
+		}
+		res := byName[name]
+		if res == nil {
+			continue
+		}
+		res.Subresources = append(res.Subresources, sub)
+		if kind := kindIn(gv, r); kind != res.Kind {
+			if res.SubresourceKinds == nil {
+				res.SubresourceKinds = map[string]schema.GroupVersionKind{}
+			}
+			res.SubresourceKinds[sub] = kind
+		}
+	}
+	out := make([]openapi.Resource, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		slices.Sort(byName[name].Subresources)
+		out = append(out, *byName[name])
+	}
+	return out
+}
+
+// kindIn gives the kind of a listed resource, whose group and version are left out
+// where they are those of the list.
+func kindIn(gv schema.GroupVersion, r metav1.APIResource) schema.GroupVersionKind {
+	if r.Version != "" {
+		gv = schema.GroupVersion{Group: r.Group, Version: r.Version}
+	}
+	return gv.WithKind(r.Kind)
+}
+
+// documents are the OpenAPI documents that were read from the server. Each is read
+// again only when the server's index has another address for it, which holds a
+// hash of what is there.
+type documents struct {
+	paths func(context.Context) (map[string]clientopenapi.GroupVersionWithContext, error)
+	read  map[string]openapi.Source // by address
+
+	// Of one round.
+	index map[string]clientopenapi.GroupVersionWithContext // nil: not asked for
+	err   error                                            // of asking
+	used  map[string]bool                                  // addresses
+}
+
+func newDocuments(disco discovery.DiscoveryInterfaceWithContext) *documents {
+	return &documents{
+		paths: func(ctx context.Context) (map[string]clientopenapi.GroupVersionWithContext, error) {
+			return disco.OpenAPIV3WithContext(ctx).PathsWithContext(ctx)
+		},
+		read: map[string]openapi.Source{}, used: map[string]bool{},
+	}
+}
+
+// find gives the document of a group-version, nil if the server publishes none.
+func (d *documents) find(ctx context.Context, gv schema.GroupVersion) (openapi.Source, error) {
+	if d.index == nil && d.err == nil {
+		d.index, d.err = d.paths(ctx)
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("the index of OpenAPI documents: %w", d.err)
+	}
+	path := "apis/" + gv.String()
+	if gv.Group == "" {
+		path = "api/" + gv.Version
+	}
+	entry := d.index[path]
+	if entry == nil {
+		return nil, nil
+	}
+	address := entry.ServerRelativeURL()
+	if src := d.read[address]; src != nil {
+		d.used[address] = true
+		return src, nil
+	}
+	data, err := entry.SchemaWithContext(ctx, runtime.ContentTypeJSON)
+	if err != nil {
+		return nil, fmt.Errorf("the OpenAPI document of %v: %w", gv, err)
+	}
+	if !strings.Contains(address, "hash=") {
+		// A server that tells no hash has to be asked every time.
+		address = fmt.Sprintf("%s %x", address, sha256.Sum256(data))
+		if src := d.read[address]; src != nil {
+			d.used[address] = true
+			return src, nil
+		}
+	}
+	src, err := openapi.Document(gv, data, nil)
+	if err != nil {
+		return nil, err
+	}
+	d.read[address], d.used[address] = src, true
+	return src, nil
+}
+
+// done ends a round: documents that nothing refers to any more are dropped. One
+// that could not be asked for stays for the next round.
+func (d *documents) done() {
+	if d.err == nil {
+		maps.DeleteFunc(d.read, func(address string, _ openapi.Source) bool { return !d.used[address] })
+	}
+	d.index, d.err, d.used = nil, nil, map[string]bool{}
+}
