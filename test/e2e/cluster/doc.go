@@ -52,7 +52,9 @@
 //     replicas that are ready, in turn, and resets them when there is none. It
 //     leaves connections alone that exist;
 //   - an EndpointSlice lists the replicas under addresses from TEST-NET-1, ready as
-//     /readyz says, as the endpoint controller would from the Pods' probes.
+//     /readyz says, as the endpoint controller would from the Pods' probes;
+//   - aggregated ClusterRoles get their rules once; m.GrantParams lets mapd read
+//     more kinds of parameters than ConfigMaps.
 //
 // m.AddReplica starts one more, m.Scale sets the number (0 too), m.Roll replaces
 // each by a new one as a Deployment does. m.Replicas() are those that were

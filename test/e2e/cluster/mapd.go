@@ -108,6 +108,7 @@ func Install(t testing.TB, c *Cluster, o InstallOptions) *Mapd {
 	if _, err := c.Kubectl(t, o.Manifest, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
+	m.AggregateRoles(t)
 	m.Expose(t)
 	m.watchEndpoints(t)
 	m.Scale(t, max(0, o.Replicas))

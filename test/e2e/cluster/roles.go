@@ -1,0 +1,74 @@
+//go:build e2e
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// AggregateLabel is what an administrator puts on a ClusterRole to let mapd read
+// kinds of parameters.
+const AggregateLabel = "mapd.dev/aggregate-to-params"
+
+// GrantParams lets mapd read resources of a group as parameters, until the test
+// ends.
+func (m *Mapd) GrantParams(t testing.TB, group string, resources ...string) {
+	t.Helper()
+	roles := m.Kubernetes.RbacV1().ClusterRoles()
+	role, err := roles.Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-params-", Labels: map[string]string{AggregateLabel: "true"}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: resources, Verbs: []string{"get", "list", "watch"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = roles.Delete(ctx, role.Name, metav1.DeleteOptions{}) // the server may be gone already
+	})
+	m.AggregateRoles(t)
+}
+
+// AggregateRoles plays the controller that fills in the rules of aggregated
+// ClusterRoles. Install and GrantParams do it; it is needed again after another
+// labelled ClusterRole has been made or changed. Where there is a real controller
+// it does nothing.
+func (m *Mapd) AggregateRoles(t testing.TB) {
+	t.Helper()
+	if m.APIServer == nil {
+		return
+	}
+	roles := m.Kubernetes.RbacV1().ClusterRoles()
+	all, err := roles.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range all.Items {
+		if role.AggregationRule == nil {
+			continue
+		}
+		role.Rules = []rbacv1.PolicyRule{}
+		for _, from := range role.AggregationRule.ClusterRoleSelectors {
+			selector, err := metav1.LabelSelectorAsSelector(&from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, part := range all.Items {
+				if part.Name != role.Name && selector.Matches(labels.Set(part.Labels)) {
+					role.Rules = append(role.Rules, part.Rules...)
+				}
+			}
+		}
+		if _, err := roles.Update(t.Context(), &role, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(fmt.Errorf("ClusterRole %s: %w", role.Name, err))
+		}
+	}
+}
