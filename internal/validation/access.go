@@ -75,7 +75,8 @@ func (v *Validator) mayReadParams(ctx context.Context, req *policy.Request, spec
 	case resolveErr != nil:
 		return fmt.Errorf(minimum, fmt.Sprintf("resolve paramKind %v", printed(kind)), who, verb)
 	}
-	return fmt.Errorf(`user %v does not have "%v" permission on the object referenced by paramRef`, who, verb)
+	// A server has these two in this order, and its users know the text.
+	return fmt.Errorf(`user %v does not have "%v" permission on the object referenced by paramRef`, verb, who)
 }
 
 // printed is a paramKind as the server prints it: its internal type has no text
