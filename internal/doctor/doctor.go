@@ -1,36 +1,46 @@
 // Package doctor answers one question: is mapd well in this cluster?
 //
-// It only reads, apart from the probe, which is a dry run. What it may not read
-// is a warning that names the missing permission.
+// It looks at what the cluster says about mapd and tries, by the probe of package
+// install, the one way that has to be open: from the API server to mapd. It writes
+// nothing. What it may not look at is a warning that names the permission it
+// lacks; everything else is told all the same.
 package doctor
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/mapd-project/mapd/internal/install"
+	"github.com/mapd-project/mapd/internal/report"
 )
 
-// Options say what to look at.
+// Options say which cluster to look at. Kubernetes and Dynamic are required.
 type Options struct {
 	Kubernetes kubernetes.Interface
 	Dynamic    dynamic.Interface
 	Now        func() time.Time // nil: time.Now
 }
 
-// Mark says how a line is to be taken.
+// Mark says how a finding is to be taken.
 type Mark string
 
 // The marks.
 const (
 	OK      Mark = "ok"
-	Warning Mark = "warning"
-	Bad     Mark = "bad"
+	Warning Mark = "warning" // may be meant so, or could not be seen
+	Bad     Mark = "bad"     // something does not do what it is there for
 )
 
-// Line is one finding.
+// Line is one finding: what was looked at, what was found, and what to do about
+// it, which is empty if there is nothing to do.
 type Line struct {
 	Mark   Mark   `json:"mark"`
 	Check  string `json:"check"`
@@ -38,16 +48,125 @@ type Line struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// Report is what was found, in a fixed order.
+// Report is all findings, in the same order every time.
 type Report struct {
+	OK    bool   `json:"ok"` // nothing is Bad
 	Lines []Line `json:"lines"`
 }
 
 // Run looks at a cluster.
-func Run(ctx context.Context, o Options) Report { return Report{} }
+func Run(ctx context.Context, o Options) Report {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	x := &examination{Options: o}
+	if x.server(ctx) {
+		x.native(ctx)
+		x.fetch(ctx)
+		if x.installed(ctx) {
+			x.mutation()
+			x.validation()
+			x.probe(ctx)
+			x.certificate(ctx)
+			x.neighbours()
+		}
+		x.policies()
+		x.parameters(ctx)
+		x.twins(ctx)
+	}
+	r := Report{OK: true, Lines: x.lines}
+	for _, l := range r.Lines {
+		r.OK = r.OK && l.Mark != Bad
+	}
+	return r
+}
 
-// OK tells that no line is Bad.
-func (r Report) OK() bool { return true }
+var signs = map[Mark]struct{ sign, colour string }{
+	OK:      {"√", "32"},
+	Warning: {"‼", "33"},
+	Bad:     {"×", "31"},
+}
 
-// Write prints the report, one finding a line.
-func (r Report) Write(w io.Writer, colour bool) error { return nil }
+// Write prints a finding a line, with what to do below it.
+func (r Report) Write(w io.Writer, colour bool) error {
+	var b strings.Builder
+	for _, l := range r.Lines {
+		s := signs[l.Mark]
+		if colour {
+			fmt.Fprintf(&b, "\x1b[%sm%s\x1b[0m", s.colour, s.sign)
+		} else {
+			b.WriteString(s.sign)
+		}
+		fmt.Fprintf(&b, " %s: %s\n", oneLine(l.Check), oneLine(l.Fact))
+		if l.Advice != "" {
+			fmt.Fprintf(&b, "  → %s\n", oneLine(l.Advice))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// oneLine keeps what a cluster's objects hold from looking like findings.
+func oneLine(s string) string {
+	return report.Printable(strings.Join(strings.Fields(s), " "))
+}
+
+// examination is one run. What several checks need is fetched once.
+type examination struct {
+	Options
+	lines []Line
+
+	executes verdict // whether the server runs native policies
+	version  string  // of the native policies that it serves best; empty: none
+
+	mutating   []admissionregistrationv1.MutatingWebhookConfiguration // of everybody
+	validating *admissionregistrationv1.ValidatingWebhookConfiguration
+	// Why the above are not known.
+	mutatingErr, validatingErr error
+
+	own objects
+}
+
+// configuration is the MutatingWebhookConfiguration of mapd; nil if it is not there.
+func (x *examination) configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
+	for i := range x.mutating {
+		if x.mutating[i].Name == configurationName {
+			return &x.mutating[i]
+		}
+	}
+	return nil
+}
+
+func (x *examination) say(mark Mark, check, fact, advice string) {
+	x.lines = append(x.lines, Line{mark, check, fact, advice})
+}
+
+// unseen says that something could not be read. Without a permission that is the
+// reader's business, anything else is the cluster's.
+func (x *examination) unseen(check, verb, resource string, err error) {
+	switch {
+	case apierrors.IsForbidden(err):
+		x.say(Warning, check, "not known: this user may not "+verb+" "+resource, "needs: "+verb+" "+resource)
+	default:
+		x.say(Bad, check, fmt.Sprintf("%s %s: %v", verb, resource, err), "")
+	}
+}
+
+// few are as many names as fit a line.
+func few(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// count is "1 policy", "2 policies".
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+const namespace = install.Namespace

@@ -141,31 +141,30 @@ func (o *ApplyOptions) established(ctx context.Context, crd ref) error {
 // API server nothing.
 const pollEvery = 500 * time.Millisecond
 
-// poll calls f until it says that there is nothing to wait for. The error of a ctx
-// that ends first tells what was still waited for.
+// poll calls f until it says that there is nothing to wait for. An error of f ends
+// it, unless it comes with what is waited for: then it is why.
 func poll(ctx context.Context, progress func(string), f func() (waitingFor string, err error)) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	last := ""
+	var last waitError
 	for {
 		text, err := f()
 		switch {
-		case ctx.Err() != nil && last != "":
-			return &waitError{last, ctx.Err()}
 		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			return err
+			// What failed now did so for lack of time.
+			last.ended = ctx.Err()
+			return &last
 		case text == "":
-			return nil
-		case text != last && progress != nil:
+			return err
+		case text != last.waitingFor && progress != nil:
 			progress(text)
 		}
-		last = text
+		last.waitingFor, last.why = text, err
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return &waitError{last, ctx.Err()}
+			last.ended = ctx.Err()
+			return &last
 		}
 	}
 }
@@ -173,14 +172,21 @@ func poll(ctx context.Context, progress func(string), f func() (waitingFor strin
 // waitError is the end of a wait.
 type waitError struct {
 	waitingFor string
-	err        error
+	why, ended error
 }
 
 func (e *waitError) Error() string {
-	if errors.Is(e.err, context.DeadlineExceeded) {
-		return "timed out waiting: " + e.waitingFor
+	text := "interrupted"
+	if errors.Is(e.ended, context.DeadlineExceeded) {
+		text = "out of time"
 	}
-	return "interrupted waiting: " + e.waitingFor
+	if e.waitingFor != "" {
+		text += " while waiting: " + e.waitingFor
+	}
+	return text
 }
 
-func (e *waitError) Unwrap() error { return e.err }
+// Is tells why the wait ended, Unwrap why it was not over.
+func (e *waitError) Is(target error) bool { return errors.Is(e.ended, target) }
+
+func (e *waitError) Unwrap() error { return e.why }

@@ -138,22 +138,23 @@ func writesConfigurations(role *unstructured.Unstructured) bool {
 // word.
 func (u *uninstall) remove(ctx context.Context, r ref) error {
 	client := r.client(u.Dynamic)
-	if u.DryRun {
-		_, err := client.Get(ctx, r.name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s: %w", r, err)
-		}
+	obj, err := client.Get(ctx, r.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", r, err)
+	case obj.GetDeletionTimestamp() != nil:
+		u.report(r, "is being deleted already")
+		return nil
+	case u.DryRun:
 		u.report(r, "would be deleted")
 		return nil
 	}
 	background := metav1.DeletePropagationBackground
-	err := client.Delete(ctx, r.name, metav1.DeleteOptions{PropagationPolicy: &background})
+	err = client.Delete(ctx, r.name, metav1.DeleteOptions{PropagationPolicy: &background})
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil
+	case apierrors.IsNotFound(err): // somebody else was faster
 	case err != nil:
 		return fmt.Errorf("%s: %w", r, err)
 	}
@@ -289,7 +290,7 @@ func (u *uninstall) verify(ctx context.Context) error {
 		if time.Since(since) >= quiet {
 			return "", nil
 		}
-		return "the webhook configurations to stay away", nil
+		return "for the webhook configurations to stay away", nil
 	})
 	var we *waitError
 	if errors.As(err, &we) && ctx.Err() == nil {

@@ -49,9 +49,9 @@ func Wait(ctx context.Context, o WaitOptions) error {
 		case errors.As(err, &pe) && pe.Permanent():
 			return "", err
 		case rollout != "":
-			return fmt.Sprintf("%s: %s; probe: %s", deployment, rollout, err), nil
+			return fmt.Sprintf("%s: %s; probe: %s", deployment, rollout, err), err
 		}
-		return "probe: " + err.Error(), nil
+		return "probe: " + err.Error(), err
 	})
 }
 

@@ -1,0 +1,144 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+func getJSON(ctx context.Context, c rest.Interface, path string, out any) error {
+	data, err := c.Get().AbsPath(path).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, out)
+}
+
+// kind is one that the server serves.
+type kind struct {
+	kind, resource string
+	namespaced     bool
+}
+
+// resources are what the server serves in gv; none if it does not know it.
+func (x *examination) resources(ctx context.Context, gv schema.GroupVersion) ([]kind, error) {
+	path := "/apis/" + gv.String()
+	if gv.Group == "" {
+		path = "/api/" + gv.Version
+	}
+	var list metav1.APIResourceList
+	if err := getJSON(ctx, x.Kubernetes.Discovery().RESTClient(), path, &list); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var kinds []kind
+	for _, r := range list.APIResources {
+		if !strings.Contains(r.Name, "/") {
+			kinds = append(kinds, kind{r.Kind, r.Name, r.Namespaced})
+		}
+	}
+	return kinds, nil
+}
+
+// ownPolicy is a policy of mapd's group.
+type ownPolicy struct {
+	object *unstructured.Unstructured
+	policy *admissionregistrationv1.MutatingAdmissionPolicy // nil: it cannot be decoded
+	err    error
+	bound  bool
+}
+
+type ownBinding struct {
+	object  *unstructured.Unstructured
+	binding *admissionregistrationv1.MutatingAdmissionPolicyBinding // nil: it cannot be decoded
+	err     error
+}
+
+// objects are mapd's policies and bindings, by name.
+type objects struct {
+	served                   bool // both kinds are
+	servedErr                error
+	policies                 []ownPolicy
+	bindings                 []ownBinding
+	policiesErr, bindingsErr error
+	byName                   map[string]int // into policies
+}
+
+// complete tells that all there is was seen.
+func (o *objects) complete() bool {
+	return o.servedErr == nil && o.policiesErr == nil && o.bindingsErr == nil
+}
+
+func (o *objects) policy(name string) *ownPolicy {
+	if i, ok := o.byName[name]; ok {
+		return &o.policies[i]
+	}
+	return nil
+}
+
+func resource(group, version, name string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
+}
+
+// fetch reads what several checks need.
+func (x *examination) fetch(ctx context.Context) {
+	// Lists come in the order of the names, because that of etcd's keys is theirs.
+	api := x.Kubernetes.AdmissionregistrationV1()
+	if list, err := api.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
+		x.mutatingErr = err
+	} else {
+		x.mutating = list.Items
+	}
+	x.validating, x.validatingErr = api.ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
+	if x.validatingErr != nil {
+		x.validating = nil
+	}
+
+	kinds, err := x.resources(ctx, schema.GroupVersion{Group: policy.OwnGroup, Version: "v1"})
+	o := &x.own
+	o.servedErr = err
+	found := map[string]bool{}
+	for _, k := range kinds {
+		found[k.resource] = true
+	}
+	o.served = found[policyResource] && found[bindingResource]
+	if !o.served {
+		return
+	}
+	list, err := x.Dynamic.Resource(resource(policy.OwnGroup, "v1", policyResource)).List(ctx, metav1.ListOptions{})
+	o.byName = map[string]int{}
+	if o.policiesErr = err; err == nil {
+		for i := range list.Items {
+			p := ownPolicy{object: &list.Items[i]}
+			p.policy, p.err = policy.Decode(p.object)
+			o.byName[p.object.GetName()] = len(o.policies)
+			o.policies = append(o.policies, p)
+		}
+	}
+	list, err = x.Dynamic.Resource(resource(policy.OwnGroup, "v1", bindingResource)).List(ctx, metav1.ListOptions{})
+	if o.bindingsErr = err; err == nil {
+		for i := range list.Items {
+			b := ownBinding{object: &list.Items[i]}
+			b.binding, b.err = binding.Decode(b.object)
+			o.bindings = append(o.bindings, b)
+			if b.err == nil {
+				if p := o.policy(b.binding.Spec.PolicyName); p != nil {
+					p.bound = true
+				}
+			}
+		}
+	}
+}

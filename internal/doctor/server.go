@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// server tells whether there is an API server at all.
+func (x *examination) server(ctx context.Context) bool {
+	rest := x.Kubernetes.Discovery().RESTClient()
+	at := rest.Get().URL()
+	var info version.Info
+	if err := getJSON(ctx, rest, "/version", &info); err != nil {
+		x.say(Bad, "API server", err.Error(), "see whether it is up and the kubeconfig names it")
+		return false
+	}
+	x.say(OK, "API server", fmt.Sprintf("%s at %s://%s", info.GitVersion, at.Scheme, at.Host), "")
+	return true
+}
+
+// verdict is an answer that may not be known.
+type verdict string
+
+const (
+	yes     verdict = "yes"
+	no      verdict = "no"
+	unknown verdict = "unknown"
+)
+
+const (
+	policyResource  = "mutatingadmissionpolicies"
+	bindingResource = "mutatingadmissionpolicybindings"
+)
+
+// native tells whether the server runs native policies itself. That it serves
+// their API does not say so: the admission plugin can be off.
+func (x *examination) native(ctx context.Context) {
+	const check = "native policies"
+	served, err := x.served(ctx)
+	if err != nil {
+		x.say(Warning, check, "not known: "+err.Error(), "")
+		x.executes = unknown
+		return
+	}
+	if len(served) == 0 {
+		x.executes = no
+		x.say(OK, check, policy.NativeGroup+" serves no MutatingAdmissionPolicy", "")
+		return
+	}
+	x.version = served[0]
+	fact := fmt.Sprintf("MutatingAdmissionPolicy is served in %s", strings.Join(served, ", "))
+	body, err := x.Kubernetes.Discovery().RESTClient().Get().AbsPath("/metrics").Stream(ctx)
+	if err != nil {
+		x.executes = unknown
+		x.say(Warning, check, fact+"; not known whether it is run: /metrics cannot be read ("+err.Error()+")", "needs: get /metrics")
+		return
+	}
+	defer body.Close()
+	e, err := readEvidence(body)
+	if err != nil {
+		x.executes = unknown
+		x.say(Warning, check, fact+"; not known whether it is run: /metrics: "+err.Error(), "")
+		return
+	}
+	var why string
+	x.executes, why = e.verdict()
+	switch x.executes {
+	case yes:
+		x.say(OK, check, fact+", and the server runs it", "")
+	case no:
+		x.say(OK, check, fact+", but the server does not run it: "+why, "")
+	case unknown:
+		x.say(Warning, check, fact+"; not known whether it is run: "+why, "see --enable-admission-plugins and --feature-gates of the API server")
+	}
+}
+
+// served are the versions in which the server has native policies, the best
+// first.
+func (x *examination) served(ctx context.Context) ([]string, error) {
+	var versions []string
+	for _, v := range []string{"v1", "v1beta1", "v1alpha1"} {
+		kinds, err := x.resources(ctx, schema.GroupVersion{Group: policy.NativeGroup, Version: v})
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(kinds, func(k kind) bool { return k.resource == policyResource }) {
+			versions = append(versions, v)
+		}
+	}
+	return versions, nil
+}
+
+// evidence is what an API server's metrics tell about the plugin.
+type evidence struct {
+	gate   verdict // the feature gate
+	plugin bool    // it has seen a request
+	others bool    // another plugin has, that sees the same ones
+}
+
+// verdict draws the conclusion. The plugin is in the chain of releases that have
+// its feature gate off as well, and does nothing there; so the gate comes first.
+func (e evidence) verdict() (executes verdict, why string) {
+	switch {
+	case e.gate == no:
+		return no, "its feature gate is off"
+	case e.plugin:
+		return yes, ""
+	case e.others:
+		return no, "its admission plugin is off"
+	}
+	return unknown, "the API server has not admitted anything yet"
+}
+
+// readEvidence reads what GET /metrics answers. Every plugin of the chain is timed
+// for every request that it handles (k8s.io/apiserver pkg/admission/metrics), and
+// MutatingAdmissionWebhook handles those that MutatingAdmissionPolicy does.
+func readEvidence(r io.Reader) (evidence, error) {
+	e := evidence{gate: unknown}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, labels, ok := strings.Cut(lines.Text(), "{")
+		if !ok {
+			continue
+		}
+		labels, value, ok := strings.Cut(labels, "} ")
+		if !ok {
+			continue
+		}
+		has := func(label string) bool { return slices.Contains(strings.Split(labels, ","), label) }
+		switch name {
+		case "kubernetes_feature_enabled":
+			if has(`name="MutatingAdmissionPolicy"`) {
+				e.gate = yes
+				if value == "0" {
+					e.gate = no
+				}
+			}
+		case "apiserver_admission_controller_admission_duration_seconds_count":
+			if value != "0" && has(`type="admit"`) {
+				e.plugin = e.plugin || has(`name="MutatingAdmissionPolicy"`)
+				e.others = e.others || has(`name="MutatingAdmissionWebhook"`)
+			}
+		}
+	}
+	return e, lines.Err()
+}

@@ -1,0 +1,311 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/internal/install"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const (
+	deploymentName = "mapd"
+	crdCheck       = "CustomResourceDefinitions"
+)
+
+// installed looks at the two things that have to be there before any other: the
+// kinds, and somebody who serves them. It says so in one line if there is nothing
+// at all, and then there is no more to look at.
+func (x *examination) installed(ctx context.Context) bool {
+	deployment, err := x.Dynamic.Resource(resource("apps", "v1", "deployments")).Namespace(namespace).Get(ctx, deploymentName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && x.own.servedErr == nil && !x.own.served &&
+		x.mutatingErr == nil && x.configuration() == nil && apierrors.IsNotFound(x.validatingErr) {
+		if x.executes == yes {
+			x.say(Warning, "mapd", "not installed, and not needed for policies of "+policy.NativeGroup, "")
+		} else {
+			x.say(Bad, "mapd", "not installed", "mapd install")
+		}
+		return false
+	}
+
+	switch {
+	case x.own.servedErr != nil:
+		x.say(Bad, crdCheck, x.own.servedErr.Error(), "")
+	case x.own.served:
+		x.say(OK, crdCheck, "both kinds of "+policy.OwnGroup+"/v1 are served", "")
+	default:
+		x.say(Bad, crdCheck, policy.OwnGroup+"/v1 does not serve both kinds", "mapd install")
+	}
+
+	const check = "Deployment"
+	at := namespace + "/" + deploymentName
+	switch {
+	case apierrors.IsNotFound(err) && x.byURL():
+		x.say(Warning, check, "there is no "+at+"; the webhook configurations name a URL, so mapd runs elsewhere", "")
+	case apierrors.IsNotFound(err):
+		x.say(Bad, check, "there is no "+at, "mapd install, or mapd uninstall to remove the rest")
+	case err != nil:
+		x.unseen(check, "get", "deployments.apps in "+namespace, err)
+	default:
+		mark, fact, advice := health(deployment.Object)
+		if what := install.Rollout(deployment); what != "" && mark == OK {
+			mark, fact, advice = Warning, fact+"; "+what, "kubectl -n "+namespace+" describe deployment "+deploymentName
+		}
+		x.say(mark, check, fact, advice)
+	}
+	return true
+}
+
+// byURL tells that the API server finds mapd otherwise than by a Service.
+func (x *examination) byURL() bool {
+	return slices.ContainsFunc(x.entries(), func(e entry) bool { return e.client.URL != nil })
+}
+
+// health is how many replicas of a Deployment can answer.
+func health(deployment map[string]any) (mark Mark, fact, advice string) {
+	number := func(of, field string) int64 {
+		m, _ := deployment[of].(map[string]any)
+		n, _ := m[field].(int64)
+		return n
+	}
+	want, ready := number("spec", "replicas"), number("status", "readyReplicas")
+	fact = fmt.Sprintf("%d of %d replicas ready", ready, want)
+	switch {
+	case want == 0:
+		return Bad, "scaled to zero", "kubectl -n " + namespace + " scale deployment " + deploymentName + " --replicas 2"
+	case number("status", "observedGeneration") == 0:
+		return Warning, fact + ", and no controller has looked at it yet", "see whether the cluster has a controller manager"
+	case ready == 0:
+		return Bad, fact, "kubectl -n " + namespace + " describe pods"
+	case ready < want:
+		return Warning, fact, "kubectl -n " + namespace + " describe pods"
+	}
+	return OK, fact, ""
+}
+
+// mutation compares the entries that are there with those that the policies make.
+func (x *examination) mutation() {
+	const check = "mutating webhook"
+	if x.mutatingErr != nil {
+		x.unseen(check, "list", "mutatingwebhookconfigurations.admissionregistration.k8s.io", x.mutatingErr)
+		return
+	}
+	config := x.configuration()
+	var bound []*policy.Policy
+	all := x.own.complete()
+	for _, p := range x.own.policies {
+		switch {
+		case p.err != nil:
+			all = false // what mapd makes of it cannot be said here
+		case p.bound:
+			bound = append(bound, policy.Broken(p.policy, errors.New("not compiled")))
+		}
+	}
+	want := webhook.Configuration(bound, admissionregistrationv1.MutatingWebhook{})
+	if config == nil {
+		if len(want.Webhooks) == 0 {
+			x.say(Warning, check, configurationName+" is not there; no bound policy needs it yet", "mapd install")
+		} else {
+			x.say(Bad, check, configurationName+" is not there, so no policy has an effect", "mapd install")
+		}
+		return
+	}
+	if !all {
+		x.say(Warning, check, fmt.Sprintf("%s has %s; not all policies could be read to compare", configurationName, entryNames(config.Webhooks)), "")
+		return
+	}
+	differences := compare(want.Webhooks, config.Webhooks, bound)
+	for _, l := range differences {
+		l.Check = check
+		x.lines = append(x.lines, l)
+	}
+	if len(differences) == 0 {
+		x.say(OK, check, fmt.Sprintf("%s has %s, as %s", configurationName, entryNames(config.Webhooks), count(len(bound), "bound policy needs", "bound policies need")), "")
+	}
+}
+
+func entryNames(webhooks []admissionregistrationv1.MutatingWebhook) string {
+	if len(webhooks) == 0 {
+		return "no entries"
+	}
+	var names []string
+	for _, w := range webhooks {
+		names = append(names, w.Name)
+	}
+	return count(len(names), "entry", "entries") + " (" + few(names) + ")"
+}
+
+// compare tells what is wrong with the entries that are there. Where they lead to
+// and whom they spare is not looked at: that is a matter of flags.
+func compare(want, have []admissionregistrationv1.MutatingWebhook, bound []*policy.Policy) []Line {
+	const why = "mapd writes the entries within a second, but new ones only while a replica is ready: see its log"
+	var lines []Line
+	for _, w := range want {
+		var names []string
+		for _, p := range bound {
+			if webhook.GroupOf(p.Object()).Name() == w.Name {
+				names = append(names, p.Name())
+			}
+		}
+		i := slices.IndexFunc(have, func(h admissionregistrationv1.MutatingWebhook) bool { return h.Name == w.Name })
+		switch {
+		case i < 0:
+			lines = append(lines, Line{Bad, "", fmt.Sprintf("no entry %s, so without effect: %s", w.Name, few(names)), why})
+		case !reflect.DeepEqual(rules(w.Rules), rules(have[i].Rules)):
+			lines = append(lines, Line{Bad, "", fmt.Sprintf("the rules of %s are not those of its policies: %s", w.Name, few(names)), why})
+		case deref(w.FailurePolicy) != deref(have[i].FailurePolicy), deref(w.ReinvocationPolicy) != deref(have[i].ReinvocationPolicy), deref(w.MatchPolicy) != deref(have[i].MatchPolicy):
+			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s has failurePolicy %s, reinvocationPolicy %s, matchPolicy %s, and should have %s, %s, %s", w.Name,
+				deref(have[i].FailurePolicy), deref(have[i].ReinvocationPolicy), deref(have[i].MatchPolicy),
+				deref(w.FailurePolicy), deref(w.ReinvocationPolicy), deref(w.MatchPolicy)), why})
+		}
+	}
+	for _, h := range have {
+		if !slices.ContainsFunc(want, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == h.Name }) {
+			lines = append(lines, Line{Warning, "", fmt.Sprintf("entry %s stands for no bound policy, so requests wait for mapd without need", h.Name), "see in mapd's log why it does not remove it"})
+		}
+	}
+	return lines
+}
+
+func deref[T ~string](p *T) T {
+	if p == nil {
+		return "(none)"
+	}
+	return *p
+}
+
+// rules are rules as a server stores them, in a fixed order.
+func rules(all []admissionregistrationv1.RuleWithOperations) []string {
+	var texts []string
+	for _, r := range all {
+		scope := admissionregistrationv1.AllScopes
+		if r.Scope != nil {
+			scope = *r.Scope
+		}
+		texts = append(texts, fmt.Sprint(r.Operations, r.APIGroups, r.APIVersions, r.Resources, scope))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// validation looks for the entries by which policies are checked when written.
+func (x *examination) validation() {
+	const check = "validating webhook"
+	switch {
+	case apierrors.IsNotFound(x.validatingErr):
+		x.say(Bad, check, webhook.ValidationName+" is not there, so policies are stored unchecked", "mapd install")
+		return
+	case x.validatingErr != nil:
+		x.unseen(check, "get", "validatingwebhookconfigurations.admissionregistration.k8s.io", x.validatingErr)
+		return
+	}
+	have := map[string]bool{}
+	for _, w := range x.validating.Webhooks {
+		have[w.Name] = true
+	}
+	var names, missing []string
+	for _, w := range webhook.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{}).Webhooks {
+		names = append(names, w.Name)
+		if !have[w.Name] {
+			missing = append(missing, w.Name)
+		}
+	}
+	if len(missing) > 0 {
+		x.say(Bad, check, webhook.ValidationName+" lacks "+few(missing)+", so policies are stored unchecked", "mapd writes the entries when a replica is ready: see its log")
+		return
+	}
+	x.say(OK, check, webhook.ValidationName+" has "+few(names), "")
+}
+
+// probe tries the way from the API server to mapd.
+func (x *examination) probe(ctx context.Context) {
+	const check = "API server to mapd"
+	err := install.Probe(ctx, x.Dynamic)
+	if err == nil {
+		x.say(OK, check, "a broken policy was refused by mapd (dry run)", "")
+		return
+	}
+	var pe *install.ProbeError
+	if !errors.As(err, &pe) {
+		x.say(Bad, check, err.Error(), "")
+		return
+	}
+	mark, advice := Bad, pe.Advice
+	switch pe.Reason {
+	case install.Forbidden:
+		mark = Warning
+	case install.NoReplica, install.NoService, install.Unreachable, install.Timeout, install.Untrusted, install.WrongAnswer:
+		if config := x.configuration(); config != nil && slices.ContainsFunc(config.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
+			return w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail
+		}) {
+			advice += "; until then what policies with failurePolicy Fail match is refused; kubectl delete mutatingwebhookconfiguration " + configurationName + " lets it pass until mapd is back"
+		}
+	}
+	x.say(mark, check, pe.Fact, advice)
+}
+
+// neighbours are the mutating webhooks that are called before mapd's: by the names
+// of their configurations (k8s.io/apiserver pkg/admission/configuration).
+func (x *examination) neighbours() {
+	const check = "webhooks before mapd's"
+	if x.mutatingErr != nil {
+		return // has been said
+	}
+	var names []string
+	for _, c := range x.mutating {
+		if c.Name < configurationName && len(c.Webhooks) > 0 {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		x.say(OK, check, "none", "")
+		return
+	}
+	slices.Sort(names)
+	x.say(Warning, check, few(names)+": policies see what these have changed, which a server's own policies would not",
+		"rename the configurations if that matters")
+}
+
+const configurationName = webhook.ConfigurationName
+
+// entry is where a webhook of either configuration leads.
+type entry struct {
+	name   string
+	client admissionregistrationv1.WebhookClientConfig
+}
+
+// entries are mapd's, as far as they are known, those of mutation first.
+func (x *examination) entries() []entry {
+	var all []entry
+	if c := x.configuration(); c != nil {
+		for _, w := range c.Webhooks {
+			all = append(all, entry{w.Name, w.ClientConfig})
+		}
+	}
+	if x.validating != nil {
+		for _, w := range x.validating.Webhooks {
+			all = append(all, entry{w.Name, w.ClientConfig})
+		}
+	}
+	return all
+}
+
+// host is the name by which the API server calls mapd, and which its certificate
+// must have.
+func (e entry) host() string {
+	if s := e.client.Service; s != nil {
+		return s.Name + "." + s.Namespace + ".svc"
+	}
+	if e.client.URL == nil {
+		return ""
+	}
+	return hostOf(*e.client.URL)
+}
