@@ -76,6 +76,9 @@ func (c *compiler) broken() int {
 func (p *compiledPolicy) name() string  { return p.policy.Name() }
 func (b *compiledBinding) name() string { return b.object.GetName() }
 
+func (p *compiledPolicy) stored() *unstructured.Unstructured  { return p.object }
+func (b *compiledBinding) stored() *unstructured.Unstructured { return b.object }
+
 // compiled says how much work an update was.
 type compiled struct {
 	policies, bindings int      // decoded and compiled
@@ -156,6 +159,33 @@ func find[T named](list []T, name string) (found T, ok bool) {
 		found = list[i]
 	}
 	return found, ok
+}
+
+// changes returns what is new or another one in now, and nil for what is no longer
+// there.
+func changes[T interface {
+	named
+	stored() *unstructured.Unstructured
+}](list []T, now map[string]*unstructured.Unstructured) map[string]*unstructured.Unstructured {
+	out := map[string]*unstructured.Unstructured{}
+	known := 0
+	for _, t := range list {
+		u, ok := now[t.name()]
+		if ok {
+			known++
+		}
+		if u != t.stored() {
+			out[t.name()] = u
+		}
+	}
+	if known < len(now) {
+		for name, u := range now {
+			if _, ok := find(list, name); !ok {
+				out[name] = u
+			}
+		}
+	}
+	return out
 }
 
 // merge returns the list with what has changed; nil is what is gone.

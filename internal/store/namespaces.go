@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,14 +19,14 @@ var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "na
 // GetNamespaceLabels). What it answers is not kept.
 type namespaces struct{ *watched }
 
-// newNamespaces takes a function to call when all Namespaces have been read.
+// newNamespaces takes a function to call once all Namespaces have been read.
 func newNamespaces(client dynamic.Interface, log *slog.Logger, read func()) namespaces {
-	return namespaces{newWatched(client, namespaceResource, log, trimNamespace, read)}
+	return namespaces{newWatched(client, namespaceResource, log, trimNamespace, sync.OnceFunc(read))}
 }
 
 // Namespace implements binding.Namespaces.
 func (n namespaces) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	if u := n.get(name); u != nil {
+	if u, ok := n.get("", name); ok {
 		return u, nil
 	}
 	u, err := n.client.Resource(n.resource).Get(ctx, name, metav1.GetOptions{})

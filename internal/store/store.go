@@ -92,7 +92,6 @@ func New(o Options) *Store {
 	s := &Store{log: log, metrics: o.Metrics, changes: newSignal(), engines: map[webhook.Group]*engine.Engine{}}
 	s.policies = newWatched(o.Dynamic, policyResource, log, trimObject, s.changes.ring)
 	s.bindings = newWatched(o.Dynamic, bindingResource, log, trimObject, s.changes.ring)
-	s.policies.track, s.bindings.track = true, true
 	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.ring)
 
 	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log)
@@ -157,7 +156,8 @@ func (s *Store) read() error {
 func (s *Store) update(ctx context.Context) {
 	start := time.Now()
 	kinds, params := s.kindsChanged.Swap(false), s.paramsChanged.Swap(false)
-	policies, bindings := s.policies.take(), s.bindings.take()
+	policies := changes(s.compiler.policies, s.policies.all())
+	bindings := changes(s.compiler.bindings, s.bindings.all())
 	work := s.compiler.update(policies, bindings)
 	for _, name := range work.broken {
 		// What is wrong is in the policy's status; it quotes the policy.

@@ -149,7 +149,7 @@ func TestHammerPublish(t *testing.T) {
 		a := s.Admitter(g)
 		running.Go(func() {
 			for last := 0; ctx.Err() == nil; admitted.Add(1) {
-				labels := a.Admit(ctx, configMap()).Object.GetLabels()
+				labels := a.Admit(t.Context(), configMap()).Object.GetLabels()
 				va, vb := labels[g.Name()+".a"], labels[g.Name()+".b"]
 				version, err := strconv.Atoi(va)
 				if err != nil || va != vb || version < last {

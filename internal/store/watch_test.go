@@ -4,11 +4,15 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -21,71 +25,65 @@ func object(name, uid, version string) *unstructured.Unstructured {
 	return u
 }
 
-func newTestWatched(tell func()) *watched {
-	w := newWatched(nil, policyResource, slog.New(slog.DiscardHandler), trimObject, tell)
-	w.track = true
-	return w
+func newTestWatched(told func()) *watched {
+	return newWatched(nil, policyResource, slog.New(slog.DiscardHandler), trimObject, told)
 }
 
-// changes are the names that take returns, those that are gone with a "-".
-func changes(w *watched) []string {
-	var out []string
-	taken := w.take()
-	for _, name := range slices.Sorted(maps.Keys(taken)) {
-		if taken[name] == nil {
-			name = "-" + name
-		}
-		out = append(out, name)
-	}
-	return out
-}
-
-func TestWatched(t *testing.T) {
-	told := 0
-	w := newTestWatched(func() { told++ })
+// Only what is another object than before is a change.
+func TestChanges(t *testing.T) {
+	w := newTestWatched(func() {})
+	var list []*compiledPolicy
 	steps := []struct {
-		name  string
-		do    func() error
-		want  []string
-		tells int
+		name string
+		do   func() error
+		want []string // those that are gone with a "-"
 	}{
 		{"the first list", func() error {
 			return w.Replace([]any{object("a", "1", "1"), object("b", "1", "2")}, "2")
-		}, []string{"a", "b"}, 1},
-		{"nothing", func() error { return nil }, nil, 0},
+		}, []string{"a", "b"}},
+		{"nothing", func() error { return nil }, nil},
 		{"the same list", func() error {
 			return w.Replace([]any{object("b", "1", "2"), object("a", "1", "1")}, "3")
-		}, nil, 1},
+		}, nil},
 		{"a list with a new version, a new object and one less", func() error {
 			return w.Replace([]any{object("a", "1", "4"), object("c", "1", "3")}, "4")
-		}, []string{"a", "-b", "c"}, 1},
+		}, []string{"a", "-b", "c"}},
 		{"made again under its old name", func() error {
 			return w.Replace([]any{object("a", "2", "4"), object("c", "1", "3")}, "5")
-		}, []string{"a"}, 1},
+		}, []string{"a"}},
 		{"events", func() error {
 			return errors.Join(w.Add(object("d", "1", "6")), w.Update(object("c", "1", "7")), w.Delete(object("a", "2", "8")))
-		}, []string{"-a", "c", "d"}, 3},
+		}, []string{"-a", "c", "d"}},
 		{"made and deleted", func() error {
 			return errors.Join(w.Add(object("e", "1", "9")), w.Delete(object("e", "1", "10")))
-		}, []string{"-e"}, 2},
-		{"all gone", func() error { return w.Replace(nil, "11") }, []string{"-c", "-d"}, 1},
+		}, nil},
+		{"all gone", func() error { return w.Replace(nil, "11") }, []string{"-c", "-d"}},
 	}
 	for _, s := range steps {
-		told = 0
 		if err := s.do(); err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}
-		if diff := cmp.Diff(s.want, changes(w)); diff != "" {
+		now := w.all()
+		changed := changes(list, now)
+		var got []string
+		for _, name := range slices.Sorted(maps.Keys(changed)) {
+			if changed[name] == nil {
+				name = "-" + name
+			}
+			got = append(got, name)
+		}
+		if diff := cmp.Diff(s.want, got); diff != "" {
 			t.Errorf("%s: changes (-want +got):\n%s", s.name, diff)
 		}
-		if told != s.tells {
-			t.Errorf("%s: told of %d changes, want %d", s.name, told, s.tells)
+		list = nil
+		for _, name := range slices.Sorted(maps.Keys(now)) {
+			list = append(list, &compiledPolicy{now[name], brokenPolicy(readable(now[name]), errors.New("not compiled"))})
 		}
 	}
 }
 
-// Nobody waits for changes of Namespaces: none is remembered.
-func TestWatchedUntracked(t *testing.T) {
+// Namespaces are looked up when they are needed, so nobody waits for changes.
+func TestNamespaces(t *testing.T) {
 	told := 0
 	n := newNamespaces(nil, slog.New(slog.DiscardHandler), func() { told++ })
 	for i := range 3 {
@@ -100,8 +98,8 @@ func TestWatchedUntracked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if told != 1 || len(n.dirty) != 0 {
-		t.Errorf("told %d times and kept %d changes, want once and none", told, len(n.dirty))
+	if told != 1 {
+		t.Errorf("told %d times, want once", told)
 	}
 	got, err := n.Namespace(t.Context(), "shop")
 	if err != nil {
@@ -129,6 +127,35 @@ func TestWatchedReady(t *testing.T) {
 	if err := w.ready(); err != nil {
 		t.Errorf("after a first list: %v", err)
 	}
+}
+
+// A resource that the server no longer knows has no objects; one that it does
+// not know for a moment has those that it had.
+func TestWatchedGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWatched(func() {})
+		missing := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", policyResource.GroupResource(), "", "", 0, false)
+		if err := w.Replace([]any{object("a", "1", "1")}, "1"); err != nil {
+			t.Fatal(err)
+		}
+		check := func(want int, when string) {
+			t.Helper()
+			if got := len(w.all()); got != want {
+				t.Errorf("%s: %d objects, want %d", when, got, want)
+			}
+		}
+		w.note(missing)
+		time.Sleep(goneAfter - time.Millisecond)
+		w.note(missing)
+		check(1, "for a moment")
+		w.note(nil)
+		time.Sleep(goneAfter)
+		w.note(missing)
+		check(1, "for another moment")
+		time.Sleep(goneAfter)
+		w.note(missing)
+		check(0, "for good")
+	})
 }
 
 func TestTrimObject(t *testing.T) {
