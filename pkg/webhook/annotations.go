@@ -176,7 +176,7 @@ func (a *actor) pathList(limit int) string {
 	size := 0
 	for i, p := range a.paths {
 		p = cut(p, min(maxPath, limit))
-		if size += len(p); size > limit && i > 0 {
+		if size += len(p) + len(", "); size > limit && i > 0 {
 			shown = append(shown, fmt.Sprintf("and %d more", len(a.paths)-i))
 			break
 		}

@@ -20,9 +20,9 @@ func (a *acts) warnings() []string {
 	for i := range a.mutated.list {
 		actor := &a.mutated.list[i]
 		s := fmt.Sprintf("mapd: policy %q with binding %q changed ", cut(actor.policy, maxWarning/4), cut(actor.binding, maxWarning/4))
-		const reserve = len(", , , and 1000000 more") // for what joins a few paths
-		if room := maxWarning - len(s) - reserve; len(actor.paths) > 0 {
-			s += actor.pathList(room)
+		const reserve = len("and 1000000 more")
+		if len(actor.paths) > 0 {
+			s += actor.pathList(max(maxWarning-len(s)-reserve, maxWarning/8))
 		} else {
 			s += "the object"
 		}
