@@ -14,7 +14,7 @@ import (
 var (
 	compatRow  = regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\|.*\\| ([^|]*) \\|$")
 	compatCase = regexp.MustCompile("`([a-z0-9-]+/[a-z0-9-]+)`")
-	compatTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)` in `([a-z/]+)`")
+	compatTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)` in `([a-z0-9/]+)`")
 )
 
 // Every difference that a case claims is a row of docs/compat.md that names
