@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -135,27 +132,11 @@ func interruptible(ctx context.Context, timeout time.Duration) (context.Context,
 func undone(s streams, err error) error {
 	for _, err := range flatten(err) {
 		fmt.Fprintln(s.err, "mapd:", report.Printable(err.Error()))
-		var status apierrors.APIStatus
-		if errors.As(err, &status) && conflicts(status.Status()) {
-			fmt.Fprintln(s.err, "  somebody else has set these fields; --force-conflicts takes them over")
-		}
-		if pe := (*install.ProbeError)(nil); errors.As(err, &pe) && pe.Advice != "" {
-			fmt.Fprintln(s.err, "  "+pe.Advice)
+		if advice := install.Advice(err); advice != "" {
+			fmt.Fprintln(s.err, "  "+advice)
 		}
 	}
 	return &codedError{code: exitUndone}
-}
-
-func conflicts(status metav1.Status) bool {
-	if status.Details == nil {
-		return false
-	}
-	for _, c := range status.Details.Causes {
-		if c.Type == metav1.CauseTypeFieldManagerConflict {
-			return true
-		}
-	}
-	return false
 }
 
 // flatten takes joined errors apart.

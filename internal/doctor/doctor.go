@@ -148,7 +148,7 @@ func (x *examination) unseen(check, verb, resource string, err error) {
 	case apierrors.IsForbidden(err):
 		x.say(Warning, check, "not known: this user may not "+verb+" "+resource, "needs: "+verb+" "+resource)
 	default:
-		x.say(Bad, check, fmt.Sprintf("%s %s: %v", verb, resource, err), "")
+		x.say(Bad, check, fmt.Sprintf("%s %s: %v", verb, resource, err), "try again; see the API server's log")
 	}
 }
 

@@ -106,6 +106,8 @@ func stateOf(what string, obj *unstructured.Unstructured, undecodable error) sta
 	return s
 }
 
+var shortNames = map[string]string{"policy": "map", "binding": "mapb"}
+
 // notReady is a line for each policy and binding that does not work, up to a page,
 // and one for those that mapd has not looked at.
 func notReady(states []state) []Line {
@@ -124,7 +126,7 @@ func notReady(states []state) []Line {
 			if s.ready == unknown {
 				mark = Warning
 			}
-			lines = append(lines, Line{mark, s.what + " " + s.name, "not ready: " + s.why, ""})
+			lines = append(lines, Line{mark, s.what + " " + s.name, "not ready: " + s.why, "kubectl describe " + shortNames[s.what] + "/" + s.name})
 		}
 	}
 	if len(more) > 0 {

@@ -49,7 +49,7 @@ func (x *examination) installed(ctx context.Context) bool {
 	at := namespace + "/" + deploymentName
 	switch {
 	case apierrors.IsNotFound(err) && x.byURL():
-		x.say(Warning, check, "there is no "+at+"; the webhook configurations name a URL, so mapd runs elsewhere", "")
+		x.say(OK, check, "there is no "+at+"; the webhook configurations name a URL, so mapd runs elsewhere", "")
 	case apierrors.IsNotFound(err):
 		x.say(Bad, check, "there is no "+at, "mapd install, or mapd uninstall to remove the rest")
 	case err != nil:

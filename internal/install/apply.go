@@ -77,10 +77,11 @@ func (o *ApplyOptions) all(ctx context.Context, objects []*unstructured.Unstruct
 }
 
 func (o *ApplyOptions) one(ctx context.Context, obj *unstructured.Unstructured) (outcome string, err error) {
-	client := refOf(obj).client(o.Dynamic)
-	if obj.GetKind() == "Namespace" {
-		// What is applied into a namespace that is going away goes with it.
-		if err := o.gone(ctx, client, obj.GetName()); err != nil {
+	r := refOf(obj)
+	client := r.client(o.Dynamic)
+	if obj.GetKind() == "Namespace" || obj.GetKind() == "CustomResourceDefinition" {
+		// What is applied to one that is going away goes with it.
+		if err := o.gone(ctx, r); err != nil {
 			return "", err
 		}
 	}
@@ -103,19 +104,19 @@ func (o *ApplyOptions) one(ctx context.Context, obj *unstructured.Unstructured) 
 	return "configured", nil
 }
 
-// gone waits until a namespace that is being deleted is no more.
-func (o *ApplyOptions) gone(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+// gone waits until an object that is being deleted is no more.
+func (o *ApplyOptions) gone(ctx context.Context, r ref) error {
 	return poll(ctx, o.Progress, func() (string, error) {
-		ns, err := client.Get(ctx, name, metav1.GetOptions{})
+		obj, err := r.client(o.Dynamic).Get(ctx, r.name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return "", nil
 		case err != nil:
 			return "", err
-		case ns.GetDeletionTimestamp() == nil:
+		case obj.GetDeletionTimestamp() == nil:
 			return "", nil
 		}
-		return "namespace/" + name + ": being deleted", nil
+		return r.String() + ": being deleted", nil
 	})
 }
 

@@ -138,6 +138,25 @@ func classify(err error) error {
 	return &ProbeError{Unknown, text, "", err}
 }
 
+// Advice is what to do about an error of Apply or Wait; empty if nothing is known.
+func Advice(err error) string {
+	if pe := (*ProbeError)(nil); errors.As(err, &pe) {
+		return pe.Advice
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return ""
+	}
+	s := status.Status()
+	if m := failedAt.FindStringSubmatch(s.Message); m != nil && ours(m[1]) {
+		return "mapd does not answer, and a policy with failurePolicy Fail asks for it: mapd uninstall makes way and keeps the policies"
+	}
+	if s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeFieldManagerConflict }) {
+		return "somebody else has set these fields; --force-conflicts takes them over"
+	}
+	return ""
+}
+
 // unreached explains why a call to mapd came to nothing.
 func unreached(cause string) (reason ProbeReason, advice string) {
 	has := func(parts ...string) bool {

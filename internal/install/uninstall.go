@@ -173,18 +173,22 @@ func (u *uninstall) kinds(ctx context.Context) error {
 	if !u.Purge {
 		var counts []string
 		for _, k := range []struct {
-			word string
-			list dynamic.ResourceInterface
-		}{{"policies", u.Dynamic.Resource(policies)}, {"bindings", u.Dynamic.Resource(bindings)}} {
+			one, many string
+			list      dynamic.ResourceInterface
+		}{{"policy", "policies", u.Dynamic.Resource(policies)}, {"binding", "bindings", u.Dynamic.Resource(bindings)}} {
 			list, err := k.list.List(ctx, metav1.ListOptions{})
 			switch {
 			case apierrors.IsNotFound(err): // the kind is not served
 				continue
 			case err != nil:
-				return fmt.Errorf("whether there are %s: %w; the CustomResourceDefinitions are kept", k.word, err)
+				return fmt.Errorf("whether there are %s: %w; the CustomResourceDefinitions are kept", k.many, err)
 			}
-			if n := len(list.Items); n > 0 {
-				counts = append(counts, fmt.Sprintf("%d %s", n, k.word))
+			switch n := len(list.Items); n {
+			case 0:
+			case 1:
+				counts = append(counts, "1 "+k.one)
+			default:
+				counts = append(counts, fmt.Sprintf("%d %s", n, k.many))
 			}
 		}
 		left = strings.Join(counts, " and ")
@@ -201,7 +205,7 @@ func (u *uninstall) kinds(ctx context.Context) error {
 		}
 		_, err := r.client(u.Dynamic).Get(ctx, r.name, metav1.GetOptions{})
 		if err == nil {
-			u.Report(Result{r.String(), "kept: there are " + left + "; --purge deletes them"})
+			u.Report(Result{r.String(), "kept, and with it " + left + "; --purge deletes all"})
 		}
 	}
 	return errors.Join(errs...)
