@@ -94,7 +94,17 @@ func (f *Files) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.look()
-	return f.err
+	if f.err != nil || f.caFile == "" {
+		return f.err
+	}
+	var known []*x509.Certificate
+	for _, a := range f.seen {
+		known = append(known, a.cert)
+	}
+	if !chained(f.serving, known, f.now()) {
+		return fmt.Errorf("%s: none of the authorities accepts the certificate that is served", f.caFile)
+	}
+	return nil
 }
 
 // Run looks at the files regularly, so that those who wait for Changed hear of
@@ -148,7 +158,7 @@ func (f *Files) read(now time.Time, first bool) error {
 		return err
 	}
 	if bytes.Equal(text, f.text) {
-		return f.err
+		return nil
 	}
 	certs, err := parseCerts(text)
 	if err != nil {

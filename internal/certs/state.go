@@ -171,7 +171,7 @@ func succeeds(found, held state, now time.Time) bool {
 // restored from held that are gone; otherwise held, because then somebody has
 // deleted, truncated or replaced the Secret.
 func merge(found, held state, now time.Time) state {
-	if !succeeds(found, held, now) {
+	if len(found.bundle) == 0 && len(held.bundle) > 0 || !succeeds(found, held, now) {
 		return held
 	}
 	s := found

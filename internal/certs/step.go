@@ -117,10 +117,10 @@ func step(s state, now time.Time, applied []*x509.Certificate, t terms) (state, 
 			settle = t.hurry()
 		}
 		known := applied == nil || contains(applied, s.next.cert)
+		look(now.Add(t.poll())) // it may be wiped as well
 		switch {
 		case !known:
 			s.since = time.Time{}
-			look(now.Add(t.poll()))
 		case s.since.IsZero() || s.since.After(now):
 			s.since = now
 		}

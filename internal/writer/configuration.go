@@ -1,0 +1,408 @@
+package writer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const (
+	fieldManager = "mapd"
+
+	// retryFirst and retryMost bound how long to wait after the API server has
+	// refused a configuration.
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+	// lookEvery is how often to look for what nobody tells of: a replica that has
+	// become ready, a bundle in a file.
+	lookEvery = 250 * time.Millisecond
+	// pace is the least time between two writes of one configuration, so that a
+	// quarrel with another writer stays a quiet one.
+	pace = 50 * time.Millisecond
+)
+
+func labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "mapd", "app.kubernetes.io/part-of": "mapd"}
+}
+
+// configuration is one of the two webhook configurations.
+type configuration struct {
+	name, kind string
+	validating bool
+	// get returns what is there; ok is false if there is none.
+	get func() (metav1.ObjectMeta, []entry, bool)
+	// apply writes by server-side apply, replace as a whole. Both return what is
+	// there afterwards.
+	apply   func(ctx context.Context, data []byte) (metav1.ObjectMeta, []entry, error)
+	replace func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) (metav1.ObjectMeta, []entry, error)
+
+	// What follows is of one term.
+	desired []entry
+	waiting bool // for a replica that is ready
+	failed  error
+	retry   time.Duration
+	next    time.Time // not before
+}
+
+func (w *Writer) configurations(mutating *single[*admissionregistrationv1.MutatingWebhookConfiguration], validating *single[*admissionregistrationv1.ValidatingWebhookConfiguration]) []*configuration {
+	mutatingClient := w.o.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	validatingClient := w.o.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	force := metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}
+	return []*configuration{
+		{
+			name: webhook.ValidationName, kind: "ValidatingWebhookConfiguration", validating: true,
+			get: func() (metav1.ObjectMeta, []entry, bool) {
+				c := validating.get()
+				if c == nil {
+					return metav1.ObjectMeta{}, nil, false
+				}
+				return c.ObjectMeta, fromValidating(c.Webhooks), true
+			},
+			apply: func(ctx context.Context, data []byte) (metav1.ObjectMeta, []entry, error) {
+				c, err := validatingClient.Patch(ctx, webhook.ValidationName, types.ApplyPatchType, data, force)
+				if err != nil {
+					return metav1.ObjectMeta{}, nil, err
+				}
+				validating.observe(c)
+				return c.ObjectMeta, fromValidating(c.Webhooks), nil
+			},
+			replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) (metav1.ObjectMeta, []entry, error) {
+				c, err := validatingClient.Update(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: toValidating(entries)},
+					metav1.UpdateOptions{FieldManager: fieldManager})
+				if err != nil {
+					return metav1.ObjectMeta{}, nil, err
+				}
+				validating.observe(c)
+				return c.ObjectMeta, fromValidating(c.Webhooks), nil
+			},
+		},
+		{
+			name: webhook.ConfigurationName, kind: "MutatingWebhookConfiguration",
+			get: func() (metav1.ObjectMeta, []entry, bool) {
+				c := mutating.get()
+				if c == nil {
+					return metav1.ObjectMeta{}, nil, false
+				}
+				return c.ObjectMeta, c.Webhooks, true
+			},
+			apply: func(ctx context.Context, data []byte) (metav1.ObjectMeta, []entry, error) {
+				c, err := mutatingClient.Patch(ctx, webhook.ConfigurationName, types.ApplyPatchType, data, force)
+				if err != nil {
+					return metav1.ObjectMeta{}, nil, err
+				}
+				mutating.observe(c)
+				return c.ObjectMeta, c.Webhooks, nil
+			},
+			replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) (metav1.ObjectMeta, []entry, error) {
+				c, err := mutatingClient.Update(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: entries},
+					metav1.UpdateOptions{FieldManager: fieldManager})
+				if err != nil {
+					return metav1.ObjectMeta{}, nil, err
+				}
+				mutating.observe(c)
+				return c.ObjectMeta, c.Webhooks, nil
+			},
+		},
+	}
+}
+
+// base is what all entries have in common.
+func (w *Writer) base() entry {
+	e := entry{
+		TimeoutSeconds: new(timeoutSeconds(w.o.Timeout)),
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt(w.o.Namespace, w.o.Exempt),
+		}}},
+		MatchConditions: webhook.MatchConditions(w.o.User),
+	}
+	if w.o.URL != "" {
+		e.ClientConfig.URL = &w.o.URL
+	} else {
+		port := w.o.ServicePort
+		if port == 0 {
+			port = 443
+		}
+		e.ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: w.o.Namespace, Name: w.o.Service, Port: &port}
+	}
+	return e
+}
+
+// timeoutSeconds is d in seconds, as a server accepts it: 1 to 30. 0 means 5.
+func timeoutSeconds(d time.Duration) int32 {
+	if d <= 0 {
+		return 5
+	}
+	return int32(min(30, max(1, math.Ceil(d.Seconds()))))
+}
+
+// exempt is a list of namespaces as a selector has it.
+func exempt(own string, others []string) []string {
+	all := append([]string{own}, others...)
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return s == "" })
+}
+
+// derive sets what both configurations should be, with bundle for whom to trust.
+func (w *Writer) derive(configurations []*configuration, bound []*policy.Policy, bundle []byte) {
+	base := w.base()
+	base.ClientConfig.CABundle = bundle
+	for _, c := range configurations {
+		var desired []entry
+		if c.validating {
+			desired = fromValidating(webhook.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{
+				ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds,
+			}).Webhooks)
+		} else {
+			desired = webhook.Configuration(bound, base).Webhooks
+		}
+		for i := range desired {
+			desired[i] = withDefaults(desired[i], c.validating)
+		}
+		if !same(desired, c.desired) {
+			c.desired, c.next, c.retry = desired, time.Time{}, 0
+		}
+	}
+}
+
+// bound returns the policies that entries are for.
+func bound(s *store.Snapshot) []*policy.Policy {
+	var out []*policy.Policy
+	for _, p := range s.Policies {
+		if p.Bound && p.Policy != nil {
+			out = append(out, p.Policy)
+		}
+	}
+	return out
+}
+
+// keep writes the configurations whenever they are not what they should be, until
+// ctx is done. wake tells it of a change of what is there.
+func (w *Writer) keep(ctx context.Context, configurations []*configuration, namespace *corev1.Namespace, endpoints func() bool, wake <-chan struct{}, report *events) {
+	// A new term assumes nothing of the last one.
+	for _, c := range configurations {
+		c.desired, c.retry, c.next, c.failed, c.waiting = nil, 0, time.Time{}, nil, false
+	}
+	published, certificates := w.published, w.certificates
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	var snapshot *store.Snapshot
+	var policies []*policy.Policy
+	var bundle []byte
+	ticked, ready := false, false
+	for {
+		now := time.Now()
+		stale, fresh := false, !ticked
+		if s := w.o.Store.Snapshot(); s != nil && s != snapshot {
+			bound := bound(s)
+			stale = snapshot == nil || !slices.Equal(bound, policies)
+			snapshot, policies = s, bound
+		}
+		if b := w.o.Certificates.Bundle(); !bytes.Equal(b, bundle) {
+			bundle, stale = b, true
+		}
+		if r := endpoints() && w.o.Ready() == nil; r != ready {
+			ready, fresh = r, true
+		}
+		if stale && snapshot != nil {
+			w.derive(configurations, policies, bundle)
+			fresh = true
+		}
+		if snapshot != nil {
+			for _, c := range configurations {
+				if !fresh && c.next.IsZero() || now.Before(c.next) {
+					continue
+				}
+				w.settle(ctx, c, namespace, ready, report)
+			}
+		}
+		ticked = false
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-published:
+		case <-certificates:
+		case <-ticker.C:
+			ticked = true
+		}
+	}
+}
+
+// settle makes one configuration what it should be.
+func (w *Writer) settle(ctx context.Context, c *configuration, namespace *corev1.Namespace, ready bool, report *events) {
+	now := time.Now()
+	meta, live, exists := c.get()
+	present := make([]entry, 0, len(live))
+	for _, e := range live {
+		present = append(present, withDefaults(e, c.validating))
+	}
+	desired := c.desired
+	if w.o.Maintain != nil {
+		// Until our own authority is known, whoever is trusted stays so.
+		desired = slices.Clone(desired)
+		for i, d := range desired {
+			if l := slices.IndexFunc(present, func(l entry) bool { return l.Name == d.Name }); l >= 0 && len(d.ClientConfig.CABundle) == 0 {
+				desired[i].ClientConfig.CABundle = present[l].ClientConfig.CABundle
+			}
+		}
+	}
+	want, waiting := plan(desired, present, ready)
+	if waiting && !c.waiting {
+		w.log.Info("entries are not added before a replica is ready", "configuration", c.name)
+	}
+	c.waiting = waiting
+	c.next = time.Time{}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}
+	if !exists && len(want) == 0 || exists && dressed(meta, owner) && same(want, present) {
+		c.failed, c.retry = nil, 0
+		return
+	}
+	err := func() error {
+		data, err := c.encode(meta, exists, want, owner)
+		if err != nil {
+			return err
+		}
+		meta, got, err := c.apply(ctx, data)
+		if err != nil {
+			return err
+		}
+		// What another manager has a share in survives an apply.
+		if !same(want, defaulted(got, c.validating)) {
+			w.log.Info("removing what others have put into the configuration", "configuration", c.name)
+			_, _, err = c.replace(ctx, meta, want)
+		}
+		return err
+	}()
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		w.log.Info("configuration written", "configuration", c.name, "entries", names(want))
+		c.failed, c.retry = nil, 0
+		c.next = now.Add(pace) // look once more
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+		w.log.Debug("somebody else wrote the configuration; looking again", "configuration", c.name)
+		c.next = now.Add(pace)
+	default:
+		c.retry = min(retryMost, max(retryFirst, 2*c.retry))
+		c.next = now.Add(c.retry)
+		if c.failed == nil || c.failed.Error() != err.Error() {
+			w.log.Error("configuration not written, the one before stays", "configuration", c.name, "error", err)
+			report.warn(corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: c.kind, Name: c.name, UID: meta.UID},
+				"ConfigurationRefused", "Configure", bounded(err.Error()))
+		}
+		c.failed = err
+	}
+}
+
+func defaulted(in []entry, validating bool) []entry {
+	out := make([]entry, 0, len(in))
+	for _, e := range in {
+		out = append(out, withDefaults(e, validating))
+	}
+	return out
+}
+
+func names(entries []entry) []string {
+	out := make([]string, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+// dressed says that meta has what we put there.
+func dressed(meta metav1.ObjectMeta, owner metav1.OwnerReference) bool {
+	for k, v := range labels() {
+		if meta.Labels[k] != v {
+			return false
+		}
+	}
+	return slices.ContainsFunc(meta.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID && o.Kind == owner.Kind })
+}
+
+// encode is an apply configuration. It is for what was looked at: a writer whose
+// look is out of date, because it was stopped for a while, changes nothing.
+func (c *configuration) encode(meta metav1.ObjectMeta, exists bool, entries []entry, owner metav1.OwnerReference) ([]byte, error) {
+	metadata := map[string]any{"name": c.name, "labels": labels(), "ownerReferences": []metav1.OwnerReference{owner}}
+	if exists {
+		metadata["resourceVersion"] = meta.ResourceVersion
+		metadata["uid"] = meta.UID
+	}
+	object := map[string]any{
+		"apiVersion": admissionregistrationv1.SchemeGroupVersion.String(), "kind": c.kind, "metadata": metadata,
+	}
+	switch {
+	case len(entries) == 0:
+	case c.validating:
+		object["webhooks"] = toValidating(entries)
+	default:
+		object["webhooks"] = entries
+	}
+	return json.Marshal(object)
+}
+
+// applied is the bundle that all entries hold, for certs.Manager.Maintain: nil if
+// there are no entries, empty if they have nothing in common.
+func applied(configurations []*configuration) []byte {
+	var common map[string]bool
+	var order []string
+	for _, c := range configurations {
+		_, entries, _ := c.get()
+		for _, e := range entries {
+			here := map[string]bool{}
+			for text := e.ClientConfig.CABundle; ; {
+				var block *pem.Block
+				if block, text = pem.Decode(text); block == nil {
+					break
+				}
+				one := string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+				if common == nil && !here[one] {
+					order = append(order, one)
+				}
+				here[one] = true
+			}
+			if common == nil {
+				common = here
+			}
+			maps.DeleteFunc(common, func(one string, _ bool) bool { return !here[one] })
+		}
+	}
+	if common == nil {
+		return nil
+	}
+	out := []byte{}
+	for _, one := range order {
+		if common[one] {
+			out = append(out, one...)
+		}
+	}
+	return out
+}
+
+// anyReady says that one of the slices has an endpoint that can answer.
+func anyReady(slicesOf []*discoveryv1.EndpointSlice) bool {
+	for _, s := range slicesOf {
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				return true
+			}
+		}
+	}
+	return false
+}

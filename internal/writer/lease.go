@@ -1,0 +1,123 @@
+package writer
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	// leaseDuration is how long after the last renewal others wait before they
+	// take over.
+	leaseDuration = 6 * time.Second
+	// renewDeadline is how long the holder tries to renew before it stops
+	// writing; it has until leaseDuration to do so.
+	renewDeadline = 4 * time.Second
+	retryPeriod   = time.Second
+	// callTimeout bounds one look at the lease, so that a connection that hangs
+	// does not use up the time for others.
+	callTimeout = 1500 * time.Millisecond
+)
+
+// lead runs work whenever this replica holds the lease, until ctx is done. The
+// context of work ends with the lease, and the lease is given up only when work
+// has returned.
+func (w *Writer) lead(ctx context.Context, work func(context.Context)) error {
+	for ctx.Err() == nil {
+		if err := w.term(ctx, work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
+	// The elector notices late that it cannot renew, because it first tries to
+	// give the lease up. What must not happen is bound to the last renewal itself.
+	working, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fence := time.AfterFunc(time.Hour, cancel)
+	defer fence.Stop()
+	held := make(chan context.Context, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock{&resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: w.o.Namespace, Name: w.o.Lease},
+			Client:     w.o.Kubernetes.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: w.o.Identity},
+			Labels:     labels(),
+		}, func() { fence.Reset(renewDeadline) }},
+		LeaseDuration: leaseDuration,
+		RenewDeadline: renewDeadline,
+		RetryPeriod:   retryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) { held <- ctx },
+			OnStoppedLeading: func() {},
+		},
+		ReleaseOnCancel: true,
+		Name:            w.o.Lease,
+	})
+	if err != nil {
+		return err
+	}
+	// The election outlives ctx until work has returned.
+	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		elector.Run(electing)
+	}()
+	defer func() {
+		stop()
+		<-over
+	}()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-over: // cannot be before it was told to stop
+		return nil
+	case lease := <-held:
+		defer context.AfterFunc(lease, cancel)()
+		w.log.Info("this replica holds the lease and writes")
+		work(working)
+		if ctx.Err() == nil {
+			w.log.Warn("the lease is lost; another replica writes now, or this one later")
+		}
+	}
+	return nil
+}
+
+// lock is a lease whose calls take a bounded time, and that says when it has been
+// written.
+type lock struct {
+	*resourcelock.LeaseLock
+	renewed func()
+}
+
+func (l lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return l.LeaseLock.Get(ctx)
+}
+
+func (l lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := l.LeaseLock.Create(ctx, r)
+	if err == nil {
+		l.renewed()
+	}
+	return err
+}
+
+func (l lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := l.LeaseLock.Update(ctx, r)
+	if err == nil {
+		l.renewed()
+	}
+	return err
+}

@@ -1,0 +1,254 @@
+package writer
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const (
+	statusManager = "mapd-status"
+
+	// How fast statuses are written, per second: a cluster with 10,000 policies
+	// gets them within minutes and notices nothing.
+	statusRate  = 50
+	statusBurst = 50
+	// statusWorkers is how many are under way at a time.
+	statusWorkers = 4
+	// statusRetryMost bounds how long a status that was refused waits.
+	statusRetryMost = 30 * time.Second
+
+	// How fast events are written, per second. What is too much is left out: every
+	// object has its status besides.
+	eventRate  = 1
+	eventBurst = 25
+)
+
+var (
+	policies = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
+	bindings = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
+)
+
+// key names an object whose status may have to be written.
+type key struct {
+	resource schema.GroupVersionResource
+	name     string
+}
+
+// wanted is what the status of an object should be.
+type wanted struct {
+	object *unstructured.Unstructured
+	status status
+}
+
+// written is what we know to be the status of an object since we wrote it.
+type written struct {
+	uid     types.UID
+	version string
+	status  status
+}
+
+// reporter writes statuses for one term.
+type reporter struct {
+	w      *Writer
+	events *events
+	queue  workqueue.TypedRateLimitingInterface[key]
+	rate   flowcontrol.RateLimiter
+
+	mu      sync.Mutex
+	wanted  map[key]wanted
+	written map[key]written
+}
+
+// report writes statuses until ctx is done.
+func (w *Writer) report(ctx context.Context, out *events) {
+	r := &reporter{
+		w: w, events: out,
+		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, statusRetryMost)),
+		rate:    flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst),
+		written: map[key]written{},
+	}
+	published := w.reported
+	var workers sync.WaitGroup
+	for range statusWorkers {
+		workers.Go(func() {
+			for r.next(ctx) {
+			}
+		})
+	}
+	defer workers.Wait()
+	defer r.queue.ShutDown()
+	for {
+		if s := w.o.Store.Snapshot(); s != nil {
+			r.take(s)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-published:
+		}
+	}
+}
+
+// take works out what all statuses should be and queues those that are not.
+func (r *reporter) take(s *store.Snapshot) {
+	var all []*policy.Policy
+	for _, p := range s.Policies {
+		if p.Policy != nil {
+			all = append(all, p.Policy)
+		}
+	}
+	unroutable := webhook.Unroutable(all)
+	want := make(map[key]wanted, len(s.Policies)+len(s.Bindings))
+	for _, p := range s.Policies {
+		_, never := slices.BinarySearch(unroutable, p.Object.GetName())
+		want[key{policies, p.Object.GetName()}] = wanted{p.Object, ofPolicy(p, never)}
+	}
+	for _, b := range s.Bindings {
+		want[key{bindings, b.Object.GetName()}] = wanted{b.Object, ofBinding(b)}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = want
+	for k := range r.written {
+		if _, ok := want[k]; !ok {
+			delete(r.written, k)
+		}
+	}
+	add := func(k key) {
+		if w := want[k]; !w.status.equal(r.before(k, w.object)) {
+			r.queue.Add(k)
+		}
+	}
+	for _, p := range s.Policies { // by name
+		add(key{policies, p.Object.GetName()})
+	}
+	for _, b := range s.Bindings {
+		add(key{bindings, b.Object.GetName()})
+	}
+}
+
+// before is the status that an object has: what the Store has seen or, if that is
+// newer, what we have written. r.mu is held.
+func (r *reporter) before(k key, u *unstructured.Unstructured) status {
+	if w, ok := r.written[k]; ok && w.uid == u.GetUID() {
+		last := &metav1.ObjectMeta{ResourceVersion: w.version}
+		if older(u, last) {
+			return w.status
+		}
+	}
+	return statusOf(u)
+}
+
+// next writes one status; it returns false when there will be no more.
+func (r *reporter) next(ctx context.Context) bool {
+	k, quit := r.queue.Get()
+	if quit {
+		return false
+	}
+	defer r.queue.Done(k)
+	if ctx.Err() != nil {
+		return true
+	}
+	if err := r.write(ctx, k); err != nil && ctx.Err() == nil {
+		if n := r.queue.NumRequeues(k); n == 0 || n == 8 {
+			r.w.log.Warn("status not written", "resource", k.resource.Resource, "name", k.name, "error", err)
+		}
+		r.queue.AddRateLimited(k)
+		return true
+	}
+	r.queue.Forget(k)
+	return true
+}
+
+func (r *reporter) write(ctx context.Context, k key) error {
+	if err := r.rate.Wait(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	want, ok := r.wanted[k]
+	var before status
+	if ok {
+		before = r.before(k, want.object)
+	}
+	r.mu.Unlock()
+	if !ok || want.status.equal(before) {
+		return nil
+	}
+	s := want.status.since(before, metav1.NewTime(time.Now().Truncate(time.Second)))
+	object, err := s.object(want.object)
+	if err != nil {
+		return err
+	}
+	got, err := r.w.o.Dynamic.Resource(k.resource).ApplyStatus(ctx, k.name, object, metav1.ApplyOptions{FieldManager: statusManager, Force: true})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		// It is gone, or another object has its name; the Store will say so.
+		return nil
+	case err != nil:
+		return err
+	}
+	r.mu.Lock()
+	r.written[k] = written{got.GetUID(), got.GetResourceVersion(), s}
+	r.mu.Unlock()
+	r.announce(want.object, before.get(typeReady), s.get(typeReady))
+	return nil
+}
+
+// announce makes an event of what has ceased to work, or for another reason. A
+// binding that is written before its policy is no news.
+func (r *reporter) announce(u *unstructured.Unstructured, before, now *metav1.Condition) {
+	if now == nil || now.Status == metav1.ConditionTrue || now.Reason == reasonPolicyNotFound || before != nil && before.Status == now.Status && before.Reason == now.Reason {
+		return
+	}
+	r.events.warn(corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), UID: u.GetUID()}, now.Reason, "Check", now.Message)
+}
+
+// events tells operators what they must act on, and not too much of it.
+type events struct {
+	broadcaster eventsclient.EventBroadcaster
+	recorder    eventsclient.EventRecorder
+	rate        flowcontrol.PassiveRateLimiter
+	log         *slog.Logger
+}
+
+func newEvents(ctx context.Context, kube kubernetes.Interface, log *slog.Logger) (*events, error) {
+	b := eventsclient.NewBroadcaster(&eventsclient.EventSinkImpl{Interface: kube.EventsV1()})
+	if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
+		return nil, err
+	}
+	return &events{
+		broadcaster: b,
+		recorder:    b.NewRecorder(runtime.NewScheme(), "mapd.dev/mapd"),
+		rate:        flowcontrol.NewTokenBucketPassiveRateLimiter(eventRate, eventBurst),
+		log:         log,
+	}, nil
+}
+
+func (e *events) warn(about corev1.ObjectReference, reason, action, message string) {
+	if !e.rate.TryAccept() {
+		e.log.Debug("event left out, there are too many", "kind", about.Kind, "name", about.Name, "reason", reason)
+		return
+	}
+	e.recorder.Eventf(&about, nil, corev1.EventTypeWarning, reason, action, "%s", message)
+}
+
+func (e *events) stop() { e.broadcaster.Shutdown() }
