@@ -26,9 +26,16 @@ import (
 // what has changed. One goroutine uses it at a time.
 type compiler struct {
 	deps policy.Deps
-	// The lists are by name and are replaced, never modified.
-	policies []*compiledPolicy
-	bindings []*compiledBinding
+	catalogue
+}
+
+// catalogue is all policies and bindings. Its lists are replaced, never modified.
+type catalogue struct {
+	policies []*compiledPolicy  // by name
+	bindings []*compiledBinding // by name
+	// named holds, for each binding, the index of the policy that it names, -1 if
+	// there is none.
+	named []int
 }
 
 // compiledPolicy is one policy as it is stored and what came of it.
@@ -63,7 +70,7 @@ type bindingResult struct {
 }
 
 // broken counts the policies that cannot run.
-func (c *compiler) broken() int {
+func (c *catalogue) broken() int {
 	n := 0
 	for _, p := range c.policies {
 		if len(p.errs) > 0 {
@@ -100,6 +107,7 @@ func (c *compiler) update(policies, bindings map[string]*unstructured.Unstructur
 		}
 	}
 	slices.Sort(work.broken)
+	old := c.policies
 	c.policies = merge(c.policies, changed)
 	c.bindings = merge(c.bindings, compileAll(bindings, func(name string, u *unstructured.Unstructured) (*compiledBinding, bool) {
 		if old, ok := find(c.bindings, name); ok && sameSpec(old.object, u) {
@@ -107,7 +115,38 @@ func (c *compiler) update(policies, bindings map[string]*unstructured.Unstructur
 		}
 		return &compiledBinding{u, compileBinding(u)}, true
 	}, &work.bindings))
+	if len(bindings) > 0 || !slices.EqualFunc(old, c.policies, func(a, b *compiledPolicy) bool { return a.name() == b.name() }) {
+		c.named = c.resolve()
+	}
 	return work
+}
+
+// resolve finds the policy of each binding.
+func (c *catalogue) resolve() []int {
+	index := make(map[string]int, len(c.policies))
+	for i, p := range c.policies {
+		index[p.name()] = i
+	}
+	named := make([]int, len(c.bindings))
+	for i, b := range c.bindings {
+		at, ok := index[b.policyName]
+		if !ok {
+			at = -1
+		}
+		named[i] = at
+	}
+	return named
+}
+
+// bound says of each policy whether a binding that can apply names it.
+func (c *catalogue) bound() []bool {
+	bound := make([]bool, len(c.policies))
+	for i, b := range c.bindings {
+		if at := c.named[i]; at >= 0 && b.binding != nil {
+			bound[at] = true
+		}
+	}
+	return bound
 }
 
 // sameSpec says that one object compiles to what the other did. The generation
@@ -161,30 +200,33 @@ func find[T named](list []T, name string) (found T, ok bool) {
 	return found, ok
 }
 
-// changes returns what is new or another one in now, and nil for what is no longer
-// there.
+// changes returns what w holds that is not in list or another object there, and
+// nil for what it holds no longer.
 func changes[T interface {
 	named
 	stored() *unstructured.Unstructured
-}](list []T, now map[string]*unstructured.Unstructured) map[string]*unstructured.Unstructured {
+}](list []T, w *watched) map[string]*unstructured.Unstructured {
 	out := map[string]*unstructured.Unstructured{}
-	known := 0
-	for _, t := range list {
-		u, ok := now[t.name()]
-		if ok {
-			known++
+	w.inspect(func(now map[string]*unstructured.Unstructured) {
+		known := 0
+		for _, t := range list {
+			u, ok := now[t.name()]
+			if ok {
+				known++
+			}
+			if u != t.stored() {
+				out[t.name()] = u
+			}
 		}
-		if u != t.stored() {
-			out[t.name()] = u
+		if known == len(now) {
+			return
 		}
-	}
-	if known < len(now) {
 		for name, u := range now {
 			if _, ok := find(list, name); !ok {
 				out[name] = u
 			}
 		}
-	}
+	})
 	return out
 }
 

@@ -74,40 +74,38 @@ type joined struct {
 // join puts every policy that is bound into its group, together with its
 // bindings. Of before it keeps the Indexes that would come out the same: they
 // have learned which policies which requests meet.
-func join(policies []*compiledPolicy, bindings []*compiledBinding, src binding.Sources, before map[webhook.Group]*joined) (map[webhook.Group]*joined, error) {
+func join(c catalogue, src binding.Sources, before map[webhook.Group]*joined) (map[webhook.Group]*joined, error) {
 	next := map[webhook.Group]*joined{}
 	for _, g := range webhook.Groups() {
 		next[g] = &joined{}
 	}
-	group := make(map[string]*joined, len(policies))
-	for _, p := range policies {
-		if !p.nowhere {
-			group[p.name()] = next[p.group]
+	bound := c.bound()
+	group := make([]*joined, len(c.policies)) // nil: none
+	for i, p := range c.policies {
+		if bound[i] && !p.nowhere {
+			group[i] = next[p.group]
+			group[i].policies = append(group[i].policies, p.policy)
 		}
 	}
-	bound := make(map[string]bool, len(policies))
-	for _, b := range bindings {
-		if j := group[b.policyName]; j != nil && b.binding != nil {
-			bound[b.policyName] = true
-			j.bindings = append(j.bindings, b.binding)
-		}
-	}
-	for _, p := range policies {
-		if bound[p.name()] {
-			j := next[p.group]
-			j.policies = append(j.policies, p.policy)
+	for i, b := range c.bindings {
+		if at := c.named[i]; at >= 0 && group[at] != nil && b.binding != nil {
+			group[at].bindings = append(group[at].bindings, b.binding)
 		}
 	}
 	for g, j := range next {
-		if old := before[g]; old != nil && slices.Equal(old.policies, j.policies) && slices.Equal(old.bindings, j.bindings) {
+		old := before[g]
+		var err error
+		switch {
+		case old == nil:
+			j.index, err = binding.NewIndex(j.policies, j.bindings, src)
+		case slices.Equal(old.policies, j.policies) && slices.Equal(old.bindings, j.bindings):
 			next[g] = old
-			continue
+		default:
+			j.index, err = old.index.Next(j.policies, j.bindings)
 		}
-		ix, err := binding.NewIndex(j.policies, j.bindings, src)
 		if err != nil {
 			return nil, err
 		}
-		j.index = ix
 	}
 	return next, nil
 }
@@ -149,9 +147,8 @@ func paramKindOf(p *policy.Policy) (gvk schema.GroupVersionKind, ok bool) {
 // published is what a Store has published together, and what a Snapshot of it is
 // made from when somebody asks: most replicas never do.
 type published struct {
-	policies []*compiledPolicy
-	bindings []*compiledBinding
-	types    *openapi.Types
+	catalogue
+	types *openapi.Types
 	// typesVersion changes whenever types do.
 	typesVersion uint64
 	params       func(schema.GroupVersionKind) ParamState
@@ -165,23 +162,16 @@ func newPublished(p published) *published {
 }
 
 func (p *published) build() *Snapshot {
-	known := make(map[string]bool, len(p.policies))
-	for _, c := range p.policies {
-		known[c.name()] = true
-	}
 	s := &Snapshot{
 		Policies: make([]PolicyState, len(p.policies)),
 		Bindings: make([]BindingState, len(p.bindings)),
 	}
-	bound := make(map[string]bool, len(p.bindings))
 	for i, b := range p.bindings {
-		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: known[b.policyName], Err: b.err}
-		if b.binding != nil {
-			bound[b.policyName] = true
-		}
+		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: p.named[i] >= 0, Err: b.err}
 	}
+	bound := p.bound()
 	for i, c := range p.policies {
-		s.Policies[i] = PolicyState{Object: c.object, Policy: c.policy, Errs: c.errs, Bound: bound[c.name()]}
+		s.Policies[i] = PolicyState{Object: c.object, Policy: c.policy, Errs: c.errs, Bound: bound[i]}
 		if gvk, ok := paramKindOf(c.policy); ok {
 			state := p.params(gvk)
 			s.Policies[i].ParamKind = &state

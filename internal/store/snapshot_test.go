@@ -69,7 +69,7 @@ func namesOf[T interface{ Name() string }](list []T) []string {
 
 func TestJoin(t *testing.T) {
 	c := world(t)
-	groups, err := join(c.policies, c.bindings, binding.Sources{}, nil)
+	groups, err := join(c.catalogue, binding.Sources{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +103,13 @@ func TestJoinKeeps(t *testing.T) {
 		{"another group", policy("ignore"), []string{"/mutate/fail/never", "/mutate/ignore/never"}},
 		{"a binding less", func() { c.update(nil, gone("b-fail-again")) }, []string{"/mutate/fail/ifneeded"}},
 	}
-	groups, err := join(c.policies, c.bindings, binding.Sources{}, nil)
+	groups, err := join(c.catalogue, binding.Sources{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range tests {
 		tt.do()
-		next, err := join(c.policies, c.bindings, binding.Sources{}, groups)
+		next, err := join(c.catalogue, binding.Sources{}, groups)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestJoinKeeps(t *testing.T) {
 
 func TestParamKinds(t *testing.T) {
 	c := world(t)
-	groups, err := join(c.policies, c.bindings, binding.Sources{}, nil)
+	groups, err := join(c.catalogue, binding.Sources{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestParamKinds(t *testing.T) {
 	b := testBinding(t, "b-params", "params")
 	b.Object["spec"].(map[string]any)["paramRef"] = map[string]any{"name": "c", "parameterNotFoundAction": "Deny"}
 	c.update(nil, byName(b))
-	if groups, err = join(c.policies, c.bindings, binding.Sources{}, groups); err != nil {
+	if groups, err = join(c.catalogue, binding.Sources{}, groups); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}}, paramKinds(groups)); diff != "" {
@@ -151,7 +151,7 @@ func TestSnapshot(t *testing.T) {
 	c := world(t)
 	asked := 0
 	p := newPublished(published{
-		policies: c.policies, bindings: c.bindings, types: c.deps.Types,
+		catalogue: c.catalogue, types: c.deps.Types,
 		params: func(gvk schema.GroupVersionKind) ParamState {
 			asked++
 			return ParamState{GVK: gvk, Found: true, Err: errors.New("forbidden")}

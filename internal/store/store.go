@@ -156,8 +156,7 @@ func (s *Store) read() error {
 func (s *Store) update(ctx context.Context) {
 	start := time.Now()
 	kinds, params := s.kindsChanged.Swap(false), s.paramsChanged.Swap(false)
-	policies := changes(s.compiler.policies, s.policies.all())
-	bindings := changes(s.compiler.bindings, s.bindings.all())
+	policies, bindings := changes(s.compiler.policies, s.policies), changes(s.compiler.bindings, s.bindings)
 	work := s.compiler.update(policies, bindings)
 	for _, name := range work.broken {
 		// What is wrong is in the policy's status; it quotes the policy.
@@ -190,7 +189,7 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 		s.typesVersion++
 		before = nil // an Index remembers which resources are equivalent
 	}
-	groups, err := join(s.compiler.policies, s.compiler.bindings, s.sources, before)
+	groups, err := join(s.compiler.catalogue, s.sources, before)
 	if err != nil {
 		return err
 	}
@@ -211,8 +210,7 @@ func (s *Store) publish(groups map[webhook.Group]*joined) {
 	}
 	s.groups = groups
 	s.published.Store(newPublished(published{
-		policies: s.compiler.policies, bindings: s.compiler.bindings,
-		types: s.compiler.deps.Types, typesVersion: s.typesVersion, params: s.params.State,
+		catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, typesVersion: s.typesVersion, params: s.params.State,
 	}))
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,7 +80,7 @@ func (w *watched) note(err error) {
 			w.log.Info("reading again")
 		}
 	}
-	if gone && w.isRead() && len(w.all()) > 0 {
+	if gone && w.isRead() && w.count() > 0 {
 		w.log.Error("the server no longer knows the resource, its objects are gone")
 		_ = w.Replace(nil, "") // which fails for what is no object
 	}
@@ -99,11 +99,17 @@ func (w *watched) ready() error {
 	return fmt.Errorf("%s: not read yet", w.resource.GroupResource())
 }
 
-// all returns the objects by name.
-func (w *watched) all() map[string]*unstructured.Unstructured {
-	out := map[string]*unstructured.Unstructured{}
-	w.each("", func(name string, u *unstructured.Unstructured) { out[name] = u })
-	return out
+// inspect calls f with the objects by name. f must not modify them nor call w.
+func (w *watched) inspect(f func(map[string]*unstructured.Unstructured)) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	f(w.items[""])
+}
+
+// count says how many objects there are.
+func (w *watched) count() (n int) {
+	w.inspect(func(now map[string]*unstructured.Unstructured) { n = len(now) })
+	return n
 }
 
 // trimObject drops what neither mapd nor its users read of policies and bindings,

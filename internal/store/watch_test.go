@@ -63,8 +63,7 @@ func TestChanges(t *testing.T) {
 		if err := s.do(); err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}
-		now := w.all()
-		changed := changes(list, now)
+		changed := changes(list, w)
 		var got []string
 		for _, name := range slices.Sorted(maps.Keys(changed)) {
 			if changed[name] == nil {
@@ -76,9 +75,11 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: changes (-want +got):\n%s", s.name, diff)
 		}
 		list = nil
-		for _, name := range slices.Sorted(maps.Keys(now)) {
-			list = append(list, &compiledPolicy{now[name], brokenPolicy(readable(now[name]), errors.New("not compiled"))})
-		}
+		w.inspect(func(now map[string]*unstructured.Unstructured) {
+			for _, name := range slices.Sorted(maps.Keys(now)) {
+				list = append(list, &compiledPolicy{now[name], brokenPolicy(readable(now[name]), errors.New("not compiled"))})
+			}
+		})
 	}
 }
 
@@ -140,7 +141,7 @@ func TestWatchedGone(t *testing.T) {
 		}
 		check := func(want int, when string) {
 			t.Helper()
-			if got := len(w.all()); got != want {
+			if got := w.count(); got != want {
 				t.Errorf("%s: %d objects, want %d", when, got, want)
 			}
 		}

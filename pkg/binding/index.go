@@ -70,7 +70,8 @@ type Index struct {
 	src      Sources
 	policies []*policy.Policy
 	bindings []*Binding
-	entries  []*entry // by policy name; only policies that are bound
+	byPolicy []*Binding // the bindings by policy name, then by name
+	entries  []entry    // by policy name; only policies that are bound
 
 	known    atomic.Pointer[map[key]*candidates]
 	learning sync.Mutex
@@ -92,41 +93,85 @@ type entry struct {
 // that do not compile take part as policy.Broken ones. It is an error if two
 // policies or two bindings share a name.
 func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Index, error) {
+	return newIndex(policies, bindings, src, &Index{})
+}
+
+// Next is NewIndex with the sources of ix. It costs less, the more of the policies
+// and bindings are those of ix, and the lists are in order already.
+func (ix *Index) Next(policies []*policy.Policy, bindings []*Binding) (*Index, error) {
+	return newIndex(policies, bindings, ix.src, ix)
+}
+
+func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *Index) (*Index, error) {
 	ix := &Index{
 		src:      src,
-		policies: slices.Clone(policies),
-		bindings: slices.Clone(bindings),
+		policies: sorted(policies, func(a, b *policy.Policy) int { return cmp.Compare(a.Name(), b.Name()) }),
+		bindings: sorted(bindings, func(a, b *Binding) int { return cmp.Compare(a.Name(), b.Name()) }),
+		byPolicy: old.byPolicy,
 	}
-	slices.SortStableFunc(ix.policies, func(a, b *policy.Policy) int { return cmp.Compare(a.Name(), b.Name()) })
-	slices.SortStableFunc(ix.bindings, func(a, b *Binding) int { return cmp.Compare(a.Name(), b.Name()) })
+	for i := 1; i < len(ix.bindings); i++ {
+		if name := ix.bindings[i].Name(); name == ix.bindings[i-1].Name() {
+			return nil, fmt.Errorf("binding %q is given twice", name)
+		}
+	}
+	for i := 1; i < len(ix.policies); i++ {
+		if name := ix.policies[i].Name(); name == ix.policies[i-1].Name() {
+			return nil, fmt.Errorf("policy %q is given twice", name)
+		}
+	}
+	if !slices.Equal(ix.bindings, old.bindings) {
+		ix.byPolicy = sorted(ix.bindings, func(a, b *Binding) int { return cmp.Compare(a.PolicyName(), b.PolicyName()) })
+	}
 
-	bound := make(map[string][]*Binding, len(bindings))
-	for i, b := range ix.bindings {
-		if i > 0 && ix.bindings[i-1].Name() == b.Name() {
-			return nil, fmt.Errorf("binding %q is given twice", b.Name())
-		}
-		bound[b.PolicyName()] = append(bound[b.PolicyName()], b)
-	}
+	ix.entries = make([]entry, 0, min(len(ix.policies), len(ix.bindings)))
+	bound, before := ix.byPolicy, old.entries
 	for i, p := range ix.policies {
-		if i > 0 && ix.policies[i-1].Name() == p.Name() {
-			return nil, fmt.Errorf("policy %q is given twice", p.Name())
+		own := take(&bound, func(b *Binding) int { return cmp.Compare(b.PolicyName(), p.Name()) })
+		same := take(&before, func(e entry) int { return cmp.Compare(e.policy.Name(), p.Name()) })
+		if len(own) == 0 {
+			continue
 		}
-		if own := bound[p.Name()]; len(own) > 0 {
-			ix.entries = append(ix.entries, newEntry(i, p, own))
+		var e entry
+		if len(same) == 1 && same[0].policy == p {
+			e = same[0]
+		} else {
+			e = newEntry(p)
 		}
+		e.order, e.bindings = i, own
+		ix.entries = append(ix.entries, e)
 	}
 	ix.known.Store(&map[key]*candidates{})
 	return ix, nil
 }
 
-func newEntry(order int, p *policy.Policy, bindings []*Binding) *entry {
-	spec := &p.Object().Spec
-	e := &entry{
-		order:    order,
-		policy:   p,
-		match:    newMatcher(spec.MatchConstraints),
-		bindings: bindings,
+// sorted returns a sorted copy of list.
+func sorted[T any](list []T, compare func(a, b T) int) []T {
+	list = slices.Clone(list)
+	if !slices.IsSortedFunc(list, compare) {
+		slices.SortStableFunc(list, compare)
 	}
+	return list
+}
+
+// take cuts from a sorted list what compares less than 0, which it drops, and
+// what compares as 0, which it returns.
+func take[T any](list *[]T, compare func(T) int) []T {
+	from := 0
+	for from < len(*list) && compare((*list)[from]) < 0 {
+		from++
+	}
+	to := from
+	for to < len(*list) && compare((*list)[to]) == 0 {
+		to++
+	}
+	found := (*list)[from:to:to]
+	*list = (*list)[to:]
+	return found
+}
+
+func newEntry(p *policy.Policy) entry {
+	spec := &p.Object().Spec
+	e := entry{policy: p, match: newMatcher(spec.MatchConstraints)}
 	if kind := spec.ParamKind; kind != nil {
 		e.hasParams = true
 		gv, err := schema.ParseGroupVersion(kind.APIVersion)
@@ -429,8 +474,8 @@ func (ix *Index) compute(k *key) *candidates {
 	}
 	// Where a namespaceSelector always matches, a pin says nothing.
 	usePins := k.namespaced || k.resource.Resource == "namespaces"
-	for _, e := range ix.entries {
-		if cand := newCandidate(e, k, equivalents, usePins); cand != nil {
+	for i := range ix.entries {
+		if cand := newCandidate(&ix.entries[i], k, equivalents, usePins); cand != nil {
 			c.all = append(c.all, cand)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand"
 	"slices"
 	"strings"
@@ -414,8 +415,8 @@ func TestSelectEqualsFullEvaluation(t *testing.T) {
 			k := keyOf(req)
 			target := target{ctx: t.Context(), ix: ix, req: req, resource: k.resource, object: req.Object}
 			var want []Invocation
-			for _, e := range ix.entries {
-				c := newCandidate(e, &k, nil, false)
+			for i := range ix.entries {
+				c := newCandidate(&ix.entries[i], &k, nil, false)
 				if c != nil {
 					want = ix.selectPolicy(want, &target, c, view{full: true})
 				}
@@ -560,6 +561,66 @@ func BenchmarkSelect(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// An Index made from another one answers like one that was made from nothing.
+func TestNextEqualsNewIndex(t *testing.T) {
+	rnd := rand.New(rand.NewSource(1))
+	src := Sources{Namespaces: namespaces{"t1": {}}, Params: params{object("t1", "cm")}}
+	ix := mustIndex(t, nil, nil, src)
+	policies, bindings := map[string]*policy.Policy{}, map[string]*Binding{}
+	for round := range 500 {
+		for range 1 + rnd.Intn(3) {
+			name := fmt.Sprintf("p%d", rnd.Intn(6))
+			switch rnd.Intn(4) {
+			case 0:
+				delete(policies, name)
+			case 1:
+				policies[name] = newPolicy(name, resources(newRule("v1 pods")), withParams(configMap))
+			default:
+				policies[name] = newPolicy(name, resources(newRule("v1 "+[]string{"pods", "nodes"}[rnd.Intn(2)])))
+			}
+			name = fmt.Sprintf("b%d", rnd.Intn(9))
+			if rnd.Intn(3) == 0 {
+				delete(bindings, name)
+			} else {
+				bindings[name] = newBinding(t, name, fmt.Sprintf("p%d", rnd.Intn(7)), ref(admissionregistrationv1.ParamRef{Name: "cm"}))
+			}
+		}
+		p, b := slices.Collect(maps.Values(policies)), slices.Collect(maps.Values(bindings))
+		next, err := ix.Next(p, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh := mustIndex(t, p, b, src)
+		req := createPod("t1", "x")
+		if diff := cmp.Diff(describe(fresh.Select(t.Context(), req)), describe(next.Select(t.Context(), req))); diff != "" {
+			t.Fatalf("round %d: Select (-NewIndex +Next):\n%s", round, diff)
+		}
+		if !slices.Equal(fresh.Policies(), next.Policies()) || !slices.Equal(fresh.Bindings(), next.Bindings()) {
+			t.Fatalf("round %d: other policies or bindings", round)
+		}
+		ix = next
+	}
+	twice := []*policy.Policy{newPolicy("p", nil), newPolicy("p", nil)}
+	if _, err := ix.Next(twice, nil); err == nil {
+		t.Error("Next() takes a policy twice")
+	}
+}
+
+func BenchmarkNext(b *testing.B) {
+	policies, bindings := fill(b, 10_000, "policies of other namespaces")
+	ix := mustIndex(b, policies, bindings, Sources{})
+	policies = slices.Clone(ix.Policies())
+	b.ReportAllocs()
+	for b.Loop() {
+		policies[5000] = newPolicy(policies[5000].Name(), resources(newRule("v1 pods")))
+		next, err := ix.Next(policies, ix.Bindings())
+		if err != nil {
+			b.Fatal(err)
+		}
+		ix = next
 	}
 }
 
