@@ -190,8 +190,10 @@ func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
 func (m *Mapd) Scale(t testing.TB, n int) {
 	t.Helper()
 	for _, r := range m.cut(n) {
-		r.Terminate()
-		defer r.Stop(t, stopTimeout)
+		if r.Running() {
+			r.Terminate()
+			defer r.WaitEnd(t, stopTimeout)
+		}
 	}
 	for len(m.Replicas()) < n {
 		m.AddReplica(t)

@@ -131,10 +131,15 @@ func (p *Process) Done() <-chan struct{} {
 // than timeout, or if the exit code is not 0.
 func (p *Process) Stop(t testing.TB, timeout time.Duration) {
 	t.Helper()
-	done := p.Done()
-	p.signal(syscall.SIGTERM)
+	p.Terminate()
+	p.WaitEnd(t, timeout)
+}
+
+// WaitEnd waits for the end after Terminate, as Stop does.
+func (p *Process) WaitEnd(t testing.TB, timeout time.Duration) {
+	t.Helper()
 	select {
-	case <-done:
+	case <-p.Done():
 	case <-time.After(timeout):
 		t.Errorf("%s still runs %s after SIGTERM", p.Name, timeout)
 		p.Kill()
@@ -147,7 +152,8 @@ func (p *Process) Stop(t testing.TB, timeout time.Duration) {
 	}
 }
 
-// Terminate sends SIGTERM and does not wait; see Done.
+// Terminate sends SIGTERM and does not wait; see WaitEnd. (A second SIGTERM
+// would end mapd at once.)
 func (p *Process) Terminate() { p.signal(syscall.SIGTERM) }
 
 // Kill ends the process at once, and what it has started.

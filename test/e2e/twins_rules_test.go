@@ -1,0 +1,223 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/e2e/cluster"
+)
+
+// mostSkipped is how many cases are left out. It may fall; who raises it says in
+// cannotRun why.
+const mostSkipped = 4
+
+// cannotRun says why a case cannot be a request to a server; "" if it can.
+func cannotRun(c *cases.Case) string {
+	r := &c.Request
+	switch {
+	case c.Skip["e2e"] != "":
+		return c.Skip["e2e"]
+	case r.Operation == "DELETE":
+		return "policies never see DELETE"
+	case r.Operation == "CONNECT" && (r.SubResource != "exec" || r.Object == nil):
+		return "a connection to a Pod needs a kubelet"
+	case r.Operation != "CONNECT" && r.Object == nil:
+		return "the request has no object, which only a test can send"
+	case r.RequestKind != r.Kind || r.RequestResource != r.Resource || r.RequestSubResource != r.SubResource:
+		return "the case says what a server has converted the request from, without a kind that it would convert"
+	case r.SubResource == "" && (r.Name != r.Object.GetName() || r.Resource.Resource != "namespaces" && r.Namespace != r.Object.GetNamespace()):
+		return "the request names another object than it holds, which a server does not let through"
+	case r.SubResource == "" && len(c.CRDs) == 0 && !scheme.Scheme.Recognizes(r.Kind):
+		return "no server serves the kind"
+	}
+	return ""
+}
+
+// differing are the cases whose difference has a row in docs/compat.md, beside
+// those that name a row themselves.
+var differing = []struct {
+	cases, row string
+	// sometimes: Kubernetes answers by the order of a Go map.
+	sometimes bool
+}{
+	{cases: "apply/atomic-several", row: "stable-text", sometimes: true},
+	{cases: "cel/type-name-two-errors", row: "stable-text", sometimes: true},
+}
+
+type differences struct {
+	text string // docs/compat.md
+
+	mu   sync.Mutex
+	seen map[string]string // case → row
+	used map[int]bool      // index into differing
+}
+
+func newDifferences(t *testing.T) *differences {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(cluster.Root(t), "docs", "compat.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &differences{text: string(text), seen: map[string]string{}, used: map[int]bool{}}
+}
+
+// row is the row of docs/compat.md that the table above has for a case.
+func (d *differences) row(c *cases.Case) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, e := range differing {
+		if matches(e.cases, c.Name) {
+			d.used[i] = true
+			return e.row
+		}
+	}
+	return ""
+}
+
+// explain notes that a difference has a row.
+func (d *differences) explain(c *cases.Case, row string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seen[c.Name] = row
+}
+
+// check fails the test of a case whose difference nothing explains.
+func (d *differences) check(t *testing.T, c *cases.Case, diff string) {
+	t.Helper()
+	if diff == "" {
+		return
+	}
+	row := d.row(c)
+	if row == "" {
+		row = c.Compat
+	}
+	switch {
+	case row == "":
+		t.Errorf("the twins differ (-native +mapd), and no row of docs/compat.md says so:\n%s", diff)
+	case !strings.Contains(d.text, "\n| `"+row+"` |"):
+		t.Errorf("docs/compat.md has no row %q", row)
+	default:
+		d.explain(c, row)
+		t.Logf("differs by row %s (-native +mapd):\n%s", row, diff)
+	}
+}
+
+// checkStale fails if an entry of differing explains nothing any more.
+func (d *differences) checkStale(t *testing.T) {
+	t.Helper()
+	for i, e := range differing {
+		if !e.sometimes && !d.used[i] {
+			t.Errorf("differing: %s (%s): the twins do not differ any more", e.cases, e.row)
+		}
+	}
+}
+
+func (d *differences) count() int { return len(d.seen) }
+
+func matches(pattern, name string) bool {
+	ok, err := filepath.Match(pattern, name)
+	return ok && err == nil
+}
+
+func checkSkipped(t *testing.T, skipped map[string]string) {
+	t.Helper()
+	reasons := map[string][]string{}
+	for name, why := range skipped {
+		reasons[why] = append(reasons[why], name)
+	}
+	for why, names := range reasons {
+		slices.Sort(names)
+		t.Logf("%d left out: %s: %s", len(names), why, strings.Join(names, " "))
+	}
+	if len(skipped) > mostSkipped {
+		t.Errorf("%d cases are left out, %d were before", len(skipped), mostSkipped)
+	}
+}
+
+// madeUp is a text that a server invents, and what stands for it.
+type madeUp struct{ text, stands string }
+
+func uid(body any) madeUp {
+	s, _ := lookup(body, "metadata", "uid").(string)
+	return madeUp{s, "UID"}
+}
+
+var denied = regexp.MustCompile(`admission webhook "[a-z.]+" denied the request: `)
+
+// normal takes away what differs between any two servers.
+func (w *twin) normal(a answer, known []madeUp) answer {
+	if name, ok := lookup(a.Body, "metadata", "name").(string); ok && lookup(a.Body, "metadata", "generateName") != nil {
+		known = append(slices.Clone(known), madeUp{name, "GENERATED"})
+	}
+	text := func(s string) string {
+		s = denied.ReplaceAllString(s, "")
+		s = strings.ReplaceAll(s, "admissionregistration.mapd.dev", "admissionregistration.k8s.io")
+		// The protobuf library writes either, by a hash of the program.
+		s = strings.ReplaceAll(s, "proto:\u00a0", "proto: ")
+		for _, k := range known {
+			if k.text != "" {
+				s = strings.ReplaceAll(s, k.text, k.stands)
+			}
+		}
+		return s
+	}
+	var value func(v any) any
+	value = func(v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			out := make(map[string]any, len(v))
+			for key, x := range v {
+				out[key] = value(x)
+			}
+			return out
+		case []any:
+			out := make([]any, len(v))
+			for i, x := range v {
+				out[i] = value(x)
+			}
+			return out
+		case string:
+			return text(v)
+		}
+		return v
+	}
+	a.Body = value(a.Body)
+	for i, s := range a.Warnings {
+		a.Warnings[i] = text(s)
+	}
+	if meta, ok := lookup(a.Body, "metadata").(map[string]any); ok {
+		for _, key := range []string{"uid", "resourceVersion", "creationTimestamp"} {
+			delete(meta, key)
+		}
+		if fields, ok := meta["managedFields"].([]any); ok {
+			for _, f := range fields {
+				if f, ok := f.(map[string]any); ok {
+					delete(f, "time")
+				}
+			}
+		}
+	}
+	switch lookup(a.Body, "kind") {
+	case "Service":
+		if spec, ok := lookup(a.Body, "spec").(map[string]any); ok {
+			delete(spec, "clusterIP")
+			delete(spec, "clusterIPs")
+		}
+	case "TokenRequest":
+		if status, ok := lookup(a.Body, "status").(map[string]any); ok {
+			delete(status, "token")
+			delete(status, "expirationTimestamp")
+		}
+	}
+	return a
+}
