@@ -7,4 +7,8 @@
 // replaced while serving, health, metrics, audit annotations, and a shutdown
 // that lets requests under way finish. It does not know where policies come
 // from, and it never decides anything itself.
+//
+// What an API server has to be told so that it calls is derived here as well:
+// policies are divided into Groups, each with a path and, in the Configuration,
+// an entry of its own.
 package webhook
