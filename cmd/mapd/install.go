@@ -128,12 +128,14 @@ func interruptible(ctx context.Context, timeout time.Duration) (context.Context,
 	return ctx, func() { cancel(); stop() }
 }
 
-// undone says what went wrong, and what to do about it where that is known.
+// undone says what went wrong, and once what to do about it where that is known.
 func undone(s streams, err error) error {
+	said := ""
 	for _, err := range flatten(err) {
 		fmt.Fprintln(s.err, "mapd:", report.Printable(err.Error()))
-		if advice := install.Advice(err); advice != "" {
+		if advice := install.Advice(err); advice != "" && advice != said {
 			fmt.Fprintln(s.err, "  "+advice)
+			said = advice
 		}
 	}
 	return &codedError{code: exitUndone}

@@ -89,6 +89,11 @@ func (o *objects) policy(name string) *ownPolicy {
 	return nil
 }
 
+// dangling tells that a binding names a policy that does not exist.
+func (o *objects) dangling(b ownBinding) bool {
+	return o.policiesErr == nil && b.err == nil && o.policy(b.binding.Spec.PolicyName) == nil
+}
+
 func resource(group, version, name string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
 }

@@ -40,7 +40,9 @@ func (x *examination) policies() {
 		states = append(states, stateOf("policy", p.object, p.err))
 	}
 	for _, b := range o.bindings {
-		states = append(states, stateOf("binding", b.object, b.err))
+		if !o.dangling(b) { // those have a line of their own
+			states = append(states, stateOf("binding", b.object, b.err))
+		}
 	}
 	x.lines = append(x.lines, notReady(states)...)
 
@@ -52,7 +54,7 @@ func (x *examination) policies() {
 			}
 		}
 		for _, b := range o.bindings {
-			if b.err == nil && o.policy(b.binding.Spec.PolicyName) == nil {
+			if o.dangling(b) {
 				dangling = append(dangling, fmt.Sprintf("%s (policy %s)", b.object.GetName(), b.binding.Spec.PolicyName))
 			}
 		}
@@ -65,7 +67,7 @@ func (x *examination) policies() {
 	}
 	switch {
 	case len(x.lines) > before:
-	case len(states) == 0:
+	case len(o.policies)+len(o.bindings) == 0:
 		x.say(OK, policiesCheck, "none yet", "")
 	default:
 		x.say(OK, policiesCheck, fmt.Sprintf("%s and %s, all ready", count(len(o.policies), "policy", "policies"), count(len(o.bindings), "binding", "bindings")), "")
@@ -145,7 +147,7 @@ func (x *examination) parameters(ctx context.Context) {
 		return
 	}
 	kinds := map[schema.GroupVersion][]kind{}
-	used := 0
+	found := 0
 	before := len(x.lines)
 	missing := map[string][]string{} // permission → bindings
 	unserved := map[string]bool{}
@@ -157,7 +159,6 @@ func (x *examination) parameters(ctx context.Context) {
 		if p == nil || p.err != nil || p.policy.Spec.ParamKind == nil {
 			continue
 		}
-		used++
 		pk := p.policy.Spec.ParamKind
 		gv, err := schema.ParseGroupVersion(pk.APIVersion)
 		if err != nil {
@@ -165,14 +166,15 @@ func (x *examination) parameters(ctx context.Context) {
 		}
 		if _, known := kinds[gv]; !known {
 			if kinds[gv], err = x.resources(ctx, gv); err != nil {
-				x.say(Bad, paramsCheck, fmt.Sprintf("%s: %v", gv, err), "")
+				x.unseen(paramsCheck, "get", "/apis/"+gv.String(), err)
 			}
 		}
 		i := slices.IndexFunc(kinds[gv], func(k kind) bool { return k.kind == pk.Kind })
 		if i < 0 {
-			if !unserved[p.object.GetName()] && err == nil {
-				unserved[p.object.GetName()] = true
-				x.say(Bad, paramsCheck, fmt.Sprintf("paramKind %s %s of policy %s is not served", pk.APIVersion, pk.Kind, p.object.GetName()), "create its CustomResourceDefinition")
+			name := p.object.GetName()
+			if !unserved[name] && err == nil && stateOf("policy", p.object, nil).ready != no {
+				unserved[name] = true
+				x.say(Bad, paramsCheck, fmt.Sprintf("paramKind %s %s of policy %s is not served", pk.APIVersion, pk.Kind, name), "create its CustomResourceDefinition")
 			}
 			continue
 		}
@@ -186,7 +188,7 @@ func (x *examination) parameters(ctx context.Context) {
 			}
 			missing[permission] = append(missing[permission], b.object.GetName())
 		case err != nil:
-			x.say(Bad, paramsCheck, fmt.Sprintf("binding %s: %v", b.object.GetName(), err), "")
+			x.unseen(paramsCheck, verb, fmt.Sprintf("params of binding %s", b.object.GetName()), err)
 		case what != "":
 			mark, effect := Warning, "so it has no effect"
 			if a := ref.ParameterNotFoundAction; a != nil && *a == admissionregistrationv1.DenyAction {
@@ -196,18 +198,21 @@ func (x *examination) parameters(ctx context.Context) {
 				}
 			}
 			x.say(mark, paramsCheck, fmt.Sprintf("binding %s: there is no %s, %s", b.object.GetName(), what, effect), "create it, or set parameterNotFoundAction")
+		case verb != "":
+			found++
 		}
 	}
 	for _, permission := range slices.Sorted(maps.Keys(missing)) {
 		x.say(Warning, paramsCheck, "not known whether the params exist of bindings "+few(missing[permission]), "needs: "+permission)
 	}
-	if used > 0 && len(x.lines) == before {
-		x.say(OK, paramsCheck, fmt.Sprintf("those of %s exist", count(used, "binding", "bindings")), "")
+	if found > 0 && len(x.lines) == before {
+		x.say(OK, paramsCheck, fmt.Sprintf("those of %s exist", count(found, "binding", "bindings")), "")
 	}
 }
 
 // param tells what a paramRef refers to, if that is not there. Without a namespace
-// the params of a namespaced kind are those of the request's, whatever it will be.
+// the params of a namespaced kind are those of the request's, whatever it will be:
+// then verb is empty, and nothing is known.
 func (x *examination) param(ctx context.Context, gvr schema.GroupVersionResource, namespaced bool, ref *admissionregistrationv1.ParamRef) (what, verb string, err error) {
 	var client dynamic.ResourceInterface = x.Dynamic.Resource(gvr)
 	in := ""

@@ -102,7 +102,7 @@ func ours(webhookName string) bool {
 func classify(err error) error {
 	if err == nil {
 		return &ProbeError{NotRegistered, "a broken policy was accepted: the API server does not ask mapd",
-			"mapd registers its webhook when a replica is ready: see the Deployment and its log; whoever runs mapd is not asked either", nil}
+			"mapd registers its webhook when a replica is ready: see the Deployment and its log", nil}
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
