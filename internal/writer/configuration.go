@@ -199,8 +199,6 @@ func (w *Writer) keep(ctx context.Context, configurations []*configuration, name
 		c.desired, c.retry, c.next, c.failed, c.waiting = nil, 0, time.Time{}, nil, false
 	}
 	published, certificates := w.published, w.certificates
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
 	var snapshot *store.Snapshot
 	var policies []*policy.Policy
 	var bundle []byte
@@ -231,15 +229,25 @@ func (w *Writer) keep(ctx context.Context, configurations []*configuration, name
 				w.settle(ctx, c, namespace, ready, report)
 			}
 		}
+		pause := lookEvery
+		for _, c := range configurations {
+			if d := time.Until(c.next); d > 0 {
+				pause = min(pause, d)
+			}
+		}
+		timer := time.NewTimer(pause)
 		ticked = false
 		select {
 		case <-ctx.Done():
-			return
 		case <-wake:
 		case <-published:
 		case <-certificates:
-		case <-ticker.C:
+		case <-timer.C:
 			ticked = true
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
 		}
 	}
 }
