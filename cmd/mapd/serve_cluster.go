@@ -15,6 +15,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -25,6 +27,7 @@ import (
 	"github.com/mapd-project/mapd/internal/validation"
 	"github.com/mapd-project/mapd/internal/writer"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -88,7 +91,12 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	})
 	options := webhook.Options{
 		Groups:    map[webhook.Group]webhook.Admitter{},
-		Validator: &validation.Validator{Env: server.env, Authorizer: policies.Authorizer(), Types: policies.Types()},
+		Validator: &validation.Validator{
+			Env: server.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
+			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+				return dyn.Resource(policyResource).Get(ctx, name, metav1.GetOptions{})
+			},
+		},
 		Checks: []webhook.Check{
 			{Name: "policies", Run: policies.Ready},
 			{Name: "certificate", Run: certificates.Check},
@@ -123,8 +131,37 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	if keepLoaded != nil {
 		start("certificates", serving, keepLoaded)
 	}
+	start("metrics", serving, func(ctx context.Context) error {
+		forget(ctx, policies, metrics)
+		return nil
+	})
 	start("writer", ctx, writes.Run)
 	return f.run(ctx, options, certificates.GetCertificate, listener)
+}
+
+// policyResource is where policies of the own group are.
+var policyResource = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
+
+// forget drops what was counted of policies and bindings that are gone.
+func forget(ctx context.Context, policies *store.Store, metrics *webhook.Metrics) {
+	changed := policies.Changed()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		there := map[[2]string]bool{}
+		snapshot := policies.Snapshot()
+		for i := range snapshot.Policies {
+			there[[2]string{snapshot.Policies[i].Object.GetName(), ""}] = true
+		}
+		for i := range snapshot.Bindings {
+			b := &snapshot.Bindings[i]
+			there[[2]string{b.PolicyName, b.Object.GetName()}] = b.PolicyFound
+		}
+		metrics.Prune(func(policy, binding string) bool { return there[[2]string{policy, binding}] })
+	}
 }
 
 // apiServer is what is asked of the API server once.
