@@ -90,7 +90,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Ready: ready, Log: log,
 	})
 	options := webhook.Options{
-		Groups:    map[webhook.Group]webhook.Admitter{},
+		Groups: map[webhook.Group]webhook.Admitter{},
 		Validator: &validation.Validator{
 			Env: server.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
 			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
