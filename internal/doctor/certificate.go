@@ -31,7 +31,7 @@ func (x *examination) certificate(ctx context.Context) {
 			x.say(Warning, check, "there is no "+where+" yet, and no webhook entry that needs it", "mapd makes it when it has its lease: see its log")
 			return
 		}
-		x.authorities(check, entries, now, OK, "there is no "+where+", so mapd serves a certificate from files", "")
+		x.authorities(check, entries, now, Warning, "there is no "+where, "if mapd serves a certificate from files (--tls-cert) that is meant so; else see its log")
 		return
 	case err != nil:
 		mark, fact, advice := Bad, where+": "+err.Error(), ""
