@@ -20,7 +20,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// The lines are those of API servers of 1.37.1, with the plugin and without.
+// The lines that count are those of two API servers of 1.37.1, one with the plugin and
+// one without. No server with the gate off was asked: gateOff and none are gateOn
+// and plugin with other values.
 func TestExecutes(t *testing.T) {
 	const (
 		gateOn  = `kubernetes_feature_enabled{name="MutatingAdmissionPolicy",stage=""} 1`
