@@ -314,12 +314,11 @@ func (m *Manager) maintain(ctx context.Context, applied []*x509.Certificate, sin
 		m.mu.Unlock()
 		now := m.now()
 		var found state
-		var problems []string
 		t := terms{m.o.Hosts, m.o.Validity, m.o.CAValidity, ""}
 		stored := &corev1.Secret{}
 		if secret != nil {
 			stored = secret
-			found, problems = parse(secret.Data)
+			found, _ = parse(secret.Data)
 			t.rotate = secret.Annotations[RotateAnnotation]
 		}
 		s := merge(found, held, now)
@@ -372,7 +371,7 @@ func (m *Manager) maintain(ctx context.Context, applied []*x509.Certificate, sin
 		case secret == nil:
 			m.log.Info("the Secret was made")
 		case len(did) == 0:
-			m.log.Info("the Secret was repaired", "problems", strings.Join(problems, "; "))
+			m.log.Info("the Secret was repaired")
 		}
 		for _, text := range did {
 			m.log.Info("certificates: " + text)

@@ -43,12 +43,12 @@ func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
 	defer fence.Stop()
 	held := make(chan context.Context, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock{&resourcelock.LeaseLock{
+		Lock: &lock{LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: w.o.Namespace, Name: w.o.Lease},
 			Client:     w.o.Kubernetes.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: w.o.Identity},
 			Labels:     labels(),
-		}, func() { fence.Reset(renewDeadline) }},
+		}, renewed: func() { fence.Reset(renewDeadline) }},
 		LeaseDuration: leaseDuration,
 		RenewDeadline: renewDeadline,
 		RetryPeriod:   retryPeriod,
@@ -94,15 +94,20 @@ func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
 type lock struct {
 	*resourcelock.LeaseLock
 	renewed func()
+	holder  string // as of the last Get; calls come one after the other
 }
 
-func (l lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return l.LeaseLock.Get(ctx)
+	record, raw, err := l.LeaseLock.Get(ctx)
+	if err == nil {
+		l.holder = record.HolderIdentity
+	}
+	return record, raw, err
 }
 
-func (l lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := l.LeaseLock.Create(ctx, r)
@@ -112,9 +117,15 @@ func (l lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) e
 	return err
 }
 
-func (l lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	// Who was stopped for a while still believes that it holds the lease, and would
+	// give up that of another (client-go v0.37.2 leaderelection: tryRelease). It has
+	// nothing to give up.
+	if r.HolderIdentity == "" && l.holder != l.Identity() {
+		return nil
+	}
 	err := l.LeaseLock.Update(ctx, r)
 	if err == nil {
 		l.renewed()
