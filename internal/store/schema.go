@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -165,12 +166,14 @@ type definition struct {
 	uid         types.UID
 	generation  int64
 	established bool
-	source      openapi.Source // nil: it cannot be used, or not yet
+	sum         [sha256.Size]byte // of what it defines
+	source      openapi.Source    // nil: it cannot be used, or not yet
 	versions    []schema.GroupVersion
 }
 
-// define makes a definition of an object. It is not made anew unless there is a
-// difference that matters: a CustomResourceDefinition is written to a lot.
+// define makes a definition of an object. Its source stays the same unless there
+// is a difference that matters: a CustomResourceDefinition is written to a lot, and
+// much is made again when its source is another one.
 func (s *schemas) define(u *unstructured.Unstructured, old *definition) *definition {
 	d := &definition{uid: u.GetUID(), generation: u.GetGeneration(), established: isEstablished(u)}
 	if old != nil && old.uid == d.uid && old.generation == d.generation && old.established == d.established {
@@ -181,12 +184,20 @@ func (s *schemas) define(u *unstructured.Unstructured, old *definition) *definit
 		return d
 	}
 	log := s.log.With("customresourcedefinition", u.GetName())
-	src, err := openapi.Served(u, func(err error) { log.Error("the schema cannot be used", "error", err) })
+	text, err := json.Marshal(u.Object["spec"])
 	if err != nil {
 		log.Error("the definition cannot be used", "error", err)
 		return d
 	}
-	d.source = src
+	d.sum = sha256.Sum256(text)
+	if old != nil && old.source != nil && old.sum == d.sum {
+		d.source = old.source
+		return d
+	}
+	if d.source, err = openapi.Served(u, func(err error) { log.Error("the schema cannot be used", "error", err) }); err != nil {
+		log.Error("the definition cannot be used", "error", err)
+		d.source = nil
+	}
 	return d
 }
 
@@ -388,8 +399,9 @@ func (s *schemas) ask(ctx context.Context, before *discovered, docs *documents) 
 		} else if g.models, err = docs.find(ctx, gv); g.models == nil {
 			if err != nil {
 				errs = append(errs, err)
-				now.waiting = true
 			}
+			// A server that has just begun to serve lists its document a little later.
+			now.waiting = true
 			g.models = fallback(g, before)
 		}
 		now.groups[gv] = before.reuse(g)
