@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -38,15 +38,49 @@ type catalogue struct {
 	named []int
 }
 
+// stored is a policy or a binding as the server holds it, in two parts: as trees
+// all of it would take several times the space.
+type stored struct {
+	// object is its metadata and status.
+	object *unstructured.Unstructured
+	// text is everything else and its name, as JSON with sorted keys.
+	text []byte
+}
+
+// keepStored splits an object, which it modifies. What nobody reads is dropped:
+// who owns which field, and the copy that kubectl apply makes of an object in
+// itself.
+func keepStored(u *unstructured.Unstructured, old *stored) *stored {
+	// What a list brings again, as after a broken connection, is no change.
+	if old != nil && old.object.GetUID() == u.GetUID() && old.object.GetResourceVersion() == u.GetResourceVersion() {
+		return old
+	}
+	rest := maps.Clone(u.Object)
+	delete(rest, "status")
+	rest["metadata"] = map[string]any{"name": u.GetName()}
+	text, err := json.Marshal(rest)
+	if err != nil {
+		text = nil // which came as JSON; else it is a broken one
+	}
+	maps.DeleteFunc(u.Object, func(field string, _ any) bool {
+		return field != "apiVersion" && field != "kind" && field != "metadata" && field != "status"
+	})
+	meta, _ := u.Object["metadata"].(map[string]any)
+	delete(meta, "managedFields")
+	if annotations, ok := meta["annotations"].(map[string]any); ok {
+		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	}
+	return &stored{object: u, text: text}
+}
+
 // compiledPolicy is one policy as it is stored and what came of it.
 type compiledPolicy struct {
-	object *unstructured.Unstructured
+	*stored
 	*policyResult
 }
 
-// policyResult is what came of a policy's spec. Versions of the policy that
-// differ in their metadata or status only share it, so that what is known of a
-// policy's name is in it and nothing else of its metadata.
+// policyResult is what came of a policy's text. Versions of the policy that differ
+// in their metadata or status only share it.
 type policyResult struct {
 	policy *policy.Policy
 	group  webhook.Group
@@ -59,7 +93,7 @@ type policyResult struct {
 
 // compiledBinding is one binding as it is stored and what came of it.
 type compiledBinding struct {
-	object *unstructured.Unstructured
+	*stored
 	*bindingResult
 }
 
@@ -83,8 +117,8 @@ func (c *catalogue) broken() int {
 func (p *compiledPolicy) name() string  { return p.policy.Name() }
 func (b *compiledBinding) name() string { return b.object.GetName() }
 
-func (p *compiledPolicy) stored() *unstructured.Unstructured  { return p.object }
-func (b *compiledBinding) stored() *unstructured.Unstructured { return b.object }
+// source is what an object is told from another version of itself by.
+func (s *stored) source() *stored { return s }
 
 // compiled says how much work an update was.
 type compiled struct {
@@ -93,13 +127,13 @@ type compiled struct {
 }
 
 // update takes in what has changed; nil is what is gone.
-func (c *compiler) update(policies, bindings map[string]*unstructured.Unstructured) compiled {
+func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 	var work compiled
-	changed := compileAll(policies, func(name string, u *unstructured.Unstructured) (*compiledPolicy, bool) {
-		if old, ok := find(c.policies, name); ok && sameSpec(old.object, u) {
-			return &compiledPolicy{u, old.policyResult}, false
+	changed := compileAll(policies, func(name string, now *stored) (*compiledPolicy, bool) {
+		if old, ok := find(c.policies, name); ok && bytes.Equal(old.text, now.text) {
+			return &compiledPolicy{now, old.policyResult}, false
 		}
-		return &compiledPolicy{u, compilePolicy(u, c.deps)}, true
+		return &compiledPolicy{now, compilePolicy(name, now.text, c.deps)}, true
 	}, &work.policies)
 	for name, p := range changed {
 		if old, ok := find(c.policies, name); p != nil && len(p.errs) > 0 && (!ok || old.policyResult != p.policyResult) {
@@ -109,11 +143,11 @@ func (c *compiler) update(policies, bindings map[string]*unstructured.Unstructur
 	slices.Sort(work.broken)
 	old := c.policies
 	c.policies = merge(c.policies, changed)
-	c.bindings = merge(c.bindings, compileAll(bindings, func(name string, u *unstructured.Unstructured) (*compiledBinding, bool) {
-		if old, ok := find(c.bindings, name); ok && sameSpec(old.object, u) {
-			return &compiledBinding{u, old.bindingResult}, false
+	c.bindings = merge(c.bindings, compileAll(bindings, func(name string, now *stored) (*compiledBinding, bool) {
+		if old, ok := find(c.bindings, name); ok && bytes.Equal(old.text, now.text) {
+			return &compiledBinding{now, old.bindingResult}, false
 		}
-		return &compiledBinding{u, compileBinding(u)}, true
+		return &compiledBinding{now, compileBinding(now.text)}, true
 	}, &work.bindings))
 	if len(bindings) > 0 || !slices.EqualFunc(old, c.policies, func(a, b *compiledPolicy) bool { return a.name() == b.name() }) {
 		c.named = c.resolve()
@@ -149,16 +183,9 @@ func (c *catalogue) bound() []bool {
 	return bound
 }
 
-// sameSpec says that one object compiles to what the other did. The generation
-// would tell nearly as much, but not of an object that was deleted and made
-// again.
-func sameSpec(a, b *unstructured.Unstructured) bool {
-	return a.GetAPIVersion() == b.GetAPIVersion() && a.GetKind() == b.GetKind() && tree.Equal(a.Object["spec"], b.Object["spec"])
-}
-
 // compileAll compiles objects on all cores, and counts those for which there was
 // something to do.
-func compileAll[T any](objects map[string]*unstructured.Unstructured, compile func(name string, u *unstructured.Unstructured) (*T, bool), count *int) map[string]*T {
+func compileAll[T any](objects map[string]*stored, compile func(name string, now *stored) (*T, bool), count *int) map[string]*T {
 	if len(objects) == 0 {
 		return nil
 	}
@@ -169,11 +196,11 @@ func compileAll[T any](objects map[string]*unstructured.Unstructured, compile fu
 	for range min(runtime.GOMAXPROCS(0), len(names)) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
-				u := objects[names[i]]
-				if u == nil {
+				now := objects[names[i]]
+				if now == nil {
 					continue
 				}
-				result, new := compile(names[i], u)
+				result, new := compile(names[i], now)
 				if results[i] = result; new {
 					done.Add(1)
 				}
@@ -189,10 +216,10 @@ func compileAll[T any](objects map[string]*unstructured.Unstructured, compile fu
 	return out
 }
 
-// named is what lists by name hold.
-type named interface{ name() string }
+// listed is what lists by name hold.
+type listed interface{ name() string }
 
-func find[T named](list []T, name string) (found T, ok bool) {
+func find[T listed](list []T, name string) (found T, ok bool) {
 	i, ok := slices.BinarySearchFunc(list, name, func(t T, name string) int { return cmp.Compare(t.name(), name) })
 	if ok {
 		found = list[i]
@@ -203,27 +230,27 @@ func find[T named](list []T, name string) (found T, ok bool) {
 // changes returns what w holds that is not in list or another object there, and
 // nil for what it holds no longer.
 func changes[T interface {
-	named
-	stored() *unstructured.Unstructured
-}](list []T, w *watched) map[string]*unstructured.Unstructured {
-	out := map[string]*unstructured.Unstructured{}
-	w.inspect(func(now map[string]*unstructured.Unstructured) {
+	listed
+	source() *stored
+}](list []T, w *watched[*stored]) map[string]*stored {
+	out := map[string]*stored{}
+	w.inspect(func(now map[string]*stored) {
 		known := 0
 		for _, t := range list {
-			u, ok := now[t.name()]
+			s, ok := now[t.name()]
 			if ok {
 				known++
 			}
-			if u != t.stored() {
-				out[t.name()] = u
+			if s != t.source() {
+				out[t.name()] = s
 			}
 		}
 		if known == len(now) {
 			return
 		}
-		for name, u := range now {
+		for name, s := range now {
 			if _, ok := find(list, name); !ok {
-				out[name] = u
+				out[name] = s
 			}
 		}
 	})
@@ -233,7 +260,7 @@ func changes[T interface {
 // merge returns the list with what has changed; nil is what is gone.
 func merge[T any, P interface {
 	*T
-	named
+	listed
 }](list []P, changed map[string]*T) []P {
 	if len(changed) == 0 {
 		return list
@@ -265,16 +292,16 @@ func merge[T any, P interface {
 // compilePolicy makes of a stored policy what can be made of it. Whoever stored
 // it had it validated, unless our webhook was down at that time or the policy was
 // written for a later version than ours.
-func compilePolicy(u *unstructured.Unstructured, deps policy.Deps) (result *policyResult) {
+func compilePolicy(name string, text []byte, deps policy.Deps) (result *policyResult) {
 	// One policy must not take all others down with it.
 	defer func() {
 		if v := recover(); v != nil {
-			result = brokenPolicy(readable(u), fmt.Errorf("panic while compiling: %s", engine.PanicText(v)))
+			result = brokenPolicy(readable(name, text), fmt.Errorf("panic while compiling: %s", engine.PanicText(v)))
 		}
 	}()
-	obj, err := policy.Decode(u)
+	obj, err := policy.DecodeJSON(text)
 	if err != nil {
-		return brokenPolicy(readable(u), err)
+		return brokenPolicy(readable(name, text), err)
 	}
 	if errs := policy.ValidateStored(obj); len(errs) > 0 {
 		joined := make([]error, len(errs))
@@ -305,13 +332,12 @@ func brokenPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy, err erro
 
 // readable is what can be read of a policy that may not be one: fields that are
 // unknown or of a wrong type are left out.
-func readable(u *unstructured.Unstructured) *admissionregistrationv1.MutatingAdmissionPolicy {
-	obj := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: u.GetName()}}
-	obj.APIVersion, obj.Kind = policy.NativeGroup+"/v1", policy.Kind
-	if data, err := json.Marshal(u.Object["spec"]); err == nil {
-		// It goes on behind a field of a wrong type, and tells of it in the end.
-		_ = json.Unmarshal(data, &obj.Spec)
-	}
+func readable(name string, text []byte) *admissionregistrationv1.MutatingAdmissionPolicy {
+	obj := &admissionregistrationv1.MutatingAdmissionPolicy{}
+	// It goes on behind a field of a wrong type, and tells of it in the end.
+	_ = json.Unmarshal(text, obj)
+	obj.TypeMeta = metav1.TypeMeta{APIVersion: policy.NativeGroup + "/v1", Kind: policy.Kind}
+	obj.ObjectMeta = metav1.ObjectMeta{Name: name}
 	if f := obj.Spec.FailurePolicy; f == nil || *f != admissionregistrationv1.Ignore {
 		fail := admissionregistrationv1.Fail
 		obj.Spec.FailurePolicy = &fail
@@ -337,15 +363,21 @@ func leaves(err error) []error {
 // invalid still applies as it would on a server that holds it, where a selector
 // that does not parse is an error of each request that it might have matched;
 // leaving it out would let pass what its policy must not miss.
-func compileBinding(u *unstructured.Unstructured) (result *bindingResult) {
-	policyName, _, _ := unstructured.NestedString(u.Object, "spec", "policyName")
+func compileBinding(text []byte) (result *bindingResult) {
+	var head struct {
+		Spec struct {
+			PolicyName string `json:"policyName"`
+		} `json:"spec"`
+	}
+	_ = json.Unmarshal(text, &head) // whatever else is wrong with it
+	policyName := head.Spec.PolicyName
 	result = &bindingResult{policyName: policyName}
 	defer func() {
 		if v := recover(); v != nil {
 			result = &bindingResult{policyName: policyName, err: fmt.Errorf("panic while compiling: %s", engine.PanicText(v))}
 		}
 	}()
-	obj, err := binding.Decode(u)
+	obj, err := binding.DecodeJSON(text)
 	if err != nil {
 		result.err = err
 		return result

@@ -78,18 +78,18 @@ func testDeps(t testing.TB) policy.Deps {
 	return policy.Deps{Env: env, Types: openapi.New(openapi.Builtin())}
 }
 
-// byName is a change in which all these objects are there; a name with nil after
-// it is gone.
-func byName(objects ...*unstructured.Unstructured) map[string]*unstructured.Unstructured {
-	out := map[string]*unstructured.Unstructured{}
+// byName is a change after which these objects are there, gone one after which
+// they are not.
+func byName(objects ...*unstructured.Unstructured) map[string]*stored {
+	out := map[string]*stored{}
 	for _, u := range objects {
-		out[u.GetName()] = u
+		out[u.GetName()] = keepStored(u.DeepCopy(), nil)
 	}
 	return out
 }
 
-func gone(names ...string) map[string]*unstructured.Unstructured {
-	out := map[string]*unstructured.Unstructured{}
+func gone(names ...string) map[string]*stored {
+	out := map[string]*stored{}
 	for _, name := range names {
 		out[name] = nil
 	}
@@ -109,7 +109,7 @@ func TestCompilerWork(t *testing.T) {
 	edited := testPolicy(t, "b", "2", "generation: 1", "generation: 2")
 	steps := []struct {
 		name               string
-		policies, bindings map[string]*unstructured.Unstructured
+		policies, bindings map[string]*stored
 		work               compiled
 		policyNames        []string
 		bindingNames       []string
@@ -149,8 +149,8 @@ func TestCompilerWork(t *testing.T) {
 		if diff := cmp.Diff(s.bindingNames, names(c.bindings)); diff != "" {
 			t.Errorf("%s: bindings (-want +got):\n%s", s.name, diff)
 		}
-		for name, u := range s.policies {
-			if p, ok := find(c.policies, name); u != nil && (!ok || p.object != u) {
+		for name, now := range s.policies {
+			if p, ok := find(c.policies, name); now != nil && (!ok || p.stored != now) {
 				t.Errorf("%s: policy %q is not the one that was stored last", s.name, name)
 			}
 		}
@@ -160,7 +160,7 @@ func TestCompilerWork(t *testing.T) {
 	}
 }
 
-func names[T named](list []T) []string {
+func names[T listed](list []T) []string {
 	var out []string
 	for _, t := range list {
 		out = append(out, t.name())
@@ -221,7 +221,7 @@ func TestCompilePolicyBroken(t *testing.T) {
 	deps := testDeps(t)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := compilePolicy(testPolicy(t, "p", "1", tt.change...), deps)
+			got := compilePolicy("p", keepStored(testPolicy(t, "p", "1", tt.change...), nil).text, deps)
 			if got.group != tt.group || got.nowhere != tt.nowhere {
 				t.Errorf("group %v, nowhere %v; want %v, %v", got.group, got.nowhere, tt.group, tt.nowhere)
 			}
@@ -276,7 +276,7 @@ func TestCompileBinding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := testBinding(t, "b", "p")
 			u.Object["spec"] = parse(t, "apiVersion: v1\nkind: x\nspec: "+tt.spec).Object["spec"]
-			got := compileBinding(u)
+			got := compileBinding(keepStored(u, nil).text)
 			if applies := got.binding != nil; applies != tt.applies || !like(errString(got.err), tt.err) {
 				t.Errorf("applies %v, error %v; want %v, %s", applies, got.err, tt.applies, tt.err)
 			}

@@ -17,11 +17,13 @@ var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "na
 // there may have been made a moment ago, so the server is asked, as it asks
 // itself (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/namespace:
 // GetNamespaceLabels). What it answers is not kept.
-type namespaces struct{ *watched }
+type namespaces struct {
+	*watched[*unstructured.Unstructured]
+}
 
 // newNamespaces takes a function to call once all Namespaces have been read.
 func newNamespaces(client dynamic.Interface, log *slog.Logger, read func()) namespaces {
-	return namespaces{newWatched(client, namespaceResource, log, trimNamespace, sync.OnceFunc(read))}
+	return namespaces{newWatched(client, namespaceResource, log, keepNamespace, sync.OnceFunc(read))}
 }
 
 // Namespace implements binding.Namespaces.
@@ -33,16 +35,16 @@ func (n namespaces) Namespace(ctx context.Context, name string) (*unstructured.U
 	if err != nil {
 		return nil, err
 	}
-	trimNamespace(u)
-	return u, nil
+	return keepNamespace(u, nil), nil
 }
 
-// trimNamespace gives a Namespace the shape in which a server's policies see it:
+// keepNamespace gives a Namespace the shape in which a server's policies see it:
 // without managedFields, which its informers drop, and without apiVersion and
-// kind, which its Go type does not carry.
-func trimNamespace(u *unstructured.Unstructured) {
+// kind, which its Go type does not carry. It modifies u.
+func keepNamespace(u, _ *unstructured.Unstructured) *unstructured.Unstructured {
 	meta, _ := u.Object["metadata"].(map[string]any)
 	delete(meta, "managedFields")
 	delete(u.Object, "apiVersion")
 	delete(u.Object, "kind")
+	return u
 }

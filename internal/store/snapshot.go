@@ -25,11 +25,11 @@ type Snapshot struct {
 
 // PolicyState is one policy and what has become of it.
 type PolicyState struct {
-	// Object is the policy as it is stored, without managedFields and what
-	// kubectl apply has noted in it. It must not be modified.
+	// Object is the policy's metadata and status as they are stored, without
+	// managedFields and what kubectl apply has noted. It must not be modified.
 	Object *unstructured.Unstructured
-	// Policy is a policy.Broken one if Errs is not empty. Its spec is that of
-	// Object; its metadata may be those of an earlier version.
+	// Policy has the policy's name and spec. It is a policy.Broken one if Errs is
+	// not empty.
 	Policy *policy.Policy
 	// Errs are all reasons why the policy cannot run.
 	Errs []error
@@ -53,8 +53,8 @@ type ParamState struct {
 
 // BindingState is one binding and what has become of it.
 type BindingState struct {
-	// Object is the binding as it is stored, without managedFields and what
-	// kubectl apply has noted in it. It must not be modified.
+	// Object is the binding's metadata and status as they are stored, without
+	// managedFields and what kubectl apply has noted. It must not be modified.
 	Object     *unstructured.Unstructured
 	PolicyName string
 	// PolicyFound says that the policy exists, be it a broken one.
@@ -144,9 +144,9 @@ func paramKindOf(p *policy.Policy) (gvk schema.GroupVersionKind, ok bool) {
 	return gv.WithKind(kind.Kind), err == nil
 }
 
-// published is what a Store has published together, and what a Snapshot of it is
+// publication is what a Store has published together, and what a Snapshot of it is
 // made from when somebody asks: most replicas never do.
-type published struct {
+type publication struct {
 	catalogue
 	types *openapi.Types
 	// typesVersion changes whenever types do.
@@ -156,12 +156,12 @@ type published struct {
 	snapshot func() *Snapshot
 }
 
-func newPublished(p published) *published {
+func newPublication(p publication) *publication {
 	p.snapshot = sync.OnceValue(p.build)
 	return &p
 }
 
-func (p *published) build() *Snapshot {
+func (p *publication) build() *Snapshot {
 	s := &Snapshot{
 		Policies: make([]PolicyState, len(p.policies)),
 		Bindings: make([]BindingState, len(p.bindings)),
@@ -182,7 +182,7 @@ func (p *published) build() *Snapshot {
 }
 
 // warn fills in the warnings, on all cores.
-func (p *published) warn(states []PolicyState) {
+func (p *publication) warn(states []PolicyState) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(states)) {

@@ -150,7 +150,7 @@ func TestParamKinds(t *testing.T) {
 func TestSnapshot(t *testing.T) {
 	c := world(t)
 	asked := 0
-	p := newPublished(published{
+	p := newPublication(publication{
 		catalogue: c.catalogue, types: c.deps.Types,
 		params: func(gvk schema.GroupVersionKind) ParamState {
 			asked++

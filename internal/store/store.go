@@ -57,8 +57,8 @@ type Store struct {
 	log     *slog.Logger
 	metrics Metrics
 
-	policies   *watched
-	bindings   *watched
+	policies   *watched[*stored]
+	bindings   *watched[*stored]
 	namespaces namespaces
 	params     *params
 	schemas    *schemas
@@ -77,7 +77,7 @@ type Store struct {
 	groups       map[webhook.Group]*joined
 	typesVersion uint64
 
-	published atomic.Pointer[published]
+	published atomic.Pointer[publication]
 
 	mu        sync.Mutex
 	listeners []signal
@@ -90,8 +90,8 @@ func New(o Options) *Store {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{log: log, metrics: o.Metrics, changes: newSignal(), engines: map[webhook.Group]*engine.Engine{}}
-	s.policies = newWatched(o.Dynamic, policyResource, log, trimObject, s.changes.ring)
-	s.bindings = newWatched(o.Dynamic, bindingResource, log, trimObject, s.changes.ring)
+	s.policies = newWatched(o.Dynamic, policyResource, log, keepStored, s.changes.ring)
+	s.bindings = newWatched(o.Dynamic, bindingResource, log, keepStored, s.changes.ring)
 	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.ring)
 
 	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log)
@@ -115,8 +115,8 @@ func (s *Store) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var all sync.WaitGroup
-	for _, w := range []*watched{s.policies, s.bindings, s.namespaces.watched} {
-		all.Go(func() { w.run(ctx) })
+	for _, run := range []func(context.Context){s.policies.run, s.bindings.run, s.namespaces.run} {
+		all.Go(func() { run(ctx) })
 	}
 	var failed error
 	all.Go(func() {
@@ -209,7 +209,7 @@ func (s *Store) publish(groups map[webhook.Group]*joined) {
 		e.Publish(groups[g].index)
 	}
 	s.groups = groups
-	s.published.Store(newPublished(published{
+	s.published.Store(newPublication(publication{
 		catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, typesVersion: s.typesVersion, params: s.params.State,
 	}))
 	s.mu.Lock()

@@ -20,7 +20,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// published counts, as metrics do.
+// counted keeps what metrics are told.
 type counted struct{ last []int }
 
 func (c *counted) SnapshotPublished(policies, bindings, compileErrors int) {
@@ -45,7 +45,7 @@ func newTestStore(t testing.TB, metrics Metrics) *Store {
 }
 
 // change is what the loop does once everything has been read.
-func (s *Store) change(t testing.TB, policies, bindings map[string]*unstructured.Unstructured) {
+func (s *Store) change(t testing.TB, policies, bindings map[string]*stored) {
 	t.Helper()
 	s.compiler.update(policies, bindings)
 	if err := s.rebuild(t.Context(), false); err != nil {
@@ -110,13 +110,17 @@ func TestStorePublishes(t *testing.T) {
 	// A status is no matter for metrics, but for those who write it.
 	metrics.last = nil
 	status := testPolicy(t, "one", "1")
-	status.Object["status"] = map[string]any{}
+	status.Object["status"] = map[string]any{"observedGeneration": int64(1)}
 	s.change(t, byName(status), nil)
 	if metrics.last != nil {
 		t.Error("a status counts as a snapshot")
 	}
-	if !has(early) || s.Snapshot().Policies[1].Object != status || first.Policies[1].Object == status {
-		t.Error("the new status is not in the new snapshot alone")
+	delete(status.Object, "spec")
+	if diff := cmp.Diff(status.Object, s.Snapshot().Policies[1].Object.Object); !has(early) || diff != "" {
+		t.Errorf("the new status is not in the snapshot (-want +got):\n%s", diff)
+	}
+	if first.Policies[1].Object.Object["status"] != nil {
+		t.Error("an old snapshot has changed")
 	}
 }
 
@@ -129,17 +133,17 @@ func TestHammerPublish(t *testing.T) {
 		versions = 10
 	}
 	publish := func(version int) {
-		policies, bindings := map[string]*unstructured.Unstructured{}, map[string]*unstructured.Unstructured{}
+		var policies, bindings []*unstructured.Unstructured
 		for _, g := range webhook.Groups() {
 			for _, name := range []string{"a", "b"} {
 				u := testPolicy(t, g.Name()+"."+name, strconv.Itoa(version),
 					"failurePolicy: Fail", "failurePolicy: "+string(g.FailurePolicy),
 					"reinvocationPolicy: Never", "reinvocationPolicy: "+string(g.ReinvocationPolicy))
-				policies[u.GetName()] = u
-				bindings[u.GetName()] = testBinding(t, u.GetName(), u.GetName())
+				policies = append(policies, u)
+				bindings = append(bindings, testBinding(t, u.GetName(), u.GetName()))
 			}
 		}
-		s.change(t, policies, bindings)
+		s.change(t, byName(policies...), byName(bindings...))
 	}
 	publish(0)
 	ctx, stop := context.WithCancel(t.Context())
@@ -184,8 +188,7 @@ func TestHammerPublish(t *testing.T) {
 
 // many is n policies with a binding each: every one limited to a namespace of
 // its own, with a condition, a variable and a patch that uses it.
-func many(t testing.TB, n int) (policies, bindings map[string]*unstructured.Unstructured) {
-	policies, bindings = make(map[string]*unstructured.Unstructured, n), make(map[string]*unstructured.Unstructured, n)
+func many(t testing.TB, n int) (policies, bindings []*unstructured.Unstructured) {
 	for i := range n {
 		name := fmt.Sprintf("policy-%05d", i)
 		p := testPolicy(t, name, strconv.Itoa(i), "  mutations:", `  matchConditions:
@@ -193,12 +196,12 @@ func many(t testing.TB, n int) (policies, bindings map[string]*unstructured.Unst
   variables:
   - {name: team, expression: 'has(object.metadata.labels) && "team" in object.metadata.labels ? object.metadata.labels["team"] : "none"'}
   mutations:`, `"VALUE"`, `"VALUE-" + variables.team`)
-		policies[name] = p
+		policies = append(policies, p)
 		b := testBinding(t, name, name)
 		b.Object["spec"].(map[string]any)["matchResources"] = map[string]any{
 			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": name}},
 		}
-		bindings[name] = b
+		bindings = append(bindings, b)
 	}
 	return policies, bindings
 }
@@ -212,7 +215,7 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s := newTestStore(b, nil)
-		s.change(b, policies, bindings)
+		s.change(b, byName(policies...), byName(bindings...))
 		if n := len(s.engines[webhook.Groups()[0]].Index().Policies()); n != much || s.compiler.broken() != 0 {
 			b.Fatalf("%d policies, %d broken", n, s.compiler.broken())
 		}
@@ -225,7 +228,7 @@ func BenchmarkLoad(b *testing.B) {
 func BenchmarkChange(b *testing.B) {
 	policies, bindings := many(b, much)
 	s := newTestStore(b, nil)
-	s.change(b, policies, bindings)
+	s.change(b, byName(policies...), byName(bindings...))
 	name := fmt.Sprintf("policy-%05d", much/2)
 	shop := parse(b, "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {kubernetes.io/metadata.name: shop}}}")
 	if err := s.namespaces.Replace([]any{shop}, ""); err != nil {

@@ -26,11 +26,11 @@ const (
 	goneAfter = 3 * time.Second
 )
 
-// watched is a mirror of the objects of one cluster-scoped resource, and how
-// reading them is going. That the resource is not served, not yet or no longer,
-// is a state like any other.
-type watched struct {
-	*mirror[*unstructured.Unstructured]
+// watched is a mirror of one cluster-scoped resource, and how reading it is
+// going. That the resource is not served, not yet or no longer, is a state like
+// any other.
+type watched[T any] struct {
+	*mirror[T]
 	resource schema.GroupVersionResource
 	client   dynamic.Interface
 	log      *slog.Logger
@@ -40,27 +40,19 @@ type watched struct {
 	missing time.Time  // since when the server does not know the resource; zero: it does
 }
 
-// newWatched takes what to drop of an object before it is kept, and whom to tell
-// of changes.
-func newWatched(client dynamic.Interface, resource schema.GroupVersionResource, log *slog.Logger, trim func(*unstructured.Unstructured), changed func()) *watched {
-	return &watched{
-		mirror: newMirror(func(u, old *unstructured.Unstructured) *unstructured.Unstructured {
-			// What a list brings again, as after a broken connection, is no change.
-			if old != nil && old.GetUID() == u.GetUID() && old.GetResourceVersion() == u.GetResourceVersion() {
-				return old
-			}
-			trim(u)
-			return u
-		}, changed),
+// newWatched takes what to keep of an object and whom to tell of changes.
+func newWatched[T any](client dynamic.Interface, resource schema.GroupVersionResource, log *slog.Logger, keep func(*unstructured.Unstructured, T) T, changed func()) *watched[T] {
+	return &watched[T]{
+		mirror:   newMirror(keep, changed),
 		resource: resource, client: client, log: log.With("resource", resource.GroupResource().String()),
 	}
 }
 
 // run follows the resource until ctx is done.
-func (w *watched) run(ctx context.Context) { follow(ctx, w.client, w.resource, w, w.note) }
+func (w *watched[T]) run(ctx context.Context) { follow(ctx, w.client, w.resource, w, w.note) }
 
 // note takes the outcome of a call.
-func (w *watched) note(err error) {
+func (w *watched[T]) note(err error) {
 	w.noting.Lock()
 	before := w.err
 	w.err = err
@@ -87,7 +79,7 @@ func (w *watched) note(err error) {
 }
 
 // ready returns nil once all objects have been read.
-func (w *watched) ready() error {
+func (w *watched[T]) ready() error {
 	if w.isRead() {
 		return nil
 	}
@@ -99,26 +91,15 @@ func (w *watched) ready() error {
 	return fmt.Errorf("%s: not read yet", w.resource.GroupResource())
 }
 
-// inspect calls f with the objects by name. f must not modify them nor call w.
-func (w *watched) inspect(f func(map[string]*unstructured.Unstructured)) {
+// inspect calls f with what is kept, by name. f must not modify it nor call w.
+func (w *watched[T]) inspect(f func(map[string]T)) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	f(w.items[""])
 }
 
 // count says how many objects there are.
-func (w *watched) count() (n int) {
-	w.inspect(func(now map[string]*unstructured.Unstructured) { n = len(now) })
+func (w *watched[T]) count() (n int) {
+	w.inspect(func(now map[string]T) { n = len(now) })
 	return n
-}
-
-// trimObject drops what neither mapd nor its users read of policies and bindings,
-// half of their size: who owns which field, and the copy that kubectl apply
-// makes of an object in itself.
-func trimObject(u *unstructured.Unstructured) {
-	meta, _ := u.Object["metadata"].(map[string]any)
-	delete(meta, "managedFields")
-	if annotations, ok := meta["annotations"].(map[string]any); ok {
-		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
-	}
 }

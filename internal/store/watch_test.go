@@ -25,8 +25,8 @@ func object(name, uid, version string) *unstructured.Unstructured {
 	return u
 }
 
-func newTestWatched(told func()) *watched {
-	return newWatched(nil, policyResource, slog.New(slog.DiscardHandler), trimObject, told)
+func newTestWatched(told func()) *watched[*stored] {
+	return newWatched(nil, policyResource, slog.New(slog.DiscardHandler), keepStored, told)
 }
 
 // Only what is another object than before is a change.
@@ -75,9 +75,9 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: changes (-want +got):\n%s", s.name, diff)
 		}
 		list = nil
-		w.inspect(func(now map[string]*unstructured.Unstructured) {
+		w.inspect(func(now map[string]*stored) {
 			for _, name := range slices.Sorted(maps.Keys(now)) {
-				list = append(list, &compiledPolicy{now[name], brokenPolicy(readable(now[name]), errors.New("not compiled"))})
+				list = append(list, &compiledPolicy{now[name], brokenPolicy(readable(name, nil), errors.New("not compiled"))})
 			}
 		})
 	}
@@ -159,19 +159,38 @@ func TestWatchedGone(t *testing.T) {
 	})
 }
 
-func TestTrimObject(t *testing.T) {
-	u := object("a", "1", "1")
-	meta := u.Object["metadata"].(map[string]any)
-	meta["managedFields"] = []any{map[string]any{}}
-	u.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "x"})
-	trimObject(u)
-	want := map[string]any{"metadata": map[string]any{
-		"name": "a", "uid": "1", "resourceVersion": "1", "annotations": map[string]any{"team": "x"},
-	}}
-	if diff := cmp.Diff(want, u.Object); diff != "" {
-		t.Errorf("trimmed (-want +got):\n%s", diff)
+func TestKeepStored(t *testing.T) {
+	u := parse(t, `
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicy
+metadata:
+  name: a
+  uid: "1"
+  resourceVersion: "7"
+  generation: 2
+  annotations: {team: x, kubectl.kubernetes.io/last-applied-configuration: "{}"}
+  managedFields: [{manager: m}]
+spec: {reinvocationPolicy: Never}
+status: {observedGeneration: 2}
+`)
+	again := u.DeepCopy()
+	got := keepStored(u, nil)
+	want := parse(t, `
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: a, uid: "1", resourceVersion: "7", generation: 2, annotations: {team: x}}
+status: {observedGeneration: 2}
+`)
+	if diff := cmp.Diff(want, got.object); diff != "" {
+		t.Errorf("object (-want +got):\n%s", diff)
 	}
-	trimObject(&unstructured.Unstructured{Object: map[string]any{}})
+	text := `{"apiVersion":"admissionregistration.mapd.dev/v1","kind":"MutatingAdmissionPolicy","metadata":{"name":"a"},"spec":{"reinvocationPolicy":"Never"}}`
+	if string(got.text) != text {
+		t.Errorf("text:\n%s\nwant:\n%s", got.text, text)
+	}
+	if keepStored(again, got) != got {
+		t.Error("the same version of an object is another one")
+	}
 }
 
 func errString(err error) string {
