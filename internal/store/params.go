@@ -61,11 +61,11 @@ func newParams(client dynamic.Interface, types *openapi.Types, log *slog.Logger)
 type paramCache struct {
 	gvk    schema.GroupVersionKind
 	params *params
-	log    *slog.Logger
 	stop   context.CancelFunc
 	unused time.Time // since when; zero: in use. Of params.mu.
 
 	objects *mirror[param]
+	tell    func(error) // logs what is news
 
 	mu      sync.Mutex
 	state   ParamState
@@ -112,7 +112,7 @@ func (p *params) Use(ctx context.Context, kinds []schema.GroupVersionKind) {
 
 func (p *params) newKind(gvk schema.GroupVersionKind) *paramCache {
 	k := &paramCache{
-		gvk: gvk, params: p, log: p.log.With("paramKind", gvk.String()),
+		gvk: gvk, params: p, tell: outcome(p.log.With("paramKind", gvk.String())),
 		stop: func() {}, state: ParamState{GVK: gvk},
 	}
 	k.objects = newMirror(func(u *unstructured.Unstructured, _ param) param {
@@ -212,14 +212,12 @@ func (k *paramCache) note(err error) {
 	if stale && k.objects.isRead() {
 		k.objects.forget()
 	}
-	if manner(err) != manner(before) {
-		if err != nil {
-			k.log.Error("not reading", "error", err)
-		} else {
-			k.log.Info("reading again")
-		}
-	} else if err != nil {
+	if err != nil && manner(err) == manner(before) {
 		err = before // the same in other words
+	}
+	// A server serves a new kind about a second after it says so.
+	if !apierrors.IsNotFound(err) {
+		k.tell(err)
 	}
 	k.set(func(s *ParamState) { s.Err, s.Synced = err, k.objects.isRead() })
 }
