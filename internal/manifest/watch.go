@@ -30,6 +30,7 @@ type Watcher struct {
 	recursive bool
 	events    *fsnotify.Watcher // nil if the system has no more to give
 	last      string
+	known     map[string]bool // the files, and what they are links to
 }
 
 // NewWatcher remembers the present state of the files. Changes from now on are
@@ -40,7 +41,7 @@ func NewWatcher(paths []string, recursive bool) *Watcher {
 		w.events = events
 	}
 	w.subscribe()
-	w.last = fingerprint(paths, recursive)
+	w.last, w.known = fingerprint(paths, recursive)
 	return w
 }
 
@@ -76,7 +77,10 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 			if e.Op == fsnotify.Chmod {
 				continue
 			}
-			told = true
+			// Of other files in the directory, such as a log that tells of every
+			// reload, the names say nothing: files that came, went or were
+			// replaced show in the fingerprint.
+			told = told || w.known[filepath.Clean(e.Name)]
 			wait()
 		case _, ok := <-errs:
 			// Events were lost: look.
@@ -87,18 +91,18 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 			told = true
 			wait()
 		case <-poll.C:
-			if !pending && fingerprint(w.paths, w.recursive) != w.last {
+			if now, _ := fingerprint(w.paths, w.recursive); !pending && now != w.last {
 				wait()
 			}
 		case <-quiet.C:
 			pending = false
 			// A file that is rewritten in the same instant with the same size looks
 			// the same, so an event counts whatever the files look like.
-			now := fingerprint(w.paths, w.recursive)
+			now, known := fingerprint(w.paths, w.recursive)
 			if !told && now == w.last {
 				continue
 			}
-			told, w.last = false, now
+			told, w.last, w.known = false, now, known
 			w.subscribe()
 			changed()
 		}
@@ -142,9 +146,11 @@ func (w *Watcher) subscribe() {
 	}
 }
 
-// fingerprint is different when a file is.
-func fingerprint(paths []string, recursive bool) string {
+// fingerprint is different when a file is. It also gives the names of the files
+// and of what they are links to.
+func fingerprint(paths []string, recursive bool) (string, map[string]bool) {
 	var b strings.Builder
+	known := map[string]bool{}
 	for _, path := range paths {
 		files, err := Files([]string{path}, recursive)
 		if err != nil {
@@ -152,11 +158,13 @@ func fingerprint(paths []string, recursive bool) string {
 			continue
 		}
 		for _, f := range files {
+			known[filepath.Clean(f)] = true
 			real, err := filepath.EvalSymlinks(f)
 			if err != nil {
 				fmt.Fprintf(&b, "%s: %v\n", f, err)
 				continue
 			}
+			known[real] = true
 			info, err := os.Stat(real)
 			if err != nil {
 				fmt.Fprintf(&b, "%s: %v\n", f, err)
@@ -165,5 +173,5 @@ func fingerprint(paths []string, recursive bool) string {
 			fmt.Fprintf(&b, "%s %s %d %d\n", f, real, info.Size(), info.ModTime().UnixNano())
 		}
 	}
-	return b.String()
+	return b.String(), known
 }

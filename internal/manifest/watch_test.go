@@ -107,3 +107,45 @@ func TestWatcherPatience(t *testing.T) {
 		t.Error("the change was never reported")
 	}
 }
+
+// A log beside the policies that tells of every reload is no reason for one.
+func TestWatcherOtherFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	write("p.yaml", "0")
+	w := NewWatcher([]string{filepath.Join(dir, "p.yaml")}, false)
+	if w.events == nil {
+		t.Skip("this system has no more watches")
+	}
+	w.Debounce, w.Poll = time.Millisecond, time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	changed := make(chan string, 1000)
+	go w.Run(ctx, func() {
+		data, err := os.ReadFile(filepath.Join(dir, "p.yaml"))
+		if err != nil {
+			t.Error(err)
+		}
+		write("serve.log", "loaded "+string(data))
+		changed <- string(data)
+	})
+	for _, text := range []string{"1", "22", "333"} {
+		write("p.yaml", text)
+		for got, last := "", ""; got != text; last = got {
+			select {
+			case got = <-changed:
+				// A write is two events, of which the first may find an empty file.
+				if got == last && got != "" {
+					t.Fatalf("loaded %q again although nothing but the log has changed", got)
+				}
+			case <-ctx.Done():
+				t.Fatal("the change was not noticed")
+			}
+		}
+	}
+}
