@@ -83,7 +83,7 @@ until kubectl apply -f "$dir/examples.yaml" >"$dir/applied" 2>"$dir/refused"; do
 		exit 1
 	fi
 	sed -n 's/.*namespaces "\([^"]*\)" not found$/\1/p' "$dir/refused" | sort -u | while read -r namespace; do
-		kubectl create namespace "$namespace"
+		kubectl get namespace "$namespace" >/dev/null 2>&1 || kubectl create namespace "$namespace"
 	done
 	sleep 1
 done
