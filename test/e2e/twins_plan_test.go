@@ -33,8 +33,9 @@ type object struct {
 // plan is a case as it is run on a server.
 type plan struct {
 	c *cases.Case
-	// first is made before second, and both before any policy.
-	first, second []object
+	// first is made before second, and both before any policy; during only while
+	// the case runs, because it would matter to others.
+	first, second, during []object
 	// customKinds has an object of every version of every custom kind.
 	customKinds []object
 	policies    []object
@@ -48,7 +49,9 @@ type plan struct {
 	watched []string
 	// cluster: the object has no namespace of the case around it.
 	cluster bool
-	id      string
+
+	id       string
+	rewriter *rewriter
 }
 
 // planAll plans every case that can run, and says of the others why they cannot.
@@ -73,8 +76,8 @@ func planAll(t *testing.T, only *regexp.Regexp) (plans []*plan, skipped map[stri
 }
 
 func newPlan(c *cases.Case, id string) (*plan, error) {
-	p := &plan{c: c, id: id}
 	r := newRewriter(c, id)
+	p := &plan{c: c, id: id, rewriter: r}
 	spec := &c.Request
 
 	// Namespaces: those that the case names, and those that its objects are in.
@@ -217,7 +220,11 @@ func newPlan(c *cases.Case, id string) (*plan, error) {
 	if namespaces[ns] == nil {
 		scope = "" // the case is about a namespace that is not there
 	}
-	p.second = append(p.second, rights(p, spec, gv.Group, scope)...)
+	if granted := rights(p, spec, gv.Group, scope); scope == "" {
+		p.during = granted
+	} else {
+		p.second = append(p.second, granted...)
+	}
 
 	for _, list := range [][]object{p.first, p.second, p.customKinds, p.policies} {
 		for i := range list {
@@ -240,15 +247,15 @@ func rights(p *plan, spec *cases.RequestSpec, group, ns string) []object {
 		kind, roles, bindings = "ClusterRole", collection(rbac, "clusterroles", ""), collection(rbac, "clusterrolebindings", "")
 	}
 	meta := map[string]any{"name": "requester-" + p.id}
-	verbs := []any{verb}
-	// Roles may be handed on only by those who have them, or who may do this.
+	rules := []any{map[string]any{"apiGroups": []any{group}, "resources": []any{resource}, "verbs": []any{verb}}}
 	if group == rbac.Group {
-		verbs = append(verbs, "escalate", "bind")
+		// Roles may be handed on only by those who have them, or who may do this.
+		rules = append(rules, map[string]any{
+			"apiGroups": []any{group}, "resources": []any{"roles", "clusterroles"}, "verbs": []any{"escalate", "bind"},
+		})
 	}
 	return []object{
-		{path: roles, tree: map[string]any{"apiVersion": rbac.String(), "kind": kind, "metadata": meta, "rules": []any{
-			map[string]any{"apiGroups": []any{group}, "resources": []any{resource}, "verbs": verbs},
-		}}},
+		{path: roles, tree: map[string]any{"apiVersion": rbac.String(), "kind": kind, "metadata": meta, "rules": rules}},
 		{path: bindings, tree: map[string]any{"apiVersion": rbac.String(), "kind": kind + "Binding", "metadata": meta,
 			"roleRef":  map[string]any{"apiGroup": rbac.Group, "kind": kind, "name": meta["name"]},
 			"subjects": []any{map[string]any{"apiGroup": rbac.Group, "kind": "User", "name": spec.User.Username}},
@@ -353,6 +360,11 @@ func (r *rewriter) group(g string) string {
 		return exampleGroup.ReplaceAllString(g, r.id+".example.com")
 	}
 	return g
+}
+
+// undo takes the names of a case out of a text again.
+func (r *rewriter) undo(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, r.id+".", ""), "-"+r.id, "")
 }
 
 // tree rewrites every string of a tree: one that is the name of a namespace, one
@@ -465,10 +477,8 @@ var (
 	canaryObject = map[string]any{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "canary"}}
 )
 
-func canaryName(p *plan) string { return "canary-" + p.id }
-
-func canary(p *plan) []object {
-	return policy(canaryName(p), `[JSONPatch{op: "remove", path: "/there/is/no/such/field"}]`, "JSONPatch", []any{""}, []any{"resourcequotas"})
+func canary(name string) []object {
+	return policy(name, `[JSONPatch{op: "remove", path: "/there/is/no/such/field"}]`, "JSONPatch", []any{""}, []any{"resourcequotas"})
 }
 
 // probe labels every object of every custom kind.

@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,6 +54,84 @@ var differing = []struct {
 }{
 	{cases: "apply/atomic-several", row: "stable-text", sometimes: true},
 	{cases: "cel/type-name-two-errors", row: "stable-text", sometimes: true},
+	{cases: "kinds/custom-scale", row: "custom-scale"},
+	{cases: "matching/equivalent-builtin", row: "cross-version"},
+	{cases: "matching/equivalent-builtin-ignore", row: "cross-version"},
+	{cases: "matching/webhook-configurations", row: "g12-admission-kinds"},
+	{cases: "order/match-in-second-pass", row: "group-selectors"},
+	{cases: "order/never-and-if-needed", row: "group-order", sometimes: true},
+	// Go begins to walk a small map anywhere, but keeps the order of its slots, so
+	// that one of several orders may never come.
+	{cases: "order/per-param", row: "stable-order", sometimes: true},
+}
+
+// leastAsWanted is how many cases end natively as the case file wants. It shows
+// that the twins are not alike because nothing happens on either. The others are
+// refused by validation that only a server has, or have a row in
+// docs/compat.md.
+const leastAsWanted = 450
+
+// asWanted says whether a native server did what a case wants.
+func asWanted(p *plan, got *outcome) bool {
+	c := p.c
+	if c.WantError != "" {
+		first, _, _ := strings.Cut(c.WantError, "\n")
+		said := fmt.Sprintf("%d %v: %s", got.Answer.Code, lookup(got.Answer.Body, "reason"), message(got.Answer.Body))
+		said, _, _ = strings.Cut(said, "\n")
+		return first == p.rewriter.undo(said)
+	}
+	want := c.WantObject
+	if want == nil || got.Answer.Code >= 300 {
+		return got.Answer.Code < 300
+	}
+	body, err := json.Marshal(got.Answer.Body)
+	if err != nil {
+		return false
+	}
+	var tree any
+	d := json.NewDecoder(strings.NewReader(p.rewriter.undo(string(body))))
+	d.UseNumber()
+	if d.Decode(&tree) != nil {
+		return false
+	}
+	// What else is in metadata and status is the server's.
+	for key, v := range want.Object {
+		switch key {
+		case "status":
+			continue
+		case "metadata":
+			for _, key := range []string{"labels", "annotations", "finalizers"} {
+				if !holds(lookup(tree, "metadata", key), lookup(v, key)) {
+					return false
+				}
+			}
+		default:
+			if !holds(lookup(tree, key), v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// holds says whether got has all that want has.
+func holds(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		m, _ := got.(map[string]any)
+		for key, v := range want {
+			if !holds(m[key], v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		list, _ := got.([]any)
+		return slices.EqualFunc(list, want, holds)
+	case nil:
+		return true
+	}
+	return fmt.Sprint(got) == fmt.Sprint(want) || want == "" && got == nil
 }
 
 type differences struct {
@@ -177,7 +257,9 @@ func (w *twin) normal(a answer, known []madeUp) answer {
 		case map[string]any:
 			out := make(map[string]any, len(v))
 			for key, x := range v {
-				out[key] = value(x)
+				if key != "lastTransitionTime" {
+					out[key] = value(x)
+				}
 			}
 			return out
 		case []any:

@@ -58,4 +58,15 @@ func TestInstall(t *testing.T) {
 	})
 	m.Replicas()[0].Start(t)
 	m.Scale(t, 1)
+
+	// The same cluster, by its kubeconfig alone.
+	t.Setenv("MAPD_E2E_KUBECONFIG", m.Kubeconfig(t, m.Config, ""))
+	given := Installed(t, InstallOptions{})
+	if _, err := given.Kubectl(t, nil, "get", "--namespace", Namespace, "deployment", Name); err != nil {
+		t.Error(err)
+	}
+	t.Run("needs processes", func(t *testing.T) {
+		given.NeedProcesses(t)
+		t.Error("not skipped on a cluster that is not ours")
+	})
 }
