@@ -10,6 +10,16 @@
 // authority is made known to the API servers first, and the replaced one stays
 // known until nothing that it signed can be served any more.
 //
+// The Secret holds, in PEM, tls.crt and tls.key, which are served; ca.crt and
+// ca.key, which signed them; ca-next.crt and ca-next.key while the authority is
+// being replaced; ca-bundle.crt, all that has to be trusted; and in
+// rotation.json until when each authority has signed. Setting the annotation
+// mapd.dev/rotate to any new value replaces the authority. The old one stays in
+// ca-bundle.crt until its last certificate has ended; who has reason to be
+// quicker takes it out of there by hand after the new one has begun to sign. A
+// Secret that was deleted or damaged is restored by the replicas that run; only
+// if there are none is everything made anew.
+//
 // No key, and nothing read from a Secret that might be one, is in any log line
 // or error.
 package certs

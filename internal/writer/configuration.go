@@ -312,7 +312,7 @@ func (w *Writer) settle(ctx context.Context, c *configuration, namespace *corev1
 		if c.failed == nil || c.failed.Error() != err.Error() {
 			w.log.Error("configuration not written, the one before stays", "configuration", c.name, "error", err)
 			report.warn(corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: c.kind, Name: c.name, UID: meta.UID},
-				"ConfigurationRefused", "Configure", bounded(err.Error()))
+				"ConfigurationRefused", "Configure", err.Error())
 		}
 		c.failed = err
 	}

@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,9 @@ const (
 	statusWorkers = 4
 	// statusRetryMost bounds how long a status that was refused waits.
 	statusRetryMost = 30 * time.Second
+
+	// patience is how long a paramKind may come after its policy.
+	patience = 10 * time.Second
 
 	// How fast events are written, per second. What is too much is left out: every
 	// object has its status besides.
@@ -76,6 +80,7 @@ type reporter struct {
 	mu      sync.Mutex
 	wanted  map[key]wanted
 	written map[key]written
+	late    map[key]types.UID // who is to be told of if nothing changes
 }
 
 // report writes statuses until ctx is done.
@@ -84,7 +89,7 @@ func (w *Writer) report(ctx context.Context, out *events) {
 		w: w, events: out,
 		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, statusRetryMost)),
 		rate:    flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst),
-		written: map[key]written{},
+		written: map[key]written{}, late: map[key]types.UID{},
 	}
 	published := w.reported
 	var workers sync.WaitGroup
@@ -128,11 +133,9 @@ func (r *reporter) take(s *store.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wanted = want
-	for k := range r.written {
-		if _, ok := want[k]; !ok {
-			delete(r.written, k)
-		}
-	}
+	gone := func(k key) bool { _, ok := want[k]; return !ok }
+	maps.DeleteFunc(r.written, func(k key, _ written) bool { return gone(k) })
+	maps.DeleteFunc(r.late, func(k key, _ types.UID) bool { return gone(k) })
 	add := func(k key) {
 		if w := want[k]; !w.status.equal(r.before(k, w.object)) {
 			r.queue.Add(k)
@@ -189,8 +192,16 @@ func (r *reporter) write(ctx context.Context, k key) error {
 	if ok {
 		before = r.before(k, want.object)
 	}
+	waited := ok && r.late[k] == want.object.GetUID()
+	delete(r.late, k)
 	r.mu.Unlock()
-	if !ok || want.status.equal(before) {
+	if !ok {
+		return nil
+	}
+	if want.status.equal(before) {
+		if is := before.get(typeReady); waited && is != nil && is.Reason == reasonParamKindNotFound {
+			r.warn(want.object, before)
+		}
 		return nil
 	}
 	s := want.status.since(before, metav1.NewTime(time.Now().Truncate(time.Second)))
@@ -209,17 +220,35 @@ func (r *reporter) write(ctx context.Context, k key) error {
 	r.mu.Lock()
 	r.written[k] = written{got.GetUID(), got.GetResourceVersion(), s}
 	r.mu.Unlock()
-	r.announce(want.object, before.get(typeReady), s.get(typeReady))
+	r.announce(k, want.object, before, s)
 	return nil
 }
 
 // announce makes an event of what has ceased to work, or for another reason. A
-// binding that is written before its policy is no news.
-func (r *reporter) announce(u *unstructured.Unstructured, before, now *metav1.Condition) {
-	if now == nil || now.Status == metav1.ConditionTrue || now.Reason == reasonPolicyNotFound || before != nil && before.Status == now.Status && before.Reason == now.Reason {
-		return
+// binding that is written before its policy is no news, and a policy that is
+// written before its paramKind only if that does not come.
+func (r *reporter) announce(k key, u *unstructured.Unstructured, before, now status) {
+	was, is := before.get(typeReady), now.get(typeReady)
+	switch {
+	case is == nil || is.Status == metav1.ConditionTrue || is.Reason == reasonPolicyNotFound:
+	case was != nil && was.Status == is.Status && was.Reason == is.Reason:
+	case is.Reason == reasonParamKindNotFound:
+		r.mu.Lock()
+		r.late[k] = u.GetUID()
+		r.mu.Unlock()
+		r.queue.AddAfter(k, patience)
+	default:
+		r.warn(u, now)
 	}
-	r.events.warn(corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), UID: u.GetUID()}, now.Reason, "Check", now.Message)
+}
+
+func (r *reporter) warn(u *unstructured.Unstructured, s status) {
+	is := s.get(typeReady)
+	message := is.Message
+	if c := s.get(typeCompiled); c != nil && c.Status == metav1.ConditionFalse {
+		message += ":\n" + c.Message
+	}
+	r.events.warn(corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), UID: u.GetUID()}, is.Reason, "Check", message)
 }
 
 // events tells operators what they must act on, and not too much of it.
@@ -248,7 +277,7 @@ func (e *events) warn(about corev1.ObjectReference, reason, action, message stri
 		e.log.Debug("event left out, there are too many", "kind", about.Kind, "name", about.Name, "reason", reason)
 		return
 	}
-	e.recorder.Eventf(&about, nil, corev1.EventTypeWarning, reason, action, "%s", message)
+	e.recorder.Eventf(&about, nil, corev1.EventTypeWarning, reason, action, "%s", bounded(message))
 }
 
 func (e *events) stop() { e.broadcaster.Shutdown() }

@@ -90,7 +90,7 @@ func ofPolicy(p store.PolicyState, unroutable bool) status {
 	}
 	switch {
 	case isCompiled.Status != metav1.ConditionTrue:
-		isReady = no(typeReady, isCompiled.Reason, "requests that the policy matches fail by its failurePolicy: "+isCompiled.Message)
+		isReady = no(typeReady, isCompiled.Reason, "the policy does not compile, so requests that it matches fail by its failurePolicy")
 	case params.Status != metav1.ConditionTrue:
 		isReady = no(typeReady, params.Reason, params.Message)
 	case unroutable:
@@ -107,10 +107,6 @@ func ofPolicy(p store.PolicyState, unroutable bool) status {
 			text := warning.Message
 			if warning.Line > 0 {
 				text = fmt.Sprintf("%d:%d: %s", warning.Line, warning.Column, text)
-			}
-			if !warning.Kind.Empty() {
-				// As native says for which kind an expression was looked at.
-				text = warning.Kind.GroupVersion().String() + ", Kind=" + warning.Kind.Kind + ": " + text
 			}
 			s.TypeChecking.ExpressionWarnings = append(s.TypeChecking.ExpressionWarnings, expressionWarning{FieldRef: warning.Field, Warning: bounded(text)})
 		}
@@ -171,12 +167,12 @@ func joined(errs []error) string {
 	var b strings.Builder
 	for i, err := range errs {
 		text := err.Error()
-		if i > 0 && b.Len()+len(text)+2 > maxMessage-100 {
-			fmt.Fprintf(&b, "; and %d more", len(errs)-i)
+		if i > 0 && b.Len()+len(text)+1 > maxMessage-100 {
+			fmt.Fprintf(&b, "\nand %d more", len(errs)-i)
 			break
 		}
 		if i > 0 {
-			b.WriteString("; ")
+			b.WriteByte('\n')
 		}
 		b.WriteString(text)
 	}

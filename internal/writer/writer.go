@@ -216,7 +216,7 @@ func (w *Writer) maintain(ctx context.Context, applied func() []byte, out *event
 			last = err.Error()
 			w.log.Error("certificates cannot be maintained; what is served stays", "error", err)
 			out.warn(corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: w.o.Namespace, Name: w.o.Lease},
-				"CertificateNotRenewed", "Renew", bounded(last))
+				"CertificateNotRenewed", "Renew", last)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,139 @@
+package certs
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+type secret = corev1.Secret
+
+func logTo(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	// webhook.Certificate has a clock of its own, so what is in the files is
+	// valid by it; only the pace of looking follows ours.
+	began := time.Now()
+	now := began
+	make1 := func() (pair, pair) {
+		ca, err := newAuthority(began, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf, err := newLeaf(ca, []string{"127.0.0.1"}, began, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ca, leaf
+	}
+	write := func(name string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(path(name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(ca, leaf pair) {
+		t.Helper()
+		key, err := encodeKey(leaf.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("tls.crt", encodeCerts(leaf.cert))
+		write("tls.key", key)
+		write("ca.crt", encodeCerts(ca.cert))
+	}
+	if _, err := NewFiles(path("tls.crt"), path("tls.key"), path("ca.crt")); err == nil {
+		t.Fatal("files that are not there are read")
+	}
+	oldCA, oldLeaf := make1()
+	newCA, freshLeaf := make1()
+	put(oldCA, oldLeaf)
+	write("ca.crt", []byte("rubbish"))
+	if _, err := NewFiles(path("tls.crt"), path("tls.key"), path("ca.crt")); err == nil || err.Error() != path("ca.crt")+" holds no certificate" {
+		t.Fatalf("rubbish: %v", err)
+	}
+	put(oldCA, oldLeaf)
+	f, err := newFiles(path("tls.crt"), path("tls.key"), path("ca.crt"), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := f.Changed()
+	check := func(what string, leaf pair, bundle []byte, told bool) {
+		t.Helper()
+		got, err := f.GetCertificate(nil)
+		if err != nil || !same(got.Leaf, leaf.cert) {
+			t.Errorf("%s: another certificate is served (%v)", what, err)
+		}
+		if !bytes.Equal(f.Bundle(), bundle) {
+			t.Errorf("%s: another bundle", what)
+		}
+		select {
+		case <-changed:
+			if !told {
+				t.Errorf("%s: told of a change", what)
+			}
+		default:
+			if told {
+				t.Errorf("%s: told of nothing", what)
+			}
+		}
+	}
+	check("at first", oldLeaf, encodeCerts(oldCA.cert), false)
+	if err := f.Check(); err != nil {
+		t.Error(err)
+	}
+
+	// The pair is looked at again by a clock that cannot be set; what it would
+	// return is loaded by hand.
+	write("ca.crt", encodeCerts(newCA.cert))
+	check("not looked at yet", oldLeaf, encodeCerts(oldCA.cert), false)
+	now = now.Add(2 * time.Second)
+	both := encodeCerts(newCA.cert, oldCA.cert)
+	check("a new authority", oldLeaf, both, true)
+	if !f.announced(oldLeaf.served(), now) {
+		t.Error("what is served cannot be served")
+	}
+	if f.announced(freshLeaf.served(), now) {
+		t.Error("served before its authority was announced")
+	}
+	now = now.Add(announce)
+	if !f.announced(freshLeaf.served(), now) {
+		t.Error("not served although its authority was announced")
+	}
+	_, stranger := make1()
+	if f.announced(stranger.served(), now) {
+		t.Error("what nobody trusts replaces what is trusted")
+	}
+
+	if err := os.Remove(path("ca.crt")); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Second)
+	check("the file is gone", oldLeaf, both, false)
+	if err := f.Check(); err == nil || !strings.Contains(err.Error(), "ca.crt") {
+		t.Errorf("the file is gone: %v", err)
+	}
+	write("ca.crt", encodeCerts(newCA.cert))
+	now = now.Add(2 * time.Second)
+	if err := f.Check(); err != nil {
+		t.Errorf("the file is back: %v", err)
+	}
+	now = oldCA.cert.NotAfter.Add(2 * time.Second)
+	f.mu.Lock()
+	f.look()
+	f.mu.Unlock()
+	if len(f.seen) != 0 || len(f.bundle) != 0 {
+		t.Error("authorities that have ended are trusted")
+	}
+}
