@@ -71,15 +71,15 @@ type Index struct {
 	policies []*policy.Policy
 	bindings []*Binding
 	byPolicy []*Binding // the bindings by policy name, then by name
-	entries  []entry    // by policy name; only policies that are bound
+	entries  []*entry   // by policy name; only policies that are bound
 
 	known    atomic.Pointer[map[key]*candidates]
 	learning sync.Mutex
 }
 
-// entry is one policy with its bindings.
+// entry is one policy with its bindings. It is immutable and may be part of any
+// number of Indexes.
 type entry struct {
-	order        int
 	policy       *policy.Policy
 	match        *matcher
 	hasParams    bool
@@ -96,10 +96,16 @@ func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Ind
 	return newIndex(policies, bindings, src, &Index{})
 }
 
-// Next is NewIndex with the sources of ix. It costs less, the more of the policies
-// and bindings are those of ix, and the lists are in order already.
+// Next is NewIndex with the sources of ix, whose Equivalents are taken to answer
+// as they did. The fewer of the policies and bindings are not those of ix, the
+// less it costs, and what ix has learned of the requests that it met is kept.
 func (ix *Index) Next(policies []*policy.Policy, bindings []*Binding) (*Index, error) {
-	return newIndex(policies, bindings, ix.src, ix)
+	next, err := newIndex(policies, bindings, ix.src, ix)
+	if err != nil {
+		return nil, err
+	}
+	next.inherit(ix)
+	return next, nil
 }
 
 func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *Index) (*Index, error) {
@@ -123,22 +129,18 @@ func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *
 		ix.byPolicy = sorted(ix.bindings, func(a, b *Binding) int { return cmp.Compare(a.PolicyName(), b.PolicyName()) })
 	}
 
-	ix.entries = make([]entry, 0, min(len(ix.policies), len(ix.bindings)))
+	ix.entries = make([]*entry, 0, min(len(ix.policies), len(ix.bindings)))
 	bound, before := ix.byPolicy, old.entries
-	for i, p := range ix.policies {
+	for _, p := range ix.policies {
 		own := take(&bound, func(b *Binding) int { return cmp.Compare(b.PolicyName(), p.Name()) })
-		same := take(&before, func(e entry) int { return cmp.Compare(e.policy.Name(), p.Name()) })
-		if len(own) == 0 {
-			continue
+		same := take(&before, func(e *entry) int { return cmp.Compare(e.policy.Name(), p.Name()) })
+		switch {
+		case len(own) == 0:
+		case len(same) == 1 && same[0].policy == p && slices.Equal(same[0].bindings, own):
+			ix.entries = append(ix.entries, same[0])
+		default:
+			ix.entries = append(ix.entries, newEntry(p, own))
 		}
-		var e entry
-		if len(same) == 1 && same[0].policy == p {
-			e = same[0]
-		} else {
-			e = newEntry(p)
-		}
-		e.order, e.bindings = i, own
-		ix.entries = append(ix.entries, e)
 	}
 	ix.known.Store(&map[key]*candidates{})
 	return ix, nil
@@ -169,9 +171,9 @@ func take[T any](list *[]T, compare func(T) int) []T {
 	return found
 }
 
-func newEntry(p *policy.Policy) entry {
+func newEntry(p *policy.Policy, bindings []*Binding) *entry {
 	spec := &p.Object().Spec
-	e := entry{policy: p, match: newMatcher(spec.MatchConstraints)}
+	e := &entry{policy: p, match: newMatcher(spec.MatchConstraints), bindings: bindings}
 	if kind := spec.ParamKind; kind != nil {
 		e.hasParams = true
 		gv, err := schema.ParseGroupVersion(kind.APIVersion)
@@ -251,7 +253,7 @@ func (ix *Index) SelectObject(ctx context.Context, req *policy.Request, object *
 	var out []Invocation
 	for open := c.open; len(open) > 0 || len(pinned) > 0; {
 		var next *candidate
-		if len(pinned) == 0 || len(open) > 0 && open[0].entry.order < pinned[0].entry.order {
+		if len(pinned) == 0 || len(open) > 0 && open[0].name() < pinned[0].name() {
 			next, open = open[0], open[1:]
 		} else {
 			next, pinned = pinned[0], pinned[1:]
@@ -418,6 +420,8 @@ type candidate struct {
 	bindings boundBindings
 }
 
+func (c *candidate) name() string { return c.entry.policy.Name() }
+
 type boundBindings struct {
 	all    []boundBinding
 	open   []*boundBinding
@@ -468,14 +472,9 @@ func (ix *Index) compute(k *key) *candidates {
 	if !admissible(k) {
 		return c
 	}
-	var equivalents []Equivalent
-	if ix.src.Equivalents != nil && len(ix.entries) > 0 {
-		equivalents = ix.src.Equivalents(k.resource)
-	}
-	// Where a namespaceSelector always matches, a pin says nothing.
-	usePins := k.namespaced || k.resource.Resource == "namespaces"
-	for i := range ix.entries {
-		if cand := newCandidate(&ix.entries[i], k, equivalents, usePins); cand != nil {
+	equivalents, usePins := ix.equivalents(k), usesPins(k)
+	for _, e := range ix.entries {
+		if cand := newCandidate(e, k, equivalents, usePins); cand != nil {
 			c.all = append(c.all, cand)
 		}
 	}
@@ -483,6 +482,108 @@ func (ix *Index) compute(k *key) *candidates {
 		c.split()
 	}
 	return c
+}
+
+func (ix *Index) equivalents(k *key) []Equivalent {
+	if ix.src.Equivalents == nil || len(ix.entries) == 0 {
+		return nil
+	}
+	return ix.src.Equivalents(k.resource)
+}
+
+// usesPins is false where a namespaceSelector always matches, so that a pin says
+// nothing.
+func usesPins(k *key) bool { return k.namespaced || k.resource.Resource == "namespaces" }
+
+const (
+	// maxInherited bounds for how many pairs of a key and a policy inherit asks
+	// anew, at about 0.1 µs each.
+	maxInherited = 100_000
+	// maxResplit bounds how many candidates it sorts anew, at about 0.5 µs each.
+	maxResplit = 50_000
+)
+
+// inherit takes over what old has learned, with what has changed worked in. What
+// would take long is left to be learned when a request asks.
+func (ix *Index) inherit(old *Index) {
+	gone, fresh := compareEntries(old.entries, ix.entries)
+	learned := *old.known.Load()
+	if len(learned)*(len(gone)+len(fresh)) > maxInherited {
+		return
+	}
+	known := make(map[key]*candidates, len(learned))
+	resplit := 0
+	for k, c := range learned {
+		next := ix.update(&k, c, gone, fresh)
+		if next != c {
+			if resplit += len(next.all); resplit > maxResplit {
+				continue
+			}
+			if usesPins(&k) {
+				next.split()
+			}
+		}
+		known[k] = next
+	}
+	ix.known.Store(&known)
+}
+
+// update returns c if the changes make no difference to requests of key k, else
+// other candidates, not split yet.
+func (ix *Index) update(k *key, c *candidates, gone, fresh []*entry) *candidates {
+	if !admissible(k) {
+		return c
+	}
+	var drop []int
+	for _, e := range gone {
+		if i, ok := search(c.all, e.policy.Name()); ok {
+			drop = append(drop, i)
+		}
+	}
+	var add []*candidate
+	if len(fresh) > 0 {
+		equivalents, usePins := ix.equivalents(k), usesPins(k)
+		for _, e := range fresh {
+			if cand := newCandidate(e, k, equivalents, usePins); cand != nil {
+				add = append(add, cand)
+			}
+		}
+	}
+	if len(drop) == 0 && len(add) == 0 {
+		return c
+	}
+	all := make([]*candidate, 0, len(c.all)-len(drop)+len(add))
+	for i, cand := range c.all {
+		for len(add) > 0 && add[0].name() < cand.name() {
+			all, add = append(all, add[0]), add[1:]
+		}
+		if len(drop) > 0 && drop[0] == i {
+			drop = drop[1:]
+			continue
+		}
+		all = append(all, cand)
+	}
+	return &candidates{all: append(all, add...)}
+}
+
+func search(list []*candidate, name string) (int, bool) {
+	return slices.BinarySearchFunc(list, name, func(c *candidate, name string) int { return cmp.Compare(c.name(), name) })
+}
+
+// compareEntries returns the entries that are in one list only. Both are by
+// policy name.
+func compareEntries(before, after []*entry) (gone, fresh []*entry) {
+	for len(before) > 0 || len(after) > 0 {
+		switch {
+		case len(before) > 0 && len(after) > 0 && before[0] == after[0]:
+			before, after = before[1:], after[1:]
+		case len(after) == 0 || len(before) > 0 && before[0].policy.Name() <= after[0].policy.Name():
+			gone, before = append(gone, before[0]), before[1:]
+		default:
+			fresh, after = append(fresh, after[0]), after[1:]
+		}
+	}
+	return gone, fresh
 }
 
 func newCandidate(e *entry, k *key, equivalents []Equivalent, usePins bool) *candidate {
@@ -573,7 +674,7 @@ func (c *candidates) addKind(cand *candidate) {
 // union merges two lists in order, without repetition, into a new one.
 func union(a, b []*candidate) []*candidate {
 	out := slices.Concat(a, b)
-	slices.SortFunc(out, func(a, b *candidate) int { return cmp.Compare(a.entry.order, b.entry.order) })
+	slices.SortFunc(out, func(a, b *candidate) int { return cmp.Compare(a.name(), b.name()) })
 	return slices.Compact(out)
 }
 

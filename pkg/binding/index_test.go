@@ -415,8 +415,8 @@ func TestSelectEqualsFullEvaluation(t *testing.T) {
 			k := keyOf(req)
 			target := target{ctx: t.Context(), ix: ix, req: req, resource: k.resource, object: req.Object}
 			var want []Invocation
-			for i := range ix.entries {
-				c := newCandidate(&ix.entries[i], &k, nil, false)
+			for _, e := range ix.entries {
+				c := newCandidate(e, &k, nil, false)
 				if c != nil {
 					want = ix.selectPolicy(want, &target, c, view{full: true})
 				}
@@ -564,29 +564,48 @@ func BenchmarkSelect(b *testing.B) {
 	}
 }
 
-// An Index made from another one answers like one that was made from nothing.
+// An Index made from another one answers like one that was made from nothing,
+// whatever the other one has learned.
 func TestNextEqualsNewIndex(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
-	src := Sources{Namespaces: namespaces{"t1": {}}, Params: params{object("t1", "cm")}}
+	pick := func(s ...string) string { return s[rnd.Intn(len(s))] }
+	match := func() *admissionregistrationv1.MatchResources {
+		m := resources(newRule("v1 " + pick("pods", "pods", "nodes", "namespaces", "*")))
+		if rnd.Intn(2) == 0 {
+			m.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{namespaceNameLabel: pick("t1", "t2")}}
+		}
+		return m
+	}
+	src := Sources{Namespaces: namespaces{"t1": {}, "t2": {}}, Params: params{object("t1", "cm")}}
+	requests := []*policy.Request{createPod("t1", "x"), createPod("t2", "x"), createPod("t9", "x"), createPod("", "x")}
+	for _, resource := range []string{"nodes", "namespaces"} {
+		req := createPod("t2", "t2")
+		req.Resource.Resource, req.RequestResource.Resource = resource, resource
+		requests = append(requests, req)
+	}
 	ix := mustIndex(t, nil, nil, src)
 	policies, bindings := map[string]*policy.Policy{}, map[string]*Binding{}
-	for round := range 500 {
-		for range 1 + rnd.Intn(3) {
+	for round := range 1000 {
+		for range rnd.Intn(4) {
 			name := fmt.Sprintf("p%d", rnd.Intn(6))
 			switch rnd.Intn(4) {
 			case 0:
 				delete(policies, name)
 			case 1:
-				policies[name] = newPolicy(name, resources(newRule("v1 pods")), withParams(configMap))
+				policies[name] = newPolicy(name, match(), withParams(configMap))
 			default:
-				policies[name] = newPolicy(name, resources(newRule("v1 "+[]string{"pods", "nodes"}[rnd.Intn(2)])))
+				policies[name] = newPolicy(name, match())
 			}
 			name = fmt.Sprintf("b%d", rnd.Intn(9))
 			if rnd.Intn(3) == 0 {
 				delete(bindings, name)
-			} else {
-				bindings[name] = newBinding(t, name, fmt.Sprintf("p%d", rnd.Intn(7)), ref(admissionregistrationv1.ParamRef{Name: "cm"}))
+				continue
 			}
+			opts := []bindingOption{ref(admissionregistrationv1.ParamRef{Name: "cm"})}
+			if rnd.Intn(2) == 0 {
+				opts = append(opts, in(match()))
+			}
+			bindings[name] = newBinding(t, name, fmt.Sprintf("p%d", rnd.Intn(7)), opts...)
 		}
 		p, b := slices.Collect(maps.Values(policies)), slices.Collect(maps.Values(bindings))
 		next, err := ix.Next(p, b)
@@ -594,9 +613,16 @@ func TestNextEqualsNewIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		fresh := mustIndex(t, p, b, src)
-		req := createPod("t1", "x")
-		if diff := cmp.Diff(describe(fresh.Select(t.Context(), req)), describe(next.Select(t.Context(), req))); diff != "" {
-			t.Fatalf("round %d: Select (-NewIndex +Next):\n%s", round, diff)
+		if got, want := len(*next.known.Load()), len(*ix.known.Load()); got != want {
+			t.Fatalf("round %d: %d keys are remembered, want %d", round, got, want)
+		}
+		for _, req := range requests {
+			if rnd.Intn(3) == 0 {
+				continue // so that not all is learned at once
+			}
+			if diff := cmp.Diff(describe(fresh.Select(t.Context(), req)), describe(next.Select(t.Context(), req))); diff != "" {
+				t.Fatalf("round %d: Select(%s in %q) (-NewIndex +Next):\n%s", round, req.Resource.Resource, req.Namespace, diff)
+			}
 		}
 		if !slices.Equal(fresh.Policies(), next.Policies()) || !slices.Equal(fresh.Bindings(), next.Bindings()) {
 			t.Fatalf("round %d: other policies or bindings", round)
@@ -611,7 +637,8 @@ func TestNextEqualsNewIndex(t *testing.T) {
 
 func BenchmarkNext(b *testing.B) {
 	policies, bindings := fill(b, 10_000, "policies of other namespaces")
-	ix := mustIndex(b, policies, bindings, Sources{})
+	ix := mustIndex(b, policies, bindings, Sources{Namespaces: cached{object("", "t1", namespaceNameLabel, "t1")}})
+	ix.Select(b.Context(), createPod("t1", "x"))
 	policies = slices.Clone(ix.Policies())
 	b.ReportAllocs()
 	for b.Loop() {
