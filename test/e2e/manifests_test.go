@@ -1,0 +1,377 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/test/e2e/cluster"
+)
+
+// helm is the program, built if nobody has and MAPD_E2E_HELM names none.
+var helm = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("MAPD_E2E_HELM"); path != "" {
+		return path, nil
+	}
+	cmd := exec.Command("helm/build.sh")
+	cmd.Stderr = os.Stderr // tells what takes so long
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("helm/build.sh: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+// Helm runs helm, which finds nothing of whoever runs the tests. config is a
+// kubeconfig, or empty.
+func Helm(t *testing.T, config string, args ...string) []byte {
+	t.Helper()
+	path, err := helm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	return output(t, exec.Command(path, args...), "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+config)
+}
+
+func output(t *testing.T, cmd *exec.Cmd, env ...string) []byte {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(cmd.Args, " "), err, stderr.String(), stdout.String())
+	}
+	return stdout.Bytes()
+}
+
+func manifests(t *testing.T, elem ...string) string {
+	t.Helper()
+	return filepath.Join(append([]string{cluster.Root(t), "manifests"}, elem...)...)
+}
+
+// TestManifestsAgree renders what is installed in every way there is: kubectl,
+// kustomize and Helm install the same objects.
+func TestManifestsAgree(t *testing.T) {
+	kustomize := func(elem ...string) map[string]any {
+		return rendered(t, output(t, exec.Command(filepath.Join(cluster.Servers(t), "kubectl"), "kustomize", manifests(t, elem...))))
+	}
+	chart := func(args ...string) map[string]any {
+		return rendered(t, Helm(t, "", append([]string{"template", "mapd", manifests(t, "chart"), "--namespace=mapd-system"}, args...)...))
+	}
+	const namespace = "--set=namespace.create=true"
+
+	base := kustomize("base")
+	install, err := os.ReadFile(manifests(t, "install.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutNamespace := kustomize("base")
+	delete(withoutNamespace, "Namespace mapd-system")
+	if len(withoutNamespace) != len(base)-1 {
+		t.Error("base has no Namespace")
+	}
+	for _, tc := range []struct {
+		name      string
+		want, got map[string]any
+	}{
+		{"install.yaml is base", base, rendered(t, install)},
+		{"the chart as it is, with a namespace that Helm makes", withoutNamespace, chart()},
+		{"the chart with the namespace", base, chart(namespace)},
+		{"the chart with values-ha.yaml", kustomize("overlays", "ha"), chart(namespace, "--values="+manifests(t, "chart", "values-ha.yaml"))},
+		{"the chart with cert-manager", kustomize("overlays", "cert-manager"), chart(namespace, "--set=certManager.enabled=true")},
+	} {
+		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
+			t.Errorf("%s (- kustomize):\n%s", tc.name, diff)
+		}
+	}
+
+	legacy := kustomize("overlays", "legacy")
+	for name, obj := range base {
+		if diff := cmp.Diff(obj, legacy[name]); diff != "" {
+			t.Errorf("the overlay legacy, %s (- base):\n%s", name, diff)
+		}
+	}
+}
+
+// rendered returns objects by kind, namespace and name.
+func rendered(t *testing.T, text []byte) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for doc, err := range manifest.ReadStream("rendered", bytes.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if doc.Object == nil {
+			continue
+		}
+		name := strings.Join(slices.DeleteFunc([]string{doc.Object.GetKind(), doc.Object.GetNamespace(), doc.Object.GetName()}, func(s string) bool { return s == "" }), " ")
+		if all[name] != nil {
+			t.Errorf("%s is there twice", name)
+		}
+		all[name] = doc.Object.Object
+	}
+	return all
+}
+
+// The webhook configuration as mapd might fill it in, for requests that nobody
+// makes.
+const filledIn = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+webhooks:
+- name: fail.never.mapd.dev
+  clientConfig: {service: {namespace: mapd-system, name: mapd}}
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  rules:
+  - {apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [nothings]}
+`
+
+var asMapd = []string{"--as=system:serviceaccount:mapd-system:mapd", "--as-group=system:serviceaccounts", "--as-group=system:authenticated"}
+
+// fillIn does what mapd does with a webhook configuration, with mapd's rights.
+// (kubectl would not do: it notes in the object what it has applied.)
+func fillIn(t *testing.T, c *cluster.Cluster, name string) error {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict([]byte(filledIn), &obj.Object); err != nil {
+		t.Fatal(err)
+	}
+	obj.SetName(name)
+	mapd := c.DynamicClient(t, c.As("system:serviceaccount:mapd-system:mapd", "system:serviceaccounts", "system:authenticated"))
+	_, err := mapd.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")).
+		Apply(t.Context(), name, obj, metav1.ApplyOptions{FieldManager: "mapd", Force: true})
+	return err
+}
+
+func mustFillIn(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	if err := fillIn(t, c, webhook.ConfigurationName); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func webhooks(t *testing.T, c *cluster.Cluster) int {
+	t.Helper()
+	out, err := c.Kubectl(t, nil, "get", "mutatingwebhookconfiguration", "000.mapd.dev", "--output=jsonpath={.webhooks[*].name}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(strings.Fields(out))
+}
+
+// wantLeft waits until, of all that is mapd's outside of its namespace, only n
+// objects with the prefix are there. Definitions take a moment to go.
+func wantLeft(t *testing.T, c *cluster.Cluster, n int, prefix string) {
+	t.Helper()
+	cluster.Eventually(t, 30*time.Second, "what is left behind", func(context.Context) error {
+		out, err := c.Kubectl(t, nil, "get", "--selector=app.kubernetes.io/part-of=mapd", "--output=name",
+			"customresourcedefinitions,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations")
+		if err != nil {
+			return err
+		}
+		names := strings.Fields(out)
+		if len(names) != n || slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) }) {
+			return fmt.Errorf("left behind: %v", names)
+		}
+		return nil
+	})
+}
+
+// TestManifestsOnAServer applies install.yaml in the ways that kubectl has, again
+// and again, and takes it away.
+func TestManifestsOnAServer(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	kubectl := func(args ...string) string {
+		t.Helper()
+		out, err := c.Kubectl(t, nil, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	file := "--filename=" + manifests(t, "install.yaml")
+	if out := kubectl("apply", file); strings.Contains(out, "Warning") {
+		t.Errorf("kubectl apply:\n%s", out)
+	}
+	kubectl("wait", "--for=condition=Established", "--timeout=30s", "customresourcedefinitions", "--all")
+
+	t.Run("applied again", func(t *testing.T) {
+		mustFillIn(t, c)
+		for _, line := range strings.Split(strings.TrimSpace(kubectl("apply", file)), "\n") {
+			// kubectl sends the selector of a budget always, because it cannot merge one.
+			if !strings.HasSuffix(line, " unchanged") && !strings.HasPrefix(line, "poddisruptionbudget") {
+				t.Error(line)
+			}
+		}
+		kubectl("apply", "--server-side", file)
+		kubectl("apply", "--server-side", "--force-conflicts", file)
+		kubectl("apply", "--kustomize="+manifests(t, "base"))
+		kubectl("apply", "--kustomize="+manifests(t, "overlays", "ha"))
+		if n := webhooks(t, c); n != 1 {
+			t.Errorf("what mapd had filled in is gone: %d webhooks", n)
+		}
+	})
+
+	t.Run("rights", func(t *testing.T) {
+		kubectl("delete", "mutatingwebhookconfiguration", "000.mapd.dev")
+		mustFillIn(t, c) // it may make its own anew
+		if err := fillIn(t, c, "other"); !apierrors.IsForbidden(err) {
+			t.Errorf("mapd writes another webhook configuration: %v", err)
+		}
+		for _, question := range [][]string{
+			{"get", "secrets", "--all-namespaces"},
+			{"get", "secrets", "--namespace=mapd-system"},
+			{"get", "secrets/mapd-tls", "--namespace=default"},
+			{"update", "mutatingadmissionpolicies.admissionregistration.mapd.dev"},
+			{"create", "pods", "--namespace=mapd-system"},
+			{"impersonate", "users"},
+			{"escalate", "clusterroles"},
+		} {
+			if _, err := c.Kubectl(t, nil, append(append([]string{"auth", "can-i"}, question...), asMapd...)...); err == nil {
+				t.Errorf("mapd may %s", strings.Join(question, " "))
+			}
+		}
+		for _, question := range [][]string{
+			{"get", "secrets/mapd-tls", "--namespace=mapd-system"},
+			{"update", "leases/mapd", "--namespace=mapd-system"},
+			{"patch", "mutatingadmissionpolicies.admissionregistration.mapd.dev", "--subresource=status"},
+			{"create", "subjectaccessreviews.authorization.k8s.io"},
+			{"create", "events.events.k8s.io", "--namespace=default"},
+		} {
+			if _, err := c.Kubectl(t, nil, append(append([]string{"auth", "can-i"}, question...), asMapd...)...); err != nil {
+				t.Errorf("mapd may not %s: %v", strings.Join(question, " "), err)
+			}
+		}
+	})
+
+	t.Run("pod security", func(t *testing.T) {
+		var pod unstructured.Unstructured
+		if err := pod.UnmarshalJSON([]byte(kubectl("get", "deployment", "mapd", "--namespace=mapd-system", "--output=json"))); err != nil {
+			t.Fatal(err)
+		}
+		template, _, _ := unstructured.NestedMap(pod.Object, "spec", "template")
+		pod.Object = template
+		pod.SetAPIVersion("v1")
+		pod.SetKind("Pod")
+		pod.SetName("mapd")
+		text, err := pod.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The namespace enforces the level restricted.
+		if _, err := c.Kubectl(t, text, "create", "--dry-run=server", "--namespace=mapd-system", "--filename=-"); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Kubectl(t, nil, "run", "x", "--image=x", "--dry-run=server", "--namespace=mapd-system"); err == nil {
+			t.Error("any Pod may be in the namespace")
+		}
+	})
+
+	t.Run("columns", func(t *testing.T) {
+		c.Apply(t, `
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: columns}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  reinvocationPolicy: IfNeeded
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{}"}}]
+---
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: columns}
+spec:
+  policyName: columns
+  paramRef: {name: settings, parameterNotFoundAction: Deny}
+`)
+		for _, kind := range []string{"map", "mapb"} {
+			kubectl("patch", kind, "columns", "--subresource=status", "--type=merge", `--patch={"status": {"observedGeneration": 1, "conditions": [
+				{"type": "Ready", "status": "False", "reason": "Missing", "message": "none-such", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+				{"type": "Compiled", "status": "True", "reason": "Compiled", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`)
+		}
+		for _, tc := range []struct{ args, header, row []string }{
+			{[]string{"map"}, []string{"NAME", "FAILUREPOLICY", "REINVOCATION", "PARAM", "READY", "AGE"}, []string{"columns", "Fail", "IfNeeded", "ConfigMap", "False"}},
+			{
+				[]string{"map", "--output=wide"},
+				[]string{"NAME", "FAILUREPOLICY", "REINVOCATION", "PARAM", "READY", "COMPILED", "MESSAGE", "AGE"},
+				[]string{"columns", "Fail", "IfNeeded", "ConfigMap", "False", "True", "none-such"},
+			},
+			{[]string{"mapb"}, []string{"NAME", "POLICY", "PARAM", "READY", "AGE"}, []string{"columns", "columns", "settings", "False"}},
+			{[]string{"mapb", "--output=wide"}, []string{"NAME", "POLICY", "PARAM", "READY", "MESSAGE", "AGE"}, []string{"columns", "columns", "settings", "False", "none-such"}},
+		} {
+			header, row, _ := strings.Cut(kubectl(append([]string{"get"}, tc.args...)...), "\n")
+			if diff := cmp.Diff(tc.header, strings.Fields(header)); diff != "" {
+				t.Errorf("kubectl get %v: header (- want):\n%s", tc.args, diff)
+			}
+			got := strings.Fields(row)
+			if len(got) > 0 {
+				got = got[:len(got)-1] // the age
+			}
+			if diff := cmp.Diff(tc.row, got); diff != "" {
+				t.Errorf("kubectl get %v: row (- want):\n%s", tc.args, diff)
+			}
+		}
+		if out := kubectl("get", "api-extensions"); !strings.Contains(out, "mutatingadmissionpolicy.admissionregistration.mapd.dev/columns") {
+			t.Errorf("the category api-extensions has no policy:\n%s", out)
+		}
+	})
+
+	t.Run("deleted", func(t *testing.T) {
+		// A namespace goes when the controller-manager, which is not here, has
+		// cleared it; so do not wait.
+		kubectl("delete", "--wait=false", file)
+		wantLeft(t, c, 0, "")
+		if out := kubectl("get", "namespace", "mapd-system", "--output=jsonpath={.status.phase}"); out != "Terminating" {
+			t.Errorf("the namespace is %s", out)
+		}
+	})
+}
+
+// TestChartOnAServer installs, upgrades and uninstalls the chart as its README says.
+func TestChartOnAServer(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	config := c.Kubeconfig(t, c.Config, "")
+	helm := func(verb string, args ...string) {
+		t.Helper()
+		Helm(t, config, append([]string{verb, "mapd", "--namespace=mapd-system"}, args...)...)
+	}
+	helm("install", manifests(t, "chart"), "--create-namespace")
+	mustFillIn(t, c)
+	helm("upgrade", manifests(t, "chart"), "--set=replicas=3")
+	if n := webhooks(t, c); n != 1 {
+		t.Errorf("what mapd had filled in is gone: %d webhooks", n)
+	}
+	if out, err := c.Kubectl(t, nil, "get", "deployment", "mapd", "--namespace=mapd-system", "--output=jsonpath={.spec.replicas}"); err != nil || out != "3" {
+		t.Errorf("replicas: %s, %v", out, err)
+	}
+	helm("upgrade", manifests(t, "chart"), "--set=crds.keep=true")
+	helm("uninstall")
+	wantLeft(t, c, 2, "customresourcedefinition.")
+	// The kept definitions belong to the release still.
+	helm("install", manifests(t, "chart"))
+	helm("uninstall")
+	wantLeft(t, c, 0, "")
+}
