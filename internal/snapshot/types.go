@@ -14,11 +14,15 @@ import (
 // that this is all there is to it.
 func Convert(types *openapi.Types) func(*unstructured.Unstructured, schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	return func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-		kind, err := types.Kind(obj.GroupVersionKind())
-		if err != nil || !kind.ConvertibleTo(to) {
-			return nil, engine.ErrNoConversion
+		from := obj.GroupVersionKind()
+		for _, pair := range [][2]schema.GroupVersionKind{{from, to}, {to, from}} {
+			// One of them may be a version that is not served, of which nothing is
+			// known but its name.
+			if kind, err := types.Kind(pair[0]); err == nil && kind.ConvertibleTo(pair[1]) {
+				return engine.WithVersion(obj, to), nil
+			}
 		}
-		return engine.WithVersion(obj, to), nil
+		return nil, engine.ErrNoConversion
 	}
 }
 

@@ -158,8 +158,8 @@ func (r *run) round(selected []binding.Invocation) *metav1.Status {
 
 // restoreVersion undoes what JSON patches did to the apiVersion of a custom
 // resource. The server converts the object back to the version of the request
-// once all invocations are done, and can do so from any version that it serves;
-// from others the request ends (k8s.io/apiserver …/mutating/dispatcher.go,
+// once all invocations are done, and can do so from any version of its
+// definition; from others the request ends (k8s.io/apiserver …/mutating/dispatcher.go,
 // k8s.io/apiextensions-apiserver …/conversion/converter.go). For built-in kinds
 // such a patch has failed before.
 func (r *run) restoreVersion() *metav1.Status {

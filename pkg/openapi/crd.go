@@ -66,7 +66,7 @@ type custom struct {
 	structural *structuralschema.Structural // with pruned defaults, as served
 	defaults   *defaults                    // nil: none
 	rewritable bool                         // conversion strategy None
-	served     map[string]bool              // versions
+	versions   map[string]bool              // all of the definition, served or not
 }
 
 var crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
@@ -114,9 +114,9 @@ func (s *crdSource) addVersion(crd *apiextensionsv1.CustomResourceDefinition, i 
 		return err
 	}
 	m.custom.rewritable = crd.Spec.Conversion == nil || crd.Spec.Conversion.Strategy == apiextensionsv1.NoneConverter
-	m.custom.served = map[string]bool{}
+	m.custom.versions = map[string]bool{}
 	for _, v := range crd.Spec.Versions {
-		m.custom.served[v.Name] = v.Served
+		m.custom.versions[v.Name] = true
 	}
 	gvk, listKind, _ := namesOf(crd, v.Name)
 	s.models[gvk] = m

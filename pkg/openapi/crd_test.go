@@ -166,7 +166,8 @@ spec:
 	}{
 		{gvk("ex.io", "v1", "Gadget"), gvk("ex.io", "v2", "Gadget"), true},
 		{gvk("ex.io", "v1", "Gadget"), gvk("ex.io", "v1", "Gadget"), true},
-		{gvk("ex.io", "v1", "Gadget"), gvk("ex.io", "v1alpha1", "Gadget"), false}, // not served
+		{gvk("ex.io", "v1", "Gadget"), gvk("ex.io", "v1alpha1", "Gadget"), true}, // not served
+		{gvk("ex.io", "v1", "Gadget"), gvk("ex.io", "v9", "Gadget"), false},
 		{gvk("ex.io", "v1", "Gadget"), gvk("ex.io", "v2", "Hook"), false},
 		{gvk("ex.io", "v1", "Hook"), gvk("ex.io", "v2", "Hook"), false},
 		{gvk("autoscaling", "v1", "HorizontalPodAutoscaler"), gvk("autoscaling", "v2", "HorizontalPodAutoscaler"), false},

@@ -97,15 +97,16 @@ func (k *Kind) Schema() (*smdschema.Schema, smdschema.TypeRef) {
 }
 
 // ConvertibleTo reports whether an object of this kind becomes one of another
-// version by rewriting its apiVersion: the versions of a
-// CustomResourceDefinition whose conversion strategy is None (spec §2.3).
+// version by rewriting its apiVersion: the versions, served or not, of a
+// CustomResourceDefinition whose conversion strategy is None (spec §2.3;
+// k8s.io/apiextensions-apiserver …/conversion/converter.go: NewConverter).
 // Built-in kinds never do, nor do kinds that a webhook converts.
 func (k *Kind) ConvertibleTo(gvk schema.GroupVersionKind) bool {
 	if k.gvk == gvk {
 		return true
 	}
 	return k.custom != nil && k.custom.rewritable &&
-		k.gvk.GroupKind() == gvk.GroupKind() && k.custom.served[gvk.Version]
+		k.gvk.GroupKind() == gvk.GroupKind() && k.custom.versions[gvk.Version]
 }
 
 // Validate reports what makes a whole object unfit for a merge, in the words

@@ -74,7 +74,7 @@ func (c builtinConvertor) Convert(in, out, context any) error {
 // customInterfaces are those of the custom resources: trees, no internal type,
 // defaults from the structural schema.
 func customInterfaces(crds []*apiextensionsv1.CustomResourceDefinition, equivalent runtime.EquivalentResourceMapper) (*objectInterfaces, error) {
-	d, served := customDefaulter{}, customConvertor{}
+	d, known := customDefaulter{}, customConvertor{}
 	for _, crd := range crds {
 		for i := range crd.Spec.Versions {
 			v := &crd.Spec.Versions[i]
@@ -82,13 +82,13 @@ func customInterfaces(crds []*apiextensionsv1.CustomResourceDefinition, equivale
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", crd.Name, err)
 			}
-			served[schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}] = v.Served
+			known[schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}] = true // served or not
 			d[schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}] = s
 		}
 	}
 	return &objectInterfaces{
 		creater: customCreater{}, typer: crdserverscheme.NewUnstructuredObjectTyper(), defaulter: d,
-		convertor: served, equivalent: equivalent,
+		convertor: known, equivalent: equivalent,
 	}, nil
 }
 

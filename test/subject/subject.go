@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/rbac"
+	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -79,13 +80,7 @@ func New(c *cases.Case) (*engine.Engine, error) {
 			return nil, err
 		}
 	}
-	e := engine.New(engine.Options{Authorizer: authz, Convert: func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-		kind, _ := types.Kind(obj.GroupVersionKind())
-		if !kind.ConvertibleTo(to) {
-			return nil, engine.ErrNoConversion
-		}
-		return engine.WithVersion(obj, to), nil
-	}})
+	e := engine.New(engine.Options{Authorizer: authz, Convert: snapshot.Convert(types)})
 	e.Publish(ix)
 	return e, nil
 }
