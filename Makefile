@@ -8,7 +8,7 @@ FUZZTIME ?= 60s
 .PHONY: help build run test check fmt vet lint tidy generate race e2e bench fuzz fuzz-all image kind
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/mapd, static
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/mapd ./cmd/mapd
@@ -57,3 +57,14 @@ fuzz: ## random policies and objects through mapd and the in-tree plugin for FUZ
 
 fuzz-all: ## every fuzz target for FUZZTIME (60s) each
 	@./hack/fuzz.sh $(FUZZTIME)
+
+ARCH    ?= $(shell $(GO) env GOARCH)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+IMAGE   ?= ghcr.io/mapd-project/mapd:$(VERSION)
+
+image: ## build the image IMAGE for ARCH with docker; nothing is pulled
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
+	docker build --platform linux/$(ARCH) --build-arg ARCH=$(ARCH) --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+kind: ## a kind cluster with mapd in it, the examples, and the tests of test/e2e against it
+	@./hack/kind.sh
