@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/test/e2e/cluster"
@@ -581,10 +582,16 @@ func (l *life) customKind(t *testing.T) {
 	}
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	widget := func() *unstructured.Unstructured {
-		return parse(t, `{apiVersion: life.mapd.dev/v1, kind: Widget, metadata: {generateName: flow-}, spec: {}}`)
+		return parse(t, `{apiVersion: life.mapd.dev/v1, kind: Widget, metadata: {name: flow}, spec: {}}`)
 	}
+	quiet := rest.CopyConfig(l.Config)
+	quiet.WarningHandler = rest.NoWarnings{}
+	dynamicClient := l.DynamicClient(t, quiet)
 	try := func(ctx context.Context, want map[string]any) error {
-		o, err := l.Dynamic.Resource(widgets).Namespace("e2e-life").Create(ctx, widget(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		// By apply, because a server keeps other creations waiting for the first two
+		// seconds of a kind (k8s.io/apiextensions-apiserver pkg/apiserver
+		// customresource_handler.go).
+		o, err := dynamicClient.Resource(widgets).Namespace("e2e-life").Apply(ctx, "flow", widget(), metav1.ApplyOptions{FieldManager: "life", DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return err
 		}
@@ -610,7 +617,7 @@ func (l *life) customKind(t *testing.T) {
 		cluster.Eventually(t, 30*time.Second, "the kind to be usable", func(ctx context.Context) error { return try(ctx, map[string]any{"size": int64(7)}) })
 		took := time.Since(start)
 		t.Logf("round %d: a kind was usable %s after it was served", round, took.Round(time.Millisecond))
-		if took > 2*time.Second+patience-promise {
+		if took > 2*time.Second {
 			t.Errorf("a kind was usable %s after it was served, want 2s", took)
 		}
 		for range 10 {
@@ -765,7 +772,7 @@ spec:
 	if out.code != 0 {
 		t.Fatal(out)
 	}
-	t.Cleanup(func() { l.kubectl(t, crd, "delete", "-f", "-") })
+	t.Cleanup(func() { l.kubectl(t, crd, "delete", "--wait=false", "-f", "-") })
 	conditions(policiesGVR, params.name, "Ready=False/ParamsForbidden Compiled=True/Compiled ParamKindFound=True/Found")
 	l.GrantParams(t, "status.mapd.dev", "teams")
 	conditions(policiesGVR, params.name, "Ready=True/InUse Compiled=True/Compiled ParamKindFound=True/Found")
@@ -866,7 +873,7 @@ func (d drawing) policyYAML() string {
 	if d.paramKind != "" {
 		fmt.Fprintf(&b, "  paramKind: %s\n", d.paramKind)
 	}
-	fmt.Fprintf(&b, "  matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: ['*'], operations: [%s], resources: [%s]}]}\n",
+	fmt.Fprintf(&b, "  matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [v1], operations: [%s], resources: [%s]}]}\n",
 		or(d.groups, `"", apps`), or(d.operations, "CREATE, UPDATE"), d.resources)
 	if d.variable != "" {
 		fmt.Fprintf(&b, "  variables: [{name: v, expression: %q}]\n", d.variable)
