@@ -228,12 +228,15 @@ func find[T listed](list []T, name string) (found T, ok bool) {
 }
 
 // changes returns what w holds that is not in list or another object there, and
-// nil for what it holds no longer.
+// nil for what it holds no longer. list is what came of it the last time.
 func changes[T interface {
 	listed
 	source() *stored
 }](list []T, w *watched[*stored]) map[string]*stored {
 	out := map[string]*stored{}
+	if !w.moved.Swap(false) {
+		return out
+	}
 	w.inspect(func(now map[string]*stored) {
 		known := 0
 		for _, t := range list {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -148,10 +149,9 @@ func paramKindOf(p *policy.Policy) (gvk schema.GroupVersionKind, ok bool) {
 // made from when somebody asks: most replicas never do.
 type publication struct {
 	catalogue
-	types *openapi.Types
-	// typesVersion changes whenever types do.
-	typesVersion uint64
-	params       func(schema.GroupVersionKind) ParamState
+	types   *openapi.Types
+	version uint64 // of the warnings
+	params  func(schema.GroupVersionKind) ParamState
 
 	snapshot func() *Snapshot
 }
@@ -188,14 +188,41 @@ func (p *publication) warn(states []PolicyState) {
 	for range min(runtime.GOMAXPROCS(0), len(states)) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(states)); i = next.Add(1) - 1 {
-				states[i].Warnings = p.policies[i].warnings.of(p.policies[i].policy, p.types, p.typesVersion)
+				states[i].Warnings = p.policies[i].warnings.of(p.policies[i].policy, p.types, p.version)
 			}
 		})
 	}
 	workers.Wait()
 }
 
-// warnings are those of one policy, remembered until the types change.
+// warnInterval is how long warnings last at least when kinds keep changing, as
+// while an operator is installed: those of 10,000 policies take more than a second.
+const warnInterval = 5 * time.Second
+
+// warningsVersion says up to when warnings hold.
+type warningsVersion struct {
+	number uint64
+	due    time.Time // when the next number may come; it has to if stale
+	stale  bool
+}
+
+// expire makes the warnings so far old, now or as soon as it is time; then it
+// calls again.
+func (v *warningsVersion) expire(again func()) {
+	v.stale = true
+	if wait := time.Until(v.due); wait > 0 {
+		time.AfterFunc(wait, again)
+	}
+}
+
+func (v *warningsVersion) current() uint64 {
+	if v.stale && time.Until(v.due) <= 0 {
+		v.number, v.due, v.stale = v.number+1, time.Now().Add(warnInterval), false
+	}
+	return v.number
+}
+
+// warnings are those of one policy, remembered as long as they hold.
 type warnings struct {
 	mu      sync.Mutex
 	known   bool

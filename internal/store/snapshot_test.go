@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -195,4 +197,32 @@ func TestSnapshot(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
+}
+
+// Kinds may change all the time; warnings are not found anew each time.
+func TestWarningsVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v warningsVersion
+		again := 0
+		check := func(want uint64, when string) {
+			t.Helper()
+			if got := v.current(); got != want {
+				t.Errorf("%s: version %d, want %d", when, got, want)
+			}
+		}
+		check(0, "at first")
+		v.expire(func() { again++ })
+		check(1, "a change")
+		v.expire(func() { again++ })
+		check(1, "another one soon after")
+		time.Sleep(warnInterval)
+		if synctest.Wait(); again != 1 {
+			t.Errorf("called %d times, want once", again)
+		}
+		check(2, "in time")
+		time.Sleep(warnInterval)
+		check(2, "nothing")
+		v.expire(nil)
+		check(3, "a change after a pause")
+	})
 }

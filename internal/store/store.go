@@ -68,14 +68,14 @@ type Store struct {
 
 	// changes rings when there may be something to publish.
 	changes signal
-	// kindsChanged and paramsChanged say that there is although no policy and no
-	// binding has changed.
-	kindsChanged, paramsChanged atomic.Bool
+	// kindsChanged and stateChanged say that there is although no policy and no
+	// binding has changed: for Indexes, or for Snapshots only.
+	kindsChanged, stateChanged atomic.Bool
 
 	// The rest but for published and listeners belongs to the loop.
-	compiler     compiler
-	groups       map[webhook.Group]*joined
-	typesVersion uint64
+	compiler compiler
+	groups   map[webhook.Group]*joined
+	warnings warningsVersion
 
 	published atomic.Pointer[publication]
 
@@ -98,7 +98,7 @@ func New(o Options) *Store {
 	s.schemas.OnChange(func() { s.kindsChanged.Store(true); s.changes.ring() })
 	types := s.schemas.Types()
 	s.params = newParams(o.Dynamic, types, log)
-	s.params.OnChange(func() { s.paramsChanged.Store(true); s.changes.ring() })
+	s.params.OnChange(s.refresh)
 	s.authorizer = newAuthorizer(o.Kubernetes)
 
 	s.compiler.deps = policy.Deps{Env: o.Env, Types: types}
@@ -155,7 +155,7 @@ func (s *Store) read() error {
 // are compiled while other sources are still being read.
 func (s *Store) update(ctx context.Context) {
 	start := time.Now()
-	kinds, params := s.kindsChanged.Swap(false), s.paramsChanged.Swap(false)
+	kinds, state := s.kindsChanged.Swap(false), s.stateChanged.Swap(false)
 	policies, bindings := changes(s.compiler.policies, s.policies), changes(s.compiler.bindings, s.bindings)
 	work := s.compiler.update(policies, bindings)
 	for _, name := range work.broken {
@@ -165,7 +165,7 @@ func (s *Store) update(ctx context.Context) {
 	if s.read() != nil {
 		return
 	}
-	if s.groups != nil && !kinds && !params && len(policies) == 0 && len(bindings) == 0 {
+	if s.groups != nil && !kinds && !state && len(policies) == 0 && len(bindings) == 0 {
 		return
 	}
 	before := s.groups
@@ -186,8 +186,8 @@ func (s *Store) update(ctx context.Context) {
 func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	before := s.groups
 	if kinds {
-		s.typesVersion++
 		before = nil // an Index remembers which resources are equivalent
+		s.warnings.expire(s.refresh)
 	}
 	groups, err := join(s.compiler.catalogue, s.sources, before)
 	if err != nil {
@@ -202,6 +202,12 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	return nil
 }
 
+// refresh asks for a new Snapshot of the same policies and bindings.
+func (s *Store) refresh() {
+	s.stateChanged.Store(true)
+	s.changes.ring()
+}
+
 // publish puts all groups to work together. One request of a client comes in as
 // one call for each group and may still meet the one before in an earlier call.
 func (s *Store) publish(groups map[webhook.Group]*joined) {
@@ -210,7 +216,7 @@ func (s *Store) publish(groups map[webhook.Group]*joined) {
 	}
 	s.groups = groups
 	s.published.Store(newPublication(publication{
-		catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, typesVersion: s.typesVersion, params: s.params.State,
+		catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State,
 	}))
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,8 @@ type watched[T any] struct {
 	resource schema.GroupVersionResource
 	client   dynamic.Interface
 	log      *slog.Logger
+	// moved says that something has changed since somebody looked last.
+	moved atomic.Bool
 
 	noting  sync.Mutex // of what follows
 	err     error      // of the last call; nil while all is well
@@ -42,10 +45,12 @@ type watched[T any] struct {
 
 // newWatched takes what to keep of an object and whom to tell of changes.
 func newWatched[T any](client dynamic.Interface, resource schema.GroupVersionResource, log *slog.Logger, keep func(*unstructured.Unstructured, T) T, changed func()) *watched[T] {
-	return &watched[T]{
-		mirror:   newMirror(keep, changed),
-		resource: resource, client: client, log: log.With("resource", resource.GroupResource().String()),
-	}
+	w := &watched[T]{resource: resource, client: client, log: log.With("resource", resource.GroupResource().String())}
+	w.mirror = newMirror(keep, func() {
+		w.moved.Store(true)
+		changed()
+	})
+	return w
 }
 
 // run follows the resource until ctx is done.
