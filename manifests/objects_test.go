@@ -79,8 +79,7 @@ func TestWebhookConfigurationsAreEmpty(t *testing.T) {
 	}
 }
 
-// mapd writes no webhook configuration but its own, and reads no Secret but its
-// own. A rule without names may be there only where a name cannot be.
+// mapd reads and writes no webhook configuration and no Secret but its own. A rule without names may be there only where a name cannot be.
 func TestRulesThatNeedNames(t *testing.T) {
 	named := map[string]string{
 		"mutatingwebhookconfigurations":   webhook.ConfigurationName,
@@ -89,10 +88,8 @@ func TestRulesThatNeedNames(t *testing.T) {
 		"leases":                          "mapd",
 	}
 	withoutName := map[string][]string{
-		"mutatingwebhookconfigurations":   {"get", "list", "watch"},
-		"validatingwebhookconfigurations": {"get", "list", "watch"},
-		"secrets":                         {"create"},
-		"leases":                          {"create"},
+		"secrets": {"create"},
+		"leases":  {"create"},
 	}
 	for _, obj := range objects(t) {
 		if obj.GetKind() != "ClusterRole" && obj.GetKind() != "Role" {
