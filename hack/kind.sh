@@ -96,6 +96,16 @@ names='{.metadata.name}: {.spec.initContainers[*].name} | {.spec.containers[*].n
 kubectl delete --ignore-not-found --wait -f "$pod" >/dev/null
 echo "Pod: init containers | containers"
 kubectl create --dry-run=client -f "$pod" -o "jsonpath=$names"
+# API servers take a moment to see a change of a webhook configuration.
+tries=0
+until kubectl create --dry-run=server -f "$pod" -o "jsonpath=$names" | grep -q mesh-proxy; do
+	tries=$((tries + 1))
+	if [ "$tries" -ge 30 ]; then
+		echo "hack/kind.sh: the policy sidecar-jsonpatch does nothing" >&2
+		exit 1
+	fi
+	sleep 1
+done
 kubectl apply -f "$pod" >/dev/null
 echo "stored:"
 kubectl get -f "$pod" -o "jsonpath={range .items[*]}$names{end}"
