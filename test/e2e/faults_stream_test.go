@@ -260,6 +260,27 @@ func (s *stream) post(ctx context.Context, resource, name string, label ...strin
 	return w.send(ctx, s.sender, path, object)
 }
 
+// crowd creates objects of a resource from several clients, over and over, until
+// the returned function is called. That waits for the last answers and returns
+// all of them.
+func (s *stream) crowd(resource string, clients int) (stop func() []sent) {
+	ctx, cancel := context.WithCancel(context.Background())
+	all := make([][]sent, clients)
+	var running sync.WaitGroup
+	for i := range all {
+		running.Go(func() {
+			for j := 0; ctx.Err() == nil; j++ {
+				all[i] = append(all[i], s.post(context.WithoutCancel(ctx), resource, fmt.Sprintf("crowd-%d-%d", i, j)))
+			}
+		})
+	}
+	return func() []sent {
+		cancel()
+		running.Wait()
+		return slices.Concat(all...)
+	}
+}
+
 // exists says whether an object that post was to create is there.
 func (s *stream) exists(t *testing.T, resource, name string) bool {
 	t.Helper()
