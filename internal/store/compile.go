@@ -60,7 +60,7 @@ func keepStored(u *unstructured.Unstructured, old *stored) *stored {
 	rest["metadata"] = map[string]any{"name": u.GetName()}
 	text, err := json.Marshal(rest)
 	if err != nil {
-		text = nil // which came as JSON; else it is a broken one
+		text = nil // a broken one then; but it has come as JSON
 	}
 	maps.DeleteFunc(u.Object, func(field string, _ any) bool {
 		return field != "apiVersion" && field != "kind" && field != "metadata" && field != "status"
@@ -200,8 +200,8 @@ func compileAll[T any](objects map[string]*stored, compile func(name string, now
 				if now == nil {
 					continue
 				}
-				result, new := compile(names[i], now)
-				if results[i] = result; new {
+				result, fresh := compile(names[i], now)
+				if results[i] = result; fresh {
 					done.Add(1)
 				}
 			}

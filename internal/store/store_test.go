@@ -223,8 +223,7 @@ func BenchmarkLoad(b *testing.B) {
 }
 
 // BenchmarkChange is one change among 10,000 policies, the debounce left out.
-// With "first" the first request after it is in the time, because a new Index
-// has yet to learn what such a request meets.
+// With "first" the first request after it is in the time, too.
 func BenchmarkChange(b *testing.B) {
 	policies, bindings := many(b, much)
 	s := newTestStore(b, nil)
