@@ -37,7 +37,7 @@ tidy:
 
 generate: ## make generated files anew and fail if that changes any
 	$(GO) generate ./...
-	@git diff --exit-code --stat -- pkg/openapi/builtin || { echo "generated files were stale; commit the new ones"; exit 1; }
+	@git diff --exit-code --stat -- pkg/openapi/builtin manifests || { echo "generated files were stale; commit the new ones"; exit 1; }
 
 race:
 	$(GO) test -race ./...
@@ -47,6 +47,7 @@ race:
 e2e: export MAPD_E2E_KUBECONFIG = $(if $(findstring command line,$(origin KUBECONFIG)),$(KUBECONFIG))
 e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases natively and through mapd, faults, load
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/servers/build.sh >/dev/null
+	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/helm/build.sh >/dev/null
 	$(GO) test -tags e2e -count 1 -timeout 30m ./test/e2e/...
 
 bench: ## in-tree plugin and mapd side by side on the same cases, answers checked, ratios as a table
