@@ -839,7 +839,7 @@ type drawing struct {
 	name                string
 	failure             string // default Fail
 	reinvocation        string // default Never
-	groups              string // default "", apps
+	groups, versions    string // default "", apps; v1
 	resources           string // names with commas
 	operations          string // default CREATE, UPDATE
 	namespaces          string // the label that namespaces must have; "": all
@@ -875,8 +875,8 @@ func (d drawing) policyYAML() string {
 	if d.paramKind != "" {
 		fmt.Fprintf(&b, "  paramKind: %s\n", d.paramKind)
 	}
-	fmt.Fprintf(&b, "  matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [v1], operations: [%s], resources: [%s]}]}\n",
-		or(d.groups, `"", apps`), or(d.operations, "CREATE, UPDATE"), d.resources)
+	fmt.Fprintf(&b, "  matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [%s], operations: [%s], resources: [%s]}]}\n",
+		or(d.groups, `"", apps`), or(d.versions, "v1"), or(d.operations, "CREATE, UPDATE"), d.resources)
 	if d.variable != "" {
 		fmt.Fprintf(&b, "  variables: [{name: v, expression: %q}]\n", d.variable)
 	}
