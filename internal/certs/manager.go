@@ -49,6 +49,9 @@ const (
 // knows better, puts it right within a second.
 const grace = 10 * time.Second
 
+// pace is the least time between two steps.
+const pace = 50 * time.Millisecond
+
 // Manager is a Source whose authority and certificates are in a Secret. It is
 // safe for concurrent use.
 type Manager struct {
@@ -180,6 +183,21 @@ func (m *Manager) observe(obj any) {
 	}
 }
 
+// wrote goes by what was just written.
+func (m *Manager) wrote(secret *corev1.Secret, s state) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.secret != nil && older(secret, m.secret) {
+		return
+	}
+	if m.late != nil {
+		m.late.Stop()
+		m.late = nil
+	}
+	m.secret, m.problems = secret, ""
+	m.use(s)
+}
+
 func (m *Manager) deleted(obj any) {
 	if secret, ok := obj.(*corev1.Secret); ok && secret.Name == m.o.Secret {
 		m.mu.Lock()
@@ -290,16 +308,23 @@ func (m *Manager) Maintain(ctx context.Context, applied func() []byte) error {
 		if err != nil {
 			return fmt.Errorf("certificates in Secret %s/%s: %w", m.o.Namespace, m.o.Secret, err)
 		}
-		timer := time.NewTimer(at.Sub(m.now()))
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-timer.C:
-		}
-		timer.Stop()
+		// Should somebody else insist on what is in the Secret, it is a quiet quarrel.
+		wait(ctx, pace, nil)
+		wait(ctx, at.Sub(m.now()), changed)
 		if ctx.Err() != nil {
 			return nil
 		}
+	}
+}
+
+// wait waits for ctx, for d, or for c.
+func wait(ctx context.Context, d time.Duration, c <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c:
+	case <-timer.C:
 	}
 }
 
@@ -376,7 +401,7 @@ func (m *Manager) maintain(ctx context.Context, applied []*x509.Certificate, sin
 		for _, text := range did {
 			m.log.Info("certificates: " + text)
 		}
-		m.observe(written)
+		m.wrote(written, s)
 		return wake, nil
 	}
 }

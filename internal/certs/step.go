@@ -80,33 +80,26 @@ func step(s state, now time.Time, applied []*x509.Certificate, t terms) (state, 
 		}
 	}
 
-	forced := t.rotate != "" && t.rotate != s.rotated
-	if forced {
-		s.rotated = t.rotate
-	}
+	// A rotation that is asked for during another one comes after it: whoever asks
+	// again and again must not keep the present authority until it ends.
 	var why string
 	switch {
-	case lost && s.next.cert == nil:
+	case s.next.cert != nil:
+	case lost:
 		why = "there is none that can sign"
-	case forced && !lost:
-		// Whoever asks may do so because keys have leaked, that of next too.
+	case t.rotate != "" && t.rotate != s.rotated:
 		why = "asked for"
-	case s.next.cert != nil || lost:
 	case !now.Before(s.ca.cert.NotAfter.Add(-t.caValidity / 3)):
 		why = "the present one ends"
 	case s.ca.cert.NotAfter.After(now.Add(t.caValidity + t.caValidity/10)):
 		why = "the present one lasts longer than wanted"
 	}
 	if why != "" {
-		if s.next.cert != nil { // it has signed nothing, so it can go at once
-			gone := s.next.cert
-			s.bundle = slices.DeleteFunc(slices.Clone(s.bundle), func(c *x509.Certificate) bool { return same(c, gone) })
-		}
 		var err error
 		if s.next, err = newAuthority(now, t.caValidity); err != nil {
 			return caught(err)
 		}
-		s.since = time.Time{}
+		s.rotated, s.since = t.rotate, time.Time{}
 		note("new authority "+fingerprint(s.next.cert)+": ", why)
 	}
 
