@@ -842,8 +842,9 @@ type drawing struct {
 	groups, versions    string // default "", apps; v1
 	resources           string // names with commas
 	operations          string // default CREATE, UPDATE
-	namespaces          string // the label that namespaces must have; "": all
+	namespaces, objects string // the label that they must have; "": all
 	paramKind, paramRef string // YAML
+	condition           string // an expression
 	variable            string // the expression of variables.v
 	mutations           []string
 	patches             bool   // the mutations are JSON patches
@@ -877,6 +878,9 @@ func (d drawing) policyYAML() string {
 	}
 	fmt.Fprintf(&b, "  matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [%s], operations: [%s], resources: [%s]}]}\n",
 		or(d.groups, `"", apps`), or(d.versions, "v1"), or(d.operations, "CREATE, UPDATE"), d.resources)
+	if d.condition != "" {
+		fmt.Fprintf(&b, "  matchConditions: [{name: c, expression: %q}]\n", d.condition)
+	}
 	if d.variable != "" {
 		fmt.Fprintf(&b, "  variables: [{name: v, expression: %q}]\n", d.variable)
 	}
@@ -897,8 +901,8 @@ func (d drawing) bindingYAML() string {
 	if d.paramRef != "" {
 		fmt.Fprintf(&b, "  paramRef: %s\n", d.paramRef)
 	}
-	if d.namespaces != "" {
-		fmt.Fprintf(&b, "  matchResources: {namespaceSelector: {matchLabels: {%s}}}\n", d.namespaces)
+	if d.namespaces != "" || d.objects != "" {
+		fmt.Fprintf(&b, "  matchResources: {namespaceSelector: {matchLabels: {%s}}, objectSelector: {matchLabels: {%s}}}\n", d.namespaces, d.objects)
 	}
 	return b.String()
 }
