@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 )
 
@@ -67,5 +68,26 @@ func TestClusterConfig(t *testing.T) {
 				t.Errorf("%v requests a second, %d at once, by %s", config.QPS, config.Burst, config.UserAgent)
 			}
 		})
+	}
+}
+
+// Which expressions an API server takes, by what it says of itself.
+func TestLanguage(t *testing.T) {
+	for _, tt := range []struct {
+		info apiversion.Info
+		want string // empty: an error
+	}{
+		{apiversion.Info{Major: "1", Minor: "35"}, "1.35"},
+		{apiversion.Info{Major: "1", Minor: "33+"}, "1.33"},
+		{apiversion.Info{Major: "1", Minor: "30"}, "1.32"},
+		{apiversion.Info{Major: "1", Minor: "99"}, "1.37"},
+		{apiversion.Info{Major: "1", Minor: "37", EmulationMajor: "1", EmulationMinor: "35"}, "1.35"},
+		{apiversion.Info{Major: "2", Minor: "1"}, ""},
+		{apiversion.Info{}, ""},
+	} {
+		got, err := language(&tt.info)
+		if got != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%+v: %q, %v", tt.info, got, err)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -176,16 +177,14 @@ func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namesp
 	for attempt := 0; ; attempt++ {
 		info, err := kube.Discovery().ServerVersion()
 		if err == nil {
-			version := f.kubernetes
-			if version == "" {
-				minor, err := strconv.Atoi(strings.TrimRight(info.Minor, "+"))
-				if err != nil || info.Major != "1" {
-					return nil, fmt.Errorf("the API server calls itself %q.%q, not a version of Kubernetes 1", info.Major, info.Minor)
+			expressions := f.kubernetes
+			if expressions == "" {
+				if expressions, err = language(info); err != nil {
+					return nil, err
 				}
-				version = cel.Nearest(minor)
 			}
-			log.Info("the API server is there", "version", info.GitVersion, "expressions", version)
-			if out.env, err = environment(version); err != nil {
+			log.Info("the API server is there", "version", info.GitVersion, "expressions", expressions)
+			if out.env, err = environment(expressions); err != nil {
 				return nil, err
 			}
 			break
@@ -205,6 +204,20 @@ func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namesp
 		out.user = review.Status.UserInfo.Username
 	}
 	return out, nil
+}
+
+// language is the version of the expressions that an API server takes. One that
+// is told to be like an older one (--emulated-version) takes those of that.
+func language(info *apiversion.Info) (string, error) {
+	major, minor := info.Major, info.Minor
+	if info.EmulationMinor != "" {
+		major, minor = info.EmulationMajor, info.EmulationMinor
+	}
+	n, err := strconv.Atoi(strings.TrimRight(minor, "+"))
+	if err != nil || major != "1" {
+		return "", fmt.Errorf("the API server calls itself %q.%q, not a version of Kubernetes 1", major, minor)
+	}
+	return cel.Nearest(n), nil
 }
 
 // namespaceFile is where a Pod finds the namespace that it runs in.
