@@ -71,7 +71,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		if err != nil {
 			return &codedError{exitUsage, err}
 		}
-		certificates = files
+		certificates, keepLoaded = files, files.Run
 	} else {
 		manager := certs.New(certs.Options{
 			Kubernetes: kube, Namespace: namespace, Secret: f.secret, Hosts: f.hosts(namespace),
