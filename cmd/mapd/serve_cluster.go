@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -132,10 +133,6 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	if keepLoaded != nil {
 		start("certificates", serving, keepLoaded)
 	}
-	start("metrics", serving, func(ctx context.Context) error {
-		forget(ctx, policies, metrics)
-		return nil
-	})
 	start("writer", ctx, writes.Run)
 	return f.run(ctx, options, certificates.GetCertificate, listener)
 }
@@ -143,39 +140,24 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 // policyResource is where policies of the own group are.
 var policyResource = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
 
-// forget drops what was counted of policies and bindings that are gone.
-func forget(ctx context.Context, policies *store.Store, metrics *webhook.Metrics) {
-	changed := policies.Changed()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		there := map[[2]string]bool{}
-		snapshot := policies.Snapshot()
-		for i := range snapshot.Policies {
-			there[[2]string{snapshot.Policies[i].Object.GetName(), ""}] = true
-		}
-		for i := range snapshot.Bindings {
-			b := &snapshot.Bindings[i]
-			there[[2]string{b.PolicyName, b.Object.GetName()}] = b.PolicyFound
-		}
-		metrics.Prune(func(policy, binding string) bool { return there[[2]string{policy, binding}] })
-	}
-}
-
 // apiServer is what is asked of the API server once.
 type apiServer struct {
 	env  *cel.Env
 	user string // whom it takes us for
 }
 
+// askTimeout bounds one question to an API server that may not be there.
+const askTimeout = 10 * time.Second
+
 // meet waits for the API server.
 func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namespace string, log *slog.Logger) (*apiServer, error) {
-	out := &apiServer{user: fmt.Sprintf("system:serviceaccount:%s:%s", namespace, "mapd")}
+	out := &apiServer{user: "system:serviceaccount:" + namespace + ":mapd"}
+	disco := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery())
 	for attempt := 0; ; attempt++ {
-		info, err := kube.Discovery().ServerVersion()
+		// An address that swallows what it is sent must not be waited for.
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		info, err := disco.ServerVersionWithContext(asking)
+		cancel()
 		if err == nil {
 			expressions := f.kubernetes
 			if expressions == "" {
@@ -198,8 +180,10 @@ func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namesp
 		case <-time.After(time.Second):
 		}
 	}
-	// Only to be left out of our own policies, so no reason to wait.
-	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	// Only to be left out of our own policies, so no reason to wait for long.
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(asking, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err == nil && review.Status.UserInfo.Username != "" {
 		out.user = review.Status.UserInfo.Username
 	}

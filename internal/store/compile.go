@@ -155,6 +155,16 @@ func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 	return work
 }
 
+// holds says whether a policy is there and, unless it is empty, a binding that
+// names it.
+func (c *catalogue) holds(policyName, bindingName string) bool {
+	if _, ok := find(c.policies, policyName); !ok || bindingName == "" {
+		return ok
+	}
+	b, ok := find(c.bindings, bindingName)
+	return ok && b.policyName == policyName
+}
+
 // resolve finds the policy of each binding.
 func (c *catalogue) resolve() []int {
 	index := make(map[string]int, len(c.policies))

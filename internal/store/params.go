@@ -47,6 +47,8 @@ type params struct {
 
 	kinds atomic.Pointer[map[schema.GroupVersionKind]*paramCache] // immutable map
 
+	running sync.WaitGroup // a goroutine for each kind
+
 	mu      sync.Mutex // of what follows, and of who replaces kinds
 	changed []func()
 }
@@ -94,9 +96,9 @@ func (p *params) Use(ctx context.Context, kinds []schema.GroupVersionKind) {
 		}
 		k := p.newKind(gvk)
 		next[gvk] = k
-		var running context.Context
-		running, k.stop = context.WithCancel(ctx)
-		go k.run(running)
+		var life context.Context
+		life, k.stop = context.WithCancel(ctx)
+		p.running.Go(func() { k.run(life) })
 	}
 	now := time.Now()
 	for gvk, k := range next {

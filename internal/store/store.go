@@ -31,6 +31,9 @@ type Metrics interface {
 	// SnapshotPublished tells how much is in use from now on, and how many of the
 	// policies cannot run.
 	SnapshotPublished(policies, bindings, compileErrors int)
+	// Prune forgets what keep does not want to be remembered: policies and bindings
+	// that are gone. binding is empty where only a policy is meant.
+	Prune(keep func(policy, binding string) bool)
 }
 
 // Options say what a Store is made of. Dynamic, Kubernetes and Env are required.
@@ -128,6 +131,7 @@ func (s *Store) Run(ctx context.Context) error {
 		s.update(ctx)
 	}
 	all.Wait()
+	s.params.running.Wait()
 	return failed
 }
 
@@ -215,6 +219,9 @@ func (s *Store) publish(groups map[webhook.Group]*joined) {
 		e.Publish(groups[g].index)
 	}
 	s.groups = groups
+	if s.metrics != nil {
+		s.metrics.Prune(s.compiler.holds)
+	}
 	s.published.Store(newPublication(publication{
 		catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State,
 	}))

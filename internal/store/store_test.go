@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,14 @@ import (
 )
 
 // counted keeps what metrics are told.
-type counted struct{ last []int }
+type counted struct {
+	last  []int
+	names [][2]string // of what was counted
+}
+
+func (c *counted) Prune(keep func(policy, binding string) bool) {
+	c.names = slices.DeleteFunc(c.names, func(n [2]string) bool { return !keep(n[0], n[1]) })
+}
 
 func (c *counted) SnapshotPublished(policies, bindings, compileErrors int) {
 	c.last = []int{policies, bindings, compileErrors}
@@ -121,6 +129,22 @@ func TestStorePublishes(t *testing.T) {
 	}
 	if first.Policies[1].Object.Object["status"] != nil {
 		t.Error("an old snapshot has changed")
+	}
+}
+
+// What is counted of a policy and a binding goes with them.
+func TestStorePrunes(t *testing.T) {
+	all := [][2]string{{"one", ""}, {"one", "a"}, {"two", "b"}, {"two", ""}, {"one", "b"}, {"gone", ""}, {"gone", "c"}}
+	metrics := counted{names: slices.Clone(all)}
+	s := newTestStore(t, &metrics)
+	s.change(t, byName(testPolicy(t, "one", "1"), testPolicy(t, "two", "2")),
+		byName(testBinding(t, "a", "one"), testBinding(t, "b", "two"), testBinding(t, "c", "gone")))
+	if diff := cmp.Diff(all[:4], metrics.names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	s.change(t, gone("two"), gone("a"))
+	if diff := cmp.Diff(all[:1], metrics.names); diff != "" {
+		t.Errorf("names after deletions (-want +got):\n%s", diff)
 	}
 }
 
