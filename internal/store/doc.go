@@ -7,6 +7,8 @@
 // together, each to an engine of its own. A request uses one Index from its
 // start to its end; only parameters, Namespaces and the answers of the
 // authorizer are looked up while it runs, as a server itself does.
+// A policy that changes its group stays in the one it was in, too, until servers
+// have been told where to find it: the webhook configuration is watched for that.
 //
 // An object that is stored and cannot be used stays in sight: such a policy
 // fails the requests that it would have applied to by its failurePolicy, such a

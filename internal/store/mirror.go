@@ -26,6 +26,11 @@ const maxRefusedRetry = 5 * time.Second
 // ctx is done. Every call's outcome goes to note, nil for success; a failure
 // is tried again, soon.
 func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, store cache.TransformingStore, note func(error)) {
+	followSome(ctx, client, gvr, "", store, note)
+}
+
+// followSome is follow for the objects that a field selector chooses.
+func followSome(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, fields string, store cache.TransformingStore, note func(error)) {
 	resource := client.Resource(gvr)
 	tell := func(err error) {
 		// A version that is too old, as after a pause, is answered by listing anew.
@@ -37,11 +42,13 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			// The reflector lists under a context that never ends.
 			ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.FieldSelector = fields
 				list, err := resource.List(ctx, o)
 				tell(err)
 				return list, err
 			},
 			WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.FieldSelector = fields
 				events, err := resource.Watch(ctx, o)
 				// A watch that was to begin with all objects is followed by a list when it fails.
 				if err == nil || o.SendInitialEvents == nil {

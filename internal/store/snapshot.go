@@ -72,25 +72,30 @@ type joined struct {
 	index    *binding.Index
 }
 
-// join puts every policy that is bound into its group, together with its
-// bindings. Of before it keeps the Indexes that would come out the same: they
-// have learned which policies which requests meet.
-func join(c catalogue, src binding.Sources, before map[webhook.Group]*joined) (map[webhook.Group]*joined, error) {
+// join puts every policy that is bound into its group and into those that also
+// has for its name, together with its bindings. Of before it keeps the Indexes
+// that would come out the same: they have learned which policies which requests
+// meet.
+func join(c catalogue, src binding.Sources, before map[webhook.Group]*joined, also map[string][]webhook.Group) (map[webhook.Group]*joined, error) {
 	next := map[webhook.Group]*joined{}
 	for _, g := range webhook.Groups() {
 		next[g] = &joined{}
 	}
 	bound := c.bound()
-	group := make([]*joined, len(c.policies)) // nil: none
+	in := make([][]webhook.Group, len(c.policies))
 	for i, p := range c.policies {
 		if bound[i] && !p.nowhere {
-			group[i] = next[p.group]
-			group[i].policies = append(group[i].policies, p.policy)
+			in[i] = append([]webhook.Group{p.group}, also[p.name()]...)
+		}
+		for _, g := range in[i] {
+			next[g].policies = append(next[g].policies, p.policy)
 		}
 	}
 	for i, b := range c.bindings {
-		if at := c.named[i]; at >= 0 && group[at] != nil && b.binding != nil {
-			group[at].bindings = append(group[at].bindings, b.binding)
+		if at := c.named[i]; at >= 0 && b.binding != nil {
+			for _, g := range in[at] {
+				next[g].bindings = append(next[g].bindings, b.binding)
+			}
 		}
 	}
 	for g, j := range next {

@@ -71,7 +71,7 @@ func namesOf[T interface{ Name() string }](list []T) []string {
 
 func TestJoin(t *testing.T) {
 	c := world(t)
-	groups, err := join(c.catalogue, binding.Sources{}, nil)
+	groups, err := join(c.catalogue, binding.Sources{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +105,13 @@ func TestJoinKeeps(t *testing.T) {
 		{"another group", policy("ignore"), []string{"/mutate/fail/never", "/mutate/ignore/never"}},
 		{"a binding less", func() { c.update(nil, gone("b-fail-again")) }, []string{"/mutate/fail/ifneeded"}},
 	}
-	groups, err := join(c.catalogue, binding.Sources{}, nil)
+	groups, err := join(c.catalogue, binding.Sources{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range tests {
 		tt.do()
-		next, err := join(c.catalogue, binding.Sources{}, groups)
+		next, err := join(c.catalogue, binding.Sources{}, groups, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestJoinKeeps(t *testing.T) {
 
 func TestParamKinds(t *testing.T) {
 	c := world(t)
-	groups, err := join(c.catalogue, binding.Sources{}, nil)
+	groups, err := join(c.catalogue, binding.Sources{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestParamKinds(t *testing.T) {
 	b := testBinding(t, "b-params", "params")
 	b.Object["spec"].(map[string]any)["paramRef"] = map[string]any{"name": "c", "parameterNotFoundAction": "Deny"}
 	c.update(nil, byName(b))
-	if groups, err = join(c.catalogue, binding.Sources{}, groups); err != nil {
+	if groups, err = join(c.catalogue, binding.Sources{}, groups, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}}, paramKinds(groups)); diff != "" {

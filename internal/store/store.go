@@ -62,6 +62,7 @@ type Store struct {
 
 	policies   *watched[*stored]
 	bindings   *watched[*stored]
+	moves      *moves
 	namespaces namespaces
 	params     *params
 	schemas    *schemas
@@ -95,6 +96,7 @@ func New(o Options) *Store {
 	s := &Store{log: log, metrics: o.Metrics, changes: newSignal(), engines: map[webhook.Group]*engine.Engine{}}
 	s.policies = newWatched(o.Dynamic, policyResource, log, keepStored, s.changes.ring)
 	s.bindings = newWatched(o.Dynamic, bindingResource, log, keepStored, s.changes.ring)
+	s.moves = newMoves(o.Dynamic, log, s.refresh)
 	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.ring)
 
 	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log)
@@ -118,7 +120,7 @@ func (s *Store) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){s.policies.run, s.bindings.run, s.namespaces.run} {
+	for _, run := range []func(context.Context){s.policies.run, s.bindings.run, s.namespaces.run, s.moves.configuration.run} {
 		all.Go(func() { run(ctx) })
 	}
 	var failed error
@@ -193,7 +195,15 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 		before = nil // an Index remembers which resources are equivalent
 		s.warnings.expire(s.refresh)
 	}
-	groups, err := join(s.compiler.catalogue, s.sources, before)
+	var last *catalogue
+	if p := s.published.Load(); p != nil {
+		last = &p.catalogue
+	}
+	also, wait := s.moves.settle(last, s.compiler.catalogue, time.Now())
+	if wait > 0 {
+		time.AfterFunc(wait, s.refresh)
+	}
+	groups, err := join(s.compiler.catalogue, s.sources, before, also)
 	if err != nil {
 		return err
 	}

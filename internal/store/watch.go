@@ -34,6 +34,7 @@ type watched[T any] struct {
 	*mirror[T]
 	resource schema.GroupVersionResource
 	client   dynamic.Interface
+	fields   string // a field selector
 	log      *slog.Logger
 	// moved says that something has changed since somebody looked last.
 	moved atomic.Bool
@@ -54,7 +55,9 @@ func newWatched[T any](client dynamic.Interface, resource schema.GroupVersionRes
 }
 
 // run follows the resource until ctx is done.
-func (w *watched[T]) run(ctx context.Context) { follow(ctx, w.client, w.resource, w, w.note) }
+func (w *watched[T]) run(ctx context.Context) {
+	followSome(ctx, w.client, w.resource, w.fields, w, w.note)
+}
 
 // note takes the outcome of a call.
 func (w *watched[T]) note(err error) {

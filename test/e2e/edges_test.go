@@ -1,0 +1,78 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mapd-project/mapd/test/e2e/cluster"
+)
+
+// A policy that goes from one group to another while nobody is there to write the
+// webhook configuration acts where servers still call it: with failurePolicy Fail
+// nothing passes it by for as long as that takes.
+func TestGroupMove(t *testing.T) {
+	m := cluster.Installed(t, cluster.InstallOptions{Replicas: 2})
+	m.NeedProcesses(t)
+	policy := madePolicy{name: "e2e-move", mutation: `Object{metadata: Object.metadata{labels: {"moved": "yes"}}}`}
+	m.Apply(t, policy.String())
+	cluster.Eventually(t, 30*time.Second, "the policy acts", func(ctx context.Context) error { return moved(ctx, m.Kubernetes) })
+
+	gone := holder(t, m)
+	gone.Kill()
+	cluster.Eventually(t, 30*time.Second, "the endpoint is gone", func(ctx context.Context) error {
+		slice, err := m.Kubernetes.DiscoveryV1().EndpointSlices(cluster.Namespace).Get(ctx, cluster.Name+"-e2e", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, e := range slice.Endpoints {
+			if e.Addresses[0] == gone.IP && *e.Conditions.Ready {
+				return fmt.Errorf("%s is ready", gone.IP)
+			}
+		}
+		return nil
+	})
+	policy.reinvocation = "IfNeeded"
+	m.Apply(t, policy.String())
+	requests, over := 0, time.Time{}
+	deadline := time.Now().Add(time.Minute)
+	for over.IsZero() || time.Since(over) < 2*time.Second {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody writes the configuration")
+		}
+		if err := moved(t.Context(), m.Kubernetes); err != nil {
+			t.Fatalf("request %d: %v", requests, err)
+		}
+		requests++
+		if over.IsZero() {
+			c, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "000.mapd.dev", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c.Webhooks) == 1 && c.Webhooks[0].Name == "fail.ifneeded.mapd.dev" {
+				over = time.Now()
+			}
+		}
+	}
+	t.Logf("%d requests", requests)
+}
+
+// moved says whether a ConfigMap is mutated by the policy of TestGroupMove.
+func moved(ctx context.Context, client kubernetes.Interface) error {
+	c, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-move-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return err
+	}
+	if c.Labels["moved"] != "yes" {
+		return fmt.Errorf("labels %v", c.Labels)
+	}
+	return nil
+}
