@@ -36,7 +36,8 @@ const (
 // not fit is an error with upstream's text. Beyond upstream: an integer that
 // does not fit its type is an error after a merge, too, and a field that the
 // kind's document declares but our Go type, being older, lacks is kept as it
-// is. Defaults of built-in kinds are not applied: they exist only inside the
+// is, while one that the document lacks, being older than our Go type, is an
+// error after a JSON Patch. Defaults of built-in kinds are not applied: they exist only inside the
 // server.
 //
 // A custom kind gets the defaults of its CustomResourceDefinition and, after a
@@ -59,10 +60,25 @@ func (k *Kind) Settle(before, after map[string]any, from Decoding) (map[string]a
 }
 
 func (k *Kind) settleBuiltin(before, after map[string]any, from Decoding) (map[string]any, error) {
-	t := k.goType
 	if tree.Same(before, after) && before != nil {
 		return before, nil
 	}
+	out, err := k.throughGoType(before, after, from)
+	if err != nil || from != FromJSONPatch {
+		return out, err
+	}
+	if _, ours := k.model.(*builtinModel); ours || k.model == nil {
+		return out, nil // the document is that of the Go type, or there is none
+	}
+	s, ref := k.Schema()
+	if err := undeclared(s, ref, before, after); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (k *Kind) throughGoType(before, after map[string]any, from Decoding) (map[string]any, error) {
+	t := k.goType
 	if after["apiVersion"] == t.apiVersion && after["kind"] == t.kind {
 		w := settler{from: from}
 		if out := w.structure(t.shape, before, after); !w.odd {

@@ -262,6 +262,71 @@ func TestSettleKeepsNewerFields(t *testing.T) {
 	}
 }
 
+// older is the core group of a server that lacks some fields of ours.
+type older struct{ newer }
+
+func (older) Lookup(gvk schema.GroupVersionKind) Model {
+	if (newer{}).Lookup(gvk) == nil {
+		return nil
+	}
+	return older{}
+}
+
+func (older) Schema() (*smdschema.Schema, smdschema.TypeRef) {
+	specs, err := builtin().documents[schema.GroupVersion{Version: "v1"}].read()
+	if err != nil {
+		panic(err)
+	}
+	delete(specs["io.k8s.api.core.v1.PodSpec"].Properties, "hostUsers")
+	delete(specs["io.k8s.api.core.v1.Container"].Properties, "resizePolicy")
+	s, err := schemaconv.ToSchemaFromOpenAPI(specs, false)
+	if err != nil {
+		panic(err)
+	}
+	name := "io.k8s.api.core.v1.Pod"
+	return s, smdschema.TypeRef{NamedType: &name}
+}
+
+// A field that an older server would lose without a word is refused.
+func TestSettleRefusesOlderFields(t *testing.T) {
+	k, err := New(older{}).Kind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := k.Normalize(mustTree(t, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}, {name: b}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(path string, value any) tree.Op { return tree.Op{Op: "add", Path: path, Value: value} }
+	for _, tt := range []struct {
+		name string
+		ops  []tree.Op
+		want string
+	}{
+		{"in a struct", []tree.Op{add("/spec/hostUsers", true)}, `strict decoding error: unknown field "spec.hostUsers"`},
+		{"in new and old elements of a list", []tree.Op{
+			add("/spec/containers/1/resizePolicy", []any{}),
+			add("/spec/containers/0", map[string]any{"name": "c", "resizePolicy": nil}),
+		}, `strict decoding error: unknown field "spec.containers[0].resizePolicy", unknown field "spec.containers[2].resizePolicy"`},
+		{"of nobody's", []tree.Op{add("/spec/hostUsers", true), add("/spec/bogus", true)}, `strict decoding error: unknown field "spec.bogus"`},
+		{"declared ones", []tree.Op{
+			add("/metadata/labels", map[string]any{"a": "b"}), add("/spec/hostNetwork", true),
+			add("/spec/containers/0/ports", []any{map[string]any{"containerPort": int64(80), "protocol": "TCP"}}),
+			add("/spec/containers/1/resources", map[string]any{"limits": map[string]any{"cpu": "1"}}),
+			add("/spec/containers/1/readinessProbe", map[string]any{"httpGet": map[string]any{"port": "web"}}),
+			add("/metadata/managedFields", []any{map[string]any{"fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:spec": map[string]any{"f:a": map[string]any{}}}}}),
+		}, ""},
+	} {
+		after, err := tree.Apply(before, tt.ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Settle(before, after.(map[string]any), FromJSONPatch); errString(err) != tt.want {
+			t.Errorf("%s: Settle error = %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
 // withLabel changes a label as a patch does: copies along the path.
 func withLabel(obj map[string]any, key, value string) map[string]any {
 	out := clone(obj)
