@@ -130,9 +130,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		})
 	}
 	start("store", serving, policies.Run)
-	if keepLoaded != nil {
-		start("certificates", serving, keepLoaded)
-	}
+	start("certificates", serving, keepLoaded)
 	start("writer", ctx, writes.Run)
 	return f.run(ctx, options, certificates.GetCertificate, listener)
 }
