@@ -331,16 +331,17 @@ func compilePolicy(name string, text []byte, deps policy.Deps) (result *policyRe
 }
 
 func brokenPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *policyResult {
-	result := &policyResult{errs: leaves(err)}
 	// A policy without rules would match everything (spec §2.1: no rules are no
 	// restriction) or be an error of every request.
 	if obj.Spec.MatchConstraints == nil {
 		obj.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
 		policy.SetMatchDefaults(obj.Spec.MatchConstraints)
 	}
-	result.nowhere = len(obj.Spec.MatchConstraints.ResourceRules) == 0
-	result.policy, result.group = policy.Broken(obj, err), webhook.GroupOf(obj)
-	return result
+	p := policy.Broken(obj, err)
+	return &policyResult{
+		policy: p, group: webhook.GroupOf(obj), errs: p.Errs(),
+		nowhere: len(obj.Spec.MatchConstraints.ResourceRules) == 0,
+	}
 }
 
 // readable is what can be read of a policy that may not be one: fields that are
@@ -357,19 +358,6 @@ func readable(name string, text []byte) *admissionregistrationv1.MutatingAdmissi
 	}
 	policy.SetMatchDefaults(obj.Spec.MatchConstraints)
 	return obj
-}
-
-// leaves opens what errors.Join has put together.
-func leaves(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var out []error
-	for _, e := range joined.Unwrap() {
-		out = append(out, leaves(e)...)
-	}
-	return out
 }
 
 // compileBinding makes of a stored binding what can be made of it. One that is

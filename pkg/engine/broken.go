@@ -17,10 +17,11 @@ import (
 // read it (k8s.io/apiserver …/cel/composition.go), and a condition keeps the
 // policy from its mutations (…/cel/condition.go). Unlike a server we neither ask
 // the policy's other conditions nor run its other mutations.
-func brokenErrors(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) []error {
+func brokenErrors(p *policy.Policy) []error {
+	obj := p.Object()
 	variables := map[string]error{} // by name, until an expression tells of it
 	var own, conditions, out []error
-	for _, e := range leaves(err) {
+	for _, e := range p.Errs() {
 		var at *policy.ExpressionError
 		if !errors.As(e, &at) {
 			out = append(out, e)
@@ -77,17 +78,4 @@ func fieldIndex(field, format string) (int, bool) {
 	var i int
 	n, _ := fmt.Sscanf(field, format, &i)
 	return i, n == 1
-}
-
-// leaves opens what errors.Join put together.
-func leaves(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var out []error
-	for _, e := range joined.Unwrap() {
-		out = append(out, leaves(e)...)
-	}
-	return out
 }

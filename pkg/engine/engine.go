@@ -251,8 +251,8 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		return interruptedStatus(r.ctx)
 	}
 	p := inv.Policy
-	if err := p.Err(); err != nil {
-		r.broken(inv, err)
+	if p.Err() != nil {
+		r.broken(inv)
 		return nil
 	}
 	in := policy.Input{
@@ -414,7 +414,7 @@ func PanicText(v any) string {
 }
 
 // broken reports a policy that does not compile.
-func (r *run) broken(inv *binding.Invocation, err error) {
+func (r *run) broken(inv *binding.Invocation) {
 	step := r.step(inv)
 	switch {
 	case r.number > 1: // nothing of it completed, so nothing of it runs again
@@ -422,7 +422,7 @@ func (r *run) broken(inv *binding.Invocation, err error) {
 		step.Reason = noObject
 		r.steps = append(r.steps, step)
 	default:
-		for _, e := range brokenErrors(inv.Policy.Object(), err) {
+		for _, e := range brokenErrors(inv.Policy) {
 			r.evaluationError(inv, step, e)
 		}
 	}

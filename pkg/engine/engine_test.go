@@ -520,7 +520,7 @@ func TestBrokenVariable(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := brokenErrors(obj, tt.err)
+			got := brokenErrors(policy.Broken(obj, tt.err))
 			if len(got) != 1 || got[0].Error() != tt.want {
 				t.Errorf("brokenErrors() = %v, want %s", got, tt.want)
 			}

@@ -113,5 +113,24 @@ func (p *Policy) Object() *admissionregistrationv1.MutatingAdmissionPolicy { ret
 // Err is why the policy cannot run; nil if it can.
 func (p *Policy) Err() error { return p.err }
 
+// Errs are all reasons for Err, one by one.
+func (p *Policy) Errs() []error { return leaves(p.err) }
+
+// leaves opens what errors.Join has put together.
+func leaves(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, leaves(e)...)
+	}
+	return out
+}
+
 // Mutations are the policy's mutations, in order.
 func (p *Policy) Mutations() []Mutation { return p.mutations }
