@@ -24,7 +24,7 @@ const all = "*"
 // mayReadKind returns an error unless the writer may get every object of a kind
 // (k8s.io/kubernetes …/mutatingadmissionpolicy/authz.go).
 func (v *Validator) mayReadKind(ctx context.Context, req *policy.Request, kind *admissionregistrationv1.ParamKind) error {
-	who := writer(req)
+	who := req.User()
 	if isMaster(who) {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (v *Validator) mayReadKind(ctx context.Context, req *policy.Request, kind *
 // binding names, or list those among which it selects
 // (k8s.io/kubernetes …/mutatingadmissionpolicybinding/authz.go).
 func (v *Validator) mayReadParams(ctx context.Context, req *policy.Request, spec *admissionregistrationv1.MutatingAdmissionPolicyBindingSpec) error {
-	who := writer(req)
+	who := req.User()
 	if isMaster(who) {
 		return nil
 	}
@@ -125,18 +125,6 @@ func (v *Validator) authorize(ctx context.Context, attrs authorizer.Attributes) 
 		return false, errors.New(s.Status().Message)
 	}
 	return false, errors.New("the access check was not answered")
-}
-
-// writer is who makes the request.
-func writer(req *policy.Request) *user.DefaultInfo {
-	u := &user.DefaultInfo{Name: req.UserInfo.Username, UID: req.UserInfo.UID, Groups: req.UserInfo.Groups}
-	if len(req.UserInfo.Extra) > 0 {
-		u.Extra = make(map[string][]string, len(req.UserInfo.Extra))
-		for key, values := range req.UserInfo.Extra {
-			u.Extra[key] = values
-		}
-	}
-	return u
 }
 
 // isMaster reports whether somebody may do everything anyhow.

@@ -46,7 +46,7 @@ func (in *Input) celInput() *cel.Input {
 	if r, kind, resource := in.Request, in.Kind, in.Resource; r != nil {
 		vars.Request = func() map[string]any { return r.celRequest(kind, resource) }
 		if in.Authorizer != nil {
-			vars.User = r.userInfo()
+			vars.User = r.User()
 			vars.Attributes = requestResource{r}
 		}
 	}

@@ -188,8 +188,8 @@ func setString(m map[string]any, key, s string) {
 	}
 }
 
-// userInfo is the requesting user as authorizers take it.
-func (r *Request) userInfo() user.Info {
+// User is who makes the request, as authorizers take it.
+func (r *Request) User() user.Info {
 	info := &user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups}
 	if len(r.UserInfo.Extra) > 0 {
 		info.Extra = make(map[string][]string, len(r.UserInfo.Extra))
