@@ -633,7 +633,7 @@ func (d *documents) find(ctx context.Context, gv schema.GroupVersion) (openapi.S
 			return src, nil
 		}
 	}
-	src, err := openapi.Document(gv, data, nil)
+	src, err := openapi.Document(gv, data)
 	if err != nil {
 		return nil, err
 	}

@@ -88,6 +88,7 @@ func (s *servedSource) Lookup(gvk schema.GroupVersionKind) Model {
 
 func (s *servedSource) open() error {
 	text, err := unpackText(s.packed)
+	s.packed = ""
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,6 @@ func (s *servedSource) open() error {
 	if err != nil {
 		return err
 	}
-	s.packed = ""
 	s.opened.models = map[schema.GroupVersionKind]*customModel{}
 	for i, v := range crd.Spec.Versions {
 		if !v.Served {
@@ -206,12 +206,12 @@ func unpackText(packed string) ([]byte, error) {
 	return io.ReadAll(flate.NewReader(strings.NewReader(packed)))
 }
 
-// Document is the source of one group-version: of an OpenAPI v3 document as a
-// server publishes it, in JSON, and of the resources that its discovery lists.
-// It is for built-in kinds of another Kubernetes release than the embedded one and
-// for aggregated API servers. The document is read at once, because only then is
-// it known whether that can be done; what is kept is a small part of it.
-func Document(gv schema.GroupVersion, data []byte, resources []Resource) (Source, error) {
+// Document is the source of one group-version: an OpenAPI v3 document as a server
+// publishes it, in JSON. It is for built-in kinds of another Kubernetes release
+// than the embedded one and for aggregated API servers. The document is read at
+// once, because only then is it known whether that can be done; what is kept is a
+// small part of it. It tells nothing of resources, which discovery lists.
+func Document(gv schema.GroupVersion, data []byte) (Source, error) {
 	var doc struct {
 		Components struct {
 			Schemas map[string]*spec.Schema `json:"schemas"`
@@ -224,7 +224,7 @@ func Document(gv schema.GroupVersion, data []byte, resources []Resource) (Source
 	if err != nil {
 		return nil, fmt.Errorf("the OpenAPI document of %v: %w", gv, err)
 	}
-	s := &documentSource{gv: gv, resources: resources, models: map[string]*documentModel{}}
+	s := &documentSource{gv: gv, models: map[string]*documentModel{}}
 	for name, model := range doc.Components.Schemas {
 		for _, kind := range kindsOf(model, gv) {
 			s.models[kind] = &documentModel{schema: merge, name: name}
@@ -249,13 +249,12 @@ func kindsOf(model *spec.Schema, gv schema.GroupVersion) []string {
 }
 
 type documentSource struct {
-	gv        schema.GroupVersion
-	resources []Resource
-	models    map[string]*documentModel // by kind
+	gv     schema.GroupVersion
+	models map[string]*documentModel // by kind
 }
 
 func (s *documentSource) GroupVersions() []schema.GroupVersion { return []schema.GroupVersion{s.gv} }
-func (s *documentSource) Resources() []Resource                { return s.resources }
+func (s *documentSource) Resources() []Resource                { return nil }
 
 func (s *documentSource) Lookup(gvk schema.GroupVersionKind) Model {
 	if gvk.GroupVersion() != s.gv {

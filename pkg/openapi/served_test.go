@@ -145,7 +145,7 @@ func TestDocumentIsLikeBuiltin(t *testing.T) {
 			t.Fatal(err)
 		}
 		gv := schema.GroupVersion{Group: d.Group, Version: d.Version}
-		src, err := Document(gv, data, nil)
+		src, err := Document(gv, data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,11 +177,11 @@ func TestDocumentErrors(t *testing.T) {
 		`{`: "the OpenAPI document of ex.io/v1: unexpected end of JSON input",
 		`{"components":{"schemas":{"A":{"type":"array"}}}}`: "the OpenAPI document of ex.io/v1: array should have exactly one sub-item",
 	} {
-		if _, err := Document(gv, []byte(in), nil); err == nil {
+		if _, err := Document(gv, []byte(in)); err == nil {
 			t.Errorf("Document(%s) succeeded, want %q", in, want)
 		}
 	}
-	s, err := Document(gv, []byte(`{"components":{"schemas":{"A":{"type":"object","x-kubernetes-group-version-kind":[{"group":"ex.io","kind":"A","version":"v1"},{"group":"ex.io","kind":"A","version":"v2"}]}}}}`), nil)
+	s, err := Document(gv, []byte(`{"components":{"schemas":{"A":{"type":"object","x-kubernetes-group-version-kind":[{"group":"ex.io","kind":"A","version":"v1"},{"group":"ex.io","kind":"A","version":"v2"}]}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
