@@ -64,12 +64,12 @@ a: null
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			want := fromYAML(t, tt.want).Object
+			want := parse(t, tt.want).Object
 			if want["kind"] == "x" {
 				delete(want, "kind")
 				delete(want, "apiVersion")
 			}
-			if diff := cmp.Diff(want, p.shape(tt.gvk, fromYAML(t, tt.in)).Object); diff != "" {
+			if diff := cmp.Diff(want, p.shape(tt.gvk, parse(t, tt.in)).Object); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -85,7 +85,7 @@ func TestParamsFromMemory(t *testing.T) {
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop, labels: {sel: x}}}",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: d, namespace: other, labels: {sel: x}}}",
 	} {
-		objs = append(objs, fromYAML(t, src))
+		objs = append(objs, parse(t, src))
 	}
 	if err := p.kind(configMapKind).objects.Replace(objs, ""); err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestParamsState(t *testing.T) {
 			{func() { k.note(forbidden) }, false, true, 1},
 			{func() {
 				k.note(nil)
-				k.objects.Replace([]any{fromYAML(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}")}, "")
+				k.objects.Replace([]any{parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}")}, "")
 			}, true, false, 3},
 			{func() { k.objects.Replace(nil, "") }, true, false, 3},
 			{func() { k.note(forbidden) }, true, true, 4},

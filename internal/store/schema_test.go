@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,28 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientopenapi "k8s.io/client-go/openapi"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-func fromYAML(t testing.TB, src string) *unstructured.Unstructured {
-	t.Helper()
-	data, err := yaml.YAMLToJSON([]byte(src))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(data); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
 // crd is a definition of kind Foo with one field in its spec.
 func crd(t testing.TB, generation int64, established bool, field string) *unstructured.Unstructured {
 	t.Helper()
-	u := fromYAML(t, fmt.Sprintf(`
+	u := parse(t, fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: foos.ex.io, uid: "1"}
@@ -103,7 +91,7 @@ func TestRegister(t *testing.T) {
 		`{spec: {group: ex.io, version: v1, service: {name: x}}, status: {conditions: [{type: Available, status: "True"}]}}`: {gv: schema.GroupVersion{Group: "ex.io", Version: "v1"}, origin: aggregated, available: true},
 		`{spec: {version: v1}}`: {gv: schema.GroupVersion{Version: "v1"}},
 	} {
-		if got := register(fromYAML(t, "{apiVersion: x/v1, kind: X, "+src[1:]), apiService{}); got != want {
+		if got := register(parse(t, "{apiVersion: x/v1, kind: X, "+src[1:]), apiService{}); got != want {
 			t.Errorf("%s: %+v, want %+v", src, got, want)
 		}
 	}
@@ -121,7 +109,7 @@ func TestServicesChanged(t *testing.T) {
 		}
 	}
 	service := func(name, spec string) *unstructured.Unstructured {
-		return fromYAML(t, fmt.Sprintf("{apiVersion: x/v1, kind: X, metadata: {name: %s}, spec: %s}", name, spec))
+		return parse(t, fmt.Sprintf("{apiVersion: x/v1, kind: X, metadata: {name: %s}, spec: %s}", name, spec))
 	}
 	foreign := service("v1.agg.io", "{group: agg.io, version: v1, service: {name: x}}")
 	for _, step := range []struct {
@@ -140,6 +128,21 @@ func TestServicesChanged(t *testing.T) {
 		if got := rung(); got != step.want {
 			t.Errorf("%s: discovery asked for: %v, want %v", step.name, got, step.want)
 		}
+	}
+}
+
+// A server of the embedded minor is taken to publish the embedded documents.
+func TestEmbeddedMinor(t *testing.T) {
+	data, err := os.ReadFile("../../pkg/openapi/builtin/index.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index struct{ Revision string }
+	if err := json.Unmarshal(data, &index); err != nil {
+		t.Fatal(err)
+	}
+	if want := "v1." + embeddedMinor + "."; !strings.HasPrefix(index.Revision, want) {
+		t.Errorf("the embedded documents are of %s, want %s…", index.Revision, want)
 	}
 }
 
@@ -231,7 +234,7 @@ func TestBuild(t *testing.T) {
 // Nobody can take a built-in kind over by defining one of its name.
 func TestBuildKeepsBuiltins(t *testing.T) {
 	s := newTestSchemas()
-	u := fromYAML(t, `
+	u := parse(t, `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: deployments.apps}
