@@ -96,7 +96,7 @@ func (p *Program) Fields() []Field {
 	}
 	f := finder{
 		checked: checked,
-		names:   map[int64]binding{},
+		names:   map[int64]loopVar{},
 		seen:    map[visit]bool{},
 		found:   map[found]*Field{},
 		left:    maxVisits,
@@ -114,14 +114,14 @@ const maxVisits = 20_000
 type finder struct {
 	checked *ast.AST
 	// names says what identifiers of loops stand for.
-	names map[int64]binding
+	names map[int64]loopVar
 	seen  map[visit]bool
 	found map[found]*Field
 	left  int
 }
 
-// binding is a loop variable.
-type binding struct {
+// loopVar is a variable of a loop.
+type loopVar struct {
 	loop ast.Expr
 	role byte
 }
@@ -129,7 +129,7 @@ type binding struct {
 // Roles of loop variables. Those of items are also what is taken off a value
 // on its way (flow.unwrap).
 const (
-	first1 = '1' // items of a list (or keys of a map)
+	item   = '1' // items of a list (or keys of a map)
 	second = '2' // values of a list or map, in a loop over two variables
 	result = 'r' // what the loop has gathered
 )
@@ -198,15 +198,15 @@ type found struct {
 	place *place
 }
 
-// scopeOf is a chain of loop variables.
-type scopeOf struct {
-	outer *scopeOf
+// loopVars are those in scope, the innermost first.
+type loopVars struct {
+	outer *loopVars
 	name  string
-	to    binding
+	to    loopVar
 }
 
 // bind notes what each identifier stands for.
-func (f *finder) bind(e ast.Expr, vars *scopeOf) {
+func (f *finder) bind(e ast.Expr, vars *loopVars) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		for v := vars; v != nil; v = v.outer {
@@ -219,15 +219,15 @@ func (f *finder) bind(e ast.Expr, vars *scopeOf) {
 		c := e.AsComprehension()
 		f.bind(c.IterRange(), vars)
 		f.bind(c.AccuInit(), vars)
-		vars = &scopeOf{vars, c.AccuVar(), binding{e, result}}
+		vars = &loopVars{vars, c.AccuVar(), loopVar{e, result}}
 		f.bind(c.Result(), vars)
-		role := byte(first1)
+		role := byte(item)
 		if c.HasIterVar2() {
-			vars = &scopeOf{vars, c.IterVar2(), binding{e, second}}
+			vars = &loopVars{vars, c.IterVar2(), loopVar{e, second}}
 			// The first one is an index or a key.
 			role = 0
 		}
-		vars = &scopeOf{vars, c.IterVar(), binding{e, role}}
+		vars = &loopVars{vars, c.IterVar(), loopVar{e, role}}
 		f.bind(c.LoopCondition(), vars)
 		f.bind(c.LoopStep(), vars)
 	default:
@@ -374,7 +374,7 @@ func (f *finder) followList(list ast.ListExpr, w flow) {
 }
 
 func (f *finder) followMap(m ast.MapExpr, w flow) {
-	if w.optional && w.unwrap == "" || strings.HasSuffix(w.unwrap, string(rune(first1))) {
+	if w.optional && w.unwrap == "" || strings.HasSuffix(w.unwrap, string(rune(item))) {
 		return
 	}
 	w.note(FormMap, true)
@@ -491,18 +491,18 @@ func (f *finder) followCall(e ast.Expr, w flow) {
 
 // followName follows a loop variable to what it stands for.
 func (f *finder) followName(e ast.Expr, w flow) {
-	b := f.names[e.ID()]
-	if b.loop == nil {
+	v := f.names[e.ID()]
+	if v.loop == nil {
 		return
 	}
-	loop := b.loop.AsComprehension()
+	loop := v.loop.AsComprehension()
 	w.conditional = true
-	switch b.role {
+	switch v.role {
 	case result:
 		f.follow(loop.AccuInit(), w)
 		f.follow(loop.LoopStep(), w)
-	case first1, second:
-		w.unwrap += string(rune(b.role))
+	case item, second:
+		w.unwrap += string(rune(v.role))
 		f.follow(loop.IterRange(), w)
 	}
 }
