@@ -254,8 +254,8 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide dec
 	h.write(w, r, code, "application/json", body)
 }
 
-// Review answers one AdmissionReview as Options.Admitter decides: an HTTP status
-// and the body that goes with it. A review that can be answered has status 200,
+// Review answers one AdmissionReview as Options.Admitter decides, without which
+// it must not be called: an HTTP status and the body that goes with it. A review that can be answered has status 200,
 // also if it is denied. All else comes with a Status, which an API server quotes
 // to its client, and makes the failurePolicy of the webhook's configuration
 // apply: a *ReviewError's code, 500 after a panic, 504 if ctx ended before all
