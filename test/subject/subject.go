@@ -69,7 +69,7 @@ func New(c *cases.Case) (*engine.Engine, error) {
 	ix, err := binding.NewIndex(policies, bindings, binding.Sources{
 		Params:      newParams(c.Params, types),
 		Namespaces:  newNamespaces(c.Namespaces),
-		Equivalents: equivalents(types),
+		Equivalents: snapshot.Equivalents(types),
 	})
 	if err != nil {
 		return nil, err
@@ -129,16 +129,6 @@ func Run(ctx context.Context, c *cases.Case) (*engine.Decision, error) {
 		return nil, err
 	}
 	return e.Admit(ctx, Request(&c.Request)), nil
-}
-
-func equivalents(types *openapi.Types) func(schema.GroupVersionResource) []binding.Equivalent {
-	return func(gvr schema.GroupVersionResource) []binding.Equivalent {
-		var out []binding.Equivalent
-		for _, r := range types.Equivalents(gvr) {
-			out = append(out, binding.Equivalent{Resource: r.GVR, Kind: r.Kind})
-		}
-		return out
-	}
 }
 
 // params hold the parameter objects of a case in the shape in which expressions
