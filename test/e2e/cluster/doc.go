@@ -63,7 +63,7 @@
 // InstallOptions.CutAPI is set, replicas reach the API server through m.API, a
 // Proxy as well, so that their watches can be cut.
 //
-// # Several parts wait for each other
+// # Waiting
 //
 // Tests do not sleep. Eventually polls until a function returns nil and fails
 // with its last error; Always checks that a function keeps returning nil.

@@ -105,16 +105,6 @@ func (p *Process) Running() bool {
 	return p.running()
 }
 
-// Pid is the id of the running process, 0 if it is not running.
-func (p *Process) Pid() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.running() {
-		return 0
-	}
-	return p.cmd.Process.Pid
-}
-
 // Done is closed when the process that runs now has ended.
 func (p *Process) Done() <-chan struct{} {
 	p.mu.Lock()
@@ -170,7 +160,7 @@ func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
 // Continue ends a Pause.
 func (p *Process) Continue() { p.signal(syscall.SIGCONT) }
 
-// Signal sends a signal to the process and what it has started.
+// signal sends a signal to the process and what it has started.
 func (p *Process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
