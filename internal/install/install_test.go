@@ -100,6 +100,8 @@ func TestReferences(t *testing.T) {
 		"RoleBinding":                    "rolebindings",
 		"NetworkPolicy":                  "networkpolicies",
 		"PriorityClass":                  "priorityclasses",
+		"PriorityLevelConfiguration":     "prioritylevelconfigurations",
+		"FlowSchema":                     "flowschemas",
 		"Service":                        "services",
 		"ConfigMap":                      "configmaps",
 		"Deployment":                     "deployments",
