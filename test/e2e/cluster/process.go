@@ -154,8 +154,14 @@ func (p *Process) Kill() {
 }
 
 // Pause stops the process in its tracks: its connections stay open and nothing
-// is answered. Continue lets it go on.
-func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+// is answered. Continue lets it go on. A thread that is at work takes a moment to
+// stop, so Pause waits until all of them have.
+func (p *Process) Pause() {
+	p.signal(syscall.SIGSTOP)
+	for deadline := time.Now().Add(5 * time.Second); p.Running() && !stopped(p.cmd.Process.Pid) && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // Continue ends a Pause.
 func (p *Process) Continue() { p.signal(syscall.SIGCONT) }

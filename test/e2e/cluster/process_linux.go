@@ -2,10 +2,35 @@
 
 package cluster
 
-import "syscall"
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
 
 // attributes put a process into a group of its own, so that it can be ended with
 // all that it starts, and end it with the test program.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// stopped says that no thread of a process runs (proc(5): the state stands behind
+// the name, which is in parentheses).
+func stopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return false
+	}
+	for _, file := range threads {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		if i := bytes.LastIndexByte(data, ')'); i < 0 || i+2 >= len(data) || data[i+2] != 'T' {
+			return false
+		}
+	}
+	return true
 }
