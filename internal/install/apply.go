@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,6 +70,10 @@ func (o *ApplyOptions) all(ctx context.Context, objects []*unstructured.Unstruct
 			return errors.Join(append(errs, ctx.Err())...)
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", refOf(obj), err))
+			var unreached *url.Error
+			if errors.As(err, &unreached) {
+				return errors.Join(errs...) // the server's, not the object's: the next would say the same
+			}
 		default:
 			o.Report(Result{refOf(obj).String(), outcome})
 		}
