@@ -69,13 +69,14 @@ type Validator interface {
 	Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string)
 }
 
-// Options say what a Handler is made of. Something that decides is required: an
-// Admitter, Groups or both.
+// Options say what a Handler is made of. Something that decides is required.
 type Options struct {
 	// Admitter decides what comes to /mutate. Nil: there is no such path.
 	Admitter Admitter
 	// Groups decide what comes to their groups' paths.
 	Groups map[Group]Admitter
+	// Legacy decides what comes to LegacyPath. Nil: there is no such path.
+	Legacy Admitter
 	// Validator decides what comes to ValidatePath. Nil: there is no such path.
 	Validator Validator
 	// WarnOnMutation tells clients which policy changed which fields, as
@@ -142,6 +143,9 @@ func NewHandler(o Options) *Handler {
 	}
 	for g, a := range o.Groups {
 		h.reviews[g.Path()] = h.mutate(a)
+	}
+	if o.Legacy != nil {
+		h.reviews[LegacyPath] = h.mutate(o.Legacy)
 	}
 	if o.Validator != nil {
 		h.reviews[ValidatePath] = h.validate(o.Validator)

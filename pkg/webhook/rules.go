@@ -23,29 +23,33 @@ func routes(obj *admissionregistrationv1.MutatingAdmissionPolicy) []admissionreg
 	}
 	var out []admissionregistrationv1.RuleWithOperations
 	for i := range obj.Spec.MatchConstraints.ResourceRules {
-		in := &obj.Spec.MatchConstraints.ResourceRules[i]
-		r := admissionregistrationv1.RuleWithOperations{
-			Operations: normalOperations(in.Operations),
-			Rule: admissionregistrationv1.Rule{
-				APIGroups:   normalList(in.APIGroups),
-				APIVersions: normalList(named(in.APIVersions)),
-				Resources:   normalResources(in.Resources),
-				Scope:       new(admissionregistrationv1.AllScopes),
-			},
-		}
-		if in.Scope != nil {
-			*r.Scope = *in.Scope
-		}
-		switch *r.Scope {
-		case admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope:
-		default:
-			continue
-		}
-		if len(r.Operations) > 0 && len(r.APIGroups) > 0 && len(r.APIVersions) > 0 && len(r.Resources) > 0 {
+		if r, ok := normalRule(&obj.Spec.MatchConstraints.ResourceRules[i].RuleWithOperations); ok {
 			out = append(out, r)
 		}
 	}
 	return out
+}
+
+// normalRule is a rule in its normal form; ok is false if it cannot match anything.
+func normalRule(in *admissionregistrationv1.RuleWithOperations) (r admissionregistrationv1.RuleWithOperations, ok bool) {
+	r = admissionregistrationv1.RuleWithOperations{
+		Operations: normalOperations(in.Operations),
+		Rule: admissionregistrationv1.Rule{
+			APIGroups:   normalList(in.APIGroups),
+			APIVersions: normalList(named(in.APIVersions)),
+			Resources:   normalResources(in.Resources),
+			Scope:       new(admissionregistrationv1.AllScopes),
+		},
+	}
+	if in.Scope != nil {
+		*r.Scope = *in.Scope
+	}
+	switch *r.Scope {
+	case admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope:
+	default:
+		return r, false
+	}
+	return r, len(r.Operations) > 0 && len(r.APIGroups) > 0 && len(r.APIVersions) > 0 && len(r.Resources) > 0
 }
 
 // named are the strings of a list that are not empty.

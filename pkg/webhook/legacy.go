@@ -1,0 +1,64 @@
+package webhook
+
+import (
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// LegacyName is the name of the entry for Gatekeeper's mutators.
+	LegacyName = "legacy.mapd.dev"
+	// LegacyPath is where Options.Legacy is reached.
+	LegacyPath = "/mutate/legacy"
+	// IgnoreLabel is what a namespace is labelled with, whatever the value, that
+	// Gatekeeper and therefore its mutators leave alone.
+	IgnoreLabel = "admission.gatekeeper.sh/ignore"
+)
+
+// LegacyEntry derives the entry of Gatekeeper's mutators from the requests that
+// they are about, nil if there are none. It comes after those of all groups, so
+// that mutators see what policies have done. base is as for Configuration.
+//
+// The entry promises what Gatekeeper's own does (Gatekeeper spec §9.1): it is
+// skipped if mapd cannot be reached, called once, and for requests in the very
+// version that a rule names. Namespaces with IgnoreLabel are left out, and so are
+// Gatekeeper's own objects and, as it is installed by default, itself (§9.2).
+func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
+	var normal []admissionregistrationv1.RuleWithOperations
+	for i := range rules {
+		if r, ok := normalRule(&rules[i]); ok {
+			normal = append(normal, r)
+		}
+	}
+	if len(normal) == 0 {
+		return nil
+	}
+	w := base.DeepCopy()
+	w.Name = LegacyName
+	w.ClientConfig = clientConfig(w.ClientConfig, LegacyPath)
+	w.Rules = mergeRules(normal)
+	w.FailurePolicy = new(admissionregistrationv1.Ignore)
+	w.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
+	w.MatchPolicy = new(admissionregistrationv1.Exact)
+	w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
+	w.AdmissionReviewVersions = []string{"v1"}
+	if w.NamespaceSelector == nil {
+		w.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	w.NamespaceSelector.MatchExpressions = append(w.NamespaceSelector.MatchExpressions,
+		metav1.LabelSelectorRequirement{Key: IgnoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist})
+	w.MatchConditions = append(slices.Clip(w.MatchConditions), legacyConditions()...)
+	return w
+}
+
+// legacyConditions leave out what Gatekeeper does not mutate. The engine leaves
+// the objects out as well; asking it would cost every write to them a call.
+func legacyConditions() []admissionregistrationv1.MatchCondition {
+	return []admissionregistrationv1.MatchCondition{
+		{Name: "not-gatekeeper-objects", Expression: "!(request.kind.group in ['templates.gatekeeper.sh', 'constraints.gatekeeper.sh', " +
+			"'mutations.gatekeeper.sh', 'config.gatekeeper.sh', 'externaldata.gatekeeper.sh', 'expansion.gatekeeper.sh', 'status.gatekeeper.sh'])"},
+		{Name: "not-gatekeeper-itself", Expression: "request.userInfo.username != 'system:serviceaccount:gatekeeper-system:gatekeeper-admin'"},
+	}
+}
