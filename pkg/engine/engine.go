@@ -37,6 +37,7 @@ type Options struct {
 type Engine struct {
 	options Options
 	index   atomic.Pointer[binding.Index]
+	set     atomic.Pointer[Set]
 }
 
 // New returns an Engine without a snapshot; it admits every request unchanged
@@ -46,6 +47,13 @@ func New(opts Options) *Engine { return &Engine{options: opts} }
 // Publish makes ix the snapshot for all requests that start from now on.
 // Requests that are under way finish with the one they started with.
 func (e *Engine) Publish(ix *binding.Index) { e.index.Store(ix) }
+
+// PublishSet makes s the Set for all requests that start from now on, nil none.
+// It runs on what came of the Index.
+func (e *Engine) PublishSet(s *Set) { e.set.Store(s) }
+
+// Set returns the current Set, nil if there is none.
+func (e *Engine) Set() *Set { return e.set.Load() }
 
 // Index returns the current snapshot, nil before the first Publish.
 func (e *Engine) Index() *binding.Index { return e.index.Load() }
