@@ -1,0 +1,176 @@
+package direct
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// walker follows a location through an object (Gatekeeper spec §2.5). Objects are
+// changed in place, lists are replaced by changed copies. Both show when one
+// value is in two places: a field that is set in one appears in the other, an
+// element that is appended does not.
+type walker struct {
+	m   *legacy.Mutator
+	set setter
+}
+
+// walk applies a mutator to obj in place.
+func walk(m *legacy.Mutator, obj map[string]any) (touched bool, err error) {
+	if len(m.Location) == 0 {
+		return false, errors.New("attempting to mutate an empty target location")
+	}
+	set, err := setterOf(m, &unstructured.Unstructured{Object: obj})
+	if err != nil {
+		return false, err
+	}
+	w := walker{m: m, set: set}
+	_, touched, err = w.step(obj, 0)
+	return touched, err
+}
+
+// step does what the location says from a depth on. Its caller keeps next only
+// if it was touched; so a walk that a test has stopped leaves no parents behind.
+func (w *walker) step(v any, depth int) (next any, touched bool, err error) {
+	node := w.m.Location[depth]
+	if !node.List {
+		obj, ok := v.(map[string]any)
+		if !ok {
+			return nil, false, mismatch("object", v, node)
+		}
+		touched, err = w.field(obj, depth)
+		return obj, touched, err
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, false, mismatch("List", v, node)
+	}
+	list = append(make([]any, 0, len(list)+1), list...)
+	switch {
+	case w.last(depth):
+		return w.element(list, depth)
+	case node.Glob:
+		touched, err = w.all(list, depth)
+		return list, touched, err
+	default:
+		return w.keyed(list, depth)
+	}
+}
+
+// field steps into a member of an object.
+func (w *walker) field(obj map[string]any, depth int) (bool, error) {
+	name := w.m.Location[depth].Name
+	child, exists := obj[name] // null exists
+	if !w.allows(depth, exists) {
+		return false, nil
+	}
+	if w.last(depth) {
+		return true, w.set.field(obj, name)
+	}
+	if !exists {
+		child = map[string]any{}
+		if w.m.Location[depth+1].List {
+			child = []any{}
+		}
+	}
+	next, touched, err := w.step(child, depth+1)
+	if err != nil || !touched {
+		return false, err
+	}
+	obj[name] = next
+	return true, nil
+}
+
+// all steps into every element of a list, whatever it is. To say that what a
+// glob finds must not exist is to say never.
+func (w *walker) all(list []any, depth int) (bool, error) {
+	if !w.allows(depth, true) {
+		return false, nil
+	}
+	touched := false
+	for _, elem := range list {
+		_, t, err := w.step(elem, depth+1)
+		if err != nil {
+			return false, err
+		}
+		touched = touched || t
+	}
+	return touched, nil
+}
+
+// keyed steps into all elements that have the key, or into a new one.
+func (w *walker) keyed(list []any, depth int) (any, bool, error) {
+	node := w.m.Location[depth]
+	found, touched := false, false
+	for _, elem := range list {
+		obj, ok := elem.(map[string]any)
+		if !ok || !selects(node, obj) {
+			continue
+		}
+		if !w.allows(depth, true) {
+			return nil, false, nil
+		}
+		_, t, err := w.step(obj, depth+1)
+		if err != nil {
+			return nil, false, err
+		}
+		found, touched = true, touched || t
+	}
+	if found {
+		return list, touched, nil
+	}
+	if !w.allows(depth, false) {
+		return nil, false, nil
+	}
+	elem, touched, err := w.step(map[string]any{node.Name: node.Value}, depth+1)
+	return append(list, elem), touched, err
+}
+
+// element is where a location ends in a list, which only that of an Assign does:
+// the first element that has the key is replaced. What comes before it has to be
+// an object.
+func (w *walker) element(list []any, depth int) (any, bool, error) {
+	node := w.m.Location[depth]
+	value := w.set.(assign).value
+	for i, elem := range list {
+		obj, ok := elem.(map[string]any)
+		if !ok {
+			return nil, false, fmt.Errorf("cast error, unable to case %T to map[string]interface{}", elem)
+		}
+		if selects(node, obj) {
+			list[i] = value
+			return list, w.allows(depth, true), nil
+		}
+	}
+	return append(list, value), w.allows(depth, false), nil
+}
+
+// last reports whether the location ends at a depth.
+func (w *walker) last(depth int) bool { return depth == len(w.m.Location)-1 }
+
+// allows asks the path test of a depth. A test that has none of the two
+// conditions allows neither what is there nor that nothing is (§3.6).
+func (w *walker) allows(depth int, exists bool) bool {
+	test, ok := w.m.Test(depth)
+	if w.m.Kind == legacy.AssignMetadata && w.last(depth) {
+		test, ok = legacy.MustNotExist, true // it only adds (§4)
+	}
+	if exists {
+		return !ok || test == legacy.MustExist
+	}
+	return !ok || test == legacy.MustNotExist
+}
+
+// selects reports whether an element has a selector's key. The comparison is
+// typed: 80 is neither "80" nor 80.0 (§2.4).
+func selects(node legacy.Node, elem map[string]any) bool {
+	value, ok := elem[node.Name]
+	return ok && value == node.Value
+}
+
+func mismatch(want string, got any, node legacy.Node) error {
+	return fmt.Errorf("mismatch between path entry (type: %s) and received object (type: %T). Path: %s", want, got, legacy.Path{node})
+}
