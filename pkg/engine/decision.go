@@ -30,6 +30,12 @@ type Decision struct {
 	// Rounds is 1, or 2 if a mutation of the first round completed and the
 	// request was not denied (spec §9.3).
 	Rounds int
+	// Passes are those of the Set, the last of which changed nothing; 0 if there
+	// is no Set or it changed nothing at all.
+	Passes int
+	// Shadow is what a Set that only looks on would have decided on the Object
+	// above; nil if there is none or nothing of it applies to the request.
+	Shadow *Decision
 }
 
 // Outcome is how a step ended.
@@ -66,8 +72,10 @@ func (o Outcome) String() string {
 // binding did not come to its mutations. Policies that do not match the request
 // leave no step, nor do those that a second round does not run again.
 type Step struct {
-	Round  int
-	Policy string
+	// Round is that of the policies, 1 or 2, and Pass that of the Set, from 1; one
+	// of them is 0.
+	Round, Pass int
+	Policy      string
 	// Binding is empty if the policy itself is at fault.
 	Binding string
 	// Param is the parameter's "namespace/name" or "name", or empty.
