@@ -88,6 +88,74 @@ func shortcut(v ref.Val) (any, bool) {
 	return nil, false
 }
 
+// toTyped is toJSON without what the detour does to numbers.
+func toTyped(v ref.Val) (any, error) {
+	if tree, ok := typed(v); ok {
+		return tree, nil
+	}
+	return toJSON(v)
+}
+
+func typed(v ref.Val) (any, bool) {
+	switch v := v.(type) {
+	case types.Int:
+		return int64(v), true
+	case types.Double:
+		return typedLeaf(float64(v))
+	case types.String, types.Bool, types.Null, types.Uint:
+		return shortcut(v)
+	}
+	switch v.Type() {
+	case types.ListType, types.MapType:
+		return sharedTree(v.Value(), typedLeaf)
+	}
+	return nil, false
+}
+
+// typedLeaf converts what a list or map of CEL may hold beside JSON data.
+func typedLeaf(leaf any) (any, bool) {
+	switch leaf := leaf.(type) {
+	case int64:
+		return leaf, true
+	case float64:
+		return leaf, !math.IsNaN(leaf) && !math.IsInf(leaf, 0)
+	case structpb.NullValue:
+		return nil, true
+	case []string:
+		return sharedTree(anyList(leaf), typedLeaf)
+	case []ref.Val:
+		out := make([]any, len(leaf))
+		for i, e := range leaf {
+			var ok bool
+			if out[i], ok = typed(e); !ok {
+				return nil, false
+			}
+		}
+		return out, true
+	case map[ref.Val]ref.Val:
+		out := make(map[string]any, len(leaf))
+		for k, e := range leaf {
+			key, ok := k.(types.String)
+			if !ok || !utf8.ValidString(string(key)) {
+				return nil, false
+			}
+			if out[string(key)], ok = typed(e); !ok {
+				return nil, false
+			}
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+func anyList(list []string) []any {
+	out := make([]any, len(list))
+	for i, e := range list {
+		out[i] = e
+	}
+	return out
+}
+
 func listTree(v ref.Val) (any, bool) {
 	switch elems := v.Value().(type) {
 	case []any:

@@ -61,7 +61,7 @@ func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, er
 	return m, err
 }
 
-// JSONPatch evaluates a program that was compiled for JSONPatch. Values are
+// JSONPatch evaluates a program that was compiled for JSONPatch or TypedPatch. Values are
 // plain JSON data (spec §8.2). The result may be shared, with the input and
 // with other callers: it must not be modified.
 func (p *Program) JSONPatch(ctx context.Context, a *Activation) ([]PatchOp, error) {
@@ -136,7 +136,9 @@ func (p *Program) outcome(ctx context.Context, a *Activation) *outcome {
 	case Object:
 		o.result, o.err = toObject(val)
 	case JSONPatch:
-		o.result, o.err = toPatch(val)
+		o.result, o.err = toPatch(val, toJSON)
+	case TypedPatch:
+		o.result, o.err = toPatch(val, toTyped)
 	case anything:
 		o.result = val
 	}
@@ -197,8 +199,8 @@ type PatchOp struct {
 }
 
 // toPatch converts the value of a JSONPatch expression (spec §8.2;
-// k8s.io/apiserver …/mutating/patch/json_patch.go).
-func toPatch(val ref.Val) ([]PatchOp, error) {
+// k8s.io/apiserver …/mutating/patch/json_patch.go); convert makes data of a value.
+func toPatch(val ref.Val, convert func(ref.Val) (any, error)) ([]PatchOp, error) {
 	list, ok := val.(traits.Lister)
 	if !ok {
 		return nil, errors.New("type mismatch: JSONPatchType.expression should evaluate to array")
@@ -218,7 +220,7 @@ func toPatch(val ref.Val) ([]PatchOp, error) {
 					return nil, err
 				}
 			}
-			value, err := toJSON(v.Val)
+			value, err := convert(v.Val)
 			if err != nil {
 				return nil, fmt.Errorf("JSONPath valueExpression evaluated to a type that could not marshal to JSON: %w", err)
 			}

@@ -95,16 +95,23 @@ const (
 	Object
 	// JSONPatch is a list of JSONPatch, for jsonPatch.
 	JSONPatch
+	// TypedPatch is JSONPatch with values that keep their types: 5.0 stays a
+	// double and an integer beyond 2^53 stays an integer. It is for objects that
+	// no server decodes between two mutations.
+	TypedPatch
 
 	// anything is for variables.
 	anything
 )
 
 var wanted = [...]*types.Type{
-	Bool:      types.BoolType,
-	Object:    types.NewObjectType("Object"),
-	JSONPatch: types.NewListType(types.NewObjectType("JSONPatch")),
+	Bool:       types.BoolType,
+	Object:     types.NewObjectType("Object"),
+	JSONPatch:  patchList,
+	TypedPatch: patchList,
 }
+
+var patchList = types.NewListType(types.NewObjectType("JSONPatch"))
 
 // Compile compiles an expression against what is defined so far. The error is
 // a *CompileError unless the environment itself is at fault.
@@ -131,7 +138,7 @@ func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
 
 // check parses an expression and settles its types.
 func (s *Scope) check(expr string, want Want) (*language, *ast.AST, error) {
-	lang, err := s.env.language(s.vars.Mode, want == Object || want == JSONPatch)
+	lang, err := s.env.language(s.vars.Mode, want == Object || want == JSONPatch || want == TypedPatch)
 	if err != nil {
 		return nil, nil, err
 	}
