@@ -14,6 +14,10 @@
 // fails the requests that it would have applied to by its failurePolicy, such a
 // binding has no effect, and both are reported in the Snapshot.
 //
+// If it is told to, a Store also watches Gatekeeper's mutators, while the cluster
+// has their kinds, and publishes what they come to, to an engine of their own. One
+// that becomes invalid goes on as it was.
+//
 // A Store only reads. What mapd writes into a cluster is the business of
 // internal/writer, which learns from Changed and Snapshot what there is to say.
 package store

@@ -17,11 +17,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Snapshot is all that a Store has to say about policies and bindings at one
-// time. It is immutable.
+// Snapshot is all that a Store has to say about policies, bindings and mutators at
+// one time. It is immutable.
 type Snapshot struct {
 	Policies []PolicyState  // by name
 	Bindings []BindingState // by name
+	// Mutators is nil if Gatekeeper's mutators are not run, or not read yet.
+	Mutators *MutatorsState
 }
 
 // PolicyState is one policy and what has become of it.
@@ -157,6 +159,8 @@ type publication struct {
 	types   *openapi.Types
 	version uint64 // of the warnings
 	params  func(schema.GroupVersionKind) ParamState
+	// mutators may be nil.
+	mutators *MutatorsState
 
 	snapshot func() *Snapshot
 }
@@ -170,6 +174,7 @@ func (p *publication) build() *Snapshot {
 	s := &Snapshot{
 		Policies: make([]PolicyState, len(p.policies)),
 		Bindings: make([]BindingState, len(p.bindings)),
+		Mutators: p.mutators,
 	}
 	for i, b := range p.bindings {
 		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: p.named[i] >= 0, Err: b.err}

@@ -47,6 +47,9 @@ type Options struct {
 	Log *slog.Logger // nil: no log
 	// Metrics may be nil.
 	Metrics Metrics
+	// Mutators runs Gatekeeper's mutators, for which mapd needs the right to read
+	// them; with Shadow it only finds out what they would do.
+	Mutators, Shadow bool
 }
 
 // Resources of policies and bindings.
@@ -69,6 +72,7 @@ type Store struct {
 	authorizer authorizer.Authorizer
 	sources    binding.Sources
 	engines    map[webhook.Group]*engine.Engine
+	gatekeeper *gatekeeper // nil: its mutators are not run
 
 	// changes rings when there may be something to publish.
 	changes signal
@@ -111,6 +115,10 @@ func New(o Options) *Store {
 	for _, g := range webhook.Groups() {
 		s.engines[g] = engine.New(engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types)})
 	}
+	if o.Mutators || o.Shadow {
+		s.gatekeeper = newGatekeeper(o.Dynamic, s.compiler.deps, o.Shadow, s.namespaces.Namespace, engine.New(engine.Options{}), log, s.changes.ring)
+		s.schemas.OnChange(s.gatekeeper.look)
+	}
 	return s
 }
 
@@ -122,6 +130,9 @@ func (s *Store) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, run := range []func(context.Context){s.policies.run, s.bindings.run, s.namespaces.run, s.moves.configuration.run} {
 		all.Go(func() { run(ctx) })
+	}
+	if s.gatekeeper != nil {
+		all.Go(func() { s.gatekeeper.run(ctx) })
 	}
 	var failed error
 	all.Go(func() {
@@ -139,13 +150,16 @@ func (s *Store) Run(ctx context.Context) error {
 
 // Ready returns nil once the first snapshot is published, else what is missing.
 func (s *Store) Ready() error {
-	if s.published.Load() != nil {
-		return nil
+	if s.published.Load() == nil {
+		if err := s.read(); err != nil {
+			return err
+		}
+		return errors.New("no snapshot is published yet")
 	}
-	if err := s.read(); err != nil {
-		return err
+	if s.gatekeeper != nil {
+		return s.gatekeeper.ready()
 	}
-	return errors.New("no snapshot is published yet")
+	return nil
 }
 
 // read says what has not been read yet.
@@ -168,10 +182,12 @@ func (s *Store) update(ctx context.Context) {
 		// What is wrong is in the policy's status; it quotes the policy.
 		s.log.Error("the policy cannot run", "policy", name)
 	}
+	// Mutators wait for nothing of what policies wait for, and policies not for them.
+	mutators := s.gatekeeper != nil && s.gatekeeper.update(ctx, kinds)
 	if s.read() != nil {
 		return
 	}
-	if s.groups != nil && !kinds && !state && len(policies) == 0 && len(bindings) == 0 {
+	if s.groups != nil && !kinds && !state && !mutators && len(policies) == 0 && len(bindings) == 0 {
 		return
 	}
 	before := s.groups
@@ -230,16 +246,32 @@ func (s *Store) publish(groups map[webhook.Group]*joined) {
 	}
 	s.groups = groups
 	if s.metrics != nil {
-		s.metrics.Prune(s.compiler.holds)
+		s.metrics.Prune(s.holds)
 	}
-	s.published.Store(newPublication(publication{
-		catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State,
-	}))
+	next := publication{catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State}
+	if s.gatekeeper != nil {
+		next.mutators = s.gatekeeper.state
+	}
+	s.published.Store(newPublication(next))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
 		l.ring()
 	}
+}
+
+// holds says whether what is counted under these names is still there.
+func (s *Store) holds(policyName, bindingName string) bool {
+	return s.compiler.holds(policyName, bindingName) || s.gatekeeper != nil && s.gatekeeper.holds(policyName)
+}
+
+// Legacy runs Gatekeeper's mutators, nil if they are not run. Before they have been
+// read it changes nothing, as if it had not been asked.
+func (s *Store) Legacy() webhook.Admitter {
+	if s.gatekeeper == nil {
+		return nil
+	}
+	return s.gatekeeper.engine
 }
 
 // Admitter runs the policies of one group. Before the first snapshot it does what

@@ -1,0 +1,387 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/mutators"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+const (
+	// gatekeeperNamespace is where Gatekeeper is by default.
+	gatekeeperNamespace = "gatekeeper-system"
+	// configName is the only name under which Gatekeeper looks for its Config
+	// (Gatekeeper spec §1.7).
+	configName = "config"
+)
+
+// gatekeeper runs Gatekeeper's mutators in its place: the five kinds that decide
+// it are read for as long as the cluster has them, and what they come to is
+// published to an engine of its own.
+type gatekeeper struct {
+	log       *slog.Logger
+	types     *openapi.Types
+	shadow    bool
+	namespace func(context.Context, string) (*unstructured.Unstructured, error)
+	kinds     []*whenServed[*storedMutator]
+	configs   *whenServed[*storedConfig]
+	engine    *engine.Engine
+
+	// The rest belongs to the loop.
+	builder *mutators.Builder
+	stale   bool // build, whether or not an object has changed
+	list    []*storedMutator
+	config  *storedConfig
+	state   *MutatorsState // nil before the first build
+
+	mu    sync.Mutex
+	built bool
+}
+
+// storedMutator is one mutator and what is known of it.
+type storedMutator struct {
+	object *unstructured.Unstructured // apiVersion, kind and a little metadata
+	// mutator is what applies: the object as it is stored or, if that is not valid,
+	// the last one that was.
+	mutator *legacy.Mutator
+	err     error // why the stored one does not apply
+}
+
+func (m *storedMutator) kind() string { return m.object.GetKind() }
+func (m *storedMutator) name() string { return m.object.GetName() }
+
+// storedConfig is one Config, as a mutator is.
+type storedConfig struct {
+	object *unstructured.Unstructured
+	config *legacy.Config
+	err    error
+}
+
+func newGatekeeper(client dynamic.Interface, deps policy.Deps, shadow bool, namespace func(context.Context, string) (*unstructured.Unstructured, error), e *engine.Engine, log *slog.Logger, changed func()) *gatekeeper {
+	g := &gatekeeper{
+		log: log, types: deps.Types, shadow: shadow, namespace: namespace, engine: e, builder: mutators.NewBuilder(deps), stale: true,
+	}
+	for _, kind := range legacy.Kinds() {
+		versions := versionsOf(legacy.Group, string(kind), "v1", "v1beta1", "v1alpha1")
+		g.kinds = append(g.kinds, newWhenServed(client, deps.Types, log, versions, keepMutator, changed))
+	}
+	g.configs = newWhenServed(client, deps.Types, log, versionsOf("config.gatekeeper.sh", "Config", "v1", "v1beta1", "v1alpha1"), keepConfig, changed)
+	g.configs.fields = "metadata.name=" + configName
+	return g
+}
+
+func versionsOf(group, kind string, versions ...string) []schema.GroupVersionKind {
+	var out []schema.GroupVersionKind
+	for _, v := range versions {
+		out = append(out, schema.GroupVersionKind{Group: group, Version: v, Kind: kind})
+	}
+	return out
+}
+
+// keepMutator decodes a mutator, if it is another than before.
+func keepMutator(u *unstructured.Unstructured, old *storedMutator) *storedMutator {
+	if old != nil && sameSpec(u, old.object) {
+		return old
+	}
+	now := &storedMutator{object: headOf(u)}
+	now.err = guarded(func() (err error) {
+		now.mutator, err = legacy.Decode(u)
+		return err
+	})
+	if now.err != nil {
+		now.mutator = nil
+		// Gatekeeper keeps to the version before as well (Gatekeeper spec §1.8).
+		if old != nil && old.object.GetUID() == u.GetUID() {
+			now.mutator = old.mutator
+		}
+	}
+	return now
+}
+
+// keepConfig is keepMutator for a Config.
+func keepConfig(u *unstructured.Unstructured, old *storedConfig) *storedConfig {
+	if old != nil && sameSpec(u, old.object) {
+		return old
+	}
+	now := &storedConfig{object: headOf(u)}
+	now.err = guarded(func() (err error) {
+		now.config, err = legacy.DecodeConfig(u)
+		return err
+	})
+	if now.err != nil {
+		now.config = nil
+		if old != nil && old.object.GetUID() == u.GetUID() {
+			now.config = old.config
+		}
+	}
+	return now
+}
+
+// sameSpec says that there is no need to read an object again. A Gatekeeper that
+// is running writes statuses all the time; those have no generation.
+func sameSpec(u, old *unstructured.Unstructured) bool {
+	return u.GetUID() == old.GetUID() && u.GetGeneration() == old.GetGeneration() && u.GetGeneration() > 0
+}
+
+// headOf says which object u is.
+func headOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	head := &unstructured.Unstructured{Object: map[string]any{}}
+	head.SetAPIVersion(u.GetAPIVersion())
+	head.SetKind(u.GetKind())
+	head.SetNamespace(u.GetNamespace())
+	head.SetName(u.GetName())
+	head.SetUID(u.GetUID())
+	head.SetGeneration(u.GetGeneration())
+	return head
+}
+
+// guarded makes an error of a panic: one object must not take all others down
+// with it.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %s", engine.PanicText(v))
+		}
+	}()
+	return f()
+}
+
+// run follows all kinds until ctx is done.
+func (g *gatekeeper) run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, k := range g.kinds {
+		all.Go(func() { k.run(ctx) })
+	}
+	all.Go(func() { g.configs.run(ctx) })
+}
+
+// look has it looked which of the kinds are served.
+func (g *gatekeeper) look() {
+	for _, k := range g.kinds {
+		k.look.ring()
+	}
+	g.configs.look.ring()
+}
+
+// ready returns nil once the first set is published, else what is missing.
+func (g *gatekeeper) ready() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.built {
+		return nil
+	}
+	if err := g.read(); err != nil {
+		return err
+	}
+	return errors.New("no mutators are published yet")
+}
+
+// read says what has not been read yet.
+func (g *gatekeeper) read() error {
+	errs := []error{g.configs.ready()}
+	for _, k := range g.kinds {
+		errs = append(errs, k.ready())
+	}
+	return errors.Join(errs...)
+}
+
+// update publishes what has changed, and reports whether there is something new to
+// tell. Once everything has been read, kinds that appear later are taken in as they
+// come.
+func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
+	g.stale = g.stale || kindsChanged
+	if g.state == nil && g.read() != nil {
+		return false
+	}
+	list, config := g.gather()
+	problems := g.problems(config)
+	if !g.stale && slices.Equal(list, g.list) && config == g.config {
+		if slices.Equal(problems, g.state.Problems) {
+			return false
+		}
+		state := *g.state
+		state.Problems = problems
+		g.state = &state
+		return true
+	}
+	start := time.Now()
+	result, err := g.build(list, config)
+	if err != nil {
+		g.log.Error("no new set of mutators, the one before stays", "error", err)
+		return false
+	}
+	g.engine.PublishSet(result.Set)
+	state := stateOf(list, result, g.shadow, problems)
+	g.list, g.config, g.stale = list, config, false
+	level := slog.LevelDebug // of no consequence for requests
+	if before := g.state; before == nil && len(list) > 0 || before != nil && !slices.EqualFunc(before.Mutators, state.Mutators, sameEffect) {
+		level = slog.LevelInfo
+	}
+	g.state = state
+	g.mu.Lock()
+	g.built = true
+	g.mu.Unlock()
+	g.log.Log(ctx, level, "mutators published", "mutators", len(list), "running", state.Running(), "shapes", result.Shapes,
+		"shadow", g.shadow, "duration", time.Since(start))
+	return true
+}
+
+func sameEffect(a, b MutatorState) bool { return a.mutator == b.mutator && a.Running == b.Running }
+
+// gather is what there is, in Gatekeeper's order.
+func (g *gatekeeper) gather() (list []*storedMutator, config *storedConfig) {
+	for _, k := range g.kinds {
+		k.each("", func(_ string, m *storedMutator) { list = append(list, m) })
+	}
+	slices.SortFunc(list, func(a, b *storedMutator) int {
+		return cmp.Or(strings.Compare(a.kind(), b.kind()), strings.Compare(a.name(), b.name()))
+	})
+	return list, g.chosenConfig()
+}
+
+// chosenConfig is the Config of Gatekeeper's namespace. Where that is cannot be
+// seen from here: it is taken to be the usual one or, if there is no Config, the
+// first that has one.
+func (g *gatekeeper) chosenConfig() *storedConfig {
+	found := map[string]*storedConfig{}
+	g.configs.mu.RLock()
+	for namespace, items := range g.configs.items {
+		if c := items[configName]; c != nil {
+			found[namespace] = c
+		}
+	}
+	g.configs.mu.RUnlock()
+	if c := found[gatekeeperNamespace]; c != nil {
+		return c
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(found)) {
+		return found[namespace]
+	}
+	return nil
+}
+
+// problems are what is wrong with all mutators at once.
+func (g *gatekeeper) problems(config *storedConfig) []string {
+	var out []string
+	for _, k := range g.kinds {
+		if err := k.problem(); err != nil {
+			out = append(out, err.Error())
+		}
+	}
+	if err := g.configs.problem(); err != nil {
+		out = append(out, err.Error())
+	}
+	if config != nil && config.err != nil {
+		out = append(out, fmt.Sprintf("Config %s/%s is not valid: %v", config.object.GetNamespace(), configName, config.err))
+	}
+	return out
+}
+
+func (g *gatekeeper) build(list []*storedMutator, config *storedConfig) (result *mutators.Result, err error) {
+	var valid []*legacy.Mutator
+	for _, m := range list {
+		if m.mutator != nil {
+			valid = append(valid, m.mutator)
+		}
+	}
+	var exclusions *legacy.Config
+	if config != nil {
+		exclusions = config.config
+	}
+	err = guarded(func() error {
+		result = g.builder.Build(valid, exclusions, g.types, mutators.Options{Shadow: g.shadow, Namespace: g.namespace})
+		return nil
+	})
+	return result, err
+}
+
+// holds says whether a mutator of that name is there, such as Assign/name.
+func (g *gatekeeper) holds(id string) bool {
+	kind, name, ok := strings.Cut(id, "/")
+	if !ok {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(g.list, id, func(m *storedMutator, _ string) int {
+		return cmp.Or(strings.Compare(m.kind(), kind), strings.Compare(m.name(), name))
+	})
+	return found
+}
+
+// MutatorsState is what a Store has to say about Gatekeeper's mutators.
+type MutatorsState struct {
+	// Shadow says that they only look on.
+	Shadow bool
+	// Mutators are in Gatekeeper's order.
+	Mutators []MutatorState
+	// Problems are what is wrong with more than one mutator: a kind that cannot be
+	// read, a Config that is not valid.
+	Problems []string
+	// Rules cover all that those that run may change.
+	Rules []admissionregistrationv1.RuleWithOperations
+}
+
+// MutatorState is one mutator and what has become of it.
+type MutatorState struct {
+	// Object has the mutator's apiVersion, kind, name, uid and generation. It must
+	// not be modified.
+	Object *unstructured.Unstructured
+	// Err is why the mutator is not valid as it is stored. Running says in that case
+	// that the version before, which was, goes on to run.
+	Err     error
+	Running bool
+	// Conflict is set if it is off because others see the object otherwise.
+	Conflict *legacy.Conflict
+	// Reason says why it does not run although it is valid.
+	Reason string
+	Notes  []legacy.Note
+
+	mutator *legacy.Mutator
+}
+
+// ID names the mutator for people: "Assign/name".
+func (m *MutatorState) ID() string { return m.Object.GetKind() + "/" + m.Object.GetName() }
+
+// Running counts those that run.
+func (s *MutatorsState) Running() int {
+	n := 0
+	for i := range s.Mutators {
+		if s.Mutators[i].Running {
+			n++
+		}
+	}
+	return n
+}
+
+func stateOf(list []*storedMutator, result *mutators.Result, shadow bool, problems []string) *MutatorsState {
+	of := make(map[*legacy.Mutator]*mutators.State, len(result.States))
+	for i := range result.States {
+		of[result.States[i].Mutator] = &result.States[i]
+	}
+	out := &MutatorsState{Shadow: shadow, Problems: problems, Rules: result.Rules}
+	for _, m := range list {
+		state := MutatorState{Object: m.object, Err: m.err, mutator: m.mutator}
+		if s := of[m.mutator]; s != nil {
+			state.Running, state.Conflict, state.Reason, state.Notes = s.Running, s.Conflict, s.Reason, s.Notes
+		}
+		out.Mutators = append(out.Mutators, state)
+	}
+	return out
+}
