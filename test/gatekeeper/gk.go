@@ -1,0 +1,199 @@
+package gatekeeper
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	mutationsv1 "github.com/open-policy-agent/gatekeeper/v3/apis/mutations/v1"
+	mutationsv1alpha1 "github.com/open-policy-agent/gatekeeper/v3/apis/mutations/v1alpha1"
+	mutationsv1beta1 "github.com/open-policy-agent/gatekeeper/v3/apis/mutations/v1beta1"
+	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation"
+	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/mutators/assign"
+	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/mutators/assignimage"
+	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/mutators/assignmeta"
+	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/mutators/modifyset"
+	mutationtypes "github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/types"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+// Gatekeeper is its mutation system with some mutators in it. Mutate must not be
+// called from several goroutines.
+type Gatekeeper struct {
+	// Refused are the mutators that the webhook would not let in and Conflicts
+	// those that were in conflict when they came, with the reason, by kind and
+	// name: "Assign/a". What is refused is not in the system.
+	Refused, Conflicts map[string]string
+
+	system *mutation.System
+	passes int
+}
+
+// Request is what a webhook knows about the object to mutate.
+type Request struct {
+	// Object is decoded as Gatekeeper decodes it: integers are int64. It is not
+	// modified.
+	Object map[string]any
+	// Namespace is the request's, which the object need not say itself.
+	Namespace string
+	// NamespaceObject is what Namespace names; nil if that is not known, which a
+	// webhook would not let pass.
+	NamespaceObject map[string]any
+	Operation       string // CREATE or UPDATE
+	Source          string // Original
+	Username        string
+	// Annotate stands for the flag --mutation-annotations.
+	Annotate bool
+}
+
+// Result is what became of an object.
+type Result struct {
+	// Passes are Gatekeeper's iterations: 0 if nothing changed.
+	Passes int
+	// Error is what the request is refused with, its identifiers as <uuid>.
+	Error string
+	// Object is the request's if nothing changed, and nil after an error.
+	Object map[string]any
+}
+
+// New makes a system and puts mutators in, one after the other, if they are valid
+// (Gatekeeper's pkg/webhook/policy.go and pkg/controller/mutators).
+func New(mutators []*unstructured.Unstructured) *Gatekeeper {
+	g := &Gatekeeper{Refused: map[string]string{}, Conflicts: map[string]string{}}
+	g.system = mutation.NewSystem(mutation.SystemOpts{
+		Reporter: counter{&g.passes},
+		NewUUID:  func() uuid.UUID { return uuid.Nil },
+	})
+	for _, u := range mutators {
+		id := u.GetKind() + "/" + u.GetName()
+		m, err := decode(u)
+		if err != nil {
+			g.Refused[id] = err.Error()
+			continue
+		}
+		if err := g.system.Upsert(m); err != nil {
+			g.Conflicts[id] = err.Error()
+		}
+	}
+	return g
+}
+
+// counter learns the number of passes, which System.Mutate only reports.
+type counter struct{ passes *int }
+
+func (c counter) ReportIterationConvergence(_ mutation.SystemConvergenceStatus, passes int) error {
+	*c.passes = passes
+	return nil
+}
+
+var codecs, scheme = func() (serializer.CodecFactory, *runtime.Scheme) {
+	s := runtime.NewScheme()
+	utilruntime.Must(mutationsv1.AddToScheme(s))
+	utilruntime.Must(mutationsv1beta1.AddToScheme(s))
+	utilruntime.Must(mutationsv1alpha1.AddToScheme(s))
+	return serializer.NewCodecFactory(s), s
+}()
+
+// decode is the webhook's validation of a mutator, and what the controller makes
+// of a valid one.
+func decode(u *unstructured.Unstructured) (mutationtypes.Mutator, error) {
+	data, err := u.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	obj, _, err := codecs.UniversalDeserializer().Decode(data, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	switch u.GetKind() {
+	case "Assign":
+		return convert(obj, assign.IsValidAssign, assign.MutatorForAssign)
+	case "AssignImage":
+		return convert(obj, assignimage.IsValidAssignImage, assignimage.MutatorForAssignImage)
+	case "AssignMetadata":
+		return convert(obj, assignmeta.IsValidAssignMetadata, assignmeta.MutatorForAssignMetadata)
+	case "ModifySet":
+		return convert(obj, modifyset.IsValidModifySet, modifyset.MutatorForModifySet)
+	}
+	return nil, fmt.Errorf("kind %q is not a mutator", u.GetKind())
+}
+
+func convert[T any, M mutationtypes.Mutator](obj runtime.Object, valid func(*T) error, mutator func(*T) (M, error)) (mutationtypes.Mutator, error) {
+	out := new(T)
+	if err := scheme.Convert(obj, out, nil); err != nil {
+		return nil, err
+	}
+	if err := valid(out); err != nil {
+		return nil, err
+	}
+	return mutator(out)
+}
+
+// Mutate does what the webhook does once it has decided to (Gatekeeper's
+// pkg/webhook/mutation.go, mutateRequest).
+func (g *Gatekeeper) Mutate(ctx context.Context, r Request) (Result, error) {
+	m, err := mutable(r)
+	if err != nil {
+		return Result{}, err
+	}
+	before := m.Object.GetNamespace()
+	m.Object.SetNamespace(r.Namespace)
+	if isNamespace(m.Object) {
+		m.Object.SetNamespace("")
+	}
+	annotations.Lock()
+	*mutation.MutationAnnotationsEnabled = r.Annotate
+	mutated, err := g.system.Mutate(ctx, m)
+	annotations.Unlock()
+	if err != nil {
+		return Result{Passes: g.passes, Error: mask(err.Error())}, nil
+	}
+	if !mutated {
+		return Result{Object: r.Object}, nil
+	}
+	m.Object.SetNamespace(before)
+	return Result{Passes: g.passes, Object: m.Object.Object}, nil
+}
+
+// annotations guards Gatekeeper's flag.
+var annotations sync.Mutex
+
+// mutable is r as Gatekeeper's system takes it, but for the namespace.
+func mutable(r Request) (*mutationtypes.Mutable, error) {
+	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(r.Object)}
+	m := &mutationtypes.Mutable{
+		Object:    obj,
+		Username:  r.Username,
+		Source:    mutationtypes.SourceType(r.Source),
+		Operation: admissionv1.Operation(r.Operation),
+	}
+	namespace := r.NamespaceObject
+	if isNamespace(obj) {
+		namespace = r.Object
+	}
+	if namespace == nil {
+		return m, nil
+	}
+	m.Namespace = &corev1.Namespace{}
+	return m, runtime.DefaultUnstructuredConverter.FromUnstructured(namespace, m.Namespace)
+}
+
+func isNamespace(u *unstructured.Unstructured) bool {
+	gvk := u.GroupVersionKind()
+	return gvk.Group == "" && gvk.Kind == "Namespace"
+}
+
+// pointer is an address, which an error text of Gatekeeper has in it.
+var pointer = regexp.MustCompile(`0x[0-9a-f]+`)
+
+func mask(text string) string {
+	return pointer.ReplaceAllString(strings.ReplaceAll(text, uuid.Nil.String(), "<uuid>"), "<ptr>")
+}
