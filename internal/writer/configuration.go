@@ -13,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -158,8 +159,30 @@ func exempt(own string, others []string) []string {
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return s == "" })
 }
 
+// asked is what mutating entries are derived from.
+type asked struct {
+	policies []*policy.Policy // bound ones
+	// rules are those of Gatekeeper's mutators. If the mutators are unread, it is not
+	// known what they are.
+	rules  []admissionregistrationv1.RuleWithOperations
+	unread bool
+}
+
+// askedBy is what a snapshot asks for.
+func (w *Writer) askedBy(s *store.Snapshot) asked {
+	a := asked{policies: bound(s), unread: w.o.Mutators && s.Mutators == nil}
+	if s.Mutators != nil {
+		a.rules = s.Mutators.Rules
+	}
+	return a
+}
+
+func (a asked) equal(b asked) bool {
+	return slices.Equal(a.policies, b.policies) && a.unread == b.unread && apiequality.Semantic.DeepEqual(a.rules, b.rules)
+}
+
 // derive sets what both configurations should be, with bundle for whom to trust.
-func (w *Writer) derive(configurations []*configuration, bound []*policy.Policy, bundle []byte) {
+func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte) {
 	base := w.base()
 	base.ClientConfig.CABundle = bundle
 	for _, c := range configurations {
@@ -169,7 +192,10 @@ func (w *Writer) derive(configurations []*configuration, bound []*policy.Policy,
 				ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds,
 			}).Webhooks)
 		} else {
-			desired = webhook.Configuration(bound, base).Webhooks
+			desired = webhook.Configuration(a.policies, base).Webhooks
+			if legacy := w.legacyEntry(c, a, base); legacy != nil {
+				desired = append(desired, *legacy)
+			}
 		}
 		for i := range desired {
 			desired[i] = withDefaults(desired[i], c.validating)
@@ -178,6 +204,20 @@ func (w *Writer) derive(configurations []*configuration, bound []*policy.Policy,
 			c.desired, c.next, c.retry = desired, time.Time{}, 0
 		}
 	}
+}
+
+// legacyEntry is the entry for Gatekeeper's mutators, nil if there is none. As long as
+// nobody knows what they are it stays what it is.
+func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
+	if !a.unread {
+		return webhook.LegacyEntry(a.rules, base)
+	}
+	_, live, _ := c.get()
+	i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhook.LegacyName })
+	if i < 0 {
+		return nil
+	}
+	return webhook.LegacyEntry(live[i].Rules, base)
 }
 
 // bound returns the policies that entries are for.
@@ -200,16 +240,16 @@ func (w *Writer) keep(ctx context.Context, configurations []*configuration, name
 	}
 	published, certificates := w.published, w.certificates
 	var snapshot *store.Snapshot
-	var policies []*policy.Policy
+	var derived asked
 	var bundle []byte
 	ticked, ready := false, false
 	for {
 		now := time.Now()
 		stale, fresh := false, !ticked
 		if s := w.o.Store.Snapshot(); s != nil && s != snapshot {
-			bound := bound(s)
-			stale = snapshot == nil || !slices.Equal(bound, policies)
-			snapshot, policies = s, bound
+			now := w.askedBy(s)
+			stale = snapshot == nil || !now.equal(derived)
+			snapshot, derived = s, now
 		}
 		if b := w.o.Certificates.Bundle(); !bytes.Equal(b, bundle) {
 			bundle, stale = b, true
@@ -218,7 +258,7 @@ func (w *Writer) keep(ctx context.Context, configurations []*configuration, name
 			ready, fresh = r, true
 		}
 		if stale && snapshot != nil {
-			w.derive(configurations, policies, bundle)
+			w.derive(configurations, derived, bundle)
 			fresh = true
 		}
 		if snapshot != nil {

@@ -143,7 +143,7 @@ func TestDerive(t *testing.T) {
 		{name: webhook.ValidationName, kind: "ValidatingWebhookConfiguration", validating: true},
 		{name: webhook.ConfigurationName, kind: "MutatingWebhookConfiguration"},
 	}
-	w.derive(both, nil, []byte("ca"))
+	w.derive(both, asked{}, []byte("ca"))
 	validating, mutating := both[0], both[1]
 	if len(mutating.desired) != 0 {
 		t.Errorf("entries for no policies: %v", names(mutating.desired))
@@ -155,11 +155,11 @@ func TestDerive(t *testing.T) {
 	}
 	// What was refused is tried again at once if it has become something else.
 	validating.next, validating.retry = time.Now().Add(time.Hour), retryMost
-	w.derive(both, nil, []byte("ca"))
+	w.derive(both, asked{}, []byte("ca"))
 	if validating.next.IsZero() {
 		t.Error("the same is tried again at once")
 	}
-	w.derive(both, nil, []byte("another"))
+	w.derive(both, asked{}, []byte("another"))
 	if !validating.next.IsZero() || validating.retry != 0 {
 		t.Error("what is new has to wait")
 	}

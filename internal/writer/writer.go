@@ -48,6 +48,8 @@ type Options struct {
 	Timeout time.Duration
 	// User is who we are to the API server; our own requests are not mutated.
 	User string
+	// Mutators says that the Store runs Gatekeeper's mutators.
+	Mutators bool
 
 	// Ready says why this replica cannot answer requests.
 	Ready func() error
@@ -58,8 +60,8 @@ type Options struct {
 type Writer struct {
 	o   Options
 	log *slog.Logger
-	// Two who hear of snapshots, and one of certificates.
-	published, reported, certificates <-chan struct{}
+	// Three who hear of snapshots, and one of certificates.
+	published, reported, listed, certificates <-chan struct{}
 }
 
 // New returns a Writer that has not begun.
@@ -74,7 +76,8 @@ func New(o Options) *Writer {
 // Run takes part in the election and writes while it holds the lease, until ctx
 // is done. The lease is given up then. A Writer runs once.
 func (w *Writer) Run(ctx context.Context) error {
-	w.published, w.reported, w.certificates = w.o.Store.Changed(), w.o.Store.Changed(), w.o.Certificates.Changed()
+	w.published, w.reported, w.listed = w.o.Store.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
+	w.certificates = w.o.Certificates.Changed()
 	return w.lead(ctx, func(ctx context.Context) {
 		if err := w.hold(ctx); err != nil && ctx.Err() == nil {
 			w.log.Error("stopped writing", "error", err)
@@ -184,6 +187,9 @@ func (w *Writer) inhabit(ctx context.Context, ns *corev1.Namespace, moved <-chan
 	defer cancel()
 	work.Go(func() { w.keep(ctx, configurations, ns, endpoints, wake, out) })
 	work.Go(func() { w.report(ctx, out) })
+	if w.o.Mutators {
+		work.Go(func() { w.list(ctx, out) })
+	}
 	if w.o.Maintain != nil {
 		work.Go(func() { w.maintain(ctx, func() []byte { return applied(configurations) }, out) })
 	}

@@ -1,0 +1,294 @@
+package writer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/store"
+)
+
+// MutatorsName is the ConfigMap in mapd's namespace that says what has become of
+// Gatekeeper's mutators. Their own status is Gatekeeper's, which may be running.
+const MutatorsName = "mapd-gatekeeper"
+
+// Keys of the ConfigMap.
+const (
+	keyMode     = "mode"
+	keySummary  = "summary"
+	keyMutators = "mutators"
+	keyProblems = "problems"
+)
+
+// What can be said of a mutator.
+const (
+	mutatorRunning  = "running"
+	mutatorOutdated = "outdated" // what is stored is not valid, and the version before runs
+	mutatorRefused  = "refused"  // what is stored is not valid
+	mutatorConflict = "conflict"
+	mutatorOff      = "off"
+)
+
+// Reasons of events about mutators.
+var mutatorReasons = map[string]string{
+	mutatorOutdated: "MutatorInvalid",
+	mutatorRefused:  "MutatorInvalid",
+	mutatorConflict: "MutatorConflict",
+	mutatorOff:      "MutatorNotRun",
+}
+
+const (
+	// listPause is the least time between two writes of the list, and listEvery how
+	// often to see whether it is still there.
+	listPause = 250 * time.Millisecond
+	listEvery = 30 * time.Second
+	// maxListLine and maxList bound what it says of one mutator and of all, in bytes:
+	// an object cannot be larger than about 1 MiB.
+	maxListLine = 300
+	maxList     = 700 << 10
+)
+
+// MutatorLine is what the ConfigMap says of one mutator.
+type MutatorLine struct {
+	ID    string // Assign/name
+	State string // running, outdated, refused, conflict or off
+	Text  string // why, and what else there is to know
+}
+
+// Bad says that the mutator does not do what it says.
+func (l MutatorLine) Bad() bool { return l.State != mutatorRunning }
+
+// MutatorList is what the ConfigMap says.
+type MutatorList struct {
+	Mode     string // on or shadow
+	Mutators []MutatorLine
+	Problems []string // of more than one mutator
+}
+
+// ReadMutators reads a MutatorList from the data of the ConfigMap.
+func ReadMutators(data map[string]string) MutatorList {
+	l := MutatorList{Mode: data[keyMode]}
+	for line := range strings.Lines(data[keyMutators]) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		state, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		if state != "" && strings.Contains(id, "/") {
+			l.Mutators = append(l.Mutators, MutatorLine{id, state, strings.TrimSpace(text)})
+		}
+	}
+	for line := range strings.Lines(data[keyProblems]) {
+		l.Problems = append(l.Problems, strings.TrimSpace(line))
+	}
+	return l
+}
+
+// listOf says it of a Store's state.
+func listOf(s *store.MutatorsState) MutatorList {
+	l := MutatorList{Mode: "on"}
+	if s.Shadow {
+		l.Mode = "shadow"
+	}
+	for _, p := range s.Problems {
+		l.Problems = append(l.Problems, line(p))
+	}
+	for i := range s.Mutators {
+		l.Mutators = append(l.Mutators, lineOf(&s.Mutators[i]))
+	}
+	return l
+}
+
+func lineOf(m *store.MutatorState) MutatorLine {
+	l := MutatorLine{ID: m.ID(), State: mutatorRunning}
+	switch {
+	case m.Err != nil && m.Running:
+		l.State, l.Text = mutatorOutdated, "the version before goes on to run: "+message(m)
+	case m.Err != nil:
+		l.State, l.Text = mutatorRefused, message(m)
+	case m.Conflict != nil && !m.Running:
+		l.State, l.Text = mutatorConflict, m.Conflict.Error()
+	case !m.Running:
+		l.State, l.Text = mutatorOff, m.Reason
+	default:
+		var notes []string
+		for _, n := range m.Notes {
+			notes = append(notes, n.Field+": "+n.Message)
+		}
+		l.Text = strings.Join(notes, "; ")
+	}
+	l.Text = line(l.Text)
+	return l
+}
+
+// message is the error without the name of the mutator, which is said before.
+func message(m *store.MutatorState) string {
+	return strings.TrimPrefix(m.Err.Error(), m.ID()+": ")
+}
+
+// line is a text on one line.
+func line(text string) string {
+	text = report.Printable(strings.Join(strings.Fields(text), " "))
+	if len(text) <= maxListLine {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxListLine], "") + " …"
+}
+
+// data is the list as the ConfigMap holds it: for people, in columns.
+func (l MutatorList) data() map[string]string {
+	out := map[string]string{keyMode: l.Mode, keySummary: l.summary()}
+	if len(l.Problems) > 0 {
+		out[keyProblems] = strings.Join(l.Problems, "\n") + "\n"
+	}
+	width := 0
+	for _, m := range l.Mutators {
+		width = max(width, len(m.ID))
+	}
+	var b strings.Builder
+	for i, m := range l.Mutators {
+		if b.Len() > maxList {
+			fmt.Fprintf(&b, "and %d more\n", len(l.Mutators)-i)
+			break
+		}
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s  %-8s  %s", width, m.ID, m.State, m.Text), " ") + "\n")
+	}
+	if b.Len() > 0 {
+		out[keyMutators] = b.String()
+	}
+	return out
+}
+
+// summary is "5 mutators: 3 running, 2 conflict".
+func (l MutatorList) summary() string {
+	count := map[string]int{}
+	for _, m := range l.Mutators {
+		count[m.State]++
+	}
+	var parts []string
+	for _, state := range []string{mutatorRunning, mutatorOutdated, mutatorConflict, mutatorOff, mutatorRefused} {
+		if count[state] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", count[state], state))
+		}
+	}
+	noun := "mutators"
+	if len(l.Mutators) == 1 {
+		noun = "mutator"
+	}
+	text := fmt.Sprintf("%d %s", len(l.Mutators), noun)
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+// list keeps the ConfigMap what it should be until ctx is done.
+func (w *Writer) list(ctx context.Context, out *events) {
+	var known map[string]string // what is there
+	wait, last := retryFirst, ""
+	looked := time.Time{}
+	for {
+		pause := listEvery
+		if s := w.o.Store.Snapshot(); s != nil && s.Mutators != nil {
+			if time.Since(looked) >= listEvery {
+				known = nil
+				looked = time.Now()
+			}
+			now, err := w.writeList(ctx, s.Mutators, known, out)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil:
+				known, wait, last = now, retryFirst, ""
+			default:
+				if err.Error() != last {
+					last = err.Error()
+					w.log.Error("what has become of the mutators is not written", "configmap", MutatorsName, "error", err)
+				}
+				pause, wait = wait, min(2*wait, retryMost)
+			}
+		}
+		if !rest(ctx, listPause, nil) || !rest(ctx, pause, w.listed) {
+			return
+		}
+	}
+}
+
+// rest waits for a while, or for what may ring before, and says whether to go on.
+func rest(ctx context.Context, d time.Duration, ring <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-ring:
+	case <-timer.C:
+	}
+	return true
+}
+
+// writeList writes the ConfigMap if it is not what it should be, and returns what it
+// is then. known is what it is, nil if that is not known. What is worse than the
+// ConfigMap has said so far becomes an event.
+func (w *Writer) writeList(ctx context.Context, s *store.MutatorsState, known map[string]string, out *events) (map[string]string, error) {
+	list := listOf(s)
+	want := list.data()
+	if known != nil && sameData(known, want) {
+		return known, nil
+	}
+	client := w.o.Kubernetes.CoreV1().ConfigMaps(w.o.Namespace)
+	live, err := client.Get(ctx, MutatorsName, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	if err == nil && sameData(live.Data, want) {
+		return want, nil
+	}
+	before := ReadMutators(nil)
+	if err == nil {
+		before = ReadMutators(live.Data)
+	}
+	data, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": MutatorsName, "labels": labels()}, "data": want,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.Patch(ctx, MutatorsName, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}); err != nil {
+		return nil, err
+	}
+	announce(s, list, before, out)
+	return want, nil
+}
+
+// sameData says that nothing of want has to be written over live; what others have
+// put there besides is theirs.
+func sameData(live, want map[string]string) bool {
+	for _, key := range []string{keyMode, keySummary, keyMutators, keyProblems} {
+		if live[key] != want[key] {
+			return false
+		}
+	}
+	return true
+}
+
+// announce makes events of the mutators about which there is bad news.
+func announce(s *store.MutatorsState, now, before MutatorList, out *events) {
+	said := map[MutatorLine]bool{}
+	for _, m := range before.Mutators {
+		said[m] = true
+	}
+	for i, m := range now.Mutators {
+		if !m.Bad() || said[m] {
+			continue
+		}
+		about := s.Mutators[i].Object
+		out.warn(corev1.ObjectReference{APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Name: about.GetName(), UID: about.GetUID()},
+			mutatorReasons[m.State], "Check", m.Text)
+	}
+}

@@ -1,0 +1,110 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+func mutator(kind, name string) store.MutatorState {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "mutations.gatekeeper.sh/v1", "kind": kind}}
+	u.SetName(name)
+	return store.MutatorState{Object: u}
+}
+
+func changed(m store.MutatorState, change func(*store.MutatorState)) store.MutatorState {
+	change(&m)
+	return m
+}
+
+func TestListOf(t *testing.T) {
+	conflict := legacy.Conflict{Members: []string{"Assign.mutations.gatekeeper.sh /c", "Assign.mutations.gatekeeper.sh /d"}}
+	s := &store.MutatorsState{
+		Problems: []string{"Config gatekeeper-system/config is not valid:\n no"},
+		Mutators: []store.MutatorState{
+			changed(mutator("Assign", "a"), func(m *store.MutatorState) { m.Running = true }),
+			changed(mutator("Assign", "b"), func(m *store.MutatorState) {
+				m.Running, m.Err = true, errors.New("Assign/b: spec.location:\n  bad  ")
+			}),
+			changed(mutator("Assign", "c"), func(m *store.MutatorState) { m.Conflict = &conflict }),
+			changed(mutator("Assign", "d"), func(m *store.MutatorState) { m.Running, m.Conflict = true, &conflict }),
+			changed(mutator("AssignImage", "long.name"), func(m *store.MutatorState) { m.Err = errors.New("AssignImage/long.name: no") }),
+			changed(mutator("ModifySet", "x"), func(m *store.MutatorState) { m.Reason = "external data is not supported yet" }),
+			changed(mutator("ModifySet", "y"), func(m *store.MutatorState) {
+				m.Running, m.Notes = true, []legacy.Note{{Field: "spec.match", Message: "odd"}, {Field: "spec", Message: "too"}}
+			}),
+		},
+	}
+	list := listOf(s)
+	want := map[string]string{
+		"mode":     "on",
+		"summary":  "7 mutators: 3 running, 1 outdated, 1 conflict, 1 off, 1 refused",
+		"problems": "Config gatekeeper-system/config is not valid: no\n",
+		"mutators": "Assign/a               running\n" +
+			"Assign/b               outdated  the version before goes on to run: spec.location: bad\n" +
+			"Assign/c               conflict  " + line(conflict.Error()) + "\n" +
+			"Assign/d               running\n" +
+			"AssignImage/long.name  refused   no\n" +
+			"ModifySet/x            off       external data is not supported yet\n" +
+			"ModifySet/y            running   spec.match: odd; spec: too\n",
+	}
+	// A conflict without members, and so without a text, leaves nothing behind its state.
+	want["mutators"] = strings.ReplaceAll(want["mutators"], "  \n", "\n")
+	if diff := cmp.Diff(want, list.data()); diff != "" {
+		t.Errorf("data (- want):\n%s", diff)
+	}
+	if diff := cmp.Diff(list, ReadMutators(list.data())); diff != "" {
+		t.Errorf("ReadMutators (- written):\n%s", diff)
+	}
+	if got := listOf(&store.MutatorsState{Shadow: true}).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators"}) {
+		t.Errorf("no mutators in shadow: %v", got)
+	}
+}
+
+// An object that is too large would be refused, and nobody would know anything.
+func TestListIsBounded(t *testing.T) {
+	s := &store.MutatorsState{}
+	for i := range 10_000 {
+		s.Mutators = append(s.Mutators, changed(mutator("Assign", fmt.Sprint("m", i)), func(m *store.MutatorState) {
+			m.Err = errors.New(strings.Repeat("ü", 1000))
+		}))
+	}
+	text := listOf(s).data()[keyMutators]
+	if len(text) > maxList+2*maxListLine || !strings.Contains(text, "\nand ") {
+		t.Errorf("%d bytes, ending in %q", len(text), text[len(text)-50:])
+	}
+}
+
+// As long as mutators have not been read, their entry stays what it is.
+func TestLegacyEntryStays(t *testing.T) {
+	w := New(Options{Namespace: "own", Service: "mapd", Mutators: true})
+	rules := []admissionregistrationv1.RuleWithOperations{rule("CREATE", "", "pods")}
+	var live []entry
+	c := &configuration{name: webhook.ConfigurationName, get: func() (metav1.ObjectMeta, []entry, bool) { return metav1.ObjectMeta{}, live, true }}
+	for _, step := range []struct {
+		name     string
+		snapshot *store.Snapshot
+		want     []string
+	}{
+		{"not read, and there is no entry", &store.Snapshot{}, []string{}},
+		{"read", &store.Snapshot{Mutators: &store.MutatorsState{Rules: rules}}, []string{"legacy.mapd.dev"}},
+		{"not read", &store.Snapshot{}, []string{"legacy.mapd.dev"}},
+		{"none runs", &store.Snapshot{Mutators: &store.MutatorsState{}}, []string{}},
+	} {
+		w.derive([]*configuration{c}, w.askedBy(step.snapshot), []byte("ca"))
+		if got := names(c.desired); !cmp.Equal(got, step.want) {
+			t.Errorf("%s: entries %v, want %v", step.name, got, step.want)
+		}
+		live = c.desired
+	}
+}
