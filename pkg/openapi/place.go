@@ -1,0 +1,80 @@
+package openapi
+
+import smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+// A Place is where something stands in the objects of a kind: the schema there.
+// It is for those who write about a kind and do not merge.
+type Place struct {
+	schema *smdschema.Schema
+	atom   smdschema.Atom
+}
+
+// Root is the object itself, false for a Kind without a schema.
+func (k *Kind) Root() (Place, bool) {
+	s, ref := k.Schema()
+	if s == nil {
+		return Place{}, false
+	}
+	return at(s, ref)
+}
+
+func at(s *smdschema.Schema, ref smdschema.TypeRef) (Place, bool) {
+	atom, ok := s.Resolve(ref)
+	// An empty reference, to the elements of a struct for one, resolves to nothing.
+	ok = ok && (atom.Scalar != nil || atom.List != nil || atom.Map != nil)
+	return Place{schema: s, atom: atom}, ok
+}
+
+// Field is the member of that name, false if there cannot be one.
+func (p Place) Field(name string) (Place, bool) {
+	if p.atom.Map == nil {
+		return Place{}, false
+	}
+	if f, ok := p.atom.Map.FindField(name); ok {
+		return at(p.schema, f.Type)
+	}
+	return at(p.schema, p.atom.Map.ElementType)
+}
+
+// Element is any element of a list, false if there is no list.
+func (p Place) Element() (Place, bool) {
+	if p.atom.List == nil {
+		return Place{}, false
+	}
+	return at(p.schema, p.atom.List.ElementType)
+}
+
+// Declares reports whether the place is a struct that has a field of that name.
+// A map from any keys declares none.
+func (p Place) Declares(name string) bool {
+	if p.atom.Map == nil {
+		return false
+	}
+	_, ok := p.atom.Map.FindField(name)
+	return ok
+}
+
+// Scalar is the type of a scalar: "string", "numeric", "boolean" or, for what may
+// be one or the other, "untyped". It is empty for everything else.
+func (p Place) Scalar() string {
+	if p.atom.Scalar == nil {
+		return ""
+	}
+	return string(*p.atom.Scalar)
+}
+
+// Keys are the fields by which the elements of a list are told apart in a merge;
+// none for a list that is replaced or that is a set.
+func (p Place) Keys() []string {
+	if p.atom.List == nil {
+		return nil
+	}
+	return p.atom.List.Keys
+}
+
+// Atomic reports whether a merge may not go below this place: it replaces the
+// whole list, map or struct.
+func (p Place) Atomic() bool {
+	return p.atom.List != nil && p.atom.List.ElementRelationship == smdschema.Atomic ||
+		p.atom.Map != nil && p.atom.Map.ElementRelationship == smdschema.Atomic
+}
