@@ -46,6 +46,7 @@ type serveFlags struct {
 	clientCA            string
 	kubernetes          string
 	warn                bool
+	legacy              string
 	logLevel, logFormat string
 	verbose             bool
 	pprof               string
@@ -102,6 +103,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.clientCA, "client-ca", "", "file with the authority of the API server's client certificate; without one of it nobody may send reviews")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or the newest known)")
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
+	fl.StringVar(&f.legacy, "legacy", "", "Gatekeeper's mutators: on, shadow (tell what they would change) or off (default on for files, off in a cluster, which needs more rights)")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
@@ -148,6 +150,9 @@ func (f *serveFlags) check() error {
 			return usagef("serve: --%s has no meaning %s", name, mode)
 		}
 	}
+	if err := f.checkLegacy(); err != nil {
+		return err
+	}
 	switch {
 	case (f.tlsCert == "") != (f.tlsKey == ""):
 		return usagef("serve: --tls-cert and --tls-key go together")
@@ -181,6 +186,31 @@ func (f *serveFlags) check() error {
 		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 			return usagef("serve: --url %q: must be https://HOST[:PORT][/PATH]", f.url)
 		}
+	}
+	return nil
+}
+
+// How Gatekeeper's mutators run.
+const (
+	legacyOn     = "on"
+	legacyShadow = "shadow"
+	legacyOff    = "off"
+	legacyNative = "native"
+)
+
+// checkLegacy fills in the default.
+func (f *serveFlags) checkLegacy() error {
+	switch f.legacy {
+	case "":
+		f.legacy = legacyOff
+		if len(f.policies) > 0 {
+			f.legacy = legacyOn
+		}
+	case legacyOn, legacyShadow, legacyOff:
+	case legacyNative:
+		return usagef("serve: --legacy native: not there yet; use on, shadow or off")
+	default:
+		return usagef("serve: --legacy %q: must be on, shadow or off", f.legacy)
 	}
 	return nil
 }

@@ -61,7 +61,10 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	}
 
 	metrics := webhook.NewMetrics()
-	policies := store.New(store.Options{Dynamic: dyn, Kubernetes: kube, Env: server.env, Log: log, Metrics: metrics})
+	policies := store.New(store.Options{
+		Dynamic: dyn, Kubernetes: kube, Env: server.env, Log: log, Metrics: metrics,
+		Mutators: f.legacy == legacyOn, Shadow: f.legacy == legacyShadow,
+	})
 	var (
 		certificates certs.Source
 		keepLoaded   func(context.Context) error
@@ -89,10 +92,12 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := writer.New(writer.Options{
 		Kubernetes: kube, Dynamic: dyn, Store: policies, Certificates: certificates, Maintain: maintain,
 		Namespace: namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Ready: ready, Log: log,
+		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Mutators: f.legacy != legacyOff,
+		Ready: ready, Log: log,
 	})
 	options := webhook.Options{
 		Groups: map[webhook.Group]webhook.Admitter{},
+		Legacy: policies.Legacy(),
 		Validator: &validation.Validator{
 			Env: server.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
 			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
