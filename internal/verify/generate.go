@@ -1,0 +1,246 @@
+package verify
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// DefaultSeed is the seed for whoever has no reason to choose one.
+const DefaultSeed = 1
+
+// Generate makes n objects for the mutators to work on, the same ones for the same
+// seed. Each starts as a plain object of a kind that one of the mutators is about
+// and is then bent where their locations and matches look: parents that are
+// missing, empty, null or of another type; list elements that are selected, twice
+// or not at all, without key, or no objects; values that are there already or
+// others; labels, names and namespaces that are asked for and that are not; other
+// kinds; updates. Every other one has the defaults of its kind.
+//
+// What a server would not decode is replaced by another try, a few times: of
+// built-in kinds little else would be left otherwise.
+func Generate(ms []*legacy.Mutator, types *openapi.Types, seed uint64, n int) []Object {
+	if len(ms) == 0 {
+		return nil
+	}
+	out := make([]Object, n)
+	for i := range out {
+		g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(i))), types: types, all: ms}
+		const tries = 4
+		for range tries {
+			out[i] = g.object(ms[i%len(ms)], i%2 == 1)
+			out[i].Origin = fmt.Sprintf("generated object %d (seed %d)", i+1, seed)
+			if requests(types, out[i])[0] != nil {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// generator makes one object.
+type generator struct {
+	*rand.Rand
+	types *openapi.Types
+	all   []*legacy.Mutator
+}
+
+// chance is true p times out of 100.
+func (g *generator) chance(p int) bool { return g.IntN(100) < p }
+
+func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
+
+// object makes an object mostly for m.
+func (g *generator) object(m *legacy.Mutator, defaulted bool) Object {
+	kinds := kindsOf(m, g.types)
+	if len(kinds) == 0 || g.chance(6) {
+		kinds = common
+	}
+	gvk := pick(g, kinds...)
+	o := Object{Operation: create, Object: g.bent(gvk, m)}
+	namespaced := gvk != namespaceKind
+	if res, ok := g.types.ResourceFor(gvk); ok {
+		namespaced = res.Namespaced
+	}
+	u := &unstructured.Unstructured{Object: o.Object}
+	if namespaced {
+		u.SetNamespace(g.namespaceName(m))
+		o.Namespace = map[string]any{"metadata": map[string]any{}}
+		ns := &unstructured.Unstructured{Object: o.Namespace}
+		ns.SetName(u.GetNamespace())
+		g.label(ns, m.Match.NamespaceSelector)
+		if g.chance(3) {
+			setLabel(ns, ignoreLabel, "yes")
+		}
+	}
+	if gvk == namespaceKind {
+		u.SetName(g.namespaceName(m))
+		g.label(u, m.Match.NamespaceSelector)
+	} else {
+		g.nameIt(u, m)
+	}
+	if g.chance(35) {
+		o.Operation = update
+		o.Old = g.bent(gvk, m)
+		old := &unstructured.Unstructured{Object: o.Old}
+		old.SetNamespace(u.GetNamespace())
+		if u.GetName() == "" {
+			u.SetName(u.GetGenerateName() + "x7k2p") // what exists has a name
+		}
+		old.SetName(u.GetName())
+		old.SetGenerateName(u.GetGenerateName())
+	}
+	if defaulted {
+		o.Object = Defaulted(o.Object)
+		if o.Old != nil {
+			o.Old = Defaulted(o.Old)
+		}
+	}
+	return o
+}
+
+// bent is a plain object that the locations of mutators have been along.
+func (g *generator) bent(gvk schema.GroupVersionKind, m *legacy.Mutator) map[string]any {
+	obj := skeleton(gvk)
+	u := &unstructured.Unstructured{Object: obj}
+	for _, other := range g.all {
+		if other == m || (other.AppliesTo(gvk, create) || other.AppliesTo(gvk, update)) && g.chance(70) {
+			b := bender{g, other}
+			b.field(obj, 0)
+		}
+	}
+	if _, ok := labelsOf(obj); ok {
+		g.label(u, m.Match.LabelSelector)
+	}
+	return obj
+}
+
+// labelsOf are the labels, unless something that is none stands there.
+func labelsOf(obj map[string]any) (map[string]any, bool) {
+	meta, _ := obj["metadata"].(map[string]any)
+	if meta["labels"] == nil {
+		_, has := meta["labels"]
+		return nil, !has
+	}
+	labels, ok := meta["labels"].(map[string]any)
+	return labels, ok
+}
+
+func setLabel(u *unstructured.Unstructured, key, value string) {
+	labels := u.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[key] = value
+	u.SetLabels(labels)
+}
+
+func dropLabel(u *unstructured.Unstructured, key string) {
+	labels := u.GetLabels()
+	delete(labels, key)
+	u.SetLabels(labels)
+}
+
+// label gives an object labels that a selector selects, or, by one requirement,
+// just not.
+func (g *generator) label(u *unstructured.Unstructured, sel *metav1.LabelSelector) {
+	if sel == nil || g.chance(15) {
+		return
+	}
+	reqs := requirements(sel)
+	failing := -1
+	if len(reqs) > 0 && g.chance(40) {
+		failing = g.IntN(len(reqs))
+	}
+	for i, r := range reqs {
+		holds := i != failing
+		other := "other"
+		if len(r.Values) > 0 {
+			other = r.Values[0] + "x"
+		}
+		switch r.Operator {
+		case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
+			if len(r.Values) == 0 {
+				continue
+			}
+			value := pick(g, r.Values...)
+			if holds == (r.Operator == metav1.LabelSelectorOpIn) {
+				setLabel(u, r.Key, value)
+			} else if g.chance(50) {
+				setLabel(u, r.Key, other)
+			} else {
+				dropLabel(u, r.Key)
+			}
+		default:
+			if holds == (r.Operator == metav1.LabelSelectorOpExists) {
+				setLabel(u, r.Key, pick(g, "", "yes"))
+			} else {
+				dropLabel(u, r.Key)
+			}
+		}
+	}
+}
+
+// requirements are all that a selector asks for, in a fixed order.
+func requirements(sel *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
+	var out []metav1.LabelSelectorRequirement
+	for _, k := range sortedKeys(sel.MatchLabels) {
+		out = append(out, metav1.LabelSelectorRequirement{Key: k, Operator: metav1.LabelSelectorOpIn, Values: []string{sel.MatchLabels[k]}})
+	}
+	return append(out, sel.MatchExpressions...)
+}
+
+// namespaceName is one that the mutator names, or another.
+func (g *generator) namespaceName(m *legacy.Mutator) string {
+	names := []string{"default", "team-a", "kube-system"}
+	for range 2 { // these are what it is about
+		for _, p := range m.Match.Namespaces {
+			names = append(names, g.instance(p))
+		}
+		for _, p := range m.Match.ExcludedNamespaces {
+			names = append(names, g.instance(p))
+		}
+	}
+	return pick(g, names...)
+}
+
+// instance is a name that a pattern matches.
+func (g *generator) instance(pattern string) string {
+	name := pattern
+	if rest, ok := strings.CutPrefix(name, "*"); ok {
+		name = pick(g, "", "a-", "x") + rest
+	}
+	if rest, ok := strings.CutSuffix(name, "*"); ok {
+		name = rest + pick(g, "", "-a", "x")
+	}
+	if name = strings.Trim(name, "-"); name == "" {
+		return "any"
+	}
+	return name
+}
+
+// nameIt gives an object a name, one to generate or, as what was created with the
+// latter, both.
+func (g *generator) nameIt(u *unstructured.Unstructured, m *legacy.Mutator) {
+	name, prefix := "web", "web-"
+	if p := m.Match.Name; p != "" && g.chance(60) {
+		name = g.instance(p)
+		prefix = strings.Trim(p, "*") + pick(g, "", "-")
+	}
+	switch g.IntN(10) {
+	case 0, 1:
+		u.SetGenerateName(prefix)
+	case 2:
+		u.SetGenerateName(prefix)
+		u.SetName(pick(g, name, "other"))
+	default:
+		u.SetName(name)
+	}
+}

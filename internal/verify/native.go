@@ -1,0 +1,165 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/legacy/translate"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// native is a server with policies and bindings.
+type native struct{ engine *engine.Engine }
+
+// newNative creates the policies and bindings of units as a server would: decoded
+// strictly, validated, compiled. The error is what it would have refused.
+func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
+	env, err := cel.NewEnv(cel.Options{})
+	if err != nil {
+		return nil, err
+	}
+	src := binding.Sources{Params: params{}, Namespaces: given{}, Equivalents: snapshot.Equivalents(types)}
+	var policies []*policy.Policy
+	var bindings []*binding.Binding
+	for _, u := range units {
+		if u.Policy == nil {
+			continue
+		}
+		p, err := newPolicy(u, policy.Deps{Env: env, Types: types})
+		if err != nil {
+			return nil, fmt.Errorf("policy %q: %w", u.Policy.Name, err)
+		}
+		policies = append(policies, p)
+		if u.Binding == nil {
+			return nil, fmt.Errorf("policy %q: has no binding", u.Policy.Name)
+		}
+		b, err := newBinding(u)
+		if err != nil {
+			return nil, fmt.Errorf("binding %q: %w", u.Binding.Name, err)
+		}
+		bindings = append(bindings, b)
+		for _, m := range u.Mutators {
+			src.Params.(params)[m.ID()] = &unstructured.Unstructured{Object: plain(m.Object)}
+		}
+	}
+	ix, err := binding.NewIndex(policies, bindings, src)
+	if err != nil {
+		return nil, err
+	}
+	e := engine.New(engine.Options{Convert: snapshot.Convert(types)})
+	e.Publish(ix)
+	return &native{e}, nil
+}
+
+func newPolicy(u translate.Unit, deps policy.Deps) (*policy.Policy, error) {
+	obj, err := untyped(u.Policy, policy.Kind)
+	if err != nil {
+		return nil, err
+	}
+	p, err := policy.Decode(obj)
+	if err != nil {
+		return nil, err
+	}
+	if errs := policy.Validate(p, deps.Env); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return policy.Compile(p, deps)
+}
+
+func newBinding(u translate.Unit) (*binding.Binding, error) {
+	obj, err := untyped(u.Binding, binding.Kind)
+	if err != nil {
+		return nil, err
+	}
+	b, err := binding.Decode(obj)
+	if err != nil {
+		return nil, err
+	}
+	if errs := binding.Validate(b); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return binding.Compile(b)
+}
+
+// untyped is an object as it is sent to a server.
+func untyped(obj any, kind string) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetAPIVersion(policy.NativeGroup + "/v1")
+	u.SetKind(kind)
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return u, nil
+}
+
+// params are the mutators, which policies may have as parameters, by ID.
+type params map[string]*unstructured.Unstructured
+
+func (params) Kind(gvk schema.GroupVersionKind) (bool, error) {
+	if !legacy.IsMutator(gvk) {
+		return false, fmt.Errorf("%s: not a mutator", gvk)
+	}
+	return false, nil
+}
+
+func (p params) Get(_ context.Context, gvk schema.GroupVersionKind, _, name string) (*unstructured.Unstructured, error) {
+	if u := p[gvk.Kind+"/"+name]; u != nil {
+		return u, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name)
+}
+
+// List is for bindings that select their parameters; ours name them.
+func (params) List(context.Context, schema.GroupVersionKind, string, labels.Selector) ([]*unstructured.Unstructured, error) {
+	return nil, errors.New("parameters are found by name only")
+}
+
+// given answers with the Namespace that came with the object.
+type given struct{}
+
+type namespaceKey struct{}
+
+func (given) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	ns, _ := ctx.Value(namespaceKey{}).(map[string]any)
+	if ns == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
+	}
+	return &unstructured.Unstructured{Object: ns}, nil
+}
+
+func (s *native) run(ctx context.Context, r *request) Result {
+	req := &policy.Request{
+		UID:  "verify",
+		Kind: r.gvk, Resource: r.resource.GVR,
+		RequestKind: r.gvk, RequestResource: r.resource.GVR,
+		Name: r.name(), Namespace: r.namespaceName(),
+		Operation: admissionv1.Operation(r.operation),
+		UserInfo:  authenticationv1.UserInfo{Username: "verify"},
+		Object:    &unstructured.Unstructured{Object: r.object},
+	}
+	if r.old != nil {
+		req.OldObject = &unstructured.Unstructured{Object: r.old}
+	}
+	d := s.engine.Admit(context.WithValue(ctx, namespaceKey{}, r.namespace), req)
+	if d.Status != nil {
+		return Result{Refused: firstLine(d.Status.Message)}
+	}
+	return Result{Object: d.Object.Object}
+}

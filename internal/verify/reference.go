@@ -1,0 +1,102 @@
+package verify
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/legacy/direct"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// side is one of the two that are compared.
+type side interface {
+	run(context.Context, *request) Result
+}
+
+// reference is Gatekeeper with an API server around it.
+type reference struct {
+	types  *openapi.Types
+	system direct.System
+}
+
+// newReference runs some of all mutators.
+func newReference(types *openapi.Types, all, some []*legacy.Mutator) *reference {
+	on := map[string]bool{}
+	for _, m := range some {
+		on[m.ID()] = true
+	}
+	off := map[string]bool{}
+	for _, m := range all {
+		if !on[m.ID()] {
+			off[m.ID()] = true
+		}
+	}
+	return &reference{types, direct.System{Mutators: all, Off: off}}
+}
+
+// ignoreLabel keeps a namespace from Gatekeeper's webhook (Gatekeeper spec §9.5).
+const ignoreLabel = "admission.gatekeeper.sh/ignore"
+
+// ownGroups are those whose objects Gatekeeper does not touch (spec §9.2).
+var ownGroups = []string{"templates", "constraints", "mutations", "config", "externaldata", "expansion", "status"}
+
+// skips reports whether Gatekeeper does not look at a request.
+func skips(r *request) bool {
+	for _, g := range ownGroups {
+		if r.gvk.Group == g+".gatekeeper.sh" {
+			return true
+		}
+	}
+	ns := r.namespace
+	if r.isNamespace() {
+		ns = r.object
+	}
+	_, ignored := (&unstructured.Unstructured{Object: ns}).GetLabels()[ignoreLabel]
+	return ignored
+}
+
+// run is a request to Gatekeeper's webhook and what the server makes of the
+// answer.
+func (s *reference) run(_ context.Context, r *request) Result {
+	if skips(r) {
+		return Result{Object: r.object}
+	}
+	c := direct.Context{Namespace: r.namespace, Operation: r.operation, Source: "Original", UID: "<uuid>"}
+	if r.isNamespace() {
+		c.Namespace = r.object
+	}
+	out, err := s.system.Mutate(r.object, c)
+	if err != nil {
+		return Result{Refused: firstLine(err.Error())}
+	}
+	if !out.Mutated {
+		return Result{Object: r.object}
+	}
+	after, err := r.lenient(out.Object)
+	if err != nil {
+		return Result{Refused: "the API server cannot decode the result: " + firstLine(err.Error())}
+	}
+	return Result{Object: after}
+}
+
+// lenient is an object as a server decodes what a webhook made of it: unknown
+// fields of built-in kinds are dropped (Gatekeeper spec §9.4).
+func (r *request) lenient(obj map[string]any) (map[string]any, error) {
+	obj = plain(obj)
+	if r.kind == nil {
+		return obj, nil
+	}
+	if !r.kind.Builtin() {
+		return r.kind.Settle(r.object, obj, openapi.FromJSONPatch)
+	}
+	out, err := r.kind.Normalize(obj)
+	if runtime.IsStrictDecodingError(err) && strings.Contains(err.Error(), "unknown field") {
+		// The conversion from a tree passes over what the Go type has not.
+		return r.kind.Settle(nil, obj, openapi.FromApply)
+	}
+	return out, err
+}
