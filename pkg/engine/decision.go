@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -95,12 +96,20 @@ type Step struct {
 	Cost     int64
 	Duration time.Duration
 	// Before and After are the object around a mutation, in the version that
-	// the policy matched; the same pointer if the outcome is not Changed.
+	// the policy matched; the same pointer if the outcome is not Changed. A step
+	// of a Set has them only if that traces.
 	Before, After *unstructured.Unstructured
+
+	paths []string // of a step of a Set
 }
 
 // Paths returns the JSON pointers of what the step changed, sorted.
 func (s Step) Paths() []string {
+	if len(s.paths) > 0 {
+		paths := slices.Clone(s.paths)
+		slices.Sort(paths)
+		return slices.Compact(paths)
+	}
 	if s.Outcome != Changed || s.Before == s.After || s.Before == nil || s.After == nil {
 		return nil
 	}

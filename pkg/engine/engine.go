@@ -58,11 +58,20 @@ func (e *Engine) Set() *Set { return e.set.Load() }
 // Index returns the current snapshot, nil before the first Publish.
 func (e *Engine) Index() *binding.Index { return e.index.Load() }
 
-// Admit runs all policies that a request meets and decides. It returns no error:
-// what cannot be decided is denied or allowed as the failurePolicy says, or is
-// one of the statuses that failurePolicy does not reach (spec §9.5b). Neither the
-// request nor its objects are modified.
+// Admit runs all policies that a request meets, then the Set on what they leave,
+// and decides. It returns no error: what cannot be decided is denied or allowed
+// as the failurePolicy says, or is one of the statuses that failurePolicy does
+// not reach (spec §9.5b). Neither the request nor its objects are modified.
 func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
+	d := e.admit(ctx, req)
+	if s := e.set.Load(); s != nil && d.Status == nil {
+		s.admit(ctx, req, d)
+	}
+	return d
+}
+
+// admit runs the policies of the Index.
+func (e *Engine) admit(ctx context.Context, req *policy.Request) *Decision {
 	d := &Decision{Object: req.Object, Rounds: 1}
 	ix := e.index.Load()
 	if ix == nil {

@@ -2,19 +2,26 @@ package engine
 
 import (
 	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Member is one policy of a Set with the one parameter it runs with.
 type Member struct {
 	// Name is what Steps call the member, such as "Assign/name".
-	Name    string
+	Name string
+	// Policy should be compiled with policy.CompileLenient. Its expressions have
+	// no authorizer.
 	Policy  *policy.Policy
 	Binding string
 	Params  *unstructured.Unstructured
@@ -43,7 +50,7 @@ type SetOptions struct {
 	// under its own name and other cluster-scoped objects under "". Nil: none.
 	Excludes func(namespace string) bool
 	// Namespace returns the Namespace of a request, which is refused if it
-	// cannot. Nil: there are no Namespaces.
+	// cannot. Nil: no Namespace has a label.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
 	// Explain returns the error with which a member refuses an object, in
 	// Gatekeeper's words; nil leaves it to the engine. obj must not be modified.
@@ -51,14 +58,163 @@ type SetOptions struct {
 	// Shadow makes the Set look on: what it would have decided is told in
 	// Decision.Shadow and nothing else comes of it.
 	Shadow bool
+	// Trace keeps the object before and after each change in its Step. Without
+	// it, members that follow each other write to the same copy.
+	Trace bool
 }
 
 // Set is policies that run in order, again and again until none of them changes
 // the object any more, as Gatekeeper runs its mutators (Gatekeeper spec §8). It
 // is immutable and safe for concurrent use.
+//
+// It leaves alone what Gatekeeper does: operations other than CREATE and UPDATE,
+// Gatekeeper's own kinds, namespaces that are excluded or carry IgnoreLabel. Any
+// error refuses the request.
+//
+// After the first pass a member runs again only if another has woken it since.
+// The result, the refusals and the number of passes are those of running all.
 type Set struct {
 	options SetOptions
+	passes  int // at most
+
+	known  sync.Map // kindKey → []int: the members that apply, in order
+	learnt atomic.Int64
+	awake  sync.Pool // *[]bool, all false: which members were woken
 }
 
+// kindKey is what Applies is asked about.
+type kindKey struct {
+	apiVersion, kind string
+	operation        admissionv1.Operation
+}
+
+// maxKnown bounds how many kinds are remembered. A server has some hundreds, but
+// an object may say anything.
+const maxKnown = 4096
+
+// IgnoreLabel marks a Namespace in which nothing is mutated, whatever its value.
+const IgnoreLabel = "admission.gatekeeper.sh/ignore"
+
 // NewSet returns a Set, which keeps o's lists.
-func NewSet(o SetOptions) *Set { return &Set{options: o} }
+func NewSet(o SetOptions) *Set {
+	s := &Set{options: o, passes: max(o.Bound, len(o.Members)) + 1}
+	s.awake.New = func() any {
+		list := make([]bool, len(o.Members))
+		return &list
+	}
+	return s
+}
+
+// Len is how many members there are.
+func (s *Set) Len() int { return len(s.options.Members) }
+
+// candidates are the members that apply to objects of a kind.
+func (s *Set) candidates(k kindKey) []int {
+	if list, ok := s.known.Load(k); ok {
+		return list.([]int)
+	}
+	var list []int
+	gvk := schema.FromAPIVersionAndKind(k.apiVersion, k.kind)
+	for i := range s.options.Members {
+		if applies := s.options.Members[i].Applies; applies == nil || applies(gvk, k.operation) {
+			list = append(list, i)
+		}
+	}
+	if s.learnt.Add(1) <= maxKnown {
+		s.known.Store(k, list)
+	}
+	return list
+}
+
+func keyOf(obj map[string]any, op admissionv1.Operation) kindKey {
+	k := kindKey{operation: op}
+	k.apiVersion, _ = obj["apiVersion"].(string)
+	k.kind, _ = obj["kind"].(string)
+	return k
+}
+
+// isNamespace says whether an object is a Namespace, of whichever version.
+func (k kindKey) isNamespace() bool {
+	return k.kind == "Namespace" && !strings.Contains(k.apiVersion, "/")
+}
+
+// admit runs the Set on the object of a decision that allows the request so far,
+// and amends the decision.
+func (s *Set) admit(ctx context.Context, req *policy.Request, d *Decision) {
+	out := s.decide(ctx, req, d.Object)
+	switch {
+	case out == nil:
+		return
+	case s.options.Shadow:
+		d.Shadow = out
+		return
+	}
+	d.Steps = append(d.Steps, out.Steps...)
+	d.Passes = out.Passes
+	switch {
+	case out.Status != nil:
+		d.Status, d.Object, d.Changed = out.Status, req.Object, false
+	case out.Changed:
+		d.Object, d.Changed = out.Object, out.Object != req.Object && !tree.Equal(req.Object.Object, out.Object.Object)
+	}
+}
+
+// decide returns what the Set makes of an object, nil if it is not asked.
+func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) *Decision {
+	if object == nil || len(s.options.Members) == 0 || !mutable(req) {
+		return nil
+	}
+	key := keyOf(object.Object, req.Operation)
+	list := s.candidates(key)
+	if len(list) == 0 {
+		return nil
+	}
+	namespace := req.Namespace
+	excluded := namespace
+	if key.isNamespace() {
+		namespace, excluded = "", object.GetName()
+	}
+	if s.options.Excludes != nil && s.options.Excludes(excluded) {
+		return nil
+	}
+	var ns *unstructured.Unstructured
+	if namespace != "" && s.options.Namespace != nil {
+		var err error
+		if ns, err = s.options.Namespace(ctx, namespace); err != nil {
+			if ctx.Err() != nil {
+				return &Decision{Status: interruptedStatus(ctx)}
+			}
+			return &Decision{Status: refusedStatus(err)}
+		}
+	}
+	home := ns // whose labels count
+	if key.isNamespace() {
+		home = object
+	}
+	if home != nil {
+		if _, ignored := rawLabels(home.Object)[IgnoreLabel]; ignored {
+			return nil
+		}
+	}
+	r := setRun{set: s, ctx: ctx, req: req, key: key, list: list, namespace: ns}
+	return r.decide(object, namespace)
+}
+
+// mutable says whether Gatekeeper would look at a request at all (Gatekeeper
+// spec §9.2).
+func mutable(req *policy.Request) bool {
+	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return false
+	}
+	switch req.Kind.Group {
+	case "templates.gatekeeper.sh", "constraints.gatekeeper.sh", "mutations.gatekeeper.sh", "config.gatekeeper.sh",
+		"externaldata.gatekeeper.sh", "expansion.gatekeeper.sh", "status.gatekeeper.sh":
+		return false
+	}
+	return true
+}
+
+// refusedStatus is how Gatekeeper answers every error (Gatekeeper spec §9.4).
+func refusedStatus(err error) *metav1.Status {
+	return &metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}
+}

@@ -37,6 +37,19 @@ func (e *ExpressionError) Unwrap() error { return e.Err }
 //
 // Mutators in extra run after the policy's own mutations.
 func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, extra ...Mutator) (*Policy, error) {
+	return compile(obj, deps, false, extra)
+}
+
+// CompileLenient is Compile for a policy that takes objects as they are: JSON
+// patches have numbers of the type that the expression gave them, and their
+// results are not held against the kind, so that fields stay that it has not.
+// That is how Gatekeeper mutates, whose patches a server then decodes leniently
+// (Gatekeeper spec §9.4).
+func CompileLenient(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps) (*Policy, error) {
+	return compile(obj, deps, true, nil)
+}
+
+func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, lenient bool, extra []Mutator) (*Policy, error) {
 	p := &Policy{object: obj}
 	var errs []error
 	fail := func(err error, format string, args ...any) {
@@ -74,14 +87,22 @@ func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, ex
 				fail(err, "spec.mutations[%d].applyConfiguration.expression", i)
 				continue
 			}
-			mutator = &applyMutator{expr: expression{scope, program}, types: deps.Types}
+			mutator = &applyMutator{expr: expression{scope, program}, types: deps.Types, lenient: lenient}
 		case m.PatchType == admissionregistrationv1.PatchTypeJSONPatch && m.JSONPatch != nil:
-			program, err := scope.Compile(m.JSONPatch.Expression, cel.JSONPatch)
+			want := cel.JSONPatch
+			if lenient {
+				want = cel.TypedPatch
+			}
+			program, err := scope.Compile(m.JSONPatch.Expression, want)
 			if err != nil {
 				fail(err, "spec.mutations[%d].jsonPatch.expression", i)
 				continue
 			}
-			mutator = &jsonPatchMutator{expr: expression{scope, program}, types: deps.Types}
+			if lenient {
+				mutator = &lenientMutator{expr: expression{scope, program}}
+			} else {
+				mutator = &jsonPatchMutator{expr: expression{scope, program}, types: deps.Types}
+			}
 		default:
 			fail(fmt.Errorf("no patch of type %q", m.PatchType), "spec.mutations[%d]", i)
 			continue

@@ -21,8 +21,9 @@ import (
 
 // applyMutator is a mutation of type ApplyConfiguration (spec §7).
 type applyMutator struct {
-	expr  expression
-	types *openapi.Types
+	expr    expression
+	types   *openapi.Types
+	lenient bool // the result is not settled
 	// checked is the verdict on a constant patch for the kind it met last.
 	checked atomic.Pointer[checkedPatch]
 }
@@ -68,6 +69,9 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 	after, err := merge(in, kind, before, patch)
 	if err != nil {
 		return nil, fmt.Errorf("error applying patch: %w", err)
+	}
+	if m.lenient {
+		return in.draft().replace(after), nil
 	}
 	if tree.Same(before, after) {
 		return in.unchanged(kind, openapi.FromApply)

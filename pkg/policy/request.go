@@ -227,6 +227,8 @@ type Input struct {
 	OldObject *unstructured.Unstructured
 	Params    *unstructured.Unstructured
 	Namespace *unstructured.Unstructured
+	// Draft, if not nil, has Object as its object; lenient mutations write to it.
+	Draft *Draft
 
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Cost, if not nil, is increased by the CEL cost of the step.

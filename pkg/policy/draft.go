@@ -1,0 +1,292 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Draft is one object on its way through the mutations of lenient policies (see
+// CompileLenient). What a mutation has copied belongs to the Draft, and the next
+// one writes to it in place: a hundred labels copy the map of labels once.
+//
+// So an object that Object or a mutation returned is good only until the next
+// mutation, unless Keep was called in between. It must not be used by two
+// goroutines at once.
+type Draft struct {
+	object *unstructured.Unstructured
+	// own are the containers that may be modified, by address. They are kept as
+	// values too, so that no address is given to somebody else's container. A
+	// container of the draft's own is only reached through others of its own,
+	// and from one place.
+	own   map[unsafe.Pointer]any
+	paths []string
+}
+
+// NewDraft begins with obj, which is never modified.
+func NewDraft(obj *unstructured.Unstructured) *Draft { return &Draft{object: obj} }
+
+// Object is the object as it is now.
+func (d *Draft) Object() *unstructured.Unstructured { return d.object }
+
+// Keep returns the object, which no later mutation modifies.
+func (d *Draft) Keep() *unstructured.Unstructured {
+	clear(d.own)
+	return d.object
+}
+
+// Changed returns the JSON pointers of what the last mutation wrote; none if it
+// changed nothing.
+func (d *Draft) Changed() []string { return d.paths }
+
+// Replace makes after, which others may hold, the object.
+func (d *Draft) Replace(after *unstructured.Unstructured) { d.replace(after.Object) }
+
+func (d *Draft) replace(after map[string]any) *unstructured.Unstructured {
+	d.paths = nil
+	if before := d.object.Object; !tree.Equal(before, after) {
+		d.paths = tree.Changed(before, after)
+		clear(d.own)
+		d.object = &unstructured.Unstructured{Object: after}
+	}
+	return d.object
+}
+
+// apply applies a patch, all of it or nothing.
+func (d *Draft) apply(ops []cel.PatchOp) (*unstructured.Unstructured, error) {
+	d.paths = nil
+	if len(ops) == 0 {
+		return d.object, nil
+	}
+	var room [32]bool
+	writes, ok := d.plan(ops, room[:0])
+	if !ok {
+		after, err := applyJSONPatch(d.object.Object, ops)
+		switch {
+		case errors.Is(err, errTestFailed):
+			return d.object, nil
+		case err != nil:
+			return nil, fmt.Errorf("JSON Patch: %w", err)
+		}
+		return d.replace(after), nil
+	}
+	if len(d.own) > 0 {
+		// A value that is part of the object will be in two places.
+		for i := range ops {
+			d.disown(ops[i].Value)
+		}
+	}
+	var root any = d.object.Object
+	for i := range ops {
+		if writes[i] {
+			w := write{draft: d, value: ops[i].Value, path: ops[i].Path}
+			root = w.below(root, ops[i].Path[1:])
+			d.paths = append(d.paths, w.path)
+		}
+	}
+	if d.paths != nil {
+		d.object = &unstructured.Unstructured{Object: root.(map[string]any)}
+	}
+	return d.object, nil
+}
+
+// plan says whether a patch consists of what can be written in place, one
+// operation after the other, without any of them failing or getting in the way
+// of another: members and elements that are added, scalars that are replaced. It
+// returns for each operation whether it makes a difference.
+func (d *Draft) plan(ops []cel.PatchOp, writes []bool) ([]bool, bool) {
+	for i := range ops {
+		op := &ops[i]
+		if op.Op != "add" && op.Op != "replace" || !op.HasValue || !strings.HasPrefix(op.Path, "/") {
+			return nil, false
+		}
+		at, token, ok := descend(d.object.Object, op.Path[1:])
+		if !ok {
+			return nil, false
+		}
+		var old any
+		exists := false
+		switch at := at.(type) {
+		case map[string]any:
+			old, exists = at[token]
+			ok = at != nil && (exists || op.Op == "add")
+		case []any:
+			if token == "-" {
+				ok = op.Op == "add"
+				break
+			}
+			// To add at an index is to insert, which moves others.
+			var index int
+			if index, ok = position(token, at); ok && op.Op == "replace" {
+				old, exists = at[index], true
+			} else {
+				ok = false
+			}
+		default:
+			ok = false
+		}
+		if !ok || len(ops) > 1 && isContainer(old) {
+			return nil, false
+		}
+		writes = append(writes, !exists || !tree.Equal(old, op.Value))
+	}
+	return writes, true
+}
+
+// descend follows a path, without its first slash, to the container that holds
+// its last token.
+func descend(at any, way string) (container any, token string, ok bool) {
+	for {
+		token, rest, more := strings.Cut(way, "/")
+		token = unescape(token)
+		if !more {
+			return at, token, true
+		}
+		switch node := at.(type) {
+		case map[string]any:
+			at, ok = node[token]
+		case []any:
+			var i int
+			if i, ok = position(token, node); ok {
+				at = node[i]
+			}
+		default:
+			ok = false
+		}
+		if !ok {
+			return nil, "", false
+		}
+		way = rest
+	}
+}
+
+// position reads the index of an element that is there.
+func position(token string, list []any) (int, bool) {
+	i, err := strconv.Atoi(token)
+	return i, err == nil && i < len(list) && token[0] >= '0' && token[0] <= '9' && (token[0] != '0' || len(token) == 1)
+}
+
+func isContainer(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return true
+	}
+	return false
+}
+
+// lenientMutator is a mutation of type JSONPatch of a lenient policy.
+type lenientMutator struct{ expr expression }
+
+// Mutate evaluates the patch and applies it, which is all.
+func (m *lenientMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unstructured, error) {
+	if in.Object == nil {
+		return nil, nil
+	}
+	ops, err := evaluate(ctx, m.expr, in, (*cel.Program).JSONPatch)
+	if err != nil {
+		return nil, err
+	}
+	return in.draft().apply(ops)
+}
+
+// draft is the draft that a lenient mutation works on: one of its own if nobody
+// gave one.
+func (in *Input) draft() *Draft {
+	if in.Draft != nil {
+		return in.Draft
+	}
+	return NewDraft(in.Object)
+}
+
+// write is one operation of a patch that was planned.
+type write struct {
+	draft *Draft
+	value any
+	path  string // with the index of an element that is appended
+}
+
+// below does it at the place that way leads to from node, and returns node or
+// what stands in its place.
+func (w *write) below(node any, way string) any {
+	token, rest, more := strings.Cut(way, "/")
+	token = unescape(token)
+	switch node := node.(type) {
+	case map[string]any:
+		node = w.draft.mapping(node)
+		if more {
+			node[token] = w.below(node[token], rest)
+		} else {
+			node[token] = w.value
+		}
+		return node
+	case []any:
+		node = w.draft.list(node)
+		if !more && token == "-" {
+			w.path = strings.TrimSuffix(w.path, "-") + strconv.Itoa(len(node))
+			node = append(node, w.value)
+			w.draft.keep(unsafe.Pointer(unsafe.SliceData(node)), node)
+			return node
+		}
+		i, _ := position(token, node)
+		if more {
+			node[i] = w.below(node[i], rest)
+		} else {
+			node[i] = w.value
+		}
+		return node
+	}
+	return node
+}
+
+// mapping returns m if it is the draft's own, or a copy that is.
+func (d *Draft) mapping(m map[string]any) map[string]any {
+	if _, ok := d.own[reflect.ValueOf(m).UnsafePointer()]; ok {
+		return m
+	}
+	m = maps.Clone(m)
+	d.keep(reflect.ValueOf(m).UnsafePointer(), m)
+	return m
+}
+
+// list is mapping for a list.
+func (d *Draft) list(l []any) []any {
+	if _, ok := d.own[unsafe.Pointer(unsafe.SliceData(l))]; ok {
+		return l
+	}
+	l = append(make([]any, 0, len(l)+1), l...)
+	d.keep(unsafe.Pointer(unsafe.SliceData(l)), l)
+	return l
+}
+
+func (d *Draft) keep(address unsafe.Pointer, container any) {
+	if d.own == nil {
+		d.own = make(map[unsafe.Pointer]any, 8)
+	}
+	d.own[address] = container
+}
+
+// disown gives up what is in v.
+func (d *Draft) disown(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		delete(d.own, reflect.ValueOf(v).UnsafePointer())
+		for _, e := range v {
+			d.disown(e)
+		}
+	case []any:
+		delete(d.own, unsafe.Pointer(unsafe.SliceData(v)))
+		for _, e := range v {
+			d.disown(e)
+		}
+	}
+}
