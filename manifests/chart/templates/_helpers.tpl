@@ -13,6 +13,16 @@ app.kubernetes.io/part-of: mapd
 {{- $image -}}
 {{- end -}}
 
+{{/* legacy is on, shadow or off; empty if off. */}}
+{{- define "mapd.legacy" -}}
+{{- $mode := toString .Values.legacy -}}
+{{- if has $mode (list "on" "shadow") -}}
+{{- $mode -}}
+{{- else if ne $mode "off" -}}
+{{- fail (printf "legacy: %q: must be \"on\", \"shadow\" or \"off\", in quotes" $mode) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* subjects is the one who everything is granted to. */}}
 {{- define "mapd.subjects" -}}
 subjects:
