@@ -15,6 +15,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -73,6 +74,7 @@ func Run(ctx context.Context, o Options) Report {
 		x.policies()
 		x.parameters(ctx)
 		x.twins(ctx)
+		x.mutators(ctx)
 	}
 	r := Report{OK: true, Lines: x.lines}
 	for _, l := range r.Lines {
@@ -125,6 +127,8 @@ type examination struct {
 	mutatingErr, validatingErr error
 
 	own objects
+	// deployment is mapd's; nil if it was not seen.
+	deployment *unstructured.Unstructured
 }
 
 // configuration is the MutatingWebhookConfiguration of mapd; nil if it is not there.

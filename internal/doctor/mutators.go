@@ -1,0 +1,193 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const mutatorsCheck = "Gatekeeper's mutators"
+
+// gatekeeperWebhook is the webhook by which Gatekeeper itself mutates (Gatekeeper
+// spec §9.1).
+const gatekeeperWebhook = "mutation.gatekeeper.sh"
+
+// gatekeeper is what is known of Gatekeeper's mutators.
+type gatekeeper struct {
+	stored int                 // how many there are
+	mode   string              // of mapd: on, shadow, off
+	list   *writer.MutatorList // what mapd says of them; nil: nothing
+	entry  bool                // servers call mapd for them
+	rival  string              // the configuration by which Gatekeeper mutates; empty: none
+}
+
+// mutators looks at whether mapd runs Gatekeeper's mutators, and how they are.
+func (x *examination) mutators(ctx context.Context) {
+	g := gatekeeper{mode: x.legacyMode()}
+	var err error
+	if g.stored, err = x.countMutators(ctx); err != nil {
+		x.unseen(mutatorsCheck, "list", "the kinds of "+legacy.Group, err)
+		return
+	}
+	config, err := x.Kubernetes.CoreV1().ConfigMaps(namespace).Get(ctx, writer.MutatorsName, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		list := writer.ReadMutators(config.Data)
+		g.list = &list
+	case !apierrors.IsNotFound(err):
+		x.unseen(mutatorsCheck, "get", "configmap "+writer.MutatorsName+" in "+namespace, err)
+		return
+	}
+	if g.mode == "" { // nobody to ask but the list
+		g.mode = "off"
+		if g.list != nil {
+			g.mode = g.list.Mode
+		}
+	}
+	if c := x.configuration(); c != nil {
+		g.entry = slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhook.LegacyName })
+	}
+	for _, c := range x.mutating {
+		if slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == gatekeeperWebhook }) {
+			g.rival = c.Name
+		}
+	}
+	x.lines = append(x.lines, g.lines()...)
+}
+
+// legacyMode is what the Deployment says that mapd does with mutators; empty if there
+// is no Deployment.
+func (x *examination) legacyMode() string {
+	if x.deployment == nil {
+		return ""
+	}
+	mode := "off"
+	containers, _, _ := unstructured.NestedSlice(x.deployment.Object, "spec", "template", "spec", "containers")
+	for _, c := range containers {
+		c, _ := c.(map[string]any)
+		args, _, _ := unstructured.NestedStringSlice(c, "args")
+		for i, arg := range args {
+			if value, ok := strings.CutPrefix(arg, "--legacy="); ok {
+				mode = value
+			} else if arg == "--legacy" && i+1 < len(args) {
+				mode = args[i+1]
+			}
+		}
+	}
+	return mode
+}
+
+// countMutators counts the mutators that there are, in whichever version they are
+// served.
+func (x *examination) countMutators(ctx context.Context) (int, error) {
+	seen := map[string]bool{}
+	n := 0
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		gv := schema.GroupVersion{Group: legacy.Group, Version: version}
+		kinds, err := x.resources(ctx, gv)
+		if err != nil {
+			return 0, err
+		}
+		for _, k := range kinds {
+			if seen[k.kind] || !legacy.IsMutator(gv.WithKind(k.kind)) {
+				continue
+			}
+			seen[k.kind] = true
+			list, err := x.Dynamic.Resource(gv.WithResource(k.resource)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return 0, err
+			}
+			n += len(list.Items)
+		}
+	}
+	return n, nil
+}
+
+// lines are what there is to say; nothing where Gatekeeper is not a topic.
+func (g gatekeeper) lines() []Line {
+	if g.mode == "off" {
+		return g.unused()
+	}
+	var lines []Line
+	say := func(mark Mark, check, fact, advice string) { lines = append(lines, Line{mark, check, fact, advice}) }
+	switch {
+	case g.list == nil:
+		say(Warning, mutatorsCheck, "mapd has not said yet what has become of them", "see whether a replica holds the lease, and its log")
+		return lines
+	case g.list.Mode != g.mode:
+		say(Warning, mutatorsCheck, fmt.Sprintf("mapd should run them with --legacy=%s, and what it says is of %s", g.mode, g.list.Mode),
+			"see whether a replica holds the lease, and its log")
+	}
+	for _, p := range g.list.Problems {
+		say(Bad, mutatorsCheck, p, "see the rights in manifests/overlays/legacy, and mapd's log")
+	}
+	running := 0
+	var off []writer.MutatorLine
+	for _, m := range g.list.Mutators {
+		if !m.Bad() {
+			running++
+		} else {
+			off = append(off, m)
+		}
+	}
+	lines = append(lines, notRunning(off)...)
+	switch {
+	case running > 0 && !g.entry:
+		say(Bad, mutatorsCheck, fmt.Sprintf("no entry %s, so without effect: %d", webhook.LegacyName, running),
+			"mapd writes the entries within a second, but new ones only while a replica is ready: see its log")
+	case running > 0 && len(lines) == 0 && g.mode == "shadow":
+		say(OK, mutatorsCheck, fmt.Sprintf("%d looked at and not applied (--legacy=shadow)", running), "")
+	case running > 0 && len(lines) == 0:
+		say(OK, mutatorsCheck, fmt.Sprintf("%d running", running), "")
+	case len(lines) == 0:
+		say(OK, mutatorsCheck, "none yet", "")
+	}
+	if g.rival != "" && g.mode == "on" {
+		say(Warning, mutatorsCheck, "Gatekeeper mutates as well, by "+g.rival+
+			": harmless only while both run the same mutators, because then the second finds nothing left to do; what one of them refuses is refused",
+			"when mapd does what you expect, turn off mutation in Gatekeeper (disableMutation in its chart); until then --legacy=shadow changes nothing")
+	}
+	return lines
+}
+
+// unused is what there is to say where mapd does not run mutators.
+func (g gatekeeper) unused() []Line {
+	switch {
+	case g.stored == 0:
+		return nil
+	case g.rival != "":
+		return []Line{{OK, mutatorsCheck, fmt.Sprintf("%d, which Gatekeeper runs and mapd does not (--legacy=off)", g.stored), ""}}
+	}
+	return []Line{{Warning, mutatorsCheck, fmt.Sprintf("nobody runs the %d there are", g.stored),
+		"apply manifests/overlays/legacy for mapd to run them"}}
+}
+
+// notRunning is a line for each mutator that does not do what it says, up to a page.
+func notRunning(off []writer.MutatorLine) []Line {
+	const most = 10
+	var lines []Line
+	var more []string
+	for _, m := range off {
+		if len(lines) == most {
+			more = append(more, m.ID)
+			continue
+		}
+		lines = append(lines, Line{Bad, "mutator " + m.ID, m.State + ": " + m.Text, ""})
+	}
+	if len(more) > 0 {
+		lines = append(lines, Line{Bad, mutatorsCheck, "not running either: " + few(more),
+			"kubectl -n " + namespace + " get configmap " + writer.MutatorsName + " -o yaml"})
+	}
+	return lines
+}
