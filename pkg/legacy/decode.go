@@ -1,32 +1,443 @@
 package legacy
 
 import (
+	"fmt"
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// Kinds returns the kinds in the order in which Gatekeeper runs them.
+func Kinds() []Kind { return []Kind{Assign, AssignImage, AssignMetadata, ModifySet} }
+
+// IsMutator reports whether gvk is that of a mutator. Whether the version is one
+// that Gatekeeper serves is for Decode to say: a mutator in an unknown version
+// is wrong, not something else.
+func IsMutator(gvk schema.GroupVersionKind) bool {
+	if gvk.Group != Group {
+		return false
+	}
+	switch Kind(gvk.Kind) {
+	case Assign, AssignImage, AssignMetadata, ModifySet:
+		return true
+	}
+	return false
+}
+
+// served reports whether Gatekeeper serves a kind in a version (Gatekeeper spec
+// §1.1).
+func served(k Kind, version string) bool {
+	switch version {
+	case "v1alpha1":
+		return true
+	case "v1", "v1beta1":
+		return k != AssignImage
+	}
+	return false
+}
+
+// storage is the version that an Object is in.
+func storage(k Kind) string {
+	if k == AssignImage {
+		return "v1alpha1"
+	}
+	return "v1"
+}
+
+// Decode reads a mutator in any of its versions, which all mean the same. It
+// does what an API server with Gatekeeper's definitions does, as far as that
+// changes something: unknown fields go, null is absent, defaults come. Then it
+// checks what Gatekeeper checks, in Gatekeeper's order (Gatekeeper spec §1), and
+// after that what Gatekeeper only finds when a request comes: such a mutator
+// would refuse every request that it is about. The first failure is the answer,
+// an *Error.
+//
+// What only a definition's patterns and enumerations refuse is let through,
+// because Gatekeeper takes it from a file; Notes tells of it.
+func Decode(u *unstructured.Unstructured) (*Mutator, error) {
+	gvk := u.GroupVersionKind()
+	m := &Mutator{Kind: Kind(gvk.Kind), Name: u.GetName()}
+	if err := m.decode(u.Object, gvk); err != nil {
+		err.Mutator = m.ID()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Mutator) decode(in map[string]any, gvk schema.GroupVersionKind) *Error {
+	if !IsMutator(gvk) {
+		return refusef("apiVersion", "%s %s is not a mutator", gvk.GroupVersion(), gvk.Kind)
+	}
+	if !served(m.Kind, gvk.Version) {
+		return refusef("apiVersion", "no kind %q is registered for version %q", m.Kind, gvk.GroupVersion())
+	}
+	r := &reader{}
+	raw := m.read(r, in)
+	if r.err != nil {
+		return r.err
+	}
+	if err := m.validate(raw); err != nil {
+		return err
+	}
+	return m.refuseEarly(raw)
+}
+
+// raw is what is read of a mutator and not yet understood.
+type raw struct {
+	location  string
+	tests     []rawTest
+	operation string // of a ModifySet
+	noValues  bool   // a ModifySet without values.fromList
+	value     bool   // assign has a value, which Source.Value cannot tell from none
+	metadata  bool   // assign has a fromMetadata
+}
+
+type rawTest struct{ subPath, condition string }
+
+// read takes over all fields, and makes Object of what it has taken.
+func (m *Mutator) read(r *reader, in map[string]any) *raw {
+	out := map[string]any{"apiVersion": Group + "/" + storage(m.Kind), "kind": string(m.Kind)}
+	top := object{r: r, in: in, out: out}
+	if meta, ok := top.object("metadata"); ok {
+		meta.str("name")
+		maps.Copy(meta.out, meta.in)
+		delete(meta.out, "managedFields")
+	}
+	spec, _ := top.object("spec")
+	raw := &raw{location: spec.str("location")}
+	if m.Kind != AssignMetadata {
+		m.ApplyTo = readEach(spec, "applyTo", func(o object) ApplyTo {
+			return ApplyTo{
+				Groups: o.strs("groups"), Versions: o.strs("versions"), Kinds: o.strs("kinds"),
+				Operations: o.strs("operations"),
+			}
+		})
+	}
+	m.readMatch(spec)
+	m.readParameters(spec, raw)
+	m.Object = out
+	return raw
+}
+
+func (m *Mutator) readMatch(spec object) {
+	match, ok := spec.object("match")
+	if !ok {
+		return
+	}
+	m.Match = Match{
+		Kinds: readEach(match, "kinds", func(o object) MatchKinds {
+			return MatchKinds{APIGroups: o.strs("apiGroups"), Kinds: o.strs("kinds")}
+		}),
+		Scope:              match.str("scope"),
+		Namespaces:         match.strs("namespaces"),
+		ExcludedNamespaces: match.strs("excludedNamespaces"),
+		LabelSelector:      readSelector(match, "labelSelector"),
+		NamespaceSelector:  readSelector(match, "namespaceSelector"),
+		Name:               match.str("name"),
+		Source:             match.str("source"),
+	}
+}
+
+func readSelector(match object, name string) *metav1.LabelSelector {
+	o, ok := match.object(name)
+	if !ok {
+		return nil
+	}
+	return &metav1.LabelSelector{
+		MatchLabels: o.strMap("matchLabels"),
+		MatchExpressions: readEach(o, "matchExpressions", func(o object) metav1.LabelSelectorRequirement {
+			return metav1.LabelSelectorRequirement{
+				Key:      o.str("key"),
+				Operator: metav1.LabelSelectorOperator(o.str("operator")),
+				Values:   o.strs("values"),
+			}
+		}),
+	}
+}
+
+func (m *Mutator) readParameters(spec object, raw *raw) {
+	params, ok := spec.object("parameters")
+	if m.Kind != AssignMetadata {
+		raw.tests = readEach(params, "pathTests", func(o object) rawTest {
+			return rawTest{o.str("subPath"), o.str("condition")}
+		})
+	}
+	switch m.Kind {
+	case Assign, AssignMetadata:
+		m.readSource(params, raw)
+	case AssignImage:
+		m.Image = &Image{
+			Domain: params.str("assignDomain"),
+			Path:   params.str("assignPath"),
+			Tag:    params.str("assignTag"),
+		}
+	case ModifySet:
+		if ok {
+			raw.operation = params.strOr("operation", "merge")
+		}
+		values, _ := params.object("values")
+		list, ok := values.list("fromList")
+		if ok {
+			values.out["fromList"] = list
+		}
+		raw.noValues = !ok
+		m.Set = &SetValues{Prune: raw.operation == "prune", Values: list}
+	}
+}
+
+func (m *Mutator) readSource(params object, raw *raw) {
+	m.From = &Source{}
+	assign, ok := params.object("assign")
+	if !ok {
+		return
+	}
+	if v := assign.in["value"]; v != nil {
+		raw.value = true
+		m.From.Value = floats(v)
+		assign.out["value"] = m.From.Value
+	}
+	if o, ok := assign.object("fromMetadata"); ok {
+		raw.metadata = true
+		m.From.Metadata = o.str("field")
+	}
+	if o, ok := assign.object("externalData"); ok {
+		m.From.External = &External{
+			Provider:      o.str("provider"),
+			DataSource:    o.strOr("dataSource", "ValueAtLocation"),
+			FailurePolicy: o.strOr("failurePolicy", "Fail"),
+			Default:       o.str("default"),
+		}
+	}
+}
+
+// floats returns a copy of JSON data in which all numbers are floats, since that
+// is how Gatekeeper reads assign.value (Gatekeeper spec §2.4).
+func floats(v any) any {
+	switch v := v.(type) {
+	case int64:
+		return float64(v)
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = floats(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = floats(e)
+		}
+		return out
+	default:
+		return v
+	}
+}
 
 // Error says why a mutator is refused.
 type Error struct {
 	Mutator string // "Assign/name"
 	Field   string // "spec.location", "spec.parameters.pathTests[0].subPath", …
 	Offset  int    // in bytes, within the field's text; -1 if there is no place in it
-	Err     error
+	// Err has Gatekeeper's words, where there are any. It wraps a *SyntaxError if
+	// there is an Offset.
+	Err error
 }
 
-func (e *Error) Error() string { return e.Mutator + ": " + e.Field + ": " + e.Err.Error() }
+// Error names the mutator, the field, the place in it, and what is wrong.
+func (e *Error) Error() string {
+	s := e.Mutator + ": " + e.Field + ": "
+	if at := e.syntax(); at != nil {
+		if at.Line > 1 {
+			s += fmt.Sprintf("line %d, ", at.Line)
+		}
+		s += fmt.Sprintf("column %d: ", at.Column)
+	}
+	return s + e.Err.Error()
+}
 
 // Unwrap returns what is wrong, without saying where.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Render returns the error; if a place within a text is known, with the text
-// under it and a caret under the place.
-func (e *Error) Render() string { return e.Error() }
+// under it and a caret under the place, as SyntaxError.Render has it.
+func (e *Error) Render() string {
+	if at := e.syntax(); at != nil {
+		return e.Mutator + ": " + e.Field + ": " + at.Render()
+	}
+	return e.Error()
+}
 
-// Kinds returns the kinds in the order in which Gatekeeper runs them.
-func Kinds() []Kind { return []Kind{Assign, AssignImage, AssignMetadata, ModifySet} }
+func (e *Error) syntax() *SyntaxError {
+	if w, ok := e.Err.(*locationError); ok {
+		return w.at
+	}
+	return nil
+}
 
-// IsMutator reports whether gvk is one that Decode reads.
-func IsMutator(gvk schema.GroupVersionKind) bool { return false }
+// locationError is Gatekeeper's text around that of the parser.
+type locationError struct {
+	text string
+	at   *SyntaxError
+}
 
-// Decode reads a mutator in any of its versions. Its error is an *Error.
-func Decode(u *unstructured.Unstructured) (*Mutator, error) { return nil, nil }
+func (e *locationError) Error() string { return e.text + ": " + e.at.Message }
+
+func (e *locationError) Unwrap() error { return e.at }
+
+func refusef(field, format string, args ...any) *Error {
+	return &Error{Field: field, Offset: -1, Err: fmt.Errorf(format, args...)}
+}
+
+// refuseLocation is for a text that ParsePath did not read.
+func refuseLocation(field, text string, err error) *Error {
+	at := err.(*SyntaxError)
+	return &Error{Field: field, Offset: at.Offset, Err: &locationError{text, at}}
+}
+
+// reader keeps the first error about the type of a field.
+type reader struct{ err *Error }
+
+// object is an object that is read field by field. What is read is put into out,
+// so that in the end out has what is known, and nothing else. The zero object
+// has no fields.
+type object struct {
+	r       *reader
+	path    string
+	in, out map[string]any
+}
+
+func (o object) at(name string) string {
+	if o.path == "" {
+		return name
+	}
+	return o.path + "." + name
+}
+
+func (o object) wrong(path, want string, got any) {
+	if o.r.err == nil {
+		o.r.err = refusef(path, "expected %s, got %s", want, typeName(got))
+	}
+}
+
+func (o object) str(name string) string { return o.strOr(name, "") }
+
+// strOr is for a field with a default, which is written into the object, if it
+// is not "".
+func (o object) strOr(name, def string) string {
+	v := o.in[name]
+	if v == nil {
+		if def != "" && o.out != nil {
+			o.out[name] = def
+		}
+		return def
+	}
+	s, ok := v.(string)
+	if !ok {
+		o.wrong(o.at(name), "a string", v)
+		return ""
+	}
+	o.out[name] = s
+	return s
+}
+
+func (o object) list(name string) ([]any, bool) {
+	v := o.in[name]
+	if v == nil {
+		return nil, false
+	}
+	l, ok := v.([]any)
+	if !ok {
+		o.wrong(o.at(name), "a list", v)
+	}
+	return l, ok
+}
+
+func (o object) strs(name string) []string {
+	l, ok := o.list(name)
+	if !ok {
+		return nil
+	}
+	out := make([]string, len(l))
+	for i, v := range l {
+		if out[i], ok = v.(string); !ok {
+			o.wrong(fmt.Sprintf("%s[%d]", o.at(name), i), "a string", v)
+		}
+	}
+	o.out[name] = l
+	return out
+}
+
+func (o object) strMap(name string) map[string]string {
+	in, ok := o.object(name)
+	if !ok {
+		return nil
+	}
+	out := make(map[string]string, len(in.in))
+	for _, k := range sortedKeys(in.in) {
+		s, ok := in.in[k].(string)
+		if !ok {
+			in.wrong(in.at(k), "a string", in.in[k])
+		}
+		out[k], in.out[k] = s, s
+	}
+	return out
+}
+
+func (o object) object(name string) (object, bool) {
+	v := o.in[name]
+	if v == nil {
+		return object{r: o.r}, false
+	}
+	return o.child(o.at(name), v, func(out map[string]any) { o.out[name] = out })
+}
+
+func (o object) child(path string, v any, put func(map[string]any)) (object, bool) {
+	in, ok := v.(map[string]any)
+	if !ok {
+		o.wrong(path, "an object", v)
+		return object{r: o.r}, false
+	}
+	out := make(map[string]any, len(in))
+	put(out)
+	return object{r: o.r, path: path, in: in, out: out}, true
+}
+
+// readEach reads a list of objects.
+func readEach[T any](o object, name string, read func(object) T) []T {
+	l, ok := o.list(name)
+	if !ok {
+		return nil
+	}
+	res, out := make([]T, len(l)), make([]any, len(l))
+	for i, v := range l {
+		if c, ok := o.child(fmt.Sprintf("%s[%d]", o.at(name), i), v, func(m map[string]any) { out[i] = m }); ok {
+			res[i] = read(c)
+		}
+	}
+	o.out[name] = out
+	return res
+}
+
+func typeName(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	case int64:
+		return "an integer"
+	case float64:
+		return "a number"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	default:
+		return strings.TrimPrefix(fmt.Sprintf("%T", v), "*")
+	}
+}

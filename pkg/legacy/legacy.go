@@ -41,7 +41,8 @@ type Mutator struct {
 	ApplyTo []ApplyTo
 	Match   Match
 	// Tests are the path tests that belong to a depth of Location, by depth and
-	// at most one for each.
+	// at most one for each. An AssignMetadata has the one that Gatekeeper gives
+	// it: its label or annotation must not exist.
 	Tests []PathTest
 
 	// One of these four is set. From is of Assign and AssignMetadata.

@@ -1,15 +1,98 @@
 package legacy
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"slices"
+	"strings"
 
-// Wildcard reports whether a pattern of match.name, of match.namespaces or of a
-// Config matches a name.
-func Wildcard(pattern, name string) bool { return false }
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
-// WildcardPrefix reports whether a pattern of match.name matches a generateName.
-func WildcardPrefix(pattern, generateName string) bool { return false }
+// Wildcard reports whether a pattern of match.name, match.namespaces,
+// match.excludedNamespaces or of a Config matches a name. One asterisk in front
+// and one at the end are special, all others stand for themselves (Gatekeeper
+// spec §7.4).
+func Wildcard(pattern, name string) bool {
+	text, front := strings.CutPrefix(pattern, "*")
+	// "*" alone is at both ends.
+	end := strings.HasSuffix(pattern, "*")
+	text = strings.TrimSuffix(text, "*")
+	switch {
+	case front && end:
+		return strings.Contains(name, text)
+	case front:
+		return strings.HasSuffix(name, text)
+	case end:
+		return strings.HasPrefix(name, text)
+	default:
+		return name == pattern
+	}
+}
+
+// WildcardPrefix reports whether a pattern of match.name matches a generateName,
+// the end of which is not known yet: "start*" and "*mid*" may, "*end" and an
+// exact name never do.
+func WildcardPrefix(pattern, generateName string) bool {
+	return strings.HasSuffix(pattern, "*") && Wildcard(pattern, generateName)
+}
 
 // AppliesTo reports whether the mutator is about objects of a kind: by applyTo
-// and by match.kinds. The operation is CREATE, UPDATE or, where there is none,
-// "".
-func (m *Mutator) AppliesTo(gvk schema.GroupVersionKind, operation string) bool { return false }
+// and by match.kinds (Gatekeeper spec §7.1, §7.2). Where there is an operation,
+// it is CREATE or UPDATE; for "" an entry of applyTo has to be about both. An
+// AssignMetadata does not ask for operations.
+func (m *Mutator) AppliesTo(gvk schema.GroupVersionKind, operation string) bool {
+	return m.inApplyTo(gvk, operation) && m.inKinds(gvk)
+}
+
+func (m *Mutator) inApplyTo(gvk schema.GroupVersionKind, operation string) bool {
+	return m.Kind == AssignMetadata || slices.ContainsFunc(m.ApplyTo, func(a ApplyTo) bool {
+		return slices.Contains(a.Groups, gvk.Group) &&
+			slices.Contains(a.Versions, gvk.Version) &&
+			slices.Contains(a.Kinds, gvk.Kind) &&
+			a.operations().covers(operation)
+	})
+}
+
+func (m *Mutator) inKinds(gvk schema.GroupVersionKind) bool {
+	return len(m.Match.Kinds) == 0 || slices.ContainsFunc(m.Match.Kinds, func(k MatchKinds) bool {
+		return anyOf(k.Kinds, gvk.Kind) && anyOf(k.APIGroups, gvk.Group)
+	})
+}
+
+func anyOf(list []string, s string) bool {
+	return len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, s)
+}
+
+// operations is a set of the operations that Gatekeeper serves.
+type operations uint8
+
+const (
+	create operations = 1 << iota
+	update
+)
+
+func (a ApplyTo) operations() operations {
+	if len(a.Operations) == 0 || slices.Contains(a.Operations, "*") {
+		return create | update
+	}
+	var ops operations
+	if slices.Contains(a.Operations, "CREATE") {
+		ops |= create
+	}
+	if slices.Contains(a.Operations, "UPDATE") {
+		ops |= update
+	}
+	return ops
+}
+
+func (o operations) covers(operation string) bool {
+	switch operation {
+	case "":
+		return o == create|update
+	case "CREATE":
+		return o&create != 0
+	case "UPDATE":
+		return o&update != 0
+	default:
+		return false
+	}
+}
