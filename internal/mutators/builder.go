@@ -2,12 +2,20 @@ package mutators
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/legacy/direct"
+	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -16,6 +24,8 @@ import (
 type Options struct {
 	// Shadow lets them look on and change nothing.
 	Shadow bool
+	// Trace keeps the objects around each change, see engine.SetOptions.
+	Trace bool
 	// Namespace returns the Namespace of a request. Nil: there are none.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
 }
@@ -27,7 +37,7 @@ type Result struct {
 	States []State
 	// Shapes is how many programs the mutators that run share.
 	Shapes int
-	// Rules cover all that the mutators that run may change.
+	// Rules cover all that the mutators that run may change, each once and sorted.
 	Rules []admissionregistrationv1.RuleWithOperations
 }
 
@@ -42,10 +52,16 @@ type State struct {
 	Notes  []legacy.Note
 }
 
+// Process is what a Config calls the mutating webhook.
+const process = "mutation-webhook"
+
 // Builder builds Sets. It keeps the shapes that the last build used. One caller
 // at a time.
 type Builder struct {
-	deps policy.Deps
+	deps   policy.Deps
+	shapes map[string]*policy.Policy
+	// Compiled is how many shapes have been compiled in all.
+	Compiled int
 }
 
 // NewBuilder returns a Builder that has compiled nothing yet.
@@ -54,5 +70,111 @@ func NewBuilder(deps policy.Deps) *Builder { return &Builder{deps: deps} }
 // Build puts mutators together. config may be nil. Of two mutators with one ID
 // the later counts.
 func (b *Builder) Build(crs []*legacy.Mutator, config *legacy.Config, types *openapi.Types, o Options) *Result {
-	return &Result{Set: engine.NewSet(engine.SetOptions{})}
+	all := inOrder(crs)
+	conflicts := legacy.Conflicts(all)
+	r := &Result{States: make([]State, len(all))}
+	used := map[string]*policy.Policy{}
+	var running []*legacy.Mutator
+	var members []engine.Member
+	for i, m := range all {
+		s := &r.States[i]
+		*s = State{Mutator: m, Notes: legacy.Notes(m)}
+		if c, ok := conflicts[m.ID()]; ok {
+			s.Conflict = &c
+		}
+		if s.Reason = notRun(s); s.Reason != "" {
+			continue
+		}
+		member, err := b.member(m, types, used)
+		if err != nil {
+			s.Reason = "cannot be run: " + err.Error()
+			continue
+		}
+		s.Running = true
+		running, members = append(running, m), append(members, member)
+	}
+	b.shapes = used
+	r.Shapes = len(used)
+	r.Rules = rules(running, types)
+	for i, w := range wakes(running) {
+		members[i].Wakes = w
+	}
+	r.Set = engine.NewSet(engine.SetOptions{
+		Members: members, Bound: len(all), Namespace: o.Namespace, Shadow: o.Shadow, Trace: o.Trace,
+		Excludes: func(namespace string) bool { return config.Excludes(process, namespace) },
+		Explain: func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
+			return explain(running[member], obj, req, ns)
+		},
+	})
+	return r
+}
+
+// inOrder sorts mutators as Gatekeeper runs them, each once.
+func inOrder(crs []*legacy.Mutator) []*legacy.Mutator {
+	byID := make(map[string]*legacy.Mutator, len(crs))
+	for _, m := range crs {
+		byID[m.ID()] = m
+	}
+	all := make([]*legacy.Mutator, 0, len(byID))
+	for _, m := range byID {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, legacy.Compare)
+	return all
+}
+
+// notRun says why a mutator does not run, "" if it does.
+func notRun(s *State) string {
+	m := s.Mutator
+	switch {
+	case s.Conflict != nil:
+		return s.Conflict.Error()
+	case m.From != nil && m.From.External != nil:
+		return "external data is not supported yet"
+	case m.Match.Source == "Generated":
+		return "match.source is Generated: only resources that others generate are meant, and none come here"
+	}
+	return ""
+}
+
+// member makes a mutator a member, with a program that is compiled if there is
+// none for its shape.
+func (b *Builder) member(m *legacy.Mutator, types *openapi.Types, used map[string]*policy.Policy) (engine.Member, error) {
+	var selector labels.Selector
+	if s := m.Match.NamespaceSelector; s != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(s); err != nil {
+			return engine.Member{}, fmt.Errorf("spec.match.namespaceSelector: %w", err)
+		}
+	}
+	shape := translate.ShapeOf(m)
+	p := used[shape]
+	if p == nil {
+		if p = b.shapes[shape]; p == nil {
+			var err error
+			if p, err = policy.CompileLenient(translate.Runtime(m, types).Policy, b.deps); err != nil {
+				return engine.Member{}, err
+			}
+			b.Compiled++
+		}
+		used[shape] = p
+	}
+	return engine.Member{
+		Name: m.ID(), Policy: p, Params: &unstructured.Unstructured{Object: m.Object}, NamespaceSelector: selector,
+		Applies: func(gvk schema.GroupVersionKind, op admissionv1.Operation) bool { return m.AppliesTo(gvk, string(op)) },
+	}, nil
+}
+
+// explain finds out from Gatekeeper's rules why a mutator refuses an object; nil
+// if by them it does not.
+func explain(m *legacy.Mutator, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
+	c := direct.Context{Operation: string(req.Operation), Source: "Original", UID: string(req.UID)}
+	if ns != nil {
+		c.Namespace = ns.Object
+	}
+	if _, err := direct.Matches(m, obj.Object, c); err != nil {
+		return err
+	}
+	_, _, err := direct.Apply(m, obj.Object, c)
+	return err
 }
