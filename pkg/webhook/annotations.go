@@ -47,8 +47,8 @@ func actsOf(d *engine.Decision) (a acts) {
 	return a
 }
 
-// annotations name policies as policy/binding, in the order in which they first
-// acted; paths are sorted.
+// annotations name policies as policy/binding and mutators as kind/name, in the
+// order in which they first acted; paths are sorted.
 //
 //	mutated-by        team-labels/all: /metadata/labels/team; sidecar/mesh: /spec/containers/0, /spec/volumes
 //	failed-policies   policies whose errors denied the request
@@ -71,6 +71,10 @@ func (a *acts) annotations() map[string]string {
 }
 
 type actorName struct{ policy, binding string }
+
+// mutator says that this is one of Gatekeeper's mutators, such as Assign/name: names
+// of policies have no slash. What it is bound by is made up, and nothing to people.
+func (n actorName) mutator() bool { return strings.Contains(n.policy, "/") }
 
 type actor struct {
 	actorName
@@ -154,11 +158,11 @@ func (a *actors) String() string {
 }
 
 func (a *actor) text() string {
-	if a.binding != "" && len(a.paths) == 1 && len(a.paths[0]) <= maxPath {
+	if a.binding != "" && !a.mutator() && len(a.paths) == 1 && len(a.paths[0]) <= maxPath {
 		return a.policy + "/" + a.binding + ": " + a.paths[0] // as below
 	}
 	s := a.policy
-	if a.binding != "" {
+	if a.binding != "" && !a.mutator() {
 		s += "/" + a.binding
 	}
 	if len(a.paths) == 0 {

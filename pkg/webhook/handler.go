@@ -79,8 +79,8 @@ type Options struct {
 	Legacy Admitter
 	// Validator decides what comes to ValidatePath. Nil: there is no such path.
 	Validator Validator
-	// WarnOnMutation tells clients which policy changed which fields, as
-	// warnings.
+	// WarnOnMutation tells clients which policy changed which fields, or would in
+	// shadow, as warnings.
 	WarnOnMutation bool
 	// ClientCAs returns whose certificates a client has to have to be heard on
 	// the paths above; it is asked in each handshake. The other paths are for
@@ -315,10 +315,29 @@ func (h *Handler) mutate(a Admitter) decide {
 		}
 		took := time.Since(start)
 		h.metrics.decision(req, d, took)
+		h.shadow(req, d.Shadow)
 		h.log.Debug("review answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
 			"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
 		return http.StatusOK, body
 	}
+}
+
+// shadow tells what mutators that only look on would have done: which of them would
+// have changed which fields, never to what.
+func (h *Handler) shadow(req *policy.Request, d *engine.Decision) {
+	if d == nil || d.Status == nil && !d.Changed {
+		return
+	}
+	facts := []any{
+		"uid", req.UID, "resource", req.Resource.String(), "subresource", req.SubResource, "operation", string(req.Operation),
+		"namespace", req.Namespace, "name", req.Name, "dryRun", req.DryRun,
+	}
+	did := actsOf(d)
+	if d.Status != nil {
+		h.log.Info("mutators would refuse the request", append(facts, "mutators", did.failed.String(), "reason", d.Status.Message)...)
+		return
+	}
+	h.log.Info("mutators would change the object", append(facts, "mutators", did.mutated.String(), "passes", d.Passes)...)
 }
 
 // validate decides whether an object may be stored as it is.

@@ -2,14 +2,21 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -77,6 +84,64 @@ func TestLegacyEntry(t *testing.T) {
 type admits func(*policy.Request) *engine.Decision
 
 func (f admits) Admit(_ context.Context, req *policy.Request) *engine.Decision { return f(req) }
+
+// What only would happen is told, and does not happen.
+func TestShadow(t *testing.T) {
+	object := func(team string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "labels": map[string]any{"team": team}},
+		}}
+	}
+	before, after := object("secret-1"), object("secret-2")
+	changes := &engine.Decision{Object: after, Changed: true, Passes: 2, Steps: []engine.Step{{
+		Pass: 1, Policy: "AssignMetadata/team", Binding: "gatekeeper-assignmetadata-team", Outcome: engine.Changed, Before: before, After: after,
+	}}}
+	refuses := &engine.Decision{Object: before, Status: failure(http.StatusInternalServerError, "no way"), Steps: []engine.Step{{
+		Pass: 1, Policy: "Assign/a", Binding: "gatekeeper-assign-a", Outcome: engine.Failed, Err: errors.New("no way"),
+	}}}
+	for _, tt := range []struct {
+		name         string
+		shadow       *engine.Decision
+		log, warning string
+	}{
+		{"nothing", &engine.Decision{Object: before}, "", ""},
+		{"a change", changes, `level=INFO msg="mutators would change the object"` +
+			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
+			` mutators="AssignMetadata/team: /metadata/labels/team" passes=2`, `mapd: mutator "AssignMetadata/team" would change /metadata/labels/team`},
+		{"a refusal", refuses, `level=INFO msg="mutators would refuse the request"` +
+			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
+			` mutators=Assign/a reason="no way"`, "mapd: mutators would refuse this: no way"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log strings.Builder
+			h := NewHandler(Options{
+				WarnOnMutation: true,
+				Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if a.Key == slog.TimeKey {
+						return slog.Attr{}
+					}
+					return a
+				}})),
+			})
+			req := &policy.Request{
+				UID: "u", Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Operation: admissionv1.Create,
+				Namespace: "shop", Name: "a", Object: before,
+			}
+			decide := h.mutate(admits(func(*policy.Request) *engine.Decision { return &engine.Decision{Object: before, Shadow: tt.shadow} }))
+			_, body := decide(t.Context(), req, time.Now())
+			var answer admissionv1.AdmissionReview
+			if err := json.Unmarshal(body, &answer); err != nil {
+				t.Fatal(err)
+			}
+			if r := answer.Response; !r.Allowed || r.Patch != nil || strings.Join(r.Warnings, "\n") != tt.warning {
+				t.Errorf("answer %s, want it allowed as it is, with the warning %q", body, tt.warning)
+			}
+			if got := strings.TrimSpace(log.String()); got != tt.log {
+				t.Errorf("log\n%s\nwant\n%s", got, tt.log)
+			}
+		})
+	}
+}
 
 // The path is there only if somebody answers on it.
 func TestLegacyPath(t *testing.T) {

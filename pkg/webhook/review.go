@@ -181,6 +181,9 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 	warnings := d.Warnings
 	if warn {
 		warnings = append(slices.Clip(warnings), did.warnings()...)
+		if d.Shadow != nil {
+			warnings = append(warnings, shadowWarnings(d.Shadow)...)
+		}
 	}
 	r := &admissionv1.AdmissionResponse{
 		UID:              req.UID,

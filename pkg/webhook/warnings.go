@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/mapd-project/mapd/pkg/engine"
 )
 
 // An API server cuts warnings to 256 characters each once they have more than
@@ -15,11 +17,27 @@ const (
 )
 
 // warnings tell the client which policies changed which fields.
-func (a *acts) warnings() []string {
-	out := make([]string, 0, len(a.mutated.list))
-	for i := range a.mutated.list {
-		actor := &a.mutated.list[i]
-		s := fmt.Sprintf("mapd: policy %q with binding %q changed ", cut(actor.policy, maxWarning/4), cut(actor.binding, maxWarning/4))
+func (a *acts) warnings() []string { return a.mutated.warnings("changed") }
+
+// shadowWarnings tell it what mutators that only look on would have done.
+func shadowWarnings(shadow *engine.Decision) []string {
+	did := actsOf(shadow)
+	out := did.mutated.warnings("would change")
+	if shadow.Status != nil {
+		out = append(out, "mapd: mutators would refuse this: "+shadow.Status.Message)
+	}
+	return out
+}
+
+func (a *actors) warnings(verb string) []string {
+	out := make([]string, 0, len(a.list))
+	for i := range a.list {
+		actor := &a.list[i]
+		who := fmt.Sprintf("policy %q with binding %q", cut(actor.policy, maxWarning/4), cut(actor.binding, maxWarning/4))
+		if actor.mutator() {
+			who = fmt.Sprintf("mutator %q", cut(actor.policy, maxWarning/2))
+		}
+		s := "mapd: " + who + " " + verb + " "
 		const reserve = len("and 1000000 more")
 		if len(actor.paths) > 0 {
 			s += actor.pathList(max(maxWarning-len(s)-reserve, maxWarning/8))
