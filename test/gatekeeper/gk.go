@@ -1,9 +1,11 @@
 package gatekeeper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -35,6 +37,8 @@ type Gatekeeper struct {
 
 	system *mutation.System
 	passes int
+	// members are the mutators of the system in its order.
+	members []member
 }
 
 // Request is what a webhook knows about the object to mutate.
@@ -82,7 +86,9 @@ func New(mutators []*unstructured.Unstructured) *Gatekeeper {
 		if err := g.system.Upsert(m); err != nil {
 			g.Conflicts[id] = err.Error()
 		}
+		g.members = append(g.members, newMember(u, m))
 	}
+	slices.SortFunc(g.members, func(a, b member) int { return cmp.Compare(a.ID().String(), b.ID().String()) })
 	return g
 }
 
@@ -140,6 +146,17 @@ func convert[T any, M mutationtypes.Mutator](obj runtime.Object, valid func(*T) 
 // Mutate does what the webhook does once it has decided to (Gatekeeper's
 // pkg/webhook/mutation.go, mutateRequest).
 func (g *Gatekeeper) Mutate(ctx context.Context, r Request) (Result, error) {
+	return mutate(r, func(m *mutationtypes.Mutable) (int, error) {
+		annotations.Lock()
+		defer annotations.Unlock()
+		*mutation.MutationAnnotationsEnabled = r.Annotate
+		_, err := g.system.Mutate(ctx, m)
+		return g.passes, err
+	})
+}
+
+// mutate is Mutate with any system.
+func mutate(r Request, system func(*mutationtypes.Mutable) (passes int, err error)) (Result, error) {
 	m, err := mutable(r)
 	if err != nil {
 		return Result{}, err
@@ -149,18 +166,15 @@ func (g *Gatekeeper) Mutate(ctx context.Context, r Request) (Result, error) {
 	if isNamespace(m.Object) {
 		m.Object.SetNamespace("")
 	}
-	annotations.Lock()
-	*mutation.MutationAnnotationsEnabled = r.Annotate
-	mutated, err := g.system.Mutate(ctx, m)
-	annotations.Unlock()
+	passes, err := system(m)
 	if err != nil {
-		return Result{Passes: g.passes, Error: mask(err.Error())}, nil
+		return Result{Passes: passes, Error: mask(err.Error())}, nil
 	}
-	if !mutated {
+	if passes == 0 {
 		return Result{Object: r.Object}, nil
 	}
 	m.Object.SetNamespace(before)
-	return Result{Passes: g.passes, Object: m.Object.Object}, nil
+	return Result{Passes: passes, Object: m.Object.Object}, nil
 }
 
 // annotations guards Gatekeeper's flag.
