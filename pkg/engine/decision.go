@@ -31,8 +31,8 @@ type Decision struct {
 	// Rounds is 1, or 2 if a mutation of the first round completed and the
 	// request was not denied (spec §9.3).
 	Rounds int
-	// Passes are those of the Set, the last of which changed nothing; 0 if there
-	// is no Set or it changed nothing at all.
+	// Passes are those of the Set, up to the one that changed nothing or failed; 0
+	// if there is no Set or already the first changed nothing.
 	Passes int
 	// Shadow is what a Set that only looks on would have decided on the Object
 	// above; nil if there is none or nothing of it applies to the request.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -34,9 +33,6 @@ type setRun struct {
 	clock time.Time
 }
 
-// errNotConverging ends a run whose last pass still changed something.
-var errNotConverging = errors.New("not converging")
-
 // decide runs the Set on an object, which carries the request's namespace
 // meanwhile (Gatekeeper spec §9.3).
 func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *Decision {
@@ -55,20 +51,17 @@ func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *De
 	}()
 
 	passes, err := r.passes()
-	d.Steps = r.steps
+	d.Steps, d.Passes = r.steps, passes
 	switch {
-	case err == nil:
-	case r.ctx.Err() != nil:
+	case err != nil && r.ctx.Err() != nil:
 		d.Status = interruptedStatus(r.ctx)
 		return d
-	default:
+	case err != nil:
 		d.Status = refusedStatus(err)
 		return d
-	}
-	if passes == 0 {
+	case passes == 0:
 		return d
 	}
-	d.Passes = passes
 	// Whether the name of the namespace was spelled out is the client's choice.
 	original, _ := stringField(object.Object, "namespace")
 	after := withNamespace(r.draft.Keep(), original)
@@ -78,13 +71,13 @@ func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *De
 	return d
 }
 
-// passes runs all passes and returns how many there were; 0 if the first one
-// left the object as it was (Gatekeeper spec §8.2).
+// passes runs all passes and returns how many there were, one that failed
+// included; 0 if the first one left the object as it was (Gatekeeper spec §8.2).
 func (r *setRun) passes() (int, error) {
 	for r.pass = 1; r.pass <= r.set.passes; r.pass++ {
 		before := r.draft.Keep()
 		if err := r.onePass(); err != nil {
-			return 0, err
+			return r.pass, err
 		}
 		if after := r.draft.Object(); after != before && !tree.Equal(before.Object, after.Object) {
 			continue
@@ -94,7 +87,7 @@ func (r *setRun) passes() (int, error) {
 		}
 		return r.pass, nil
 	}
-	return 0, fmt.Errorf("mutation not converging: mutation %s %w for %s", r.req.UID, errNotConverging, nameOf(r.draft.Object()))
+	return r.set.passes, fmt.Errorf("mutation not converging: mutation %s not converging for %s", r.req.UID, nameOf(r.draft.Object()))
 }
 
 func (r *setRun) onePass() error {
