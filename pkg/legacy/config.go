@@ -1,8 +1,19 @@
 package legacy
 
-import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+import (
+	"slices"
 
-// Config is what Gatekeeper's Config "config" says about whom to leave alone.
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// ConfigGroup is the API group of a Config.
+const ConfigGroup = "config.gatekeeper.sh"
+
+// ConfigName is the name that a Config must have.
+const ConfigName = "config"
+
+// Config is what Gatekeeper's Config says about whom to leave alone. The rest of
+// it is not about mutators.
 type Config struct {
 	Match []ConfigMatch
 }
@@ -12,9 +23,44 @@ type ConfigMatch struct {
 	ExcludedNamespaces, Processes []string
 }
 
-// DecodeConfig reads a Config.
-func DecodeConfig(u *unstructured.Unstructured) (*Config, error) { return nil, nil }
+// DecodeConfig reads a Config. Its error is an *Error. That the Config lies in
+// Gatekeeper's own namespace is for the caller to check.
+func DecodeConfig(u *unstructured.Unstructured) (*Config, error) {
+	r := &reader{}
+	if name := u.GetName(); name != ConfigName {
+		r.err = refusef("metadata.name", "config resource must have name 'config'")
+	}
+	top := object{r: r, in: u.Object, out: map[string]any{}}
+	spec, _ := top.object("spec")
+	c := &Config{Match: readEach(spec, "match", func(o object) ConfigMatch {
+		return ConfigMatch{ExcludedNamespaces: o.strs("excludedNamespaces"), Processes: o.strs("processes")}
+	})}
+	if r.err != nil {
+		r.err.Mutator = "Config/" + u.GetName()
+		return nil, r.err
+	}
+	return c, nil
+}
 
-// Excludes reports whether a process leaves a namespace alone. A nil Config
-// excludes nothing.
-func (c *Config) Excludes(process, namespace string) bool { return false }
+// processes are those that "*" stands for. Any other name excludes from nothing.
+var processes = []string{"audit", "sync", "webhook", "mutation-webhook"}
+
+// Excludes reports whether a process leaves a namespace alone (Gatekeeper spec
+// §1.7, §9.2). For a Namespace, the namespace is its name; for everything else
+// without one it is "", which the pattern "*" matches. A nil Config excludes
+// nothing.
+func (c *Config) Excludes(process, namespace string) bool {
+	if c == nil {
+		return false
+	}
+	return slices.ContainsFunc(c.Match, func(m ConfigMatch) bool {
+		return m.about(process) && slices.ContainsFunc(m.ExcludedNamespaces, func(pattern string) bool {
+			return Wildcard(pattern, namespace)
+		})
+	})
+}
+
+func (m ConfigMatch) about(process string) bool {
+	return slices.Contains(m.Processes, process) ||
+		slices.Contains(m.Processes, "*") && slices.Contains(processes, process)
+}

@@ -1,20 +1,335 @@
 package legacy
 
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
 // Idempotent reports whether applying the mutator to its own result changes
-// nothing more.
-func Idempotent(m *Mutator) bool { return false }
-
-// Affects reports whether b may do something else than before, when it is run
-// again after a changed something. It errs on the side of true.
-func Affects(a, b *Mutator) bool { return false }
-
-// Component is a set of mutators that influence each other, and none outside.
-type Component struct {
-	Members []*Mutator // in Gatekeeper's order
-	// Rounds is how many passes in order give the result: 1, 2, or 3 for more.
-	Rounds int
-	Why    string // what costs the second round, "" if there is none
+// nothing more. The one exception is an AssignImage that sets only a path, one
+// that reads as a domain as soon as there is a slash behind it: it can find one
+// in what it takes for the tag (Gatekeeper spec §6.3).
+func Idempotent(m *Mutator) bool {
+	return m.Image == nil || m.Image.Domain != "" || m.Image.Tag != "" ||
+		!strings.Contains(m.Image.Path, ".") || strings.Contains(m.Image.Path, "/")
 }
 
-// Components divides mutators into the smallest sets that do not influence each other.
-func Components(ms []*Mutator) []Component { return nil }
+// Affects reports whether b, which had nothing left to do, may have something to
+// do after a changed an object. It errs on the side of true, and so names all
+// that a pass after the first has to run: whom nothing has affected since it last
+// ran changes nothing.
+//
+// That both orders give the same is more than that; see Commute.
+func Affects(a, b *Mutator) bool {
+	switch {
+	case a == b:
+		return !Idempotent(a)
+	case a.writesKind():
+		return true
+	default:
+		return (a.enablesMatch(b) || stirs(a, b)) && meetKinds(a, b)
+	}
+}
+
+// Commute reports whether running a and b in either order gives the same. It errs
+// on the side of false.
+func Commute(a, b *Mutator) bool {
+	if a.writesKind() || b.writesKind() {
+		return false
+	}
+	shared, how := meet(a.Location, b.Location)
+	apart := how == fieldsDiffer || how == elementsDiffer
+	if apart && !notices(a, b, shared) && !notices(b, a, shared) &&
+		!a.writesLabelOf(b) && !b.writesLabelOf(a) &&
+		// Two new elements of a list stand in the order in which they came.
+		!(how == elementsDiffer && a.creates(shared) && b.creates(shared)) {
+		return true
+	}
+	return !meetKinds(a, b)
+}
+
+// meeting is how two locations part.
+type meeting int
+
+const (
+	within         meeting = iota // they do not: one is at, or inside, the other
+	fieldsDiffer                  // at two fields of one object
+	elementsDiffer                // at two elements of one list
+	shapesDiffer                  // they do not agree about what is there
+)
+
+// meet follows two locations as long as they may lead to the same places, and
+// returns how many nodes they share. Who does not agree about the shape of
+// objects is in conflict, if they are about the same ones.
+func meet(a, b Path) (shared int, how meeting) {
+	for i := range min(len(a), len(b)) {
+		x, y := &a[i], &b[i]
+		switch {
+		case x.List != y.List:
+			return i, shapesDiffer
+		case !x.List && x.Name != y.Name:
+			return i, fieldsDiffer
+		case x.List && x.Name != y.Name:
+			return i, shapesDiffer
+		case x.List && !x.Glob && !y.Glob && x.Value != y.Value:
+			return i, elementsDiffer
+		}
+	}
+	return min(len(a), len(b)), within
+}
+
+// creates reports whether a mutator that finds nothing at a depth of its location
+// may create it. It creates all the way down or nothing: no glob and no test may
+// be in between.
+func (m *Mutator) creates(depth int) bool {
+	for _, t := range m.Tests {
+		if t.Depth >= depth && t.Condition != MustNotExist {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(m.Location[depth:], func(n Node) bool { return n.Glob })
+}
+
+// defaults reports whether a mutator writes only where nothing is yet.
+func (m *Mutator) defaults() bool {
+	c, ok := m.Test(len(m.Location) - 1)
+	return ok && c == MustNotExist
+}
+
+// enables reports whether a may create something without which b stops, among the
+// nodes that they share: what has to exist, or an element where b visits all.
+func enables(a, b *Mutator, shared int) bool {
+	return anyShared(a, b, shared, func(c Condition) bool { return c == MustExist })
+}
+
+// notices reports whether a may create something that changes what b does, be it
+// that b does less.
+func notices(a, b *Mutator, shared int) bool {
+	return anyShared(a, b, shared, func(Condition) bool { return true })
+}
+
+func anyShared(a, b *Mutator, shared int, relevant func(Condition) bool) bool {
+	for d := range shared {
+		c, tested := b.Test(d)
+		newElement := b.Location[d].Glob && !a.Location[d].Glob
+		if (newElement || tested && relevant(c)) && a.creates(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// stirs is Affects as far as it is about locations.
+func stirs(a, b *Mutator) bool {
+	shared, how := meet(a.Location, b.Location)
+	switch {
+	case shared == 0:
+		return how == shapesDiffer
+	case how == shapesDiffer:
+		return true
+	case how != within:
+		return enables(a, b, shared)
+	case len(a.Location) >= len(b.Location):
+		return stirsInside(a, b, shared)
+	case a.defaults():
+		// Where a finds nothing, b has found nothing. If it could have created it,
+		// it has no reason to stay away.
+		return enables(a, b, shared) || !b.creates(shared-1)
+	default:
+		return true
+	}
+}
+
+// stirsInside is for an a that writes at, or inside, what b writes.
+func stirsInside(a, b *Mutator, shared int) bool {
+	switch {
+	case b.defaults():
+		return false // there is something now, if there was not before
+	case enables(a, b, shared):
+		return true
+	case a.Set != nil && b.Set != nil:
+		return a.Set.Prune != b.Set.Prune && haveCommon(a.Set.Values, b.Set.Values)
+	case a.Image != nil && b.Image != nil:
+		return !Idempotent(a) || !Idempotent(b) || contradict(*a.Image, *b.Image)
+	default:
+		return true
+	}
+}
+
+// haveCommon takes 1 and 1.0 for equal, which they are for some and not for
+// others.
+func haveCommon(a, b []any) bool {
+	for _, x := range a {
+		x = floats(x)
+		if slices.ContainsFunc(b, func(y any) bool { return tree.Equal(x, floats(y)) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func contradict(a, b Image) bool {
+	differ := func(x, y string) bool { return x != "" && y != "" && x != y }
+	return differ(a.Domain, b.Domain) || differ(a.Path, b.Path) || differ(a.Tag, b.Tag)
+}
+
+// writesKind reports whether the mutator changes what an object is, and with that
+// who is about it.
+func (m *Mutator) writesKind() bool {
+	return len(m.Location) > 0 && (m.Location[0].Name == "kind" || m.Location[0].Name == "apiVersion")
+}
+
+// label returns the label that the mutator sets.
+func (m *Mutator) label() (name string, ok bool) {
+	if m.Kind != AssignMetadata || m.Location[1].Name != "labels" {
+		return "", false
+	}
+	return m.Location[2].Name, true
+}
+
+// selectors are those that look at an object's own labels: a namespaceSelector
+// looks at those of a Namespace.
+func (m *Mutator) selectors(yield func(*metav1.LabelSelector) bool) {
+	if s := m.Match.LabelSelector; s != nil && !yield(s) {
+		return
+	}
+	if s := m.Match.NamespaceSelector; s != nil && m.aboutNamespaces() {
+		yield(s)
+	}
+}
+
+func (m *Mutator) aboutNamespaces() bool {
+	namespace := schema.GroupVersionKind{Kind: "Namespace"}
+	return m.inKinds(namespace) && (m.Kind == AssignMetadata || slices.ContainsFunc(m.ApplyTo, func(a ApplyTo) bool {
+		return slices.Contains(a.Groups, "") && slices.Contains(a.Kinds, "Namespace")
+	}))
+}
+
+// writesLabelOf reports whether a sets a label that b asks for.
+func (m *Mutator) writesLabelOf(b *Mutator) bool {
+	key, ok := m.label()
+	if !ok {
+		return false
+	}
+	for s := range b.selectors {
+		if _, ok := s.MatchLabels[key]; ok || slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
+			return true
+		}
+	}
+	return false
+}
+
+// enablesMatch reports whether the mutator may set a label that makes b match.
+// It sets only what is missing, so that a label that must not be there is no
+// reason.
+func (m *Mutator) enablesMatch(b *Mutator) bool {
+	key, ok := m.label()
+	if !ok {
+		return false
+	}
+	value, known := m.From.Value.(string)
+	for s := range b.selectors {
+		if selectsWith(s, key, func(v string) bool { return !known || v == value }) {
+			return true
+		}
+	}
+	return false
+}
+
+// selectsWith reports whether a selector may hold with a label that it does not
+// hold without. may tells which values the label may have.
+func selectsWith(s *metav1.LabelSelector, key string, may func(string) bool) bool {
+	wanted := false
+	if v, ok := s.MatchLabels[key]; ok {
+		if !may(v) {
+			return false
+		}
+		wanted = true
+	}
+	for _, r := range s.MatchExpressions {
+		switch {
+		case r.Key != key:
+		case r.Operator == metav1.LabelSelectorOpDoesNotExist:
+			return false
+		case r.Operator == metav1.LabelSelectorOpExists:
+			wanted = true
+		case r.Operator == metav1.LabelSelectorOpIn:
+			if !slices.ContainsFunc(r.Values, may) {
+				return false
+			}
+			wanted = true
+		}
+	}
+	return wanted
+}
+
+// meetKinds reports whether there may be a request that both are about: one kind
+// and one operation.
+func meetKinds(a, b *Mutator) bool {
+	for _, x := range a.scopes() {
+		for _, y := range b.scopes() {
+			if x.Operations&y.Operations != 0 && meetScopes(x, y, a.Match.Kinds, b.Match.Kinds) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// scope is an entry of applyTo; nil lists are for any.
+type scope struct {
+	ApplyTo
+	Operations operations
+}
+
+func (m *Mutator) scopes() []scope {
+	if m.Kind == AssignMetadata {
+		return []scope{{Operations: create | update}}
+	}
+	scopes := make([]scope, len(m.ApplyTo))
+	for i, a := range m.ApplyTo {
+		scopes[i] = scope{a, a.operations()}
+	}
+	return scopes
+}
+
+func meetScopes(x, y scope, a, b []MatchKinds) bool {
+	if !common(x.Versions, y.Versions) {
+		return false
+	}
+	if len(a) == 0 {
+		a = []MatchKinds{{}}
+	}
+	if len(b) == 0 {
+		b = []MatchKinds{{}}
+	}
+	for _, k := range a {
+		for _, l := range b {
+			if common(x.Groups, y.Groups, open(k.APIGroups), open(l.APIGroups)) && common(x.Kinds, y.Kinds, open(k.Kinds), open(l.Kinds)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// open returns nil for a list of match.kinds that anything is in.
+func open(list []string) []string {
+	if len(list) == 0 || slices.Contains(list, "*") {
+		return nil
+	}
+	return list
+}
+
+// common reports whether something is in all lists. Anything is in a nil list.
+func common(lists ...[]string) bool {
+	i := slices.IndexFunc(lists, func(l []string) bool { return l != nil })
+	return i < 0 || slices.ContainsFunc(lists[i], func(s string) bool {
+		return !slices.ContainsFunc(lists[i+1:], func(l []string) bool { return l != nil && !slices.Contains(l, s) })
+	})
+}

@@ -1,0 +1,202 @@
+package legacy
+
+import "slices"
+
+// Component is a set of mutators that have to run together, in their order.
+type Component struct {
+	Members []*Mutator // in Gatekeeper's order
+	// Rounds is how many passes over the members give what Gatekeeper's passes
+	// give in the end, whatever the object: 1, 2, or 3 for more.
+	Rounds int
+	Why    string // what costs the second round, "" if there is none
+}
+
+// Components divides mutators into the smallest sets that any order between gives
+// the same result. They are sorted by their first members. The mutators are those
+// that run: Conflicts among them are not looked for.
+func Components(ms []*Mutator) []Component {
+	ms = slices.SortedFunc(slices.Values(ms), Compare)
+	set := newUnion(len(ms))
+	for i, a := range ms {
+		for j := i + 1; j < len(ms); j++ {
+			if set.find(i) != set.find(j) && !Commute(a, ms[j]) {
+				set.join(i, j)
+			}
+		}
+	}
+	members := map[int][]*Mutator{}
+	for i, m := range ms {
+		root := set.find(i)
+		members[root] = append(members[root], m)
+	}
+	var all []Component
+	for i := range ms {
+		// The smallest index is the root.
+		if c := members[i]; c != nil {
+			rounds, why := rounds(c)
+			all = append(all, Component{c, rounds, why})
+		}
+	}
+	return all
+}
+
+// union is a set of disjoint sets of indices.
+type union []int
+
+func newUnion(n int) union {
+	u := make(union, n)
+	for i := range u {
+		u[i] = i
+	}
+	return u
+}
+
+func (u union) find(i int) int {
+	for u[i] != i {
+		u[i] = u[u[i]]
+		i = u[i]
+	}
+	return i
+}
+
+func (u union) join(i, j int) {
+	i, j = u.find(i), u.find(j)
+	u[max(i, j)] = min(i, j)
+}
+
+// manyRounds stands for all numbers of rounds that are not worth telling apart.
+const manyRounds = 3
+
+// rounds finds the last pass in which a mutator can change something for good.
+// What an earlier one does reaches a later one in the same pass. What a later one
+// does reaches an earlier one in the next, unless the two come to the same again:
+// see settles.
+func rounds(ms []*Mutator) (n int, why string) {
+	type edge struct{ from, to, cost int }
+	var edges []edge
+	last := make([]int, len(ms))
+	for i, m := range ms {
+		last[i] = 1
+		if !Idempotent(m) {
+			// The second application of such an AssignImage finds a domain, which
+			// stays.
+			last[i], why = 2, m.ID()+" can take its own result for another image"
+		}
+	}
+	for i, m := range ms {
+		for j := i + 1; j < len(ms); j++ {
+			if Affects(m, ms[j]) {
+				edges = append(edges, edge{i, j, 0})
+			}
+			if !Affects(ms[j], m) || settles(m, ms[j]) && !unsteady(m, ms) && !unsteady(ms[j], ms) {
+				continue
+			}
+			edges = append(edges, edge{j, i, 1})
+			if why == "" {
+				why = m.ID() + " has to run again after " + ms[j].ID()
+			}
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, e := range edges {
+			if l := min(last[e.from]+e.cost, manyRounds); l > last[e.to] {
+				last[e.to], changed = l, true
+			}
+		}
+	}
+	return max(1, slices.Max(last)), why
+}
+
+// unsteady reports whether others can make that a mutator does not match any
+// more.
+func unsteady(m *Mutator, ms []*Mutator) bool {
+	return slices.ContainsFunc(ms, func(other *Mutator) bool {
+		return other != m && (other.writesKind() || other.writesLabelOf(m))
+	})
+}
+
+// settles reports whether a second pass of i and then j, in which i does work
+// that j has undone, ends where the first has ended.
+func settles(i, j *Mutator) bool {
+	shared, how := meet(i.Location, j.Location)
+	same := len(i.Location) == len(j.Location)
+	switch {
+	case how != within || i.writesKind() || j.writesKind():
+		return false
+	case j.overwrites() && len(j.Location) <= len(i.Location):
+		// Whatever i does is overwritten again, if only it does not fail.
+		return same || i.fits(shared, j.From.constant())
+	case enables(j, i, shared):
+		return false
+	case i.overwrites() && len(i.Location) <= len(j.Location):
+		// It starts anew: j finds what it has found in the first pass.
+		return true
+	case i.Image != nil && j.Image != nil:
+		return Idempotent(i) && Idempotent(j)
+	case i.Set != nil && j.Set != nil:
+		// What is taken out and put in again is at the end.
+		return !i.Set.Prune || j.Set.Prune || !haveCommon(i.Set.Values, j.Set.Values)
+	default:
+		return false
+	}
+}
+
+// overwrites reports whether a mutator writes the same in each pass, over
+// whatever is there.
+func (m *Mutator) overwrites() bool {
+	return m.Kind == Assign && m.From.External == nil &&
+		!slices.ContainsFunc(m.Tests, func(t PathTest) bool { return t.Condition != MustExist })
+}
+
+// constant is the value as far as its type goes.
+func (s *Source) constant() any {
+	if s.Metadata != "" {
+		return ""
+	}
+	return s.Value
+}
+
+// fits reports whether the mutator can go on from a depth of its location into a
+// value without finding something of the wrong type.
+func (m *Mutator) fits(depth int, v any) bool {
+	if depth == len(m.Location) {
+		return m.fitsEnd(v)
+	}
+	node := m.Location[depth]
+	if !node.List {
+		obj, ok := v.(map[string]any)
+		if !ok {
+			return false
+		}
+		child, ok := obj[node.Name]
+		return !ok || m.fits(depth+1, child)
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return false
+	}
+	end := depth+1 == len(m.Location)
+	return !slices.ContainsFunc(list, func(e any) bool {
+		obj, ok := e.(map[string]any)
+		switch {
+		case !ok:
+			return node.Glob || end
+		case end || !node.Glob && obj[node.Name] != node.Value:
+			return false
+		default:
+			return !m.fits(depth+1, e)
+		}
+	})
+}
+
+func (m *Mutator) fitsEnd(v any) bool {
+	ok := true
+	switch m.Kind {
+	case ModifySet:
+		_, ok = v.([]any)
+	case AssignImage:
+		_, ok = v.(string)
+	}
+	return ok
+}
