@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -203,4 +204,23 @@ func TestPathTests(t *testing.T) {
 			in:      `{"spec":{}}`,
 		},
 	})
+}
+
+func TestWriteNode(t *testing.T) {
+	for location, want := range map[string]string{
+		`"".""[k: *]`:       `"" "" [k: *]`,
+		`"a/b"."é"."~-_"`:   "a/b é ~-_",
+		`"8a".a8`:           `"8a" a8`,
+		`a["k.l": 'x "y"']`: `a ["k.l": "x \"y\""]`,
+		`a[k: 80]`:          "a [k: 80]",
+		`a[k: "*"].'\\'`:    `a [k: "*"] "\\"`,
+	} {
+		var got []string
+		for _, node := range path(location) {
+			got = append(got, write(node))
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("nodes of %s are written %s, want %s", location, s, want)
+		}
+	}
 }
