@@ -68,9 +68,7 @@ func (d *Draft) apply(ops []cel.PatchOp) (*unstructured.Unstructured, error) {
 	if len(ops) == 0 {
 		return d.object, nil
 	}
-	var room [32]bool
-	writes, ok := d.plan(ops, room[:0])
-	if !ok {
+	if !d.inPlace(ops) {
 		after, err := applyJSONPatch(d.object.Object, ops)
 		switch {
 		case errors.Is(err, errTestFailed):
@@ -88,11 +86,14 @@ func (d *Draft) apply(ops []cel.PatchOp) (*unstructured.Unstructured, error) {
 	}
 	var root any = d.object.Object
 	for i := range ops {
-		if writes[i] {
-			w := write{draft: d, value: ops[i].Value, path: ops[i].Path}
-			root = w.below(root, ops[i].Path[1:])
-			d.paths = append(d.paths, w.path)
+		op := &ops[i]
+		at, token, _ := descend(root, op.Path[1:])
+		if old, exists := child(at, token); exists && tree.Equal(old, op.Value) {
+			continue
 		}
+		w := write{draft: d, value: op.Value, path: op.Path}
+		root = w.below(root, op.Path[1:])
+		d.paths = append(d.paths, w.path)
 	}
 	if d.paths != nil {
 		d.object = &unstructured.Unstructured{Object: root.(map[string]any)}
@@ -100,47 +101,48 @@ func (d *Draft) apply(ops []cel.PatchOp) (*unstructured.Unstructured, error) {
 	return d.object, nil
 }
 
-// plan says whether a patch consists of what can be written in place, one
+// inPlace says whether a patch consists of what can be written in place, one
 // operation after the other, without any of them failing or getting in the way
-// of another: members and elements that are added, scalars that are replaced. It
-// returns for each operation whether it makes a difference.
-func (d *Draft) plan(ops []cel.PatchOp, writes []bool) ([]bool, bool) {
+// of another: members and elements that are added, scalars that are replaced.
+func (d *Draft) inPlace(ops []cel.PatchOp) bool {
 	for i := range ops {
 		op := &ops[i]
 		if op.Op != "add" && op.Op != "replace" || !op.HasValue || !strings.HasPrefix(op.Path, "/") {
-			return nil, false
+			return false
 		}
 		at, token, ok := descend(d.object.Object, op.Path[1:])
 		if !ok {
-			return nil, false
+			return false
 		}
-		var old any
-		exists := false
+		old, exists := child(at, token)
 		switch at := at.(type) {
 		case map[string]any:
-			old, exists = at[token]
 			ok = at != nil && (exists || op.Op == "add")
 		case []any:
-			if token == "-" {
-				ok = op.Op == "add"
-				break
-			}
 			// To add at an index is to insert, which moves others.
-			var index int
-			if index, ok = position(token, at); ok && op.Op == "replace" {
-				old, exists = at[index], true
-			} else {
-				ok = false
-			}
+			ok = at != nil && (op.Op == "add") == (token == "-") && (exists || token == "-")
 		default:
 			ok = false
 		}
 		if !ok || len(ops) > 1 && isContainer(old) {
-			return nil, false
+			return false
 		}
-		writes = append(writes, !exists || !tree.Equal(old, op.Value))
 	}
-	return writes, true
+	return true
+}
+
+// child returns what a container has under a token.
+func child(container any, token string) (any, bool) {
+	switch container := container.(type) {
+	case map[string]any:
+		v, ok := container[token]
+		return v, ok
+	case []any:
+		if i, ok := position(token, container); ok {
+			return container[i], true
+		}
+	}
+	return nil, false
 }
 
 // descend follows a path, without its first slash, to the container that holds
@@ -152,18 +154,7 @@ func descend(at any, way string) (container any, token string, ok bool) {
 		if !more {
 			return at, token, true
 		}
-		switch node := at.(type) {
-		case map[string]any:
-			at, ok = node[token]
-		case []any:
-			var i int
-			if i, ok = position(token, node); ok {
-				at = node[i]
-			}
-		default:
-			ok = false
-		}
-		if !ok {
+		if at, ok = child(at, token); !ok {
 			return nil, "", false
 		}
 		way = rest
