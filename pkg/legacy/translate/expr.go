@@ -1,55 +1,379 @@
 package translate
 
-// expr is a piece of CEL: how it is laid out, and how tightly it binds.
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// expr is a piece of CEL: how it is laid out, and how tightly it binds. What is
+// made of pieces is well-formed whatever the pieces say: names and constants are
+// escaped, and parentheses stand where binding needs them.
 type expr struct {
 	doc  doc
-	prec int
+	bind int
+	// chain is the layout without indentation, of a conditional only: one that
+	// follows the colon of another stands below it and not further in.
+	chain *doc
 }
 
-type doc any
+// How tightly operators bind, loosest first.
+const (
+	bindCond = iota
+	bindOr
+	bindAnd
+	bindRelation
+	bindSum
+	bindUnary
+	bindMember
+)
 
-// String returns the expression as a person would write it, over lines of at
-// most 100 columns where that is possible.
-func (e expr) String() string { return "" }
+// String returns the expression as a person would write it, over lines of at most
+// 100 columns where that is possible.
+func (e expr) String() string { return group(e.doc).String() }
 
-// when guards a patch, or an Object, with a condition: what is returned
-// otherwise is none.
-func when(cond, then, none expr) expr { return expr{} }
+// within returns the layout of e as an operand of an operator.
+func (e expr) within(bind int) doc {
+	if e.bind >= bind {
+		return e.doc
+	}
+	return group(text("("), nest(softline, e.doc), softline, text(")"))
+}
 
-// all and anyOf join conditions; of one it is that one.
-func all(conds ...expr) expr   { return expr{} }
-func anyOf(conds ...expr) expr { return expr{} }
+// ident is a name that the generator chose; it is not escaped.
+func ident(name string) expr { return expr{doc: text(name), bind: bindMember} }
 
-// literal returns a constant: nil, bool, string, int64, float64 and lists and
-// maps of them. Numbers keep their type: 1.0 is a double.
-func literal(v any) expr { return expr{} }
+// reserved are the words that are no names even behind a dot.
+var reserved = []string{"false", "in", "null", "true"}
 
-// jsonLiteral is literal for a value that becomes JSON: 1.0 is written 1.
-func jsonLiteral(v any) expr { return expr{} }
+// isIdentifier reports whether name can stand behind a dot.
+func isIdentifier(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '_', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case i > 0 && '0' <= c && c <= '9':
+		default:
+			return false
+		}
+	}
+	return name != "" && !slices.Contains(reserved, name)
+}
 
 // field returns member name of an object e: e.name, or e["name"] where name is
 // not an identifier.
-func field(e expr, name string) expr { return expr{} }
+func field(e expr, name string) expr {
+	if isIdentifier(name) {
+		return expr{doc: concat(e.within(bindMember), text("."+name)), bind: bindMember}
+	}
+	return expr{doc: concat(e.within(bindMember), text("["+quote(name)+"]")), bind: bindMember}
+}
+
+// optional returns member name of e, or of what the optional e holds, as an
+// optional: e.?name, or e[?"name"].
+func optional(e expr, name string) expr {
+	if isIdentifier(name) {
+		return expr{doc: concat(e.within(bindMember), text(".?"+name)), bind: bindMember}
+	}
+	return expr{doc: concat(e.within(bindMember), text("[?"+quote(name)+"]")), bind: bindMember}
+}
 
 // has returns whether the object e has the member: has(e.name), or "name" in e.
-func has(e expr, name string) expr { return expr{} }
+//
+// Of a string, a number, a bool or null, the first is false and the second an
+// error; of a list the first is an error.
+func has(e expr, name string) expr {
+	if isIdentifier(name) {
+		return fn("has", field(e, name))
+	}
+	return binary("in", constant(name), e)
+}
 
-// member is one field of a literal of a type.
+// item returns e[i].
+func item(e, i expr) expr {
+	return expr{doc: concat(e.within(bindMember), text("["), i.doc, text("]")), bind: bindMember}
+}
+
+// cond returns `test ? yes : no`.
+func cond(test, yes, no expr) expr {
+	rest := no.within(bindCond)
+	if no.chain != nil {
+		rest = *no.chain
+	}
+	// What follows the question mark must bind tighter than a conditional.
+	chain := concat(test.within(bindOr), line, text("? "), nest(yes.within(bindOr)), line, text(": "), rest)
+	if no.chain == nil {
+		chain = concat(test.within(bindOr), line, text("? "), nest(yes.within(bindOr)), line, text(": "), nest(rest))
+	}
+	return expr{doc: group(nest(chain)), bind: bindCond, chain: &chain}
+}
+
+// when guards an expression with a condition; what it is otherwise is none.
+func when(test, then, none expr) expr {
+	if then.chain != nil && none.chain == nil {
+		return cond(not(test), none, then)
+	}
+	return cond(test, then, none)
+}
+
+// all joins conditions with &&; of one it is that one. There has to be one.
+func all(conds ...expr) expr { return joined("&&", bindAnd, conds) }
+
+// anyOf joins conditions with ||; of one it is that one. There has to be one.
+func anyOf(conds ...expr) expr { return joined("||", bindOr, conds) }
+
+func joined(op string, bind int, conds []expr) expr {
+	if len(conds) == 1 {
+		return conds[0]
+	}
+	var docs []doc
+	for _, c := range conds {
+		docs = append(docs, c.within(bind))
+	}
+	return expr{doc: group(join(concat(text(" "+op), line), docs)), bind: bind}
+}
+
+// not negates a condition.
+func not(e expr) expr {
+	return expr{doc: concat(text("!"), e.within(bindUnary)), bind: bindUnary}
+}
+
+// binary returns `a op b` for a relation: ==, !=, in, >=.
+func binary(op string, a, b expr) expr {
+	return expr{
+		doc:  group(a.within(bindRelation+1), text(" "+op), nest(line, b.within(bindRelation+1))),
+		bind: bindRelation,
+	}
+}
+
+func equal(a, b expr) expr { return binary("==", a, b) }
+
+// sum joins strings or lists with +; of one it is that one.
+func sum(parts ...expr) expr {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	var docs []doc
+	for _, p := range parts {
+		docs = append(docs, p.within(bindSum))
+	}
+	return expr{doc: group(docs[0], nest(concat(text(" +"), line), join(concat(text(" +"), line), docs[1:]))), bind: bindSum}
+}
+
+// call returns recv.name(args…), fn returns name(args…).
+func call(recv expr, name string, args ...expr) expr {
+	return expr{doc: group(recv.within(bindMember), text("."+name), arguments(args)), bind: bindMember}
+}
+
+func fn(name string, args ...expr) expr {
+	return expr{doc: group(text(name), arguments(args)), bind: bindMember}
+}
+
+func arguments(args []expr) doc {
+	if len(args) == 0 {
+		return text("()")
+	}
+	var docs []doc
+	for _, a := range args {
+		docs = append(docs, a.doc)
+	}
+	return group(text("("), nest(softline, join(concat(text(","), line), docs)), softline, text(")"))
+}
+
+// macro returns recv.name(vars…, bodies…). The names of the variables stay on the
+// line of the call; bodies have one each if they do not fit.
+func macro(recv expr, name string, vars []string, bodies ...expr) expr {
+	var docs []doc
+	for _, b := range bodies {
+		docs = append(docs, group(b.doc))
+	}
+	return expr{
+		doc: concat(recv.within(bindMember), group(text("."+name+"("+strings.Join(vars, ", ")+","),
+			nest(line, join(concat(text(","), line), docs)), softline, text(")"))),
+		bind: bindMember,
+	}
+}
+
+// member is one entry of a literal.
 type member struct {
 	name  string
 	value expr
 }
 
 // message returns a literal such as Object.spec{replicas: 1} or JSONPatch{…}.
-func message(typ string, members ...member) expr { return expr{} }
+// Names that are no identifiers are set in back-ticks; see canName.
+func message(typ string, members ...member) expr {
+	var docs []doc
+	for _, m := range members {
+		name := m.name
+		if !isIdentifier(name) {
+			name = "`" + name + "`"
+		}
+		docs = append(docs, concat(text(name+": "), m.value.doc))
+	}
+	return enclosed(typ+"{", docs, "}")
+}
 
-// listOf and mapOf return literals of expressions.
-func listOf(elems ...expr) expr        { return expr{} }
-func mapOf(entries ...member) expr     { return expr{} }
-func ident(name string) expr           { return expr{} }
-func not(e expr) expr                  { return expr{} }
-func binary(op string, a, b expr) expr { return expr{} }
+// canName reports whether a field of an object literal can have the name at all:
+// back-ticks hold letters, digits and . - / _ and the space.
+func canName(name string) bool {
+	if name == "" {
+		return false
+	}
+	for _, c := range name {
+		if c > unicode.MaxASCII || !(unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("_.-/ ", c)) {
+			return false
+		}
+	}
+	return true
+}
 
-// call returns recv.name(args…), fn returns name(args…).
-func call(recv expr, name string, args ...expr) expr { return expr{} }
-func fn(name string, args ...expr) expr              { return expr{} }
+// listOf returns a list of expressions.
+func listOf(elems ...expr) expr {
+	if len(elems) == 1 {
+		// The brackets stay with what is in them: [JSONPatch{ … }].
+		return expr{doc: concat(text("["), elems[0].doc, text("]")), bind: bindMember}
+	}
+	var docs []doc
+	for _, e := range elems {
+		docs = append(docs, e.doc)
+	}
+	return enclosed("[", docs, "]")
+}
+
+// mapOf returns a map with constant keys.
+func mapOf(entries ...member) expr {
+	var docs []doc
+	for _, m := range entries {
+		docs = append(docs, concat(text(quote(m.name)+": "), m.value.doc))
+	}
+	return enclosed("{", docs, "}")
+}
+
+func enclosed(open string, docs []doc, end string) expr {
+	if len(docs) == 0 {
+		return expr{doc: text(open + end), bind: bindMember}
+	}
+	return expr{
+		doc:  group(text(open), nest(softline, join(concat(text(","), line), docs)), softline, text(end)),
+		bind: bindMember,
+	}
+}
+
+// constant returns nil, a bool, string, int64 or float64, or a list or map of
+// them. Numbers keep their type: 1.0 is a double.
+func constant(v any) expr {
+	e, _ := typed(v, func(f float64) (string, string) { return double(f), "double" })
+	return e
+}
+
+// jsonConstant is constant for a value that becomes JSON: 1.0 is written 1.
+func jsonConstant(v any) expr {
+	e, _ := typed(v, func(f float64) (string, string) {
+		if n := int64(f); float64(n) == f && -maxSafeInt <= n && n <= maxSafeInt {
+			return strconv.FormatInt(n, 10), "int"
+		}
+		return double(f), "double"
+	})
+	return e
+}
+
+// maxSafeInt is the largest integer that CEL writes as a JSON number; beyond it
+// and below its negative they become strings (Gatekeeper spec §14.1, T34).
+const maxSafeInt = 1<<53 - 1
+
+func double(f float64) string {
+	s := strconv.FormatFloat(f, 'g', -1, 64)
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return s
+}
+
+// typed returns a constant and a word for its CEL type. Lists and maps have to
+// be of one type, so where the words of their parts differ all become dyn.
+func typed(v any, number func(float64) (string, string)) (expr, string) {
+	switch v := v.(type) {
+	case nil:
+		return ident("null"), "null"
+	case bool:
+		return ident(strconv.FormatBool(v)), "bool"
+	case string:
+		return ident(quote(v)), "string"
+	case int64:
+		return ident(strconv.FormatInt(v, 10)), "int"
+	case float64:
+		s, typ := number(v)
+		return ident(s), typ
+	case []any:
+		elems := make([]expr, len(v))
+		types := make([]string, len(v))
+		for i, e := range v {
+			elems[i], types[i] = typed(e, number)
+		}
+		typ := unify(elems, types)
+		return listOf(elems...), "list(" + typ + ")"
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		values := make([]expr, len(v))
+		types := make([]string, len(v))
+		for i, k := range keys {
+			values[i], types[i] = typed(v[k], number)
+		}
+		typ := unify(values, types)
+		entries := make([]member, len(v))
+		for i, k := range keys {
+			entries[i] = member{k, values[i]}
+		}
+		return mapOf(entries...), "map(" + typ + ")"
+	default:
+		// Decoded JSON holds nothing else.
+		return ident(quote(fmt.Sprint(v))), "string"
+	}
+}
+
+func unify(elems []expr, types []string) string {
+	if len(types) == 0 {
+		return "nothing"
+	}
+	for _, t := range types[1:] {
+		if t != types[0] {
+			for i, e := range elems {
+				elems[i] = fn("dyn", e)
+			}
+			return "dyn"
+		}
+	}
+	return types[0]
+}
+
+// quote returns a string literal. All that is not printable is escaped, so that
+// a literal is on one line and shows what it holds.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range strings.ToValidUTF8(s, "\uFFFD") {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case strconv.IsPrint(c):
+			b.WriteRune(c)
+		case c <= 0xFFFF:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,32 +1,24 @@
 package translate
 
-import "github.com/mapd-project/mapd/pkg/legacy"
-
 // form is how generated programs come by what differs between mutators of one
-// shape: written out, or read from params, which is the mutator itself.
+// shape, and what they take for granted.
 type form struct {
+	// params reads the values of mutators from params, which is the mutator
+	// itself; otherwise they are written out.
 	params bool
+	// served says that objects have metadata, as all that pass an API server have.
+	served bool
+	// certain reports what an API server sees to before a policy runs: that what
+	// stands before the location's node d, if it is there, is what the node steps
+	// into, and at the location's end what the mutator changes. Nil is nothing.
+	certain func(d int) bool
+	// present reports whether an API server sees to it that the field of the
+	// location's node d, or the key of its list selector, is always there. Nil is
+	// never.
+	present func(d int) bool
 }
 
-// condition is one named match condition.
-type condition struct {
-	Name string
-	Expr expr
-}
+// sure is certain; the object itself is an object.
+func (f form) sure(d int) bool { return d == 0 || f.certain != nil && f.certain(d) }
 
-// patch returns what the mutator does, as a list of JSONPatch operations.
-func (f form) patch(m *legacy.Mutator) expr { return expr{} }
-
-// conditions returns what m.Match asks for beyond kinds and the namespace
-// selector, in Gatekeeper's order; none if it asks for nothing. They read only
-// object and request (and params).
-func (f form) conditions(m *legacy.Mutator) []condition { return nil }
-
-// kinds returns the condition that an object is of one of the kinds of the
-// mutator: applyTo, with its operations, and match.kinds. It is for policies
-// whose rules cannot say it exactly.
-func (f form) kinds(m *legacy.Mutator) []condition { return nil }
-
-// namespaceSelector returns match.namespaceSelector as an expression of
-// mutations, where namespaceObject can be read; false if there is none.
-func (f form) namespaceSelector(m *legacy.Mutator) (expr, bool) { return expr{}, false }
+func (f form) always(d int) bool { return f.present != nil && f.present(d) }

@@ -1,43 +1,68 @@
 package translate
 
 import (
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
-	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Bound is one mutator as the engine runs it: a policy that it shares with all
-// mutators of its shape, and a binding of its own that hands the mutator to the
-// policy as its parameter.
-type Bound struct {
-	// Shape is a key: mutators with the same shape have deeply equal policies.
-	Shape   string
-	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
-	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
+// ShapeOf returns the Shape that Runtime gives, without making the policy: all of
+// a mutator that its programs are made of, and nothing that they read from
+// params.
+func ShapeOf(m *legacy.Mutator) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", m.Kind, m.Location)
+	for _, t := range m.Tests {
+		fmt.Fprintf(&b, " test(%d %q)", t.Depth, t.Condition)
+	}
+	switch {
+	case m.From != nil && m.From.Metadata != "":
+		fmt.Fprintf(&b, " from(%s)", m.From.Metadata)
+	case m.From != nil && m.From.External != nil:
+		b.WriteString(" from(external)")
+	case m.Set != nil:
+		v := m.Set.Values
+		fmt.Fprintf(&b, " set(%t %t %t %t)", m.Set.Prune, len(v) == 0, hasNumbers(v), len(distinct(v)) == len(v))
+	case m.Image != nil:
+		fmt.Fprintf(&b, " image(%t %t %t)", m.Image.Domain != "", m.Image.Path != "", m.Image.Tag != "")
+	}
+	matchShape(&b, m)
+	return b.String()
 }
 
-// Target is one combination of what a mutator applies to. "*" is any.
-type Target struct {
-	Group, Version, Kind string
-	Create, Update       bool
+func matchShape(b *strings.Builder, m *legacy.Mutator) {
+	if s := m.Match.Scope; s == "Cluster" || s == "Namespaced" {
+		fmt.Fprintf(b, " scope(%s)", s)
+	}
+	for i, entries := range [][]string{m.Match.Namespaces, m.Match.ExcludedNamespaces} {
+		if len(entries) > 0 {
+			fmt.Fprintf(b, " namespaces(%d %v %t)", i, patternKinds(entries), slices.ContainsFunc(entries, isEverything))
+		}
+	}
+	if s := m.Match.LabelSelector; s != nil {
+		fmt.Fprintf(b, " labels(%t %v)", len(s.MatchLabels) > 0, operators(s))
+	}
+	if p := m.Match.Name; p != "" && !isEverything(p) {
+		fmt.Fprintf(b, " name(%d)", kindOf(p))
+	}
+	if m.Match.Source == "Generated" {
+		b.WriteString(" generated")
+	}
+	if mayBeNamespace(m) {
+		b.WriteString(" Namespace")
+	}
 }
 
-// Runtime says in a policy and a binding what a mutator says. types are needed
-// for the rules of the binding; nil is none.
-func Runtime(m *legacy.Mutator, types *openapi.Types) Bound { return Bound{} }
-
-// ShapeOf returns the Shape that Runtime gives, without making the policy.
-func ShapeOf(m *legacy.Mutator) string { return "" }
-
-// Targets lists what the mutator applies to by applyTo and match.kinds.
-func Targets(m *legacy.Mutator) []Target { return nil }
-
-// Rules lists the rules under which requests for the kinds of a mutator come:
-// for the resources of these kinds and for the subresources that Gatekeeper's
-// webhook is called for and that carry one of them. Kinds that types know no
-// resource for are unknown.
-func Rules(m *legacy.Mutator, types *openapi.Types) (rules []admissionregistrationv1.NamedRuleWithOperations, unknown []schema.GroupVersionKind) {
-	return nil, nil
+// operators returns which operators a selector has, in order.
+func operators(s *metav1.LabelSelector) []metav1.LabelSelectorOperator {
+	var ops []metav1.LabelSelectorOperator
+	for _, r := range s.MatchExpressions {
+		ops = append(ops, r.Operator)
+	}
+	slices.Sort(ops)
+	return slices.Compact(ops)
 }

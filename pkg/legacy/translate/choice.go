@@ -1,0 +1,112 @@
+package translate
+
+// choice is what a mutation does to one place, case by case: which operations
+// it gives under which conditions. The zero value is none.
+type choice struct {
+	// test decides between yes and no. Without one, the operations are ops, each a
+	// JSONPatch, and those of the list many.
+	test    *test
+	yes, no *choice
+	ops     []expr
+	many    *expr
+}
+
+// test is a condition and its opposite, both as a person would write them.
+type test struct{ holds, fails expr }
+
+func hasTest(e expr, name string) test {
+	h := has(e, name)
+	return test{h, not(h)}
+}
+
+func typeTest(e expr, typ string) test {
+	t := fn("type", e)
+	return test{equal(t, ident(typ)), binary("!=", t, ident(typ))}
+}
+
+func tested(e expr) test { return test{e, not(e)} }
+
+func (t test) opposite() test { return test{t.fails, t.holds} }
+
+// decide returns a choice between two.
+func decide(t test, yes, no choice) choice {
+	if yes.isNone() && no.isNone() {
+		return choice{}
+	}
+	return choice{test: &t, yes: &yes, no: &no}
+}
+
+func operations(ops ...expr) choice { return choice{ops: ops} }
+
+func (c choice) isNone() bool { return c.test == nil && c.many == nil && len(c.ops) == 0 }
+
+// isOne reports whether there is exactly one operation in every case.
+func (c choice) isOne() bool {
+	if c.test != nil {
+		return c.yes.isOne() && c.no.isOne()
+	}
+	return c.many == nil && len(c.ops) == 1
+}
+
+// list returns the operations as a list.
+func (c choice) list() expr {
+	switch {
+	case c.test != nil:
+		return c.conditional(choice.list)
+	case c.many != nil:
+		return *c.many
+	}
+	return listOf(c.ops...)
+}
+
+// one returns the operation of a choice that isOne.
+func (c choice) one() expr {
+	if c.test != nil {
+		return c.conditional(choice.one)
+	}
+	return c.ops[0]
+}
+
+// conditional writes a choice as conditionals that follow one another: the case
+// without further conditions comes first.
+func (c choice) conditional(write func(choice) expr) expr {
+	if c.yes.test != nil && c.no.test == nil {
+		return cond(c.test.fails, write(*c.no), write(*c.yes))
+	}
+	return cond(c.test.holds, write(*c.yes), write(*c.no))
+}
+
+// program returns the whole expression of a mutation.
+func (c choice) program() expr {
+	if c.isNone() {
+		// An empty list alone is not a list of operations to CEL.
+		return cond(ident("false"), listOf(message("JSONPatch")), listOf())
+	}
+	return c.list()
+}
+
+// each returns what is done to the elements x, at i, of a list for which where
+// holds; nil is all of them.
+func each(list expr, i, x string, where *expr, c choice) choice {
+	if c.isNone() {
+		return c
+	}
+	if c.test != nil && where == nil {
+		// A case in which nothing is done is better left out.
+		if c.no.isNone() && c.yes.isOne() {
+			where, c = &c.test.holds, *c.yes
+		} else if c.yes.isNone() && c.no.isOne() {
+			where, c = &c.test.fails, *c.no
+		}
+	}
+	var bodies []expr
+	if where != nil {
+		bodies = append(bodies, *where)
+	}
+	if c.isOne() {
+		loop := macro(list, "transformList", []string{i, x}, append(bodies, c.one())...)
+		return choice{many: &loop}
+	}
+	loop := call(macro(list, "transformList", []string{i, x}, append(bodies, c.list())...), "flatten")
+	return choice{many: &loop}
+}

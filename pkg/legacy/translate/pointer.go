@@ -1,0 +1,75 @@
+package translate
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// pointer is a JSON pointer that a program makes: constant but for the indexes of
+// the loops around it.
+type pointer struct {
+	parts []expr
+	tail  string // constant text behind the parts
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+func (p pointer) key(name string) pointer {
+	p.tail += "/" + pointerEscapes.Replace(name)
+	return p
+}
+
+// index goes to the element whose index is the variable i.
+func (p pointer) index(i string) pointer {
+	parts := append(p.parts[:len(p.parts):len(p.parts)], constant(p.tail+"/"), fn("string", ident(i)))
+	return pointer{parts: parts}
+}
+
+func (p pointer) expr() expr {
+	parts := p.parts
+	if p.tail != "" || len(parts) == 0 {
+		parts = append(parts[:len(parts):len(parts)], constant(p.tail))
+	}
+	return sum(parts...)
+}
+
+// looksLikeIndex reports whether a name would be taken for a place in a list,
+// should there be a list where an object was expected.
+func looksLikeIndex(name string) bool {
+	_, err := strconv.Atoi(name)
+	return err == nil || name == "-"
+}
+
+// unpointable returns a name of the location that no JSON patch of a policy can
+// have in its path: servers quote paths by the rules of Go and read them by those
+// of JSON, which differ for some control characters.
+func unpointable(p legacy.Path) (string, bool) {
+	for _, n := range p {
+		if n.List {
+			continue // not part of pointers
+		}
+		q := strings.ReplaceAll(strconv.Quote(n.Name), `\\`, "")
+		for _, only := range []string{`\a`, `\v`, `\x`, `\U`} {
+			if strings.Contains(q, only) {
+				return n.Name, true
+			}
+		}
+	}
+	return "", false
+}
+
+func operation(op string, p pointer, value ...expr) expr {
+	members := []member{{"op", constant(op)}, {"path", p.expr()}}
+	for _, v := range value {
+		members = append(members, member{"value", v})
+	}
+	return message("JSONPatch", members...)
+}
+
+// refusal is an operation that cannot be applied. A policy has no other way to
+// refuse an object; the path is what its error shows, so it says why.
+func refusal(at legacy.Path, expected string) choice {
+	return operations(operation("remove", pointer{}.key(at.String()+": expected "+expected)))
+}

@@ -1,0 +1,96 @@
+package translate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// Target is one combination of what a mutator applies to. "*" is any.
+type Target struct {
+	Group, Version, Kind string
+	Create, Update       bool
+}
+
+// Targets lists what the mutator applies to by applyTo and match.kinds, each
+// combination once, sorted. It is empty if that is nothing.
+func Targets(m *legacy.Mutator) []Target {
+	var out []Target
+	for _, t := range applied(m) {
+		out = append(out, narrowed(t, m.Match.Kinds)...)
+	}
+	if m.Match.Source == "Generated" {
+		out = nil // no request is for such an object
+	}
+	slices.SortFunc(out, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Kind, b.Kind))
+	})
+	return merged(out)
+}
+
+// applied lists the combinations of applyTo.
+func applied(m *legacy.Mutator) []Target {
+	if m.Kind == legacy.AssignMetadata {
+		return []Target{{Group: "*", Version: "*", Kind: "*", Create: true, Update: true}}
+	}
+	var out []Target
+	for _, a := range m.ApplyTo {
+		create, update := effective(a)
+		for _, g := range a.Groups {
+			for _, v := range a.Versions {
+				for _, k := range a.Kinds {
+					if g == "*" || v == "*" || k == "*" {
+						continue // literal here, and so nothing's name
+					}
+					out = append(out, Target{g, v, k, create, update})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// narrowed returns what is left of a target by match.kinds.
+func narrowed(t Target, kinds []legacy.MatchKinds) []Target {
+	if len(kinds) == 0 {
+		return []Target{t}
+	}
+	var out []Target
+	for _, k := range kinds {
+		for _, g := range narrow(t.Group, k.APIGroups) {
+			for _, kind := range narrow(t.Kind, k.Kinds) {
+				out = append(out, Target{g, t.Version, kind, t.Create, t.Update})
+			}
+		}
+	}
+	return out
+}
+
+// narrow returns what a name, or "*", has in common with a list in which "*", or
+// nothing, is everything.
+func narrow(name string, list []string) []string {
+	switch {
+	case len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, name):
+		return []string{name}
+	case name == "*":
+		return list
+	}
+	return nil
+}
+
+// merged joins neighbours that differ in operations only.
+func merged(sorted []Target) []Target {
+	var out []Target
+	for _, t := range sorted {
+		if n := len(out); n > 0 {
+			last := &out[n-1]
+			if last.Group == t.Group && last.Version == t.Version && last.Kind == t.Kind {
+				last.Create, last.Update = last.Create || t.Create, last.Update || t.Update
+				continue
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}

@@ -1,0 +1,269 @@
+package translate
+
+import "slices"
+
+// param returns spec.parameters.<names…> of the mutator, which is params.
+func param(names ...string) expr {
+	e := field(field(ident("params"), "spec"), "parameters")
+	for _, n := range names {
+		e = field(e, n)
+	}
+	return e
+}
+
+// value returns what an Assign or AssignMetadata assigns.
+func (w *walk) value() expr {
+	from := w.m.From
+	switch {
+	case from.Metadata == "name":
+		return call(optional(w.metadata(), "name"), "orValue", constant(""))
+	case from.Metadata == "namespace":
+		return w.namespaceOf()
+	case w.params:
+		return param("assign", "value")
+	default:
+		return jsonConstant(from.Value)
+	}
+}
+
+// namespaceOf returns the namespace of the request, "" for a Namespace, of which
+// a request says that it is in itself.
+func (w *walk) namespaceOf() expr {
+	namespace := call(optional(ident("request"), "namespace"), "orValue", constant(""))
+	if !mayBeNamespace(w.m) {
+		return namespace
+	}
+	return cond(isNamespace(), constant(""), namespace)
+}
+
+// replaces reports whether the outcome is the same whatever was in the field.
+func (w *walk) replaces() bool { return w.m.From != nil }
+
+// initial returns what a field, or the element of a list, is when it was not
+// there.
+func (w *walk) initial() (expr, outcome) {
+	switch {
+	case w.m.Image != nil:
+		return w.image(nil), made
+	case w.m.Set == nil:
+		return w.value(), made
+	case w.m.Set.Prune:
+		return expr{}, nothing
+	case len(w.m.Set.Values) == 0:
+		return listOf(), made
+	default:
+		return w.members(), made
+	}
+}
+
+// change returns what is done to the field e at p when it is there.
+func (w *walk) change(e expr, p pointer) choice {
+	d := len(w.path)
+	switch {
+	case w.m.Image != nil:
+		c := operations(operation("replace", p, w.image(&e)))
+		if i := w.m.Image; i.Domain != "" && i.Path != "" && i.Tag != "" {
+			// All others read the old image as a string.
+			return w.expect(d, e, "string", "a string", c)
+		}
+		return c
+	case w.m.Set == nil:
+		return operations(operation("add", p, w.value()))
+	case w.m.Set.Prune:
+		return w.expect(d, e, "list", "a list", w.prune(e, p))
+	default:
+		return w.expect(d, e, "list", "a list", w.merge(e, p))
+	}
+}
+
+// members returns the values of a set as a list.
+func (w *walk) members() expr {
+	if w.params {
+		return param("values", "fromList")
+	}
+	return constant(w.m.Set.Values)
+}
+
+// merge appends the values that the list e at p lacks, each once.
+func (w *walk) merge(e expr, p pointer) choice {
+	values, v := w.m.Set.Values, ident("v")
+	if len(values) == 0 {
+		return choice{}
+	}
+	once := distinct(values)
+	add := func(v expr) expr { return operation("add", p.key("-"), v) }
+	if !w.params && len(once) == 1 {
+		v := constant(once[0])
+		return decide(tested(w.contains(e, v)), choice{}, operations(add(v)))
+	}
+	var loop expr
+	switch lacks := not(w.contains(e, v)); {
+	case !w.params:
+		loop = macro(constant(once), "map", []string{"v"}, lacks, add(v))
+	case len(once) == len(values):
+		loop = macro(w.members(), "map", []string{"v"}, lacks, add(v))
+	default:
+		i := w.unused("i", "j", "k", "l", "m", "n")
+		before := call(w.members(), "slice", constant(int64(0)), ident(i))
+		loop = macro(w.members(), "transformList", []string{i, "v"}, all(lacks, not(w.contains(before, v))), add(v))
+	}
+	return choice{many: &loop}
+}
+
+// prune removes the members of the list e at p that are among the values, the
+// last first, so that the indexes of the others hold.
+func (w *walk) prune(e expr, p pointer) choice {
+	if len(w.m.Set.Values) == 0 {
+		return choice{}
+	}
+	i := w.unused("i", "j", "k", "l", "m", "n")
+	found := macro(e, "transformList", []string{i, "o"}, w.contains(w.members(), ident("o")), ident(i))
+	loop := macro(call(found, "reverse"), "map", []string{i}, operation("remove", p.index(i)))
+	return choice{many: &loop}
+}
+
+// contains returns whether a list has a member equal to v. Gatekeeper tells 1 and
+// 1.0 apart, CEL does not; that is minded where there are numbers among the
+// values, but not within values that are objects or lists.
+func (w *walk) contains(list, v expr) expr {
+	if !hasNumbers(w.m.Set.Values) {
+		return binary("in", v, list)
+	}
+	x := w.unused("w", "x", "y", "z")
+	w.used = w.used[:len(w.used)-1]
+	o := ident(x)
+	return macro(list, "exists", []string{x}, all(equal(o, v), equal(fn("type", o), fn("type", v))))
+}
+
+func hasNumbers(values []any) bool {
+	return slices.ContainsFunc(values, func(v any) bool {
+		switch v.(type) {
+		case int64, float64:
+			return true
+		}
+		return false
+	})
+}
+
+// distinct returns values without those that are equal, as contains has it, to
+// one before.
+func distinct(values []any) []any {
+	var out []any
+	for _, v := range values {
+		if !slices.ContainsFunc(out, func(o any) bool { return sameMember(o, v) }) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func sameMember(a, b any) bool {
+	switch a.(type) {
+	case int64, float64:
+		return a == b // an int64 never equals a float64
+	}
+	return sameNested(a, b)
+}
+
+// sameNested is CEL's equality: of numbers by value.
+func sameNested(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for k, v := range a {
+			if w, ok := b[k]; !ok || !sameNested(v, w) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, sameNested)
+	case int64:
+		if f, ok := b.(float64); ok {
+			return float64(a) == f
+		}
+	case float64:
+		if n, ok := b.(int64); ok {
+			return a == float64(n)
+		}
+	}
+	switch b.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return a == b
+}
+
+// The parts of an image (Gatekeeper spec §6.1). What stands before the first
+// slash is a domain if it has a dot or a colon or is localhost; the tag begins with
+// the first colon or at sign behind it.
+const (
+	domainPattern = `^(?:[^/]*[.:][^/]*|localhost)/`
+	pathPattern   = `^[^:@]*`
+	tagPattern    = `[:@](?s:.*)$`
+	untilTag      = `^(?:(?:[^/]*[.:][^/]*|localhost)/)?[^:@]*`
+)
+
+// image returns an image reference with some parts set: of the old one, or made
+// of nothing but these.
+func (w *walk) image(old *expr) expr {
+	i := w.m.Image
+	var parts []expr
+	// Constants that follow one another are one.
+	var tail string
+	put := func(s, parameter string) {
+		if !w.params {
+			tail += s
+			return
+		}
+		if tail != "" {
+			parts = append(parts, constant(tail))
+			tail = ""
+		}
+		parts = append(parts, param(parameter))
+	}
+	take := func(e expr) {
+		if tail != "" {
+			parts = append(parts, constant(tail))
+			tail = ""
+		}
+		parts = append(parts, e)
+	}
+	find := func(e expr, pattern string) expr { return call(e, "find", constant(pattern)) }
+	rest := func() expr {
+		return call(*old, "substring", call(find(*old, domainPattern), "size"))
+	}
+
+	keepDomain, keepPath, keepTag := old != nil && i.Domain == "", old != nil && i.Path == "", old != nil && i.Tag == ""
+	if i.Domain != "" {
+		put(i.Domain, "assignDomain")
+		tail += "/"
+	}
+	switch {
+	case keepDomain && keepPath:
+		take(find(*old, untilTag))
+	case keepDomain:
+		take(find(*old, domainPattern))
+	case keepPath && keepTag:
+		take(rest())
+	case keepPath:
+		take(find(rest(), pathPattern))
+	}
+	if i.Path != "" {
+		put(i.Path, "assignPath")
+	}
+	switch {
+	case i.Tag != "":
+		put(i.Tag, "assignTag")
+	case keepTag && !(keepPath && !keepDomain):
+		take(find(rest(), tagPattern))
+	}
+	if tail != "" {
+		parts = append(parts, constant(tail))
+	}
+	return sum(parts...)
+}

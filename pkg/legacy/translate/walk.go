@@ -1,0 +1,288 @@
+package translate
+
+import (
+	"slices"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// walk turns a location into a choice of operations (Gatekeeper spec §14.3). All
+// of them speak of the object as it was before the mutation; they touch different
+// places, and lists grow at their ends only, so that their order does not matter.
+//
+// What Gatekeeper refuses has to be refused: a step into what is not an object, or
+// not a list. Most steps need no test for it, since an operation below such a
+// place cannot be applied; where nothing would be done, or where a program
+// would take an object for a list, there is one.
+type walk struct {
+	form
+	m    *legacy.Mutator
+	path legacy.Path
+	// used are the names of the variables of loops so far.
+	used []string
+}
+
+// patch returns what the mutator does, as a list of JSONPatch operations.
+func (f form) patch(m *legacy.Mutator) expr {
+	w := &walk{form: f, m: m, path: m.Location, used: []string{"v", "o"}}
+	return w.node(0, ident("object"), pointer{}).program()
+}
+
+// allowed says what the path test at a depth lets through: something that is
+// there, and something that is missing.
+func (w *walk) allowed(d int) (found, missing bool) {
+	if w.m.Kind == legacy.AssignMetadata && d == len(w.path)-1 {
+		return false, true // it only adds
+	}
+	condition, ok := w.m.Test(d)
+	return !ok || condition == legacy.MustExist, !ok || condition == legacy.MustNotExist
+}
+
+// node returns what is done to the value e at p, from the path's node d on.
+func (w *walk) node(d int, e expr, p pointer) choice {
+	switch {
+	case !w.path[d].List:
+		return w.field(d, e, p)
+	case d == len(w.path)-1:
+		return w.expect(d, e, "list", "a list", w.element(d, e, p))
+	case w.path[d].Glob:
+		return w.expect(d, e, "list", "a list", w.glob(d, e, p))
+	default:
+		return w.expect(d, e, "list", "a list", w.keyed(d, e, p))
+	}
+}
+
+// expect refuses a value e that is not what node d steps into.
+func (w *walk) expect(d int, e expr, typ, words string, c choice) choice {
+	if w.sure(d) {
+		return c
+	}
+	return decide(typeTest(e, typ).opposite(), refusal(w.path[:d], words), c)
+}
+
+func (w *walk) field(d int, e expr, p pointer) choice {
+	name := w.path[d].Name
+	value, at := field(e, name), p.key(name)
+	mayFind, mayMiss := w.allowed(d)
+	var found, missing choice
+	if d == len(w.path)-1 {
+		if mayFind {
+			found = w.change(value, at)
+		}
+	} else if mayFind {
+		found = w.node(d+1, value, at)
+	}
+	if mayMiss {
+		missing = w.create(d, at)
+	}
+	c := decide(hasTest(e, name), found, missing)
+	switch {
+	case d == len(w.path)-1 && mayFind && mayMiss && w.replaces():
+		c = missing // no matter what was there
+	case w.always(d):
+		return found
+	}
+	if missing.isNone() || looksLikeIndex(name) {
+		// Nothing else would notice that e is no object.
+		return w.expect(d, e, "map", "an object", c)
+	}
+	return c
+}
+
+// create returns what is done if the field of node d, at p, is missing.
+func (w *walk) create(d int, p pointer) choice {
+	fresh, outcome := w.fresh(d + 1)
+	switch outcome {
+	case fails:
+		return w.clash(d + 1)
+	case nothing:
+		return choice{}
+	}
+	return operations(operation("add", p, fresh))
+}
+
+// outcome says what becomes of a part of the path that is not there yet.
+type outcome int
+
+const (
+	made    outcome = iota
+	nothing         // a glob visits no element, or a test stops the walk
+	fails           // the path goes below the key of an element that it makes
+)
+
+// fresh returns the value that is made for the path from node d on.
+func (w *walk) fresh(d int) (expr, outcome) {
+	if d == len(w.path) {
+		return w.initial()
+	}
+	if !w.path[d].List {
+		m, outcome := w.freshMember(d)
+		return mapOf(m), outcome
+	}
+	e, outcome := w.freshElement(d)
+	return listOf(e), outcome
+}
+
+func (w *walk) freshMember(d int) (member, outcome) {
+	if _, mayMiss := w.allowed(d); !mayMiss {
+		return member{}, nothing
+	}
+	v, outcome := w.fresh(d + 1)
+	return member{w.path[d].Name, v}, outcome
+}
+
+// freshElement returns the element that is made for the list selector at d.
+func (w *walk) freshElement(d int) (expr, outcome) {
+	n := w.path[d]
+	if _, mayMiss := w.allowed(d); !mayMiss || n.Glob {
+		return expr{}, nothing
+	}
+	if d == len(w.path)-1 {
+		return w.initial()
+	}
+	key := member{n.Name, constant(n.Value)}
+	if w.path[d+1].Name == n.Name {
+		// The key is there and is a string or a number: whatever would step into
+		// it fails.
+		if mayFind, _ := w.allowed(d + 1); !mayFind {
+			return expr{}, nothing
+		}
+		return expr{}, fails
+	}
+	m, outcome := w.freshMember(d + 1)
+	return mapOf(key, m), outcome
+}
+
+// clash refuses every object, because the path from node d on goes below the key
+// of an element that it makes.
+func (w *walk) clash(d int) choice {
+	for ; d < len(w.path)-1; d++ {
+		if w.path[d].List && w.path[d+1].Name == w.path[d].Name {
+			break
+		}
+	}
+	expected := "an object"
+	if d+2 == len(w.path) || w.path[d+2].List {
+		expected = "a list"
+	}
+	return refusal(w.path[:min(d+2, len(w.path))], expected)
+}
+
+func (w *walk) glob(d int, e expr, p pointer) choice {
+	if mayFind, _ := w.allowed(d); !mayFind {
+		return choice{}
+	}
+	i, x := w.variables(d)
+	return each(e, i, x, nil, w.node(d+1, ident(x), p.index(i)))
+}
+
+// keyed goes on with every element that has the key, or makes one.
+func (w *walk) keyed(d int, e expr, p pointer) choice {
+	mayFind, mayMiss := w.allowed(d)
+	i, x := w.variables(d)
+	match := w.match(d, x)
+	var found, missing choice
+	if mayFind {
+		found = each(e, i, x, &match, w.node(d+1, ident(x), p.index(i)))
+	}
+	if mayMiss {
+		missing = w.push(d, p)
+	}
+	if missing.isNone() {
+		return found
+	}
+	return decide(tested(macro(e, "exists", []string{x}, match)), found, missing)
+}
+
+// push appends the element that is made for the list selector at d.
+func (w *walk) push(d int, p pointer) choice {
+	fresh, outcome := w.freshElement(d)
+	switch outcome {
+	case fails:
+		return w.clash(d)
+	case nothing:
+		return choice{}
+	}
+	return operations(operation("add", p.key("-"), fresh))
+}
+
+// element replaces the first element that has the key of the path's last node, or
+// appends it. An element that is no object and comes before is refused.
+func (w *walk) element(d int, e expr, p pointer) choice {
+	mayFind, mayMiss := w.allowed(d)
+	i, x := w.variables(d)
+	var found, missing choice
+	if mayFind {
+		found = operations(operation("replace", p.index(i), w.value()))
+	}
+	if mayMiss {
+		missing = w.push(d, p)
+	}
+	stop := w.hasKey(d, x)
+	if !w.sure(d + 1) {
+		object := typeTest(ident(x), "map")
+		stop = anyOf(object.fails, stop)
+		found = decide(object, found, refusal(w.path[:d+1], "an object"))
+	}
+	if !found.isNone() {
+		first := item(macro(e, "transformList", []string{i, x}, stop, found.list()), constant(int64(0)))
+		found = choice{many: &first}
+	}
+	return decide(tested(macro(e, "exists", []string{x}, stop)), found, missing)
+}
+
+// match returns whether x is an element that the list selector at d means.
+// Whether x is an object comes last because it rarely decides: in && an error
+// counts for nothing beside a false, so elements of all other types are passed
+// over.
+func (w *walk) match(d int, x string) expr {
+	if w.sure(d + 1) {
+		return w.hasKey(d, x)
+	}
+	return all(w.hasKey(d, x), equal(fn("type", ident(x)), ident("map")))
+}
+
+// hasKey returns whether the object x has the key of the list selector at d. To
+// CEL 80 and 80.0 are equal, to Gatekeeper they are not.
+func (w *walk) hasKey(d int, x string) expr {
+	n := w.path[d]
+	key := field(ident(x), n.Name)
+	conds := []expr{equal(key, constant(n.Value))}
+	if !w.always(d) {
+		conds = []expr{has(ident(x), n.Name), conds[0]}
+	}
+	if _, number := n.Value.(int64); number {
+		conds = append(conds, equal(fn("type", key), ident("int")))
+	}
+	return all(conds...)
+}
+
+// variables names the index and the element of a loop over the list at d: the
+// element by the first letter of the list's field.
+func (w *walk) variables(d int) (i, x string) {
+	var letter string
+	if d > 0 && w.path[d-1].Name != "" {
+		letter = w.path[d-1].Name[:1]
+	}
+	i = w.unused("i", "j", "k", "l", "m", "n")
+	if letter < "a" || letter > "z" || slices.Contains([]string{"i", "j", "k", "l", "m", "n"}, letter) {
+		letter = "x"
+	}
+	return i, w.unused(letter, "x", "y", "z")
+}
+
+func (w *walk) unused(names ...string) string {
+	for _, n := range names {
+		if !slices.Contains(w.used, n) {
+			w.used = append(w.used, n)
+			return n
+		}
+	}
+	for n := names[len(names)-1]; ; {
+		n += "x"
+		if !slices.Contains(w.used, n) {
+			w.used = append(w.used, n)
+			return n
+		}
+	}
+}
