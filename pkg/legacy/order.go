@@ -85,8 +85,12 @@ func meet(a, b Path) (shared int, how meeting) {
 
 // creates reports whether a mutator that finds nothing at a depth of its location
 // may create it. It creates all the way down or nothing: no glob and no test may
-// be in between.
+// be in between. A ModifySet that prunes creates nothing in mapd, other than in
+// Gatekeeper (Gatekeeper spec §5, T21).
 func (m *Mutator) creates(depth int) bool {
+	if m.Set != nil && m.Set.Prune {
+		return false
+	}
 	for _, t := range m.Tests {
 		if t.Depth >= depth && t.Condition != MustNotExist {
 			return false

@@ -75,13 +75,14 @@ func rounds(ms []*Mutator) (n int, why string) {
 	type edge struct{ from, to, cost int }
 	var edges []edge
 	last := make([]int, len(ms))
+	again := make([]int, len(ms))
 	for i, m := range ms {
-		last[i] = 1
 		if !Idempotent(m) {
 			// The second application of such an AssignImage finds a domain, which
 			// stays.
-			last[i], why = 2, m.ID()+" can take its own result for another image"
+			again[i], why = 1, m.ID()+" can take its own result for another image"
 		}
+		last[i] = 1 + again[i]
 	}
 	for i, m := range ms {
 		for j := i + 1; j < len(ms); j++ {
@@ -100,7 +101,7 @@ func rounds(ms []*Mutator) (n int, why string) {
 	for changed := true; changed; {
 		changed = false
 		for _, e := range edges {
-			if l := min(last[e.from]+e.cost, manyRounds); l > last[e.to] {
+			if l := min(last[e.from]+e.cost+again[e.to], manyRounds); l > last[e.to] {
 				last[e.to], changed = l, true
 			}
 		}
