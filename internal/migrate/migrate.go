@@ -8,15 +8,3 @@
 // is what became of each mutator, and what a comparison of both sides found; it is
 // printed as a table, as JSON, as Markdown or as a page of HTML.
 package migrate
-
-import "github.com/mapd-project/mapd/pkg/legacy/translate"
-
-// File is one file.
-type File struct {
-	Name string
-	Data []byte
-}
-
-// Files writes the units that have a policy. The group is that of policies and
-// bindings; empty is Kubernetes' own.
-func Files(units []translate.Unit, group string) []File { return nil }

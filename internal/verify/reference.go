@@ -19,12 +19,12 @@ type side interface {
 
 // reference is Gatekeeper with an API server around it.
 type reference struct {
-	types  *openapi.Types
 	system direct.System
+	config *legacy.Config
 }
 
 // newReference runs some of all mutators.
-func newReference(types *openapi.Types, all, some []*legacy.Mutator) *reference {
+func newReference(all, some []*legacy.Mutator, config *legacy.Config) *reference {
 	on := map[string]bool{}
 	for _, m := range some {
 		on[m.ID()] = true
@@ -35,7 +35,7 @@ func newReference(types *openapi.Types, all, some []*legacy.Mutator) *reference 
 			off[m.ID()] = true
 		}
 	}
-	return &reference{types, direct.System{Mutators: all, Off: off}}
+	return &reference{direct.System{Mutators: all, Off: off}, config}
 }
 
 // ignoreLabel keeps a namespace from Gatekeeper's webhook (Gatekeeper spec §9.5).
@@ -44,8 +44,11 @@ const ignoreLabel = "admission.gatekeeper.sh/ignore"
 // ownGroups are those whose objects Gatekeeper does not touch (spec §9.2).
 var ownGroups = []string{"templates", "constraints", "mutations", "config", "externaldata", "expansion", "status"}
 
+// Process is what Gatekeeper's Config calls the mutating webhook.
+const Process = "mutation-webhook"
+
 // skips reports whether Gatekeeper does not look at a request.
-func skips(r *request) bool {
+func (s *reference) skips(r *request) bool {
 	for _, g := range ownGroups {
 		if r.gvk.Group == g+".gatekeeper.sh" {
 			return true
@@ -55,6 +58,9 @@ func skips(r *request) bool {
 	if r.isNamespace() {
 		ns = r.object
 	}
+	if s.config.Excludes(Process, r.namespaceName()) {
+		return true
+	}
 	_, ignored := (&unstructured.Unstructured{Object: ns}).GetLabels()[ignoreLabel]
 	return ignored
 }
@@ -62,7 +68,7 @@ func skips(r *request) bool {
 // run is a request to Gatekeeper's webhook and what the server makes of the
 // answer.
 func (s *reference) run(_ context.Context, r *request) Result {
-	if skips(r) {
+	if s.skips(r) {
 		return Result{Object: r.object}
 	}
 	c := direct.Context{Namespace: r.namespace, Operation: r.operation, Source: "Original", UID: "<uuid>"}

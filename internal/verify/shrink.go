@@ -2,8 +2,13 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
@@ -12,16 +17,19 @@ import (
 const shrinkSteps = 2000
 
 // shrink reduces a disagreement: whatever can be left out while the two sides
-// still disagree is left out, large things first.
+// still disagree in the same manner is left out, large things first. Without the
+// manner, one that changes the wrong field would end as one that chokes on a list
+// that is not there.
 func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, origin string) *Disagreement {
 	o := Object{Object: r.object, Old: r.old, Operation: r.operation, Namespace: r.namespace}
+	want := p.manner(ctx, r)
 	steps := 0
 	try := func(o Object) bool {
 		if steps++; steps > shrinkSteps || ctx.Err() != nil {
 			return false
 		}
 		r := requests(types, o)[0]
-		return r != nil && !same(p.reference.run(ctx, r), p.native.run(ctx, r))
+		return r != nil && p.manner(ctx, r) == want
 	}
 	if o.Operation == update {
 		if c := (Object{Object: o.Object, Operation: create, Namespace: o.Namespace}); try(c) {
@@ -50,11 +58,21 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 	// The results are of the request that a server would have seen, which has
 	// again what no object of the kind is without.
 	r = requests(types, o)[0]
-	return &Disagreement{
+	d := &Disagreement{
 		Origin: origin, Operation: o.Operation,
 		Object: r.object, Old: r.old, Namespace: r.namespace,
 		Reference: p.reference.run(ctx, r), Native: p.native.run(ctx, r),
 	}
+	conceal(d)
+	return d
+}
+
+// manner is how two results differ.
+type manner struct{ differ, referenceRefuses, nativeRefuses bool }
+
+func (p *part) manner(ctx context.Context, r *request) manner {
+	ref, nat := p.reference.run(ctx, r), p.native.run(ctx, r)
+	return manner{!same(ref, nat), ref.Refused != "", nat.Refused != ""}
 }
 
 // essential are the fields without which an object is none.
@@ -147,4 +165,73 @@ func without(v any, path []any) any {
 		return l
 	}
 	return v
+}
+
+// hidden stands for what a Secret holds.
+const hidden = "(hidden)"
+
+// conceal takes out of a disagreement about a Secret what must not be printed.
+// Where the two sides differ in it, that is still to be seen.
+func conceal(d *Disagreement) {
+	if d.Object["kind"] != "Secret" || d.Object["apiVersion"] != "v1" {
+		return
+	}
+	refused := func(r Result) Result {
+		if r.Refused != "" {
+			r.Refused = "(the reason may quote the Secret and is not shown)"
+		}
+		return r
+	}
+	d.Reference, d.Native = refused(d.Reference), refused(d.Native)
+	seen := map[string]string{}
+	for _, obj := range []*map[string]any{&d.Object, &d.Old, &d.Reference.Object, &d.Native.Object} {
+		*obj = concealed(*obj, seen)
+	}
+}
+
+// concealed is a Secret without its contents. Values that are equal are called
+// alike.
+func concealed(obj map[string]any, seen map[string]string) map[string]any {
+	if obj == nil {
+		return nil
+	}
+	obj = maps.Clone(obj)
+	for _, field := range []string{"data", "stringData"} {
+		if values, ok := obj[field].(map[string]any); ok {
+			values = maps.Clone(values)
+			for _, k := range sortedKeys(values) {
+				text := fmt.Sprint(values[k])
+				if _, ok := seen[text]; !ok {
+					seen[text] = fmt.Sprintf("%s %d", hidden, len(seen)+1)
+				}
+				values[k] = seen[text]
+			}
+			obj[field] = values
+		} else if obj[field] != nil {
+			obj[field] = hidden
+		}
+	}
+	// kubectl apply keeps a copy of everything in an annotation.
+	u := &unstructured.Unstructured{Object: obj}
+	if annotations := u.GetAnnotations(); annotations[lastApplied] != "" {
+		u.Object = runtime.DeepCopyJSON(obj)
+		annotations[lastApplied] = hidden
+		u.SetAnnotations(annotations)
+	}
+	return u.Object
+}
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// NamespaceLabels are the labels of the Namespace of the object, as a selector
+// writes them, without the one that every Namespace has.
+func (d *Disagreement) NamespaceLabels() string {
+	labels := (&unstructured.Unstructured{Object: d.Namespace}).GetLabels()
+	var out []string
+	for _, k := range sortedKeys(labels) {
+		if k != "kubernetes.io/metadata.name" {
+			out = append(out, k+"="+labels[k])
+		}
+	}
+	return strings.Join(out, ", ")
 }

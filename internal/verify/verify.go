@@ -100,6 +100,8 @@ type Result struct {
 // Options configure New. The zero value knows the built-in kinds.
 type Options struct {
 	Types *openapi.Types
+	// Config is Gatekeeper's, which keeps namespaces from the reference; nil: none.
+	Config *legacy.Config
 	// Alone translates one mutator by itself. It is asked for those that share a
 	// policy with others; nil: they are compared together only.
 	Alone func(*legacy.Mutator) []translate.Unit
@@ -109,8 +111,9 @@ type Options struct {
 // that share a policy together, and all of them. One goroutine at a time may use
 // it.
 type Verifier struct {
-	types *openapi.Types
-	parts []*part
+	types  *openapi.Types
+	config *legacy.Config
+	parts  []*part
 }
 
 // part is one thing that is compared.
@@ -126,7 +129,7 @@ func New(ms []*legacy.Mutator, units []translate.Unit, o Options) *Verifier {
 	if o.Types == nil {
 		o.Types = openapi.New(openapi.Builtin())
 	}
-	v := &Verifier{types: o.Types}
+	v := &Verifier{types: o.Types, config: o.Config}
 	var moved, exact []translate.Unit
 	for _, u := range units {
 		if u.Policy == nil {
@@ -177,7 +180,7 @@ func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Uni
 	}
 	slices.SortFunc(p.mutators, legacy.Compare)
 	p.Mutators = ids(p.mutators)
-	p.reference = newReference(v.types, all, p.mutators)
+	p.reference = newReference(all, p.mutators, v.config)
 	native, err := newNative(v.types, units)
 	if err != nil {
 		p.Invalid = err.Error()

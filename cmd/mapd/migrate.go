@@ -1,0 +1,357 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/migrate"
+	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/legacy/translate"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// The exit codes of migrate, as far as they are not those of all commands.
+const (
+	exitFindings    = 1 // a mutator has no exact policy, or a comparison found a difference
+	exitUnreachable = 4 // the cluster does not answer
+)
+
+// migrateFlags are the flags of migrate gatekeeper as they were given.
+type migrateFlags struct {
+	cluster     clusterFlags
+	files       []string
+	recursive   bool
+	fromCluster bool
+	output      string
+	patch       string
+	values      string
+	group       string
+	report      string
+
+	verify    bool
+	objects   []string
+	generated int
+	seed      uint64
+}
+
+const migrateLong = `Write native policies for Gatekeeper's mutators.
+
+Each Assign, AssignImage, AssignMetadata and ModifySet becomes a
+MutatingAdmissionPolicy and a binding in a file of their own; those whose order
+matters share a policy. What becomes of each is told on standard error:
+
+  exact        the policy does what the mutator did
+  differs      it does, but for what the note says
+  engine-only  no policy can do it; mapd runs the mutator as it is
+  refused      the mutator cannot run: the note says why, and what to do
+
+Numbers such as T21 in notes name a behaviour of Gatekeeper: docs/gatekeeper.md
+lists them.
+
+--verify runs both sides, Gatekeeper's rules and the written policies, on the same
+objects: those of --objects, with --from-cluster those in the cluster, and
+generated ones. It tells in how many there was no difference; that is evidence,
+not a proof. The cluster is only read, and what Secrets hold is not printed.
+
+Besides mutators, the files may hold CustomResourceDefinitions of the kinds that
+mutators are about, Namespaces and Gatekeeper's Config, whose excluded namespaces
+are written into the policies.
+
+Exit codes:
+  0  all exact and, with --verify, no difference
+  1  a mutator is not exact, or there is a difference
+  2  wrong usage, or input that cannot be read
+  4  the cluster does not answer`
+
+func newMigrate(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Turn what another engine runs into policies",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newMigrateGatekeeper(s))
+	return cmd
+}
+
+func newMigrateGatekeeper(s streams) *cobra.Command {
+	var f migrateFlags
+	cmd := &cobra.Command{
+		Use:   "gatekeeper -f PATH... | --from-cluster",
+		Short: "Write native policies for Gatekeeper's mutators",
+		Long:  migrateLong,
+		Example: `  mapd migrate gatekeeper -f mutators/ -o policies/ --verify
+  mapd migrate gatekeeper --from-cluster --verify --report report.html -o policies/`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runMigrate(cmd.Context(), s, &f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringArrayVarP(&f.files, "filename", "f", nil, "mutators, CRDs, Namespaces and Gatekeeper's Config, mixed: file, directory or - ; repeatable")
+	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the mutators from a cluster; with --verify its objects, too (with -f only these)")
+	f.cluster.add(fl)
+	fl.StringVarP(&f.output, "output", "o", "-", "directory for the files; - is one stream on standard output")
+	fl.StringVar(&f.patch, "patch", "auto", "auto, json (JSONPatch everywhere) or apply (ApplyConfiguration wherever it can be)")
+	fl.StringVar(&f.values, "values", "inline", "inline: values stand in the policies; params: policies read them from the mutators, which stay")
+	fl.StringVar(&f.group, "group", "k8s.io", "k8s.io: policies for Kubernetes; mapd.dev: for mapd alone")
+	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
+	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
+	fl.StringArrayVar(&f.objects, "objects", nil, "objects to compare on: file, directory or - ; repeatable")
+	fl.IntVar(&f.generated, "generated", 500, "how many objects to generate for each comparison")
+	fl.Uint64Var(&f.seed, "seed", verify.DefaultSeed, "of the generated objects; the same seed gives the same objects")
+	return cmd
+}
+
+var reportFormats = map[string]func(*migrate.Report, io.Writer) error{
+	".json": (*migrate.Report).WriteJSON,
+	".md":   (*migrate.Report).WriteMarkdown,
+	".html": (*migrate.Report).WriteHTML,
+}
+
+// check finds wrong usage before anything is read.
+func (f *migrateFlags) check() error {
+	const name = "migrate gatekeeper: "
+	if len(f.files) == 0 && !f.fromCluster {
+		return usagef(name + "no mutators; give them with -f, or read them with --from-cluster")
+	}
+	if len(f.files) > 0 && f.fromCluster && !f.verify {
+		return usagef(name + "-f and --from-cluster: only with --verify, which then takes the cluster's objects")
+	}
+	for _, c := range []struct {
+		flag, value string
+		allowed     []string
+	}{
+		{"--patch", f.patch, []string{"auto", "json", "apply"}},
+		{"--values", f.values, []string{"inline", "params"}},
+		{"--group", f.group, []string{"k8s.io", "mapd.dev"}},
+	} {
+		if !slices.Contains(c.allowed, c.value) {
+			return usagef(name+"%s %s: must be one of %s", c.flag, c.value, strings.Join(c.allowed, ", "))
+		}
+	}
+	switch {
+	case f.output == "":
+		return usagef(name + "-o: must be a directory, or - for standard output")
+	case f.report != "" && reportFormats[filepath.Ext(f.report)] == nil:
+		return usagef(name+"--report %s: must end in .json, .md or .html", f.report)
+	case !f.verify && len(f.objects) > 0:
+		return usagef(name + "--objects: only with --verify")
+	case f.generated < 0:
+		return usagef(name+"--generated %d: must not be negative", f.generated)
+	}
+	stdin := 0
+	for _, p := range slices.Concat(f.files, f.objects) {
+		if p == manifest.Stdin {
+			stdin++
+		}
+	}
+	if stdin > 1 {
+		return usagef(name + "standard input (-) can be read only once")
+	}
+	return nil
+}
+
+func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	m := &migration{flags: f, streams: s}
+	if err := m.read(ctx); err != nil {
+		return err
+	}
+	if len(m.mutators) == 0 && len(m.refused) == 0 {
+		return usagef("migrate gatekeeper: no mutators in %s", m.source())
+	}
+	if err := m.write(); err != nil {
+		return &codedError{exitUsage, err}
+	}
+	if f.verify {
+		if err := m.compare(ctx); err != nil {
+			return err
+		}
+	}
+	if err := m.tell(); err != nil {
+		return &codedError{exitUsage, err}
+	}
+	if !m.report.OK() {
+		return &codedError{code: exitFindings}
+	}
+	return nil
+}
+
+// migration is one run of migrate gatekeeper.
+type migration struct {
+	flags   *migrateFlags
+	streams streams
+	mutatorInput
+	cluster *liveCluster // nil without --from-cluster
+
+	units  []translate.Unit
+	report *migrate.Report
+}
+
+// source is where the mutators are from.
+func (m *migration) source() string {
+	if len(m.flags.files) > 0 {
+		return strings.Join(m.flags.files, ", ")
+	}
+	return "the cluster"
+}
+
+// read reads the mutators and what belongs to them.
+func (m *migration) read(ctx context.Context) error {
+	m.mutatorInput = newMutatorInput()
+	if m.flags.fromCluster {
+		c, err := newLiveCluster(ctx, &m.flags.cluster)
+		if err != nil {
+			return clusterError(err)
+		}
+		m.cluster = c
+		if len(m.flags.files) == 0 {
+			if err := c.readMutators(ctx, &m.mutatorInput); err != nil {
+				return clusterError(err)
+			}
+		}
+		if err := c.readKinds(ctx, &m.mutatorInput); err != nil {
+			return clusterError(err)
+		}
+	}
+	errs := m.readFiles(m.flags.files, m.flags.recursive, m.streams.in)
+	if err := m.settle(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		printErrors(m.streams.err, errs)
+		return &codedError{code: exitUsage}
+	}
+	if m.config != nil && m.flags.values == "params" && m.excluded() != nil {
+		return usagef("migrate gatekeeper: --values params: the Config excludes namespaces, which the mutators do not say; use --values inline")
+	}
+	return nil
+}
+
+// options are those of the translation.
+func (m *migration) options() translate.Options {
+	o := translate.Options{Patch: m.flags.patch, Params: m.flags.values == "params", Group: policy.NativeGroup, Types: m.types}
+	if m.flags.group == "mapd.dev" {
+		o.Group = policy.OwnGroup
+	}
+	return o
+}
+
+// write translates and writes the files.
+func (m *migration) write() error {
+	excluded := m.excluded()
+	translated := make([]*legacy.Mutator, len(m.mutators))
+	for i, mutator := range m.mutators {
+		translated[i] = excluding(mutator, excluded)
+	}
+	m.units = translate.Native(translated, m.options())
+	m.report = migrate.NewReport(m.units)
+	for _, r := range m.refused {
+		m.report.Refuse(r.id, r.err)
+		if r.at != nil {
+			printErrors(m.streams.err, []error{r.at})
+		}
+	}
+	m.report.Notes = append(m.report.Notes, m.notes...)
+	if len(excluded) > 0 {
+		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the Config keeps mutation from the namespaces %s: the policies exclude them", strings.Join(excluded, ", ")))
+	}
+	files := migrate.Files(m.units, m.options().Group)
+	if m.flags.output == manifest.Stdin {
+		for i, f := range files {
+			if i > 0 {
+				if _, err := io.WriteString(m.streams.out, "---\n"); err != nil {
+					return err
+				}
+			}
+			if _, err := m.streams.out.Write(f.Data); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	stale, err := migrate.Write(m.flags.output, files)
+	for _, path := range stale {
+		m.report.Notes = append(m.report.Notes, path+" is of an earlier run; nothing stands for it now, so it is best removed")
+	}
+	return err
+}
+
+// compare runs both sides.
+func (m *migration) compare(ctx context.Context) error {
+	v := verify.New(m.mutators, m.units, verify.Options{
+		Types:  m.types,
+		Config: m.config,
+		Alone: func(one *legacy.Mutator) []translate.Unit {
+			return translate.Native([]*legacy.Mutator{one}, m.options())
+		},
+	})
+	r := &migrate.Verification{Seed: m.flags.seed, Generated: m.flags.generated}
+	check := func(o verify.Object) {
+		o.Object = verify.Defaulted(o.Object)
+		v.Check(ctx, o)
+	}
+	switch {
+	case len(m.flags.objects) > 0:
+		n, errs := m.readObjects(m.flags.objects, m.flags.recursive, m.streams.in, check)
+		if len(errs) > 0 {
+			printErrors(m.streams.err, errs)
+			return &codedError{code: exitUsage}
+		}
+		if r.Given = n; n == 0 {
+			return usagef("migrate gatekeeper: no objects in %s", strings.Join(m.flags.objects, ", "))
+		}
+	case m.cluster != nil:
+		n, notes, err := m.cluster.eachObject(ctx, &m.mutatorInput, check)
+		if err != nil {
+			return clusterError(err)
+		}
+		r.Live = n
+		m.report.Notes = append(m.report.Notes, notes...)
+	}
+	v.CheckGenerated(ctx, m.flags.seed, m.flags.generated)
+	if ctx.Err() != nil {
+		return &codedError{exitUsage, errors.New("migrate gatekeeper: interrupted")}
+	}
+	r.Comparisons = v.Comparisons()
+	m.report.Verification = r
+	return nil
+}
+
+// tell prints the summary and writes the report.
+func (m *migration) tell() error {
+	if err := m.report.WriteTable(m.streams.err); err != nil {
+		return err
+	}
+	if m.flags.report == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := reportFormats[filepath.Ext(m.flags.report)](m.report, &b); err != nil {
+		return err
+	}
+	return os.WriteFile(m.flags.report, b.Bytes(), 0o666)
+}

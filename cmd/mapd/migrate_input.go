@@ -1,0 +1,217 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// mutatorInput is what migrate reads: mutators, and what it takes to understand
+// them.
+type mutatorInput struct {
+	mutators   []*legacy.Mutator
+	refused    []refusedMutator
+	config     *legacy.Config
+	namespaces map[string]map[string]any
+	types      *openapi.Types
+	notes      []string
+
+	seen    map[string]bool // IDs
+	sources []openapi.Source
+	crds    []*unstructured.Unstructured
+	ignored map[string]int // by kind
+}
+
+// refusedMutator is one that Gatekeeper would not have accepted.
+type refusedMutator struct {
+	id  string
+	err error
+	at  error // err with its place in a file; nil if there is none
+}
+
+func newMutatorInput() mutatorInput {
+	return mutatorInput{namespaces: map[string]map[string]any{}, seen: map[string]bool{}, ignored: map[string]int{}}
+}
+
+// readFiles reads mutators and others from files. The errors are of what cannot be
+// read.
+func (in *mutatorInput) readFiles(paths []string, recursive bool, stdin io.Reader) []error {
+	files, err := manifest.Files(paths, recursive)
+	if err != nil {
+		return []error{err}
+	}
+	var errs []error
+	for d, err := range manifest.Read(once(files), stdin) {
+		if err == nil && d.Object != nil {
+			err = in.add(d.Object, d)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// add takes in one object; d is where it stands, nil if it is from a cluster.
+func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) error {
+	gvk := u.GroupVersionKind()
+	fail := func(err error) error {
+		if d != nil {
+			return d.Errorf("%w", err)
+		}
+		return err
+	}
+	switch {
+	case gvk.Group == legacy.Group && slices.Contains(legacy.Kinds(), legacy.Kind(gvk.Kind)):
+		return in.addMutator(u, d)
+	case gvk.Group == legacy.ConfigGroup && gvk.Kind == "Config":
+		if u.GetName() != legacy.ConfigName {
+			in.notes = append(in.notes, manifest.Name(u)+": Gatekeeper reads only the one with the name config")
+			return nil
+		}
+		c, err := legacy.DecodeConfig(u)
+		if err != nil {
+			return fail(err)
+		}
+		in.config = c
+	case gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition":
+		in.crds = append(in.crds, u)
+	case gvk.Group == "" && gvk.Kind == "Namespace":
+		in.namespaces[u.GetName()] = u.Object
+	default:
+		in.ignored[gvk.Kind]++
+	}
+	return nil
+}
+
+func (in *mutatorInput) addMutator(u *unstructured.Unstructured, d *manifest.Document) error {
+	id := u.GetKind() + "/" + u.GetName()
+	if in.seen[id] {
+		err := fmt.Errorf("%s is given twice", id)
+		if d != nil {
+			return d.ErrorAt("metadata.name", err)
+		}
+		return err
+	}
+	in.seen[id] = true
+	m, err := legacy.Decode(u)
+	if err == nil {
+		in.mutators = append(in.mutators, m)
+		return nil
+	}
+	in.refused = append(in.refused, refusedMutator{id, err, at(d, err)})
+	return nil
+}
+
+// at is why a mutator is refused, and where in its file that stands; nil if it is
+// from none.
+func at(d *manifest.Document, err error) error {
+	var le *legacy.Error
+	if d == nil || !errors.As(err, &le) {
+		return nil
+	}
+	if text, ok, _ := unstructured.NestedString(d.Object.Object, strings.Split(le.Field, ".")...); ok && le.Offset >= 0 && le.Offset <= len(text) {
+		before := text[:le.Offset]
+		line := strings.Count(before, "\n") + 1
+		column := utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:]) + 1
+		return d.ErrorIn(le.Field, text, line, column, err)
+	}
+	return d.ErrorAt(le.Field, err)
+}
+
+// settle puts together what was read.
+func (in *mutatorInput) settle() error {
+	slices.SortFunc(in.mutators, legacy.Compare)
+	custom, err := openapi.CRDs(in.crds...)
+	if err != nil {
+		return err
+	}
+	in.types = openapi.New(slices.Concat([]openapi.Source{openapi.Builtin(), custom}, in.sources)...)
+	var what []string
+	for _, kind := range slices.Sorted(maps.Keys(in.ignored)) {
+		what = append(what, fmt.Sprintf("%d %s", in.ignored[kind], kind))
+	}
+	if len(what) > 0 {
+		in.notes = append(in.notes, "no mutators, so left alone: "+strings.Join(what, ", "))
+	}
+	return nil
+}
+
+// excluded are the namespaces that the Config keeps mutation from, as patterns.
+func (in *mutatorInput) excluded() []string {
+	if in.config == nil {
+		return nil
+	}
+	var out []string
+	for _, m := range in.config.Match {
+		if !slices.Contains(m.Processes, verify.Process) && !slices.Contains(m.Processes, "*") {
+			continue
+		}
+		for _, pattern := range m.ExcludedNamespaces {
+			if !slices.Contains(out, pattern) {
+				out = append(out, pattern)
+			}
+		}
+	}
+	return out
+}
+
+// excluding is a mutator that excludes more namespaces.
+func excluding(m *legacy.Mutator, namespaces []string) *legacy.Mutator {
+	if len(namespaces) == 0 {
+		return m
+	}
+	c := *m
+	c.Match.ExcludedNamespaces = slices.Concat(m.Match.ExcludedNamespaces, namespaces)
+	return &c
+}
+
+// readObjects reads the objects to compare on and calls check with each. A
+// Namespace among them is also that of the others, wherever it stands.
+func (in *mutatorInput) readObjects(paths []string, recursive bool, stdin io.Reader, check func(verify.Object)) (n int, errs []error) {
+	files, err := manifest.Files(paths, recursive)
+	if err != nil {
+		return 0, []error{err}
+	}
+	var docs []*manifest.Document
+	for d, err := range manifest.Read(once(files), stdin) {
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case d.Object != nil:
+			if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
+				in.namespaces[d.Object.GetName()] = d.Object.Object
+			}
+			docs = append(docs, d)
+		}
+	}
+	if len(errs) > 0 {
+		return 0, errs
+	}
+	for _, d := range docs {
+		check(in.object(d.Object, d.Name()+" in "+d.Where()))
+	}
+	return len(docs), nil
+}
+
+// object is one to compare on, created and updated.
+func (in *mutatorInput) object(u *unstructured.Unstructured, origin string) verify.Object {
+	name := u.GetNamespace()
+	if name == "" {
+		name = "default"
+	}
+	o := verify.Object{Object: runtime.DeepCopyJSON(u.Object), Origin: origin, Namespace: in.namespaces[name]}
+	return o
+}

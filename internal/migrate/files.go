@@ -1,0 +1,172 @@
+package migrate
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/legacy/translate"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// File is one file: a policy and its binding.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// marker is the line by which a file is known as one that may be written again.
+const marker = "# Written by mapd migrate gatekeeper."
+
+// Files writes the units that have a policy, in their order. The group is that of
+// policies and bindings; empty is Kubernetes' own.
+func Files(units []translate.Unit, group string) []File {
+	if group == "" {
+		group = policy.NativeGroup
+	}
+	var out []File
+	for _, u := range units {
+		if u.Policy == nil {
+			continue
+		}
+		out = append(out, File{FileName(u), encode(header(u), Objects(u, group))})
+	}
+	return out
+}
+
+// FileName is the name of the file of a unit, empty if it has no policy.
+func FileName(u translate.Unit) string {
+	if u.Policy == nil {
+		return ""
+	}
+	return u.Name + ".yaml"
+}
+
+// Objects are the policy of a unit and its binding as they are sent to a server,
+// in a group; none if the unit has no policy.
+func Objects(u translate.Unit, group string) []*unstructured.Unstructured {
+	if u.Policy == nil {
+		return nil
+	}
+	out := []*unstructured.Unstructured{object(u.Policy, group, policy.Kind)}
+	if u.Binding != nil {
+		out = append(out, object(u.Binding, group, binding.Kind))
+	}
+	return out
+}
+
+func object[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrationv1.MutatingAdmissionPolicyBinding](obj *T, group, kind string) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		panic(err) // these types are plain
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetAPIVersion(group + "/v1")
+	u.SetKind(kind)
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return u
+}
+
+// encode writes objects below a comment. What it writes reads as the same objects:
+// what cannot be written nicely is written plainly.
+func encode(comment string, objects []*unstructured.Unstructured) []byte {
+	nice := assemble(comment, objects, func(obj map[string]any) []byte { return pretty(obj) })
+	if reads(nice, objects) {
+		return nice
+	}
+	return assemble(comment, objects, func(obj map[string]any) []byte { return manifest.Encode(obj) })
+}
+
+func assemble(comment string, objects []*unstructured.Unstructured, text func(map[string]any) []byte) []byte {
+	var b bytes.Buffer
+	b.WriteString(comment)
+	for i, u := range objects {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		b.Write(text(u.Object))
+	}
+	return b.Bytes()
+}
+
+// reads reports whether the text is that of the objects, and nothing else.
+func reads(text []byte, objects []*unstructured.Unstructured) bool {
+	i := 0
+	for d, err := range manifest.ReadStream("", bytes.NewReader(text)) {
+		if err != nil || d.Object == nil || i == len(objects) || !tree.Equal(d.Object.Object, objects[i].Object) {
+			return false
+		}
+		i++
+	}
+	return i == len(objects)
+}
+
+// width is how long lines of comments may be.
+const width = 100
+
+// header is the comment at the top of a file: what the policy does, what it was
+// made from, and how true to that it is.
+func header(u translate.Unit) string {
+	var b strings.Builder
+	line := func(text string) {
+		b.WriteString(strings.TrimRight("# "+comment(text), " ") + "\n")
+	}
+	for text := range strings.SplitSeq(strings.TrimRight(u.Comment, "\n"), "\n") {
+		line(text)
+	}
+	line("")
+	for _, v := range u.Verdicts {
+		line(fmt.Sprintf("From %s: %s.", v.ID, v.Verdict))
+		for _, n := range v.Notes {
+			for i, text := range wrap(noteText(n), width-6) {
+				line([]string{"- ", "  "}[min(i, 1)] + text)
+			}
+		}
+	}
+	b.WriteString(marker + "\n")
+	return b.String()
+}
+
+func noteText(n translate.Note) string {
+	if n.Trap == "" {
+		return n.Text
+	}
+	return n.Trap + ": " + n.Text
+}
+
+// comment is text that cannot end a comment: names and values come from whoever
+// wrote the mutator.
+func comment(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || slices.Contains([]rune{'\u0085', '\u2028', '\u2029', '\ufeff'}, r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// wrap breaks text at spaces.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,102 @@
+package migrate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Write puts files into a directory, which it makes if need be: all of them, or
+// none. A file of that name that Write did not write is an error, before anything
+// is changed.
+//
+// The names that it returns are of files in the directory that an earlier Write
+// left there and that are not among these, so that whoever applies the directory
+// applies them too.
+func Write(dir string, files []File) (stale []string, err error) {
+	before := map[string][]byte{} // what is written over
+	for _, f := range files {
+		path := filepath.Join(dir, f.Name)
+		data, err := os.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, err
+		case !ours(data):
+			return nil, fmt.Errorf("%s: is there and was not written by mapd migrate gatekeeper; move it away or choose another directory", path)
+		}
+		before[f.Name] = data
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	temporary, err := os.MkdirTemp(dir, ".mapd-migrate-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temporary)
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(temporary, f.Name), f.Data, 0o666); err != nil {
+			return nil, err
+		}
+	}
+	for i, f := range files {
+		if err := os.Rename(filepath.Join(temporary, f.Name), filepath.Join(dir, f.Name)); err != nil {
+			return nil, errors.Join(err, restore(dir, files[:i], before))
+		}
+	}
+	return left(dir, files)
+}
+
+// restore takes back what was done.
+func restore(dir string, files []File, before map[string][]byte) error {
+	var errs []error
+	for _, f := range files {
+		path := filepath.Join(dir, f.Name)
+		if data, ok := before[f.Name]; ok {
+			errs = append(errs, os.WriteFile(path, data, 0o666))
+		} else {
+			errs = append(errs, os.Remove(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// left are the files in dir that are ours and not among files.
+func left(dir string, files []File) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var stale []string
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), ".yaml") ||
+			slices.ContainsFunc(files, func(f File) bool { return f.Name == e.Name() }) {
+			continue
+		}
+		if data, err := os.ReadFile(filepath.Join(dir, e.Name())); err == nil && ours(data) {
+			stale = append(stale, filepath.Join(dir, e.Name()))
+		}
+	}
+	return stale, nil
+}
+
+// ours reports whether the comment at the top of a file has the marker.
+func ours(data []byte) bool {
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimRight(line, "\r\n")
+		switch {
+		case string(line) == marker:
+			return true
+		case len(line) > 0 && line[0] != '#':
+			return false
+		}
+	}
+	return false
+}

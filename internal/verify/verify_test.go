@@ -1,0 +1,328 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/legacy/translate"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// documents are the objects of a stream.
+func documents(t testing.TB, text string) []*unstructured.Unstructured {
+	t.Helper()
+	var out []*unstructured.Unstructured
+	for d, err := range manifest.ReadStream("test", strings.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Object != nil {
+			out = append(out, d.Object)
+		}
+	}
+	return out
+}
+
+func mutators(t testing.TB, text string) []*legacy.Mutator {
+	t.Helper()
+	var out []*legacy.Mutator
+	for _, u := range documents(t, text) {
+		m, err := legacy.Decode(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// unit is a policy and its binding, written by hand, for mutators.
+func unit(t testing.TB, text string, verdict translate.Verdict, ms ...*legacy.Mutator) translate.Unit {
+	t.Helper()
+	docs := documents(t, text)
+	p, err := policy.Decode(docs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := binding.Decode(docs[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := translate.Unit{Name: p.Name, Mutators: ms, Policy: p, Binding: b}
+	for _, m := range ms {
+		u.Verdicts = append(u.Verdicts, translate.MutatorVerdict{ID: m.ID(), Verdict: verdict})
+	}
+	return u
+}
+
+const alwaysPull = `
+apiVersion: mutations.gatekeeper.sh/v1
+kind: Assign
+metadata: {name: always-pull}
+spec:
+  applyTo:
+  - {groups: [""], versions: [v1], kinds: [Pod]}
+  match:
+    excludedNamespaces: [kube-*]
+  location: "spec.containers[name: *].imagePullPolicy"
+  parameters:
+    assign: {value: Always}
+`
+
+// nativePull is alwaysPull with places for faults.
+func nativePull(operation, path, value, excluded string) string {
+	return fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: always-pull}
+spec:
+  matchConstraints:
+    matchPolicy: Exact
+    namespaceSelector:
+      matchExpressions:
+      - {key: admission.gatekeeper.sh/ignore, operator: DoesNotExist}
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}
+  matchConditions:
+  - name: excluded
+    expression: '!request.namespace.startsWith(%q)'
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: |-
+        has(object.spec.containers)
+          ? object.spec.containers.transformList(i, c,
+              JSONPatch{op: %q, path: "/spec/containers/" + string(i) + %q, value: %q})
+          : []
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: always-pull}
+spec: {policyName: always-pull}
+`, excluded, operation, path, value)
+}
+
+var faithful = nativePull("add", "/imagePullPolicy", "Always", "kube-")
+
+func types() *openapi.Types { return openapi.New(openapi.Builtin()) }
+
+// compared runs n generated objects.
+func compared(t *testing.T, ms []*legacy.Mutator, units []translate.Unit, n int) []Comparison {
+	t.Helper()
+	v := New(ms, units, Options{})
+	v.CheckGenerated(t.Context(), DefaultSeed, n)
+	return v.Comparisons()
+}
+
+func TestFaithful(t *testing.T) {
+	ms := mutators(t, alwaysPull)
+	for _, c := range compared(t, ms, []translate.Unit{unit(t, faithful, translate.Exact, ms[0])}, 400) {
+		if c.First != nil || c.Invalid != "" {
+			t.Errorf("%s: %+v\n%s", c.Name, c, c.First.text())
+		}
+		if c.Objects+c.NotAllowed != 400 || c.Changed < 100 {
+			t.Errorf("%s: %d compared, %d of them changed, %d not allowed, of 400", c.Name, c.Objects, c.Changed, c.NotAllowed)
+		}
+	}
+}
+
+// text is for failures of tests.
+func (d *Disagreement) text() string {
+	if d == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s of\n%s\nGatekeeper: %s\n%s\nnative: %s\n%s", d.Origin, d.Operation, manifest.Encode(d.Object),
+		d.Reference.Refused, manifest.Encode(d.Reference.Object), d.Native.Refused, manifest.Encode(d.Native.Object))
+}
+
+// What verify is for: a translation that is wrong, even in one thing, is found, and
+// shown with nothing but what shows it.
+func TestPlantedFaults(t *testing.T) {
+	pod := func(containers ...any) map[string]any {
+		// As a server holds it: with what the Go type always has.
+		return map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "any", "namespace": "any"},
+			"spec": map[string]any{"containers": containers}, "status": map[string]any{},
+		}
+	}
+	nothing := pod() // fails, unless the namespace is excluded
+	nothing["spec"] = map[string]any{"containers": nil}
+	container := map[string]any{"name": "", "resources": map[string]any{}}
+	tests := map[string]struct {
+		native string
+		object map[string]any // apart from names
+	}{
+		"another value":                     {nativePull("add", "/imagePullPolicy", "Never", "kube-"), pod(container)},
+		"test for add":                      {nativePull("test", "/imagePullPolicy", "Always", "kube-"), pod(container)},
+		"another field":                     {nativePull("add", "/image", "Always", "kube-"), pod(container)},
+		"an exclusion too wide":             {nativePull("add", "/imagePullPolicy", "Always", "k"), pod(container)},
+		"an exclusion too narrow":           {nativePull("add", "/imagePullPolicy", "Always", "kube-s"), nothing},
+		"updates are left out":              {strings.Replace(faithful, "operations: [CREATE, UPDATE]", "operations: [CREATE]", 1), pod(container)},
+		"creations are left out":            {strings.Replace(faithful, "operations: [CREATE, UPDATE]", "operations: [UPDATE]", 1), pod(container)},
+		"init containers":                   {strings.ReplaceAll(strings.ReplaceAll(faithful, "object.spec.containers", "object.spec.initContainers"), "/spec/containers/", "/spec/initContainers/"), pod(container)},
+		"only the first container":          {strings.Replace(faithful, "JSONPatch{", "i > 0 ? JSONPatch{op: \"test\", path: \"/kind\", value: \"Pod\"} : JSONPatch{", 1), pod(container, container)},
+		"namespaces that ask to be ignored": {strings.Replace(faithful, "key: admission.gatekeeper.sh/ignore, operator: DoesNotExist", "key: x, operator: DoesNotExist", 1), pod(container)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ms := mutators(t, alwaysPull)
+			c := compared(t, ms, []translate.Unit{unit(t, tt.native, translate.Exact, ms[0])}, 500)[0]
+			if c.First == nil || !c.Finding() {
+				t.Fatalf("not found in %d objects", c.Objects)
+			}
+			got := (&unstructured.Unstructured{Object: c.First.Object}).DeepCopy()
+			got.SetName("any")
+			got.SetNamespace("any")
+			if d := cmp.Diff(tt.object, got.Object); d != "" {
+				t.Errorf("not minimal, -want +got:\n%s", d)
+			}
+			if same(c.First.Reference, c.First.Native) {
+				t.Errorf("both sides make the same of it:\n%s", c.First.text())
+			}
+		})
+	}
+}
+
+// A policy that no server would take is a finding, not an agreement.
+func TestInvalidPolicy(t *testing.T) {
+	ms := mutators(t, alwaysPull)
+	u := unit(t, strings.Replace(faithful, "transformList(i, c,", "transformList(i c,", 1), translate.Exact, ms[0])
+	c := compared(t, ms, []translate.Unit{u}, 10)[0]
+	if c.Objects != 0 || !strings.Contains(c.Invalid, `policy "always-pull"`) || !c.Finding() {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// A disagreement of a mutator that is known to differ is no finding, and does not
+// hide those of the others.
+func TestKnown(t *testing.T) {
+	ms := mutators(t, alwaysPull+"---"+strings.Replace(alwaysPull, "always-pull", "b", 1)+"---"+strings.Replace(alwaysPull, "always-pull", "c", 1))
+	named := func(name, text string) string { return strings.ReplaceAll(text, "name: always-pull", "name: "+name) }
+	wrong := strings.ReplaceAll(named("b", nativePull("add", "/image", "Always", "kube-")), "policyName: always-pull", "policyName: b")
+	third := strings.ReplaceAll(named("c", faithful), "policyName: always-pull", "policyName: c")
+	units := []translate.Unit{
+		unit(t, faithful, translate.Exact, ms[0]),
+		unit(t, wrong, translate.Differs, ms[1]),
+		unit(t, third, translate.Exact, ms[2]),
+	}
+	want := []struct {
+		name           string
+		known, differs bool
+	}{
+		{"Assign/always-pull", false, false},
+		{"Assign/b", true, true},
+		{"Assign/c", false, false},
+		{"all 3 policies together", true, true},
+		{"the 2 policies that are exact together", false, false},
+	}
+	got := compared(t, ms, units, 60)
+	if len(got) != len(want) {
+		t.Fatalf("got %d comparisons, want %d", len(got), len(want))
+	}
+	for i, c := range got {
+		if c.Name != want[i].name || c.Known != want[i].known || (c.First != nil) != want[i].differs || c.Finding() {
+			t.Errorf("got %+v, want %+v", c, want[i])
+		}
+	}
+}
+
+// What a built-in kind does not allow never comes to a policy.
+func TestNotAllowed(t *testing.T) {
+	ms := mutators(t, alwaysPull)
+	v := New(ms, []translate.Unit{unit(t, faithful, translate.Exact, ms[0])}, Options{})
+	for _, text := range []string{
+		`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: "none"}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {unheard: of}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: a, labels: [none]}}`,
+	} {
+		v.Check(t.Context(), Object{Object: documents(t, text)[0].Object})
+	}
+	if c := v.Comparisons()[0]; c.NotAllowed != 3 || c.Objects != 0 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// An object without an operation is created and updated.
+func TestBothOperations(t *testing.T) {
+	ms := mutators(t, alwaysPull)
+	v := New(ms, []translate.Unit{unit(t, strings.Replace(faithful, "operations: [CREATE, UPDATE]", "operations: [CREATE]", 1), translate.Exact, ms[0])}, Options{})
+	v.Check(t.Context(), Object{Object: documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c}]}}`)[0].Object, Origin: "here"})
+	c := v.Comparisons()[0]
+	if c.Objects != 1 || c.First == nil || c.First.Operation != "UPDATE" || c.First.Origin != "here" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// What a webhook adds and the kind does not know is dropped without a word; a
+// policy is refused.
+func TestUnknownField(t *testing.T) {
+	ms := mutators(t, `
+apiVersion: mutations.gatekeeper.sh/v1
+kind: Assign
+metadata: {name: unheard}
+spec:
+  applyTo:
+  - {groups: [""], versions: [v1], kinds: [Pod]}
+  location: spec.unheard
+  parameters:
+    assign: {value: of}
+`)
+	r := newReference(ms, ms, nil)
+	req := requests(types(), Object{Operation: create, Object: documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c}]}}`)[0].Object})[0]
+	if got := r.run(t.Context(), req); got.Refused != "" || !equalJSON(got.Object, req.object) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestSecretsAreConcealed(t *testing.T) {
+	d := &Disagreement{
+		Object: documents(t, `
+apiVersion: v1
+kind: Secret
+metadata: {name: a, annotations: {kubectl.kubernetes.io/last-applied-configuration: top secret}}
+data: {a: aHVzaA==, b: c2ho}
+stringData: {c: hush}`)[0].Object,
+		Reference: Result{Refused: "because it says hush"},
+		Native:    Result{Object: documents(t, `{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {a: aHVzaA==, b: bmV3}}`)[0].Object},
+	}
+	conceal(d)
+	text := d.text()
+	for _, word := range []string{"hush", "aHVzaA", "c2ho", "bmV3", "top secret"} {
+		if strings.Contains(text, word) {
+			t.Errorf("%s is told:\n%s", word, text)
+		}
+	}
+	a, _, _ := unstructured.NestedStringMap(d.Object, "data")
+	b, _, _ := unstructured.NestedStringMap(d.Native.Object, "data")
+	if a["a"] != b["a"] || a["b"] == b["b"] {
+		t.Errorf("equal values are told apart, or different ones are not: %v, %v", a, b)
+	}
+}
+
+func TestReduce(t *testing.T) {
+	in := documents(t, `{a: {b: [1, {c: 2, d: 3}, 4], e: 5}, f: {g: {}}, apiVersion: v1, kind: X, metadata: {name: m, labels: {x: z}}}`)[0].Object
+	got := reduce(in, essential, func(m map[string]any) bool {
+		a, _ := m["a"].(map[string]any)
+		l, _ := a["b"].([]any)
+		for _, e := range l {
+			if o, ok := e.(map[string]any); ok && o["d"] != nil {
+				return true
+			}
+		}
+		return false
+	})
+	want := map[string]any{"apiVersion": "v1", "kind": "X", "metadata": map[string]any{"name": "m"}, "a": map[string]any{"b": []any{map[string]any{"d": int64(3)}}}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
