@@ -1,0 +1,179 @@
+package translate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// literal writes a JSON value, which may hold an expr for a string. A literal map
+// of CEL has values of one type; where they differ, a literal of an Object type
+// says the same without a dyn() around each, if one is possible. place is the
+// schema of the value and typ the name of its type; nil if they are not known.
+func (w *plainWalk) literal(v any, place *openapi.Place, typ string) expr {
+	plain, words := mapLiteral(v)
+	if !strings.Contains(words, "dyn") || place == nil {
+		return plain
+	}
+	if l, ok := v.([]any); ok && len(l) == 1 {
+		// A list of objects as a value crashed servers of 1.36: only its one
+		// element may be such a literal, and it may not hold another.
+		return plain
+	}
+	if obj, ok := objectLiteral(v, *place, typ); ok {
+		return obj
+	}
+	return plain
+}
+
+// mapLiteral writes a value with maps and lists.
+func mapLiteral(v any) (expr, string) {
+	switch v := v.(type) {
+	case expr:
+		return v, "string"
+	case []any:
+		elems, types := make([]expr, len(v)), make([]string, len(v))
+		for i, e := range v {
+			elems[i], types[i] = mapLiteral(e)
+		}
+		typ := unify(elems, types)
+		return listOf(elems...), "list(" + typ + ")"
+	case map[string]any:
+		keys := fieldOrder(v)
+		values, types := make([]expr, len(v)), make([]string, len(v))
+		for i, k := range keys {
+			values[i], types[i] = mapLiteral(v[k])
+		}
+		typ := unify(values, types)
+		entries := make([]member, len(v))
+		for i, k := range keys {
+			entries[i] = member{k, values[i]}
+		}
+		return mapOf(entries...), "map(" + typ + ")"
+	case int64:
+		if v > maxSafeInt || v < -maxSafeInt {
+			return jsonConstant(float64(v)), "double"
+		}
+		return jsonConstant(v), "int"
+	default:
+		e := jsonConstant(v)
+		return e, scalarType(v, e)
+	}
+}
+
+// scalarType is the CEL type of a scalar that is written as e.
+func scalarType(v any, e expr) string {
+	switch v.(type) {
+	case string:
+		return "string"
+	case bool:
+		return "bool"
+	case nil:
+		return "null"
+	}
+	if strings.ContainsAny(e.String(), ".e") {
+		return "double"
+	}
+	return "int"
+}
+
+// objectLiteral writes a value as a literal of an Object type, false if it cannot
+// be one: such literals hold no null, no list of objects that older servers could
+// digest, and no list or map within another (Kubernetes spec §8.2).
+func objectLiteral(v any, place openapi.Place, typ string) (expr, bool) {
+	obj, ok := v.(map[string]any)
+	if !ok {
+		return expr{}, false
+	}
+	var members []member
+	for _, k := range fieldOrder(obj) {
+		at, ok := place.Field(k)
+		if !ok || !place.Declares(k) || !isIdentifier(k) {
+			return expr{}, false
+		}
+		value, ok := objectLiteral(obj[k], at, typ+"."+k)
+		if !ok {
+			if !isFlat(obj[k]) {
+				return expr{}, false
+			}
+			value, _ = mapLiteral(obj[k])
+		}
+		members = append(members, member{k, value})
+	}
+	return message(typ, members...), true
+}
+
+// isFlat reports whether a value is a scalar, or a list or map of one type of
+// scalars.
+func isFlat(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case []any:
+		return scalars(v)
+	case map[string]any:
+		values := make([]any, 0, len(v))
+		for _, e := range v {
+			values = append(values, e)
+		}
+		return scalars(values)
+	}
+	return true
+}
+
+func scalars(values []any) bool {
+	kinds := map[string]bool{}
+	for _, v := range values {
+		switch v.(type) {
+		case []any, map[string]any, nil:
+			return false
+		}
+		_, typ := mapLiteral(v)
+		kinds[typ] = true
+	}
+	return len(kinds) < 2
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// fieldOrder has the name of a thing first, as people write it.
+func fieldOrder(m map[string]any) []string {
+	keys := sortedKeys(m)
+	if i := slices.Index(keys, "name"); i > 0 {
+		keys = slices.Insert(slices.Delete(keys, i, i+1), 0, "name")
+	}
+	return keys
+}
+
+// where returns the schema of what stands before the location's node d, and the
+// type that a literal has there; false if it is not known.
+func (w *plainWalk) where(d int) (openapi.Place, string, bool) {
+	if len(w.known.roots) == 0 {
+		return openapi.Place{}, "", false
+	}
+	at, typ := w.known.roots[0], "Object"
+	for _, n := range w.path[:d] {
+		var ok bool
+		if n.List {
+			at, ok = at.Element()
+		} else {
+			ok = at.Declares(n.Name) && isIdentifier(n.Name)
+			if ok {
+				at, ok = at.Field(n.Name)
+			}
+			typ += "." + n.Name
+		}
+		if !ok {
+			return openapi.Place{}, "", false
+		}
+	}
+	return at, typ, true
+}

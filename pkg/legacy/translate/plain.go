@@ -1,0 +1,476 @@
+package translate
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// plainWalk turns a location into a policy's words where nothing can be null or of
+// a wrong type: in built-in kinds, and in the metadata of all kinds. What walk has
+// to ask is known there, so that what remains reads as if a person had written it.
+type plainWalk struct {
+	*walk
+	known     known
+	variables *variables
+}
+
+// variables are those of a policy.
+type variables struct{ names, exprs []string }
+
+// add returns a variable with the value of e.
+func (v *variables) add(name string, e expr) expr {
+	unique := name
+	for n := 2; slices.Contains(v.names, unique); n++ {
+		unique = name + string(rune('0'+n%10))
+	}
+	v.names, v.exprs = append(v.names, unique), append(v.exprs, e.String())
+	return field(ident("variables"), unique)
+}
+
+// deed is what is to be done if all conditions hold, and nothing otherwise.
+type deed struct {
+	conds []condition
+	do    choice
+}
+
+// exprs returns the conditions without their names.
+func exprs(conds []condition) []expr {
+	out := make([]expr, len(conds))
+	for i, c := range conds {
+		out[i] = c.Expr
+	}
+	return out
+}
+
+// stretch is a part of the location that consists of fields only, from one list,
+// or the object, to the next list or the end.
+type stretch struct {
+	first, last int
+	at          expr // what the first field is in
+	conds       []condition
+	// sure is the last depth at which there is something, if conds hold.
+	sure int
+	// fresh is the depth at which there is nothing, if conds hold; -1 if nothing
+	// is known of that.
+	fresh int
+}
+
+// stretch finds out what the tests ask for between two lists, and what has to be
+// there because nothing would create it.
+func (w *plainWalk) stretch(first int, at expr) stretch {
+	s := stretch{first: first, last: first, at: at, sure: first - 1, fresh: -1}
+	for s.last+1 < len(w.path) && !w.path[s.last+1].List {
+		s.last++
+	}
+	need := first - 1
+	for d := first; d <= s.last; d++ {
+		if c, _ := w.m.Test(d); c == legacy.MustExist || !w.creates(d+1) {
+			need = d
+		}
+	}
+	if need >= first && !w.alwaysUntil(first, need) {
+		s.conds = append(s.conds, condition{"has-" + kebab(w.path[need].Name), w.exists(s, need)})
+	}
+	s.sure = need
+	for d := need + 1; d <= s.last; d++ {
+		if _, mayMiss := w.allowed(d); mayMiss && !w.mayFind(d) {
+			s.conds = append(s.conds, condition{"has-no-" + kebab(w.path[d].Name), not(w.exists(s, d))})
+			s.fresh = d
+			break
+		}
+	}
+	return s
+}
+
+func (w *plainWalk) mayFind(d int) bool {
+	found, _ := w.allowed(d)
+	return found
+}
+
+func (w *plainWalk) alwaysUntil(first, last int) bool {
+	for d := first; d <= last; d++ {
+		if !w.known.nodes[d].always {
+			return false
+		}
+	}
+	return true
+}
+
+// creates reports whether the rest of the location, from depth d on, is made where
+// it is missing.
+func (w *plainWalk) creates(d int) bool {
+	if w.m.Set != nil && w.m.Set.Prune {
+		return false
+	}
+	for ; d < len(w.path); d++ {
+		if _, mayMiss := w.allowed(d); !mayMiss || w.path[d].Glob {
+			return false
+		}
+	}
+	return true
+}
+
+// exists asks whether there is a field at depth d of a stretch.
+func (w *plainWalk) exists(s stretch, d int) expr {
+	e, plain := s.at, true
+	for i := s.first; i < d; i++ {
+		plain = plain && (i <= s.sure || w.known.nodes[i].always)
+		if plain {
+			e = field(e, w.path[i].Name)
+		} else {
+			e = optional(e, w.path[i].Name)
+		}
+	}
+	if plain {
+		return has(e, w.path[d].Name)
+	}
+	return call(optional(e, w.path[d].Name), "hasValue")
+}
+
+// value reads the field at depth d of a stretch: or what it counts as if missing.
+func (w *plainWalk) read(s stretch, d int, missing expr) expr {
+	e, plain := s.at, true
+	for i := s.first; i <= d; i++ {
+		plain = plain && (i <= s.sure || w.known.nodes[i].always)
+		if plain {
+			e = field(e, w.path[i].Name)
+		} else {
+			e = optional(e, w.path[i].Name)
+		}
+	}
+	if plain {
+		return e
+	}
+	return call(e, "orValue", missing)
+}
+
+// fieldAt is the field at depth d, which is there.
+func (w *plainWalk) fieldAt(s stretch, d int) expr {
+	e := s.at
+	for i := s.first; i <= d; i++ {
+		e = field(e, w.path[i].Name)
+	}
+	return e
+}
+
+// from returns what is done below the value e at p, from depth d on. top says
+// that no loop is around it.
+func (w *plainWalk) from(d int, e expr, p pointer, top bool) deed {
+	s := w.stretch(d, e)
+	at := make([]pointer, s.last+1)
+	for i, q := d, p; i <= s.last; i++ {
+		q = q.key(w.path[i].Name)
+		at[i] = q
+	}
+	result := deed{conds: s.conds}
+	last := s.last
+	switch {
+	case s.fresh >= 0:
+		last = s.fresh
+		result.do = operations(operation("add", at[last], w.made(last+1)))
+	case s.last == len(w.path)-1:
+		result.add(w.leaf(s, at[s.last]))
+	default:
+		result.add(w.list(s, at[s.last], top))
+		if s.sure < s.last && !w.known.nodes[s.last].always && !w.terminal() {
+			result.do = decide(hasTest(w.parent(s, s.last), w.path[s.last].Name), result.do,
+				operations(operation("add", at[s.last], w.made(s.last+1))))
+		}
+	}
+	for i := last - 1; i >= d; i-- {
+		if i > s.sure && !w.known.nodes[i].always {
+			result.do = decide(hasTest(w.parent(s, i), w.path[i].Name), result.do,
+				operations(operation("add", at[i], w.made(i+1))))
+		}
+	}
+	return result
+}
+
+func (d *deed) add(more deed) {
+	d.conds = append(d.conds, more.conds...)
+	d.do = more.do
+}
+
+func (w *plainWalk) parent(s stretch, d int) expr {
+	if d == s.first {
+		return s.at
+	}
+	return w.fieldAt(s, d-1)
+}
+
+// leaf is what is done to the last field, at p.
+func (w *plainWalk) leaf(s stretch, p pointer) deed {
+	d := s.last
+	switch {
+	case w.m.Set == nil:
+		return deed{do: operations(operation("add", p, w.assigned(s)))}
+	case w.m.Set.Prune:
+		return w.pruned(s, p)
+	}
+	return w.merged(s, p, d)
+}
+
+// assigned is the value that the last field gets.
+func (w *plainWalk) assigned(s stretch) expr {
+	if w.m.Image == nil {
+		return w.made(len(w.path))
+	}
+	if i := w.m.Image; i.Domain != "" && i.Path != "" && i.Tag != "" {
+		return w.made(len(w.path))
+	}
+	old := w.read(s, s.last, constant(""))
+	return w.image(&old)
+}
+
+func (w *plainWalk) pruned(s stretch, p pointer) deed {
+	list := w.fieldAt(s, s.last)
+	if !w.listOfScalars() {
+		return deed{do: w.prune(list, p)}
+	}
+	o := w.unused("v", "o", "x")
+	values := w.m.Set.Values
+	keep := not(binary("in", ident(o), w.literal(values, nil, "")))
+	if len(values) == 1 {
+		keep = binary("!=", ident(o), w.literal(values[0], nil, ""))
+	}
+	return deed{do: operations(operation("replace", p, macro(list, "filter", []string{o}, keep)))}
+}
+
+// merged appends what is missing. One value is a matter of a condition, several
+// need a loop.
+func (w *plainWalk) merged(s stretch, p pointer, d int) deed {
+	values := distinct(w.m.Set.Values)
+	if len(values) == 1 && len(w.m.Set.Values) == 1 {
+		v := w.literal(values[0], nil, "")
+		missing := condition{"lacks-a-value", not(binary("in", v, w.read(s, d, listOf())))}
+		add := operations(operation("add", p.key("-"), v))
+		if s.sure < d && !w.known.nodes[d].always {
+			add = decide(hasTest(w.parent(s, d), w.path[d].Name), add, operations(operation("add", p, w.made(d+1))))
+		}
+		return deed{conds: []condition{missing}, do: add}
+	}
+	do := choice{}
+	if len(values) > 0 {
+		v := w.unused("v", "w", "x")
+		add := macro(w.literal(values, nil, ""), "map", []string{v},
+			not(binary("in", ident(v), w.fieldAt(s, d))), operation("add", p.key("-"), ident(v)))
+		do = choice{many: &add}
+	}
+	if s.sure < d && !w.known.nodes[d].always {
+		do = decide(hasTest(w.parent(s, d), w.path[d].Name), do, operations(operation("add", p, w.made(d+1))))
+	}
+	return deed{do: do}
+}
+
+func (w *plainWalk) listOfScalars() bool {
+	for _, p := range w.known.places {
+		if e, ok := p.Element(); !ok || e.Scalar() == "" {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *plainWalk) terminal() bool { return w.path[len(w.path)-1].List }
+
+// list is what is done to the list at the end of a stretch, at p.
+func (w *plainWalk) list(s stretch, p pointer, top bool) deed {
+	d := s.last + 1
+	node := w.path[d]
+	if d == len(w.path)-1 {
+		return w.element(s, p, top)
+	}
+	list := w.fieldAt(s, s.last)
+	i, x := w.loop(d)
+	sub := w.from(d+1, ident(x), p.index(i), false)
+	if node.Glob {
+		return deed{do: each(list, i, x, where(exprs(sub.conds)), sub.do)}
+	}
+	match := w.selects(d, x)
+	found := each(list, i, x, where(append([]expr{match}, exprs(sub.conds)...)), sub.do)
+	if !w.creates(d) {
+		return deed{do: found}
+	}
+	some := macro(list, "exists", []string{x}, match)
+	push := operations(operation("add", p.key("-"), w.fresh(d)))
+	if w.mayFind(d) {
+		return deed{do: decide(tested(some), found, push)}
+	}
+	return deed{conds: []condition{w.lacks(s, x, match)}, do: push}
+}
+
+func where(conds []expr) *expr {
+	if len(conds) == 0 {
+		return nil
+	}
+	e := all(conds...)
+	return &e
+}
+
+// lacks is the condition that no element of the list is the selected one.
+func (w *plainWalk) lacks(s stretch, x string, match expr) condition {
+	node := w.path[s.last+1]
+	return condition{"has-no-" + kebab(keyText(node)), not(macro(w.read(s, s.last, listOf()), "exists", []string{x}, match))}
+}
+
+// element replaces the first element with the key, or appends one.
+func (w *plainWalk) element(s stretch, p pointer, top bool) deed {
+	d := s.last + 1
+	_, x := w.loop(d)
+	match := w.selects(d, x)
+	found, missing := w.allowed(d)
+	list := w.read(s, s.last, listOf())
+	index := call(macro(list, "map", []string{x}, w.key(d, x)), "indexOf", constant(w.path[d].Value))
+	if top && found {
+		index = w.variables.add("index", index)
+	}
+	replace := func() choice {
+		return operations(message("JSONPatch", member{"op", constant("replace")}, member{"path", p.at(index).expr()},
+			member{"value", w.fresh(d)}))
+	}
+	push := operations(operation("add", p.key("-"), w.fresh(d)))
+	if !found {
+		return deed{conds: []condition{w.lacks(s, x, match)}, do: w.listFirst(s, p, push)}
+	}
+	if !missing {
+		has := condition{"has-" + kebab(keyText(w.path[d])), macro(list, "exists", []string{x}, match)}
+		return deed{conds: []condition{has}, do: replace()}
+	}
+	if !top {
+		return deed{do: w.listFirst(s, p, decide(tested(macro(list, "exists", []string{x}, match)), replace(), push))}
+	}
+	none := binary("<", index, constant(int64(0)))
+	either := operations(message("JSONPatch",
+		member{"op", cond(none, constant("add"), constant("replace"))},
+		member{"path", sum(p.key("").expr(), cond(none, constant("-"), fn("string", index)))},
+		member{"value", w.fresh(d)}))
+	return deed{do: w.listFirst(s, p, either)}
+}
+
+// listFirst makes an empty list where there is none.
+func (w *plainWalk) listFirst(s stretch, p pointer, c choice) choice {
+	if s.sure >= s.last || w.known.nodes[s.last].always {
+		return c
+	}
+	make := cond(has(w.parent(s, s.last), w.path[s.last].Name), listOf(), listOf(operation("add", p, listOf())))
+	both := sum(make, c.list())
+	return choice{many: &both}
+}
+
+// at goes to the element with an index that is an expression.
+func (p pointer) at(index expr) pointer {
+	parts := append(p.parts[:len(p.parts):len(p.parts)], constant(p.tail+"/"), fn("string", index))
+	return pointer{parts: parts}
+}
+
+// selects returns whether x is an element that the list selector at d means.
+func (w *plainWalk) selects(d int, x string) expr {
+	match := equal(field(ident(x), w.path[d].Name), constant(w.path[d].Value))
+	if w.known.nodes[d].always {
+		return match
+	}
+	return all(has(ident(x), w.path[d].Name), match)
+}
+
+// key reads the key of an element x.
+func (w *plainWalk) key(d int, x string) expr {
+	if w.known.nodes[d].always {
+		return field(ident(x), w.path[d].Name)
+	}
+	return call(optional(ident(x), w.path[d].Name), "orValue", constant(""))
+}
+
+// loop names the variables of a loop over the list at d: the element by the first
+// letter of what it is.
+func (w *plainWalk) loop(d int) (i, x string) {
+	words := strings.Fields(singular(w.path[d-1].Name))
+	letter := words[len(words)-1][:1]
+	i = w.unused("i", "j", "k", "l", "m", "n")
+	if letter < "a" || letter > "z" || strings.Contains("ijklmn", letter) {
+		letter = "x"
+	}
+	return i, w.unused(letter, "x", "y", "z")
+}
+
+// made is the value that stands for the location from depth d on, where there is
+// nothing yet.
+func (w *plainWalk) made(d int) expr {
+	v := w.content(d)
+	place, typ, ok := w.where(d)
+	if !ok {
+		return w.literal(v, nil, "")
+	}
+	return w.literal(v, &place, typ)
+}
+
+// fresh is the element that is made for the list selector at d.
+func (w *plainWalk) fresh(d int) expr {
+	v := w.content(d).([]any)[0]
+	place, typ, ok := w.where(d + 1)
+	if !ok {
+		return w.literal(v, nil, "")
+	}
+	return w.literal(v, &place, typ)
+}
+
+// content is what made writes: plain JSON data, but for an expr where the value is
+// not constant.
+func (w *plainWalk) content(d int) any {
+	if d == len(w.path) {
+		switch {
+		case w.m.Image != nil:
+			return w.m.Image.Domain + domainEnd(w.m.Image) + w.m.Image.Path + w.m.Image.Tag
+		case w.m.Set != nil:
+			return w.m.Set.Values
+		case w.m.From.Metadata != "":
+			return w.value()
+		}
+		return w.m.From.Value
+	}
+	node := w.path[d]
+	if !node.List {
+		return map[string]any{node.Name: w.content(d + 1)}
+	}
+	if d == len(w.path)-1 {
+		return []any{w.m.From.Value}
+	}
+	element := map[string]any{node.Name: node.Value}
+	for k, v := range w.content(d + 1).(map[string]any) {
+		element[k] = v
+	}
+	return []any{element}
+}
+
+func domainEnd(i *legacy.Image) string {
+	if i.Domain == "" {
+		return ""
+	}
+	return "/"
+}
+
+func keyText(n legacy.Node) string {
+	if s, ok := n.Value.(string); ok {
+		return s
+	}
+	return n.Name
+}
+
+// kebab makes a part of a condition's name: readOnlyRootFilesystem,
+// "read-only-root-filesystem".
+func kebab(name string) string {
+	var b strings.Builder
+	for i, c := range name {
+		switch {
+		case c > unicode.MaxASCII || !(unicode.IsLetter(c) || unicode.IsDigit(c)):
+			c = '-'
+		case unicode.IsUpper(c) && i > 0 && !unicode.IsUpper(rune(name[i-1])):
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	s := strings.Trim(b.String(), "-")
+	return cut(s, 40)
+}
