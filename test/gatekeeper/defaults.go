@@ -18,19 +18,25 @@ import (
 )
 
 // Default returns a mutator with the defaults of Gatekeeper's own
-// CustomResourceDefinition for it, as an API server would hand it on.
+// CustomResourceDefinition for it, if there is one, as an API server would hand
+// it on: a number without a fraction is an integer.
 func Default(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	all, err := schemas()
 	if err != nil {
 		return nil, err
 	}
-	s := all[u.GroupVersionKind()]
-	if s == nil {
-		return nil, fmt.Errorf("%s is not defined", u.GroupVersionKind())
+	data, err := u.MarshalJSON()
+	if err != nil {
+		return nil, err
 	}
-	u = u.DeepCopy()
-	defaulting.Default(u.Object, s)
-	return u, nil
+	out := &unstructured.Unstructured{}
+	if err := out.UnmarshalJSON(data); err != nil {
+		return nil, err
+	}
+	if s := all[u.GroupVersionKind()]; s != nil {
+		defaulting.Default(out.Object, s)
+	}
+	return out, nil
 }
 
 // schemas reads the definitions from where the Go command keeps Gatekeeper.

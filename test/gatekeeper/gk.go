@@ -18,6 +18,7 @@ import (
 	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/mutators/assignimage"
 	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/mutators/assignmeta"
 	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/mutators/modifyset"
+	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/schema"
 	mutationtypes "github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/types"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -86,6 +87,7 @@ func New(mutators []*unstructured.Unstructured) *Gatekeeper {
 		if err := g.system.Upsert(m); err != nil {
 			g.Conflicts[id] = err.Error()
 		}
+		g.members = slices.DeleteFunc(g.members, func(other member) bool { return other.ID() == m.ID() })
 		g.members = append(g.members, newMember(u, m))
 	}
 	slices.SortFunc(g.members, func(a, b member) int { return cmp.Compare(a.ID().String(), b.ID().String()) })
@@ -198,6 +200,11 @@ func mutable(r Request) (*mutationtypes.Mutable, error) {
 	}
 	m.Namespace = &corev1.Namespace{}
 	return m, runtime.DefaultUnstructuredConverter.FromUnstructured(namespace, m.Namespace)
+}
+
+// conflictText is the error of a mutator in conflict.
+func conflictText(with map[mutationtypes.ID]bool) string {
+	return schema.NewErrConflictingSchema(with).Error()
 }
 
 func isNamespace(u *unstructured.Unstructured) bool {

@@ -78,12 +78,5 @@ func nodes(p parser.Path) legacy.Path {
 	return all
 }
 
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 // overflows matches a location with an integer that may not fit into 64 bits.
 var overflows = regexp.MustCompile(`[0-9]{19}`)

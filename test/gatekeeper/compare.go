@@ -1,0 +1,235 @@
+package gatekeeper
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// Comparison holds mapd against Gatekeeper, and counts.
+type Comparison struct {
+	// Cases, Mutators and Refused count what was compared; Mutated and Errors how
+	// many requests Gatekeeper changed and refused.
+	Cases, Mutators, Refused, Mutated, Errors int
+	// Rows counts how often a row of docs/compat.md made a difference.
+	Rows map[string]int
+
+	shapes *Shapes
+}
+
+// NewComparison returns one that has counted nothing.
+func NewComparison() *Comparison {
+	return &Comparison{Rows: map[string]int{}, shapes: NewShapes()}
+}
+
+func (c *Comparison) String() string {
+	return fmt.Sprintf("%d cases, %d mutators, %d of them refused; %d requests changed, %d refused; otherwise on purpose: %v",
+		c.Cases, c.Mutators, c.Refused, c.Mutated, c.Errors, c.Rows)
+}
+
+// Add adds what another comparison has counted.
+func (c *Comparison) Add(other *Comparison) {
+	c.Cases += other.Cases
+	c.Mutators += other.Mutators
+	c.Refused += other.Refused
+	c.Mutated += other.Mutated
+	c.Errors += other.Errors
+	for row, n := range other.Rows {
+		c.Rows[row] += n
+	}
+}
+
+// Set is mutators on all sides.
+type Set struct {
+	gatekeeper *Gatekeeper
+	mutators   []*legacy.Mutator
+	direct     *Direct
+	runtime    *Runtime
+}
+
+// Take puts mutators in, with the defaults of an API server, on all sides, and
+// returns how the sides differ about them. What mapd refuses and Gatekeeper does
+// not, on purpose, is left out.
+func (c *Comparison) Take(us []*unstructured.Unstructured) (*Set, []string, error) {
+	var differences []string
+	var kept []*unstructured.Unstructured
+	s := &Set{}
+	for _, u := range us {
+		c.Mutators++
+		u, err := Default(u)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, theirs := decode(u)
+		m, ours := legacy.Decode(u)
+		if theirs != nil || ours != nil {
+			c.Refused++
+		}
+		switch {
+		case theirs == nil && ours == nil && m.From != nil && m.From.External != nil:
+			c.Rows[rowExtern]++
+		case theirs == nil && ours == nil:
+			kept, s.mutators = append(kept, u), append(s.mutators, m)
+		case theirs == nil && refusedEarly(u):
+			c.Rows[rowRefused]++
+		case theirs != nil && ours != nil && notTheirs.MatchString(theirs.Error()):
+		case cause(ours) != errText(theirs):
+			differences = append(differences, fmt.Sprintf("%s/%s is refused\nby Gatekeeper: %v\nby mapd:       %s", u.GetKind(), u.GetName(), theirs, cause(ours)))
+		}
+	}
+	s.gatekeeper = New(kept)
+	differences = append(differences, s.conflicts()...)
+	s.direct, s.runtime = NewDirect(s.mutators), c.shapes.NewRuntime(s.mutators)
+	return s, differences, nil
+}
+
+// notTheirs matches errors whose words are those of Go and of Kubernetes, or in
+// which Gatekeeper names another path than the one it means.
+var notTheirs = regexp.MustCompile(`^json: | in scheme "| is marked MustExist but parent `)
+
+// cause is what a mutator is refused for, without where.
+func cause(err error) string {
+	var e *legacy.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return errText(err)
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// refusedEarly says whether mapd refuses a mutator that Gatekeeper takes in and
+// whose requests it refuses.
+func refusedEarly(u *unstructured.Unstructured) bool {
+	spec, _ := u.Object["spec"].(map[string]any)
+	parameters, _ := spec["parameters"].(map[string]any)
+	values, _ := parameters["values"].(map[string]any)
+	match, _ := spec["match"].(map[string]any)
+	operation := text(parameters, "operation")
+	for _, field := range []string{"labelSelector", "namespaceSelector"} {
+		var s metav1.LabelSelector
+		data, err := json.Marshal(match[field])
+		if err != nil || json.Unmarshal(data, &s) != nil {
+			return false
+		}
+		if _, err := metav1.LabelSelectorAsSelector(&s); err != nil {
+			return true
+		}
+	}
+	switch {
+	case !slices.Contains([]string{"", "All", "Original", "Generated"}, text(match, "source")):
+		return true
+	case u.GetKind() != "ModifySet":
+		return false
+	}
+	return text(spec, "location") == "" || operation != "merge" && operation != "prune" || operation == "merge" && values["fromList"] == nil
+}
+
+// conflicts compares who is in conflict.
+func (s *Set) conflicts() []string {
+	want, reported := map[string]string{}, map[string]string{}
+	for _, m := range s.gatekeeper.members {
+		id := m.ID()
+		with := s.gatekeeper.system.GetConflicts(id)
+		switch {
+		case with[id]:
+			want[id.Kind+"/"+id.Name] = conflictText(with)
+		case len(with) > 0:
+			reported[id.Kind+"/"+id.Name] = conflictText(with)
+		}
+	}
+	var differences []string
+	for _, p := range []struct {
+		what string
+		want map[string]string
+		got  map[string]legacy.Conflict
+	}{{"in conflict", want, legacy.Conflicts(s.mutators)}, {"reported as in conflict", reported, legacy.Reported(s.mutators)}} {
+		got := map[string]string{}
+		for id, c := range p.got {
+			got[id] = c.Error()
+		}
+		if d := cmp.Diff(p.want, got); d != "" {
+			differences = append(differences, p.what+" (-Gatekeeper +mapd):\n"+d)
+		}
+	}
+	return differences
+}
+
+// Request compares what the sides make of a request.
+func (c *Comparison) Request(ctx context.Context, s *Set, r Request) ([]string, error) {
+	c.Cases++
+	var differences []string
+	given, err := json.Marshal(r.Object)
+	if err != nil {
+		return nil, err
+	}
+	want, err := s.gatekeeper.Mutate(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case want.Error != "":
+		c.Errors++
+	case want.Passes > 0:
+		c.Mutated++
+	}
+	got, err := s.direct.Mutate(r)
+	if err != nil {
+		return nil, err
+	}
+	if !reflect.DeepEqual(want, got) {
+		differences = append(differences, "direct interpreter (-Gatekeeper +mapd):\n"+cmp.Diff(want, got))
+	}
+	want, rows, err := s.gatekeeper.MutateAs(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		c.Rows[row]++
+	}
+	if got, err = s.runtime.Mutate(ctx, r); err != nil {
+		return append(differences, "engine: "+err.Error()), nil
+	}
+	if d := diff(want, got); d != "" {
+		differences = append(differences, "engine (-Gatekeeper +mapd):\n"+d)
+	}
+	if after, err := json.Marshal(r.Object); err != nil || !bytes.Equal(given, after) {
+		differences = append(differences, "the request's object was modified")
+	}
+	return differences, nil
+}
+
+// diff compares results where 1 and 1.0 are the same, as they are in a patch.
+func diff(want, got Result) string {
+	return cmp.Diff(plain(want), plain(got))
+}
+
+// plain is r after a way through JSON.
+func plain(r Result) any {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	var out any
+	if err := d.Decode(&out); err != nil {
+		return err
+	}
+	return out
+}

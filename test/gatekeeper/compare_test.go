@@ -1,0 +1,96 @@
+package gatekeeper
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// compare holds mapd against Gatekeeper on a case; the Namespace is made up if
+// the case has none, since a webhook would not let the request pass.
+func compare(t *testing.T, c *Comparison, s *Set, r Request) {
+	t.Helper()
+	if r.Namespace != "" && r.NamespaceObject == nil {
+		r.NamespaceObject = map[string]any{"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": r.Namespace, "labels": map[string]any{"kubernetes.io/metadata.name": r.Namespace}}}
+	}
+	differences, err := c.Request(t.Context(), s, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range differences {
+		t.Error(d)
+	}
+}
+
+func take(t *testing.T, c *Comparison, us []*unstructured.Unstructured) *Set {
+	t.Helper()
+	s, differences, err := c.Take(us)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range differences {
+		t.Error(d)
+	}
+	return s
+}
+
+// What was recorded of Gatekeeper, mapd does.
+func TestRecordedCases(t *testing.T) {
+	comparison := NewComparison()
+	for _, name := range recordings {
+		all, err := recorded(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all {
+			t.Run(name+"/"+c.Name, func(t *testing.T) {
+				s := take(t, comparison, c.Mutators)
+				if r := c.Request; r.Object != nil && r.Operation != "" && r.Source == "Original" {
+					r.Annotate = false
+					compare(t, comparison, s, r)
+				}
+			})
+		}
+	}
+	t.Log(comparison)
+}
+
+// Every mutator of the corpus, alone, does to every object what it does in
+// Gatekeeper; and so do all of them together.
+func TestCorpus(t *testing.T) {
+	comparison := NewComparison()
+	all, err := corpus(func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var together []*unstructured.Unstructured
+	run := func(name string, us []*unstructured.Unstructured) {
+		t.Run(name, func(t *testing.T) {
+			s := take(t, comparison, us)
+			for object, tree := range all {
+				if strings.HasPrefix(object, "input-") {
+					for _, operation := range []string{"CREATE", "UPDATE"} {
+						compare(t, comparison, s, Request{Object: tree, Namespace: "default", Operation: operation, Source: "Original"})
+					}
+				}
+			}
+		})
+	}
+	ids := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		u := &unstructured.Unstructured{Object: all[name]}
+		if strings.HasPrefix(name, "input-") {
+			continue
+		}
+		if id := u.GetKind() + "/" + u.GetName(); !ids[id] {
+			ids[id], together = true, append(together, u)
+		}
+		run(name, []*unstructured.Unstructured{u})
+	}
+	run("together", together)
+	t.Log(comparison)
+}

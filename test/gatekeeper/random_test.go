@@ -1,0 +1,106 @@
+package gatekeeper
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The same cases every time, so that a failure can be looked at again.
+// MAPD_SCENARIOS asks for another number of them, or for a range: 100000-200000.
+func TestRandom(t *testing.T) {
+	first, last := uint64(0), uint64(6000)
+	if from, to, ok := strings.Cut(os.Getenv("MAPD_SCENARIOS"), "-"); ok {
+		first, _ = strconv.ParseUint(from, 10, 64)
+		last, _ = strconv.ParseUint(to, 10, 64)
+	} else if n, err := strconv.ParseUint(from, 10, 64); err == nil {
+		last = n
+	}
+	seeds := make(chan uint64)
+	var mu sync.Mutex
+	failures := 0
+	total := NewComparison()
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			c := NewComparison()
+			for seed := range seeds {
+				if d := check(t.Context(), c, seeded(seed)); d != "" {
+					mu.Lock()
+					if failures++; failures <= 10 {
+						t.Errorf("seed %d: %s", seed, keep(t, d, fmt.Sprintf("seed-%d", seed)))
+					}
+					mu.Unlock()
+				}
+			}
+			mu.Lock()
+			total.Add(c)
+			mu.Unlock()
+		})
+	}
+	for seed := first; seed < last; seed++ {
+		seeds <- seed
+	}
+	close(seeds)
+	workers.Wait()
+	if failures > 10 {
+		t.Errorf("%d cases more", failures-10)
+	}
+	t.Log(total)
+}
+
+func FuzzGatekeeper(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seeded(seed))
+	}
+	c := NewComparison()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 4096 {
+			return
+		}
+		if d := check(t.Context(), c, data); d != "" {
+			t.Error(keep(t, d, "fuzz"))
+		}
+	})
+}
+
+// check compares the case that data makes. What it returns, if the sides differ,
+// is the smallest case like it, as a case file.
+func check(ctx context.Context, c *Comparison, data []byte) string {
+	random := (&gen{data: data}).random()
+	if disagreement(ctx, c, random) == "" {
+		return ""
+	}
+	scratch := NewComparison()
+	small := shrink(random, func(smaller Case) bool { return disagreement(ctx, scratch, smaller) != "" })
+	return disagreement(ctx, scratch, small) + "\n" + small.Txtar("GK §14.2: Found by the random test.")
+}
+
+func disagreement(ctx context.Context, c *Comparison, random Case) string {
+	s, differences, err := c.Take(random.Mutators)
+	if err != nil {
+		return err.Error()
+	}
+	more, err := c.Request(ctx, s, random.Request)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Join(append(differences, more...), "\n")
+}
+
+// keep writes a finding where a person can pick it up, if MAPD_FINDINGS names a
+// directory, and returns it.
+func keep(t testing.TB, finding, name string) string {
+	if dir := os.Getenv("MAPD_FINDINGS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".txtar"), []byte(finding), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	return finding
+}
