@@ -10,8 +10,10 @@
 package openapi
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -166,6 +168,24 @@ func (t *Types) ResourceFor(gvk schema.GroupVersionKind) (Resource, bool) {
 		return r.copy(), true
 	}
 	return Resource{}, false
+}
+
+// Resources lists all resources, sorted by group, version and name. It is for
+// questions that name a kind but no version.
+func (t *Types) Resources() []Resource {
+	resources := t.now.Load().resources
+	out := make([]Resource, 0, len(resources))
+	for _, r := range resources {
+		out = append(out, r.copy())
+	}
+	slices.SortFunc(out, func(a, b Resource) int {
+		return cmp.Or(
+			strings.Compare(a.GVR.Group, b.GVR.Group),
+			strings.Compare(a.GVR.Version, b.GVR.Version),
+			strings.Compare(a.GVR.Resource, b.GVR.Resource),
+		)
+	})
+	return out
 }
 
 // KindFor says which kind a request to a resource or subresource carries:

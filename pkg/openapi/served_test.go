@@ -411,3 +411,25 @@ func BenchmarkKind(b *testing.B) {
 		}
 	}
 }
+
+// A source that repeats a resource adds nothing, and the order is not that of the
+// sources.
+func TestTypesListResources(t *testing.T) {
+	var got []string
+	for _, r := range New(mustCRDs(t, widgetCRD), Builtin(), mustCRDs(t, widgetCRD)).Resources() {
+		got = append(got, r.GVR.Group+"/"+r.GVR.Version+"/"+r.GVR.Resource)
+	}
+	sorted := slices.Clone(got)
+	slices.Sort(sorted)
+	for _, want := range []string{"/v1/pods", "apps/v1/deployments"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("Resources() lacks %s", want)
+		}
+	}
+	if n := len(slices.Compact(sorted)); n != len(got) {
+		t.Errorf("Resources() lists %d of %d twice", len(got)-n, len(got))
+	}
+	if len(New().Resources()) != 0 {
+		t.Error("no sources have resources")
+	}
+}
