@@ -174,19 +174,28 @@ func (g gatekeeper) unused() []Line {
 }
 
 // notRunning is a line for each mutator that does not do what it says, up to a page.
+// One that is off may well be meant to be where mapd is not.
 func notRunning(off []writer.MutatorLine) []Line {
 	const most = 10
 	var lines []Line
 	var more []string
+	worst := Warning
 	for _, m := range off {
-		if len(lines) == most {
-			more = append(more, m.ID)
+		mark := Bad
+		if m.State == writer.MutatorOff {
+			mark = Warning
+		}
+		if len(lines) < most {
+			lines = append(lines, Line{mark, "mutator " + m.ID, m.State + ": " + m.Text, ""})
 			continue
 		}
-		lines = append(lines, Line{Bad, "mutator " + m.ID, m.State + ": " + m.Text, ""})
+		more = append(more, m.ID)
+		if mark == Bad {
+			worst = Bad
+		}
 	}
 	if len(more) > 0 {
-		lines = append(lines, Line{Bad, mutatorsCheck, "not running either: " + few(more),
+		lines = append(lines, Line{worst, mutatorsCheck, "not running either: " + few(more),
 			"kubectl -n " + namespace + " get configmap " + writer.MutatorsName + " -o yaml"})
 	}
 	return lines

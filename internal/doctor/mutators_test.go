@@ -44,9 +44,9 @@ func TestGatekeeperLines(t *testing.T) {
 			"warning Gatekeeper's mutators: Gatekeeper mutates as well, by g: harmless only while both run the same mutators, because then the second finds nothing left to do; what one of them refuses is refused",
 		}},
 		"many": {gatekeeper{mode: "on", list: list("on", "off", "off", "off", "off", "off", "off", "off", "off", "off", "off", "off")}, []string{
-			"bad mutator Assign/m0: off: why", "bad mutator Assign/m1: off: why", "bad mutator Assign/m2: off: why", "bad mutator Assign/m3: off: why",
-			"bad mutator Assign/m4: off: why", "bad mutator Assign/m5: off: why", "bad mutator Assign/m6: off: why", "bad mutator Assign/m7: off: why",
-			"bad mutator Assign/m8: off: why", "bad mutator Assign/m9: off: why", "bad Gatekeeper's mutators: not running either: Assign/m10",
+			"warning mutator Assign/m0: off: why", "warning mutator Assign/m1: off: why", "warning mutator Assign/m2: off: why", "warning mutator Assign/m3: off: why",
+			"warning mutator Assign/m4: off: why", "warning mutator Assign/m5: off: why", "warning mutator Assign/m6: off: why", "warning mutator Assign/m7: off: why",
+			"warning mutator Assign/m8: off: why", "warning mutator Assign/m9: off: why", "warning Gatekeeper's mutators: not running either: Assign/m10",
 		}},
 	}
 	for name, tt := range tests {

@@ -30,19 +30,19 @@ const (
 
 // What can be said of a mutator.
 const (
-	mutatorRunning  = "running"
-	mutatorOutdated = "outdated" // what is stored is not valid, and the version before runs
-	mutatorRefused  = "refused"  // what is stored is not valid
-	mutatorConflict = "conflict"
-	mutatorOff      = "off"
+	MutatorRunning  = "running"
+	MutatorOutdated = "outdated" // what is stored is not valid, and the version before runs
+	MutatorRefused  = "refused"  // what is stored is not valid
+	MutatorConflict = "conflict"
+	MutatorOff      = "off" // valid, and cannot run here
 )
 
 // Reasons of events about mutators.
 var mutatorReasons = map[string]string{
-	mutatorOutdated: "MutatorInvalid",
-	mutatorRefused:  "MutatorInvalid",
-	mutatorConflict: "MutatorConflict",
-	mutatorOff:      "MutatorNotRun",
+	MutatorOutdated: "MutatorInvalid",
+	MutatorRefused:  "MutatorInvalid",
+	MutatorConflict: "MutatorConflict",
+	MutatorOff:      "MutatorNotRun",
 }
 
 const (
@@ -59,12 +59,12 @@ const (
 // MutatorLine is what the ConfigMap says of one mutator.
 type MutatorLine struct {
 	ID    string // Assign/name
-	State string // running, outdated, refused, conflict or off
+	State string // one of the above
 	Text  string // why, and what else there is to know
 }
 
 // Bad says that the mutator does not do what it says.
-func (l MutatorLine) Bad() bool { return l.State != mutatorRunning }
+func (l MutatorLine) Bad() bool { return l.State != MutatorRunning }
 
 // MutatorList is what the ConfigMap says.
 type MutatorList struct {
@@ -105,16 +105,16 @@ func listOf(s *store.MutatorsState) MutatorList {
 }
 
 func lineOf(m *store.MutatorState) MutatorLine {
-	l := MutatorLine{ID: m.ID(), State: mutatorRunning}
+	l := MutatorLine{ID: m.ID(), State: MutatorRunning}
 	switch {
 	case m.Err != nil && m.Running:
-		l.State, l.Text = mutatorOutdated, "the version before goes on to run: "+message(m)
+		l.State, l.Text = MutatorOutdated, "the version before goes on to run: "+message(m)
 	case m.Err != nil:
-		l.State, l.Text = mutatorRefused, message(m)
+		l.State, l.Text = MutatorRefused, message(m)
 	case m.Conflict != nil && !m.Running:
-		l.State, l.Text = mutatorConflict, m.Conflict.Error()
+		l.State, l.Text = MutatorConflict, m.Conflict.Error()
 	case !m.Running:
-		l.State, l.Text = mutatorOff, m.Reason
+		l.State, l.Text = MutatorOff, m.Reason
 	default:
 		var notes []string
 		for _, n := range m.Notes {
@@ -171,7 +171,7 @@ func (l MutatorList) summary() string {
 		count[m.State]++
 	}
 	var parts []string
-	for _, state := range []string{mutatorRunning, mutatorOutdated, mutatorConflict, mutatorOff, mutatorRefused} {
+	for _, state := range []string{MutatorRunning, MutatorOutdated, MutatorConflict, MutatorOff, MutatorRefused} {
 		if count[state] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", count[state], state))
 		}
