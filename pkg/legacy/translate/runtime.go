@@ -1,8 +1,12 @@
 package translate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -19,13 +23,91 @@ type Bound struct {
 }
 
 // Runtime says in a policy and a binding what a mutator says. types are needed
-// for the rules of the binding; nil is none.
-func Runtime(m *legacy.Mutator, types *openapi.Types) Bound { return Bound{} }
+// for the rules of the binding; nil is none, and a binding has no rules if not
+// all kinds of the mutator are known: mapd's engine goes by kinds anyway.
+//
+// What kinds the mutator is about is not in the policy, which mutators for other
+// kinds share.
+func Runtime(m *legacy.Mutator, types *openapi.Types) Bound {
+	shape := ShapeOf(m)
+	kind := strings.ToLower(string(m.Kind))
+	hash := sha256.Sum256([]byte(shape))
+	policy := form{params: true}.policy(m)
+	policy.Name = "gatekeeper-" + kind + "-" + hex.EncodeToString(hash[:6])
+	binding := binding(m, types)
+	binding.Name = "gatekeeper-" + kind + "-" + m.Name
+	binding.Spec.PolicyName = policy.Name
+	return Bound{Shape: shape, Policy: policy, Binding: binding}
+}
 
-// Rules lists the rules under which requests for the kinds of a mutator come:
-// for the resources of these kinds and for the subresources that Gatekeeper's
-// webhook is called for and that carry one of them. Kinds that types know no
-// resource for are unknown.
-func Rules(m *legacy.Mutator, types *openapi.Types) (rules []admissionregistrationv1.NamedRuleWithOperations, unknown []schema.GroupVersionKind) {
-	return nil, nil
+// policy returns a policy without a name that does what the mutator does to every
+// object that m.Match, but for kinds and the namespace selector, holds for.
+func (f form) policy(m *legacy.Mutator) *admissionregistrationv1.MutatingAdmissionPolicy {
+	failurePolicy, matchPolicy, scope := admissionregistrationv1.Fail, admissionregistrationv1.Exact, admissionregistrationv1.AllScopes
+	p := &admissionregistrationv1.MutatingAdmissionPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingAdmissionPolicy"},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			FailurePolicy:      &failurePolicy,
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				MatchPolicy:       &matchPolicy,
+				NamespaceSelector: &metav1.LabelSelector{},
+				ObjectSelector:    &metav1.LabelSelector{},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+						Rule: admissionregistrationv1.Rule{
+							APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: &scope,
+						},
+					},
+				}},
+			},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: f.patch(m).String()},
+			}},
+		},
+	}
+	if f.params {
+		p.Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: legacy.Group + "/" + paramVersion(m.Kind), Kind: string(m.Kind)}
+	}
+	for _, c := range f.conditions(m) {
+		p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionregistrationv1.MatchCondition{
+			Name: c.Name, Expression: c.Expr.String(),
+		})
+	}
+	return p
+}
+
+// paramVersion is the version of a mutator as a parameter (legacy.Mutator.Object).
+func paramVersion(k legacy.Kind) string {
+	if k == legacy.AssignImage {
+		return "v1alpha1"
+	}
+	return "v1"
+}
+
+// binding returns a binding without a name for a policy that is yet to be named.
+func binding(m *legacy.Mutator, types *openapi.Types) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+	deny, matchPolicy := admissionregistrationv1.DenyAction, admissionregistrationv1.Exact
+	selector := m.Match.NamespaceSelector.DeepCopy()
+	if selector == nil {
+		selector = &metav1.LabelSelector{}
+	}
+	rules, unknown := Rules(m, types)
+	if len(unknown) > 0 {
+		rules = nil
+	}
+	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingAdmissionPolicyBinding"},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
+			ParamRef: &admissionregistrationv1.ParamRef{Name: m.Name, ParameterNotFoundAction: &deny},
+			MatchResources: &admissionregistrationv1.MatchResources{
+				MatchPolicy:       &matchPolicy,
+				NamespaceSelector: selector,
+				ObjectSelector:    &metav1.LabelSelector{},
+				ResourceRules:     rules,
+			},
+		},
+	}
 }
