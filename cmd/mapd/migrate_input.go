@@ -28,7 +28,7 @@ type mutatorInput struct {
 	types      *openapi.Types
 	notes      []string
 
-	seen    map[string]bool // IDs
+	seen    map[string]string // where each mutator stands, by ID
 	sources []openapi.Source
 	crds    []*unstructured.Unstructured
 	ignored map[string]int // by kind
@@ -42,7 +42,7 @@ type refusedMutator struct {
 }
 
 func newMutatorInput() mutatorInput {
-	return mutatorInput{namespaces: map[string]map[string]any{}, seen: map[string]bool{}, ignored: map[string]int{}}
+	return mutatorInput{namespaces: map[string]map[string]any{}, seen: map[string]string{}, ignored: map[string]int{}}
 }
 
 // readFiles reads mutators and others from files. The errors are of what cannot be
@@ -98,14 +98,12 @@ func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) 
 
 func (in *mutatorInput) addMutator(u *unstructured.Unstructured, d *manifest.Document) error {
 	id := u.GetKind() + "/" + u.GetName()
-	if in.seen[id] {
-		err := fmt.Errorf("%s is given twice", id)
-		if d != nil {
-			return d.ErrorAt("metadata.name", err)
+	if d != nil {
+		if first, ok := in.seen[id]; ok {
+			return d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", id, first))
 		}
-		return err
+		in.seen[id] = d.Where()
 	}
-	in.seen[id] = true
 	m, err := legacy.Decode(u)
 	if err == nil {
 		in.mutators = append(in.mutators, m)

@@ -46,12 +46,20 @@ func Write(dir string, files []File) (stale []string, err error) {
 			return nil, err
 		}
 	}
-	for i, f := range files {
-		if err := os.Rename(filepath.Join(temporary, f.Name), filepath.Join(dir, f.Name)); err != nil {
-			return nil, errors.Join(err, restore(dir, files[:i], before))
-		}
+	if err := place(dir, temporary, files, before); err != nil {
+		return nil, err
 	}
 	return left(dir, files)
+}
+
+// place moves files into dir. If one cannot be moved, the others are as before.
+func place(dir, temporary string, files []File, before map[string][]byte) error {
+	for i, f := range files {
+		if err := os.Rename(filepath.Join(temporary, f.Name), filepath.Join(dir, f.Name)); err != nil {
+			return errors.Join(err, restore(dir, files[:i], before))
+		}
+	}
+	return nil
 }
 
 // restore takes back what was done.
