@@ -34,17 +34,12 @@ type knownNode struct {
 	unique bool // and the API server refuses two elements with the same key
 }
 
-func lookup(m *legacy.Mutator, types *openapi.Types) known {
-	var k known
-	for _, t := range Targets(m) {
-		if t.Group == "*" || t.Version == "*" || t.Kind == "*" {
-			return known{}
-		}
-		k.kinds = append(k.kinds, schema.GroupVersionKind{Group: t.Group, Version: t.Version, Kind: t.Kind})
-	}
+// lookup finds out about a location in some kinds; none are any.
+func lookup(path legacy.Path, kinds []schema.GroupVersionKind, types *openapi.Types) known {
+	k := known{kinds: kinds}
 	k.builtin = len(k.kinds) > 0
 	k.schema = k.builtin
-	k.nodes = make([]knownNode, len(m.Location))
+	k.nodes = make([]knownNode, len(path))
 	for i := range k.nodes {
 		k.nodes[i] = knownNode{always: true, merges: true, unique: true}
 	}
@@ -54,7 +49,7 @@ func lookup(m *legacy.Mutator, types *openapi.Types) known {
 		k.builtin = k.builtin && ok && kind.Builtin()
 		k.schema = k.schema && ok
 		if ok {
-			k.add(kind, gvk, root, m.Location)
+			k.add(kind, gvk, root, path)
 		}
 	}
 	k.schema = k.schema && len(k.places) == len(k.kinds)
@@ -62,10 +57,9 @@ func lookup(m *legacy.Mutator, types *openapi.Types) known {
 	return k
 }
 
-// ofMetadata is what is known of a label or annotation of any kind at all.
-func ofMetadata() known {
-	return known{builtin: true, nodes: []knownNode{{always: true}, {}, {inMap: true}}}
-}
+// metadataNodes are what is known of a label or annotation of any kind at all: a
+// server sees to the metadata of custom kinds as well.
+var metadataNodes = []knownNode{{always: true}, {}, {inMap: true}}
 
 // add takes in what one kind says about the location.
 func (k *known) add(kind *openapi.Kind, gvk schema.GroupVersionKind, at openapi.Place, path legacy.Path) {
@@ -132,4 +126,35 @@ func present(kind *openapi.Kind, gvk schema.GroupVersionKind, parent legacy.Path
 	fields, _ := at.(map[string]any)
 	_, ok := fields[name]
 	return ok
+}
+
+// undeclaredIn returns a field of a value that a server would not know at a place,
+// empty if there is none.
+func undeclaredIn(v any, p openapi.Place) string {
+	switch v := v.(type) {
+	case []any:
+		element, ok := p.Element()
+		if !ok {
+			return "" // of another type, which a server refuses from anybody
+		}
+		for _, e := range v {
+			if field := undeclaredIn(e, element); field != "" {
+				return field
+			}
+		}
+	case map[string]any:
+		if _, list := p.Element(); list || p.Scalar() != "" {
+			return ""
+		}
+		for _, k := range sortedKeys(v) {
+			at, ok := p.Field(k)
+			if !ok {
+				return k
+			}
+			if field := undeclaredIn(v[k], at); field != "" {
+				return k + "." + field
+			}
+		}
+	}
+	return ""
 }

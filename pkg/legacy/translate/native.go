@@ -1,6 +1,9 @@
 package translate
 
 import (
+	"cmp"
+	"slices"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -59,9 +62,53 @@ type Unit struct {
 	// Rounds is how often the policy has to run for what its mutators say of one
 	// another: 1, 2, or 3 for more than a server gives.
 	Rounds int
+	// Unique are lists, each a location that ends in a glob, of which the policy
+	// takes for granted that no two elements have the same key, because an API
+	// server refuses objects in which they have. It refuses such objects itself.
+	Unique []legacy.Path
 }
 
-// Native says in policies what mutators say. Units are sorted by name.
+// Native says in policies what mutators say, each exactly or with the differences
+// named. Mutators that influence each other become one policy, all others one
+// each. Units are sorted by name; a mutator that no policy is made of is a unit,
+// too.
 func Native(ms []*legacy.Mutator, o Options) []Unit {
-	return nil
+	n := newNative(ms, o)
+	var groups [][]*legacy.Mutator
+	rounds := []int{}
+	why := []string{}
+	for _, c := range legacy.Components(n.movable()) {
+		if c.Rounds > 2 {
+			for _, m := range c.Members {
+				n.fates[m.ID()] = engineOnly("", "takes more than the two rounds that a server gives: "+c.Why)
+			}
+		}
+		groups, rounds, why = append(groups, c.Members), append(rounds, c.Rounds), append(why, c.Why)
+	}
+	for _, m := range n.all {
+		if !slices.ContainsFunc(groups, func(g []*legacy.Mutator) bool { return slices.Contains(g, m) }) {
+			groups, rounds, why = append(groups, []*legacy.Mutator{m}), append(rounds, 1), append(why, "")
+		}
+	}
+	names := uniqueNames(groups)
+	units := make([]Unit, len(groups))
+	for i, g := range groups {
+		units[i] = n.unit(names[i], g, rounds[i], why[i])
+	}
+	slices.SortFunc(units, func(a, b Unit) int { return cmp.Compare(a.Name, b.Name) })
+	return units
+}
+
+// unit makes the policy of a group, if one is to be made.
+func (n *native) unit(name string, ms []*legacy.Mutator, rounds int, why string) Unit {
+	u := Unit{Name: name, Mutators: ms, Rounds: rounds}
+	if n.fates[ms[0].ID()].movable() {
+		n.write(&u, why)
+	}
+	for _, m := range ms {
+		f := n.fates[m.ID()]
+		u.Verdicts = append(u.Verdicts, MutatorVerdict{ID: m.ID(), Verdict: f.verdict, Notes: f.notes})
+	}
+	u.Comment = comment(u)
+	return u
 }

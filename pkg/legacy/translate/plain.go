@@ -15,6 +15,8 @@ type plainWalk struct {
 	*walk
 	known     known
 	variables *variables
+	// trusted says that the walk is good for the mutator at all.
+	trusted bool
 }
 
 // variables are those of a policy.
@@ -111,6 +113,40 @@ func (w *plainWalk) creates(d int) bool {
 		}
 	}
 	return true
+}
+
+// leavesParents reports whether Gatekeeper may create something on the way to a
+// list from which it has nothing to remove.
+func (w *plainWalk) leavesParents() bool {
+	for d := len(w.path) - 1; d >= 0; d-- {
+		if _, mayMiss := w.allowed(d); !mayMiss || w.path[d].Glob {
+			return false
+		}
+		if d < len(w.path)-1 && (w.path[d].List || !w.trusted || !w.known.nodes[d].always) {
+			return true
+		}
+	}
+	return false
+}
+
+// undeclaredValue returns a field of the value that the kinds do not have.
+func (w *plainWalk) undeclaredValue() string {
+	if !w.known.builtin {
+		return ""
+	}
+	var v any
+	switch {
+	case w.m.Set != nil:
+		v = w.m.Set.Values
+	case w.m.From != nil:
+		v = w.m.From.Value
+	}
+	for _, p := range w.known.places {
+		if field := undeclaredIn(v, p); field != "" {
+			return field
+		}
+	}
+	return ""
 }
 
 // exists asks whether there is a field at depth d of a stretch.

@@ -22,7 +22,7 @@ func describe(m *legacy.Mutator) string {
 	case legacy.AssignMetadata:
 		s = describeMetadata(m)
 	case legacy.AssignImage:
-		s = "Sets " + imageWords(m) + " on " + place(m)
+		s = "Sets " + imageWords(m) + " on " + placeWords(m)
 	case legacy.ModifySet:
 		s = describeSet(m)
 	default:
@@ -48,7 +48,7 @@ func describeMetadata(m *legacy.Mutator) string {
 func describeAssign(m *legacy.Mutator) string {
 	last := len(m.Location) - 1
 	if !m.Location[last].List {
-		return "Sets " + leaf(m) + " to " + valueWords(m) + " on " + place(m) + testWords(m)
+		return "Sets " + leaf(m) + " to " + valueWords(m) + " on " + placeWords(m) + testWords(m)
 	}
 	what, of := element(m.Location, last), within(m.Location[:last-1], m)
 	switch c, _ := m.Test(last); c {
@@ -70,13 +70,13 @@ func describeSet(m *legacy.Mutator) string {
 		what = strconv.Itoa(len(values)) + " values"
 	}
 	if m.Set.Prune {
-		return "Removes " + what + " from " + leaf(m) + " of " + place(m) + testWords(m)
+		return "Removes " + what + " from " + leaf(m) + " of " + placeWords(m) + testWords(m)
 	}
 	missing := "where it is missing"
 	if len(values) > 1 {
 		missing = "where they are missing"
 	}
-	return "Adds " + what + " to " + leaf(m) + " of " + place(m) + ", " + missing + testWords(m)
+	return "Adds " + what + " to " + leaf(m) + " of " + placeWords(m) + ", " + missing + testWords(m)
 }
 
 func imageWords(m *legacy.Mutator) string {
@@ -107,8 +107,8 @@ func leaf(m *legacy.Mutator) string {
 	return fieldWords(m.Location[lastList(m.Location)+1:])
 }
 
-// place says which elements of which objects are meant.
-func place(m *legacy.Mutator) string {
+// placeWords says which elements of which objects are meant.
+func placeWords(m *legacy.Mutator) string {
 	i := lastList(m.Location)
 	if i < 0 {
 		return objects(m)

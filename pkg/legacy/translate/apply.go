@@ -1,0 +1,146 @@
+package translate
+
+import (
+	"math"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// unmergeable says why no apply configuration does what a mutator does, for
+// whatever object; empty if one does.
+func (w *plainWalk) unmergeable() string {
+	switch {
+	case w.m.Kind == legacy.ModifySet:
+		return "an apply configuration cannot say which members of a list to add or remove"
+	case len(w.known.kinds) == 0:
+		return "an apply configuration needs the schema of a kind, and this is about any kind"
+	case !w.known.schema:
+		return "an apply configuration needs a schema that declares " + w.path.String()
+	case w.terminal():
+		return "an apply configuration merges an element into the one that is there and does not replace it"
+	}
+	for d, n := range w.path {
+		last := d == len(w.path)-1
+		switch {
+		case w.known.nodes[d].atomic && !last:
+			return w.path[:d+1].String() + " is atomic: an apply configuration may not go below it"
+		case n.List && !w.known.nodes[d].merges:
+			return w.path[:d].String() + " is not merged by " + n.Name + " alone"
+		case !n.List && !w.known.nodes[d].inMap && !isIdentifier(n.Name):
+			return "an apply configuration cannot name the field " + quote(n.Name)
+		}
+	}
+	return w.unmergeableValue()
+}
+
+func (w *plainWalk) unmergeableValue() string {
+	want := "string"
+	if w.m.From != nil && w.m.From.Metadata == "" {
+		switch v := w.m.From.Value.(type) {
+		case map[string]any, []any:
+			return "an apply configuration merges an object or a list into what is there and does not replace it"
+		case bool:
+			want = "boolean"
+		case float64:
+			want = "numeric"
+			if v != math.Trunc(v) || math.Abs(v) > math.MaxInt32 {
+				return "a number that is no 32-bit integer can be cut in an apply configuration"
+			}
+		}
+	}
+	for _, p := range w.known.places {
+		if p.Scalar() != want {
+			return "the value does not have the type that the schema wants"
+		}
+	}
+	return ""
+}
+
+// mergesExactly reports whether the apply configuration is the mutator to a hair,
+// for all objects that an API server would let pass. It is not where a list may
+// hold a key twice, because a merge joins such elements; nor in custom kinds, whose
+// nulls a merge takes for missing; nor where a list that has no such element
+// gets one, because a merge does that for a list that is null as well.
+func (w *plainWalk) mergesExactly() bool {
+	if !w.known.builtin {
+		return false
+	}
+	for d, n := range w.path {
+		if n.List && (!w.known.nodes[d].unique || !n.Glob && w.creates(d)) {
+			return false
+		}
+	}
+	return true
+}
+
+// configuration is an apply configuration, to be used if all conditions hold.
+type configuration struct {
+	conds []condition
+	value expr
+}
+
+// apply returns the whole apply configuration.
+func (w *plainWalk) apply() configuration {
+	m, conds := w.mergeFrom(0, ident("object"), "Object")
+	return configuration{conds, message("Object", m)}
+}
+
+// mergeFrom returns the member for the location's node d, in what e reads and typ
+// names.
+func (w *plainWalk) mergeFrom(d int, e expr, typ string) (member, []condition) {
+	s := w.stretch(d, e)
+	conds := s.conds
+	names := make([]string, s.last+1)
+	for i, t := d, typ; i <= s.last; i++ {
+		t += "." + w.path[i].Name
+		names[i] = t
+	}
+	var value expr
+	if s.last == len(w.path)-1 {
+		value = w.assigned(s)
+	} else {
+		var more []condition
+		value, more = w.mergeList(s, names[s.last])
+		conds = append(conds, more...)
+	}
+	for i := s.last; i > d; i-- {
+		m := member{w.path[i].Name, value}
+		if w.known.nodes[i].inMap {
+			value = mapOf(m)
+		} else {
+			value = message(names[i-1], m)
+		}
+	}
+	return member{w.path[d].Name, value}, conds
+}
+
+// mergeList returns the list at the end of a stretch: with all elements, with
+// those that have the key, or with one that is made if there is none.
+func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
+	d := s.last + 1
+	node := w.path[d]
+	_, x := w.loop(d)
+	next, conds := w.mergeFrom(d+1, ident(x), typ)
+	element := func(key expr) expr { return message(typ, member{node.Name, key}, next) }
+	if !node.Glob && w.creates(d) {
+		if len(conds) == 0 && w.mayFind(d) {
+			return listOf(element(constant(node.Value))), nil
+		}
+		// What is asked of an element is asked of the one that is there.
+		list, match := w.read(s, s.last, listOf()), w.selects(d, x)
+		if !w.mayFind(d) {
+			return listOf(element(constant(node.Value))), []condition{w.lacks(s, x, match)}
+		}
+		fine := macro(list, "all", []string{x}, anyOf(not(match), all(exprs(conds)...)))
+		return listOf(element(constant(node.Value))), []condition{{conds[0].Name, fine}}
+	}
+	list := w.fieldAt(s, s.last)
+	wanted := exprs(conds)
+	if !node.Glob {
+		wanted = append([]expr{w.selects(d, x)}, wanted...)
+	}
+	if len(wanted) > 0 {
+		list = macro(list, "filter", []string{x}, all(wanted...))
+	}
+	return macro(list, "map", []string{x}, element(w.key(d, x))), nil
+}

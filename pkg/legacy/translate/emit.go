@@ -1,0 +1,308 @@
+package translate
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// write makes the policy and the binding of a unit, or lets its mutators' fates
+// say why it cannot.
+func (n *native) write(u *Unit, why string) {
+	if n.Params && len(u.Mutators) > 1 {
+		n.refuse(u, "its order with others matters, and a policy reads the values of one mutator only; use inlined values")
+		return
+	}
+	d := &draft{native: n, unit: u}
+	if n.Params {
+		d.fromParams(u.Mutators[0])
+	} else {
+		d.inline()
+	}
+	if d.refusal != "" {
+		n.refuse(u, d.refusal)
+		return
+	}
+	if u.Rounds > 1 {
+		d.spec.ReinvocationPolicy = admissionregistrationv1.IfNeededReinvocationPolicy
+	}
+	group := n.Group
+	if group == "" {
+		group = admissionregistrationv1.GroupName
+	}
+	labels, annotations := origin(u.Mutators)
+	meta := metav1.ObjectMeta{Name: u.Name, Labels: labels, Annotations: annotations}
+	u.Policy = &admissionregistrationv1.MutatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: group + "/v1", Kind: "MutatingAdmissionPolicy"},
+		ObjectMeta: meta,
+		Spec:       d.spec,
+	}
+	u.Binding = &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: group + "/v1", Kind: "MutatingAdmissionPolicyBinding"},
+		ObjectMeta: *meta.DeepCopy(),
+		Spec:       d.binding,
+	}
+	u.Binding.Spec.PolicyName = u.Name
+}
+
+func (n *native) refuse(u *Unit, text string) {
+	for _, m := range u.Mutators {
+		n.fates[m.ID()] = refused("", text)
+	}
+}
+
+// draft is a policy while it is written.
+type draft struct {
+	*native
+	unit    *Unit
+	spec    admissionregistrationv1.MutatingAdmissionPolicySpec
+	binding admissionregistrationv1.MutatingAdmissionPolicyBindingSpec
+	refusal string
+}
+
+// inline writes a policy that has all values in it.
+func (d *draft) inline() {
+	ms := d.unit.Mutators
+	d.match(ms)
+	guards := make([][]condition, len(ms))
+	for i, m := range ms {
+		guards[i] = d.guards(m)
+		if len(ms) > 1 {
+			guards[i] = append(guards[i], d.unshared(m, ms)...)
+		}
+	}
+	shared := d.shared(ms, guards)
+	vars := &variables{}
+	for i, m := range ms {
+		own := slices.DeleteFunc(guards[i], func(c condition) bool { return holds(shared, c) })
+		mutation, conds := d.mutation(m, vars)
+		if d.refusal != "" {
+			return
+		}
+		if len(ms) == 1 {
+			shared = append(shared, conds...)
+			conds = nil
+		}
+		d.spec.Mutations = append(d.spec.Mutations, mutation.as(append(own, conds...)))
+	}
+	for i, name := range vars.names {
+		d.spec.Variables = append(d.spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: vars.exprs[i]})
+	}
+	d.conditions(shared)
+}
+
+// match writes what rules and selectors can say.
+func (d *draft) match(ms []*legacy.Mutator) {
+	fail, exactly := admissionregistrationv1.Fail, admissionregistrationv1.Exact
+	d.spec.FailurePolicy = &fail
+	d.spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
+	d.spec.MatchConstraints = &admissionregistrationv1.MatchResources{MatchPolicy: &exactly}
+	for _, m := range ms {
+		for _, r := range d.rules(m) {
+			if !slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(o admissionregistrationv1.NamedRuleWithOperations) bool {
+				return reflect.DeepEqual(o, r)
+			}) {
+				d.spec.MatchConstraints.ResourceRules = append(d.spec.MatchConstraints.ResourceRules, r)
+			}
+		}
+	}
+	if isWild(d.spec.MatchConstraints.ResourceRules) {
+		d.spec.MatchConstraints.ExcludeResourceRules = spared()
+	}
+	var selector *metav1.LabelSelector
+	if sameSelectors(ms) {
+		selector = ms[0].Match.NamespaceSelector
+	}
+	d.binding.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: namespaces(selector)}
+}
+
+func sameSelectors(ms []*legacy.Mutator) bool {
+	return !slices.ContainsFunc(ms, func(m *legacy.Mutator) bool {
+		return !reflect.DeepEqual(m.Match.NamespaceSelector, ms[0].Match.NamespaceSelector)
+	})
+}
+
+// unshared are conditions for what rules and the binding say of all members of a
+// group together, and not of each.
+func (d *draft) unshared(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
+	var conds []condition
+	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return !slices.Equal(Targets(o), Targets(m)) }) {
+		conds = append(conds, d.form.kinds(m)...)
+	}
+	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return o.Match.Scope != m.Match.Scope }) {
+		switch m.Match.Scope {
+		case "Cluster":
+			conds = append(conds, condition{"scope", d.form.outside(m)})
+		case "Namespaced":
+			conds = append(conds, condition{"scope", d.form.inside(m)})
+		}
+	}
+	if e, ok := d.form.namespaceSelector(m); ok && !sameSelectors(ms) {
+		conds = append(conds, condition{inMutation, e})
+	}
+	return conds
+}
+
+// inMutation names a condition that reads namespaceObject, which match conditions
+// cannot (Kubernetes spec §4.2).
+const inMutation = "namespace-labels-match"
+
+// shared are the conditions that all members of a group have and none can change.
+func (d *draft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
+	var out []condition
+	for _, c := range guards[0] {
+		if len(ms) > 1 && (c.Name == "labels-match" || c.Name == inMutation) {
+			continue
+		}
+		if !slices.ContainsFunc(guards, func(g []condition) bool { return !holds(g, c) }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func holds(conds []condition, c condition) bool {
+	return slices.ContainsFunc(conds, func(o condition) bool { return o.Expr.String() == c.Expr.String() })
+}
+
+// conditions writes match conditions, each with a name of its own.
+func (d *draft) conditions(conds []condition) {
+	names := map[string]int{}
+	for _, c := range conds {
+		name := c.Name
+		if names[c.Name]++; names[c.Name] > 1 {
+			name += "-" + strconv.Itoa(names[c.Name])
+		}
+		d.spec.MatchConditions = append(d.spec.MatchConditions,
+			admissionregistrationv1.MatchCondition{Name: name, Expression: c.Expr.String()})
+	}
+}
+
+// mutation is one patch and the value of its type that does nothing.
+type mutation struct {
+	patchType admissionregistrationv1.PatchType
+	patch     expr
+	none      expr
+}
+
+// as writes the mutation, to be done if all conditions hold.
+func (m mutation) as(conds []condition) admissionregistrationv1.Mutation {
+	e := m.patch
+	if len(conds) > 0 {
+		e = when(all(exprs(conds)...), e, m.none)
+	}
+	out := admissionregistrationv1.Mutation{PatchType: m.patchType}
+	if m.patchType == admissionregistrationv1.PatchTypeApplyConfiguration {
+		out.ApplyConfiguration = &admissionregistrationv1.ApplyConfiguration{Expression: e.String()}
+	} else {
+		out.JSONPatch = &admissionregistrationv1.JSONPatch{Expression: e.String()}
+	}
+	return out
+}
+
+// mutation says what a mutator does, and under which conditions.
+func (d *draft) mutation(m *legacy.Mutator, vars *variables) (mutation, []condition) {
+	known := d.known(m)
+	reason := d.walk(m, known, vars).unmergeable()
+	exactly := reason == "" && d.walk(m, known, vars).mergesExactly()
+	switch {
+	case d.Patch == "apply" && reason != "":
+		d.refusal = reason
+		return mutation{}, nil
+	case d.Patch == "apply", d.Patch != "json" && exactly:
+		w := d.walk(m, known, vars)
+		c := w.apply()
+		if !exactly {
+			d.mergeNotes(m, w)
+		}
+		d.unit.addUnique(w)
+		return mutation{admissionregistrationv1.PatchTypeApplyConfiguration, c.value, message("Object")}, c.conds
+	}
+	w := d.walk(m, known, vars)
+	if !w.trusted {
+		return mutation{admissionregistrationv1.PatchTypeJSONPatch, d.form.patch(m), listOf()}, nil
+	}
+	deed := w.from(0, ident("object"), pointer{}, true)
+	return mutation{admissionregistrationv1.PatchTypeJSONPatch, deed.do.program(), listOf()}, deed.conds
+}
+
+// mergeNotes says how an apply configuration that was asked for is not the same.
+func (d *draft) mergeNotes(m *legacy.Mutator, w *plainWalk) {
+	f := d.fates[m.ID()]
+	if !w.known.builtin {
+		f.differs("T9", "a merge takes null for missing; Gatekeeper refuses an object that has null on the way to the location")
+	}
+	for i, node := range m.Location {
+		if node.List && !w.known.nodes[i].unique {
+			f.differs("T12", "elements of "+m.Location[:i].String()+" with the same "+node.Name+" become one, or are refused")
+		} else if node.List && !node.Glob && w.creates(i) {
+			f.differs("T9", "a list "+m.Location[:i].String()+" that is null gets its first element; Gatekeeper refuses such an object")
+		}
+	}
+	d.fates[m.ID()] = f
+}
+
+func (u *Unit) addUnique(w *plainWalk) {
+	for i, node := range w.path {
+		if !node.List || !w.known.nodes[i].unique {
+			continue
+		}
+		list := append(slices.Clone(w.path[:i]), legacy.Node{List: true, Name: node.Name, Glob: true})
+		if !slices.ContainsFunc(u.Unique, func(p legacy.Path) bool { return p.String() == list.String() }) {
+			u.Unique = append(u.Unique, list)
+		}
+	}
+}
+
+// fromParams writes the policy that mapd runs, completed by what mapd's engine
+// looks at itself.
+func (d *draft) fromParams(m *legacy.Mutator) {
+	if d.Patch == "apply" {
+		d.refusal = "a policy that reads its values from the mutator is a JSON patch"
+		return
+	}
+	b := Runtime(m, d.types)
+	d.spec, d.binding = *b.Policy.Spec.DeepCopy(), *b.Binding.Spec.DeepCopy()
+	rules := d.rules(m)
+	d.spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		MatchPolicy: d.spec.MatchConstraints.MatchPolicy, ResourceRules: rules,
+	}
+	if isWild(rules) {
+		d.spec.MatchConstraints.ExcludeResourceRules = spared()
+	}
+	d.binding.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: namespaces(m.Match.NamespaceSelector)}
+	kinds := form{params: true, served: true}.kinds(m)
+	own := d.spec.MatchConditions
+	d.spec.MatchConditions = nil
+	d.conditions(kinds)
+	d.spec.MatchConditions = append(d.spec.MatchConditions, own...)
+}
+
+// comment says in words what a unit is.
+func comment(u Unit) string {
+	var lines []string
+	if len(u.Mutators) == 1 {
+		lines = append(lines, wrap(describe(u.Mutators[0]), width, ""))
+	} else {
+		lines = append(lines, "Does one after the other:")
+		for i, m := range u.Mutators {
+			lines = append(lines, wrap(strconv.Itoa(i+1)+". "+describe(m), width, "   "))
+		}
+	}
+	for _, v := range u.Verdicts {
+		for _, note := range v.Notes {
+			text := note.Text
+			if note.Trap != "" {
+				text += " (" + note.Trap + ")"
+			}
+			lines = append(lines, wrap(v.ID+", "+string(v.Verdict)+": "+text+".", width, "  "))
+		}
+	}
+	return strings.Join(lines, "\n")
+}

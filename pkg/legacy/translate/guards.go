@@ -1,0 +1,138 @@
+package translate
+
+import (
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// Where Gatekeeper's own webhook is not called (Gatekeeper spec §9.1, §9.5).
+const (
+	ignoreLabel         = "admission.gatekeeper.sh/ignore"
+	gatekeeperNamespace = "gatekeeper-system"
+)
+
+// gatekeeperGroups are the groups whose objects Gatekeeper never mutates
+// (Gatekeeper spec §9.2).
+var gatekeeperGroups = []string{
+	"config.gatekeeper.sh", "constraints.gatekeeper.sh", "expansion.gatekeeper.sh", "externaldata.gatekeeper.sh",
+	"mutations.gatekeeper.sh", "status.gatekeeper.sh", "templates.gatekeeper.sh",
+}
+
+// guards are the match conditions of a native policy: what the mutator asks for
+// and what neither the rules nor a selector can say.
+func (n *native) guards(m *legacy.Mutator) []condition {
+	var conds []condition
+	if n.wild(m) && !slices.ContainsFunc(Targets(m), func(t Target) bool { return t.Kind == "*" && t.Group == "*" }) {
+		conds = append(conds, n.form.kinds(m)...)
+	}
+	if names := m.Match.Namespaces; len(names) > 0 && !slices.ContainsFunc(names, isEverything) {
+		is := matches(namespaceOfRequest, names)
+		if !n.namespaced(m) {
+			is = anyOf(not(fn("has", namespaceOfRequest)), is)
+		}
+		conds = append(conds, condition{"in-namespace", is})
+	}
+	if names := m.Match.ExcludedNamespaces; slices.ContainsFunc(names, isEverything) {
+		conds = append(conds, condition{"in-no-namespace", not(fn("has", namespaceOfRequest))})
+	} else if len(names) > 0 {
+		is := notMatches(namespaceOfRequest, names)
+		if !n.namespaced(m) {
+			is = anyOf(not(fn("has", namespaceOfRequest)), is)
+		}
+		conds = append(conds, condition{"not-in-excluded-namespace", is})
+	}
+	if s := m.Match.LabelSelector; s != nil {
+		if e, ok := n.form.selects(s, optional(n.form.metadata(), "labels"), "labelSelector"); ok {
+			conds = append(conds, condition{"labels-match", e})
+		}
+	}
+	if p := m.Match.Name; p != "" && !isEverything(p) {
+		conds = append(conds, condition{"name-matches", n.form.named(p)})
+	}
+	return conds
+}
+
+// namespaceOfRequest is the name that match.namespaces are about: of a request for
+// a Namespace it is the Namespace's own; other objects without a namespace have
+// none (Kubernetes spec §6.1).
+var namespaceOfRequest = field(ident("request"), "namespace")
+
+func notMatches(name expr, patterns []string) expr {
+	if len(patterns) == 1 && kindOf(patterns[0]) == exactly {
+		return binary("!=", name, constant(patterns[0]))
+	}
+	return not(matches(name, patterns))
+}
+
+// namespaced reports whether all kinds of the mutator are known to be in
+// namespaces.
+func (n *native) namespaced(m *legacy.Mutator) bool {
+	if m.Match.Scope == "Namespaced" {
+		return true // the rules say so
+	}
+	kinds := n.kinds(m)
+	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k served) bool { return !k.namespaced })
+}
+
+// rules are the resource rules of a mutator.
+func (n *native) rules(m *legacy.Mutator) []admissionregistrationv1.NamedRuleWithOperations {
+	rules, _ := Rules(m, n.types)
+	out := slices.Clone(rules)
+	for i := range out {
+		if s := m.Match.Scope; s == "Namespaced" || s == "Cluster" {
+			scope := admissionregistrationv1.ScopeType(s)
+			out[i].Scope = &scope
+		}
+	}
+	return out
+}
+
+// wild reports whether the rules of a mutator have wildcards.
+func (n *native) wild(m *legacy.Mutator) bool {
+	rules, _ := Rules(m, n.types)
+	return isWild(rules)
+}
+
+func isWild(rules []admissionregistrationv1.NamedRuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return slices.Contains(r.APIGroups, "*") || slices.Contains(r.APIVersions, "*") ||
+			slices.ContainsFunc(r.Resources, func(s string) bool { return strings.HasPrefix(s, "*") })
+	})
+}
+
+// spared are the rules of what a wildcard must leave alone: Gatekeeper's own
+// objects, and the configurations of webhooks, for which servers call no webhook
+// and run policies (Kubernetes spec §2.7).
+func spared() []admissionregistrationv1.NamedRuleWithOperations {
+	rule := func(groups []string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+		var r admissionregistrationv1.NamedRuleWithOperations
+		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}
+		r.APIGroups, r.APIVersions, r.Resources = groups, []string{"*"}, resources
+		return r
+	}
+	return []admissionregistrationv1.NamedRuleWithOperations{
+		rule(gatekeeperGroups, "*/*"),
+		rule([]string{"admissionregistration.k8s.io"}, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+	}
+}
+
+// namespaces is the namespaceSelector of a binding: match.namespaceSelector and
+// what keeps Gatekeeper out of a namespace. Both treat a Namespace and objects
+// outside namespaces alike (Gatekeeper spec §7.3).
+func namespaces(s *metav1.LabelSelector) *metav1.LabelSelector {
+	out := &metav1.LabelSelector{}
+	if s != nil {
+		out = s.DeepCopy()
+	}
+	out.MatchExpressions = append(out.MatchExpressions,
+		metav1.LabelSelectorRequirement{Key: ignoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist},
+		metav1.LabelSelectorRequirement{
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{gatekeeperNamespace},
+		})
+	return out
+}

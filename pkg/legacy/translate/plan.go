@@ -1,0 +1,300 @@
+package translate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// native is the work of one call of Native.
+type native struct {
+	Options
+	types *openapi.Types
+	form  form
+	all   []*legacy.Mutator // in Gatekeeper's order
+	fates map[string]fate
+}
+
+// fate is what becomes of a mutator.
+type fate struct {
+	verdict Verdict
+	notes   []Note
+	// idle says that it never does anything to a request, so that it does not
+	// matter to others that it stays behind.
+	idle bool
+}
+
+func (f fate) movable() bool { return f.verdict == Exact || f.verdict == Differs }
+
+func exact() fate { return fate{verdict: Exact} }
+
+func (f *fate) differs(trap, text string) {
+	f.verdict = Differs
+	f.notes = append(f.notes, Note{trap, text})
+}
+
+func engineOnly(trap, text string) fate {
+	return fate{verdict: EngineOnly, notes: []Note{{trap, text}}}
+}
+func refused(trap, text string) fate { return fate{verdict: Refused, notes: []Note{{trap, text}}} }
+
+// idle is for a mutator that no request will ever show.
+func idle(trap, text string) fate {
+	f := refused(trap, "never changes an object: "+text)
+	f.idle = true
+	return f
+}
+
+func newNative(ms []*legacy.Mutator, o Options) *native {
+	n := &native{Options: o, types: o.Types, form: form{served: true}, fates: map[string]fate{}}
+	if n.types == nil {
+		n.types = openapi.New(openapi.Builtin())
+	}
+	n.all = slices.SortedFunc(slices.Values(ms), legacy.Compare)
+	conflicts, reported := legacy.Conflicts(n.all), legacy.Reported(n.all)
+	for _, m := range n.all {
+		f := n.judge(m)
+		if c, ok := conflicts[m.ID()]; ok {
+			f = refused("T46", conflictText(m, c))
+			f.idle = true
+		} else if _, ok := reported[m.ID()]; ok && f.movable() {
+			f.notes = append(f.notes, Note{"T46", "Gatekeeper's status calls it conflicting, and runs it"})
+		}
+		n.fates[m.ID()] = f
+	}
+	n.keepOrder()
+	return n
+}
+
+func conflictText(m *legacy.Mutator, c legacy.Conflict) string {
+	others := slices.DeleteFunc(slices.Clone(c.Members), func(s string) bool { return s == m.String() })
+	for i, s := range others {
+		kind, _, _ := strings.Cut(s, ".")
+		_, name, _ := strings.Cut(s, " /")
+		others[i] = kind + "/" + name
+	}
+	return "does not run: it is in conflict with " + enumerate(others, "and") +
+		" about the shape of objects; change the location of one of them or delete it"
+}
+
+// movable are the mutators of which policies are to be made.
+func (n *native) movable() []*legacy.Mutator {
+	var out []*legacy.Mutator
+	for _, m := range n.all {
+		if n.fates[m.ID()].movable() {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// judge says what becomes of a mutator on its own.
+func (n *native) judge(m *legacy.Mutator) fate {
+	if text, trap := n.never(m); text != "" {
+		return idle(trap, text)
+	}
+	switch {
+	case m.From != nil && m.From.External != nil:
+		return engineOnly("", "asks the provider "+m.From.External.Provider+" for its value, and a policy cannot call anybody")
+	case m.Location[0].Name == "kind" || m.Location[0].Name == "apiVersion":
+		return engineOnly("T27", "changes what kind an object is, which servers do not let policies do")
+	}
+	if name, bad := unpointable(m.Location); bad {
+		return engineOnly("", "the field "+quote(name)+" cannot be written in a policy's JSON patch")
+	}
+	if _, unknown := Rules(m, n.types); len(unknown) > 0 {
+		return refused("", "no resource is known for "+kindText(unknown[0])+"; give its CustomResourceDefinition")
+	}
+	k := n.known(m)
+	if k.undeclared != "" {
+		return refused("T49", "no object has the field "+undeclaredText(k.undeclared)+
+			": servers drop it from what Gatekeeper sends and refuse it in a policy; correct the location")
+	}
+	w := n.walk(m, k, nil)
+	if field := w.undeclaredValue(); field != "" {
+		return refused("T49", "no object has the field "+field+
+			" of its value: servers drop it from what Gatekeeper sends and refuse it in a policy; correct the value")
+	}
+	return n.compare(m, w)
+}
+
+// compare says how true a policy is going to be.
+func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
+	f := exact()
+	if !legacy.Idempotent(m) {
+		f.differs("T33", "Gatekeeper refuses an image that its own result reads as another one; the policy sets the path once")
+	}
+	if m.Set == nil {
+		return f
+	}
+	if m.Set.Prune && w.leavesParents() {
+		f.differs("T21", "Gatekeeper creates what the location leads through even if there is nothing to remove; the policy does not")
+	}
+	for _, v := range m.Set.Values {
+		switch v := v.(type) {
+		case int64:
+			if v > maxSafeInt || v < -maxSafeInt {
+				f.differs("T34", fmt.Sprintf("%d is rounded, as a policy writes numbers", v))
+			}
+		case map[string]any, []any:
+			if !w.trusted && holdsNumber(v) {
+				f.differs("T14", "within a value that is an object or a list, 1 and 1.0 are the same")
+			}
+		}
+	}
+	return f
+}
+
+func holdsNumber(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			if holdsNumber(e) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, holdsNumber)
+	case int64, float64:
+		return true
+	}
+	return false
+}
+
+// never says why a mutator never does anything to a request; the second result
+// is the trap.
+func (n *native) never(m *legacy.Mutator) (text, trap string) {
+	if m.Match.Source == "Generated" {
+		return "it is for what expansion templates generate, which is never requested; leave it to Gatekeeper", ""
+	}
+	for _, t := range m.Tests {
+		node := m.Location[t.Depth]
+		at := m.Location[:t.Depth+1].String()
+		switch {
+		case t.Condition != legacy.MustExist && t.Condition != legacy.MustNotExist:
+			return "the path test on " + at + " has no condition; give it MustExist or MustNotExist", "T31"
+		case t.Condition == legacy.MustNotExist && node.Glob:
+			return "the path test on " + at + " cannot pass; delete it", ""
+		}
+		for _, below := range m.Tests {
+			if t.Condition == legacy.MustNotExist && below.Depth > t.Depth && below.Condition == legacy.MustExist {
+				return "the path tests on " + at + " and below it contradict each other; delete one", "T31"
+			}
+		}
+	}
+	if len(Targets(m)) == 0 {
+		for _, a := range m.ApplyTo {
+			if slices.Contains(slices.Concat(a.Groups, a.Versions, a.Kinds), "*") {
+				return "applyTo knows no wildcards; name the kinds", "T38"
+			}
+		}
+		return "match.kinds has nothing in common with applyTo", ""
+	}
+	return n.neverInScope(m)
+}
+
+func (n *native) neverInScope(m *legacy.Mutator) (text, trap string) {
+	kinds := n.kinds(m)
+	if len(kinds) == 0 {
+		return "", ""
+	}
+	any := func(namespaced bool) bool {
+		return slices.ContainsFunc(kinds, func(k served) bool { return k.namespaced == namespaced })
+	}
+	switch {
+	case m.Match.Scope == "Cluster" && !any(false):
+		return "its scope is Cluster, and the objects are in namespaces", ""
+	case m.Match.Scope == "Namespaced" && !any(true):
+		return "its scope is Namespaced, and the objects are not in namespaces", ""
+	case !any(false) && slices.ContainsFunc(m.Match.ExcludedNamespaces, isEverything):
+		return "excludedNamespaces excludes all", ""
+	}
+	return "", ""
+}
+
+// keepOrder holds back mutators that would run too early: everything that stays
+// behind runs after all policies.
+func (n *native) keepOrder() {
+	for changed := true; changed; {
+		changed = false
+		for _, behind := range n.all {
+			b := n.fates[behind.ID()]
+			if b.movable() || b.idle {
+				continue
+			}
+			for _, m := range n.movable() {
+				if legacy.Affects(behind, m) || legacy.Compare(behind, m) < 0 && !legacy.Commute(behind, m) {
+					n.fates[m.ID()] = fate{verdict: b.verdict, notes: []Note{{"",
+						"has to run after " + behind.ID() + ", of which no policy can be made"}}}
+					changed = true
+				}
+			}
+		}
+	}
+}
+
+// served is a kind and how it is served.
+type served struct {
+	schema.GroupVersionKind
+	namespaced bool
+}
+
+// kinds are those that come under the rules of a mutator; none if they are not
+// all known.
+func (n *native) kinds(m *legacy.Mutator) []served {
+	rules, unknown := Rules(m, n.types)
+	if isWild(rules) || len(unknown) > 0 {
+		return nil
+	}
+	var out []served
+	for _, r := range rules {
+		for _, name := range r.Resources {
+			resource, sub, _ := strings.Cut(name, "/")
+			gvr := schema.GroupVersionResource{Group: r.APIGroups[0], Version: r.APIVersions[0], Resource: resource}
+			kind, ok := n.types.KindFor(gvr, sub)
+			main, _ := n.types.KindFor(gvr, "")
+			of, known := n.types.ResourceFor(main)
+			if !ok || !known {
+				return nil
+			}
+			if s := (served{kind, of.Namespaced}); !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// known is what is known of the location of a mutator.
+func (n *native) known(m *legacy.Mutator) known {
+	var gvks []schema.GroupVersionKind
+	for _, k := range n.kinds(m) {
+		if !slices.Contains(gvks, k.GroupVersionKind) {
+			gvks = append(gvks, k.GroupVersionKind)
+		}
+	}
+	return lookup(m.Location, gvks, n.types)
+}
+
+func (n *native) walk(m *legacy.Mutator, k known, v *variables) *plainWalk {
+	w := &plainWalk{walk: &walk{form: n.form, m: m, path: m.Location, used: []string{"o"}}, known: k, variables: v}
+	w.trusted = k.builtin || m.Kind == legacy.AssignMetadata
+	if m.Kind == legacy.AssignMetadata && !k.builtin {
+		w.known.nodes = metadataNodes
+	}
+	return w
+}
+
+func kindText(gvk schema.GroupVersionKind) string {
+	return gvk.Kind + " of " + gvk.GroupVersion().String()
+}
+
+func undeclaredText(s string) string {
+	kind, path, _ := strings.Cut(s, ": ")
+	return path + " of a " + kind
+}
