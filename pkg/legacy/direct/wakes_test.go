@@ -70,11 +70,15 @@ func pruneWhatIs(m *legacy.Mutator) *legacy.Mutator {
 		return m
 	}
 	last := len(m.Location) - 1
-	if test, ok := m.Test(last); ok && test != legacy.MustExist {
-		return m // never does anything
+	test, ok := m.Test(last)
+	if !ok {
+		test = legacy.MustExist
+	} else if test == legacy.MustNotExist {
+		test = "never"
 	}
 	existing := *m
-	existing.Tests = append(slices.DeleteFunc(slices.Clone(m.Tests), func(t legacy.PathTest) bool { return t.Depth == last }), must(last))
+	existing.Tests = append(slices.DeleteFunc(slices.Clone(m.Tests), func(t legacy.PathTest) bool { return t.Depth == last }),
+		legacy.PathTest{Depth: last, Condition: test})
 	return &existing
 }
 
