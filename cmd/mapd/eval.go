@@ -31,6 +31,7 @@ type evalFlags struct {
 	namespace       string
 	kubernetes      string
 	unbound         bool
+	raw             bool
 }
 
 const evalLong = `Run policies on objects and print what becomes of them.
@@ -42,6 +43,9 @@ only: what happened, and what had to be simulated, is told on standard error.
 
 Policies do nothing without a binding, as in a cluster; --unbound is for trying
 them out.
+
+Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
+the policies, as Gatekeeper runs them: in its order, until nothing changes.
 
 Output formats:
   yaml    the objects (default)
@@ -73,7 +77,7 @@ func newEval(s streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
+	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "the objects: file, directory or - ; a List is opened, an AdmissionReview is a full request; repeatable")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
 	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml, json, patch, diff, review or name")
@@ -86,6 +90,7 @@ func newEval(s streams) *cobra.Command {
 	fl.StringVarP(&f.namespace, "namespace", "n", snapshot.DefaultNamespace, "the namespace of namespaced objects that name none")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
+	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")
 	return cmd
 }
 
@@ -149,12 +154,12 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	l, errs, code := load(f.policies, f.recursive, s.in, snapshot.Options{Env: env, Unbound: f.unbound, Namespace: f.namespace})
+	l, errs, code := load(f.policies, f.recursive, s.in, snapshot.Options{Env: env, Unbound: f.unbound, Namespace: f.namespace, Trace: true})
 	if len(errs) > 0 {
 		printErrors(s.err, errs)
 		return &codedError{code: code}
 	}
-	if len(l.Policies) == 0 {
+	if len(l.Policies) == 0 && len(l.Mutators) == 0 {
 		return usagef("eval: no policies in %s", strings.Join(f.policies, ", "))
 	}
 	e := &evaluation{
@@ -167,6 +172,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 		}
 	}
 	e.noteBindings()
+	e.noteMutators()
 	defer e.notes.done()
 	for d, err := range manifest.Read(files, s.in) {
 		if err := e.next(ctx, d, err); err != nil {
@@ -256,6 +262,19 @@ func (e *evaluation) noteBindings() {
 	}
 	if len(l.UnknownParams) > 0 {
 		e.notes.say("note: unknown paramKind, give its CustomResourceDefinition with -p: %s\n", strings.Join(l.UnknownParams, "; "))
+	}
+}
+
+// noteMutators says once which mutators do not run, and what about the others
+// may not be meant.
+func (e *evaluation) noteMutators() {
+	for _, m := range e.policies.Mutators {
+		if !m.Running {
+			e.notes.say("note: %s does not run: %s\n", m.Mutator.ID(), m.Reason)
+		}
+		for _, n := range m.Notes {
+			e.notes.say("note: %s: %s: %s\n", m.Mutator.ID(), n.Field, n.Message)
+		}
 	}
 }
 

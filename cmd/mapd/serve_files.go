@@ -34,7 +34,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	watcher := manifest.NewWatcher(f.policies, f.recursive)
 	watcher.Poll = f.poll
 	source := &source{
-		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound},
+		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators()},
 		log: log, metrics: webhook.NewMetrics(),
 	}
 	if errs, code := source.load(); len(errs) > 0 {
@@ -99,6 +99,17 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	stop()
 	watchers.Wait()
 	return err
+}
+
+// mutators is --legacy for files.
+func (f *serveFlags) mutators() snapshot.Mutators {
+	switch f.legacy {
+	case legacyShadow:
+		return snapshot.ShadowMutators
+	case legacyOff:
+		return snapshot.IgnoreMutators
+	}
+	return snapshot.RunMutators
 }
 
 // selfSigned makes a certificate for this host and a file with its CA.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -54,7 +55,8 @@ func (s *source) load() (errs []error, code int) {
 	bindings := l.Index.Bindings()
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
 	s.log.Info("policies loaded", "documents", l.documents, "policies", len(l.Policies), "bindings", len(bindings))
-	if len(l.Policies) == 0 {
+	s.loadedMutators(l)
+	if len(l.Policies) == 0 && len(l.Mutators) == 0 {
 		s.log.Info("there are no policies, so nothing is changed")
 	}
 	if len(l.Unbound) > 0 && !s.flags.unbound {
@@ -64,6 +66,25 @@ func (s *source) load() (errs []error, code int) {
 		s.log.Info("bindings without their policy have no effect", "bindings", strings.Join(l.Dangling, ","))
 	}
 	return nil, exitOK
+}
+
+// loadedMutators says what has become of the mutators.
+func (s *source) loadedMutators(l *loaded) {
+	states := map[string]int{}
+	for _, m := range l.Mutators {
+		states[m.Kind()]++
+		if !m.Running {
+			s.log.Info("mutator does not run", "mutator", m.Mutator.ID(), "reason", m.Reason)
+		}
+		for _, n := range m.Notes {
+			s.log.Info("mutator may not mean what it says", "mutator", m.Mutator.ID(), "field", n.Field, "note", n.Message)
+		}
+	}
+	s.metrics.MutatorsPublished(states, l.Shapes)
+	if len(l.Mutators) > 0 {
+		s.log.Info("mutators loaded", "mutators", len(l.Mutators), "running", states[mutators.Running], "shapes", l.Shapes,
+			"shadow", s.options.Mutators == snapshot.ShadowMutators)
+	}
 }
 
 // reload is load after an edit: what is wrong is logged, one line an error.

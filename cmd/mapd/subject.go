@@ -51,15 +51,14 @@ func (e *evaluation) subject(d *manifest.Document) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{doc: d, object: d.Object.Object}
-	s.kind, _ = e.policies.Types.Kind(gvk)
+	s := &subject{doc: d, object: d.Object.Object, kind: e.kind(gvk)}
 	obj := d.Object
 	namespace := e.namespaceOf(obj, res.Namespaced)
 	if res.Namespaced && !connects(gvk) { // or it has no metadata
 		obj = withNamespace(obj, namespace)
 	}
 	s.name = manifest.Name(obj)
-	settled, err := s.normalize(d, "", obj)
+	settled, err := s.normalize(e, d, "", obj)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +87,7 @@ func (e *evaluation) subject(d *manifest.Document) (*subject, error) {
 		if res.Namespaced {
 			oldObj = withNamespace(oldObj, namespace)
 		}
-		if req.OldObject, err = s.normalize(old, "", oldObj); err != nil {
+		if req.OldObject, err = s.normalize(e, old, "", oldObj); err != nil {
 			return nil, err
 		}
 	}
@@ -106,19 +105,18 @@ func (e *evaluation) fromReview(d *manifest.Document) (*subject, error) {
 	if err != nil {
 		return nil, d.Errorf("AdmissionReview: %w", err)
 	}
-	s := &subject{doc: d, request: req, review: true}
-	s.kind, _ = e.policies.Types.Kind(req.Kind)
+	s := &subject{doc: d, request: req, review: true, kind: e.kind(req.Kind)}
 	if req.Object != nil {
 		s.object = req.Object.Object
 		s.name = manifest.Name(req.Object)
-		if req.Object, err = s.normalize(d, "request.object.", req.Object); err != nil {
+		if req.Object, err = s.normalize(e, d, "request.object.", req.Object); err != nil {
 			return nil, err
 		}
 	} else {
 		s.name = strings.TrimSpace(req.Kind.Kind + " " + req.Name)
 	}
 	if req.OldObject != nil {
-		if req.OldObject, err = s.normalize(d, "request.oldObject.", req.OldObject); err != nil {
+		if req.OldObject, err = s.normalize(e, d, "request.oldObject.", req.OldObject); err != nil {
 			return nil, err
 		}
 	}
@@ -137,10 +135,25 @@ func (s *subject) decode(obj map[string]any) (map[string]any, error) {
 	return s.kind.Normalize(obj)
 }
 
+// kind is the kind by which objects are read, nil if they are taken as they are.
+func (e *evaluation) kind(gvk schema.GroupVersionKind) *openapi.Kind {
+	if e.flags.raw {
+		return nil
+	}
+	kind, _ := e.policies.Types.Kind(gvk)
+	return kind
+}
+
 // normalize is decode with errors that name the place in the document, where
-// prefix is the path of the object.
-func (s *subject) normalize(d *manifest.Document, prefix string, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// prefix is the path of the object. Mutators alone need no kind, so what does not
+// fit its own is then taken as it is.
+func (s *subject) normalize(e *evaluation, d *manifest.Document, prefix string, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	obj, err := s.decode(u.Object)
+	if err != nil && len(e.policies.Policies) == 0 {
+		e.notes.once("note: a %s that a server would not accept is taken as it is (--raw)\n", u.GetKind())
+		s.kind = nil
+		return u, nil
+	}
 	if err != nil {
 		return nil, d.ErrorOf(prefix, fmt.Errorf("%s: %w", manifest.Name(u), err))
 	}

@@ -52,7 +52,25 @@ type State struct {
 	Notes  []legacy.Note
 }
 
-// Process is what a Config calls the mutating webhook.
+// What Kind says.
+const (
+	Running     = "running"
+	Conflicting = "conflict"
+	NotRun      = "not-run"
+)
+
+// Kind is the state in a word: Running, Conflicting or NotRun.
+func (s *State) Kind() string {
+	switch {
+	case s.Running:
+		return Running
+	case s.Conflict != nil:
+		return Conflicting
+	}
+	return NotRun
+}
+
+// process is what a Config calls the mutating webhook.
 const process = "mutation-webhook"
 
 // Builder builds Sets. It keeps the shapes that the last build used. One caller
@@ -60,8 +78,8 @@ const process = "mutation-webhook"
 type Builder struct {
 	deps   policy.Deps
 	shapes map[string]*policy.Policy
-	// Compiled is how many shapes have been compiled in all.
-	Compiled int
+	// compiled counts the shapes that were compiled.
+	compiled int
 }
 
 // NewBuilder returns a Builder that has compiled nothing yet.
@@ -155,7 +173,7 @@ func (b *Builder) member(m *legacy.Mutator, types *openapi.Types, used map[strin
 			if p, err = policy.CompileLenient(translate.Runtime(m, types).Policy, b.deps); err != nil {
 				return engine.Member{}, err
 			}
-			b.Compiled++
+			b.compiled++
 		}
 		used[shape] = p
 	}

@@ -13,12 +13,11 @@ import (
 // every step worth telling.
 func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructured) Keys) string {
 	var lines []string
-	met := map[string]bool{}
-	changed := map[string]bool{}
+	var met, changed actors
 	for _, s := range d.Steps {
-		met[s.Policy] = true
+		met.add(s)
 		if s.Outcome == engine.Changed {
-			changed[s.Policy] = true
+			changed.add(s)
 		}
 		if line := step(s, keys); line != "" {
 			lines = append(lines, "  "+line+"\n")
@@ -29,11 +28,36 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 	case d.Status != nil:
 		verdict = "denied"
 	case d.Changed:
-		verdict = "changed by " + count(len(changed), "policy", "policies")
-	case len(met) > 0:
-		verdict = "unchanged; " + count(len(met), "policy", "policies") + " matched"
+		verdict = "changed by " + changed.String()
+	case len(met.policies)+len(met.mutators) > 0:
+		verdict = "unchanged; " + met.String() + " matched"
 	}
 	return name + ": " + verdict + "\n" + strings.Join(lines, "")
+}
+
+// actors are the names of policies and of Gatekeeper's mutators.
+type actors struct{ policies, mutators map[string]bool }
+
+func (a *actors) add(s engine.Step) {
+	set := &a.policies
+	if s.Pass > 0 {
+		set = &a.mutators
+	}
+	if *set == nil {
+		*set = map[string]bool{}
+	}
+	(*set)[s.Policy] = true
+}
+
+func (a *actors) String() string {
+	policies, mutators := count(len(a.policies), "policy", "policies"), count(len(a.mutators), "mutator", "mutators")
+	switch {
+	case len(a.mutators) == 0:
+		return policies
+	case len(a.policies) == 0:
+		return mutators
+	}
+	return policies + " and " + mutators
 }
 
 func count(n int, one, many string) string {
@@ -43,28 +67,34 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// step tells what one step did; nothing about a second round that changed
+// step tells what one step did; nothing about a second round or pass that changed
 // nothing.
 func step(s engine.Step, keys func(*unstructured.Unstructured) Keys) string {
-	if s.Round > 1 && (s.Outcome == engine.Unchanged || s.Outcome == engine.Skipped) {
+	if (s.Round > 1 || s.Pass > 1) && (s.Outcome == engine.Unchanged || s.Outcome == engine.Skipped) {
 		return ""
 	}
 	where := []string{s.Policy}
-	if s.Binding != "" {
+	if s.Binding != "" && s.Pass == 0 {
 		where = append(where, s.Binding)
 	}
-	if s.Param != "" {
+	if s.Param != "" && s.Pass == 0 {
 		where = append(where, s.Param)
 	}
 	text := strings.Join(where, " › ")
-	if s.Mutation >= 0 {
+	if s.Mutation >= 0 && s.Pass == 0 {
 		text += fmt.Sprintf(" › mutations[%d] %s", s.Mutation, s.Type)
 	}
 	if s.Round > 1 {
 		text += fmt.Sprintf(" (round %d)", s.Round)
 	}
+	if s.Pass > 1 {
+		text += fmt.Sprintf(" (pass %d)", s.Pass)
+	}
 	switch s.Outcome {
 	case engine.Changed:
+		if s.Before == nil || s.After == nil {
+			return text + ": " + strings.Join(s.Paths(), ", ")
+		}
 		var fields []string
 		var k Keys
 		if keys != nil {

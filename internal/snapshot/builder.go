@@ -15,6 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/rbac"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -31,7 +32,7 @@ type builder struct {
 
 	rbac []*unstructured.Unstructured
 
-	policies, bindings, crds, others []*manifest.Document
+	policies, bindings, crds, mutators, configs, others []*manifest.Document
 }
 
 // objectID is what can be there once: an object in whichever version.
@@ -45,7 +46,8 @@ const (
 )
 
 // sort puts every document where it belongs.
-func (b *builder) sort(docs []*manifest.Document) {
+func (b *builder) sort(docs []*manifest.Document, opts Options) {
+	legacyKinds := opts.Mutators != IgnoreMutators
 	for _, d := range docs {
 		if d.Object == nil {
 			continue
@@ -72,6 +74,15 @@ func (b *builder) sort(docs []*manifest.Document) {
 		case gvk.Group == crdGroup && gvk.Kind == "CustomResourceDefinition":
 			if b.first(d, crdGroup, "") {
 				b.crds = append(b.crds, d)
+			}
+		case legacyKinds && legacy.IsMutator(gvk):
+			if b.first(d, legacy.Group, "") {
+				b.mutators = append(b.mutators, d)
+			}
+		case legacyKinds && gvk.Group == legacy.ConfigGroup && gvk.Kind == "Config" && d.Object.GetName() == legacy.ConfigName:
+			// Gatekeeper's namespace is not known here, so there is one of all.
+			if b.first(d, legacy.ConfigGroup, "") {
+				b.configs = append(b.configs, d)
 			}
 		default:
 			b.others = append(b.others, d)

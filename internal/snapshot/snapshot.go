@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -28,6 +29,10 @@ type Options struct {
 	// Namespace is that of namespaced objects that name none; "" is
 	// DefaultNamespace.
 	Namespace string
+	// Mutators says what becomes of Gatekeeper's mutators.
+	Mutators Mutators
+	// Trace has the steps of mutators tell all, see engine.SetOptions.
+	Trace bool
 }
 
 // Snapshot is what a set of documents comes to.
@@ -35,6 +40,11 @@ type Snapshot struct {
 	Index    *binding.Index
 	Types    *openapi.Types
 	Policies []*policy.Policy
+	// Set runs the mutators; nil if there are none. Mutators says what has become
+	// of each, and Shapes how many programs they share.
+	Set      *engine.Set
+	Mutators []mutators.State
+	Shapes   int
 	// Namespaces knows which Namespaces had to be made up.
 	Namespaces *Namespaces
 	// HasRBAC says that there was at least one RBAC object.
@@ -57,6 +67,7 @@ func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 func (s *Snapshot) Engine() *engine.Engine {
 	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types)})
 	e.Publish(s.Index)
+	e.PublishSet(s.Set)
 	return e
 }
 
@@ -92,12 +103,13 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		}
 		b.env = env
 	}
-	b.sort(docs)
+	b.sort(docs, opts)
 	b.readTypes()
 	b.readObjects()
 	b.buildAuthorizer()
 	b.readPolicies()
 	b.readBindings(opts.Unbound)
+	b.readMutators(opts)
 	if len(b.errs) > 0 {
 		return nil, inOrder(b.errs, docs)
 	}

@@ -26,7 +26,8 @@ type Metrics struct {
 	// mapd_decisions_total counts, for each request and each policy and binding
 	// that acted on it, how that ended. Labels:
 	//   policy   name of the policy
-	//   binding  name of the binding, "" if the policy itself is at fault
+	//   binding  name of the binding, "" if the policy itself is at fault and for
+	//            Gatekeeper's mutators, whose policy is such as Assign/name
 	//   outcome  the gravest of its steps, params and rounds together:
 	//            denied > ignored > changed > unchanged > skipped
 	//              denied     an error counted and the request was denied
@@ -87,9 +88,29 @@ type Metrics struct {
 	// read last, whether or not they were published. No labels.
 	compileErrors prometheus.Gauge
 
+	// mapd_legacy_mutators counts Gatekeeper's mutators in use. Label:
+	//   state  running, conflict (with others, so off), not-run (for another reason)
+	mutators *prometheus.GaugeVec
+
+	// mapd_legacy_shapes is how many programs the running ones share. No labels.
+	shapes prometheus.Gauge
+
+	// mapd_legacy_passes is how many passes requests took on which mutators ran,
+	// the last of which changes nothing; 0 if already the first did not. Labels:
+	//   mode    on, or shadow: the outcome is only reported
+	//   result  unchanged, mutated or refused
+	passes *prometheus.HistogramVec
+
+	// mapd_shadow_decisions_total counts, for each request and each mutator that
+	// only looks on, what would have become of it. Labels:
+	//   mutator  such as Assign/name
+	//   outcome  as that of mapd_decisions_total: denied, changed or unchanged
+	shadow *prometheus.CounterVec
+
 	mu         sync.RWMutex // of what follows: metrics found before
 	checkOf    map[series]checkMetrics
 	decisionOf map[series]prometheus.Counter
+	shadowOf   map[series]prometheus.Counter
 }
 
 // NewMetrics returns metrics that nothing has happened to yet.
@@ -102,6 +123,7 @@ func NewMetrics() *Metrics {
 	}
 	m := &Metrics{
 		checkOf: map[series]checkMetrics{}, decisionOf: map[series]prometheus.Counter{},
+		shadowOf:  map[series]prometheus.Counter{},
 		registry:  prometheus.NewRegistry(),
 		decisions: counters("mapd_decisions_total", "Requests by the policy and binding that acted on them and how that ended.", "policy", "binding", "outcome"),
 		checks: counters("mapd_mutating_admission_policy_check_total",
@@ -125,12 +147,22 @@ func NewMetrics() *Metrics {
 		bindings:      gauge("mapd_snapshot_bindings", "Bindings in the snapshot in use."),
 		reloads:       counters("mapd_snapshot_reloads_total", "Attempts to publish a snapshot.", "result"),
 		compileErrors: gauge("mapd_compile_errors", "Errors in the policies as they were read last."),
+		mutators: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mapd_legacy_mutators", Help: "Gatekeeper's mutators in use by what has become of them.",
+		}, []string{"state"}),
+		shapes: gauge("mapd_legacy_shapes", "Programs that the running mutators share."),
+		passes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mapd_legacy_passes", Help: "Passes of the mutators over one object.",
+			// As Gatekeeper's mutation_system_iterations, as far as that is likely.
+			Buckets: []float64{0, 1, 2, 3, 4, 5, 10, 20, 50, 100},
+		}, []string{"mode", "result"}),
+		shadow: counters("mapd_shadow_decisions_total", "Requests by the mutator that would have acted on them and how that would have ended.", "mutator", "outcome"),
 	}
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
 	}, m.age)
 	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.httpRequests, m.inFlight,
-		m.panics, m.policies, m.bindings, m.reloads, m.compileErrors, age,
+		m.panics, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -143,6 +175,16 @@ func (m *Metrics) SnapshotPublished(policies, bindings, compileErrors int) {
 	m.bindings.Set(float64(bindings))
 	m.compileErrors.Set(float64(compileErrors))
 	m.reloads.WithLabelValues("published").Inc()
+}
+
+// MutatorsPublished records how many of Gatekeeper's mutators are in use from now
+// on, by state, and how many programs they share.
+func (m *Metrics) MutatorsPublished(states map[string]int, shapes int) {
+	m.mutators.Reset()
+	for state, n := range states {
+		m.mutators.WithLabelValues(state).Set(float64(n))
+	}
+	m.shapes.Set(float64(shapes))
 }
 
 // SnapshotFailed records that a newer snapshot could not be published because
@@ -225,14 +267,13 @@ func (m *Metrics) interrupted(req *policy.Request, d *engine.Decision, took time
 
 func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string, took time.Duration) {
 	m.requestDuration.WithLabelValues(operation(req.Operation), result).Observe(took.Seconds())
+	m.legacy(d)
 	if len(d.Steps) == 0 {
 		return
 	}
-	var acted actors
+	acted := actorsOf(d.Steps)
 	for i := range d.Steps {
 		s := &d.Steps[i]
-		a := &acted.list[acted.find(s)]
-		a.outcome = max(a.outcome, outcomeOf(s))
 		if s.Mutation >= 0 && s.Outcome != engine.Skipped {
 			c := m.check(series{s.Policy, s.Binding, errorType(s.Err)})
 			c.count.Inc()
@@ -243,6 +284,41 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 		a := &acted.list[i]
 		m.decided(series{a.policy, a.binding, outcomes[a.outcome]}).Inc()
 	}
+}
+
+// actorsOf are who took some steps, with the gravest outcome of each.
+func actorsOf(steps []engine.Step) (acted actors) {
+	for i := range steps {
+		a := &acted.list[acted.find(&steps[i])]
+		a.outcome = max(a.outcome, outcomeOf(&steps[i]))
+	}
+	return acted
+}
+
+// legacy records what mutators did, or would have done.
+func (m *Metrics) legacy(d *engine.Decision) {
+	if s := d.Shadow; s != nil {
+		m.passes.WithLabelValues("shadow", resultOf(s)).Observe(float64(s.Passes))
+		acted := actorsOf(s.Steps)
+		for i := range acted.list {
+			a := &acted.list[i]
+			m.shadowed(series{a.policy, a.binding, outcomes[a.outcome]}).Inc()
+		}
+	}
+	if n := len(d.Steps); n > 0 && d.Steps[n-1].Pass > 0 {
+		m.passes.WithLabelValues("on", resultOf(d)).Observe(float64(d.Passes))
+	}
+}
+
+// resultOf is what came of the passes.
+func resultOf(d *engine.Decision) string {
+	switch {
+	case d.Status != nil:
+		return "refused"
+	case d.Passes > 0:
+		return "mutated"
+	}
+	return "unchanged"
 }
 
 // validated records how a validation ended.
@@ -269,6 +345,12 @@ func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 			delete(m.checkOf, s)
 		}
 	}
+	for s := range m.shadowOf {
+		if !keep(s.policy, s.binding) {
+			m.shadow.DeleteLabelValues(s.policy, s.kind)
+			delete(m.shadowOf, s)
+		}
+	}
 	for s := range m.decisionOf {
 		if !keep(s.policy, s.binding) {
 			m.decisions.DeleteLabelValues(s.policy, s.binding, s.kind)
@@ -286,7 +368,7 @@ type checkMetrics struct {
 	duration prometheus.Observer
 }
 
-// check and decided look metrics up by their labels, as WithLabelValues does,
+// check, decided and shadowed look metrics up by their labels, as WithLabelValues does,
 // which hashes and compares anew each time: a request asks for some of them for
 // each policy.
 func (m *Metrics) check(s series) checkMetrics {
@@ -302,6 +384,10 @@ func (m *Metrics) decided(s series) prometheus.Counter {
 	return cached(m, m.decisionOf, s, func() prometheus.Counter {
 		return m.decisions.WithLabelValues(s.policy, s.binding, s.kind)
 	})
+}
+
+func (m *Metrics) shadowed(s series) prometheus.Counter {
+	return cached(m, m.shadowOf, s, func() prometheus.Counter { return m.shadow.WithLabelValues(s.policy, s.kind) })
 }
 
 func cached[V any](m *Metrics, in map[series]V, s series, create func() V) V {

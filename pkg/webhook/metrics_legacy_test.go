@@ -1,0 +1,76 @@
+package webhook
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Metrics tell how many mutators there are, how many passes they take, and in
+// shadow what each of them would do; of those that are gone they forget it.
+func TestLegacyMetrics(t *testing.T) {
+	m := NewMetrics()
+	m.MutatorsPublished(map[string]int{"running": 3, "conflict": 2}, 2)
+	acts := func(pass int, o engine.Outcome, err error) engine.Step {
+		return engine.Step{Pass: pass, Policy: "Assign/a", Outcome: o, Err: err, Mutation: 0}
+	}
+	req := &policy.Request{Operation: "CREATE"}
+	for _, d := range []*engine.Decision{
+		{Passes: 2, Changed: true, Steps: []engine.Step{acts(1, engine.Changed, nil)}},
+		{Steps: []engine.Step{acts(1, engine.Unchanged, nil)}},
+		{Passes: 1, Status: failure(http.StatusInternalServerError, "no"), Steps: []engine.Step{acts(1, engine.Failed, errors.New("no"))}},
+		{Shadow: &engine.Decision{Passes: 3, Changed: true, Steps: []engine.Step{acts(1, engine.Unchanged, nil), acts(2, engine.Changed, nil)}}},
+		{},
+	} {
+		m.decision(req, d, time.Millisecond)
+	}
+	want := `mapd_legacy_mutators{state="conflict"} 2
+mapd_legacy_mutators{state="running"} 3
+mapd_legacy_passes_count{mode="on",result="mutated"} 1
+mapd_legacy_passes_count{mode="on",result="refused"} 1
+mapd_legacy_passes_count{mode="on",result="unchanged"} 1
+mapd_legacy_passes_count{mode="shadow",result="mutated"} 1
+mapd_legacy_passes_sum{mode="on",result="mutated"} 2
+mapd_legacy_passes_sum{mode="on",result="refused"} 1
+mapd_legacy_passes_sum{mode="on",result="unchanged"} 0
+mapd_legacy_passes_sum{mode="shadow",result="mutated"} 3
+mapd_legacy_shapes 2
+mapd_shadow_decisions_total{mutator="Assign/a",outcome="changed"} 1
+`
+	if diff := cmp.Diff(want, legacySeries(m)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	m.Prune(func(policy, _ string) bool { return policy != "Assign/a" })
+	m.MutatorsPublished(map[string]int{"running": 1}, 1)
+	if got := legacySeries(m); strings.Contains(got, "shadow_decisions") || strings.Contains(got, "conflict") {
+		t.Errorf("after Prune:\n%s", got)
+	}
+}
+
+// legacySeries are the metrics about mutators, without the buckets, sorted.
+func legacySeries(m *Metrics) string {
+	r := httptest.NewRecorder()
+	m.handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var b, passes strings.Builder
+	for line := range strings.Lines(r.Body.String()) {
+		switch {
+		case strings.Contains(line, "_bucket{"), strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "mapd_legacy_passes_count"), strings.HasPrefix(line, "mapd_legacy_m"):
+			b.WriteString(line)
+		case strings.HasPrefix(line, "mapd_legacy_passes_sum"):
+			passes.WriteString(line)
+		case strings.HasPrefix(line, "mapd_legacy"), strings.HasPrefix(line, "mapd_shadow"):
+			b.WriteString(passes.String() + line)
+			passes.Reset()
+		}
+	}
+	return b.String()
+}
