@@ -64,7 +64,7 @@ parameters:
   - {subPath: 'spec.l[k: "v"]', condition: MustNotExist}
   - {subPath: spec, condition: Whatever}
   assign:
-    value: {n: 1, l: [2, 1.5, null, 9007199254740993]}
+    value: {o: 1, l: [2, 1.5, null, 9007199254740993]}
     fromMetadata: null
     unknown: {}
   assignIf: {in: [x]}
@@ -83,7 +83,7 @@ parameters:
 			NamespaceSelector: &metav1.LabelSelector{},
 		},
 		Tests: []PathTest{{0, "Whatever"}, {2, MustNotExist}},
-		From:  &Source{Value: map[string]any{"n": 1.0, "l": []any{2.0, 1.5, nil, 9007199254740992.0}}},
+		From:  &Source{Value: map[string]any{"o": 1.0, "l": []any{2.0, 1.5, nil, 9007199254740992.0}}},
 		Object: map[string]any{
 			"apiVersion": "mutations.gatekeeper.sh/v1", "kind": "Assign", "metadata": map[string]any{"name": "all"},
 			"spec": map[string]any{
@@ -104,7 +104,7 @@ parameters:
 						map[string]any{"subPath": `spec.l[k: "v"]`, "condition": "MustNotExist"},
 						map[string]any{"subPath": "spec", "condition": "Whatever"},
 					},
-					"assign": map[string]any{"value": map[string]any{"n": 1.0, "l": []any{2.0, 1.5, nil, 9007199254740992.0}}},
+					"assign": map[string]any{"value": map[string]any{"o": 1.0, "l": []any{2.0, 1.5, nil, 9007199254740992.0}}},
 				},
 			},
 		},

@@ -299,10 +299,15 @@ func checkComponents(t *testing.T, seed uint64) (rounds [4]int) {
 // package direct does.
 func TestComponents(t *testing.T) {
 	var rounds [4]int
-	for seed := range uint64(200_000) {
+	for seed := range uint64(3_000) {
 		for i, n := range checkComponents(t, seed) {
 			rounds[i] += n
 		}
 	}
 	t.Logf("components of 1, 2 and more rounds: %v", rounds[1:])
+}
+
+func FuzzComponents(f *testing.F) {
+	f.Add(uint64(1_000_000))
+	f.Fuzz(func(t *testing.T, seed uint64) { checkComponents(t, seed) })
 }
