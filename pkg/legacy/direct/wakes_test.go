@@ -119,6 +119,7 @@ func TestAffectsWakesAllThatMatters(t *testing.T) {
 }
 
 func FuzzAffects(f *testing.F) {
+	f.Add(uint64(50_001))
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		checkWakes(t, seed)
 	})

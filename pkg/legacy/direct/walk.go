@@ -139,6 +139,7 @@ func (w *walker) element(list []any, depth int) (any, bool, error) {
 	for i, elem := range list {
 		obj, ok := elem.(map[string]any)
 		if !ok {
+			// Sic: these are Gatekeeper's words.
 			return nil, false, fmt.Errorf("cast error, unable to case %T to map[string]interface{}", elem)
 		}
 		if selects(node, obj) {
