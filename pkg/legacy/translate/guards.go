@@ -84,6 +84,7 @@ func (n *native) rules(m *legacy.Mutator) []admissionregistrationv1.NamedRuleWit
 	rules, _ := Rules(m, n.types)
 	out := slices.Clone(rules)
 	for i := range out {
+		out[i].Scope = nil // any
 		if s := m.Match.Scope; s == "Namespaced" || s == "Cluster" {
 			scope := admissionregistrationv1.ScopeType(s)
 			out[i].Scope = &scope

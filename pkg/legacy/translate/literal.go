@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -136,21 +138,16 @@ func scalars(values []any) bool {
 }
 
 func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.Sorted(maps.Keys(m))
 }
 
-// fieldOrder has the name of a thing first, as people write it.
+// fieldOrder has the name of a thing first, and then its image, as people write
+// them.
 func fieldOrder(m map[string]any) []string {
-	keys := sortedKeys(m)
-	if i := slices.Index(keys, "name"); i > 0 {
-		keys = slices.Insert(slices.Delete(keys, i, i+1), 0, "name")
-	}
-	return keys
+	rank := func(k string) int { return 1 + slices.Index([]string{"image", "name"}, k) }
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return cmp.Or(rank(b)-rank(a), strings.Compare(a, b))
+	})
 }
 
 // where returns the schema of what stands before the location's node d, and the

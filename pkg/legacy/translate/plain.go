@@ -17,6 +17,9 @@ type plainWalk struct {
 	variables *variables
 	// trusted says that the walk is good for the mutator at all.
 	trusted bool
+	// namespaced says that all objects have a namespace.
+	namespaced        bool
+	namespaceVariable expr
 }
 
 // variables are those of a policy.
@@ -79,12 +82,23 @@ func (w *plainWalk) stretch(first int, at expr) stretch {
 	s.sure = need
 	for d := need + 1; d <= s.last; d++ {
 		if _, mayMiss := w.allowed(d); mayMiss && !w.mayFind(d) {
-			s.conds = append(s.conds, condition{"has-no-" + kebab(w.path[d].Name), not(w.exists(s, d))})
+			s.conds = append(s.conds, condition{"has-no-" + w.label(d) + kebab(w.path[d].Name), not(w.exists(s, d))})
 			s.fresh = d
 			break
 		}
 	}
 	return s
+}
+
+// label is what a key of metadata.labels or metadata.annotations is.
+func (w *plainWalk) label(d int) string {
+	switch {
+	case w.m.Kind != legacy.AssignMetadata || d < 2:
+		return ""
+	case w.path[1].Name == "annotations":
+		return "annotation-"
+	}
+	return "label-"
 }
 
 func (w *plainWalk) mayFind(d int) bool {
@@ -203,6 +217,7 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) deed {
 	}
 	result := deed{conds: s.conds}
 	last := s.last
+	var missing []int // fields that may be missing, the innermost first
 	switch {
 	case s.fresh >= 0:
 		last = s.fresh
@@ -211,19 +226,33 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) deed {
 		result.add(w.leaf(s, at[s.last]))
 	default:
 		result.add(w.list(s, at[s.last], top))
-		if s.sure < s.last && !w.known.nodes[s.last].always && !w.terminal() {
-			result.do = decide(hasTest(w.parent(s, s.last), w.path[s.last].Name), result.do,
-				operations(operation("add", at[s.last], w.made(s.last+1))))
+		if w.mayLack(s, s.last) && !w.terminal() {
+			missing = append(missing, s.last)
 		}
 	}
 	for i := last - 1; i >= d; i-- {
-		if i > s.sure && !w.known.nodes[i].always {
-			result.do = decide(hasTest(w.parent(s, i), w.path[i].Name), result.do,
-				operations(operation("add", at[i], w.made(i+1))))
+		if w.mayLack(s, i) {
+			missing = append(missing, i)
+		}
+	}
+	// One question is asked plainly. Of several, or before a longer answer, each
+	// is got rid of before the next.
+	plainly := len(missing) == 1 && result.do.test == nil && result.do.many == nil
+	for _, i := range missing {
+		there := hasTest(w.parent(s, i), w.path[i].Name)
+		create := operations(operation("add", at[i], w.made(i+1)))
+		if plainly {
+			result.do = decide(there, result.do, create)
+		} else {
+			result.do = decide(there.opposite(), create, result.do)
 		}
 	}
 	return result
 }
+
+// mayLack reports whether a field of a stretch may be missing if its parent and
+// what the conditions ask for are there.
+func (w *plainWalk) mayLack(s stretch, d int) bool { return d > s.sure && !w.known.nodes[d].always }
 
 func (d *deed) add(more deed) {
 	d.conds = append(d.conds, more.conds...)
@@ -283,7 +312,7 @@ func (w *plainWalk) merged(s stretch, p pointer, d int) deed {
 		v := w.literal(values[0], nil, "")
 		missing := condition{"lacks-a-value", not(binary("in", v, w.read(s, d, listOf())))}
 		add := operations(operation("add", p.key("-"), v))
-		if s.sure < d && !w.known.nodes[d].always {
+		if w.mayLack(s, d) {
 			add = decide(hasTest(w.parent(s, d), w.path[d].Name), add, operations(operation("add", p, w.made(d+1))))
 		}
 		return deed{conds: []condition{missing}, do: add}
@@ -295,7 +324,7 @@ func (w *plainWalk) merged(s stretch, p pointer, d int) deed {
 			not(binary("in", ident(v), w.fieldAt(s, d))), operation("add", p.key("-"), ident(v)))
 		do = choice{many: &add}
 	}
-	if s.sure < d && !w.known.nodes[d].always {
+	if w.mayLack(s, d) {
 		do = decide(hasTest(w.parent(s, d), w.path[d].Name), do, operations(operation("add", p, w.made(d+1))))
 	}
 	return deed{do: do}
@@ -388,7 +417,7 @@ func (w *plainWalk) element(s stretch, p pointer, top bool) deed {
 
 // listFirst makes an empty list where there is none.
 func (w *plainWalk) listFirst(s stretch, p pointer, c choice) choice {
-	if s.sure >= s.last || w.known.nodes[s.last].always {
+	if !w.mayLack(s, s.last) {
 		return c
 	}
 	make := cond(has(w.parent(s, s.last), w.path[s.last].Name), listOf(), listOf(operation("add", p, listOf())))
@@ -461,6 +490,8 @@ func (w *plainWalk) content(d int) any {
 			return w.m.Image.Domain + domainEnd(w.m.Image) + w.m.Image.Path + w.m.Image.Tag
 		case w.m.Set != nil:
 			return w.m.Set.Values
+		case w.m.From.Metadata == "namespace":
+			return w.namespace()
 		case w.m.From.Metadata != "":
 			return w.value()
 		}
@@ -478,6 +509,18 @@ func (w *plainWalk) content(d int) any {
 		element[k] = v
 	}
 	return []any{element}
+}
+
+// namespace is the namespace of the request, and "" for a Namespace. A policy says
+// it once.
+func (w *plainWalk) namespace() expr {
+	switch {
+	case w.namespaced:
+		return namespaceOfRequest
+	case w.namespaceVariable.bind == bindCond: // the zero value
+		w.namespaceVariable = w.variables.add("namespace", w.namespaceOf())
+	}
+	return w.namespaceVariable
 }
 
 func domainEnd(i *legacy.Image) string {

@@ -95,6 +95,11 @@ func (n *native) movable() []*legacy.Mutator {
 
 // judge says what becomes of a mutator on its own.
 func (n *native) judge(m *legacy.Mutator) fate {
+	if m.Match.Source == "Generated" {
+		f := engineOnly("", "is for what expansion templates generate, which is never requested; leave it to Gatekeeper")
+		f.idle = true
+		return f
+	}
 	if text, trap := n.never(m); text != "" {
 		return idle(trap, text)
 	}
@@ -169,9 +174,6 @@ func holdsNumber(v any) bool {
 // never says why a mutator never does anything to a request; the second result
 // is the trap.
 func (n *native) never(m *legacy.Mutator) (text, trap string) {
-	if m.Match.Source == "Generated" {
-		return "it is for what expansion templates generate, which is never requested; leave it to Gatekeeper", ""
-	}
 	for _, t := range m.Tests {
 		node := m.Location[t.Depth]
 		at := m.Location[:t.Depth+1].String()
@@ -283,6 +285,7 @@ func (n *native) known(m *legacy.Mutator) known {
 
 func (n *native) walk(m *legacy.Mutator, k known, v *variables) *plainWalk {
 	w := &plainWalk{walk: &walk{form: n.form, m: m, path: m.Location, used: []string{"o"}}, known: k, variables: v}
+	w.namespaced = n.namespaced(m)
 	w.trusted = k.builtin || m.Kind == legacy.AssignMetadata
 	if m.Kind == legacy.AssignMetadata && !k.builtin {
 		w.known.nodes = metadataNodes

@@ -28,7 +28,8 @@ func describe(m *legacy.Mutator) string {
 	default:
 		s = describeAssign(m)
 	}
-	return strings.Join(append([]string{s}, matchWords(m)...), ", ") + "."
+	sentences := []string{strings.Join(slices.Concat([]string{s}, testWords(m), matchWords(m)), ", ") + "."}
+	return strings.Join(append(sentences, addedWords(m)...), " ")
 }
 
 func describeMetadata(m *legacy.Mutator) string {
@@ -48,16 +49,16 @@ func describeMetadata(m *legacy.Mutator) string {
 func describeAssign(m *legacy.Mutator) string {
 	last := len(m.Location) - 1
 	if !m.Location[last].List {
-		return "Sets " + leaf(m) + " to " + valueWords(m) + " on " + placeWords(m) + testWords(m)
+		return "Sets " + leaf(m) + " to " + valueWords(m) + " on " + placeWords(m)
 	}
 	what, of := element(m.Location, last), within(m.Location[:last-1], m)
 	switch c, _ := m.Test(last); c {
 	case legacy.MustExist:
-		return "Replaces " + what + " of " + of + ", if there is one"
+		return "Replaces " + what + " of " + of
 	case legacy.MustNotExist:
-		return "Adds " + what + " to " + of + ", unless there is one"
+		return "Adds " + what + " to " + of
 	}
-	return "Adds " + what + " to " + of + ", in place of one that is there"
+	return "Adds " + what + " to " + of + ", or replaces the one that is there"
 }
 
 func describeSet(m *legacy.Mutator) string {
@@ -70,13 +71,13 @@ func describeSet(m *legacy.Mutator) string {
 		what = strconv.Itoa(len(values)) + " values"
 	}
 	if m.Set.Prune {
-		return "Removes " + what + " from " + leaf(m) + " of " + placeWords(m) + testWords(m)
+		return "Removes " + what + " from " + leaf(m) + " of " + placeWords(m)
 	}
 	missing := "where it is missing"
 	if len(values) > 1 {
 		missing = "where they are missing"
 	}
-	return "Adds " + what + " to " + leaf(m) + " of " + placeWords(m) + ", " + missing + testWords(m)
+	return "Adds " + what + " to " + leaf(m) + " of " + placeWords(m) + ", " + missing
 }
 
 func imageWords(m *legacy.Mutator) string {
@@ -108,76 +109,82 @@ func leaf(m *legacy.Mutator) string {
 }
 
 // placeWords says which elements of which objects are meant.
-func placeWords(m *legacy.Mutator) string {
-	i := lastList(m.Location)
-	if i < 0 {
-		return objects(m)
-	}
-	return element(m.Location, i) + " of " + within(m.Location[:i-1], m) + elementTest(m, i)
-}
+func placeWords(m *legacy.Mutator) string { return within(m.Location, m) }
 
 func within(path legacy.Path, m *legacy.Mutator) string {
 	i := lastList(path)
 	if i < 0 {
 		return objects(m)
 	}
-	return element(path, i) + " of " + within(path[:i-1], m) + elementTest(m, i)
+	return element(path, i) + " of " + within(path[:i-1], m)
 }
 
-// elementTest says what becomes of a list that has no such element.
-func elementTest(m *legacy.Mutator, i int) string {
-	if m.Location[i].Glob {
-		return ""
+// testWords are about the path tests.
+func testWords(m *legacy.Mutator) []string {
+	if m.Kind == legacy.AssignMetadata {
+		return nil // it only adds, which is said already
 	}
-	if c, ok := m.Test(i); ok && c == legacy.MustExist {
-		return ", if there is one"
-	} else if ok {
-		return ", if it is new"
-	}
-	if m.Set != nil && m.Set.Prune {
-		return ""
-	}
+	var s []string
 	for _, t := range m.Tests {
-		if t.Depth > i && t.Condition == legacy.MustExist {
-			return ""
-		}
-	}
-	return ", which is added if there is none"
-}
-
-// testWords is about the path tests of fields.
-func testWords(m *legacy.Mutator) string {
-	var s string
-	for _, t := range m.Tests {
-		node := m.Location[t.Depth]
-		if node.List {
-			continue
-		}
-		what := "it"
-		if t.Depth < len(m.Location)-1 {
-			what = fieldWords(m.Location[lastList(m.Location[:t.Depth])+1 : t.Depth+1])
-		}
-		switch t.Condition {
-		case legacy.MustExist:
-			s += ", where " + what + " is set already"
-		case legacy.MustNotExist:
-			s += ", unless " + what + " is set"
+		node, last := m.Location[t.Depth], t.Depth == len(m.Location)-1
+		switch {
+		case node.Glob:
+		case node.List && t.Condition == legacy.MustExist:
+			s = append(s, "if there is one")
+		case node.List:
+			s = append(s, "unless there is one")
+		case t.Condition == legacy.MustExist:
+			s = append(s, "where "+fieldText(m, t.Depth, last)+" is set already")
+		case t.Condition == legacy.MustNotExist:
+			s = append(s, "unless "+fieldText(m, t.Depth, last)+" is set")
 		}
 	}
 	return s
+}
+
+func fieldText(m *legacy.Mutator, d int, last bool) string {
+	if last {
+		return "it"
+	}
+	return fieldWords(m.Location[lastList(m.Location[:d])+1 : d+1])
+}
+
+// addedWords are sentences about elements that are made on the way.
+func addedWords(m *legacy.Mutator) []string {
+	if m.Set != nil && m.Set.Prune {
+		return nil
+	}
+	var s []string
+	for i, node := range m.Location[:len(m.Location)-1] {
+		if !node.List || node.Glob || !creates(m, i) {
+			continue
+		}
+		s = append(s, "Where there is no "+strings.TrimPrefix(element(m.Location, i), "the ")+", one is added.")
+	}
+	return s
+}
+
+// creates reports whether the location is made from a depth on where it is
+// missing.
+func creates(m *legacy.Mutator, d int) bool {
+	return !slices.ContainsFunc(m.Tests, func(t legacy.PathTest) bool {
+		return t.Depth >= d && t.Condition != legacy.MustNotExist
+	}) && !slices.ContainsFunc(m.Location[d:], func(n legacy.Node) bool { return n.Glob })
 }
 
 // matchWords are what the mutator asks for beyond kinds.
 func matchWords(m *legacy.Mutator) []string {
 	var s []string
 	switch create, update := runsOn(m); {
-	case !update:
+	case create && !update:
 		s = append(s, "when it is created")
-	case !create:
+	case update && !create:
 		s = append(s, "when it is updated")
 	}
-	if m.Match.Name != "" {
-		s = append(s, "if its name is "+word(m.Match.Name))
+	if p := m.Match.Name; strings.Contains(p, "*") {
+		s = append(s, "if its name matches "+word(p))
+	} else if p != "" {
+		s = append(s, "if its name is "+word(p))
 	}
 	if sel := m.Match.LabelSelector; !empty(sel) {
 		s = append(s, "if its labels match "+metav1.FormatLabelSelector(sel))
@@ -219,17 +226,8 @@ func runsOn(m *legacy.Mutator) (create, update bool) {
 
 // objects names the kinds: "a Pod", "every namespaced object".
 func objects(m *legacy.Mutator) string {
-	var kinds []string
-	for _, t := range Targets(m) {
-		if t.Kind == "*" {
-			kinds = nil
-			break
-		}
-		if !slices.Contains(kinds, t.Kind) {
-			kinds = append(kinds, t.Kind)
-		}
-	}
-	if len(kinds) > 0 {
+	kinds := kindNames(m)
+	if len(kinds) > 0 && !slices.Contains(kinds, "*") {
 		return article(kinds[0]) + " " + enumerate(kinds, "or")
 	}
 	switch m.Match.Scope {
@@ -239,6 +237,22 @@ func objects(m *legacy.Mutator) string {
 		return "every object without a namespace"
 	}
 	return "every object"
+}
+
+// kindNames are the kinds that a mutator applies to, each once. One that applies
+// to nothing is described by what it says.
+func kindNames(m *legacy.Mutator) []string {
+	var kinds []string
+	for _, t := range Targets(m) {
+		kinds = append(kinds, t.Kind)
+	}
+	if len(kinds) == 0 {
+		for _, a := range m.ApplyTo {
+			kinds = append(kinds, a.Kinds...)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
 }
 
 func article(noun string) string {
@@ -303,11 +317,13 @@ func singular(list string) string {
 }
 
 func valueWords(m *legacy.Mutator) string {
-	switch m.From.Metadata {
-	case "name":
+	switch {
+	case m.From.Metadata == "name":
 		return "the object's name"
-	case "namespace":
+	case m.From.Metadata == "namespace":
 		return "the object's namespace"
+	case m.From.External != nil:
+		return "what the provider " + word(m.From.External.Provider) + " answers"
 	}
 	if _, ok := m.From.Value.([]any); ok {
 		return scalarWords(m.From.Value, "the list below")
