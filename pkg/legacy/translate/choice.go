@@ -68,12 +68,19 @@ func (c choice) one() expr {
 }
 
 // conditional writes a choice as conditionals that follow one another: the case
-// without further conditions comes first.
+// with fewer further conditions comes first.
 func (c choice) conditional(write func(choice) expr) expr {
-	if c.yes.test != nil && c.no.test == nil {
+	if c.yes.depth() > c.no.depth() {
 		return cond(c.test.fails, write(*c.no), write(*c.yes))
 	}
 	return cond(c.test.holds, write(*c.yes), write(*c.no))
+}
+
+func (c choice) depth() int {
+	if c.test == nil {
+		return 0
+	}
+	return 1 + max(c.yes.depth(), c.no.depth())
 }
 
 // program returns the whole expression of a mutation.

@@ -14,6 +14,8 @@ import (
 type expr struct {
 	doc  doc
 	bind int
+	// typ is the CEL type as far as literals have to know it, "" if nobody said.
+	typ string
 	// chain is the layout without indentation, of a conditional only: one that
 	// follows the colon of another stands below it and not further in.
 	chain *doc
@@ -106,7 +108,11 @@ func cond(test, yes, no expr) expr {
 	if no.chain == nil {
 		chain = concat(test.within(bindOr), line, text("? "), nest(yes.within(bindOr)), line, text(": "), nest(rest))
 	}
-	return expr{doc: group(nest(chain)), bind: bindCond, chain: &chain}
+	e := expr{doc: group(nest(chain)), bind: bindCond, chain: &chain}
+	if yes.typ == no.typ {
+		e.typ = yes.typ
+	}
+	return e
 }
 
 // when guards an expression with a condition; what it is otherwise is none.
@@ -212,7 +218,9 @@ func message(typ string, members ...member) expr {
 		}
 		docs = append(docs, concat(text(name+": "), m.value.doc))
 	}
-	return enclosed(typ+"{", docs, "}")
+	e := enclosed(typ+"{", docs, "}")
+	e.typ = typ
+	return e
 }
 
 // canName reports whether a field of an object literal can have the name at all:
@@ -231,24 +239,72 @@ func canName(name string) bool {
 
 // listOf returns a list of expressions.
 func listOf(elems ...expr) expr {
+	elems, typ := unified(elems)
+	var e expr
 	if len(elems) == 1 {
 		// The brackets stay with what is in them: [JSONPatch{ … }].
-		return expr{doc: concat(text("["), elems[0].doc, text("]")), bind: bindMember}
+		e = expr{doc: concat(text("["), elems[0].doc, text("]")), bind: bindMember}
+	} else {
+		var docs []doc
+		for _, e := range elems {
+			docs = append(docs, e.doc)
+		}
+		e = enclosed("[", docs, "]")
 	}
-	var docs []doc
-	for _, e := range elems {
-		docs = append(docs, e.doc)
-	}
-	return enclosed("[", docs, "]")
+	e.typ = "list(" + typ + ")"
+	return e
 }
 
 // mapOf returns a map with constant keys.
 func mapOf(entries ...member) expr {
-	var docs []doc
-	for _, m := range entries {
-		docs = append(docs, concat(text(quote(m.name)+": "), m.value.doc))
+	values := make([]expr, len(entries))
+	for i, m := range entries {
+		values[i] = m.value
 	}
-	return enclosed("{", docs, "}")
+	values, typ := unified(values)
+	var docs []doc
+	for i, m := range entries {
+		docs = append(docs, concat(text(quote(m.name)+": "), values[i].doc))
+	}
+	e := enclosed("{", docs, "}")
+	e.typ = "map(" + typ + ")"
+	return e
+}
+
+// unified returns the parts of a list or map, which have to be of one type: where
+// they are not, or where nobody knows, they become dyn.
+func unified(parts []expr) ([]expr, string) {
+	if len(parts) == 0 {
+		return nil, "nothing"
+	}
+	if typ := parts[0].typ; len(parts) == 1 || typ != "" && !slices.ContainsFunc(parts, func(e expr) bool { return e.typ != typ }) {
+		return parts, typ
+	}
+	out := slices.Clone(parts)
+	for i, e := range out {
+		out[i] = dyn(e)
+	}
+	return out, "dyn"
+}
+
+// dyn returns e as a value of any type.
+func dyn(e expr) expr {
+	if e.typ == "dyn" {
+		return e
+	}
+	e = fn("dyn", e)
+	e.typ = "dyn"
+	return e
+}
+
+// unify is unified for parts whose types the caller knows better.
+func unify(parts []expr, types []string) string {
+	for i, typ := range types {
+		parts[i].typ = typ
+	}
+	out, typ := unified(parts)
+	copy(parts, out)
+	return typ
 }
 
 func enclosed(open string, docs []doc, end string) expr {
@@ -263,93 +319,61 @@ func enclosed(open string, docs []doc, end string) expr {
 
 // constant returns nil, a bool, string, int64 or float64, or a list or map of
 // them. Numbers keep their type: 1.0 is a double.
-func constant(v any) expr {
-	e, _ := typed(v, func(f float64) (string, string) { return double(f), "double" })
-	return e
-}
+func constant(v any) expr { return literal(v, double) }
 
 // jsonConstant is constant for a value that becomes JSON: 1.0 is written 1.
 func jsonConstant(v any) expr {
-	e, _ := typed(v, func(f float64) (string, string) {
+	return literal(v, func(f float64) expr {
 		if n := int64(f); float64(n) == f && -maxSafeInt <= n && n <= maxSafeInt {
-			return strconv.FormatInt(n, 10), "int"
+			return scalar(strconv.FormatInt(n, 10), "int")
 		}
-		return double(f), "double"
+		return double(f)
 	})
-	return e
 }
 
 // maxSafeInt is the largest integer that CEL writes as a JSON number; beyond it
 // and below its negative they become strings (Gatekeeper spec §14.1, T34).
 const maxSafeInt = 1<<53 - 1
 
-func double(f float64) string {
+func scalar(s, typ string) expr { return expr{doc: text(s), bind: bindMember, typ: typ} }
+
+func double(f float64) expr {
 	s := strconv.FormatFloat(f, 'g', -1, 64)
 	if !strings.ContainsAny(s, ".e") {
 		s += ".0"
 	}
-	return s
+	return scalar(s, "double")
 }
 
-// typed returns a constant and a word for its CEL type. Lists and maps have to
-// be of one type, so where the words of their parts differ all become dyn.
-func typed(v any, number func(float64) (string, string)) (expr, string) {
+func literal(v any, number func(float64) expr) expr {
 	switch v := v.(type) {
 	case nil:
-		return ident("null"), "null"
+		return scalar("null", "null")
 	case bool:
-		return ident(strconv.FormatBool(v)), "bool"
+		return scalar(strconv.FormatBool(v), "bool")
 	case string:
-		return ident(quote(v)), "string"
+		return scalar(quote(v), "string")
 	case int64:
-		return ident(strconv.FormatInt(v, 10)), "int"
+		return scalar(strconv.FormatInt(v, 10), "int")
 	case float64:
-		s, typ := number(v)
-		return ident(s), typ
+		return number(v)
 	case []any:
 		elems := make([]expr, len(v))
-		types := make([]string, len(v))
 		for i, e := range v {
-			elems[i], types[i] = typed(e, number)
+			elems[i] = literal(e, number)
 		}
-		typ := unify(elems, types)
-		return listOf(elems...), "list(" + typ + ")"
+		return listOf(elems...)
 	case map[string]any:
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
+		entries := make([]member, 0, len(v))
+		for k, e := range v {
+			entries = append(entries, member{k, literal(e, number)})
 		}
-		slices.Sort(keys)
-		values := make([]expr, len(v))
-		types := make([]string, len(v))
-		for i, k := range keys {
-			values[i], types[i] = typed(v[k], number)
-		}
-		typ := unify(values, types)
-		entries := make([]member, len(v))
-		for i, k := range keys {
-			entries[i] = member{k, values[i]}
-		}
-		return mapOf(entries...), "map(" + typ + ")"
+		slices.SortFunc(entries, func(a, b member) int { return strings.Compare(a.name, b.name) })
+		return mapOf(entries...)
 	default:
 		// Decoded JSON holds nothing else.
-		return ident(quote(fmt.Sprint(v))), "string"
+		return scalar(quote(fmt.Sprint(v)), "string")
 	}
-}
-
-func unify(elems []expr, types []string) string {
-	if len(types) == 0 {
-		return "nothing"
-	}
-	for _, t := range types[1:] {
-		if t != types[0] {
-			for i, e := range elems {
-				elems[i] = fn("dyn", e)
-			}
-			return "dyn"
-		}
-	}
-	return types[0]
 }
 
 // quote returns a string literal. All that is not printable is escaped, so that

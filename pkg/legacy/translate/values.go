@@ -8,6 +8,7 @@ func param(names ...string) expr {
 	for _, n := range names {
 		e = field(e, n)
 	}
+	e.typ = "dyn"
 	return e
 }
 

@@ -82,9 +82,13 @@ func (w *walk) field(d int, e expr, p pointer) choice {
 	case w.always(d):
 		return found
 	}
-	if missing.isNone() || looksLikeIndex(name) {
-		// Nothing else would notice that e is no object.
+	switch {
+	case looksLikeIndex(name) || missing.isNone() && found.isNone():
 		return w.expect(d, e, "map", "an object", c)
+	case missing.isNone():
+		// Nothing would notice that e is no object, which has no such field either.
+		missing = w.expect(d, e, "map", "an object", missing)
+		return decide(hasTest(e, name), found, missing)
 	}
 	return c
 }
