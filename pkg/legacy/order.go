@@ -96,7 +96,22 @@ func (m *Mutator) creates(depth int) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(m.Location[depth:], func(n Node) bool { return n.Glob })
+	for d := depth; d < len(m.Location); d++ {
+		if m.Location[d].Glob || m.isKey(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// isKey reports whether the node at a depth is the key of the element before it.
+// It is there as soon as the element is, and there is nothing inside it.
+func (m *Mutator) isKey(depth int) bool {
+	if depth == 0 {
+		return false
+	}
+	elem, node := m.Location[depth-1], m.Location[depth]
+	return elem.List && !elem.Glob && !node.List && node.Name == elem.Name
 }
 
 // defaults reports whether a mutator writes only where nothing is yet.

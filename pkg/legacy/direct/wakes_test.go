@@ -118,6 +118,17 @@ func TestAffectsWakesAllThatMatters(t *testing.T) {
 	}
 }
 
+// A location that leads into the key of an element, which is never missing: the
+// mutator stops at its test, until what the other one writes is of a type that
+// makes it fail before it gets there.
+func TestAffectsWhoStopsAtAKey(t *testing.T) {
+	stops := assignTo("a.a[b: v].a[a: 1].a[a: v]", map[string]any{"a": "v"}, mustNot(5))
+	writes := named("b", assignTo("a", []any{}, mustNot(0)))
+	if !legacy.Affects(writes, stops) {
+		t.Errorf("Affects(%s, %s) = false", writes.Location, stops.Location)
+	}
+}
+
 func FuzzAffects(f *testing.F) {
 	f.Add(uint64(50_001))
 	f.Fuzz(func(t *testing.T, seed uint64) {
