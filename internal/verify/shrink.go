@@ -58,11 +58,8 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 	// The results are of the request that a server would have seen, which has
 	// again what no object of the kind is without.
 	r = requests(types, o)[0]
-	d := &Disagreement{
-		Origin: origin, Operation: o.Operation,
-		Object: r.object, Old: r.old, Namespace: r.namespace,
-		Reference: p.reference.run(ctx, r), Native: p.native.run(ctx, r),
-	}
+	d := &Disagreement{Origin: origin, Operation: o.Operation, Object: r.object, Old: r.old, Namespace: r.namespace}
+	d.Reference, d.Native = p.run(ctx, r)
 	conceal(d)
 	return d
 }
@@ -71,8 +68,8 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 type manner struct{ differ, referenceRefuses, nativeRefuses bool }
 
 func (p *part) manner(ctx context.Context, r *request) manner {
-	ref, nat := p.reference.run(ctx, r), p.native.run(ctx, r)
-	return manner{!same(ref, nat), ref.Refused != "", nat.Refused != ""}
+	ref, nat := p.run(ctx, r)
+	return manner{!r.same(ref, nat), ref.Refused != "", nat.Refused != ""}
 }
 
 // essential are the fields without which an object is none.

@@ -21,7 +21,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
@@ -121,6 +120,7 @@ type part struct {
 	Comparison
 	mutators          []*legacy.Mutator
 	reference, native side
+	unique            []legacy.Path // see translate.Unit
 }
 
 // New prepares all comparisons. Mutators without a policy are in none, except
@@ -146,7 +146,11 @@ func New(ms []*legacy.Mutator, units []translate.Unit, o Options) *Verifier {
 				v.add(m.ID(), ms, alone, known)
 			}
 		}
-		v.add(strings.Join(ids(u.Mutators), " + "), ms, []translate.Unit{u}, differs(u))
+		name := u.Mutators[0].ID()
+		if len(u.Mutators) > 1 {
+			name = fmt.Sprintf("%s with its %d mutators", u.Name, len(u.Mutators))
+		}
+		v.add(name, ms, []translate.Unit{u}, differs(u))
 	}
 	if len(moved) > 1 {
 		v.add(fmt.Sprintf("all %d policies together", len(moved)), ms, moved, len(exact) < len(moved))
@@ -176,6 +180,7 @@ func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Uni
 	for _, u := range units {
 		if u.Policy != nil {
 			p.mutators = append(p.mutators, u.Mutators...)
+			p.unique = append(p.unique, u.Unique...)
 		}
 	}
 	slices.SortFunc(p.mutators, legacy.Compare)
@@ -221,6 +226,59 @@ func (v *Verifier) Comparisons() []Comparison {
 	return out
 }
 
+// run runs both sides.
+func (p *part) run(ctx context.Context, r *request) (ref, nat Result) {
+	return p.stored(p.reference.run(ctx, r)), p.stored(p.native.run(ctx, r))
+}
+
+// stored is a result after the validation that follows admission, as far as it is
+// known to matter: a policy may take for granted that keys in a list are unique,
+// since an object in which they are not is refused in the end, on either side.
+func (p *part) stored(r Result) Result {
+	for _, path := range p.unique {
+		if r.Refused == "" && repeats(r.Object, path) {
+			return Result{Refused: fmt.Sprintf("an API server refuses that two elements of %s have the same key", path)}
+		}
+	}
+	return r
+}
+
+// repeats reports whether two elements of the list that path globs have the same
+// key, which may be none.
+func repeats(v any, path legacy.Path) bool {
+	if len(path) == 0 {
+		return false
+	}
+	n := path[0]
+	if !n.List {
+		m, _ := v.(map[string]any)
+		return m[n.Name] != nil && repeats(m[n.Name], path[1:])
+	}
+	l, _ := v.([]any)
+	seen := map[any]bool{}
+	for _, e := range l {
+		m, ok := e.(map[string]any)
+		if !ok {
+			continue
+		}
+		if len(path) > 1 {
+			if repeats(m, path[1:]) {
+				return true
+			}
+			continue
+		}
+		switch key := m[n.Name].(type) {
+		case map[string]any, []any:
+		default:
+			if seen[key] {
+				return true
+			}
+			seen[key] = true
+		}
+	}
+	return false
+}
+
 // check compares on one object and counts.
 func (p *part) check(ctx context.Context, types *openapi.Types, o Object) {
 	if p.Invalid != "" {
@@ -232,8 +290,8 @@ func (p *part) check(ctx context.Context, types *openapi.Types, o Object) {
 			p.NotAllowed++
 			return
 		}
-		ref, nat := p.reference.run(ctx, r), p.native.run(ctx, r)
-		if !same(ref, nat) {
+		ref, nat := p.run(ctx, r)
+		if !r.same(ref, nat) {
 			p.Objects++
 			if p.First == nil {
 				p.First = p.shrink(ctx, types, r, o.Origin)

@@ -186,7 +186,7 @@ func TestPlantedFaults(t *testing.T) {
 			if d := cmp.Diff(tt.object, got.Object); d != "" {
 				t.Errorf("not minimal, -want +got:\n%s", d)
 			}
-			if same(c.First.Reference, c.First.Native) {
+			if (&request{}).same(c.First.Reference, c.First.Native) {
 				t.Errorf("both sides make the same of it:\n%s", c.First.text())
 			}
 		})
@@ -325,4 +325,58 @@ func TestReduce(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
+}
+
+// Where a policy takes for granted that keys are unique, objects in which they are
+// not are refused in the end: not by a policy that would mend them.
+func TestUnique(t *testing.T) {
+	path, err := legacy.ParsePath("spec.containers[name: *]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &part{unique: []legacy.Path{path}}
+	pod := func(names string) map[string]any {
+		return documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [`+names+`]}}`)[0].Object
+	}
+	twice, once := p.stored(Result{Object: pod("{name: a}, {name: b}, {name: a}")}), p.stored(Result{Object: pod("{name: a}, {name: b}")})
+	if twice.Refused == "" || once.Refused != "" || (&request{}).same(twice, once) {
+		t.Errorf("got %+v and %+v", twice, once)
+	}
+	path, err = legacy.ParsePath("spec.containers[name: *].env[name: *]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{
+		"{env: [{name: x}]}, {env: [{name: x}]}": false,
+		"{}, {env: [{name: x}, {name: x}]}":      true,
+		"{env: [{}, {}]}":                        true,
+		"{env: none}":                            false,
+		"none":                                   false,
+	} {
+		if got := repeats(pod(text), path); got != want {
+			t.Errorf("repeats(%s) = %v", text, got)
+		}
+	}
+}
+
+// What is stored in the same way is the same: of a built-in kind, a list that is
+// empty and one that is not there. Not so an empty object, and not in kinds of which
+// the JSON is stored.
+func TestSame(t *testing.T) {
+	result := func(text string) Result { return Result{Object: documents(t, text)[0].Object} }
+	none := result(`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: null}}`)
+	emptyList := result(`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: []}}`)
+	emptyObject := result(`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: null, securityContext: {}}}`)
+	pod, _ := types().Kind(none.object().GroupVersionKind())
+	builtin, custom := &request{kind: pod}, &request{}
+	if !builtin.same(none, emptyList) || builtin.same(none, emptyObject) || custom.same(none, emptyList) {
+		t.Errorf("got %v, %v, %v", builtin.same(none, emptyList), builtin.same(none, emptyObject), custom.same(none, emptyList))
+	}
+	if a, b := (Result{Refused: "a"}), (Result{Refused: "b"}); !custom.same(a, b) || custom.same(a, none) {
+		t.Error("a refusal is one, for whatever reason")
+	}
+}
+
+func (r Result) object() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: r.Object}
 }
