@@ -56,7 +56,11 @@ func deepCopy(u *unstructured.Unstructured) *unstructured.Unstructured {
 func formatSteps(steps []engine.Step) string {
 	var b strings.Builder
 	for _, s := range steps {
-		fmt.Fprintf(&b, "round %d  %s", s.Round, s.Policy)
+		if s.Pass > 0 {
+			fmt.Fprintf(&b, "pass %d  %s", s.Pass, s.Policy)
+		} else {
+			fmt.Fprintf(&b, "round %d  %s", s.Round, s.Policy)
+		}
 		if s.Binding != "" {
 			fmt.Fprintf(&b, "  binding %s", s.Binding)
 		}

@@ -25,12 +25,12 @@ type Case struct {
 	// Story is the comment of the file without its directives.
 	Story string
 	// Section is the section of the behavioural specification the case belongs
-	// to, without the sign: "7.3". Vectors are the rows of its Appendix A that
-	// the case covers: "A24".
+	// to, without the sign: "7.3", "Gatekeeper 8.2". Vectors are the rows of its
+	// Appendix A, or Gatekeeper's traps, that the case covers: "A24", "T3".
 	Section string
 	Vectors []string
-	// Skip maps a runner ("oracle", "engine", "e2e") to the reason why the case
-	// is not for it.
+	// Skip maps a runner ("oracle", "engine", "e2e", "gatekeeper") to the reason
+	// why the case is not for it.
 	Skip map[string]string
 	// Compat names the row of docs/compat.md that explains why the wanted result
 	// is not that of Kubernetes; CompatReason is that row in a sentence.
@@ -45,6 +45,11 @@ type Case struct {
 	CRDs       []*unstructured.Unstructured
 	RBAC       []*unstructured.Unstructured
 
+	// Mutators are Gatekeeper's; with them and without policies, objects are as
+	// they are written. Config is Gatekeeper's too, nil if there is none.
+	Mutators []*unstructured.Unstructured
+	Config   *unstructured.Unstructured
+
 	Request RequestSpec
 
 	// WantError is the text of FormatStatus; empty when the request is allowed.
@@ -58,6 +63,9 @@ type Case struct {
 	WantUnchanged bool
 	// WantRounds is the number of passes, 1 or 2; 0 when the case leaves it open.
 	WantRounds int
+	// WantPasses is the number of passes of the mutators, 0 if they changed
+	// nothing; nil when the case leaves it open.
+	WantPasses *int
 	// WantSteps is the text of the section want.steps, for the engine's record.
 	WantSteps string
 }
@@ -66,6 +74,8 @@ type Case struct {
 // and OldObject are in normal form: as an API server would hold them after
 // decoding, see Normal.
 type RequestSpec struct {
+	// UID is empty in cases without mutators, where no error tells it.
+	UID                string
 	Operation          string
 	Kind               schema.GroupVersionKind
 	Resource           schema.GroupVersionResource

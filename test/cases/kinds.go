@@ -73,6 +73,7 @@ func Structural(v *apiextensionsv1.CustomResourceDefinitionVersion) (*structural
 type kinds struct {
 	resources map[schema.GroupVersionKind]schema.GroupVersionResource
 	schemas   map[schema.GroupVersionKind]*structuralschema.Structural
+	raw       bool // objects are as they were written
 }
 
 func newKinds(crds []*unstructured.Unstructured) (*kinds, error) {
@@ -125,6 +126,9 @@ func Normal(obj *unstructured.Unstructured, crds []*unstructured.Unstructured) (
 
 func (k *kinds) normal(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	gvk := obj.GroupVersionKind()
+	if k.raw {
+		return obj, nil
+	}
 	if s := k.schemas[gvk]; s != nil {
 		out := obj.DeepCopy()
 		structuralpruning.Prune(out.Object, s, true)

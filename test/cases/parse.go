@@ -17,12 +17,12 @@ import (
 )
 
 var (
-	headline   = regexp.MustCompile(`^§(\d+(?:\.\d+)?)((?: A\d+,?)*): \S`)
+	headline   = regexp.MustCompile(`^((?:Gatekeeper )?§)(\d+(?:\.\d+)?)((?: [AT]\d+,?)*): \S`)
 	directive  = regexp.MustCompile(`^(skip|compat): ([a-z0-9-]+) — (\S.*)$`)
 	documentAt = regexp.MustCompile(`(?m)^---\s*$`)
-	runners    = []string{"oracle", "engine", "e2e"}
-	sections   = []string{"policies.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml", "request.yaml",
-		"want.object.yaml", "want.error", "want.rounds", "want.steps"}
+	runners    = []string{"oracle", "engine", "e2e", "gatekeeper"}
+	sections   = []string{"policies.yaml", "mutators.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml", "request.yaml",
+		"want.object.yaml", "want.error", "want.rounds", "want.passes", "want.steps"}
 )
 
 // Parse reads one case file. name is the case's name.
@@ -42,14 +42,15 @@ func Parse(name string, data []byte) (*Case, error) {
 		}
 		section[f.Name] = string(f.Data)
 	}
-	for _, must := range []string{"policies.yaml", "request.yaml"} {
-		if section[must] == "" {
-			return nil, fmt.Errorf("section %q is missing", must)
-		}
+	switch {
+	case section["policies.yaml"] == "" && section["mutators.yaml"] == "":
+		return nil, fmt.Errorf("section %q is missing", "policies.yaml")
+	case section["request.yaml"] == "":
+		return nil, fmt.Errorf("section %q is missing", "request.yaml")
 	}
 
 	docs := map[string][]*unstructured.Unstructured{}
-	for _, name := range []string{"policies.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml"} {
+	for _, name := range []string{"policies.yaml", "mutators.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml"} {
 		objs, err := documents(section[name])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -66,11 +67,15 @@ func Parse(name string, data []byte) (*Case, error) {
 			return nil, fmt.Errorf("policies.yaml: kind %q is neither a policy nor a binding", u.GetKind())
 		}
 	}
+	if err := c.mutators(docs["mutators.yaml"]); err != nil {
+		return nil, fmt.Errorf("mutators.yaml: %w", err)
+	}
 	c.CRDs, c.RBAC = docs["crds.yaml"], docs["rbac.yaml"]
 	kinds, err := newKinds(c.CRDs)
 	if err != nil {
 		return nil, fmt.Errorf("crds.yaml: %w", err)
 	}
+	kinds.raw = len(c.Mutators) > 0 && len(c.Policies) == 0
 	for _, u := range docs["params.yaml"] {
 		n, err := kinds.normal(u)
 		if err != nil {
@@ -87,6 +92,27 @@ func Parse(name string, data []byte) (*Case, error) {
 	return c, c.want(section)
 }
 
+// mutators sorts what Gatekeeper reads. Kubernetes knows nothing of it.
+func (c *Case) mutators(docs []*unstructured.Unstructured) error {
+	for _, u := range docs {
+		switch gvk := u.GroupVersionKind(); {
+		case gvk.Group == "mutations.gatekeeper.sh":
+			c.Mutators = append(c.Mutators, u)
+		case gvk.Group == "config.gatekeeper.sh" && gvk.Kind == "Config" && c.Config == nil:
+			c.Config = u
+		default:
+			return fmt.Errorf("%v is neither a mutator nor the one Config", gvk)
+		}
+	}
+	if len(docs) > 0 {
+		c.Request.UID = "<uuid>" // as Gatekeeper's errors are recorded
+		for _, r := range []string{"oracle", "e2e"} {
+			c.Skip[r] = "Kubernetes has no mutators"
+		}
+	}
+	return nil
+}
+
 // comment reads the story and the directives.
 func (c *Case) comment(text string) error {
 	text = strings.TrimSpace(text)
@@ -95,8 +121,10 @@ func (c *Case) comment(text string) error {
 	if m == nil {
 		return fmt.Errorf("first line %q: want a section and a sentence, such as \"§7.3: An atomic list …\"", first)
 	}
-	c.Section = m[1]
-	c.Vectors = strings.Fields(strings.ReplaceAll(m[2], ",", " "))
+	if c.Section = m[2]; m[1] != "§" {
+		c.Section = strings.TrimSuffix(m[1], "§") + m[2]
+	}
+	c.Vectors = strings.Fields(strings.ReplaceAll(m[3], ",", " "))
 	var story []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
@@ -198,6 +226,13 @@ func (c *Case) want(section map[string]string) error {
 			return fmt.Errorf("want.rounds: %q: want 1 or 2", strings.TrimSpace(text))
 		}
 		c.WantRounds = n
+	}
+	if text, ok := section["want.passes"]; ok {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 0 {
+			return fmt.Errorf("want.passes: %q: want a number", strings.TrimSpace(text))
+		}
+		c.WantPasses = &n
 	}
 	c.WantSteps = strings.TrimSpace(section["want.steps"])
 	return nil

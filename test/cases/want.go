@@ -19,8 +19,10 @@ type Outcome struct {
 	Object *unstructured.Unstructured
 	// Status is nil if the request was allowed.
 	Status *metav1.Status
-	// Rounds is the number of passes; 0 if the runner cannot know.
+	// Rounds is the number of rounds of the policies; 0 if the runner cannot know.
 	Rounds int
+	// Passes is the number of passes of the mutators.
+	Passes int
 }
 
 // FormatStatus writes a denial as the cases do: code, reason and message in
@@ -31,7 +33,7 @@ func FormatStatus(s *metav1.Status) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d %s: %s\n", s.Code, s.Reason, s.Message)
+	fmt.Fprintf(&b, "%s: %s\n", strings.TrimSpace(fmt.Sprint(s.Code, " ", s.Reason)), s.Message)
 	d := s.Details
 	if d == nil {
 		return text(&b)
@@ -70,6 +72,9 @@ func (c *Case) Diff(got Outcome) string {
 			d := cmp.Diff(canonical(c.WantObject), canonical(got.Object))
 			return "object (-want +got):\n" + d
 		}
+	}
+	if c.WantPasses != nil && *c.WantPasses != got.Passes {
+		return fmt.Sprintf("passes: got %d, want %d", got.Passes, *c.WantPasses)
 	}
 	if c.WantRounds != 0 && got.Rounds != 0 && c.WantRounds != got.Rounds {
 		return fmt.Sprintf("rounds: got %d, want %d", got.Rounds, c.WantRounds)
@@ -127,7 +132,10 @@ func (c *Case) Rewrite(data []byte, got Outcome) ([]byte, error) {
 		}
 		add("want.object.yaml", string(content))
 	}
-	if got.Status == nil {
+	switch {
+	case len(c.Mutators) > 0:
+		add("want.passes", fmt.Sprint(got.Passes))
+	case got.Status == nil:
 		add("want.rounds", fmt.Sprint(got.Rounds))
 	}
 	out.Files = append(out.Files, steps...)

@@ -14,13 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	k8stypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/internal/rbac"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/cases"
@@ -82,7 +85,38 @@ func New(c *cases.Case) (*engine.Engine, error) {
 	}
 	e := engine.New(engine.Options{Authorizer: authz, Convert: snapshot.Convert(types)})
 	e.Publish(ix)
+	set, err := Mutators(c, types)
+	if err != nil {
+		return nil, err
+	}
+	e.PublishSet(set)
 	return e, nil
+}
+
+// Mutators is the Set of a case's mutators, nil if it has none.
+func Mutators(c *cases.Case, types *openapi.Types) (*engine.Set, error) {
+	if len(c.Mutators) == 0 {
+		return nil, nil
+	}
+	var all []*legacy.Mutator
+	for _, u := range c.Mutators {
+		m, err := legacy.Decode(u)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	var config *legacy.Config
+	if c.Config != nil {
+		var err error
+		if config, err = legacy.DecodeConfig(c.Config); err != nil {
+			return nil, err
+		}
+	}
+	built := mutators.NewBuilder(policy.Deps{Env: Env, Types: types}).Build(all, config, types, mutators.Options{
+		Namespace: newNamespaces(c.Namespaces).Namespace, Trace: true,
+	})
+	return built.Set, nil
 }
 
 // Policies decodes and compiles. A policy that does not compile is in the
@@ -106,6 +140,7 @@ func Policies(objs []*unstructured.Unstructured, types *openapi.Types) ([]*polic
 // Request is the request of a case as the engine gets it.
 func Request(s *cases.RequestSpec) *policy.Request {
 	return &policy.Request{
+		UID:  k8stypes.UID(s.UID),
 		Kind: s.Kind, Resource: s.Resource, SubResource: s.SubResource,
 		RequestKind: s.RequestKind, RequestResource: s.RequestResource, RequestSubResource: s.RequestSubResource,
 		Name: s.Name, Namespace: s.Namespace, Operation: admissionv1.Operation(s.Operation),
@@ -115,7 +150,7 @@ func Request(s *cases.RequestSpec) *policy.Request {
 
 // Outcome is a decision in the form in which cases compare.
 func Outcome(d *engine.Decision) cases.Outcome {
-	out := cases.Outcome{Status: d.Status, Rounds: d.Rounds}
+	out := cases.Outcome{Status: d.Status, Rounds: d.Rounds, Passes: d.Passes}
 	if d.Status == nil {
 		out.Object = d.Object
 	}
