@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	mapdpolicy "github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/bench/pods"
 	"github.com/mapd-project/mapd/test/cases"
 	"github.com/mapd-project/mapd/test/oracle"
 	"github.com/mapd-project/mapd/test/subject"
@@ -45,11 +46,11 @@ func main() {
 
 func run(ctx context.Context, quick bool) error {
 	fmt.Printf("%s, %d CPUs, %s\n\n", runtime.Version(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH)
-	pods := []struct {
+	sizes := []struct {
 		name string
 		pod  map[string]any
-	}{{"small", pod(3, 0)}, {"big", pod(20, 40)}}
-	for _, p := range pods {
+	}{{"small", pods.New(3, 0)}, {"big", pods.New(20, 40)}}
+	for _, p := range sizes {
 		data, err := json.Marshal(p.pod)
 		if err != nil {
 			return err
@@ -59,7 +60,7 @@ func run(ctx context.Context, quick bool) error {
 	}
 	fmt.Println("\n| policies that match | Pod | in-tree | mapd | ratio | mapd allocations |\n| --- | --- | --- | --- | --- | --- |")
 	for _, p := range policies {
-		for _, o := range pods {
+		for _, o := range sizes {
 			for _, n := range []int{1, 10, 100} {
 				if err := admitRow(ctx, p, o.name, o.pod, n); err != nil {
 					return fmt.Errorf("%s, %s Pod, %d policies: %w", p.name, o.name, n, err)
@@ -100,7 +101,7 @@ func admitRow(ctx context.Context, p policy, podName string, object map[string]a
 }
 
 func missRow(ctx context.Context, name, resource, selector string, n int) error {
-	c, err := cases.Parse("bench", caseFile(policies[0], max(n, 1), pod(3, 0), resource, selector))
+	c, err := cases.Parse("bench", caseFile(policies[0], max(n, 1), pods.New(3, 0), resource, selector))
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
 // Comparison holds mapd against Gatekeeper, and counts.
@@ -22,20 +24,30 @@ type Comparison struct {
 	// Cases, Mutators and Refused count what was compared; Mutated and Errors how
 	// many requests Gatekeeper changed and refused.
 	Cases, Mutators, Refused, Mutated, Errors int
+	// Native and Kubernetes count the requests on which native policies were
+	// compared, in mapd and in the API server's dispatcher. NotAllowed are requests
+	// of which either object is none of its kind, which native policies refuse.
+	Native, Kubernetes, NotAllowed int
+	// Traps counts the requests for whose mutators no policy is exact, by the
+	// reason.
+	Traps map[string]int
 	// Rows counts how often a row of docs/compat.md made a difference.
 	Rows map[string]int
 
 	shapes *Shapes
+	// every is on which of the cases Kubernetes is asked too.
+	every int
 }
 
 // NewComparison returns one that has counted nothing.
 func NewComparison() *Comparison {
-	return &Comparison{Rows: map[string]int{}, shapes: NewShapes()}
+	return &Comparison{Traps: map[string]int{}, Rows: map[string]int{}, shapes: NewShapes(), every: 10}
 }
 
 func (c *Comparison) String() string {
-	return fmt.Sprintf("%d cases, %d mutators, %d of them refused; %d requests changed, %d refused; otherwise on purpose: %v",
-		c.Cases, c.Mutators, c.Refused, c.Mutated, c.Errors, c.Rows)
+	return fmt.Sprintf("%d requests with %d mutators, %d of which are refused: %d changed, %d refused; otherwise on purpose: %v; "+
+		"native policies: %d requests in mapd, %d in Kubernetes' dispatcher, %d not allowed, not exact: %v",
+		c.Cases, c.Mutators, c.Refused, c.Mutated, c.Errors, c.Rows, c.Native, c.Kubernetes, c.NotAllowed, c.Traps)
 }
 
 // Add adds what another comparison has counted.
@@ -45,6 +57,12 @@ func (c *Comparison) Add(other *Comparison) {
 	c.Refused += other.Refused
 	c.Mutated += other.Mutated
 	c.Errors += other.Errors
+	c.Native += other.Native
+	c.Kubernetes += other.Kubernetes
+	c.NotAllowed += other.NotAllowed
+	for trap, n := range other.Traps {
+		c.Traps[trap] += n
+	}
 	for row, n := range other.Rows {
 		c.Rows[row] += n
 	}
@@ -52,10 +70,12 @@ func (c *Comparison) Add(other *Comparison) {
 
 // Set is mutators on all sides.
 type Set struct {
-	gatekeeper *Gatekeeper
-	mutators   []*legacy.Mutator
-	direct     *Direct
-	runtime    *Runtime
+	Gatekeeper *Gatekeeper
+	Mutators   []*legacy.Mutator
+	Direct     *Direct
+	Runtime    *Runtime
+	// Native are the policies, translated when they are first asked for.
+	Native func() (*Native, error)
 }
 
 // Take puts mutators in, with the defaults of an API server, on all sides, and
@@ -80,7 +100,7 @@ func (c *Comparison) Take(us []*unstructured.Unstructured) (*Set, []string, erro
 		case theirs == nil && ours == nil && m.From != nil && m.From.External != nil:
 			c.Rows[rowExtern]++
 		case theirs == nil && ours == nil:
-			kept, s.mutators = append(kept, u), append(s.mutators, m)
+			kept, s.Mutators = append(kept, u), append(s.Mutators, m)
 		case theirs == nil && refusedEarly(u):
 			c.Rows[rowRefused]++
 		case theirs != nil && ours != nil && notTheirs.MatchString(theirs.Error()):
@@ -88,9 +108,10 @@ func (c *Comparison) Take(us []*unstructured.Unstructured) (*Set, []string, erro
 			differences = append(differences, fmt.Sprintf("%s/%s is refused\nby Gatekeeper: %v\nby mapd:       %s", u.GetKind(), u.GetName(), theirs, cause(ours)))
 		}
 	}
-	s.gatekeeper = New(kept)
+	s.Gatekeeper = New(kept)
 	differences = append(differences, s.conflicts()...)
-	s.direct, s.runtime = NewDirect(s.mutators), c.shapes.NewRuntime(s.mutators)
+	s.Direct, s.Runtime = NewDirect(s.Mutators), c.shapes.NewRuntime(s.Mutators)
+	s.Native = sync.OnceValues(func() (*Native, error) { return NewNative(s.Mutators, translate.Options{Types: types}) })
 	return s, differences, nil
 }
 
@@ -144,9 +165,9 @@ func refusedEarly(u *unstructured.Unstructured) bool {
 // conflicts compares who is in conflict.
 func (s *Set) conflicts() []string {
 	want, reported := map[string]string{}, map[string]string{}
-	for _, m := range s.gatekeeper.members {
+	for _, m := range s.Gatekeeper.members {
 		id := m.ID()
-		with := s.gatekeeper.system.GetConflicts(id)
+		with := s.Gatekeeper.system.GetConflicts(id)
 		switch {
 		case with[id]:
 			want[id.Kind+"/"+id.Name] = conflictText(with)
@@ -159,7 +180,7 @@ func (s *Set) conflicts() []string {
 		what string
 		want map[string]string
 		got  map[string]legacy.Conflict
-	}{{"in conflict", want, legacy.Conflicts(s.mutators)}, {"reported as in conflict", reported, legacy.Reported(s.mutators)}} {
+	}{{"in conflict", want, legacy.Conflicts(s.Mutators)}, {"reported as in conflict", reported, legacy.Reported(s.Mutators)}} {
 		got := map[string]string{}
 		for id, c := range p.got {
 			got[id] = c.Error()
@@ -179,7 +200,7 @@ func (c *Comparison) Request(ctx context.Context, s *Set, r Request) ([]string, 
 	if err != nil {
 		return nil, err
 	}
-	want, err := s.gatekeeper.Mutate(ctx, r)
+	want, err := s.Gatekeeper.Mutate(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -189,21 +210,21 @@ func (c *Comparison) Request(ctx context.Context, s *Set, r Request) ([]string, 
 	case want.Passes > 0:
 		c.Mutated++
 	}
-	got, err := s.direct.Mutate(r)
+	got, err := s.Direct.Mutate(r)
 	if err != nil {
 		return nil, err
 	}
 	if !reflect.DeepEqual(want, got) {
 		differences = append(differences, "direct interpreter (-Gatekeeper +mapd):\n"+cmp.Diff(want, got))
 	}
-	want, rows, err := s.gatekeeper.MutateAs(r)
+	want, rows, err := s.Gatekeeper.MutateAs(r)
 	if err != nil {
 		return nil, err
 	}
 	for _, row := range rows {
 		c.Rows[row]++
 	}
-	if got, err = s.runtime.Mutate(ctx, r); err != nil {
+	if got, err = s.Runtime.Mutate(ctx, r); err != nil {
 		return append(differences, "engine: "+err.Error()), nil
 	}
 	if d := diff(want, got); d != "" {
@@ -211,6 +232,58 @@ func (c *Comparison) Request(ctx context.Context, s *Set, r Request) ([]string, 
 	}
 	if after, err := json.Marshal(r.Object); err != nil || !bytes.Equal(given, after) {
 		differences = append(differences, "the request's object was modified")
+	}
+	return differences, nil
+}
+
+// Policies compares what native policies make of a request, if they are exact,
+// with what Gatekeeper does: in mapd, and in Kubernetes' dispatcher if asked to.
+func (c *Comparison) Policies(ctx context.Context, s *Set, r Request, kubernetes bool) ([]string, error) {
+	n, err := s.Native()
+	if err != nil {
+		return nil, err
+	}
+	if !n.Exact {
+		for _, trap := range n.Traps {
+			c.Traps[trap]++
+		}
+		return nil, nil
+	}
+	r, err = normal(r)
+	if err != nil {
+		c.NotAllowed++
+		return nil, nil
+	}
+	want, _, err := s.Gatekeeper.MutateAs(r)
+	if err != nil {
+		return nil, err
+	}
+	if want.Error == "" {
+		after := r
+		after.Object = want.Object
+		if after, err = normal(after); err != nil {
+			c.NotAllowed++
+			return nil, nil
+		}
+		want.Object = after.Object
+	}
+	var differences []string
+	side := func(name string, count *int, run func(context.Context, Request) (Result, error)) error {
+		*count++
+		got, err := run(ctx, r)
+		if err != nil {
+			return err
+		}
+		if (want.Error == "") != (got.Error == "") || diff(Result{Object: want.Object}, Result{Object: got.Object}) != "" {
+			differences = append(differences, name+" (-Gatekeeper +policies):\n"+diff(Result{Error: want.Error, Object: want.Object}, got)+n.String())
+		}
+		return nil
+	}
+	if err := side("native policies in mapd", &c.Native, n.Mapd); err != nil {
+		return nil, err
+	}
+	if kubernetes {
+		return differences, side("native policies in Kubernetes", &c.Kubernetes, n.Kubernetes)
 	}
 	return differences, nil
 }

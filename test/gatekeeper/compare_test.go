@@ -21,7 +21,11 @@ func compare(t *testing.T, c *Comparison, s *Set, r Request) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range differences {
+	more, err := c.Policies(t.Context(), s, r, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range append(differences, more...) {
 		t.Error(d)
 	}
 }

@@ -78,6 +78,7 @@ func check(ctx context.Context, c *Comparison, data []byte) string {
 		return ""
 	}
 	scratch := NewComparison()
+	scratch.every = 1
 	small := shrink(random, func(smaller Case) bool { return disagreement(ctx, scratch, smaller) != "" })
 	return disagreement(ctx, scratch, small) + "\n" + small.Txtar("GK §14.2: Found by the random test.")
 }
@@ -88,6 +89,11 @@ func disagreement(ctx context.Context, c *Comparison, random Case) string {
 		return err.Error()
 	}
 	more, err := c.Request(ctx, s, random.Request)
+	if err != nil {
+		return err.Error()
+	}
+	differences = append(differences, more...)
+	more, err = c.Policies(ctx, s, random.Request, c.Cases%c.every == 0)
 	if err != nil {
 		return err.Error()
 	}

@@ -4,8 +4,10 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -141,6 +143,19 @@ func corpus(keep func(name string) bool) (map[string]map[string]any, error) {
 		}
 	}
 	return all, nil
+}
+
+// Library are the mutators of Gatekeeper's library.
+func Library() ([]*unstructured.Unstructured, error) {
+	all, err := corpus(func(name string) bool { return strings.HasPrefix(name, "lib-") })
+	if err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, &unstructured.Unstructured{Object: all[name]})
+	}
+	return out, nil
 }
 
 func documents(name string) ([]map[string]any, error) {

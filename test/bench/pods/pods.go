@@ -1,0 +1,87 @@
+// Package pods has the Pods that benchmarks are about, of any size.
+package pods
+
+import "fmt"
+
+// New returns a Pod as an API server would send it: defaulted, and with the
+// managed fields of the client that made it.
+func New(containers, env int) map[string]any {
+	var cs []any
+	for i := range containers {
+		c := map[string]any{
+			"name":  fmt.Sprintf("c%d", i),
+			"image": fmt.Sprintf("registry.example.com/team/app-%d:v1.%d", i, i),
+			"ports": []any{map[string]any{"containerPort": int64(8080 + i), "name": "http", "protocol": "TCP"}},
+			"resources": map[string]any{
+				"limits":   map[string]any{"cpu": "500m", "memory": "256Mi"},
+				"requests": map[string]any{"cpu": "100m", "memory": "128Mi"},
+			},
+			"imagePullPolicy":          "IfNotPresent",
+			"terminationMessagePath":   "/dev/termination-log",
+			"terminationMessagePolicy": "File",
+			"volumeMounts":             []any{map[string]any{"mountPath": "/var/run/data", "name": "data"}},
+		}
+		var vars []any
+		for j := range env {
+			vars = append(vars, map[string]any{"name": fmt.Sprintf("SETTING_%02d", j),
+				"value": fmt.Sprintf("value of setting %d of container %d", j, i)})
+		}
+		if vars != nil {
+			c["env"] = vars
+		}
+		cs = append(cs, c)
+	}
+	spec := map[string]any{
+		"containers":                    cs,
+		"dnsPolicy":                     "ClusterFirst",
+		"enableServiceLinks":            true,
+		"restartPolicy":                 "Always",
+		"schedulerName":                 "default-scheduler",
+		"securityContext":               map[string]any{},
+		"serviceAccount":                "default",
+		"serviceAccountName":            "default",
+		"terminationGracePeriodSeconds": int64(30),
+		"volumes":                       []any{map[string]any{"name": "data", "emptyDir": map[string]any{}}},
+	}
+	labels := map[string]any{"app": "web", "tier": "front"}
+	return map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Pod",
+		"metadata": map[string]any{
+			"name":      "web",
+			"namespace": "default",
+			"labels":    labels,
+			"managedFields": []any{map[string]any{
+				"apiVersion": "v1",
+				"fieldsType": "FieldsV1",
+				"fieldsV1":   map[string]any{"f:metadata": fields(map[string]any{"labels": labels}), "f:spec": fields(spec)},
+				"manager":    "kubectl-create",
+				"operation":  "Update",
+				"time":       "2026-01-02T03:04:05Z",
+			}},
+		},
+		"spec":   spec,
+		"status": map[string]any{"phase": "Pending", "qosClass": "Burstable"},
+	}
+}
+
+// fields is the set of fields that somebody who wrote v owns.
+func fields(v any) any {
+	out := map[string]any{}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			out["f:"+k] = fields(x)
+		}
+	case []any:
+		for _, x := range v {
+			m, _ := x.(map[string]any)
+			key := "."
+			if name, ok := m["name"].(string); ok {
+				key = fmt.Sprintf("k:{%q:%q}", "name", name)
+			}
+			out[key] = fields(x)
+		}
+	}
+	return out
+}
