@@ -2,6 +2,7 @@ package translate
 
 import (
 	"math"
+	"slices"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -60,17 +61,30 @@ func (w *plainWalk) unmergeableValue() string {
 // for all objects that an API server would let pass. It is not where a list may
 // hold a key twice, because a merge joins such elements; nor in custom kinds, whose
 // nulls a merge takes for missing; nor where a list that has no such element
-// gets one, because a merge does that for a list that is null as well.
+// gets one, because a merge does that for a list that is null as well; nor where
+// some elements are left out, because a merge joins those that are named with those
+// of the same key that are not, instead of refusing both.
 func (w *plainWalk) mergesExactly() bool {
 	if !w.known.builtin {
 		return false
 	}
 	for d, n := range w.path {
-		if n.List && (!w.known.nodes[d].unique || !n.Glob && w.creates(d)) {
+		if !n.List {
+			continue
+		}
+		some := slices.ContainsFunc(w.m.Tests, func(t legacy.PathTest) bool { return t.Depth > d && !w.keeps(t.Depth) })
+		if !w.known.nodes[d].unique || some || !n.Glob && w.creates(d) {
 			return false
 		}
 	}
 	return true
+}
+
+// keeps reports whether the test at a depth says that a value that is there is
+// kept. An apply configuration then names that value.
+func (w *plainWalk) keeps(d int) bool {
+	found, missing := w.allowed(d)
+	return d == len(w.path)-1 && !found && missing && w.m.From != nil
 }
 
 // configuration is an apply configuration, to be used if all conditions hold.
@@ -98,6 +112,10 @@ func (w *plainWalk) mergeFrom(d int, e expr, typ string) (member, []condition) {
 	var value expr
 	if s.last == len(w.path)-1 {
 		value = w.assigned(s)
+		if d > 0 && s.fresh == s.last && w.keeps(s.last) {
+			// In a loop no condition of the policy can say it.
+			value, conds = w.read(s, s.last, value), conds[:len(conds)-1]
+		}
 	} else {
 		var more []condition
 		value, more = w.mergeList(s, names[s.last])

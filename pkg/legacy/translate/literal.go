@@ -2,6 +2,7 @@ package translate
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -14,13 +15,8 @@ import (
 // says the same without a dyn() around each, if one is possible. place is the
 // schema of the value and typ the name of its type; nil if they are not known.
 func (w *plainWalk) literal(v any, place *openapi.Place, typ string) expr {
-	plain, words := mapLiteral(v)
-	if !strings.Contains(words, "dyn") || place == nil {
-		return plain
-	}
-	if l, ok := v.([]any); ok && len(l) == 1 {
-		// A list of objects as a value crashed servers of 1.36: only its one
-		// element may be such a literal, and it may not hold another.
+	plain := mapLiteral(v)
+	if !strings.Contains(plain.typ, "dyn") || place == nil {
 		return plain
 	}
 	if obj, ok := objectLiteral(v, *place, typ); ok {
@@ -30,54 +26,29 @@ func (w *plainWalk) literal(v any, place *openapi.Place, typ string) expr {
 }
 
 // mapLiteral writes a value with maps and lists.
-func mapLiteral(v any) (expr, string) {
+func mapLiteral(v any) expr {
 	switch v := v.(type) {
 	case expr:
-		return v, "string"
+		v.typ = "string"
+		return v
 	case []any:
-		elems, types := make([]expr, len(v)), make([]string, len(v))
+		elems := make([]expr, len(v))
 		for i, e := range v {
-			elems[i], types[i] = mapLiteral(e)
+			elems[i] = mapLiteral(e)
 		}
-		typ := unify(elems, types)
-		return listOf(elems...), "list(" + typ + ")"
+		return listOf(elems...)
 	case map[string]any:
-		keys := fieldOrder(v)
-		values, types := make([]expr, len(v)), make([]string, len(v))
-		for i, k := range keys {
-			values[i], types[i] = mapLiteral(v[k])
+		var entries []member
+		for _, k := range fieldOrder(v) {
+			entries = append(entries, member{k, mapLiteral(v[k])})
 		}
-		typ := unify(values, types)
-		entries := make([]member, len(v))
-		for i, k := range keys {
-			entries[i] = member{k, values[i]}
-		}
-		return mapOf(entries...), "map(" + typ + ")"
+		return mapOf(entries...)
 	case int64:
 		if v > maxSafeInt || v < -maxSafeInt {
-			return jsonConstant(float64(v)), "double"
+			return jsonConstant(float64(v))
 		}
-		return jsonConstant(v), "int"
-	default:
-		e := jsonConstant(v)
-		return e, scalarType(v, e)
 	}
-}
-
-// scalarType is the CEL type of a scalar that is written as e.
-func scalarType(v any, e expr) string {
-	switch v.(type) {
-	case string:
-		return "string"
-	case bool:
-		return "bool"
-	case nil:
-		return "null"
-	}
-	if strings.ContainsAny(e.String(), ".e") {
-		return "double"
-	}
-	return "int"
+	return jsonConstant(v)
 }
 
 // objectLiteral writes a value as a literal of an Object type, false if it cannot
@@ -99,7 +70,7 @@ func objectLiteral(v any, place openapi.Place, typ string) (expr, bool) {
 			if !isFlat(obj[k]) {
 				return expr{}, false
 			}
-			value, _ = mapLiteral(obj[k])
+			value = mapLiteral(obj[k])
 		}
 		members = append(members, member{k, value})
 	}
@@ -113,28 +84,21 @@ func isFlat(v any) bool {
 	case nil:
 		return false
 	case []any:
-		return scalars(v)
+		return scalars(slices.Values(v)) && !strings.Contains(mapLiteral(v).typ, "dyn")
 	case map[string]any:
-		values := make([]any, 0, len(v))
-		for _, e := range v {
-			values = append(values, e)
-		}
-		return scalars(values)
+		return scalars(maps.Values(v)) && !strings.Contains(mapLiteral(v).typ, "dyn")
 	}
 	return true
 }
 
-func scalars(values []any) bool {
-	kinds := map[string]bool{}
-	for _, v := range values {
+func scalars(values iter.Seq[any]) bool {
+	for v := range values {
 		switch v.(type) {
 		case []any, map[string]any, nil:
 			return false
 		}
-		_, typ := mapLiteral(v)
-		kinds[typ] = true
 	}
-	return len(kinds) < 2
+	return true
 }
 
 func sortedKeys(m map[string]any) []string {

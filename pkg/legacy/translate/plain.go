@@ -518,7 +518,7 @@ func (w *plainWalk) namespace() expr {
 	case w.namespaced:
 		return namespaceOfRequest
 	case w.namespaceVariable.bind == bindCond: // the zero value
-		w.namespaceVariable = w.variables.add("namespace", w.namespaceOf())
+		w.namespaceVariable = w.variables.add("requestNamespace", w.namespaceOf())
 	}
 	return w.namespaceVariable
 }
