@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -146,7 +147,8 @@ func (n Note) Line() string { return noteText(translate.Note(n)) }
 // WriteTable writes the report for a terminal: a line for each mutator, and what
 // was compared.
 func (r *Report) WriteTable(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table bytes.Buffer
+	tw := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "MUTATOR\tVERDICT\tFILE\tNOTE")
 	for _, e := range r.Mutators {
 		notes := e.Notes
@@ -163,6 +165,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	if err := tw.Flush(); err != nil {
 		return err
+	}
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 	if _, err := fmt.Fprintln(w, r.Totals()); err != nil {
 		return err

@@ -79,7 +79,7 @@ func (b bender) elements(l []any, depth int) []any {
 		if !ok {
 			continue
 		}
-		if !n.Glob && b.chance(30) {
+		if !n.Glob && b.chance(20) {
 			m[n.Name] = n.Value // perhaps not the only one
 		}
 		switch {
@@ -109,7 +109,7 @@ func (b bender) element(n legacy.Node) any {
 	if _, ok := n.Value.(int64); ok {
 		return map[string]any{n.Name: int64(b.IntN(3) + 1)}
 	}
-	return map[string]any{n.Name: pick(b.generator, "app", "other", "")}
+	return map[string]any{n.Name: pick(b.generator, "other", "third", "fourth", "app", "")}
 }
 
 // retyped is a key that reads the same and is of another type.
