@@ -114,16 +114,22 @@ func (t *branch) insert(m *legacy.Mutator, i int) {
 }
 
 // near passes to add those whose location is the same or a part, and of those
-// that part with a's on the way the ones that may notice: by a path test, or
-// because a may add an element to a list or change the field that tells elements
-// apart. It stops when add is false.
+// that part with a's on the way the ones that may notice: by a path test, because
+// a may add an element to a list or change the field that tells elements apart,
+// or because they take for a list what a takes for an object. It stops when add
+// is false.
 func (t *branch) near(a *legacy.Mutator, add func([]int) bool) bool {
 	for depth, n := range a.Location {
+		if n.List && len(t.fields) > 0 {
+			return add(t.all)
+		}
+		if !n.List && t.elements != nil && !add(t.elements.all) {
+			return false
+		}
 		if t = t.step(n, false); t == nil {
 			return true
 		}
-		last := depth == len(a.Location)-1
-		if last || n.List && !n.Glob {
+		if depth == len(a.Location)-1 || n.List && (!n.Glob || len(t.byKey) > 1) {
 			return add(t.all) // the rest of the way is among them
 		}
 		if !add(t.ends) || !add(t.testing) {
