@@ -8,10 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -239,5 +241,49 @@ func TestMigrateForbidden(t *testing.T) {
 	code, _, stderr = ran("migrate", "gatekeeper", "--from-cluster", "--kubeconfig", config)
 	if code != exitUsage || stderr != "mapd: migrate gatekeeper: list assign.mutations.gatekeeper.sh: may not list\n" {
 		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// docBlock is a code block that shows a command and all that it prints.
+var docBlock = regexp.MustCompile("(?s)```\n\\$ (mapd|cat) ([^\n]*)\n(.*?)```\n")
+
+// The commands of docs/gatekeeper.md print what it says they print.
+func TestGatekeeperDoc(t *testing.T) {
+	doc, err := filepath.Abs("../../docs/gatekeeper.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../docs/tour/gatekeeper")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	text := []byte(readFile(t, doc))
+	blocks := docBlock.FindAllSubmatch(text, -1)
+	if len(blocks) != 4 {
+		t.Fatalf("found %d commands with output", len(blocks))
+	}
+	after := text
+	for _, m := range blocks {
+		command, args, want := string(m[1]), string(m[2]), string(m[3])
+		var out bytes.Buffer
+		if command == "cat" {
+			out.WriteString(readFile(t, args))
+		} else {
+			run(strings.Fields(args), nil, &out, &out)
+		}
+		if *update {
+			block := bytes.Replace(m[0], []byte("\n"+want+"```"), []byte("\n"+out.String()+"```"), 1)
+			after = bytes.Replace(after, m[0], block, 1)
+			continue
+		}
+		if d := cmp.Diff(want, out.String()); d != "" {
+			t.Errorf("%s %s (-docs +printed):\n%s", command, args, d)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(doc, after, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
