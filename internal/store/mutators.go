@@ -37,6 +37,7 @@ const (
 // published to an engine of its own.
 type gatekeeper struct {
 	log       *slog.Logger
+	metrics   Metrics // may be nil
 	types     *openapi.Types
 	shadow    bool
 	namespace func(context.Context, string) (*unstructured.Unstructured, error)
@@ -230,6 +231,9 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	}
 	g.engine.PublishSet(result.Set)
 	state := stateOf(list, result, g.shadow, problems)
+	if g.metrics != nil {
+		g.metrics.MutatorsPublished(counts(list, result), result.Shapes)
+	}
 	g.list, g.config, g.stale = list, config, false
 	level := slog.LevelDebug // of no consequence for requests
 	if before := g.state; before == nil && len(list) > 0 || before != nil && !slices.EqualFunc(before.Mutators, state.Mutators, sameEffect) {
@@ -242,6 +246,16 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	g.log.Log(ctx, level, "mutators published", "mutators", len(list), "running", state.Running(), "shapes", result.Shapes,
 		"shadow", g.shadow, "duration", time.Since(start))
 	return true
+}
+
+// counts are how many mutators there are, by what has become of them. Those that are
+// not valid and never were do not run.
+func counts(list []*storedMutator, result *mutators.Result) map[string]int {
+	out := map[string]int{mutators.Running: 0, mutators.Conflicting: 0, mutators.NotRun: len(list) - len(result.States)}
+	for i := range result.States {
+		out[result.States[i].Kind()]++
+	}
+	return out
 }
 
 func sameEffect(a, b MutatorState) bool { return a.mutator == b.mutator && a.Running == b.Running }

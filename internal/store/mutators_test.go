@@ -134,6 +134,8 @@ func states(s *MutatorsState) []string {
 
 func TestGatekeeperUpdate(t *testing.T) {
 	g := newTestGatekeeper(t)
+	metrics := &counted{}
+	g.metrics = metrics
 	if g.update(t.Context(), false) || g.engine.Set() != nil || g.ready() == nil {
 		t.Fatal("there is a set before anything has been read")
 	}
@@ -156,6 +158,9 @@ func TestGatekeeperUpdate(t *testing.T) {
 	want := []string{"AssignMetadata/a: off, invalid", "AssignMetadata/b: running"}
 	if diff := cmp.Diff(want, states(g.state)); diff != "" {
 		t.Errorf("states (- want):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"running": 1, "conflict": 0, "not-run": 1}, metrics.mutators); diff != "" {
+		t.Errorf("counted (- want):\n%s", diff)
 	}
 	if !g.holds("AssignMetadata/a") || g.holds("Assign/a") || g.holds("AssignMetadata/c") || g.holds("a") {
 		t.Error("holds")

@@ -31,6 +31,9 @@ type Metrics interface {
 	// SnapshotPublished tells how much is in use from now on, and how many of the
 	// policies cannot run.
 	SnapshotPublished(policies, bindings, compileErrors int)
+	// MutatorsPublished tells how many of Gatekeeper's mutators are in use from now
+	// on, by what has become of them, and how many programs they share.
+	MutatorsPublished(states map[string]int, shapes int)
 	// Prune forgets what keep does not want to be remembered: policies and bindings
 	// that are gone. binding is empty where only a policy is meant.
 	Prune(keep func(policy, binding string) bool)
@@ -117,6 +120,7 @@ func New(o Options) *Store {
 	}
 	if o.Mutators || o.Shadow {
 		s.gatekeeper = newGatekeeper(o.Dynamic, s.compiler.deps, o.Shadow, s.namespaces.Namespace, engine.New(engine.Options{}), log, s.changes.ring)
+		s.gatekeeper.metrics = o.Metrics
 		s.schemas.OnChange(s.gatekeeper.look)
 	}
 	return s

@@ -23,13 +23,16 @@ import (
 
 // counted keeps what metrics are told.
 type counted struct {
-	last  []int
-	names [][2]string // of what was counted
+	last     []int
+	names    [][2]string // of what was counted
+	mutators map[string]int
 }
 
 func (c *counted) Prune(keep func(policy, binding string) bool) {
 	c.names = slices.DeleteFunc(c.names, func(n [2]string) bool { return !keep(n[0], n[1]) })
 }
+
+func (c *counted) MutatorsPublished(states map[string]int, _ int) { c.mutators = states }
 
 func (c *counted) SnapshotPublished(policies, bindings, compileErrors int) {
 	c.last = []int{policies, bindings, compileErrors}

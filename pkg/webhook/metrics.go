@@ -61,8 +61,8 @@ type Metrics struct {
 	validations *prometheus.CounterVec
 
 	// mapd_http_requests_total counts answers. Labels:
-	//   path  /mutate, the four such as /mutate/fail/never, /validate, /healthz,
-	//         /readyz, /metrics or other
+	//   path  /mutate, the four such as /mutate/fail/never, /mutate/legacy,
+	//         /validate, /healthz, /readyz, /metrics or other
 	//   code  HTTP status, such as 200, 400, 403, 404, 405, 413, 415, 429, 500 or 503
 	httpRequests *prometheus.CounterVec
 
@@ -208,7 +208,7 @@ func (m *Metrics) handler() http.Handler {
 
 // paths are those that a Handler can have.
 var paths = func() map[string]bool {
-	all := map[string]bool{mutatePath: true, ValidatePath: true, "/healthz": true, "/readyz": true, "/metrics": true}
+	all := map[string]bool{mutatePath: true, LegacyPath: true, ValidatePath: true, "/healthz": true, "/readyz": true, "/metrics": true}
 	for _, g := range Groups() {
 		all[g.Path()] = true
 	}

@@ -94,6 +94,7 @@ func TestGatekeeper(t *testing.T) {
 	t.Run("left alone", g.leftAlone)
 	t.Run("definitions go and come back", g.definitions)
 	t.Run("doctor", g.doctor)
+	t.Run("without rights", g.withoutRights)
 }
 
 type gatekeeper struct{ *cluster.Mapd }
@@ -246,6 +247,21 @@ func (g *gatekeeper) shadow(t *testing.T) {
 			}
 		}
 		return errors.New("there is none")
+	})
+	g.metric(t, `mapd_shadow_decisions_total{mutator="AssignMetadata/owner",outcome="changed"} `)
+	g.metric(t, `mapd_legacy_mutators{state="running"} 1`)
+	g.metric(t, `mapd_http_requests_total{code="200",path="/mutate/legacy"} `)
+}
+
+// metric waits for a line of a replica's metrics.
+func (g *gatekeeper) metric(t *testing.T, line string) {
+	t.Helper()
+	cluster.Eventually(t, 30*time.Second, line, func(ctx context.Context) error {
+		_, text, err := g.Replicas()[0].Get(ctx, "/metrics")
+		if err == nil && !strings.Contains(text, "\n"+line) {
+			err = errors.New("it is not there")
+		}
+		return err
 	})
 }
 
@@ -648,4 +664,20 @@ webhooks:
 	g.Apply(t, assign("b", "metadata.name", "2"))
 	g.says(t, "Assign/b refused", "AssignMetadata/owner running")
 	wants("× mutator Assign/b: refused:", "‼ Gatekeeper's mutators: Gatekeeper mutates as well, by gatekeeper-mutating-webhook-configuration")
+}
+
+// A mapd that may not read mutators says so, and serves what else there is.
+func (g *gatekeeper) withoutRights(t *testing.T) {
+	g.delete(t, "clusterrolebinding/mapd-legacy")
+	old := g.Replicas()
+	g.AddReplica(t, "--legacy=on")
+	g.WaitReady(t)
+	for _, r := range old {
+		g.Remove(t, r)
+	}
+	list := g.says(t)
+	if len(list.Problems) != 5 || !strings.Contains(list.Problems[0], "forbidden") {
+		t.Errorf("problems %q", list.Problems)
+	}
+	g.entry(t)
 }
