@@ -284,25 +284,17 @@ func (d *draft) fromParams(m *legacy.Mutator) {
 	d.spec.MatchConditions = append(d.spec.MatchConditions, own...)
 }
 
+// commentWidth leaves room for a comment sign and a space.
+const commentWidth = width - 2
+
 // comment says in words what a unit is.
 func comment(u Unit) string {
-	var lines []string
 	if len(u.Mutators) == 1 {
-		lines = append(lines, wrap(describe(u.Mutators[0]), width, ""))
-	} else {
-		lines = append(lines, "Does one after the other:")
-		for i, m := range u.Mutators {
-			lines = append(lines, wrap(strconv.Itoa(i+1)+". "+describe(m), width, "   "))
-		}
+		return wrap(describe(u.Mutators[0]), commentWidth, "")
 	}
-	for _, v := range u.Verdicts {
-		for _, note := range v.Notes {
-			text := note.Text
-			if note.Trap != "" {
-				text += " (" + note.Trap + ")"
-			}
-			lines = append(lines, wrap(v.ID+", "+string(v.Verdict)+": "+text+".", width, "  "))
-		}
+	lines := []string{"Does one after the other:"}
+	for i, m := range u.Mutators {
+		lines = append(lines, wrap(strconv.Itoa(i+1)+". "+describe(m), commentWidth, "   "))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -1,0 +1,296 @@
+package translate_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/migrate"
+	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/legacy/translate"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite the want sections of testdata/native")
+
+// A golden is a file of testdata/native: a story, mutators, and what users get of
+// them.
+//
+//	-- mutators.yaml --     mutators, and CustomResourceDefinitions
+//	-- options --           lines such as "patch: json" or "params: true"
+//	-- object.yaml --       an object to create in the namespace it names
+//	-- want.verdicts --     what became of each mutator
+//	-- want/NAME.yaml --    the files
+//	-- want.object.yaml --  what the policies make of the object
+type golden struct {
+	story    string
+	names    []string // of sections, in order
+	sections map[string]string
+}
+
+func readGolden(t *testing.T, file string) *golden {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &golden{sections: map[string]string{}}
+	name := ""
+	for line := range strings.Lines(string(data)) {
+		if s, ok := strings.CutPrefix(strings.TrimSpace(line), "-- "); ok && strings.HasSuffix(s, " --") {
+			name = strings.TrimSuffix(s, " --")
+			g.names = append(g.names, name)
+			g.sections[name] = ""
+		} else if name == "" {
+			g.story += line
+		} else {
+			g.sections[name] += line
+		}
+	}
+	return g
+}
+
+func (g *golden) given() map[string]string {
+	m := maps.Clone(g.sections)
+	maps.DeleteFunc(m, func(name, _ string) bool { return strings.HasPrefix(name, "want") })
+	return m
+}
+
+func (g *golden) wanted() map[string]string {
+	m := maps.Clone(g.sections)
+	maps.DeleteFunc(m, func(name, _ string) bool { return !strings.HasPrefix(name, "want") })
+	return m
+}
+
+// write puts the sections into the file: those given in their order, then those
+// wanted.
+func (g *golden) write(t *testing.T, file string, want map[string]string) {
+	var b bytes.Buffer
+	b.WriteString(g.story)
+	for _, name := range g.names {
+		if !strings.HasPrefix(name, "want") {
+			fmt.Fprintf(&b, "-- %s --\n%s", name, g.sections[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		fmt.Fprintf(&b, "-- %s --\n%s", name, want[name])
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func documents(t *testing.T, text string) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for d, err := range manifest.ReadStream("", strings.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Object != nil {
+			out = append(out, d.Object)
+		}
+	}
+	return out
+}
+
+// units translates the mutators of a golden.
+func (g *golden) units(t *testing.T) ([]*legacy.Mutator, *openapi.Types, []translate.Unit) {
+	var ms []*legacy.Mutator
+	var crds []*unstructured.Unstructured
+	for _, u := range documents(t, g.sections["mutators.yaml"]) {
+		if !legacy.IsMutator(u.GroupVersionKind()) {
+			crds = append(crds, u)
+			continue
+		}
+		m, err := legacy.Decode(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms = append(ms, m)
+	}
+	custom, err := openapi.CRDs(crds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := openapi.New(openapi.Builtin(), custom)
+	o := translate.Options{Types: types}
+	for line := range strings.Lines(g.sections["options"]) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ": "); key {
+		case "patch":
+			o.Patch = value
+		case "params":
+			o.Params = value == "true"
+		case "group":
+			o.Group = value
+		default:
+			t.Fatalf("options: %q", line)
+		}
+	}
+	return ms, types, translate.Native(ms, o)
+}
+
+func TestNative(t *testing.T) {
+	files, err := filepath.Glob("testdata/native/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("testdata/native: %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			g := readGolden(t, file)
+			ms, types, units := g.units(t)
+			want := map[string]string{"want.verdicts": verdicts(units)}
+			group := ""
+			for _, u := range units {
+				if u.Policy != nil {
+					group, _, _ = strings.Cut(u.Policy.APIVersion, "/")
+				}
+			}
+			for _, f := range migrate.Files(units, group) {
+				want["want/"+f.Name] = string(f.Data)
+			}
+			if text, ok := g.sections["object.yaml"]; ok {
+				want["want.object.yaml"] = admit(t, want, types, documents(t, text)[0])
+			}
+			if *update {
+				g.write(t, file, want)
+			} else if diff := cmp.Diff(g.wanted(), want); diff != "" {
+				t.Errorf("Native() (-want +got):\n%s", diff)
+			}
+			agree(t, ms, types, units)
+		})
+	}
+}
+
+// verdicts is what became of each mutator, a line each and one for each note.
+func verdicts(units []translate.Unit) string {
+	var b strings.Builder
+	for _, u := range units {
+		for _, v := range u.Verdicts {
+			fmt.Fprintf(&b, "%s: %s\n", v.ID, v.Verdict)
+			for _, n := range v.Notes {
+				fmt.Fprintf(&b, "  %s %s\n", n.Trap, n.Text)
+			}
+		}
+	}
+	return b.String()
+}
+
+// agree compares the units with the direct interpreter on generated objects.
+func agree(t *testing.T, ms []*legacy.Mutator, types *openapi.Types, units []translate.Unit) {
+	n := 300
+	if testing.Short() {
+		n = 30
+	}
+	v := verify.New(ms, units, verify.Options{Types: types})
+	v.CheckGenerated(t.Context(), verify.DefaultSeed, n)
+	for _, c := range v.Comparisons() {
+		if c.Invalid != "" {
+			t.Errorf("%s: %s", c.Name, c.Invalid)
+		} else if c.Finding() {
+			t.Errorf("%s: %s\n%s", c.Name, migrate.Result(c), migrate.Show(c.First))
+		}
+	}
+}
+
+// admit creates an object on a server that has the policies of the files.
+func admit(t *testing.T, files map[string]string, types *openapi.Types, obj *unstructured.Unstructured) string {
+	env, err := cel.NewEnv(cel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policies []*policy.Policy
+	var bindings []*binding.Binding
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasPrefix(name, "want/") {
+			continue
+		}
+		for _, u := range documents(t, files[name]) {
+			if u.GetKind() == policy.Kind {
+				policies = append(policies, compile(t, u, policy.Deps{Env: env, Types: types}))
+			} else {
+				bindings = append(bindings, bind(t, u))
+			}
+		}
+	}
+	ix, err := binding.NewIndex(policies, bindings, binding.Sources{Namespaces: namespaces{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(engine.Options{})
+	e.Publish(ix)
+	kind, _ := types.Kind(obj.GroupVersionKind())
+	if obj.Object, err = kind.Normalize(obj.Object); err != nil {
+		t.Fatal(err)
+	}
+	resource, ok := types.ResourceFor(obj.GroupVersionKind())
+	if !ok {
+		t.Fatalf("no resource for %s", obj.GroupVersionKind())
+	}
+	d := e.Admit(context.Background(), &policy.Request{
+		Kind: resource.Kind, Resource: resource.GVR, RequestKind: resource.Kind, RequestResource: resource.GVR,
+		Name: obj.GetName(), Namespace: obj.GetNamespace(), Operation: admissionv1.Create, Object: obj,
+	})
+	if d.Status != nil {
+		return d.Status.Message + "\n"
+	}
+	return string(manifest.Encode(d.Object.Object))
+}
+
+func compile(t *testing.T, u *unstructured.Unstructured, deps policy.Deps) *policy.Policy {
+	obj, err := policy.Decode(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := policy.Validate(obj, deps.Env); len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	p, err := policy.Compile(obj, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range policy.Warnings(p, deps.Types) {
+		t.Errorf("policy %s: %s: %s", obj.Name, w.Field, w.Message)
+	}
+	return p
+}
+
+func bind(t *testing.T, u *unstructured.Unstructured) *binding.Binding {
+	obj, err := binding.Decode(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := binding.Validate(obj); len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	b, err := binding.Compile(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// namespaces are all there, without labels of their own.
+type namespaces struct{}
+
+func (namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstructured, error) {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name, "labels": map[string]any{"kubernetes.io/metadata.name": name}},
+	}}, nil
+}
