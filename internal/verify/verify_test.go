@@ -380,3 +380,44 @@ func TestSame(t *testing.T) {
 func (r Result) object() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: r.Object}
 }
+
+// Mutators that share a policy are compared together and, by a policy of its own,
+// each alone.
+func TestAlone(t *testing.T) {
+	ms := mutators(t, alwaysPull+"---"+strings.Replace(alwaysPull, "always-pull", "again", 1))
+	shared := unit(t, faithful, translate.Exact, ms...)
+	asked := []string{}
+	v := New(ms, []translate.Unit{shared}, Options{Alone: func(m *legacy.Mutator) []translate.Unit {
+		asked = append(asked, m.ID())
+		return []translate.Unit{unit(t, faithful, translate.Exact, m)}
+	}})
+	v.CheckGenerated(t.Context(), DefaultSeed, 20)
+	var names []string
+	for _, c := range v.Comparisons() {
+		names = append(names, c.Name)
+		if c.First != nil || c.Invalid != "" || c.Objects == 0 {
+			t.Errorf("got %+v\n%s", c, c.First.text())
+		}
+	}
+	want := []string{"Assign/always-pull", "Assign/again", "always-pull with its 2 mutators"}
+	if d := cmp.Diff(want, names); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+	if d := cmp.Diff(want[:2], asked); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+// What Gatekeeper's Config excludes, the reference leaves alone.
+func TestConfig(t *testing.T) {
+	ms := mutators(t, alwaysPull)
+	pod := documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: team-a}, spec: {containers: [{name: c}]}}`)[0].Object
+	for process, differs := range map[string]bool{Process: true, "*": true, "audit": false} {
+		c := &legacy.Config{Match: []legacy.ConfigMatch{{ExcludedNamespaces: []string{"team-*"}, Processes: []string{process}}}}
+		v := New(ms, []translate.Unit{unit(t, faithful, translate.Exact, ms[0])}, Options{Config: c})
+		v.Check(t.Context(), Object{Object: pod})
+		if got := v.Comparisons()[0].First != nil; got != differs {
+			t.Errorf("process %s: a difference is %v, want %v", process, got, differs)
+		}
+	}
+}
