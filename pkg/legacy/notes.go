@@ -150,7 +150,7 @@ func (n *notes) value() {
 			n.add(assignField+".value", "numbers are read as floats; %s is what became of one beyond 2^53", strconv.FormatFloat(f, 'f', -1, 64))
 		}
 	case n.m.Image != nil && !Idempotent(n.m):
-		n.add(parametersField+".assignPath", "with a dot and no slash, some malformed images change at each run, which refuses the request")
+		n.add(parametersField+".assignPath", "without a slash, some malformed images change at each run, which refuses the request")
 	case n.m.Set != nil:
 		n.set(n.m.Set)
 	}

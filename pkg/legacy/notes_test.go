@@ -46,7 +46,7 @@ func TestNotes(t *testing.T) {
 			{"spec.parameters.assign.externalData.dataSource", `"x" is neither ValueAtLocation nor Username`},
 			{"spec.parameters.assign.externalData.failurePolicy", `"z" is none of Fail, Ignore and UseDefault`}}},
 		{"an image", "a", AssignImage, pods + "\nlocation: spec\nparameters: {assignPath: n.w}",
-			[]Note{{"spec.parameters.assignPath", "with a dot and no slash, some malformed images change at each run, which refuses the request"}}},
+			[]Note{{"spec.parameters.assignPath", "without a slash, some malformed images change at each run, which refuses the request"}}},
 		{"prune nothing", "a", ModifySet, pods + "\nlocation: spec\nparameters: {operation: prune}",
 			[]Note{{"spec.parameters.values.fromList", "there is nothing to prune: the mutator never does anything"}}},
 		{"merge twice", "a", ModifySet, pods + "\nlocation: spec\nparameters: {values: {fromList: [a, b, a, b]}}",

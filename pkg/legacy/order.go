@@ -12,11 +12,10 @@ import (
 
 // Idempotent reports whether applying the mutator to its own result changes
 // nothing more. The one exception is an AssignImage that sets only a path, one
-// that reads as a domain as soon as there is a slash behind it: it can find one
-// in what it takes for the tag (Gatekeeper spec §6.3).
+// without a slash: there can be one in what it takes for the tag, "p" makes
+// "p:1/z" of "x:1/z", and "p:1" then reads as a domain (Gatekeeper spec §6.3).
 func Idempotent(m *Mutator) bool {
-	return m.Image == nil || m.Image.Domain != "" || m.Image.Tag != "" ||
-		!strings.Contains(m.Image.Path, ".") || strings.Contains(m.Image.Path, "/")
+	return m.Image == nil || m.Image.Domain != "" || m.Image.Tag != "" || strings.Contains(m.Image.Path, "/")
 }
 
 // Affects reports whether b, which had nothing left to do, may have something to

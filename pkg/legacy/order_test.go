@@ -88,7 +88,7 @@ func TestAffects(t *testing.T) {
 func TestIdempotent(t *testing.T) {
 	for params, want := range map[string]bool{
 		"assignPath: n.w":                                  false,
-		"assignPath: nw":                                   true,
+		"assignPath: nw":                                   false,
 		"assignPath: nw/n.w":                               true,
 		"assignPath: n.w, assignTag: ':x'":                 true,
 		"assignPath: n.w, assignDomain: a.b":               true,
