@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,16 +101,7 @@ func (d *draft) match(ms []*legacy.Mutator) {
 	fail, exactly := admissionregistrationv1.Fail, admissionregistrationv1.Exact
 	d.spec.FailurePolicy = &fail
 	d.spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
-	d.spec.MatchConstraints = &admissionregistrationv1.MatchResources{MatchPolicy: &exactly}
-	for _, m := range ms {
-		for _, r := range d.rules(m) {
-			if !slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(o admissionregistrationv1.NamedRuleWithOperations) bool {
-				return reflect.DeepEqual(o, r)
-			}) {
-				d.spec.MatchConstraints.ResourceRules = append(d.spec.MatchConstraints.ResourceRules, r)
-			}
-		}
-	}
+	d.spec.MatchConstraints = &admissionregistrationv1.MatchResources{MatchPolicy: &exactly, ResourceRules: d.rules(ms)}
 	if isWild(d.spec.MatchConstraints.ResourceRules) {
 		d.spec.MatchConstraints.ExcludeResourceRules = spared()
 	}
@@ -120,55 +110,6 @@ func (d *draft) match(ms []*legacy.Mutator) {
 		selector = ms[0].Match.NamespaceSelector
 	}
 	d.binding.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: namespaces(selector)}
-}
-
-func sameSelectors(ms []*legacy.Mutator) bool {
-	return !slices.ContainsFunc(ms, func(m *legacy.Mutator) bool {
-		return !reflect.DeepEqual(m.Match.NamespaceSelector, ms[0].Match.NamespaceSelector)
-	})
-}
-
-// unshared are conditions for what rules and the binding say of all members of a
-// group together, and not of each.
-func (d *draft) unshared(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
-	var conds []condition
-	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return !slices.Equal(Targets(o), Targets(m)) }) {
-		conds = append(conds, d.form.kinds(m)...)
-	}
-	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return o.Match.Scope != m.Match.Scope }) {
-		switch m.Match.Scope {
-		case "Cluster":
-			conds = append(conds, condition{"scope", d.form.outside(m)})
-		case "Namespaced":
-			conds = append(conds, condition{"scope", d.form.inside(m)})
-		}
-	}
-	if e, ok := d.form.namespaceSelector(m); ok && !sameSelectors(ms) {
-		conds = append(conds, condition{inMutation, e})
-	}
-	return conds
-}
-
-// inMutation names a condition that reads namespaceObject, which match conditions
-// cannot (Kubernetes spec §4.2).
-const inMutation = "namespace-labels-match"
-
-// shared are the conditions that all members of a group have and none can change.
-func (d *draft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
-	var out []condition
-	for _, c := range guards[0] {
-		if len(ms) > 1 && (c.Name == "labels-match" || c.Name == inMutation) {
-			continue
-		}
-		if !slices.ContainsFunc(guards, func(g []condition) bool { return !holds(g, c) }) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-func holds(conds []condition, c condition) bool {
-	return slices.ContainsFunc(conds, func(o condition) bool { return o.Expr.String() == c.Expr.String() })
 }
 
 // conditions writes match conditions, each with a name of its own.
@@ -269,7 +210,7 @@ func (d *draft) fromParams(m *legacy.Mutator) {
 	}
 	b := Runtime(m, d.types)
 	d.spec, d.binding = *b.Policy.Spec.DeepCopy(), *b.Binding.Spec.DeepCopy()
-	rules := d.rules(m)
+	rules := d.rules([]*legacy.Mutator{m})
 	d.spec.MatchConstraints = &admissionregistrationv1.MatchResources{
 		MatchPolicy: d.spec.MatchConstraints.MatchPolicy, ResourceRules: rules,
 	}
@@ -287,14 +228,28 @@ func (d *draft) fromParams(m *legacy.Mutator) {
 // commentWidth leaves room for a comment sign and a space.
 const commentWidth = width - 2
 
-// comment says in words what a unit is.
-func comment(u Unit) string {
+// comment says in words what a unit does.
+func (n *native) comment(u Unit) string {
+	var lines []string
 	if len(u.Mutators) == 1 {
-		return wrap(describe(u.Mutators[0]), commentWidth, "")
+		lines = append(lines, wrap(describe(u.Mutators[0]), commentWidth, ""))
+	} else {
+		lines = append(lines, "Does one after the other:")
+		for i, m := range u.Mutators {
+			lines = append(lines, wrap(strconv.Itoa(i+1)+". "+describe(m), commentWidth, "   "))
+		}
 	}
-	lines := []string{"Does one after the other:"}
-	for i, m := range u.Mutators {
-		lines = append(lines, wrap(strconv.Itoa(i+1)+". "+describe(m), commentWidth, "   "))
+	if u.Policy != nil && n.Params {
+		lines = append(lines, wrap("The values are those of the mutator, which has to stay: the policy reads them there.", commentWidth, ""))
+	}
+	if u.Policy != nil && slices.ContainsFunc(u.Policy.Spec.Mutations, refuses) {
+		lines = append(lines, wrap("An object of which a part on the way there is null or of another type is refused, as Gatekeeper does it.", commentWidth, ""))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// refuses reports whether a mutation has an operation that cannot be applied, see
+// refusal.
+func refuses(m admissionregistrationv1.Mutation) bool {
+	return m.JSONPatch != nil && strings.Contains(m.JSONPatch.Expression, ": expected a")
 }

@@ -19,6 +19,9 @@ type expr struct {
 	// chain is the layout without indentation, of a conditional only: one that
 	// follows the colon of another stands below it and not further in.
 	chain *doc
+	// opposite is the negation, where there is a better one than an exclamation
+	// mark.
+	opposite *expr
 }
 
 // How tightly operators bind, loosest first.
@@ -142,7 +145,10 @@ func joined(op string, bind int, conds []expr) expr {
 
 // not negates a condition.
 func not(e expr) expr {
-	return expr{doc: concat(text("!"), e.within(bindUnary)), bind: bindUnary}
+	if e.opposite != nil {
+		return *e.opposite
+	}
+	return expr{doc: concat(text("!"), e.within(bindUnary)), bind: bindUnary, opposite: &e}
 }
 
 // binary returns `a op b` for a relation: ==, !=, in, >=.
@@ -153,7 +159,12 @@ func binary(op string, a, b expr) expr {
 	}
 }
 
-func equal(a, b expr) expr { return binary("==", a, b) }
+func equal(a, b expr) expr {
+	e, ne := binary("==", a, b), binary("!=", a, b)
+	ne.opposite = &e
+	e.opposite = &ne
+	return e
+}
 
 // sum joins strings or lists with +; of one it is that one.
 func sum(parts ...expr) expr {

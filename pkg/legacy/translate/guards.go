@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -27,23 +28,14 @@ var gatekeeperGroups = []string{
 // and what neither the rules nor a selector can say.
 func (n *native) guards(m *legacy.Mutator) []condition {
 	var conds []condition
-	if n.wild(m) && !slices.ContainsFunc(Targets(m), func(t Target) bool { return t.Kind == "*" && t.Group == "*" }) {
-		conds = append(conds, n.form.kinds(m)...)
-	}
 	if names := m.Match.Namespaces; len(names) > 0 && !slices.ContainsFunc(names, isEverything) {
-		is := matches(namespaceOfRequest, names)
-		if !n.namespaced(m) {
-			is = anyOf(not(fn("has", namespaceOfRequest)), is)
-		}
+		is := n.namespace(m, func(name expr) expr { return matches(name, names) })
 		conds = append(conds, condition{"in-namespace", is})
 	}
 	if names := m.Match.ExcludedNamespaces; slices.ContainsFunc(names, isEverything) {
 		conds = append(conds, condition{"in-no-namespace", not(fn("has", namespaceOfRequest))})
 	} else if len(names) > 0 {
-		is := notMatches(namespaceOfRequest, names)
-		if !n.namespaced(m) {
-			is = anyOf(not(fn("has", namespaceOfRequest)), is)
-		}
+		is := n.namespace(m, func(name expr) expr { return not(matches(name, names)) })
 		conds = append(conds, condition{"not-in-excluded-namespace", is})
 	}
 	if s := m.Match.LabelSelector; s != nil {
@@ -57,16 +49,17 @@ func (n *native) guards(m *legacy.Mutator) []condition {
 	return conds
 }
 
-// namespaceOfRequest is the name that match.namespaces are about: of a request for
-// a Namespace it is the Namespace's own; other objects without a namespace have
-// none (Kubernetes spec §6.1).
+// namespaceOfRequest is there for objects that have a namespace, and for Namespaces
+// (Kubernetes spec §6.1).
 var namespaceOfRequest = field(ident("request"), "namespace")
 
-func notMatches(name expr, patterns []string) expr {
-	if len(patterns) == 1 && kindOf(patterns[0]) == exactly {
-		return binary("!=", name, constant(patterns[0]))
+// namespace returns whether a test holds for the name of the object's namespace,
+// if it has one.
+func (n *native) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
+	if n.namespaced(m) {
+		return test(namespaceOfRequest)
 	}
-	return not(matches(name, patterns))
+	return n.form.namespace(m, test)
 }
 
 // namespaced reports whether all kinds of the mutator are known to be in
@@ -79,24 +72,47 @@ func (n *native) namespaced(m *legacy.Mutator) bool {
 	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k served) bool { return !k.namespaced })
 }
 
-// rules are the resource rules of a mutator.
-func (n *native) rules(m *legacy.Mutator) []admissionregistrationv1.NamedRuleWithOperations {
-	rules, _ := Rules(m, n.types)
-	out := slices.Clone(rules)
-	for i := range out {
-		out[i].Scope = nil // any
-		if s := m.Match.Scope; s == "Namespaced" || s == "Cluster" {
-			scope := admissionregistrationv1.ScopeType(s)
-			out[i].Scope = &scope
+// scope is match.scope where it makes a difference: it does not for kinds that are
+// all in namespaces, or all outside, as it asks.
+func (n *native) scope(m *legacy.Mutator) string {
+	kinds := n.kinds(m)
+	switch s := m.Match.Scope; s {
+	case "Namespaced", "Cluster":
+		if len(kinds) == 0 || slices.ContainsFunc(kinds, func(k served) bool { return k.namespaced != (s == "Namespaced") }) {
+			return s
+		}
+	}
+	return ""
+}
+
+// rules are the resource rules for some mutators: all resources of one group,
+// version, scope and pair of operations are in one.
+func (n *native) rules(ms []*legacy.Mutator) []admissionregistrationv1.NamedRuleWithOperations {
+	var out []admissionregistrationv1.NamedRuleWithOperations
+	for _, m := range ms {
+		rules, _ := Rules(m, n.types)
+		for _, r := range rules {
+			r.Scope = nil // any
+			if s := admissionregistrationv1.ScopeType(n.scope(m)); s != "" {
+				r.Scope = &s
+			}
+			i := slices.IndexFunc(out, func(o admissionregistrationv1.NamedRuleWithOperations) bool {
+				resources := o.Resources
+				o.Resources = r.Resources
+				same := reflect.DeepEqual(o, r)
+				o.Resources = resources
+				return same
+			})
+			if i < 0 {
+				out = append(out, *r.DeepCopy())
+				continue
+			}
+			out[i].Resources = append(out[i].Resources, r.Resources...)
+			slices.Sort(out[i].Resources)
+			out[i].Resources = slices.Compact(out[i].Resources)
 		}
 	}
 	return out
-}
-
-// wild reports whether the rules of a mutator have wildcards.
-func (n *native) wild(m *legacy.Mutator) bool {
-	rules, _ := Rules(m, n.types)
-	return isWild(rules)
 }
 
 func isWild(rules []admissionregistrationv1.NamedRuleWithOperations) bool {

@@ -109,6 +109,6 @@ func (n *native) unit(name string, ms []*legacy.Mutator, rounds int, why string)
 		f := n.fates[m.ID()]
 		u.Verdicts = append(u.Verdicts, MutatorVerdict{ID: m.ID(), Verdict: f.verdict, Notes: f.notes})
 	}
-	u.Comment = comment(u)
+	u.Comment = n.comment(u)
 	return u
 }

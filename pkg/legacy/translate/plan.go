@@ -132,7 +132,7 @@ func (n *native) judge(m *legacy.Mutator) fate {
 func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 	f := exact()
 	if !legacy.Idempotent(m) {
-		f.differs("T33", "Gatekeeper refuses an image that its own result reads as another one; the policy sets the path once")
+		f.differs("T33", "an image that reads as another one once its path is set, such as a@b/c, is refused by Gatekeeper if this is the only mutator; the policy sets the path twice")
 	}
 	if m.Set == nil {
 		return f
@@ -143,7 +143,7 @@ func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 	for _, v := range m.Set.Values {
 		switch v := v.(type) {
 		case int64:
-			if v > maxSafeInt || v < -maxSafeInt {
+			if int64(float64(v)) != v {
 				f.differs("T34", fmt.Sprintf("%d is rounded, as a policy writes numbers", v))
 			}
 		case map[string]any, []any:

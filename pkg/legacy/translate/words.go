@@ -62,9 +62,9 @@ func describeAssign(m *legacy.Mutator) string {
 }
 
 func describeSet(m *legacy.Mutator) string {
-	values := make([]string, len(m.Set.Values))
-	for i, v := range m.Set.Values {
-		values[i] = scalarWords(v, "a value")
+	var values []string
+	for _, v := range distinct(m.Set.Values) {
+		values = append(values, scalarWords(v, "a value"))
 	}
 	what := enumerate(values, "and")
 	if len(values) > 5 {
