@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -114,6 +115,12 @@ var (
 	validating     = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
 	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
+	// additions are what an overlay makes beside the manifest's objects and outside
+	// of their namespace: manifests/overlays/legacy.
+	additions = []ref{
+		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-legacy"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-legacy"},
+	}
 )
 
 // ref names one object.

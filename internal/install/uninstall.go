@@ -65,9 +65,13 @@ func (u *uninstall) run(ctx context.Context) error {
 		}
 	}
 
-	var errs []error
+	var refs []ref
 	for _, obj := range rest {
-		if err := u.remove(ctx, refOf(obj)); err != nil {
+		refs = append(refs, refOf(obj))
+	}
+	var errs []error
+	for _, r := range append(refs, additions...) {
+		if err := u.remove(ctx, r); err != nil {
 			errs = append(errs, err)
 		}
 		if ctx.Err() != nil {

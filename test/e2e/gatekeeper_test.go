@@ -95,6 +95,7 @@ func TestGatekeeper(t *testing.T) {
 	t.Run("definitions go and come back", g.definitions)
 	t.Run("doctor", g.doctor)
 	t.Run("without rights", g.withoutRights)
+	t.Run("uninstalled", g.uninstalled)
 }
 
 type gatekeeper struct{ *cluster.Mapd }
@@ -680,4 +681,15 @@ func (g *gatekeeper) withoutRights(t *testing.T) {
 		t.Errorf("problems %q", list.Problems)
 	}
 	g.entry(t)
+}
+
+// What the overlay has added goes with the rest; the mutators stay.
+func (g *gatekeeper) uninstalled(t *testing.T) {
+	if _, code, err := g.Mapd.Mapd(t, g.Kubeconfig(t, g.Config, ""), "uninstall"); err != nil || code != 0 {
+		t.Fatalf("code %d, %v", code, err)
+	}
+	wantLeft(t, g.Cluster, 0, "")
+	if out, err := g.Kubectl(t, nil, "get", "assignmetadata", "--output=name"); err != nil || !strings.Contains(out, "/owner") {
+		t.Errorf("mutators: %s, %v", out, err)
+	}
 }
