@@ -119,18 +119,25 @@ func (l *lender) Eval(vars interpreter.Activation) ref.Val {
 
 // plan is an expression that can run. It is safe for concurrent use.
 type plan struct {
-	root *interpreter.ObservableInterpretable
+	root interpreter.InterpretableV2
+	// metered is root if its costs are counted, else nil.
+	metered *interpreter.ObservableInterpretable
 	// loops is whether there is anything that can be interrupted.
 	loops bool
 }
 
-func (p *planner) plan(checked *ast.AST, loops bool) (plan, error) {
-	root, err := p.interpreter.NewInterpretable(checked, p.options...)
+func (p *planner) plan(checked *ast.AST, loops, metered bool) (plan, error) {
+	options := p.options
+	if !metered {
+		options = options[:len(options)-1]
+	}
+	root, err := p.interpreter.NewInterpretable(checked, options...)
 	if err != nil {
 		return plan{}, err
 	}
-	// Always observable: there is a cost observer among the options.
-	return plan{root: root.(*interpreter.ObservableInterpretable), loops: loops}, nil
+	// With a cost observer among the options it is always observable.
+	observable, _ := root.(*interpreter.ObservableInterpretable)
+	return plan{root: root, metered: observable, loops: loops}, nil
 }
 
 // run evaluates and returns the value and what it cost, which is known even if
@@ -188,9 +195,13 @@ func (p plan) exec(frame *interpreter.ExecutionFrame, tracker **interpreter.Cost
 			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
-	out = p.root.ObserveExec(frame, func(state any) {
-		*tracker, _ = state.(*interpreter.CostTracker)
-	})
+	if p.metered == nil {
+		out = p.root.Exec(frame)
+	} else {
+		out = p.metered.ObserveExec(frame, func(state any) {
+			*tracker, _ = state.(*interpreter.CostTracker)
+		})
+	}
 	if e, ok := out.(*types.Err); ok {
 		return out, e
 	}

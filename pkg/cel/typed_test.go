@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +47,40 @@ func TestTypedPatch(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tt.expr, diff)
 			}
 		})
+	}
+}
+
+// Without a meter an evaluation gives the same, costs nothing, and ends when its
+// context does.
+func TestUnmetered(t *testing.T) {
+	env, err := NewEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := make([]any, 2000)
+	for i := range list {
+		list[i] = int64(i)
+	}
+	const all = `params.list.all(a, params.list.all(b, a + b >= 0))`
+	in := &Input{Params: map[string]any{"list": list}}
+	for _, unmetered := range []bool{false, true} {
+		scope := env.Scope(Vars{Params: true, Unmetered: unmetered})
+		p, err := scope.Compile(all, Bool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		budget := &Budget{Remaining: 1}
+		ok, err := p.Bool(t.Context(), scope.Bind(in, budget))
+		if ok != unmetered || (err == nil) != unmetered {
+			t.Errorf("unmetered %v: Bool = %v, %v", unmetered, ok, err)
+		}
+		if unmetered && budget.Remaining != 1 {
+			t.Errorf("it cost %d", 1-budget.Remaining)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := p.Bool(ctx, scope.Bind(in, nil)); err == nil {
+			t.Errorf("unmetered %v: no error after the context's end", unmetered)
+		}
 	}
 }

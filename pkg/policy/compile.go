@@ -44,7 +44,8 @@ func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, ex
 // patches have numbers of the type that the expression gave them, and their
 // results are not held against the kind, so that fields stay that it has not.
 // That is how Gatekeeper mutates, whose patches a server then decodes leniently
-// (Gatekeeper spec §9.4).
+// (Gatekeeper spec §9.4). Nor does it know budgets: what ends an evaluation is its
+// context.
 func CompileLenient(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps) (*Policy, error) {
 	return compile(obj, deps, true, nil)
 }
@@ -59,7 +60,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 
 	if len(obj.Spec.MatchConditions) > 0 {
 		// Conditions cannot use variables: the API refuses them (spec §4.2).
-		p.conditionScope = deps.Env.Scope(cel.Vars{Params: params})
+		p.conditionScope = deps.Env.Scope(cel.Vars{Params: params, Unmetered: lenient})
 		p.conditions = make([]condition, 0, len(obj.Spec.MatchConditions))
 		for i, c := range obj.Spec.MatchConditions {
 			program, err := p.conditionScope.Compile(c.Expression, cel.Bool)
@@ -71,7 +72,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 		}
 	}
 
-	scope := deps.Env.Scope(cel.Vars{Params: params, Variables: true})
+	scope := deps.Env.Scope(cel.Vars{Params: params, Variables: true, Unmetered: lenient})
 	for i, v := range obj.Spec.Variables {
 		if err := scope.Define(v.Name, v.Expression); err != nil {
 			fail(err, "spec.variables[%d].expression", i)

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -31,6 +32,16 @@ type Draft struct {
 	// and from one place.
 	own   map[unsafe.Pointer]any
 	paths []string
+
+	// vars is for one evaluation at a time, and asked the variable request of
+	// the last one.
+	vars  cel.Input
+	asked struct {
+		request  *Request
+		kind     schema.GroupVersionKind
+		resource schema.GroupVersionResource
+		value    func() map[string]any
+	}
 }
 
 // NewDraft begins with obj, which is never modified.
@@ -60,6 +71,16 @@ func (d *Draft) replace(after map[string]any) *unstructured.Unstructured {
 		d.object = &unstructured.Unstructured{Object: after}
 	}
 	return d.object
+}
+
+// request is how an expression gets the variable request.
+func (d *Draft) request(r *Request, kind schema.GroupVersionKind, resource schema.GroupVersionResource) func() map[string]any {
+	a := &d.asked
+	if a.request != r || a.kind != kind || a.resource != resource {
+		a.request, a.kind, a.resource = r, kind, resource
+		a.value = func() map[string]any { return r.celRequest(kind, resource) }
+	}
+	return a.value
 }
 
 // apply applies a patch, all of it or nothing.

@@ -36,7 +36,12 @@ func spent(full int64, b *cel.Budget) int64 { return full - max(b.Remaining, 0) 
 
 // celInput is the input as expressions see it.
 func (in *Input) celInput() *cel.Input {
-	vars := &cel.Input{
+	vars := &cel.Input{}
+	if in.Draft != nil {
+		// One evaluation is over before the next one begins.
+		vars = &in.Draft.vars
+	}
+	*vars = cel.Input{
 		Object:     content(in.Object),
 		OldObject:  content(in.OldObject),
 		Params:     content(in.Params),
@@ -44,7 +49,11 @@ func (in *Input) celInput() *cel.Input {
 		Authorizer: in.Authorizer,
 	}
 	if r, kind, resource := in.Request, in.Kind, in.Resource; r != nil {
-		vars.Request = func() map[string]any { return r.celRequest(kind, resource) }
+		if in.Draft != nil {
+			vars.Request = in.Draft.request(r, kind, resource)
+		} else {
+			vars.Request = func() map[string]any { return r.celRequest(kind, resource) }
+		}
 		if in.Authorizer != nil {
 			vars.User = r.User()
 			vars.Attributes = requestResource{r}

@@ -1,0 +1,76 @@
+package mutators
+
+import (
+	"fmt"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// smallPod is some 2 KB, and as much again in managed fields.
+func smallPod() *unstructured.Unstructured {
+	container := func(name string) any {
+		return map[string]any{"name": name, "image": "registry.example/" + name + ":1", "imagePullPolicy": "IfNotPresent",
+			"env": []any{map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "B", "value": "2"}}, "resources": map[string]any{}}
+	}
+	fields := map[string]any{}
+	for i := range 40 {
+		fields[fmt.Sprint("f:field", i)] = map[string]any{}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "p", "namespace": "shop", "labels": map[string]any{"app": "web", "tier": "front"},
+			"managedFields": []any{map[string]any{"manager": "kubectl", "fieldsV1": fields}}},
+		"spec": map[string]any{"containers": []any{container("a"), container("b"), container("c")}, "restartPolicy": "Always"},
+	}}
+}
+
+// Mutators that all change the object, and mutators of which none is about it.
+func BenchmarkAdmit(b *testing.B) {
+	for _, k := range []struct {
+		name    string
+		counts  []int
+		mutator func(i int) *legacy.Mutator
+		steps   func(n int) int
+	}{
+		{"label", []int{1, 10, 100}, func(i int) *legacy.Mutator { return label(b, fmt.Sprint("l", i), fmt.Sprint("l", i)) }, func(n int) int { return n }},
+		{"glob", []int{1, 10, 100}, func(i int) *legacy.Mutator {
+			return assign(b, fmt.Sprint("g", i), fmt.Sprintf("spec.containers[name: *].f%d", i), `"x"`)
+		}, func(n int) int { return n }},
+		{"other-kind", []int{1, 10_000}, func(i int) *legacy.Mutator {
+			return decode(b, "Assign", fmt.Sprint("o", i), `{applyTo: [{groups: [apps], versions: [v1], kinds: [Deployment]}], location: spec.x, parameters: {assign: {value: x}}}`)
+		}, func(int) int { return 0 }},
+		{"other-namespace", []int{1, 100}, func(i int) *legacy.Mutator {
+			return decode(b, "AssignMetadata", fmt.Sprint("o", i), fmt.Sprintf(`{match: {namespaces: [other-%d]}, location: metadata.labels.x, parameters: {assign: {value: x}}}`, i))
+		}, func(int) int { return 0 }},
+	} {
+		for _, n := range k.counts {
+			b.Run(fmt.Sprint(k.name, "/", n), func(b *testing.B) {
+				var ms []*legacy.Mutator
+				for i := range n {
+					ms = append(ms, k.mutator(i))
+				}
+				e := engine.New(engine.Options{})
+				e.PublishSet(build(NewBuilder(deps()), ms).Set)
+				pod := smallPod()
+				admit := func() *engine.Decision {
+					return e.Admit(b.Context(), &policy.Request{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
+						Operation: admissionv1.Create, Namespace: "shop", Object: pod})
+				}
+				if d := admit(); d.Status != nil || len(d.Steps) != k.steps(n) {
+					b.Fatalf("%+v %+v", d, d.Status)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					admit()
+				}
+			})
+		}
+	}
+}
