@@ -227,7 +227,7 @@ func (c *Comparison) Request(ctx context.Context, s *Set, r Request) ([]string, 
 	if got, err = s.Runtime.Mutate(ctx, r); err != nil {
 		return append(differences, "engine: "+err.Error()), nil
 	}
-	if d := diff(want, got); d != "" {
+	if d := diff(stored(r, want), got); d != "" {
 		differences = append(differences, "engine (-Gatekeeper +mapd):\n"+d)
 	}
 	if after, err := json.Marshal(r.Object); err != nil || !bytes.Equal(given, after) {
@@ -258,7 +258,7 @@ func (c *Comparison) Policies(ctx context.Context, s *Set, r Request, kubernetes
 	if err != nil {
 		return nil, err
 	}
-	if want.Error == "" {
+	if want = stored(r, want); want.Error == "" {
 		after := r
 		after.Object = want.Object
 		if after, err = normal(after); err != nil {
@@ -288,6 +288,54 @@ func (c *Comparison) Policies(ctx context.Context, s *Set, r Request, kubernetes
 	return differences, nil
 }
 
+// stored is a result as a server stores it: Gatekeeper answers with a patch, and
+// finds no difference between numbers that are equal as floats.
+func stored(r Request, after Result) Result {
+	if after.Error == "" {
+		after.Object = patched(r.Object, after.Object).(map[string]any)
+	}
+	return after
+}
+
+func patched(before, after any) any {
+	switch a := after.(type) {
+	case map[string]any:
+		b, _ := before.(map[string]any)
+		out := make(map[string]any, len(a))
+		for key, v := range a {
+			out[key] = patched(b[key], v)
+		}
+		return out
+	case []any:
+		b, _ := before.([]any)
+		out := make([]any, len(a))
+		for i, v := range a {
+			var old any
+			if i < len(b) {
+				old = b[i]
+			}
+			out[i] = patched(old, v)
+		}
+		return out
+	}
+	if b, ok := float(before); ok {
+		if a, ok := float(after); ok && a == b {
+			return before
+		}
+	}
+	return after
+}
+
+func float(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
 // diff compares results where 1 and 1.0 are the same, as they are in a patch.
 func diff(want, got Result) string {
 	return cmp.Diff(plain(want), plain(got))
@@ -300,6 +348,7 @@ func plain(r Result) any {
 		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
 	var out any
 	if err := d.Decode(&out); err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/test/cases"
 )
 
 // compare holds mapd against Gatekeeper on a case; the Namespace is made up if
@@ -97,4 +99,57 @@ func TestCorpus(t *testing.T) {
 	}
 	run("together", together)
 	t.Log(comparison)
+}
+
+// The case files want what Gatekeeper does, or say which row of docs/compat.md is
+// why not.
+func TestCases(t *testing.T) {
+	comparison := NewComparison()
+	for _, c := range cases.All(t) {
+		if len(c.Mutators) == 0 {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			if why := c.Skip["gatekeeper"]; why != "" {
+				t.Skip(why)
+			}
+			s := take(t, comparison, c.Mutators)
+			r := requestOf(c)
+			compare(t, comparison, s, r)
+			got, err := s.Gatekeeper.Mutate(t.Context(), r)
+			if c.Compat != "" {
+				got, _, err = s.Gatekeeper.MutateAs(r)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = stored(r, got)
+			want := Result{Passes: got.Passes}
+			if c.WantPasses != nil {
+				want.Passes = *c.WantPasses
+			}
+			if c.WantObject != nil {
+				want.Object = c.WantObject.Object
+			} else {
+				want.Error = strings.TrimPrefix(c.WantError, "500: ")
+			}
+			if d := diff(want, got); d != "" {
+				t.Errorf("(-want +Gatekeeper):\n%s", d)
+			}
+		})
+	}
+	t.Log(comparison)
+}
+
+func requestOf(c cases.Case) Request {
+	r := Request{Object: c.Request.Object.Object, Namespace: c.Request.Namespace, Operation: c.Request.Operation, Source: "Original", Username: c.Request.User.Username}
+	if isNamespace(c.Request.Object) {
+		r.Namespace = ""
+	}
+	for _, n := range c.Namespaces {
+		if n.GetName() == r.Namespace {
+			r.NamespaceObject = n.Object
+		}
+	}
+	return r
 }

@@ -87,9 +87,12 @@ func tree(obj runtime.Object) (*unstructured.Unstructured, error) {
 }
 
 // normal is a request as a server has it once it decoded it, with its namespace
-// in the object. It fails if the object is none of its kind.
+// in the object. It fails if the object is none of its kind, or of no known one.
 func normal(r Request) (Request, error) {
 	obj := (&unstructured.Unstructured{Object: r.Object}).DeepCopy()
+	if _, ok := types.ResourceFor(obj.GroupVersionKind()); !ok {
+		return r, fmt.Errorf("%s is not known", obj.GroupVersionKind())
+	}
 	obj.SetNamespace(r.Namespace)
 	obj, err := cases.Normal(obj, definitions)
 	if err != nil {

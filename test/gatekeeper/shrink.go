@@ -47,7 +47,7 @@ func reductions(c Case) []Case {
 }
 
 // kept are fields without which nothing is what it was.
-var kept = []string{"apiVersion", "kind", "name", "applyTo", "location"}
+var kept = []string{"apiVersion", "kind", "metadata", "name", "applyTo", "location"}
 
 // less returns copies of a tree, each of which lacks one member or element.
 func less(v any) []any {
