@@ -16,8 +16,9 @@ build: ## build bin/mapd, static
 run: build ## start the webhook on the examples, send it a Pod, print what changed, stop
 	@./hack/run.sh bin/mapd
 
-test: ## all tests, the oracle and a short fixed count of random cases included
+test: ## all tests, the oracle, Gatekeeper itself and a short fixed count of random cases included
 	$(GO) test ./...
+	$(GO) -C test/gatekeeper test ./...
 
 check: fmt vet lint tidy generate race ## what a change must pass: format, vet, lint, tidy, generated files, tests with -race
 
@@ -27,13 +28,16 @@ fmt:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./test/e2e/...
+	$(GO) -C test/gatekeeper vet ./...
 
 lint:
 	$(GO) tool staticcheck ./...
 	$(GO) tool staticcheck -tags e2e ./test/e2e/...
+	staticcheck=$$($(GO) tool -n staticcheck) && cd test/gatekeeper && $$staticcheck ./...
 
 tidy:
 	$(GO) mod tidy -diff
+	$(GO) -C test/gatekeeper mod tidy -diff
 
 generate: ## make generated files anew and fail if that changes any
 	$(GO) generate ./...
@@ -41,6 +45,7 @@ generate: ## make generated files anew and fail if that changes any
 
 race:
 	$(GO) test -race ./...
+	MAPD_SCENARIOS=300 $(GO) -C test/gatekeeper test -race ./...
 
 # The time limit is for all of it: building the servers, which is done once and
 # takes minutes, is before.
@@ -50,8 +55,9 @@ e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases 
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/helm/build.sh >/dev/null
 	$(GO) test -tags e2e -count 1 -timeout 30m ./test/e2e/...
 
-bench: ## in-tree plugin and mapd side by side on the same cases, answers checked, ratios as a table
+bench: ## in-tree plugin and mapd, then Gatekeeper and mapd, side by side on the same cases, answers checked, ratios as tables
 	$(GO) run ./test/bench
+	$(GO) -C test/gatekeeper run ./bench
 
 fuzz: ## random policies and objects through mapd and the in-tree plugin for FUZZTIME (60s)
 	$(GO) test ./test/differential -run '^$$' -fuzz FuzzDifferential -fuzztime $(FUZZTIME) -fuzzminimizetime 1x

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every fuzz target of the module for the given time, one after the other:
+# Runs every fuzz target of the modules for the given time, one after the other:
 # Go fuzzes one target of one package at a time. Inputs are not minimized: where
 # coverage depends on map order or on what is cached, that takes all the time.
 set -eu
@@ -8,5 +8,5 @@ targets=$(grep -rHoE '^func (Fuzz[A-Za-z0-9_]+)' --include='*_test.go' test pkg 
 	sed -E 's#/[^/]*_test.go:func # #' | sort -u -k1,1r -k2,2)
 echo "$targets" | while read -r pkg target; do
 	echo "== $pkg $target for $time"
-	go test "./$pkg" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x
+	go -C "$pkg" test . -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x
 done
