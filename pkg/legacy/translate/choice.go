@@ -68,19 +68,22 @@ func (c choice) one() expr {
 }
 
 // conditional writes a choice as conditionals that follow one another: the case
-// with fewer further conditions comes first.
+// that takes less to say comes first.
 func (c choice) conditional(write func(choice) expr) expr {
-	if c.yes.depth() > c.no.depth() {
+	if c.yes.weight() > c.no.weight() {
 		return cond(c.test.fails, write(*c.no), write(*c.yes))
 	}
 	return cond(c.test.holds, write(*c.yes), write(*c.no))
 }
 
-func (c choice) depth() int {
-	if c.test == nil {
-		return 0
+func (c choice) weight() int {
+	switch {
+	case c.test != nil:
+		return 10 + c.yes.weight() + c.no.weight()
+	case c.many != nil:
+		return 5
 	}
-	return 1 + max(c.yes.depth(), c.no.depth())
+	return len(c.ops)
 }
 
 // program returns the whole expression of a mutation.

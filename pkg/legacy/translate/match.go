@@ -32,12 +32,15 @@ func (f form) conditions(m *legacy.Mutator) []condition {
 		add("scope", f.inside(m))
 	}
 	if entries := m.Match.Namespaces; len(entries) > 0 && !slices.ContainsFunc(entries, isEverything) {
-		add("namespaces", anyOf(f.outsideItself(m), f.oneOf(m, entries, "namespaces", false)))
+		add("namespaces", f.namespace(m, func(name expr) expr { return f.oneOf(name, entries, "namespaces") }))
 	}
-	if entries := m.Match.ExcludedNamespaces; slices.ContainsFunc(entries, isEverything) {
-		add("excluded-namespaces", f.outsideItself(m))
-	} else if len(entries) > 0 {
-		add("excluded-namespaces", anyOf(f.outsideItself(m), f.oneOf(m, entries, "excludedNamespaces", true)))
+	if entries := m.Match.ExcludedNamespaces; len(entries) > 0 {
+		add("excluded-namespaces", f.namespace(m, func(name expr) expr {
+			if slices.ContainsFunc(entries, isEverything) {
+				return ident("false")
+			}
+			return not(f.oneOf(name, entries, "excludedNamespaces"))
+		}))
 	}
 	if s := m.Match.LabelSelector; s != nil {
 		labels := optional(f.metadata(), "labels")
@@ -93,43 +96,23 @@ func (f form) inside(m *legacy.Mutator) expr {
 	return some
 }
 
-// outsideItself returns whether there is no name of a namespace to look at: that
-// of a Namespace is its own.
-func (f form) outsideItself(m *legacy.Mutator) expr {
-	none := not(fn("has", field(ident("request"), "namespace")))
+// namespace returns whether a test holds for the name of the object's namespace.
+// It holds where there is none; that of a Namespace is its own.
+func (f form) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
+	name := field(ident("request"), "namespace")
+	e := anyOf(not(fn("has", name)), test(name))
 	if mayBeNamespace(m) {
-		return all(none, not(isNamespace()))
+		return cond(isNamespace(), test(f.name("name")), e)
 	}
-	return none
+	return e
 }
 
-// oneOf returns whether the name of the namespace matches one of the entries, or
-// none of them.
-func (f form) oneOf(m *legacy.Mutator, entries []string, parameter string, none bool) expr {
-	name := field(ident("request"), "namespace")
-	complex := mayBeNamespace(m)
-	if complex {
-		name = cond(isNamespace(), f.name("name"), name)
-	}
+// oneOf returns whether a name matches one of the entries.
+func (f form) oneOf(name expr, entries []string, parameter string) expr {
 	if f.params {
-		e := matchesParam(name, entries, field(field(field(ident("params"), "spec"), "match"), parameter))
-		if none {
-			return not(e)
-		}
-		return e
+		return matchesParam(name, entries, field(field(field(ident("params"), "spec"), "match"), parameter))
 	}
-	terms := func(name expr) expr {
-		e := matches(name, entries)
-		if none {
-			return not(e)
-		}
-		return e
-	}
-	if complex && len(patternKinds(entries)) > 1 {
-		// The one-element list gives the name a name.
-		return macro(listOf(name), "all", []string{"n"}, terms(ident("n")))
-	}
-	return terms(name)
+	return matches(name, entries)
 }
 
 // name returns the object's metadata.name or metadata.generateName, "" if it has

@@ -20,6 +20,9 @@ type walk struct {
 	path legacy.Path
 	// used are the names of the variables of loops so far.
 	used []string
+	// missing says that there is nothing yet at the end of the location, as far
+	// as the steps to it are what they should be.
+	missing bool
 }
 
 // patch returns what the mutator does, as a list of JSONPatch operations.
@@ -54,33 +57,35 @@ func (w *walk) node(d int, e expr, p pointer) choice {
 
 // expect refuses a value e that is not what node d steps into.
 func (w *walk) expect(d int, e expr, typ, words string, c choice) choice {
-	if w.sure(d) {
-		return c
+	if d == 0 {
+		return c // the object itself
 	}
 	return decide(typeTest(e, typ).opposite(), refusal(w.path[:d], words), c)
 }
 
 func (w *walk) field(d int, e expr, p pointer) choice {
+	if there, ok := w.blocked(d, e); ok {
+		w.missing = true
+		return decide(tested(there), choice{}, w.field(d, e, p))
+	}
 	name := w.path[d].Name
 	value, at := field(e, name), p.key(name)
 	mayFind, mayMiss := w.allowed(d)
 	var found, missing choice
-	if d == len(w.path)-1 {
-		if mayFind {
-			found = w.change(value, at)
-		}
-	} else if mayFind {
+	switch last := d == len(w.path)-1; {
+	case last && w.missing:
+		found = w.create(d, at)
+	case last && mayFind:
+		found = w.change(value, at)
+	case mayFind:
 		found = w.node(d+1, value, at)
 	}
 	if mayMiss {
 		missing = w.create(d, at)
 	}
 	c := decide(hasTest(e, name), found, missing)
-	switch {
-	case d == len(w.path)-1 && mayFind && mayMiss && w.replaces():
+	if d == len(w.path)-1 && (w.missing || mayFind && mayMiss && w.replaces()) {
 		c = missing // no matter what was there
-	case w.always(d):
-		return found
 	}
 	switch {
 	case looksLikeIndex(name) || missing.isNone() && found.isNone():
@@ -91,6 +96,23 @@ func (w *walk) field(d int, e expr, p pointer) choice {
 		return decide(hasTest(e, name), found, missing)
 	}
 	return c
+}
+
+// blocked returns whether there is something already at the end of the location,
+// if from node d on it has fields only and its end is all that is tested for. It
+// is asked first then: it takes one look, and often there is.
+func (w *walk) blocked(d int, e expr) (expr, bool) {
+	last := len(w.path) - 1
+	if w.missing || d == last || slices.ContainsFunc(w.path[d:], func(n legacy.Node) bool { return n.List }) {
+		return expr{}, false
+	}
+	for i := d; i <= last; i++ {
+		if mayFind, mayMiss := w.allowed(i); mayFind == (i == last) || !mayMiss {
+			return expr{}, false
+		}
+		e = optional(e, w.path[i].Name)
+	}
+	return call(e, "hasValue"), true
 }
 
 // create returns what is done if the field of node d, at p, is missing.
@@ -222,17 +244,11 @@ func (w *walk) element(d int, e expr, p pointer) choice {
 	if mayMiss {
 		missing = w.push(d, p)
 	}
-	stop := w.hasKey(d, x)
-	if !w.sure(d + 1) {
-		object := typeTest(ident(x), "map")
-		stop = anyOf(object.fails, stop)
-		found = decide(object, found, refusal(w.path[:d+1], "an object"))
-	}
-	if !found.isNone() {
-		first := item(macro(e, "transformList", []string{i, x}, stop, found.list()), constant(int64(0)))
-		found = choice{many: &first}
-	}
-	return decide(tested(macro(e, "exists", []string{x}, stop)), found, missing)
+	object := typeTest(ident(x), "map")
+	stop := anyOf(object.fails, w.hasKey(d, x))
+	found = decide(object, found, refusal(w.path[:d+1], "an object"))
+	first := item(macro(e, "transformList", []string{i, x}, stop, found.list()), constant(int64(0)))
+	return decide(tested(macro(e, "exists", []string{x}, stop)), choice{many: &first}, missing)
 }
 
 // match returns whether x is an element that the list selector at d means.
@@ -240,9 +256,6 @@ func (w *walk) element(d int, e expr, p pointer) choice {
 // counts for nothing beside a false, so elements of all other types are passed
 // over.
 func (w *walk) match(d int, x string) expr {
-	if w.sure(d + 1) {
-		return w.hasKey(d, x)
-	}
 	return all(w.hasKey(d, x), equal(fn("type", ident(x)), ident("map")))
 }
 
@@ -250,15 +263,16 @@ func (w *walk) match(d int, x string) expr {
 // CEL 80 and 80.0 are equal, to Gatekeeper they are not.
 func (w *walk) hasKey(d int, x string) expr {
 	n := w.path[d]
-	key := field(ident(x), n.Name)
-	conds := []expr{equal(key, constant(n.Value))}
-	if !w.always(d) {
-		conds = []expr{has(ident(x), n.Name), conds[0]}
+	key := optional(ident(x), n.Name)
+	if n, ok := n.Value.(int64); ok {
+		value := field(ident(x), w.path[d].Name)
+		return all(equal(call(key, "orValue", constant(nil)), constant(n)), equal(fn("type", value), ident("int")))
 	}
-	if _, number := n.Value.(int64); number {
-		conds = append(conds, equal(fn("type", key), ident("int")))
+	absent := constant("")
+	if n.Value == "" {
+		absent = constant(nil)
 	}
-	return all(conds...)
+	return equal(call(key, "orValue", absent), constant(n.Value))
 }
 
 // variables names the index and the element of a loop over the list at d: the
