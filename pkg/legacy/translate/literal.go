@@ -43,10 +43,6 @@ func mapLiteral(v any) expr {
 			entries = append(entries, member{k, mapLiteral(v[k])})
 		}
 		return mapOf(entries...)
-	case int64:
-		if v > maxSafeInt || v < -maxSafeInt {
-			return jsonConstant(float64(v))
-		}
 	}
 	return jsonConstant(v)
 }

@@ -1,8 +1,8 @@
 package translate
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -112,6 +112,9 @@ func (n *native) judge(m *legacy.Mutator) fate {
 	if name, bad := unpointable(m.Location); bad {
 		return engineOnly("", "the field "+quote(name)+" cannot be written in a policy's JSON patch")
 	}
+	if i, large := tooLarge(m); large {
+		return engineOnly("T34", strconv.FormatInt(i, 10)+" is too large a number for a policy's JSON patch, which writes it as a string")
+	}
 	if _, unknown := Rules(m, n.types); len(unknown) > 0 {
 		return refused("", "no resource is known for "+kindText(unknown[0])+"; give its CustomResourceDefinition")
 	}
@@ -132,7 +135,7 @@ func (n *native) judge(m *legacy.Mutator) fate {
 func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 	f := exact()
 	if !legacy.Idempotent(m) {
-		f.differs("T33", "an image that reads as another one once its path is set, such as a@b/c, is refused by Gatekeeper if this is the only mutator; the policy sets the path twice")
+		f.differs("T33", "an image that reads as another one once its path is set, such as a@b/c, can be refused by Gatekeeper; the policy sets the path twice")
 	}
 	if m.Set == nil {
 		return f
@@ -141,11 +144,7 @@ func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 		f.differs("T21", "Gatekeeper creates what the location leads through even if there is nothing to remove; the policy does not")
 	}
 	for _, v := range m.Set.Values {
-		switch v := v.(type) {
-		case int64:
-			if int64(float64(v)) != v {
-				f.differs("T34", fmt.Sprintf("%d is rounded, as a policy writes numbers", v))
-			}
+		switch v.(type) {
 		case map[string]any, []any:
 			if !w.trusted && holdsNumber(v) {
 				f.differs("T14", "within a value that is an object or a list, 1 and 1.0 are the same")
@@ -153,6 +152,40 @@ func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 		}
 	}
 	return f
+}
+
+// tooLarge returns an integer of the mutator that no JSON patch of a policy can
+// write. A number in the value of an Assign is a float by now, and is written as
+// one.
+func tooLarge(m *legacy.Mutator) (int64, bool) {
+	var all []any
+	for _, n := range m.Location {
+		all = append(all, n.Value)
+	}
+	if m.Set != nil {
+		all = append(all, m.Set.Values...)
+	}
+	return largeIn(all)
+}
+
+func largeIn(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, v > maxSafeInt || v < -maxSafeInt
+	case []any:
+		for _, e := range v {
+			if i, ok := largeIn(e); ok {
+				return i, true
+			}
+		}
+	case map[string]any:
+		for _, k := range sortedKeys(v) {
+			if i, ok := largeIn(v[k]); ok {
+				return i, true
+			}
+		}
+	}
+	return 0, false
 }
 
 func holdsNumber(v any) bool {
