@@ -60,6 +60,33 @@ func (c *Config) Excludes(process, namespace string) bool {
 	})
 }
 
+// Patterns are the namespaces that a process leaves alone, each once. A nil Config
+// has none.
+func (c *Config) Patterns(process string) []string {
+	if c == nil {
+		return nil
+	}
+	var out []string
+	for _, m := range c.Match {
+		for _, pattern := range m.ExcludedNamespaces {
+			if m.about(process) && !slices.Contains(out, pattern) {
+				out = append(out, pattern)
+			}
+		}
+	}
+	return out
+}
+
+// Excluding is the mutator with more namespaces that it leaves alone.
+func (m *Mutator) Excluding(patterns []string) *Mutator {
+	if len(patterns) == 0 {
+		return m
+	}
+	c := *m
+	c.Match.ExcludedNamespaces = slices.Concat(m.Match.ExcludedNamespaces, patterns)
+	return &c
+}
+
 func (m ConfigMatch) about(process string) bool {
 	return slices.Contains(m.Processes, process) ||
 		slices.Contains(m.Processes, "*") && slices.Contains(processes, process)

@@ -1,0 +1,157 @@
+package native
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+const (
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "mapd"
+	// LiveLabel is on every policy and binding that mapd keeps, and on none that
+	// others wrote: mapd may itself manage policies in other ways.
+	LiveLabel = "mapd.dev/live"
+	liveValue = "gatekeeper"
+)
+
+// Groups are the API groups in which policies can stand, the better one first.
+func Groups() []string { return []string{policy.NativeGroup, policy.OwnGroup} }
+
+// Key names a policy or a binding of the cluster.
+type Key struct {
+	Group   string
+	Binding bool
+	Name    string
+}
+
+func compareKeys(a, b Key) int {
+	order := cmp.Compare(a.Group, b.Group)
+	switch {
+	case order == 0 && a.Binding != b.Binding && a.Binding:
+		order = 1
+	case order == 0 && a.Binding != b.Binding:
+		order = -1
+	}
+	return cmp.Or(order, cmp.Compare(a.Name, b.Name))
+}
+
+// partner is the policy of a binding, or the other way round.
+func (k Key) partner() Key { return Key{k.Group, !k.Binding, k.Name} }
+
+// Owner is a mutator as an owner reference names it.
+type Owner struct {
+	APIVersion, Kind, Name string
+	UID                    types.UID
+}
+
+// ID is the mutator's: "Assign/name".
+func (o Owner) ID() string { return o.Kind + "/" + o.Name }
+
+// Object is a policy or a binding as it is stored, as far as it matters here.
+type Object struct {
+	Key
+	UID     types.UID
+	Version string // resourceVersion
+	Created time.Time
+	Going   bool // it is being deleted
+	Ours    bool
+	Owners  []Owner // mutators, by ID
+	Digest  string  // of the spec; empty if it cannot be read
+
+	labels, annotations map[string]string
+}
+
+// ReadObject reads a stored policy or binding. spec is an object that has its spec,
+// meta one that has its metadata; they may be the same.
+func ReadObject(meta *unstructured.Unstructured, spec []byte) *Object {
+	o := &Object{
+		Key:     Key{Group: meta.GroupVersionKind().Group, Binding: meta.GetKind() == binding.Kind, Name: meta.GetName()},
+		UID:     meta.GetUID(),
+		Version: meta.GetResourceVersion(),
+		Created: meta.GetCreationTimestamp().Time,
+		Going:   meta.GetDeletionTimestamp() != nil,
+		labels:  meta.GetLabels(), annotations: meta.GetAnnotations(),
+	}
+	o.Ours = o.labels[managedByLabel] == managedBy && o.labels[LiveLabel] == liveValue
+	if !o.Ours {
+		o.labels, o.annotations = nil, nil
+		return o
+	}
+	for _, ref := range meta.GetOwnerReferences() {
+		if gv, err := schema.ParseGroupVersion(ref.APIVersion); err == nil && gv.Group == legacy.Group {
+			o.Owners = append(o.Owners, Owner{ref.APIVersion, ref.Kind, ref.Name, ref.UID})
+		}
+	}
+	slices.SortFunc(o.Owners, compareOwners)
+	o.Digest = digest(o.Binding, spec)
+	return o
+}
+
+func compareOwners(a, b Owner) int { return cmp.Compare(a.ID(), b.ID()) }
+
+// digest is the same for specs that say the same, whether or not the server has
+// filled in the defaults. It is empty if the text cannot be read.
+func digest(isBinding bool, text []byte) string {
+	var spec any
+	if isBinding {
+		obj, err := binding.DecodeJSON(text)
+		if err != nil {
+			return ""
+		}
+		spec = obj.Spec
+	} else {
+		obj, err := policy.DecodeJSON(text)
+		if err != nil {
+			return ""
+		}
+		spec = obj.Spec
+	}
+	canonical, err := json.Marshal(spec)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:16])
+}
+
+// owns says whether the object was made for a mutator of that name.
+func (o *Object) owns(id string) bool {
+	return slices.ContainsFunc(o.Owners, func(w Owner) bool { return w.ID() == id })
+}
+
+// wears says that a part has the labels, annotations and owners of what is stored;
+// others may have put more there.
+func (o *Object) wears(p *Part, owners []Owner) bool {
+	holds := func(have, want map[string]string) bool {
+		for k, v := range want {
+			if have[k] != v {
+				return false
+			}
+		}
+		return true
+	}
+	return holds(o.labels, p.Object.GetLabels()) && holds(o.annotations, p.Object.GetAnnotations()) && slices.Equal(o.Owners, owners)
+}
+
+// label makes an object one of ours.
+func label(u *unstructured.Unstructured) {
+	labels := maps.Clone(u.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[managedByLabel], labels[LiveLabel] = managedBy, liveValue
+	u.SetLabels(labels)
+}
