@@ -282,19 +282,15 @@ func requirement(labels expr, r metav1.LabelSelectorRequirement) expr {
 // hasOneOf returns whether there is a label with one of the values. "" stands for
 // a label that is not there, unless it is one of the values.
 func hasOneOf(labels expr, key string, values []string) expr {
+	label := optional(labels, key)
 	absent := constant("")
 	if slices.Contains(values, "") {
-		absent = constant(nil)
+		if len(values) == 1 {
+			return equal(label, fn("optional.of", constant("")))
+		}
+		absent = dyn(constant(nil))
 	}
-	label := call(optional(labels, key), "orValue", absent)
-	if len(values) == 1 {
-		return equal(label, constant(values[0]))
-	}
-	var list []any
-	for _, v := range values {
-		list = append(list, v)
-	}
-	return binary("in", label, constant(list))
+	return among(call(label, "orValue", absent), values)
 }
 
 // selectsParam is selects for a selector in a parameter with the same parts and

@@ -264,15 +264,16 @@ func (w *walk) match(d int, x string) expr {
 func (w *walk) hasKey(d int, x string) expr {
 	n := w.path[d]
 	key := optional(ident(x), n.Name)
-	if n, ok := n.Value.(int64); ok {
-		value := field(ident(x), w.path[d].Name)
-		return all(equal(call(key, "orValue", constant(nil)), constant(n)), equal(fn("type", value), ident("int")))
+	switch v := n.Value.(type) {
+	case int64:
+		number := fn("type", field(ident(x), n.Name))
+		return all(equal(key, fn("optional.of", constant(v))), equal(number, ident("int")))
+	case string:
+		if v != "" {
+			return equal(call(key, "orValue", constant("")), constant(v))
+		}
 	}
-	absent := constant("")
-	if n.Value == "" {
-		absent = constant(nil)
-	}
-	return equal(call(key, "orValue", absent), constant(n.Value))
+	return equal(key, fn("optional.of", constant(n.Value)))
 }
 
 // variables names the index and the element of a loop over the list at d: the
