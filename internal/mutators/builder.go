@@ -26,6 +26,9 @@ type Options struct {
 	Shadow bool
 	// Trace keeps the objects around each change, see engine.SetOptions.
 	Trace bool
+	// Moved says, by ID, which mutators policies run in the place of the Set; nil:
+	// none.
+	Moved func(id string) bool
 	// Namespace returns the Namespace of a request. Nil: there are none.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
 }
@@ -44,7 +47,8 @@ type Result struct {
 // State says what has become of one mutator.
 type State struct {
 	Mutator *legacy.Mutator
-	Running bool
+	// Running says that it is in the Set; Moved, that policies run it instead.
+	Running, Moved bool
 	// Conflict is set if other mutators see the object otherwise.
 	Conflict *legacy.Conflict
 	// Reason says why it does not run, "" if it does.
@@ -56,16 +60,19 @@ type State struct {
 const (
 	Running     = "running"
 	Conflicting = "conflict"
+	Moved       = "native"
 	NotRun      = "not-run"
 )
 
-// Kind is the state in a word: Running, Conflicting or NotRun.
+// Kind is the state in a word: Running, Conflicting, Moved or NotRun.
 func (s *State) Kind() string {
 	switch {
 	case s.Running:
 		return Running
 	case s.Conflict != nil:
 		return Conflicting
+	case s.Moved:
+		return Moved
 	}
 	return NotRun
 }
@@ -101,6 +108,9 @@ func (b *Builder) Build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 			s.Conflict = &c
 		}
 		if s.Reason = notRun(s); s.Reason != "" {
+			continue
+		}
+		if s.Moved = o.Moved != nil && o.Moved(m.ID()); s.Moved {
 			continue
 		}
 		member, err := b.member(m, types, used)

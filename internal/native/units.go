@@ -159,6 +159,11 @@ func unit(t *translate.Unit, owners map[string]Owner, exempt []string) Unit {
 	return u
 }
 
+// NewUnit is a unit that stands for no mutator.
+func NewUnit(p *admissionregistrationv1.MutatingAdmissionPolicy, b *admissionregistrationv1.MutatingAdmissionPolicyBinding) Unit {
+	return Unit{Name: p.Name, Policy: part(p, policy.Kind, nil), Binding: part(b, binding.Kind, nil)}
+}
+
 // part makes of a policy or binding what is sent to a server.
 func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrationv1.MutatingAdmissionPolicyBinding](obj *T, kind string, owners []Owner) Part {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)

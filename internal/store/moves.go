@@ -38,8 +38,9 @@ var configurationResource = schema.GroupVersionResource{Group: "admissionregistr
 type moves struct {
 	// configuration is what servers go by.
 	configuration *watched[routing]
-	// pending says that a change of the configuration may matter.
-	pending atomic.Bool
+	// pending says that a change of the configuration may matter; always, that each
+	// does.
+	pending, always atomic.Bool
 
 	// The rest belongs to the loop.
 	moved map[string]*move // by policy
@@ -47,6 +48,10 @@ type moves struct {
 
 // A routing is what a configuration says of each group: its rules and matchPolicy.
 type routing map[webhook.Group]admissionregistrationv1.MutatingWebhook
+
+// legacyGroup stands in a routing for the entry of Gatekeeper's mutators, which
+// belongs to no group.
+var legacyGroup webhook.Group
 
 // A move is one policy on its way.
 type move struct {
@@ -59,7 +64,7 @@ type move struct {
 func newMoves(client dynamic.Interface, log *slog.Logger, again func()) *moves {
 	m := &moves{moved: map[string]*move{}}
 	m.configuration = newWatched(client, configurationResource, log, routingOf, func() {
-		if m.pending.Load() {
+		if m.pending.Load() || m.always.Load() {
 			again()
 		}
 	})
@@ -78,14 +83,34 @@ func routingOf(u *unstructured.Unstructured, _ routing) routing {
 
 func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 	out := routing{}
-	for _, g := range webhook.Groups() {
-		for i := range c.Webhooks {
-			if w := &c.Webhooks[i]; w.Name == g.Name() {
-				out[g] = admissionregistrationv1.MutatingWebhook{Rules: w.Rules, MatchPolicy: w.MatchPolicy}
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		route := admissionregistrationv1.MutatingWebhook{Rules: w.Rules, MatchPolicy: w.MatchPolicy}
+		if w.Name == webhook.LegacyName {
+			out[legacyGroup] = route
+		}
+		for _, g := range webhook.Groups() {
+			if w.Name == g.Name() {
+				out[g] = route
 			}
 		}
 	}
 	return out
+}
+
+// legacyRouting is what the mutators need whose rules these are.
+func legacyRouting(rules []admissionregistrationv1.RuleWithOperations) routing {
+	entry := webhook.LegacyEntry(rules, admissionregistrationv1.MutatingWebhook{})
+	if entry == nil {
+		return nil
+	}
+	return routings(&admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{*entry}})
+}
+
+// live is what servers go by, as far as it is known.
+func (m *moves) live() routing {
+	live, _ := m.configuration.get("", webhook.ConfigurationName)
+	return live
 }
 
 // settle takes in what is about to be published after before, which is nil the

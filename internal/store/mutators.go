@@ -45,6 +45,8 @@ type gatekeeper struct {
 	configs   *whenServed[*storedConfig]
 	engine    *engine.Engine
 
+	natives *natives // nil: none is moved into policies
+
 	// The rest belongs to the loop.
 	builder *mutators.Builder
 	stale   bool // build, whether or not an object has changed
@@ -172,6 +174,9 @@ func (g *gatekeeper) run(ctx context.Context) {
 		all.Go(func() { k.run(ctx) })
 	}
 	all.Go(func() { g.configs.run(ctx) })
+	if g.natives != nil {
+		all.Go(func() { g.natives.run(ctx) })
+	}
 }
 
 // look has it looked which of the kinds are served.
@@ -180,6 +185,9 @@ func (g *gatekeeper) look() {
 		k.look.ring()
 	}
 	g.configs.look.ring()
+	if g.natives != nil {
+		g.natives.look()
+	}
 }
 
 // ready returns nil once the first set is published, else what is missing.
@@ -201,6 +209,9 @@ func (g *gatekeeper) read() error {
 	for _, k := range g.kinds {
 		errs = append(errs, k.ready())
 	}
+	if g.natives != nil {
+		errs = append(errs, g.natives.read())
+	}
 	return errors.Join(errs...)
 }
 
@@ -214,7 +225,12 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	}
 	list, config := g.gather()
 	problems := g.problems(config)
-	if !g.stale && slices.Equal(list, g.list) && config == g.config {
+	moved, err := g.move(list, config)
+	if err != nil {
+		g.log.Error("it cannot be told which policies the mutators come to", "error", err)
+		return false
+	}
+	if !moved && g.unchanged(list, config) {
 		if slices.Equal(problems, g.state.Problems) {
 			return false
 		}
@@ -231,6 +247,9 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	}
 	g.engine.PublishSet(result.Set)
 	state := stateOf(list, result, g.shadow, problems)
+	if g.natives != nil {
+		state.addMoved(g.natives.state.Load())
+	}
 	if g.metrics != nil {
 		g.metrics.MutatorsPublished(counts(list, result), result.Shapes)
 	}
@@ -248,6 +267,23 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	return true
 }
 
+// unchanged says that the last build is up to date.
+func (g *gatekeeper) unchanged(list []*storedMutator, config *storedConfig) bool {
+	return !g.stale && slices.Equal(list, g.list) && config == g.config
+}
+
+// move reports whether mutators have moved into policies or back.
+func (g *gatekeeper) move(list []*storedMutator, config *storedConfig) (bool, error) {
+	if g.natives == nil {
+		return false, nil
+	}
+	var rules []admissionregistrationv1.RuleWithOperations
+	if g.state != nil {
+		rules = g.state.Rules
+	}
+	return g.natives.settle(list, config, !g.unchanged(list, config), rules)
+}
+
 // counts are how many mutators there are, by what has become of them. Those that are
 // not valid and never were do not run.
 func counts(list []*storedMutator, result *mutators.Result) map[string]int {
@@ -258,7 +294,9 @@ func counts(list []*storedMutator, result *mutators.Result) map[string]int {
 	return out
 }
 
-func sameEffect(a, b MutatorState) bool { return a.mutator == b.mutator && a.Running == b.Running }
+func sameEffect(a, b MutatorState) bool {
+	return a.mutator == b.mutator && a.Running == b.Running && a.Moved.equal(b.Moved)
+}
 
 // gather is what there is, in Gatekeeper's order.
 func (g *gatekeeper) gather() (list []*storedMutator, config *storedConfig) {
@@ -303,6 +341,9 @@ func (g *gatekeeper) problems(config *storedConfig) []string {
 	if err := g.configs.problem(); err != nil {
 		out = append(out, err.Error())
 	}
+	if g.natives != nil {
+		out = append(out, g.natives.problems()...)
+	}
 	if config != nil && config.err != nil {
 		out = append(out, fmt.Sprintf("Config %s/%s is not valid: %v", config.object.GetNamespace(), configName, config.err))
 	}
@@ -321,10 +362,19 @@ func (g *gatekeeper) build(list []*storedMutator, config *storedConfig) (result 
 		exclusions = config.config
 	}
 	err = guarded(func() error {
-		result = g.builder.Build(valid, exclusions, g.types, mutators.Options{Shadow: g.shadow, Namespace: g.namespace})
+		result = g.builder.Build(valid, exclusions, g.types, mutators.Options{Shadow: g.shadow, Namespace: g.namespace, Moved: g.moved()})
 		return nil
 	})
 	return result, err
+}
+
+// moved says which mutators policies run, nil if none can be.
+func (g *gatekeeper) moved() func(id string) bool {
+	places := g.natives.places()
+	if places == nil {
+		return nil
+	}
+	return func(id string) bool { return places[id].Out }
 }
 
 // holds says whether a mutator of that name is there, such as Assign/name.
@@ -341,8 +391,8 @@ func (g *gatekeeper) holds(id string) bool {
 
 // MutatorsState is what a Store has to say about Gatekeeper's mutators.
 type MutatorsState struct {
-	// Shadow says that they only look on.
-	Shadow bool
+	// Shadow says that they only look on, Native that they are moved into policies.
+	Shadow, Native bool
 	// Mutators are in Gatekeeper's order.
 	Mutators []MutatorState
 	// Problems are what is wrong with more than one mutator: a kind that cannot be
@@ -366,12 +416,17 @@ type MutatorState struct {
 	// Reason says why it does not run although it is valid.
 	Reason string
 	Notes  []legacy.Note
+	// Moved is nil if mutators are not moved into policies.
+	Moved *Moved
 
 	mutator *legacy.Mutator
 }
 
 // ID names the mutator for people: "Assign/name".
 func (m *MutatorState) ID() string { return m.Object.GetKind() + "/" + m.Object.GetName() }
+
+// Out says that policies run it, and mapd does not.
+func (m *MutatorState) Out() bool { return m.Moved != nil && m.Moved.Out }
 
 // Running counts those that run.
 func (s *MutatorsState) Running() int {
@@ -382,6 +437,16 @@ func (s *MutatorsState) Running() int {
 		}
 	}
 	return n
+}
+
+// addMoved says of each valid mutator whether policies run it.
+func (s *MutatorsState) addMoved(n *NativeState) {
+	s.Native = true
+	for i := range s.Mutators {
+		if m := &s.Mutators[i]; m.mutator != nil {
+			m.Moved = n.of(m.ID())
+		}
+	}
 }
 
 func stateOf(list []*storedMutator, result *mutators.Result, shadow bool, problems []string) *MutatorsState {

@@ -53,6 +53,9 @@ type Options struct {
 	// Mutators runs Gatekeeper's mutators, for which mapd needs the right to read
 	// them; with Shadow it only finds out what they would do.
 	Mutators, Shadow bool
+	// Native moves them into policies, for which mapd needs the right to read those
+	// of the cluster; who writes them is not the Store. Mutators has to be set.
+	Native *NativeOptions
 }
 
 // Resources of policies and bindings.
@@ -121,6 +124,10 @@ func New(o Options) *Store {
 	if o.Mutators || o.Shadow {
 		s.gatekeeper = newGatekeeper(o.Dynamic, s.compiler.deps, o.Shadow, s.namespaces.Namespace, engine.New(engine.Options{}), log, s.changes.ring)
 		s.gatekeeper.metrics = o.Metrics
+		if o.Native != nil {
+			s.gatekeeper.natives = newNatives(o.Dynamic, s, *o.Native)
+			s.moves.always.Store(true)
+		}
 		s.schemas.OnChange(s.gatekeeper.look)
 	}
 	return s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ const (
 // What can be said of a mutator.
 const (
 	MutatorRunning  = "running"
+	MutatorNative   = "native"   // policies run it
 	MutatorOutdated = "outdated" // what is stored is not valid, and the version before runs
 	MutatorRefused  = "refused"  // what is stored is not valid
 	MutatorConflict = "conflict"
@@ -64,11 +66,11 @@ type MutatorLine struct {
 }
 
 // Bad says that the mutator does not do what it says.
-func (l MutatorLine) Bad() bool { return l.State != MutatorRunning }
+func (l MutatorLine) Bad() bool { return l.State != MutatorRunning && l.State != MutatorNative }
 
 // MutatorList is what the ConfigMap says.
 type MutatorList struct {
-	Mode     string // on or shadow
+	Mode     string // on, shadow or native
 	Mutators []MutatorLine
 	Problems []string // of more than one mutator
 }
@@ -89,38 +91,69 @@ func ReadMutators(data map[string]string) MutatorList {
 	return l
 }
 
-// listOf says it of a Store's state.
-func listOf(s *store.MutatorsState) MutatorList {
+// ListMutators says it of a Store's state and of the policies that are written;
+// native may be nil.
+func ListMutators(s *store.MutatorsState, native *NativeReport) MutatorList {
 	l := MutatorList{Mode: "on"}
-	if s.Shadow {
+	switch {
+	case s.Native:
+		l.Mode = "native"
+	case s.Shadow:
 		l.Mode = "shadow"
 	}
-	for _, p := range s.Problems {
+	if native == nil {
+		native = &NativeReport{}
+	}
+	for _, p := range slices.Concat(s.Problems, native.Problems) {
 		l.Problems = append(l.Problems, line(p))
 	}
 	for i := range s.Mutators {
-		l.Mutators = append(l.Mutators, lineOf(&s.Mutators[i]))
+		l.Mutators = append(l.Mutators, lineOf(&s.Mutators[i], native))
 	}
 	return l
 }
 
-func lineOf(m *store.MutatorState) MutatorLine {
+// movedText says where a mutator that runs does so, and why.
+func movedText(m *store.Moved, r *NativeReport) string {
+	switch why := r.Units[m.Policy]; {
+	case m.Policy == "":
+		return "by mapd: " + m.Stays
+	case why != "" && m.Out:
+		return "by an earlier policy " + m.Policy + ", which cannot be changed: " + why
+	case why != "":
+		return "by mapd, because there cannot be a policy " + m.Policy + ": " + why
+	case m.Out && len(m.Groups) > 0:
+		return "by the policy " + m.Policy + " of " + strings.Join(m.Groups, " and ")
+	case m.Out:
+		return "by a policy that is about to change"
+	default:
+		return "by mapd, until servers know the policy " + m.Policy
+	}
+}
+
+func lineOf(m *store.MutatorState, r *NativeReport) MutatorLine {
 	l := MutatorLine{ID: m.ID(), State: MutatorRunning}
 	switch {
-	case m.Err != nil && m.Running:
+	case m.Err != nil && (m.Running || m.Out()):
 		l.State, l.Text = MutatorOutdated, "the version before goes on to run: "+message(m)
 	case m.Err != nil:
 		l.State, l.Text = MutatorRefused, message(m)
-	case m.Conflict != nil && !m.Running:
+	case m.Conflict != nil && !m.Running && !m.Out():
 		l.State, l.Text = MutatorConflict, m.Conflict.Error()
-	case !m.Running:
+	case !m.Running && !m.Out():
 		l.State, l.Text = MutatorOff, m.Reason
 	default:
 		var notes []string
+		if m.Moved != nil {
+			notes = append(notes, movedText(m.Moved, r))
+		}
 		for _, n := range m.Notes {
 			notes = append(notes, n.Field+": "+n.Message)
 		}
 		l.Text = strings.Join(notes, "; ")
+		if m.Out() {
+			l.State = MutatorNative
+		}
 	}
 	l.Text = line(l.Text)
 	return l
@@ -171,7 +204,7 @@ func (l MutatorList) summary() string {
 		count[m.State]++
 	}
 	var parts []string
-	for _, state := range []string{MutatorRunning, MutatorOutdated, MutatorConflict, MutatorOff, MutatorRefused} {
+	for _, state := range []string{MutatorRunning, MutatorNative, MutatorOutdated, MutatorConflict, MutatorOff, MutatorRefused} {
 		if count[state] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", count[state], state))
 		}
@@ -213,20 +246,21 @@ func (w *Writer) list(ctx context.Context, out *events) {
 				pause, wait = wait, min(2*wait, retryMost)
 			}
 		}
-		if !rest(ctx, listPause, nil) || !rest(ctx, pause, w.listed) {
+		if !rest(ctx, listPause, nil, nil) || !rest(ctx, pause, w.listed, w.moved) {
 			return
 		}
 	}
 }
 
 // rest waits for a while, or for what may ring before, and says whether to go on.
-func rest(ctx context.Context, d time.Duration, ring <-chan struct{}) bool {
+func rest(ctx context.Context, d time.Duration, ring, other <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-ring:
+	case <-other:
 	case <-timer.C:
 	}
 	return true
@@ -236,7 +270,7 @@ func rest(ctx context.Context, d time.Duration, ring <-chan struct{}) bool {
 // is then. known is what it is, nil if that is not known. What is worse than the
 // ConfigMap has said so far becomes an event.
 func (w *Writer) writeList(ctx context.Context, s *store.MutatorsState, known map[string]string, out *events) (map[string]string, error) {
-	list := listOf(s)
+	list := ListMutators(s, w.native.Report())
 	want := list.data()
 	if known != nil && sameData(known, want) {
 		return known, nil

@@ -45,7 +45,7 @@ func TestListOf(t *testing.T) {
 			}),
 		},
 	}
-	list := listOf(s)
+	list := ListMutators(s, nil)
 	want := map[string]string{
 		"mode":     "on",
 		"summary":  "7 mutators: 3 running, 1 outdated, 1 conflict, 1 off, 1 refused",
@@ -64,7 +64,7 @@ func TestListOf(t *testing.T) {
 	if diff := cmp.Diff(list, ReadMutators(list.data())); diff != "" {
 		t.Errorf("ReadMutators (- written):\n%s", diff)
 	}
-	if got := listOf(&store.MutatorsState{Shadow: true}).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators"}) {
+	if got := ListMutators(&store.MutatorsState{Shadow: true}, nil).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators"}) {
 		t.Errorf("no mutators in shadow: %v", got)
 	}
 }
@@ -77,7 +77,7 @@ func TestListIsBounded(t *testing.T) {
 			m.Err = errors.New(strings.Repeat("ü", 1000))
 		}))
 	}
-	text := listOf(s).data()[keyMutators]
+	text := ListMutators(s, nil).data()[keyMutators]
 	if len(text) > maxList+2*maxListLine || !strings.Contains(text, "\nand ") {
 		t.Errorf("%d bytes, ending in %q", len(text), text[len(text)-50:])
 	}

@@ -48,8 +48,9 @@ type Options struct {
 	Timeout time.Duration
 	// User is who we are to the API server; our own requests are not mutated.
 	User string
-	// Mutators says that the Store runs Gatekeeper's mutators.
-	Mutators bool
+	// Mutators says that the Store runs Gatekeeper's mutators; Native, that it moves
+	// them into policies, which are written then.
+	Mutators, Native bool
 
 	// Ready says why this replica cannot answer requests.
 	Ready func() error
@@ -62,6 +63,8 @@ type Writer struct {
 	log *slog.Logger
 	// Three who hear of snapshots, and one of certificates.
 	published, reported, listed, certificates <-chan struct{}
+	native                                    *Native       // nil: no policies are written
+	moved                                     chan struct{} // the list hears of the native
 }
 
 // New returns a Writer that has not begun.
@@ -70,7 +73,16 @@ func New(o Options) *Writer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Writer{o: o, log: log}
+	w := &Writer{o: o, log: log, moved: make(chan struct{}, 1)}
+	if o.Native {
+		w.native = NewNative(NativeOptions{Dynamic: o.Dynamic, Store: o.Store, Namespace: o.Namespace, Log: log, Told: func() {
+			select {
+			case w.moved <- struct{}{}:
+			default:
+			}
+		}})
+	}
+	return w
 }
 
 // Run takes part in the election and writes while it holds the lease, until ctx
@@ -189,6 +201,9 @@ func (w *Writer) inhabit(ctx context.Context, ns *corev1.Namespace, moved <-chan
 	work.Go(func() { w.report(ctx, out) })
 	if w.o.Mutators {
 		work.Go(func() { w.list(ctx, out) })
+	}
+	if w.native != nil {
+		work.Go(func() { w.native.Run(ctx) })
 	}
 	if w.o.Maintain != nil {
 		work.Go(func() { w.maintain(ctx, func() []byte { return applied(configurations) }, out) })

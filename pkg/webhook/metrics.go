@@ -89,7 +89,7 @@ type Metrics struct {
 	compileErrors prometheus.Gauge
 
 	// mapd_legacy_mutators counts Gatekeeper's mutators in use. Label:
-	//   state  running, conflict (with others, so off), not-run (for another reason)
+	//   state  running, conflict (with others, so off), native (run by policies), not-run (for another reason)
 	mutators *prometheus.GaugeVec
 
 	// mapd_legacy_shapes is how many programs the running ones share. No labels.

@@ -1,0 +1,303 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// NativeOptions have Gatekeeper's mutators moved into policies.
+type NativeOptions struct {
+	// Exempt are namespaces that no policy is for.
+	Exempt []string
+	// Alone says that nobody runs what is not moved, so that nothing has to wait for
+	// that.
+	Alone bool
+}
+
+// natives say which policies are to stand for mutators, and which do. Who writes
+// them is internal/writer; every replica sees for itself what has been written, and
+// leaves what is moved out of its set.
+type natives struct {
+	NativeOptions
+	log *slog.Logger
+	// Policies and bindings of Kubernetes' own group. Those of mapd's are read anyway.
+	policies, bindings *whenServed[*native.Object]
+	own                func() (c *catalogue, read bool)
+	live               func() routing
+	changed            func()
+
+	// The rest but for state and listeners belongs to the loop.
+	wanted  *native.Wanted
+	tracker native.Tracker
+	objects map[*stored]*native.Object // of mapd's group, kept while they are stored
+
+	state     atomic.Pointer[NativeState]
+	mu        sync.Mutex
+	listeners []signal
+}
+
+// NativeState is what is to be moved, what is stored, and where each mutator runs.
+// It is immutable.
+type NativeState struct {
+	*native.Wanted
+	// Objects are all policies and bindings, also those of others.
+	Objects map[native.Key]*native.Object
+	Places  native.Places
+	// Served are the groups that the server has and shows.
+	Served []string
+}
+
+func newNatives(client dynamic.Interface, s *Store, o NativeOptions) *natives {
+	n := &natives{NativeOptions: o, log: s.log, changed: s.changes.ring, live: s.moves.live}
+	types := s.schemas.Types()
+	of := func(kind string) *whenServed[*native.Object] {
+		return newWhenServed(client, types, s.log, versionsOf(policy.NativeGroup, kind, "v1"), keepNative, s.changes.ring)
+	}
+	n.policies, n.bindings = of(policy.Kind), of(binding.Kind)
+	n.own = func() (*catalogue, bool) {
+		gvk := schema.GroupVersionKind{Group: policy.OwnGroup, Version: "v1", Kind: policy.Kind}
+		if _, served := types.ResourceFor(gvk); !served && s.schemas.Ready() {
+			return nil, true
+		}
+		return &s.compiler.catalogue, s.policies.isRead() && s.bindings.isRead()
+	}
+	return n
+}
+
+// keepNative keeps of a policy or binding what tells it from another.
+func keepNative(u *unstructured.Unstructured, old *native.Object) *native.Object {
+	if old != nil && old.UID == u.GetUID() && old.Version == u.GetResourceVersion() {
+		return old
+	}
+	text, err := json.Marshal(u.Object)
+	if err != nil {
+		text = nil
+	}
+	return native.ReadObject(u, text)
+}
+
+func (n *natives) run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { n.policies.run(ctx) })
+	all.Go(func() { n.bindings.run(ctx) })
+}
+
+func (n *natives) look() {
+	n.policies.look.ring()
+	n.bindings.look.ring()
+}
+
+// read says what has not been read yet.
+func (n *natives) read() error {
+	var own error
+	if _, ok := n.own(); !ok {
+		own = fmt.Errorf("policies of %s: not read yet", policy.OwnGroup)
+	}
+	return errors.Join(n.policies.ready(), n.bindings.ready(), own)
+}
+
+func (n *natives) problems() []string {
+	var out []string
+	for _, k := range []*whenServed[*native.Object]{n.policies, n.bindings} {
+		if err := k.problem(); err != nil {
+			out = append(out, err.Error())
+		}
+	}
+	return out
+}
+
+// settle takes in what is there and reports whether other mutators than before
+// belong into the set, whose rules are those of its last build. If stale, it is
+// found out anew what is wanted.
+func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool, rules []admissionregistrationv1.RuleWithOperations) (moved bool, err error) {
+	if stale || n.wanted == nil {
+		wanted, err := n.want(list, config)
+		if err != nil {
+			return false, err
+		}
+		n.wanted = wanted
+	}
+	sight, served := n.sight(rules)
+	places, wait := n.tracker.Settle(n.wanted, sight, time.Now())
+	if wait > 0 {
+		time.AfterFunc(wait, n.changed)
+	}
+	before := n.state.Load()
+	next := &NativeState{Wanted: n.wanted, Objects: sight.Objects, Places: places, Served: served}
+	if before == nil || before.Wanted != next.Wanted || !maps.Equal(before.Objects, next.Objects) ||
+		!before.Places.Equal(next.Places) || !slices.Equal(before.Served, next.Served) {
+		n.state.Store(next)
+		n.tell()
+	}
+	if before == nil {
+		return true, nil
+	}
+	return !maps.EqualFunc(before.Places, places, func(a, b native.Place) bool {
+		return a.Out == b.Out && a.Unit == b.Unit && slices.Equal(a.Settled, b.Settled)
+	}), nil
+}
+
+func (n *natives) want(list []*storedMutator, config *storedConfig) (w *native.Wanted, err error) {
+	var all []native.Mutator
+	for _, m := range list {
+		if m.mutator != nil {
+			o := m.object
+			all = append(all, native.Mutator{Mutator: m.mutator, Owner: native.Owner{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName(), UID: o.GetUID()}})
+		}
+	}
+	var exclusions *legacy.Config
+	if config != nil {
+		exclusions = config.config
+	}
+	err = guarded(func() error {
+		w = native.Want(all, native.Options{Config: exclusions, Exempt: n.Exempt, Types: n.policies.types})
+		return nil
+	})
+	return w, err
+}
+
+// sight is what is there now.
+func (n *natives) sight(rules []admissionregistrationv1.RuleWithOperations) (s native.Sight, served []string) {
+	s.Objects = map[native.Key]*native.Object{}
+	for _, k := range []*whenServed[*native.Object]{n.policies, n.bindings} {
+		k.each("", func(_ string, o *native.Object) { s.Objects[o.Key] = o })
+	}
+	if n.policies.isRead() && n.bindings.isRead() {
+		served = append(served, policy.NativeGroup)
+	}
+	c, _ := n.own()
+	if c != nil {
+		served = append(served, policy.OwnGroup)
+		n.addOwn(s.Objects, c)
+	}
+	if n.Alone {
+		s.Called = true
+		return s, served
+	}
+	live := n.live()
+	s.Called = equalRoutes(live, legacyRouting(rules), legacyGroup)
+	s.Acts = acts(c, live)
+	return s, served
+}
+
+// addOwn adds the policies and bindings of mapd's group.
+func (n *natives) addOwn(objects map[native.Key]*native.Object, c *catalogue) {
+	kept := map[*stored]*native.Object{}
+	add := func(s *stored) {
+		o := n.objects[s]
+		if o == nil {
+			o = native.ReadObject(s.object, s.text)
+		}
+		kept[s], objects[o.Key] = o, o
+	}
+	for _, p := range c.policies {
+		add(p.stored)
+	}
+	for _, b := range c.bindings {
+		add(b.stored)
+	}
+	n.objects = kept
+}
+
+// acts says of a policy of mapd's group whether servers call for it; who runs those of
+// Kubernetes is not asked.
+func acts(c *catalogue, live routing) func(native.Key) bool {
+	called := sync.OnceValue(func() map[webhook.Group]bool {
+		out := map[webhook.Group]bool{}
+		needed := routings(webhook.Configuration(boundOf(*c), admissionregistrationv1.MutatingWebhook{}))
+		for _, g := range webhook.Groups() {
+			out[g] = equalRoutes(live, needed, g)
+		}
+		return out
+	})
+	return func(k native.Key) bool {
+		if k.Group != policy.OwnGroup {
+			return true
+		}
+		p, ok := find(c.policies, k.Name)
+		return ok && len(p.errs) == 0 && !p.nowhere && called()[p.group]
+	}
+}
+
+// places are where mutators run, nil if none is moved.
+func (n *natives) places() native.Places {
+	if n == nil || n.state.Load() == nil {
+		return nil
+	}
+	return n.state.Load().Places
+}
+
+func (n *natives) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.listeners {
+		l.ring()
+	}
+}
+
+// Native returns what is to be moved and what is, nil if nothing is or it has not
+// been read.
+func (s *Store) Native() *NativeState {
+	if s.gatekeeper == nil || s.gatekeeper.natives == nil {
+		return nil
+	}
+	return s.gatekeeper.natives.state.Load()
+}
+
+// NativeChanged is Changed for Native. Without NativeOptions it is nil.
+func (s *Store) NativeChanged() <-chan struct{} {
+	if s.gatekeeper == nil || s.gatekeeper.natives == nil {
+		return nil
+	}
+	n := s.gatekeeper.natives
+	l := newSignal()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listeners = append(n.listeners, l)
+	if n.state.Load() != nil {
+		l.ring()
+	}
+	return l
+}
+
+// A Moved is what has become of a mutator that is to be moved.
+type Moved struct {
+	// Policy is what its policy is called, empty if it has none; Stays is why.
+	Policy, Stays string
+	// Out says that policies run it, those of Groups.
+	Out    bool
+	Groups []string
+}
+
+// of says it of one mutator.
+func (s *NativeState) of(id string) *Moved {
+	p := s.Places[id]
+	return &Moved{Policy: p.Unit, Stays: s.Stay[id], Out: p.Out, Groups: p.Settled}
+}
+
+func (m *Moved) equal(o *Moved) bool {
+	if m == nil || o == nil {
+		return m == o
+	}
+	return m.Policy == o.Policy && m.Stays == o.Stays && m.Out == o.Out && slices.Equal(m.Groups, o.Groups)
+}

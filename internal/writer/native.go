@@ -1,0 +1,298 @@
+package writer
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// nativeManager owns the fields of policies that stand for mutators.
+const nativeManager = "mapd-native"
+
+// NativeOptions say what keeps policies true to mutators. Dynamic and Store are
+// required; the Store has to have NativeOptions of its own.
+type NativeOptions struct {
+	Dynamic dynamic.Interface
+	Store   *store.Store
+	// Group is the API group of the policies. Empty: Kubernetes' own if the server
+	// serves and runs them, else mapd's.
+	Group string
+	// Namespace is where a server is asked whether it runs policies.
+	Namespace string
+	// Told is called when there is something new to say.
+	Told func()
+	Log  *slog.Logger // nil: no log
+}
+
+// Native keeps policies and bindings true to Gatekeeper's mutators. There may be
+// only one at a time that runs in a cluster.
+type Native struct {
+	o       NativeOptions
+	log     *slog.Logger
+	changed <-chan struct{}
+	rate    flowcontrol.RateLimiter
+	said    atomic.Pointer[NativeReport]
+
+	// What follows is of one term.
+	probe  probe
+	failed map[string]string // by the name of a policy: why it was not written
+	logged map[string]string
+	retry  time.Duration
+}
+
+// NativeReport is what a Native has to say.
+type NativeReport struct {
+	// Group is where policies are written to; empty if they cannot be.
+	Group string
+	// Units says, by the name of a policy, why it is not what it should be.
+	Units map[string]string
+	// Problems are of more than one policy.
+	Problems []string
+}
+
+func (r *NativeReport) equal(o *NativeReport) bool {
+	return r != nil && o != nil && r.Group == o.Group && maps.Equal(r.Units, o.Units) && slices.Equal(r.Problems, o.Problems)
+}
+
+// NewNative returns a Native that has not begun.
+func NewNative(o NativeOptions) *Native {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Native{o: o, log: log, changed: o.Store.NativeChanged(), rate: flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst)}
+}
+
+// Report returns what there is to say, nil before the first look. It may be called
+// at any time, of a nil Native too.
+func (n *Native) Report() *NativeReport {
+	if n == nil {
+		return nil
+	}
+	return n.said.Load()
+}
+
+// Run writes until ctx is done. It may be run again after that.
+func (n *Native) Run(ctx context.Context) {
+	n.probe, n.logged, n.retry = probe{}, map[string]string{}, 0
+	for ctx.Err() == nil {
+		pause := listEvery
+		if s := n.o.Store.Native(); s != nil {
+			pause = n.round(ctx, s)
+		}
+		if !rest(ctx, pace, nil, nil) || !rest(ctx, pause, n.changed, nil) {
+			return
+		}
+	}
+}
+
+// round does what there is to do, and says after which time to look again although
+// nothing has changed.
+func (n *Native) round(ctx context.Context, s *store.NativeState) time.Duration {
+	n.failed = map[string]string{}
+	report := &NativeReport{Units: map[string]string{}}
+	units, wait, ok := n.place(ctx, s, report)
+	if ctx.Err() != nil {
+		return wait
+	}
+	if !ok { // all stays as it is
+		n.say(report)
+		return wait
+	}
+	plan := native.Plan(units, s.Objects, s.Places)
+	maps.Copy(report.Units, plan.Foreign)
+	n.perform(ctx, plan.List)
+	if ctx.Err() != nil {
+		return wait
+	}
+	maps.Copy(report.Units, n.failed)
+	n.say(report)
+	if len(n.failed) == 0 {
+		n.retry = 0
+		return wait
+	}
+	n.retry = min(retryMost, max(retryFirst, 2*n.retry))
+	return min(wait, n.retry)
+}
+
+// place finds the group for the units, and which there are. It is not ok as long as
+// that is not known. The wait is how long it may hold.
+func (n *Native) place(ctx context.Context, s *store.NativeState, report *NativeReport) (units []native.Placed, wait time.Duration, ok bool) {
+	serves := func(g string) bool { return slices.Contains(s.Served, g) }
+	wait = probeEvery
+	switch {
+	case n.o.Group != "":
+		if serves(n.o.Group) {
+			report.Group = n.o.Group
+		}
+	case serves(policy.NativeGroup):
+		units = append(units, native.Placed{Unit: probeUnit(n.o.Namespace), Group: policy.NativeGroup})
+		var runs verdict
+		switch runs, wait = n.ask(ctx, s, &units[0]); runs {
+		case unknown:
+			n.perform(ctx, native.Plan(units, only(s.Objects, probeName), nil).List)
+			if why := n.failed[probeName]; why != "" {
+				report.Problems = append(report.Problems, "policies cannot be written: "+why)
+				wait = max(wait, retryFirst)
+			}
+			return nil, wait, false
+		case yes:
+			report.Group = policy.NativeGroup
+		case no:
+			report.Problems = append(report.Problems, "the API server serves policies and does not run them "+
+				"(is its admission plugin MutatingAdmissionPolicy off?), so mapd does")
+			if serves(policy.OwnGroup) {
+				report.Group = policy.OwnGroup
+			}
+		}
+	case serves(policy.OwnGroup):
+		report.Group = policy.OwnGroup
+	}
+	if report.Group == "" {
+		report.Problems = append(report.Problems, "policies cannot be written: the server does not serve them, or does not show them")
+		return units, wait, true
+	}
+	for i := range s.Units {
+		units = append(units, native.Placed{Unit: s.Units[i], Group: report.Group})
+	}
+	return units, wait, true
+}
+
+// perform carries out actions one after the other. Where one fails, those that follow
+// from it are left out.
+func (n *Native) perform(ctx context.Context, list []native.Action) {
+	for _, a := range list {
+		failed := cmp.Or(a.Unit, a.Name)
+		if n.failed[failed] != "" {
+			continue
+		}
+		if n.rate.Wait(ctx) != nil {
+			return
+		}
+		err := n.do(ctx, a)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			n.log.Info("policy of mutators written", "action", a.String())
+			delete(n.logged, failed)
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err) && a.Seen != nil, errors.Is(err, errAnother):
+			// Somebody was faster, and the Store will say so.
+			n.log.Debug("looking again", "action", a.String(), "error", err)
+		default:
+			n.failed[failed] = err.Error()
+			if n.logged[failed] != err.Error() {
+				n.logged[failed] = err.Error()
+				n.log.Error("the policy of mutators is not written", "action", a.String(), "error", err)
+			}
+			if !isAnswer(err) {
+				return // nobody is there; the others would only wait
+			}
+		}
+	}
+}
+
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) || errors.Is(err, errOther)
+}
+
+var (
+	errAnother = errors.New("it is there already")
+	errOther   = errors.New("the server stores another spec than it was sent")
+)
+
+// callLimit bounds one write.
+const callLimit = 10 * time.Second
+
+func (n *Native) do(ctx context.Context, a native.Action) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	client := n.o.Dynamic.Resource(resourceOf(a.Key))
+	if a.Part == nil {
+		return client.Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.Seen.UID, ResourceVersion: &a.Seen.Version}})
+	}
+	u := a.Part.Object.DeepCopy()
+	u.SetAPIVersion(a.Group + "/v1")
+	if a.Seen == nil {
+		// Applying would take over what another has made since.
+		if _, err := client.Get(ctx, a.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return cmp.Or(err, errAnother)
+		}
+	} else {
+		u.SetUID(a.Seen.UID)
+		u.SetResourceVersion(a.Seen.Version)
+	}
+	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true})
+	if err != nil || digestOf(got) == a.Part.Digest {
+		return err
+	}
+	// What another manager has a share in survives an apply.
+	got.Object["spec"] = u.Object["spec"]
+	if got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: nativeManager}); err != nil {
+		return err
+	}
+	if digestOf(got) != a.Part.Digest {
+		return errOther
+	}
+	return nil
+}
+
+func digestOf(u *unstructured.Unstructured) string {
+	text, err := json.Marshal(u.Object)
+	if err != nil {
+		return ""
+	}
+	return native.ReadObject(u, text).Digest
+}
+
+func resourceOf(k native.Key) schema.GroupVersionResource {
+	r := policies
+	if k.Binding {
+		r = bindings
+	}
+	r.Group = k.Group
+	return r
+}
+
+// only are the objects of one name.
+func only(objects map[native.Key]*native.Object, name string) map[native.Key]*native.Object {
+	out := map[native.Key]*native.Object{}
+	for k, o := range objects {
+		if k.Name == name {
+			out[k] = o
+		}
+	}
+	return out
+}
+
+// say publishes a report if it is another one.
+func (n *Native) say(r *NativeReport) {
+	if n.said.Load().equal(r) {
+		return
+	}
+	n.said.Store(r)
+	for _, p := range r.Problems {
+		n.log.Warn("policies for mutators", "problem", p)
+	}
+	if n.o.Told != nil {
+		n.o.Told()
+	}
+}

@@ -1,0 +1,123 @@
+package writer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/internal/store"
+)
+
+// A server may store policies and not run them: the API and the admission plugin are
+// turned on apart from each other. Mutators that were moved to it would be lost
+// without a word. So it is asked, by a policy that acts on nothing but dry runs of
+// one ConfigMap.
+const (
+	probeName       = "mapd-native-probe"
+	probeAnnotation = "mapd.dev/native-probe"
+
+	// probeEvery is how often a server is asked, because it may be another after an
+	// upgrade, and probePause how often while there is no answer.
+	probeEvery = time.Minute
+	probePause = 500 * time.Millisecond
+	// probePatience is how long after the probe was stored, or acted the last time,
+	// it has to be without effect.
+	probePatience = 10 * time.Second
+)
+
+type verdict int
+
+const (
+	unknown verdict = iota
+	yes
+	no
+)
+
+// probe is what is known of the server.
+type probe struct {
+	verdict verdict
+	since   time.Time // since when it has been stored and without effect; zero: it is not so
+	next    time.Time // when to ask again
+}
+
+// probeUnit is the policy that shows itself.
+func probeUnit(namespace string) native.Unit {
+	ignore, exactly := admissionregistrationv1.Ignore, admissionregistrationv1.Exact
+	p := &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: probeName},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			FailurePolicy: &ignore, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				MatchPolicy: &exactly,
+				NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace},
+				},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					ResourceNames: []string{MutatorsName},
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+					},
+				}},
+			},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "dry-run", Expression: "request.dryRun"}},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
+					Expression: fmt.Sprintf(`Object{metadata: Object.metadata{annotations: {%q: "runs"}}}`, probeAnnotation),
+				},
+			}},
+		},
+	}
+	b := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: probeName},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: probeName},
+	}
+	return native.NewUnit(p, b)
+}
+
+// ask says whether the server runs policies, and when to ask again.
+func (n *Native) ask(ctx context.Context, s *store.NativeState, unit *native.Placed) (verdict, time.Duration) {
+	p, now := &n.probe, time.Now()
+	if left := p.next.Sub(now); left > 0 {
+		return p.verdict, left
+	}
+	stored := len(native.Plan([]native.Placed{*unit}, only(s.Objects, probeName), nil).List) == 0
+	runs, err := n.dryRun(ctx)
+	wait := probeEvery
+	switch {
+	case err != nil && apierrors.IsForbidden(err), err == nil && !runs && stored:
+		if p.since.IsZero() {
+			p.since = now
+		}
+		if wait = probePause; now.Sub(p.since) >= probePatience {
+			p.verdict, wait = no, probeEvery
+		}
+	case err != nil || !runs:
+		wait = probePause // nobody is there, or the probe is not
+	default:
+		p.verdict, p.since = yes, time.Time{}
+	}
+	p.next = now.Add(wait)
+	return p.verdict, wait
+}
+
+// dryRun looks at what the server makes of a ConfigMap.
+func (n *Native) dryRun(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": MutatorsName, "namespace": n.o.Namespace}}}
+	got, err := n.o.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(n.o.Namespace).
+		Apply(ctx, MutatorsName, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return false, err
+	}
+	return got.GetAnnotations()[probeAnnotation] != "", nil
+}
