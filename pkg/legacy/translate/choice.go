@@ -70,7 +70,7 @@ func (c choice) one() expr {
 // conditional writes a choice as conditionals that follow one another: the case
 // that takes less to say comes first.
 func (c choice) conditional(write func(choice) expr) expr {
-	if c.yes.weight() > c.no.weight() {
+	if yes, no := c.yes.weight(), c.no.weight(); yes > no || yes == no && c.yes.test != nil {
 		return cond(c.test.fails, write(*c.no), write(*c.yes))
 	}
 	return cond(c.test.holds, write(*c.yes), write(*c.no))

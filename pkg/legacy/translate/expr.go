@@ -102,16 +102,15 @@ func item(e, i expr) expr {
 
 // cond returns `test ? yes : no`.
 func cond(test, yes, no expr) expr {
-	rest := no.within(bindCond)
+	// What stands before the colon must bind tighter than a conditional.
+	rest := concat(line, text("? "), nest(yes.within(bindOr)), line, text(": "))
 	if no.chain != nil {
-		rest = *no.chain
+		rest = concat(rest, *no.chain)
+	} else {
+		rest = concat(rest, nest(no.doc))
 	}
-	// What follows the question mark must bind tighter than a conditional.
-	chain := concat(test.within(bindOr), line, text("? "), nest(yes.within(bindOr)), line, text(": "), rest)
-	if no.chain == nil {
-		chain = concat(test.within(bindOr), line, text("? "), nest(yes.within(bindOr)), line, text(": "), nest(rest))
-	}
-	e := expr{doc: group(nest(chain)), bind: bindCond, chain: &chain}
+	chain := concat(nest(test.within(bindOr)), rest)
+	e := expr{doc: group(nest(test.within(bindOr), rest)), bind: bindCond, chain: &chain}
 	if yes.typ == no.typ {
 		e.typ = yes.typ
 	}

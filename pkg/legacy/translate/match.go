@@ -34,11 +34,14 @@ func (f form) conditions(m *legacy.Mutator) []condition {
 	if entries := m.Match.Namespaces; len(entries) > 0 && !slices.ContainsFunc(entries, isEverything) {
 		add("namespaces", f.namespace(m, func(name expr) expr { return f.oneOf(name, entries, "namespaces") }))
 	}
-	if entries := m.Match.ExcludedNamespaces; len(entries) > 0 {
+	if entries := m.Match.ExcludedNamespaces; slices.ContainsFunc(entries, isEverything) {
+		none := not(fn("has", field(ident("request"), "namespace")))
+		if mayBeNamespace(m) {
+			none = all(none, not(isNamespace()))
+		}
+		add("excluded-namespaces", none)
+	} else if len(entries) > 0 {
 		add("excluded-namespaces", f.namespace(m, func(name expr) expr {
-			if slices.ContainsFunc(entries, isEverything) {
-				return ident("false")
-			}
 			return not(f.oneOf(name, entries, "excludedNamespaces"))
 		}))
 	}

@@ -55,10 +55,11 @@ func (w *walk) node(d int, e expr, p pointer) choice {
 	}
 }
 
-// expect refuses a value e that is not what node d steps into.
+// expect refuses a value e that is not what node d steps into. The object is an
+// object, and so are elements that have a key.
 func (w *walk) expect(d int, e expr, typ, words string, c choice) choice {
-	if d == 0 {
-		return c // the object itself
+	if d == 0 || w.path[d-1].List && !w.path[d-1].Glob {
+		return c
 	}
 	return decide(typeTest(e, typ).opposite(), refusal(w.path[:d], words), c)
 }
