@@ -26,7 +26,7 @@ import (
 // The exit codes of migrate, as far as they are not those of all commands.
 const (
 	exitFindings    = 1 // a mutator has no exact policy, or a comparison found a difference
-	exitUnreachable = 4 // the cluster does not answer
+	exitUnreachable = 4 // the cluster cannot be read
 )
 
 // migrateFlags are the flags of migrate gatekeeper as they were given.
@@ -40,6 +40,8 @@ type migrateFlags struct {
 	values      string
 	group       string
 	report      string
+	live        bool
+	groupGiven  bool
 
 	verify    bool
 	objects   []string
@@ -66,6 +68,10 @@ objects: those of --objects, with --from-cluster those in the cluster, and
 generated ones. It tells in how many there was no difference; that is evidence,
 not a proof. The cluster is only read, and what Secrets hold is not printed.
 
+--live writes the policies that are exact into the cluster instead, and keeps them
+true to the mutators until it is interrupted. Which API group they are in is found
+out, unless --group is given.
+
 Besides mutators, the files may hold CustomResourceDefinitions of the kinds that
 mutators are about, Namespaces and Gatekeeper's Config, whose excluded namespaces
 are written into the policies.
@@ -74,7 +80,7 @@ Exit codes:
   0  all exact and, with --verify, no difference
   1  a mutator is not exact, or there is a difference
   2  wrong usage, or input that cannot be read
-  4  the cluster does not answer`
+  4  the cluster cannot be read: it does not answer, or rights are missing`
 
 func newMigrate(s streams) *cobra.Command {
 	cmd := &cobra.Command{
@@ -90,13 +96,15 @@ func newMigrate(s streams) *cobra.Command {
 func newMigrateGatekeeper(s streams) *cobra.Command {
 	var f migrateFlags
 	cmd := &cobra.Command{
-		Use:   "gatekeeper -f PATH... | --from-cluster",
+		Use:   "gatekeeper -f PATH... | --from-cluster | --live",
 		Short: "Write native policies for Gatekeeper's mutators",
 		Long:  migrateLong,
 		Example: `  mapd migrate gatekeeper -f mutators/ -o policies/ --verify
-  mapd migrate gatekeeper --from-cluster --verify --report report.html -o policies/`,
+  mapd migrate gatekeeper --from-cluster --verify --report report.html -o policies/
+  mapd migrate gatekeeper --live`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.groupGiven = cmd.Flags().Changed("group")
 			return runMigrate(cmd.Context(), s, &f)
 		},
 	}
@@ -111,6 +119,7 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	fl.StringVar(&f.values, "values", "inline", "inline: values stand in the policies; params: policies read them from the mutators, which stay")
 	fl.StringVar(&f.group, "group", "k8s.io", "k8s.io: policies for Kubernetes; mapd.dev: for mapd alone")
 	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
+	fl.BoolVar(&f.live, "live", false, "keep the policies in the cluster and true to its mutators until interrupted, as mapd serve --legacy native does")
 	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
 	fl.StringArrayVar(&f.objects, "objects", nil, "objects to compare on: file, directory or - ; repeatable")
 	fl.IntVar(&f.generated, "generated", 500, "how many objects to generate for each comparison")
@@ -127,6 +136,9 @@ var reportFormats = map[string]func(*migrate.Report, io.Writer) error{
 // check finds wrong usage before anything is read.
 func (f *migrateFlags) check() error {
 	const name = "migrate gatekeeper: "
+	if f.live {
+		return f.checkLive()
+	}
 	if len(f.files) == 0 && !f.fromCluster {
 		return usagef(name + "no mutators; give them with -f, or read them with --from-cluster")
 	}
@@ -167,6 +179,22 @@ func (f *migrateFlags) check() error {
 	return nil
 }
 
+// checkLive is check for --live, which has no use for most flags.
+func (f *migrateFlags) checkLive() error {
+	const name = "migrate gatekeeper: --live "
+	switch {
+	case len(f.files) > 0:
+		return usagef(name + "is for the mutators of a cluster, without -f")
+	case f.output != "-" || f.report != "" || f.verify:
+		return usagef(name + "writes into the cluster; compare and report before, without it")
+	case f.values != "inline" || f.patch != "auto":
+		return usagef(name + "knows no --values and no --patch")
+	case !slices.Contains([]string{"k8s.io", "mapd.dev"}, f.group):
+		return usagef("migrate gatekeeper: --group %s: must be one of k8s.io, mapd.dev", f.group)
+	}
+	return nil
+}
+
 func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
 	if err := f.check(); err != nil {
 		return err
@@ -176,6 +204,9 @@ func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	if f.live {
+		return migrateLive(ctx, s, f)
+	}
 	m := &migration{flags: f, streams: s}
 	if err := m.read(ctx); err != nil {
 		return err
@@ -223,7 +254,11 @@ func (m *migration) source() string {
 func (m *migration) read(ctx context.Context) error {
 	m.mutatorInput = newMutatorInput()
 	if m.flags.fromCluster {
-		c, err := newLiveCluster(ctx, &m.flags.cluster)
+		config, err := m.flags.cluster.config()
+		if err != nil {
+			return usagef("migrate gatekeeper: %w", err)
+		}
+		c, err := newLiveCluster(ctx, config)
 		if err != nil {
 			return clusterError(err)
 		}
@@ -245,7 +280,7 @@ func (m *migration) read(ctx context.Context) error {
 		printErrors(m.streams.err, errs)
 		return &codedError{code: exitUsage}
 	}
-	if m.config != nil && m.flags.values == "params" && m.excluded() != nil {
+	if m.config != nil && m.flags.values == "params" && m.config.Patterns(verify.Process) != nil {
 		return usagef("migrate gatekeeper: --values params: the Config excludes namespaces, which the mutators do not say; use --values inline")
 	}
 	return nil
@@ -262,10 +297,10 @@ func (m *migration) options() translate.Options {
 
 // write translates and writes the files.
 func (m *migration) write() error {
-	excluded := m.excluded()
+	excluded := m.config.Patterns(verify.Process)
 	translated := make([]*legacy.Mutator, len(m.mutators))
 	for i, mutator := range m.mutators {
-		translated[i] = excluding(mutator, excluded)
+		translated[i] = mutator.Excluding(excluded)
 	}
 	m.units = translate.Native(translated, m.options())
 	m.report = migrate.NewReport(m.units)

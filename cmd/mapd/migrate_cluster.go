@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -43,11 +41,7 @@ type liveResource struct {
 const pageSize = 500
 
 // newLiveCluster asks a cluster what it serves.
-func newLiveCluster(ctx context.Context, f *clusterFlags) (*liveCluster, error) {
-	config, err := f.config()
-	if err != nil {
-		return nil, err
-	}
+func newLiveCluster(ctx context.Context, config *rest.Config) (*liveCluster, error) {
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -201,15 +195,13 @@ func (c *liveCluster) about(ms []*legacy.Mutator) []liveResource {
 	return out
 }
 
-// clusterError gives an error the exit code of a cluster that does not answer, if
-// it is about that.
+// clusterError gives an error of reading a cluster its exit code: that of a cluster
+// that cannot be read, unless it has been read and what it holds makes no sense.
 func clusterError(err error) error {
-	code := exitUsage
-	var ue *url.Error
-	var ne net.Error
-	switch {
-	case errors.As(err, &ue), errors.As(err, &ne), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
-		code = exitUnreachable
+	code := exitUnreachable
+	var invalid *legacy.Error
+	if errors.As(err, &invalid) || errors.Is(err, context.Canceled) {
+		code = exitUsage
 	}
 	return &codedError{code, fmt.Errorf("migrate gatekeeper: %w", err)}
 }

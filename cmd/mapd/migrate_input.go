@@ -28,10 +28,11 @@ type mutatorInput struct {
 	types      *openapi.Types
 	notes      []string
 
-	seen    map[string]string // where each mutator stands, by ID
-	sources []openapi.Source
-	crds    []*unstructured.Unstructured
-	ignored map[string]int // by kind
+	configNamespace string            // of config
+	seen            map[string]string // where each mutator stands, by ID
+	sources         []openapi.Source
+	crds            []*unstructured.Unstructured
+	ignored         map[string]int // by kind
 }
 
 // refusedMutator is one that Gatekeeper would not have accepted.
@@ -85,7 +86,9 @@ func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) 
 		if err != nil {
 			return fail(err)
 		}
-		in.config = c
+		if in.config == nil || in.closer(u.GetNamespace()) {
+			in.config, in.configNamespace = c, u.GetNamespace()
+		}
 	case gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition":
 		in.crds = append(in.crds, u)
 	case gvk.Group == "" && gvk.Kind == "Namespace":
@@ -94,6 +97,14 @@ func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) 
 		in.ignored[gvk.Kind]++
 	}
 	return nil
+}
+
+// closer reports whether a Config of a namespace counts rather than that which was
+// read. Gatekeeper reads that of its own namespace, which is taken to be the usual
+// one or, if that has none, the first that has one.
+func (in *mutatorInput) closer(namespace string) bool {
+	const usual = "gatekeeper-system"
+	return in.configNamespace != usual && (namespace == usual || namespace < in.configNamespace)
 }
 
 func (in *mutatorInput) addMutator(u *unstructured.Unstructured, d *manifest.Document) error {
@@ -145,35 +156,6 @@ func (in *mutatorInput) settle() error {
 		in.notes = append(in.notes, "no mutators, so left alone: "+strings.Join(what, ", "))
 	}
 	return nil
-}
-
-// excluded are the namespaces that the Config keeps mutation from, as patterns.
-func (in *mutatorInput) excluded() []string {
-	if in.config == nil {
-		return nil
-	}
-	var out []string
-	for _, m := range in.config.Match {
-		if !slices.Contains(m.Processes, verify.Process) && !slices.Contains(m.Processes, "*") {
-			continue
-		}
-		for _, pattern := range m.ExcludedNamespaces {
-			if !slices.Contains(out, pattern) {
-				out = append(out, pattern)
-			}
-		}
-	}
-	return out
-}
-
-// excluding is a mutator that excludes more namespaces.
-func excluding(m *legacy.Mutator, namespaces []string) *legacy.Mutator {
-	if len(namespaces) == 0 {
-		return m
-	}
-	c := *m
-	c.Match.ExcludedNamespaces = slices.Concat(m.Match.ExcludedNamespaces, namespaces)
-	return &c
 }
 
 // readObjects reads the objects to compare on and calls check with each. A

@@ -103,7 +103,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.clientCA, "client-ca", "", "file with the authority of the API server's client certificate; without one of it nobody may send reviews")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or the newest known)")
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
-	fl.StringVar(&f.legacy, "legacy", "", "Gatekeeper's mutators: on, shadow (tell what they would change) or off (default on for files, off in a cluster, which needs more rights)")
+	fl.StringVar(&f.legacy, "legacy", "", "Gatekeeper's mutators: on, shadow (tell what they would change), native (cluster: as on, and keep policies in their place where these do the same) or off (default on for files, off in a cluster, which needs more rights)")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
@@ -208,9 +208,11 @@ func (f *serveFlags) checkLegacy() error {
 		}
 	case legacyOn, legacyShadow, legacyOff:
 	case legacyNative:
-		return usagef("serve: --legacy native: not there yet; use on, shadow or off")
+		if len(f.policies) > 0 {
+			return usagef("serve: --legacy native: only in a cluster; for files, mapd migrate gatekeeper writes policies")
+		}
 	default:
-		return usagef("serve: --legacy %q: must be on, shadow or off", f.legacy)
+		return usagef("serve: --legacy %q: must be on, shadow, native or off", f.legacy)
 	}
 	return nil
 }

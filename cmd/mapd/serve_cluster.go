@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,7 +64,8 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	metrics := webhook.NewMetrics()
 	policies := store.New(store.Options{
 		Dynamic: dyn, Kubernetes: kube, Env: server.env, Log: log, Metrics: metrics,
-		Mutators: f.legacy == legacyOn, Shadow: f.legacy == legacyShadow,
+		Mutators: f.legacy == legacyOn || f.legacy == legacyNative, Shadow: f.legacy == legacyShadow,
+		Native: f.native(namespace),
 	})
 	var (
 		certificates certs.Source
@@ -92,7 +94,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := writer.New(writer.Options{
 		Kubernetes: kube, Dynamic: dyn, Store: policies, Certificates: certificates, Maintain: maintain,
 		Namespace: namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Mutators: f.legacy != legacyOff,
+		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Mutators: f.legacy != legacyOff, Native: f.legacy == legacyNative,
 		Ready: ready, Log: log,
 	})
 	options := webhook.Options{
@@ -218,6 +220,17 @@ func (f *serveFlags) ownNamespace() string {
 		return strings.TrimSpace(string(data))
 	}
 	return defaultNamespace
+}
+
+// native has mutators moved if that is wanted. What mapd does not reach, the policies
+// do not either.
+func (f *serveFlags) native(namespace string) *store.NativeOptions {
+	if f.legacy != legacyNative {
+		return nil
+	}
+	exempt := append([]string{namespace}, f.exempt...)
+	slices.Sort(exempt)
+	return &store.NativeOptions{Exempt: slices.Compact(exempt)}
 }
 
 // hosts are the names by which the API server and probes from inside the cluster

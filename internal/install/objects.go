@@ -116,10 +116,12 @@ var (
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
 	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
 	// additions are what an overlay makes beside the manifest's objects and outside
-	// of their namespace: manifests/overlays/legacy.
+	// of their namespace: manifests/overlays/legacy and native.
 	additions = []ref{
 		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-legacy"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-legacy"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-native"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-native"},
 	}
 )
 

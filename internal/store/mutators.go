@@ -444,7 +444,7 @@ func (s *MutatorsState) addMoved(n *NativeState) {
 	s.Native = true
 	for i := range s.Mutators {
 		if m := &s.Mutators[i]; m.mutator != nil {
-			m.Moved = n.of(m.ID())
+			m.Moved = n.Of(m.ID())
 		}
 	}
 }

@@ -173,7 +173,15 @@ func (n *natives) want(list []*storedMutator, config *storedConfig) (w *native.W
 		w = native.Want(all, native.Options{Config: exclusions, Exempt: n.Exempt, Types: n.policies.types})
 		return nil
 	})
-	return w, err
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		if m.mutator == nil {
+			w.Stay[m.kind()+"/"+m.name()] = fmt.Sprintf("refused: %v", m.err)
+		}
+	}
+	return w, nil
 }
 
 // sight is what is there now.
@@ -289,8 +297,8 @@ type Moved struct {
 	Groups []string
 }
 
-// of says it of one mutator.
-func (s *NativeState) of(id string) *Moved {
+// Of says it of one mutator.
+func (s *NativeState) Of(id string) *Moved {
 	p := s.Places[id]
 	return &Moved{Policy: p.Unit, Stays: s.Stay[id], Out: p.Out, Groups: p.Settled}
 }

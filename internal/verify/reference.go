@@ -38,8 +38,15 @@ func newReference(all, some []*legacy.Mutator, config *legacy.Config) *reference
 	return &reference{direct.System{Mutators: all, Off: off}, config}
 }
 
-// ignoreLabel keeps a namespace from Gatekeeper's webhook (Gatekeeper spec §9.5).
-const ignoreLabel = "admission.gatekeeper.sh/ignore"
+// These keep a namespace from Gatekeeper's webhook (Gatekeeper spec §9.5): a label,
+// and that it is Gatekeeper's own, by its usual name.
+const (
+	ignoreLabel  = "admission.gatekeeper.sh/ignore"
+	ownNamespace = "gatekeeper-system"
+)
+
+// unasked is the group about which API servers ask no webhook.
+const unasked = "admissionregistration.k8s.io"
 
 // ownGroups are those whose objects Gatekeeper does not touch (spec §9.2).
 var ownGroups = []string{"templates", "constraints", "mutations", "config", "externaldata", "expansion", "status"}
@@ -47,8 +54,11 @@ var ownGroups = []string{"templates", "constraints", "mutations", "config", "ext
 // Process is what Gatekeeper's Config calls the mutating webhook.
 const Process = "mutation-webhook"
 
-// skips reports whether Gatekeeper does not look at a request.
+// skips reports whether Gatekeeper does not look at a request, or is not asked.
 func (s *reference) skips(r *request) bool {
+	if r.gvk.Group == unasked || r.namespaceName() == ownNamespace {
+		return true
+	}
 	for _, g := range ownGroups {
 		if r.gvk.Group == g+".gatekeeper.sh" {
 			return true

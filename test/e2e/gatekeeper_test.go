@@ -108,10 +108,15 @@ func gatekeeperKinds(t *testing.T) string {
 // define makes Gatekeeper's kinds.
 func (g *gatekeeper) define(t *testing.T) {
 	t.Helper()
-	if _, err := g.Kubectl(t, nil, "apply", gatekeeperKinds(t)); err != nil {
+	defineGatekeeper(t, g.Cluster)
+}
+
+func defineGatekeeper(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	if _, err := c.Kubectl(t, nil, "apply", gatekeeperKinds(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Kubectl(t, nil, "wait", "--for=condition=Established", "--timeout=30s", "customresourcedefinitions", "--all"); err != nil {
+	if _, err := c.Kubectl(t, nil, "wait", "--for=condition=Established", "--timeout=30s", "customresourcedefinitions", "--all"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,13 +13,13 @@ app.kubernetes.io/part-of: mapd
 {{- $image -}}
 {{- end -}}
 
-{{/* legacy is on, shadow or off; empty if off. */}}
+{{/* legacy is on, shadow, native or off; empty if off. */}}
 {{- define "mapd.legacy" -}}
 {{- $mode := toString .Values.legacy -}}
-{{- if has $mode (list "on" "shadow") -}}
+{{- if has $mode (list "on" "shadow" "native") -}}
 {{- $mode -}}
 {{- else if ne $mode "off" -}}
-{{- fail (printf "legacy: %q: must be \"on\", \"shadow\" or \"off\", in quotes" $mode) -}}
+{{- fail (printf "legacy: %q: must be \"on\", \"shadow\", \"native\" or \"off\", in quotes" $mode) -}}
 {{- end -}}
 {{- end -}}
 

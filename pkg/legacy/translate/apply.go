@@ -31,6 +31,9 @@ func (w *plainWalk) unmergeable() string {
 			return "an apply configuration cannot name the field " + quote(n.Name)
 		}
 	}
+	if i := lastList(w.path); w.m.Image != nil && !w.allParts() && i >= 0 && !w.path[i].Glob && w.creates(i) {
+		return "an apply configuration that may make an element cannot read its old image"
+	}
 	return w.unmergeableValue()
 }
 
@@ -95,13 +98,14 @@ type configuration struct {
 
 // apply returns the whole apply configuration.
 func (w *plainWalk) apply() configuration {
-	m, conds := w.mergeFrom(0, ident("object"), "Object")
+	m, conds := w.mergeFrom(0, ident("object"), "Object", false)
 	return configuration{conds, message("Object", m)}
 }
 
 // mergeFrom returns the member for the location's node d, in what e reads and typ
-// names.
-func (w *plainWalk) mergeFrom(d int, e expr, typ string) (member, []condition) {
+// names. within says that e is an element of a loop: no condition of the policy can
+// say then that a value is to be kept, so the value is written again.
+func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (member, []condition) {
 	s := w.stretch(d, e)
 	conds := s.conds
 	names := make([]string, s.last+1)
@@ -112,8 +116,7 @@ func (w *plainWalk) mergeFrom(d int, e expr, typ string) (member, []condition) {
 	var value expr
 	if s.last == len(w.path)-1 {
 		value = w.assigned(s)
-		if d > 0 && s.fresh == s.last && w.keeps(s.last) {
-			// In a loop no condition of the policy can say it.
+		if within && s.fresh == s.last && w.keeps(s.last) {
 			value, conds = w.read(s, s.last, value), conds[:len(conds)-1]
 		}
 	} else {
@@ -138,9 +141,10 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 	d := s.last + 1
 	node := w.path[d]
 	_, x := w.loop(d)
-	next, conds := w.mergeFrom(d+1, ident(x), typ)
+	created := !node.Glob && w.creates(d)
+	next, conds := w.mergeFrom(d+1, ident(x), typ, !created)
 	element := func(key expr) expr { return message(typ, member{node.Name, key}, next) }
-	if !node.Glob && w.creates(d) {
+	if created {
 		if len(conds) == 0 && w.mayFind(d) {
 			return listOf(element(constant(node.Value))), nil
 		}

@@ -180,10 +180,17 @@ func (d *draft) mergeNotes(m *legacy.Mutator, w *plainWalk) {
 		f.differs("T9", "a merge takes null for missing; Gatekeeper refuses an object that has null on the way to the location")
 	}
 	for i, node := range m.Location {
-		if node.List && !w.known.nodes[i].unique {
-			f.differs("T12", "elements of "+m.Location[:i].String()+" with the same "+node.Name+" become one, or are refused")
-		} else if node.List && !node.Glob && w.creates(i) {
-			f.differs("T9", "a list "+m.Location[:i].String()+" that is null gets its first element; Gatekeeper refuses such an object")
+		if !node.List {
+			continue
+		}
+		list := m.Location[:i].String()
+		if !w.known.nodes[i].unique {
+			f.differs("T12", "elements of "+list+" with the same "+node.Name+" become one, or are refused")
+		} else if !node.Glob && w.creates(i) || len(m.Tests) > 0 {
+			f.differs("T12", "elements of "+list+" with the same "+node.Name+", which a server refuses, can become one")
+		}
+		if w.known.builtin && w.known.nodes[i-1].always && !node.Glob && w.creates(i) {
+			f.differs("T9", "an object without "+list+" gets the first element; Gatekeeper refuses it")
 		}
 	}
 	d.fates[m.ID()] = f

@@ -127,3 +127,70 @@ func (d *draft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
 func holds(conds []condition, c condition) bool {
 	return slices.ContainsFunc(conds, func(o condition) bool { return o.Expr.String() == c.Expr.String() })
 }
+
+// mindEmpties says which members of a group see less than they do in Gatekeeper:
+// between one mutation and the next a server decodes an object of a built-in kind,
+// and what is empty is not there any more (Kubernetes spec §8.1).
+func (n *native) mindEmpties(ms []*legacy.Mutator) {
+	for _, writes := range ms {
+		for _, m := range ms {
+			if m == writes || !looksAt(m, writes) || n.keeps(writes) {
+				continue
+			}
+			f := n.fates[m.ID()]
+			f.differs("", "does not see what "+writes.ID()+" leaves empty: a server drops that before the next mutation")
+			n.fates[m.ID()] = f
+		}
+	}
+}
+
+// looksAt reports whether it makes a difference to m if what another one writes
+// is empty or missing.
+func looksAt(m, other *legacy.Mutator) bool {
+	last := len(other.Location) - 1
+	if len(m.Location) <= last || !meet(m.Location, other.Location) {
+		return false
+	}
+	return slices.ContainsFunc(m.Tests, func(t legacy.PathTest) bool { return t.Depth >= last }) ||
+		m.Set != nil && len(distinct(m.Set.Values)) < len(m.Set.Values)
+}
+
+// meet reports whether two locations may lead through the same places, as far as
+// both go.
+func meet(a, b legacy.Path) bool {
+	for i := range min(len(a), len(b)) {
+		x, y := a[i], b[i]
+		if x.List != y.List || x.Name != y.Name || x.List && !x.Glob && !y.Glob && x.Value != y.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// keeps reports whether all that a mutator writes is still there when it has been
+// decoded.
+func (n *native) keeps(m *legacy.Mutator) bool {
+	var v any = "x"
+	path := m.Location
+	switch {
+	case m.Set != nil:
+		v = []any{}
+		if !m.Set.Prune && len(m.Set.Values) > 0 {
+			return true
+		}
+	case m.From != nil && m.From.Metadata == "":
+		v = m.From.Value
+	case m.From != nil:
+		v = "" // a name that is to be generated
+	}
+	for _, gvk := range n.known(m).kinds {
+		kind, _ := n.types.Kind(gvk)
+		if !kind.Builtin() {
+			continue
+		}
+		if decoded, ok := spelled(kind, gvk, path, v); !ok || !keepsEmpty(v, decoded) {
+			return false
+		}
+	}
+	return true
+}

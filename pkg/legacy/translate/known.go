@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -16,6 +18,9 @@ type known struct {
 	// declared. Nothing below holds otherwise.
 	builtin bool
 	nodes   []knownNode
+	// nullable says that the location leads through an object that can be null, as
+	// some that have to be given can.
+	nullable bool
 	// undeclared is the first place that a built-in kind does not have, as in
 	// "Service: spec.foo".
 	undeclared string
@@ -53,7 +58,7 @@ func lookup(path legacy.Path, kinds []schema.GroupVersionKind, types *openapi.Ty
 		}
 	}
 	k.schema = k.schema && len(k.places) == len(k.kinds)
-	k.builtin = k.builtin && k.schema
+	k.builtin = k.builtin && k.schema && !k.nullable
 	return k
 }
 
@@ -70,12 +75,16 @@ func (k *known) add(kind *openapi.Kind, gvk schema.GroupVersionKind, at openapi.
 		if !node.List {
 			next, ok = at.Field(node.Name)
 			n.inMap = n.inMap || !at.Declares(node.Name)
-			n.always = n.always && kind.Builtin() && present(kind, gvk, path[:i], node.Name)
+			there, null := present(kind, gvk, path[:i], node.Name)
+			n.always = n.always && kind.Builtin() && there
+			// A list that is null fails wherever it is looked at, an object does not.
+			k.nullable = k.nullable || null && i+1 < len(path) && !path[i+1].List
 		} else if ok {
 			keys := at.Keys()
 			n.merges = n.merges && len(keys) == 1 && keys[0] == node.Name
 			n.unique = n.unique && n.merges && (keepsUnique[path[i-1].Name] || !kind.Builtin())
-			n.always = n.always && kind.Builtin() && present(kind, gvk, path[:i+1], node.Name)
+			there, _ := present(kind, gvk, path[:i+1], node.Name)
+			n.always = n.always && kind.Builtin() && there
 		}
 		if !ok {
 			if k.undeclared == "" && kind.Builtin() {
@@ -98,34 +107,74 @@ var keepsUnique = map[string]bool{
 }
 
 // present reports whether objects always have a field, given its parent: it asks
-// how an API server spells an object in which the parents are all there is. For a
-// path that ends in a list selector, the parent is an element.
-func present(kind *openapi.Kind, gvk schema.GroupVersionKind, parent legacy.Path, name string) bool {
-	var content any = map[string]any{}
-	for i := len(parent) - 1; i >= 0; i-- {
-		if parent[i].List {
-			content = []any{content}
+// how an API server spells an object in which the parents are all there is, and
+// whether the field is null then. For a path that ends in a list selector, the
+// parent is an element.
+func present(kind *openapi.Kind, gvk schema.GroupVersionKind, parent legacy.Path, name string) (there, null bool) {
+	at, ok := spelled(kind, gvk, parent, map[string]any{})
+	fields, _ := at.(map[string]any)
+	if !ok {
+		return false, false
+	}
+	v, ok := fields[name]
+	return ok, ok && v == nil
+}
+
+// spelled returns how an API server spells a value at a place of an object in
+// which nothing else is; false if it does not keep it at all.
+func spelled(kind *openapi.Kind, gvk schema.GroupVersionKind, path legacy.Path, v any) (any, bool) {
+	for _, node := range slices.Backward(path) {
+		if node.List {
+			v = []any{v}
 		} else {
-			content = map[string]any{parent[i].Name: content}
+			v = map[string]any{node.Name: v}
 		}
 	}
-	obj := content.(map[string]any)
+	obj := v.(map[string]any)
 	obj["apiVersion"], obj["kind"] = gvk.GroupVersion().String(), gvk.Kind
 	normal, err := kind.Normalize(obj)
 	if err != nil {
-		return false
+		return nil, false
 	}
 	var at any = normal
-	for _, node := range parent {
+	for _, node := range path {
 		if list, ok := at.([]any); ok && node.List && len(list) > 0 {
 			at = list[0]
-		} else if fields, ok := at.(map[string]any); ok {
-			at = fields[node.Name]
+			continue
+		}
+		fields, _ := at.(map[string]any)
+		var ok bool
+		if at, ok = fields[node.Name]; !ok {
+			return nil, false
 		}
 	}
-	fields, _ := at.(map[string]any)
-	_, ok := fields[name]
-	return ok
+	return at, true
+}
+
+// keepsEmpty reports whether an API server that decodes a value keeps all of its
+// members, those that are empty included, as it does not for most built-in kinds.
+func keepsEmpty(v, decoded any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		fields, _ := decoded.(map[string]any)
+		for k, e := range v {
+			d, ok := fields[k]
+			if !ok || !keepsEmpty(e, d) {
+				return false
+			}
+		}
+	case []any:
+		list, _ := decoded.([]any)
+		if len(list) != len(v) {
+			return false
+		}
+		for i, e := range v {
+			if !keepsEmpty(e, list[i]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // undeclaredIn returns a field of a value that a server would not know at a place,

@@ -29,7 +29,6 @@ func (w *plainWalk) literal(v any, place *openapi.Place, typ string) expr {
 func mapLiteral(v any) expr {
 	switch v := v.(type) {
 	case expr:
-		v.typ = "string"
 		return v
 	case []any:
 		elems := make([]expr, len(v))

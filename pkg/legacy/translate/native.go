@@ -103,6 +103,7 @@ func Native(ms []*legacy.Mutator, o Options) []Unit {
 func (n *native) unit(name string, ms []*legacy.Mutator, rounds int, why string) Unit {
 	u := Unit{Name: name, Mutators: ms, Rounds: rounds}
 	if n.fates[ms[0].ID()].movable() {
+		n.mindEmpties(ms)
 		n.write(&u, why)
 	}
 	for _, m := range ms {

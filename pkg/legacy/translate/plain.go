@@ -115,18 +115,16 @@ func (w *plainWalk) alwaysUntil(first, last int) bool {
 	return true
 }
 
-// creates reports whether the rest of the location, from depth d on, is made where
+func (w *plainWalk) creates(d int) bool { return creates(w.m, d) }
+
+// creates reports whether the rest of a location, from depth d on, is made where
 // it is missing.
-func (w *plainWalk) creates(d int) bool {
-	if w.m.Set != nil && w.m.Set.Prune {
-		return false
-	}
-	for ; d < len(w.path); d++ {
-		if _, mayMiss := w.allowed(d); !mayMiss || w.path[d].Glob {
-			return false
-		}
-	}
-	return true
+func creates(m *legacy.Mutator, d int) bool {
+	return (m.Set == nil || !m.Set.Prune) &&
+		!slices.ContainsFunc(m.Tests, func(t legacy.PathTest) bool {
+			return t.Depth >= d && t.Condition != legacy.MustNotExist
+		}) &&
+		!slices.ContainsFunc(m.Location[d:], func(n legacy.Node) bool { return n.Glob })
 }
 
 // leavesParents reports whether Gatekeeper may create something on the way to a
@@ -141,6 +139,19 @@ func (w *plainWalk) leavesParents() bool {
 		}
 	}
 	return false
+}
+
+// neverMissing returns the depth of a field that has to be missing and never is.
+func (w *plainWalk) neverMissing() (int, bool) {
+	first := 0
+	for d, n := range w.path {
+		if n.List {
+			first = d + 1
+		} else if w.trusted && !w.mayFind(d) && w.alwaysUntil(first, d) {
+			return d, true
+		}
+	}
+	return 0, false
 }
 
 // undeclaredValue returns a field of the value that the kinds do not have.
@@ -280,14 +291,17 @@ func (w *plainWalk) leaf(s stretch, p pointer) deed {
 
 // assigned is the value that the last field gets.
 func (w *plainWalk) assigned(s stretch) expr {
-	if w.m.Image == nil {
-		return w.made(len(w.path))
-	}
-	if i := w.m.Image; i.Domain != "" && i.Path != "" && i.Tag != "" {
+	if w.m.Image == nil || w.allParts() {
 		return w.made(len(w.path))
 	}
 	old := w.read(s, s.last, constant(""))
 	return w.image(&old)
+}
+
+// allParts reports whether nothing of an old image is kept.
+func (w *plainWalk) allParts() bool {
+	i := w.m.Image
+	return i.Domain != "" && i.Path != "" && i.Tag != ""
 }
 
 func (w *plainWalk) pruned(s stretch, p pointer) deed {
@@ -491,9 +505,13 @@ func (w *plainWalk) content(d int) any {
 		case w.m.Set != nil:
 			return w.m.Set.Values
 		case w.m.From.Metadata == "namespace":
-			return w.namespace()
+			namespace := w.namespace()
+			namespace.typ = "string"
+			return namespace
 		case w.m.From.Metadata != "":
-			return w.value()
+			name := w.value()
+			name.typ = "dyn" // as all that is read from objects
+			return name
 		}
 		return w.m.From.Value
 	}

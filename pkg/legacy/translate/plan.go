@@ -128,6 +128,9 @@ func (n *native) judge(m *legacy.Mutator) fate {
 		return refused("T49", "no object has the field "+field+
 			" of its value: servers drop it from what Gatekeeper sends and refuse it in a policy; correct the value")
 	}
+	if d, ok := w.neverMissing(); ok {
+		return idle("T31", "every object has "+m.Location[:d+1].String()+", which a path test wants missing; delete that test")
+	}
 	return n.compare(m, w)
 }
 
@@ -213,13 +216,8 @@ func (n *native) never(m *legacy.Mutator) (text, trap string) {
 		switch {
 		case t.Condition != legacy.MustExist && t.Condition != legacy.MustNotExist:
 			return "the path test on " + at + " has no condition; give it MustExist or MustNotExist", "T31"
-		case t.Condition == legacy.MustNotExist && node.Glob:
-			return "the path test on " + at + " cannot pass; delete it", ""
-		}
-		for _, below := range m.Tests {
-			if t.Condition == legacy.MustNotExist && below.Depth > t.Depth && below.Condition == legacy.MustExist {
-				return "the path tests on " + at + " and below it contradict each other; delete one", "T31"
-			}
+		case t.Condition == legacy.MustNotExist && (node.Glob || !creates(m, t.Depth+1)):
+			return "what the path test on " + at + " wants missing is what it works on; delete that test", "T31"
 		}
 	}
 	if len(Targets(m)) == 0 {

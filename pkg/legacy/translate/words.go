@@ -151,9 +151,6 @@ func fieldText(m *legacy.Mutator, d int, last bool) string {
 
 // addedWords are sentences about elements that are made on the way.
 func addedWords(m *legacy.Mutator) []string {
-	if m.Set != nil && m.Set.Prune {
-		return nil
-	}
 	var s []string
 	for i, node := range m.Location[:len(m.Location)-1] {
 		if !node.List || node.Glob || !creates(m, i) {
@@ -162,14 +159,6 @@ func addedWords(m *legacy.Mutator) []string {
 		s = append(s, "Where there is no "+strings.TrimPrefix(element(m.Location, i), "the ")+", one is added.")
 	}
 	return s
-}
-
-// creates reports whether the location is made from a depth on where it is
-// missing.
-func creates(m *legacy.Mutator, d int) bool {
-	return !slices.ContainsFunc(m.Tests, func(t legacy.PathTest) bool {
-		return t.Depth >= d && t.Condition != legacy.MustNotExist
-	}) && !slices.ContainsFunc(m.Location[d:], func(n legacy.Node) bool { return n.Glob })
 }
 
 // matchWords are what the mutator asks for beyond kinds.

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// migrateLive keeps policies true to the mutators of a cluster until it is
+// interrupted: serve --legacy native without serving, for a cluster in which mapd
+// is not installed.
+func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
+	config, err := f.cluster.config()
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	dyn, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	info, err := kube.Discovery().ServerVersion()
+	if err != nil {
+		return clusterError(err)
+	}
+	expressions, err := language(info)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	env, err := environment(expressions)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	klog.SetSlogLogger(log.With("component", "client-go"))
+	read := store.New(store.Options{
+		Dynamic: dyn, Kubernetes: kube, Env: env, Log: log,
+		Mutators: true, Native: &store.NativeOptions{Alone: true},
+	})
+	told := make(chan struct{}, 1)
+	group := ""
+	if f.groupGiven {
+		group = map[string]string{"k8s.io": policy.NativeGroup, "mapd.dev": policy.OwnGroup}[f.group]
+	}
+	write := writer.NewNative(writer.NativeOptions{
+		Dynamic: dyn, Store: read, Group: group, Namespace: "default", Log: log,
+		Told: func() {
+			select {
+			case told <- struct{}{}:
+			default:
+			}
+		},
+	})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := read.Run(ctx); err != nil && ctx.Err() == nil {
+			cancel(err)
+		}
+	}()
+	go tellLive(ctx, s, read, write, told)
+	write.Run(ctx)
+	cancel(nil)
+	<-done
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return clusterError(err)
+	}
+	return nil
+}
+
+// tellLive prints a line for each mutator about which there is something new to say.
+func tellLive(ctx context.Context, s streams, read *store.Store, write *writer.Native, told <-chan struct{}) {
+	changed := read.NativeChanged()
+	last := map[string]string{}
+	for {
+		if state, report := read.Native(), write.Report(); state != nil && report != nil {
+			now := liveLines(state, report)
+			for _, id := range slices.Sorted(maps.Keys(now)) {
+				if last[id] != now[id] {
+					fmt.Fprintf(s.out, "%s: %s\n", id, now[id])
+				}
+			}
+			for _, id := range slices.Sorted(maps.Keys(last)) {
+				if now[id] == "" {
+					fmt.Fprintf(s.out, "%s: gone\n", id)
+				}
+			}
+			last = now
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-told:
+		}
+	}
+}
+
+// liveLines says, by ID, what has become of mutators. What stays is run by whoever
+// ran it before.
+func liveLines(state *store.NativeState, report *writer.NativeReport) map[string]string {
+	out := map[string]string{}
+	for id := range state.Places {
+		m := state.Of(id)
+		why := report.Units[m.Policy]
+		switch {
+		case m.Policy == "":
+			out[id] = "stays, " + m.Stays
+		case why != "":
+			out[id] = "stays, there cannot be a policy " + m.Policy + ": " + why
+		case m.Out && len(m.Groups) > 0:
+			out[id] = "native, by the policy " + m.Policy + " of " + strings.Join(m.Groups, " and ")
+		default:
+			out[id] = "on its way to the policy " + m.Policy
+		}
+	}
+	return out
+}

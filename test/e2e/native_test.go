@@ -1,0 +1,335 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/e2e/cluster"
+)
+
+// TestNative has mapd put policies in the place of Gatekeeper's mutators: into
+// Kubernetes' own group where the server runs policies, else into mapd's.
+func TestNative(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		options cluster.Options
+		group   string
+	}{
+		{"a server that runs policies", cluster.Options{Native: true}, policy.NativeGroup},
+		{"a server that only stores them", cluster.Options{}, policy.OwnGroup},
+		{"a server that does not serve them", cluster.Options{Flags: []string{
+			"--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false,admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false",
+		}}, policy.OwnGroup},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			overlay := output(t, exec.Command(filepath.Join(cluster.Servers(t), "kubectl"), "kustomize", manifests(t, "overlays", "native")))
+			c := cluster.Start(t, tc.options)
+			// Before anything is asked of mapd, what the objects of the cases come to.
+			var cases []*migrateCase
+			for _, known := range ownCases(t) {
+				known.stored = stored(t, c, known.want)
+				cases = append(cases, known)
+			}
+			g := &movers{&gatekeeper{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: 2, Flags: []string{"--legacy=native"}})}, tc.group}
+			g.define(t)
+			g.Apply(t, things)
+			for _, known := range cases {
+				t.Run(known.name, func(t *testing.T) { g.recorded(t, known) })
+			}
+			t.Run("changes", g.changes)
+			t.Run("what stays", g.stays)
+			t.Run("what others have", g.foreign)
+			t.Run("restarts", g.restarts)
+		})
+	}
+}
+
+// movers is a cluster whose mutators are moved into policies of a group.
+type movers struct {
+	*gatekeeper
+	group string
+}
+
+func (g *movers) resources() []schema.GroupVersionResource {
+	var out []schema.GroupVersionResource
+	for _, r := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
+		out = append(out, schema.GroupVersionResource{Group: g.group, Version: "v1", Resource: r})
+	}
+	return out
+}
+
+// kept are the names of the policies that mapd keeps; each has a binding of the same
+// name.
+func (g *movers) kept(ctx context.Context) ([]string, error) {
+	var lists [2][]string
+	for i, r := range g.resources() {
+		list, err := g.Dynamic.Resource(r).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=mapd," + native.LiveLabel})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range list.Items {
+			if len(o.GetOwnerReferences()) > 0 { // the probe has none
+				lists[i] = append(lists[i], o.GetName())
+			}
+		}
+	}
+	if !slices.Equal(lists[0], lists[1]) {
+		return nil, fmt.Errorf("policies %q, bindings %q", lists[0], lists[1])
+	}
+	return lists[0], nil
+}
+
+func (g *movers) keeps(t *testing.T, want ...string) {
+	t.Helper()
+	cluster.Eventually(t, 30*time.Second, fmt.Sprintf("the policies to be %q", want), func(ctx context.Context) error {
+		got, err := g.kept(ctx)
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("they are %q", got)
+		}
+		return err
+	})
+}
+
+// recorded moves mutators, and from when they act they do so without a pause.
+func (g *movers) recorded(t *testing.T, c *migrateCase) {
+	g.Apply(t, c.mutators)
+	acts := false
+	cluster.Eventually(t, 30*time.Second, "the mutators are moved", func(ctx context.Context) error {
+		got, err := create(ctx, g.Cluster, c.object, metav1.DryRunAll)
+		if err != nil {
+			return err
+		}
+		if d := cmp.Diff(string(c.stored), string(own(t, got))); d != "" {
+			if acts {
+				t.Fatalf("while it was moved (-Gatekeeper, as stored):\n%s", d)
+			}
+			return errors.New(d)
+		}
+		acts = true
+		list, err := g.said(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range list.Mutators {
+			if m.State != "native" {
+				return fmt.Errorf("%v", list)
+			}
+		}
+		if len(list.Mutators) == 0 || !strings.HasSuffix(list.Mutators[0].Text, g.group) {
+			return fmt.Errorf("%v", list)
+		}
+		return nil
+	})
+	if d := cmp.Diff(string(c.stored), string(stored(t, g.Cluster, c.object))); d != "" {
+		t.Errorf("(-Gatekeeper, as stored):\n%s", d)
+	}
+	g.onlyPolicies(t)
+	if _, err := g.Kubectl(t, []byte(c.mutators), "delete", "--filename=-"); err != nil {
+		t.Fatal(err)
+	}
+	g.keeps(t)
+	g.says(t)
+	g.onlyPolicies(t)
+}
+
+// onlyPolicies waits until no server calls mapd for mutators.
+func (g *movers) onlyPolicies(t *testing.T) {
+	t.Helper()
+	if g.group == policy.NativeGroup {
+		g.entry(t)
+	}
+}
+
+// specs waits until a Thing gets this spec. From when it has it, it keeps it, and until
+// then it has one of before.
+func (g *movers) specs(t *testing.T, until func(context.Context) error, want string, before ...string) {
+	t.Helper()
+	parse := func(spec string) any {
+		return oneObject(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: "+spec+"}").Object["spec"]
+	}
+	there := false
+	cluster.Eventually(t, 40*time.Second, "the spec "+want, func(ctx context.Context) error {
+		got, err := g.try(ctx, oneObject(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: {}}"), "default")
+		if err != nil {
+			return err
+		}
+		d := cmp.Diff(parse(want), got.Object["spec"])
+		known := slices.ContainsFunc(before, func(spec string) bool { return cmp.Equal(parse(spec), got.Object["spec"]) })
+		switch {
+		case d == "":
+			there = true
+			if until != nil {
+				return until(ctx)
+			}
+			return nil
+		case there && !known || len(before) > 0 && !known:
+			t.Fatalf("on the way to %s, it was %v", want, got.Object["spec"])
+		}
+		return errors.New(d)
+	})
+}
+
+// state is a condition: what mapd says of a mutator.
+func (g *movers) state(id, state, text string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		list, err := g.said(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range list.Mutators {
+			if m.ID == id && m.State == state && strings.Contains(m.Text, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%v", list)
+	}
+}
+
+func (g *movers) changes(t *testing.T) {
+	g.Apply(t, assign("a", "spec.x", "one"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{x: one}")
+	g.keeps(t, "assign-a")
+	// From one version to the next it is one or the other.
+	g.Apply(t, assign("a", "spec.y", "two"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{y: two}", "{x: one}")
+	for _, v := range []string{"3", "4", "5"} {
+		g.Apply(t, assign("a", "spec.y", v))
+	}
+	g.specs(t, g.state("Assign/a", "native", g.group), "{y: 5}")
+	// Those whose order matters share a policy, and part again.
+	g.Apply(t, assign("b", "spec.y", "6"))
+	g.specs(t, g.state("Assign/b", "native", g.group), "{y: 6}")
+	g.keeps(t, "assign-a-and-assign-b")
+	g.Apply(t, assign("b", "spec.z", "7"))
+	g.specs(t, g.state("Assign/b", "native", g.group), "{y: 5, z: 7}")
+	g.keeps(t, "assign-a", "assign-b")
+
+	// What somebody writes into a policy is not left there.
+	spoil := `[{"op": "replace", "path": "/spec/failurePolicy", "value": "Ignore"}, {"op": "remove", "path": "/metadata/labels/mapd.dev~1from-kind"}]`
+	if _, err := g.Kubectl(t, nil, "patch", g.resources()[0].GroupResource().String(), "assign-a", "--type=json", "--patch="+spoil); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, 30*time.Second, "the policy is as before", func(ctx context.Context) error {
+		p, err := g.Dynamic.Resource(g.resources()[0]).Get(ctx, "assign-a", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if fails, _, _ := unstructured.NestedString(p.Object, "spec", "failurePolicy"); fails != "Fail" || p.GetLabels()["mapd.dev/from-kind"] != "Assign" {
+			return fmt.Errorf("%s, %v", fails, p.GetLabels())
+		}
+		return nil
+	})
+	// A policy that somebody deletes comes back; meanwhile mapd runs the mutator.
+	g.delete(t, g.resources()[0].GroupResource().String()+"/assign-a")
+	g.keeps(t, "assign-a", "assign-b")
+	g.specs(t, g.state("Assign/a", "native", g.group), "{y: 5, z: 7}")
+	g.delete(t, "assign/a", "assign/b")
+	g.keeps(t)
+	g.specs(t, nil, "{}")
+	g.says(t)
+}
+
+// What no policy does exactly stays with mapd, also what has had one.
+func (g *movers) stays(t *testing.T) {
+	g.Apply(t, assign("a", "spec.v", "1"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
+	list := strings.Replace(assign("a", "spec.v", "{n: 9007199254740993}"), "Assign", "Assign", 1)
+	g.Apply(t, strings.Replace(list, "9007199254740993", "1", 1)+`---
+apiVersion: mutations.gatekeeper.sh/v1
+kind: ModifySet
+metadata: {name: prune}
+spec:
+  applyTo: [{groups: [example.com], versions: [v1], kinds: [Thing]}]
+  location: spec.deep.list
+  parameters: {operation: prune, values: {fromList: [x]}}
+`)
+	g.specs(t, g.state("ModifySet/prune", "running", "by mapd: differs: T21"), "{v: {n: 1}}", "{v: 1}")
+	cluster.Eventually(t, 30*time.Second, "a is moved", g.state("Assign/a", "native", g.group))
+	g.keeps(t, "assign-a")
+	g.Apply(t, `
+apiVersion: mutations.gatekeeper.sh/v1
+kind: Assign
+metadata: {name: a}
+spec:
+  applyTo: [{groups: [example.com], versions: [v1], kinds: [Thing]}]
+  location: spec.v
+  parameters: {assign: {externalData: {provider: p, failurePolicy: UseDefault, default: "2"}}}
+`)
+	cluster.Eventually(t, 30*time.Second, "a is off", g.state("Assign/a", "off", "external data"))
+	g.keeps(t)
+	g.specs(t, nil, "{}")
+	g.delete(t, "assign/a", "modifyset/prune")
+	g.says(t)
+}
+
+// A policy that somebody else has written is left alone.
+func (g *movers) foreign(t *testing.T) {
+	foreign := fmt.Sprintf(`
+apiVersion: %s/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: assign-a}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [nothings]}]}
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]
+`, g.group)
+	g.Apply(t, foreign)
+	client := g.Dynamic.Resource(g.resources()[0])
+	before, err := client.Get(t.Context(), "assign-a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Apply(t, assign("a", "spec.v", "1"))
+	g.specs(t, g.state("Assign/a", "running", "without the labels of mapd"), "{v: 1}")
+	after, err := client.Get(t.Context(), "assign-a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(before.Object["spec"], after.Object["spec"]); d != "" || after.GetUID() != before.GetUID() {
+		t.Errorf("the policy has been changed: %s", d)
+	}
+	if err := client.Delete(t.Context(), "assign-a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}", "{v: 1}")
+	g.delete(t, "assign/a")
+	g.keeps(t)
+}
+
+// The server restarts, and the replica that writes goes.
+func (g *movers) restarts(t *testing.T) {
+	g.Apply(t, assign("a", "spec.v", "1"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
+	g.RestartAPIServer(t)
+	g.WaitReady(t)
+	g.Apply(t, assign("a", "spec.v", "2"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 2}")
+	g.Roll(t)
+	g.specs(t, nil, "{v: 2}", "{v: 2}")
+	g.delete(t, "assign/a")
+	g.keeps(t)
+	for _, r := range g.resources() {
+		if _, err := g.Dynamic.Resource(r).Get(t.Context(), "assign-a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v", r.Resource, err)
+		}
+	}
+	g.says(t)
+}
