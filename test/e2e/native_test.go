@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/native"
-	"github.com/mapd-project/mapd/pkg/policy"
+	mapdpolicy "github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
@@ -32,11 +32,11 @@ func TestNative(t *testing.T) {
 		options cluster.Options
 		group   string
 	}{
-		{"a server that runs policies", cluster.Options{Native: true}, policy.NativeGroup},
-		{"a server that only stores them", cluster.Options{}, policy.OwnGroup},
+		{"a server that runs policies", cluster.Options{Native: true}, mapdpolicy.NativeGroup},
+		{"a server that only stores them", cluster.Options{}, mapdpolicy.OwnGroup},
 		{"a server that does not serve them", cluster.Options{Flags: []string{
 			"--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false,admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false",
-		}}, policy.OwnGroup},
+		}}, mapdpolicy.OwnGroup},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +153,7 @@ func (g *movers) recorded(t *testing.T, c *migrateCase) {
 // onlyPolicies waits until no server calls mapd for mutators.
 func (g *movers) onlyPolicies(t *testing.T) {
 	t.Helper()
-	if g.group == policy.NativeGroup {
+	if g.group == mapdpolicy.NativeGroup {
 		g.entry(t)
 	}
 }

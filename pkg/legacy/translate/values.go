@@ -213,58 +213,65 @@ const (
 // of nothing but these.
 func (w *walk) image(old *expr) expr {
 	i := w.m.Image
-	var parts []expr
-	// Constants that follow one another are one.
-	var tail string
-	put := func(s, parameter string) {
-		if !w.params {
-			tail += s
-			return
+	var r reference
+	set := func(value, parameter string) {
+		if w.params {
+			r.add(param(parameter))
+		} else {
+			r.text(value)
 		}
-		if tail != "" {
-			parts = append(parts, constant(tail))
-			tail = ""
-		}
-		parts = append(parts, param(parameter))
-	}
-	take := func(e expr) {
-		if tail != "" {
-			parts = append(parts, constant(tail))
-			tail = ""
-		}
-		parts = append(parts, e)
 	}
 	find := func(e expr, pattern string) expr { return call(e, "find", constant(pattern)) }
-	rest := func() expr {
+	behindDomain := func() expr {
 		return call(*old, "substring", call(find(*old, domainPattern), "size"))
 	}
 
-	keepDomain, keepPath, keepTag := old != nil && i.Domain == "", old != nil && i.Path == "", old != nil && i.Tag == ""
 	if i.Domain != "" {
-		put(i.Domain, "assignDomain")
-		tail += "/"
+		set(i.Domain, "assignDomain")
+		r.text("/")
 	}
 	switch {
-	case keepDomain && keepPath:
-		take(find(*old, untilTag))
-	case keepDomain:
-		take(find(*old, domainPattern))
-	case keepPath && keepTag:
-		take(rest())
-	case keepPath:
-		take(find(rest(), pathPattern))
+	case old == nil:
+	case i.Domain == "" && i.Path == "":
+		r.add(find(*old, untilTag))
+	case i.Domain == "":
+		r.add(find(*old, domainPattern))
+	case i.Path == "" && i.Tag == "":
+		r.add(behindDomain())
+	case i.Path == "":
+		r.add(find(behindDomain(), pathPattern))
 	}
 	if i.Path != "" {
-		put(i.Path, "assignPath")
+		set(i.Path, "assignPath")
 	}
-	switch {
-	case i.Tag != "":
-		put(i.Tag, "assignTag")
-	case keepTag && !(keepPath && !keepDomain):
-		take(find(rest(), tagPattern))
+	if i.Tag != "" {
+		set(i.Tag, "assignTag")
+	} else if old != nil && i.Path != "" {
+		r.add(find(behindDomain(), tagPattern))
 	}
-	if tail != "" {
-		parts = append(parts, constant(tail))
+	return r.expr()
+}
+
+// reference is a string that is put together. Constants that follow one another
+// are one.
+type reference struct {
+	parts []expr
+	tail  string
+}
+
+func (r *reference) text(s string) { r.tail += s }
+
+func (r *reference) add(e expr) {
+	if r.tail != "" {
+		r.parts = append(r.parts, constant(r.tail))
+		r.tail = ""
 	}
-	return sum(parts...)
+	r.parts = append(r.parts, e)
+}
+
+func (r *reference) expr() expr {
+	if r.tail != "" {
+		r.parts = append(r.parts, constant(r.tail))
+	}
+	return sum(r.parts...)
 }
