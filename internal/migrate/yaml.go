@@ -91,7 +91,7 @@ func member(b *bytes.Buffer, key string, v any, indent string) {
 		}
 	case string:
 		text := scalar(v)
-		if blocky(v) && (strings.Contains(v, "\n") || key == "expression" && (text[0] == '"' || text[0] == '\'' || len(v) > width)) {
+		if blocky(v) && (strings.Contains(v, "\n") || key == "expression" && (text[0] == '"' || len(v) > width)) {
 			b.WriteString(" |-\n")
 			for line := range strings.SplitSeq(v, "\n") {
 				if line != "" {
@@ -116,8 +116,8 @@ func flow(l []any) (string, bool) {
 			return "", false
 		}
 		words[i] = scalar(e)
-		if words[i][0] != '"' && !word.MatchString(words[i]) {
-			words[i] = quoted(words[i])
+		if s, ok := e.(string); ok && words[i][0] != '"' && !word.MatchString(words[i]) {
+			words[i] = quoted(s)
 		}
 	}
 	text := "[" + strings.Join(words, ", ") + "]"
@@ -129,10 +129,15 @@ var word = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
 
 // scalar writes one value on one line.
 func scalar(v any) string {
-	if s, ok := v.(string); ok && strings.ContainsFunc(s, unicode.IsControl) {
+	s, ok := v.(string)
+	if ok && strings.ContainsFunc(s, unicode.IsControl) {
 		return quoted(s)
 	}
-	return strings.TrimSuffix(string(manifest.Encode(v)), "\n")
+	text := strings.TrimSuffix(string(manifest.Encode(v)), "\n")
+	if ok && text[0] == '\'' {
+		return quoted(s) // one kind of quotes in a file
+	}
+	return text
 }
 
 // quoted writes a string as JSON does, which YAML reads, too.
