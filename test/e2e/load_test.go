@@ -196,7 +196,7 @@ func TestLoad(t *testing.T) {
 func atRest(t *testing.T, r *cluster.Replica, addr string) (last usage) {
 	t.Helper()
 	times := 0
-	cluster.Eventually(t, 30*time.Second, r.Name+" to be at rest", func(ctx context.Context) error {
+	cluster.Eventually(t, time.Minute, r.Name+" to be at rest", func(ctx context.Context) error {
 		var now usage
 		if err := now.profile(ctx, addr); err != nil {
 			return err

@@ -157,6 +157,10 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 		return listOf(element(constant(node.Value))), []condition{{conds[0].Name, fine}}
 	}
 	list := w.fieldAt(s, s.last)
+	some := []condition{}
+	if w.canBeEmpty(s.last) {
+		some = append(some, condition{"has-" + kebab(w.path[s.last].Name), binary("!=", list, listOf())})
+	}
 	wanted := exprs(conds)
 	if !node.Glob {
 		wanted = append([]expr{w.selects(d, x)}, wanted...)
@@ -164,5 +168,10 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 	if len(wanted) > 0 {
 		list = macro(list, "filter", []string{x}, all(wanted...))
 	}
-	return macro(list, "map", []string{x}, element(w.key(d, x))), nil
+	return macro(list, "map", []string{x}, element(w.key(d, x))), some
 }
+
+// canBeEmpty reports whether the list at depth d can be there without an element.
+// Merged with nothing it would become null, which others then refuse. Of built-in
+// kinds it is only lists that are always there, a server drops all others.
+func (w *plainWalk) canBeEmpty(d int) bool { return !w.known.builtin || w.known.nodes[d].always }
