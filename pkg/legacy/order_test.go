@@ -127,6 +127,9 @@ func TestRounds(t *testing.T) {
 		{"the last wins", []*Mutator{value("a", "spec.v", "1"), value("b", "spec.v", "2"), value("c", "spec.v", "3")}, []string{"a b c: 1"}},
 		{"a parent overwritten", []*Mutator{value("a", "spec.x.q", "1"), value("b", "spec.x", "{z: 1}")}, []string{"a b: 1"}},
 		{"a parent overwritten with what fails then", []*Mutator{value("a", "spec.x.q", "1"), value("b", "spec.x", "s")}, []string{"a b: 3 Assign/a has to run again after Assign/b"}},
+		{"two that fail together, once there is an element", []*Mutator{
+			value("a", "spec.c[name: *].y", "{b: s}"), value("b", "spec.c[name: *].y.b.i", "1"), sidecar("z", ""),
+		}, []string{"a b z: 3 Assign/b has to run again after Assign/z"}},
 		{"a parent and what is in it", []*Mutator{value("a", "spec.x", "{z: 1}"), value("b", "spec.x.q", "1")}, []string{"a b: 1"}},
 		{"an image", []*Mutator{value("a", "spec.i", "x"), say(t, AssignImage, "b", "spec.i", "assignTag: ':1'", ""), say(t, AssignImage, "c", "spec.i", "assignTag: ':2'", "")}, []string{"a b c: 1"}},
 		{"merge and prune", []*Mutator{say(t, ModifySet, "a", "spec.s", "values: {fromList: [p]}", ""), say(t, ModifySet, "b", "spec.s", "operation: prune, values: {fromList: [p]}", "")}, []string{"a b: 1"}},

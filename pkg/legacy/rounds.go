@@ -89,7 +89,7 @@ func rounds(ms []*Mutator) (n int, why string) {
 			if Affects(m, ms[j]) {
 				edges = append(edges, edge{i, j, 0})
 			}
-			if !Affects(ms[j], m) || settles(m, ms[j]) && !unsteady(m, ms) && !unsteady(ms[j], ms) {
+			if !Affects(ms[j], m) || settles(m, ms[j]) && !unsteady(m, ms) && !unsteady(ms[j], ms) && !misfit(m, ms) {
 				continue
 			}
 			edges = append(edges, edge{j, i, 1})
@@ -114,6 +114,17 @@ func rounds(ms []*Mutator) (n int, why string) {
 func unsteady(m *Mutator, ms []*Mutator) bool {
 	return slices.ContainsFunc(ms, func(other *Mutator) bool {
 		return other != m && (other.writesKind() || other.writesLabelOf(m))
+	})
+}
+
+// misfit reports whether others write what a mutator fails on.
+func misfit(m *Mutator, ms []*Mutator) bool {
+	return slices.ContainsFunc(ms, func(other *Mutator) bool {
+		if other == m || other.From == nil || len(other.Location) > len(m.Location) {
+			return false
+		}
+		shared, how := meet(m.Location, other.Location)
+		return how == within && !m.fits(shared, other.From.constant())
 	})
 }
 
