@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,6 +141,9 @@ func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 	if !legacy.Idempotent(m) {
 		f.differs("T33", "an image that reads as another one once its path is set, such as a@b/c, can be refused by Gatekeeper; the policy sets the path twice")
 	}
+	if m.From != nil && contains(m.From.Value, isRough) {
+		f.differs("T34", "an integer that is nearly the value, and the same as a float, stays as it is in Gatekeeper; the policy replaces it")
+	}
 	if m.Set == nil {
 		return f
 	}
@@ -149,7 +153,7 @@ func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 	for _, v := range m.Set.Values {
 		switch v.(type) {
 		case map[string]any, []any:
-			if !w.trusted && holdsNumber(v) {
+			if !w.trusted && contains(v, isNumber) {
 				f.differs("T14", "within a value that is an object or a list, 1 and 1.0 are the same")
 			}
 		}
@@ -191,20 +195,29 @@ func largeIn(v any) (int64, bool) {
 	return 0, false
 }
 
-func holdsNumber(v any) bool {
+// contains reports whether a value is, or has somewhere in it, what is asked for.
+func contains(v any, is func(any) bool) bool {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, e := range v {
-			if holdsNumber(e) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(sortedKeys(v), func(k string) bool { return contains(v[k], is) })
 	case []any:
-		return slices.ContainsFunc(v, holdsNumber)
+		return slices.ContainsFunc(v, func(e any) bool { return contains(e, is) })
+	}
+	return is(v)
+}
+
+func isNumber(v any) bool {
+	switch v.(type) {
 	case int64, float64:
 		return true
 	}
 	return false
+}
+
+// isRough reports whether several integers are the same float.
+func isRough(v any) bool {
+	f, ok := v.(float64)
+	return ok && math.Abs(f) > maxSafeInt
 }
 
 // never says why a mutator never does anything to a request; the second result

@@ -137,13 +137,7 @@ func (w *walk) contains(list, v expr) expr {
 }
 
 func hasNumbers(values []any) bool {
-	return slices.ContainsFunc(values, func(v any) bool {
-		switch v.(type) {
-		case int64, float64:
-			return true
-		}
-		return false
-	})
+	return slices.ContainsFunc(values, isNumber)
 }
 
 // distinct returns values without those that are equal, as contains has it, to
