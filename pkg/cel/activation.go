@@ -84,6 +84,8 @@ type Activation struct {
 	authorizer ref.Val
 	resource   ref.Val
 	variables  *variablesVal
+
+	frame *frame // of quick evaluations
 }
 
 var _ interpreter.Activation = (*Activation)(nil)
@@ -92,6 +94,13 @@ var _ interpreter.Activation = (*Activation)(nil)
 // are charged to b; nil means no budget.
 func (s *Scope) Bind(in *Input, b *Budget) *Activation {
 	return &Activation{scope: s, in: in, budget: b}
+}
+
+// Rebind makes a what s.Bind(in, b) returns, but keeps its room. Patches that were
+// evaluated with it before are no longer good.
+func (s *Scope) Rebind(a *Activation, in *Input, b *Budget) *Activation {
+	*a = Activation{scope: s, in: in, budget: b, frame: a.frame}
+	return a
 }
 
 // ResolveName returns the value of a name. It is cel-go that calls it.

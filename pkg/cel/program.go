@@ -21,6 +21,8 @@ type Program struct {
 	want  Want
 	scope *Scope
 	plan  plan
+	// quick is tried first, if there is one.
+	quick quick
 	reads Reads
 	// uses are the variables that the expression names.
 	uses []int
@@ -45,6 +47,9 @@ func (p *Program) Reads() Reads { return p.reads }
 // Bool evaluates a program that was compiled for Bool. The error is ErrBudget,
 // or starts with "expression '…' resulted in error: ".
 func (p *Program) Bool(ctx context.Context, a *Activation) (bool, error) {
+	if b, ok := p.quick.bool(ctx, a); ok {
+		return b, nil
+	}
 	result, err := p.evaluate(ctx, a)
 	b, _ := result.(bool)
 	return b, err
@@ -65,6 +70,9 @@ func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, er
 // plain JSON data (spec §8.2). The result may be shared, with the input and
 // with other callers: it must not be modified.
 func (p *Program) JSONPatch(ctx context.Context, a *Activation) ([]PatchOp, error) {
+	if ops, ok := p.quick.operations(ctx, a); ok {
+		return ops, nil
+	}
 	result, err := p.evaluate(ctx, a)
 	ops, _ := result.([]PatchOp)
 	return ops, err

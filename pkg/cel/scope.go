@@ -136,6 +136,9 @@ func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
 		failure.Internal = true
 		return nil, nil, failure
 	}
+	if s.vars.Unmetered && p.reads != 0 {
+		p.quick = newQuick(checked, want)
+	}
 	return checked, p, nil
 }
 

@@ -1,0 +1,141 @@
+package cel
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// quickExpressions are conditions, and values of an operation.
+var quickExpressions = []struct {
+	want  Want
+	known bool
+	expr  string
+}{
+	{Bool, true, `has(object.metadata.labels)`},
+	{Bool, true, `!has(object.metadata.labels) || object.metadata.labels.app == "web"`},
+	{Bool, true, `object.?metadata.?labels[?"app"].orValue(null) == params.app && true`},
+	{Bool, true, `object.list.exists(e, e.?name.orValue("") == "a" && type(e) == map)`},
+	{Bool, true, `object.list.all(e, type(e) != map || has(e.name))`},
+	{Bool, true, `params.labels.all(k, object.metadata.labels[k] == params.labels[k])`},
+	{Bool, true, `object.n == params.n`},
+	{Bool, true, `object.n in params.numbers`},
+	{Bool, true, `object.metadata in params.numbers`},
+	{Bool, true, `object.kind in params.names`},
+	{Bool, true, `request.namespace.startsWith("sh") && !request.namespace.endsWith("x")`},
+	{Bool, true, `has(request.namespace)`},
+	{Bool, true, `object.none == null && type(object.n) == int && type(object.kind) != list`},
+	{Bool, true, `object.missing || true`},
+	{Bool, true, `true || object.missing`},
+	{Bool, true, `dyn(object.flag ? object.flag : object.kind) == true`},
+	{Bool, true, `object.list.exists(object, has(object.name))`},
+	{Bool, true, `object.list.exists(e, .object.kind == e.name)`},
+	{Bool, true, `params.app == object.nilmap`},
+	{Bool, true, `has(object.nilmap.a)`},
+	{Bool, true, `has(object.kind.a)`},
+	{Bool, true, `object.kind.?a.hasValue()`},
+	{Bool, true, `object.?none.hasValue() && !object.?missing.hasValue()`},
+	{Bool, false, `object.list.size() > 1`},
+	{Bool, false, `namespaceObject.metadata.name == "shop"`},
+
+	{TypedPatch, true, `object.kind == "Pod" ? [] : [JSONPatch{op: "remove", path: "/x"}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x"}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: null}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: {"a": dyn([dyn(1), dyn(2.0), params.n, object.n]), "b": dyn({"c": object.metadata})}}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.list}, JSONPatch{op: "remove", path: "/" + object.kind}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x/" + string(object.n), value: object.nilmap}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x/" + string(params.n), value: object.broken}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.broken}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.odd}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.kind + "-" + params.app}]`},
+	{TypedPatch, true, `object.list.transformList(i, e, JSONPatch{op: "add", path: "/list/" + string(i) + "/x", value: e})`},
+	{TypedPatch, true, `object.list.transformList(i, e, i != 0, [JSONPatch{op: "add", path: "/a/" + string(i), value: i}, JSONPatch{op: "remove", path: "/a/" + string(i)}]).flatten()`},
+	{TypedPatch, true, `params.names.map(n, !(n in object.names), JSONPatch{op: "add", path: "/names/-", value: n})`},
+	{TypedPatch, true, `object.names.transformList(i, n, n in params.names, i).reverse().map(i, JSONPatch{op: "remove", path: "/names/" + string(i)})`},
+	{TypedPatch, true, `has(object.spec) ? [] : [JSONPatch{op: "add", path: "/spec", value: {}}] + object.list.map(e, JSONPatch{op: "test", path: "/"})`},
+	{TypedPatch, true, `object.list.map(e, params.names.map(n, JSONPatch{op: "add", path: "/" + n, value: e})).flatten()`},
+	{TypedPatch, true, `params.labels.map(k, JSONPatch{op: "add", path: "/" + k, value: k})`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.list.filter(e, has(e.name)).map(e, e.name)}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.missing}]`},
+	{TypedPatch, false, `[JSONPatch{op: "move", path: "/x", from: "/y"}]`},
+	{TypedPatch, false, `[JSONPatch{op: "add", path: "/x", value: Object{kind: "x"}}]`},
+	{TypedPatch, false, `[JSONPatch{op: "add", path: "/x", value: {"a": 1, "a": 2}}]`},
+	{TypedPatch, false, `[?optional.of(JSONPatch{op: "add", path: "/x"})]`},
+	{TypedPatch, false, `object.list.map(e, [JSONPatch{op: "remove", path: "/a"}])[0]`},
+}
+
+func quickInputs() []*Input {
+	params := map[string]any{
+		"app": "web", "n": 1.0, "numbers": []any{int64(1), 2.0, "3", nil}, "names": []any{"a", "Pod", "b"},
+		"labels": map[string]any{"app": "web"},
+	}
+	request := func() map[string]any { return map[string]any{"namespace": "shop"} }
+	full := map[string]any{
+		"kind": "Pod", "n": int64(1), "flag": true, "none": nil, "nilmap": map[string]any(nil), "broken": "\xff", "odd": []any{int32(1)},
+		"metadata": map[string]any{"name": "p", "labels": map[string]any{"app": "web"}},
+		"list":     []any{map[string]any{"name": "a", "v": 5.0}, map[string]any{"name": "Pod"}},
+		"names":    []any{"a", "c", "b"},
+	}
+	return []*Input{
+		{Object: full, Params: params, Request: request},
+		{Object: map[string]any{"kind": int64(5), "list": []any{map[string]any{"name": "x"}, "b", nil}, "n": 2.0, "flag": "yes",
+			"metadata": []any{}, "names": "a"}, Params: params, Request: func() map[string]any { return map[string]any{} }},
+		{Object: map[string]any{"list": map[string]any{"a": "b"}, "metadata": map[string]any{"labels": map[string]any{}}, "names": []any{}}, Params: params},
+		{Object: map[string]any{}, Params: map[string]any{}},
+		{},
+	}
+}
+
+// What is evaluated quickly is what cel-go evaluates, errors included; a metered
+// program knows no other way.
+func TestQuickIsTheSame(t *testing.T) {
+	env, err := NewEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quickly := 0
+	for _, tt := range quickExpressions {
+		t.Run(tt.expr, func(t *testing.T) {
+			slow, quick := env.Scope(Vars{Params: true}), env.Scope(Vars{Params: true, Unmetered: true})
+			want, err := slow.Compile(tt.expr, tt.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := quick.Compile(tt.expr, tt.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if known := got.quick.condition != nil || got.quick.patch != nil; known != tt.known && want.reads != 0 {
+				t.Errorf("a quick way is known: %v, want %v", known, tt.known)
+			}
+			a := &Activation{}
+			for i, in := range quickInputs() {
+				if tt.want == Bool {
+					w, wErr := want.Bool(t.Context(), slow.Bind(in, nil))
+					g, gErr := got.Bool(t.Context(), quick.Rebind(a, in, nil))
+					if w != g || errText(wErr) != errText(gErr) {
+						t.Errorf("input %d: Bool = %v, %v, want %v, %v", i, g, gErr, w, wErr)
+					}
+					if _, ok := got.quick.bool(t.Context(), a); ok {
+						quickly++
+					}
+					continue
+				}
+				w, wErr := want.JSONPatch(t.Context(), slow.Bind(in, nil))
+				g, gErr := got.JSONPatch(t.Context(), quick.Rebind(a, in, nil))
+				if len(w) == 0 && len(g) == 0 {
+					w, g = nil, nil
+				}
+				if diff := cmp.Diff(w, g); diff != "" || errText(wErr) != errText(gErr) {
+					t.Errorf("input %d: JSONPatch error = %v, want %v (-want +got):\n%s", i, gErr, wErr, diff)
+				}
+				if _, ok := got.quick.operations(t.Context(), a); ok {
+					quickly++
+				}
+			}
+		})
+	}
+	if quickly < 50 {
+		t.Errorf("only %d evaluations were quick", quickly)
+	}
+}

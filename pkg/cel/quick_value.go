@@ -1,0 +1,368 @@
+package cel
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+)
+
+// value reads an expression whose value is JSON data: nil, bool, string, int64,
+// float64, lists and maps of them, and whatever else an object may hold by
+// mistake, which is not looked into.
+func (r *reader) value(e ast.Expr) valueOf {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		return literalValue(e)
+	case ast.IdentKind:
+		return r.name(e.AsIdent())
+	case ast.SelectKind:
+		if e.AsSelect().IsTestOnly() {
+			return fromBool(r.boolean(e))
+		}
+		return r.field(e)
+	case ast.ListKind:
+		return r.list(e.AsList())
+	case ast.MapKind:
+		return r.mapping(e.AsMap())
+	case ast.ComprehensionKind:
+		if v := r.gathered(e); v != nil {
+			return v
+		}
+		return fromBool(r.boolean(e))
+	case ast.CallKind:
+		return r.call(e)
+	}
+	return nil
+}
+
+func literalValue(e ast.Expr) valueOf {
+	var v any
+	switch l := e.AsLiteral().(type) {
+	case types.String:
+		v = string(l)
+	case types.Int:
+		v = int64(l)
+	case types.Double:
+		v = float64(l)
+	case types.Bool:
+		v = bool(l)
+	case types.Null:
+	default:
+		return nil
+	}
+	return func(*frame) (any, bool) { return v, true }
+}
+
+func (r *reader) name(name string) valueOf {
+	if slot := r.variable(name); slot >= 0 {
+		return func(f *frame) (any, bool) { return f.loops[slot], true }
+	}
+	switch strings.TrimPrefix(name, ".") {
+	case objectName:
+		return func(f *frame) (any, bool) { return orNull(f.in.Object), true }
+	case oldObjectName:
+		return func(f *frame) (any, bool) { return orNull(f.in.OldObject), true }
+	case paramsName:
+		return func(f *frame) (any, bool) { return orNull(f.in.Params), true }
+	case requestName:
+		return func(f *frame) (any, bool) { return f.act.ResolveName(requestName) }
+	}
+	return nil
+}
+
+// field reads a.b.c at once.
+func (r *reader) field(e ast.Expr) valueOf {
+	var names []string
+	for e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly() {
+		names = append(names, e.AsSelect().FieldName())
+		e = e.AsSelect().Operand()
+	}
+	slices.Reverse(names)
+	of := r.value(e)
+	if of == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		v, ok := of(f)
+		for _, name := range names {
+			m, _ := v.(map[string]any)
+			if v, ok = m[name]; !ok {
+				return nil, false
+			}
+		}
+		return v, ok
+	}
+}
+
+func (r *reader) list(l ast.ListExpr) valueOf {
+	if len(l.OptionalIndices()) > 0 {
+		return nil
+	}
+	elements := make([]valueOf, 0, l.Size())
+	for _, e := range l.Elements() {
+		v := r.value(e)
+		if v == nil {
+			return nil
+		}
+		elements = append(elements, v)
+	}
+	return func(f *frame) (any, bool) {
+		out := make([]any, len(elements))
+		for i, of := range elements {
+			var ok bool
+			if out[i], ok = of(f); !ok {
+				return nil, false
+			}
+		}
+		return out, true
+	}
+}
+
+func (r *reader) mapping(m ast.MapExpr) valueOf {
+	keys, values := make([]string, 0, m.Size()), make([]valueOf, 0, m.Size())
+	for _, e := range m.Entries() {
+		entry := e.AsMapEntry()
+		key, v := literalText(entry.Key()), r.value(entry.Value())
+		if entry.IsOptional() || key == "" || slices.Contains(keys, key) || v == nil {
+			return nil
+		}
+		keys, values = append(keys, key), append(values, v)
+	}
+	return func(f *frame) (any, bool) {
+		out := make(map[string]any, len(keys))
+		for i, of := range values {
+			v, ok := of(f)
+			if !ok {
+				return nil, false
+			}
+			out[keys[i]] = v
+		}
+		return out, true
+	}
+}
+
+// gathered reads map, filter and transformList.
+func (r *reader) gathered(e ast.Expr) valueOf {
+	var filter boolOf
+	var yield valueOf
+	l := r.loop(e, func(l *loop) bool {
+		if l.filter != nil {
+			if filter = r.boolean(l.filter); filter == nil {
+				return false
+			}
+		}
+		yield = r.value(l.yield)
+		return yield != nil
+	})
+	if l == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		out := []any{}
+		ok := l.each(f, func(f *frame) (more, ok bool) {
+			if filter != nil {
+				if v, ok := filter(f); !ok || !v {
+					return true, ok
+				}
+			}
+			v, ok := yield(f)
+			out = append(out, v)
+			return true, ok
+		})
+		return out, ok
+	}
+}
+
+func (r *reader) call(e ast.Expr) valueOf {
+	args := operandsOf(e)
+	switch {
+	case is(e, "dyn", 1):
+		return r.value(args[0])
+	case is(e, "_?_:_", 3):
+		condition, then, otherwise := r.boolean(args[0]), r.value(args[1]), r.value(args[2])
+		if condition == nil || then == nil || otherwise == nil {
+			return nil
+		}
+		return func(f *frame) (any, bool) {
+			switch v, ok := condition(f); {
+			case !ok:
+				return nil, false
+			case v:
+				return then(f)
+			default:
+				return otherwise(f)
+			}
+		}
+	case is(e, "orValue", 2):
+		first, second := r.optional(args[0]), r.value(args[1])
+		if first == nil || second == nil {
+			return nil
+		}
+		return func(f *frame) (any, bool) {
+			if v, has, ok := first(f); !ok || has {
+				return v, ok
+			}
+			return second(f)
+		}
+	case is(e, "_[_]", 2):
+		of, key := r.value(args[0]), r.value(args[1])
+		if of == nil || key == nil {
+			return nil
+		}
+		return func(f *frame) (any, bool) {
+			v, ok := of(f)
+			if !ok {
+				return nil, false
+			}
+			k, ok := key(f)
+			if !ok {
+				return nil, false
+			}
+			v, has, ok := member(v, k)
+			return v, ok && has
+		}
+	case is(e, "reverse", 1) && e.AsCall().IsMemberFunction():
+		return reversed(r.value(args[0]))
+	case is(e, "string", 1), is(e, "_+_", 2) && r.checked.GetType(e.ID()) == types.StringType:
+		t := r.text(e)
+		if t == nil {
+			return nil
+		}
+		return func(f *frame) (any, bool) {
+			s, ok := t.join(f)
+			return s, ok
+		}
+	}
+	return fromBool(r.boolean(e))
+}
+
+// member finds what a map has under a name.
+func member(of, key any) (value any, has, ok bool) {
+	m, isMap := of.(map[string]any)
+	name, isName := key.(string)
+	if !isMap || !isName {
+		return nil, false, false
+	}
+	value, has = m[name]
+	return value, has, true
+}
+
+func reversed(of valueOf) valueOf {
+	if of == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		v, ok := of(f)
+		list, isList := v.([]any)
+		if !ok || !isList {
+			return nil, false
+		}
+		list = slices.Clone(list)
+		slices.Reverse(list)
+		return list, true
+	}
+}
+
+// optional reads a.?b.?c and a[?b].
+func (r *reader) optional(e ast.Expr) optionalOf {
+	if !is(e, "_?._", 2) && !is(e, "_[?_]", 2) {
+		return nil
+	}
+	args := operandsOf(e)
+	key := r.value(args[1])
+	of := r.optional(args[0])
+	if of == nil {
+		of = certain(r.value(args[0]))
+	}
+	if of == nil || key == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool, bool) {
+		v, has, ok := of(f)
+		if !ok || !has {
+			return nil, false, ok
+		}
+		k, ok := key(f)
+		if !ok {
+			return nil, false, false
+		}
+		return member(v, k)
+	}
+}
+
+// certain takes a value for an optional that has it.
+func certain(of valueOf) optionalOf {
+	if of == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool, bool) {
+		v, ok := of(f)
+		return v, true, ok
+	}
+}
+
+// text is a concatenation.
+type text []textPart
+
+// textPart is a literal, or a value that is a string, or the string of a value.
+type textPart struct {
+	literal string
+	of      valueOf
+	convert bool
+}
+
+// text reads an expression whose value is a string.
+func (r *reader) text(e ast.Expr) text {
+	if s := literalText(e); s != "" {
+		return text{{literal: s}}
+	}
+	if is(e, "_+_", 2) {
+		args := operandsOf(e)
+		a, b := r.text(args[0]), r.text(args[1])
+		if a == nil || b == nil {
+			return nil
+		}
+		return append(a, b...)
+	}
+	convert := is(e, "string", 1)
+	if convert {
+		e = operandsOf(e)[0]
+	}
+	of := r.value(e)
+	if of == nil {
+		return nil
+	}
+	return text{{of: of, convert: convert}}
+}
+
+// literal returns a text that reads nothing.
+func (t text) literal() (string, bool) { return t[0].literal, len(t) == 1 && t[0].of == nil }
+
+func (t text) join(f *frame) (string, bool) {
+	b := f.text[:0]
+	for i := range t {
+		p := &t[i]
+		if p.of == nil {
+			b = append(b, p.literal...)
+			continue
+		}
+		v, ok := p.of(f)
+		switch v := v.(type) {
+		case string:
+			b = append(b, v...)
+		case int64:
+			b = strconv.AppendInt(b, v, 10)
+			ok = ok && p.convert
+		default:
+			ok = false
+		}
+		if !ok {
+			return "", false
+		}
+	}
+	f.text = b
+	return string(b), true
+}
