@@ -34,12 +34,12 @@ func (p *Policy) Matches(ctx context.Context, in Input) (Match, error) {
 	}
 	in.Namespace = nil
 	_, in.Resource, _ = in.Request.client()
-	budget := cel.Budget{Remaining: cel.ConditionBudget}
+	room := in.room()
+	room.budget.Remaining = cel.ConditionBudget
 	if in.Cost != nil {
-		defer func() { *in.Cost += spent(cel.ConditionBudget, &budget) }()
+		defer func() { *in.Cost += spent(cel.ConditionBudget, &room.budget) }()
 	}
-	vars := in.celInput()
-	activation := p.conditionScope.Bind(vars, &budget)
+	activation := p.conditionScope.Rebind(&room.values, in.celInput(&room.vars), &room.budget)
 
 	match := Match{OK: true}
 	var errs []error

@@ -33,9 +33,9 @@ type Draft struct {
 	own   map[unsafe.Pointer]any
 	paths []string
 
-	// vars is for one evaluation at a time, and asked the variable request of
+	// room is for one evaluation at a time, and asked is the variable request of
 	// the last one.
-	vars  cel.Input
+	room  room
 	asked struct {
 		request  *Request
 		kind     schema.GroupVersionKind

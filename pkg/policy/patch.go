@@ -19,12 +19,20 @@ type expression struct {
 // evaluate runs the expression on its own budget and variables (spec §5, §6.7);
 // run is the method that gives the result the patch type wants.
 func evaluate[T any](ctx context.Context, e expression, in Input, run func(*cel.Program, context.Context, *cel.Activation) (T, error)) (T, error) {
-	budget := cel.Budget{Remaining: cel.MutationBudget}
-	patch, err := run(e.program, ctx, e.scope.Bind(in.celInput(), &budget))
+	room := in.room()
+	room.budget.Remaining = cel.MutationBudget
+	patch, err := run(e.program, ctx, e.scope.Rebind(&room.values, in.celInput(&room.vars), &room.budget))
 	if in.Cost != nil {
-		*in.Cost += spent(cel.MutationBudget, &budget)
+		*in.Cost += spent(cel.MutationBudget, &room.budget)
 	}
 	return patch, err
+}
+
+// room is what one evaluation needs.
+type room struct {
+	vars   cel.Input
+	values cel.Activation
+	budget cel.Budget
 }
 
 // isConstant reports whether the expression reads nothing: its patch is then
@@ -34,13 +42,16 @@ func (e expression) isConstant() bool { return e.program.Reads() == 0 }
 // spent is what has been taken from a budget; all of it once it has run out.
 func spent(full int64, b *cel.Budget) int64 { return full - max(b.Remaining, 0) }
 
-// celInput is the input as expressions see it.
-func (in *Input) celInput() *cel.Input {
-	vars := &cel.Input{}
+// room returns what an evaluation can use until the next one begins.
+func (in *Input) room() *room {
 	if in.Draft != nil {
-		// One evaluation is over before the next one begins.
-		vars = &in.Draft.vars
+		return &in.Draft.room
 	}
+	return &room{}
+}
+
+// celInput makes vars the input as expressions see it.
+func (in *Input) celInput(vars *cel.Input) *cel.Input {
 	*vars = cel.Input{
 		Object:     content(in.Object),
 		OldObject:  content(in.OldObject),
