@@ -149,7 +149,11 @@ func (s *Set) admit(ctx context.Context, req *policy.Request, d *Decision) {
 		d.Shadow = out
 		return
 	}
-	d.Steps = append(d.Steps, out.Steps...)
+	if len(d.Steps) == 0 {
+		d.Steps = out.Steps
+	} else {
+		d.Steps = append(d.Steps, out.Steps...)
+	}
 	d.Passes = out.Passes
 	switch {
 	case out.Status != nil:

@@ -29,8 +29,8 @@ type setRun struct {
 	awake []bool       // members that have to run, by index
 	steps []Step
 	pass  int
-	cost  int64 // of the step under way
-	clock time.Time
+	cost  int64     // of the step under way
+	clock time.Time // when the last member was through
 }
 
 // decide runs the Set on an object, which carries the request's namespace
@@ -50,6 +50,7 @@ func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *De
 		r.set.awake.Put(pooled)
 	}()
 
+	r.clock = time.Now()
 	passes, err := r.passes()
 	d.Steps, d.Passes = r.steps, passes
 	switch {
@@ -143,12 +144,12 @@ func (r *setRun) member(m int) error {
 	if p.Err() != nil {
 		return r.refuse(m, r.step(member), p.Err())
 	}
-	r.clock = time.Now()
 	match, err := matches(r.ctx, p, r.in)
 	if err != nil {
 		return r.refuse(m, r.step(member), err)
 	}
 	if !match.OK {
+		r.clock = time.Now()
 		return nil
 	}
 	for i, mutation := range p.Mutations() {
