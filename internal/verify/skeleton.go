@@ -26,8 +26,21 @@ var common = []schema.GroupVersionKind{
 }
 
 // kindsOf are the kinds that a mutator is about, in a fixed order; for one that is
-// about any, some.
+// about any, some. Of the combinations that it names, those that nobody serves are
+// left out if there are others.
 func kindsOf(m *legacy.Mutator, types *openapi.Types) []schema.GroupVersionKind {
+	all := combinations(m, types)
+	known := slices.DeleteFunc(slices.Clone(all), func(gvk schema.GroupVersionKind) bool {
+		_, ok := types.ResourceFor(gvk)
+		return !ok
+	})
+	if len(known) > 0 {
+		return known
+	}
+	return all
+}
+
+func combinations(m *legacy.Mutator, types *openapi.Types) []schema.GroupVersionKind {
 	about := func(gvk schema.GroupVersionKind) bool {
 		return m.AppliesTo(gvk, create) || m.AppliesTo(gvk, update)
 	}

@@ -7,6 +7,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -112,7 +113,50 @@ func (n *native) rules(ms []*legacy.Mutator) []admissionregistrationv1.NamedRule
 			out[i].Resources = slices.Compact(out[i].Resources)
 		}
 	}
-	return out
+	return n.withoutCovered(out)
+}
+
+// withoutCovered leaves out resources that another rule lists anyway.
+func (n *native) withoutCovered(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
+	for i := range rules {
+		r := &rules[i]
+		r.Resources = slices.DeleteFunc(r.Resources, func(resource string) bool {
+			for j, other := range rules {
+				if j != i && n.covers(other.RuleWithOperations, r.RuleWithOperations, resource) {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	return slices.DeleteFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return len(r.Resources) == 0 })
+}
+
+// covers reports whether all requests for a resource that come under a rule come
+// under another one as well.
+func (n *native) covers(other, r admissionregistrationv1.RuleWithOperations, resource string) bool {
+	lists := func(list []string, s string) bool { return slices.Contains(list, "*") || slices.Contains(list, s) }
+	group, version := r.APIGroups[0], r.APIVersions[0]
+	missing := func(o admissionregistrationv1.OperationType) bool { return !slices.Contains(other.Operations, o) }
+	if !lists(other.APIGroups, group) || !lists(other.APIVersions, version) || slices.ContainsFunc(r.Operations, missing) {
+		return false
+	}
+	main, sub, _ := strings.Cut(resource, "/")
+	if !slices.Contains(other.Resources, resource) && (sub != "" || !slices.Contains(other.Resources, "*")) {
+		return false
+	}
+	return other.Scope == nil || r.Scope != nil && *r.Scope == *other.Scope || n.inScope(group, version, main, *other.Scope)
+}
+
+// inScope reports whether a resource is known to be in namespaces, or outside, as a
+// scope asks.
+func (n *native) inScope(group, version, resource string, scope admissionregistrationv1.ScopeType) bool {
+	kind, ok := n.types.KindFor(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, "")
+	if !ok {
+		return false
+	}
+	of, ok := n.types.ResourceFor(kind)
+	return ok && of.Namespaced == (scope == admissionregistrationv1.NamespacedScope)
 }
 
 func isWild(rules []admissionregistrationv1.NamedRuleWithOperations) bool {

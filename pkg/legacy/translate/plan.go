@@ -338,7 +338,13 @@ func (n *native) walk(m *legacy.Mutator, k known, v *variables) *plainWalk {
 }
 
 func kindText(gvk schema.GroupVersionKind) string {
-	return gvk.Kind + " of " + gvk.GroupVersion().String()
+	switch {
+	case gvk.Version != "*":
+		return gvk.Kind + " of " + gvk.GroupVersion().String()
+	case gvk.Group == "":
+		return gvk.Kind + " of the core group"
+	}
+	return gvk.Kind + " of the group " + gvk.Group
 }
 
 func undeclaredText(s string) string {

@@ -31,14 +31,26 @@ var subresources = []struct {
 // Rules lists the rules under which requests for the kinds of a mutator come:
 // for the resources of these kinds and for the subresources that Gatekeeper's
 // webhook is called for and that carry one of them. No request for any other kind
-// comes under them. Kinds that types know no resource for are unknown; types may
-// be nil.
+// comes under them. types may be nil.
+//
+// A mutator names all combinations of its groups and kinds, of which many are not
+// meant. Those that types know no resource for are unknown if the group or the kind
+// is nowhere else either.
 //
 // Rules are sorted, and each is for one group and version.
 func Rules(m *legacy.Mutator, types *openapi.Types) (rules []admissionregistrationv1.NamedRuleWithOperations, unknown []schema.GroupVersionKind) {
 	c := ruleCollector{}
+	groups, kinds := map[string]bool{}, map[string]bool{}
+	var missing []Target
 	for _, t := range Targets(m) {
-		if !c.add(t, types) {
+		if c.add(t, types) {
+			groups[t.Group], kinds[t.Kind] = true, true
+		} else {
+			missing = append(missing, t)
+		}
+	}
+	for _, t := range missing {
+		if !groups[t.Group] || !kinds[t.Kind] {
 			unknown = append(unknown, schema.GroupVersionKind{Group: t.Group, Version: t.Version, Kind: t.Kind})
 		}
 	}

@@ -3,6 +3,7 @@ package translate
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -170,13 +171,18 @@ func matchWords(m *legacy.Mutator) []string {
 	case update && !create:
 		s = append(s, "when it is updated")
 	}
-	if p := m.Match.Name; strings.Contains(p, "*") {
-		s = append(s, "if its name matches "+word(p))
-	} else if p != "" {
+	switch p := m.Match.Name; {
+	case p == "" || isEverything(p):
+	case kindOf(p) == exactly:
 		s = append(s, "if its name is "+word(p))
+	default:
+		s = append(s, "if its name "+nameWords(p))
 	}
 	if sel := m.Match.LabelSelector; !empty(sel) {
-		s = append(s, "if its labels match "+metav1.FormatLabelSelector(sel))
+		s = append(s, "if its label "+selectorWords(sel))
+	}
+	if sel := m.Match.NamespaceSelector; !empty(sel) {
+		s = append(s, "in namespaces whose label "+selectorWords(sel))
 	}
 	if len(m.Match.Namespaces) > 0 {
 		s = append(s, "in "+namespaceWords(m.Match.Namespaces, "or"))
@@ -184,25 +190,79 @@ func matchWords(m *legacy.Mutator) []string {
 	if len(m.Match.ExcludedNamespaces) > 0 {
 		s = append(s, "except in "+namespaceWords(m.Match.ExcludedNamespaces, "and"))
 	}
-	if sel := m.Match.NamespaceSelector; !empty(sel) {
-		s = append(s, "in namespaces whose labels match "+metav1.FormatLabelSelector(sel))
-	}
 	return s
+}
+
+// selectorWords go after "label": "app is web and tier is front or back".
+func selectorWords(sel *metav1.LabelSelector) string {
+	var terms []string
+	for _, k := range slices.Sorted(maps.Keys(sel.MatchLabels)) {
+		terms = append(terms, word(k)+" is "+word(sel.MatchLabels[k]))
+	}
+	for _, r := range sel.MatchExpressions {
+		var values []string
+		for _, v := range r.Values {
+			values = append(values, word(v))
+		}
+		is := map[metav1.LabelSelectorOperator]string{
+			metav1.LabelSelectorOpIn:           "is " + enumerate(values, "or"),
+			metav1.LabelSelectorOpNotIn:        "is not " + enumerate(values, "or"),
+			metav1.LabelSelectorOpExists:       "is there",
+			metav1.LabelSelectorOpDoesNotExist: "is not there",
+		}
+		terms = append(terms, word(r.Key)+" "+is[r.Operator])
+	}
+	return enumerate(terms, "and")
 }
 
 func empty(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }
 
-func namespaceWords(names []string, and string) string {
-	if len(names) == 1 {
-		return "the namespace " + word(names[0])
+// namespaceWords names namespaces: "the namespaces a and b", "namespaces that begin
+// with kube-".
+func namespaceWords(patterns []string, and string) string {
+	var names, terms []string
+	for _, p := range patterns {
+		switch {
+		case isEverything(p):
+			return "any namespace"
+		case kindOf(p) == exactly:
+			names = append(names, word(p))
+		default:
+			terms = append(terms, patternWords(p))
+		}
 	}
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = word(name)
+	var parts []string
+	switch len(names) {
+	case 0:
+	case 1:
+		parts = append(parts, "the namespace "+names[0])
+	default:
+		parts = append(parts, "the namespaces "+enumerate(names, and))
 	}
-	return "the namespaces " + enumerate(quoted, and)
+	if len(terms) > 0 {
+		parts = append(parts, "namespaces that "+enumerate(terms, "or"))
+	}
+	return strings.Join(parts, " "+and+" in ")
+}
+
+// patternWords say what names do that match, and nameWords what one does.
+func patternWords(p string) string {
+	verb := [...]string{prefix: "begin", suffix: "end", infix: "contain"}[kindOf(p)]
+	return verb + withWords(p)
+}
+
+func nameWords(p string) string {
+	verb := [...]string{prefix: "begins", suffix: "ends", infix: "contains"}[kindOf(p)]
+	return verb + withWords(p)
+}
+
+func withWords(p string) string {
+	if kindOf(p) == infix {
+		return " " + word(core(p))
+	}
+	return " with " + word(core(p))
 }
 
 // runsOn are the operations that some entry of applyTo has.
