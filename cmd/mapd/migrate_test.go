@@ -54,3 +54,34 @@ func TestGatekeeperDoc(t *testing.T) {
 		}
 	}
 }
+
+var (
+	trapInCode = regexp.MustCompile(`"(T[0-9]+)"`)
+	trapInDoc  = regexp.MustCompile(`(?m)^\| (T[0-9]+) \|`)
+)
+
+// Every number that a note can have is explained in docs/gatekeeper.md.
+func TestTrapsAreExplained(t *testing.T) {
+	explained := map[string]bool{}
+	for _, m := range trapInDoc.FindAllStringSubmatch(readFile(t, "../../docs/gatekeeper.md"), -1) {
+		explained[m[1]] = true
+	}
+	files, err := filepath.Glob("../../pkg/legacy/translate/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, m := range trapInCode.FindAllStringSubmatch(readFile(t, file), -1) {
+			if found++; !explained[m[1]] {
+				t.Errorf("%s: notes say %s, which the document does not explain", filepath.Base(file), m[1])
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found %d numbers: the notes are not written as this test reads them", found)
+	}
+}

@@ -17,13 +17,14 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
-// elsewhere says of commands in the documents why TestDocuments does not run
-// them: the test that does, or what it would take.
+// elsewhere says of commands in the documents why they are not run here: the test
+// that does, or what it would take.
 var elsewhere = map[string]string{
 	"mapd install":                           "TestInstallation",
 	"mapd doctor":                            "TestInstallation",
@@ -41,7 +42,15 @@ var elsewhere = map[string]string{
 	"kubectl -n mapd-system scale deployment mapd --replicas=0":                                "TestLockOut",
 }
 
-var command = regexp.MustCompile(`^    (?:kubectl|mapd|helm|sed|go) `)
+// fromCheckout are those of docs/gatekeeper.md that get mapd; the test has it.
+var fromCheckout = map[string]string{
+	"git clone https://github.com/mapd-project/mapd":             "this is it",
+	"make -C mapd build":                                         "TestMain",
+	`export PATH="$PWD/mapd/bin:$PATH"`:                          "done for all commands",
+	"kubectl -n mapd-system logs -l app.kubernetes.io/name=mapd": "needs a kubelet",
+}
+
+var command = regexp.MustCompile(`^    (?:kubectl|mapd|helm|sed|go|git|make|export|cp|rm) `)
 
 // commands are the commands of a document: blocks that are indented by four
 // spaces and begin with a program, here documents included.
@@ -69,53 +78,162 @@ func commands(t *testing.T, file string) []string {
 	return all
 }
 
-// TestDocuments runs the commands of docs/install.md and docs/operate.md, in their
-// order, on a cluster with mapd in it.
-func TestDocuments(t *testing.T) {
-	t.Parallel()
-	m := cluster.Installed(t, cluster.InstallOptions{})
-	m.NeedProcesses(t)
+// reader does what documents say.
+type reader struct {
+	dir       string
+	env       []string
+	elsewhere map[string]string
+	codes     map[string]int // exit codes that are not 0, by command
+	unused    map[string]bool
+	ran       int
+}
+
+// newReader begins in a directory, with mapd and kubectl at hand.
+func newReader(t *testing.T, m *cluster.Mapd, dir string, elsewhere map[string]string) *reader {
+	t.Helper()
 	bin := t.TempDir()
 	for name, path := range map[string]string{"mapd": cluster.Binary(t), "kubectl": filepath.Join(cluster.Servers(t), "kubectl")} {
 		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	env := append(os.Environ(), "KUBECONFIG="+m.Kubeconfig(t, m.Config, ""), "HOME="+t.TempDir(), "PATH="+bin+":"+os.Getenv("PATH"))
-	unused := map[string]bool{}
+	r := &reader{dir: dir, elsewhere: elsewhere, codes: map[string]int{}, unused: map[string]bool{}}
+	r.env = append(os.Environ(), "KUBECONFIG="+m.Kubeconfig(t, m.Config, ""), "HOME="+t.TempDir(), "PATH="+bin+":"+os.Getenv("PATH"))
 	for c := range elsewhere {
-		unused[c] = true
+		r.unused[c] = true
 	}
-	ran := 0
-	for _, file := range []string{"docs/install.md", "docs/operate.md"} {
-		for _, c := range commands(t, file) {
-			bare, _, _ := strings.Cut(c, "  #")
-			bare = strings.TrimSpace(bare)
-			why := elsewhere[bare]
-			for _, key := range []string{c, bare} {
-				if w := elsewhere[key]; w != "" {
-					why = w
-				}
-				delete(unused, key)
+	return r
+}
+
+// follow runs the commands of a document in their order. Before each, first may do
+// what the harness needs, and then may wait for what it has begun.
+func (r *reader) follow(t *testing.T, file string, first, then func(command string)) {
+	t.Helper()
+	for _, c := range commands(t, file) {
+		bare, _, _ := strings.Cut(c, "  #")
+		bare = strings.TrimSpace(bare)
+		why := r.elsewhere[bare]
+		for _, key := range []string{c, bare} {
+			if w := r.elsewhere[key]; w != "" {
+				why = w
 			}
-			if why != "" {
-				t.Logf("%s: not run: %s: %s", file, bare, why)
-				continue
-			}
-			cmd := exec.Command("sh", "-ec", c)
-			cmd.Dir, cmd.Env = cluster.Root(t), env
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%s: %s: %v\n%s", file, c, err, out)
-			}
-			ran++
+			delete(r.unused, key)
+		}
+		if why != "" {
+			t.Logf("%s: not run: %s: %s", file, bare, why)
+			continue
+		}
+		if first != nil {
+			first(bare)
+		}
+		out, err := r.run(t.Context(), c)
+		var exit *exec.ExitError
+		if want := r.codes[bare]; err != nil && !(errors.As(err, &exit) && exit.ExitCode() == want) || err == nil && want != 0 {
+			t.Errorf("%s: %s: %v, want exit code %d\n%s", file, c, err, want, out)
+		}
+		r.ran++
+		if then != nil {
+			then(bare)
 		}
 	}
-	if ran < 8 {
-		t.Errorf("%d commands were run; are the blocks found?", ran)
+}
+
+func (r *reader) run(ctx context.Context, command string) (string, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-ec", command)
+	cmd.Dir, cmd.Env = r.dir, r.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// done checks that the documents were read as they are written.
+func (r *reader) done(t *testing.T, atLeast int) {
+	t.Helper()
+	if r.ran < atLeast {
+		t.Errorf("%d commands were run; are the blocks found?", r.ran)
 	}
-	for c := range unused {
+	for c := range r.unused {
 		t.Errorf("no document has the command %q any more", c)
 	}
+}
+
+// TestDocuments runs the commands of docs/install.md and docs/operate.md, in their
+// order, on a cluster with mapd in it.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	m := cluster.Installed(t, cluster.InstallOptions{})
+	m.NeedProcesses(t)
+	r := newReader(t, m, cluster.Root(t), elsewhere)
+	r.follow(t, "docs/install.md", nil, nil)
+	r.follow(t, "docs/operate.md", nil, nil)
+	r.done(t, 8)
+}
+
+// TestGatekeeperDocument runs the commands of docs/gatekeeper.md as somebody would
+// who begins in an empty directory, with a cluster that has Gatekeeper's kinds and
+// runs policies.
+func TestGatekeeperDocument(t *testing.T) {
+	t.Parallel()
+	m := cluster.Install(t, cluster.Start(t, cluster.Options{Native: true}), cluster.InstallOptions{Replicas: -1})
+	g := &gatekeeper{m}
+	g.define(t)
+	dir := t.TempDir()
+	if err := os.Symlink(cluster.Root(t), filepath.Join(dir, "mapd")); err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(t, m, dir, fromCheckout)
+	r.codes["mapd migrate gatekeeper --from-cluster --verify --report report.html -o from-cluster"] = 1
+
+	var old *cluster.Replica
+	r.follow(t, "docs/gatekeeper.md", func(command string) {
+		if strings.Contains(command, "overlays/legacy") {
+			g.delete(t, "--namespace="+cluster.Namespace, "service/"+cluster.Name) // the harness has changed it
+		}
+	}, func(command string) {
+		switch {
+		case strings.Contains(command, "overlays/legacy"):
+			m.Expose(t)
+			// The Deployment's Pods, with its arguments.
+			next := m.AddReplica(t, legacyFlag(t, m))
+			m.WaitReady(t)
+			if old != nil {
+				m.Remove(t, old)
+			}
+			old = next
+			g.says(t, "Assign/always-pull running", "AssignMetadata/owner running", "ModifySet/no-net-admin running")
+		case strings.Contains(command, "delete assign"):
+			g.says(t, "ModifySet/no-net-admin running")
+			g.entry(t, "pods", "pods/ephemeralcontainers")
+		case strings.Contains(command, "objects/web.yaml"):
+			// Now, or as soon as the servers have heard of what was applied.
+			cluster.Eventually(t, 30*time.Second, command, func(ctx context.Context) error {
+				out, err := r.run(ctx, command)
+				if err == nil && (strings.Count(out, "imagePullPolicy: Always") != 2 || !strings.Contains(out, "owner: payments") || strings.Contains(out, "- NET_ADMIN")) {
+					err = errors.New("this is not what is wanted")
+				}
+				if err != nil {
+					return fmt.Errorf("%w\n%s", err, out)
+				}
+				return nil
+			})
+		}
+	})
+	r.done(t, 12)
+	g.says(t, "Assign/always-pull running", "AssignMetadata/owner running", "ModifySet/no-net-admin running")
+}
+
+// legacyFlag is the argument of mapd's Deployment that is about mutators.
+func legacyFlag(t *testing.T, m *cluster.Mapd) string {
+	t.Helper()
+	d, err := m.Kubernetes.AppsV1().Deployments(cluster.Namespace).Get(t.Context(), cluster.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := d.Spec.Template.Spec.Containers[0].Args
+	i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--legacy=") })
+	if i < 0 {
+		t.Fatalf("the Deployment has the arguments %q", args)
+	}
+	return args[i]
 }
 
 // TestExamples gives the objects of examples/ to an API server behind which mapd
