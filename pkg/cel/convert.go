@@ -237,17 +237,18 @@ func structTree(data any) (any, bool) {
 // sharedTree rebuilds maps and lists whose parts change and passes all leaves
 // that are neither null, bool nor string to convert.
 func sharedTree(data any, convert func(any) (any, bool)) (any, bool) {
-	switch data := data.(type) {
+	// What is returned as it came keeps its interface, which saves an allocation.
+	switch v := data.(type) {
 	case nil, bool:
 		return data, true
 	case string:
-		return data, utf8.ValidString(data)
+		return data, utf8.ValidString(v)
 	case map[string]any:
-		if data == nil {
+		if v == nil {
 			return map[string]any{}, true
 		}
-		out := data
-		for k, e := range data {
+		out := v
+		for k, e := range v {
 			c, ok := sharedTree(e, convert)
 			if !ok || !utf8.ValidString(k) {
 				return nil, false
@@ -255,18 +256,18 @@ func sharedTree(data any, convert func(any) (any, bool)) (any, bool) {
 			if same(c, e) {
 				continue
 			}
-			if sameMap(out, data) {
-				out = maps.Clone(data)
+			if sameMap(out, v) {
+				out = maps.Clone(v)
 			}
 			out[k] = c
 		}
 		return out, true
 	case []any:
-		if data == nil {
+		if v == nil {
 			return []any{}, true
 		}
-		out := data
-		for i, e := range data {
+		out := v
+		for i, e := range v {
 			c, ok := sharedTree(e, convert)
 			if !ok {
 				return nil, false
@@ -274,8 +275,8 @@ func sharedTree(data any, convert func(any) (any, bool)) (any, bool) {
 			if same(c, e) {
 				continue
 			}
-			if &out[0] == &data[0] {
-				out = slices.Clone(data)
+			if &out[0] == &v[0] {
+				out = slices.Clone(v)
 			}
 			out[i] = c
 		}

@@ -29,8 +29,9 @@ type setRun struct {
 	awake []bool       // members that have to run, by index
 	steps []Step
 	pass  int
-	cost  int64     // of the step under way
-	clock time.Time // when the last member was through
+	cost  int64 // of the step under way
+	began time.Time
+	clock time.Duration // since then, when the last member was through
 }
 
 // decide runs the Set on an object, which carries the request's namespace
@@ -50,7 +51,7 @@ func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *De
 		r.set.awake.Put(pooled)
 	}()
 
-	r.clock = time.Now()
+	r.began = time.Now()
 	passes, err := r.passes()
 	d.Steps, d.Passes = r.steps, passes
 	switch {
@@ -149,7 +150,7 @@ func (r *setRun) member(m int) error {
 		return r.refuse(m, r.step(member), err)
 	}
 	if !match.OK {
-		r.clock = time.Now()
+		r.clock = time.Since(r.began)
 		return nil
 	}
 	for i, mutation := range p.Mutations() {
@@ -158,8 +159,8 @@ func (r *setRun) member(m int) error {
 		before := r.draft.Object()
 		r.in.Object = before
 		after, err := mutate(r.ctx, member.Name, mutation, r.in)
-		now := time.Now()
-		step.Duration, r.clock = now.Sub(r.clock), now
+		now := time.Since(r.began)
+		step.Duration, r.clock = now-r.clock, now
 		step.Cost, r.cost = r.cost, 0
 		if err != nil {
 			return r.refuse(m, step, err)
@@ -174,33 +175,32 @@ func (r *setRun) member(m int) error {
 				step.Before, step.After = before, r.draft.Keep()
 			}
 		}
-		r.steps = append(r.steps, step)
 	}
 	return nil
 }
 
-func (r *setRun) step(member *Member) Step {
+// step adds a step, to be filled in.
+func (r *setRun) step(member *Member) *Step {
 	if r.steps == nil {
 		r.steps = make([]Step, 0, min(len(r.list), 128))
 	}
-	s := Step{Pass: r.pass, Policy: member.Name, Binding: member.Binding, Mutation: -1}
+	r.steps = append(r.steps, Step{Pass: r.pass, Policy: member.Name, Binding: member.Binding, Mutation: -1})
+	s := &r.steps[len(r.steps)-1]
 	if member.Params != nil {
 		s.Param = member.Params.GetName()
 	}
 	return s
 }
 
-// refuse records that a member failed and returns what to tell the client.
-func (r *setRun) refuse(m int, step Step, err error) error {
+// refuse notes in its step that a member failed and returns what to tell the client.
+func (r *setRun) refuse(m int, step *Step, err error) error {
 	step.Outcome, step.Err = Failed, err
 	if explain := r.set.options.Explain; explain != nil && r.ctx.Err() == nil {
 		if e := explained(explain, m, r.draft.Object(), r.req, r.namespace); e != nil {
 			step.Err = e
-			r.steps = append(r.steps, step)
 			return e
 		}
 	}
-	r.steps = append(r.steps, step)
 	return fmt.Errorf("mutation %s for mutator %s failed for %s: %w", r.req.UID, step.Policy, nameOf(r.draft.Object()), err)
 }
 
