@@ -158,6 +158,20 @@ func Library() ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
+// Documented are mutators of Gatekeeper's documentation that change any Pod.
+func Documented() ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	for _, name := range []string{"doc-assign-dns-config", "doc-assign-dns-policy", "doc-assign-env-create-only",
+		"doc-assign-image-pull-policy", "doc-assign-sidecar", "doc-assignimage-all-parts"} {
+		tree, err := corpusFile(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &unstructured.Unstructured{Object: tree})
+	}
+	return out, nil
+}
+
 func documents(name string) ([]map[string]any, error) {
 	data, err := files.ReadFile(name)
 	if err != nil {
