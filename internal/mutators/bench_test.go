@@ -31,7 +31,8 @@ func smallPod() *unstructured.Unstructured {
 	}}
 }
 
-// Mutators that all change the object, and mutators of which none is about it.
+// Mutators that all change the object or, -wanted, have done so before, and
+// mutators of which none is about it.
 func BenchmarkAdmit(b *testing.B) {
 	for _, k := range []struct {
 		name    string
@@ -51,7 +52,7 @@ func BenchmarkAdmit(b *testing.B) {
 		}, func(int) int { return 0 }},
 	} {
 		for _, n := range k.counts {
-			b.Run(fmt.Sprint(k.name, "/", n), func(b *testing.B) {
+			run := func(b *testing.B, wanted bool) {
 				var ms []*legacy.Mutator
 				for i := range n {
 					ms = append(ms, k.mutator(i))
@@ -63,14 +64,22 @@ func BenchmarkAdmit(b *testing.B) {
 					return e.Admit(b.Context(), &policy.Request{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
 						Operation: admissionv1.Create, Namespace: "shop", Object: pod})
 				}
-				if d := admit(); d.Status != nil || len(d.Steps) != k.steps(n) {
+				d := admit()
+				if d.Status != nil || len(d.Steps) != k.steps(n) {
 					b.Fatalf("%+v %+v", d, d.Status)
+				}
+				if wanted {
+					if pod = d.Object; admit().Changed {
+						b.Fatal("what was changed is changed again")
+					}
 				}
 				b.ReportAllocs()
 				for b.Loop() {
 					admit()
 				}
-			})
+			}
+			b.Run(fmt.Sprint(k.name, "/", n), func(b *testing.B) { run(b, false) })
+			b.Run(fmt.Sprint(k.name, "-wanted/", n), func(b *testing.B) { run(b, true) })
 		}
 	}
 }
