@@ -73,13 +73,17 @@ func (d *draft) inline() {
 	for i, m := range ms {
 		guards[i] = d.guards(m)
 		if len(ms) > 1 {
-			guards[i] = append(guards[i], d.unshared(m, ms)...)
+			guards[i] = append(d.unshared(m, ms), guards[i]...)
 		}
 	}
 	shared := d.shared(ms, guards)
 	vars := &variables{}
+	for i := range guards {
+		guards[i] = slices.DeleteFunc(guards[i], func(c condition) bool { return holds(shared, c) })
+	}
+	sayOnce(guards, vars)
 	for i, m := range ms {
-		own := slices.DeleteFunc(guards[i], func(c condition) bool { return holds(shared, c) })
+		own := guards[i]
 		mutation, conds := d.mutation(m, vars)
 		if d.refusal != "" {
 			return
@@ -136,7 +140,7 @@ type mutation struct {
 func (m mutation) as(conds []condition) admissionregistrationv1.Mutation {
 	e := m.patch
 	if len(conds) > 0 {
-		e = when(all(exprs(conds)...), e, m.none)
+		e = when(exprs(conds), e, m.none)
 	}
 	out := admissionregistrationv1.Mutation{PatchType: m.patchType}
 	if m.patchType == admissionregistrationv1.PatchTypeApplyConfiguration {

@@ -117,12 +117,17 @@ func cond(test, yes, no expr) expr {
 	return e
 }
 
-// when guards an expression with a condition; what it is otherwise is none.
-func when(test, then, none expr) expr {
-	if then.chain != nil && none.chain == nil {
-		return cond(not(test), none, then)
+// when guards an expression with conditions; what it is otherwise is none. Before a
+// longer answer, what there is nothing to be done for is got rid of first.
+func when(conds []expr, then, none expr) expr {
+	if then.chain == nil || none.chain != nil {
+		return cond(all(conds...), then, none)
 	}
-	return cond(test, then, none)
+	var opposites []expr
+	for _, c := range conds {
+		opposites = append(opposites, not(c))
+	}
+	return cond(anyOf(opposites...), none, then)
 }
 
 // all joins conditions with &&; of one it is that one. There has to be one.

@@ -3,6 +3,7 @@ package translate
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -20,9 +21,9 @@ func (d *draft) unshared(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
 	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return d.scope(o) != d.scope(m) }) {
 		switch d.scope(m) {
 		case "Cluster":
-			conds = append(conds, condition{"scope", d.form.outside(m)})
+			conds = append(conds, condition{"is-cluster-scoped", d.form.outside(m)})
 		case "Namespaced":
-			conds = append(conds, condition{"scope", d.form.inside(m)})
+			conds = append(conds, condition{"is-namespaced", d.form.inside(m)})
 		}
 	}
 	if e, ok := d.form.namespaceSelector(m); ok && !sameSelectors(ms) {
@@ -78,7 +79,17 @@ func (d *draft) kindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition 
 	if len(names) > 0 {
 		terms = append([]expr{among(field(kind, "kind"), names)}, terms...)
 	}
-	return []condition{{"kind", anyOf(terms...)}}
+	return []condition{{isKind(m), anyOf(terms...)}}
+}
+
+// isKind names the condition that an object is of a kind of the mutator.
+func isKind(m *legacy.Mutator) string {
+	kinds := kindNames(m)
+	name := kebab(strings.Join(kinds, "-or-"))
+	if name == "" || len(kinds) > 2 || slices.Contains(kinds, "*") {
+		return "is-of-kind"
+	}
+	return "is-" + name
 }
 
 func (d *draft) unknownKindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
@@ -102,9 +113,9 @@ func (d *draft) operationGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condi
 		}
 		switch {
 		case !update:
-			return []condition{{"operation", equal(field(ident("request"), "operation"), constant("CREATE"))}}
+			return []condition{{"is-create", equal(field(ident("request"), "operation"), constant("CREATE"))}}
 		case !create:
-			return []condition{{"operation", equal(field(ident("request"), "operation"), constant("UPDATE"))}}
+			return []condition{{"is-update", equal(field(ident("request"), "operation"), constant("UPDATE"))}}
 		}
 	}
 	return nil
@@ -122,6 +133,40 @@ func (d *draft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
 		}
 	}
 	return out
+}
+
+// sayOnce makes variables of conditions about the kind, the operation and the scope
+// that several members have. Nothing changes these.
+func sayOnce(guards [][]condition, vars *variables) {
+	count := map[string]int{}
+	for _, c := range slices.Concat(guards...) {
+		count[c.Expr.String()]++
+	}
+	said := map[string]expr{}
+	for _, conds := range guards {
+		for i, c := range conds {
+			text := c.Expr.String()
+			if count[text] < 2 || !strings.HasPrefix(c.Name, "is-") {
+				continue
+			}
+			if _, ok := said[text]; !ok {
+				said[text] = vars.add(camel(c.Name), c.Expr)
+			}
+			conds[i].Expr = said[text]
+		}
+	}
+}
+
+// camel makes a variable of the name of a condition: is-pod, "isPod".
+func camel(name string) string {
+	var b strings.Builder
+	for i, word := range strings.Split(name, "-") {
+		if i > 0 && word != "" {
+			word = strings.ToUpper(word[:1]) + word[1:]
+		}
+		b.WriteString(word)
+	}
+	return b.String()
 }
 
 func holds(conds []condition, c condition) bool {

@@ -94,7 +94,9 @@ func (f form) outside(m *legacy.Mutator) expr {
 func (f form) inside(m *legacy.Mutator) expr {
 	some := fn("has", field(ident("request"), "namespace"))
 	if mayBeNamespace(m) {
-		return all(some, not(isNamespace()))
+		opposite := f.outside(m)
+		some = all(some, not(isNamespace()))
+		some.opposite = &opposite
 	}
 	return some
 }
@@ -356,11 +358,11 @@ func (f form) namespaceSelector(m *legacy.Mutator) (expr, bool) {
 func (f form) kinds(m *legacy.Mutator) []condition {
 	var out []condition
 	if len(m.ApplyTo) > 0 {
-		out = append(out, condition{"apply-to", f.applyTo(m.ApplyTo)})
+		out = append(out, condition{"is-applied-to", f.applyTo(m.ApplyTo)})
 	}
 	if len(m.Match.Kinds) > 0 {
 		if e, ok := f.matchKinds(m.Match.Kinds); ok {
-			out = append(out, condition{"kinds", e})
+			out = append(out, condition{isKind(m), e})
 		}
 	}
 	return out
