@@ -309,6 +309,61 @@ stringData: {c: hush}`)[0].Object,
 	}
 }
 
+// Of a difference that depends on what a Secret holds, the Secret is shown without.
+func TestSecretIsShownWithoutContents(t *testing.T) {
+	ms := mutators(t, `
+apiVersion: mutations.gatekeeper.sh/v1
+kind: AssignMetadata
+metadata: {name: owner}
+spec:
+  match: {kinds: [{apiGroups: [""], kinds: [Secret]}]}
+  location: metadata.labels.owner
+  parameters: {assign: {value: shop}}
+`)
+	u := unit(t, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: owner}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [secrets]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: |-
+        Object{metadata: Object.metadata{labels: {"owner": "password" in object.data ? "other" : "shop"}}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: owner}
+spec: {policyName: owner}
+`, translate.Exact, ms...)
+	v := New(ms, []translate.Unit{u}, Options{})
+	v.Check(t.Context(), Object{Object: documents(t, `
+apiVersion: v1
+kind: Secret
+metadata: {name: a, namespace: default, annotations: {note: keep out}}
+data: {password: aHVzaA==, other: c2ho}
+`)[0].Object})
+	d := v.Comparisons()[0].First
+	if d == nil {
+		t.Fatalf("no difference is found: %+v", v.Comparisons()[0])
+	}
+	want := map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "a", "namespace": "default"},
+		"data": map[string]any{"password": "(hidden) 1"},
+	}
+	if d := cmp.Diff(want, d.Object); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if text := d.text(); strings.Contains(text, "aHVzaA") || strings.Contains(text, "hush") {
+		t.Errorf("what the Secret holds is told:\n%s", text)
+	}
+}
+
 func TestReduce(t *testing.T) {
 	in := documents(t, `{a: {b: [1, {c: 2, d: 3}, 4], e: 5}, f: {g: {}}, apiVersion: v1, kind: X, metadata: {name: m, labels: {x: z}}}`)[0].Object
 	got := reduce(in, essential, func(m map[string]any) bool {
