@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -37,6 +39,9 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	info, err := kube.Discovery().ServerVersion()
 	if err != nil {
 		return clusterError(err)
+	}
+	if err := alone(ctx, kube); err != nil {
+		return err
 	}
 	expressions, err := language(info)
 	if err != nil {
@@ -76,11 +81,31 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 		}
 	}()
 	go tellLive(ctx, s, read, write, told)
-	write.Run(ctx)
+	write.Run(ctx, nil)
 	cancel(nil)
 	<-done
+	if err := write.Forget(context.WithoutCancel(ctx)); err != nil {
+		fmt.Fprintf(s.err, "warning: %v\n", err)
+	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return clusterError(err)
+	}
+	return nil
+}
+
+// alone says that no mapd of the cluster does the same. The policies of that one leave
+// out other namespaces, and either would write over what the other has written.
+func alone(ctx context.Context, kube kubernetes.Interface) error {
+	said, err := kube.CoreV1().ConfigMaps(defaultNamespace).Get(ctx, writer.MutatorsName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return clusterError(err)
+	}
+	if mode := writer.ReadMutators(said.Data).Mode; mode != legacyOff && mode != legacyShadow {
+		return usagef("migrate gatekeeper: --live: mapd runs in the cluster with --legacy=%s (ConfigMap %s/%s), and with native it does this itself; if none does, delete that",
+			mode, defaultNamespace, writer.MutatorsName)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := writer.New(writer.Options{
 		Kubernetes: kube, Dynamic: dyn, Store: policies, Certificates: certificates, Maintain: maintain,
 		Namespace: namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Mutators: f.legacy != legacyOff, Native: f.legacy == legacyNative,
+		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Mutators: f.legacy != legacyOff, Native: f.native(namespace) != nil,
 		Ready: ready, Log: log,
 	})
 	options := webhook.Options{
@@ -222,15 +222,18 @@ func (f *serveFlags) ownNamespace() string {
 	return defaultNamespace
 }
 
-// native has mutators moved if that is wanted. What mapd does not reach, the policies
-// do not either.
+// native has mutators moved into policies, or out of those that an earlier
+// --legacy=native has left. What mapd does not reach, the policies do not either.
 func (f *serveFlags) native(namespace string) *store.NativeOptions {
-	if f.legacy != legacyNative {
-		return nil
+	switch f.legacy {
+	case legacyOn:
+		return &store.NativeOptions{Back: true}
+	case legacyNative:
+		exempt := append([]string{namespace}, f.exempt...)
+		slices.Sort(exempt)
+		return &store.NativeOptions{Exempt: slices.Compact(exempt)}
 	}
-	exempt := append([]string{namespace}, f.exempt...)
-	slices.Sort(exempt)
-	return &store.NativeOptions{Exempt: slices.Compact(exempt)}
+	return nil
 }
 
 // hosts are the names by which the API server and probes from inside the cluster

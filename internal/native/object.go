@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,14 +37,7 @@ type Key struct {
 }
 
 func compareKeys(a, b Key) int {
-	order := cmp.Compare(a.Group, b.Group)
-	switch {
-	case order == 0 && a.Binding != b.Binding && a.Binding:
-		order = 1
-	case order == 0 && a.Binding != b.Binding:
-		order = -1
-	}
-	return cmp.Or(order, cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Name, b.Name))
 }
 
 // partner is the policy of a binding, or the other way round.
@@ -65,8 +57,7 @@ type Object struct {
 	Key
 	UID     types.UID
 	Version string // resourceVersion
-	Created time.Time
-	Going   bool // it is being deleted
+	Going   bool   // it is being deleted
 	Ours    bool
 	Owners  []Owner // mutators, by ID
 	Digest  string  // of the spec; empty if it cannot be read
@@ -81,7 +72,6 @@ func ReadObject(meta *unstructured.Unstructured, spec []byte) *Object {
 		Key:     Key{Group: meta.GroupVersionKind().Group, Binding: meta.GetKind() == binding.Kind, Name: meta.GetName()},
 		UID:     meta.GetUID(),
 		Version: meta.GetResourceVersion(),
-		Created: meta.GetCreationTimestamp().Time,
 		Going:   meta.GetDeletionTimestamp() != nil,
 		labels:  meta.GetLabels(), annotations: meta.GetAnnotations(),
 	}

@@ -50,6 +50,13 @@ type Places map[string]Place
 // Equal says that nothing has moved.
 func (p Places) Equal(q Places) bool { return maps.EqualFunc(p, q, Place.equal) }
 
+// need says that a mutator, other than some, has no place but an object.
+func (p Places) need(o *Object, but ...Owner) bool {
+	return o != nil && slices.ContainsFunc(o.Owners, func(w Owner) bool {
+		return !p.free(w.ID(), o.Key) && !slices.ContainsFunc(but, func(b Owner) bool { return b.ID() == w.ID() })
+	})
+}
+
 // free says that a mutator can do without what is stored under a key.
 func (p Places) free(id string, k Key) bool {
 	place, ok := p[id]
@@ -68,8 +75,8 @@ type Sight struct {
 	Called bool
 }
 
-// Tracker follows mutators from place to place. The zero Tracker knows nothing:
-// what it sees first it takes to have been so for as long as objects tell.
+// Tracker follows mutators from place to place. The zero Tracker knows nothing, and has
+// the set run everything until it has seen for itself that policies do.
 type Tracker struct {
 	begun  bool
 	tracks map[string]*track
@@ -81,6 +88,7 @@ type track struct {
 	in      time.Time            // since when the set runs it
 	late    time.Time            // since when there is but an earlier version of the policy; zero: it is not so
 	current map[string]time.Time // by group, since when the unit is as it should be
+	alone   time.Time            // since when no other policy stands for a mutator of the unit; zero: one does
 }
 
 // Settle takes in what is wanted and what is there. It returns the places, and
@@ -93,22 +101,24 @@ func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duratio
 	case t.called.IsZero():
 		t.called = at
 	}
-	old := t.tracks
+	by, old := s.policies(), t.tracks
 	t.tracks = map[string]*track{}
 	follow := func(id string) *track {
 		k := old[id]
 		if k == nil {
 			k = &track{in: at, current: map[string]time.Time{}}
+			if !t.begun && len(by[id]) > 0 {
+				k.in = at.Add(patience) // as long as others may rely on that policy
+			}
 		}
 		t.tracks[id] = k
 		return k
 	}
-	covered := s.covered()
 	places := Places{}
 	for i := range w.Units {
 		u := &w.Units[i]
 		for _, o := range u.Owners {
-			places[o.ID()] = t.unit(follow(o.ID()), u, s, covered[o.ID()], &c)
+			places[o.ID()] = t.unit(follow(o.ID()), u, o.ID(), s, by, &c)
 		}
 	}
 	for id := range w.Stay {
@@ -121,53 +131,59 @@ func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duratio
 	return places, c.wait
 }
 
-// covered are the mutators for which there is a policy of ours and its binding, in
-// whatever version.
-func (s Sight) covered() map[string]bool {
-	out := map[string]bool{}
+// policies are those of ours that are there for a mutator, by its ID, in whatever
+// version.
+type policies map[string][]*Object
+
+func (s Sight) policies() policies {
+	out := policies{}
 	for k, o := range s.Objects {
-		if b := s.Objects[k.partner()]; k.Binding || !o.stands() || b == nil || !b.stands() {
+		if k.Binding || !o.Ours {
 			continue
 		}
 		for _, owner := range o.Owners {
-			out[owner.ID()] = true
+			out[owner.ID()] = append(out[owner.ID()], o)
 		}
 	}
 	return out
 }
 
+// others says that a policy besides that of a unit is there for one of its mutators.
+func (p policies) others(u *Unit) bool {
+	return slices.ContainsFunc(u.Owners, func(w Owner) bool {
+		return slices.ContainsFunc(p[w.ID()], func(o *Object) bool { return o.Name != u.Name })
+	})
+}
+
+// covers says that a policy with its binding stands for a mutator.
+func (s Sight) covers(id string, by policies) bool {
+	return slices.ContainsFunc(by[id], func(o *Object) bool {
+		b := s.Objects[o.partner()]
+		return o.stands() && b != nil && b.stands()
+	})
+}
+
 func (o *Object) stands() bool { return o.Ours && !o.Going }
 
-// current says whether a unit is stored in a group as it should be, and acts;
-// created is when the later part was.
-func (s Sight) current(u *Unit, group string) (created time.Time, ok bool) {
+// current says whether a unit is stored in a group as it should be, and acts.
+func (s Sight) current(u *Unit, group string) bool {
 	key := Key{Group: group, Name: u.Name}
 	p, b := s.Objects[key], s.Objects[key.partner()]
-	if p == nil || b == nil || !p.stands() || !b.stands() || p.Digest != u.Policy.Digest || b.Digest != u.Binding.Digest ||
-		s.Acts != nil && !s.Acts(key) {
-		return created, false
-	}
-	if p.Created.After(b.Created) {
-		return p.Created, true
-	}
-	return b.Created, true
+	return p != nil && b != nil && p.stands() && b.stands() && p.Digest == u.Policy.Digest && b.Digest == u.Binding.Digest &&
+		(s.Acts == nil || s.Acts(key))
 }
 
 // unit is the place of a mutator that a unit stands for.
-func (t *Tracker) unit(k *track, u *Unit, s Sight, covered bool, c *clock) Place {
+func (t *Tracker) unit(k *track, u *Unit, id string, s Sight, by policies, c *clock) Place {
 	p := Place{Unit: u.Name}
 	for _, group := range Groups() {
-		created, ok := s.current(u, group)
-		if !ok {
+		if !s.current(u, group) {
 			delete(k.current, group)
 			continue
 		}
 		since, known := k.current[group]
 		if !known {
 			since = c.at
-			if !t.begun && created.Before(since) {
-				since = created
-			}
 			k.current[group] = since
 		}
 		if c.past(since.Add(handoverOf(group))) {
@@ -175,16 +191,23 @@ func (t *Tracker) unit(k *track, u *Unit, s Sight, covered bool, c *clock) Place
 		}
 	}
 	switch {
+	case by.others(u):
+		k.alone = time.Time{}
+	case k.alone.IsZero():
+		k.alone = c.at
+	}
+	switch {
 	case len(p.Settled) > 0:
-		k.out, k.late = true, time.Time{}
+		// A policy of before that acts after the unit's would have the last word,
+		// which the set has over both.
+		k.late = time.Time{}
+		k.out = k.out || !k.alone.IsZero() && c.past(k.alone.Add(serverHandover))
 	case len(k.current) > 0:
 		k.late = time.Time{} // until it is settled, all stays as it is
-	case covered:
+	case s.covers(id, by):
 		if k.late.IsZero() {
 			k.late = c.at
 		}
-		// Who has just begun knows that others have moved it.
-		k.out = k.out || !t.begun
 		if k.out && c.past(k.late.Add(patience)) {
 			k.enter(c.at)
 		}

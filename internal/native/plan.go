@@ -1,7 +1,6 @@
 package native
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,8 +41,6 @@ type Actions struct {
 	// Foreign says which units have to do without because somebody else has an object
 	// of that name.
 	Foreign map[string]string
-	// Held are keys of what has to stay for now, because a mutator has no other place.
-	Held []Key
 }
 
 // Plan compares what should be stored with what is. Policies are written before
@@ -61,8 +58,7 @@ func Plan(units []Placed, stored map[Key]*Object, places Places) Actions {
 			continue
 		}
 		wanted[key], wanted[key.partner()] = true, true
-		if !u.mayReplace(policy, places) || !u.mayReplace(bound, places) {
-			out.Held = append(out.Held, key)
+		if places.need(policy, u.Owners...) || places.need(bound, u.Owners...) {
 			continue
 		}
 		out.apply(u, key, &u.Policy, policy)
@@ -92,14 +88,6 @@ func foreign(policy, bound *Object) string {
 		strings.Join(kinds, " and a "), one.Name, one.Group)
 }
 
-// mayReplace says that no mutator loses its place if the unit takes that of an
-// object.
-func (u *Placed) mayReplace(o *Object, places Places) bool {
-	return o == nil || !slices.ContainsFunc(o.Owners, func(w Owner) bool {
-		return !u.owns(w.ID()) && !places.free(w.ID(), o.Key)
-	})
-}
-
 func (a *Actions) apply(u *Placed, key Key, part *Part, is *Object) {
 	switch {
 	case is == nil:
@@ -119,17 +107,15 @@ func (a *Actions) prune(stored map[Key]*Object, wanted map[Key]bool, places Plac
 		if wanted[key] || !o.Ours || o.Going {
 			continue
 		}
-		if slices.ContainsFunc(o.Owners, func(w Owner) bool { return !places.free(w.ID(), key) }) {
-			a.Held = append(a.Held, key)
+		// Either is nothing without the other, so both stay or both go.
+		if places.need(o) || places.need(stored[key.partner()]) {
 			continue
 		}
-		act := Action{Key: key, Seen: o}
-		if key.Binding {
+		if act := (Action{Key: key, Seen: o}); key.Binding {
 			bindings = append(bindings, act)
-		} else if b := stored[key.partner()]; b == nil || !b.Ours || !slices.ContainsFunc(b.Owners, func(w Owner) bool { return !places.free(w.ID(), b.Key) }) {
+		} else {
 			policies = append(policies, act)
 		}
 	}
 	a.List = slices.Concat(a.List, bindings, policies)
-	slices.SortFunc(a.Held, func(a, b Key) int { return cmp.Or(compareKeys(a, b)) })
 }

@@ -49,11 +49,6 @@ type Unit struct {
 	Policy, Binding Part
 }
 
-// owns says whether the unit stands for a mutator of that name.
-func (u *Unit) owns(id string) bool {
-	return slices.ContainsFunc(u.Owners, func(w Owner) bool { return w.ID() == id })
-}
-
 // Wanted is where mutators belong.
 type Wanted struct {
 	Units []Unit // by name

@@ -247,7 +247,7 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	}
 	g.engine.PublishSet(result.Set)
 	state := stateOf(list, result, g.shadow, problems)
-	if g.natives != nil {
+	if g.natives != nil && !g.natives.Back {
 		state.addMoved(g.natives.state.Load())
 	}
 	if g.metrics != nil {

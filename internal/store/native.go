@@ -28,9 +28,12 @@ import (
 type NativeOptions struct {
 	// Exempt are namespaces that no policy is for.
 	Exempt []string
-	// Alone says that nobody runs what is not moved, so that nothing has to wait for
-	// that.
+	// Alone says that nobody here runs what is not moved, so that nothing has to wait
+	// for that.
 	Alone bool
+	// Back has mapd run all mutators: no policies are wanted, and those that there are
+	// go as soon as nothing depends on them.
+	Back bool
 }
 
 // natives say which policies are to stand for mutators, and which do. Who writes
@@ -59,6 +62,8 @@ type natives struct {
 // It is immutable.
 type NativeState struct {
 	*native.Wanted
+	// Back is that of NativeOptions.
+	Back bool
 	// Objects are all policies and bindings, also those of others.
 	Objects map[native.Key]*native.Object
 	Places  native.Places
@@ -143,7 +148,7 @@ func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool
 		time.AfterFunc(wait, n.changed)
 	}
 	before := n.state.Load()
-	next := &NativeState{Wanted: n.wanted, Objects: sight.Objects, Places: places, Served: served}
+	next := &NativeState{Wanted: n.wanted, Back: n.Back, Objects: sight.Objects, Places: places, Served: served}
 	if before == nil || before.Wanted != next.Wanted || !maps.Equal(before.Objects, next.Objects) ||
 		!before.Places.Equal(next.Places) || !slices.Equal(before.Served, next.Served) {
 		n.state.Store(next)
@@ -158,6 +163,13 @@ func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool
 }
 
 func (n *natives) want(list []*storedMutator, config *storedConfig) (w *native.Wanted, err error) {
+	if n.Back {
+		w = &native.Wanted{Stay: map[string]string{}}
+		for _, m := range list {
+			w.Stay[m.kind()+"/"+m.name()] = "mapd is to run it"
+		}
+		return w, nil
+	}
 	var all []native.Mutator
 	for _, m := range list {
 		if m.mutator != nil {

@@ -53,8 +53,8 @@ type Options struct {
 	// Mutators runs Gatekeeper's mutators, for which mapd needs the right to read
 	// them; with Shadow it only finds out what they would do.
 	Mutators, Shadow bool
-	// Native moves them into policies, for which mapd needs the right to read those
-	// of the cluster; who writes them is not the Store. Mutators has to be set.
+	// Native moves them into policies, or back, for which mapd needs the right to read
+	// those of the cluster; who writes them is not the Store. Mutators has to be set.
 	Native *NativeOptions
 }
 

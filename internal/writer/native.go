@@ -11,11 +11,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/csaupgrade"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/mapd-project/mapd/internal/native"
@@ -51,6 +55,7 @@ type Native struct {
 	said    atomic.Pointer[NativeReport]
 
 	// What follows is of one term.
+	home   *corev1.Namespace
 	probe  probe
 	failed map[string]string // by the name of a policy: why it was not written
 	logged map[string]string
@@ -89,9 +94,10 @@ func (n *Native) Report() *NativeReport {
 	return n.said.Load()
 }
 
-// Run writes until ctx is done. It may be run again after that.
-func (n *Native) Run(ctx context.Context) {
-	n.probe, n.logged, n.retry = probe{}, map[string]string{}, 0
+// Run writes until ctx is done. It may be run again after that. What it writes for
+// itself goes with home; nil: it stays.
+func (n *Native) Run(ctx context.Context, home *corev1.Namespace) {
+	n.home, n.probe, n.logged, n.retry = home, probe{}, map[string]string{}, 0
 	for ctx.Err() == nil {
 		pause := listEvery
 		if s := n.o.Store.Native(); s != nil {
@@ -138,12 +144,14 @@ func (n *Native) place(ctx context.Context, s *store.NativeState, report *Native
 	serves := func(g string) bool { return slices.Contains(s.Served, g) }
 	wait = probeEvery
 	switch {
+	case s.Back:
+		return nil, wait, true
 	case n.o.Group != "":
 		if serves(n.o.Group) {
 			report.Group = n.o.Group
 		}
 	case serves(policy.NativeGroup):
-		units = append(units, native.Placed{Unit: probeUnit(n.o.Namespace), Group: policy.NativeGroup})
+		units = append(units, native.Placed{Unit: probeUnit(n.o.Namespace, n.home), Group: policy.NativeGroup})
 		var runs verdict
 		switch runs, wait = n.ask(ctx, s, &units[0]); runs {
 		case unknown:
@@ -156,8 +164,6 @@ func (n *Native) place(ctx context.Context, s *store.NativeState, report *Native
 		case yes:
 			report.Group = policy.NativeGroup
 		case no:
-			report.Problems = append(report.Problems, "the API server serves policies and does not run them "+
-				"(is its admission plugin MutatingAdmissionPolicy off?), so mapd does")
 			if serves(policy.OwnGroup) {
 				report.Group = policy.OwnGroup
 			}
@@ -166,7 +172,7 @@ func (n *Native) place(ctx context.Context, s *store.NativeState, report *Native
 		report.Group = policy.OwnGroup
 	}
 	if report.Group == "" {
-		report.Problems = append(report.Problems, "policies cannot be written: the server does not serve them, or does not show them")
+		report.Problems = append(report.Problems, "policies cannot be written: the server does not serve them, does not show them, or does not run them")
 		return units, wait, true
 	}
 	for i := range s.Units {
@@ -193,7 +199,7 @@ func (n *Native) perform(ctx context.Context, list []native.Action) {
 		case err == nil:
 			n.log.Info("policy of mutators written", "action", a.String())
 			delete(n.logged, failed)
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err) && a.Seen != nil, errors.Is(err, errAnother):
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err) && a.Seen != nil, apierrors.IsAlreadyExists(err) && a.Seen == nil:
 			// Somebody was faster, and the Store will say so.
 			n.log.Debug("looking again", "action", a.String(), "error", err)
 		default:
@@ -214,10 +220,7 @@ func isAnswer(err error) bool {
 	return errors.As(err, &status) || errors.Is(err, errOther)
 }
 
-var (
-	errAnother = errors.New("it is there already")
-	errOther   = errors.New("the server stores another spec than it was sent")
-)
+var errOther = errors.New("the server stores another spec than it was sent")
 
 // callLimit bounds one write.
 const callLimit = 10 * time.Second
@@ -232,14 +235,10 @@ func (n *Native) do(ctx context.Context, a native.Action) error {
 	u := a.Part.Object.DeepCopy()
 	u.SetAPIVersion(a.Group + "/v1")
 	if a.Seen == nil {
-		// Applying would take over what another has made since.
-		if _, err := client.Get(ctx, a.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return cmp.Or(err, errAnother)
-		}
-	} else {
-		u.SetUID(a.Seen.UID)
-		u.SetResourceVersion(a.Seen.Version)
+		return create(ctx, client, u, a.Part)
 	}
+	u.SetUID(a.Seen.UID)
+	u.SetResourceVersion(a.Seen.Version)
 	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true})
 	if err != nil || digestOf(got) == a.Part.Digest {
 		return err
@@ -253,6 +252,26 @@ func (n *Native) do(ctx context.Context, a native.Action) error {
 		return errOther
 	}
 	return nil
+}
+
+// create makes what is not there. An apply would do as well, and would take over
+// what another has made under that name since.
+func create(ctx context.Context, client dynamic.ResourceInterface, u *unstructured.Unstructured, part *native.Part) error {
+	got, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: nativeManager})
+	if err != nil {
+		return err
+	}
+	if digestOf(got) != part.Digest {
+		return errOther
+	}
+	// The fields become those of an apply, so that the next one removes what it no
+	// longer says.
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(got, sets.New(nativeManager), nativeManager)
+	if err != nil || patch == nil {
+		return err
+	}
+	_, err = client.Patch(ctx, got.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
+	return err
 }
 
 func digestOf(u *unstructured.Unstructured) string {

@@ -2,10 +2,12 @@ package writer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/native"
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // A server may store policies and not run them: the API and the admission plugin are
@@ -48,7 +51,7 @@ type probe struct {
 }
 
 // probeUnit is the policy that shows itself.
-func probeUnit(namespace string) native.Unit {
+func probeUnit(namespace string, home *corev1.Namespace) native.Unit {
 	ignore, exactly := admissionregistrationv1.Ignore, admissionregistrationv1.Exact
 	p := &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: probeName},
@@ -80,6 +83,10 @@ func probeUnit(namespace string) native.Unit {
 		ObjectMeta: metav1.ObjectMeta{Name: probeName},
 		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: probeName},
 	}
+	if home != nil {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: home.Name, UID: home.UID}}
+		b.OwnerReferences = p.OwnerReferences
+	}
 	return native.NewUnit(p, b)
 }
 
@@ -107,6 +114,25 @@ func (n *Native) ask(ctx context.Context, s *store.NativeState, unit *native.Pla
 	}
 	p.next = now.Add(wait)
 	return p.verdict, wait
+}
+
+// Forget deletes the probe after Run has ended.
+func (n *Native) Forget(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	var errs []error
+	for _, binding := range []bool{true, false} {
+		key := native.Key{Group: policy.NativeGroup, Binding: binding, Name: probeName}
+		s := n.o.Store.Native()
+		if s == nil || s.Objects[key] == nil || !s.Objects[key].Ours {
+			continue
+		}
+		err := n.o.Dynamic.Resource(resourceOf(key)).Delete(ctx, probeName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.Objects[key].UID}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // dryRun looks at what the server makes of a ConfigMap.

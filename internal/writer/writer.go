@@ -49,7 +49,7 @@ type Options struct {
 	// User is who we are to the API server; our own requests are not mutated.
 	User string
 	// Mutators says that the Store runs Gatekeeper's mutators; Native, that it moves
-	// them into policies, which are written then.
+	// them into policies or back, and these are written or deleted.
 	Mutators, Native bool
 
 	// Ready says why this replica cannot answer requests.
@@ -203,7 +203,7 @@ func (w *Writer) inhabit(ctx context.Context, ns *corev1.Namespace, moved <-chan
 		work.Go(func() { w.list(ctx, out) })
 	}
 	if w.native != nil {
-		work.Go(func() { w.native.Run(ctx) })
+		work.Go(func() { w.native.Run(ctx, ns) })
 	}
 	if w.o.Maintain != nil {
 		work.Go(func() { w.maintain(ctx, func() []byte { return applied(configurations) }, out) })
