@@ -127,6 +127,8 @@ type examination struct {
 	mutatingErr, validatingErr error
 
 	own objects
+	// live counts the policies that mapd has put in the place of Gatekeeper's mutators.
+	live int
 	// deployment is mapd's; nil if it was not seen.
 	deployment *unstructured.Unstructured
 }

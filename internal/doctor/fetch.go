@@ -128,6 +128,7 @@ func (x *examination) fetch(ctx context.Context) {
 	if o.policiesErr = err; err == nil {
 		for i := range list.Items {
 			p := ownPolicy{object: &list.Items[i]}
+			x.kept(p.object)
 			p.policy, p.err = policy.Decode(p.object)
 			o.byName[p.object.GetName()] = len(o.policies)
 			o.policies = append(o.policies, p)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/native"
 	"github.com/mapd-project/mapd/internal/writer"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -26,15 +27,16 @@ const gatekeeperWebhook = "mutation.gatekeeper.sh"
 // gatekeeper is what is known of Gatekeeper's mutators.
 type gatekeeper struct {
 	stored int                 // how many there are
-	mode   string              // of mapd: on, shadow, off
+	mode   string              // of mapd: on, shadow, native, off
 	list   *writer.MutatorList // what mapd says of them; nil: nothing
 	entry  bool                // servers call mapd for them
 	rival  string              // the configuration by which Gatekeeper mutates; empty: none
+	live   int                 // policies that mapd has put in the place of mutators
 }
 
 // mutators looks at whether mapd runs Gatekeeper's mutators, and how they are.
 func (x *examination) mutators(ctx context.Context) {
-	g := gatekeeper{mode: x.legacyMode()}
+	g := gatekeeper{mode: x.legacyMode(), live: x.live}
 	var err error
 	if g.stored, err = x.countMutators(ctx); err != nil {
 		x.unseen(mutatorsCheck, "list", "the kinds of "+legacy.Group, err)
@@ -132,28 +134,35 @@ func (g gatekeeper) lines() []Line {
 	for _, p := range g.list.Problems {
 		say(Bad, mutatorsCheck, p, "see the rights in manifests/overlays/legacy, and mapd's log")
 	}
-	running := 0
+	running, native := 0, 0
 	var off []writer.MutatorLine
 	for _, m := range g.list.Mutators {
-		if !m.Bad() {
-			running++
-		} else {
+		switch {
+		case m.Bad():
 			off = append(off, m)
+		case m.State == writer.MutatorNative:
+			native++
+		default:
+			running++
 		}
 	}
 	lines = append(lines, notRunning(off)...)
+	lines = append(lines, g.left()...)
 	switch {
 	case running > 0 && !g.entry:
 		say(Bad, mutatorsCheck, fmt.Sprintf("no entry %s, so without effect: %d", webhook.LegacyName, running),
 			"mapd writes the entries within a second, but new ones only while a replica is ready: see its log")
-	case running > 0 && len(lines) == 0 && g.mode == "shadow":
-		say(OK, mutatorsCheck, fmt.Sprintf("%d looked at and not applied (--legacy=shadow)", running), "")
-	case running > 0 && len(lines) == 0:
-		say(OK, mutatorsCheck, fmt.Sprintf("%d running", running), "")
-	case len(lines) == 0:
+	case len(lines) > 0:
+	case running+native == 0:
 		say(OK, mutatorsCheck, "none yet", "")
+	case g.mode == "shadow":
+		say(OK, mutatorsCheck, fmt.Sprintf("%d looked at and not applied (--legacy=shadow)", running), "")
+	case g.mode == "native":
+		say(OK, mutatorsCheck, fmt.Sprintf("%d by policies, %d by mapd (--legacy=native)", native, running), "")
+	default:
+		say(OK, mutatorsCheck, fmt.Sprintf("%d running", running), "")
 	}
-	if g.rival != "" && g.mode == "on" {
+	if g.rival != "" && (g.mode == "on" || g.mode == "native") {
 		say(Warning, mutatorsCheck, "Gatekeeper mutates as well, by "+g.rival+
 			": harmless only while both run the same mutators, because then the second finds nothing left to do; what one of them refuses is refused",
 			"when mapd does what you expect, turn off mutation in Gatekeeper (disableMutation in its chart); until then --legacy=shadow changes nothing")
@@ -161,9 +170,25 @@ func (g gatekeeper) lines() []Line {
 	return lines
 }
 
+// left says that there are policies in the place of mutators that nobody keeps true to
+// them.
+func (g gatekeeper) left() []Line {
+	if g.live == 0 || g.mode == "native" {
+		return nil
+	}
+	fact := fmt.Sprintf("%s of an earlier --legacy=native", count(g.live, "policy", "policies"))
+	if g.mode == "on" {
+		return []Line{{Warning, mutatorsCheck, fact + ", which mapd removes once it runs the mutators itself", "if this stays so, see its log and the rights in manifests/overlays/legacy"}}
+	}
+	return []Line{{Warning, mutatorsCheck, fact + " still in force, and nobody keeps them true to the mutators (--legacy=" + g.mode + ")",
+		"--legacy=native keeps them, --legacy=on removes them, or: kubectl delete map,mapb -l " + native.LiveLabel}}
+}
+
 // unused is what there is to say where mapd does not run mutators.
 func (g gatekeeper) unused() []Line {
 	switch {
+	case g.live > 0:
+		return g.left()
 	case g.stored == 0:
 		return nil
 	case g.rival != "":

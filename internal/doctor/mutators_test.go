@@ -15,7 +15,7 @@ func TestGatekeeperLines(t *testing.T) {
 		l := &writer.MutatorList{Mode: mode}
 		for i, s := range states {
 			text := ""
-			if s != "running" {
+			if s != "running" && s != "native" {
 				text = "why"
 			}
 			l.Mutators = append(l.Mutators, writer.MutatorLine{ID: fmt.Sprint("Assign/m", i), State: s, Text: text})
@@ -43,6 +43,12 @@ func TestGatekeeperLines(t *testing.T) {
 			"ok Gatekeeper's mutators: 1 running",
 			"warning Gatekeeper's mutators: Gatekeeper mutates as well, by g: harmless only while both run the same mutators, because then the second finds nothing left to do; what one of them refuses is refused",
 		}},
+		"by policies only":   {gatekeeper{mode: "native", live: 2, list: list("native", "native", "native")}, []string{"ok Gatekeeper's mutators: 2 by policies, 0 by mapd (--legacy=native)"}},
+		"by both":            {gatekeeper{mode: "native", live: 1, entry: true, list: list("native", "native", "running")}, []string{"ok Gatekeeper's mutators: 1 by policies, 1 by mapd (--legacy=native)"}},
+		"by mapd, not asked": {gatekeeper{mode: "native", live: 1, list: list("native", "native", "running")}, []string{"bad Gatekeeper's mutators: no entry legacy.mapd.dev, so without effect: 1"}},
+		"on the way back":    {gatekeeper{mode: "on", live: 1, entry: true, list: list("on", "running")}, []string{"warning Gatekeeper's mutators: 1 policy of an earlier --legacy=native, which mapd removes once it runs the mutators itself"}},
+		"left in shadow":     {gatekeeper{mode: "shadow", live: 2, entry: true, list: list("shadow", "running")}, []string{"warning Gatekeeper's mutators: 2 policies of an earlier --legacy=native still in force, and nobody keeps them true to the mutators (--legacy=shadow)"}},
+		"left when off":      {gatekeeper{mode: "off", live: 2, stored: 2}, []string{"warning Gatekeeper's mutators: 2 policies of an earlier --legacy=native still in force, and nobody keeps them true to the mutators (--legacy=off)"}},
 		"many": {gatekeeper{mode: "on", list: list("on", "off", "off", "off", "off", "off", "off", "off", "off", "off", "off", "off")}, []string{
 			"warning mutator Assign/m0: off: why", "warning mutator Assign/m1: off: why", "warning mutator Assign/m2: off: why", "warning mutator Assign/m3: off: why",
 			"warning mutator Assign/m4: off: why", "warning mutator Assign/m5: off: why", "warning mutator Assign/m6: off: why", "warning mutator Assign/m7: off: why",

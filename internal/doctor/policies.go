@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/native"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -275,13 +276,28 @@ func (x *examination) twins(ctx context.Context) {
 	x.say(mark, check, fact+few(twice), "delete one of the two, or its binding")
 }
 
+// kept says whether mapd keeps a policy, and counts those that stand for mutators.
+func (x *examination) kept(p *unstructured.Unstructured) bool {
+	if p.GetLabels()[native.LiveLabel] == "" {
+		return false
+	}
+	if o := native.ReadObject(p, nil); o.Ours && len(o.Owners) > 0 {
+		x.live++
+	}
+	return true
+}
+
 func (x *examination) nativeNames(ctx context.Context) (names []string, bound map[string]bool, err error) {
 	list, err := x.Dynamic.Resource(resource(policy.NativeGroup, x.version, policyResource)).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, p := range list.Items {
-		names = append(names, p.GetName())
+	for i := range list.Items {
+		p := &list.Items[i]
+		// Those that mapd keeps itself may be in two groups for a moment.
+		if !x.kept(p) {
+			names = append(names, p.GetName())
+		}
 	}
 	if list, err = x.Dynamic.Resource(resource(policy.NativeGroup, x.version, bindingResource)).List(ctx, metav1.ListOptions{}); err != nil {
 		return nil, nil, err
