@@ -129,6 +129,8 @@ type loop struct {
 	over          valueOf
 	index, value  int // slots, -1 if there is none
 	filter, yield ast.Expr
+	// keys says that the keys of a map will do as well: their order is any.
+	keys bool
 }
 
 // loop understands what map, filter and transformList are short for, which
@@ -176,27 +178,43 @@ func (r *reader) within(c ast.ComprehensionExpr, l *loop, f func() bool) bool {
 	return f()
 }
 
-// each runs body for each element. It gives up where body does, and over what is
-// no list.
+// each runs body for each element. It gives up where body does, and over what
+// has none.
 func (l *loop) each(f *frame, body func(f *frame) (more, ok bool)) bool {
 	over, ok := l.over(f)
-	list, isList := over.([]any)
-	if !ok || !isList {
+	if !ok {
 		return false
 	}
-	for i, v := range list {
-		if l.index >= 0 {
-			f.loops[l.index] = int64(i)
-		}
+	turn := func(v any) (more, ok bool) {
 		f.loops[l.value] = v
 		if !f.turn() {
+			return false, false
+		}
+		return body(f)
+	}
+	switch over := over.(type) {
+	case []any:
+		for i, v := range over {
+			if l.index >= 0 {
+				f.loops[l.index] = int64(i)
+			}
+			if more, ok := turn(v); !ok || !more {
+				return ok
+			}
+		}
+		return true
+	case map[string]any:
+		if !l.keys {
 			return false
 		}
-		if more, ok := body(f); !ok || !more {
-			return ok
+		for k := range over {
+			if more, ok := turn(k); !ok || !more {
+				return ok
+			}
 		}
+		return true
 	}
-	return true
+	return false
 }
 
 func isTrue(e ast.Expr) bool {

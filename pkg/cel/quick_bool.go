@@ -145,7 +145,7 @@ func (r *reader) quantifier(e ast.Expr) boolOf {
 	if !isName(until, c.AccuVar()) {
 		return nil
 	}
-	l := &loop{over: r.value(c.IterRange())}
+	l := &loop{over: r.value(c.IterRange()), keys: true}
 	if l.over == nil {
 		return nil
 	}

@@ -35,6 +35,12 @@ var quickExpressions = []struct {
 	{Bool, true, `has(object.kind.a)`},
 	{Bool, true, `object.kind.?a.hasValue()`},
 	{Bool, true, `object.?none.hasValue() && !object.?missing.hasValue()`},
+	{Bool, true, `params.names.exists(n, n.substring(0, n.size() - 1) == "Po")`},
+	{Bool, true, `object.kind.substring(1, 2) == "o" || object.kind.size() - 1 == 2`},
+	{Bool, true, `object.list.size() == 2 && size(object.metadata) - 1 == size(params.labels)`},
+	{Bool, true, `object.broken.size() == 1 || object.n.size() == 1`},
+	{Bool, true, `object.kind.substring(2, 1) == "" || object.kind.substring(0, 9) == ""`},
+	{Bool, true, `(object.big - 1 - object.big) == object.big`},
 	{Bool, false, `object.list.size() > 1`},
 	{Bool, false, `namespaceObject.metadata.name == "shop"`},
 
@@ -71,7 +77,7 @@ func quickInputs() []*Input {
 	}
 	request := func() map[string]any { return map[string]any{"namespace": "shop"} }
 	full := map[string]any{
-		"kind": "Pod", "n": int64(1), "flag": true, "none": nil, "nilmap": map[string]any(nil), "broken": "\xff", "odd": []any{int32(1)},
+		"kind": "Pod", "n": int64(1), "big": int64(-1 << 63), "flag": true, "none": nil, "nilmap": map[string]any(nil), "broken": "\xff", "odd": []any{int32(1)},
 		"metadata": map[string]any{"name": "p", "labels": map[string]any{"app": "web"}},
 		"list":     []any{map[string]any{"name": "a", "v": 5.0}, map[string]any{"name": "Pod"}},
 		"names":    []any{"a", "c", "b"},

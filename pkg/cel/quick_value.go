@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
@@ -224,6 +225,12 @@ func (r *reader) call(e ast.Expr) valueOf {
 			v, has, ok := member(v, k)
 			return v, ok && has
 		}
+	case is(e, "size", 1):
+		return sizeOf(r.value(args[0]))
+	case is(e, "_-_", 2):
+		return difference(r.value(args[0]), r.value(args[1]))
+	case is(e, "substring", 3):
+		return substring(r.value(args[0]), r.value(args[1]), r.value(args[2]))
 	case is(e, "reverse", 1) && e.AsCall().IsMemberFunction():
 		return reversed(r.value(args[0]))
 	case is(e, "string", 1), is(e, "_+_", 2) && r.checked.GetType(e.ID()) == types.StringType:
@@ -365,4 +372,70 @@ func (t text) join(f *frame) (string, bool) {
 	}
 	f.text = b
 	return string(b), true
+}
+
+// sizeOf is that of a list, a map or a string in which bytes are code points.
+func sizeOf(of valueOf) valueOf {
+	if of == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		v, ok := of(f)
+		switch v := v.(type) {
+		case string:
+			return int64(len(v)), ok && isASCII(v)
+		case []any:
+			return int64(len(v)), ok
+		case map[string]any:
+			return int64(len(v)), ok
+		}
+		return nil, false
+	}
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// difference is that of small integers.
+func difference(a, b valueOf) valueOf {
+	if a == nil || b == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		x, ok := small(a(f))
+		y, okToo := small(b(f))
+		return x - y, ok && okToo
+	}
+}
+
+// small returns an integer with which one can reckon freely.
+func small(v any, ok bool) (int64, bool) {
+	n, isInt := v.(int64)
+	return n, ok && isInt && n == int64(int32(n))
+}
+
+// substring is that of a string in which bytes are code points.
+func substring(of, from, to valueOf) valueOf {
+	if of == nil || from == nil || to == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		v, ok := of(f)
+		s, isString := v.(string)
+		if !ok || !isString || !isASCII(s) {
+			return nil, false
+		}
+		i, ok := small(from(f))
+		j, okToo := small(to(f))
+		if !ok || !okToo || i < 0 || j < i || j > int64(len(s)) {
+			return nil, false
+		}
+		return s[i:j], true
+	}
 }
