@@ -95,6 +95,13 @@ func NewBuilder(deps policy.Deps) *Builder { return &Builder{deps: deps} }
 // Build puts mutators together. config may be nil. Of two mutators with one ID
 // the later counts.
 func (b *Builder) Build(crs []*legacy.Mutator, config *legacy.Config, types *openapi.Types, o Options) *Result {
+	r, set := b.build(crs, config, types, o)
+	r.Set = engine.NewSet(set)
+	return r
+}
+
+// build is Build but for the Set, of which it returns the options.
+func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *openapi.Types, o Options) (*Result, engine.SetOptions) {
 	all := inOrder(crs)
 	conflicts := legacy.Conflicts(all)
 	r := &Result{States: make([]State, len(all))}
@@ -127,14 +134,13 @@ func (b *Builder) Build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 	for i, w := range wakes(running) {
 		members[i].Wakes = w
 	}
-	r.Set = engine.NewSet(engine.SetOptions{
+	return r, engine.SetOptions{
 		Members: members, Bound: len(all), Namespace: o.Namespace, Shadow: o.Shadow, Trace: o.Trace,
 		Excludes: func(namespace string) bool { return config.Excludes(process, namespace) },
 		Explain: func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
 			return explain(running[member], obj, req, ns)
 		},
-	})
-	return r
+	}
 }
 
 // inOrder sorts mutators as Gatekeeper runs them, each once.
