@@ -211,7 +211,7 @@ func TestExamplesReadme(t *testing.T) {
 
 // tourBlock is a code block of the README that shows a command and all that it
 // prints, both streams as a terminal shows them.
-var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd (eval [^\n]*)\n(.*?)```\n")
+var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:eval|migrate) [^\n]*)\n(.*?)```\n")
 
 // The commands of the README print what it says they print.
 func TestReadme(t *testing.T) {
@@ -225,7 +225,8 @@ func TestReadme(t *testing.T) {
 	for _, m := range blocks {
 		want := string(m[2])
 		var out bytes.Buffer
-		run(strings.Fields(string(m[1])), nil, &out, &out)
+		args := strings.Replace(string(m[1]), " -o policies ", " -o "+t.TempDir()+" ", 1)
+		run(strings.Fields(args), nil, &out, &out)
 		if *update {
 			block := bytes.Replace(m[0], []byte("\n"+want+"```"), []byte("\n"+out.String()+"```"), 1)
 			after = bytes.Replace(after, m[0], block, 1)
