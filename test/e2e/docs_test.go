@@ -26,11 +26,13 @@ import (
 // elsewhere says of commands in the documents why they are not run here: the test
 // that does, or what it would take.
 var elsewhere = map[string]string{
-	"mapd install":                           "TestInstallation",
-	"mapd doctor":                            "TestInstallation",
-	"mapd uninstall":                         "TestLockOut",
-	"kubectl apply -k manifests/overlays/ha": "TestManifestsOnAServer",
-	"kubectl apply -k manifests/overlays/cert-manager":                                         "needs cert-manager; TestManifestsAgree renders it",
+	"mapd install":                                     "TestInstallation",
+	"mapd doctor":                                      "TestInstallation",
+	"mapd uninstall":                                   "TestLockOut",
+	"kubectl apply -k manifests/overlays/ha":           "TestManifestsOnAServer",
+	"kubectl apply -k manifests/overlays/legacy":       "TestGatekeeperDocument",
+	"kubectl apply -k manifests/overlays/native":       "TestNative",
+	"kubectl apply -k manifests/overlays/cert-manager": "needs cert-manager; TestManifestsAgree renders it",
 	"helm install mapd manifests/chart --namespace mapd-system --create-namespace":             "TestChartOnAServer",
 	"kubectl -n mapd-system rollout status deployment/mapd":                                    "needs a deployment controller",
 	"kubectl -n mapd-system logs -l app.kubernetes.io/name=mapd":                               "needs a kubelet",
@@ -40,6 +42,9 @@ var elsewhere = map[string]string{
 	"kubectl apply -f manifests/install.yaml":                                                  "TestManifestsOnAServer",
 	"kubectl delete mutatingwebhookconfiguration 000.mapd.dev":                                 "TestLockOut",
 	"kubectl -n mapd-system scale deployment mapd --replicas=0":                                "TestLockOut",
+
+	`kubectl -n mapd-system get configmap mapd-gatekeeper -o go-template='{{.data.summary}}{{"\n"}}{{.data.mutators}}'`: "TestNative",
+	"kubectl get mutatingadmissionpolicies.admissionregistration.k8s.io,map -l mapd.dev/live":                           "TestNative",
 }
 
 // fromCheckout are those of docs/gatekeeper.md that get mapd; the test has it.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,7 @@ type migrateCase struct {
 	// they have several.
 	reinvocation string
 	stored       []byte // want, as a server stores it
+	plain        []byte // object, as a server stores it
 }
 
 // TestMigrate has migrate write policies, and servers run them: one that has the
@@ -71,7 +73,7 @@ func TestMigrate(t *testing.T) {
 
 	all := append(recordedCases(t), ownCases(t)...)
 	for _, c := range all {
-		c.stored = stored(t, m.native, c.want)
+		c.stored, c.plain = stored(t, m.native, c.want), stored(t, m.native, c.object)
 	}
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) { m.run(t, c) })
@@ -92,12 +94,24 @@ func (m *migrator) run(t *testing.T, c *migrateCase) {
 	}
 	await(t, "mutators under mapd", m.mapd.Cluster, c)
 
-	native := m.migrate(t, m.native, c)
-	if _, err := m.native.Kubectl(t, nil, "apply", "--filename="+native); err != nil {
-		t.Fatal(err)
+	var before []string // what has been tried
+	for _, patch := range []string{"auto", "json", "apply"} {
+		native := m.migrate(t, m.native, c, "--patch="+patch)
+		if native == "" {
+			continue
+		}
+		text := joined(t, native)
+		if slices.Contains(before, text) {
+			continue
+		}
+		before = append(before, text)
+		if _, err := m.native.Kubectl(t, nil, "apply", "--filename="+native); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "policies in the API server, --patch "+patch, m.native, c)
+		remove(t, m.native, "--filename="+native)
+		until(t, "policies are gone, --patch "+patch, m.native, c.object, c.plain)
 	}
-	defer remove(t, m.native, "--filename="+native)
-	await(t, "policies in the API server", m.native, c)
 
 	own := m.migrate(t, m.mapd.Cluster, c, "--group=mapd.dev")
 	remove(t, m.mapd.Cluster, "--filename="+write(t, c.mutators))
@@ -112,11 +126,19 @@ func (m *migrator) run(t *testing.T, c *migrateCase) {
 }
 
 // migrate has policies written for what is in a cluster, tries them on its objects,
-// and returns the directory.
+// and returns the directory; none if apply is asked for and cannot be had.
 func (m *migrator) migrate(t *testing.T, c *cluster.Cluster, tc *migrateCase, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	code, _, stderr := migrate(t, c, c.Config, append(flags, "--from-cluster", "--verify", "--generated=0", "-o", dir)...)
+	if code == 1 && slices.Contains(flags, "--patch=apply") {
+		// Not all can be said by a merge; and where it can, nulls and keys that repeat
+		// make it differ. None of the objects has any.
+		if strings.Contains(stderr, " refused ") {
+			return ""
+		}
+		code = 0
+	}
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -143,16 +165,40 @@ func (m *migrator) migrate(t *testing.T, c *cluster.Cluster, tc *migrateCase, fl
 // await waits until a dry run comes to what is wanted, and then stores the object.
 func await(t *testing.T, what string, s *cluster.Cluster, c *migrateCase) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, what, func(ctx context.Context) error {
-		got, err := create(ctx, s, c.object, metav1.DryRunAll)
-		if err == nil && !bytes.Equal(c.stored, own(t, got)) {
-			err = fmt.Errorf("(-Gatekeeper, as stored):\n%s", cmp.Diff(string(c.stored), string(own(t, got))))
-		}
-		return err
-	})
+	until(t, what, s, c.object, c.stored)
 	if d := cmp.Diff(string(c.stored), string(stored(t, s, c.object))); d != "" {
 		t.Errorf("%s (-Gatekeeper, as stored):\n%s", what, d)
 	}
+}
+
+// until waits until a dry run of an object comes to what is wanted.
+func until(t *testing.T, what string, s *cluster.Cluster, object *unstructured.Unstructured, want []byte) {
+	t.Helper()
+	cluster.Eventually(t, 30*time.Second, what, func(ctx context.Context) error {
+		got, err := create(ctx, s, object, metav1.DryRunAll)
+		if err == nil && !bytes.Equal(want, own(t, got)) {
+			err = fmt.Errorf("-want, as stored, +got:\n%s", cmp.Diff(string(want), string(own(t, got))))
+		}
+		return err
+	})
+}
+
+// joined is what the files of a directory hold.
+func joined(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(data)
+	}
+	return all.String()
 }
 
 // stored is what a server stores of an object, without what is the server's own.
