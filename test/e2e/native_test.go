@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,6 +60,8 @@ func TestNative(t *testing.T) {
 			t.Run("what stays", g.stays)
 			t.Run("what others have", g.foreign)
 			t.Run("restarts", g.restarts)
+			t.Run("documented", g.documented)
+			t.Run("back", g.back)
 		})
 	}
 }
@@ -86,7 +90,8 @@ func (g *movers) kept(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, o := range list.Items {
-			if len(o.GetOwnerReferences()) > 0 { // the probe has none
+			// The probe has no mutator.
+			if slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind != "Namespace" }) {
 				lists[i] = append(lists[i], o.GetName())
 			}
 		}
@@ -207,20 +212,21 @@ func (g *movers) changes(t *testing.T) {
 	g.Apply(t, assign("a", "spec.x", "one"))
 	g.specs(t, g.state("Assign/a", "native", g.group), "{x: one}")
 	g.keeps(t, "assign-a")
+	g.owned(t)
 	// From one version to the next it is one or the other.
-	g.Apply(t, assign("a", "spec.y", "two"))
-	g.specs(t, g.state("Assign/a", "native", g.group), "{y: two}", "{x: one}")
+	g.Apply(t, assign("a", "spec.w", "two"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{w: two}", "{x: one}")
 	for _, v := range []string{"3", "4", "5"} {
-		g.Apply(t, assign("a", "spec.y", v))
+		g.Apply(t, assign("a", "spec.w", v))
 	}
-	g.specs(t, g.state("Assign/a", "native", g.group), "{y: 5}")
+	g.specs(t, g.state("Assign/a", "native", g.group), "{w: 5}")
 	// Those whose order matters share a policy, and part again.
-	g.Apply(t, assign("b", "spec.y", "6"))
-	g.specs(t, g.state("Assign/b", "native", g.group), "{y: 6}")
+	g.Apply(t, assign("b", "spec.w", "6"))
+	g.specs(t, g.state("Assign/b", "native", g.group), "{w: 6}")
 	g.keeps(t, "assign-a-and-assign-b")
 	g.Apply(t, assign("b", "spec.z", "7"))
-	g.specs(t, g.state("Assign/b", "native", g.group), "{y: 5, z: 7}")
-	g.keeps(t, "assign-a", "assign-b")
+	g.keeps(t, "assign-a", "assign-b") // until then the one that they shared has its say
+	g.specs(t, nil, "{w: 5, z: 7}")
 
 	// What somebody writes into a policy is not left there.
 	spoil := `[{"op": "replace", "path": "/spec/failurePolicy", "value": "Ignore"}, {"op": "remove", "path": "/metadata/labels/mapd.dev~1from-kind"}]`
@@ -240,7 +246,7 @@ func (g *movers) changes(t *testing.T) {
 	// A policy that somebody deletes comes back; meanwhile mapd runs the mutator.
 	g.delete(t, g.resources()[0].GroupResource().String()+"/assign-a")
 	g.keeps(t, "assign-a", "assign-b")
-	g.specs(t, g.state("Assign/a", "native", g.group), "{y: 5, z: 7}")
+	g.specs(t, g.state("Assign/a", "native", g.group), "{w: 5, z: 7}")
 	g.delete(t, "assign/a", "assign/b")
 	g.keeps(t)
 	g.specs(t, nil, "{}")
@@ -251,17 +257,8 @@ func (g *movers) changes(t *testing.T) {
 func (g *movers) stays(t *testing.T) {
 	g.Apply(t, assign("a", "spec.v", "1"))
 	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
-	list := strings.Replace(assign("a", "spec.v", "{n: 9007199254740993}"), "Assign", "Assign", 1)
-	g.Apply(t, strings.Replace(list, "9007199254740993", "1", 1)+`---
-apiVersion: mutations.gatekeeper.sh/v1
-kind: ModifySet
-metadata: {name: prune}
-spec:
-  applyTo: [{groups: [example.com], versions: [v1], kinds: [Thing]}]
-  location: spec.deep.list
-  parameters: {operation: prune, values: {fromList: [x]}}
-`)
-	g.specs(t, g.state("ModifySet/prune", "running", "by mapd: differs: T21"), "{v: {n: 1}}", "{v: 1}")
+	g.Apply(t, assign("a", "spec.v", "{big: 1}")+"---"+prune)
+	g.specs(t, g.state("ModifySet/prune", "running", "by mapd: differs: T21"), "{v: {big: 1}}", "{v: 1}")
 	cluster.Eventually(t, 30*time.Second, "a is moved", g.state("Assign/a", "native", g.group))
 	g.keeps(t, "assign-a")
 	g.Apply(t, `
@@ -289,7 +286,7 @@ metadata: {name: assign-a}
 spec:
   reinvocationPolicy: Never
   matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [nothings]}]}
-  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/spec"}]'}}]
 `, g.group)
 	g.Apply(t, foreign)
 	client := g.Dynamic.Resource(g.resources()[0])
@@ -314,15 +311,19 @@ spec:
 	g.keeps(t)
 }
 
-// The server restarts, and the replica that writes goes.
+// The server dies and comes back, and every replica is replaced.
 func (g *movers) restarts(t *testing.T) {
 	g.Apply(t, assign("a", "spec.v", "1"))
 	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
-	g.RestartAPIServer(t)
-	g.WaitReady(t)
+	g.throughout(t, func() {
+		g.APIServer.Kill()
+		g.APIServer.Start(t)
+		g.Cluster.WaitReady(t)
+		g.WaitReady(t)
+	})
 	g.Apply(t, assign("a", "spec.v", "2"))
 	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 2}")
-	g.Roll(t)
+	g.throughout(t, func() { g.Roll(t) })
 	g.specs(t, nil, "{v: 2}", "{v: 2}")
 	g.delete(t, "assign/a")
 	g.keeps(t)
@@ -333,3 +334,227 @@ func (g *movers) restarts(t *testing.T) {
 	}
 	g.says(t)
 }
+
+// What docs/operate.md says to look at.
+func (g *movers) documented(t *testing.T) {
+	if g.group != mapdpolicy.NativeGroup {
+		t.Skip("the document is about a server that runs policies")
+	}
+	g.Apply(t, assign("a", "spec.v", "1"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
+	r := newReader(t, g.Mapd, cluster.Root(t), nil)
+	shown := ""
+	for _, c := range commands(t, "docs/operate.md") {
+		if !strings.Contains(c, "mapd-gatekeeper") && !strings.Contains(c, "mapd.dev/live") {
+			continue
+		}
+		out, err := r.run(t.Context(), c)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", c, err, out)
+		}
+		shown += out
+	}
+	for _, want := range []string{"1 mutator: 1 native\nAssign/a  native    by the policy assign-a of " + g.group, "/assign-a", "/mapd-native-probe"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("%q is not shown:\n%s", want, shown)
+		}
+	}
+	g.delete(t, "assign/a")
+	g.keeps(t)
+}
+
+// Whoever has tried it and goes back loses nothing on the way.
+func (g *movers) back(t *testing.T) {
+	g.Apply(t, assign("a", "spec.v", "1"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
+	g.keeps(t, "assign-a")
+	g.diagnosed(t, "√ Gatekeeper's mutators: 1 by policies, 0 by mapd (--legacy=native)")
+	g.throughout(t, func() {
+		old := g.Replicas()
+		g.AddReplica(t, "--legacy=on")
+		g.WaitReady(t)
+		for _, r := range old {
+			g.Remove(t, r)
+		}
+		g.keeps(t)
+	})
+	g.entry(t, "things")
+	g.says(t, "Assign/a running")
+	for _, r := range g.resources() {
+		cluster.Eventually(t, 30*time.Second, "nothing to be left", func(ctx context.Context) error {
+			list, err := g.Dynamic.Resource(r).List(ctx, metav1.ListOptions{LabelSelector: native.LiveLabel})
+			if err == nil && len(list.Items) > 0 {
+				err = fmt.Errorf("there is %s", list.Items[0].GetName())
+			}
+			return err
+		})
+	}
+	g.delete(t, "assign/a")
+	g.specs(t, nil, "{}")
+}
+
+// diagnosed waits until the doctor says it.
+func (g *movers) diagnosed(t *testing.T, line string) {
+	t.Helper()
+	kubeconfig := g.Kubeconfig(t, g.Config, "")
+	cluster.Eventually(t, 30*time.Second, "the doctor to say "+line, func(context.Context) error {
+		out, _, err := g.Mapd.Mapd(t, kubeconfig, "doctor")
+		if err == nil && !strings.Contains(out, line) {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
+
+// throughout creates Things for show while something goes on. A mutator that sets
+// spec.v misses none of those that the server takes.
+func (g *movers) throughout(t *testing.T, f func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var n atomic.Int64
+	done := make(chan struct{})
+	thing := oneObject(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: {}}")
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(20 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			got, err := g.try(ctx, thing, "default")
+			if err != nil {
+				continue // the server is away, or refuses
+			}
+			n.Add(1)
+			if _, there, err := unstructured.NestedFieldNoCopy(got.Object, "spec", "v"); err != nil || !there {
+				t.Errorf("Thing %d: the spec is %v", n.Load(), got.Object["spec"])
+			}
+		}
+	}()
+	f()
+	before := n.Load()
+	cluster.Eventually(t, 30*time.Second, "a Thing afterwards", func(context.Context) error {
+		if n.Load() == before {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	stop()
+	<-done
+	t.Logf("%d Things", n.Load())
+}
+
+// owned says that the policy goes with its mutator, and that one writer has written it
+// once.
+func (g *movers) owned(t *testing.T) {
+	t.Helper()
+	owner, err := g.Dynamic.Resource(schema.GroupVersionResource{Group: "mutations.gatekeeper.sh", Version: "v1", Resource: "assign"}).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Assign", Name: "a", UID: owner.GetUID()}}
+	for _, r := range g.resources() {
+		obj, err := g.Dynamic.Resource(r).Get(t.Context(), "assign-a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, obj.GetOwnerReferences()); d != "" {
+			t.Errorf("%s: owners: %s", r.Resource, d)
+		}
+		if obj.GetGeneration() != 1 {
+			t.Errorf("%s: generation %d", r.Resource, obj.GetGeneration())
+		}
+		for _, f := range obj.GetManagedFields() {
+			if f.Subresource == "" && (f.Manager != "mapd-native" || f.Operation != metav1.ManagedFieldsOperationApply) {
+				t.Errorf("%s: fields of %s by %s", r.Resource, f.Manager, f.Operation)
+			}
+		}
+	}
+}
+
+// TestNativeLive has `mapd migrate gatekeeper --live` keep the policies of a cluster
+// in which there is no mapd.
+func TestNativeLive(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{Native: true})
+	defineGatekeeper(t, c)
+	g := &movers{&gatekeeper{&cluster.Mapd{Cluster: c}}, mapdpolicy.NativeGroup}
+	g.Apply(t, things)
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	live := func(ctx context.Context) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, cluster.Binary(t), "migrate", "gatekeeper", "--live", "--kubeconfig", c.Kubeconfig(t, c.Config, ""))
+		cmd.Stdout, cmd.Stderr = out, out
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		return cmd
+	}
+	printed := func(line string) func(context.Context) error {
+		return func(context.Context) error {
+			text, err := os.ReadFile(out.Name())
+			if err == nil && !strings.Contains(string(text), line) {
+				err = fmt.Errorf("%q is not printed:\n%s", line, text)
+			}
+			return err
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	first := live(ctx)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g.Apply(t, assign("a", "spec.v", "1"))
+	g.specs(t, printed("Assign/a: native, by the policy assign-a of admissionregistration.k8s.io\n"), "{v: 1}")
+	g.owned(t)
+	g.Apply(t, assign("a", "spec.w", "2")+"---"+assign("b", "spec.x", "3")+"---"+prune)
+	g.specs(t, printed("ModifySet/prune: stays, differs: T21: "), "{w: 2, x: 3}")
+	g.delete(t, "assign/b")
+	g.keeps(t, "assign-a")
+	cluster.Eventually(t, 30*time.Second, "b is gone", printed("Assign/b: gone\n"))
+	stop()
+	if err := first.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("after an interrupt: %v", err)
+	}
+	g.keeps(t, "assign-a")
+	for _, r := range g.resources() {
+		list, err := g.Dynamic.Resource(r).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 {
+			t.Errorf("%s: %d are left, %v", r.Resource, len(list.Items), err)
+		}
+	}
+
+	// Not beside a mapd that has the mutators.
+	g.Apply(t, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: mapd-system}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: mapd-gatekeeper, namespace: mapd-system}
+data: {mode: native}
+`)
+	var exit *exec.ExitError
+	if err := live(t.Context()).Run(); !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Errorf("beside a mapd: %v, want exit code 2", err)
+	}
+	if err := printed("--legacy=native (ConfigMap mapd-system/mapd-gatekeeper)")(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// prune is a mutator that no policy does exactly.
+const prune = `
+apiVersion: mutations.gatekeeper.sh/v1
+kind: ModifySet
+metadata: {name: prune}
+spec:
+  applyTo: [{groups: [example.com], versions: [v1], kinds: [Thing]}]
+  location: spec.deep.list
+  parameters: {operation: prune, values: {fromList: [x]}}
+`
