@@ -120,9 +120,9 @@ func (d *draft) match(ms []*legacy.Mutator) {
 func (d *draft) conditions(conds []condition) {
 	names := map[string]int{}
 	for _, c := range conds {
-		name := c.Name
-		if names[c.Name]++; names[c.Name] > 1 {
-			name += "-" + strconv.Itoa(names[c.Name])
+		name := strings.TrimRight(c.Name, "-") // of a key without a letter nothing is left
+		if names[name]++; names[name] > 1 {
+			name += "-" + strconv.Itoa(names[name])
 		}
 		d.spec.MatchConditions = append(d.spec.MatchConditions,
 			admissionregistrationv1.MatchCondition{Name: name, Expression: c.Expr.String()})
