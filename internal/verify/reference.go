@@ -12,11 +12,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// side is one of the two that are compared.
-type side interface {
-	run(context.Context, *request) Result
-}
-
 // reference is Gatekeeper with an API server around it.
 type reference struct {
 	system direct.System

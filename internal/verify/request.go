@@ -167,43 +167,6 @@ func plain(obj map[string]any) map[string]any {
 	return out
 }
 
-// equalJSON compares as JSON.
-func equalJSON(a, b map[string]any) bool { return tree.Equal(plain(a), plain(b)) }
-
-// same reports whether two results are: both refused, for whatever reason, or
-// equal as they are stored.
-func (r *request) same(a, b Result) bool {
-	if a.Refused != "" || b.Refused != "" {
-		return a.Refused != "" && b.Refused != ""
-	}
-	if r.kind != nil && r.kind.Builtin() {
-		return tree.Equal(packed(plain(a.Object)), packed(plain(b.Object)))
-	}
-	return equalJSON(a.Object, b.Object)
-}
-
-// packed is a tree as protocol buffers have it, in which built-in kinds are stored:
-// a list without elements is none.
-func packed(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			if l, ok := e.([]any); e != nil && (!ok || len(l) > 0) {
-				out[k] = packed(e)
-			}
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = packed(e)
-		}
-		return out
-	}
-	return v
-}
-
 // mostText is how much of a refusal is told, in bytes: some quote the whole
 // expression.
 const mostText = 400

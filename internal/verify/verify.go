@@ -115,6 +115,11 @@ type Verifier struct {
 	parts  []*part
 }
 
+// side is one of the two that are compared.
+type side interface {
+	run(context.Context, *request) Result
+}
+
 // part is one thing that is compared.
 type part struct {
 	Comparison
@@ -229,54 +234,6 @@ func (v *Verifier) Comparisons() []Comparison {
 // run runs both sides.
 func (p *part) run(ctx context.Context, r *request) (ref, nat Result) {
 	return p.stored(p.reference.run(ctx, r)), p.stored(p.native.run(ctx, r))
-}
-
-// stored is a result after the validation that follows admission, as far as it is
-// known to matter: a policy may take for granted that keys in a list are unique,
-// since an object in which they are not is refused in the end, on either side.
-func (p *part) stored(r Result) Result {
-	for _, path := range p.unique {
-		if r.Refused == "" && repeats(r.Object, path) {
-			return Result{Refused: fmt.Sprintf("an API server refuses that two elements of %s have the same key", path)}
-		}
-	}
-	return r
-}
-
-// repeats reports whether two elements of the list that path globs have the same
-// key, which may be none.
-func repeats(v any, path legacy.Path) bool {
-	if len(path) == 0 {
-		return false
-	}
-	n := path[0]
-	if !n.List {
-		m, _ := v.(map[string]any)
-		return m[n.Name] != nil && repeats(m[n.Name], path[1:])
-	}
-	l, _ := v.([]any)
-	seen := map[any]bool{}
-	for _, e := range l {
-		m, ok := e.(map[string]any)
-		if !ok {
-			continue
-		}
-		if len(path) > 1 {
-			if repeats(m, path[1:]) {
-				return true
-			}
-			continue
-		}
-		switch key := m[n.Name].(type) {
-		case map[string]any, []any:
-		default:
-			if seen[key] {
-				return true
-			}
-			seen[key] = true
-		}
-	}
-	return false
 }
 
 // check compares on one object and counts.
