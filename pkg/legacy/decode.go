@@ -103,9 +103,13 @@ func (m *Mutator) read(r *reader, in map[string]any) *raw {
 	top := object{r: r, in: in, out: out}
 	if meta, ok := top.object("metadata"); ok {
 		meta.str("name")
+		meta.strMap("labels")
+		meta.strMap("annotations")
 		maps.Copy(meta.out, meta.in)
 		delete(meta.out, "managedFields")
 	}
+	top.object("status")
+	delete(out, "status") // Gatekeeper's own
 	spec, _ := top.object("spec")
 	raw := &raw{location: spec.str("location")}
 	if m.Kind != AssignMetadata {
@@ -360,13 +364,12 @@ func (o object) strs(name string) []string {
 	if !ok {
 		return nil
 	}
-	out := make([]string, len(l))
+	out, given := make([]string, len(l)), make([]any, len(l))
 	for i, v := range l {
-		if out[i], ok = v.(string); !ok {
-			o.wrong(fmt.Sprintf("%s[%d]", o.at(name), i), "a string", v)
-		}
+		out[i] = o.text(fmt.Sprintf("%s[%d]", o.at(name), i), v)
+		given[i] = out[i]
 	}
-	o.out[name] = l
+	o.out[name] = given
 	return out
 }
 
@@ -377,13 +380,20 @@ func (o object) strMap(name string) map[string]string {
 	}
 	out := make(map[string]string, len(in.in))
 	for _, k := range sortedKeys(in.in) {
-		s, ok := in.in[k].(string)
-		if !ok {
-			in.wrong(in.at(k), "a string", in.in[k])
-		}
-		out[k], in.out[k] = s, s
+		out[k] = o.text(in.at(k), in.in[k])
+		in.out[k] = out[k]
 	}
 	return out
+}
+
+// text reads a member of a list or map of strings. A null there is the empty
+// string, as it is for Gatekeeper.
+func (o object) text(path string, v any) string {
+	s, ok := v.(string)
+	if !ok && v != nil {
+		o.wrong(path, "a string", v)
+	}
+	return s
 }
 
 func (o object) object(name string) (object, bool) {
@@ -405,7 +415,7 @@ func (o object) child(path string, v any, put func(map[string]any)) (object, boo
 	return object{r: o.r, path: path, in: in, out: out}, true
 }
 
-// readEach reads a list of objects.
+// readEach reads a list of objects, in which a null is one without fields.
 func readEach[T any](o object, name string, read func(object) T) []T {
 	l, ok := o.list(name)
 	if !ok {
@@ -413,6 +423,9 @@ func readEach[T any](o object, name string, read func(object) T) []T {
 	}
 	res, out := make([]T, len(l)), make([]any, len(l))
 	for i, v := range l {
+		if v == nil {
+			v = map[string]any{}
+		}
 		if c, ok := o.child(fmt.Sprintf("%s[%d]", o.at(name), i), v, func(m map[string]any) { out[i] = m }); ok {
 			res[i] = read(c)
 		}

@@ -277,7 +277,7 @@ var refusedTests = []struct {
 
 	{"type of location", Assign, "location: 1", "spec.location", "expected a string, got an integer"},
 	{"type of an entry", Assign, "applyTo: [{groups: ['']}, x]", "spec.applyTo[1]", "expected an object, got a string"},
-	{"type of an item", Assign, "applyTo: [{groups: ['', null]}]", "spec.applyTo[0].groups[1]", "expected a string, got null"},
+	{"type of an item", Assign, "applyTo: [{groups: ['', 1]}]", "spec.applyTo[0].groups[1]", "expected a string, got an integer"},
 	{"type of values", ModifySet, pods + "\nlocation: a\nparameters: {values: [1]}", "spec.parameters.values", "expected an object, got a list"},
 	{"type of fromList", ModifySet, pods + "\nlocation: a\nparameters: {values: {fromList: true}}", "spec.parameters.values.fromList", "expected a list, got a boolean"},
 	{"type of a label", Assign, "match: {labelSelector: {matchLabels: {b: 1.5, a: {}}}}", "spec.match.labelSelector.matchLabels.a", "expected a string, got an object"},

@@ -86,26 +86,16 @@ func (c *Comparison) Take(us []*unstructured.Unstructured) (*Set, []string, erro
 	var kept []*unstructured.Unstructured
 	s := &Set{}
 	for _, u := range us {
-		c.Mutators++
 		u, err := Default(u)
 		if err != nil {
 			return nil, nil, err
 		}
-		_, theirs := decode(u)
-		m, ours := legacy.Decode(u)
-		if theirs != nil || ours != nil {
-			c.Refused++
+		m, difference := c.accept(u)
+		if difference != "" {
+			differences = append(differences, difference)
 		}
-		switch {
-		case theirs == nil && ours == nil && m.From != nil && m.From.External != nil:
-			c.Rows[rowExtern]++
-		case theirs == nil && ours == nil:
+		if m != nil {
 			kept, s.Mutators = append(kept, u), append(s.Mutators, m)
-		case theirs == nil && refusedEarly(u):
-			c.Rows[rowRefused]++
-		case theirs != nil && ours != nil && notTheirs.MatchString(theirs.Error()):
-		case cause(ours) != errText(theirs):
-			differences = append(differences, fmt.Sprintf("%s/%s is refused\nby Gatekeeper: %v\nby mapd:       %s", u.GetKind(), u.GetName(), theirs, cause(ours)))
 		}
 	}
 	s.Gatekeeper = New(kept)
@@ -113,6 +103,29 @@ func (c *Comparison) Take(us []*unstructured.Unstructured) (*Set, []string, erro
 	s.Direct, s.Runtime = NewDirect(s.Mutators), c.shapes.NewRuntime(s.Mutators)
 	s.Native = sync.OnceValues(func() (*Native, error) { return NewNative(s.Mutators, translate.Options{Types: types}) })
 	return s, differences, nil
+}
+
+// accept asks both sides whether a mutator is valid, and returns it if it is one
+// to go on with, or how they differ.
+func (c *Comparison) accept(u *unstructured.Unstructured) (*legacy.Mutator, string) {
+	c.Mutators++
+	_, theirs := decode(u)
+	m, ours := legacy.Decode(u)
+	if theirs != nil || ours != nil {
+		c.Refused++
+	}
+	switch {
+	case theirs == nil && ours == nil && m.From != nil && m.From.External != nil:
+		c.Rows[rowExtern]++
+	case theirs == nil && ours == nil:
+		return m, ""
+	case theirs == nil && refusedEarly(u):
+		c.Rows[rowRefused]++
+	case theirs != nil && ours != nil && notTheirs.MatchString(theirs.Error()):
+	case cause(ours) != errText(theirs):
+		return nil, fmt.Sprintf("%s/%s is refused\nby Gatekeeper: %v\nby mapd:       %s", u.GetKind(), u.GetName(), theirs, cause(ours))
+	}
+	return nil, ""
 }
 
 // notTheirs matches errors whose words are those of Go and of Kubernetes, or in
