@@ -166,6 +166,13 @@ func (f *migrateFlags) check() error {
 		return usagef(name + "--objects: only with --verify")
 	case f.generated < 0:
 		return usagef(name+"--generated %d: must not be negative", f.generated)
+	case f.verify && f.generated == 0 && len(f.objects) == 0 && !f.fromCluster:
+		return usagef(name + "--verify: no objects; generate some, give them with --objects, or read them with --from-cluster")
+	}
+	if f.report != "" { // a comparison may take long, and would be for nothing
+		if _, err := os.Stat(filepath.Dir(f.report)); err != nil {
+			return usagef(name+"--report %s: %w", f.report, err)
+		}
 	}
 	stdin := 0
 	for _, p := range slices.Concat(f.files, f.objects) {
