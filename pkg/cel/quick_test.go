@@ -54,6 +54,7 @@ var quickExpressions = []struct {
 	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.broken}]`},
 	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.odd}]`},
 	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.kind + "-" + params.app}]`},
+	{TypedPatch, true, `[JSONPatch{op: "remove", path: "/long/enough/for/more" + object.kind}, JSONPatch{op: "remove", path: "/x/" + (has(object.kind) ? object.kind + "-" : "none") + "/" + object.kind}]`},
 	{TypedPatch, true, `object.list.transformList(i, e, JSONPatch{op: "add", path: "/list/" + string(i) + "/x", value: e})`},
 	{TypedPatch, true, `object.list.transformList(i, e, i != 0, [JSONPatch{op: "add", path: "/a/" + string(i), value: i}, JSONPatch{op: "remove", path: "/a/" + string(i)}]).flatten()`},
 	{TypedPatch, true, `params.names.map(n, !(n in object.names), JSONPatch{op: "add", path: "/names/-", value: n})`},

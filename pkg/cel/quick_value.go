@@ -348,20 +348,23 @@ func (r *reader) text(e ast.Expr) text {
 // literal returns a text that reads nothing.
 func (t text) literal() (string, bool) { return t[0].literal, len(t) == 1 && t[0].of == nil }
 
+// join writes behind what an outer text has written so far, which may be waiting
+// for this one.
 func (t text) join(f *frame) (string, bool) {
-	b := f.text[:0]
+	start := len(f.text)
+	defer func() { f.text = f.text[:start] }()
 	for i := range t {
 		p := &t[i]
 		if p.of == nil {
-			b = append(b, p.literal...)
+			f.text = append(f.text, p.literal...)
 			continue
 		}
 		v, ok := p.of(f)
 		switch v := v.(type) {
 		case string:
-			b = append(b, v...)
+			f.text = append(f.text, v...)
 		case int64:
-			b = strconv.AppendInt(b, v, 10)
+			f.text = strconv.AppendInt(f.text, v, 10)
 			ok = ok && p.convert
 		default:
 			ok = false
@@ -370,8 +373,7 @@ func (t text) join(f *frame) (string, bool) {
 			return "", false
 		}
 	}
-	f.text = b
-	return string(b), true
+	return string(f.text[start:]), true
 }
 
 // sizeOf is that of a list, a map or a string in which bytes are code points.
