@@ -275,6 +275,9 @@ var refusedTests = []struct {
 		`"Foo" is not a valid label selector operator`},
 	{"a source", Assign, pods + "\nlocation: a\nparameters: {assign: {value: 1}}\nmatch: {source: Both}", "spec.match.source", `invalid source field "Both"`},
 
+	{"a deep location", Assign, pods + "\nlocation: a" + strings.Repeat(".a", 64) + "\nparameters: {assign: {value: 1}}", "spec.location",
+		"a location of 65 steps, more than the 64 that mapd takes"},
+
 	{"type of location", Assign, "location: 1", "spec.location", "expected a string, got an integer"},
 	{"type of an entry", Assign, "applyTo: [{groups: ['']}, x]", "spec.applyTo[1]", "expected an object, got a string"},
 	{"type of an item", Assign, "applyTo: [{groups: ['', 1]}]", "spec.applyTo[0].groups[1]", "expected a string, got an integer"},

@@ -15,6 +15,10 @@ import (
 const (
 	maxName = 63
 
+	// maxNodes bounds a location, since the expression for it grows with the square
+	// of its length and more. The deepest field of a built-in kind is a third of it.
+	maxNodes = 64
+
 	locationField   = "spec.location"
 	parametersField = "spec.parameters"
 	assignField     = "spec.parameters.assign"
@@ -324,8 +328,12 @@ func startsWithDomain(path string) bool {
 }
 
 // refuseEarly refuses what Gatekeeper takes, and then refuses every request for,
-// or, for a merge of nothing, spoils (Gatekeeper spec §1.5, §7.2, §15).
+// or, for a merge of nothing, spoils (Gatekeeper spec §1.5, §7.2, §15); and what
+// no expression can say.
 func (m *Mutator) refuseEarly(raw *raw) *Error {
+	if n := len(m.Location); n > maxNodes {
+		return refusef(locationField, "a location of %d steps, more than the %d that mapd takes", n, maxNodes)
+	}
 	if m.Kind == ModifySet {
 		switch {
 		case len(m.Location) == 0:
