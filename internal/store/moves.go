@@ -119,7 +119,7 @@ func (m *moves) live() routing {
 func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map[string][]webhook.Group, wait time.Duration) {
 	m.pending.Store(true) // first: a change from here on must not be missed
 	defer func() { m.pending.Store(len(m.moved) > 0) }()
-	live, _ := m.configuration.get("", webhook.ConfigurationName)
+	live := m.live()
 	var needed routing
 	need := func() routing {
 		if needed == nil {
