@@ -28,14 +28,15 @@ func FuzzQuick(f *testing.F) {
 		}
 		p := translate.Runtime(m, deps().Types).Policy
 		conditions, patches := both(cel.Vars{Params: true}), both(cel.Vars{Params: true, Variables: true})
-		for range 8 {
-			in := &cel.Input{Object: randomPod(rnd), Params: m.Object,
+		inputs := make([]*cel.Input, 8)
+		for i := range inputs {
+			inputs[i] = &cel.Input{Object: randomPod(rnd), Params: m.Object,
 				Request: func() map[string]any { return map[string]any{"namespace": "shop"} }}
-			for _, c := range p.Spec.MatchConditions {
-				compare(t, conditions, c.Expression, cel.Bool, in, (*cel.Program).Bool)
-			}
-			compare(t, patches, p.Spec.Mutations[0].JSONPatch.Expression, cel.TypedPatch, in, (*cel.Program).JSONPatch)
 		}
+		for _, c := range p.Spec.MatchConditions {
+			compare(t, conditions, c.Expression, cel.Bool, inputs, (*cel.Program).Bool)
+		}
+		compare(t, patches, p.Spec.Mutations[0].JSONPatch.Expression, cel.TypedPatch, inputs, (*cel.Program).JSONPatch)
 	})
 }
 
@@ -46,22 +47,28 @@ func both(vars cel.Vars) [2]*cel.Scope {
 	return [2]*cel.Scope{deps().Env.Scope(vars), slow}
 }
 
-func compare[T any](t *testing.T, scopes [2]*cel.Scope, expr string, want cel.Want, in *cel.Input,
+func compare[T any](t *testing.T, scopes [2]*cel.Scope, expr string, want cel.Want, inputs []*cel.Input,
 	run func(*cel.Program, context.Context, *cel.Activation) (T, error)) {
 	t.Helper()
-	var out [2]T
-	var errs [2]string
+	var programs [2]*cel.Program
 	for i, s := range scopes {
-		p, err := s.Compile(expr, want)
-		if err != nil {
+		var err error
+		if programs[i], err = s.Compile(expr, want); err != nil {
 			t.Fatal(err)
 		}
-		if out[i], err = run(p, t.Context(), s.Bind(in, nil)); err != nil {
-			errs[i] = err.Error()
-		}
 	}
-	if diff := cmp.Diff(out[1], out[0], cmpopts.EquateEmpty()); diff != "" || errs[0] != errs[1] {
-		t.Errorf("%s\non %v gives the error %q, want %q (-want +got):\n%s", expr, in.Object, errs[0], errs[1], diff)
+	for _, in := range inputs {
+		var out [2]T
+		var errs [2]string
+		for i, p := range programs {
+			var err error
+			if out[i], err = run(p, t.Context(), scopes[i].Bind(in, nil)); err != nil {
+				errs[i] = err.Error()
+			}
+		}
+		if diff := cmp.Diff(out[1], out[0], cmpopts.EquateEmpty()); diff != "" || errs[0] != errs[1] {
+			t.Errorf("%s\non %v gives the error %q, want %q (-want +got):\n%s", expr, in.Object, errs[0], errs[1], diff)
+		}
 	}
 }
 
