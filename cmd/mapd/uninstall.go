@@ -24,7 +24,7 @@ deleted: from then on no request waits for mapd. The rest follows, the namespace
 last.
 
 Policies and bindings are kept, and with them their CustomResourceDefinitions, unless
---purge is given.
+--purge is given. So are those that stand for Gatekeeper's mutators.
 
 Exit codes:
   0  nothing of mapd is left, except for what was said to be kept

@@ -111,6 +111,8 @@ func setImage(obj *unstructured.Unstructured, image string) bool {
 var (
 	policies       = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
 	bindings       = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
+	nativePolicies = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
+	nativeBindings = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
 	mutating       = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingwebhookconfigurations"}
 	validating     = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}

@@ -11,14 +11,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/native"
 )
 
 // UninstallOptions say what to remove. Dynamic, Objects and Report are required.
 type UninstallOptions struct {
 	Dynamic  dynamic.Interface
 	Objects  []*unstructured.Unstructured
-	Purge    bool // policies and bindings too
+	Purge    bool // policies and bindings too, those of mapd's own group and those written for mutators
 	DryRun   bool // only report what would be removed
 	Report   func(Result)
 	Progress func(string) // called with what is waited for, whenever that changes
@@ -78,7 +81,7 @@ func (u *uninstall) run(ctx context.Context) error {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
 	}
-	errs = append(errs, u.kinds(ctx))
+	errs = append(errs, u.live(ctx), u.kinds(ctx))
 	if ns := find(u.Objects, "Namespace"); ns != nil {
 		if err := u.remove(ctx, refOf(ns)); err != nil {
 			errs = append(errs, err)
@@ -169,6 +172,31 @@ func (u *uninstall) remove(ctx context.Context, r ref) error {
 func (u *uninstall) report(r ref, outcome string) {
 	u.found = true
 	u.Report(Result{r.String(), outcome})
+}
+
+// live removes the policies that `mapd serve --legacy native` has put into the
+// place of mutators, if all is to go. Without mapd they go on doing what they did.
+func (u *uninstall) live(ctx context.Context) error {
+	var errs []error
+	for _, gvr := range []schema.GroupVersionResource{nativeBindings, nativePolicies} {
+		list, err := u.Dynamic.Resource(gvr).List(ctx, metav1.ListOptions{LabelSelector: native.LiveLabel})
+		switch {
+		case apierrors.IsNotFound(err): // the kind is not served
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the %s that mapd has written: %w", gvr.Resource, err))
+			continue
+		}
+		for _, o := range list.Items {
+			r := ref{gvr, "", o.GetName()}
+			if u.Purge {
+				errs = append(errs, u.remove(ctx, r))
+				continue
+			}
+			u.Report(Result{r.String(), "kept as it is, and it goes on acting; --purge deletes it"})
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // kinds removes the CustomResourceDefinitions if nothing of value goes with them.

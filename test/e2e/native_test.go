@@ -62,6 +62,7 @@ func TestNative(t *testing.T) {
 			t.Run("restarts", g.restarts)
 			t.Run("documented", g.documented)
 			t.Run("back", g.back)
+			t.Run("uninstalled", g.uninstalled)
 		})
 	}
 }
@@ -391,6 +392,34 @@ func (g *movers) back(t *testing.T) {
 	}
 	g.delete(t, "assign/a")
 	g.specs(t, nil, "{}")
+}
+
+// uninstalled has policies in the place of a mutator, and nobody to keep them.
+func (g *movers) uninstalled(t *testing.T) {
+	g.Apply(t, assign("a", "spec.v", "1"))
+	old := g.Replicas()
+	g.AddReplica(t, "--legacy=native")
+	g.WaitReady(t)
+	for _, r := range old {
+		g.Remove(t, r)
+	}
+	g.keeps(t, "assign-a")
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
+	uninstall := func(want string, flags ...string) {
+		out, code, err := g.Mapd.Mapd(t, g.Kubeconfig(t, g.Config, ""), append([]string{"uninstall"}, flags...)...)
+		if err != nil || code != 0 {
+			t.Fatalf("code %d, %v\n%s", code, err, out)
+		}
+		if g.group == mapdpolicy.NativeGroup && !strings.Contains(out, want) {
+			t.Errorf("uninstall does not say %q:\n%s", want, out)
+		}
+	}
+	uninstall("mutatingadmissionpolicy.admissionregistration.k8s.io/assign-a kept")
+	g.keeps(t, "assign-a")
+	uninstall("mutatingadmissionpolicy.admissionregistration.k8s.io/assign-a deleted", "--purge")
+	if g.group == mapdpolicy.NativeGroup { // mapd's own have gone with their kinds
+		g.keeps(t)
+	}
 }
 
 // diagnosed waits until the doctor says it.
