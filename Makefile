@@ -45,7 +45,6 @@ generate: ## make generated files anew and fail if that changes any
 
 race:
 	$(GO) test -race ./...
-	MAPD_SCENARIOS=300 $(GO) -C test/gatekeeper test -race ./...
 
 # The time limit is for all of it: building the servers, which is done once and
 # takes minutes, is before.
