@@ -83,3 +83,37 @@ func BenchmarkAdmit(b *testing.B) {
 		}
 	}
 }
+
+// Another build of a thousand mutators, of which none is new. Of wakes, those that
+// set fields of a container come near each other, and labels do not.
+func BenchmarkBuild(b *testing.B) {
+	for _, k := range []struct {
+		name    string
+		mutator func(i int) *legacy.Mutator
+	}{
+		{"label", func(i int) *legacy.Mutator { return label(b, fmt.Sprint("l", i), fmt.Sprint("l", i%20)) }},
+		{"field", func(i int) *legacy.Mutator {
+			return assign(b, fmt.Sprint("f", i), fmt.Sprintf("spec.f%d", i%20), `"x"`)
+		}},
+		{"glob", func(i int) *legacy.Mutator {
+			return assign(b, fmt.Sprint("g", i), fmt.Sprintf("spec.containers[name: *].f%d", i%20), `"x"`)
+		}},
+		{"many-kinds", func(i int) *legacy.Mutator {
+			return decode(b, "Assign", fmt.Sprint("k", i), fmt.Sprintf(`{applyTo: [{groups: [""], versions: [v1], kinds: [Pod]}, {groups: [apps], versions: [v1], kinds: [Deployment, K%d]}], `+
+				`match: {kinds: [{apiGroups: ["*"], kinds: [Deployment]}]}, location: "spec.template.spec.containers[name: *].f%d", parameters: {assign: {value: x}}}`, i, i%20))
+		}},
+	} {
+		b.Run(k.name, func(b *testing.B) {
+			ms := make([]*legacy.Mutator, 1000)
+			for i := range ms {
+				ms[i] = k.mutator(i)
+			}
+			builder := NewBuilder(deps())
+			build(builder, ms)
+			b.ReportAllocs()
+			for b.Loop() {
+				build(builder, ms)
+			}
+		})
+	}
+}

@@ -57,9 +57,7 @@ func (n *notes) applyTo() {
 			}
 		}
 	}
-	if n.m.Kind != AssignMetadata && !slices.ContainsFunc(n.m.scopes(), func(s scope) bool {
-		return meetScopes(s, scope{}, n.m.Match.Kinds, nil)
-	}) {
+	if !n.m.anyKind() {
 		n.add("spec.match.kinds", "no kind is in both spec.applyTo and spec.match.kinds: the mutator never does anything")
 	}
 }

@@ -289,11 +289,21 @@ func selectsWith(s *metav1.LabelSelector, key string, may func(string) bool) boo
 // meetKinds reports whether there may be a request that both are about: one kind
 // and one operation.
 func meetKinds(a, b *Mutator) bool {
-	for _, x := range a.scopes() {
-		for _, y := range b.scopes() {
+	for x := range a.scopes {
+		for y := range b.scopes {
 			if x.Operations&y.Operations != 0 && meetScopes(x, y, a.Match.Kinds, b.Match.Kinds) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// anyKind reports whether there is a kind that the mutator is about.
+func (m *Mutator) anyKind() bool {
+	for s := range m.scopes {
+		if meetScopes(s, scope{}, m.Match.Kinds, nil) {
+			return true
 		}
 	}
 	return false
@@ -305,15 +315,18 @@ type scope struct {
 	Operations operations
 }
 
-func (m *Mutator) scopes() []scope {
+// scopes are those of the mutator. It is an iterator, since each two of thousands
+// of mutators may be asked about each other, and a list is an allocation.
+func (m *Mutator) scopes(yield func(scope) bool) {
 	if m.Kind == AssignMetadata {
-		return []scope{{Operations: create | update}}
+		yield(scope{Operations: create | update})
+		return
 	}
-	scopes := make([]scope, len(m.ApplyTo))
-	for i, a := range m.ApplyTo {
-		scopes[i] = scope{a, a.operations()}
+	for _, a := range m.ApplyTo {
+		if !yield(scope{a, a.operations()}) {
+			return
+		}
 	}
-	return scopes
 }
 
 func meetScopes(x, y scope, a, b []MatchKinds) bool {
