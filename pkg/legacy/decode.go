@@ -108,7 +108,7 @@ func (m *Mutator) read(r *reader, in map[string]any) *raw {
 		maps.Copy(meta.out, meta.in)
 		delete(meta.out, "managedFields")
 	}
-	top.object("status")
+	checkStatus(top)
 	delete(out, "status") // Gatekeeper's own
 	spec, _ := top.object("spec")
 	raw := &raw{location: spec.str("location")}
@@ -124,6 +124,25 @@ func (m *Mutator) read(r *reader, in map[string]any) *raw {
 	m.readParameters(spec, raw)
 	m.Object = out
 	return raw
+}
+
+// checkStatus looks at types only. What the status says is for Gatekeeper to know,
+// but a mutator whose status it cannot read it refuses.
+func checkStatus(top object) {
+	status, _ := top.object("status")
+	readEach(status, "byPod", func(pod object) struct{} {
+		check[string](pod, "id", "a string")
+		check[string](pod, "mutatorUID", "a string")
+		pod.strs("operations")
+		check[bool](pod, "enforced", "a boolean")
+		readEach(pod, "errors", func(e object) struct{} {
+			check[string](e, "type", "a string")
+			check[string](e, "message", "a string")
+			return struct{}{}
+		})
+		check[int64](pod, "observedGeneration", "an integer")
+		return struct{}{}
+	})
 }
 
 func (m *Mutator) readMatch(spec object) {
@@ -345,6 +364,14 @@ func (o object) strOr(name, def string) string {
 	}
 	o.out[name] = s
 	return s
+}
+
+// check is for a field of which only the type matters.
+func check[T any](o object, name, want string) {
+	v := o.in[name]
+	if _, ok := v.(T); !ok && v != nil {
+		o.wrong(o.at(name), want, v)
+	}
 }
 
 func (o object) list(name string) ([]any, bool) {

@@ -305,6 +305,41 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// A status is not read, but it has to be one.
+func TestDecodeStatus(t *testing.T) {
+	pod := func(name string, v any) any { return map[string]any{"byPod": []any{map[string]any{name: v}}} }
+	for _, tt := range []struct {
+		status any
+		want   string
+	}{
+		{nil, ""},
+		{map[string]any{"byPod": nil, "unknown": int64(5)}, ""},
+		{map[string]any{"byPod": []any{map[string]any{"id": "a", "mutatorUID": "u", "operations": []any{"x", nil}, "enforced": true,
+			"errors": []any{map[string]any{"type": "t", "message": nil}}, "observedGeneration": int64(1)}}}, ""},
+		{"x", "Assign/a: status: expected an object, got a string"},
+		{map[string]any{"byPod": "x"}, "Assign/a: status.byPod: expected a list, got a string"},
+		{pod("id", int64(1)), "Assign/a: status.byPod[0].id: expected a string, got an integer"},
+		{pod("mutatorUID", true), "Assign/a: status.byPod[0].mutatorUID: expected a string, got a boolean"},
+		{pod("operations", []any{"x", int64(1)}), "Assign/a: status.byPod[0].operations[1]: expected a string, got an integer"},
+		{pod("enforced", "true"), "Assign/a: status.byPod[0].enforced: expected a boolean, got a string"},
+		{pod("errors", []any{map[string]any{"type": []any{}}}), "Assign/a: status.byPod[0].errors[0].type: expected a string, got a list"},
+		{pod("observedGeneration", 1.5), "Assign/a: status.byPod[0].observedGeneration: expected an integer, got a number"},
+	} {
+		u := cr(t, Assign, "a", pods+"\nlocation: a\nparameters: {assign: {value: x}}")
+		u.Object["status"] = tt.status
+		got := ""
+		m, err := Decode(u)
+		if err != nil {
+			got = err.Error()
+		} else if _, ok := m.Object["status"]; ok {
+			t.Errorf("%v: the parameter has a status", tt.status)
+		}
+		if got != tt.want {
+			t.Errorf("%v: error = %q, want %q", tt.status, got, tt.want)
+		}
+	}
+}
+
 func TestDecodeVersions(t *testing.T) {
 	for _, kind := range Kinds() {
 		for _, version := range []string{"v1", "v1beta1", "v1alpha1", "v2", ""} {

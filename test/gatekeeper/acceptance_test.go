@@ -24,6 +24,9 @@ func TestAcceptance(t *testing.T) {
 		for range 1 + g.n(2) {
 			u.Object["spec"] = g.spoil(u.Object["spec"])
 		}
+		if g.chance(10) {
+			u.Object["status"] = g.spoil(status())
+		}
 		accept(t, c, u)
 	}
 	t.Logf("%d mutators, %d refused, otherwise on purpose: %v", c.Mutators, c.Refused, c.Rows)
@@ -86,6 +89,12 @@ func (g *gen) wrong() any {
 		map[string]any{"x": "y"}, []any{map[string]any{}}, "metadata", "DELETE", []any{"CREATE", "CREATE"}, "spec.l[name: *]")
 }
 
+// status is one that Gatekeeper has written.
+func status() any {
+	return map[string]any{"byPod": []any{map[string]any{"id": "gatekeeper-0", "mutatorUID": "u", "operations": []any{"mutation-webhook"}, "enforced": false,
+		"errors": []any{map[string]any{"type": "ErrConflictingSchema", "message": "m"}}, "observedGeneration": int64(1)}}}
+}
+
 // badMutators are what a person would try.
 func badMutators(t *testing.T) []*unstructured.Unstructured {
 	const pods = `applyTo: [{groups: [""], versions: [v1], kinds: [Pod]}]`
@@ -110,7 +119,10 @@ func badMutators(t *testing.T) []*unstructured.Unstructured {
 		for _, name := range []string{strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("é", 32), "A b", ""} {
 			add(kind, name, "v1alpha1", "spec: {"+good+"}")
 		}
-		for _, extra := range []string{"status: {byPod: [{id: a, enforced: true}]}", "status: 5", "status: []", "extra: 5", "metadata: {name: a, labels: {a: 1}}", "metadata: {name: a, labels: {a: null}}",
+		for _, extra := range []string{"status: {byPod: [{id: a, enforced: true}]}", "status: 5", "status: []", "status: {byPod: 5}", "status: {byPod: [null]}", "status: {byPod: [5]}", "status: {byPod: {}}",
+			"status: {byPod: [{id: 5}]}", "status: {byPod: [{mutatorUID: 5}]}", "status: {byPod: [{operations: x}]}", "status: {byPod: [{operations: [5, null]}]}", "status: {byPod: [{operations: [null]}]}", "status: {byPod: [{enforced: x}]}",
+			"status: {byPod: [{enforced: null, errors: null, id: null, Enforced: 5}]}", "status: {byPod: [{errors: {}}]}", "status: {byPod: [{errors: [null, {type: 5}]}]}", "status: {byPod: [{errors: [{message: {}}]}]}", "status: {byPod: [{errors: [{}]}], unknown: 5}",
+			"status: {byPod: [{observedGeneration: x}]}", "status: {byPod: [{observedGeneration: 1.5}]}", "status: {byPod: [{observedGeneration: 7, unknown: []}]}", "extra: 5", "metadata: {name: a, labels: {a: 1}}", "metadata: {name: a, labels: {a: null}}",
 			"metadata: {name: a, annotations: []}", "metadata: {name: a, labels: x}"} {
 			if strings.HasPrefix(extra, "metadata") {
 				var tree map[string]any
