@@ -129,7 +129,14 @@ func join(path, name string) string {
 // Printable is s with its control characters escaped, except line ends and tabs:
 // a name in a manifest is not to move the cursor of whoever looks at it.
 func Printable(s string) string {
-	control := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+	return escaped(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
+}
+
+// Line is Printable for what has one line to itself: line ends and tabs are escaped
+// as well.
+func Line(s string) string { return escaped(s, unicode.IsControl) }
+
+func escaped(s string, control func(rune) bool) string {
 	if !strings.ContainsFunc(s, control) {
 		return s
 	}
