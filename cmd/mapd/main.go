@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mapd-project/mapd/internal/report"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -75,10 +77,10 @@ on manifests, to see what becomes of them, and as an admission webhook.`,
 	var coded *codedError
 	if errors.As(err, &coded) {
 		if coded.err != nil {
-			fmt.Fprintln(stderr, "mapd:", coded.err)
+			fmt.Fprintln(stderr, "mapd:", report.Printable(coded.err.Error()))
 		}
 		return coded.code
 	}
-	fmt.Fprintln(stderr, "mapd:", err)
+	fmt.Fprintln(stderr, "mapd:", report.Printable(err.Error()))
 	return exitUsage
 }

@@ -1,18 +1,17 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -68,12 +67,6 @@ func (in *mutatorInput) readFiles(paths []string, recursive bool, stdin io.Reade
 // add takes in one object; d is where it stands, nil if it is from a cluster.
 func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) error {
 	gvk := u.GroupVersionKind()
-	fail := func(err error) error {
-		if d != nil {
-			return d.Errorf("%w", err)
-		}
-		return err
-	}
 	switch {
 	case gvk.Group == legacy.Group && slices.Contains(legacy.Kinds(), legacy.Kind(gvk.Kind)):
 		return in.addMutator(u, d)
@@ -83,8 +76,11 @@ func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) 
 			return nil
 		}
 		c, err := legacy.DecodeConfig(u)
-		if err != nil {
-			return fail(err)
+		switch {
+		case err != nil && d != nil:
+			return snapshot.MutatorError(d, err)
+		case err != nil:
+			return err
 		}
 		if in.config == nil || in.closer(u.GetNamespace()) {
 			in.config, in.configNamespace = c, u.GetNamespace()
@@ -120,24 +116,12 @@ func (in *mutatorInput) addMutator(u *unstructured.Unstructured, d *manifest.Doc
 		in.mutators = append(in.mutators, m)
 		return nil
 	}
-	in.refused = append(in.refused, refusedMutator{id, err, at(d, err)})
+	r := refusedMutator{id: id, err: err}
+	if d != nil {
+		r.at = snapshot.MutatorError(d, err)
+	}
+	in.refused = append(in.refused, r)
 	return nil
-}
-
-// at is why a mutator is refused, and where in its file that stands; nil if it is
-// from none.
-func at(d *manifest.Document, err error) error {
-	var le *legacy.Error
-	if d == nil || !errors.As(err, &le) {
-		return nil
-	}
-	if text, ok, _ := unstructured.NestedString(d.Object.Object, strings.Split(le.Field, ".")...); ok && le.Offset >= 0 && le.Offset <= len(text) {
-		before := text[:le.Offset]
-		line := strings.Count(before, "\n") + 1
-		column := utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:]) + 1
-		return d.ErrorIn(le.Field, text, line, column, err)
-	}
-	return d.ErrorAt(le.Field, err)
 }
 
 // settle puts together what was read.

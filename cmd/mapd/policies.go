@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
@@ -69,18 +70,19 @@ func environment(version string) (*cel.Env, error) {
 	return env, nil
 }
 
-// render is an error with the line it is about, where that is known; other
-// errors say whose they are.
+// render is an error on one line, with the line it is about below it where that is
+// known; other errors say whose they are.
 func render(err error) string {
 	var pe *manifest.PositionError
-	if errors.As(err, &pe) {
-		return pe.Render()
+	if !errors.As(err, &pe) {
+		return "mapd: " + report.Line(err.Error())
 	}
-	return "mapd: " + err.Error()
+	source := strings.TrimPrefix(pe.Render(), pe.Error())
+	return report.Line(pe.Error()) + report.Printable(source)
 }
 
 func printErrors(w io.Writer, errs []error) {
 	for _, err := range errs {
-		fmt.Fprintln(w, report.Printable(render(err)))
+		fmt.Fprintln(w, render(err))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -41,7 +42,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 		for _, err := range errs {
 			// Without the line itself, which eval shows: what a server says ends up
 			// in a log, and the files may hold Secrets.
-			fmt.Fprintln(s.err, err)
+			fmt.Fprintln(s.err, report.Line(err.Error()))
 		}
 		return &codedError{code: code}
 	}
@@ -142,7 +143,7 @@ func selfSigned(addr net.Addr) (cert *tls.Certificate, caFile string, err error)
 func errorList(errs []error) error {
 	texts := make([]string, len(errs))
 	for i, err := range errs {
-		texts[i] = err.Error()
+		texts[i] = report.Line(err.Error())
 	}
 	return errors.New(strings.Join(texts, "; "))
 }

@@ -84,7 +84,8 @@ func NewReport(units []translate.Unit) *Report {
 
 // Refuse adds a mutator that could not be read.
 func (r *Report) Refuse(id string, err error) {
-	r.Mutators = append(r.Mutators, Entry{Mutator: id, Verdict: translate.Refused, Notes: []Note{{Text: err.Error()}}})
+	why := strings.TrimPrefix(err.Error(), id+": ") // which stands beside it
+	r.Mutators = append(r.Mutators, Entry{Mutator: id, Verdict: translate.Refused, Notes: []Note{{Text: why + "; correct or delete it"}}})
 	r.sort()
 }
 
@@ -156,7 +157,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 			notes = []Note{{}}
 		}
 		for i, n := range notes {
-			first := []string{e.Mutator, string(e.Verdict), cmp.Or(e.File, "-")}
+			first := []string{report.Line(e.Mutator), string(e.Verdict), cmp.Or(e.File, "-")}
 			if i > 0 {
 				first = make([]string, 3)
 			}
@@ -240,7 +241,7 @@ func (v *Verification) writeText(w io.Writer) error {
 		return err
 	}
 	for _, c := range v.Comparisons {
-		fmt.Fprintf(w, "  %s: %s\n", oneLine(c.Name), oneLine(Result(c)))
+		fmt.Fprintf(w, "  %s: %s\n", report.Line(c.Name), oneLine(Result(c)))
 		if c.First != nil {
 			fmt.Fprintf(w, "\n%s\n", indent(report.Printable(Show(c.First)), "    "))
 		}

@@ -28,7 +28,7 @@ func (b *builder) readMutators(opts Options) {
 	for _, d := range b.configs {
 		c, err := legacy.DecodeConfig(d.Object)
 		if err != nil {
-			b.mutatorError(d, err)
+			b.fail(MutatorError(d, err))
 			continue
 		}
 		config = c
@@ -37,7 +37,7 @@ func (b *builder) readMutators(opts Options) {
 	for _, d := range b.mutators {
 		m, err := legacy.Decode(d.Object)
 		if err != nil {
-			b.mutatorError(d, err)
+			b.fail(MutatorError(d, err))
 			continue
 		}
 		all = append(all, m)
@@ -51,17 +51,18 @@ func (b *builder) readMutators(opts Options) {
 	b.snapshot.Set, b.snapshot.Mutators, b.snapshot.Shapes = built.Set, built.States, built.Shapes
 }
 
-// mutatorError places what Gatekeeper would refuse of a mutator or a Config.
-func (b *builder) mutatorError(d *manifest.Document, err error) {
+// MutatorError is err, from decoding a mutator or a Config, where its cause stands
+// in the document.
+func MutatorError(d *manifest.Document, err error) error {
 	var refused *legacy.Error
-	var syntax *legacy.SyntaxError
-	switch {
-	case !errors.As(err, &refused):
-		b.fail(d.Errorf("%w", err))
-	case errors.As(refused.Err, &syntax):
-		b.fail(d.ErrorIn(refused.Field, syntax.Location, syntax.Line, syntax.Column,
-			fmt.Errorf("%s: %s: %w", refused.Mutator, refused.Field, refused.Err)))
-	default:
-		b.fail(d.ErrorAt(refused.Field, fmt.Errorf("%s: %s: %w", refused.Mutator, refused.Field, refused.Err)))
+	if !errors.As(err, &refused) {
+		return d.Errorf("%w", err)
 	}
+	// The error itself would say the column within the location as well.
+	text := fmt.Errorf("%s: %s: %w", refused.Mutator, refused.Field, refused.Err)
+	var syntax *legacy.SyntaxError
+	if errors.As(refused.Err, &syntax) {
+		return d.ErrorIn(refused.Field, syntax.Location, syntax.Line, syntax.Column, text)
+	}
+	return d.ErrorAt(refused.Field, text)
 }
