@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // expr is a piece of CEL: how it is laid out, and how tightly it binds. What is
@@ -238,20 +237,6 @@ func message(typ string, members ...member) expr {
 	return e
 }
 
-// canName reports whether a field of an object literal can have the name at all:
-// back-ticks hold letters, digits and . - / _ and the space.
-func canName(name string) bool {
-	if name == "" {
-		return false
-	}
-	for _, c := range name {
-		if c > unicode.MaxASCII || !(unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("_.-/ ", c)) {
-			return false
-		}
-	}
-	return true
-}
-
 // listOf returns a list of expressions.
 func listOf(elems ...expr) expr {
 	elems, typ := unified(elems)
@@ -310,16 +295,6 @@ func dyn(e expr) expr {
 	e = fn("dyn", e)
 	e.typ = "dyn"
 	return e
-}
-
-// unify is unified for parts whose types the caller knows better.
-func unify(parts []expr, types []string) string {
-	for i, typ := range types {
-		parts[i].typ = typ
-	}
-	out, typ := unified(parts)
-	copy(parts, out)
-	return typ
 }
 
 func enclosed(open string, docs []doc, end string) expr {

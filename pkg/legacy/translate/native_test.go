@@ -66,12 +66,6 @@ func readGolden(t *testing.T, file string) *golden {
 	return g
 }
 
-func (g *golden) given() map[string]string {
-	m := maps.Clone(g.sections)
-	maps.DeleteFunc(m, func(name, _ string) bool { return strings.HasPrefix(name, "want") })
-	return m
-}
-
 func (g *golden) wanted() map[string]string {
 	m := maps.Clone(g.sections)
 	maps.DeleteFunc(m, func(name, _ string) bool { return !strings.HasPrefix(name, "want") })
