@@ -34,7 +34,10 @@ type Result struct {
 // Mutate runs the mutators in passes, each in order, until a pass changes nothing
 // (Gatekeeper spec §8.2). Every error refuses the request. obj is not modified.
 func (s *System) Mutate(obj map[string]any, c Context) (Result, error) {
-	mutators := slices.SortedFunc(slices.Values(s.Mutators), legacy.Compare)
+	mutators := s.Mutators
+	if !slices.IsSortedFunc(mutators, legacy.Compare) {
+		mutators = slices.SortedFunc(slices.Values(mutators), legacy.Compare)
+	}
 	result := Result{Object: obj}
 	now := runtime.DeepCopyJSON(obj)
 	for pass := 1; pass <= len(mutators)+1; pass++ {
