@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,10 +27,13 @@ import (
 // native is a server with policies and bindings.
 type native struct{ engine *engine.Engine }
 
+// newest is the expression language of a server. To make one takes long.
+var newest = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(cel.Options{}) })
+
 // newNative creates the policies and bindings of units as a server would: decoded
 // strictly, validated, compiled. The error is what it would have refused.
 func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
-	env, err := cel.NewEnv(cel.Options{})
+	env, err := newest()
 	if err != nil {
 		return nil, err
 	}
