@@ -76,7 +76,8 @@ func (q *quick) operations(ctx context.Context, a *Activation) ([]PatchOp, bool)
 		return nil, false
 	}
 	f := q.begin(ctx, a)
-	return f.ops, q.patch(f)
+	ok := q.patch(f)
+	return f.ops, ok
 }
 
 // reader finds a quick way through a checked expression. Its methods return nil

@@ -252,7 +252,7 @@ func equal(x, y any) (value, ok bool) {
 	return x == y, true
 }
 
-// contains reads x in list, or name in map.
+// contains reads x in list.
 func contains(in, of valueOf) boolOf {
 	if in == nil || of == nil {
 		return nil

@@ -1,11 +1,14 @@
 package cel
 
 import (
+	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // writer makes up expressions in what the quick way knows, and data for them.
@@ -104,7 +107,7 @@ func (w *writer) text() string {
 	return w.deeper(func() string {
 		switch w.IntN(6) {
 		case 0:
-			return w.choose(`"a"`, `""`, `"lång"`, `"a longer text than others"`)
+			return w.choose(`"a"`, `""`, `"lång"`, `"a longer text than others"`, "request.namespace", `request.?namespace.orValue("")`)
 		case 1, 2:
 			return "(" + w.text() + " + " + w.text() + ")"
 		case 3:
@@ -122,9 +125,9 @@ func (w *writer) value() string {
 		return w.choose("1", `"a"`, "2.5", "null", "object.a", "params.b")
 	}
 	return w.deeper(func() string {
-		switch w.IntN(14) {
+		switch w.IntN(16) {
 		case 0:
-			return w.choose("1", "0", "1.0", `"a"`, `""`, "true", "null", "-9223372036854775808")
+			return w.choose("1", "0", "1.0", "-0.0", `"a"`, `""`, "true", "null", "-9223372036854775808")
 		case 1, 2, 3:
 			return w.path()
 		case 4:
@@ -147,6 +150,10 @@ func (w *writer) value() string {
 			return w.text() + ".substring(" + w.choose("0", "1", w.value()) + ", " + w.choose("1", w.value()) + ")"
 		case 12:
 			return "(" + w.boolean() + " ? dyn(" + w.value() + ") : dyn(" + w.value() + "))"
+		case 13:
+			return w.path() + "[dyn(" + w.value() + ")]"
+		case 14:
+			return w.path() + "[?" + w.text() + "].orValue(dyn(" + w.value() + "))"
 		default:
 			return w.text()
 		}
@@ -188,25 +195,62 @@ func (w *writer) operation() string {
 	return op + "}"
 }
 
+// Leaves of data: those of JSON, and what it does not have.
+var (
+	leaves   = []any{"a", "", "é", "\xff", int64(1), int64(0), 1.0, 2.5, true, nil, int64(-1 << 63), int64(1<<53 + 1), float64(1 << 53)}
+	oddities = []any{map[string]any(nil), []any(nil), math.Copysign(0, -1), math.NaN(), math.Inf(1), int32(1), uint64(1), []string{"a"}, json.Number("1")}
+)
+
 // data makes up a tree; roots are objects.
 func (w *writer) data(depth int) any {
 	switch n := w.IntN(12); {
-	case depth == 0 || n < 4 && depth < 4:
+	case depth == 0 || n < 5 && depth < 4:
 		m := map[string]any{}
-		for _, k := range []string{"a", "b", "c", ""} {
-			if w.IntN(3) > 0 {
+		for _, k := range []string{"a", "b", "c", "", "\xff"} {
+			if k == "\xff" && w.IntN(20) > 0 {
+				continue
+			}
+			if w.IntN(6) > 0 {
 				m[k] = w.data(depth + 1)
 			}
 		}
 		return m
-	case n < 7 && depth < 4:
+	case n < 8 && depth < 4:
 		l := []any{}
 		for range w.IntN(4) {
 			l = append(l, w.data(depth+1))
 		}
 		return l
 	}
-	return []any{"a", "", "é", "\xff", int64(1), int64(0), 1.0, 2.5, true, nil, int64(-1 << 63), map[string]any(nil)}[w.IntN(12)]
+	if w.IntN(10) == 0 {
+		return oddities[w.IntN(len(oddities))]
+	}
+	return leaves[w.IntN(len(leaves))]
+}
+
+// copied is a deep copy.
+func copied(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if v == nil {
+			return v
+		}
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = copied(e)
+		}
+		return out
+	case []any:
+		if v == nil {
+			return v
+		}
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = copied(e)
+		}
+		return out
+	}
+	return v
 }
 
 // quickAgainstSlow writes expressions and compares both ways to evaluate them. It
@@ -228,31 +272,49 @@ func quickAgainstSlow(t *testing.T, env *Env, seed uint64) (quickly int) {
 	if err != nil {
 		t.Fatalf("seed %d: %s\nunmetered: %v", seed, expr, err)
 	}
+	// What one evaluation gave is looked at after all of them: they share their
+	// room, but no part of a result.
+	type result struct{ in, before, got, want any }
+	var results []result
 	a := &Activation{}
 	for range 8 {
 		in := &Input{Object: w.data(0).(map[string]any), OldObject: w.data(0).(map[string]any), Params: w.data(0).(map[string]any)}
+		request := map[string]any{}
+		if w.IntN(4) > 0 {
+			request["namespace"] = w.choose("a", "", "lång", "\xff")
+		}
+		in.Request = func() map[string]any { return request }
+		r := result{in: []any{in.Object, in.OldObject, in.Params, request}}
+		r.before = copied(r.in)
 		bound := fast.Rebind(a, in, nil)
 		// Where it gives up, both are cel-go, which goes over maps in any order.
-		var got, wanted any
 		var ok bool
 		var wantErr error
 		if want == Bool {
-			if got, ok = q.quick.bool(t.Context(), bound); ok {
-				wanted, wantErr = s.Bool(t.Context(), slow.Bind(in, nil))
+			if r.got, ok = q.quick.bool(t.Context(), bound); ok {
+				r.want, wantErr = s.Bool(t.Context(), slow.Bind(in, nil))
 			}
 		} else {
 			var ops, slowOps []PatchOp
 			if ops, ok = q.quick.operations(t.Context(), bound); ok {
 				slowOps, wantErr = s.JSONPatch(t.Context(), slow.Bind(in, nil))
 			}
-			got, wanted = append([]PatchOp{}, ops...), append([]PatchOp{}, slowOps...)
+			r.got, r.want = append([]PatchOp{}, ops...), append([]PatchOp{}, slowOps...)
 		}
-		if !ok {
-			continue
+		if wantErr != nil {
+			t.Fatalf("seed %d: %s\n%#v\ncel-go: %v, the quick way: %v", seed, expr, r.in, wantErr, r.got)
 		}
-		quickly++
-		if diff := cmp.Diff(wanted, got); diff != "" || wantErr != nil {
-			t.Fatalf("seed %d: %s\nobject %#v\nold %#v\nparams %#v\ncel-go: %v (-want +got):\n%s", seed, expr, in.Object, in.OldObject, in.Params, wantErr, diff)
+		if ok {
+			quickly++
+			results = append(results, r)
+		}
+	}
+	for _, r := range results {
+		if diff := cmp.Diff(r.want, r.got); diff != "" {
+			t.Fatalf("seed %d: %s\nobject, oldObject, params and request %#v (-want +got):\n%s", seed, expr, r.in, diff)
+		}
+		if diff := cmp.Diff(r.before, r.in, cmpopts.EquateNaNs()); diff != "" {
+			t.Fatalf("seed %d: %s\nmodified its input:\n%s", seed, expr, diff)
 		}
 	}
 	return quickly

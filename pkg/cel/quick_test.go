@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,17 @@ var quickExpressions = []struct {
 	{Bool, true, `object.broken.size() == 1 || object.n.size() == 1`},
 	{Bool, true, `object.kind.substring(2, 1) == "" || object.kind.substring(0, 9) == ""`},
 	{Bool, true, `(object.big - 1 - object.big) == object.big`},
+	// The checker takes these for what follows orValue.
+	{Bool, true, `string(object[?"n"].orValue("")) == "1"`},
+	{Bool, true, `string(object[?"kind"].orValue(0)) == "Pod"`},
+	{Bool, true, `string(object[?"kind"].orValue(1.5)) == "Pod"`},
+	{Bool, true, `string(object[?"n"].orValue(true)) == "1"`},
+	{Bool, true, `object[?"kind"].orValue([]).size() == 3`},
+	{Bool, true, `object[?"list"].orValue("").size() == 2`},
+	{Bool, true, `object[?"n"].orValue(2.0) - object[?"n"].orValue(2.0) == 0.0`},
+	{Bool, false, `object[?"kind"].orValue([]) + object[?"kind"].orValue([]) == []`},
+	{Bool, true, `object[?"names"].orValue([1]).reverse().exists(n, n == 2)`},
+	{Bool, true, `object[?"kind"].orValue([1]).reverse().exists(n, n == 2)`},
 	{Bool, false, `object.list.size() > 1`},
 	{Bool, false, `namespaceObject.metadata.name == "shop"`},
 
@@ -64,6 +76,7 @@ var quickExpressions = []struct {
 	{TypedPatch, true, `params.labels.map(k, JSONPatch{op: "add", path: "/" + k, value: k})`},
 	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.list.filter(e, has(e.name)).map(e, e.name)}]`},
 	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x", value: object.missing}]`},
+	{TypedPatch, true, `[JSONPatch{op: "add", path: "/" + string(object[?"n"].orValue("x")) + string(object[?"kind"].orValue(1))}]`},
 	{TypedPatch, false, `[JSONPatch{op: "move", path: "/x", from: "/y"}]`},
 	{TypedPatch, false, `[JSONPatch{op: "add", path: "/x", value: Object{kind: "x"}}]`},
 	{TypedPatch, false, `[JSONPatch{op: "add", path: "/x", value: {"a": 1, "a": 2}}]`},
@@ -144,5 +157,73 @@ func TestQuickIsTheSame(t *testing.T) {
 	}
 	if quickly < 50 {
 		t.Errorf("only %d evaluations were quick", quickly)
+	}
+}
+
+// impatient is a context that is over once it was asked a number of times.
+type impatient struct {
+	context.Context
+	patience int
+}
+
+func (c *impatient) Err() error {
+	if c.patience--; c.patience < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// A quick evaluation ends with its context, in the middle of a loop too, and
+// leaves nothing behind in the room that the next one uses.
+func TestQuickDeadline(t *testing.T) {
+	env, err := NewEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope := env.Scope(Vars{Params: true, Unmetered: true})
+	list := make([]any, 10*turnsBetween)
+	for i := range list {
+		list[i] = int64(i)
+	}
+	in := &Input{Object: map[string]any{"list": list}}
+	a := scope.Bind(in, nil)
+	for _, expr := range []string{`object.list.all(e, e != "x")`, `object.list.exists(e, e == "x")`, `"x" in object.list`,
+		`object.list.map(e, e).exists(e, e == "x")`, `object.list.exists(e, e == 1 ? "x" in object.list : false)`} {
+		p, err := scope.Compile(expr, Bool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, ok := p.quick.bool(t.Context(), a)
+		if !ok {
+			t.Fatalf("%s has no quick way", expr)
+		}
+		for patience := range 5 {
+			if _, ok := p.quick.bool(&impatient{t.Context(), patience}, a); ok {
+				t.Errorf("%s ends quickly although its time is over after %d looks", expr, patience)
+			}
+			if got, ok := p.quick.bool(t.Context(), a); !ok || got != want {
+				t.Errorf("%s = %v, %v, want %v", expr, got, ok, want)
+			}
+		}
+	}
+	p, err := scope.Compile(`object.list.map(e, JSONPatch{op: "remove", path: "/" + string(e) + (object.list[?"a"].hasValue() ? "" : "x")})`, TypedPatch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ops, ok := p.quick.operations(t.Context(), a); ok {
+		t.Errorf("%d operations, although a list has no names", len(ops))
+	}
+	p, err = scope.Compile(`object.list.map(e, JSONPatch{op: "remove", path: "/" + string(e)})`, TypedPatch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for patience := range 5 {
+		if _, ok := p.quick.operations(&impatient{t.Context(), patience}, a); ok {
+			t.Errorf("a patch is made although its time is over after %d looks", patience)
+		}
+		ops, ok := p.quick.operations(t.Context(), a)
+		if !ok || len(ops) != len(list) || ops[0].Path != "/0" {
+			t.Fatalf("%d operations, %v; want %d", len(ops), ok, len(list))
+		}
 	}
 }

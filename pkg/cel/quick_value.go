@@ -314,11 +314,12 @@ func certain(of valueOf) optionalOf {
 // text is a concatenation.
 type text []textPart
 
-// textPart is a literal, or a value that is a string, or the string of a value.
+// textPart is a literal, or a value that is a string, or the string of a value
+// that may be a string, or an integers, or both.
 type textPart struct {
-	literal string
-	of      valueOf
-	convert bool
+	literal           string
+	of                valueOf
+	strings, integers bool
 }
 
 // text reads an expression whose value is a string.
@@ -334,15 +335,19 @@ func (r *reader) text(e ast.Expr) text {
 		}
 		return append(a, b...)
 	}
-	convert := is(e, "string", 1)
-	if convert {
+	p := textPart{strings: true}
+	if is(e, "string", 1) {
 		e = operandsOf(e)[0]
+		// If the checker takes e for a type, as a[?"b"] that has an orValue, cel-go
+		// knows the function for that type only.
+		kind := r.checked.GetType(e.ID()).Kind()
+		p.strings = kind == types.DynKind || kind == types.StringKind
+		p.integers = kind == types.DynKind || kind == types.IntKind
 	}
-	of := r.value(e)
-	if of == nil {
+	if p.of = r.value(e); p.of == nil {
 		return nil
 	}
-	return text{{of: of, convert: convert}}
+	return text{p}
 }
 
 // literal returns a text that reads nothing.
@@ -363,9 +368,10 @@ func (t text) join(f *frame) (string, bool) {
 		switch v := v.(type) {
 		case string:
 			f.text = append(f.text, v...)
+			ok = ok && p.strings
 		case int64:
 			f.text = strconv.AppendInt(f.text, v, 10)
-			ok = ok && p.convert
+			ok = ok && p.integers
 		default:
 			ok = false
 		}
@@ -416,7 +422,7 @@ func difference(a, b valueOf) valueOf {
 	}
 }
 
-// small returns an integer with which one can reckon freely.
+// small returns an integers with which one can reckon freely.
 func small(v any, ok bool) (int64, bool) {
 	n, isInt := v.(int64)
 	return n, ok && isInt && n == int64(int32(n))
