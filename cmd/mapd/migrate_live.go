@@ -146,6 +146,8 @@ func liveLines(state *store.NativeState, report *writer.NativeReport) map[string
 		m := state.Of(id)
 		why := report.Units[m.Policy]
 		switch {
+		case m.Policy == "" && m.Stays == "":
+			out[id] = "cannot be read, so its policies are left as they are"
 		case m.Policy == "":
 			out[id] = "stays, " + m.Stays
 		case why != "":

@@ -3,6 +3,7 @@ package native
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -73,6 +74,9 @@ type Sight struct {
 	Acts func(k Key) bool
 	// Called says that servers call mapd for all that the set of now is for.
 	Called bool
+	// Hidden are the kinds whose mutators cannot be seen, as when mapd may not list
+	// them.
+	Hidden []string
 }
 
 // Tracker follows mutators from place to place. The zero Tracker knows nothing, and has
@@ -126,6 +130,12 @@ func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duratio
 		k.enter(at)
 		k.late, k.current = time.Time{}, map[string]time.Time{}
 		places[id] = Place{Known: t.known(k, &c)}
+	}
+	for id := range by {
+		kind, _, _ := strings.Cut(id, "/")
+		if _, seen := places[id]; !seen && slices.Contains(s.Hidden, kind) {
+			places[id] = Place{Out: true} // where else
+		}
 	}
 	t.begun = true
 	return places, c.wait

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -113,4 +114,25 @@ func both(a, b map[Key]*Object) map[Key]*Object {
 	out := maps.Clone(a)
 	maps.Copy(out, b)
 	return out
+}
+
+// The policies of mutators that cannot be seen stay, those of mutators that are gone
+// do not.
+func TestHidden(t *testing.T) {
+	units := Want([]Mutator{assign(t, "a", "spec.nodeName", "n")}, Options{}).Units
+	stored := store(t, units, nil)
+	for _, back := range []bool{false, true} {
+		for kind, want := range map[string]int{"Assign": 0, "ModifySet": 2} {
+			var tracker Tracker
+			at := time.Unix(0, 0)
+			var places Places
+			for range 3 { // long after the first look
+				places, _ = tracker.Settle(&Wanted{}, Sight{Objects: stored, Called: back, Hidden: []string{kind}}, at)
+				at = at.Add(time.Minute)
+			}
+			if list := Plan(nil, stored, places).List; len(list) != want {
+				t.Errorf("%s cannot be seen: %v", kind, list)
+			}
+		}
+	}
 }

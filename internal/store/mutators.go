@@ -41,7 +41,7 @@ type gatekeeper struct {
 	types     *openapi.Types
 	shadow    bool
 	namespace func(context.Context, string) (*unstructured.Unstructured, error)
-	kinds     []*whenServed[*storedMutator]
+	kinds     []*whenServed[*storedMutator] // as legacy.Kinds
 	configs   *whenServed[*storedConfig]
 	engine    *engine.Engine
 
@@ -281,7 +281,13 @@ func (g *gatekeeper) move(list []*storedMutator, config *storedConfig) (bool, er
 	if g.state != nil {
 		rules = g.state.Rules
 	}
-	return g.natives.settle(list, config, !g.unchanged(list, config), rules)
+	var hidden []string
+	for i, kind := range legacy.Kinds() {
+		if g.kinds[i].hidden() {
+			hidden = append(hidden, string(kind))
+		}
+	}
+	return g.natives.settle(list, config, !g.unchanged(list, config), hidden, rules)
 }
 
 // counts are how many mutators there are, by what has become of them. Those that are

@@ -133,8 +133,8 @@ func (n *natives) problems() []string {
 
 // settle takes in what is there and reports whether other mutators than before
 // belong into the set, whose rules are those of its last build. If stale, it is
-// found out anew what is wanted.
-func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool, rules []admissionregistrationv1.RuleWithOperations) (moved bool, err error) {
+// found out anew what is wanted. Those of the hidden kinds are not in the list.
+func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool, hidden []string, rules []admissionregistrationv1.RuleWithOperations) (moved bool, err error) {
 	if stale || n.wanted == nil {
 		wanted, err := n.want(list, config)
 		if err != nil {
@@ -143,6 +143,7 @@ func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool
 		n.wanted = wanted
 	}
 	sight, served := n.sight(rules)
+	sight.Hidden = hidden
 	places, wait := n.tracker.Settle(n.wanted, sight, time.Now())
 	if wait > 0 {
 		time.AfterFunc(wait, n.changed)

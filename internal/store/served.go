@@ -122,6 +122,13 @@ func (w *whenServed[T]) ready() error {
 	}
 }
 
+// hidden says that the server has the kind, and that its objects have never been read.
+func (w *whenServed[T]) hidden() bool {
+	w.noting.Lock()
+	defer w.noting.Unlock()
+	return w.served && !w.isRead()
+}
+
 // problem says why objects cannot be read that the server has.
 func (w *whenServed[T]) problem() error {
 	w.noting.Lock()

@@ -60,6 +60,7 @@ func TestNative(t *testing.T) {
 			t.Run("what stays", g.stays)
 			t.Run("what others have", g.foreign)
 			t.Run("restarts", g.restarts)
+			t.Run("without rights", g.unseen)
 			t.Run("documented", g.documented)
 			t.Run("back", g.back)
 			t.Run("uninstalled", g.uninstalled)
@@ -334,6 +335,45 @@ func (g *movers) restarts(t *testing.T) {
 		}
 	}
 	g.says(t)
+}
+
+// A mapd that may not read the mutators any more leaves the policies that stand for
+// them.
+func (g *movers) unseen(t *testing.T) {
+	g.Apply(t, assign("a", "spec.v", "1"))
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
+	roles := g.Kubernetes.RbacV1().ClusterRoleBindings()
+	rights, err := roles.Get(t.Context(), "mapd-legacy", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.delete(t, "clusterrolebinding/mapd-legacy")
+	old := g.Replicas()
+	for range old {
+		g.AddReplica(t, "--legacy=native")
+	}
+	g.WaitReady(t)
+	for _, r := range old {
+		g.Remove(t, r)
+	}
+	if list := g.says(t); len(list.Problems) == 0 || !strings.Contains(list.Problems[0], "forbidden") {
+		t.Errorf("problems %q", list.Problems)
+	}
+	begun := time.Now()
+	g.specs(t, func(context.Context) error {
+		if time.Since(begun) < 10*time.Second {
+			return errors.New("too early to tell")
+		}
+		return nil
+	}, "{v: 1}")
+	g.keeps(t, "assign-a")
+	rights.ResourceVersion, rights.UID = "", ""
+	if _, err := roles.Create(t.Context(), rights, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
+	g.delete(t, "assign/a")
+	g.keeps(t)
 }
 
 // What docs/operate.md says to look at.
