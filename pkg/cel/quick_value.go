@@ -315,7 +315,7 @@ func certain(of valueOf) optionalOf {
 type text []textPart
 
 // textPart is a literal, or a value that is a string, or the string of a value
-// that may be a string, or an integers, or both.
+// that may be a string, or an integer, or both.
 type textPart struct {
 	literal           string
 	of                valueOf
@@ -422,7 +422,7 @@ func difference(a, b valueOf) valueOf {
 	}
 }
 
-// small returns an integers with which one can reckon freely.
+// small returns an integer with which one can reckon freely.
 func small(v any, ok bool) (int64, bool) {
 	n, isInt := v.(int64)
 	return n, ok && isInt && n == int64(int32(n))

@@ -171,6 +171,38 @@ func TestNative(t *testing.T) {
 	}
 }
 
+// A policy may have any number of variables for one thing: here one for each
+// element that is added to a list.
+func TestNativeManyVariables(t *testing.T) {
+	const n = 30
+	var ms []*legacy.Mutator
+	for i := range n {
+		name := fmt.Sprint("v", i)
+		m, err := legacy.Decode(&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "mutations.gatekeeper.sh/v1", "kind": "Assign", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{
+				"applyTo":    []any{map[string]any{"groups": []any{""}, "versions": []any{"v1"}, "kinds": []any{"Pod"}}},
+				"location":   "spec.volumes[name: " + name + "]",
+				"parameters": map[string]any{"assign": map[string]any{"value": map[string]any{"name": name}}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms = append(ms, m)
+	}
+	units := translate.Native(ms, translate.Options{})
+	if len(units) != 1 || units[0].Policy == nil {
+		t.Fatalf("%d units, want one with a policy", len(units))
+	}
+	names := map[string]bool{}
+	for _, v := range units[0].Policy.Spec.Variables {
+		names[v.Name] = true
+	}
+	if len(names) != n || !names["index"] || !names[fmt.Sprint("index", n)] {
+		t.Errorf("variables %v, want %d", slices.Sorted(maps.Keys(names)), n)
+	}
+}
+
 // verdicts is what became of each mutator, a line each and one for each note.
 func verdicts(units []translate.Unit) string {
 	var b strings.Builder

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -29,7 +30,7 @@ type variables struct{ names, exprs []string }
 func (v *variables) add(name string, e expr) expr {
 	unique := name
 	for n := 2; slices.Contains(v.names, unique); n++ {
-		unique = name + string(rune('0'+n%10))
+		unique = name + strconv.Itoa(n)
 	}
 	v.names, v.exprs = append(v.names, unique), append(v.exprs, e.String())
 	return field(ident("variables"), unique)
