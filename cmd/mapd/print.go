@@ -14,6 +14,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -44,7 +45,7 @@ func (p *printer) comments(d *manifest.Document) error {
 
 func (p *printer) print(e *evaluation, s *subject, d *engine.Decision) error {
 	if p.format == "review" {
-		out, err := webhook.EncodeResponse(s.request, d)
+		out, err := webhook.EncodeResponse(s.asGiven(d))
 		if err != nil {
 			return err
 		}
@@ -126,6 +127,18 @@ func (s *subject) result(d *engine.Decision) map[string]any {
 		return d.Object.Object
 	}
 	return after
+}
+
+// asGiven is what a response is written from: the request and its decision, about
+// the object as it was given, since a patch of the server's form of it need not
+// fit.
+func (s *subject) asGiven(d *engine.Decision) (*policy.Request, *engine.Decision) {
+	if d.Status != nil || !d.Changed || s.object == nil {
+		return s.request, d
+	}
+	given := *d
+	given.Object = &unstructured.Unstructured{Object: s.result(d)}
+	return &policy.Request{UID: s.request.UID, Object: &unstructured.Unstructured{Object: s.object}}, &given
 }
 
 // yaml writes one document of a stream.
