@@ -151,6 +151,11 @@ func (b *builder) readObjects() {
 			}
 		}
 	}
+	for _, d := range b.mutators {
+		// A policy may read the mutator that it stands for. One that its schema does
+		// not allow is no parameter, but what runs is decided by its own rules.
+		_ = b.params.add(d.Object, "")
+	}
 }
 
 func (b *builder) readRBAC(d *manifest.Document, namespace string) {

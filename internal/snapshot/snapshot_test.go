@@ -88,6 +88,74 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// A policy can read the mutator that it stands for, and the mutator runs as well.
+func TestMutatorAsParameter(t *testing.T) {
+	s, errs := Build(documents(t, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: assign.mutations.gatekeeper.sh}
+spec:
+  group: mutations.gatekeeper.sh
+  names: {kind: Assign, plural: assign}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: mutations.gatekeeper.sh/v1
+kind: Assign
+metadata: {name: a}
+spec:
+  applyTo:
+  - {groups: [""], versions: [v1], kinds: [Pod]}
+  location: spec.nodeName
+  parameters: {assign: {value: n1}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: a}
+spec:
+  reinvocationPolicy: Never
+  paramKind: {apiVersion: mutations.gatekeeper.sh/v1, kind: Assign}
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: |-
+        [JSONPatch{op: "add", path: "/spec/hostname", value: params.spec.parameters.assign.value}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: a}
+spec:
+  policyName: a
+  paramRef: {name: a, parameterNotFoundAction: Deny}
+`), Options{})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	d := s.Engine().Admit(t.Context(), &policy.Request{
+		Operation: admissionv1.Create, Name: "x", Namespace: "shop",
+		Kind:     schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Object: &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x", "namespace": "shop"},
+			"spec": map[string]any{"containers": []any{}},
+		}},
+	})
+	if d.Status != nil {
+		t.Fatal(d.Status.Message)
+	}
+	want := map[string]any{"containers": []any{}, "hostname": "n1", "nodeName": "n1"}
+	if diff := cmp.Diff(want, d.Object.Object["spec"]); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
 // Every fault of every document is reported, in the order of the file.
 func TestBuildErrors(t *testing.T) {
 	_, errs := Build(documents(t, strings.Replace(marking, "namespaceObject.metadata", "nameSpaceObject.metadata", 1)+`---
