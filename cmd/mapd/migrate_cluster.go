@@ -77,10 +77,18 @@ func newLiveCluster(ctx context.Context, config *rest.Config) (*liveCluster, err
 	return c, nil
 }
 
-// each calls f with the objects of a resource, page by page.
+// each calls f with the objects of a resource, page by page. To compare takes time,
+// after some minutes of which a server has forgotten what the list began with; it
+// says then how to go on with what is there now.
 func (c *liveCluster) each(ctx context.Context, gvr schema.GroupVersionResource, f func(*unstructured.Unstructured) error) error {
 	p := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-		return c.client.Resource(gvr).List(ctx, opts)
+		list, err := c.client.Resource(gvr).List(ctx, opts)
+		var status apierrors.APIStatus
+		if opts.Continue != "" && apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
+			opts.Continue = status.Status().Continue
+			return c.client.Resource(gvr).List(ctx, opts)
+		}
+		return list, err
 	})
 	p.PageSize = pageSize
 	p.PageBufferSize = 1
@@ -153,7 +161,7 @@ func (c *liveCluster) eachObject(ctx context.Context, in *mutatorInput, check fu
 	for _, r := range c.about(in.mutators) {
 		err := c.each(ctx, r.gvr, func(u *unstructured.Unstructured) error {
 			u.SetGroupVersionKind(r.gvk) // some servers leave it out of lists
-			check(in.object(u, "live "+manifest.Name(u)))
+			check(in.object(u, u.GetNamespace(), "live "+manifest.Name(u)))
 			n++
 			return ctx.Err()
 		})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -165,17 +166,12 @@ func (in *mutatorInput) readObjects(paths []string, recursive bool, stdin io.Rea
 		return 0, errs
 	}
 	for _, d := range docs {
-		check(in.object(d.Object, d.Name()+" in "+d.Where()))
+		check(in.object(d.Object, cmp.Or(d.Object.GetNamespace(), snapshot.DefaultNamespace), d.Name()+" in "+d.Where()))
 	}
 	return len(docs), nil
 }
 
-// object is one to compare on, created and updated.
-func (in *mutatorInput) object(u *unstructured.Unstructured, origin string) verify.Object {
-	name := u.GetNamespace()
-	if name == "" {
-		name = "default"
-	}
-	o := verify.Object{Object: runtime.DeepCopyJSON(u.Object), Origin: origin, Namespace: in.namespaces[name]}
-	return o
+// object is one to compare on, in a namespace if its kind is.
+func (in *mutatorInput) object(u *unstructured.Unstructured, namespace, origin string) verify.Object {
+	return verify.Object{Object: runtime.DeepCopyJSON(u.Object), Origin: origin, Namespace: in.namespaces[namespace]}
 }

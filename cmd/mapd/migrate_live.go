@@ -8,9 +8,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -36,7 +38,10 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	info, err := kube.Discovery().ServerVersion()
+	// An address that swallows what it is sent must not be waited for.
+	asking, answered := context.WithTimeout(ctx, askTimeout)
+	info, err := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery()).ServerVersionWithContext(asking)
+	answered()
 	if err != nil {
 		return clusterError(err)
 	}
@@ -73,17 +78,16 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var work sync.WaitGroup
+	work.Go(func() {
 		if err := read.Run(ctx); err != nil && ctx.Err() == nil {
 			cancel(err)
 		}
-	}()
-	go tellLive(ctx, s, read, write, told)
+	})
+	work.Go(func() { tellLive(ctx, s, read, write, told) })
 	write.Run(ctx, nil)
 	cancel(nil)
-	<-done
+	work.Wait()
 	if err := write.Forget(context.WithoutCancel(ctx)); err != nil {
 		fmt.Fprintf(s.err, "warning: %v\n", err)
 	}
