@@ -34,8 +34,8 @@ func wakes(ms []*legacy.Mutator) [][]int {
 			}
 			return len(near) < manyWakes
 		}
-		few := !changesKind(a) && root.near(a, add)
-		if few && writesLabels(a) {
+		few := !a.WritesKind() && root.near(a, add)
+		if _, ok := a.Label(); ok && few {
 			few = add(selecting)
 		}
 		if !few {
@@ -49,15 +49,6 @@ func wakes(ms []*legacy.Mutator) [][]int {
 		}
 	}
 	return out
-}
-
-// changesKind says whether a mutator changes what an object says it is.
-func changesKind(m *legacy.Mutator) bool {
-	return len(m.Location) > 0 && (m.Location[0].Name == "kind" || m.Location[0].Name == "apiVersion")
-}
-
-func writesLabels(m *legacy.Mutator) bool {
-	return m.Kind == legacy.AssignMetadata && len(m.Location) > 1 && m.Location[1].Name == "labels"
 }
 
 // branch is a place to which locations lead, selectors of one list taken for the

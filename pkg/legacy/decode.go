@@ -39,8 +39,8 @@ func served(k Kind, version string) bool {
 	return false
 }
 
-// storage is the version that an Object is in.
-func storage(k Kind) string {
+// Version is the one that an Object is in.
+func (k Kind) Version() string {
 	if k == AssignImage {
 		return "v1alpha1"
 	}
@@ -99,7 +99,7 @@ type rawTest struct{ subPath, condition string }
 
 // read takes over all fields, and makes Object of what it has taken.
 func (m *Mutator) read(r *reader, in map[string]any) *raw {
-	out := map[string]any{"apiVersion": Group + "/" + storage(m.Kind), "kind": string(m.Kind)}
+	out := map[string]any{"apiVersion": Group + "/" + m.Kind.Version(), "kind": string(m.Kind)}
 	top := object{r: r, in: in, out: out}
 	if meta, ok := top.object("metadata"); ok {
 		meta.str("name")

@@ -28,7 +28,7 @@ func cr(t testing.TB, kind Kind, name, spec string) *unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	obj["apiVersion"], obj["kind"] = Group+"/"+storage(kind), string(kind)
+	obj["apiVersion"], obj["kind"] = Group+"/"+kind.Version(), string(kind)
 	obj["metadata"] = map[string]any{"name": name}
 	return &unstructured.Unstructured{Object: obj}
 }

@@ -48,7 +48,7 @@ func (m *Mutator) inApplyTo(gvk schema.GroupVersionKind, operation string) bool 
 		return slices.Contains(a.Groups, gvk.Group) &&
 			slices.Contains(a.Versions, gvk.Version) &&
 			slices.Contains(a.Kinds, gvk.Kind) &&
-			a.operations().covers(operation)
+			a.Covers(operation)
 	})
 }
 
@@ -83,6 +83,10 @@ func (a ApplyTo) operations() operations {
 	}
 	return ops
 }
+
+// Covers reports whether the entry is about an operation; about "" it is if it is
+// about both.
+func (a ApplyTo) Covers(operation string) bool { return a.operations().covers(operation) }
 
 func (o operations) covers(operation string) bool {
 	switch operation {

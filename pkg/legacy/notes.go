@@ -90,7 +90,7 @@ func (n *notes) patterns(field string, patterns ...string) {
 
 func (n *notes) location() {
 	m := n.m
-	if m.writesKind() {
+	if m.WritesKind() {
 		n.add(locationField, "changes what the object is, and with that which mutators are about it")
 	}
 	if m.Kind != AssignMetadata {
@@ -113,6 +113,7 @@ func (n *notes) tests() {
 	if n.m.Kind == AssignMetadata {
 		return // its test is not the author's
 	}
+	mustNot := n.firstMustNot()
 	for _, t := range n.m.Tests {
 		at := n.m.Location[:t.Depth+1].String()
 		glob := n.m.Location[t.Depth].Glob
@@ -123,20 +124,21 @@ func (n *notes) tests() {
 			n.add(parametersField+".pathTests", "MustNotExist never holds for all elements, %s: the mutator never does anything", at)
 		case glob:
 			n.add(parametersField+".pathTests", "MustExist says nothing about all elements, %s", at)
-		case t.Condition == MustExist && slices.Contains(n.m.Tests, PathTest{n.firstMustNot(), MustNotExist}) && n.firstMustNot() < t.Depth:
+		case t.Condition == MustExist && mustNot < t.Depth:
 			n.add(parametersField+".pathTests", "%s must exist in what must not: the mutator never does anything", at)
 		}
 	}
 }
 
-// firstMustNot returns the least depth of a MustNotExist, -1 if there is none.
+// firstMustNot returns the least depth of a MustNotExist, that of the end if there
+// is none.
 func (n *notes) firstMustNot() int {
 	for _, t := range n.m.Tests {
 		if t.Condition == MustNotExist {
 			return t.Depth
 		}
 	}
-	return -1
+	return len(n.m.Location)
 }
 
 func (n *notes) value() {

@@ -28,7 +28,7 @@ func Affects(a, b *Mutator) bool {
 	switch {
 	case a == b:
 		return !Idempotent(a)
-	case a.writesKind():
+	case a.WritesKind():
 		return true
 	default:
 		return (a.enablesMatch(b) || stirs(a, b)) && meetKinds(a, b)
@@ -38,7 +38,7 @@ func Affects(a, b *Mutator) bool {
 // Commute reports whether running a and b in either order gives the same. It errs
 // on the side of false.
 func Commute(a, b *Mutator) bool {
-	if a.writesKind() || b.writesKind() {
+	if a.WritesKind() || b.WritesKind() {
 		return false
 	}
 	shared, how := meet(a.Location, b.Location)
@@ -80,6 +80,13 @@ func meet(a, b Path) (shared int, how meeting) {
 		}
 	}
 	return min(len(a), len(b)), within
+}
+
+// Meets reports whether two paths may lead through the same places, as far as both
+// go.
+func (p Path) Meets(other Path) bool {
+	_, how := meet(p, other)
+	return how == within
 }
 
 // creates reports whether a mutator that finds nothing at a depth of its location
@@ -196,14 +203,14 @@ func contradict(a, b Image) bool {
 	return differ(a.Domain, b.Domain) || differ(a.Path, b.Path) || differ(a.Tag, b.Tag)
 }
 
-// writesKind reports whether the mutator changes what an object is, and with that
+// WritesKind reports whether the mutator changes what an object is, and with that
 // who is about it.
-func (m *Mutator) writesKind() bool {
+func (m *Mutator) WritesKind() bool {
 	return len(m.Location) > 0 && (m.Location[0].Name == "kind" || m.Location[0].Name == "apiVersion")
 }
 
-// label returns the label that the mutator sets.
-func (m *Mutator) label() (name string, ok bool) {
+// Label returns the label that the mutator sets, if it sets one.
+func (m *Mutator) Label() (name string, ok bool) {
 	if m.Kind != AssignMetadata || m.Location[1].Name != "labels" {
 		return "", false
 	}
@@ -230,7 +237,7 @@ func (m *Mutator) aboutNamespaces() bool {
 
 // writesLabelOf reports whether a sets a label that b asks for.
 func (m *Mutator) writesLabelOf(b *Mutator) bool {
-	key, ok := m.label()
+	key, ok := m.Label()
 	if !ok {
 		return false
 	}
@@ -246,7 +253,7 @@ func (m *Mutator) writesLabelOf(b *Mutator) bool {
 // It sets only what is missing, so that a label that must not be there is no
 // reason.
 func (m *Mutator) enablesMatch(b *Mutator) bool {
-	key, ok := m.label()
+	key, ok := m.Label()
 	if !ok {
 		return false
 	}

@@ -113,7 +113,7 @@ func rounds(ms []*Mutator) (n int, why string) {
 // more.
 func unsteady(m *Mutator, ms []*Mutator) bool {
 	return slices.ContainsFunc(ms, func(other *Mutator) bool {
-		return other != m && (other.writesKind() || other.writesLabelOf(m))
+		return other != m && (other.WritesKind() || other.writesLabelOf(m))
 	})
 }
 
@@ -134,7 +134,7 @@ func settles(i, j *Mutator) bool {
 	shared, how := meet(i.Location, j.Location)
 	same := len(i.Location) == len(j.Location)
 	switch {
-	case how != within || i.writesKind() || j.writesKind():
+	case how != within || i.WritesKind() || j.WritesKind():
 		return false
 	case j.overwrites() && len(j.Location) <= len(i.Location):
 		// Whatever i does is overwritten again, if only it does not fail.

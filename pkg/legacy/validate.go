@@ -1,7 +1,6 @@
 package legacy
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -120,14 +119,6 @@ func (m *Mutator) checkKeyKept() *Error {
 	return nil
 }
 
-var (
-	errNoSource     = errors.New("assign must set one of `externalData`, `value` or `fromMetadata`: invalid assign field")
-	errTwoSources   = errors.New("assign must only set one of `externalData`, `value` or `fromMetadata`: invalid assign field")
-	errNoDefault    = errors.New("`default` must not be empty when `failurePolicy` is set to `UseDefault`")
-	errEmptyTarget  = errors.New("attempting to mutate an empty target location")
-	errMergeNothing = errors.New("merge needs spec.parameters.values.fromList; without it a missing list would become null")
-)
-
 func (raw *raw) checkSource(m *Mutator) func() *Error {
 	return func() *Error {
 		sources := 0
@@ -138,13 +129,13 @@ func (raw *raw) checkSource(m *Mutator) func() *Error {
 		}
 		switch {
 		case sources == 0:
-			return refusef(assignField, "%w", errNoSource)
+			return refusef(assignField, "assign must set one of `externalData`, `value` or `fromMetadata`: invalid assign field")
 		case sources > 1:
-			return refusef(assignField, "%w", errTwoSources)
+			return refusef(assignField, "assign must only set one of `externalData`, `value` or `fromMetadata`: invalid assign field")
 		case raw.metadata && m.From.Metadata != "name" && m.From.Metadata != "namespace":
 			return refusef(assignField+".fromMetadata.field", "field %s is not recognized: invalid fromMetadata field", m.From.Metadata)
 		case m.From.External != nil && m.From.External.FailurePolicy == "UseDefault" && m.From.External.Default == "":
-			return refusef(assignField+".externalData.default", "%w", errNoDefault)
+			return refusef(assignField+".externalData.default", "`default` must not be empty when `failurePolicy` is set to `UseDefault`")
 		}
 		return nil
 	}
@@ -337,11 +328,11 @@ func (m *Mutator) refuseEarly(raw *raw) *Error {
 	if m.Kind == ModifySet {
 		switch {
 		case len(m.Location) == 0:
-			return refusef(locationField, "%w", errEmptyTarget)
+			return refusef(locationField, "attempting to mutate an empty target location")
 		case raw.operation != "merge" && raw.operation != "prune":
 			return refusef(parametersField+".operation", "unrecognized operation for modifyset: %s", raw.operation)
 		case raw.operation == "merge" && raw.noValues:
-			return refusef(parametersField+".values", "%w", errMergeNothing)
+			return refusef(parametersField+".values", "merge needs spec.parameters.values.fromList; without it a missing list would become null")
 		}
 	}
 	if err := checkSelector("spec.match.labelSelector", m.Match.LabelSelector); err != nil {

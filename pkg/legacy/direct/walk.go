@@ -3,7 +3,6 @@ package direct
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -174,29 +173,5 @@ func selects(node legacy.Node, elem map[string]any) bool {
 }
 
 func mismatch(want string, got any, node legacy.Node) error {
-	return fmt.Errorf("mismatch between path entry (type: %s) and received object (type: %T). Path: %s", want, got, write(node))
-}
-
-// write writes a node as Gatekeeper does in its errors.
-func write(node legacy.Node) string {
-	switch value := node.Value.(type) {
-	case string:
-		return fmt.Sprintf("[%s: %s]", quote(node.Name), quote(value))
-	case int64:
-		return fmt.Sprintf("[%s: %d]", quote(node.Name), value)
-	}
-	if node.Glob {
-		return fmt.Sprintf("[%s: *]", quote(node.Name))
-	}
-	return quote(node.Name)
-}
-
-// quote puts a word in quotes where Gatekeeper deems it necessary. It does not
-// for "/" or "é", so not everything that it writes could be read again, as what
-// legacy.Path writes can.
-func quote(word string) string {
-	if word != "" && !strings.ContainsAny(word, "'\"\t\n \\*[]:.") && !strings.Contains("0123456789", word[:1]) {
-		return word
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
+	return fmt.Errorf("mismatch between path entry (type: %s) and received object (type: %T). Path: %s", want, got, legacy.Path{node}.Canonical())
 }

@@ -217,7 +217,7 @@ func TestWriteNode(t *testing.T) {
 	} {
 		var got []string
 		for _, node := range path(location) {
-			got = append(got, write(node))
+			got = append(got, legacy.Path{node}.Canonical())
 		}
 		if s := strings.Join(got, " "); s != want {
 			t.Errorf("nodes of %s are written %s, want %s", location, s, want)

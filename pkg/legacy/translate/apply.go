@@ -22,12 +22,14 @@ func (w *plainWalk) unmergeable() string {
 	}
 	for d, n := range w.path {
 		last := d == len(w.path)-1
+		// All others are keys of a map.
+		isField := n.List || d == 0 || w.path[d-1].List || !w.known.nodes[d].inMap
 		switch {
 		case w.known.nodes[d].atomic && !last:
 			return w.path[:d+1].String() + " is atomic: an apply configuration may not go below it"
 		case n.List && !w.known.nodes[d].merges:
 			return w.path[:d].String() + " is not merged by " + n.Name + " alone"
-		case !n.List && !w.known.nodes[d].inMap && !isIdentifier(n.Name):
+		case isField && !isIdentifier(n.Name):
 			return "an apply configuration cannot name the field " + quote(n.Name)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // write makes the policy and the binding of a unit, or lets its mutators' fates
 // say why it cannot.
-func (n *native) write(u *Unit, why string) {
+func (n *native) write(u *Unit) {
 	if n.Params && len(u.Mutators) > 1 {
 		n.refuse(u, "its order with others matters, and a policy reads the values of one mutator only; use inlined values")
 		return
@@ -153,15 +153,14 @@ func (m mutation) as(conds []condition) admissionregistrationv1.Mutation {
 
 // mutation says what a mutator does, and under which conditions.
 func (d *draft) mutation(m *legacy.Mutator, vars *variables) (mutation, []condition) {
-	known := d.known(m)
-	reason := d.walk(m, known, vars).unmergeable()
-	exactly := reason == "" && d.walk(m, known, vars).mergesExactly()
+	w := d.walk(m, d.known(m), vars)
+	reason := w.unmergeable()
+	exactly := reason == "" && w.mergesExactly()
 	switch {
 	case d.Patch == "apply" && reason != "":
 		d.refusal = reason
 		return mutation{}, nil
 	case d.Patch == "apply", d.Patch != "json" && exactly:
-		w := d.walk(m, known, vars)
 		c := w.apply()
 		if !exactly {
 			d.mergeNotes(m, w)
@@ -169,7 +168,6 @@ func (d *draft) mutation(m *legacy.Mutator, vars *variables) (mutation, []condit
 		d.unit.addUnique(w)
 		return mutation{admissionregistrationv1.PatchTypeApplyConfiguration, c.value, message("Object")}, c.conds
 	}
-	w := d.walk(m, known, vars)
 	if !w.trusted {
 		return mutation{admissionregistrationv1.PatchTypeJSONPatch, d.form.patch(m), listOf()}, nil
 	}

@@ -221,16 +221,12 @@ type member struct {
 	value expr
 }
 
-// message returns a literal such as Object.spec{replicas: 1} or JSONPatch{…}.
-// Names that are no identifiers are set in back-ticks; see canName.
+// message returns a literal such as Object.spec{replicas: 1} or JSONPatch{…}. Names
+// are identifiers.
 func message(typ string, members ...member) expr {
 	var docs []doc
 	for _, m := range members {
-		name := m.name
-		if !isIdentifier(name) {
-			name = "`" + name + "`"
-		}
-		docs = append(docs, concat(text(name+": "), m.value.doc))
+		docs = append(docs, concat(text(m.name+": "), m.value.doc))
 	}
 	e := enclosed(typ+"{", docs, "}")
 	e.typ = typ

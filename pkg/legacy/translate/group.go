@@ -193,23 +193,11 @@ func (n *native) mindEmpties(ms []*legacy.Mutator) {
 // is empty or missing.
 func looksAt(m, other *legacy.Mutator) bool {
 	last := len(other.Location) - 1
-	if len(m.Location) <= last || !meet(m.Location, other.Location) {
+	if len(m.Location) <= last || !m.Location.Meets(other.Location) {
 		return false
 	}
 	return slices.ContainsFunc(m.Tests, func(t legacy.PathTest) bool { return t.Depth >= last }) ||
 		m.Set != nil && len(distinct(m.Set.Values)) < len(m.Set.Values)
-}
-
-// meet reports whether two locations may lead through the same places, as far as
-// both go.
-func meet(a, b legacy.Path) bool {
-	for i := range min(len(a), len(b)) {
-		x, y := a[i], b[i]
-		if x.List != y.List || x.Name != y.Name || x.List && !x.Glob && !y.Glob && x.Value != y.Value {
-			return false
-		}
-	}
-	return true
 }
 
 // keeps reports whether all that a mutator writes is still there when it has been

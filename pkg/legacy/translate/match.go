@@ -393,7 +393,7 @@ func (f form) applyTo(entries []legacy.ApplyTo) expr {
 			among(field(kind, "version"), a.Versions),
 			among(field(kind, "kind"), a.Kinds),
 		}
-		if create, update := effective(a); create != update {
+		if create := a.Covers("CREATE"); create != a.Covers("UPDATE") {
 			op := "UPDATE"
 			if create {
 				op = "CREATE"
@@ -403,14 +403,6 @@ func (f form) applyTo(entries []legacy.ApplyTo) expr {
 		terms = append(terms, all(conds...))
 	}
 	return anyOf(terms...)
-}
-
-// effective returns the operations that an entry is about.
-func effective(a legacy.ApplyTo) (create, update bool) {
-	if len(a.Operations) == 0 || slices.Contains(a.Operations, "*") {
-		return true, true
-	}
-	return slices.Contains(a.Operations, "CREATE"), slices.Contains(a.Operations, "UPDATE")
 }
 
 func (f form) matchKinds(entries []legacy.MatchKinds) (expr, bool) {

@@ -74,37 +74,39 @@ type Unit struct {
 // too.
 func Native(ms []*legacy.Mutator, o Options) []Unit {
 	n := newNative(ms, o)
-	var groups [][]*legacy.Mutator
-	rounds := []int{}
-	why := []string{}
-	for _, c := range legacy.Components(n.movable()) {
+	movable := n.movable()
+	components := legacy.Components(movable)
+	for _, c := range components {
 		if c.Rounds > 2 {
 			for _, m := range c.Members {
 				n.fates[m.ID()] = engineOnly("", "takes more than the two rounds that a server gives: "+c.Why)
 			}
 		}
-		groups, rounds, why = append(groups, c.Members), append(rounds, c.Rounds), append(why, c.Why)
 	}
 	for _, m := range n.all {
-		if !slices.ContainsFunc(groups, func(g []*legacy.Mutator) bool { return slices.Contains(g, m) }) {
-			groups, rounds, why = append(groups, []*legacy.Mutator{m}), append(rounds, 1), append(why, "")
+		if !slices.Contains(movable, m) {
+			components = append(components, legacy.Component{Members: []*legacy.Mutator{m}, Rounds: 1})
 		}
 	}
+	groups := make([][]*legacy.Mutator, len(components))
+	for i, c := range components {
+		groups[i] = c.Members
+	}
 	names := uniqueNames(groups)
-	units := make([]Unit, len(groups))
-	for i, g := range groups {
-		units[i] = n.unit(names[i], g, rounds[i], why[i])
+	units := make([]Unit, len(components))
+	for i, c := range components {
+		units[i] = n.unit(names[i], c.Members, c.Rounds)
 	}
 	slices.SortFunc(units, func(a, b Unit) int { return cmp.Compare(a.Name, b.Name) })
 	return units
 }
 
 // unit makes the policy of a group, if one is to be made.
-func (n *native) unit(name string, ms []*legacy.Mutator, rounds int, why string) Unit {
+func (n *native) unit(name string, ms []*legacy.Mutator, rounds int) Unit {
 	u := Unit{Name: name, Mutators: ms, Rounds: rounds}
 	if n.fates[ms[0].ID()].movable() {
 		n.mindEmpties(ms)
-		n.write(&u, why)
+		n.write(&u)
 	}
 	for _, m := range ms {
 		f := n.fates[m.ID()]

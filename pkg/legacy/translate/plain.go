@@ -177,36 +177,35 @@ func (w *plainWalk) undeclaredValue() string {
 
 // exists asks whether there is a field at depth d of a stretch.
 func (w *plainWalk) exists(s stretch, d int) expr {
-	e, plain := s.at, true
-	for i := s.first; i < d; i++ {
-		plain = plain && (i <= s.sure || w.known.nodes[i].always)
-		if plain {
-			e = field(e, w.path[i].Name)
-		} else {
-			e = optional(e, w.path[i].Name)
-		}
-	}
+	e, plain := w.reach(s, d-1)
 	if plain {
 		return has(e, w.path[d].Name)
 	}
 	return call(optional(e, w.path[d].Name), "hasValue")
 }
 
-// value reads the field at depth d of a stretch: or what it counts as if missing.
+// read reads the field at depth d of a stretch, or what it counts as if missing.
 func (w *plainWalk) read(s stretch, d int, missing expr) expr {
-	e, plain := s.at, true
+	e, plain := w.reach(s, d)
+	if plain {
+		return e
+	}
+	return call(e, "orValue", missing)
+}
+
+// reach goes to the field at depth d of a stretch: plainly if it is there, else to
+// an optional.
+func (w *plainWalk) reach(s stretch, d int) (e expr, plain bool) {
+	e, plain = s.at, true
 	for i := s.first; i <= d; i++ {
-		plain = plain && (i <= s.sure || w.known.nodes[i].always)
+		plain = plain && !w.mayLack(s, i)
 		if plain {
 			e = field(e, w.path[i].Name)
 		} else {
 			e = optional(e, w.path[i].Name)
 		}
 	}
-	if plain {
-		return e
-	}
-	return call(e, "orValue", missing)
+	return e, plain
 }
 
 // fieldAt is the field at depth d, which is there.
@@ -435,15 +434,9 @@ func (w *plainWalk) listFirst(s stretch, p pointer, c choice) choice {
 	if !w.mayLack(s, s.last) {
 		return c
 	}
-	make := cond(has(w.parent(s, s.last), w.path[s.last].Name), listOf(), listOf(operation("add", p, listOf())))
-	both := sum(make, c.list())
+	create := cond(has(w.parent(s, s.last), w.path[s.last].Name), listOf(), listOf(operation("add", p, listOf())))
+	both := sum(create, c.list())
 	return choice{many: &both}
-}
-
-// at goes to the element with an index that is an expression.
-func (p pointer) at(index expr) pointer {
-	parts := append(p.parts[:len(p.parts):len(p.parts)], constant(p.tail+"/"), fn("string", index))
-	return pointer{parts: parts}
 }
 
 // selects returns whether x is an element that the list selector at d means.

@@ -107,7 +107,7 @@ func (n *native) judge(m *legacy.Mutator) fate {
 	switch {
 	case m.From != nil && m.From.External != nil:
 		return engineOnly("", "asks the provider "+m.From.External.Provider+" for its value, and a policy cannot call anybody")
-	case m.Location[0].Name == "kind" || m.Location[0].Name == "apiVersion":
+	case m.WritesKind():
 		return engineOnly("T27", "changes what kind an object is, which servers do not let policies do")
 	}
 	if name, bad := unpointable(m.Location); bad {
@@ -249,15 +249,15 @@ func (n *native) neverInScope(m *legacy.Mutator) (text, trap string) {
 	if len(kinds) == 0 {
 		return "", ""
 	}
-	any := func(namespaced bool) bool {
+	some := func(namespaced bool) bool {
 		return slices.ContainsFunc(kinds, func(k served) bool { return k.namespaced == namespaced })
 	}
 	switch {
-	case m.Match.Scope == "Cluster" && !any(false):
+	case m.Match.Scope == "Cluster" && !some(false):
 		return "its scope is Cluster, and the objects are in namespaces", ""
-	case m.Match.Scope == "Namespaced" && !any(true):
+	case m.Match.Scope == "Namespaced" && !some(true):
 		return "its scope is Namespaced, and the objects are not in namespaces", ""
-	case !any(false) && slices.ContainsFunc(m.Match.ExcludedNamespaces, isEverything):
+	case !some(false) && slices.ContainsFunc(m.Match.ExcludedNamespaces, isEverything):
 		return "excludedNamespaces excludes all", ""
 	}
 	return "", ""

@@ -22,8 +22,11 @@ func (p pointer) key(name string) pointer {
 }
 
 // index goes to the element whose index is the variable i.
-func (p pointer) index(i string) pointer {
-	parts := append(p.parts[:len(p.parts):len(p.parts)], constant(p.tail+"/"), fn("string", ident(i)))
+func (p pointer) index(i string) pointer { return p.at(ident(i)) }
+
+// at goes to the element whose index is an expression.
+func (p pointer) at(index expr) pointer {
+	parts := append(p.parts[:len(p.parts):len(p.parts)], constant(p.tail+"/"), fn("string", index))
 	return pointer{parts: parts}
 }
 

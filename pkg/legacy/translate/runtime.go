@@ -69,7 +69,7 @@ func (f form) policy(m *legacy.Mutator) *admissionregistrationv1.MutatingAdmissi
 		},
 	}
 	if f.params {
-		p.Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: legacy.Group + "/" + paramVersion(m.Kind), Kind: string(m.Kind)}
+		p.Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: legacy.Group + "/" + m.Kind.Version(), Kind: string(m.Kind)}
 	}
 	for _, c := range f.conditions(m) {
 		p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionregistrationv1.MatchCondition{
@@ -77,14 +77,6 @@ func (f form) policy(m *legacy.Mutator) *admissionregistrationv1.MutatingAdmissi
 		})
 	}
 	return p
-}
-
-// paramVersion is the version of a mutator as a parameter (legacy.Mutator.Object).
-func paramVersion(k legacy.Kind) string {
-	if k == legacy.AssignImage {
-		return "v1alpha1"
-	}
-	return "v1"
 }
 
 // binding returns a binding without a name for a policy that is yet to be named.

@@ -36,7 +36,7 @@ func applied(m *legacy.Mutator) []Target {
 	}
 	var out []Target
 	for _, a := range m.ApplyTo {
-		create, update := effective(a)
+		create, update := a.Covers("CREATE"), a.Covers("UPDATE")
 		for _, g := range a.Groups {
 			for _, v := range a.Versions {
 				for _, k := range a.Kinds {
