@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	mapdpolicy "github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
@@ -342,12 +344,16 @@ func (g *movers) restarts(t *testing.T) {
 func (g *movers) unseen(t *testing.T) {
 	g.Apply(t, assign("a", "spec.v", "1"))
 	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
-	roles := g.Kubernetes.RbacV1().ClusterRoleBindings()
-	rights, err := roles.Get(t.Context(), "mapd-legacy", metav1.GetOptions{})
+	roles := g.Kubernetes.RbacV1().ClusterRoles()
+	role, err := roles.Get(t.Context(), "mapd-legacy", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.delete(t, "clusterrolebinding/mapd-legacy")
+	may := role.DeepCopy().Rules
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, legacy.Group) })
+	if role, err = roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	old := g.Replicas()
 	for range old {
 		g.AddReplica(t, "--legacy=native")
@@ -367,8 +373,8 @@ func (g *movers) unseen(t *testing.T) {
 		return nil
 	}, "{v: 1}")
 	g.keeps(t, "assign-a")
-	rights.ResourceVersion, rights.UID = "", ""
-	if _, err := roles.Create(t.Context(), rights, metav1.CreateOptions{}); err != nil {
+	role.Rules = may
+	if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
