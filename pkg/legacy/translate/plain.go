@@ -460,12 +460,7 @@ func (w *plainWalk) key(d int, x string) expr {
 // letter of what it is.
 func (w *plainWalk) loop(d int) (i, x string) {
 	words := strings.Fields(singular(w.path[d-1].Name))
-	letter := words[len(words)-1][:1]
-	i = w.unused("i", "j", "k", "l", "m", "n")
-	if letter < "a" || letter > "z" || strings.Contains("ijklmn", letter) {
-		letter = "x"
-	}
-	return i, w.unused(letter, "x", "y", "z")
+	return w.named(words[len(words)-1][:1])
 }
 
 // made is the value that stands for the location from depth d on, where there is

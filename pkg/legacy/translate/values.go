@@ -104,7 +104,7 @@ func (w *walk) merge(e expr, p pointer) choice {
 	case len(once) == len(values):
 		loop = macro(w.members(), "map", []string{"v"}, lacks, add(v))
 	default:
-		i := w.unused("i", "j", "k", "l", "m", "n")
+		i := w.unused(indexes...)
 		before := call(w.members(), "slice", constant(int64(0)), ident(i))
 		loop = macro(w.members(), "transformList", []string{i, "v"}, all(lacks, not(w.contains(before, v))), add(v))
 	}
@@ -117,7 +117,7 @@ func (w *walk) prune(e expr, p pointer) choice {
 	if len(w.m.Set.Values) == 0 {
 		return choice{}
 	}
-	i := w.unused("i", "j", "k", "l", "m", "n")
+	i := w.unused(indexes...)
 	found := macro(e, "transformList", []string{i, "o"}, w.contains(w.members(), ident("o")), ident(i))
 	loop := macro(call(found, "reverse"), "map", []string{i}, operation("remove", p.index(i)))
 	return choice{many: &loop}

@@ -284,8 +284,17 @@ func (w *walk) variables(d int) (i, x string) {
 	if d > 0 && w.path[d-1].Name != "" {
 		letter = w.path[d-1].Name[:1]
 	}
-	i = w.unused("i", "j", "k", "l", "m", "n")
-	if letter < "a" || letter > "z" || slices.Contains([]string{"i", "j", "k", "l", "m", "n"}, letter) {
+	return w.named(letter)
+}
+
+// indexes are the names of indexes.
+var indexes = []string{"i", "j", "k", "l", "m", "n"}
+
+// named names the index and the element of a loop, the element by a letter if it
+// is one that is good for it.
+func (w *walk) named(letter string) (i, x string) {
+	i = w.unused(indexes...)
+	if letter < "a" || letter > "z" || slices.Contains(indexes, letter) {
 		letter = "x"
 	}
 	return i, w.unused(letter, "x", "y", "z")
