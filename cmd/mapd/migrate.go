@@ -79,7 +79,7 @@ are written into the policies.
 Exit codes:
   0  all exact and, with --verify, no difference
   1  a mutator is not exact, or there is a difference
-  2  wrong usage, or input that cannot be read
+  2  wrong usage, input that cannot be read, or output that cannot be written
   4  the cluster cannot be read: it does not answer, or rights are missing`
 
 func newMigrate(s streams) *cobra.Command {
@@ -115,7 +115,7 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the mutators from a cluster; with --verify its objects, too (with -f only these)")
 	f.cluster.add(fl)
 	fl.StringVarP(&f.output, "output", "o", "-", "directory for the files; - is one stream on standard output")
-	fl.StringVar(&f.patch, "patch", "auto", "auto, json (JSONPatch everywhere) or apply (ApplyConfiguration wherever it can be)")
+	fl.StringVar(&f.patch, "patch", "auto", "auto, json (JSONPatch everywhere) or apply (ApplyConfiguration or nothing)")
 	fl.StringVar(&f.values, "values", "inline", "inline: values stand in the policies; params: policies read them from the mutators, which stay")
 	fl.StringVar(&f.group, "group", "k8s.io", "k8s.io: policies for Kubernetes; mapd.dev: for mapd alone")
 	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
@@ -158,6 +158,8 @@ func (f *migrateFlags) check() error {
 		}
 	}
 	switch {
+	case f.values == "params" && f.patch == "apply":
+		return usagef(name + "--values params: such policies are JSON patches; leave out --patch apply")
 	case f.output == "":
 		return usagef(name + "-o: must be a directory, or - for standard output")
 	case f.report != "" && reportFormats[filepath.Ext(f.report)] == nil:
