@@ -201,8 +201,9 @@ func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Uni
 
 // Check compares everything on one object.
 func (v *Verifier) Check(ctx context.Context, o Object) {
+	rs := requests(v.types, o)
 	for _, p := range v.parts {
-		p.check(ctx, v.types, o)
+		p.check(ctx, v.types, rs, o.Origin)
 	}
 }
 
@@ -217,7 +218,7 @@ func (v *Verifier) CheckGenerated(ctx context.Context, seed uint64, n int) {
 			if ctx.Err() != nil {
 				return
 			}
-			p.check(ctx, v.types, o)
+			p.check(ctx, v.types, requests(v.types, o), o.Origin)
 		}
 	}
 }
@@ -236,13 +237,13 @@ func (p *part) run(ctx context.Context, r *request) (ref, nat Result) {
 	return p.stored(p.reference.run(ctx, r)), p.stored(p.native.run(ctx, r))
 }
 
-// check compares on one object and counts.
-func (p *part) check(ctx context.Context, types *openapi.Types, o Object) {
+// check compares on one object, which is these requests, and counts.
+func (p *part) check(ctx context.Context, types *openapi.Types, requests []*request, origin string) {
 	if p.Invalid != "" {
 		return
 	}
 	var changed, refused bool
-	for _, r := range requests(types, o) {
+	for _, r := range requests {
 		if r == nil {
 			p.NotAllowed++
 			return
@@ -251,7 +252,7 @@ func (p *part) check(ctx context.Context, types *openapi.Types, o Object) {
 		if !r.same(ref, nat) {
 			p.Objects++
 			if p.First == nil {
-				p.First = p.shrink(ctx, types, r, o.Origin)
+				p.First = p.shrink(ctx, types, r, origin)
 			}
 			return
 		}
