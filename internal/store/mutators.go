@@ -24,13 +24,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-const (
-	// gatekeeperNamespace is where Gatekeeper is by default.
-	gatekeeperNamespace = "gatekeeper-system"
-	// configName is the only name under which Gatekeeper looks for its Config
-	// (Gatekeeper spec §1.7).
-	configName = "config"
-)
+// gatekeeperNamespace is where Gatekeeper is by default.
+const gatekeeperNamespace = "gatekeeper-system"
 
 // gatekeeper runs Gatekeeper's mutators in its place: the five kinds that decide
 // it are read for as long as the cluster has them, and what they come to is
@@ -85,8 +80,8 @@ func newGatekeeper(client dynamic.Interface, deps policy.Deps, shadow bool, name
 		versions := versionsOf(legacy.Group, string(kind), "v1", "v1beta1", "v1alpha1")
 		g.kinds = append(g.kinds, newWhenServed(client, deps.Types, log, versions, keepMutator, changed))
 	}
-	g.configs = newWhenServed(client, deps.Types, log, versionsOf("config.gatekeeper.sh", "Config", "v1", "v1beta1", "v1alpha1"), keepConfig, changed)
-	g.configs.fields = "metadata.name=" + configName
+	g.configs = newWhenServed(client, deps.Types, log, versionsOf(legacy.ConfigGroup, "Config", "v1", "v1beta1", "v1alpha1"), keepConfig, changed)
+	g.configs.fields = "metadata.name=" + legacy.ConfigName
 	return g
 }
 
@@ -322,7 +317,7 @@ func (g *gatekeeper) chosenConfig() *storedConfig {
 	found := map[string]*storedConfig{}
 	g.configs.mu.RLock()
 	for namespace, items := range g.configs.items {
-		if c := items[configName]; c != nil {
+		if c := items[legacy.ConfigName]; c != nil {
 			found[namespace] = c
 		}
 	}
@@ -351,7 +346,7 @@ func (g *gatekeeper) problems(config *storedConfig) []string {
 		out = append(out, g.natives.problems()...)
 	}
 	if config != nil && config.err != nil {
-		out = append(out, fmt.Sprintf("Config %s/%s is not valid: %v", config.object.GetNamespace(), configName, config.err))
+		out = append(out, fmt.Sprintf("Config %s/%s is not valid: %v", config.object.GetNamespace(), legacy.ConfigName, config.err))
 	}
 	return out
 }
