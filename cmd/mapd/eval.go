@@ -270,10 +270,10 @@ func (e *evaluation) noteBindings() {
 func (e *evaluation) noteMutators() {
 	for _, m := range e.policies.Mutators {
 		if !m.Running {
-			e.notes.say("note: %s does not run: %s\n", m.Mutator.ID(), m.Reason)
+			e.notes.say("note: %s does not run: %s\n", report.Line(m.Mutator.ID()), report.Line(m.Reason))
 		}
 		for _, n := range m.Notes {
-			e.notes.say("note: %s: %s: %s\n", m.Mutator.ID(), n.Field, n.Message)
+			e.notes.say("note: %s: %s: %s\n", report.Line(m.Mutator.ID()), n.Field, report.Line(n.Message))
 		}
 	}
 }

@@ -206,9 +206,9 @@ func (c Colour) paint(code, s string) string {
 // its path.
 func WriteDiff(w io.Writer, title string, changes []Change, colour Colour) error {
 	var b strings.Builder
-	b.WriteString(colour.paint("1", Printable(title)) + "\n")
+	b.WriteString(colour.paint("1", Line(title)) + "\n")
 	for _, c := range changes {
-		c.Path = Printable(c.Path)
+		c.Path = Line(c.Path)
 		switch {
 		case c.Moved:
 			b.WriteString(colour.paint("33", "~ "+c.Path+": order "+Printable(fmt.Sprintf("[%s] → [%s]", c.Before, c.After))) + "\n")

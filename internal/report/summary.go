@@ -32,7 +32,7 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 	case len(met.policies)+len(met.mutators) > 0:
 		verdict = "unchanged; " + met.String() + " matched"
 	}
-	return name + ": " + verdict + "\n" + strings.Join(lines, "")
+	return Line(name) + ": " + verdict + "\n" + strings.Join(lines, "")
 }
 
 // actors are the names of policies and of Gatekeeper's mutators.
@@ -80,7 +80,7 @@ func step(s engine.Step, keys func(*unstructured.Unstructured) Keys) string {
 	if s.Param != "" && s.Pass == 0 {
 		where = append(where, s.Param)
 	}
-	text := strings.Join(where, " › ")
+	text := Line(strings.Join(where, " › "))
 	if s.Mutation >= 0 && s.Pass == 0 {
 		text += fmt.Sprintf(" › mutations[%d] %s", s.Mutation, s.Type)
 	}
