@@ -23,21 +23,6 @@ import (
 	"github.com/mapd-project/mapd/test/subject"
 )
 
-// Decode reads mutators into mapd's model. The errors are by kind and name.
-func Decode(us []*unstructured.Unstructured) ([]*legacy.Mutator, map[string]error) {
-	refused := map[string]error{}
-	var all []*legacy.Mutator
-	for _, u := range us {
-		m, err := legacy.Decode(u)
-		if err != nil {
-			refused[u.GetKind()+"/"+u.GetName()] = err
-			continue
-		}
-		all = append(all, m)
-	}
-	return all, refused
-}
-
 // Direct is mapd's interpreter.
 type Direct struct{ system direct.System }
 

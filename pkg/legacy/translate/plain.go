@@ -237,7 +237,7 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) deed {
 		result.add(w.leaf(s, at[s.last]))
 	default:
 		result.add(w.list(s, at[s.last], top))
-		if w.mayLack(s, s.last) && !w.terminal() {
+		if w.mayLack(s, s.last) && s.last+1 < len(w.path)-1 {
 			missing = append(missing, s.last)
 		}
 	}

@@ -19,6 +19,9 @@ type native struct {
 	form  form
 	all   []*legacy.Mutator // in Gatekeeper's order
 	fates map[string]fate
+	// served are the kinds of mutators, once they were asked for: members of a group
+	// are asked about all others.
+	served map[*legacy.Mutator][]served
 }
 
 // fate is what becomes of a mutator.
@@ -52,7 +55,8 @@ func idle(trap, text string) fate {
 }
 
 func newNative(ms []*legacy.Mutator, o Options) *native {
-	n := &native{Options: o, types: o.Types, form: form{served: true}, fates: map[string]fate{}}
+	n := &native{Options: o, types: o.Types, form: form{served: true},
+		fates: map[string]fate{}, served: map[*legacy.Mutator][]served{}}
 	if n.types == nil {
 		n.types = openapi.New(openapi.Builtin())
 	}
@@ -293,6 +297,15 @@ type served struct {
 // kinds are those that come under the rules of a mutator; none if they are not
 // all known.
 func (n *native) kinds(m *legacy.Mutator) []served {
+	kinds, ok := n.served[m]
+	if !ok {
+		kinds = n.findKinds(m)
+		n.served[m] = kinds
+	}
+	return kinds
+}
+
+func (n *native) findKinds(m *legacy.Mutator) []served {
 	rules, unknown := Rules(m, n.types)
 	if isWild(rules) || len(unknown) > 0 {
 		return nil
