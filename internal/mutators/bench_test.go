@@ -84,8 +84,7 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-// Another build of a thousand mutators, of which none is new. Of wakes, those that
-// set fields of a container come near each other, and labels do not.
+// Another build of a thousand mutators, of which none is new.
 func BenchmarkBuild(b *testing.B) {
 	for _, k := range []struct {
 		name    string
