@@ -235,42 +235,48 @@ func (n *Native) do(ctx context.Context, a native.Action) error {
 	u := a.Part.Object.DeepCopy()
 	u.SetAPIVersion(a.Group + "/v1")
 	if a.Seen == nil {
-		return create(ctx, client, u, a.Part)
+		// An apply would do as well, and would take over what another has made under
+		// that name since.
+		got, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: nativeManager})
+		return finish(ctx, client, got, err, a.Part)
 	}
 	u.SetUID(a.Seen.UID)
 	u.SetResourceVersion(a.Seen.Version)
 	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true})
-	if err != nil || digestOf(got) == a.Part.Digest {
-		return err
+	if err == nil && digestOf(got) != a.Part.Digest {
+		// What another manager has a share in survives an apply.
+		got.Object["spec"] = u.Object["spec"]
+		got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: nativeManager})
 	}
-	// What another manager has a share in survives an apply.
-	got.Object["spec"] = u.Object["spec"]
-	if got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: nativeManager}); err != nil {
-		return err
-	}
-	if digestOf(got) != a.Part.Digest {
-		return errOther
-	}
-	return nil
+	return finish(ctx, client, got, err, a.Part)
 }
 
-// create makes what is not there. An apply would do as well, and would take over
-// what another has made under that name since.
-func create(ctx context.Context, client dynamic.ResourceInterface, u *unstructured.Unstructured, part *native.Part) error {
-	got, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: nativeManager})
-	if err != nil {
-		return err
+// finish takes the answer to a write. Of what was not applied the fields become those
+// of an apply, so that the next one removes what it no longer says.
+func finish(ctx context.Context, client dynamic.ResourceInterface, got *unstructured.Unstructured, err error, part *native.Part) error {
+	if err == nil && digestOf(got) != part.Digest {
+		err = errOther
 	}
-	if digestOf(got) != part.Digest {
-		return errOther
+	for err == nil {
+		var patch []byte
+		if patch, err = csaupgrade.UpgradeManagedFieldsPatch(got, sets.New(nativeManager), nativeManager); err != nil || patch == nil {
+			return err
+		}
+		if _, err = client.Patch(ctx, got.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+			return err
+		}
+		// Somebody was faster, perhaps we ourselves with its status. To list it is
+		// among our rights everywhere, to get it is not.
+		var now *unstructured.UnstructuredList
+		now, err = client.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + got.GetName()})
+		switch {
+		case err != nil:
+		case len(now.Items) == 0 || now.Items[0].GetUID() != got.GetUID():
+			return nil // it is another one by now
+		default:
+			got = &now.Items[0]
+		}
 	}
-	// The fields become those of an apply, so that the next one removes what it no
-	// longer says.
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(got, sets.New(nativeManager), nativeManager)
-	if err != nil || patch == nil {
-		return err
-	}
-	_, err = client.Patch(ctx, got.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
