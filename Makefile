@@ -20,7 +20,7 @@ test: ## all tests, the oracle, Gatekeeper itself and a short fixed count of ran
 	$(GO) test ./...
 	$(GO) -C test/gatekeeper test ./...
 
-check: fmt vet lint tidy generate race ## what a change must pass: format, vet, lint, tidy, generated files, tests with -race
+check: fmt vet lint tidy generate race ## what a change must pass: format, vet, lint, tidy, generated files, tests with -race and fewer random cases
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
@@ -44,15 +44,15 @@ generate: ## make generated files anew and fail if that changes any
 	@git diff --exit-code --stat -- pkg/openapi/builtin manifests || { echo "generated files were stale; commit the new ones"; exit 1; }
 
 race:
-	$(GO) test -race ./...
+	$(GO) test -race -short ./...
 
 # The time limit is for all of it: building the servers, which is done once and
-# takes minutes, is before.
+# takes minutes, is before. Tests wait for servers more than they compute.
 e2e: export MAPD_E2E_KUBECONFIG = $(if $(findstring command line,$(origin KUBECONFIG)),$(KUBECONFIG))
 e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases natively and through mapd, faults, load
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/servers/build.sh >/dev/null
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/helm/build.sh >/dev/null
-	$(GO) test -tags e2e -count 1 -timeout 30m ./test/e2e/...
+	$(GO) test -tags e2e -count 1 -parallel 4 -timeout 30m ./test/e2e/...
 
 bench: ## in-tree plugin and mapd, then Gatekeeper and mapd, side by side on the same cases, answers checked, ratios as tables
 	$(GO) run ./test/bench
