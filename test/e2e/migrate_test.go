@@ -56,8 +56,8 @@ type migrateCase struct {
 	// they have several.
 	reinvocation string
 	patches      []string // what policies are written with
-	stored       []byte // want, as a server stores it
-	plain        []byte // object, as a server stores it
+	stored       []byte   // want, as a server stores it
+	plain        []byte   // object, as a server stores it
 }
 
 // TestMigrate has migrate write policies, and servers run them: one that has the
