@@ -2,6 +2,8 @@ package benchmark
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/mapd-project/mapd/pkg/engine"
 )
 
 func TestQuantile(t *testing.T) {
@@ -236,4 +240,49 @@ func FuzzRead(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// review is a request that an engine without policies answers with Want.
+func review() Request {
+	return Request{
+		Name: "a", Answer: "no match",
+		Body: []byte(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", "operation": "CREATE", "name": "a",
+			"kind": {"version": "v1", "kind": "Node"}, "resource": {"version": "v1", "resource": "nodes"},
+			"userInfo": {}, "object": {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}}}`),
+		Want: []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true}}`),
+	}
+}
+
+func TestRun(t *testing.T) {
+	r, err := Run(t.Context(), engine.New(engine.Options{}), []Request{review()}, Options{Iterations: 10, Concurrency: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := r.Requests[0]; f.Requests != 10 || f.Name != "a" || f.Answer != "no match" || f.Allocations < 1 || f.Bytes < 1 || f.P50 > f.P99 || f.P99 > f.Max {
+		t.Errorf("figures: %+v", f)
+	}
+	var kinds []string
+	percent := 0.0
+	for _, p := range r.Parts {
+		kinds = append(kinds, p.Kind)
+		percent += p.Percent
+	}
+	if !slices.Equal(kinds, []string{Decode, Match, Encode}) || math.Abs(percent-100) > 1e-6 {
+		t.Errorf("parts: %+v", r.Parts)
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	e := engine.New(engine.Options{})
+	wrong := review()
+	wrong.Want = []byte("{}")
+	if _, err := Run(t.Context(), e, []Request{wrong}, Options{Iterations: 1}); err == nil ||
+		err.Error() != "a: request 1 has another answer than the first: 200 "+string(review().Want) {
+		t.Errorf("another answer: error = %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, e, []Request{review()}, Options{Duration: time.Hour}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: error = %v", err)
+	}
 }
