@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -17,8 +18,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/engine"
 )
 
-// evalFlags are the flags of eval as they were given.
+// evalFlags are the flags of eval as they were given. Other commands that take
+// policies and objects have most of them.
 type evalFlags struct {
+	command         string // for errors
 	policies, files []string
 	recursive       bool
 	output          string
@@ -63,7 +66,7 @@ Exit codes:
   5  some inputs failed, the others were done (also if another was denied)`
 
 func newEval(s streams) *cobra.Command {
-	var f evalFlags
+	f := evalFlags{command: "eval"}
 	cmd := &cobra.Command{
 		Use:   "eval -p PATH... -f PATH...",
 		Short: "Run policies on objects and print what becomes of them",
@@ -77,10 +80,23 @@ func newEval(s streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
+	f.addFiles(cmd)
+	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml, json, patch, diff, review or name")
+	f.addRequest(cmd)
+	return cmd
+}
+
+// addFiles adds the flags for what is read.
+func (f *evalFlags) addFiles(cmd *cobra.Command) {
+	fl := cmd.Flags()
 	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "the objects: file, directory or - ; a List is opened, an AdmissionReview is a full request; repeatable")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
-	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml, json, patch, diff, review or name")
+}
+
+// addRequest adds the flags for what is asked of the policies.
+func (f *evalFlags) addRequest(cmd *cobra.Command) {
+	fl := cmd.Flags()
 	fl.StringVar(&f.operation, "operation", "", "create, update or connect (default create, or update with --old)")
 	fl.StringVar(&f.old, "old", "", "file with the objects as they are before an update")
 	fl.StringVar(&f.subresource, "subresource", "", "the subresource that is requested, such as status")
@@ -91,20 +107,24 @@ func newEval(s streams) *cobra.Command {
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
 	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")
-	return cmd
 }
 
 var outputs = []string{"yaml", "json", "patch", "diff", "review", "name"}
 
+// usagef is usagef of the command.
+func (f *evalFlags) usagef(format string, args ...any) error {
+	return usagef(f.command+": "+format, args...)
+}
+
 // check finds wrong usage before anything is read.
-func (f *evalFlags) check() error {
+func (f *evalFlags) check(outputs []string) error {
 	switch {
 	case len(f.policies) == 0:
-		return usagef("eval: no policies; give them with -p")
+		return f.usagef("no policies; give them with -p")
 	case len(f.files) == 0:
-		return usagef("eval: no objects; give them with -f")
+		return f.usagef("no objects; give them with -f")
 	case !slices.Contains(outputs, f.output):
-		return usagef("eval: -o %s: must be one of %s", f.output, strings.Join(outputs, ", "))
+		return f.usagef("-o %s: must be one of %s", f.output, strings.Join(outputs, ", "))
 	}
 	stdin := 0
 	for _, p := range append(append([]string{f.old}, f.policies...), f.files...) {
@@ -113,7 +133,7 @@ func (f *evalFlags) check() error {
 		}
 	}
 	if stdin > 1 {
-		return usagef("eval: standard input (-) can be read only once")
+		return f.usagef("standard input (-) can be read only once")
 	}
 	switch strings.ToLower(f.operation) {
 	case "":
@@ -123,14 +143,14 @@ func (f *evalFlags) check() error {
 		}
 	case "create", "connect":
 		if f.old != "" {
-			return usagef("eval: --old is for --operation update")
+			return f.usagef("--old is for --operation update")
 		}
 	case "update":
 		if f.old == "" {
-			return usagef("eval: --operation update needs the objects before it: --old FILE")
+			return f.usagef("--operation update needs the objects before it: --old FILE")
 		}
 	default:
-		return usagef("eval: --operation %s: must be create, update or connect", f.operation)
+		return f.usagef("--operation %s: must be create, update or connect", f.operation)
 	}
 	f.operation = strings.ToUpper(f.operation)
 	if f.namespace == "" {
@@ -143,45 +163,64 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if err := f.check(); err != nil {
+	if err := f.check(outputs); err != nil {
 		return err
 	}
-	env, err := environment(f.kubernetes)
+	e, err := newEvaluation(s, f, snapshot.Options{Trace: true})
 	if err != nil {
 		return err
 	}
-	files, err := manifest.Files(f.files, f.recursive)
-	if err != nil {
-		return &codedError{exitUsage, err}
-	}
-	l, errs, code := load(f.policies, f.recursive, s.in, snapshot.Options{Env: env, Unbound: f.unbound, Namespace: f.namespace, Trace: true})
-	if len(errs) > 0 {
-		printErrors(s.err, errs)
-		return &codedError{code: code}
-	}
-	if len(l.Policies) == 0 && len(l.Mutators) == 0 {
-		return usagef("eval: no policies in %s", strings.Join(f.policies, ", "))
-	}
-	e := &evaluation{
-		flags: f, policies: l, engine: l.Engine(),
-		out: newPrinter(s.out, f.output), notes: newNotes(s.err),
-	}
-	if f.old != "" {
-		if err := e.readOld(s); err != nil {
-			return err
-		}
-	}
-	e.noteBindings()
-	e.noteMutators()
 	defer e.notes.done()
-	for d, err := range manifest.Read(files, s.in) {
+	for d, err := range manifest.Read(e.files, s.in) {
 		if err := e.next(ctx, d, err); err != nil {
 			return err
 		}
 	}
 	e.noteSimulated()
+	return e.verdict()
+}
+
+// newEvaluation reads all but the objects. What users should know of it, and can
+// correct, is told.
+func newEvaluation(s streams, f *evalFlags, opts snapshot.Options) (*evaluation, error) {
+	start := time.Now()
+	env, err := environment(f.kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	made := time.Since(start)
+	files, err := manifest.Files(f.files, f.recursive)
+	if err != nil {
+		return nil, &codedError{exitUsage, err}
+	}
+	opts.Env, opts.Unbound, opts.Namespace = env, f.unbound, f.namespace
+	l, errs, code := load(f.policies, f.recursive, s.in, opts)
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		return nil, &codedError{code: code}
+	}
+	if len(l.Policies) == 0 && len(l.Mutators) == 0 {
+		return nil, f.usagef("no policies in %s", strings.Join(f.policies, ", "))
+	}
+	l.compiled += made
+	e := &evaluation{
+		flags: f, files: files, policies: l, engine: l.Engine(),
+		out: newPrinter(s.out, f.output), notes: newNotes(s.err),
+	}
+	if f.old != "" {
+		if err := e.readOld(s); err != nil {
+			return nil, err
+		}
+	}
+	e.noteBindings()
+	e.noteMutators()
+	return e, nil
+}
+
+// verdict is what the objects together come to.
+func (e *evaluation) verdict() error {
 	if e.objects == 0 && !e.failed && !e.unreadable {
-		return usagef("eval: no objects in %s", strings.Join(f.files, ", "))
+		return e.flags.usagef("no objects in %s", strings.Join(e.flags.files, ", "))
 	}
 	switch {
 	case e.unreadable, e.failed && e.objects == 0:
@@ -198,6 +237,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 // evaluation is one run of eval.
 type evaluation struct {
 	flags                      *evalFlags
+	files                      []string // of the objects
 	policies                   *loaded
 	engine                     *engine.Engine
 	old                        map[objectID]*manifest.Document
@@ -210,25 +250,11 @@ type evaluation struct {
 // next deals with one document. Its error ends the run: nobody reads what is
 // written any more.
 func (e *evaluation) next(ctx context.Context, d *manifest.Document, err error) error {
-	var re *manifest.ReadError
-	switch {
-	case errors.As(err, &re):
-		e.unreadable = true
-		e.notes.say("%s\n", render(err))
-		return nil
-	case err != nil:
-		e.failed = true
-		e.notes.say("%s\n", render(err))
-		return nil
-	case d.Object == nil:
+	if err == nil && d.Object == nil {
 		return e.out.comments(d)
 	}
-	e.objects++
-	e.notes.count()
-	sub, err := e.subject(d)
-	if err != nil {
-		e.failed = true
-		e.notes.say("%s\n", render(err))
+	sub := e.take(d, err)
+	if sub == nil {
 		return nil
 	}
 	decision := e.engine.Admit(ctx, sub.request)
@@ -241,6 +267,30 @@ func (e *evaluation) next(ctx context.Context, d *manifest.Document, err error) 
 		return &codedError{exitUsage, err}
 	}
 	return nil
+}
+
+// take makes a subject of what was read, nil if it is none; why not is told.
+func (e *evaluation) take(d *manifest.Document, err error) *subject {
+	var re *manifest.ReadError
+	switch {
+	case errors.As(err, &re):
+		e.unreadable = true
+		e.notes.say("%s\n", render(err))
+		return nil
+	case err != nil:
+		e.failed = true
+		e.notes.say("%s\n", render(err))
+		return nil
+	}
+	e.objects++
+	e.notes.count()
+	sub, err := e.subject(d)
+	if err != nil {
+		e.failed = true
+		e.notes.say("%s\n", render(err))
+		return nil
+	}
+	return sub
 }
 
 func (e *evaluation) operation() admissionv1.Operation {

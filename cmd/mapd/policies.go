@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
@@ -17,13 +18,15 @@ import (
 // loaded is what the -p files come to.
 type loaded struct {
 	*snapshot.Snapshot
-	documents int
+	documents      int
+	read, compiled time.Duration // how long it took
 }
 
 // load reads the policies' files. Errors that users can correct are all
 // returned, each of them a *manifest.PositionError where it has a position;
 // code is the exit code that they are worth.
 func load(paths []string, recursive bool, stdin io.Reader, opts snapshot.Options) (l *loaded, errs []error, code int) {
+	start := time.Now()
 	files, err := manifest.Files(paths, recursive)
 	if err != nil {
 		return nil, []error{err}, exitUsage
@@ -42,11 +45,12 @@ func load(paths []string, recursive bool, stdin io.Reader, opts snapshot.Options
 	if len(errs) > 0 {
 		return nil, errs, exitUsage
 	}
+	read := time.Now()
 	s, errs := snapshot.Build(docs, opts)
 	if len(errs) > 0 {
 		return nil, errs, exitPolicy
 	}
-	return &loaded{s, len(docs)}, nil, exitOK
+	return &loaded{s, len(docs), read.Sub(start), time.Since(read)}, nil, exitOK
 }
 
 // once drops the files that stand there already: a file that is named beside

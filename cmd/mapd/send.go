@@ -204,6 +204,9 @@ func reviewOf(r *policy.Request) ([]byte, error) {
 		"operation": string(r.Operation), "userInfo": r.UserInfo, "dryRun": r.DryRun, "options": r.Options,
 		"object": r.Object.Object, "oldObject": nil,
 	}
+	if r.OldObject != nil {
+		request["oldObject"] = r.OldObject.Object
+	}
 	for k, v := range map[string]string{"name": r.Name, "namespace": r.Namespace, "subResource": r.SubResource, "requestSubResource": r.RequestSubResource} {
 		if v != "" {
 			request[k] = v

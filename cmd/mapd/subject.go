@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -294,7 +293,7 @@ func (e *evaluation) readOld(s streams) error {
 		return &codedError{code: exitUsage}
 	}
 	if len(e.old) == 0 {
-		return &codedError{exitUsage, errors.New("eval: no objects in " + e.flags.old)}
+		return e.flags.usagef("no objects in %s", e.flags.old)
 	}
 	return nil
 }

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/mapd-project/mapd/internal/benchmark"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/snapshot"
+)
+
+type benchFlags struct {
+	eval        evalFlags
+	set         func(flag string) bool // given by the user
+	duration    time.Duration
+	iterations  int
+	concurrency int
+	save        string
+	compare     string
+	limits      benchmark.Limits
+}
+
+const benchLong = `Measure what requests cost with your policies.
+
+Each object becomes the AdmissionReview that a server would send (but for
+managedFields, which manifests do not have), and an AdmissionReview is sent as it
+is. In this process, reviews go the way that they go in mapd serve, from the body
+of the request to the body of the answer: decode, policies and mutators, patch,
+encode, metrics. HTTP, TLS and the network are not in the figures. Times are for
+one request; CPU is that of the whole process, with its garbage collector.
+
+Before that, each request is answered once and its patch applied. What is denied
+is told and not measured; a policy that fails is told. A tenth of the time is
+spent for warming up, besides, and another one for the second table.
+
+The second table says where the time goes, as the mean over all requests: decode
+and encode are those of the review and of the answer, match is finding policies,
+parameters and conditions that hold, and a policy is its mutations. Cost is in
+CEL units.
+
+--compare prints what has become of the figures of an earlier --save. One that is
+worse by more than --threshold percent and, if it is about time, by at least
+--min-threshold is a regression. Times depend on the machine and on what else it
+does, allocations and bytes hardly.
+
+Exit codes:
+  0  done
+  1  an object was denied, or there is a regression
+  2  wrong usage, or input that cannot be read
+  3  a policy does not compile or validate
+  5  some inputs failed, the others were done`
+
+func newBench(s streams) *cobra.Command {
+	f := benchFlags{eval: evalFlags{command: "bench"}}
+	cmd := &cobra.Command{
+		Use:   "bench -p PATH... -f PATH...",
+		Short: "Measure what requests cost with your policies",
+		Long:  benchLong,
+		Example: `  mapd bench -p policies/ -f deployment.yaml --save before.json
+  mapd bench -p policies/ -f deployment.yaml --compare before.json --threshold 20`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.set = cmd.Flags().Changed
+			return runBench(cmd.Context(), s, &f)
+		},
+	}
+	f.eval.addFiles(cmd)
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringVarP(&f.eval.output, "output", "o", "table", "table, json or yaml")
+	fl.DurationVar(&f.duration, "duration", 5*time.Second, "how long to measure in all; the objects share it equally")
+	fl.IntVar(&f.iterations, "iterations", 0, "how many requests for each object, instead of --duration")
+	fl.IntVar(&f.concurrency, "concurrency", 1, "how many requests at once")
+	fl.StringVar(&f.save, "save", "", "write the figures to this file, as JSON")
+	fl.StringVar(&f.compare, "compare", "", "compare with the figures of this file")
+	fl.Float64Var(&f.limits.Percent, "threshold", 10, "with --compare: by how many percent a figure may be worse")
+	fl.DurationVar(&f.limits.Time, "min-threshold", 0, "with --compare: how much longer a time has to be in any case, such as 20µs")
+	f.eval.addRequest(cmd)
+	return cmd
+}
+
+// check finds wrong usage before anything is read.
+func (f *benchFlags) check() error {
+	switch {
+	case f.set("duration") && f.set("iterations"):
+		return usagef("bench: --duration and --iterations: only one of them")
+	case f.duration <= 0:
+		return usagef("bench: --duration %s: must be positive", f.duration)
+	case f.set("iterations") && f.iterations <= 0:
+		return usagef("bench: --iterations %d: must be positive", f.iterations)
+	case f.concurrency <= 0:
+		return usagef("bench: --concurrency %d: must be positive", f.concurrency)
+	case f.compare == "" && (f.set("threshold") || f.set("min-threshold")):
+		return usagef("bench: --threshold and --min-threshold: only with --compare")
+	case !(f.limits.Percent >= 0): // not a number, too
+		return usagef("bench: --threshold %v: must not be negative", f.limits.Percent)
+	case f.limits.Time < 0:
+		return usagef("bench: --min-threshold %s: must not be negative", f.limits.Time)
+	}
+	if f.save != "" { // measuring takes long, and would be for nothing
+		if _, err := os.Stat(filepath.Dir(f.save)); err != nil {
+			return usagef("bench: --save %s: %w", f.save, err)
+		}
+	}
+	return f.eval.check([]string{"table", "json", "yaml"})
+}
+
+func runBench(ctx context.Context, s streams, f *benchFlags) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	earlier, err := f.earlier()
+	if err != nil {
+		return err
+	}
+	// No trace: a server keeps none.
+	e, err := newEvaluation(s, &f.eval, snapshot.Options{})
+	if err != nil {
+		return err
+	}
+	defer e.notes.done()
+	b := &bench{evaluation: e, flags: f, names: map[string]int{}, met: map[string]bool{}}
+	for d, err := range manifest.Read(e.files, s.in) {
+		b.add(ctx, d, err)
+	}
+	e.noteSimulated()
+	b.notePolicies()
+	verdict := e.verdict()
+	if len(b.requests) == 0 {
+		return verdict
+	}
+	r, err := b.measure(ctx)
+	if err != nil {
+		return &codedError{exitPartial, err}
+	}
+	if earlier != nil {
+		r.Comparison = benchmark.Compare(earlier, r, f.limits)
+	}
+	if err := b.tell(s, r); err != nil {
+		return &codedError{exitUsage, err}
+	}
+	if verdict == nil && r.Comparison != nil && r.Comparison.Regressions() > 0 {
+		return &codedError{code: exitRegression}
+	}
+	return verdict
+}
+
+// exitRegression says that a figure is worse than it may be.
+const exitRegression = 1
+
+// earlier reads the file of --compare, nil without one.
+func (f *benchFlags) earlier() (*benchmark.Result, error) {
+	if f.compare == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(f.compare)
+	if err != nil {
+		return nil, usagef("bench: --compare: %w", err)
+	}
+	r, err := benchmark.Read(data)
+	if err != nil {
+		return nil, usagef("bench: --compare: %s: %w", f.compare, err)
+	}
+	return r, nil
+}
+
+func (b *bench) measure(ctx context.Context) (*benchmark.Result, error) {
+	r, err := benchmark.Run(ctx, b.engine, b.requests, benchmark.Options{
+		Duration: b.flags.duration, Iterations: b.flags.iterations, Concurrency: b.flags.concurrency,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Mapd, r.Policies, r.Mutators = version(), len(b.policies.Policies), len(b.policies.Mutators)
+	r.Setup = benchmark.Setup{Read: float64(b.policies.read), Compile: float64(b.policies.compiled)}
+	return r, nil
+}
+
+// enough is how many requests it takes for the 99th percentile to be about ten of
+// them.
+const enough = 1000
+
+// tell prints and saves the figures.
+func (b *bench) tell(s streams, r *benchmark.Result) error {
+	few := 0
+	for _, f := range r.Requests {
+		if f.Requests < enough {
+			few++
+		}
+	}
+	if few > 0 {
+		b.notes.say("note: %d of %d rows are of fewer than %d requests, so that p99 depends on a few; a longer --duration helps\n", few, len(r.Requests), enough)
+	}
+	if r.Comparison != nil {
+		b.noteComparison(r.Comparison)
+	}
+	data, err := benchmark.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if b.flags.save != "" {
+		if err := os.WriteFile(b.flags.save, data, 0o666); err != nil {
+			return err
+		}
+	}
+	switch b.flags.eval.output {
+	case "json":
+		_, err = s.out.Write(data)
+	case "yaml":
+		var tree any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &tree); err != nil {
+			return err
+		}
+		_, err = s.out.Write(manifest.Encode(tree))
+	default:
+		err = r.WriteTable(s.out)
+	}
+	return err
+}
+
+func (b *bench) noteComparison(c *benchmark.Comparison) {
+	file := b.flags.compare
+	for _, n := range c.Notes {
+		b.notes.say("note: %s: %s\n", file, n)
+	}
+	if len(c.New) > 0 {
+		b.notes.say("note: %s has no figures of: %s\n", file, strings.Join(c.New, ", "))
+	}
+	if len(c.Gone) > 0 {
+		b.notes.say("note: %s has figures of what was not measured now: %s\n", file, strings.Join(c.Gone, ", "))
+	}
+	if n := c.Regressions(); n > 0 {
+		b.notes.say("%d of %d figures are more than %v%% worse than in %s\n", n, len(c.Rows), c.Threshold, file)
+	}
+}

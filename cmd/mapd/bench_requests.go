@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/mapd-project/mapd/internal/benchmark"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// bench is one run of bench.
+type bench struct {
+	*evaluation
+	flags    *benchFlags
+	requests []benchmark.Request
+	names    map[string]int
+	met      map[string]bool // the policies that a request meets
+}
+
+// add prepares the request of one document.
+func (b *bench) add(ctx context.Context, d *manifest.Document, err error) {
+	if err == nil && d.Object == nil {
+		return // only comments
+	}
+	sub := b.take(d, err)
+	if sub == nil {
+		return
+	}
+	r, err := b.request(ctx, sub)
+	if err != nil {
+		b.failed = true
+		b.notes.say("%s\n", render(d.Errorf("%s: %w", sub.name, err)))
+		return
+	}
+	if r != nil {
+		b.requests = append(b.requests, *r)
+	}
+}
+
+// request is what to measure for a subject, with the answer that has been checked;
+// nil if it is denied.
+func (b *bench) request(ctx context.Context, sub *subject) (*benchmark.Request, error) {
+	body, err := bodyOf(sub)
+	if err != nil {
+		return nil, err
+	}
+	req, err := webhook.DecodeReview(body)
+	if err != nil {
+		return nil, err
+	}
+	d := b.engine.Admit(ctx, req)
+	failed := d.Status != nil
+	for _, step := range d.Steps {
+		b.met[step.Policy] = true
+		failed = failed || step.Outcome == engine.Failed
+	}
+	if failed {
+		b.notes.say("%s", report.Summary(sub.name, d, b.keys))
+	}
+	if d.Status != nil {
+		b.denied = true
+		b.notes.say("%s: %s\n", sub.doc.Where(), refusal(d.Status))
+		return nil, nil
+	}
+	code, answer := webhook.NewHandler(webhook.Options{Admitter: b.engine}).Review(ctx, body)
+	if code != http.StatusOK {
+		return nil, fmt.Errorf("the server answered %d: %s", code, bytes.TrimSpace(answer))
+	}
+	got, err := decisionOf(req, answer)
+	switch {
+	case err != nil:
+		return nil, err
+	case got.Status != nil || got.Changed != d.Changed || d.Changed && !tree.Equal(got.Object.Object, d.Object.Object):
+		return nil, errors.New("the answer does not say what was decided")
+	}
+	return &benchmark.Request{Name: b.unique(sub.name), Answer: outcome(d), Body: body, Want: answer}, nil
+}
+
+// bodyOf is the review of a subject.
+func bodyOf(sub *subject) ([]byte, error) {
+	if sub.review {
+		return json.Marshal(sub.doc.Object.Object)
+	}
+	return reviewOf(sub.request)
+}
+
+// unique numbers the names that are there already.
+func (b *bench) unique(name string) string {
+	b.names[name]++
+	if n := b.names[name]; n > 1 {
+		return b.unique(fmt.Sprintf("%s #%d", name, n))
+	}
+	return name
+}
+
+func outcome(d *engine.Decision) string {
+	switch {
+	case d.Changed:
+		return "changed"
+	case len(d.Steps) > 0:
+		return "unchanged"
+	}
+	return "no match"
+}
+
+// notePolicies says how many policies are not in the figures.
+func (b *bench) notePolicies() {
+	idle := 0
+	for _, p := range b.policies.Policies {
+		if !b.met[p.Name()] {
+			idle++
+		}
+	}
+	if idle > 0 {
+		b.notes.say("note: %d of %d policies meet none of the requests\n", idle, len(b.policies.Policies))
+	}
+}

@@ -1,0 +1,134 @@
+package benchmark
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Limits say from where on a figure is worse.
+type Limits struct {
+	// Percent is how much worse a figure may be than it was.
+	Percent float64
+	// Time is how much longer a time has to be, however many percent that is: of
+	// a few microseconds, ten percent is noise. Requests a second are taken for the
+	// time of one.
+	Time time.Duration
+}
+
+// Comparison is two Results side by side.
+type Comparison struct {
+	Threshold float64 `json:"thresholdPercent"`
+	Rows      []Row   `json:"rows"`
+	// New and Gone are the requests that only one of the two has.
+	New  []string `json:"new,omitempty"`
+	Gone []string `json:"gone,omitempty"`
+	// Notes are what else the two differ in that figures depend on.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Row is one figure of one request. Delta is in percent, nil if Old is 0.
+type Row struct {
+	Request    string   `json:"request"`
+	Figure     string   `json:"figure"`
+	Old        float64  `json:"old"`
+	New        float64  `json:"new"`
+	Delta      *float64 `json:"deltaPercent,omitempty"`
+	Regression bool     `json:"regression"`
+}
+
+// figure is one that is compared.
+type figure struct {
+	name, field string
+	of          func(*Figures) float64
+	show        func(float64) string
+	rate, time  bool // more is better; a time
+}
+
+// figures leave out the maximum, which is one request's bad luck.
+var figures = []figure{
+	{name: "req/s", field: "requestsPerSecond", of: func(f *Figures) float64 { return f.PerSecond }, show: number, rate: true},
+	{name: "p50", field: "p50Nanoseconds", of: func(f *Figures) float64 { return f.P50 }, show: duration, time: true},
+	{name: "p90", field: "p90Nanoseconds", of: func(f *Figures) float64 { return f.P90 }, show: duration, time: true},
+	{name: "p99", field: "p99Nanoseconds", of: func(f *Figures) float64 { return f.P99 }, show: duration, time: true},
+	{name: "cpu", field: "cpuNanoseconds", of: func(f *Figures) float64 { return f.CPU }, show: duration, time: true},
+	{name: "allocs", field: "allocations", of: func(f *Figures) float64 { return f.Allocations }, show: number},
+	{name: "bytes", field: "allocatedBytes", of: func(f *Figures) float64 { return f.Bytes }, show: size},
+}
+
+// Compare holds current against an earlier Result. Requests are the same if their
+// names are.
+func Compare(earlier, current *Result, limits Limits) *Comparison {
+	c := &Comparison{Threshold: limits.Percent, Notes: differences(earlier, current)}
+	old := map[string]*Figures{}
+	for i := range earlier.Requests {
+		old[earlier.Requests[i].Name] = &earlier.Requests[i]
+	}
+	for i := range current.Requests {
+		f := &current.Requests[i]
+		before, ok := old[f.Name]
+		if !ok {
+			c.New = append(c.New, f.Name)
+			continue
+		}
+		delete(old, f.Name)
+		if before.Answer != f.Answer {
+			c.Notes = append(c.Notes, fmt.Sprintf("%s was answered %q and is %q now", f.Name, before.Answer, f.Answer))
+		}
+		for _, g := range figures {
+			c.Rows = append(c.Rows, g.row(before, f, limits))
+		}
+	}
+	for _, f := range earlier.Requests {
+		if old[f.Name] != nil {
+			c.Gone = append(c.Gone, f.Name)
+		}
+	}
+	return c
+}
+
+func (g figure) row(before, now *Figures, limits Limits) Row {
+	r := Row{Request: now.Name, Figure: g.name, Old: g.of(before), New: g.of(now)}
+	if r.Old == 0 {
+		return r // nothing was measured
+	}
+	delta := min(100*(r.New-r.Old)/r.Old, math.MaxFloat64) // JSON has no infinity
+	r.Delta = &delta
+	worse, longer := delta, r.New-r.Old
+	if g.rate {
+		worse, longer = -delta, 1e9/r.New-1e9/r.Old
+	}
+	r.Regression = worse > limits.Percent && (!g.time && !g.rate || longer >= float64(limits.Time))
+	return r
+}
+
+// Regressions is how many rows are one.
+func (c *Comparison) Regressions() int {
+	n := 0
+	for _, r := range c.Rows {
+		if r.Regression {
+			n++
+		}
+	}
+	return n
+}
+
+// differences are what figures depend on besides mapd and the policies.
+func differences(earlier, current *Result) []string {
+	var notes []string
+	for _, d := range []struct {
+		what     string
+		old, new any
+	}{
+		{"platform", earlier.Platform, current.Platform},
+		{"CPUs", earlier.CPUs, current.CPUs},
+		{"concurrency", earlier.Concurrency, current.Concurrency},
+		{"Go", earlier.Go, current.Go},
+	} {
+		if d.old != d.new {
+			notes = append(notes, strings.TrimSpace(fmt.Sprintf("%s: %v then, %v now", d.what, d.old, d.new)))
+		}
+	}
+	return notes
+}

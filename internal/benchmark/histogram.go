@@ -1,0 +1,59 @@
+package benchmark
+
+import (
+	"math/bits"
+	"time"
+)
+
+// fine is how many bits of a duration are kept: buckets are 1/128 of their value
+// wide, so a quantile is off by less than half a percent.
+const fine = 7
+
+// histogram counts durations in the same memory however many there are, so that
+// keeping them is not part of what is measured.
+type histogram struct {
+	buckets [(64 - fine) << fine]uint64
+	n       uint64
+	max     time.Duration
+}
+
+func (h *histogram) add(d time.Duration) {
+	d = max(d, 0)
+	h.buckets[bucket(uint64(d))]++
+	h.n++
+	h.max = max(h.max, d)
+}
+
+func (h *histogram) merge(o *histogram) {
+	for i, n := range o.buckets {
+		h.buckets[i] += n
+	}
+	h.n += o.n
+	h.max = max(h.max, o.max)
+}
+
+// quantile is the duration that a part of all, from 0 to 1, does not exceed.
+func (h *histogram) quantile(part float64) time.Duration {
+	rank := max(uint64(part*float64(h.n)+0.5), 1)
+	var seen uint64
+	for i, n := range h.buckets {
+		if seen += n; seen >= rank {
+			return min(middle(i), h.max)
+		}
+	}
+	return h.max
+}
+
+// bucket is the index of a value: small ones have one of their own, others share
+// it with those of the same length and the same first bits.
+func bucket(v uint64) int {
+	shift := max(bits.Len64(v)-fine-1, 0)
+	return shift<<fine + int(v>>shift)
+}
+
+// middle is the value in the middle of a bucket.
+func middle(i int) time.Duration {
+	shift := max(i>>fine-1, 0)
+	low := uint64(i-shift<<fine) << shift
+	return time.Duration(low + uint64(1)<<shift/2)
+}
