@@ -73,6 +73,7 @@ spec:
 // TestGatekeeper runs Gatekeeper's mutators from the day on which there is no
 // Gatekeeper to the day on which it is gone again.
 func TestGatekeeper(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	overlay := output(t, exec.Command(filepath.Join(cluster.Servers(t), "kubectl"), "kustomize", manifests(t, "overlays", "legacy")))
 	g := &gatekeeper{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: -1})}

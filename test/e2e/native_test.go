@@ -387,8 +387,9 @@ func (g *movers) documented(t *testing.T) {
 	if g.group != mapdpolicy.NativeGroup {
 		t.Skip("the document is about a server that runs policies")
 	}
-	g.Apply(t, assign("a", "spec.v", "1"))
-	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
+	// A name of its own: of others the ConfigMap may still tell what was.
+	g.Apply(t, assign("told", "spec.v", "1"))
+	g.specs(t, g.state("Assign/told", "native", g.group), "{v: 1}")
 	r := newReader(t, g.Mapd, cluster.Root(t), nil)
 	shown := ""
 	for _, c := range commands(t, "docs/operate.md") {
@@ -401,12 +402,12 @@ func (g *movers) documented(t *testing.T) {
 		}
 		shown += out
 	}
-	for _, want := range []string{"1 mutator: 1 native\nAssign/a  native    by the policy assign-a of " + g.group, "/assign-a", "/mapd-native-probe"} {
+	for _, want := range []string{"1 mutator: 1 native\nAssign/told  native    by the policy assign-told of " + g.group, "/assign-told", "/mapd-native-probe"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%q is not shown:\n%s", want, shown)
 		}
 	}
-	g.delete(t, "assign/a")
+	g.delete(t, "assign/told")
 	g.keeps(t)
 }
 
