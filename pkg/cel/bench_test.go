@@ -45,7 +45,8 @@ func compilePolicy(tb testing.TB, env *Env, n int, definitions []definition, wan
 			tb.Fatal(err)
 		}
 	}
-	p, err := s.Compile(numbered(expr, n), want)
+	// The comment keeps programs from being shared.
+	p, err := s.Compile(fmt.Sprintf("%s // %d", numbered(expr, n), n), want)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -38,6 +38,7 @@ type Env struct {
 	// languages are indexed by Mode and by whether patch types exist. Each is
 	// built when first needed: a server never needs those of Mode New.
 	languages [2][2]func() (*language, error)
+	shared    shared
 }
 
 // Nearest is the version whose language comes nearest to that of a server's

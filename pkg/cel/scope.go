@@ -30,6 +30,8 @@ type Scope struct {
 	vars      Vars
 	variables []variable
 	byName    map[string]int
+	// declared is the sum of all that expressions may name.
+	declared sum
 }
 
 // variable is one entry of spec.variables.
@@ -48,7 +50,7 @@ const maxVariableDepth = 1000
 
 // Scope returns a scope without variables.
 func (e *Env) Scope(v Vars) *Scope {
-	return &Scope{env: e, vars: v}
+	return &Scope{env: e, vars: v, declared: sum{}.with(byte(v.Mode), fmt.Sprint(v.Params, v.Variables, v.Unmetered))}
 }
 
 // Define adds variables.<name>. Later expressions may use it. The type of expr
@@ -63,7 +65,7 @@ func (s *Scope) Define(name, expr string) error {
 		// reading that cannot surprise.
 		return fmt.Errorf("variable %q is defined twice", name)
 	}
-	checked, p, err := s.compile(expr, anything)
+	p, declared, err := s.compile(expr, anything)
 	if err != nil {
 		return err
 	}
@@ -80,10 +82,11 @@ func (s *Scope) Define(name, expr string) error {
 	s.byName[name] = len(s.variables)
 	s.variables = append(s.variables, variable{
 		name:     name,
-		declared: fieldType(checked.GetType(checked.Expr().ID())),
+		declared: declared,
 		program:  p,
 		depth:    depth,
 	})
+	s.declared = s.declared.with(byte(anything), name, expr)
 	return nil
 }
 
@@ -117,18 +120,35 @@ var wanted = [...]*types.Type{
 var patchList = types.NewListType(types.NewObjectType("JSONPatch"))
 
 // Compile compiles an expression against what is defined so far. The error is
-// a *CompileError unless the environment itself is at fault.
+// a *CompileError unless the environment itself is at fault. Scopes that declare
+// the same share the programs for the same text.
 func (s *Scope) Compile(expr string, want Want) (*Program, error) {
-	_, p, err := s.compile(expr, want)
+	p, _, err := s.compile(expr, want)
 	return p, err
 }
 
-func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
+// compile returns a program and, for a variable, the type that others see.
+func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
+	of := s.declared.with(byte(want), expr)
+	if p, declared := s.env.shared.get(of); p != nil {
+		return p, declared, nil
+	}
+	p, declared, err := s.compileAnew(expr, want)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, declared = s.env.shared.put(of, p, declared)
+	return p, declared, nil
+}
+
+func (s *Scope) compileAnew(expr string, want Want) (*Program, *types.Type, error) {
 	lang, checked, err := s.check(expr, want)
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &Program{expr: expr, want: want, scope: s}
+	// Whoever shares the program does not know what s goes on to define.
+	scope := *s
+	p := &Program{expr: expr, want: want, scope: &scope}
 	loops := p.survey(checked.Expr(), s)
 	p.plan, err = lang.planner.plan(checked, loops, !s.vars.Unmetered)
 	if err != nil {
@@ -139,7 +159,10 @@ func (s *Scope) compile(expr string, want Want) (*ast.AST, *Program, error) {
 	if s.vars.Unmetered && p.reads != 0 {
 		p.quick = newQuick(checked, want)
 	}
-	return checked, p, nil
+	if want != anything {
+		return p, nil, nil
+	}
+	return p, fieldType(checked.GetType(checked.Expr().ID())), nil
 }
 
 // check parses an expression and settles its types.
