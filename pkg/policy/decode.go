@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -116,7 +117,8 @@ func JSON(u *unstructured.Unstructured) ([]byte, error) {
 }
 
 // DecodeSpelling decodes data strictly into out, the v1 type of kind, and says
-// which group and version it was written in. No default is filled in.
+// which group and version it was written in. No default is filled in. After an
+// error out is good for nothing.
 //
 // Binding uses it as well: it is the one place that knows what strict means.
 func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (schema.GroupVersion, error) {
@@ -137,6 +139,10 @@ func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (sch
 	}
 
 	obj := construct()
+	same := reflect.TypeOf(obj) == reflect.TypeOf(out)
+	if same {
+		obj = out
+	}
 	strict, err := kjson.UnmarshalStrict(data, obj)
 	if err != nil {
 		return gv, err
@@ -146,6 +152,9 @@ func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (sch
 	}
 	if len(strict) > 0 {
 		return gv, runtime.NewStrictDecodingError(strict)
+	}
+	if same {
+		return gv, nil
 	}
 	// The versions differ in their Go types only, so JSON carries one into the
 	// other without loss.
