@@ -69,12 +69,30 @@ type reviewRequest struct {
 // a newer server may have more to say.
 func DecodeReview(data []byte) (*policy.Request, error) {
 	var r review
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &r); err != nil {
-		if ok, offset := kjson.SyntaxErrorOffset(err); ok {
-			return nil, badReview("malformed AdmissionReview: offset %d: %v", offset, err)
+	if !r.read(data) {
+		// What is not as usual, and all that is wrong.
+		r = review{}
+		if err := r.unmarshal(data); err != nil {
+			return nil, err
 		}
-		return nil, badReview("malformed AdmissionReview: %s", mistyped(err))
 	}
+	return r.check()
+}
+
+// unmarshal reads what an API server would accept: it defines what read may say.
+func (out *review) unmarshal(data []byte) error {
+	err := kjson.UnmarshalCaseSensitivePreserveInts(data, out)
+	if err == nil {
+		return nil
+	}
+	if ok, offset := kjson.SyntaxErrorOffset(err); ok {
+		return badReview("malformed AdmissionReview: offset %d: %v", offset, err)
+	}
+	return badReview("malformed AdmissionReview: %s", mistyped(err))
+}
+
+// check makes a request of a review that can be answered.
+func (r *review) check() (*policy.Request, error) {
 	if want := admissionv1.SchemeGroupVersion.String(); r.Kind != "AdmissionReview" || r.APIVersion != want {
 		return nil, badReview("want kind AdmissionReview of apiVersion %s, got kind %q of apiVersion %q", want, r.Kind, r.APIVersion)
 	}

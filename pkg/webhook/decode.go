@@ -1,0 +1,446 @@
+package webhook
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// reader reads reviews as servers write them, in one pass. It gives up on all
+// else: what it accepts, sigs.k8s.io/json reads as the same review.
+type reader struct {
+	tokens *jsontext.Decoder
+	in     bytes.Buffer
+	// text is the document. The strings of trees are parts of it, so that they
+	// need not be copied one by one; at is where what is not read yet begins.
+	text string
+	at   int
+	// kept has the strings that may outlive the request, as keys of caches do:
+	// they must not keep the whole document in memory.
+	kept strings.Builder
+	// members and items are those of the maps and lists that are not read to
+	// their ends, so that each is made in its final size.
+	members []member
+	items   []any
+	// empty and none stand for all empty maps and lists of the document. Trees
+	// are never modified, and the sets of managedFields are full of them.
+	empty map[string]any
+	none  any
+}
+
+type member struct {
+	name  string
+	value any
+}
+
+var readers = sync.Pool{New: func() any { return &reader{tokens: new(jsontext.Decoder)} }}
+
+// errUnusual says that somebody else has to read the document.
+var errUnusual = errors.New("not a review as servers write them")
+
+// read reads a whole document, which is not kept, and says whether it could.
+func (out *review) read(data []byte) bool {
+	r := readers.Get().(*reader)
+	r.in = *bytes.NewBuffer(data)
+	// Objects may name a field twice, the last one counts.
+	r.tokens.Reset(&r.in, jsontext.AllowDuplicateNames(true))
+	r.text, r.at = string(data), 0
+	r.empty, r.none = map[string]any{}, []any{}
+
+	err := r.fields(out.field)
+	if err == nil {
+		if _, end := r.tokens.ReadToken(); !errors.Is(end, io.EOF) {
+			err = errUnusual
+		}
+	}
+	if err == nil && len(data) <= trustedBody {
+		// The room that a big document took must not stay, and what is left of
+		// one that was given up is not worth cleaning.
+		r.in, r.text, r.kept, r.empty, r.none = bytes.Buffer{}, "", strings.Builder{}, nil, nil
+		r.tokens.Reset(&r.in)
+		readers.Put(r)
+	}
+	return err == nil
+}
+
+// field reads the value of one of the review's fields.
+func (out *review) field(r *reader, name string) (err error) {
+	switch name {
+	case "apiVersion":
+		out.APIVersion, err = r.str()
+	case "kind":
+		out.Kind, err = r.str()
+	case "request":
+		if r.tokens.PeekKind() == 'n' {
+			return r.skip()
+		}
+		out.Request = new(reviewRequest)
+		return r.fields(out.Request.field)
+	default:
+		return r.skip()
+	}
+	return err
+}
+
+func (out *reviewRequest) field(r *reader, name string) (err error) {
+	switch name {
+	case "uid":
+		var s string
+		s, err = r.str()
+		out.UID = types.UID(s)
+	case "kind":
+		return r.kind(&out.Kind)
+	case "resource":
+		return r.resource(&out.Resource)
+	case "subResource":
+		out.SubResource, err = r.str()
+	case "requestKind":
+		if r.tokens.PeekKind() == 'n' {
+			return r.skip()
+		}
+		out.RequestKind = new(metav1.GroupVersionKind)
+		return r.kind(out.RequestKind)
+	case "requestResource":
+		if r.tokens.PeekKind() == 'n' {
+			return r.skip()
+		}
+		out.RequestResource = new(metav1.GroupVersionResource)
+		return r.resource(out.RequestResource)
+	case "requestSubResource":
+		out.RequestSubResource, err = r.str()
+	case "name":
+		out.Name, err = r.str()
+	case "namespace":
+		out.Namespace, err = r.str()
+	case "operation":
+		var s string
+		s, err = r.str()
+		out.Operation = admissionv1.Operation(s)
+	case "userInfo":
+		return r.user(&out.UserInfo)
+	case "object":
+		out.Object, err = r.object()
+	case "oldObject":
+		out.OldObject, err = r.object()
+	case "dryRun":
+		out.DryRun, err = r.boolean()
+	case "options":
+		out.Options, err = r.object()
+	default:
+		return r.skip()
+	}
+	return err
+}
+
+func (r *reader) kind(out *metav1.GroupVersionKind) error {
+	return r.fields(func(r *reader, name string) (err error) {
+		switch name {
+		case "group":
+			out.Group, err = r.str()
+		case "version":
+			out.Version, err = r.str()
+		case "kind":
+			out.Kind, err = r.str()
+		default:
+			return r.skip()
+		}
+		return err
+	})
+}
+
+func (r *reader) resource(out *metav1.GroupVersionResource) error {
+	return r.fields(func(r *reader, name string) (err error) {
+		switch name {
+		case "group":
+			out.Group, err = r.str()
+		case "version":
+			out.Version, err = r.str()
+		case "resource":
+			out.Resource, err = r.str()
+		default:
+			return r.skip()
+		}
+		return err
+	})
+}
+
+func (r *reader) user(out *authenticationv1.UserInfo) error {
+	return r.fields(func(r *reader, name string) (err error) {
+		switch name {
+		case "username":
+			out.Username, err = r.str()
+		case "uid":
+			out.UID, err = r.str()
+		case "groups":
+			out.Groups, err = r.strs()
+		case "extra":
+			if r.tokens.PeekKind() == 'n' {
+				return r.skip()
+			}
+			out.Extra = map[string]authenticationv1.ExtraValue{}
+			return r.fields(func(r *reader, name string) error {
+				list, err := r.strs()
+				out.Extra[r.keep(name)] = list
+				return err
+			})
+		default:
+			return r.skip()
+		}
+		return err
+	})
+}
+
+// manyFields is more fields than any structure of a review has. Those that are
+// given twice are for somebody else: they may merge.
+const manyFields = 64
+
+// fields reads an object whose members mean something, or null, which means
+// that there are none.
+func (r *reader) fields(field func(r *reader, name string) error) error {
+	open, err := r.next()
+	if err != nil || open == "null" {
+		return err
+	}
+	if open != "{" {
+		return errUnusual
+	}
+	seen := make([]string, 0, manyFields/4)
+	for {
+		text, err := r.next()
+		if err != nil || text == "}" {
+			return err
+		}
+		name, err := unquote(text)
+		if err != nil {
+			return err
+		}
+		if len(seen) == manyFields || slices.Contains(seen, name) {
+			return errUnusual
+		}
+		seen = append(seen, name)
+		if err := field(r, name); err != nil {
+			return err
+		}
+	}
+}
+
+// skip passes over a value that means nothing.
+func (r *reader) skip() error {
+	err := r.tokens.SkipValue()
+	r.at = int(r.tokens.InputOffset())
+	return err
+}
+
+// str reads a string of the envelope. null leaves it empty.
+func (r *reader) str() (string, error) {
+	text, err := r.next()
+	if err != nil || text == "null" {
+		return "", err
+	}
+	if text[0] != '"' {
+		return "", errUnusual
+	}
+	s, err := unquote(text)
+	return r.keep(s), err
+}
+
+// strs reads a list of strings, which null leaves nil.
+func (r *reader) strs() ([]string, error) {
+	text, err := r.next()
+	if err != nil || text == "null" {
+		return nil, err
+	}
+	if text != "[" {
+		return nil, errUnusual
+	}
+	list := []string{}
+	for r.tokens.PeekKind() != ']' {
+		s, err := r.str()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	_, err = r.next()
+	return list, err
+}
+
+func (r *reader) boolean() (*bool, error) {
+	text, err := r.next()
+	switch {
+	case err != nil:
+		return nil, err
+	case text == "null":
+		return nil, nil
+	case text == "true", text == "false":
+		return new(text == "true"), nil
+	}
+	return nil, errUnusual
+}
+
+// object reads a tree. What says of which kind it is may outlive the request.
+func (r *reader) object() (any, error) {
+	text, err := r.next()
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.value(text)
+	if m, ok := v.(map[string]any); ok {
+		for _, name := range [...]string{"apiVersion", "kind"} {
+			if s, ok := m[name].(string); ok {
+				m[name] = r.keep(s)
+			}
+		}
+	}
+	return v, err
+}
+
+// value reads the tree that begins with a token.
+func (r *reader) value(text string) (any, error) {
+	switch text[0] {
+	case '{':
+		return r.mapping()
+	case '[':
+		return r.list()
+	case '"':
+		return unquote(text)
+	case 'n':
+		return nil, nil
+	case 't':
+		return true, nil
+	case 'f':
+		return false, nil
+	}
+	return number(text)
+}
+
+func (r *reader) mapping() (any, error) {
+	begin := len(r.members)
+	for {
+		text, err := r.next()
+		if err != nil {
+			return nil, err
+		}
+		if text == "}" {
+			break
+		}
+		name, err := unquote(text)
+		if err != nil {
+			return nil, err
+		}
+		if text, err = r.next(); err != nil {
+			return nil, err
+		}
+		v, err := r.value(text)
+		if err != nil {
+			return nil, err
+		}
+		r.members = append(r.members, member{name, v})
+	}
+	members := r.members[begin:]
+	if len(members) == 0 {
+		return r.empty, nil
+	}
+	m := make(map[string]any, len(members))
+	for i := range members {
+		m[members[i].name] = members[i].value
+	}
+	clear(members) // it must not hold the tree when the reader is kept
+	r.members = r.members[:begin]
+	return m, nil
+}
+
+func (r *reader) list() (any, error) {
+	begin := len(r.items)
+	for {
+		text, err := r.next()
+		if err != nil {
+			return nil, err
+		}
+		if text == "]" {
+			break
+		}
+		v, err := r.value(text)
+		if err != nil {
+			return nil, err
+		}
+		r.items = append(r.items, v)
+	}
+	items := r.items[begin:]
+	if len(items) == 0 {
+		return r.none, nil
+	}
+	list := slices.Clone(items)
+	clear(items)
+	r.items = r.items[:begin]
+	return slices.Clip(list), nil
+}
+
+// next reads a token and returns it as it is written.
+func (r *reader) next() (string, error) {
+	if _, err := r.tokens.ReadToken(); err != nil {
+		return "", err
+	}
+	from, end := r.at, int(r.tokens.InputOffset())
+	r.at = end
+	for between(r.text[from]) {
+		from++
+	}
+	return r.text[from:end], nil
+}
+
+// between reports whether c is what stands between two tokens.
+func between(c byte) bool {
+	switch c {
+	case ' ', '\t', '\r', '\n', ',', ':':
+		return true
+	}
+	return false
+}
+
+// unquote returns what a string says.
+func unquote(text string) (string, error) {
+	if strings.IndexByte(text, '\\') < 0 {
+		return text[1 : len(text)-1], nil
+	}
+	b, err := jsontext.AppendUnquote(nil, text)
+	return string(b), err
+}
+
+// number keeps integers apart from floats, as sigs.k8s.io/json does.
+func number(text string) (any, error) {
+	if !strings.Contains(text, ".") {
+		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return i, nil
+		}
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// keep copies a string out of the document.
+func (r *reader) keep(s string) string {
+	const room = 512 // enough for a usual envelope
+	if s == "" {
+		return ""
+	}
+	if r.kept.Cap()-r.kept.Len() < len(s) {
+		r.kept = strings.Builder{}
+		r.kept.Grow(max(room, len(s)))
+	}
+	r.kept.WriteString(s)
+	return r.kept.String()[r.kept.Len()-len(s):]
+}
