@@ -5,7 +5,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate race e2e bench fuzz fuzz-all image kind
+.PHONY: help build run test check fmt vet lint tidy generate race e2e bench bench-http fuzz fuzz-all image kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases 
 bench: ## in-tree plugin and mapd, then Gatekeeper and mapd, side by side on the same cases, answers checked, ratios as tables
 	$(GO) run ./test/bench
 	$(GO) -C test/gatekeeper run ./bench
+
+bench-http: build ## mapd and plain servers side by side over HTTPS: latency, CPU and memory, answers checked, goals as a table
+	$(GO) run ./test/load/bench
 
 fuzz: ## random policies and objects through mapd and the in-tree plugin for FUZZTIME (60s)
 	$(GO) test ./test/differential -run '^$$' -fuzz FuzzDifferential -fuzztime $(FUZZTIME) -fuzzminimizetime 1x

@@ -1,0 +1,161 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+// MaxConnections is how many connections a Client may have.
+const MaxConnections = 64
+
+// askTimeout is how long an API server waits for a webhook at the most.
+const askTimeout = 30 * time.Second
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 20
+
+// Target is a webhook to send to.
+type Target struct {
+	// URL has a loopback address for a host, or localhost.
+	URL string
+	// CA is the authority of its certificate, in PEM.
+	CA []byte
+	// Connections are kept open and used by one request at a time.
+	Connections int
+	// HTTP2 offers HTTP/2. An API server offers only HTTP/1.1 to a webhook, so that
+	// requests spread over its replicas (https://issue.k8s.io/75791), unless the
+	// webhook is a URL with a loopback host.
+	HTTP2 bool
+}
+
+// Client has the connections to a Target.
+type Client struct {
+	target      Target
+	connections []*http.Client
+}
+
+// NewClient checks a Target and makes a Client for it; it does not connect yet.
+func NewClient(t Target) (*Client, error) {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "https" || u.User != nil {
+		return nil, fmt.Errorf("%s: must be https://HOST:PORT/PATH", t.URL)
+	}
+	if host := u.Hostname(); host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		return nil, fmt.Errorf("%s: the host has to be a loopback address", t.URL)
+	}
+	if t.Connections < 1 || t.Connections > MaxConnections {
+		return nil, fmt.Errorf("%d connections: must be 1 to %d", t.Connections, MaxConnections)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(t.CA) {
+		return nil, fmt.Errorf("no certificate of an authority in PEM form")
+	}
+	c := &Client{target: t}
+	for range t.Connections {
+		c.connections = append(c.connections, connection(roots, t.HTTP2))
+	}
+	return c, nil
+}
+
+// connection is a client that has one connection, without a proxy.
+func connection(roots *x509.CertPool, http2 bool) *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!http2)
+	protocols.SetHTTP2(http2)
+	return &http.Client{
+		Timeout: askTimeout,
+		Transport: &http.Transport{
+			// Whatever a name turned out to be, nothing leaves this machine.
+			DialContext:         (&net.Dialer{Control: loopbackOnly}).DialContext,
+			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			Protocols:           protocols,
+			MaxConnsPerHost:     1,
+			MaxIdleConnsPerHost: 1,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// loopbackOnly is a net.Dialer's Control.
+func loopbackOnly(_, address string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if !net.ParseIP(host).IsLoopback() {
+		return fmt.Errorf("%s is not a loopback address", address)
+	}
+	return nil
+}
+
+// Close closes the connections.
+func (c *Client) Close() {
+	for _, h := range c.connections {
+		h.CloseIdleConnections()
+	}
+}
+
+// Ask sends a Review once and returns the response, which may be a refusal.
+func (c *Client) Ask(ctx context.Context, r *Review) (*admissionv1.AdmissionResponse, error) {
+	body, uid := r.next(nil, 0)
+	var answer bytes.Buffer
+	if err := c.send(ctx, c.connections[0], body, &answer); err != nil {
+		return nil, err
+	}
+	return decode(answer.Bytes(), uid)
+}
+
+// send sends a body on a connection and reads the answer.
+func (c *Client) send(ctx context.Context, h *http.Client, body []byte, answer *bytes.Buffer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	// As the API server's client sends it; net/http adds that it takes gzip.
+	req.Header.Set("Accept", "application/json, */*")
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "kube-apiserver-admission")
+	resp, err := h.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer.Reset()
+	if _, err := io.Copy(answer, io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %.200s", resp.Status, answer)
+	}
+	return nil
+}
+
+// decode reads an answer to a request.
+func decode(answer []byte, uid string) (*admissionv1.AdmissionResponse, error) {
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &review); err != nil {
+		return nil, fmt.Errorf("answer: %w", err)
+	}
+	switch {
+	case review.Response == nil:
+		return nil, fmt.Errorf("answer: it has no response")
+	case string(review.Response.UID) != uid:
+		return nil, fmt.Errorf("answer: it is to %q and not to %q", review.Response.UID, uid)
+	}
+	return review.Response, nil
+}

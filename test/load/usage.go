@@ -1,0 +1,72 @@
+package load
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Usage is what a process has used so far.
+type Usage struct {
+	CPU time.Duration // in steps of 10 ms
+	// RSS is what it holds in memory, Peak the most that it held, in bytes.
+	RSS, Peak int64
+}
+
+// ReadUsage asks the kernel about a process. It is known where there is a /proc as
+// Linux has it.
+func ReadUsage(pid int) (u Usage, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return u, fmt.Errorf("not known: %w", err)
+	}
+	if u.CPU, err = parseStat(stat); err != nil {
+		return u, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return u, fmt.Errorf("not known: %w", err)
+	}
+	if u.RSS, err = parseStatus(string(status), "VmRSS"); err == nil {
+		u.Peak, err = parseStatus(string(status), "VmHWM")
+	}
+	if err != nil {
+		return u, fmt.Errorf("/proc/%d/status: %w", pid, err)
+	}
+	return u, nil
+}
+
+// parseStat adds up the times in user and kernel mode of proc(5). Linux tells them to
+// programs in hundredths of a second, whatever it counts in.
+func parseStat(stat []byte) (time.Duration, error) {
+	// The second field is a name in parentheses, which may have any characters.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("only %d fields", len(fields))
+	}
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(string(f), 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// parseStatus returns a field that is a number of kB.
+func parseStatus(status, name string) (int64, error) {
+	for line := range strings.Lines(status) {
+		value, ok := strings.CutPrefix(line, name+":")
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		return n << 10, err
+	}
+	return 0, fmt.Errorf("no %s", name)
+}
