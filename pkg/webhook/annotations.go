@@ -53,22 +53,17 @@ func actsOf(d *engine.Decision) (a acts) {
 //	mutated-by        team-labels/all: /metadata/labels/team; sidecar/mesh: /spec/containers/0, /spec/volumes
 //	failed-policies   policies whose errors denied the request
 //	ignored-failures  policies whose errors failurePolicy Ignore swallowed
-func (a *acts) annotations() map[string]string {
-	var out map[string]string
-	set := func(key string, a *actors) {
-		if len(a.list) == 0 {
-			return
-		}
-		if out == nil {
-			out = make(map[string]string, 1)
-		}
-		out[key] = a.String()
+func (a *acts) annotations() annotations {
+	return annotations{
+		{annotationFailed, a.failed.String()},
+		{annotationIgnored, a.ignored.String()},
+		{annotationMutatedBy, a.mutated.String()},
 	}
-	set(annotationMutatedBy, &a.mutated)
-	set(annotationFailed, &a.failed)
-	set(annotationIgnored, &a.ignored)
-	return out
 }
+
+// annotations are in the order of their keys. Those without a value are not
+// there: each value names an actor.
+type annotations [3]struct{ key, value string }
 
 type actorName struct{ policy, binding string }
 

@@ -20,7 +20,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -349,7 +348,8 @@ func (h *Handler) validate(v Validator) decide {
 			h.metrics.validated(req, "timeout")
 			return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: validation stopped: "+context.Cause(ctx).Error())
 		}
-		body, err := encode(&admissionv1.AdmissionResponse{UID: req.UID, Allowed: status == nil, Result: status, Warnings: boundWarnings(warnings)})
+		answer := response{uid: req.UID, allowed: status == nil, status: status, warnings: boundWarnings(warnings)}
+		body, err := answer.encode()
 		if err != nil {
 			panic(err) // texts and numbers always have a form in JSON
 		}

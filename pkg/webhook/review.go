@@ -1,11 +1,8 @@
 package webhook
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -16,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // ReviewError says why a review cannot be answered. Such a request gets an HTTP
@@ -178,114 +173,4 @@ func object(field string, v any) (*unstructured.Unstructured, error) {
 		return &unstructured.Unstructured{Object: v}, nil
 	}
 	return nil, badReview("request.%s is neither an object nor null", field)
-}
-
-// EncodeResponse writes the AdmissionReview that answers req with d: a minimal
-// patch from the request's object to the decision's if it is allowed and
-// something changed, the decision's status if it is denied, warnings, and
-// audit annotations (see acts).
-//
-// The server applies a patch blindly, and no failurePolicy covers a wrong one
-// (spec §11). So the patch is applied here first; should it not give the
-// decision's object, the answer is a denial with code 500. An error means that
-// the object holds something that JSON has no form for.
-func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
-	return encodeResponse(req, d, false)
-}
-
-// encodeResponse also warns of mutations if it is told to.
-func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte, error) {
-	did := actsOf(d)
-	warnings := d.Warnings
-	if warn {
-		warnings = append(slices.Clip(warnings), did.warnings()...)
-		if d.Shadow != nil {
-			warnings = append(warnings, shadowWarnings(d.Shadow)...)
-		}
-	}
-	r := &admissionv1.AdmissionResponse{
-		UID:              req.UID,
-		Allowed:          d.Status == nil,
-		Warnings:         boundWarnings(warnings),
-		AuditAnnotations: did.annotations(),
-	}
-	if d.Status != nil {
-		// The server reads a status of success as no reason at all.
-		r.Result = d.Status
-		return encode(r)
-	}
-	ops, err := patch(req.Object, d.Object)
-	if err != nil {
-		return encodeFailure(req.UID, err.Error())
-	}
-	if len(ops) > 0 {
-		if r.Patch, err = tree.EncodePatch(ops); err != nil {
-			return nil, fmt.Errorf("encode the patch: %w", err)
-		}
-		jsonPatch := admissionv1.PatchTypeJSONPatch
-		r.PatchType = &jsonPatch
-	}
-	return encode(r)
-}
-
-var errWrongPatch = errors.New("the patch does not give the object that was decided")
-
-// patch returns the operations from one object to the other, tried out.
-func patch(before, after *unstructured.Unstructured) ([]tree.Op, error) {
-	if before == after {
-		return nil, nil
-	}
-	if before == nil || after == nil {
-		return nil, errors.New("an object cannot be patched into being or away")
-	}
-	ops := tree.Diff(before.Object, after.Object)
-	if err := verify(before.Object, after.Object, ops); err != nil {
-		return nil, err
-	}
-	return ops, nil
-}
-
-func verify(before, after map[string]any, ops []tree.Op) error {
-	got, err := tree.Apply(before, ops)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errWrongPatch, err)
-	}
-	if !tree.Equal(got, after) {
-		return errWrongPatch
-	}
-	return nil
-}
-
-// encodeFailure writes a denial that is mapd's own fault.
-func encodeFailure(uid types.UID, message string) ([]byte, error) {
-	return encode(&admissionv1.AdmissionResponse{UID: uid, Result: failure(http.StatusInternalServerError, "mapd: "+message)})
-}
-
-func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
-	return json.Marshal(&admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
-		Response: r,
-	})
-}
-
-// failure is a Status as the API machinery writes it for an HTTP code.
-func failure(code int, message string) *metav1.Status {
-	reasons := map[int]metav1.StatusReason{
-		http.StatusBadRequest:            metav1.StatusReasonBadRequest,
-		http.StatusForbidden:             metav1.StatusReasonForbidden,
-		http.StatusNotFound:              metav1.StatusReasonNotFound,
-		http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
-		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
-		http.StatusUnsupportedMediaType:  metav1.StatusReasonUnsupportedMediaType,
-		http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
-		http.StatusInternalServerError:   metav1.StatusReasonInternalError,
-		http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
-	}
-	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure,
-		Code:     int32(code),
-		Reason:   reasons[code],
-		Message:  message,
-	}
 }

@@ -260,7 +260,13 @@ func TestAnnotationsAreBounded(t *testing.T) {
 	d.Steps = append(d.Steps, engine.Step{Policy: strings.Repeat("p", 5000), Outcome: engine.Failed, Ignored: true})
 	annotations := func() map[string]string {
 		did := actsOf(d)
-		return did.annotations()
+		out := map[string]string{}
+		for _, a := range did.annotations() {
+			if a.value != "" {
+				out[a.key] = a.value
+			}
+		}
+		return out
 	}
 	got := annotations()
 	for key, value := range got {

@@ -1,0 +1,203 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// EncodeResponse writes the AdmissionReview that answers req with d: a minimal
+// patch from the request's object to the decision's if it is allowed and
+// something changed, the decision's status if it is denied, warnings, and
+// audit annotations (see acts).
+//
+// The server applies a patch blindly, and no failurePolicy covers a wrong one
+// (spec §11). So the patch is applied here first; should it not give the
+// decision's object, the answer is a denial with code 500. An error means that
+// the object holds something that JSON has no form for.
+func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
+	return encodeResponse(req, d, false)
+}
+
+// encodeResponse also warns of mutations if it is told to.
+func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte, error) {
+	did := actsOf(d)
+	warnings := d.Warnings
+	if warn {
+		warnings = append(slices.Clip(warnings), did.warnings()...)
+		if d.Shadow != nil {
+			warnings = append(warnings, shadowWarnings(d.Shadow)...)
+		}
+	}
+	r := response{
+		uid:         req.UID,
+		allowed:     d.Status == nil,
+		status:      d.Status, // the server reads one of success as no reason at all
+		warnings:    boundWarnings(warnings),
+		annotations: did.annotations(),
+	}
+	if d.Status != nil {
+		return r.encode()
+	}
+	ops, err := patch(req.Object, d.Object)
+	if err != nil {
+		return encodeFailure(req.UID, err.Error())
+	}
+	if len(ops) > 0 {
+		if r.patch, err = tree.EncodePatch(ops); err != nil {
+			return nil, fmt.Errorf("encode the patch: %w", err)
+		}
+	}
+	return r.encode()
+}
+
+var errWrongPatch = errors.New("the patch does not give the object that was decided")
+
+// patch returns the operations from one object to the other, tried out.
+func patch(before, after *unstructured.Unstructured) ([]tree.Op, error) {
+	if before == after {
+		return nil, nil
+	}
+	if before == nil || after == nil {
+		return nil, errors.New("an object cannot be patched into being or away")
+	}
+	ops := tree.Diff(before.Object, after.Object)
+	if err := verify(before.Object, after.Object, ops); err != nil {
+		return nil, err
+	}
+	return ops, nil
+}
+
+func verify(before, after map[string]any, ops []tree.Op) error {
+	got, err := tree.Apply(before, ops)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errWrongPatch, err)
+	}
+	if !tree.Equal(got, after) {
+		return errWrongPatch
+	}
+	return nil
+}
+
+// encodeFailure writes a denial that is mapd's own fault.
+func encodeFailure(uid types.UID, message string) ([]byte, error) {
+	r := response{uid: uid, status: failure(http.StatusInternalServerError, "mapd: "+message)}
+	return r.encode()
+}
+
+// response is an admissionv1.AdmissionResponse whose patch, if there is one, is a
+// JSON patch.
+type response struct {
+	uid         types.UID
+	allowed     bool
+	status      *metav1.Status
+	patch       []byte
+	annotations annotations
+	warnings    []string
+}
+
+// encode writes the AdmissionReview that holds the response, as json.Marshal
+// would.
+func (r *response) encode() ([]byte, error) {
+	const (
+		head = `{"kind":"AdmissionReview","apiVersion":"` + admissionv1.GroupName + `/v1","response":{"uid":`
+		room = len(head) + 200 // for what is always there
+	)
+	size := room + base64.StdEncoding.EncodedLen(len(r.patch))
+	for i := range r.annotations {
+		size += len(r.annotations[i].value)
+	}
+	for _, w := range r.warnings {
+		size += len(w)
+	}
+	b := append(make([]byte, 0, size), head...)
+	b = appendString(b, string(r.uid))
+	b = strconv.AppendBool(append(b, `,"allowed":`...), r.allowed)
+	if r.status != nil {
+		status, err := json.Marshal(r.status)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"status":`...), status...)
+	}
+	if len(r.patch) > 0 {
+		b = base64.StdEncoding.AppendEncode(append(b, `,"patch":"`...), r.patch)
+		b = append(b, `","patchType":"`+string(admissionv1.PatchTypeJSONPatch)+`"`...)
+	}
+	b = r.annotations.append(b)
+	for i, w := range r.warnings {
+		sign := ","
+		if i == 0 {
+			sign = `,"warnings":[`
+		}
+		b = appendString(append(b, sign...), w)
+	}
+	if len(r.warnings) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, "}}"...), nil
+}
+
+// append writes the annotations that there are, preceded by a comma.
+func (a *annotations) append(b []byte) []byte {
+	sign := `,"auditAnnotations":{`
+	for i := range a {
+		if a[i].value != "" {
+			b = appendString(append(b, sign...), a[i].key)
+			b = appendString(append(b, ':'), a[i].value)
+			sign = ","
+		}
+	}
+	if sign == "," {
+		b = append(b, '}')
+	}
+	return b
+}
+
+// appendString quotes s as json.Marshal does, quickly if nothing in it needs an
+// escape.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(s) // any string has a form in JSON
+			return append(b, quoted...)
+		}
+	}
+	b = append(append(b, '"'), s...)
+	return append(b, '"')
+}
+
+// failure is a Status as the API machinery writes it for an HTTP code.
+func failure(code int, message string) *metav1.Status {
+	reasons := map[int]metav1.StatusReason{
+		http.StatusBadRequest:            metav1.StatusReasonBadRequest,
+		http.StatusForbidden:             metav1.StatusReasonForbidden,
+		http.StatusNotFound:              metav1.StatusReasonNotFound,
+		http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
+		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType:  metav1.StatusReasonUnsupportedMediaType,
+		http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
+		http.StatusInternalServerError:   metav1.StatusReasonInternalError,
+		http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
+	}
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure,
+		Code:     int32(code),
+		Reason:   reasons[code],
+		Message:  message,
+	}
+}
