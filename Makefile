@@ -5,10 +5,10 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate race e2e bench bench-http fuzz fuzz-all image kind
+.PHONY: help build run test check fmt vet lint tidy generate race e2e bench bench-compare bench-http bench-e2e fuzz fuzz-all image kind
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/mapd, static
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/mapd ./cmd/mapd
@@ -54,9 +54,11 @@ e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases 
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/helm/build.sh >/dev/null
 	$(GO) test -tags e2e -count 1 -parallel 4 -timeout 30m ./test/e2e/...
 
-bench: ## in-tree plugin and mapd, then Gatekeeper and mapd, side by side on the same cases, answers checked, ratios as tables
-	$(GO) run ./test/bench
-	$(GO) -C test/gatekeeper run ./bench
+bench: ## Kubernetes' plugin, Gatekeeper and mapd on the same cases, answers checked: what each costs, ratios, goals; ARGS="-quick", "-run REGEXP", …
+	$(GO) -C test/gatekeeper run ./bench $(ARGS)
+
+bench-compare: ## mapd's own benchmarks, this tree and BASE=REVISION in turns; BENCH=REGEXP COUNT=6 BENCHTIME=50ms
+	@GO="$(GO)" ./hack/bench-compare.sh "$(BASE)" "$(or $(BENCH),.)" "$(or $(COUNT),6)" "$(or $(BENCHTIME),50ms)"
 
 bench-http: build ## mapd and plain servers side by side over HTTPS: latency, CPU and memory, answers checked, goals as a table
 	$(GO) run ./test/load/bench

@@ -47,6 +47,9 @@ type InstallOptions struct {
 	Env []string
 	// Manifest is applied; nil means manifests/install.yaml.
 	Manifest []byte
+	// Direct is for measurements: the API server reaches the replica that was
+	// started last without Mapd.Proxy, and nobody probes it once it is ready.
+	Direct bool
 	// CutAPI puts the proxy Mapd.API between the replicas and the API server.
 	CutAPI bool
 }
@@ -110,7 +113,9 @@ func Install(t testing.TB, c *Cluster, o InstallOptions) *Mapd {
 	}
 	m.AggregateRoles(t)
 	m.Expose(t)
-	m.watchEndpoints(t)
+	if !o.Direct {
+		m.watchEndpoints(t)
+	}
 	m.Scale(t, max(0, o.Replicas))
 	return m
 }
@@ -119,8 +124,13 @@ func Install(t testing.TB, c *Cluster, o InstallOptions) *Mapd {
 // the Service has been made anew.
 func (m *Mapd) Expose(t testing.TB) {
 	t.Helper()
+	m.expose(t, m.Port(t))
+}
+
+func (m *Mapd) expose(t testing.TB, port int) {
+	t.Helper()
 	patch := fmt.Sprintf(`{"spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null, "selector": null,
-		"ports": [{"$patch": "replace"}, {"name": "https", "port": %d}]}}`, m.Port(t))
+		"ports": [{"$patch": "replace"}, {"name": "https", "port": %d}]}}`, port)
 	if _, err := m.Kubernetes.CoreV1().Services(Namespace).Patch(t.Context(), Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatalf("the Service cannot become one of type ExternalName: %v", err)
 	}
@@ -160,13 +170,18 @@ func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
 		t.Fatal("TEST-NET-1 has no more addresses for replicas")
 	}
 
-	addr := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	listen, service := FreePort(t), m.Port(t)
+	if m.options.Direct {
+		service = listen
+		m.expose(t, service)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", listen)
 	config := m.WithToken(m.serviceAccountToken(t))
 	if m.API != nil {
 		config.Host = "https://" + m.API.Addr
 	}
 	args := append([]string{"serve", "--kubeconfig", m.Kubeconfig(t, config, Namespace),
-		"--namespace", Namespace, "--service", Name, "--service-port", strconv.Itoa(m.Port(t)), "--listen", addr,
+		"--namespace", Namespace, "--service", Name, "--service-port", strconv.Itoa(service), "--listen", addr,
 		// The proxy needs a moment to see that a replica is going, as kube-proxy does.
 		"--shutdown-delay", "500ms"}, m.options.Flags...)
 	r := &Replica{

@@ -105,6 +105,16 @@ func (p *Process) Running() bool {
 	return p.running()
 }
 
+// PID is the number of the process that runs now; 0 if none does.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 // Done is closed when the process that runs now has ended.
 func (p *Process) Done() <-chan struct{} {
 	p.mu.Lock()

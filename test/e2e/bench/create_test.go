@@ -1,0 +1,277 @@
+//go:build e2e
+
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/bench/pods"
+	"github.com/mapd-project/mapd/test/e2e/cluster"
+	"github.com/mapd-project/mapd/test/load"
+)
+
+var each = flag.Duration("each", 2*time.Second, "how long a measurement takes, up to 10s; a slow one takes longer")
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+// atATime is how many requests there are at a time, on one connection.
+var atATime = []int{1, 4}
+
+// minRequests are sent even if that takes longer.
+const minRequests = 8
+
+// A subject is what stands between a client and its Pod.
+type subject struct {
+	name  string
+	group string // of the policies; "" for none
+	allow bool   // a webhook that allows
+	kind  load.Kind
+	n     int
+}
+
+var subjects = []subject{
+	{name: "no policy", kind: load.Label},
+	{name: "a webhook that allows", kind: load.Label, allow: true},
+	// Those that are compared follow each other: a machine that others use as well
+	// is not the same for long.
+	policies(policy.NativeGroup, load.Label, 1), policies(policy.OwnGroup, load.Label, 1),
+	policies(policy.NativeGroup, load.Label, 3), policies(policy.OwnGroup, load.Label, 3),
+	policies(policy.NativeGroup, load.Label, 10), policies(policy.OwnGroup, load.Label, 10),
+	policies(policy.NativeGroup, load.Label, 100), policies(policy.OwnGroup, load.Label, 100),
+	policies(policy.NativeGroup, load.Pull, 100), policies(policy.OwnGroup, load.Pull, 100),
+}
+
+func policies(group string, k load.Kind, n int) subject {
+	return subject{name: title(group, k, n), group: group, kind: k, n: n}
+}
+
+func title(group string, k load.Kind, n int) string {
+	who := map[string]string{policy.NativeGroup: "native", policy.OwnGroup: "mapd"}[group]
+	plural := "s"
+	if n == 1 {
+		plural = ""
+	}
+	return fmt.Sprintf("%s, %d %s%s", who, n, k.Name, plural)
+}
+
+// key is a row of the table.
+type key struct {
+	subject, pod string
+	atATime      int
+}
+
+// figures are what a request took and used; CPU that is not known is 0.
+type figures struct {
+	requests        int
+	latency         load.Latency
+	server, replica time.Duration
+}
+
+// cpu is that of all who were busy with a request.
+func (f figures) cpu() time.Duration { return f.server + f.replica }
+
+type bench struct {
+	*cluster.Mapd
+	client kubernetes.Interface
+	allow  *allowing
+	pods   []pod
+	rows   map[key]figures
+}
+
+// A pod is one that is created.
+type pod struct {
+	name string
+	body []byte
+}
+
+// BenchmarkCreate measures all subjects, one after the other on one server.
+func BenchmarkCreate(b *testing.B) {
+	if *each <= 0 || *each > 10*time.Second {
+		b.Fatalf("-each %s: must be more than nothing and at most 10s", *each)
+	}
+	c := cluster.Start(b, cluster.Options{Native: true})
+	m := cluster.Install(b, c, cluster.InstallOptions{Replicas: -1, Direct: true})
+	m.AddReplica(b)
+	m.WaitReady(b)
+	quiet := rest.CopyConfig(c.Config)
+	quiet.WarningHandler = rest.NoWarnings{} // the names of ports are used twice
+	x := &bench{Mapd: m, client: c.Client(b, quiet), allow: newAllowing(b, c), rows: map[key]figures{}}
+	fmt.Printf("\n%s, %d CPUs, %s\n", runtime.Version(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH)
+	for name, object := range map[string]map[string]any{"small": pods.New(3, 0), "big": pods.New(20, 40)} {
+		// What a server writes is not for a client to send.
+		delete(object, "status")
+		delete(object["metadata"].(map[string]any), "managedFields")
+		body, err := json.Marshal(object)
+		if err != nil {
+			b.Fatal(err)
+		}
+		x.pods = append(x.pods, pod{name, body})
+	}
+	slices.SortFunc(x.pods, func(a, b pod) int { return len(a.body) - len(b.body) })
+	for _, s := range subjects {
+		x.put(b, s)
+		for _, p := range x.pods {
+			for _, n := range atATime {
+				x.rows[key{s.name, p.name, n}] = x.measure(b, s, p, n)
+			}
+		}
+		x.take(b, s)
+	}
+	x.print()
+}
+
+func resources(group string) []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{
+		{Group: group, Version: "v1", Resource: "mutatingadmissionpolicies"},
+		{Group: group, Version: "v1", Resource: "mutatingadmissionpolicybindings"},
+	}
+}
+
+// put makes a subject act.
+func (x *bench) put(b *testing.B, s subject) {
+	b.Helper()
+	if s.allow {
+		x.allow.put(b)
+	}
+	for i := range s.n {
+		for j, o := range load.Policy(s.group, s.kind, i) {
+			if _, err := x.Dynamic.Resource(resources(s.group)[j]).Create(b.Context(), o, metav1.CreateOptions{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	x.wait(b, s, s.n)
+}
+
+// take ends that.
+func (x *bench) take(b *testing.B, s subject) {
+	b.Helper()
+	if s.allow {
+		x.allow.take(b)
+	}
+	if s.group == "" {
+		return
+	}
+	for _, r := range resources(s.group) {
+		if err := x.Dynamic.Resource(r).DeleteCollection(b.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: load.PolicyLabel}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	x.wait(b, s, 0)
+}
+
+// wait asks until n policies act, or the webhook that allows is called.
+func (x *bench) wait(b *testing.B, s subject, n int) {
+	b.Helper()
+	before := x.allow.calls.Load()
+	cluster.Eventually(b, 2*time.Minute, fmt.Sprintf("%s, of which %d, to act", s.name, n), func(ctx context.Context) error {
+		for _, p := range x.pods {
+			body, err := x.create(p).Do(ctx).Raw()
+			if err != nil {
+				return err
+			}
+			if err := done(s.kind, body, n); err != nil {
+				return err
+			}
+		}
+		if s.allow && x.allow.calls.Load() == before {
+			return fmt.Errorf("it is not called")
+		}
+		return nil
+	})
+}
+
+// create is kubectl create --dry-run=server.
+func (x *bench) create(p pod) *rest.Request {
+	return x.client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Param("dryRun", "All").
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(p.body)
+}
+
+func done(k load.Kind, body []byte, n int) error {
+	var pod unstructured.Unstructured
+	if err := json.Unmarshal(body, &pod.Object); err != nil {
+		return err
+	}
+	return k.Done(&pod, n)
+}
+
+// measure creates a Pod again and again. Every sixteenth answer is looked at; the
+// others have to be of its length, in which neither a uid nor a time makes a
+// difference: to read them all would cost more than to make them.
+func (x *bench) measure(b *testing.B, s subject, p pod, parallel int) figures {
+	b.Helper()
+	first, err := x.create(p).Do(b.Context()).Raw()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var (
+		mu      sync.Mutex
+		all     []time.Duration
+		failed  error
+		workers sync.WaitGroup
+	)
+	server, replica := x.usage()
+	start := time.Now()
+	for range parallel {
+		workers.Go(func() {
+			for n := 0; time.Since(start) < *each || n < minRequests/parallel; n++ {
+				began := time.Now()
+				body, err := x.create(p).Do(b.Context()).Raw()
+				took := time.Since(began)
+				switch {
+				case err != nil:
+				case n%16 == 0:
+					err = done(s.kind, body, s.n)
+				case len(body) != len(first):
+					err = fmt.Errorf("an answer of %d bytes after one of %d", len(body), len(first))
+				}
+				mu.Lock()
+				all = append(all, took)
+				if err != nil {
+					failed = err
+				}
+				stop := failed != nil
+				mu.Unlock()
+				if stop {
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	server2, replica2 := x.usage()
+	if failed != nil {
+		b.Fatalf("%s, %s Pod: %v", s.name, p.name, failed)
+	}
+	n := time.Duration(len(all))
+	return figures{len(all), load.Summarize(all), (server2 - server) / n, (replica2 - replica) / n}
+}
+
+// usage is the CPU of the API server and of mapd so far; 0 if it is not known.
+func (x *bench) usage() (server, replica time.Duration) {
+	s, err := load.ReadUsage(x.APIServer.PID())
+	if err != nil {
+		return 0, 0
+	}
+	r, err := load.ReadUsage(x.Replicas()[0].PID())
+	if err != nil {
+		return 0, 0
+	}
+	return s.CPU, r.CPU
+}
