@@ -409,8 +409,10 @@ func (u *usage) profile(ctx context.Context, addr string) error {
 	// One paragraph for all that are in the same place, which begins with their
 	// number.
 	for group := range strings.SplitSeq(goroutines, "\n\n") {
-		text, _, ok := strings.Cut(group, " @ ")
-		if !ok || strings.Contains(group, "net/http.(*conn)") || strings.Contains(group, "net/http.(*connReader)") {
+		text, stack, ok := strings.Cut(group, " @ ")
+		// One that has not run yet has no stack: net/http starts it with each request,
+		// this one too.
+		if !ok || !strings.Contains(stack, "\n#") || strings.Contains(group, "net/http.(*conn)") || strings.Contains(group, "net/http.(*connReader)") {
 			continue
 		}
 		n, err := strconv.ParseFloat(text[strings.LastIndexByte(text, '\n')+1:], 64)
