@@ -32,16 +32,8 @@ func load(paths []string, recursive bool, stdin io.Reader, opts snapshot.Options
 		return nil, []error{err}, exitUsage
 	}
 	files = once(files)
-	var docs []*manifest.Document
-	for d, err := range manifest.Read(files, stdin) {
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if d.Object != nil {
-			docs = append(docs, d)
-		}
-	}
+	docs, errs := manifest.ReadAll(files, stdin, snapshot.Pack)
+	docs = slices.DeleteFunc(docs, func(d *manifest.Document) bool { return d.Object == nil })
 	if len(errs) > 0 {
 		return nil, errs, exitUsage
 	}

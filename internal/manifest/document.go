@@ -36,8 +36,9 @@ type Document struct {
 	// source is the tree that node stands for: Object's, except that an item of
 	// a List may have left its kind to the List.
 	source map[string]any
-	item   bool // one of a List's
-	inJSON bool // the text of its List is JSON
+	item   bool   // one of a List's
+	inJSON bool   // the text of its List is JSON
+	packed []byte // the object as JSON, see Pack
 }
 
 // Name is how messages call the object: kind and name, with the namespace where
@@ -127,7 +128,7 @@ func (d *Document) sourceLine(line int) string {
 // root is the document's syntax tree, or nil if it has none (some JSON is not
 // YAML).
 func (d *Document) root() *yaml.Node {
-	if d.node == nil && d.JSON && !d.item {
+	if d.node == nil && !d.item && (d.JSON || d.packed != nil) {
 		d.node, _, _ = parseYAML(d.text)
 	}
 	return d.node

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"fmt"
-	"iter"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -11,12 +10,6 @@ import (
 
 // open yields the objects of a document: those of a List one by one (Lists in
 // Lists too), any other object as it is.
-func open(d *Document) iter.Seq2[*Document, error] {
-	return func(yield func(*Document, error) bool) {
-		d.open(yield)
-	}
-}
-
 func (d *Document) open(yield func(*Document, error) bool) bool {
 	if d.Object == nil {
 		return yield(d, nil)

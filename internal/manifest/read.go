@@ -52,6 +52,17 @@ func ReadStream(name string, r io.Reader) iter.Seq2[*Document, error] {
 }
 
 func readStream(name string, r io.Reader, limit int, yield func(*Document, error) bool) bool {
+	return chunks(name, r, limit, func(c chunk, err error) bool {
+		if err != nil {
+			return yield(nil, err)
+		}
+		return understand(name, c, yield)
+	})
+}
+
+// chunks yields the texts of a stream's documents; an error, of reading, is the
+// last.
+func chunks(name string, r io.Reader, limit int, yield func(chunk, error) bool) bool {
 	s := newSplitter(r, limit)
 	for {
 		c, err := s.next()
@@ -59,21 +70,22 @@ func readStream(name string, r io.Reader, limit int, yield func(*Document, error
 			return true
 		}
 		if err != nil {
-			return yield(nil, &ReadError{fmt.Errorf("%s: %w", name, err)})
+			return yield(chunk{}, &ReadError{fmt.Errorf("%s: %w", name, err)})
 		}
-		doc, err := newDocument(name, c)
-		if err != nil {
-			if !yield(nil, err) {
-				return false
-			}
-			continue
-		}
-		for d, err := range open(doc) {
-			if !yield(d, err) {
-				return false
-			}
+		if !yield(c, nil) {
+			return false
 		}
 	}
+}
+
+// understand yields what is in a chunk: a document, the items of a List, or an
+// error.
+func understand(name string, c chunk, yield func(*Document, error) bool) bool {
+	doc, err := newDocument(name, c)
+	if err != nil {
+		return yield(nil, err)
+	}
+	return doc.open(yield)
 }
 
 // newDocument understands a chunk.

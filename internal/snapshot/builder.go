@@ -10,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/internal/rbac"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -61,13 +63,12 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			b.fail(d.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: %s", gvk.Kind, why)))
 			continue
 		}
-		admission := gvk.Group == policy.NativeGroup || gvk.Group == policy.OwnGroup
 		switch {
-		case admission && gvk.Kind == policy.Kind:
+		case isAdmission(gvk.Group) && gvk.Kind == policy.Kind:
 			if b.first(d, policy.NativeGroup, "") { // both groups fill one snapshot
 				b.policies = append(b.policies, d)
 			}
-		case admission && gvk.Kind == binding.Kind:
+		case isAdmission(gvk.Group) && gvk.Kind == binding.Kind:
 			if b.first(d, policy.NativeGroup, "") {
 				b.bindings = append(b.bindings, d)
 			}
@@ -87,6 +88,19 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 		default:
 			b.others = append(b.others, d)
 		}
+	}
+}
+
+func isAdmission(group string) bool { return group == policy.NativeGroup || group == policy.OwnGroup }
+
+// Pack has a document of which there may be very many take less space until Build
+// reads it.
+func Pack(d *manifest.Document) {
+	if d.Object == nil {
+		return
+	}
+	if gvk := d.Object.GroupVersionKind(); isAdmission(gvk.Group) && (gvk.Kind == policy.Kind || gvk.Kind == binding.Kind) {
+		d.Pack()
 	}
 }
 
@@ -182,26 +196,54 @@ func (b *builder) buildAuthorizer() {
 	b.snapshot.authorizer.Authorizer = a
 }
 
+// A reading is what has come of one document, or what is wrong with it.
+type reading[T any] struct {
+	result     T
+	decode     error
+	validation field.ErrorList
+	compile    error
+}
+
+// readAll reads documents on all cores.
+func readAll[T any](docs []*manifest.Document, read func(text []byte) reading[T]) []reading[T] {
+	out := make([]reading[T], len(docs))
+	parallel.Each(len(docs), func(i int) {
+		text, err := docs[i].JSONText()
+		if err != nil {
+			out[i].decode = err
+			return
+		}
+		out[i] = read(text)
+	})
+	return out
+}
+
 func (b *builder) readPolicies() {
 	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
+	readings := readAll(b.policies, func(text []byte) (r reading[*policy.Policy]) {
+		obj, err := policy.DecodeJSON(text)
+		if err != nil {
+			r.decode = err
+		} else if r.validation = policy.Validate(obj, deps.Env); len(r.validation) == 0 {
+			r.result, r.compile = policy.Compile(obj, deps)
+		}
+		return r
+	})
 	unknown := map[string]bool{}
-	for _, d := range b.policies {
-		obj, err := policy.Decode(d.Object)
-		if err != nil {
-			b.decodeErrors(d, err)
+	for i, r := range readings {
+		switch d := b.policies[i]; {
+		case r.decode != nil:
+			b.decodeErrors(d, r.decode)
+			continue
+		case len(r.validation) > 0:
+			b.fieldErrors(d, r.validation)
+			continue
+		case r.compile != nil:
+			b.compileErrors(d, r.compile)
 			continue
 		}
-		if errs := policy.Validate(obj, b.env); len(errs) > 0 {
-			b.fieldErrors(d, errs)
-			continue
-		}
-		p, err := policy.Compile(obj, deps)
-		if err != nil {
-			b.compileErrors(d, err)
-			continue
-		}
-		b.snapshot.Policies = append(b.snapshot.Policies, p)
-		if pk := obj.Spec.ParamKind; pk != nil {
+		b.snapshot.Policies = append(b.snapshot.Policies, r.result)
+		if pk := r.result.Object().Spec.ParamKind; pk != nil {
 			gvk := schema.FromAPIVersionAndKind(pk.APIVersion, pk.Kind)
 			if _, err := b.params.Kind(gvk); err != nil {
 				unknown[fmt.Sprintf("%s, Kind=%s", pk.APIVersion, pk.Kind)] = true
@@ -215,26 +257,33 @@ func (b *builder) readPolicies() {
 }
 
 func (b *builder) readBindings(unbound bool) {
+	readings := readAll(b.bindings, func(text []byte) (r reading[*binding.Binding]) {
+		obj, err := binding.DecodeJSON(text)
+		if err != nil {
+			r.decode = err
+		} else if r.validation = binding.Validate(obj); len(r.validation) == 0 {
+			r.result, r.compile = binding.Compile(obj)
+		}
+		return r
+	})
 	bound := map[string]bool{}
 	names := map[string]bool{}
-	for _, d := range b.bindings {
+	for i, r := range readings {
+		d := b.bindings[i]
 		names[d.Object.GetName()] = true
-		obj, err := binding.Decode(d.Object)
-		if err != nil {
-			b.decodeErrors(d, err)
+		switch {
+		case r.decode != nil:
+			b.decodeErrors(d, r.decode)
+			continue
+		case len(r.validation) > 0:
+			b.fieldErrors(d, r.validation)
+			continue
+		case r.compile != nil:
+			b.fail(d.Errorf("%s: %w", d.Name(), r.compile))
 			continue
 		}
-		if errs := binding.Validate(obj); len(errs) > 0 {
-			b.fieldErrors(d, errs)
-			continue
-		}
-		bd, err := binding.Compile(obj)
-		if err != nil {
-			b.fail(d.Errorf("%s: %w", d.Name(), err))
-			continue
-		}
-		b.compiled = append(b.compiled, bd)
-		bound[bd.PolicyName()] = true
+		b.compiled = append(b.compiled, r.result)
+		bound[r.result.PolicyName()] = true
 	}
 	known := map[string]bool{}
 	for _, p := range b.snapshot.Policies {

@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -201,23 +200,17 @@ func compileAll[T any](objects map[string]*stored, compile func(name string, now
 	}
 	names := slices.Collect(maps.Keys(objects))
 	results := make([]*T, len(names))
-	var next, done atomic.Int64
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(names)) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
-				now := objects[names[i]]
-				if now == nil {
-					continue
-				}
-				result, fresh := compile(names[i], now)
-				if results[i] = result; fresh {
-					done.Add(1)
-				}
-			}
-		})
-	}
-	workers.Wait()
+	var done atomic.Int64
+	parallel.Each(len(names), func(i int) {
+		now := objects[names[i]]
+		if now == nil {
+			return
+		}
+		result, fresh := compile(names[i], now)
+		if results[i] = result; fresh {
+			done.Add(1)
+		}
+	})
 	*count = int(done.Load())
 	out := make(map[string]*T, len(names))
 	for i, name := range names {

@@ -1,16 +1,15 @@
 package store
 
 import (
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -193,16 +192,9 @@ func (p *publication) build() *Snapshot {
 
 // warn fills in the warnings, on all cores.
 func (p *publication) warn(states []PolicyState) {
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(states)) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(states)); i = next.Add(1) - 1 {
-				states[i].Warnings = p.policies[i].warnings.of(p.policies[i].policy, p.types, p.version)
-			}
-		})
-	}
-	workers.Wait()
+	parallel.Each(len(states), func(i int) {
+		states[i].Warnings = p.policies[i].warnings.of(p.policies[i].policy, p.types, p.version)
+	})
 }
 
 // warnInterval is how long warnings last at least when kinds keep changing, as

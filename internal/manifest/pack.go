@@ -1,0 +1,122 @@
+package manifest
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Pack keeps the object as JSON, in a tenth of the space: Object has no more than
+// its kind and its name then, and JSONText has all of it. It is not for documents
+// that are to be rewritten.
+func (d *Document) Pack() {
+	if d.Object == nil || d.item || d.packed != nil {
+		return
+	}
+	text, err := json.Marshal(d.Object.Object)
+	if err != nil {
+		return
+	}
+	head := map[string]any{"apiVersion": d.Object.Object["apiVersion"], "kind": d.Object.Object["kind"]}
+	if meta, ok := d.Object.Object["metadata"].(map[string]any); ok {
+		names := map[string]any{}
+		for _, field := range []string{"name", "namespace", "generateName"} {
+			if v, ok := meta[field]; ok {
+				names[field] = v
+			}
+		}
+		head["metadata"] = names
+	}
+	d.packed, d.node, d.source = text, nil, nil
+	d.Object = &unstructured.Unstructured{Object: head}
+}
+
+// JSONText is the object as JSON.
+func (d *Document) JSONText() ([]byte, error) {
+	if d.packed != nil {
+		return d.packed, nil
+	}
+	return json.Marshal(d.Object.Object)
+}
+
+// ReadAll is Read for many documents that are wanted together. They are understood
+// on all cores, and each is called there with every one of them; documents and
+// errors come in the order of Read.
+func ReadAll(files []string, stdin io.Reader, each func(*Document)) ([]*Document, []error) {
+	var all []*piece
+	pieces := make(chan *piece, 64)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for p := range pieces {
+				p.understand(each)
+			}
+		})
+	}
+	for _, file := range files {
+		for p := range cut(file, stdin) {
+			all = append(all, p)
+			if p.err == nil {
+				pieces <- p
+			}
+		}
+	}
+	close(pieces)
+	workers.Wait()
+
+	var docs []*Document
+	var errs []error
+	for _, p := range all {
+		docs = append(docs, p.docs...)
+		if errs = append(errs, p.errs...); p.err != nil {
+			errs = append(errs, p.err)
+		}
+	}
+	return docs, errs
+}
+
+// piece is a part of a file and what has come of it; err is of reading.
+type piece struct {
+	file  string
+	chunk chunk
+	err   error
+
+	docs []*Document
+	errs []error
+}
+
+// cut yields the pieces of a file.
+func cut(file string, stdin io.Reader) func(yield func(*piece) bool) {
+	return func(yield func(*piece) bool) {
+		name, r := "<stdin>", stdin
+		if file != Stdin {
+			f, err := os.Open(file)
+			if err != nil {
+				yield(&piece{err: &ReadError{fileError(err)}})
+				return
+			}
+			defer f.Close()
+			name, r = file, f
+		}
+		chunks(name, r, MaxDocument, func(c chunk, err error) bool {
+			return yield(&piece{file: name, chunk: c, err: err})
+		})
+	}
+}
+
+func (p *piece) understand(each func(*Document)) {
+	understand(p.file, p.chunk, func(d *Document, err error) bool {
+		if err != nil {
+			p.errs = append(p.errs, err)
+			return true
+		}
+		each(d)
+		p.docs = append(p.docs, d)
+		return true
+	})
+	p.chunk = chunk{}
+}

@@ -1,0 +1,28 @@
+// Package parallel answers one question: how is the same work done on many things
+// with all cores?
+package parallel
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Each calls f for 0 to n-1, on as many goroutines as there are cores, and returns
+// when all calls have.
+func Each(n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), n) {
+		workers.Go(func() {
+			for i := int(next.Add(1) - 1); i < n; i = int(next.Add(1) - 1) {
+				f(i)
+			}
+		})
+	}
+	workers.Wait()
+}
