@@ -1,64 +1,71 @@
-package main
+package bench
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/test/bench/pods"
+	"github.com/mapd-project/mapd/test/cases"
 )
 
-// policy is one kind of policy that the table has a row for.
-type policy struct {
-	name     string
-	mutation func(i int) string
+// An Object is what a request is about.
+type Object struct {
+	Name     string
+	kind     schema.GroupVersionKind
+	resource string
+	podSpec  []string // where the Pod's spec is
+	tree     *unstructured.Unstructured
 }
 
-var policies = []policy{
-	{"label, JSONPatch", func(i int) string {
-		return jsonPatch(fmt.Sprintf(`[JSONPatch{op: "add", path: "/metadata/labels/l%d", value: "v"}]`, i))
-	}},
-	{"label, ApplyConfiguration", func(i int) string {
-		return apply(fmt.Sprintf(`Object{metadata: Object.metadata{labels: {"l%d": "v"}}}`, i))
-	}},
-	{"label from the object's name, JSONPatch", func(i int) string {
-		return jsonPatch(fmt.Sprintf(`[JSONPatch{op: "add", path: "/metadata/labels/l%d", value: object.metadata.name}]`, i))
-	}},
-	{"imagePullPolicy of every container", func(int) string {
-		return apply(`Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`)
-	}},
+// Objects are small and big as the goals of the project mean it: 3 containers, and
+// 20 with 40 variables each. All have managed fields, as a server sends them.
+var Objects = []*Object{
+	object("small", "pods", pods.New(3, 0), "spec"),
+	object("big", "pods", pods.New(20, 40), "spec"),
+	object("deployment", "deployments", pods.Deployment(3, 0), "spec", "template", "spec"),
 }
 
-func jsonPatch(expression string) string {
-	return mutation("JSONPatch", "jsonPatch", expression)
-}
-
-func apply(expression string) string {
-	return mutation("ApplyConfiguration", "applyConfiguration", expression)
-}
-
-func mutation(patchType, member, expression string) string {
-	return fmt.Sprintf(`{"patchType": %q, %q: {"expression": %q}}`, patchType, member, expression)
-}
-
-// caseFile writes n policies and one Pod in the form of test/cases, so that
-// both sides read the very same input.
-func caseFile(p policy, n int, object map[string]any, resource, selector string) []byte {
-	var b strings.Builder
-	b.WriteString("§13: A benchmark.\n\n-- policies.yaml --\n")
-	for i := range n {
-		fmt.Fprintf(&b, `---
-{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "p%05d"},
- "spec": {"reinvocationPolicy": "Never", "failurePolicy": "Fail",
-  "matchConstraints": {%s"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [%q]}]},
-  "mutations": [%s]}}
----
-{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "b%05d"},
- "spec": {"policyName": "p%05d"}}
-`, i, selector, resource, p.mutation(i), i, i)
-	}
-	data, err := json.Marshal(object)
+func object(name, resource string, tree map[string]any, podSpec ...string) *Object {
+	u, err := cases.Normal(&unstructured.Unstructured{Object: tree}, nil)
 	if err != nil {
-		panic(err) // plain JSON data encodes
+		panic(err) // a built-in kind that is valid
 	}
-	fmt.Fprintf(&b, "-- request.yaml --\noperation: CREATE\nobject: %s\n", data)
-	return []byte(b.String())
+	return &Object{Name: name, kind: u.GroupVersionKind(), resource: resource, podSpec: podSpec, tree: u}
+}
+
+// Size is that of the object as JSON.
+func (o *Object) Size() int {
+	data, err := o.tree.MarshalJSON()
+	if err != nil {
+		panic(err) // it came from JSON data
+	}
+	return len(data)
+}
+
+// Containers is how many it has.
+func (o *Object) Containers() int { return len(o.containers(o.tree.Object)) }
+
+func (o *Object) spec(tree map[string]any) map[string]any {
+	for _, field := range o.podSpec {
+		tree = tree[field].(map[string]any)
+	}
+	return tree
+}
+
+func (o *Object) containers(tree map[string]any) []any {
+	return o.spec(tree)["containers"].([]any)
+}
+
+// typeName is the Pod spec's in an expression: Object.spec.
+func (o *Object) typeName() string { return "Object." + dots(o.podSpec) }
+
+// applied wraps fields of the Pod's spec into the object around it.
+func (o *Object) applied(fields string) string {
+	text := o.typeName() + "{" + fields + "}"
+	for i := len(o.podSpec) - 1; i >= 0; i-- {
+		text = strings.Join(append([]string{"Object"}, o.podSpec[:i]...), ".") + "{" + o.podSpec[i] + ": " + text + "}"
+	}
+	return text
 }

@@ -157,18 +157,6 @@ func (g *Gatekeeper) Mutate(ctx context.Context, r Request) (Result, error) {
 	})
 }
 
-// Measured is for benchmarks: each call copies the object and runs the system on
-// the copy.
-func (g *Gatekeeper) Measured(ctx context.Context, r Request) (func() error, error) {
-	m, err := mutable(r)
-	return func() error {
-		m.Object = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(r.Object)}
-		m.Object.SetNamespace(r.Namespace)
-		_, err := g.system.Mutate(ctx, m)
-		return err
-	}, err
-}
-
 // mutate is Mutate with any system.
 func mutate(r Request, system func(*mutationtypes.Mutable) (passes int, err error)) (Result, error) {
 	m, err := mutable(r)

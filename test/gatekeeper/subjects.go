@@ -96,18 +96,6 @@ func (r *Runtime) Mutate(ctx context.Context, q Request) (Result, error) {
 	return result(r.engine.Admit(ctx, admission(q)), q)
 }
 
-// Measured is for benchmarks: each call admits the request.
-func (r *Runtime) Measured(ctx context.Context, q Request) func() error {
-	r.namespace = q.NamespaceObject
-	return func() error {
-		// A new Request each time: what a request memoizes is paid by it.
-		if d := r.engine.Admit(ctx, admission(q)); d.Status != nil {
-			return errors.New(d.Status.Message)
-		}
-		return nil
-	}
-}
-
 // admission is a request as mapd's engine gets it.
 func admission(q Request) *policy.Request {
 	obj := &unstructured.Unstructured{Object: q.Object}

@@ -1,4 +1,4 @@
-// Package pods has the Pods that benchmarks are about, of any size.
+// Package pods has the objects that benchmarks are about, of any size.
 package pods
 
 import "fmt"
@@ -6,6 +6,53 @@ import "fmt"
 // New returns a Pod as an API server would send it: defaulted, and with the
 // managed fields of the client that made it.
 func New(containers, env int) map[string]any {
+	spec := podSpec(containers, env)
+	spec["enableServiceLinks"] = true
+	spec["serviceAccount"], spec["serviceAccountName"] = "default", "default"
+	return object("v1", "Pod", spec, map[string]any{"phase": "Pending", "qosClass": "Burstable"})
+}
+
+// Deployment returns one of such Pods.
+func Deployment(containers, env int) map[string]any {
+	return object("apps/v1", "Deployment", map[string]any{
+		"progressDeadlineSeconds": int64(600),
+		"replicas":                int64(3),
+		"revisionHistoryLimit":    int64(10),
+		"selector":                map[string]any{"matchLabels": labels()},
+		"strategy": map[string]any{"type": "RollingUpdate",
+			"rollingUpdate": map[string]any{"maxSurge": "25%", "maxUnavailable": "25%"}},
+		"template": map[string]any{
+			"metadata": map[string]any{"labels": labels()},
+			"spec":     podSpec(containers, env),
+		},
+	}, map[string]any{})
+}
+
+func labels() map[string]any { return map[string]any{"app": "web", "tier": "front"} }
+
+func object(apiVersion, kind string, spec, status map[string]any) map[string]any {
+	return map[string]any{
+		"apiVersion": apiVersion,
+		"kind":       kind,
+		"metadata": map[string]any{
+			"name":      "web",
+			"namespace": "default",
+			"labels":    labels(),
+			"managedFields": []any{map[string]any{
+				"apiVersion": apiVersion,
+				"fieldsType": "FieldsV1",
+				"fieldsV1":   map[string]any{"f:metadata": fields(map[string]any{"labels": labels()}), "f:spec": fields(spec)},
+				"manager":    "kubectl-create",
+				"operation":  "Update",
+				"time":       "2026-01-02T03:04:05Z",
+			}},
+		},
+		"spec":   spec,
+		"status": status,
+	}
+}
+
+func podSpec(containers, env int) map[string]any {
 	var cs []any
 	for i := range containers {
 		c := map[string]any{
@@ -31,37 +78,14 @@ func New(containers, env int) map[string]any {
 		}
 		cs = append(cs, c)
 	}
-	spec := map[string]any{
+	return map[string]any{
 		"containers":                    cs,
 		"dnsPolicy":                     "ClusterFirst",
-		"enableServiceLinks":            true,
 		"restartPolicy":                 "Always",
 		"schedulerName":                 "default-scheduler",
 		"securityContext":               map[string]any{},
-		"serviceAccount":                "default",
-		"serviceAccountName":            "default",
 		"terminationGracePeriodSeconds": int64(30),
 		"volumes":                       []any{map[string]any{"name": "data", "emptyDir": map[string]any{}}},
-	}
-	labels := map[string]any{"app": "web", "tier": "front"}
-	return map[string]any{
-		"apiVersion": "v1",
-		"kind":       "Pod",
-		"metadata": map[string]any{
-			"name":      "web",
-			"namespace": "default",
-			"labels":    labels,
-			"managedFields": []any{map[string]any{
-				"apiVersion": "v1",
-				"fieldsType": "FieldsV1",
-				"fieldsV1":   map[string]any{"f:metadata": fields(map[string]any{"labels": labels}), "f:spec": fields(spec)},
-				"manager":    "kubectl-create",
-				"operation":  "Update",
-				"time":       "2026-01-02T03:04:05Z",
-			}},
-		},
-		"spec":   spec,
-		"status": map[string]any{"phase": "Pending", "qosClass": "Burstable"},
 	}
 }
 

@@ -1,232 +1,160 @@
-// Command bench runs Gatekeeper's mutation and mapd's side by side, in one
-// process on the same mutators and objects, and prints what each costs and how
-// they relate.
+// Command bench runs the mutating dispatcher of Kubernetes, Gatekeeper's mutation
+// system and mapd in one process on the same workloads, which are those of
+// test/bench, and prints what each costs, how they relate, and which goals of the
+// project are met.
 //
-// Both sides start where the request's object has been decoded, as both webhooks
-// decode it, and stop where the last pass is over: neither the decoding nor the
-// patch is in the figures. Gatekeeper changes the object that it is given, so it
-// gets a copy each time, and what the copy costs is taken off. mapd's figures
-// include the record of what each mutator did. Before anything is measured the
-// answers are compared; a difference ends the run.
+// All sides start where the request's object has been decoded and stop where the
+// last pass is over: Kubernetes holds the object as its Go type, the others as a
+// tree. Neither the decoding nor the patch of a webhook is in the figures. mapd's
+// include the record of what each policy did. Gatekeeper changes the object that it
+// is given, so it gets a copy each time, and what the copy costs is taken off.
+// Before anything is measured all sides answer, and an object that is not the
+// right one ends the run with code 1. A goal that is not met does not.
 //
-// The two take turns; a figure is the median of all turns, with the distance to
-// the farthest of them.
+// The sides take turns. A figure is the median of all turns ± its 95 % confidence
+// interval, as benchstat prints it (∞ if there are fewer than six); a ratio is
+// taken turn by turn.
 package main
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	goruntime "runtime"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/mapd-project/mapd/test/bench/pods"
-	"github.com/mapd-project/mapd/test/gatekeeper"
+	"github.com/mapd-project/mapd/test/bench"
 )
+
+type options struct {
+	count     int
+	benchtime time.Duration // 0: do it once
+	format    string
+	only      *regexp.Regexp
+	counts    counts
+}
 
 func main() {
 	testing.Init()
-	quick := flag.Bool("quick", false, "one short measurement for each row, to see that it runs")
-	turns := flag.Int("count", 5, "how many times each side is measured")
-	only := flag.String("run", "", "only the rows whose title has this in it")
+	o := options{counts: all}
+	quick := flag.Bool("quick", false, "few policies, each side measured once and only once, to see that all runs")
+	only := flag.String("run", "", "only the rows whose name matches this `regexp`, such as '^Admit/label.*/small'")
+	flag.IntVar(&o.count, "count", 6, "how many turns each side has")
+	flag.DurationVar(&o.benchtime, "benchtime", 100*time.Millisecond, "how long a turn is, unless doing it once takes longer")
+	flag.StringVar(&o.format, "format", formats[0], strings.Join(formats[:2], ", ")+" or, for benchstat, "+formats[2])
 	flag.Parse()
-	benchtime := "100ms"
 	if *quick {
-		benchtime, *turns = "20ms", 1
+		o.count, o.benchtime, o.counts = 1, 0, few
 	}
-	if err := flag.Set("test.benchtime", benchtime); err != nil {
-		panic(err)
+	var err error
+	if o.only, err = regexp.Compile(*only); err == nil {
+		err = run(context.Background(), os.Stdout, o)
 	}
-	b := bench{turns: *turns, only: *only}
-	if err := b.run(context.Background()); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-type bench struct {
-	turns int
-	only  string
-}
-
-func (b *bench) run(ctx context.Context) error {
-	library, err := gatekeeper.Library()
-	if err != nil {
+func run(ctx context.Context, w io.Writer, o options) error {
+	switch {
+	case !slices.Contains(formats, o.format):
+		return fmt.Errorf("-format %s: want one of %s", o.format, strings.Join(formats, ", "))
+	case o.count < 1:
+		return fmt.Errorf("-count %d: want one turn at least", o.count)
+	}
+	chosen := slices.DeleteFunc(rows(o.counts), func(r *row) bool { return !o.only.MatchString(r.name) })
+	if len(chosen) == 0 {
+		return fmt.Errorf("-run %s: no row has such a name", o.only)
+	}
+	benchtime := "1x"
+	if o.benchtime > 0 {
+		benchtime = o.benchtime.String()
+	}
+	if err := flag.Set("test.benchtime", benchtime); err != nil {
 		return err
 	}
-	documented, err := gatekeeper.Documented()
-	if err != nil {
-		return err
-	}
-	fmt.Printf("\n%s, %d CPUs, %s; %d turns each\n", goruntime.Version(), goruntime.NumCPU(), goruntime.GOOS+"/"+goruntime.GOARCH, b.turns)
-	fmt.Println("\n| mutators | Pod | | Gatekeeper | mapd | ratio | Gatekeeper allocations | mapd allocations |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
-	for _, set := range []struct {
-		name     string
-		mutators []*unstructured.Unstructured
-	}{
-		{"1 AssignMetadata", labels(1)}, {"10 AssignMetadata", labels(10)}, {"100 AssignMetadata", labels(100)},
-		{"1 Assign in all containers", fields(1)}, {"10 Assigns in all containers", fields(10)}, {"100 Assigns in all containers", fields(100)},
-		{fmt.Sprintf("%d of the library", len(library)), library},
-		{fmt.Sprintf("%d of the library and the documentation", len(library)+len(documented)), slices.Concat(library, documented)},
-	} {
-		for _, p := range []struct {
-			name string
-			pod  map[string]any
-		}{{"small", pods.New(3, 0)}, {"big", pods.New(20, 40)}} {
-			if !strings.Contains(set.name+", "+p.name, b.only) {
-				continue
-			}
-			if err := b.rows(ctx, set.name, set.mutators, p.name, p.pod); err != nil {
-				return fmt.Errorf("%s, %s Pod: %w", set.name, p.name, err)
-			}
-		}
-	}
-	return nil
+	return o.print(ctx, w, chosen)
 }
 
-// labels are n mutators that set a label each.
-func labels(n int) []*unstructured.Unstructured {
-	var all []*unstructured.Unstructured
-	for i := range n {
-		all = append(all, mutator("AssignMetadata", i, map[string]any{
-			"location":   fmt.Sprintf("metadata.labels.l%d", i),
-			"parameters": map[string]any{"assign": map[string]any{"value": "v"}}}))
+func (o options) print(ctx context.Context, w io.Writer, chosen []*row) error {
+	// What ran only once says nothing about goals.
+	p := &printer{w: w, format: o.format, judge: o.benchtime > 0}
+	for _, r := range chosen {
+		p.width = max(p.width, len(r.name)-len(r.table.name)-1)
 	}
-	return all
-}
-
-// fields are n mutators that set a field each in all containers.
-func fields(n int) []*unstructured.Unstructured {
-	var all []*unstructured.Unstructured
-	for i := range n {
-		all = append(all, mutator("Assign", i, map[string]any{
-			"applyTo":    []any{map[string]any{"groups": []any{""}, "versions": []any{"v1"}, "kinds": []any{"Pod"}}},
-			"location":   fmt.Sprintf("spec.containers[name: *].securityContext.f%d", i),
-			"parameters": map[string]any{"assign": map[string]any{"value": "v"}}}))
-	}
-	return all
-}
-
-func mutator(kind string, i int, spec map[string]any) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "mutations.gatekeeper.sh/v1", "kind": kind,
-		"metadata": map[string]any{"name": fmt.Sprintf("m%03d", i)}, "spec": spec}}
-}
-
-// rows measures a Pod as it comes, and as it is after the mutators.
-func (b *bench) rows(ctx context.Context, set string, us []*unstructured.Unstructured, name string, pod map[string]any) error {
-	s, differences, err := gatekeeper.NewComparison().Take(us)
-	if err != nil {
-		return err
-	}
-	if len(differences) > 0 {
-		return fmt.Errorf("the sides differ: %s", differences[0])
-	}
-	if pod, err = decoded(pod); err != nil {
-		return err
-	}
-	for _, state := range []string{"to be changed", "as wanted"} {
-		after, err := b.row(ctx, s, fmt.Sprintf("| %s | %s | %s |", set, name, state), pod)
+	p.facts(facts(o))
+	for _, r := range chosen {
+		rs, err := r.measure(ctx, o)
 		if err != nil {
-			return fmt.Errorf("%s: %w", state, err)
-		}
-		if pod, err = decoded(after); err != nil {
 			return err
 		}
+		p.row(r, rs)
 	}
+	p.summary()
 	return nil
 }
 
-func (b *bench) row(ctx context.Context, s *gatekeeper.Set, title string, pod map[string]any) (after map[string]any, err error) {
-	r := gatekeeper.Request{Object: pod, Namespace: "default", Operation: "CREATE", Source: "Original", NamespaceObject: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "default"}}}
-	differences, err := gatekeeper.NewComparison().Request(ctx, s, r)
-	if err != nil {
-		return nil, err
+// facts are what figures have to be read with.
+func facts(o options) []fact {
+	var objects []string
+	for _, b := range bench.Objects {
+		objects = append(objects, fmt.Sprintf("%s %d containers %.1f KiB", b.Name, b.Containers(), float64(b.Size())/1024))
 	}
-	if len(differences) > 0 {
-		return nil, fmt.Errorf("the answers differ: %s", differences[0])
+	return []fact{
+		{"commit", output("git", "describe", "--tags", "--always", "--dirty")},
+		{"go", runtime.Version()},
+		{"goos", runtime.GOOS},
+		{"goarch", runtime.GOARCH},
+		{"cpu", cpu()},
+		{"cores", fmt.Sprint(runtime.GOMAXPROCS(0))},
+		{"peers", peers()},
+		{"command", strings.Join(append([]string{"go -C test/gatekeeper run ./bench"}, os.Args[1:]...), " ")},
+		{"objects", strings.Join(objects, ", ")},
+		{"turns", fmt.Sprintf("%d of %v for each side", o.count, o.benchtime)},
 	}
-	want, err := s.Gatekeeper.Mutate(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	if want.Error != "" {
-		return nil, fmt.Errorf("refused: %s", want.Error)
-	}
-	measured, err := s.Gatekeeper.Measured(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	admit := s.Runtime.Measured(ctx, r)
-	var theirs, ours []testing.BenchmarkResult
-	var net, own, ratios []float64
-	for range b.turns {
-		copying := measure(func() error { _ = runtime.DeepCopyJSON(pod); return nil })
-		t, o := measure(measured), measure(admit)
-		t.T -= time.Duration(float64(perOp(copying)) * float64(t.N))
-		t.MemAllocs -= min(t.MemAllocs, uint64(copying.AllocsPerOp())*uint64(t.N))
-		theirs, ours = append(theirs, t), append(ours, o)
-		net, own, ratios = append(net, perOp(t)), append(own, perOp(o)), append(ratios, perOp(t)/perOp(o))
-	}
-	ratio, off := median(ratios)
-	fmt.Printf("%s %s | %s | %.1f× ±%.0f%% | %d | %d |\n", title, figure(net), figure(own), ratio, off, theirs[0].AllocsPerOp(), ours[0].AllocsPerOp())
-	return want.Object, nil
 }
 
-// perOp is in nanoseconds.
-func perOp(r testing.BenchmarkResult) float64 { return float64(r.T) / float64(r.N) }
-
-// median returns the middle of some figures, and how far from it the farthest is, in
-// percent.
-func median(figures []float64) (middle, off float64) {
-	sorted := slices.Sorted(slices.Values(figures))
-	n := len(sorted)
-	middle = (sorted[n/2] + sorted[(n-1)/2]) / 2
-	return middle, 100 * max(middle-sorted[0], sorted[n-1]-middle) / middle
+func output(name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
 }
 
-func figure(ns []float64) string {
-	middle, off := median(ns)
-	return fmt.Sprintf("%s ±%.0f%%", short(time.Duration(middle)), off)
+// cpu is what the processor calls itself, where Linux says it.
+func cpu() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if key, value, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
 }
 
-func measure(f func() error) testing.BenchmarkResult {
-	return testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := f(); err != nil {
-				b.Fatal(err)
+func peers() string {
+	var all []string
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if d.Path == "k8s.io/apiserver" || strings.HasPrefix(d.Path, "github.com/open-policy-agent/gatekeeper/") {
+				all = append(all, d.Path+" "+d.Version)
 			}
 		}
-	})
-}
-
-// decoded is a tree as it comes with the next request.
-func decoded(tree map[string]any) (map[string]any, error) {
-	data, err := json.Marshal(tree)
-	if err != nil {
-		return nil, err
 	}
-	u := &unstructured.Unstructured{}
-	err = u.UnmarshalJSON(data)
-	return u.Object, err
-}
-
-// short writes a duration with three digits that mean something.
-func short(d time.Duration) string {
-	switch {
-	case d < 10*time.Microsecond:
-		return fmt.Sprintf("%.2f µs", float64(d)/1e3)
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.1f µs", float64(d)/1e3)
-	}
-	return fmt.Sprintf("%.2f ms", float64(d)/1e6)
+	return strings.Join(all, ", ")
 }

@@ -1,0 +1,369 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/mutators"
+	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	mapdpolicy "github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/subject"
+)
+
+// A Side is one of those that are measured.
+type Side interface {
+	// Prepare takes a workload and answers its request.
+	Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error)
+	// Run does once what is measured, and returns what came of it.
+	Run(ctx context.Context) (any, error)
+}
+
+// Check prepares a side, whose answer must be the right one.
+func Check(ctx context.Context, s Side, w *Workload) error {
+	got, err := s.Prepare(ctx, w)
+	if err != nil {
+		return err
+	}
+	if !cases.Same(w.WantObject, got) {
+		return fmt.Errorf("the answer is wrong (-want +got):\n%s", cmp.Diff(w.WantObject, got))
+	}
+	return nil
+}
+
+// admitter is a side that decides a request that has been decoded.
+type admitter struct {
+	build  func(w *Workload) (*engine.Engine, error)
+	engine *engine.Engine
+	spec   *cases.RequestSpec
+}
+
+// Policies returns the side that decides requests by policies.
+func Policies() Side {
+	return &admitter{build: func(w *Workload) (*engine.Engine, error) {
+		only := *w
+		only.Mutators = nil
+		return subject.New(&only)
+	}}
+}
+
+// Mutators returns the side that decides requests by Gatekeeper's mutators.
+func Mutators() Side {
+	return &admitter{build: func(w *Workload) (*engine.Engine, error) {
+		l := &mutatorLoader{}
+		l.take(w)
+		return l.load()
+	}}
+}
+
+func (a *admitter) Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error) {
+	e, err := a.build(w)
+	if err != nil {
+		return nil, err
+	}
+	a.engine, a.spec = e, &w.Request
+	return admit(ctx, a.engine, a.spec)
+}
+
+// Run uses a new request each time: what a request memoizes is paid by it.
+func (a *admitter) Run(ctx context.Context) (any, error) {
+	d := a.engine.Admit(ctx, subject.Request(a.spec))
+	if d.Status != nil {
+		return nil, denied(d.Status)
+	}
+	return d, nil
+}
+
+func admit(ctx context.Context, e *engine.Engine, spec *cases.RequestSpec) (*unstructured.Unstructured, error) {
+	d := e.Admit(ctx, subject.Request(spec))
+	if d.Status != nil {
+		return nil, denied(d.Status)
+	}
+	return d.Object, nil
+}
+
+func denied(s *metav1.Status) error { return fmt.Errorf("denied: %s", s.Message) }
+
+// What has been compiled is shared with what compiles to the same. Those that
+// measure compiling therefore do it with other text each time: a comment counts.
+
+// Compiled returns the side that compiles the first policy of a workload, which
+// has been decoded.
+func Compiled() Side { return &compiler{} }
+
+type compiler struct {
+	loader
+	policy *admissionregistrationv1.MutatingAdmissionPolicy
+}
+
+func (c *compiler) Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error) {
+	var err error
+	if c.policy, err = mapdpolicy.Decode(w.Policies[0]); err != nil {
+		return nil, err
+	}
+	return c.loader.Prepare(ctx, w)
+}
+
+func (c *compiler) Run(context.Context) (any, error) {
+	c.turn++
+	return mapdpolicy.Compile(renewed(c.policy, fmt.Sprintf("// %d\n", c.turn)), deps)
+}
+
+// renewed is a policy with a comment before each expression.
+func renewed(obj *admissionregistrationv1.MutatingAdmissionPolicy, comment string) *admissionregistrationv1.MutatingAdmissionPolicy {
+	out := *obj
+	out.Spec.Variables = slices.Clone(obj.Spec.Variables)
+	for i := range out.Spec.Variables {
+		out.Spec.Variables[i].Expression = comment + out.Spec.Variables[i].Expression
+	}
+	out.Spec.MatchConditions = slices.Clone(obj.Spec.MatchConditions)
+	for i := range out.Spec.MatchConditions {
+		out.Spec.MatchConditions[i].Expression = comment + out.Spec.MatchConditions[i].Expression
+	}
+	out.Spec.Mutations = slices.Clone(obj.Spec.Mutations)
+	for i, m := range out.Spec.Mutations {
+		if m.JSONPatch != nil {
+			m.JSONPatch = &admissionregistrationv1.JSONPatch{Expression: comment + m.JSONPatch.Expression}
+		} else {
+			m.ApplyConfiguration = &admissionregistrationv1.ApplyConfiguration{Expression: comment + m.ApplyConfiguration.Expression}
+		}
+		out.Spec.Mutations[i] = m
+	}
+	return &out
+}
+
+// Loaded returns the side that makes of stored policies and bindings, which are
+// JSON text, an engine that runs them: decode, validate, compile, join, publish,
+// on one core. What came of them is held by the engine.
+func Loaded() Side { return &loader{} }
+
+type loader struct {
+	policies, bindings [][]byte
+	turn               int
+	spec               *cases.RequestSpec
+	namespaces         namespaces
+	params             params
+}
+
+func (l *loader) Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error) {
+	l.spec, l.namespaces, l.params = &w.Request, w.Namespaces, w.Params
+	var err error
+	if l.policies, err = texts(w.Policies); err != nil {
+		return nil, err
+	}
+	if l.bindings, err = texts(w.Bindings); err != nil {
+		return nil, err
+	}
+	p, err := l.load()
+	if err != nil {
+		return nil, err
+	}
+	return admit(ctx, p.engine, l.spec)
+}
+
+func (l *loader) Run(context.Context) (any, error) { return l.load() }
+
+func texts(us []*unstructured.Unstructured) ([][]byte, error) {
+	var all [][]byte
+	for _, u := range us {
+		text, err := u.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, nil
+}
+
+var deps = mapdpolicy.Deps{Env: subject.Env, Types: subject.Builtin}
+
+// published is what a server holds of its policies.
+type published struct {
+	policies []*mapdpolicy.Policy
+	bindings []*binding.Binding
+	index    *binding.Index
+	engine   *engine.Engine
+}
+
+func (l *loader) load() (*published, error) {
+	p := &published{engine: engine.New(engine.Options{Convert: snapshot.Convert(subject.Builtin)})}
+	l.turn++
+	for _, text := range l.policies {
+		compiled, err := read(anew(text, l.turn))
+		if err != nil {
+			return nil, err
+		}
+		p.policies = append(p.policies, compiled)
+	}
+	for _, text := range l.bindings {
+		obj, err := binding.DecodeJSON(text)
+		if err != nil {
+			return nil, err
+		}
+		compiled, err := binding.Compile(obj)
+		if err != nil {
+			return nil, err
+		}
+		p.bindings = append(p.bindings, compiled)
+	}
+	var err error
+	p.index, err = binding.NewIndex(p.policies, p.bindings, binding.Sources{
+		Params: l.params, Namespaces: l.namespaces, Equivalents: snapshot.Equivalents(subject.Builtin)})
+	if err != nil {
+		return nil, err
+	}
+	p.engine.Publish(p.index)
+	return p, nil
+}
+
+// anew is the text of a policy with another comment before each expression.
+func anew(text []byte, turn int) []byte {
+	return bytes.ReplaceAll(text, []byte(`"expression":"`), fmt.Appendf(nil, `"expression":"// %d\n`, turn))
+}
+
+// read makes of a stored policy what internal/store makes of it.
+func read(text []byte) (*mapdpolicy.Policy, error) {
+	obj, err := mapdpolicy.DecodeJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	if errs := mapdpolicy.ValidateStored(obj); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return mapdpolicy.Compile(obj, deps)
+}
+
+// change puts another policy in the place of the i-th, as internal/store does.
+func (p *published) change(i int, text []byte) error {
+	compiled, err := read(text)
+	if err != nil {
+		return err
+	}
+	policies := slices.Clone(p.policies)
+	policies[i] = compiled
+	index, err := p.index.Next(policies, p.bindings)
+	if err != nil {
+		return err
+	}
+	p.policies, p.index = policies, index
+	p.engine.Publish(index)
+	return nil
+}
+
+// Changed returns the side that takes in one changed policy among all that are
+// loaded, and decides the first request after that.
+func Changed() Side { return &changer{} }
+
+type changer struct {
+	loader
+	*published
+	at int
+}
+
+func (c *changer) Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error) {
+	if _, err := c.loader.Prepare(ctx, w); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.published, err = c.load(); err != nil {
+		return nil, err
+	}
+	if _, err := admit(ctx, c.engine, c.spec); err != nil {
+		return nil, err
+	}
+	c.at = len(w.Policies) / 2
+	return c.next(ctx)
+}
+
+func (c *changer) Run(ctx context.Context) (any, error) { return c.next(ctx) }
+
+func (c *changer) next(ctx context.Context) (*unstructured.Unstructured, error) {
+	c.turn++
+	if err := c.change(c.at, anew(c.loader.policies[c.at], c.turn)); err != nil {
+		return nil, err
+	}
+	return admit(ctx, c.engine, c.spec)
+}
+
+// LoadedMutators returns the side that makes of mutators an engine that runs them.
+func LoadedMutators() Side { return &mutatorLoader{} }
+
+type mutatorLoader struct {
+	mutators   []*unstructured.Unstructured
+	spec       *cases.RequestSpec
+	namespaces namespaces
+}
+
+func (l *mutatorLoader) take(w *Workload) {
+	l.mutators, l.spec, l.namespaces = w.Mutators, &w.Request, w.Namespaces
+}
+
+func (l *mutatorLoader) Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error) {
+	l.take(w)
+	e, err := l.load()
+	if err != nil {
+		return nil, err
+	}
+	return admit(ctx, e, l.spec)
+}
+
+func (l *mutatorLoader) Run(context.Context) (any, error) { return l.load() }
+
+func (l *mutatorLoader) load() (*engine.Engine, error) {
+	var all []*legacy.Mutator
+	for _, u := range l.mutators {
+		m, err := legacy.Decode(u)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	e := engine.New(engine.Options{})
+	built := mutators.NewBuilder(deps).Build(all, nil, subject.Builtin, mutators.Options{Namespace: l.namespaces.Namespace})
+	e.PublishSet(built.Set)
+	return e, nil
+}
+
+// namespaces and params are those of a workload.
+type (
+	namespaces []*unstructured.Unstructured
+	params     []*unstructured.Unstructured
+)
+
+func (n namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstructured, error) {
+	for _, u := range n {
+		if u.GetName() == name {
+			return u, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
+}
+
+func (params) Kind(schema.GroupVersionKind) (namespaced bool, err error) { return true, nil }
+
+func (p params) Get(_ context.Context, _ schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	for _, u := range p {
+		if u.GetName() == name && u.GetNamespace() == namespace {
+			return u, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+}
+
+func (params) List(context.Context, schema.GroupVersionKind, string, labels.Selector) ([]*unstructured.Unstructured, error) {
+	return nil, errors.New("workloads select no parameters")
+}
