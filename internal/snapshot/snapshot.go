@@ -31,7 +31,7 @@ type Options struct {
 	Namespace string
 	// Mutators says what becomes of Gatekeeper's mutators.
 	Mutators Mutators
-	// Trace has the steps of mutators tell all, see engine.SetOptions.
+	// Trace has the steps tell all, see engine.Options and engine.SetOptions.
 	Trace bool
 }
 
@@ -58,6 +58,7 @@ type Snapshot struct {
 	UnknownParams []string
 
 	authorizer *asked
+	trace      bool
 }
 
 // AuthorizerAsked tells whether a policy has used it.
@@ -65,7 +66,7 @@ func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 
 // Engine returns an engine that runs this snapshot.
 func (s *Snapshot) Engine() *engine.Engine {
-	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types)})
+	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types), Trace: s.trace})
 	e.Publish(s.Index)
 	e.PublishSet(s.Set)
 	return e
@@ -93,7 +94,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b := &builder{
 		env:       opts.Env,
 		namespace: cmp.Or(opts.Namespace, DefaultNamespace),
-		snapshot:  &Snapshot{Namespaces: newNamespaces()},
+		snapshot:  &Snapshot{Namespaces: newNamespaces(), trace: opts.Trace},
 		seen:      map[objectID]*manifest.Document{},
 	}
 	if b.env == nil {

@@ -95,17 +95,27 @@ type Step struct {
 	// Cost is in CEL units.
 	Cost     int64
 	Duration time.Duration
+	// ConditionCost and ConditionTime are what the policy's match conditions took
+	// if they held. They are told once, in the first step that came of it, and are
+	// not part of Cost and Duration.
+	ConditionCost int64
+	ConditionTime time.Duration
 	// Before and After are the object around a mutation, in the version that
-	// the policy matched; the same pointer if the outcome is not Changed. A step
-	// of a Set has them only if that traces.
+	// the policy matched; the same pointer if the outcome is not Changed. They are
+	// there only if the engine, or the Set, traces.
 	Before, After *unstructured.Unstructured
 
-	paths []string // of a step of a Set
+	paths []string // as they were written
 }
 
-// Paths returns the JSON pointers of what the step changed, sorted.
+// Paths returns the JSON pointers of what the step changed, sorted. The list must
+// not be modified.
 func (s Step) Paths() []string {
-	if len(s.paths) > 0 {
+	switch len(s.paths) {
+	case 0:
+	case 1:
+		return s.paths
+	default:
 		paths := slices.Clone(s.paths)
 		slices.Sort(paths)
 		return slices.Compact(paths)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,9 @@ type Options struct {
 	// itself. It returns ErrNoConversion where there is no way. Nil knows no
 	// way between any two versions. It must be safe for concurrent use.
 	Convert func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error)
+	// Trace keeps the object before and after each mutation in its Step. Without
+	// it, mutations that follow each other write to the same copy.
+	Trace bool
 }
 
 // Engine runs requests through the snapshot that was published last. It is safe
@@ -72,36 +76,43 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 
 // admit runs the policies of the Index.
 func (e *Engine) admit(ctx context.Context, req *policy.Request) *Decision {
-	d := &Decision{Object: req.Object, Rounds: 1}
 	ix := e.index.Load()
 	if ix == nil {
-		return d
+		return &Decision{Object: req.Object, Rounds: 1}
 	}
 	selected := ix.Select(ctx, req)
 	if len(selected) == 0 {
-		return d
+		return &Decision{Object: req.Object, Rounds: 1}
 	}
 
-	r := &run{engine: e, index: ix, ctx: ctx, req: req, object: req.Object, steps: make([]Step, 0, 2*len(selected))}
-	if e.options.Authorizer != nil {
-		r.authorizer = &requestAuthorizer{Authorizer: e.options.Authorizer}
-	}
+	a := &answer{decision: Decision{Object: req.Object, Rounds: 1}}
+	d := &a.decision
+	r := runs.Get().(*run)
+	r.begin(ctx, e, ix, req, selected)
 	d.Status = r.round(selected)
 	if d.Status == nil && r.completed {
 		// A mutation that completed asks for the second round even if it changed
 		// nothing: that is the server's "dirty" flag (spec §9.3). Equal objects
 		// select equally.
-		if r.object != req.Object {
-			selected = ix.SelectObject(ctx, req, r.object)
+		if object := r.draft.Object(); object != req.Object {
+			selected = ix.SelectObject(ctx, req, object)
 		}
 		d.Rounds = 2
 		d.Status = r.round(selected)
 	}
 	d.Steps = r.steps
-	if d.Status == nil && req.Object != nil && r.object != req.Object && !tree.Equal(req.Object.Object, r.object.Object) {
-		d.Object, d.Changed = r.object, true
+	if object := r.draft.Object(); d.Status == nil && req.Object != nil && object != req.Object && !tree.Equal(req.Object.Object, object.Object) {
+		a.object.Object = object.Object
+		d.Object, d.Changed = &a.object, true
 	}
+	r.end()
 	return d
+}
+
+// answer is a Decision with room for its object.
+type answer struct {
+	decision Decision
+	object   unstructured.Unstructured
 }
 
 // noObject is why mutations of a CONNECT without options are skipped.
@@ -114,9 +125,10 @@ type run struct {
 	ctx        context.Context
 	req        *policy.Request
 	authorizer authorizer.Authorizer
+	asked      requestAuthorizer
 
-	number  int                        // of the round
-	object  *unstructured.Unstructured // current, in the version of req.Kind
+	number  int          // of the round
+	draft   policy.Draft // of the current object, in the version of req.Kind
 	steps   []Step
 	denials []denial
 
@@ -125,8 +137,53 @@ type run struct {
 	old         map[schema.GroupVersionKind]*unstructured.Unstructured
 
 	cost      int64 // of the step under way
-	completed bool  // some mutation did, in round 1
+	began     time.Time
+	clock     time.Duration // since then, when the last step was through
+	completed bool          // some mutation did, in round 1
 	again     map[identity]bool
+}
+
+// runs are for use again. Nothing of one may become part of a Decision.
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+func (r *run) begin(ctx context.Context, e *Engine, ix *binding.Index, req *policy.Request, selected []binding.Invocation) {
+	r.engine, r.index, r.ctx, r.req = e, ix, ctx, req
+	if e.options.Authorizer != nil {
+		r.asked.Authorizer = e.options.Authorizer
+		r.authorizer = &r.asked
+	}
+	n := expected(selected)
+	r.steps = make([]Step, 0, n)
+	r.draft.Reset(req.Object, n)
+	r.began = time.Now()
+}
+
+func (r *run) end() {
+	r.draft.Reset(nil, 0)
+	*r = run{draft: r.draft}
+	runs.Put(r)
+}
+
+// expected is how many steps there will mostly be.
+func expected(selected []binding.Invocation) int {
+	n := 0
+	for i := range selected {
+		p := selected[i].Policy
+		steps := max(1, len(p.Mutations()))
+		if p.Object().Spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
+			steps *= 2
+		}
+		n += steps
+	}
+	return n
+}
+
+// lap is how long it is since the last lap.
+func (r *run) lap() time.Duration {
+	now := time.Since(r.began)
+	d := now - r.clock
+	r.clock = now
+	return d
 }
 
 // identity is what an invocation is recognised by in the second round (spec §3.4).
@@ -136,6 +193,7 @@ type identity struct{ policy, binding, paramNamespace, paramName string }
 // request, or nil.
 func (r *run) round(selected []binding.Invocation) *metav1.Status {
 	r.number++
+	r.lap()
 	runnable := 0
 	for i := range selected {
 		inv := &selected[i]
@@ -168,7 +226,7 @@ func (r *run) round(selected []binding.Invocation) *metav1.Status {
 		}
 	}
 	if len(r.denials) > 0 {
-		return deniedStatus(r.req, r.object, r.denials)
+		return deniedStatus(r.req, r.draft.Object(), r.denials)
 	}
 	return nil
 }
@@ -180,17 +238,19 @@ func (r *run) round(selected []binding.Invocation) *metav1.Status {
 // k8s.io/apiextensions-apiserver …/conversion/converter.go). For built-in kinds
 // such a patch has failed before.
 func (r *run) restoreVersion() *metav1.Status {
-	if r.object == nil || r.object == r.req.Object || r.object.Object["apiVersion"] == r.req.Object.Object["apiVersion"] {
+	object := r.draft.Object()
+	if object == nil || object == r.req.Object || object.Object["apiVersion"] == r.req.Object.Object["apiVersion"] {
 		return nil
 	}
-	got, home := r.object.GroupVersionKind(), r.req.Object.GroupVersionKind()
+	object = r.draft.Keep()
+	got, home := object.GroupVersionKind(), r.req.Object.GroupVersionKind()
 	from := got
 	from.Kind = home.Kind
-	back, err := r.engine.convert(WithVersion(r.object, from), from, home)
+	back, err := r.engine.convert(WithVersion(object, from), from, home)
 	switch {
 	case err == nil && back != nil:
 		home.Kind = got.Kind // the server leaves that alone
-		r.object = WithVersion(back, home)
+		r.draft.Put(WithVersion(back, home))
 		return nil
 	case !errors.Is(err, ErrNoConversion):
 	case got.Group != home.Group:
@@ -212,7 +272,7 @@ func (r *run) convertible(kind schema.GroupVersionKind) (err error, policyError 
 	if kind == r.req.Kind {
 		return nil, false
 	}
-	if _, err = r.engine.convert(r.object, r.req.Kind, kind); err == nil {
+	if _, err = r.engine.convert(r.draft.Object(), r.req.Kind, kind); err == nil {
 		_, err = r.oldObject(kind)
 	}
 	if err == nil || errors.Is(err, ErrNoConversion) {
@@ -276,17 +336,20 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		Request:    r.req,
 		Kind:       inv.Kind,
 		Resource:   inv.Resource,
-		Object:     r.object,
+		Object:     r.draft.Object(),
 		OldObject:  r.req.OldObject,
 		Params:     inv.Params,
 		Namespace:  r.namespace,
+		Draft:      &r.draft,
 		Authorizer: r.authorizer,
+		Cost:       &r.cost,
 	}
 	// Without a way to the matched version conditions see the object as we hold
 	// it: most ask for names, labels and users, which are alike in all versions.
 	var impossible bool
 	if inv.Kind != r.req.Kind {
-		object, err := r.engine.convert(r.object, r.req.Kind, inv.Kind)
+		in.Draft = nil
+		object, err := r.engine.convert(r.draft.Keep(), r.req.Kind, inv.Kind)
 		var old *unstructured.Unstructured
 		if err == nil {
 			old, err = r.oldObject(inv.Kind)
@@ -301,10 +364,11 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		}
 	}
 
-	id := identityOf(inv)
-	rerun := r.number == 1 || r.again[id]
+	rerun := r.number == 1 || r.again[identityOf(inv)]
+	var conditions spent
 	if len(p.Object().Spec.MatchConditions) > 0 {
-		if proceed, status := r.matchConditions(inv, in, rerun); !proceed {
+		proceed, status := r.matchConditions(inv, in, rerun, &conditions)
+		if !proceed {
 			return status
 		}
 	}
@@ -316,37 +380,29 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 	for i, m := range p.Mutations() {
 		step := r.step(inv)
 		step.Mutation, step.Type = i, m.Type
-		step.Before, step.After = in.Object, in.Object
-		if in.Object == nil {
+		step.ConditionCost, step.ConditionTime = conditions.cost, conditions.time
+		conditions = spent{}
+		switch {
+		case in.Object == nil:
 			step.Reason = noObject
-			r.steps = append(r.steps, step)
+			continue
+		case impossible:
+			if status := r.fail(inv, step, unknownConversion(inv.Kind, r.req.Kind)); status != nil {
+				return status
+			}
 			continue
 		}
-		var next *unstructured.Unstructured
-		var err error
-		if impossible {
-			err = unknownConversion(inv.Kind, r.req.Kind)
-		} else {
-			r.cost, in.Cost = 0, &r.cost
-			start := time.Now()
-			next, err = mutate(r.ctx, p.Name(), m, in)
-			step.Duration, step.Cost = time.Since(start), r.cost
-		}
+		next, err := r.mutate(inv, m, in, step)
 		if err != nil {
-			if status := r.failed(inv, step, err); status != nil {
+			if status := r.fail(inv, step, err); status != nil {
 				return status
 			}
 			continue
 		}
 		r.completed = r.completed || r.number == 1
-		if next != in.Object {
-			step.Outcome, step.After, in.Object = Changed, next, next
-		} else {
-			step.Outcome = Unchanged
-		}
-		r.steps = append(r.steps, step)
+		in.Object = next
 	}
-	if in.Object != matched {
+	if in.Draft == nil && in.Object != matched {
 		back, err := r.engine.convert(in.Object, inv.Kind, r.req.Kind)
 		if errors.Is(err, ErrNoConversion) {
 			// The way there was known, so a patch has made another kind of it.
@@ -356,40 +412,90 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		if err != nil {
 			return immediateStatus(apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err)))
 		}
-		r.object = back
+		r.draft.Put(back)
 	}
 	if r.number == 1 && p.Object().Spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
 		if r.again == nil {
 			r.again = map[identity]bool{}
 		}
-		r.again[id] = true
+		r.again[identityOf(inv)] = true
 	}
 	return nil
+}
+
+// mutate runs one mutation, notes what it did and returns the object after it.
+func (r *run) mutate(inv *binding.Invocation, m policy.Mutation, in policy.Input, step *Step) (*unstructured.Unstructured, error) {
+	trace, draft := r.engine.options.Trace, in.Draft
+	if draft != nil {
+		if m.Type == "" {
+			in.Draft = nil // it is none of ours, and knows no drafts
+		}
+		if trace || in.Draft == nil {
+			in.Object = draft.Keep()
+		}
+	}
+	if trace {
+		step.Before, step.After = in.Object, in.Object
+	}
+	r.cost = 0
+	next, err := mutate(r.ctx, inv.Policy.Name(), m, in)
+	step.Duration, step.Cost = r.lap(), r.cost
+	if err != nil {
+		return nil, err
+	}
+	if next == in.Object {
+		step.Outcome = Unchanged
+		return next, nil
+	}
+	step.Outcome = Changed
+	switch {
+	case draft == nil:
+		step.paths = tree.Changed(in.Object.Object, next.Object)
+	case next != draft.Object():
+		draft.Take(next)
+		fallthrough
+	default:
+		step.paths = draft.Changed()
+	}
+	if trace {
+		if draft != nil {
+			next = draft.Keep()
+		}
+		step.After = next
+	}
+	return next, nil
+}
+
+// spent is what match conditions took.
+type spent struct {
+	cost int64
+	time time.Duration
 }
 
 // matchConditions says whether an invocation may go on to its mutations. Its
 // verdict on one that would not run again anyway is not worth a step, but its
 // errors count (spec §4.3).
-func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, rerun bool) (proceed bool, _ *metav1.Status) {
-	step := r.step(inv)
-	r.cost, in.Cost = 0, &r.cost
-	start := time.Now()
+func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, rerun bool, took *spent) (proceed bool, _ *metav1.Status) {
+	r.cost = 0
 	match, err := matches(r.ctx, inv.Policy, in)
-	step.Duration, step.Cost = time.Since(start), r.cost
-	switch {
-	case err != nil && r.ctx.Err() != nil:
+	took.time, took.cost = r.lap(), r.cost
+	if err == nil && match.OK {
+		return true, nil
+	}
+	if err != nil && r.ctx.Err() != nil {
 		return false, interruptedStatus(r.ctx)
-	case err != nil:
-		r.evaluationError(inv, step, err)
-		return false, nil
-	case !match.OK:
-		if rerun {
-			step.Reason = fmt.Sprintf("match condition %q is false", match.Condition)
-			r.steps = append(r.steps, step)
-		}
+	}
+	if err == nil && !rerun {
 		return false, nil
 	}
-	return true, nil
+	step := r.step(inv)
+	step.Duration, step.Cost = took.time, took.cost
+	if err != nil {
+		r.deny(inv, step, err, metav1.StatusReasonInvalid)
+		return false, nil
+	}
+	step.Reason = fmt.Sprintf("match condition %q is false", match.Condition)
+	return false, nil
 }
 
 // mutate is m.Mutate with panics as errors. What panicked is named, so that the
@@ -432,64 +538,58 @@ func PanicText(v any) string {
 
 // broken reports a policy that does not compile.
 func (r *run) broken(inv *binding.Invocation) {
-	step := r.step(inv)
 	switch {
 	case r.number > 1: // nothing of it completed, so nothing of it runs again
-	case r.object == nil:
-		step.Reason = noObject
-		r.steps = append(r.steps, step)
+	case r.draft.Object() == nil:
+		r.step(inv).Reason = noObject
 	default:
 		for _, e := range brokenErrors(inv.Policy) {
-			r.evaluationError(inv, step, e)
+			r.deny(inv, r.step(inv), e, metav1.StatusReasonInvalid)
 		}
 	}
 }
 
-// failed records a mutation that failed, and returns the status if that ends the
+// fail records that a mutation failed, and returns the status if that ends the
 // request.
-func (r *run) failed(inv *binding.Invocation, step Step, err error) *metav1.Status {
+func (r *run) fail(inv *binding.Invocation, step *Step, err error) *metav1.Status {
 	status := immediateStatus(err)
 	if status == nil && r.ctx.Err() != nil {
 		status = interruptedStatus(r.ctx)
 	}
 	if status != nil {
 		step.Outcome, step.Err = Failed, err
-		r.steps = append(r.steps, step)
 		return status
 	}
-	r.evaluationError(inv, step, err)
+	r.deny(inv, step, err, metav1.StatusReasonInvalid)
 	return nil
-}
-
-func (r *run) evaluationError(inv *binding.Invocation, step Step, err error) {
-	r.fail(inv, step, err, metav1.StatusReasonInvalid)
 }
 
 func (r *run) configurationError(inv *binding.Invocation) {
 	step := r.step(inv)
 	if inv.PolicyError {
 		step.Binding, step.Param = "", ""
-		r.fail(inv, step, fmt.Errorf("failed to configure policy: %w", inv.Err), "")
+		r.deny(inv, step, fmt.Errorf("failed to configure policy: %w", inv.Err), "")
 		return
 	}
-	r.fail(inv, step, fmt.Errorf("failed to configure binding: %w", inv.Err), "")
+	r.deny(inv, step, fmt.Errorf("failed to configure binding: %w", inv.Err), "")
 }
 
-// fail records an error and, unless the policy ignores it, denies the request.
+// deny records an error and, unless the policy ignores it, denies the request.
 // This is the one reader of failurePolicy.
-func (r *run) fail(inv *binding.Invocation, step Step, err error, reason metav1.StatusReason) {
+func (r *run) deny(inv *binding.Invocation, step *Step, err error, reason metav1.StatusReason) {
 	step.Outcome, step.Err = Failed, err
 	failurePolicy := inv.Policy.Object().Spec.FailurePolicy
 	step.Ignored = failurePolicy != nil && *failurePolicy == admissionregistrationv1.Ignore
-	r.steps = append(r.steps, step)
 	if !step.Ignored {
 		r.denials = append(r.denials, denial{message: denialMessage(step.Policy, step.Binding, err), reason: reason})
 	}
 }
 
-// step returns a step of an invocation, Skipped so far and about no mutation.
-func (r *run) step(inv *binding.Invocation) Step {
-	step := Step{Round: r.number, Policy: inv.Policy.Name(), Binding: inv.Binding, Mutation: -1}
+// step adds a step of an invocation, Skipped so far and about no mutation. It may
+// be filled in until the next one is added.
+func (r *run) step(inv *binding.Invocation) *Step {
+	r.steps = append(r.steps, Step{Round: r.number, Policy: inv.Policy.Name(), Binding: inv.Binding, Mutation: -1})
+	step := &r.steps[len(r.steps)-1]
 	if inv.Params != nil {
 		step.Param = inv.Params.GetName()
 		if ns := inv.Params.GetNamespace(); ns != "" {

@@ -617,7 +617,7 @@ func TestUnknownConversionText(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
-	e := New(Options{})
+	e := New(Options{Trace: true})
 	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "p", run1(write("x"), noop))))
 	d := e.Admit(t.Context(), request())
 	if len(d.Steps) != 2 {

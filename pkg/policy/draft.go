@@ -12,14 +12,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Draft is one object on its way through the mutations of lenient policies (see
-// CompileLenient). What a mutation has copied belongs to the Draft, and the next
-// one writes to it in place: a hundred labels copy the map of labels once.
+// Draft is one object on its way through mutations. What a mutation has copied
+// belongs to the Draft, and the next one writes to it in place: a hundred labels
+// copy the map of labels once.
 //
 // So an object that Object or a mutation returned is good only until the next
 // mutation, unless Keep was called in between. It must not be used by two
@@ -30,8 +31,17 @@ type Draft struct {
 	// values too, so that no address is given to somebody else's container. A
 	// container of the draft's own is only reached through others of its own,
 	// and from one place.
-	own   map[unsafe.Pointer]any
-	paths []string
+	own map[unsafe.Pointer]any
+	// paths are the last of all, from from on.
+	paths, all []string
+	from       int
+	turns      [2]unstructured.Unstructured // see advance
+
+	// plan, nodes and way are room for what is planned, see draft_strict.go and
+	// draft_merge.go.
+	plan  []planned
+	nodes []node
+	way   []byte
 
 	// room is for one evaluation at a time, and asked is the variable request of
 	// the last one.
@@ -41,6 +51,8 @@ type Draft struct {
 		kind     schema.GroupVersionKind
 		resource schema.GroupVersionResource
 		value    func() map[string]any
+		by       *Request // whose user this is
+		user     user.Info
 	}
 }
 
@@ -53,12 +65,24 @@ func (d *Draft) Object() *unstructured.Unstructured { return d.object }
 // Keep returns the object, which no later mutation modifies.
 func (d *Draft) Keep() *unstructured.Unstructured {
 	clear(d.own)
+	if d.object == &d.turns[0] || d.object == &d.turns[1] {
+		d.object = &unstructured.Unstructured{Object: d.object.Object}
+	}
 	return d.object
 }
 
 // Changed returns the JSON pointers of what the last mutation wrote; none if it
 // changed nothing.
 func (d *Draft) Changed() []string { return d.paths }
+
+// begin is called before every mutation, and changed for every path that it
+// wrote to.
+func (d *Draft) begin() { d.paths, d.from = nil, len(d.all) }
+
+func (d *Draft) changed(paths ...string) {
+	d.all = append(d.all, paths...)
+	d.paths = d.all[d.from:len(d.all):len(d.all)]
+}
 
 // Replace makes after, which others may hold, the object.
 func (d *Draft) Replace(after *unstructured.Unstructured) { d.replace(after.Object) }
@@ -83,9 +107,17 @@ func (d *Draft) request(r *Request, kind schema.GroupVersionKind, resource schem
 	return a.value
 }
 
+// user is who makes the request, made up once.
+func (d *Draft) user(r *Request) user.Info {
+	if d.asked.by != r {
+		d.asked.by, d.asked.user = r, r.User()
+	}
+	return d.asked.user
+}
+
 // apply applies a patch, all of it or nothing.
 func (d *Draft) apply(ops []cel.PatchOp) (*unstructured.Unstructured, error) {
-	d.paths = nil
+	d.begin()
 	if len(ops) == 0 {
 		return d.object, nil
 	}
@@ -114,7 +146,7 @@ func (d *Draft) apply(ops []cel.PatchOp) (*unstructured.Unstructured, error) {
 		}
 		w := write{draft: d, value: op.Value, path: op.Path}
 		root = w.below(root, op.Path[1:])
-		d.paths = append(d.paths, w.path)
+		d.changed(w.path)
 	}
 	if d.paths != nil {
 		d.object = &unstructured.Unstructured{Object: root.(map[string]any)}
@@ -225,6 +257,8 @@ type write struct {
 	draft *Draft
 	value any
 	path  string // with the index of an element that is appended
+	// remove takes a member of a map away.
+	remove bool
 }
 
 // below does it at the place that way leads to from node, and returns node or
@@ -235,9 +269,15 @@ func (w *write) below(node any, way string) any {
 	switch node := node.(type) {
 	case map[string]any:
 		node = w.draft.mapping(node)
-		if more {
-			node[token] = w.below(node[token], rest)
-		} else {
+		switch {
+		case more:
+			before := node[token]
+			if after := w.below(before, rest); !tree.Same(before, after) {
+				node[token] = after
+			}
+		case w.remove:
+			delete(node, token)
+		default:
 			node[token] = w.value
 		}
 		return node
@@ -245,9 +285,7 @@ func (w *write) below(node any, way string) any {
 		node = w.draft.list(node)
 		if !more && token == "-" {
 			w.path = strings.TrimSuffix(w.path, "-") + strconv.Itoa(len(node))
-			node = append(node, w.value)
-			w.draft.keep(unsafe.Pointer(unsafe.SliceData(node)), node)
-			return node
+			return w.draft.append(node, w.value)
 		}
 		i, _ := position(token, node)
 		if more {
@@ -276,6 +314,13 @@ func (d *Draft) list(l []any) []any {
 		return l
 	}
 	l = append(make([]any, 0, len(l)+1), l...)
+	d.keep(unsafe.Pointer(unsafe.SliceData(l)), l)
+	return l
+}
+
+// append appends to a list of the draft's own.
+func (d *Draft) append(l []any, v any) []any {
+	l = append(l, v)
 	d.keep(unsafe.Pointer(unsafe.SliceData(l)), l)
 	return l
 }

@@ -66,7 +66,11 @@ func (in *Input) celInput(vars *cel.Input) *cel.Input {
 			vars.Request = func() map[string]any { return r.celRequest(kind, resource) }
 		}
 		if in.Authorizer != nil {
-			vars.User = r.User()
+			if in.Draft != nil {
+				vars.User = in.Draft.user(r)
+			} else {
+				vars.User = r.User()
+			}
 			vars.Attributes = requestResource{r}
 		}
 	}

@@ -65,12 +65,28 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 		return nil, fmt.Errorf("error applying patch: %w", err)
 	}
 
+	return in.merged(kind, patch, m.lenient)
+}
+
+// merged merges a checked patch into the object and, if it is not for a lenient
+// policy, settles the result.
+func (in *Input) merged(kind *openapi.Kind, patch map[string]any, lenient bool) (*unstructured.Unstructured, error) {
 	before := in.Object.Object
-	after, err := merge(in, kind, before, patch)
+	if err := in.conforms(kind); err != nil {
+		return nil, fmt.Errorf("error applying patch: %w", err)
+	}
+	if d := in.Draft; d != nil && !lenient && in.settled() != nil && (kind.Builtin() || !changesAsText(patch)) && d.merge(kind, patch) {
+		if d.object != in.Object && !kind.Builtin() {
+			in.Request.forget(d.object.Object)
+			in.Request.setValid(kind, d.object.Object)
+		}
+		return d.object, nil
+	}
+	after, err := merge(kind, before, patch)
 	if err != nil {
 		return nil, fmt.Errorf("error applying patch: %w", err)
 	}
-	if m.lenient {
+	if lenient {
 		return in.draft().replace(after), nil
 	}
 	if tree.Same(before, after) {
@@ -131,20 +147,25 @@ func checkPatch(kind *openapi.Kind, patch map[string]any) (map[string]any, error
 	return patch, nil
 }
 
-// merge merges a checked patch into the object.
-//
-// Upstream also holds the live object against the schema. Built-in objects
-// have been through their Go types, so they conform; an object of a custom kind
-// is looked at once, unless it is itself the outcome of an apply.
-func merge(in Input, kind *openapi.Kind, before, patch map[string]any) (map[string]any, error) {
-	if !kind.Builtin() && (in.Request == nil || !in.Request.isValid(kind, before)) {
-		if err := kind.Validate(before); err != nil {
-			return nil, fmt.Errorf("failed to convert original object to typed object: %w", err)
-		}
-		if in.Request != nil {
-			in.Request.setValid(kind, before)
-		}
+// conforms holds the live object against the schema, as upstream does. Built-in
+// objects have been through their Go types, so they conform; an object of a
+// custom kind is looked at once, unless it is itself the outcome of an apply.
+func (in *Input) conforms(kind *openapi.Kind) error {
+	object := in.Object.Object
+	if kind.Builtin() || in.Request != nil && in.Request.isValid(kind, object) {
+		return nil
 	}
+	if err := kind.Validate(object); err != nil {
+		return fmt.Errorf("failed to convert original object to typed object: %w", err)
+	}
+	if in.Request != nil {
+		in.Request.setValid(kind, object)
+	}
+	return nil
+}
+
+// merge merges a checked patch into an object that conforms.
+func merge(kind *openapi.Kind, before, patch map[string]any) (map[string]any, error) {
 	s, tr := kind.Schema()
 	after, err := merger{s}.merge(before, patch, tr)
 	if err != nil {

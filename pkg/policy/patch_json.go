@@ -40,6 +40,17 @@ func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.
 	// Settling asks for the Go type alone, which Scale, Eviction and
 	// PodExecOptions have without a schema (spec §2.6).
 	kind, _ := m.types.Kind(in.Kind)
+	return in.patched(kind, ops)
+}
+
+// patched applies a patch to the object and settles the result.
+func (in *Input) patched(kind *openapi.Kind, ops []cel.PatchOp) (*unstructured.Unstructured, error) {
+	if d := in.Draft; d != nil && in.settled() != nil && d.patch(kind, ops) {
+		if d.object != in.Object && !kind.Builtin() {
+			in.Request.forget(d.object.Object)
+		}
+		return d.object, nil
+	}
 	after, err := applyJSONPatch(in.Object.Object, ops)
 	if err != nil {
 		if errors.Is(err, errTestFailed) {

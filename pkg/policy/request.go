@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -131,6 +132,13 @@ func (r *Request) isValid(kind *openapi.Kind, object map[string]any) bool {
 	return false
 }
 
+// forget drops what is known of object, which has been modified.
+func (r *Request) forget(object map[string]any) {
+	r.memo.mu.Lock()
+	defer r.memo.mu.Unlock()
+	r.memo.validated = slices.DeleteFunc(r.memo.validated, func(v validated) bool { return tree.Same(v.tree, object) })
+}
+
 // setValid remembers that tree conforms to kind. Only the last few trees are
 // kept: each is the successor of the one before.
 func (r *Request) setValid(kind *openapi.Kind, object map[string]any) {
@@ -227,7 +235,7 @@ type Input struct {
 	OldObject *unstructured.Unstructured
 	Params    *unstructured.Unstructured
 	Namespace *unstructured.Unstructured
-	// Draft, if not nil, has Object as its object; lenient mutations write to it.
+	// Draft, if not nil, has Object as its object; mutations write to it.
 	Draft *Draft
 
 	Authorizer authorizer.UnconditionalAuthorizer
@@ -244,8 +252,9 @@ type Match struct {
 
 // Mutator turns one object into the next.
 type Mutator interface {
-	// Mutate returns the next object. It never modifies in.Object, and it
-	// returns in.Object itself, the same pointer, when nothing changed.
+	// Mutate returns the next object. It never modifies in.Object, but for what
+	// belongs to in.Draft, and it returns in.Object itself, the same pointer,
+	// when nothing changed.
 	//
 	// An error that is an *apierrors.StatusError ends the whole request; any
 	// other is subject to the policy's failurePolicy.

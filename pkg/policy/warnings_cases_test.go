@@ -45,10 +45,11 @@ func TestWarningsOfCases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := subject.Run(t.Context(), &c)
+			e, err := subject.Traced(&c)
 			if err != nil {
 				t.Fatal(err)
 			}
+			d := e.Admit(t.Context(), subject.Request(&c.Request))
 			for _, p := range policies {
 				warnings := policy.Warnings(p, types)
 				for _, s := range d.Steps {

@@ -91,6 +91,19 @@ func Changed(before, after any) []string {
 	return slices.Compact(d.paths)
 }
 
+// ChangedBelow is Changed for two values that stand at path in a document.
+func ChangedBelow(path string, before, after any) []string {
+	var room [usualPath]byte
+	d := differ{path: append(room[:0], path...), pathsOnly: true}
+	d.diff(before, after)
+	slices.Sort(d.paths)
+	return slices.Compact(d.paths)
+}
+
+// Identifies reports whether Diff may tell the elements of a list from each
+// other by a field of that name.
+func Identifies(field string) bool { return slices.Contains(identities, field) }
+
 // usualPath is room for a path that need not be allocated; few are longer.
 const usualPath = 64
 

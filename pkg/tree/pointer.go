@@ -37,6 +37,9 @@ func Pointer(tokens ...string) string {
 	return string(b)
 }
 
+// AppendToken appends "/" and an escaped token to a pointer.
+func AppendToken(b []byte, token string) []byte { return appendToken(b, token) }
+
 func appendToken(b []byte, token string) []byte {
 	b = append(b, '/')
 	for i := 0; i < len(token); i++ {

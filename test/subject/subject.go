@@ -44,7 +44,12 @@ func must[T any](v T, err error) T {
 }
 
 // New builds an engine with the policies of a case published.
-func New(c *cases.Case) (*engine.Engine, error) {
+func New(c *cases.Case) (*engine.Engine, error) { return build(c, false) }
+
+// Traced is New for an engine that tells the object around each mutation.
+func Traced(c *cases.Case) (*engine.Engine, error) { return build(c, true) }
+
+func build(c *cases.Case, trace bool) (*engine.Engine, error) {
 	types := Builtin
 	if len(c.CRDs) > 0 {
 		crds, err := openapi.CRDs(c.CRDs...)
@@ -83,7 +88,7 @@ func New(c *cases.Case) (*engine.Engine, error) {
 			return nil, err
 		}
 	}
-	e := engine.New(engine.Options{Authorizer: authz, Convert: snapshot.Convert(types)})
+	e := engine.New(engine.Options{Authorizer: authz, Convert: snapshot.Convert(types), Trace: trace})
 	e.Publish(ix)
 	set, err := Mutators(c, types)
 	if err != nil {
