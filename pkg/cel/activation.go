@@ -83,9 +83,25 @@ type Activation struct {
 	hasRequest bool
 	authorizer ref.Val
 	resource   ref.Val
-	variables  *variablesVal
 
-	frame *frame // of quick evaluations
+	// memos are of the variables, empty until one is touched; touched are the ones
+	// that are paid, in their order.
+	memos   []memo
+	touched []int
+	frames  *frame // of quick evaluations, those that are free
+}
+
+// memo is what is known of a variable.
+type memo struct {
+	// plain is the value for quick evaluations if isPlain, val the one for cel-go if
+	// it is not nil. Either is made from the other when it is asked for.
+	plain any
+	val   ref.Val
+	cost  int64
+	// paid says that the cost was counted; a value is not known before that.
+	isPlain, paid bool
+	// slow says that quick evaluation gave up.
+	slow bool
 }
 
 var _ interpreter.Activation = (*Activation)(nil)
@@ -99,7 +115,8 @@ func (s *Scope) Bind(in *Input, b *Budget) *Activation {
 // Rebind makes a what s.Bind(in, b) returns, but keeps its room. Patches that were
 // evaluated with it before are no longer good.
 func (s *Scope) Rebind(a *Activation, in *Input, b *Budget) *Activation {
-	*a = Activation{scope: s, in: in, budget: b, frame: a.frame}
+	clear(a.memos)
+	*a = Activation{scope: s, in: in, budget: b, frames: a.frames, memos: a.memos[:0], touched: a.touched[:0]}
 	return a
 }
 
@@ -139,7 +156,7 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 		}
 		return a.resource, true
 	case variablesName:
-		return a.vars(), true
+		return &variablesVal{activation: a}, true
 	default:
 		return nil, false
 	}
@@ -155,44 +172,11 @@ func orNull(m map[string]any) any {
 	return m
 }
 
-func (a *Activation) vars() *variablesVal {
-	if a.variables == nil {
-		a.variables = &variablesVal{activation: a, values: make([]ref.Val, len(a.scope.variables))}
-	}
-	return a.variables
-}
-
-// variable returns the value of a variable, which may be an error, and adds
-// its cost to the expression under way if it is the first to touch it.
-func (a *Activation) variable(i int) ref.Val {
-	vars := a.vars()
-	if v := vars.values[i]; v != nil {
-		return v
-	}
-	def := &a.scope.variables[i]
-	v, cost, err := def.program.value(a)
-	a.spent = add(a.spent, cost)
-	if err != nil {
-		v = types.NewErr("composited variable %q fails to evaluate: %v", def.name, err)
-	}
-	vars.values[i] = v
-	return v
-}
-
-// add adds costs without overflow.
-func add(a, b int64) int64 {
-	if sum := a + b; sum >= a {
-		return sum
-	}
-	return 1<<63 - 1
-}
-
 // variablesVal is the value of the name variables: a record whose fields are
 // computed when they are asked for. It answers as k8s.io/apiserver's
 // pkg/cel/lazy does, except that it knows an order.
 type variablesVal struct {
 	activation *Activation
-	values     []ref.Val
 }
 
 var _ traits.Mapper = (*variablesVal)(nil)
@@ -234,11 +218,11 @@ func (v *variablesVal) Contains(key ref.Val) ref.Val {
 	return types.Bool(ok)
 }
 
-func (v *variablesVal) Size() ref.Val { return types.Int(len(v.values)) }
+func (v *variablesVal) Size() ref.Val { return types.Int(len(v.activation.scope.variables)) }
 
 // Iterator goes over the names, in the order of their definition.
 func (v *variablesVal) Iterator() traits.Iterator {
-	names := make([]string, len(v.values))
+	names := make([]string, len(v.activation.scope.variables))
 	for i := range names {
 		names[i] = v.activation.scope.variables[i].name
 	}
@@ -272,7 +256,7 @@ func (v *variablesVal) Equal(other ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(other)
 	}
-	return types.Bool(v == o)
+	return types.Bool(v.activation == o.activation)
 }
 
 func (v *variablesVal) Type() ref.Type { return variablesTypeValue }

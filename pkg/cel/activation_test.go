@@ -177,7 +177,7 @@ func TestBudget(t *testing.T) {
 			}
 			for range 2 {
 				b := &Budget{Remaining: tt.budget}
-				_, err := p.evaluate(t.Context(), s.Bind(w.input(), b))
+				_, err := run(p, t.Context(), s.Bind(w.input(), b))
 				if got, want := errText(err), errText(wantErr); got != want {
 					t.Errorf("error = %q\n in-tree %q", got, want)
 				}
@@ -243,7 +243,7 @@ func TestConstant(t *testing.T) {
 			var first int64
 			for i := range 3 {
 				b := &Budget{Remaining: MutationBudget}
-				got, err := p.evaluate(t.Context(), s.Bind(&Input{}, b))
+				got, err := run(p, t.Context(), s.Bind(&Input{}, b))
 				if errText(err) != tt.err {
 					t.Errorf("error = %q, want %q", errText(err), tt.err)
 				}
@@ -271,7 +271,7 @@ func TestConstant(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := b.Remaining
-			p.evaluate(t.Context(), a)
+			run(p, t.Context(), a)
 			own := before - b.Remaining
 			if alone := MutationBudget - first; name == "patch" && own >= alone {
 				t.Errorf("costs %d after its variable was touched, %d alone", own, alone)
@@ -340,7 +340,7 @@ func TestInputIsNotModified(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.evaluate(t.Context(), s.Bind(w.input(), nil))
+		run(p, t.Context(), s.Bind(w.input(), nil))
 		if diff := cmp.Diff(testWorld(t).object, w.object); diff != "" {
 			t.Fatalf("%s modified the object:\n%s", name, diff)
 		}
@@ -400,7 +400,7 @@ func TestHammer(t *testing.T) {
 	w := testWorld(t)
 	run := func(s *Scope, p *Program) string {
 		b := &Budget{Remaining: MutationBudget}
-		got, err := p.evaluate(context.Background(), s.Bind(w.input(), b))
+		got, err := run(p, context.Background(), s.Bind(w.input(), b))
 		if p.want != anything {
 			return fmt.Sprint(got, b.Remaining, errText(err))
 		}

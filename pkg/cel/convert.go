@@ -206,32 +206,32 @@ func mapTree(v ref.Val) (any, bool) {
 
 // dataTree converts JSON data that a value wraps. Parts that stay as they are
 // are shared with it.
-func dataTree(data any) (any, bool) {
-	return sharedTree(data, func(leaf any) (any, bool) {
-		switch leaf := leaf.(type) {
-		case int64:
-			return safeInt(leaf), true
-		case float64:
-			return number(leaf)
-		}
-		return nil, false
-	})
+func dataTree(data any) (any, bool) { return sharedTree(data, dataLeaf) }
+
+func dataLeaf(leaf any) (any, bool) {
+	switch leaf := leaf.(type) {
+	case int64:
+		return safeInt(leaf), true
+	case float64:
+		return number(leaf)
+	}
+	return nil, false
 }
 
 // structTree converts the fields of an Object: structpb.NewValue makes all
 // numbers double.
-func structTree(data any) (any, bool) {
-	return sharedTree(data, func(leaf any) (any, bool) {
-		switch leaf := leaf.(type) {
-		case int64:
-			return number(float64(leaf))
-		case uint64:
-			return number(float64(leaf))
-		case float64:
-			return number(leaf)
-		}
-		return nil, false
-	})
+func structTree(data any) (any, bool) { return sharedTree(data, structLeaf) }
+
+func structLeaf(leaf any) (any, bool) {
+	switch leaf := leaf.(type) {
+	case int64:
+		return number(float64(leaf))
+	case uint64:
+		return number(float64(leaf))
+	case float64:
+		return number(leaf)
+	}
+	return nil, false
 }
 
 // sharedTree rebuilds maps and lists whose parts change and passes all leaves
@@ -281,6 +281,10 @@ func sharedTree(data any, convert func(any) (any, bool)) (any, bool) {
 			out[i] = c
 		}
 		return out, true
+	case madeList:
+		return sharedTree([]any(v), convert)
+	case madeMap:
+		return sharedTree(map[string]any(v), convert)
 	}
 	return convert(data)
 }

@@ -278,7 +278,7 @@ func TestDifferential(t *testing.T) {
 			// Twice, since outcomes of constants are kept.
 			for range 2 {
 				b := &Budget{Remaining: MutationBudget}
-				got, err := p.evaluate(ctx, scope.Bind(w.input(), b))
+				got, err := run(p, ctx, scope.Bind(w.input(), b))
 				if got, want := errText(err), errText(wantErr); got != want {
 					t.Errorf("error = %q\n in-tree %q", got, want)
 				}

@@ -144,7 +144,7 @@ func TestLibraries(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := &Budget{Remaining: MutationBudget}
-			got, err := p.evaluate(context.Background(), s.Bind(w.input(), b))
+			got, err := run(p, context.Background(), s.Bind(w.input(), b))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,9 +35,15 @@ type outcome struct {
 	// result is a bool, map[string]any or []PatchOp; for variables a ref.Val.
 	result any
 	err    error
-	// cost is without variables; touched are the ones that were evaluated.
+	// cost is without the variables that were touched.
 	cost    int64
-	touched []int
+	touched []touch
+}
+
+// touch is a variable and its cost.
+type touch struct {
+	variable int
+	cost     int64
 }
 
 // Reads returns the names that the expression can read, transitively through
@@ -47,10 +53,14 @@ func (p *Program) Reads() Reads { return p.reads }
 // Bool evaluates a program that was compiled for Bool. The error is ErrBudget,
 // or starts with "expression '…' resulted in error: ".
 func (p *Program) Bool(ctx context.Context, a *Activation) (bool, error) {
-	if b, ok := p.quick.bool(ctx, a); ok {
-		return b, nil
+	a.begin(ctx)
+	if f := p.quick.begin(a); f != nil {
+		if b, ok := p.quick.condition(f); f.end(ok) {
+			err := a.charge(f.price())
+			return b && err == nil, err
+		}
 	}
-	result, err := p.evaluate(ctx, a)
+	result, err := p.evaluate(a)
 	b, _ := result.(bool)
 	return b, err
 }
@@ -61,7 +71,16 @@ func (p *Program) Bool(ctx context.Context, a *Activation) (bool, error) {
 // (spec §7.2). The result may be shared, with the input and with other
 // callers: it must not be modified.
 func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, error) {
-	result, err := p.evaluate(ctx, a)
+	a.begin(ctx)
+	if f := p.quick.begin(a); f != nil {
+		if v, ok := p.quick.value(f); f.end(ok) {
+			if err := a.charge(f.price()); err != nil {
+				return nil, err
+			}
+			return v.(map[string]any), nil
+		}
+	}
+	result, err := p.evaluate(a)
 	m, _ := result.(map[string]any)
 	return m, err
 }
@@ -70,56 +89,52 @@ func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, er
 // plain JSON data (spec §8.2). The result may be shared, with the input and
 // with other callers: it must not be modified.
 func (p *Program) JSONPatch(ctx context.Context, a *Activation) ([]PatchOp, error) {
-	if ops, ok := p.quick.operations(ctx, a); ok {
-		return ops, nil
+	a.begin(ctx)
+	if f := p.quick.begin(a); f != nil {
+		if f.end(p.quick.patch(f)) {
+			if err := a.charge(f.price()); err != nil {
+				return nil, err
+			}
+			return f.ops, nil
+		}
 	}
-	result, err := p.evaluate(ctx, a)
+	result, err := p.evaluate(a)
 	ops, _ := result.([]PatchOp)
 	return ops, err
 }
 
-// evaluate follows k8s.io/apiserver …/plugin/cel/activation.go: Evaluate. The
-// variables are charged before the expression and both before its error is
-// looked at, so that a costly error is an exceeded budget.
-func (p *Program) evaluate(ctx context.Context, a *Activation) (any, error) {
+// evaluate is the way that knows everything.
+func (p *Program) evaluate(a *Activation) (any, error) {
 	o := p.constant.Load()
 	switch {
 	case o != nil:
-		a.begin(ctx)
-		for _, i := range o.touched {
-			a.variable(i)
-		}
+		a.touchAll(o)
 	case p.reads == 0:
 		// On values of its own, to learn what it touches no matter what was
 		// touched in a before.
 		own := a.scope.Bind(&Input{}, nil)
-		o = p.outcome(ctx, own)
-		if own.variables != nil {
-			for i, v := range own.variables.values {
-				if v != nil {
-					o.touched = append(o.touched, i)
-				}
-			}
+		own.begin(a.ctx)
+		o = p.outcome(own)
+		for _, i := range own.touched {
+			o.touched = append(o.touched, touch{i, own.memos[i].cost})
 		}
-		if ctx.Err() == nil {
+		if a.ctx.Err() == nil {
 			p.constant.Store(o)
 		}
-		a.begin(ctx)
-		for _, i := range o.touched {
-			a.variable(i)
-		}
+		a.touchAll(o)
 	default:
-		o = p.outcome(ctx, a)
+		o = p.outcome(a)
 	}
-	spent := a.spent
-	a.spent = 0
-	if err := a.budget.charge(spent); err != nil {
-		return nil, err
-	}
-	if err := a.budget.charge(o.cost); err != nil {
+	if err := a.charge(o.cost); err != nil {
 		return nil, err
 	}
 	return o.result, o.err
+}
+
+func (a *Activation) touchAll(o *outcome) {
+	for _, t := range o.touched {
+		a.pay(t.variable, t.cost)
+	}
 }
 
 // begin prepares for the evaluation of one expression.
@@ -128,10 +143,19 @@ func (a *Activation) begin(ctx context.Context) {
 	a.spent = 0
 }
 
+// charge follows k8s.io/apiserver …/plugin/cel/activation.go: Evaluate. The
+// variables are charged before the expression and both before its error is
+// looked at, so that a costly error is an exceeded budget.
+func (a *Activation) charge(cost int64) error {
+	if err := a.budget.charge(a.spent); err != nil {
+		return err
+	}
+	return a.budget.charge(cost)
+}
+
 // outcome runs the program and converts its value.
-func (p *Program) outcome(ctx context.Context, a *Activation) *outcome {
-	a.begin(ctx)
-	val, cost, err := p.plan.run(ctx, a)
+func (p *Program) outcome(a *Activation) *outcome {
+	val, cost, err := p.plan.run(a.ctx, a)
 	o := &outcome{cost: cost}
 	if err != nil {
 		o.err = fmt.Errorf("expression '%s' resulted in error: %w", p.expr, err)
@@ -153,12 +177,9 @@ func (p *Program) outcome(ctx context.Context, a *Activation) *outcome {
 	return o
 }
 
-// value evaluates the program of a variable.
-func (p *Program) value(a *Activation) (ref.Val, int64, error) {
+// run evaluates the program of a variable.
+func (p *Program) run(a *Activation) (ref.Val, int64, error) {
 	if o := p.constant.Load(); o != nil {
-		for _, i := range p.uses {
-			a.variable(i)
-		}
 		return o.result.(ref.Val), o.cost, nil
 	}
 	val, cost, err := p.plan.run(a.ctx, a)

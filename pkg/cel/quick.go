@@ -2,22 +2,28 @@ package cel
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// quick is a second way to run a program that counts no costs: on plain data,
-// without CEL values for what is looked at in between. A part of the language is
-// known to it, and of that only what has no error: where it is not sure it gives
-// up, and cel-go evaluates from the beginning. So it decides nothing that cel-go
-// would decide otherwise, and no error is its own.
+// quick is a second way to run a program: on plain data, without CEL values for
+// what is looked at in between. A part of the language is known to it, and of that
+// only what has no error: where it is not sure it gives up, and cel-go evaluates
+// from the beginning. So it decides nothing that cel-go would decide otherwise, and
+// no error is its own. It counts what cel-go counts (see cost.go).
 type quick struct {
+	// One of them is set if the program is known.
 	condition boolOf
 	patch     patchOf
+	value     valueOf // an Object or a variable
 	// loops is how many variables of loops there are at once.
-	loops int
+	loops   int
+	limit   int64
+	adapter types.Adapter
 }
 
 // Parts of an expression. The last result is false if the part gave up.
@@ -32,11 +38,15 @@ type (
 type frame struct {
 	in    *Input
 	act   *Activation
-	loops []any // values of variables
+	loops []any // values of variables of loops
 	ops   []PatchOp
 	text  []byte
 	ctx   context.Context
 	turns int
+	// cost is what cel-go would have counted so far, without variables.
+	cost, limit int64
+	start       mark
+	next        *frame // among those that are free
 }
 
 // turnsBetween is how many turns of loops are made until the context is asked.
@@ -45,16 +55,24 @@ const turnsBetween = 1024
 // turn counts one turn of a loop and reports whether to go on.
 func (f *frame) turn() bool {
 	f.turns++
-	return f.turns%turnsBetween != 0 || f.ctx.Err() == nil
+	return f.turns%turnsBetween != 0 || f.ctx.Err() == nil && f.cost <= f.limit
 }
 
-// begin makes a's frame ready.
-func (q *quick) begin(ctx context.Context, a *Activation) *frame {
-	if a.frame == nil {
-		a.frame = &frame{}
+// known reports whether there is a quick way.
+func (q *quick) known() bool { return q.condition != nil || q.patch != nil || q.value != nil }
+
+// begin takes a frame for an evaluation with a, nil if there is no use in it.
+func (q *quick) begin(a *Activation) *frame {
+	if !q.known() || a.ctx.Err() != nil {
+		return nil
 	}
-	f := a.frame
-	f.in, f.act, f.ctx, f.turns = a.in, a, ctx, 0
+	f := a.frames
+	if f == nil {
+		f = &frame{}
+	} else {
+		a.frames = f.next
+	}
+	f.in, f.act, f.ctx, f.start, f.turns, f.cost, f.limit = a.in, a, a.ctx, a.mark(), 0, 0, q.limit
 	clear(f.ops)
 	f.ops = f.ops[:0]
 	if len(f.loops) < q.loops {
@@ -63,39 +81,60 @@ func (q *quick) begin(ctx context.Context, a *Activation) *frame {
 	return f
 }
 
-func (q *quick) bool(ctx context.Context, a *Activation) (value, ok bool) {
-	if q.condition == nil || ctx.Err() != nil {
-		return false, false
+// end gives the frame back; what is in it stays until it is taken again. It reports
+// whether the evaluation counts: above the limit cel-go stops with an error. If not,
+// nothing of it is left behind.
+func (f *frame) end(ok bool) bool {
+	a := f.act
+	f.next, a.frames = a.frames, f
+	if ok && f.cost <= f.limit {
+		return true
 	}
-	return q.condition(q.begin(ctx, a))
+	a.reset(f.start)
+	return false
 }
 
-// operations returns a patch that is good until the activation's next evaluation.
-func (q *quick) operations(ctx context.Context, a *Activation) ([]PatchOp, bool) {
-	if q.patch == nil || ctx.Err() != nil {
-		return nil, false
+// price is what the evaluation cost if costs are counted.
+func (f *frame) price() int64 {
+	if f.limit == math.MaxInt64 {
+		return 0
 	}
-	f := q.begin(ctx, a)
-	ok := q.patch(f)
-	return f.ops, ok
+	return f.cost
 }
 
 // reader finds a quick way through a checked expression. Its methods return nil
 // for what they do not know.
 type reader struct {
 	checked *ast.AST
+	scope   *Scope
 	loops   []string // the names of variables of loops, the innermost last
 	deepest int
+	metered bool
+	// forms is whether it matters which lists and maps are made by the expression.
+	forms bool
+	// leaf converts what values of patches have beside JSON data.
+	leaf func(any) (any, bool)
 }
 
-func newQuick(checked *ast.AST, want Want) quick {
-	r := &reader{checked: checked}
-	var q quick
+func newQuick(s *Scope, checked *ast.AST, adapter types.Adapter, want Want) quick {
+	r := &reader{checked: checked, scope: s, metered: !s.vars.Unmetered, forms: want == Object || want == anything}
+	q := quick{limit: math.MaxInt64, adapter: adapter}
+	if r.metered {
+		q.limit = celconfig.PerCallLimit
+	}
 	switch want {
 	case Bool:
 		q.condition = r.boolean(checked.Expr())
-	case TypedPatch:
+	case JSONPatch:
+		r.leaf = dataLeaf
 		q.patch = r.patch(checked.Expr())
+	case TypedPatch:
+		r.leaf = typedLeaf
+		q.patch = r.patch(checked.Expr())
+	case Object:
+		q.value = r.object(checked.Expr())
+	case anything:
+		q.value = r.value(checked.Expr())
 	}
 	q.loops = r.deepest
 	return q
@@ -123,99 +162,6 @@ func operandsOf(e ast.Expr) []ast.Expr {
 		return append([]ast.Expr{c.Target()}, c.Args()...)
 	}
 	return c.Args()
-}
-
-// loop is a comprehension that makes something of each element of a list.
-type loop struct {
-	over          valueOf
-	index, value  int // slots, -1 if there is none
-	filter, yield ast.Expr
-	// keys says that the keys of a map will do as well: their order is any.
-	keys bool
-}
-
-// loop understands what map, filter and transformList are short for, which
-// gather, and calls inside while the loop's variables are known.
-func (r *reader) loop(e ast.Expr, inside func(l *loop) bool) *loop {
-	c := e.AsComprehension()
-	if c.AccuInit().Kind() != ast.ListKind || c.AccuInit().AsList().Size() > 0 || !isTrue(c.LoopCondition()) || !isName(c.Result(), c.AccuVar()) {
-		return nil
-	}
-	l := &loop{over: r.value(c.IterRange())}
-	step := c.LoopStep()
-	if is(step, "_?_:_", 3) {
-		args := step.AsCall().Args()
-		if !isName(args[2], c.AccuVar()) {
-			return nil
-		}
-		l.filter, step = args[0], args[1]
-	}
-	if l.over == nil || !is(step, "_+_", 2) {
-		return nil
-	}
-	args := step.AsCall().Args()
-	if !isName(args[0], c.AccuVar()) || args[1].Kind() != ast.ListKind || args[1].AsList().Size() != 1 || len(args[1].AsList().OptionalIndices()) > 0 {
-		return nil
-	}
-	l.yield = args[1].AsList().Elements()[0]
-	if !r.within(c, l, func() bool { return inside(l) }) {
-		return nil
-	}
-	return l
-}
-
-// within runs f while the variables of a loop are known.
-func (r *reader) within(c ast.ComprehensionExpr, l *loop, f func() bool) bool {
-	known := len(r.loops)
-	defer func() { r.loops = r.loops[:known] }()
-	// What it gathers must not be taken for anything else.
-	r.loops = append(r.loops, c.AccuVar(), c.IterVar())
-	l.index, l.value = -1, known+1
-	if c.HasIterVar2() {
-		r.loops = append(r.loops, c.IterVar2())
-		l.index, l.value = known+1, known+2
-	}
-	r.deepest = max(r.deepest, len(r.loops))
-	return f()
-}
-
-// each runs body for each element. It gives up where body does, and over what
-// has none.
-func (l *loop) each(f *frame, body func(f *frame) (more, ok bool)) bool {
-	over, ok := l.over(f)
-	if !ok {
-		return false
-	}
-	turn := func(v any) (more, ok bool) {
-		f.loops[l.value] = v
-		if !f.turn() {
-			return false, false
-		}
-		return body(f)
-	}
-	switch over := over.(type) {
-	case []any:
-		for i, v := range over {
-			if l.index >= 0 {
-				f.loops[l.index] = int64(i)
-			}
-			if more, ok := turn(v); !ok || !more {
-				return ok
-			}
-		}
-		return true
-	case map[string]any:
-		if !l.keys {
-			return false
-		}
-		for k := range over {
-			if more, ok := turn(k); !ok || !more {
-				return ok
-			}
-		}
-		return true
-	}
-	return false
 }
 
 func isTrue(e ast.Expr) bool {

@@ -1,10 +1,8 @@
 package cel
 
 import (
-	"strings"
-
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/overloads"
 )
 
 // boolean reads an expression whose value is a bool.
@@ -18,11 +16,8 @@ func (r *reader) boolean(e ast.Expr) boolOf {
 		return r.quantifier(e)
 	case ast.CallKind:
 		if b, known := r.truth(e); known {
-			return b
+			return b // value would ask again
 		}
-	}
-	if e.Kind() == ast.CallKind && !is(e, "_?_:_", 3) && !is(e, "orValue", 2) {
-		return nil // value would ask again
 	}
 	return toBool(r.value(e))
 }
@@ -54,7 +49,7 @@ func (r *reader) truth(e ast.Expr) (_ boolOf, known bool) {
 	args := operandsOf(e)
 	switch {
 	case is(e, "!_", 1):
-		return negated(r.boolean(args[0])), true
+		return pricedBool(1, negated(r.boolean(args[0]))), true
 	case is(e, "_&&_", 2):
 		return junction(false, r.boolean(args[0]), r.boolean(args[1])), true
 	case is(e, "_||_", 2):
@@ -63,36 +58,32 @@ func (r *reader) truth(e ast.Expr) (_ boolOf, known bool) {
 		return r.equality(args[0], args[1]), true
 	case is(e, "_!=_", 2):
 		return negated(r.equality(args[0], args[1])), true
+	case is(e, "_<_", 2):
+		return r.order(e, func(x, y int64) bool { return x < y }), true
+	case is(e, "_<=_", 2):
+		return r.order(e, func(x, y int64) bool { return x <= y }), true
+	case is(e, "_>_", 2):
+		return r.order(e, func(x, y int64) bool { return x > y }), true
+	case is(e, "_>=_", 2):
+		return r.order(e, func(x, y int64) bool { return x >= y }), true
 	case is(e, "@in", 2):
-		return contains(r.value(args[1]), r.value(args[0])), true
+		return r.membership(e), true
 	case is(e, "hasValue", 1):
-		o := r.optional(args[0])
+		o := r.anOptional(args[0])
 		if o == nil {
 			return nil, true
 		}
 		return func(f *frame) (bool, bool) {
 			_, has, ok := o(f)
+			f.cost++
 			return has, ok
 		}, true
-	case is(e, "startsWith", 2):
-		return ofStrings(r.value(args[0]), r.value(args[1]), strings.HasPrefix), true
-	case is(e, "endsWith", 2):
-		return ofStrings(r.value(args[0]), r.value(args[1]), strings.HasSuffix), true
+	case is(e, "startsWith", 2), is(e, "endsWith", 2), is(e, "contains", 2):
+		return r.stringTest(e), true
+	case is(e, "matches", 2):
+		return r.matches(e), true
 	}
 	return nil, false
-}
-
-func (r *reader) has(s ast.SelectExpr) boolOf {
-	of, name := r.value(s.Operand()), s.FieldName()
-	if of == nil {
-		return nil
-	}
-	return func(f *frame) (bool, bool) {
-		v, ok := of(f)
-		m, isMap := v.(map[string]any)
-		_, has := m[name]
-		return has, ok && isMap
-	}
 }
 
 func negated(of boolOf) boolOf {
@@ -118,53 +109,28 @@ func junction(ending bool, left, right boolOf) boolOf {
 	}
 }
 
-// quantifier reads all and exists. What a turn gives up on another may decide,
-// but cel-go knows that.
-func (r *reader) quantifier(e ast.Expr) boolOf {
-	c := e.AsComprehension()
-	if c.HasIterVar2() || !isName(c.Result(), c.AccuVar()) || c.AccuInit().Kind() != ast.LiteralKind {
-		return nil
+// both evaluates two operands.
+func both(f *frame, x, y valueOf) (a, b any, ok bool) {
+	if a, ok = x(f); !ok {
+		return nil, nil, false
 	}
-	init, isBool := c.AccuInit().AsLiteral().(types.Bool)
-	function := "_||_"
-	if init == types.True {
-		function = "_&&_"
-	}
-	step := c.LoopStep()
-	if !isBool || !is(step, function, 2) || !isName(step.AsCall().Args()[0], c.AccuVar()) || !is(c.LoopCondition(), "@not_strictly_false", 1) {
-		return nil
-	}
-	ending := init == types.False
-	until := c.LoopCondition().AsCall().Args()[0]
-	if ending {
-		if !is(until, "!_", 1) {
-			return nil
-		}
-		until = until.AsCall().Args()[0]
-	}
-	if !isName(until, c.AccuVar()) {
-		return nil
-	}
-	l := &loop{over: r.value(c.IterRange()), keys: true}
-	if l.over == nil {
-		return nil
-	}
-	var test boolOf
-	r.within(c, l, func() bool {
-		test = r.boolean(step.AsCall().Args()[1])
-		return true
-	})
-	if test == nil {
+	b, ok = y(f)
+	return a, b, ok
+}
+
+// order compares integers.
+func (r *reader) order(e ast.Expr, holds func(x, y int64) bool) boolOf {
+	args := operandsOf(e)
+	x, y := r.value(args[0]), r.value(args[1])
+	if x == nil || y == nil {
 		return nil
 	}
 	return func(f *frame) (bool, bool) {
-		decided := false
-		ok := l.each(f, func(f *frame) (more, ok bool) {
-			b, ok := test(f)
-			decided = b == ending
-			return !decided, ok
-		})
-		return decided == ending, ok
+		a, b, ok := both(f, x, y)
+		m, isInt := a.(int64)
+		n, isAlso := b.(int64)
+		f.cost++
+		return holds(m, n), ok && isInt && isAlso
 	}
 }
 
@@ -180,22 +146,23 @@ func (r *reader) equality(a, b ast.Expr) boolOf {
 	if x == nil || y == nil {
 		return nil
 	}
+	metered := r.metered
 	return func(f *frame) (bool, bool) {
-		x, ok := x(f)
+		a, b, ok := both(f, x, y)
 		if !ok {
 			return false, false
 		}
-		y, ok := y(f)
-		if !ok {
-			return false, false
+		if metered {
+			f.cost += traversal(min(sizeCost(a), sizeCost(b)))
 		}
-		return equal(x, y)
+		return equal(a, b)
 	}
 }
 
+// typeTest compares the type of e. It costs one for each of the two calls.
 func (r *reader) typeTest(e, typ ast.Expr) boolOf {
 	of := r.value(e)
-	if of == nil || typ.Kind() != ast.IdentKind || r.variable(typ.AsIdent()) >= 0 {
+	if of == nil || r.constant(e) || typ.Kind() != ast.IdentKind || r.variable(typ.AsIdent()) >= 0 {
 		return nil
 	}
 	want := typ.AsIdent()
@@ -207,6 +174,7 @@ func (r *reader) typeTest(e, typ ast.Expr) boolOf {
 	return func(f *frame) (bool, bool) {
 		v, ok := of(f)
 		got := typeName(v)
+		f.cost += 2
 		return got == want, ok && got != ""
 	}
 }
@@ -232,12 +200,16 @@ func typeName(v any) string {
 		if v != nil {
 			return "list"
 		}
+	case madeMap:
+		return "map"
+	case madeList:
+		return "list"
 	}
 	return ""
 }
 
 // equal compares scalars. It gives up on numbers of two types and where it would
-// have to compare lists or maps with each other.
+// have to compare the elements of lists or maps with each other.
 func equal(x, y any) (value, ok bool) {
 	a, b := typeName(x), typeName(y)
 	switch {
@@ -247,34 +219,57 @@ func equal(x, y any) (value, ok bool) {
 		number := (a == "int" || a == "double") && (b == "int" || b == "double")
 		return false, !number
 	case a == "map" || a == "list":
-		return false, false
+		m, n := sizeCost(x), sizeCost(y)
+		return m == n, m == 0 || n == 0
 	}
 	return x == y, true
 }
 
-// contains reads x in list.
-func contains(in, of valueOf) boolOf {
-	if in == nil || of == nil {
+// membership reads x in list and x in map. If the list is literal and of scalars
+// cel-go makes a set of it, which costs nothing.
+func (r *reader) membership(e ast.Expr) boolOf {
+	args := operandsOf(e)
+	if r.emptyMembership(e) {
+		return func(*frame) (bool, bool) { return false, true }
+	}
+	x, in := r.value(args[0]), r.value(args[1])
+	if x == nil || in == nil {
 		return nil
 	}
+	ofList := r.overload(e) == overloads.InList
+	set := ofList && r.constant(args[1])
+	metered := r.metered
 	return func(f *frame) (bool, bool) {
-		x, ok := of(f)
+		v, where, ok := both(f, x, in)
 		if !ok {
 			return false, false
 		}
-		where, ok := in(f)
+		if m, isMap := mapOf(where); isMap {
+			name, isName := v.(string)
+			_, has := m[name]
+			f.cost++
+			return has, isName
+		}
+		list, ok := listOf(where)
 		if !ok {
 			return false, false
 		}
-		list, ok := where.([]any)
-		if !ok {
-			return false, false
+		switch {
+		case !metered:
+		case set:
+			if !ofScalars(list) || !isScalar(v) {
+				return false, false
+			}
+		case ofList:
+			f.cost += int64(len(list))
+		default:
+			f.cost++
 		}
 		for _, y := range list {
 			if !f.turn() {
 				return false, false
 			}
-			if same, ok := equal(x, y); !ok || same {
+			if same, ok := equal(v, y); !ok || same {
 				return same, ok
 			}
 		}
@@ -282,22 +277,19 @@ func contains(in, of valueOf) boolOf {
 	}
 }
 
-// ofStrings is a function of two strings.
-func ofStrings(x, y valueOf, function func(x, y string) bool) boolOf {
-	if x == nil || y == nil {
-		return nil
-	}
-	return func(f *frame) (bool, bool) {
-		a, ok := x(f)
-		if !ok {
-			return false, false
+func ofScalars(list []any) bool {
+	for _, v := range list {
+		if !isScalar(v) {
+			return false
 		}
-		b, ok := y(f)
-		if !ok {
-			return false, false
-		}
-		s, isString := a.(string)
-		t, isAlso := b.(string)
-		return function(s, t), isString && isAlso
 	}
+	return true
+}
+
+func isScalar(v any) bool {
+	switch v.(type) {
+	case bool, string, int64, float64:
+		return true
+	}
+	return false
 }

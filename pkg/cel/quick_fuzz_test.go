@@ -14,8 +14,11 @@ import (
 // writer makes up expressions in what the quick way knows, and data for them.
 type writer struct {
 	*rand.Rand
-	depth int
-	loops []string
+	depth     int
+	loops     []string
+	variables []string // of the policy, so far
+	metered   bool
+	single    bool // maps have one key, but for those at the root
 }
 
 func (w *writer) deeper(f func() string) string {
@@ -29,9 +32,24 @@ func (w *writer) boolean() string {
 		return w.choose("true", "false", "has(object.a)", "has(object.b.a)", "object.b == 1")
 	}
 	return w.deeper(func() string {
-		switch w.IntN(14) {
+		switch w.IntN(20) {
 		case 0:
 			return "has(" + w.path() + ")"
+		case 14:
+			return "(" + w.number() + w.choose(" < ", " <= ", " > ", " >= ") + w.number() + ")"
+		case 15:
+			return "(dyn(" + w.value() + ") in " + w.choose(`["a", "b", ""]`, `[1, 2]`, `[]`, `[dyn(1), "a", 2.5]`, `[dyn("a"), null]`, `["a", object.a]`, `{"a": 1, "": 2}`) + ")"
+		case 16:
+			return w.text() + w.choose(`.matches("^a")`, `.matches("[a-z]+g?$")`, `.contains("a")`, ".contains("+w.text()+")")
+		case 17:
+			return "has(" + w.choose("("+w.boolean()+" ? "+w.path()+" : "+w.path()+")", w.path()+"[dyn("+w.value()+")]", w.optional()+".orValue({})") + ".a)"
+		case 18:
+			return "(" + w.boolean() + w.choose(" == ", " != ") + w.boolean() + ")"
+		case 19:
+			if len(w.variables) > 0 {
+				return "has(variables." + w.choose(w.variables...) + ")"
+			}
+			return "has(request.namespace)"
 		case 1:
 			return "!" + w.boolean()
 		case 2:
@@ -75,19 +93,54 @@ func (w *writer) loop(macro string, variables int, body func() string) string {
 }
 
 func (w *writer) path() string {
-	root := w.choose(append([]string{"object", "params", "object", "oldObject"}, w.loops...)...)
+	roots := append([]string{"object", "params", "object", "oldObject", "namespaceObject.metadata"}, w.loops...)
+	for _, v := range w.variables {
+		roots = append(roots, "dyn(variables."+v+")", "variables."+v)
+	}
+	if w.depth < 4 && w.IntN(10) == 0 {
+		return w.deeper(func() string {
+			return "(" + w.boolean() + " ? dyn(" + w.path() + ") : " + w.choose("dyn("+w.path()+")", w.path(), `dyn({"a": 1})`) + ")" + w.choose("", ".a", ".b")
+		})
+	}
+	root := w.choose(roots...)
+	switch {
+	case strings.HasPrefix(root, "namespaceObject"):
+		return root + w.choose(".labels.a", ".name", ".labels", `.labels["b"]`)
+	case strings.HasPrefix(root, "variables") && w.IntN(2) == 0:
+		return root
+	}
 	for range 1 + w.IntN(2) {
-		root += w.choose(".a", ".b", ".c")
+		root += w.choose(".a", ".b", ".c", ".a", ".b", `["a"]`, "[0]", "[1]", "[object.a]", `[string(object.b)]`, `[has(object.a) ? object.a : "b"]`)
 	}
 	return root
+}
+
+func (w *writer) number() string {
+	return w.choose("1", "2", w.list()+".size()", "size("+w.path()+")", "dyn("+w.path()+")", "(size("+w.path()+") + 1)")
 }
 
 func (w *writer) optional() string {
 	s := w.choose("object", "params", w.path())
 	for range 1 + w.IntN(2) {
-		s += w.choose(".?a", ".?b", ".?c", `[?"a"]`)
+		s += w.choose(".?a", ".?b", ".?c", `[?"a"]`, ".a", "[?0]", "[?object.a]", `[?string(object.b)]`, ".?a[0]")
 	}
-	return s
+	if !strings.Contains(s, "?") {
+		s += ".?b"
+	}
+	if w.depth > 3 {
+		return s
+	}
+	return w.deeper(func() string {
+		switch w.IntN(8) {
+		case 0:
+			return s + ".or(" + w.optional() + ")"
+		case 1:
+			return w.choose("optional.none()", "optional.of(dyn("+w.value()+"))")
+		case 2:
+			return "(" + w.boolean() + " ? " + w.optional() + " : " + w.optional() + ")"
+		}
+		return s
+	})
 }
 
 func (w *writer) list() string {
@@ -96,6 +149,10 @@ func (w *writer) list() string {
 		return "[" + "dyn(" + w.value() + "), dyn(" + w.value() + ")]"
 	case 1:
 		return w.optional() + ".orValue([])"
+	case 2:
+		if w.depth < 5 {
+			return w.deeper(func() string { return "(" + w.list() + " + " + w.choose(`["x"]`, "[]", `[{"a": "b"}]`, w.list()) + ")" })
+		}
 	}
 	return w.path()
 }
@@ -111,7 +168,7 @@ func (w *writer) text() string {
 		case 1, 2:
 			return "(" + w.text() + " + " + w.text() + ")"
 		case 3:
-			return "string(" + w.value() + ")"
+			return w.choose("string("+w.value()+")", "jsonpatch.escapeKey(dyn("+w.text()+"))", "string(size("+w.path()+"))")
 		case 4:
 			return "(" + w.boolean() + " ? " + w.text() + " : " + w.text() + ")"
 		default:
@@ -125,7 +182,11 @@ func (w *writer) value() string {
 		return w.choose("1", `"a"`, "2.5", "null", "object.a", "params.b")
 	}
 	return w.deeper(func() string {
-		switch w.IntN(16) {
+		switch w.IntN(18) {
+		case 16:
+			return w.list()
+		case 17:
+			return w.optional() + ".value()"
 		case 0:
 			return w.choose("1", "0", "1.0", "-0.0", `"a"`, `""`, "true", "null", "-9223372036854775808")
 		case 1, 2, 3:
@@ -135,13 +196,14 @@ func (w *writer) value() string {
 		case 5:
 			return "[dyn(" + w.value() + "), dyn(" + w.value() + ")]"
 		case 6:
-			return `{"a": dyn(` + w.value() + `), "` + w.choose("a", "b", "") + `": dyn(` + w.value() + ")}"
+			// Of one key, since loops go over maps in any order.
+			return `{` + w.choose(`"a"`, `"b"`, w.text()) + `: dyn(` + w.value() + ")}"
 		case 7:
 			over := w.list()
 			return over + w.loop(w.choose("map", "filter"), 1, w.boolean)
 		case 8:
 			over := w.list()
-			return over + w.loop("transformList", 2, w.value) + w.choose("", ".reverse()")
+			return over + w.loop("transformList", 2, w.value) + w.choose("", "", ".reverse()")
 		case 9:
 			return w.choose(w.path(), w.list(), w.text()) + ".size()"
 		case 10:
@@ -189,10 +251,58 @@ func (w *writer) patch() string {
 
 func (w *writer) operation() string {
 	op := `JSONPatch{op: "` + w.choose("add", "remove", "replace") + `", path: "/" + ` + w.text()
-	if w.IntN(2) == 0 {
+	switch w.IntN(5) {
+	case 0, 1:
 		op += ", value: " + w.value()
+	case 2:
+		op += ", from: " + w.text()
+	case 3:
+		op += ", value: " + w.object("Object.v", 3)
 	}
 	return op + "}"
+}
+
+// object writes a literal of the type, or of another at times.
+func (w *writer) object(name string, depth int) string {
+	if w.IntN(40) == 0 {
+		name += "x"
+	}
+	field := func(path string) string {
+		if depth > 3 {
+			return w.value()
+		}
+		inner := func() string { return w.object(path, depth+1) }
+		switch w.IntN(9) {
+		case 0:
+			return inner()
+		case 1:
+			return "[" + inner() + ", " + inner() + "]"
+		case 2:
+			return `{"k": ` + inner() + "}"
+		case 3:
+			over := w.list()
+			return over + w.loop("map", 1, inner)
+		case 4:
+			over := w.list()
+			return over + w.loop("transformList", 2, inner)
+		case 5:
+			return "(" + w.boolean() + " ? dyn(" + inner() + ") : dyn(" + w.value() + "))"
+		case 6:
+			return "(" + w.boolean() + " ? " + w.choose(inner(), w.path()) + " : " + w.choose(inner(), w.path()) + ")"
+		default:
+			return w.value()
+		}
+	}
+	var fields []string
+	for _, f := range []string{"a", "b", "c"}[:w.IntN(4)] {
+		switch {
+		case w.IntN(4) == 0:
+			fields = append(fields, "?"+f+": "+w.optional())
+		default:
+			fields = append(fields, f+": "+field(name+"."+f))
+		}
+	}
+	return name + "{" + strings.Join(fields, ", ") + "}"
 }
 
 // Leaves of data: those of JSON, and what it does not have.
@@ -210,7 +320,7 @@ func (w *writer) data(depth int) any {
 			if k == "\xff" && w.IntN(20) > 0 {
 				continue
 			}
-			if w.IntN(6) > 0 {
+			if w.IntN(6) > 0 && (!w.single || depth == 0 || len(m) == 0) {
 				m[k] = w.data(depth + 1)
 			}
 		}
@@ -253,68 +363,121 @@ func copied(v any) any {
 	return v
 }
 
-// quickAgainstSlow writes expressions and compares both ways to evaluate them. It
-// returns how many evaluations the quick way did alone.
+// expression writes one of a type that programs have.
+func (w *writer) expression(want Want) string {
+	switch want {
+	case Bool:
+		return w.boolean()
+	case Object:
+		if w.IntN(4) == 0 {
+			return "(" + w.boolean() + " ? " + w.object("Object", 0) + " : Object{})"
+		}
+		return w.object("Object", 0)
+	case anything:
+		return w.choose(w.value(), w.list(), w.text(), w.boolean(), w.path())
+	}
+	return w.patch()
+}
+
+// input makes up what expressions read.
+func (w *writer) input() (in *Input, all any) {
+	request := map[string]any{}
+	if w.IntN(4) > 0 {
+		request["namespace"] = w.choose("a", "", "lång", "\xff")
+	}
+	in = &Input{
+		Object: w.data(0).(map[string]any), OldObject: w.data(0).(map[string]any), Params: w.data(0).(map[string]any),
+		Namespace: map[string]any{"metadata": map[string]any{"name": "shop", "labels": map[string]any{"a": "x", "b": "y"}}},
+		Request:   func() map[string]any { return request },
+	}
+	return in, []any{in.Object, in.OldObject, in.Params, in.Namespace, request}
+}
+
+// quickAgainstSlow writes the expressions of a policy and compares both ways to
+// evaluate them: values, errors and costs, for budgets that are enough and others.
+// It returns how many evaluations the quick way did alone.
 func quickAgainstSlow(t *testing.T, env *Env, seed uint64) (quickly int) {
-	w := &writer{Rand: rand.New(rand.NewPCG(seed, 0))}
-	slow, fast := env.Scope(Vars{Params: true}), env.Scope(Vars{Params: true, Unmetered: true})
-	want, expr := Bool, ""
-	if seed%2 == 0 {
-		expr = w.boolean()
-	} else {
-		want, expr = TypedPatch, w.patch()
+	w := &writer{Rand: rand.New(rand.NewPCG(seed, 0)), metered: seed%4 != 0}
+	wants := []Want{Bool, Object, JSONPatch, Bool}
+	vars := Vars{Params: true, Variables: true}
+	if !w.metered {
+		wants = []Want{Bool, TypedPatch}
+		vars = Vars{Params: true, Unmetered: true}
 	}
-	s, err := slow.Compile(expr, want)
-	if err != nil {
-		return 0 // of a type that no such expression may have
+	scope := env.Scope(vars)
+	if w.metered {
+		for _, name := range []string{"v", "u", "s"}[:w.IntN(4)] {
+			if scope.Define(name, w.expression(anything)) == nil {
+				w.variables = append(w.variables, name)
+			}
+		}
 	}
-	q, err := fast.Compile(expr, want)
-	if err != nil {
-		t.Fatalf("seed %d: %s\nunmetered: %v", seed, expr, err)
+	var programs []*Program
+	for range 3 {
+		want := wants[w.IntN(len(wants))]
+		// Those that have a wrong type are dropped.
+		if p, err := scope.Compile(w.expression(want), want); err == nil && p.reads != 0 {
+			programs = append(programs, p)
+		}
 	}
+	show := func() string {
+		var lines []string
+		for i, v := range scope.variables {
+			lines = append(lines, "variables."+scope.variables[i].name+": "+v.program.expr)
+		}
+		for _, p := range programs {
+			lines = append(lines, p.expr)
+		}
+		return strings.Join(lines, "\n")
+	}
+	w.single = strings.Contains(show(), ".all(") || strings.Contains(show(), ".exists(")
 	// What one evaluation gave is looked at after all of them: they share their
 	// room, but no part of a result.
 	type result struct{ in, before, got, want any }
 	var results []result
 	a := &Activation{}
-	for range 8 {
-		in := &Input{Object: w.data(0).(map[string]any), OldObject: w.data(0).(map[string]any), Params: w.data(0).(map[string]any)}
-		request := map[string]any{}
-		if w.IntN(4) > 0 {
-			request["namespace"] = w.choose("a", "", "lång", "\xff")
-		}
-		in.Request = func() map[string]any { return request }
-		r := result{in: []any{in.Object, in.OldObject, in.Params, request}}
-		r.before = copied(r.in)
-		bound := fast.Rebind(a, in, nil)
-		// Where it gives up, both are cel-go, which goes over maps in any order.
-		var ok bool
-		var wantErr error
-		if want == Bool {
-			if r.got, ok = q.quick.bool(t.Context(), bound); ok {
-				r.want, wantErr = s.Bool(t.Context(), slow.Bind(in, nil))
+	for range 6 {
+		in, all := w.input()
+		before := copied(all)
+		budget, slowBudget := Budget{MutationBudget}, Budget{MutationBudget}
+		bound, slow := scope.Rebind(a, in, &budget), scope.Bind(in, &slowBudget)
+		var total int64
+		for _, p := range programs {
+			if w.IntN(4) > 0 {
+				budget.Remaining, slowBudget.Remaining = MutationBudget, MutationBudget
+			} else {
+				budget.Remaining = w.Int64N(total + 100)
+				slowBudget.Remaining = budget.Remaining
 			}
-		} else {
-			var ops, slowOps []PatchOp
-			if ops, ok = q.quick.operations(t.Context(), bound); ok {
-				slowOps, wantErr = s.JSONPatch(t.Context(), slow.Bind(in, nil))
+			at := budget.Remaining
+			got, ok, err := runQuickly(p, t.Context(), bound)
+			if !ok {
+				// Both are cel-go then, but variables may have been evaluated quickly.
+				got, err = run(p, t.Context(), bound)
 			}
-			r.got, r.want = append([]PatchOp{}, ops...), append([]PatchOp{}, slowOps...)
-		}
-		if wantErr != nil {
-			t.Fatalf("seed %d: %s\n%#v\ncel-go: %v, the quick way: %v", seed, expr, r.in, wantErr, r.got)
-		}
-		if ok {
-			quickly++
-			results = append(results, r)
+			want, wantErr := runSlowly(p, t.Context(), slow)
+			if errText(err) != errText(wantErr) || budget != slowBudget {
+				t.Fatalf("seed %d: %s\nprogram %s\n%#v\ncel-go: %v, %v, cost %d\nquick way (%v): %v, %v, cost %d", seed, show(), p.expr, all,
+					want, wantErr, at-slowBudget.Remaining, ok, got, err, at-budget.Remaining)
+			}
+			if wantErr != nil && !ok {
+				break
+			}
+			total += at - budget.Remaining
+			if ok {
+				quickly++
+			}
+			if wantErr == nil {
+				results = append(results, result{all, before, got, want})
+			}
 		}
 	}
 	for _, r := range results {
-		if diff := cmp.Diff(r.want, r.got); diff != "" {
-			t.Fatalf("seed %d: %s\nobject, oldObject, params and request %#v (-want +got):\n%s", seed, expr, r.in, diff)
+		if diff := cmp.Diff(r.want, r.got, cmpopts.EquateNaNs()); diff != "" {
+			t.Fatalf("seed %d: %s\nobject, oldObject, params and request %#v (-want +got):\n%s", seed, show(), r.in, diff)
 		}
 		if diff := cmp.Diff(r.before, r.in, cmpopts.EquateNaNs()); diff != "" {
-			t.Fatalf("seed %d: %s\nmodified its input:\n%s", seed, expr, diff)
+			t.Fatalf("seed %d: %s\nmodified its input:\n%s", seed, show(), diff)
 		}
 	}
 	return quickly

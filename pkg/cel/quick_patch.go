@@ -22,10 +22,10 @@ func (r *reader) patch(e ast.Expr) patchOf {
 		switch {
 		case is(e, "_?_:_", 3):
 			return choose(r.boolean(args[0]), r.patch(args[1]), r.patch(args[2]))
-		case is(e, "flatten", 1) && r.isListOfPatches(args[0]):
+		case is(e, "flatten", 1) && r.isListOfPatches(args[0]) && !r.metered:
 			return r.patch(args[0])
 		case is(e, "_+_", 2):
-			return inTurn(r.patch(args[0]), r.patch(args[1]))
+			return inTurn(1, r.patch(args[0]), r.patch(args[1]))
 		}
 	}
 	return nil
@@ -53,16 +53,14 @@ func choose(condition boolOf, then, otherwise patchOf) patchOf {
 	}
 }
 
-func inTurn(list ...patchOf) patchOf {
+func inTurn(cost int64, list ...patchOf) patchOf {
 	for _, p := range list {
 		if p == nil {
 			return nil
 		}
 	}
-	if len(list) == 1 {
-		return list[0]
-	}
 	return func(f *frame) bool {
+		f.cost += cost
 		for _, p := range list {
 			if !p(f) {
 				return false
@@ -80,18 +78,15 @@ func (r *reader) patches(l ast.ListExpr) patchOf {
 	for _, e := range l.Elements() {
 		list = append(list, r.patch(e))
 	}
-	return inTurn(list...)
+	if len(list) == 0 {
+		return func(*frame) bool { return true }
+	}
+	return inTurn(10, list...)
 }
 
 func (r *reader) patchLoop(e ast.Expr) patchOf {
-	var filter boolOf
 	var yield patchOf
 	l := r.loop(e, func(l *loop) bool {
-		if l.filter != nil {
-			if filter = r.boolean(l.filter); filter == nil {
-				return false
-			}
-		}
 		yield = r.patch(l.yield)
 		return yield != nil
 	})
@@ -99,14 +94,17 @@ func (r *reader) patchLoop(e ast.Expr) patchOf {
 		return nil
 	}
 	return func(f *frame) bool {
-		return l.each(f, func(f *frame) (more, ok bool) {
-			if filter != nil {
-				if v, ok := filter(f); !ok || !v {
-					return true, ok
-				}
+		list, ok := l.elements(f)
+		if !ok {
+			return false
+		}
+		for i, v := range list {
+			keep, ok := l.turn(f, i, v)
+			if !ok || keep && !yield(f) {
+				return false
 			}
-			return true, yield(f)
-		})
+		}
+		return true
 	}
 }
 
@@ -116,7 +114,7 @@ func (r *reader) operation(s ast.StructExpr) patchOf {
 		return nil
 	}
 	var op string
-	var path text
+	var path, from *text
 	var value valueOf
 	seen := map[string]bool{}
 	for _, entry := range s.Fields() {
@@ -125,39 +123,42 @@ func (r *reader) operation(s ast.StructExpr) patchOf {
 			return nil
 		}
 		seen[field.Name()] = true
+		known := false
 		switch field.Name() {
 		case "op":
 			op = literalText(field.Value())
+			known = op != ""
 		case "path":
-			if path = r.text(field.Value()); path == nil {
-				return nil
-			}
+			path = r.text(field.Value())
+			known = path != nil
+		case "from":
+			from = r.text(field.Value())
+			known = from != nil
 		case "value":
-			if value = r.value(field.Value()); value == nil {
-				return nil
-			}
-		default:
+			value = r.patchValue(field.Value())
+			known = value != nil
+		}
+		if !known {
 			return nil
 		}
 	}
 	if op == "" || path == nil {
 		return nil
 	}
-	written, isWritten := path.literal()
 	return func(f *frame) bool {
-		o := PatchOp{Op: op, Path: written, HasValue: value != nil}
-		if !isWritten {
-			var ok bool
-			if o.Path, ok = path.join(f); !ok {
+		f.cost += 40
+		o := PatchOp{Op: op, HasValue: value != nil}
+		var ok bool
+		if o.Path, ok = path.join(f); !ok {
+			return false
+		}
+		if from != nil {
+			if o.From, ok = from.join(f); !ok {
 				return false
 			}
 		}
 		if value != nil {
-			v, ok := value(f)
-			if ok {
-				o.Value, ok = sharedTree(v, typedLeaf)
-			}
-			if !ok {
+			if o.Value, ok = value(f); !ok {
 				return false
 			}
 		}
@@ -166,10 +167,20 @@ func (r *reader) operation(s ast.StructExpr) patchOf {
 	}
 }
 
-func literalText(e ast.Expr) string {
-	if e.Kind() != ast.LiteralKind {
-		return ""
+// patchValue reads the value of an operation, which is data after it.
+func (r *reader) patchValue(e ast.Expr) valueOf {
+	of, leaf := r.value(e), r.leaf
+	if e.Kind() == ast.StructKind {
+		of, leaf = r.literal(e.AsStruct(), e.AsStruct().TypeName()), structLeaf
 	}
-	s, _ := e.AsLiteral().(types.String)
-	return string(s)
+	if of == nil {
+		return nil
+	}
+	return r.once(e, func(f *frame) (any, bool) {
+		v, ok := of(f)
+		if !ok {
+			return nil, false
+		}
+		return sharedTree(v, leaf)
+	})
 }

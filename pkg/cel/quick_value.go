@@ -1,38 +1,119 @@
 package cel
 
 import (
+	"math"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 )
+
+// madeList and madeMap are what an expression itself makes. Their elements are not
+// converted as those of data are when they get into an Object (spec §7.2), so the
+// two must be told apart there; everywhere else they are like data.
+type (
+	madeList []any
+	madeMap  map[string]any
+)
+
+func listOf(v any) ([]any, bool) {
+	switch v := v.(type) {
+	case []any:
+		return v, true
+	case madeList:
+		return v, true
+	}
+	return nil, false
+}
+
+func mapOf(v any) (map[string]any, bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		return v, true
+	case madeMap:
+		return v, true
+	}
+	return nil, false
+}
+
+// list and mapping make a value of what an expression made.
+func (r *reader) list(v []any) any {
+	if v == nil {
+		v = []any{}
+	}
+	if r.forms {
+		return madeList(v)
+	}
+	return v
+}
+
+func (r *reader) mapping(v map[string]any) any {
+	if r.forms {
+		return madeMap(v)
+	}
+	return v
+}
 
 // value reads an expression whose value is JSON data: nil, bool, string, int64,
 // float64, lists and maps of them, and whatever else an object may hold by
 // mistake, which is not looked into.
 func (r *reader) value(e ast.Expr) valueOf {
-	switch e.Kind() {
-	case ast.LiteralKind:
+	if e.Kind() == ast.LiteralKind {
 		return literalValue(e)
-	case ast.IdentKind:
-		return r.name(e.AsIdent())
+	}
+	return r.once(e, r.computed(e))
+}
+
+// once makes a constant of what computes one: it costs nothing and is made now.
+func (r *reader) once(e ast.Expr, of valueOf) valueOf {
+	if of == nil || !r.constant(e) {
+		return of
+	}
+	v, ok := of(&frame{limit: math.MaxInt64})
+	if !ok {
+		return nil
+	}
+	return func(*frame) (any, bool) { return v, true }
+}
+
+func (r *reader) computed(e ast.Expr) valueOf {
+	if c := r.chain(e); c != nil {
+		return c.value(true)
+	}
+	switch e.Kind() {
 	case ast.SelectKind:
 		if e.AsSelect().IsTestOnly() {
-			return fromBool(r.boolean(e))
+			return fromBool(r.has(e.AsSelect()))
 		}
-		return r.field(e)
 	case ast.ListKind:
-		return r.list(e.AsList())
-	case ast.MapKind:
-		return r.mapping(e.AsMap())
-	case ast.ComprehensionKind:
-		if v := r.gathered(e); v != nil {
-			return v
+		of := r.elements(e.AsList(), r.value)
+		if of == nil {
+			return nil
 		}
-		return fromBool(r.boolean(e))
+		return func(f *frame) (any, bool) {
+			v, ok := of(f)
+			return r.list(v), ok
+		}
+	case ast.MapKind:
+		of := r.entries(e.AsMap(), r.value)
+		if of == nil {
+			return nil
+		}
+		return func(f *frame) (any, bool) {
+			v, ok := of(f)
+			return r.mapping(v), ok
+		}
+	case ast.ComprehensionKind:
+		of := r.gathered(e, r.value)
+		if of == nil {
+			return fromBool(r.quantifier(e))
+		}
+		return func(f *frame) (any, bool) {
+			v, ok := of(f)
+			return r.list(v), ok
+		}
 	case ast.CallKind:
 		return r.call(e)
 	}
@@ -57,60 +138,24 @@ func literalValue(e ast.Expr) valueOf {
 	return func(*frame) (any, bool) { return v, true }
 }
 
-func (r *reader) name(name string) valueOf {
-	if slot := r.variable(name); slot >= 0 {
-		return func(f *frame) (any, bool) { return f.loops[slot], true }
-	}
-	switch strings.TrimPrefix(name, ".") {
-	case objectName:
-		return func(f *frame) (any, bool) { return orNull(f.in.Object), true }
-	case oldObjectName:
-		return func(f *frame) (any, bool) { return orNull(f.in.OldObject), true }
-	case paramsName:
-		return func(f *frame) (any, bool) { return orNull(f.in.Params), true }
-	case requestName:
-		return func(f *frame) (any, bool) { return f.act.ResolveName(requestName) }
-	}
-	return nil
-}
-
-// field reads a.b.c at once.
-func (r *reader) field(e ast.Expr) valueOf {
-	var names []string
-	for e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly() {
-		names = append(names, e.AsSelect().FieldName())
-		e = e.AsSelect().Operand()
-	}
-	slices.Reverse(names)
-	of := r.value(e)
-	if of == nil {
-		return nil
-	}
-	return func(f *frame) (any, bool) {
-		v, ok := of(f)
-		for _, name := range names {
-			m, _ := v.(map[string]any)
-			if v, ok = m[name]; !ok {
-				return nil, false
-			}
-		}
-		return v, ok
-	}
-}
-
-func (r *reader) list(l ast.ListExpr) valueOf {
+// elements reads a literal list, entries a literal map; read reads their parts.
+func (r *reader) elements(l ast.ListExpr, read func(ast.Expr) valueOf) func(f *frame) ([]any, bool) {
 	if len(l.OptionalIndices()) > 0 {
 		return nil
 	}
 	elements := make([]valueOf, 0, l.Size())
 	for _, e := range l.Elements() {
-		v := r.value(e)
+		v := read(e)
 		if v == nil {
 			return nil
 		}
 		elements = append(elements, v)
 	}
-	return func(f *frame) (any, bool) {
+	return func(f *frame) ([]any, bool) {
+		f.cost += 10
+		if len(elements) == 0 {
+			return nil, true
+		}
 		out := make([]any, len(elements))
 		for i, of := range elements {
 			var ok bool
@@ -122,58 +167,44 @@ func (r *reader) list(l ast.ListExpr) valueOf {
 	}
 }
 
-func (r *reader) mapping(m ast.MapExpr) valueOf {
-	keys, values := make([]string, 0, m.Size()), make([]valueOf, 0, m.Size())
+func (r *reader) entries(m ast.MapExpr, read func(ast.Expr) valueOf) func(f *frame) (map[string]any, bool) {
+	type entry struct {
+		name    string
+		key, of valueOf
+	}
+	entries := make([]entry, 0, m.Size())
 	for _, e := range m.Entries() {
-		entry := e.AsMapEntry()
-		key, v := literalText(entry.Key()), r.value(entry.Value())
-		if entry.IsOptional() || key == "" || slices.Contains(keys, key) || v == nil {
+		from := e.AsMapEntry()
+		to := entry{name: literalText(from.Key()), of: read(from.Value())}
+		if to.name == "" {
+			to.key = r.value(from.Key())
+		}
+		twice := slices.ContainsFunc(entries, func(e entry) bool { return e.name != "" && e.name == to.name })
+		if from.IsOptional() || to.of == nil || to.name == "" && to.key == nil || twice {
 			return nil
 		}
-		keys, values = append(keys, key), append(values, v)
+		entries = append(entries, to)
 	}
-	return func(f *frame) (any, bool) {
-		out := make(map[string]any, len(keys))
-		for i, of := range values {
-			v, ok := of(f)
+	return func(f *frame) (map[string]any, bool) {
+		f.cost += 30
+		out := make(map[string]any, len(entries))
+		for i := range entries {
+			e := &entries[i]
+			name := e.name
+			if e.key != nil {
+				k, ok := e.key(f)
+				var isName bool
+				if name, isName = k.(string); !ok || !isName {
+					return nil, false
+				}
+			}
+			v, ok := e.of(f)
 			if !ok {
 				return nil, false
 			}
-			out[keys[i]] = v
+			out[name] = v
 		}
 		return out, true
-	}
-}
-
-// gathered reads map, filter and transformList.
-func (r *reader) gathered(e ast.Expr) valueOf {
-	var filter boolOf
-	var yield valueOf
-	l := r.loop(e, func(l *loop) bool {
-		if l.filter != nil {
-			if filter = r.boolean(l.filter); filter == nil {
-				return false
-			}
-		}
-		yield = r.value(l.yield)
-		return yield != nil
-	})
-	if l == nil {
-		return nil
-	}
-	return func(f *frame) (any, bool) {
-		out := []any{}
-		ok := l.each(f, func(f *frame) (more, ok bool) {
-			if filter != nil {
-				if v, ok := filter(f); !ok || !v {
-					return true, ok
-				}
-			}
-			v, ok := yield(f)
-			out = append(out, v)
-			return true, ok
-		})
-		return out, ok
 	}
 }
 
@@ -181,59 +212,52 @@ func (r *reader) call(e ast.Expr) valueOf {
 	args := operandsOf(e)
 	switch {
 	case is(e, "dyn", 1):
-		return r.value(args[0])
+		return priced(1, r.value(args[0]))
 	case is(e, "_?_:_", 3):
-		condition, then, otherwise := r.boolean(args[0]), r.value(args[1]), r.value(args[2])
-		if condition == nil || then == nil || otherwise == nil {
-			return nil
-		}
-		return func(f *frame) (any, bool) {
-			switch v, ok := condition(f); {
-			case !ok:
-				return nil, false
-			case v:
-				return then(f)
-			default:
-				return otherwise(f)
-			}
-		}
+		return chosen(r.boolean(args[0]), r.resolved(args[1]), r.resolved(args[2]))
 	case is(e, "orValue", 2):
-		first, second := r.optional(args[0]), r.value(args[1])
-		if first == nil || second == nil {
+		return orValue(r.anOptional(args[0]), r.value(args[1]))
+	case is(e, "value", 1) && r.isOptional(args[0]):
+		of := r.anOptional(args[0])
+		if of == nil {
 			return nil
 		}
 		return func(f *frame) (any, bool) {
-			if v, has, ok := first(f); !ok || has {
-				return v, ok
-			}
-			return second(f)
-		}
-	case is(e, "_[_]", 2):
-		of, key := r.value(args[0]), r.value(args[1])
-		if of == nil || key == nil {
-			return nil
-		}
-		return func(f *frame) (any, bool) {
-			v, ok := of(f)
-			if !ok {
-				return nil, false
-			}
-			k, ok := key(f)
-			if !ok {
-				return nil, false
-			}
-			v, has, ok := member(v, k)
+			v, has, ok := of(f)
+			f.cost++
 			return v, ok && has
 		}
 	case is(e, "size", 1):
 		return sizeOf(r.value(args[0]))
 	case is(e, "_-_", 2):
-		return difference(r.value(args[0]), r.value(args[1]))
+		return reckon(r.value(args[0]), r.value(args[1]), func(x, y int64) int64 { return x - y })
+	case is(e, "_+_", 2) && r.checked.GetType(e.ID()).Kind() == types.IntKind:
+		return reckon(r.value(args[0]), r.value(args[1]), func(x, y int64) int64 { return x + y })
+	case is(e, "_+_", 2) && r.overload(e) == overloads.AddList:
+		return joined(r.value(args[0]), r.value(args[1]))
+	case is(e, "substring", 2):
+		return substring(r.value(args[0]), r.value(args[1]), nil)
 	case is(e, "substring", 3):
 		return substring(r.value(args[0]), r.value(args[1]), r.value(args[2]))
-	case is(e, "reverse", 1) && e.AsCall().IsMemberFunction():
-		return reversed(r.value(args[0]))
-	case is(e, "string", 1), is(e, "_+_", 2) && r.checked.GetType(e.ID()) == types.StringType:
+	case is(e, "reverse", 1) && e.AsCall().IsMemberFunction() && !r.metered:
+		return r.reversed(r.value(args[0]))
+	case is(e, "string", 1):
+		of, isString, isInt := r.stringOperand(e)
+		if of == nil {
+			return nil
+		}
+		return func(f *frame) (any, bool) {
+			v, ok := of(f)
+			f.cost++
+			switch n := v.(type) {
+			case string:
+				return v, ok && isString
+			case int64:
+				return strconv.FormatInt(n, 10), ok && isInt
+			}
+			return nil, false
+		}
+	case is(e, "jsonpatch.escapeKey", 1), is(e, "_+_", 2) && r.checked.GetType(e.ID()) == types.StringType:
 		t := r.text(e)
 		if t == nil {
 			return nil
@@ -243,182 +267,128 @@ func (r *reader) call(e ast.Expr) valueOf {
 			return s, ok
 		}
 	}
-	return fromBool(r.boolean(e))
+	b, _ := r.truth(e)
+	return fromBool(b)
 }
 
-// member finds what a map has under a name.
-func member(of, key any) (value any, has, ok bool) {
-	m, isMap := of.(map[string]any)
-	name, isName := key.(string)
-	if !isMap || !isName {
-		return nil, false, false
+func chosen(condition boolOf, then, otherwise valueOf) valueOf {
+	if condition == nil || then == nil || otherwise == nil {
+		return nil
 	}
-	value, has = m[name]
-	return value, has, true
+	return func(f *frame) (any, bool) {
+		switch v, ok := condition(f); {
+		case !ok:
+			return nil, false
+		case v:
+			return then(f)
+		default:
+			return otherwise(f)
+		}
+	}
 }
 
-func reversed(of valueOf) valueOf {
+func orValue(first optionalOf, second valueOf) valueOf {
+	if first == nil || second == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		if v, has, ok := first(f); !ok || has {
+			return v, ok
+		}
+		return second(f)
+	}
+}
+
+func (r *reader) reversed(of valueOf) valueOf {
 	if of == nil {
 		return nil
 	}
 	return func(f *frame) (any, bool) {
 		v, ok := of(f)
-		list, isList := v.([]any)
+		list, isList := listOf(v)
 		if !ok || !isList {
 			return nil, false
 		}
 		list = slices.Clone(list)
 		slices.Reverse(list)
-		return list, true
+		return r.list(list), true
 	}
 }
 
-// optional reads a.?b.?c and a[?b].
-func (r *reader) optional(e ast.Expr) optionalOf {
-	if !is(e, "_?._", 2) && !is(e, "_[?_]", 2) {
+// joined is a list behind another. cel-go converts the elements to Go values on
+// the way, where null and what an expression made become something else.
+func joined(first, second valueOf) valueOf {
+	if first == nil || second == nil {
 		return nil
 	}
-	args := operandsOf(e)
-	key := r.value(args[1])
-	of := r.optional(args[0])
-	if of == nil {
-		of = certain(r.value(args[0]))
+	plain := func(list []any) bool {
+		return !slices.ContainsFunc(list, func(v any) bool {
+			switch v := v.(type) {
+			case bool, string, int64, float64:
+				return false
+			case map[string]any:
+				return v == nil
+			case []any:
+				return v == nil
+			}
+			return true
+		})
 	}
-	if of == nil || key == nil {
-		return nil
-	}
-	return func(f *frame) (any, bool, bool) {
-		v, has, ok := of(f)
-		if !ok || !has {
-			return nil, false, ok
-		}
-		k, ok := key(f)
+	return func(f *frame) (any, bool) {
+		a, ok := first(f)
 		if !ok {
-			return nil, false, false
+			return nil, false
 		}
-		return member(v, k)
-	}
-}
-
-// certain takes a value for an optional that has it.
-func certain(of valueOf) optionalOf {
-	if of == nil {
-		return nil
-	}
-	return func(f *frame) (any, bool, bool) {
-		v, ok := of(f)
-		return v, true, ok
-	}
-}
-
-// text is a concatenation.
-type text []textPart
-
-// textPart is a literal, or a value that is a string, or the string of a value
-// that may be a string, or an integer, or both.
-type textPart struct {
-	literal           string
-	of                valueOf
-	strings, integers bool
-}
-
-// text reads an expression whose value is a string.
-func (r *reader) text(e ast.Expr) text {
-	if s := literalText(e); s != "" {
-		return text{{literal: s}}
-	}
-	if is(e, "_+_", 2) {
-		args := operandsOf(e)
-		a, b := r.text(args[0]), r.text(args[1])
-		if a == nil || b == nil {
-			return nil
-		}
-		return append(a, b...)
-	}
-	p := textPart{strings: true}
-	if is(e, "string", 1) {
-		e = operandsOf(e)[0]
-		// If the checker takes e for a type, as a[?"b"] that has an orValue, cel-go
-		// knows the function for that type only.
-		kind := r.checked.GetType(e.ID()).Kind()
-		p.strings = kind == types.DynKind || kind == types.StringKind
-		p.integers = kind == types.DynKind || kind == types.IntKind
-	}
-	if p.of = r.value(e); p.of == nil {
-		return nil
-	}
-	return text{p}
-}
-
-// literal returns a text that reads nothing.
-func (t text) literal() (string, bool) { return t[0].literal, len(t) == 1 && t[0].of == nil }
-
-// join writes behind what an outer text has written so far, which may be waiting
-// for this one.
-func (t text) join(f *frame) (string, bool) {
-	start := len(f.text)
-	defer func() { f.text = f.text[:start] }()
-	for i := range t {
-		p := &t[i]
-		if p.of == nil {
-			f.text = append(f.text, p.literal...)
-			continue
-		}
-		v, ok := p.of(f)
-		switch v := v.(type) {
-		case string:
-			f.text = append(f.text, v...)
-			ok = ok && p.strings
-		case int64:
-			f.text = strconv.AppendInt(f.text, v, 10)
-			ok = ok && p.integers
-		default:
-			ok = false
-		}
+		b, ok := second(f)
 		if !ok {
-			return "", false
+			return nil, false
 		}
+		f.cost++
+		x, isList := listOf(a)
+		y, isAlso := listOf(b)
+		switch {
+		case !isList || !isAlso:
+			return nil, false
+		case len(x) == 0:
+			return b, true
+		case len(y) == 0:
+			return a, true
+		case !plain(x) || !plain(y):
+			return nil, false
+		}
+		return slices.Concat(x, y), true
 	}
-	return string(f.text[start:]), true
 }
 
-// sizeOf is that of a list, a map or a string in which bytes are code points.
+// sizeOf is that of a list, a map or a string.
 func sizeOf(of valueOf) valueOf {
 	if of == nil {
 		return nil
 	}
 	return func(f *frame) (any, bool) {
 		v, ok := of(f)
-		switch v := v.(type) {
-		case string:
-			return int64(len(v)), ok && isASCII(v)
-		case []any:
-			return int64(len(v)), ok
-		case map[string]any:
-			return int64(len(v)), ok
+		f.cost++
+		switch v.(type) {
+		case string, []any, map[string]any, madeList, madeMap:
+			return sizeCost(v), ok
 		}
 		return nil, false
 	}
 }
 
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// difference is that of small integers.
-func difference(a, b valueOf) valueOf {
+// reckon is a function of small integers.
+func reckon(a, b valueOf, function func(x, y int64) int64) valueOf {
 	if a == nil || b == nil {
 		return nil
 	}
 	return func(f *frame) (any, bool) {
 		x, ok := small(a(f))
-		y, okToo := small(b(f))
-		return x - y, ok && okToo
+		if !ok {
+			return nil, false
+		}
+		y, ok := small(b(f))
+		f.cost++
+		return function(x, y), ok
 	}
 }
 
@@ -426,24 +396,4 @@ func difference(a, b valueOf) valueOf {
 func small(v any, ok bool) (int64, bool) {
 	n, isInt := v.(int64)
 	return n, ok && isInt && n == int64(int32(n))
-}
-
-// substring is that of a string in which bytes are code points.
-func substring(of, from, to valueOf) valueOf {
-	if of == nil || from == nil || to == nil {
-		return nil
-	}
-	return func(f *frame) (any, bool) {
-		v, ok := of(f)
-		s, isString := v.(string)
-		if !ok || !isString || !isASCII(s) {
-			return nil, false
-		}
-		i, ok := small(from(f))
-		j, okToo := small(to(f))
-		if !ok || !okToo || i < 0 || j < i || j > int64(len(s)) {
-			return nil, false
-		}
-		return s[i:j], true
-	}
 }

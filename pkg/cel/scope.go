@@ -156,8 +156,8 @@ func (s *Scope) compileAnew(expr string, want Want) (*Program, *types.Type, erro
 		failure.Internal = true
 		return nil, nil, failure
 	}
-	if s.vars.Unmetered && p.reads != 0 {
-		p.quick = newQuick(checked, want)
+	if p.reads != 0 || want == anything {
+		p.quick = newQuick(s, checked, lang.env.CELTypeAdapter(), want)
 	}
 	if want != anything {
 		return p, nil, nil

@@ -1,0 +1,234 @@
+package cel
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+)
+
+// text writes a string behind what the frame's text has so far, which may be
+// waiting for this one, and returns how many code points it is if r.metered.
+type text struct {
+	literal string // if write is nil
+	write   func(f *frame) (size int64, ok bool)
+}
+
+// text reads an expression whose value is a string.
+func (r *reader) text(e ast.Expr) *text {
+	if e.Kind() == ast.LiteralKind {
+		if s, ok := e.AsLiteral().(types.String); ok {
+			size := int64(utf8.RuneCountInString(string(s)))
+			return &text{literal: string(s), write: func(f *frame) (int64, bool) {
+				f.text = append(f.text, s...)
+				return size, true
+			}}
+		}
+		return nil
+	}
+	if is(e, "_+_", 2) {
+		args := operandsOf(e)
+		return r.sum(r.text(args[0]), r.text(args[1]), r.overload(e) == overloads.AddString)
+	}
+	if is(e, "jsonpatch.escapeKey", 1) {
+		return r.escaped(r.text(operandsOf(e)[0]))
+	}
+	of, isString, isInt := r.value(e), true, false
+	cost := int64(0)
+	if is(e, "string", 1) && !r.constant(e) {
+		of, isString, isInt = r.stringOperand(e)
+		cost = 1
+	}
+	if of == nil {
+		return nil
+	}
+	metered := r.metered
+	return &text{write: func(f *frame) (int64, bool) {
+		v, ok := of(f)
+		f.cost += cost
+		start := len(f.text)
+		switch v := v.(type) {
+		case string:
+			f.text = append(f.text, v...)
+			ok = ok && isString
+		case int64:
+			f.text = strconv.AppendInt(f.text, v, 10)
+			ok = ok && isInt
+		default:
+			return 0, false
+		}
+		if !metered {
+			return 0, ok
+		}
+		return int64(utf8.RuneCount(f.text[start:])), ok
+	}}
+}
+
+// stringOperand reads what string(…) makes a string of and says which types it may
+// have. If the checker takes it for one, as a[?"b"] that has an orValue, cel-go
+// knows the function for that type only.
+func (r *reader) stringOperand(e ast.Expr) (of valueOf, isString, isInt bool) {
+	arg := operandsOf(e)[0]
+	kind := r.checked.GetType(arg.ID()).Kind()
+	return r.value(arg), kind == types.DynKind || kind == types.StringKind, kind == types.DynKind || kind == types.IntKind
+}
+
+// sum is one text behind another. If it is known to be one before it is evaluated,
+// its cost depends on its size.
+func (r *reader) sum(a, b *text, known bool) *text {
+	if a == nil || b == nil {
+		return nil
+	}
+	metered := r.metered
+	return &text{write: func(f *frame) (int64, bool) {
+		start := len(f.text)
+		x, ok := a.write(f)
+		if !ok {
+			return 0, false
+		}
+		y, ok := b.write(f)
+		if !metered {
+			return 0, ok
+		}
+		if known {
+			f.cost += traversal(x + y)
+		} else {
+			f.cost++
+		}
+		// Not x + y: what is no UTF-8 may become some at the seam.
+		return int64(utf8.RuneCount(f.text[start:])), ok
+	}}
+}
+
+var keyEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// escaped is a text as part of a JSON pointer.
+func (r *reader) escaped(of *text) *text {
+	if of == nil {
+		return nil
+	}
+	return &text{write: func(f *frame) (int64, bool) {
+		start := len(f.text)
+		size, ok := of.write(f)
+		f.cost += traversal(size)
+		if plain := f.text[start:]; bytes.ContainsAny(plain, "~/") {
+			f.text = append(f.text[:start], keyEscapes.Replace(string(plain))...)
+			size = int64(utf8.RuneCount(f.text[start:]))
+		}
+		return size, ok
+	}}
+}
+
+// join returns the text.
+func (t *text) join(f *frame) (string, bool) {
+	if t.literal != "" {
+		return t.literal, true
+	}
+	start := len(f.text)
+	defer func() { f.text = f.text[:start] }()
+	if _, ok := t.write(f); !ok {
+		return "", false
+	}
+	return string(f.text[start:]), true
+}
+
+// stringTests are functions of two strings, with what they cost by their sizes.
+var stringTests = map[string]struct {
+	test func(s, t string) bool
+	cost func(s, t int64) int64
+}{
+	"startsWith": {strings.HasPrefix, func(_, t int64) int64 { return traversal(t) }},
+	"endsWith":   {strings.HasSuffix, func(_, t int64) int64 { return traversal(t) }},
+	"contains":   {strings.Contains, func(s, t int64) int64 { return traversal(s) * traversal(t) }},
+}
+
+// stringTest reads a function of two strings.
+func (r *reader) stringTest(e ast.Expr) boolOf {
+	args := operandsOf(e)
+	function := stringTests[e.AsCall().FunctionName()]
+	x, y := r.value(args[0]), r.value(args[1])
+	if x == nil || y == nil || r.overload(e) == "" {
+		return nil
+	}
+	metered := r.metered
+	return func(f *frame) (bool, bool) {
+		a, ok := x(f)
+		if !ok {
+			return false, false
+		}
+		b, ok := y(f)
+		if !ok {
+			return false, false
+		}
+		s, isString := a.(string)
+		t, isAlso := b.(string)
+		if !isString || !isAlso {
+			return false, false
+		}
+		if metered {
+			f.cost += function.cost(sizeCost(a), sizeCost(b))
+		}
+		return function.test(s, t), true
+	}
+}
+
+// matches reads a test with a pattern that is written out.
+func (r *reader) matches(e ast.Expr) boolOf {
+	args := operandsOf(e)
+	pattern := literalText(args[1])
+	of := r.value(args[0])
+	compiled, err := regexp.Compile(pattern)
+	if of == nil || pattern == "" || err != nil || r.overload(e) == "" {
+		return nil
+	}
+	perUnit := int64(math.Ceil(float64(utf8.RuneCountInString(pattern)) * common.RegexStringLengthCostFactor))
+	return func(f *frame) (bool, bool) {
+		v, ok := of(f)
+		s, isString := v.(string)
+		if !ok || !isString {
+			return false, false
+		}
+		f.cost += traversal(1+sizeCost(v)) * perUnit
+		return compiled.MatchString(s), true
+	}
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// substring is that of a string in which bytes are code points; to may be nil.
+func substring(of, from, to valueOf) valueOf {
+	if of == nil || from == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		v, ok := of(f)
+		s, isString := v.(string)
+		if !ok || !isString || !isASCII(s) {
+			return nil, false
+		}
+		i, ok := small(from(f))
+		j, okToo := int64(len(s)), true
+		if ok && to != nil {
+			j, okToo = small(to(f))
+		}
+		if !ok || !okToo || i < 0 || j < i || j > int64(len(s)) {
+			return nil, false
+		}
+		f.cost += traversal(int64(len(s)))
+		return s[i:j], true
+	}
+}
