@@ -132,6 +132,9 @@ func (a *actors) add(s *engine.Step, paths []string) {
 // String lists the actors as far as the bound allows and then says how many
 // are left out.
 func (a *actors) String() string {
+	if len(a.list) == 0 {
+		return ""
+	}
 	const reserve = len("; and 1000000 more") // of the bound, for the end
 	var b strings.Builder
 	for i := range a.list {

@@ -32,6 +32,8 @@ type reader struct {
 	// their ends, so that each is made in its final size.
 	members []member
 	items   []any
+	// plain has room for a string without its escapes.
+	plain []byte
 	// empty and none stand for all empty maps and lists of the document. Trees
 	// are never modified, and the sets of managedFields are full of them.
 	empty map[string]any
@@ -44,6 +46,9 @@ type member struct {
 }
 
 var readers = sync.Pool{New: func() any { return &reader{tokens: new(jsontext.Decoder)} }}
+
+// maxPlain bounds the room that is kept for one string.
+const maxPlain = 4 << 10
 
 // errUnusual says that somebody else has to read the document.
 var errUnusual = errors.New("not a review as servers write them")
@@ -135,7 +140,7 @@ func (out *reviewRequest) field(r *reader, name string) (err error) {
 	case "dryRun":
 		out.DryRun, err = r.boolean()
 	case "options":
-		out.Options, err = r.object()
+		out.Options, err = r.tree()
 	default:
 		return r.skip()
 	}
@@ -220,7 +225,7 @@ func (r *reader) fields(field func(r *reader, name string) error) error {
 		if err != nil || text == "}" {
 			return err
 		}
-		name, err := unquote(text)
+		name, err := r.unquote(text)
 		if err != nil {
 			return err
 		}
@@ -250,7 +255,7 @@ func (r *reader) str() (string, error) {
 	if text[0] != '"' {
 		return "", errUnusual
 	}
-	s, err := unquote(text)
+	s, err := r.unquote(text)
 	return r.keep(s), err
 }
 
@@ -288,13 +293,9 @@ func (r *reader) boolean() (*bool, error) {
 	return nil, errUnusual
 }
 
-// object reads a tree. What says of which kind it is may outlive the request.
+// object reads a tree whose kind may outlive the request.
 func (r *reader) object() (any, error) {
-	text, err := r.next()
-	if err != nil {
-		return nil, err
-	}
-	v, err := r.value(text)
+	v, err := r.tree()
 	if m, ok := v.(map[string]any); ok {
 		for _, name := range [...]string{"apiVersion", "kind"} {
 			if s, ok := m[name].(string); ok {
@@ -305,6 +306,14 @@ func (r *reader) object() (any, error) {
 	return v, err
 }
 
+func (r *reader) tree() (any, error) {
+	text, err := r.next()
+	if err != nil {
+		return nil, err
+	}
+	return r.value(text)
+}
+
 // value reads the tree that begins with a token.
 func (r *reader) value(text string) (any, error) {
 	switch text[0] {
@@ -313,7 +322,7 @@ func (r *reader) value(text string) (any, error) {
 	case '[':
 		return r.list()
 	case '"':
-		return unquote(text)
+		return r.unquote(text)
 	case 'n':
 		return nil, nil
 	case 't':
@@ -334,14 +343,11 @@ func (r *reader) mapping() (any, error) {
 		if text == "}" {
 			break
 		}
-		name, err := unquote(text)
+		name, err := r.unquote(text)
 		if err != nil {
 			return nil, err
 		}
-		if text, err = r.next(); err != nil {
-			return nil, err
-		}
-		v, err := r.value(text)
+		v, err := r.tree()
 		if err != nil {
 			return nil, err
 		}
@@ -409,11 +415,14 @@ func between(c byte) bool {
 }
 
 // unquote returns what a string says.
-func unquote(text string) (string, error) {
+func (r *reader) unquote(text string) (string, error) {
 	if strings.IndexByte(text, '\\') < 0 {
 		return text[1 : len(text)-1], nil
 	}
-	b, err := jsontext.AppendUnquote(nil, text)
+	b, err := jsontext.AppendUnquote(r.plain[:0], text)
+	if cap(b) <= maxPlain {
+		r.plain = b
+	}
 	return string(b), err
 }
 
