@@ -40,6 +40,7 @@ type catalogue struct {
 // stored is a policy or a binding as the server holds it, in two parts: as trees
 // all of it would take several times the space.
 type stored struct {
+	name string
 	// object is its metadata and status.
 	object *unstructured.Unstructured
 	// text is everything else and its name, as JSON with sorted keys.
@@ -69,7 +70,7 @@ func keepStored(u *unstructured.Unstructured, old *stored) *stored {
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	}
-	return &stored{object: u, text: text}
+	return &stored{name: u.GetName(), object: u, text: text}
 }
 
 // compiledPolicy is one policy as it is stored and what came of it.
@@ -113,8 +114,8 @@ func (c *catalogue) broken() int {
 	return n
 }
 
-func (p *compiledPolicy) name() string  { return p.policy.Name() }
-func (b *compiledBinding) name() string { return b.object.GetName() }
+func (p *compiledPolicy) key() string  { return p.stored.name }
+func (b *compiledBinding) key() string { return b.stored.name }
 
 // source is what an object is told from another version of itself by.
 func (s *stored) source() *stored { return s }
@@ -140,7 +141,7 @@ func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 		}
 	}
 	slices.Sort(work.broken)
-	old := c.policies
+	renamed := reshapes(c.policies, changed)
 	c.policies = merge(c.policies, changed)
 	c.bindings = merge(c.bindings, compileAll(bindings, func(name string, now *stored) (*compiledBinding, bool) {
 		if old, ok := find(c.bindings, name); ok && bytes.Equal(old.text, now.text) {
@@ -148,7 +149,7 @@ func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 		}
 		return &compiledBinding{now, compileBinding(now.text)}, true
 	}, &work.bindings))
-	if len(bindings) > 0 || !slices.EqualFunc(old, c.policies, func(a, b *compiledPolicy) bool { return a.name() == b.name() }) {
+	if renamed || len(bindings) > 0 {
 		c.named = c.resolve()
 	}
 	return work
@@ -168,7 +169,7 @@ func (c *catalogue) holds(policyName, bindingName string) bool {
 func (c *catalogue) resolve() []int {
 	index := make(map[string]int, len(c.policies))
 	for i, p := range c.policies {
-		index[p.name()] = i
+		index[p.key()] = i
 	}
 	named := make([]int, len(c.bindings))
 	for i, b := range c.bindings {
@@ -220,14 +221,18 @@ func compileAll[T any](objects map[string]*stored, compile func(name string, now
 }
 
 // listed is what lists by name hold.
-type listed interface{ name() string }
+type listed interface{ key() string }
 
 func find[T listed](list []T, name string) (found T, ok bool) {
-	i, ok := slices.BinarySearchFunc(list, name, func(t T, name string) int { return cmp.Compare(t.name(), name) })
+	i, ok := search(list, name)
 	if ok {
 		found = list[i]
 	}
 	return found, ok
+}
+
+func search[T listed](list []T, name string) (int, bool) {
+	return slices.BinarySearchFunc(list, name, func(t T, name string) int { return cmp.Compare(t.key(), name) })
 }
 
 // changes returns what w holds that is not in list or another object there, and
@@ -237,18 +242,27 @@ func changes[T interface {
 	source() *stored
 }](list []T, w *watched[*stored]) map[string]*stored {
 	out := map[string]*stored{}
-	if !w.moved.Swap(false) {
+	names, all := w.news.take()
+	if !all {
+		w.inspect(func(now map[string]*stored) {
+			for name := range names {
+				old, ok := find(list, name)
+				if s := now[name]; s != nil && (!ok || old.source() != s) || s == nil && ok {
+					out[name] = s
+				}
+			}
+		})
 		return out
 	}
 	w.inspect(func(now map[string]*stored) {
 		known := 0
 		for _, t := range list {
-			s, ok := now[t.name()]
+			s, ok := now[t.key()]
 			if ok {
 				known++
 			}
 			if s != t.source() {
-				out[t.name()] = s
+				out[t.key()] = s
 			}
 		}
 		if known == len(now) {
@@ -263,6 +277,23 @@ func changes[T interface {
 	return out
 }
 
+// reshapes says that something comes or goes with what has changed.
+func reshapes[T any, P interface {
+	*T
+	listed
+}](list []P, changed map[string]*T) bool {
+	for name, p := range changed {
+		if _, ok := find(list, name); ok != (p != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxPatched is up to how many changes it is quicker to look each up in a list
+// than to go through all of it.
+const maxPatched = 100
+
 // merge returns the list with what has changed; nil is what is gone.
 func merge[T any, P interface {
 	*T
@@ -270,6 +301,15 @@ func merge[T any, P interface {
 }](list []P, changed map[string]*T) []P {
 	if len(changed) == 0 {
 		return list
+	}
+	if len(changed) <= maxPatched && !reshapes(list, changed) {
+		out := slices.Clone(list)
+		for name, p := range changed {
+			if i, ok := search(list, name); ok {
+				out[i] = P(p)
+			}
+		}
+		return out
 	}
 	names := slices.Sorted(maps.Keys(changed))
 	out := make([]P, 0, len(list)+len(names))
@@ -280,10 +320,10 @@ func merge[T any, P interface {
 		names = names[1:]
 	}
 	for _, p := range list {
-		for len(names) > 0 && names[0] < p.name() {
+		for len(names) > 0 && names[0] < p.key() {
 			take()
 		}
-		if len(names) > 0 && names[0] == p.name() {
+		if len(names) > 0 && names[0] == p.key() {
 			take()
 			continue
 		}

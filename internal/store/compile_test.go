@@ -163,7 +163,7 @@ func TestCompilerWork(t *testing.T) {
 func names[T listed](list []T) []string {
 	var out []string
 	for _, t := range list {
-		out = append(out, t.name())
+		out = append(out, t.key())
 	}
 	return out
 }

@@ -46,6 +46,28 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// A change that comes alone is taken up at once, one of many with the others.
+func TestSettleAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignal()
+		last := time.Now()
+		for _, tt := range []struct{ pause, want time.Duration }{
+			{0, quiet}, {patience / 2, quiet}, {patience, brief}, {quiet, quiet}, {2 * patience, brief},
+		} {
+			time.Sleep(tt.pause)
+			start := time.Now()
+			s.ring()
+			if !s.settleAfter(t.Context(), last) {
+				t.Fatal("settleAfter gave up")
+			}
+			last = time.Now()
+			if got := time.Since(start); got != tt.want {
+				t.Errorf("%s after the last one: settled after %s, want %s", tt.pause, got, tt.want)
+			}
+		}
+	})
+}
+
 func every(pause, total time.Duration) []time.Duration {
 	var out []time.Duration
 	for d := time.Duration(0); d < total; d += pause {

@@ -102,6 +102,47 @@ type mirror[T any] struct {
 	mu     sync.RWMutex
 	items  map[string]map[string]T // by namespace and name
 	filled chan struct{}           // closed once all objects have been read
+	news   *news                   // nil if nobody asks
+}
+
+// news are the names of the objects that may have changed since somebody asked
+// last.
+type news struct {
+	mu    sync.Mutex
+	names map[string]bool
+	all   bool // any may have
+}
+
+func (n *news) add(name string) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.names == nil {
+		n.names = map[string]bool{}
+	}
+	n.names[name] = true
+}
+
+func (n *news) addAll() {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = true
+}
+
+func (n *news) take() (names map[string]bool, all bool) {
+	if n == nil {
+		return nil, true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names, all = n.names, n.all
+	n.names, n.all = nil, false
+	return names, all
 }
 
 func newMirror[T any](keep func(*unstructured.Unstructured, T) T, changed func()) *mirror[T] {
@@ -146,6 +187,7 @@ func (m *mirror[T]) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.items = nil
+	m.news.addAll()
 	select {
 	case <-m.filled:
 		m.filled = make(chan struct{})
@@ -194,6 +236,7 @@ func (m *mirror[T]) Update(obj any) error {
 		m.items[k.Namespace] = map[string]T{}
 	}
 	m.items[k.Namespace][k.Name] = k.item
+	m.news.add(k.Name)
 	m.mu.Unlock()
 	m.changed()
 	return nil
@@ -210,6 +253,7 @@ func (m *mirror[T]) Delete(obj any) error {
 	if len(m.items[u.GetNamespace()]) == 0 {
 		delete(m.items, u.GetNamespace())
 	}
+	m.news.add(u.GetName())
 	m.mu.Unlock()
 	m.changed()
 	return nil
@@ -230,6 +274,7 @@ func (m *mirror[T]) Replace(objs []any, _ string) error {
 	}
 	m.mu.Lock()
 	m.items = items
+	m.news.addAll()
 	select {
 	case <-m.filled:
 	default:

@@ -136,7 +136,7 @@ func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map
 		for _, p := range now.policies {
 			if _, there := live[p.group]; !there {
 				for _, g := range webhook.Groups() {
-					m.leave(p.name(), g, p.group, at)
+					m.leave(p.key(), g, p.group, at)
 				}
 			}
 		}
@@ -182,11 +182,15 @@ func (m *moves) compare(before, now []*compiledPolicy, at time.Time) {
 		return // lists are replaced, never modified
 	}
 	for _, p := range now {
-		for len(before) > 0 && before[0].name() < p.name() {
+		if len(before) > 0 && before[0] == p {
+			before = before[1:]
+			continue
+		}
+		for len(before) > 0 && before[0].key() < p.key() {
 			before = before[1:]
 		}
-		if len(before) > 0 && before[0].name() == p.name() && before[0].group != p.group {
-			m.leave(p.name(), before[0].group, p.group, at)
+		if len(before) > 0 && before[0].key() == p.key() && before[0].group != p.group {
+			m.leave(p.key(), before[0].group, p.group, at)
 		}
 	}
 }

@@ -51,12 +51,12 @@ func (m *mover) publish(after time.Duration) string {
 	m.before = &published
 	var out []string
 	for _, p := range published.policies {
-		if groups, ok := also[p.name()]; ok {
+		if groups, ok := also[p.key()]; ok {
 			var names []string
 			for _, g := range groups {
 				names = append(names, strings.TrimSuffix(g.Name(), ".mapd.dev"))
 			}
-			out = append(out, fmt.Sprintf("%s also in %s", p.name(), strings.Join(names, " ")))
+			out = append(out, fmt.Sprintf("%s also in %s", p.key(), strings.Join(names, " ")))
 		}
 	}
 	if wait > 0 {

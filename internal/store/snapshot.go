@@ -81,22 +81,34 @@ func join(c catalogue, src binding.Sources, before map[webhook.Group]*joined, al
 	next := map[webhook.Group]*joined{}
 	for _, g := range webhook.Groups() {
 		next[g] = &joined{}
+		if old := before[g]; old != nil {
+			// As many as before, or nearly.
+			next[g].policies = make([]*policy.Policy, 0, len(old.policies)+1)
+			next[g].bindings = make([]*binding.Binding, 0, len(old.bindings)+1)
+		}
 	}
 	bound := c.bound()
-	in := make([][]webhook.Group, len(c.policies))
+	var last webhook.Group // most are of one
+	own := next[last]
+	groups := func(p *compiledPolicy, each func(*joined)) {
+		if own == nil || p.group != last {
+			last, own = p.group, next[p.group]
+		}
+		each(own)
+		if len(also) > 0 {
+			for _, g := range also[p.key()] {
+				each(next[g])
+			}
+		}
+	}
 	for i, p := range c.policies {
 		if bound[i] && !p.nowhere {
-			in[i] = append([]webhook.Group{p.group}, also[p.name()]...)
-		}
-		for _, g := range in[i] {
-			next[g].policies = append(next[g].policies, p.policy)
+			groups(p, func(j *joined) { j.policies = append(j.policies, p.policy) })
 		}
 	}
 	for i, b := range c.bindings {
-		if at := c.named[i]; at >= 0 && b.binding != nil {
-			for _, g := range in[at] {
-				next[g].bindings = append(next[g].bindings, b.binding)
-			}
+		if at := c.named[i]; at >= 0 && b.binding != nil && !c.policies[at].nowhere {
+			groups(c.policies[at], func(j *joined) { j.bindings = append(j.bindings, b.binding) })
 		}
 	}
 	for g, j := range next {

@@ -106,6 +106,7 @@ func New(o Options) *Store {
 	s := &Store{log: log, metrics: o.Metrics, changes: newSignal(), engines: map[webhook.Group]*engine.Engine{}}
 	s.policies = newWatched(o.Dynamic, policyResource, log, keepStored, s.changes.ring)
 	s.bindings = newWatched(o.Dynamic, bindingResource, log, keepStored, s.changes.ring)
+	s.policies.news, s.bindings.news = &news{}, &news{}
 	s.moves = newMoves(o.Dynamic, log, s.refresh)
 	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.ring)
 
@@ -151,7 +152,7 @@ func (s *Store) Run(ctx context.Context) error {
 			stop()
 		}
 	})
-	for s.changes.settle(ctx) {
+	for last := (time.Time{}); s.changes.settleAfter(ctx, last); last = time.Now() {
 		s.update(ctx)
 	}
 	all.Wait()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,8 +35,6 @@ type watched[T any] struct {
 	client   dynamic.Interface
 	fields   string // a field selector
 	log      *slog.Logger
-	// moved says that something has changed since somebody looked last.
-	moved atomic.Bool
 
 	noting  sync.Mutex // of what follows
 	err     error      // of the last call; nil while all is well
@@ -47,10 +44,7 @@ type watched[T any] struct {
 // newWatched takes what to keep of an object and whom to tell of changes.
 func newWatched[T any](client dynamic.Interface, resource schema.GroupVersionResource, log *slog.Logger, keep func(*unstructured.Unstructured, T) T, changed func()) *watched[T] {
 	w := &watched[T]{resource: resource, client: client, log: log.With("resource", resource.GroupResource().String())}
-	w.mirror = newMirror(keep, func() {
-		w.moved.Store(true)
-		changed()
-	})
+	w.mirror = newMirror(keep, changed)
 	return w
 }
 
