@@ -12,8 +12,9 @@ import (
 // Usage is what a process has used so far.
 type Usage struct {
 	CPU time.Duration // in steps of 10 ms
-	// RSS is what it holds in memory, Peak the most that it held, in bytes.
-	RSS, Peak int64
+	// RSS is what it holds in memory, in bytes; Anon is the part of it that does not
+	// stand in a file, such as the program. Peak is the most that RSS was.
+	RSS, Anon, Peak int64
 }
 
 // ReadUsage asks the kernel about a process. It is known where there is a /proc as
@@ -30,11 +31,10 @@ func ReadUsage(pid int) (u Usage, err error) {
 	if err != nil {
 		return u, fmt.Errorf("not known: %w", err)
 	}
-	if u.RSS, err = parseStatus(string(status), "VmRSS"); err == nil {
-		u.Peak, err = parseStatus(string(status), "VmHWM")
-	}
-	if err != nil {
-		return u, fmt.Errorf("/proc/%d/status: %w", pid, err)
+	for name, into := range map[string]*int64{"VmRSS": &u.RSS, "RssAnon": &u.Anon, "VmHWM": &u.Peak} {
+		if *into, err = parseStatus(string(status), name); err != nil {
+			return u, fmt.Errorf("/proc/%d/status: %w", pid, err)
+		}
 	}
 	return u, nil
 }

@@ -38,7 +38,7 @@ func drive(ctx context.Context, f *flags) error {
 	fmt.Fprintf(f.out, "%d requests in %s, %.0f a second, %d errors\n", m.Requests, m.Took.Round(time.Millisecond), m.perSecond(), m.Errors)
 	fmt.Fprintf(f.out, "p50 %s, p90 %s, p99 %s, max %s\n", ms(m.Latency.P50), ms(m.Latency.P90), ms(m.Latency.P99), ms(m.Latency.Max))
 	if f.pid != 0 {
-		fmt.Fprintf(f.out, "CPU for a request %s, RSS %s, at the most %s\n", ms(m.cpu), mib(m.rss), mib(m.peak))
+		fmt.Fprintf(f.out, "CPU for a request %s, RSS %s, %s without files, at the most %s\n", ms(m.cpu), mib(m.used.RSS), mib(m.used.Anon), mib(m.used.Peak))
 	}
 	return m.Err
 }
@@ -46,8 +46,8 @@ func drive(ctx context.Context, f *flags) error {
 // measurement is a Result and what the server's process used for it; 0 is not known.
 type measurement struct {
 	load.Result
-	cpu       time.Duration // for a request
-	rss, peak int64
+	cpu  time.Duration // for a request
+	used load.Usage    // afterwards
 }
 
 func (m *measurement) perSecond() float64 { return float64(m.Requests) / m.Took.Seconds() }
@@ -68,7 +68,7 @@ func measure(ctx context.Context, client *load.Client, review *load.Review, limi
 	m := &measurement{Result: *result}
 	if after, err := load.ReadUsage(pid); known && err == nil {
 		m.cpu = (after.CPU - before.CPU) / time.Duration(max(1, result.Requests))
-		m.rss, m.peak = after.RSS, after.Peak
+		m.used = after
 	}
 	return m, nil
 }

@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 
 // TestQuick runs all of it, with few policies and for a moment.
 func TestQuick(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds mapd and starts servers")
+	}
 	mapd := filepath.Join(t.TempDir(), "mapd")
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", mapd, "./cmd/mapd")
 	cmd.Dir = filepath.Join("..", "..", "..")
