@@ -74,50 +74,76 @@ func (n actorName) mutator() bool { return strings.Contains(n.policy, "/") }
 type actor struct {
 	actorName
 	paths   []string
-	outcome int // the gravest, for the metrics
+	outcome int     // the gravest, for the metrics
+	series  *series // where it is counted
 }
 
 // actors are the policies of some steps, each once, in the order of their first
 // step.
 type actors struct {
-	list []actor
-	last int               // index in list of the last one asked for
-	at   map[actorName]int // index in list, if there are many
+	list     []actor
+	last     int               // index in list of the last one asked for
+	unsorted bool              // list is not in the order of names
+	at       map[actorName]int // index in list, if there are many and it is not
 }
 
 // manyActors is how many names are compared one by one at most.
 const manyActors = 16
 
 // find returns the index in list of a step's policy and binding. The steps of
-// one follow each other, and the second round has the order of the first, so
-// the last or the next one is nearly always the right one.
+// one follow each other, those of policies come in the order of names, and the
+// second round has the order of the first, so the last or the next one is nearly
+// always the right one, or a new one is greater than all.
 func (a *actors) find(s *engine.Step) int {
 	name := actorName{s.Policy, s.Binding}
-	for n := range min(len(a.list), manyActors) {
-		if i := (a.last + n) % len(a.list); a.list[i].actorName == name {
+	for i := a.last; i < len(a.list) && i < a.last+2; i++ {
+		if a.list[i].actorName == name {
 			a.last = i
 			return i
 		}
 	}
-	i, known := len(a.list), false
-	if i >= manyActors {
-		if a.at == nil {
-			a.at = make(map[actorName]int, 4*manyActors)
-			for i := range a.list {
-				a.at[a.list[i].actorName] = i
-			}
-		}
-		i, known = a.at[name]
-		if !known {
-			i = len(a.list)
-			a.at[name] = i
-		}
-	}
-	if !known {
+	a.last = a.search(name)
+	if a.last == len(a.list) {
 		a.list = append(a.list, actor{actorName: name})
 	}
-	a.last = i
-	return i
+	return a.last
+}
+
+// search returns the index of a name, which is the list's length if it is new.
+func (a *actors) search(name actorName) int {
+	if !a.unsorted {
+		if n := len(a.list); n == 0 || a.list[n-1].compare(name) < 0 {
+			return n
+		}
+		i, ok := slices.BinarySearchFunc(a.list, name, func(a actor, name actorName) int { return a.compare(name) })
+		if ok {
+			return i
+		}
+		a.unsorted = true
+	}
+	if len(a.list) < manyActors {
+		if i := slices.IndexFunc(a.list, func(a actor) bool { return a.actorName == name }); i >= 0 {
+			return i
+		}
+		return len(a.list)
+	}
+	for i := len(a.at); i < len(a.list); i++ {
+		if a.at == nil {
+			a.at = make(map[actorName]int, 4*manyActors)
+		}
+		a.at[a.list[i].actorName] = i
+	}
+	if i, ok := a.at[name]; ok {
+		return i
+	}
+	return len(a.list)
+}
+
+func (n actorName) compare(m actorName) int {
+	if c := strings.Compare(n.policy, m.policy); c != 0 {
+		return c
+	}
+	return strings.Compare(n.binding, m.binding)
 }
 
 func (a *actors) add(s *engine.Step, paths []string) {
@@ -136,38 +162,40 @@ func (a *actors) String() string {
 		return ""
 	}
 	const reserve = len("; and 1000000 more") // of the bound, for the end
-	var b strings.Builder
+	var b []byte
 	for i := range a.list {
-		actor := &a.list[i]
-		s := actor.text()
+		before := len(b)
 		if i > 0 {
-			s = "; " + s
+			b = append(b, "; "...)
 		}
-		if b.Len()+len(s) > maxAnnotation-reserve {
-			if i > 0 {
-				fmt.Fprintf(&b, "; and %d more", len(a.list)-i)
-				break
-			}
-			s = cut(s, maxAnnotation-reserve)
+		b = a.list[i].append(b)
+		if len(b) <= maxAnnotation-reserve {
+			continue
 		}
-		b.WriteString(s)
+		if i == 0 {
+			b = []byte(cut(string(b), maxAnnotation-reserve))
+			continue
+		}
+		b = fmt.Appendf(b[:before], "; and %d more", len(a.list)-i)
+		break
 	}
-	return b.String()
+	return string(b)
 }
 
-func (a *actor) text() string {
-	if a.binding != "" && !a.mutator() && len(a.paths) == 1 && len(a.paths[0]) <= maxPath {
-		return a.policy + "/" + a.binding + ": " + a.paths[0] // as below
-	}
-	s := a.policy
+// append writes who acted and on what.
+func (a *actor) append(b []byte) []byte {
+	b = append(b, a.policy...)
 	if a.binding != "" && !a.mutator() {
-		s += "/" + a.binding
+		b = append(append(b, '/'), a.binding...)
 	}
-	if len(a.paths) == 0 {
-		return s
+	switch {
+	case len(a.paths) == 0:
+		return b
+	case len(a.paths) == 1 && len(a.paths[0]) <= maxPath: // as below
+		return append(append(b, ": "...), a.paths[0]...)
 	}
 	// Half of the bound: one busy policy must not hide the others.
-	return s + ": " + a.pathList(maxAnnotation/2)
+	return append(append(b, ": "...), a.pathList(maxAnnotation/2)...)
 }
 
 // pathList lists the paths, sorted, in about limit bytes, and at least one.

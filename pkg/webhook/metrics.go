@@ -107,10 +107,8 @@ type Metrics struct {
 	//   outcome  as that of mapd_decisions_total: denied, changed or unchanged
 	shadow *prometheus.CounterVec
 
-	mu         sync.RWMutex // of what follows: metrics found before
-	checkOf    map[series]checkMetrics
-	decisionOf map[series]prometheus.Counter
-	shadowOf   map[series]prometheus.Counter
+	mu sync.RWMutex
+	of map[actorName]*series
 }
 
 // NewMetrics returns metrics that nothing has happened to yet.
@@ -122,8 +120,7 @@ func NewMetrics() *Metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &Metrics{
-		checkOf: map[series]checkMetrics{}, decisionOf: map[series]prometheus.Counter{},
-		shadowOf:  map[series]prometheus.Counter{},
+		of:        map[actorName]*series{},
 		registry:  prometheus.NewRegistry(),
 		decisions: counters("mapd_decisions_total", "Requests by the policy and binding that acted on them and how that ended.", "policy", "binding", "outcome"),
 		checks: counters("mapd_mutating_admission_policy_check_total",
@@ -271,38 +268,51 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 	if len(d.Steps) == 0 {
 		return
 	}
-	acted := actorsOf(d.Steps)
+	var acted actors
 	for i := range d.Steps {
-		s := &d.Steps[i]
-		if s.Mutation >= 0 && s.Outcome != engine.Skipped {
-			c := m.check(series{s.Policy, s.Binding, errorType(s.Err)})
+		step := &d.Steps[i]
+		a := acted.took(step)
+		if step.Mutation >= 0 && step.Outcome != engine.Skipped {
+			if a.series == nil {
+				a.series = m.seriesOf(a.actorName)
+			}
+			c := m.check(a, errorType(step.Err))
 			c.count.Inc()
-			c.duration.Observe(s.Duration.Seconds())
+			c.duration.Observe(step.Duration.Seconds())
 		}
 	}
 	for i := range acted.list {
 		a := &acted.list[i]
-		m.decided(series{a.policy, a.binding, outcomes[a.outcome]}).Inc()
+		if a.series == nil {
+			a.series = m.seriesOf(a.actorName)
+		}
+		m.counter(&a.series.decisions[a.outcome], a, func() prometheus.Counter {
+			return m.decisions.WithLabelValues(a.policy, a.binding, outcomes[a.outcome])
+		}).Inc()
 	}
 }
 
-// actorsOf are who took some steps, with the gravest outcome of each.
-func actorsOf(steps []engine.Step) (acted actors) {
-	for i := range steps {
-		a := &acted.list[acted.find(&steps[i])]
-		a.outcome = max(a.outcome, outcomeOf(&steps[i]))
-	}
-	return acted
+// took records a step's outcome for who took it.
+func (a *actors) took(s *engine.Step) *actor {
+	actor := &a.list[a.find(s)]
+	actor.outcome = max(actor.outcome, outcomeOf(s))
+	return actor
 }
 
 // legacy records what mutators did, or would have done.
 func (m *Metrics) legacy(d *engine.Decision) {
 	if s := d.Shadow; s != nil {
 		m.passes.WithLabelValues("shadow", resultOf(s)).Observe(float64(s.Passes))
-		acted := actorsOf(s.Steps)
+		var acted actors
+		for i := range s.Steps {
+			acted.took(&s.Steps[i])
+		}
 		for i := range acted.list {
 			a := &acted.list[i]
-			m.shadowed(series{a.policy, a.binding, outcomes[a.outcome]}).Inc()
+			a.series = m.seriesOf(a.actorName)
+			m.counter(&a.series.shadow[a.outcome], a, func() prometheus.Counter {
+				return m.shadow.WithLabelValues(a.policy, outcomes[a.outcome])
+			}).Inc()
 		}
 	}
 	if n := len(d.Steps); n > 0 && d.Steps[n-1].Pass > 0 {
@@ -338,70 +348,77 @@ func (m *Metrics) validated(req *policy.Request, result string) {
 func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for s := range m.checkOf {
-		if !keep(s.policy, s.binding) {
-			m.checks.DeleteLabelValues(s.policy, s.binding, s.kind)
-			m.checkDuration.DeleteLabelValues(s.policy, s.binding, s.kind)
-			delete(m.checkOf, s)
+	for name := range m.of {
+		if keep(name.policy, name.binding) {
+			continue
 		}
-	}
-	for s := range m.shadowOf {
-		if !keep(s.policy, s.binding) {
-			m.shadow.DeleteLabelValues(s.policy, s.kind)
-			delete(m.shadowOf, s)
+		delete(m.of, name)
+		for _, kind := range errorTypes {
+			m.checks.DeleteLabelValues(name.policy, name.binding, kind)
+			m.checkDuration.DeleteLabelValues(name.policy, name.binding, kind)
 		}
-	}
-	for s := range m.decisionOf {
-		if !keep(s.policy, s.binding) {
-			m.decisions.DeleteLabelValues(s.policy, s.binding, s.kind)
-			delete(m.decisionOf, s)
+		for _, outcome := range outcomes {
+			m.decisions.DeleteLabelValues(name.policy, name.binding, outcome)
+			m.shadow.DeleteLabelValues(name.policy, outcome)
 		}
 	}
 }
 
-// series is the labels of a metric that has three: the names of a policy and a
-// binding, and an outcome or a kind of error.
-type series struct{ policy, binding, kind string }
+// series are the metrics of one policy and binding, as far as they were needed.
+// Looking each up by its labels, as WithLabelValues does, hashes and compares
+// them anew: a request asks for some of them for each policy.
+type series struct {
+	checks            [len(errorTypes)]atomic.Pointer[checkMetrics]
+	decisions, shadow [len(outcomes)]atomic.Pointer[prometheus.Counter]
+}
 
 type checkMetrics struct {
 	count    prometheus.Counter
 	duration prometheus.Observer
 }
 
-// check, decided and shadowed look metrics up by their labels, as WithLabelValues does,
-// which hashes and compares anew each time: a request asks for some of them for
-// each policy.
-func (m *Metrics) check(s series) checkMetrics {
-	return cached(m, m.checkOf, s, func() checkMetrics {
-		return checkMetrics{
-			m.checks.WithLabelValues(s.policy, s.binding, s.kind),
-			m.checkDuration.WithLabelValues(s.policy, s.binding, s.kind),
-		}
-	})
-}
-
-func (m *Metrics) decided(s series) prometheus.Counter {
-	return cached(m, m.decisionOf, s, func() prometheus.Counter {
-		return m.decisions.WithLabelValues(s.policy, s.binding, s.kind)
-	})
-}
-
-func (m *Metrics) shadowed(s series) prometheus.Counter {
-	return cached(m, m.shadowOf, s, func() prometheus.Counter { return m.shadow.WithLabelValues(s.policy, s.kind) })
-}
-
-func cached[V any](m *Metrics, in map[series]V, s series, create func() V) V {
+func (m *Metrics) seriesOf(name actorName) *series {
 	m.mu.RLock()
-	v, ok := in[s]
+	s := m.of[name]
 	m.mu.RUnlock()
-	if ok {
-		return v
+	if s == nil {
+		s = new(series) // Metrics know it once it has something
 	}
+	return s
+}
+
+// create makes a metric of an actor's series, and has it found for it from now
+// on and by Prune.
+func (m *Metrics) create(a *actor, metric func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v = create()
-	in[s] = v
-	return v
+	if m.of[a.actorName] == nil {
+		m.of[a.actorName] = a.series
+	}
+	metric()
+}
+
+func (m *Metrics) check(a *actor, kind int) *checkMetrics {
+	at := &a.series.checks[kind]
+	if at.Load() == nil {
+		m.create(a, func() {
+			at.Store(&checkMetrics{
+				m.checks.WithLabelValues(a.policy, a.binding, errorTypes[kind]),
+				m.checkDuration.WithLabelValues(a.policy, a.binding, errorTypes[kind]),
+			})
+		})
+	}
+	return at.Load()
+}
+
+func (m *Metrics) counter(at *atomic.Pointer[prometheus.Counter], a *actor, find func() prometheus.Counter) prometheus.Counter {
+	if at.Load() == nil {
+		m.create(a, func() {
+			c := find()
+			at.Store(&c)
+		})
+	}
+	return *at.Load()
 }
 
 func operation(op admissionv1.Operation) string {
@@ -412,18 +429,28 @@ func operation(op admissionv1.Operation) string {
 	return "other"
 }
 
+// Kinds of errors in mapd_mutating_admission_policy_check_total.
+const (
+	noError = iota
+	invalidError
+	compileError
+	outOfBudget
+)
+
+var errorTypes = [...]string{noError: "no_error", invalidError: "invalid_error", compileError: "compile_error", outOfBudget: "out_of_budget"}
+
 // errorType sorts errors as the server's metric does, by how their texts begin
 // (spec §10).
-func errorType(err error) string {
+func errorType(err error) int {
 	if err == nil {
-		return "no_error"
+		return noError
 	}
 	text := err.Error()
 	switch {
 	case strings.HasPrefix(text, "compilation"):
-		return "compile_error"
+		return compileError
 	case strings.HasPrefix(text, "validation failed due to running out of cost budget"):
-		return "out_of_budget"
+		return outOfBudget
 	}
-	return "invalid_error"
+	return invalidError
 }

@@ -284,7 +284,7 @@ func TestAnnotationsAreBounded(t *testing.T) {
 	if want := "; and 499 more"; !strings.HasSuffix(mutated, want) {
 		t.Errorf("mutated-by = …%q, want it to end with %q", mutated[len(mutated)-80:], want)
 	}
-	long := (&actor{actorName: actorName{"p", "b"}, paths: []string{"/" + strings.Repeat("é", 1000)}}).text()
+	long := string((&actor{actorName: actorName{"p", "b"}, paths: []string{"/" + strings.Repeat("é", 1000)}}).append(nil))
 	if want := len("p/b: ") + maxPath; len(long) > want || !strings.HasSuffix(long, "é…") {
 		t.Errorf("a long path became %q", long)
 	}
@@ -297,13 +297,17 @@ func TestAnnotationsAreBounded(t *testing.T) {
 // some of them, and do neither.
 func TestActors(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{1, 2, manyActors - 1, manyActors, manyActors + 1, 200} {
+	for _, c := range []struct {
+		n    int
+		name string // p%03d keeps the order of names
+	}{{1, "p%d"}, {2, "p%d"}, {manyActors - 1, "p%d"}, {manyActors - 1, "p%03d"}, {manyActors, "p%d"}, {manyActors + 1, "p%d"}, {200, "p%d"}, {200, "p%03d"}} {
+		n := c.n
 		var names, want []actorName
 		seen := map[actorName]bool{}
 		for round := range 3 {
 			for i := range n {
 				if round == 0 || random.IntN(4) > 0 {
-					names = append(names, actorName{fmt.Sprint("p", i), fmt.Sprint("b", i%3)})
+					names = append(names, actorName{fmt.Sprintf(c.name, i), fmt.Sprint("b", i%3)})
 				}
 			}
 		}
