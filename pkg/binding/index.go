@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,87 +90,83 @@ type entry struct {
 	bindings     []*Binding // by name
 }
 
+func (e *entry) name() string { return e.policy.Name() }
+
 // NewIndex joins policies and bindings. A policy without a binding and a binding
 // to an unknown policy are kept but have no effect, as in a cluster. Policies
 // that do not compile take part as policy.Broken ones. It is an error if two
 // policies or two bindings share a name.
 func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Index, error) {
-	return newIndex(policies, bindings, src, &Index{})
+	ix, _, err := newIndex(policies, bindings, src, &Index{})
+	return ix, err
 }
 
 // Next is NewIndex with the sources of ix, whose Equivalents are taken to answer
 // as they did. The fewer of the policies and bindings are not those of ix, the
 // less it costs, and what ix has learned of the requests that it met is kept.
 func (ix *Index) Next(policies []*policy.Policy, bindings []*Binding) (*Index, error) {
-	next, err := newIndex(policies, bindings, ix.src, ix)
+	next, entries, err := newIndex(policies, bindings, ix.src, ix)
 	if err != nil {
 		return nil, err
 	}
-	next.inherit(ix)
+	next.inherit(ix, entries)
 	return next, nil
 }
 
-func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *Index) (*Index, error) {
-	ix := &Index{
-		src:      src,
-		policies: sorted(policies, func(a, b *policy.Policy) int { return cmp.Compare(a.Name(), b.Name()) }),
-		bindings: sorted(bindings, func(a, b *Binding) int { return cmp.Compare(a.Name(), b.Name()) }),
-		byPolicy: old.byPolicy,
+// newIndex also returns how the entries differ from those of old.
+func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *Index) (*Index, difference[*entry], error) {
+	bindings, ofBindings, twice := arrange(old.bindings, bindings, (*Binding).Name)
+	if twice != "" {
+		return nil, difference[*entry]{}, fmt.Errorf("binding %q is given twice", twice)
 	}
-	for i := 1; i < len(ix.bindings); i++ {
-		if name := ix.bindings[i].Name(); name == ix.bindings[i-1].Name() {
-			return nil, fmt.Errorf("binding %q is given twice", name)
-		}
+	policies, ofPolicies, twice := arrange(old.policies, policies, (*policy.Policy).Name)
+	if twice != "" {
+		return nil, difference[*entry]{}, fmt.Errorf("policy %q is given twice", twice)
 	}
-	for i := 1; i < len(ix.policies); i++ {
-		if name := ix.policies[i].Name(); name == ix.policies[i-1].Name() {
-			return nil, fmt.Errorf("policy %q is given twice", name)
-		}
-	}
-	if !slices.Equal(ix.bindings, old.bindings) {
-		ix.byPolicy = sorted(ix.bindings, func(a, b *Binding) int { return cmp.Compare(a.PolicyName(), b.PolicyName()) })
-	}
+	ix := &Index{src: src, policies: policies, bindings: bindings}
+	ofBindings.sort(byPolicyName)
+	ix.byPolicy = ofBindings.edit(old.byPolicy, byPolicyName)
 
-	ix.entries = make([]*entry, 0, min(len(ix.policies), len(ix.bindings)))
-	bound, before := ix.byPolicy, old.entries
-	for _, p := range ix.policies {
-		own := take(&bound, func(b *Binding) int { return cmp.Compare(b.PolicyName(), p.Name()) })
-		same := take(&before, func(e *entry) int { return cmp.Compare(e.policy.Name(), p.Name()) })
-		switch {
-		case len(own) == 0:
-		case len(same) == 1 && same[0].policy == p && slices.Equal(same[0].bindings, own):
-			ix.entries = append(ix.entries, same[0])
-		default:
-			ix.entries = append(ix.entries, newEntry(p, own))
+	var names []string // of the policies whose entries may differ
+	for _, list := range [][]*policy.Policy{ofPolicies.gone, ofPolicies.fresh} {
+		for _, p := range list {
+			names = append(names, p.Name())
 		}
 	}
+	for _, list := range [][]*Binding{ofBindings.gone, ofBindings.fresh} {
+		for _, b := range list {
+			names = append(names, b.PolicyName())
+		}
+	}
+	slices.Sort(names)
+	entries := ix.compare(old, slices.Compact(names))
+	ix.entries = entries.edit(old.entries, func(a, b *entry) int { return cmp.Compare(a.name(), b.name()) })
 	ix.known.Store(&map[key]*candidates{})
-	return ix, nil
+	return ix, entries, nil
 }
 
-// sorted returns a sorted copy of list.
-func sorted[T any](list []T, compare func(a, b T) int) []T {
-	list = slices.Clone(list)
-	if !slices.IsSortedFunc(list, compare) {
-		slices.SortStableFunc(list, compare)
-	}
-	return list
+func byPolicyName(a, b *Binding) int {
+	return cmp.Or(cmp.Compare(a.PolicyName(), b.PolicyName()), cmp.Compare(a.Name(), b.Name()))
 }
 
-// take cuts from a sorted list what compares less than 0, which it drops, and
-// what compares as 0, which it returns.
-func take[T any](list *[]T, compare func(T) int) []T {
-	from := 0
-	for from < len(*list) && compare((*list)[from]) < 0 {
-		from++
+// compare makes the entries of the policies with these names, which are sorted, if
+// they are not as they were.
+func (ix *Index) compare(old *Index, names []string) (d difference[*entry]) {
+	policies, bound, before := ix.policies, ix.byPolicy, old.entries
+	for _, name := range names {
+		own := take(&bound, name, (*Binding).PolicyName)
+		p := take(&policies, name, (*policy.Policy).Name)
+		was := take(&before, name, (*entry).name)
+		now := len(p) == 1 && len(own) > 0
+		if now && len(was) == 1 && was[0].policy == p[0] && slices.Equal(was[0].bindings, own) {
+			continue
+		}
+		d.gone = append(d.gone, was...)
+		if now {
+			d.fresh = append(d.fresh, newEntry(p[0], own))
+		}
 	}
-	to := from
-	for to < len(*list) && compare((*list)[to]) == 0 {
-		to++
-	}
-	found := (*list)[from:to:to]
-	*list = (*list)[to:]
-	return found
+	return d
 }
 
 func newEntry(p *policy.Policy, bindings []*Binding) *entry {
@@ -243,7 +241,7 @@ func (ix *Index) SelectObject(ctx context.Context, req *policy.Request, object *
 	v.name, v.named = set.Lookup(namespaceNameLabel)
 	var pinned []*candidate
 	if v.named {
-		pinned = c.pinned[v.name]
+		pinned = c.pinned.in(v.name)
 	}
 	for i := range c.kinds {
 		if _, err := ix.paramScope(c.kinds[i].entry); err != nil {
@@ -402,8 +400,8 @@ type candidates struct {
 	// pins says that the lists below are in use: some policy or binding is
 	// limited to namespaces that it names.
 	pins   bool
-	open   []*candidate            // may meet requests in any namespace
-	pinned map[string][]*candidate // may meet requests in this namespace only
+	open   []*candidate // may meet requests in any namespace
+	pinned *pinned      // may meet requests in this namespace only
 	// kinds are the pinned policies with parameters. If their kind is unknown
 	// they fail in every namespace, so that has to be asked.
 	kinds []kindGroup
@@ -420,7 +418,9 @@ type candidate struct {
 	bindings boundBindings
 }
 
-func (c *candidate) name() string { return c.entry.policy.Name() }
+func (c *candidate) name() string { return c.entry.name() }
+
+func byOwnName(a, b *candidate) int { return cmp.Compare(a.name(), b.name()) }
 
 type boundBindings struct {
 	all    []boundBinding
@@ -505,85 +505,55 @@ const (
 
 // inherit takes over what old has learned, with what has changed worked in. What
 // would take long is left to be learned when a request asks.
-func (ix *Index) inherit(old *Index) {
-	gone, fresh := compareEntries(old.entries, ix.entries)
+func (ix *Index) inherit(old *Index, entries difference[*entry]) {
 	learned := *old.known.Load()
-	if len(learned)*(len(gone)+len(fresh)) > maxInherited {
+	if len(learned)*(len(entries.gone)+len(entries.fresh)) > maxInherited {
 		return
 	}
 	known := make(map[key]*candidates, len(learned))
 	resplit := 0
 	for k, c := range learned {
-		next := ix.update(&k, c, gone, fresh)
-		if next != c {
+		d := ix.update(&k, c, entries)
+		if len(d.gone) == 0 && len(d.fresh) == 0 {
+			known[k] = c
+			continue
+		}
+		next := &candidates{all: d.edit(c.all, byOwnName)}
+		switch {
+		case !usesPins(&k):
+		case c.pins:
+			next.splitAs(c, d)
+		default:
 			if resplit += len(next.all); resplit > maxResplit {
 				continue
 			}
-			if usesPins(&k) {
-				next.split()
-			}
+			next.split()
 		}
 		known[k] = next
 	}
 	ix.known.Store(&known)
 }
 
-// update returns c if the changes make no difference to requests of key k, else
-// other candidates, not split yet.
-func (ix *Index) update(k *key, c *candidates, gone, fresh []*entry) *candidates {
+// update returns what the changes mean for requests of key k, whose candidates are c.
+func (ix *Index) update(k *key, c *candidates, entries difference[*entry]) (d difference[*candidate]) {
 	if !admissible(k) {
-		return c
+		return d
 	}
-	var drop []int
-	for _, e := range gone {
-		if i, ok := search(c.all, e.policy.Name()); ok {
-			drop = append(drop, i)
+	for _, e := range entries.gone {
+		if i, ok := search(c.all, e.name(), (*candidate).name); ok {
+			d.gone = append(d.gone, c.all[i])
 		}
 	}
-	var add []*candidate
-	if len(fresh) > 0 {
-		equivalents, usePins := ix.equivalents(k), usesPins(k)
-		for _, e := range fresh {
-			if cand := newCandidate(e, k, equivalents, usePins); cand != nil {
-				add = append(add, cand)
-			}
+	if len(entries.fresh) == 0 {
+		return d
+	}
+	equivalents, usePins := ix.equivalents(k), usesPins(k)
+	for _, e := range entries.fresh {
+		if cand := newCandidate(e, k, equivalents, usePins); cand != nil {
+			d.fresh = append(d.fresh, cand)
 		}
 	}
-	if len(drop) == 0 && len(add) == 0 {
-		return c
-	}
-	all := make([]*candidate, 0, len(c.all)-len(drop)+len(add))
-	for i, cand := range c.all {
-		for len(add) > 0 && add[0].name() < cand.name() {
-			all, add = append(all, add[0]), add[1:]
-		}
-		if len(drop) > 0 && drop[0] == i {
-			drop = drop[1:]
-			continue
-		}
-		all = append(all, cand)
-	}
-	return &candidates{all: append(all, add...)}
-}
-
-func search(list []*candidate, name string) (int, bool) {
-	return slices.BinarySearchFunc(list, name, func(c *candidate, name string) int { return cmp.Compare(c.name(), name) })
-}
-
-// compareEntries returns the entries that are in one list only. Both are by
-// policy name.
-func compareEntries(before, after []*entry) (gone, fresh []*entry) {
-	for len(before) > 0 || len(after) > 0 {
-		switch {
-		case len(before) > 0 && len(after) > 0 && before[0] == after[0]:
-			before, after = before[1:], after[1:]
-		case len(after) == 0 || len(before) > 0 && before[0].policy.Name() <= after[0].policy.Name():
-			gone, before = append(gone, before[0]), before[1:]
-		default:
-			fresh, after = append(fresh, after[0]), after[1:]
-		}
-	}
-	return gone, fresh
+	return d
 }
 
 func newCandidate(e *entry, k *key, equivalents []Equivalent, usePins bool) *candidate {
@@ -636,29 +606,75 @@ func (n *narrowed) fallible() bool {
 		slices.ContainsFunc(n.excluded, failing) || slices.ContainsFunc(n.matched, failing)
 }
 
+// place is where a candidate can have an effect: in any namespace, or in those of
+// the names only; kind says that everywhere else its paramKind has to be asked for.
+func (c *candidate) place() (open bool, names iter.Seq[string], kind bool) {
+	switch {
+	case c.match.pins != nil:
+		return false, slices.Values(c.match.pins), false
+	case len(c.bindings.open) > 0 || c.match.fallible() || c.entry.paramKindErr != nil:
+		return true, nil, false
+	default:
+		return false, maps.Keys(c.bindings.pinned), c.entry.hasParams
+	}
+}
+
 // split sorts the candidates by the namespaces in which they can have an effect.
 func (c *candidates) split() {
-	pinned := map[string][]*candidate{}
+	var pinned pinned
 	for _, cand := range c.all {
-		switch {
-		case cand.match.pins != nil:
-			for _, name := range cand.match.pins {
-				pinned[name] = append(pinned[name], cand)
-			}
-		case len(cand.bindings.open) > 0 || cand.match.fallible() || cand.entry.paramKindErr != nil:
+		open, names, kind := cand.place()
+		if open {
 			c.open = append(c.open, cand)
-		default:
-			for name := range cand.bindings.pinned {
-				pinned[name] = append(pinned[name], cand)
+		} else {
+			for name := range names {
+				pinned.add(name, cand)
 			}
-			if cand.entry.hasParams {
-				c.addKind(cand)
-			}
+		}
+		if kind {
+			c.addKind(cand)
 		}
 		c.pins = c.pins || cand.match.pins != nil || len(cand.bindings.pinned) > 0 || len(cand.bindings.open) == 0
 	}
 	if c.pins {
-		c.pinned = pinned
+		c.pinned = &pinned
+	}
+}
+
+// splitAs is split for candidates that differ from those of old, which use pins,
+// by d only.
+func (c *candidates) splitAs(old *candidates, d difference[*candidate]) {
+	c.pins, c.kinds = true, old.kinds
+	pinned := *old.pinned
+	var own [len(pinned)]bool // shards that are not old's
+	var open difference[*candidate]
+	kinds := false
+	sort := func(list []*candidate, open *[]*candidate, pin func(name string, cand *candidate)) {
+		for _, cand := range list {
+			anywhere, names, kind := cand.place()
+			if kinds = kinds || kind; anywhere {
+				*open = append(*open, cand)
+				continue
+			}
+			for name := range names {
+				if i := shard(name); !own[i] {
+					own[i], pinned[i] = true, maps.Clone(pinned[i])
+				}
+				pin(name, cand)
+			}
+		}
+	}
+	sort(d.gone, &open.gone, pinned.remove)
+	sort(d.fresh, &open.fresh, pinned.insert)
+	c.open, c.pinned = open.edit(old.open, byOwnName), &pinned
+	if !kinds {
+		return
+	}
+	c.kinds = nil
+	for _, cand := range c.all {
+		if _, _, kind := cand.place(); kind {
+			c.addKind(cand)
+		}
 	}
 }
 
