@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/manifest"
@@ -252,6 +253,7 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
+	limitMemory(log)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if f.pprof != "" {
@@ -276,6 +278,22 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 		return coded
 	}
 	return nil
+}
+
+// memoryShare is how much of the container's memory the heap may fill before the
+// garbage collector works harder: the kernel kills at the limit, and not all of
+// what it counts is heap.
+const memoryShare = 0.8
+
+// limitMemory does what GOMEMLIMIT says or, without it, keeps the heap to its share
+// of what the container may have.
+func limitMemory(log *slog.Logger) {
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare))
+	if err != nil {
+		log.Debug("no memory limit found", "reason", err.Error()) // not in a container
+		return
+	}
+	log.Debug("memory limit", "bytes", limit)
 }
 
 // clients returns the authorities of client certificates, nil if none are asked
