@@ -109,6 +109,8 @@ type reader struct {
 	scope   *Scope
 	loops   []string // the names of variables of loops, the innermost last
 	deepest int
+	// bound are what variables are computed from when they are first read, by slot.
+	bound   map[int]valueOf
 	metered bool
 	// forms is whether it matters which lists and maps are made by the expression.
 	forms bool
@@ -117,7 +119,7 @@ type reader struct {
 }
 
 func newQuick(s *Scope, checked *ast.AST, adapter types.Adapter, want Want) quick {
-	r := &reader{checked: checked, scope: s, metered: !s.vars.Unmetered, forms: want == Object || want == anything}
+	r := &reader{checked: checked, bound: map[int]valueOf{}, scope: s, metered: !s.vars.Unmetered, forms: want == Object || want == anything}
 	q := quick{limit: math.MaxInt64, adapter: adapter}
 	if r.metered {
 		q.limit = celconfig.PerCallLimit

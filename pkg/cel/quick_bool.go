@@ -13,7 +13,10 @@ func (r *reader) boolean(e ast.Expr) boolOf {
 			return r.has(e.AsSelect())
 		}
 	case ast.ComprehensionKind:
-		return r.quantifier(e)
+		if b := r.quantifier(e); b != nil {
+			return b
+		}
+		return toBool(r.binding(e, r.value))
 	case ast.CallKind:
 		if b, known := r.truth(e); known {
 			return b // value would ask again
@@ -244,26 +247,21 @@ func (r *reader) membership(e ast.Expr) boolOf {
 		if !ok {
 			return false, false
 		}
+		switch {
+		case !metered || set:
+		case ofList:
+			f.cost += sizeCost(where)
+		default:
+			f.cost++
+		}
 		if m, isMap := mapOf(where); isMap {
 			name, isName := v.(string)
 			_, has := m[name]
-			f.cost++
 			return has, isName
 		}
 		list, ok := listOf(where)
-		if !ok {
+		if !ok || metered && set && (!ofScalars(list) || !isScalar(v)) {
 			return false, false
-		}
-		switch {
-		case !metered:
-		case set:
-			if !ofScalars(list) || !isScalar(v) {
-				return false, false
-			}
-		case ofList:
-			f.cost += int64(len(list))
-		default:
-			f.cost++
 		}
 		for _, y := range list {
 			if !f.turn() {

@@ -194,6 +194,17 @@ func (r *reader) defined(name string) valueOf {
 // name reads an identifier, which costs nothing here.
 func (r *reader) name(name string) valueOf {
 	if slot := r.variable(name); slot >= 0 {
+		if init := r.bound[slot]; init != nil {
+			return func(f *frame) (any, bool) {
+				v := f.loops[slot]
+				if _, waits := v.(unbound); !waits {
+					return v, true
+				}
+				v, ok := init(f)
+				f.loops[slot] = v
+				return v, ok
+			}
+		}
 		return func(f *frame) (any, bool) { return f.loops[slot], true }
 	}
 	if !r.metered {
@@ -274,15 +285,24 @@ func member(of, key any) (value any, has, ok bool) {
 	return nil, false, false
 }
 
-// anOptional reads a value that is an optional.
-func (r *reader) anOptional(e ast.Expr) optionalOf { return r.optional(e, true) }
+// reading is how a part of an expression is read and what becomes of its value.
+type reading struct {
+	read func(ast.Expr) valueOf
+	// convert is for what read did not read, if it is not nil.
+	convert func(any) (any, bool)
+}
 
-func (r *reader) optional(e ast.Expr, observed bool) optionalOf {
+// anOptional reads a value that is an optional.
+func (r *reader) anOptional(e ast.Expr) optionalOf {
+	return r.optional(e, true, reading{read: r.value})
+}
+
+func (r *reader) optional(e ast.Expr, observed bool, as reading) optionalOf {
 	if c := r.chain(e); c != nil {
 		if !c.isOptional() {
 			return nil
 		}
-		return c.get(observed)
+		return as.converted(c.get(observed))
 	}
 	if e.Kind() != ast.CallKind {
 		return nil
@@ -295,9 +315,9 @@ func (r *reader) optional(e ast.Expr, observed bool) optionalOf {
 			return nil, false, true
 		}
 	case is(e, "optional.of", 1):
-		return certain(priced(1, r.value(args[0])))
+		return certain(priced(1, as.read(args[0])))
 	case is(e, "or", 2) && r.isOptional(e):
-		first, second := r.anOptional(args[0]), r.anOptional(args[1])
+		first, second := r.optional(args[0], true, as), r.optional(args[1], true, as)
 		if first == nil || second == nil {
 			return nil
 		}
@@ -308,7 +328,7 @@ func (r *reader) optional(e ast.Expr, observed bool) optionalOf {
 			return second(f)
 		}
 	case is(e, "_?_:_", 3):
-		condition, then, otherwise := r.boolean(args[0]), r.optional(args[1], false), r.optional(args[2], false)
+		condition, then, otherwise := r.boolean(args[0]), r.optional(args[1], false, as), r.optional(args[2], false, as)
 		if condition == nil || then == nil || otherwise == nil {
 			return nil
 		}
@@ -324,6 +344,19 @@ func (r *reader) optional(e ast.Expr, observed bool) optionalOf {
 		}
 	}
 	return nil
+}
+
+func (as reading) converted(of optionalOf) optionalOf {
+	if as.convert == nil {
+		return of
+	}
+	return func(f *frame) (any, bool, bool) {
+		v, has, ok := of(f)
+		if ok && has {
+			v, ok = as.convert(v)
+		}
+		return v, has, ok
+	}
 }
 
 // certain takes a value for an optional that has it.

@@ -222,3 +222,33 @@ func (r *reader) quantifier(e ast.Expr) boolOf {
 		return decided == ending, ok
 	}
 }
+
+// unbound is the value of a variable that was not read yet.
+type unbound struct{}
+
+// binding reads what optMap is short for: a loop over nothing whose
+// result, which read reads, is about what it would gather into.
+func (r *reader) binding(e ast.Expr, read func(ast.Expr) valueOf) valueOf {
+	c := e.AsComprehension()
+	if c.IterRange().Kind() != ast.ListKind || c.IterRange().AsList().Size() > 0 || c.HasIterVar2() {
+		return nil
+	}
+	init := r.value(c.AccuInit())
+	if init == nil {
+		return nil
+	}
+	slot := len(r.loops)
+	r.loops = append(r.loops, c.AccuVar())
+	r.deepest = max(r.deepest, len(r.loops))
+	r.bound[slot] = init
+	body := read(c.Result())
+	r.loops = r.loops[:slot]
+	delete(r.bound, slot)
+	if body == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		f.loops[slot] = unbound{}
+		return body(f)
+	}
+}

@@ -2,6 +2,7 @@ package cel
 
 import (
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -32,7 +33,8 @@ func (r *reader) literal(s ast.StructExpr, path string) valueOf {
 		from := e.AsStructField()
 		to := field{name: from.Name()}
 		if from.IsOptional() {
-			to.optional = r.anOptional(from.Value())
+			read := func(e ast.Expr) valueOf { return r.field(e, path+"."+to.name) }
+			to.optional = r.optional(from.Value(), true, reading{read, fieldOf})
 		} else {
 			to.of = r.field(from.Value(), path+"."+to.name)
 		}
@@ -60,9 +62,6 @@ func (r *reader) literal(s ast.StructExpr, path string) valueOf {
 				continue
 			}
 			v, has, ok := to.optional(f)
-			if ok && has {
-				v, ok = fieldOf(v)
-			}
 			if !ok {
 				return nil, false
 			}
@@ -77,7 +76,8 @@ func (r *reader) literal(s ast.StructExpr, path string) valueOf {
 // field reads the value of a field as nativeField returns it. item reads an element
 // of a literal list or map there.
 func (r *reader) field(e ast.Expr, path string) valueOf {
-	switch item := func(e ast.Expr) valueOf { return r.item(e, path) }; {
+	item := func(e ast.Expr) valueOf { return r.item(e, path) }
+	switch {
 	case e.Kind() == ast.StructKind:
 		return r.literal(e.AsStruct(), path)
 	case e.Kind() == ast.ListKind:
@@ -92,7 +92,14 @@ func (r *reader) field(e ast.Expr, path string) valueOf {
 			return v, ok
 		})
 	case e.Kind() == ast.ComprehensionKind:
+		if of := r.binding(e, func(e ast.Expr) valueOf { return r.field(e, path) }); of != nil {
+			return of
+		}
 		if of := fromList(r.gathered(e, item)); of != nil {
+			return of
+		}
+	case is(e, "_+_", 2) && r.overload(e) == overloads.AddList:
+		if of := r.sumOfItems(e, item); of != nil {
 			return of
 		}
 	case is(e, "_?_:_", 3):
@@ -104,13 +111,59 @@ func (r *reader) field(e ast.Expr, path string) valueOf {
 // either reads a ?: of operands that read knows, or convert if they are attributes.
 func (r *reader) either(e ast.Expr, convert func(any) (any, bool), read func(ast.Expr) valueOf) valueOf {
 	operand := func(e ast.Expr) valueOf {
-		if r.chain(e) != nil {
-			return converted(r.resolved(e), convert)
+		if c := r.chain(e); c != nil {
+			return converted(c.value(false), convert)
 		}
 		return read(e)
 	}
 	args := operandsOf(e)
 	return chosen(r.boolean(args[0]), operand(args[1]), operand(args[2]))
+}
+
+// items reads a list whose elements item reads.
+func (r *reader) items(e ast.Expr, item func(ast.Expr) valueOf) func(f *frame) ([]any, bool) {
+	switch e.Kind() {
+	case ast.ListKind:
+		of, constant := r.elements(e.AsList(), item), r.constant(e)
+		if of == nil || !constant {
+			return of
+		}
+		return func(f *frame) ([]any, bool) {
+			defer func(cost int64) { f.cost = cost }(f.cost)
+			return of(f)
+		}
+	case ast.ComprehensionKind:
+		return r.gathered(e, item)
+	}
+	return nil
+}
+
+// sumOfItems reads a list behind another. Items that need more than one conversion
+// get it from cel-go.
+func (r *reader) sumOfItems(e ast.Expr, item func(ast.Expr) valueOf) valueOf {
+	args := operandsOf(e)
+	first, second := r.items(args[0], item), r.items(args[1], item)
+	if first == nil || second == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		x, ok := first(f)
+		if !ok {
+			return nil, false
+		}
+		y, ok := second(f)
+		f.cost++
+		switch {
+		case !ok:
+			return nil, false
+		case len(x) == 0:
+			return y, true
+		case len(y) == 0:
+			return x, true
+		}
+		out := append(x[:len(x):len(x)], y...)
+		return out, shareable(out)
+	}
 }
 
 func (r *reader) item(e ast.Expr, path string) valueOf {

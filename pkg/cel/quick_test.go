@@ -55,6 +55,7 @@ var quickExpressions = []struct {
 	{Bool, true, `object[?"kind"].orValue([1]).reverse().exists(n, n == 2)`},
 	{Bool, true, `object.list.size() > 1`},
 	{Bool, true, `namespaceObject.metadata.name == "shop"`},
+	{Bool, true, `object.?kind.optMap(k, k + "x").orValue("") == "Podx"`},
 
 	{TypedPatch, true, `object.kind == "Pod" ? [] : [JSONPatch{op: "remove", path: "/x"}]`},
 	{TypedPatch, true, `[JSONPatch{op: "add", path: "/x"}]`},

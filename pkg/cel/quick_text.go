@@ -40,11 +40,13 @@ func (r *reader) text(e ast.Expr) *text {
 	if is(e, "jsonpatch.escapeKey", 1) {
 		return r.escaped(r.text(operandsOf(e)[0]))
 	}
-	of, isString, isInt := r.value(e), true, false
-	cost := int64(0)
+	var of valueOf
+	may, cost := func(k types.Kind) bool { return k == types.StringKind }, int64(0)
 	if is(e, "string", 1) && !r.constant(e) {
-		of, isString, isInt = r.stringOperand(e)
+		of, may = r.stringOperand(e)
 		cost = 1
+	} else {
+		of = r.value(e)
 	}
 	if of == nil {
 		return nil
@@ -57,10 +59,13 @@ func (r *reader) text(e ast.Expr) *text {
 		switch v := v.(type) {
 		case string:
 			f.text = append(f.text, v...)
-			ok = ok && isString
+			ok = ok && may(types.StringKind)
 		case int64:
 			f.text = strconv.AppendInt(f.text, v, 10)
-			ok = ok && isInt
+			ok = ok && may(types.IntKind)
+		case bool:
+			f.text = strconv.AppendBool(f.text, v)
+			ok = ok && may(types.BoolKind)
 		default:
 			return 0, false
 		}
@@ -74,10 +79,10 @@ func (r *reader) text(e ast.Expr) *text {
 // stringOperand reads what string(…) makes a string of and says which types it may
 // have. If the checker takes it for one, as a[?"b"] that has an orValue, cel-go
 // knows the function for that type only.
-func (r *reader) stringOperand(e ast.Expr) (of valueOf, isString, isInt bool) {
+func (r *reader) stringOperand(e ast.Expr) (of valueOf, may func(types.Kind) bool) {
 	arg := operandsOf(e)[0]
 	kind := r.checked.GetType(arg.ID()).Kind()
-	return r.value(arg), kind == types.DynKind || kind == types.StringKind, kind == types.DynKind || kind == types.IntKind
+	return r.value(arg), func(k types.Kind) bool { return kind == k || kind == types.DynKind }
 }
 
 // sum is one text behind another. If it is known to be one before it is evaluated,
@@ -230,5 +235,35 @@ func substring(of, from, to valueOf) valueOf {
 		}
 		f.cost += traversal(int64(len(s)))
 		return s[i:j], true
+	}
+}
+
+// joinedStrings is a list of strings as one.
+func joinedStrings(list, separator valueOf) valueOf {
+	if list == nil || separator == nil {
+		return nil
+	}
+	return func(f *frame) (any, bool) {
+		v, by, ok := both(f, list, separator)
+		elements, isList := listOf(v)
+		between, isString := by.(string)
+		if !ok || !isList || !isString {
+			return nil, false
+		}
+		start := len(f.text)
+		defer func() { f.text = f.text[:start] }()
+		for i, e := range elements {
+			s, isString := e.(string)
+			if !isString {
+				return nil, false
+			}
+			if i > 0 {
+				f.text = append(f.text, between...)
+			}
+			f.text = append(f.text, s...)
+		}
+		s := string(f.text[start:])
+		f.cost += traversal(2 * int64(utf8.RuneCountInString(s)))
+		return s, true
 	}
 }

@@ -75,7 +75,7 @@ func (r *reader) once(e ast.Expr, of valueOf) valueOf {
 	if !ok {
 		return nil
 	}
-	return func(*frame) (any, bool) { return v, true }
+	return literalOf(v)
 }
 
 func (r *reader) computed(e ast.Expr) valueOf {
@@ -106,6 +106,9 @@ func (r *reader) computed(e ast.Expr) valueOf {
 			return r.mapping(v), ok
 		}
 	case ast.ComprehensionKind:
+		if of := r.binding(e, r.value); of != nil {
+			return of
+		}
 		of := r.gathered(e, r.value)
 		if of == nil {
 			return fromBool(r.quantifier(e))
@@ -135,6 +138,10 @@ func literalValue(e ast.Expr) valueOf {
 	default:
 		return nil
 	}
+	return literalOf(v)
+}
+
+func literalOf(v any) valueOf {
 	return func(*frame) (any, bool) { return v, true }
 }
 
@@ -242,7 +249,7 @@ func (r *reader) call(e ast.Expr) valueOf {
 	case is(e, "reverse", 1) && e.AsCall().IsMemberFunction() && !r.metered:
 		return r.reversed(r.value(args[0]))
 	case is(e, "string", 1):
-		of, isString, isInt := r.stringOperand(e)
+		of, may := r.stringOperand(e)
 		if of == nil {
 			return nil
 		}
@@ -251,12 +258,18 @@ func (r *reader) call(e ast.Expr) valueOf {
 			f.cost++
 			switch n := v.(type) {
 			case string:
-				return v, ok && isString
+				return v, ok && may(types.StringKind)
 			case int64:
-				return strconv.FormatInt(n, 10), ok && isInt
+				return strconv.FormatInt(n, 10), ok && may(types.IntKind)
+			case bool:
+				return strconv.FormatBool(n), ok && may(types.BoolKind)
 			}
 			return nil, false
 		}
+	case is(e, "join", 1):
+		return joinedStrings(r.value(args[0]), literalOf(""))
+	case is(e, "join", 2):
+		return joinedStrings(r.value(args[0]), r.value(args[1]))
 	case is(e, "jsonpatch.escapeKey", 1), is(e, "_+_", 2) && r.checked.GetType(e.ID()) == types.StringType:
 		t := r.text(e)
 		if t == nil {
