@@ -562,6 +562,7 @@ func newCandidate(e *entry, k *key, equivalents []Equivalent, usePins bool) *can
 		return nil
 	}
 	c := &candidate{entry: e, match: match}
+	c.bindings.all = make([]boundBinding, 0, len(e.bindings))
 	for i, b := range e.bindings {
 		bb := boundBinding{order: i, binding: b, paramKind: e.paramKind}
 		if b.match != nil {
@@ -570,6 +571,9 @@ func newCandidate(e *entry, k *key, equivalents []Equivalent, usePins bool) *can
 			}
 		}
 		c.bindings.all = append(c.bindings.all, bb)
+	}
+	if all := c.bindings.all; 2*len(all) < cap(all) {
+		c.bindings.all = slices.Clone(all)
 	}
 	// A policy whose bindings cannot match is still asked where its own answer
 	// may be an error: a namespace that a selector needs may be missing.
@@ -591,7 +595,7 @@ func (b *boundBindings) split() {
 		}
 		for _, name := range bb.match.pins {
 			if b.pinned == nil {
-				b.pinned = map[string][]*boundBinding{}
+				b.pinned = make(map[string][]*boundBinding, len(b.all)-i)
 			}
 			b.pinned[name] = append(b.pinned[name], bb)
 		}

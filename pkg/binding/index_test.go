@@ -498,17 +498,110 @@ func TestMissAllocatesNothing(t *testing.T) {
 	src := Sources{Namespaces: cached{object("", "t1", namespaceNameLabel, "t1")}}
 	req := createPod("t1", "x")
 	for _, how := range []string{"other resource", "policies of other namespaces", "bindings of other namespaces", "other operation"} {
-		t.Run(how, func(t *testing.T) {
-			policies, bindings := fill(t, 1000, how)
-			ix := mustIndex(t, policies, bindings, src)
-			ctx := t.Context()
-			if got := ix.Select(ctx, req); got != nil {
-				t.Fatalf("Select() = %v, want nil", describe(got))
+		for _, n := range []int{0, 10_000} {
+			t.Run(fmt.Sprintf("%s/%d", how, n), func(t *testing.T) {
+				policies, bindings := fill(t, n, how)
+				ix := mustIndex(t, policies, bindings, src)
+				ctx := t.Context()
+				if got := ix.Select(ctx, req); got != nil {
+					t.Fatalf("Select() = %v, want nil", describe(got))
+				}
+				if n := testing.AllocsPerRun(100, func() { ix.Select(ctx, req) }); n != 0 {
+					t.Errorf("Select() makes %v allocations, want 0", n)
+				}
+			})
+		}
+	}
+}
+
+// Shapes of a cluster whose tenants have a namespace and a binding each.
+var tenantShapes = []string{"a policy each", "one policy", "a policy each, bound to all"}
+
+// tenants makes n bindings, the binding of tenant-i for that namespace and another.
+func tenants(t testing.TB, n int, shape string) (policies []*policy.Policy, bindings []*Binding) {
+	own := func(m *admissionregistrationv1.MatchResources, i int) *admissionregistrationv1.MatchResources {
+		m.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: namespaceNameLabel, Operator: metav1.LabelSelectorOpIn,
+			Values: []string{fmt.Sprintf("tenant-%05d", i), fmt.Sprintf("other-%05d", i)},
+		}}}
+		return m
+	}
+	pods := func() *admissionregistrationv1.MatchResources { return resources(newRule("v1 pods")) }
+	for i := range n {
+		name := fmt.Sprintf("p%05d", i)
+		switch shape {
+		case "a policy each":
+			policies, bindings = append(policies, newPolicy(name, pods())), append(bindings, newBinding(t, name, name, in(own(resources(), i))))
+		case "a policy each, bound to all":
+			policies, bindings = append(policies, newPolicy(name, own(pods(), i))), append(bindings, newBinding(t, name, name))
+		default:
+			if i == 0 {
+				policies = append(policies, newPolicy("p", pods()))
 			}
-			if n := testing.AllocsPerRun(100, func() { ix.Select(ctx, req) }); n != 0 {
-				t.Errorf("Select() makes %v allocations, want 0", n)
+			bindings = append(bindings, newBinding(t, name, "p", in(own(resources(), i))))
+		}
+	}
+	return policies, bindings
+}
+
+// What a request costs does not grow with the number of other tenants.
+func TestTenants(t *testing.T) {
+	for _, shape := range tenantShapes {
+		t.Run(shape, func(t *testing.T) {
+			var cost []float64
+			for _, n := range []int{10, 10_000} {
+				policies, bindings := tenants(t, n, shape)
+				for _, ns := range []string{"tenant-00005", "other-00005"} {
+					ix := mustIndex(t, policies, bindings, Sources{Namespaces: cached{object("", ns, namespaceNameLabel, ns)}})
+					req := createPod(ns, "x")
+					got := ix.Select(t.Context(), req)
+					if len(got) != 1 || got[0].Binding != "p00005" {
+						t.Fatalf("%s of %d: Select() = %v, want binding p00005 only", ns, n, describe(got))
+					}
+					cost = append(cost, testing.AllocsPerRun(100, func() { ix.Select(t.Context(), req) }))
+				}
+			}
+			if slices.Max(cost) != slices.Min(cost) {
+				t.Errorf("allocations %v, want the same for 10 and 10,000", cost)
 			}
 		})
+	}
+}
+
+func BenchmarkTenants(b *testing.B) {
+	for _, shape := range tenantShapes {
+		for _, n := range []int{10, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", strings.ReplaceAll(shape, " ", "-"), n), func(b *testing.B) {
+				policies, bindings := tenants(b, n, shape)
+				ix := mustIndex(b, policies, bindings, Sources{Namespaces: cached{object("", "tenant-00005", namespaceNameLabel, "tenant-00005")}})
+				req := createPod("tenant-00005", "x")
+				ix.Select(b.Context(), req)
+				b.ReportAllocs()
+				for b.Loop() {
+					ix.Select(b.Context(), req)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkNextBinding is one binding changed among 10,000 of one policy.
+func BenchmarkNextBinding(b *testing.B) {
+	policies, bindings := tenants(b, 10_000, "one policy")
+	ix := mustIndex(b, policies, bindings, Sources{Namespaces: cached{object("", "tenant-00005", namespaceNameLabel, "tenant-00005")}})
+	ix.Select(b.Context(), createPod("tenant-00005", "x"))
+	bindings = slices.Clone(ix.Bindings())
+	again := func(i int) *Binding {
+		return newBinding(b, bindings[i].Name(), "p", in(bindings[i].Object().Spec.MatchResources))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		bindings[5000] = again(5000)
+		next, err := ix.Next(ix.Policies(), bindings)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ix = next
 	}
 }
 

@@ -193,6 +193,9 @@ type hit struct {
 	err      error
 }
 
+// always is what matches without rules.
+var always = []hit{{}}
+
 // narrow evaluates all that depends on the key only. It reports false if no
 // request of that key can match or fail.
 func (m *matcher) narrow(k *key, equivalents []Equivalent) (narrowed, bool) {
@@ -204,7 +207,7 @@ func (m *matcher) narrow(k *key, equivalents []Equivalent) (narrowed, bool) {
 		excluded: m.hits(m.exclude, k, equivalents),
 	}
 	if m.any {
-		n.matched = []hit{{}}
+		n.matched = always
 	} else {
 		n.matched = m.hits(m.rules, k, equivalents)
 	}
