@@ -87,63 +87,88 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// evaluations are what BenchmarkEval evaluates.
+// evaluations are what BenchmarkEval evaluates and how often that may allocate.
 var evaluations = []struct {
-	name string
-	want Want
-	expr string
+	name   string
+	allocs float64
+	want   Want
+	expr   string
 }{
-	{"constant", Object, `Object{metadata: Object.metadata{labels: {"team": "x"}}}`},
-	{"constant variable", Object, `Object{metadata: Object.metadata{labels: {"team": variables.text}}}`},
-	{"label", Object, `Object{metadata: Object.metadata{labels: {"team": object.metadata.name}}}`},
-	{"jsonpatch", JSONPatch, `[JSONPatch{op: "add", path: "/metadata/labels/x", value: object.metadata.name}]`},
-	{"containers", Object, `Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: object.spec.template.spec.containers.map(c, Object.spec.template.spec.containers{name: c.name, imagePullPolicy: "Always"})}}}}`},
-	{"containers 20", Object, `Object{spec: Object.spec{containers: object.spec.many.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`},
-	{"condition", Bool, `has(object.metadata.labels) && object.metadata.labels.app == "web"`},
-	{"variables", Object, `Object{metadata: Object.metadata{labels: {"n": string(variables.n), "team": string(variables.team), "a": variables.names[0]}}}`},
+	{"constant", 0, Object, `Object{metadata: Object.metadata{labels: {"team": "x"}}}`},
+	{"constant variable", 0, Object, `Object{metadata: Object.metadata{labels: {"team": variables.text}}}`},
+	{"label", 6, Object, `Object{metadata: Object.metadata{labels: {"team": object.metadata.name}}}`},
+	{"jsonpatch", 0, JSONPatch, `[JSONPatch{op: "add", path: "/metadata/labels/x", value: object.metadata.name}]`},
+	{"containers", 14, Object, `Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: object.spec.template.spec.containers.map(c, Object.spec.template.spec.containers{name: c.name, imagePullPolicy: "Always"})}}}}`},
+	{"containers 20", 46, Object, `Object{spec: Object.spec{containers: object.spec.many.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`},
+	{"condition", 0, Bool, `has(object.metadata.labels) && object.metadata.labels.app == "web"`},
+	{"variables", 9, Object, `Object{metadata: Object.metadata{labels: {"n": string(variables.n), "team": string(variables.team), "a": variables.names[0]}}}`},
 }
 
-// BenchmarkEval evaluates one mutation with its variables, as a request does that has
-// evaluated others before; result conversion is included.
-func BenchmarkEval(b *testing.B) {
-	w := testWorld(b)
+// evaluator returns what evaluates one mutation with its variables, as a request does
+// that has evaluated others before; result conversion is included.
+func evaluator(tb testing.TB, want Want, expr string) func() error {
+	w := testWorld(tb)
 	many := []any{}
 	for i := range 20 {
 		many = append(many, map[string]any{"name": fmt.Sprint("c", i), "image": "i"})
 	}
 	w.object["spec"].(map[string]any)["many"] = many
 	input := w.input()
-	for _, expr := range evaluations {
-		b.Run(expr.name, func(b *testing.B) {
-			s := testScope(b, Vars{Params: true, Variables: true}, []definition{
-				{"n", "size(object.spec.template.spec.containers)"},
-				{"names", "object.spec.template.spec.containers.map(c, string(c.name))"},
-				{"team", "params.data.team"},
-				{"text", "'t'"},
-			})
-			p, err := s.Compile(expr.expr, expr.want)
-			if err != nil {
-				b.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			a := &Activation{}
-			var budget Budget
+	s := testScope(tb, Vars{Params: true, Variables: true}, []definition{
+		{"n", "size(object.spec.template.spec.containers)"},
+		{"names", "object.spec.template.spec.containers.map(c, string(c.name))"},
+		{"team", "params.data.team"},
+		{"text", "'t'"},
+	})
+	p, err := s.Compile(expr, want)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(tb.Context())
+	tb.Cleanup(cancel)
+	a := &Activation{}
+	var budget Budget
+	return func() (err error) {
+		budget.Remaining = MutationBudget
+		s.Rebind(a, input, &budget)
+		switch want {
+		case Bool:
+			_, err = p.Bool(ctx, a)
+		case Object:
+			_, err = p.Object(ctx, a)
+		default:
+			_, err = p.JSONPatch(ctx, a)
+		}
+		return err
+	}
+}
+
+func BenchmarkEval(b *testing.B) {
+	for _, tt := range evaluations {
+		b.Run(tt.name, func(b *testing.B) {
+			evaluate := evaluator(b, tt.want, tt.expr)
 			b.ReportAllocs()
 			for b.Loop() {
-				budget.Remaining = MutationBudget
-				s.Rebind(a, input, &budget)
-				switch expr.want {
-				case Bool:
-					_, err = p.Bool(ctx, a)
-				case Object:
-					_, err = p.Object(ctx, a)
-				default:
-					_, err = p.JSONPatch(ctx, a)
-				}
-				if err != nil {
+				if err := evaluate(); err != nil {
 					b.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// TestAllocations holds what common mutations may allocate: their results.
+func TestAllocations(t *testing.T) {
+	for _, tt := range evaluations {
+		t.Run(tt.name, func(t *testing.T) {
+			evaluate := evaluator(t, tt.want, tt.expr)
+			got := testing.AllocsPerRun(100, func() {
+				if err := evaluate(); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if got > tt.allocs {
+				t.Errorf("%v allocations, want at most %v", got, tt.allocs)
 			}
 		})
 	}

@@ -87,7 +87,8 @@ func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, er
 
 // JSONPatch evaluates a program that was compiled for JSONPatch or TypedPatch. Values are
 // plain JSON data (spec §8.2). The result may be shared, with the input and
-// with other callers: it must not be modified.
+// with other callers: it must not be modified. It is good until the next evaluation
+// with a, or until a is bound again.
 func (p *Program) JSONPatch(ctx context.Context, a *Activation) ([]PatchOp, error) {
 	a.begin(ctx)
 	if f := p.quick.begin(a); f != nil {

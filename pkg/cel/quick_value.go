@@ -38,22 +38,27 @@ func mapOf(v any) (map[string]any, bool) {
 	return nil, false
 }
 
-// list and mapping make a value of what an expression made.
-func (r *reader) list(v []any) any {
+// newList makes a value of what an expression made.
+func newList(v []any, made bool) any {
 	if v == nil {
 		v = []any{}
 	}
-	if r.forms {
+	if made {
 		return madeList(v)
 	}
 	return v
 }
 
-func (r *reader) mapping(v map[string]any) any {
-	if r.forms {
-		return madeMap(v)
+// listing is newList for what elements and gathered read.
+func (r *reader) listing(of func(f *frame) ([]any, bool)) valueOf {
+	if of == nil {
+		return nil
 	}
-	return v
+	made := r.forms // closures do not keep the reader
+	return func(f *frame) (any, bool) {
+		v, ok := of(f)
+		return newList(v, made), ok
+	}
 }
 
 // value reads an expression whose value is JSON data: nil, bool, string, int64,
@@ -88,35 +93,27 @@ func (r *reader) computed(e ast.Expr) valueOf {
 			return fromBool(r.has(e.AsSelect()))
 		}
 	case ast.ListKind:
-		of := r.elements(e.AsList(), r.value)
-		if of == nil {
-			return nil
-		}
-		return func(f *frame) (any, bool) {
-			v, ok := of(f)
-			return r.list(v), ok
-		}
+		return r.listing(r.elements(e.AsList(), r.value))
 	case ast.MapKind:
-		of := r.entries(e.AsMap(), r.value)
+		of, made := r.entries(e.AsMap(), r.value), r.forms
 		if of == nil {
 			return nil
 		}
 		return func(f *frame) (any, bool) {
 			v, ok := of(f)
-			return r.mapping(v), ok
+			if made {
+				return madeMap(v), ok
+			}
+			return v, ok
 		}
 	case ast.ComprehensionKind:
 		if of := r.binding(e, r.value); of != nil {
 			return of
 		}
-		of := r.gathered(e, r.value)
-		if of == nil {
-			return fromBool(r.quantifier(e))
+		if of := r.listing(r.gathered(e, r.value)); of != nil {
+			return of
 		}
-		return func(f *frame) (any, bool) {
-			v, ok := of(f)
-			return r.list(v), ok
-		}
+		return fromBool(r.quantifier(e))
 	case ast.CallKind:
 		return r.call(e)
 	}
@@ -316,7 +313,7 @@ func (r *reader) reversed(of valueOf) valueOf {
 	if of == nil {
 		return nil
 	}
-	return func(f *frame) (any, bool) {
+	return r.listing(func(f *frame) ([]any, bool) {
 		v, ok := of(f)
 		list, isList := listOf(v)
 		if !ok || !isList {
@@ -324,8 +321,8 @@ func (r *reader) reversed(of valueOf) valueOf {
 		}
 		list = slices.Clone(list)
 		slices.Reverse(list)
-		return r.list(list), true
-	}
+		return list, true
+	})
 }
 
 // joined is a list behind another. cel-go converts the elements to Go values on
