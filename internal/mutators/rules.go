@@ -1,9 +1,9 @@
 package mutators
 
 import (
-	"cmp"
-	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
@@ -16,15 +16,16 @@ import (
 // their operations only are one.
 func rules(ms []*legacy.Mutator, types *openapi.Types) []admissionregistrationv1.RuleWithOperations {
 	byRule := map[string]*admissionregistrationv1.RuleWithOperations{}
+	var key []byte // of one after the other; most are known
 	for _, m := range ms {
 		found, _ := translate.Rules(m, types)
 		for i := range found {
-			r := found[i].RuleWithOperations
-			key := ruleKey(&r)
-			known := byRule[key]
+			r := &found[i].RuleWithOperations
+			key = appendKey(key[:0], r)
+			known := byRule[string(key)]
 			if known == nil {
-				r.Operations = slices.Clone(r.Operations)
-				byRule[key] = &r
+				known = &admissionregistrationv1.RuleWithOperations{Operations: slices.Clone(r.Operations), Rule: r.Rule}
+				byRule[string(key)] = known
 				continue
 			}
 			for _, op := range r.Operations {
@@ -35,20 +36,28 @@ func rules(ms []*legacy.Mutator, types *openapi.Types) []admissionregistrationv1
 		}
 	}
 	out := make([]admissionregistrationv1.RuleWithOperations, 0, len(byRule))
-	for _, r := range byRule {
-		slices.Sort(r.Operations)
-		out = append(out, *r)
+	for _, key := range slices.Sorted(maps.Keys(byRule)) {
+		slices.Sort(byRule[key].Operations)
+		out = append(out, *byRule[key])
 	}
-	slices.SortFunc(out, func(a, b admissionregistrationv1.RuleWithOperations) int {
-		return cmp.Compare(ruleKey(&a), ruleKey(&b))
-	})
 	return out
 }
 
-func ruleKey(r *admissionregistrationv1.RuleWithOperations) string {
-	scope := admissionregistrationv1.AllScopes
-	if r.Scope != nil {
-		scope = *r.Scope
+// appendKey appends a text that two rules share only if they differ in nothing but
+// their operations.
+func appendKey(key []byte, r *admissionregistrationv1.RuleWithOperations) []byte {
+	for _, list := range [][]string{r.APIGroups, r.APIVersions, r.Resources} {
+		key = append(key, '[')
+		for i, s := range list {
+			if i > 0 {
+				key = append(key, ' ')
+			}
+			key = strconv.AppendQuote(key, s)
+		}
+		key = append(key, "] "...)
 	}
-	return fmt.Sprintf("%q %q %q %s", r.APIGroups, r.APIVersions, r.Resources, scope)
+	if r.Scope != nil {
+		return append(key, *r.Scope...)
+	}
+	return append(key, admissionregistrationv1.AllScopes...)
 }
