@@ -229,3 +229,73 @@ func TestQuickDeadline(t *testing.T) {
 		}
 	}
 }
+
+// Whatever is left of a budget, the same is left after both ways, and both or none
+// are over it.
+func TestQuickEveryBudget(t *testing.T) {
+	scope := testScope(t, Vars{Params: true, Variables: true}, []definition{
+		{"n", "size(object.spec.template.spec.containers)"},
+		{"names", "object.spec.template.spec.containers.map(c, string(c.name))"},
+		{"team", "params.data.team + '-' + variables.names.join('-')"},
+		{"text", "'t'"},
+	})
+	in := testWorld(t).input()
+	for _, tt := range []struct {
+		want Want
+		expr string
+	}{
+		{Bool, `variables.n > 1 && variables.names.exists(n, n == "b") || variables.team == variables.text`},
+		{Object, `Object{metadata: Object.metadata{labels: {"team": variables.team, "n": string(variables.n), "text": variables.text}}}`},
+		{JSONPatch, `variables.names.map(n, JSONPatch{op: "add", path: "/" + jsonpatch.escapeKey(n), value: variables.team})`},
+	} {
+		p, err := scope.Compile(tt.expr, tt.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		full := Budget{MutationBudget}
+		if _, done, err := runQuickly(p, t.Context(), scope.Bind(in, &full)); !done || err != nil {
+			t.Fatalf("%s: done %v, error %v", tt.expr, done, err)
+		}
+		for left := range MutationBudget - full.Remaining + 2 {
+			budget, slowBudget := Budget{left}, Budget{left}
+			got, done, err := runQuickly(p, t.Context(), scope.Bind(in, &budget))
+			want, wantErr := runSlowly(p, t.Context(), scope.Bind(in, &slowBudget))
+			if !done || err != wantErr || budget != slowBudget {
+				t.Errorf("%s with %d: error %v, %d are left, want %v and %d", tt.expr, left, err, budget.Remaining, wantErr, slowBudget.Remaining)
+			}
+			if diff := cmp.Diff(want, got); err == nil && diff != "" {
+				t.Errorf("%s with %d (-want +got):\n%s", tt.expr, left, diff)
+			}
+		}
+	}
+}
+
+// A variable that one way computed is good for the other, and paid once.
+func TestQuickSharesVariables(t *testing.T) {
+	scope := testScope(t, Vars{Params: true, Variables: true}, []definition{
+		{"names", "object.spec.template.spec.containers.map(c, string(c.name))"},
+		{"spec", "object.spec"},
+		{"made", "{'a': [variables.names, ['x']]}"},
+		{"sorted", "variables.names.sort()"},
+	})
+	quickly := `variables.names[0] + variables.made.a[1][0] + string(variables.spec.replicas) == "" || variables.sorted[0] == "a"`
+	slowly := `variables.names.sort() == variables.made.a[0] && variables.spec == object.spec && variables.made == {"a": [variables.sorted, ["x"]]}`
+	for _, order := range [][]string{{quickly, slowly}, {slowly, quickly}, {slowly, slowly}} {
+		a, slow := &Activation{}, &Activation{}
+		budget, slowBudget := Budget{ConditionBudget}, Budget{ConditionBudget}
+		in := testWorld(t).input()
+		scope.Rebind(a, in, &budget)
+		scope.Rebind(slow, in, &slowBudget)
+		for _, expr := range order {
+			p, err := scope.Compile(expr, Bool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, gotErr := run(p, t.Context(), a)
+			want, wantErr := runSlowly(p, t.Context(), slow)
+			if got != want || errText(gotErr) != errText(wantErr) || budget != slowBudget {
+				t.Errorf("%s\n= %v, %v, %d are left, want %v, %v, %d", expr, got, gotErr, budget.Remaining, want, wantErr, slowBudget.Remaining)
+			}
+		}
+	}
+}
