@@ -21,6 +21,7 @@ import (
 // webhook configuration acts where servers still call it: with failurePolicy Fail
 // nothing passes it by for as long as that takes.
 func TestGroupMove(t *testing.T) {
+	t.Parallel()
 	m := cluster.Installed(t, cluster.InstallOptions{Replicas: 2})
 	m.NeedProcesses(t)
 	policy := madePolicy{name: "e2e-move", mutation: `Object{metadata: Object.metadata{labels: {"moved": "yes"}}}`}

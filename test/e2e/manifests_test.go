@@ -196,6 +196,7 @@ func wantLeft(t *testing.T, c *cluster.Cluster, n int, prefix string) {
 // TestManifestsOnAServer applies install.yaml in the ways that kubectl has, again
 // and again, and takes it away.
 func TestManifestsOnAServer(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	kubectl := func(args ...string) string {
 		t.Helper()
@@ -347,6 +348,7 @@ spec:
 
 // TestChartOnAServer installs, upgrades and uninstalls the chart as its README says.
 func TestChartOnAServer(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	config := c.Kubeconfig(t, c.Config, "")
 	helm := func(verb string, args ...string) {

@@ -31,6 +31,8 @@ import (
 // TestNative has mapd put policies in the place of Gatekeeper's mutators: into
 // Kubernetes' own group where the server runs policies, else into mapd's.
 func TestNative(t *testing.T) {
+	t.Parallel()
+	var all []part
 	for _, tc := range []struct {
 		name    string
 		options cluster.Options
@@ -42,8 +44,7 @@ func TestNative(t *testing.T) {
 			"--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false,admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false",
 		}}, mapdpolicy.OwnGroup},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
+		all = append(all, part{tc.name, func(t *testing.T) {
 			overlay := output(t, exec.Command(filepath.Join(cluster.Servers(t), "kubectl"), "kustomize", manifests(t, "overlays", "native")))
 			c := cluster.Start(t, tc.options)
 			// Before anything is asked of mapd, what the objects of the cases come to.
@@ -68,8 +69,9 @@ func TestNative(t *testing.T) {
 			}
 			t.Run("back", g.back)
 			t.Run("uninstalled", g.uninstalled)
-		})
+		}})
 	}
+	together(t, all)
 }
 
 // movers is a cluster whose mutators are moved into policies of a group.

@@ -47,21 +47,21 @@ func TestTwins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Parallel()
 	plans, skipped := planAll(t, only)
 	differences := newDifferences(t)
 	var asExpected, refused atomic.Int32
 	t.Run("lanes", func(t *testing.T) {
 		lanes := max(1, min(*laneCount, len(plans)))
+		var all []part
 		for i := range lanes {
 			var mine []*plan
 			for j := i; j < len(plans); j += lanes {
 				mine = append(mine, plans[j])
 			}
-			t.Run(fmt.Sprint(i), func(t *testing.T) {
-				t.Parallel()
-				runLane(t, mine, differences, &asExpected, &refused)
-			})
+			all = append(all, part{fmt.Sprint(i), func(t *testing.T) { runLane(t, mine, differences, &asExpected, &refused) }})
 		}
+		together(t, all)
 	})
 	if *onlyCases == "" {
 		differences.checkStale(t)
