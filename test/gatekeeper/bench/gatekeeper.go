@@ -45,25 +45,21 @@ func (s *theirs) Prepare(ctx context.Context, w *bench.Workload) (*unstructured.
 	if s.system, err = s.load(); err != nil {
 		return nil, err
 	}
+	s.Fresh()
 	return s.mutate(ctx)
 }
 
 func (s *theirs) Run(ctx context.Context) (any, error) { return s.mutate(ctx) }
 
-// mutate works on a copy, because the system changes the object that it is given.
 func (s *theirs) mutate(ctx context.Context) (*unstructured.Unstructured, error) {
-	m := s.request
-	m.Object = s.copy()
-	_, err := s.system.Mutate(ctx, &m)
-	return m.Object, err
+	_, err := s.system.Mutate(ctx, &s.request)
+	return s.request.Object, err
 }
 
-func (s *theirs) copy() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(s.object)}
+// Fresh copies the object, because the system changes the one that it is given.
+func (s *theirs) Fresh() {
+	s.request.Object = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(s.object)}
 }
-
-// Extra is the copy, which a request that comes over the network does not need.
-func (s *theirs) Extra() { s.copy() }
 
 func (s *theirs) load() (*mutation.System, error) {
 	system := mutation.NewSystem(mutation.SystemOpts{})
@@ -127,6 +123,7 @@ func (s *theirsChanged) Prepare(ctx context.Context, w *bench.Workload) (*unstru
 		return nil, err
 	}
 	s.next = [2]string{string(text), s.mutators[len(s.mutators)/2]}
+	s.Fresh()
 	return s.turn(ctx)
 }
 

@@ -7,7 +7,7 @@
 // last pass is over: Kubernetes holds the object as its Go type, the others as a
 // tree. Neither the decoding nor the patch of a webhook is in the figures. mapd's
 // include the record of what each policy did. Gatekeeper changes the object that it
-// is given, so it gets a copy each time, and what the copy costs is taken off.
+// is given, so it gets a copy each time, during which the clock stands still.
 // Before anything is measured all sides answer, and an object that is not the
 // right one ends the run with code 1. A goal that is not met does not.
 //

@@ -144,32 +144,30 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// What a side does for the measurement alone is taken off.
-func TestExtra(t *testing.T) {
+// What a side needs for each run is made for each, and is not in the figures.
+func TestFresh(t *testing.T) {
 	if err := flag.Set("test.benchtime", "1000x"); err != nil {
 		t.Fatal(err)
 	}
 	s, err := take(t.Context(), &copying{})
-	if err != nil || s.figures[allocs] < 0.9 || s.figures[allocs] > 1.1 {
+	if err != nil || s.n != 1000 || s.figures[allocs] < 0.9 || s.figures[allocs] > 1.1 {
 		t.Errorf("%+v, %v, want one allocation", s, err)
 	}
 }
 
 type copying struct {
 	odd
-	sink [4]*[64]byte
+	copy, sink *[64]byte
 }
+
+func (c *copying) Fresh() { c.copy = new([64]byte) }
 
 func (c *copying) Run(context.Context) (any, error) {
-	c.Extra()
-	c.sink[3] = new([64]byte)
-	return nil, nil
-}
-
-func (c *copying) Extra() {
-	for i := range 3 {
-		c.sink[i] = new([64]byte)
+	if c.copy == nil {
+		return nil, errors.New("nothing fresh")
 	}
+	c.copy, c.sink = nil, new([64]byte)
+	return nil, nil
 }
 
 func TestHold(t *testing.T) {

@@ -25,38 +25,31 @@ type sample struct {
 	figures map[string]float64
 }
 
-// extra is a side of which a part of Run is for the measurement alone. It is
-// measured too, and taken off.
-type extra interface{ Extra() }
+// fresh is a side that needs something new for each Run, which is not measured.
+type fresh interface{ Fresh() }
 
 // take measures a side for the time that the flag test.benchtime says.
 func take(ctx context.Context, s bench.Side) (sample, error) {
+	f, isFresh := s.(fresh)
 	var failed error
-	r := loop(func() error {
-		_, failed = s.Run(ctx)
-		return failed
+	r := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if isFresh {
+				b.StopTimer()
+				f.Fresh()
+				b.StartTimer()
+			}
+			if _, failed = s.Run(ctx); failed != nil {
+				b.FailNow()
+			}
+		}
 	})
 	if failed != nil {
 		return sample{}, failed
 	}
-	ns, mallocs := float64(r.T)/float64(r.N), float64(r.MemAllocs)/float64(r.N)
-	if s, ok := s.(extra); ok {
-		e := loop(func() error { s.Extra(); return nil })
-		ns -= min(float64(e.T)/float64(e.N), ns)
-		mallocs -= min(float64(e.MemAllocs)/float64(e.N), mallocs)
-	}
-	return sample{r.N, map[string]float64{perOp: ns / 1e9, allocs: mallocs}}, nil
-}
-
-func loop(f func() error) testing.BenchmarkResult {
-	return testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if f() != nil {
-				return
-			}
-		}
-	})
+	n := float64(r.N)
+	return sample{r.N, map[string]float64{perOp: r.T.Seconds() / n, allocs: float64(r.MemAllocs) / n}}, nil
 }
 
 // hold measures a side for d, once at least, and what its results keep.
