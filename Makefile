@@ -61,7 +61,11 @@ bench-compare: ## mapd's own benchmarks, this tree and BASE=REVISION in turns; B
 	@GO="$(GO)" ./hack/bench-compare.sh "$(BASE)" "$(or $(BENCH),.)" "$(or $(COUNT),6)" "$(or $(BENCHTIME),50ms)"
 
 bench-http: build ## mapd and plain servers side by side over HTTPS: latency, CPU and memory, answers checked, goals as a table
-	$(GO) run ./test/load/bench
+	$(GO) run ./test/load/bench $(ARGS)
+
+bench-e2e: ## create Pods through a real API server: no policy, native policies and mapd, CPU of both processes, ratios, goals
+	@test/e2e/servers/build.sh >/dev/null
+	$(GO) test -tags e2e -count 1 -run '^$$' -bench . -benchtime 1x -timeout 10m ./test/e2e/bench
 
 fuzz: ## random policies and objects through mapd and the in-tree plugin for FUZZTIME (60s)
 	$(GO) test ./test/differential -run '^$$' -fuzz FuzzDifferential -fuzztime $(FUZZTIME) -fuzzminimizetime 1x
