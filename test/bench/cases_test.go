@@ -49,6 +49,7 @@ func TestMissesAndTenants(t *testing.T) {
 		workloads["tenants "+how] = Tenant(how, 5, false)
 		workloads["tenants "+how+" alone"] = Tenant(how, 5, true)
 	}
+	workloads["many"] = Many(Cases[0], 4)
 	for name, w := range workloads {
 		t.Run(name, func(t *testing.T) {
 			kubernetes(t, w)

@@ -57,8 +57,14 @@ var Tenants = []string{"bindings", "policies"}
 
 // Tenant is n bindings, each for a namespace of its own, and a request that one of
 // them applies to. With alone, there is only that one.
-func Tenant(how string, n int, alone bool) *Workload {
-	c, o, hit := Label, Objects[0], n/2
+func Tenant(how string, n int, alone bool) *Workload { return tenants(Label, how, n, alone) }
+
+// Many is n policies or mutators of a case, each for a namespace of its own, and a
+// request that one of them applies to.
+func Many(c *Case, n int) *Workload { return tenants(c, "policies", n, false) }
+
+func tenants(c *Case, how string, n int, alone bool) *Workload {
+	o, hit := Objects[0], n/2
 	w := request(o, tenant(hit))
 	for i := range n {
 		if alone && i != hit {
@@ -68,11 +74,15 @@ func Tenant(how string, n int, alone bool) *Workload {
 		if how == "bindings" {
 			p = 0
 		}
-		if how == "policies" || len(w.Policies) == 0 {
+		if c.HasPolicy() && (how == "policies" || len(w.Policies) == 0) {
 			w.Policies = append(w.Policies, policy(c, o, p, ""))
 		}
-		w.Bindings = append(w.Bindings, bind(c, i, p, `, "matchResources": {`+namespaceIs(tenant(i))+`}`))
-		w.Mutators = append(w.Mutators, tenantMutator(c, o, i, p))
+		if c.HasPolicy() {
+			w.Bindings = append(w.Bindings, bind(c, i, p, `, "matchResources": {`+namespaceIs(tenant(i))+`}`))
+		}
+		if c.HasMutator() {
+			w.Mutators = append(w.Mutators, tenantMutator(c, o, i, p))
+		}
 		if i == hit {
 			c.want(o, w.WantObject.Object, p)
 		}

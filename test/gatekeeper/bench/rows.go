@@ -82,6 +82,8 @@ var (
 	all        = counts{[]int{1, 10, 100}, []int{0, 100, 1000, 10_000}, []int{10, 100, 1000, 10_000}, []int{1000, 10_000}, []int{10_000}}
 	few        = counts{[]int{1, 10}, []int{0, 10}, []int{10}, []int{20}, []int{20}}
 	mostInTree = 1000
+	// Mutators for locations of their own are as many shapes; nobody has more.
+	mostShapes = 1000
 )
 
 // rows are all rows.
@@ -120,7 +122,9 @@ func rows(n counts) []*row {
 	}
 	for _, c := range []*bench.Case{bench.Label, bench.Shapes, bench.Cases[len(bench.Cases)-1]} {
 		for _, n := range n.load {
-			add(loadTable, fmt.Sprintf("%s/%d", c.Name, n), func() []entry { return loadEntries(bench.Match(c, bench.Objects[0], n)) })
+			if c.HasPolicy() || n <= mostShapes {
+				add(loadTable, fmt.Sprintf("%s/%d", c.Name, n), func() []entry { return loadEntries(bench.Many(c, n)) })
+			}
 		}
 	}
 	for _, n := range n.change {
