@@ -478,6 +478,9 @@ func quickAgainstSlow(t *testing.T, env *Env, seed uint64) (quickly int) {
 				got, err = run(p, t.Context(), bound)
 			}
 			want, wantErr := runSlowly(p, t.Context(), slow)
+			if !ok && strings.Contains(errText(err), "join: invalid input") && strings.Contains(errText(wantErr), "join: invalid input") {
+				break // it prints maps in any order
+			}
 			if errText(err) != errText(wantErr) || budget != slowBudget {
 				t.Fatalf("seed %d: %s\nprogram %s\n%#v\ncel-go: %v, %v, cost %d\nquick way (%v): %v, %v, cost %d", seed, show(), p.expr, all,
 					want, wantErr, at-slowBudget.Remaining, ok, got, err, at-budget.Remaining)
