@@ -40,9 +40,9 @@ is told and not measured; a policy that fails is told. A tenth of the time is
 spent for warming up, besides, and another one for the second table.
 
 The second table says where the time goes, as the mean over all requests: decode
-and encode are those of the review and of the answer, match is finding policies,
-parameters and conditions that hold, and a policy is its mutations. Cost is in
-CEL units.
+and encode are those of the review and of the answer, match is finding policies
+and parameters, and a policy is its conditions and mutations. Cost is in CEL
+units.
 
 --compare prints what has become of the figures of an earlier --save. One that is
 worse by more than --threshold percent and, if it is about time, by at least

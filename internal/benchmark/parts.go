@@ -82,8 +82,9 @@ func (p *parts) steps(d *engine.Decision) time.Duration {
 		if s.Pass > 0 {
 			kind = Mutator
 		}
-		p.add(partID{kind, s.Policy}, s.Duration, s.Cost)
-		sum += s.Duration
+		took := s.Duration + s.ConditionTime
+		p.add(partID{kind, s.Policy}, took, s.Cost+s.ConditionCost)
+		sum += took
 	}
 	return sum
 }

@@ -56,8 +56,8 @@ type Figures struct {
 // The kinds of Parts.
 const (
 	Decode  = "decode"  // of the review
-	Match   = "match"   // which policies and parameters, conditions that hold, conversions
-	Policy  = "policy"  // mutations, and conditions that do not hold
+	Match   = "match"   // which policies and parameters, conversions
+	Policy  = "policy"  // conditions and mutations
 	Mutator = "mutator" // with its match
 	Encode  = "encode"  // the patch, its proof, the answer
 )

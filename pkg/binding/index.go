@@ -213,14 +213,20 @@ func (ix *Index) Select(ctx context.Context, req *policy.Request) []Invocation {
 // round selects (spec §9.2): selectors see what the first round made of the
 // request's object.
 func (ix *Index) SelectObject(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) []Invocation {
+	return ix.SelectInto(nil, ctx, req, object)
+}
+
+// SelectInto is SelectObject that writes over a list that nobody needs any more.
+func (ix *Index) SelectInto(room []Invocation, ctx context.Context, req *policy.Request, object *unstructured.Unstructured) []Invocation {
 	k := keyOf(req)
 	c := ix.candidates(&k)
 	if len(c.all) == 0 {
 		return nil
 	}
-	t := target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object}
+	room = room[:0]
+	t := target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object, expected: min(len(c.all), maxExpected)}
 	if !c.pins {
-		var out []Invocation
+		out := room
 		for _, cand := range c.all {
 			out = ix.selectPolicy(out, &t, cand, view{full: true})
 		}
@@ -231,7 +237,7 @@ func (ix *Index) SelectObject(ctx context.Context, req *policy.Request, object *
 	if err != nil {
 		// Without labels the question has to be put to every policy, so that
 		// each reports the error under its own failurePolicy.
-		var out []Invocation
+		out := room
 		for _, cand := range c.all {
 			out = ix.selectPolicy(out, &t, cand, view{full: true})
 		}
@@ -248,7 +254,7 @@ func (ix *Index) SelectObject(ctx context.Context, req *policy.Request, object *
 			pinned = union(pinned, c.kinds[i].candidates)
 		}
 	}
-	var out []Invocation
+	out := room
 	for open := c.open; len(open) > 0 || len(pinned) > 0; {
 		var next *candidate
 		if len(pinned) == 0 || len(open) > 0 && open[0].name() < pinned[0].name() {
@@ -271,7 +277,7 @@ type view struct {
 func (ix *Index) selectPolicy(out []Invocation, t *target, c *candidate, v view) []Invocation {
 	h, ok, err := c.match.test(t)
 	if err != nil {
-		return append(out, Invocation{Policy: c.entry.policy, HasParams: c.entry.hasParams, Err: err, PolicyError: true})
+		return append(t.grown(out), Invocation{Policy: c.entry.policy, HasParams: c.entry.hasParams, Err: err, PolicyError: true})
 	}
 	if !ok {
 		return out
@@ -284,7 +290,7 @@ func (ix *Index) selectPolicy(out []Invocation, t *target, c *candidate, v view)
 	namespaced, err := ix.paramScope(c.entry)
 	if err != nil {
 		inv.Err, inv.PolicyError = err, true
-		return append(out, inv)
+		return append(t.grown(out), inv)
 	}
 	if v.full {
 		for i := range c.bindings.all {
@@ -313,7 +319,7 @@ func (ix *Index) selectBinding(out []Invocation, t *target, inv Invocation, b *b
 		_, ok, err := b.match.test(t)
 		if err != nil {
 			inv.Binding, inv.Err = b.binding.Name(), err
-			return append(out, inv)
+			return append(t.grown(out), inv)
 		}
 		if !ok {
 			return out
@@ -322,16 +328,16 @@ func (ix *Index) selectBinding(out []Invocation, t *target, inv Invocation, b *b
 	inv.Binding = b.binding.Name()
 	ref := &b.binding.params
 	if !inv.HasParams || ref.ParamRef == nil {
-		return append(out, inv)
+		return append(t.grown(out), inv)
 	}
 	params, err := ref.collect(t.ctx, ix.src.Params, b.paramKind, namespaced, t.req.Namespace)
 	if err != nil {
 		inv.Err = err
-		return append(out, inv)
+		return append(t.grown(out), inv)
 	}
 	for _, param := range params {
 		inv.Params = param
-		out = append(out, inv)
+		out = append(t.grown(out), inv)
 	}
 	return out
 }
@@ -351,6 +357,18 @@ func (ix *Index) paramScope(e *entry) (bool, error) {
 		return false, unknownParamKind(e.paramKind)
 	}
 	return namespaced, nil
+}
+
+// maxExpected bounds for how many invocations there is room from the start.
+const maxExpected = 128
+
+// grown is a list with room for one more, and for all that are expected if it
+// is the first.
+func (t *target) grown(out []Invocation) []Invocation {
+	if cap(out) == 0 {
+		return make([]Invocation, 0, t.expected)
+	}
+	return out
 }
 
 // resolve fills in what a match on the request's own resource leaves open.

@@ -351,6 +351,7 @@ type target struct {
 	req      *policy.Request
 	resource schema.GroupVersionResource // as the client sent it
 	object   *unstructured.Unstructured
+	expected int // how many invocations, at a guess
 
 	fetched  bool
 	nsLabels labelSet

@@ -95,7 +95,7 @@ func (e *Engine) admit(ctx context.Context, req *policy.Request) *Decision {
 		// nothing: that is the server's "dirty" flag (spec §9.3). Equal objects
 		// select equally.
 		if object := r.draft.Object(); object != req.Object {
-			selected = ix.SelectObject(ctx, req, object)
+			selected = ix.SelectInto(selected, ctx, req, object)
 		}
 		d.Rounds = 2
 		d.Status = r.round(selected)

@@ -36,12 +36,15 @@ type Draft struct {
 	paths, all []string
 	from       int
 	turns      [2]unstructured.Unstructured // see advance
+	recent     recent
 
 	// plan, nodes and way are room for what is planned, see draft_strict.go and
 	// draft_merge.go.
 	plan  []planned
 	nodes []node
 	way   []byte
+	text  []byte
+	ends  []int
 
 	// room is for one evaluation at a time, and asked is the variable request of
 	// the last one.
@@ -64,7 +67,7 @@ func (d *Draft) Object() *unstructured.Unstructured { return d.object }
 
 // Keep returns the object, which no later mutation modifies.
 func (d *Draft) Keep() *unstructured.Unstructured {
-	clear(d.own)
+	d.disownAll()
 	if d.object == &d.turns[0] || d.object == &d.turns[1] {
 		d.object = &unstructured.Unstructured{Object: d.object.Object}
 	}
@@ -77,7 +80,7 @@ func (d *Draft) Changed() []string { return d.paths }
 
 // begin is called before every mutation, and changed for every path that it
 // wrote to.
-func (d *Draft) begin() { d.paths, d.from = nil, len(d.all) }
+func (d *Draft) begin() { d.paths, d.from, d.recent = nil, len(d.all), recent{} }
 
 func (d *Draft) changed(paths ...string) {
 	d.all = append(d.all, paths...)
@@ -91,7 +94,7 @@ func (d *Draft) replace(after map[string]any) *unstructured.Unstructured {
 	d.paths = nil
 	if before := d.object.Object; !tree.Equal(before, after) {
 		d.paths = tree.Changed(before, after)
-		clear(d.own)
+		d.disownAll()
 		d.object = &unstructured.Unstructured{Object: after}
 	}
 	return d.object
@@ -261,12 +264,12 @@ type write struct {
 	remove bool
 }
 
-// below does it at the place that way leads to from node, and returns node or
-// what stands in its place.
-func (w *write) below(node any, way string) any {
+// below does it at the place that way leads to from a container, and returns that
+// or what stands in its place.
+func (w *write) below(container any, way string) any {
 	token, rest, more := strings.Cut(way, "/")
 	token = unescape(token)
-	switch node := node.(type) {
+	switch node := container.(type) {
 	case map[string]any:
 		node = w.draft.mapping(node)
 		switch {
@@ -293,9 +296,17 @@ func (w *write) below(node any, way string) any {
 		} else {
 			node[i] = w.value
 		}
-		return node
+		return boxed(container, node)
 	}
-	return node
+	return container
+}
+
+// boxed is list as a value: was, if that is the same.
+func boxed(was any, list []any) any {
+	if l := was.([]any); len(l) == len(list) && unsafe.SliceData(l) == unsafe.SliceData(list) {
+		return was
+	}
+	return list
 }
 
 // mapping returns m if it is the draft's own, or a copy that is.
@@ -330,6 +341,12 @@ func (d *Draft) keep(address unsafe.Pointer, container any) {
 		d.own = make(map[unsafe.Pointer]any, 8)
 	}
 	d.own[address] = container
+}
+
+// disownAll gives up everything.
+func (d *Draft) disownAll() {
+	clear(d.own)
+	d.recent = recent{}
 }
 
 // disown gives up what is in v.

@@ -33,7 +33,7 @@ func (d *Draft) merge(kind *openapi.Kind, patch map[string]any) bool {
 	if !ok || atom.Map == nil || atom.Map.ElementRelationship == smdschema.Atomic {
 		return false
 	}
-	d.way = d.way[:0]
+	d.way, d.text, d.ends = d.way[:0], d.text[:0], d.ends[:0]
 	g := grafting{draft: d, schema: s}
 	first, ok := g.mapping(d.object.Object, patch, atom.Map, root, false)
 	if ok && first != 0 {
@@ -43,13 +43,25 @@ func (d *Draft) merge(kind *openapi.Kind, patch map[string]any) bool {
 			}
 		}
 		d.advance(d.graft(d.object.Object, first).(map[string]any))
+		d.changedAll()
 	}
 	clear(d.nodes)
 	d.nodes = d.nodes[:0]
-	if !ok {
-		d.paths = nil
-	}
 	return ok
+}
+
+// written notes a path that a merge is going to write to, and changedAll tells
+// all of them: together they are one allocation.
+func (d *Draft) written(path string) { d.end(append(d.text, path...)) }
+
+func (d *Draft) end(text []byte) { d.text, d.ends = text, append(d.ends, len(text)) }
+
+func (d *Draft) changedAll() {
+	text, from := string(d.text), 0
+	for _, to := range d.ends {
+		d.changed(text[from:to])
+		from = to
+	}
 }
 
 // graft does what the nodes from first on say to a container, and returns it or
@@ -84,7 +96,7 @@ func (d *Draft) graft(container any, first int) any {
 			}
 			id = n.next
 		}
-		return c
+		return boxed(container, c)
 	}
 	return container
 }
@@ -196,9 +208,11 @@ func (g *grafting) write(live any, found bool, patch any, spot openapi.Spot) (n 
 	}
 	d := g.draft
 	if isContainer(live) && isContainer(v) {
-		d.changed(tree.ChangedBelow(string(d.way), live, v)...)
+		for _, path := range tree.ChangedBelow(string(d.way), live, v) {
+			d.written(path)
+		}
 	} else {
-		d.changed(string(d.way))
+		d.end(append(d.text, d.way...))
 	}
 	return node{value: v}, true, true
 }

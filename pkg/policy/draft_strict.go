@@ -30,7 +30,8 @@ func (d *Draft) Reset(obj *unstructured.Unstructured, changes int) {
 	clear(d.own)
 	clear(d.plan)
 	clear(d.nodes)
-	*d = Draft{object: obj, own: d.own, room: room{values: d.room.values}, plan: d.plan[:0], nodes: d.nodes[:0], way: d.way[:0]}
+	*d = Draft{object: obj, own: d.own, room: room{values: d.room.values}, plan: d.plan[:0], nodes: d.nodes[:0],
+		way: d.way[:0], text: d.text[:0], ends: d.ends[:0]}
 	if changes > 0 {
 		d.all = make([]string, 0, changes)
 	}
@@ -38,7 +39,7 @@ func (d *Draft) Reset(obj *unstructured.Unstructured, changes int) {
 
 // Put makes after, which others may hold, the object.
 func (d *Draft) Put(after *unstructured.Unstructured) {
-	clear(d.own)
+	d.disownAll()
 	d.object = after
 }
 
@@ -59,10 +60,72 @@ func (d *Draft) advance(root map[string]any) {
 	d.object = next
 }
 
+// recent is the map that the last mutation wrote one member of, if that is all
+// that it did: the next one often is about the same map.
+type recent struct {
+	kind *openapi.Kind
+	way  string // to the map, with a slash behind
+	m    map[string]any
+	spot openapi.Spot
+}
+
+// again applies a patch that adds a scalar to the map that the last one wrote to.
+// It is patch for that case.
+func (d *Draft) again(kind *openapi.Kind, op *cel.PatchOp) bool {
+	way := &d.recent.way
+	if d.recent.m == nil || d.recent.kind != kind || op.Op != "add" || !op.HasValue || isContainer(op.Value) || !strings.HasPrefix(op.Path, *way) {
+		return false
+	}
+	token := op.Path[len(*way):]
+	if strings.IndexByte(token, '/') >= 0 || !plainPointer(op.Path) {
+		return false
+	}
+	token = unescape(token)
+	old, exists := d.recent.m[token]
+	spot := d.recent.spot
+	if isContainer(old) || !spot.Field(token) {
+		return false
+	}
+	value, ok := spot.Settle(old, op.Value)
+	if !ok {
+		return false
+	}
+	d.paths, d.from = nil, len(d.all)
+	if !exists || !tree.Equal(old, value) {
+		d.recent.m[token] = value
+		d.changed(op.Path)
+		d.advance(d.object.Object)
+	}
+	return true
+}
+
+// remember makes the map that holds what was just written the recent one. It is
+// the draft's own; lists are not remembered, since their elements move.
+func (d *Draft) remember(root openapi.Spot, kind *openapi.Kind, op *cel.PatchOp) {
+	end := strings.LastIndexByte(op.Path, '/') + 1
+	if end < 2 {
+		return
+	}
+	m, spot := d.object.Object, root
+	for way := op.Path[1:end]; way != ""; {
+		token, rest, _ := strings.Cut(way, "/")
+		token = unescape(token)
+		next, ok := m[token].(map[string]any)
+		if !ok || !spot.Field(token) {
+			return
+		}
+		m, way = next, rest
+	}
+	d.recent = recent{kind: kind, way: op.Path[:end], m: m, spot: spot}
+}
+
 // patch applies a patch with the strict semantics of applyJSONPatch and settles
 // what it wrote; false if it did nothing because it is not sure. The object must
 // have been settled.
 func (d *Draft) patch(kind *openapi.Kind, ops []cel.PatchOp) bool {
+	if len(ops) == 1 && d.again(kind, &ops[0]) {
+		return true
+	}
 	d.begin()
 	root, ok := kind.Spot(d.object.Object, openapi.FromJSONPatch)
 	if !ok || !d.prepare(root, ops) {
@@ -93,6 +156,9 @@ func (d *Draft) patch(kind *openapi.Kind, ops []cel.PatchOp) bool {
 	d.plan = d.plan[:0]
 	if changed {
 		d.advance(object.(map[string]any))
+		if len(ops) == 1 {
+			d.remember(root, kind, &ops[0])
+		}
 	}
 	return true
 }

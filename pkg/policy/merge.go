@@ -305,9 +305,23 @@ type (
 
 // keyer derives the identities of one list's elements.
 type keyer struct {
-	list     *smdschema.List
-	defaults []any // parallel to list.Keys; nil if none
-	err      error // why an absent key cannot be defaulted
+	list *smdschema.List
+	// two are the defaults of the first two keys, more those of the others; nil:
+	// none.
+	two  [2]any
+	more []any
+	err  error // why an absent key cannot be defaulted
+}
+
+// absent is what the key of that index is where it is not given, nil: nothing.
+func (k *keyer) absent(i int) any {
+	switch {
+	case i < len(k.two):
+		return k.two[i]
+	case k.more == nil:
+		return nil
+	}
+	return k.more[i-len(k.two)]
 }
 
 func newKeyer(s *smdschema.Schema, t *smdschema.List) keyer {
@@ -326,16 +340,20 @@ func newKeyer(s *smdschema.Schema, t *smdschema.List) keyer {
 		if !ok || f.Default == nil {
 			continue
 		}
-		if k.defaults == nil {
-			k.defaults = make([]any, len(t.Keys))
+		if i < len(k.two) {
+			k.two[i] = f.Default
+			continue
 		}
-		k.defaults[i] = f.Default
+		if k.more == nil {
+			k.more = make([]any, len(t.Keys)-len(k.two))
+		}
+		k.more[i-len(k.two)] = f.Default
 	}
 	return k
 }
 
 // of is the identity of item, or why it has none.
-func (k keyer) of(item any) (itemKey, error) {
+func (k *keyer) of(item any) (itemKey, error) {
 	if k.list.ElementRelationship != smdschema.Associative {
 		return itemKey{}, fmt.Errorf("invalid indexing of non-associative list")
 	}
@@ -365,9 +383,8 @@ func (k keyer) of(item any) (itemKey, error) {
 			if k.err != nil {
 				return itemKey{}, fmt.Errorf("couldn't find default value for %v: %v", name, k.err)
 			}
-			if k.defaults != nil && k.defaults[i] != nil {
-				v, found = k.defaults[i], true
-			}
+			v = k.absent(i)
+			found = v != nil
 		}
 		if !found {
 			if i >= 2 {
@@ -466,6 +483,57 @@ func encodeKey(v any) string {
 // each time (the library's own order is random).
 type checker struct {
 	schema *smdschema.Schema
+}
+
+// sound reports whether validate and atomics find nothing in v. It looks at all
+// of it at once and makes nothing; false means that those have to be asked.
+func (c checker) sound(v any, tr smdschema.TypeRef) bool {
+	atom, ok := c.schema.Resolve(tr)
+	if !ok || v == nil {
+		return false
+	}
+	switch atom = deduce(atom, v); {
+	case atom.Map != nil:
+		fields, ok := v.(map[string]any)
+		if !ok || atom.Map.ElementRelationship == smdschema.Atomic {
+			return false
+		}
+		for key, v := range fields {
+			ft := atom.Map.ElementType
+			if f, ok := atom.Map.FindField(key); ok {
+				ft = f.Type
+			} else if isZeroRef(ft) {
+				return false
+			}
+			if !c.sound(v, ft) {
+				return false
+			}
+		}
+		return true
+	case atom.Scalar != nil:
+		return validateScalar(v, *atom.Scalar) == nil
+	case atom.List != nil:
+		list, ok := v.([]any)
+		return ok && c.soundList(list, atom.List)
+	}
+	return false
+}
+
+// soundList leaves long lists to validate: their keys are compared each with each.
+func (c checker) soundList(list []any, t *smdschema.List) bool {
+	var room [32]itemKey
+	if t.ElementRelationship != smdschema.Associative || len(list) > len(room) {
+		return false
+	}
+	keys, seen := newKeyer(c.schema, t), room[:0]
+	for _, item := range list {
+		key, err := keys.of(item)
+		if err != nil || slices.Contains(seen, key) || !c.sound(item, t.ElementType) {
+			return false
+		}
+		seen = append(seen, key)
+	}
+	return true
 }
 
 // validate is typed.TypedValue.Validate without options.
@@ -572,7 +640,7 @@ func (c checker) validateList(v any, t *smdschema.List) (errs typed.ValidationEr
 }
 
 // element is item's path element as the library prints it.
-func (k keyer) element(item any) string {
+func (k *keyer) element(item any) string {
 	if len(k.list.Keys) == 0 {
 		v := value.NewValueInterface(item)
 		return fieldpath.PathElement{Value: &v}.String()
@@ -581,8 +649,9 @@ func (k keyer) element(item any) string {
 	var list value.FieldList
 	for i, name := range k.list.Keys {
 		v, found := fields[name]
-		if !found && k.defaults != nil && k.defaults[i] != nil {
-			v, found = k.defaults[i], true
+		if !found {
+			v = k.absent(i)
+			found = v != nil
 		}
 		if found {
 			list = append(list, value.Field{Name: name, Value: value.NewValueInterface(v)})

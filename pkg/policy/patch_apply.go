@@ -41,7 +41,7 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 		return nil, nil
 	}
 	kind, kindErr := m.types.Kind(in.Kind)
-	if noGV := (*openapi.NoGroupVersionError)(nil); errors.As(kindErr, &noGV) {
+	if kindErr != nil && noGroupVersion(kindErr) {
 		// Before anything is evaluated, and for the whole request: upstream's
 		// dispatcher asks for the group-version's schema first
 		// (k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne; spec §9.5b).
@@ -105,6 +105,11 @@ func (in *Input) merged(kind *openapi.Kind, patch map[string]any, lenient bool) 
 	return out, nil
 }
 
+func noGroupVersion(err error) bool {
+	var missing *openapi.NoGroupVersionError
+	return errors.As(err, &missing)
+}
+
 // noSchema is the answer while the server has no schema for a group-version.
 func noSchema(kind schema.GroupVersionKind) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.", kind))
@@ -136,6 +141,9 @@ func checkPatch(kind *openapi.Kind, patch map[string]any) (map[string]any, error
 	}
 	s, tr := kind.Schema()
 	c := checker{s}
+	if c.sound(patch, tr) {
+		return patch, nil
+	}
 	if errs := c.validate(patch, tr); len(errs) > 0 {
 		return nil, fmt.Errorf("failed to convert patch object to typed object: %w", errs)
 	}
