@@ -169,9 +169,16 @@ func (r *reader) operation(s ast.StructExpr) patchOf {
 
 // patchValue reads the value of an operation, which is data after it.
 func (r *reader) patchValue(e ast.Expr) valueOf {
-	of, leaf := r.value(e), r.leaf
+	var of valueOf
+	leaf := r.leaf
 	if e.Kind() == ast.StructKind {
+		// The fields of an object become data before the patch does.
+		forms := r.forms
+		r.forms = true
 		of, leaf = r.literal(e.AsStruct(), e.AsStruct().TypeName()), structLeaf
+		r.forms = forms
+	} else {
+		of = r.value(e)
 	}
 	if of == nil {
 		return nil
