@@ -213,36 +213,67 @@ func (ix *Index) Select(ctx context.Context, req *policy.Request) []Invocation {
 // round selects (spec §9.2): selectors see what the first round made of the
 // request's object.
 func (ix *Index) SelectObject(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) []Invocation {
-	return ix.SelectInto(nil, ctx, req, object)
+	var s Selection
+	ix.SelectInto(&s, ctx, req, object)
+	return s.Invocations
 }
 
-// SelectInto is SelectObject that writes over a list that nobody needs any more.
-func (ix *Index) SelectInto(room []Invocation, ctx context.Context, req *policy.Request, object *unstructured.Unstructured) []Invocation {
+// Selection is one answer of an Index, and room for the next one.
+type Selection struct {
+	Invocations []Invocation
+
+	object *unstructured.Unstructured // what selectors saw
+	labels bool                       // its labels were asked for
+	others bool                       // so was what may change by itself, or there was an error
+}
+
+// Stands reports whether selecting again, with another current object, is sure
+// to give the same: nothing but the labels of the object was asked for, and they
+// are the same.
+func (s *Selection) Stands(object *unstructured.Unstructured) bool {
+	if s.others {
+		return false
+	}
+	return !s.labels || s.object == object || sameLabels(s.object, object)
+}
+
+// Reset forgets everything but the room.
+func (s *Selection) Reset() {
+	clear(s.Invocations)
+	*s = Selection{Invocations: s.Invocations[:0]}
+}
+
+// SelectInto is SelectObject that writes over a selection that nobody needs any
+// more.
+func (ix *Index) SelectInto(s *Selection, ctx context.Context, req *policy.Request, object *unstructured.Unstructured) {
 	k := keyOf(req)
 	c := ix.candidates(&k)
+	clear(s.Invocations)
+	*s = Selection{Invocations: s.Invocations[:0], object: object}
 	if len(c.all) == 0 {
-		return nil
+		return
 	}
-	room = room[:0]
-	t := target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object, expected: min(len(c.all), maxExpected)}
-	if !c.pins {
-		out := room
+	t := target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object}
+	s.Invocations = ix.selectFrom(s.Invocations, &t, c)
+	s.labels, s.others = t.labels, t.others
+}
+
+func (ix *Index) selectFrom(out []Invocation, t *target, c *candidates) []Invocation {
+	var set labelSet
+	var err error
+	if c.pins {
+		set, err = t.namespaceLabels()
+	}
+	if !c.pins || err != nil {
+		// Without labels the question has to be put to every policy, so that
+		// each reports the error under its own failurePolicy.
+		t.expected = min(len(c.all), maxExpected)
 		for _, cand := range c.all {
-			out = ix.selectPolicy(out, &t, cand, view{full: true})
+			out = ix.selectPolicy(out, t, cand, view{full: true})
 		}
 		return out
 	}
 
-	set, err := t.namespaceLabels()
-	if err != nil {
-		// Without labels the question has to be put to every policy, so that
-		// each reports the error under its own failurePolicy.
-		out := room
-		for _, cand := range c.all {
-			out = ix.selectPolicy(out, &t, cand, view{full: true})
-		}
-		return out
-	}
 	var v view
 	v.name, v.named = set.Lookup(namespaceNameLabel)
 	var pinned []*candidate
@@ -250,11 +281,11 @@ func (ix *Index) SelectInto(room []Invocation, ctx context.Context, req *policy.
 		pinned = c.pinned.in(v.name)
 	}
 	for i := range c.kinds {
-		if _, err := ix.paramScope(c.kinds[i].entry); err != nil {
+		if _, err := t.paramScope(c.kinds[i].entry); err != nil {
 			pinned = union(pinned, c.kinds[i].candidates)
 		}
 	}
-	out := room
+	t.expected = min(len(c.open)+len(pinned), maxExpected)
 	for open := c.open; len(open) > 0 || len(pinned) > 0; {
 		var next *candidate
 		if len(pinned) == 0 || len(open) > 0 && open[0].name() < pinned[0].name() {
@@ -262,7 +293,7 @@ func (ix *Index) SelectInto(room []Invocation, ctx context.Context, req *policy.
 		} else {
 			next, pinned = pinned[0], pinned[1:]
 		}
-		out = ix.selectPolicy(out, &t, next, v)
+		out = ix.selectPolicy(out, t, next, v)
 	}
 	return out
 }
@@ -277,6 +308,7 @@ type view struct {
 func (ix *Index) selectPolicy(out []Invocation, t *target, c *candidate, v view) []Invocation {
 	h, ok, err := c.match.test(t)
 	if err != nil {
+		t.others = true
 		return append(t.grown(out), Invocation{Policy: c.entry.policy, HasParams: c.entry.hasParams, Err: err, PolicyError: true})
 	}
 	if !ok {
@@ -287,7 +319,7 @@ func (ix *Index) selectPolicy(out []Invocation, t *target, c *candidate, v view)
 
 	// The server resolves a paramKind when it learns of a policy, so that an
 	// unknown one is reported before any binding is looked at (trap T46).
-	namespaced, err := ix.paramScope(c.entry)
+	namespaced, err := t.paramScope(c.entry)
 	if err != nil {
 		inv.Err, inv.PolicyError = err, true
 		return append(t.grown(out), inv)
@@ -318,6 +350,7 @@ func (ix *Index) selectBinding(out []Invocation, t *target, inv Invocation, b *b
 	if b.match.matcher != nil {
 		_, ok, err := b.match.test(t)
 		if err != nil {
+			t.others = true
 			inv.Binding, inv.Err = b.binding.Name(), err
 			return append(t.grown(out), inv)
 		}
@@ -343,16 +376,18 @@ func (ix *Index) selectBinding(out []Invocation, t *target, inv Invocation, b *b
 }
 
 // paramScope says whether a policy's parameters have namespaces.
-func (ix *Index) paramScope(e *entry) (bool, error) {
-	switch {
-	case !e.hasParams:
+func (t *target) paramScope(e *entry) (bool, error) {
+	if !e.hasParams {
 		return false, nil
+	}
+	t.others = true
+	switch {
 	case e.paramKindErr != nil:
 		return false, e.paramKindErr
-	case ix.src.Params == nil:
+	case t.ix.src.Params == nil:
 		return false, unknownParamKind(e.paramKind)
 	}
-	namespaced, err := ix.src.Params.Kind(e.paramKind)
+	namespaced, err := t.ix.src.Params.Kind(e.paramKind)
 	if err != nil {
 		return false, unknownParamKind(e.paramKind)
 	}

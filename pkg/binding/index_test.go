@@ -383,6 +383,7 @@ func TestSelectEqualsFullEvaluation(t *testing.T) {
 		return m
 	}
 	src := Sources{Namespaces: namespaces{"t1": {"env", "prod"}, "t2": {"env", "dev"}}, Params: params{object("t1", "cm"), object("t2", "cm")}}
+	stood := 0
 	for round := range 300 {
 		var policies []*policy.Policy
 		var bindings []*Binding
@@ -424,7 +425,24 @@ func TestSelectEqualsFullEvaluation(t *testing.T) {
 			if diff := cmp.Diff(describe(want), describe(ix.Select(t.Context(), req))); diff != "" {
 				t.Fatalf("round %d: Select(%s %s/%s) (-full +indexed):\n%s", round, req.Resource.Resource, req.Namespace, req.Name, diff)
 			}
+			// What a second round may do without selecting again.
+			var s Selection
+			ix.SelectInto(&s, t.Context(), req, req.Object)
+			other := req.Object.DeepCopy()
+			if rnd.Intn(2) == 0 {
+				other = object(req.Namespace, req.Name, namespaceNameLabel, pick("t1", "t2"), "env", pick("prod", "dev"), "app", pick("a", "b"))
+			}
+			if !s.Stands(other) {
+				continue
+			}
+			stood++
+			if diff := cmp.Diff(describe(ix.SelectObject(t.Context(), req, other)), describe(s.Invocations)); diff != "" {
+				t.Fatalf("round %d: Select(%s %s/%s) with %v (-again +standing):\n%s", round, req.Resource.Resource, req.Namespace, req.Name, other.Object, diff)
+			}
 		}
+	}
+	if stood < 100 {
+		t.Errorf("%d selections stood, which says little", stood)
 	}
 }
 

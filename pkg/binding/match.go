@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // namespaceNameLabel is the label that every Namespace carries with its own name.
@@ -335,6 +336,7 @@ func (m *matcher) matchesObject(t *target) (bool, error) {
 	if m.objects.Selector == nil {
 		return true, nil
 	}
+	t.labels = true
 	return hasLabels(t.object, m.objects) || hasLabels(t.req.OldObject, m.objects), nil
 }
 
@@ -353,6 +355,9 @@ type target struct {
 	object   *unstructured.Unstructured
 	expected int // how many invocations, at a guess
 
+	labels bool // some answer came from the labels of object
+	others bool // from parameters and their kinds, or was an error
+
 	fetched  bool
 	nsLabels labelSet
 	nsErr    error
@@ -364,6 +369,7 @@ func (t *target) namespaceLabels() (labelSet, error) {
 	if !t.fetched {
 		t.fetched = true
 		t.nsLabels, t.nsErr = t.fetchNamespaceLabels()
+		t.others = t.others || t.nsErr != nil
 	}
 	return t.nsLabels, t.nsErr
 }
@@ -372,6 +378,7 @@ func (t *target) fetchNamespaceLabels() (labelSet, error) {
 	if t.resource.Resource == "namespaces" && t.req.RequestSubResource == "" && t.req.SubResource == "" &&
 		(t.req.Operation == admissionv1.Create || t.req.Operation == admissionv1.Update) {
 		// The request's own object is the newest there is.
+		t.labels = true
 		set, ok := labelsOf(t.object)
 		if !ok {
 			return nil, apierrors.NewInternalError(errors.New("object does not implement the Object interfaces"))
@@ -405,6 +412,13 @@ func labelsOf(u *unstructured.Unstructured) (labelSet, bool) {
 	}
 	set, _ := meta["labels"].(map[string]any)
 	return set, true
+}
+
+// sameLabels reports whether selectors cannot tell two objects apart.
+func sameLabels(a, b *unstructured.Unstructured) bool {
+	x, okX := labelsOf(a)
+	y, okY := labelsOf(b)
+	return okX == okY && tree.Equal(map[string]any(x), map[string]any(y))
 }
 
 // Has implements labels.Labels.

@@ -80,25 +80,23 @@ func (e *Engine) admit(ctx context.Context, req *policy.Request) *Decision {
 	if ix == nil {
 		return &Decision{Object: req.Object, Rounds: 1}
 	}
-	selected := ix.Select(ctx, req)
-	if len(selected) == 0 {
+	r := runs.Get().(*run)
+	ix.SelectInto(&r.selection, ctx, req, req.Object)
+	if len(r.selection.Invocations) == 0 {
+		r.selection.Reset()
+		runs.Put(r)
 		return &Decision{Object: req.Object, Rounds: 1}
 	}
 
 	a := &answer{decision: Decision{Object: req.Object, Rounds: 1}}
 	d := &a.decision
-	r := runs.Get().(*run)
-	r.begin(ctx, e, ix, req, selected)
-	d.Status = r.round(selected)
+	r.begin(ctx, e, ix, req)
+	d.Status = r.round()
 	if d.Status == nil && r.completed {
 		// A mutation that completed asks for the second round even if it changed
-		// nothing: that is the server's "dirty" flag (spec §9.3). Equal objects
-		// select equally.
-		if object := r.draft.Object(); object != req.Object {
-			selected = ix.SelectInto(selected, ctx, req, object)
-		}
+		// nothing: that is the server's "dirty" flag (spec §9.3).
 		d.Rounds = 2
-		d.Status = r.round(selected)
+		d.Status = r.secondRound()
 	}
 	d.Steps = r.steps
 	if object := r.draft.Object(); d.Status == nil && req.Object != nil && object != req.Object && !tree.Equal(req.Object.Object, object.Object) {
@@ -127,6 +125,8 @@ type run struct {
 	authorizer authorizer.Authorizer
 	asked      requestAuthorizer
 
+	selection binding.Selection
+
 	number  int          // of the round
 	draft   policy.Draft // of the current object, in the version of req.Kind
 	steps   []Step
@@ -140,19 +140,20 @@ type run struct {
 	began     time.Time
 	clock     time.Duration // since then, when the last step was through
 	completed bool          // some mutation did, in round 1
+	lively    bool          // some invocation of round 1 has something to do in round 2 too
 	again     map[identity]bool
 }
 
 // runs are for use again. Nothing of one may become part of a Decision.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
-func (r *run) begin(ctx context.Context, e *Engine, ix *binding.Index, req *policy.Request, selected []binding.Invocation) {
+func (r *run) begin(ctx context.Context, e *Engine, ix *binding.Index, req *policy.Request) {
 	r.engine, r.index, r.ctx, r.req = e, ix, ctx, req
 	if e.options.Authorizer != nil {
 		r.asked.Authorizer = e.options.Authorizer
 		r.authorizer = &r.asked
 	}
-	n := expected(selected)
+	n := expected(r.selection.Invocations)
 	r.steps = make([]Step, 0, n)
 	r.draft.Reset(req.Object, n)
 	r.began = time.Now()
@@ -160,7 +161,8 @@ func (r *run) begin(ctx context.Context, e *Engine, ix *binding.Index, req *poli
 
 func (r *run) end() {
 	r.draft.Reset(nil, 0)
-	*r = run{draft: r.draft}
+	r.selection.Reset()
+	*r = run{draft: r.draft, selection: r.selection}
 	runs.Put(r)
 }
 
@@ -189,9 +191,31 @@ func (r *run) lap() time.Duration {
 // identity is what an invocation is recognised by in the second round (spec §3.4).
 type identity struct{ policy, binding, paramNamespace, paramName string }
 
-// round runs one list of invocations and returns the status that ends the
-// request, or nil.
-func (r *run) round(selected []binding.Invocation) *metav1.Status {
+// secondRound runs what is selected now (spec §9.3). Equal questions have equal
+// answers, so that is what the first round had unless a selector read what has
+// changed.
+func (r *run) secondRound() *metav1.Status {
+	object := r.draft.Object()
+	switch {
+	case !r.selection.Stands(object):
+		r.index.SelectInto(&r.selection, r.ctx, r.req, object)
+	case r.lively:
+		for i := range r.selection.Invocations {
+			inv := &r.selection.Invocations[i]
+			inv.Err, inv.PolicyError = nil, false // the first round's conversion
+		}
+	case r.ctx.Err() != nil:
+		return interruptedStatus(r.ctx)
+	default:
+		return nil
+	}
+	return r.round()
+}
+
+// round runs the invocations that are selected and returns the status that ends
+// the request, or nil.
+func (r *run) round() *metav1.Status {
+	selected := r.selection.Invocations
 	r.number++
 	r.lap()
 	runnable := 0
@@ -199,6 +223,9 @@ func (r *run) round(selected []binding.Invocation) *metav1.Status {
 		inv := &selected[i]
 		if inv.Err == nil {
 			inv.Err, inv.PolicyError = r.convertible(inv.Kind)
+		}
+		if r.number == 1 && !r.lively {
+			r.lively = r.returns(inv)
 		}
 		switch {
 		case inv.Err == nil:
@@ -229,6 +256,14 @@ func (r *run) round(selected []binding.Invocation) *metav1.Status {
 		return deniedStatus(r.req, r.draft.Object(), r.denials)
 	}
 	return nil
+}
+
+// returns reports whether a second round does anything with an invocation: it
+// runs again, or what is asked before that may fail.
+func (r *run) returns(inv *binding.Invocation) bool {
+	spec := &inv.Policy.Object().Spec
+	return inv.Err != nil || inv.Kind != r.req.Kind || len(spec.MatchConditions) > 0 ||
+		spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
 }
 
 // restoreVersion undoes what JSON patches did to the apiVersion of a custom
@@ -332,6 +367,10 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		r.broken(inv)
 		return nil
 	}
+	rerun := r.number == 1 || r.again[identityOf(inv)]
+	if !rerun && !r.returns(inv) {
+		return nil
+	}
 	in := policy.Input{
 		Request:    r.req,
 		Kind:       inv.Kind,
@@ -364,7 +403,6 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		}
 	}
 
-	rerun := r.number == 1 || r.again[identityOf(inv)]
 	var conditions spent
 	if len(p.Object().Spec.MatchConditions) > 0 {
 		proceed, status := r.matchConditions(inv, in, rerun, &conditions)
