@@ -20,7 +20,7 @@ type quick struct {
 	condition boolOf
 	patch     patchOf
 	value     valueOf // an Object or a variable
-	// loops is how many variables of loops there are at once.
+	// loops is how many variables of loops there are.
 	loops   int
 	limit   int64
 	adapter types.Adapter
@@ -43,6 +43,8 @@ type frame struct {
 	text  []byte
 	ctx   context.Context
 	turns int
+	// copied is how many elements of lists were copied to put lists together.
+	copied int
 	// cost is what cel-go would have counted so far, without variables.
 	cost, limit int64
 	start       mark
@@ -51,6 +53,11 @@ type frame struct {
 
 // turnsBetween is how many turns of loops are made until the context is asked.
 const turnsBetween = 1024
+
+// maxCopied is how many elements an evaluation copies at most to put lists together.
+// cel-go does not copy them: a list that is put together with itself again and again
+// costs it next to nothing.
+const maxCopied = 4096
 
 // turn counts one turn of a loop and reports whether to go on.
 func (f *frame) turn() bool {
@@ -72,7 +79,7 @@ func (q *quick) begin(a *Activation) *frame {
 	} else {
 		a.frames = f.next
 	}
-	f.in, f.act, f.ctx, f.start, f.turns, f.cost, f.limit = a.in, a, a.ctx, a.mark(), 0, 0, q.limit
+	f.in, f.act, f.ctx, f.start, f.turns, f.copied, f.cost, f.limit = a.in, a, a.ctx, a.mark(), 0, 0, 0, q.limit
 	clear(f.ops)
 	f.ops = f.ops[:0]
 	if len(f.loops) < q.loops {
@@ -107,10 +114,8 @@ func (f *frame) price() int64 {
 type reader struct {
 	checked *ast.AST
 	scope   *Scope
-	loops   []string // the names of variables of loops, the innermost last
-	deepest int
-	// bound are what variables are computed from when they are first read, by slot.
-	bound   map[int]valueOf
+	loops   []loopVariable // the innermost last
+	slots   int
 	metered bool
 	// forms is whether it matters which lists and maps are made by the expression.
 	forms bool
@@ -119,7 +124,7 @@ type reader struct {
 }
 
 func newQuick(s *Scope, checked *ast.AST, adapter types.Adapter, want Want) quick {
-	r := &reader{checked: checked, bound: map[int]valueOf{}, scope: s, metered: !s.vars.Unmetered, forms: want == Object || want == anything}
+	r := &reader{checked: checked, scope: s, metered: !s.vars.Unmetered, forms: want == Object || want == anything}
 	q := quick{limit: math.MaxInt64, adapter: adapter}
 	if r.metered {
 		q.limit = celconfig.PerCallLimit
@@ -138,18 +143,33 @@ func newQuick(s *Scope, checked *ast.AST, adapter types.Adapter, want Want) quic
 	case anything:
 		q.value = r.value(checked.Expr())
 	}
-	q.loops = r.deepest
+	q.loops = r.slots
 	return q
 }
 
-// variable returns the slot of a variable of a loop, -1 for other names.
-func (r *reader) variable(name string) int {
-	for i, v := range slices.Backward(r.loops) {
-		if v == name {
-			return i
+// loopVariable has a slot of its own: what computes it may run inside the loops that
+// read it, and has loops too.
+type loopVariable struct {
+	name string
+	slot int
+	init valueOf // computes it when it is first read, if it is not nil
+}
+
+// declare makes a variable of a loop known and returns its slot.
+func (r *reader) declare(name string, init valueOf) int {
+	r.loops = append(r.loops, loopVariable{name, r.slots, init})
+	r.slots++
+	return r.slots - 1
+}
+
+// variable returns a variable of a loop, nil for other names.
+func (r *reader) variable(name string) *loopVariable {
+	for i := range slices.Backward(r.loops) {
+		if r.loops[i].name == name {
+			return &r.loops[i]
 		}
 	}
-	return -1
+	return nil
 }
 
 // is reports whether e is a call of a function with that many operands, the one

@@ -3,6 +3,7 @@ package cel
 import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
 )
 
 // boolean reads an expression whose value is a bool.
@@ -165,7 +166,7 @@ func (r *reader) equality(a, b ast.Expr) boolOf {
 // typeTest compares the type of e. It costs one for each of the two calls.
 func (r *reader) typeTest(e, typ ast.Expr) boolOf {
 	of := r.value(e)
-	if of == nil || r.constant(e) || typ.Kind() != ast.IdentKind || r.variable(typ.AsIdent()) >= 0 {
+	if of == nil || r.constant(e) || typ.Kind() != ast.IdentKind || r.variable(typ.AsIdent()) != nil {
 		return nil
 	}
 	want := typ.AsIdent()
@@ -241,6 +242,7 @@ func (r *reader) membership(e ast.Expr) boolOf {
 	}
 	ofList := r.overload(e) == overloads.InList
 	set := ofList && r.constant(args[1])
+	names := r.names(args[1], set)
 	metered := r.metered
 	return func(f *frame) (bool, bool) {
 		v, where, ok := both(f, x, in)
@@ -259,6 +261,10 @@ func (r *reader) membership(e ast.Expr) boolOf {
 			_, has := m[name]
 			return has, isName
 		}
+		if names != nil {
+			name, isName := v.(string)
+			return isName && names[name], isScalar(v)
+		}
 		list, ok := listOf(where)
 		if !ok || metered && set && (!ofScalars(list) || !isScalar(v)) {
 			return false, false
@@ -273,6 +279,23 @@ func (r *reader) membership(e ast.Expr) boolOf {
 		}
 		return false, true
 	}
+}
+
+// names is a constant list as a set if it is of strings. Many are long, and cel-go
+// does not charge for it.
+func (r *reader) names(list ast.Expr, constant bool) map[string]bool {
+	if !constant || list.Kind() != ast.ListKind {
+		return nil
+	}
+	set := map[string]bool{}
+	for _, e := range list.AsList().Elements() {
+		s, isString := e.AsLiteral().(types.String)
+		if e.Kind() != ast.LiteralKind || !isString {
+			return nil
+		}
+		set[string(s)] = true
+	}
+	return set
 }
 
 func ofScalars(list []any) bool {

@@ -25,8 +25,9 @@ type step struct {
 	optional bool
 }
 
-// chain reads an attribute.
-func (r *reader) chain(e ast.Expr) *chain {
+// chain reads an attribute. It reports whether e is one, known or not: then nobody
+// else knows it, and to try would take twice the time at each step into it.
+func (r *reader) chain(e ast.Expr) (_ *chain, attribute bool) {
 	var steps []step
 	for {
 		s, of := r.step(e)
@@ -34,7 +35,7 @@ func (r *reader) chain(e ast.Expr) *chain {
 			break
 		}
 		if s.name == "" && s.key == nil {
-			return nil
+			return nil, true
 		}
 		steps, e = append(steps, s), of
 	}
@@ -43,14 +44,14 @@ func (r *reader) chain(e ast.Expr) *chain {
 	switch {
 	case r.isVariables(e):
 		if len(steps) == 0 || steps[0].optional {
-			return nil
+			return nil, true
 		}
 		c.base, c.steps = r.defined(steps[0].name), steps[1:]
 		c.own++
 	case e.Kind() == ast.IdentKind:
 		c.base = r.name(e.AsIdent())
 	case len(steps) == 0:
-		return nil
+		return nil, false
 	case is(e, "_?_:_", 3):
 		c.base = r.value(e)
 		c.own = 0
@@ -60,9 +61,9 @@ func (r *reader) chain(e ast.Expr) *chain {
 		c.base = r.value(e)
 	}
 	if c.base == nil && c.optional == nil {
-		return nil
+		return nil, true
 	}
-	return c
+	return c, true
 }
 
 // step reads the last step of an attribute and returns what it is made from.
@@ -87,7 +88,7 @@ func (r *reader) step(e ast.Expr) (step, ast.Expr) {
 // resolved reads a value that is the key of an attribute or an operand of ?:. Of an
 // attribute there cel-go counts the steps only.
 func (r *reader) resolved(e ast.Expr) valueOf {
-	if c := r.chain(e); c != nil {
+	if c, attribute := r.chain(e); attribute {
 		return c.value(false)
 	}
 	return r.value(e)
@@ -110,9 +111,9 @@ func (c *chain) cost(observed bool) int64 {
 	return max(c.own-1, 0)
 }
 
-// value is a chain without optional steps.
+// value is a chain without optional steps, nil for any other and for none.
 func (c *chain) value(observed bool) valueOf {
-	if c.isOptional() {
+	if c == nil || c.isOptional() {
 		return nil
 	}
 	base, steps, own := c.base, c.steps, c.cost(observed)
@@ -129,6 +130,9 @@ func (c *chain) value(observed bool) valueOf {
 	cost := own + int64(len(steps))
 	return func(f *frame) (any, bool) {
 		v, ok := base(f)
+		if !ok {
+			return nil, false
+		}
 		for i := range steps {
 			m, isMap := v.(map[string]any)
 			if !isMap {
@@ -140,7 +144,7 @@ func (c *chain) value(observed bool) valueOf {
 			}
 		}
 		f.cost += cost
-		return v, ok
+		return v, true
 	}
 }
 
@@ -179,7 +183,7 @@ func (c *chain) get(observed bool) optionalOf {
 
 // isVariables reports whether e is the record of the policy's variables.
 func (r *reader) isVariables(e ast.Expr) bool {
-	return isName(e, variablesName) && r.variable(variablesName) < 0
+	return isName(e, variablesName) && r.variable(variablesName) == nil
 }
 
 // defined reads a variable of the policy.
@@ -193,8 +197,9 @@ func (r *reader) defined(name string) valueOf {
 
 // name reads an identifier, which costs nothing here.
 func (r *reader) name(name string) valueOf {
-	if slot := r.variable(name); slot >= 0 {
-		if init := r.bound[slot]; init != nil {
+	if v := r.variable(name); v != nil {
+		slot := v.slot
+		if init := v.init; init != nil {
 			return func(f *frame) (any, bool) {
 				v := f.loops[slot]
 				if _, waits := v.(unbound); !waits {
@@ -242,11 +247,11 @@ func (r *reader) has(s ast.SelectExpr) boolOf {
 		}
 	}
 	var of valueOf
-	switch c := r.chain(operand); {
+	switch c, attribute := r.chain(operand); {
 	case is(operand, "_?_:_", 3) || r.isOptional(operand):
-	case c == nil:
+	case !attribute:
 		of = r.value(operand)
-	case c.own > 0:
+	case c != nil && c.own > 0:
 		of = c.value(false)
 	}
 	if of == nil {
@@ -298,8 +303,8 @@ func (r *reader) anOptional(e ast.Expr) optionalOf {
 }
 
 func (r *reader) optional(e ast.Expr, observed bool, as reading) optionalOf {
-	if c := r.chain(e); c != nil {
-		if !c.isOptional() {
+	if c, attribute := r.chain(e); attribute {
+		if c == nil || !c.isOptional() {
 			return nil
 		}
 		return as.converted(c.get(observed))

@@ -62,13 +62,11 @@ func (r *reader) within(c ast.ComprehensionExpr, l *loop, f func() bool) bool {
 	known := len(r.loops)
 	defer func() { r.loops = r.loops[:known] }()
 	// What it gathers must not be taken for anything else.
-	r.loops = append(r.loops, c.AccuVar(), c.IterVar())
-	l.index, l.value = -1, known+1
+	r.declare(c.AccuVar(), nil)
+	l.index, l.value = -1, r.declare(c.IterVar(), nil)
 	if c.HasIterVar2() {
-		r.loops = append(r.loops, c.IterVar2())
-		l.index, l.value = known+1, known+2
+		l.index, l.value = l.value, r.declare(c.IterVar2(), nil)
 	}
-	r.deepest = max(r.deepest, len(r.loops))
 	return f()
 }
 
@@ -237,13 +235,10 @@ func (r *reader) binding(e ast.Expr, read func(ast.Expr) valueOf) valueOf {
 	if init == nil {
 		return nil
 	}
-	slot := len(r.loops)
-	r.loops = append(r.loops, c.AccuVar())
-	r.deepest = max(r.deepest, len(r.loops))
-	r.bound[slot] = init
+	known := len(r.loops)
+	slot := r.declare(c.AccuVar(), init)
 	body := read(c.Result())
-	r.loops = r.loops[:slot]
-	delete(r.bound, slot)
+	r.loops = r.loops[:known]
 	if body == nil {
 		return nil
 	}

@@ -111,7 +111,7 @@ func (r *reader) field(e ast.Expr, path string) valueOf {
 // either reads a ?: of operands that read knows, or convert if they are attributes.
 func (r *reader) either(e ast.Expr, convert func(any) (any, bool), read func(ast.Expr) valueOf) valueOf {
 	operand := func(e ast.Expr) valueOf {
-		if c := r.chain(e); c != nil {
+		if c, attribute := r.chain(e); attribute {
 			return converted(c.value(false), convert)
 		}
 		return read(e)

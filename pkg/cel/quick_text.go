@@ -103,7 +103,9 @@ func (r *reader) sum(a, b *text, known bool) *text {
 			return 0, ok
 		}
 		if known {
+			// Texts can grow with each sum.
 			f.cost += traversal(x + y)
+			ok = ok && f.cost <= f.limit
 		} else {
 			f.cost++
 		}

@@ -84,7 +84,7 @@ func (r *reader) once(e ast.Expr, of valueOf) valueOf {
 }
 
 func (r *reader) computed(e ast.Expr) valueOf {
-	if c := r.chain(e); c != nil {
+	if c, attribute := r.chain(e); attribute {
 		return c.value(true)
 	}
 	switch e.Kind() {
@@ -177,16 +177,17 @@ func (r *reader) entries(m ast.MapExpr, read func(ast.Expr) valueOf) func(f *fra
 		key, of valueOf
 	}
 	entries := make([]entry, 0, m.Size())
+	seen := make(map[string]bool, m.Size())
 	for _, e := range m.Entries() {
 		from := e.AsMapEntry()
 		to := entry{name: literalText(from.Key()), of: read(from.Value())}
 		if to.name == "" {
 			to.key = r.value(from.Key())
 		}
-		twice := slices.ContainsFunc(entries, func(e entry) bool { return e.name != "" && e.name == to.name })
-		if from.IsOptional() || to.of == nil || to.name == "" && to.key == nil || twice {
+		if from.IsOptional() || to.of == nil || to.name == "" && to.key == nil || seen[to.name] {
 			return nil
 		}
+		seen[to.name] = to.name != ""
 		entries = append(entries, to)
 	}
 	return func(f *frame) (map[string]any, bool) {
@@ -364,6 +365,9 @@ func joined(first, second valueOf) valueOf {
 		case len(y) == 0:
 			return a, true
 		case !plain(x) || !plain(y):
+			return nil, false
+		}
+		if f.copied += len(x) + len(y); f.copied > maxCopied {
 			return nil, false
 		}
 		return slices.Concat(x, y), true
