@@ -107,8 +107,11 @@ type Metrics struct {
 	//   outcome  as that of mapd_decisions_total: denied, changed or unchanged
 	shadow *prometheus.CounterVec
 
-	mu sync.RWMutex
-	of map[actorName]*series
+	mu     sync.RWMutex
+	of     map[actorName]*series
+	pruned atomic.Uint64 // how often
+
+	tallies sync.Pool // of *tally
 }
 
 // NewMetrics returns metrics that nothing has happened to yet.
@@ -268,13 +271,14 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 	if len(d.Steps) == 0 {
 		return
 	}
-	var acted actors
+	acted := m.tally()
+	defer m.tallies.Put(acted)
 	for i := range d.Steps {
 		step := &d.Steps[i]
 		a := acted.took(step)
 		if step.Mutation >= 0 && step.Outcome != engine.Skipped {
 			if a.series == nil {
-				a.series = m.seriesOf(a.actorName)
+				a.series = acted.series(m, acted.last)
 			}
 			c := m.check(a, errorType(step.Err))
 			c.count.Inc()
@@ -284,12 +288,45 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 	for i := range acted.list {
 		a := &acted.list[i]
 		if a.series == nil {
-			a.series = m.seriesOf(a.actorName)
+			a.series = acted.series(m, i)
 		}
 		m.counter(&a.series.decisions[a.outcome], a, func() prometheus.Counter {
 			return m.decisions.WithLabelValues(a.policy, a.binding, outcomes[a.outcome])
 		}).Inc()
 	}
+}
+
+// tally is who acted on one request. What a request meets is mostly what the one
+// before met, in the same order, so its series need not be looked up again.
+type tally struct {
+	actors
+	before []actor
+	pruned uint64
+}
+
+// tally returns an empty one.
+func (m *Metrics) tally() *tally {
+	t, _ := m.tallies.Get().(*tally)
+	if t == nil {
+		t = &tally{}
+	}
+	clear(t.at)
+	before := t.list
+	t.actors, t.before = actors{list: t.before[:0], at: t.at}, before
+	if now := m.pruned.Load(); t.pruned != now {
+		// Some may be forgotten, and would not be found by the next Prune.
+		t.pruned, t.before = now, t.before[:0]
+	}
+	return t
+}
+
+// series are those of the i-th in the list.
+func (t *tally) series(m *Metrics, i int) *series {
+	name := t.list[i].actorName
+	if i < len(t.before) && t.before[i].actorName == name && t.before[i].series != nil {
+		return t.before[i].series
+	}
+	return m.seriesOf(name)
 }
 
 // took records a step's outcome for who took it.
@@ -348,6 +385,7 @@ func (m *Metrics) validated(req *policy.Request, result string) {
 func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.pruned.Add(1)
 	for name := range m.of {
 		if keep(name.policy, name.binding) {
 			continue
