@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 )
@@ -37,30 +36,12 @@ func (o Op) append(b []byte) ([]byte, error) {
 	b = appendString(append(b, `{"op":`...), o.Op)
 	b = appendString(append(b, `,"path":`...), o.Path)
 	if o.Op != "remove" {
-		b = append(b, `,"value":`...)
-		if s, ok := o.Value.(string); ok {
-			b = appendString(b, s)
-		} else {
-			value, err := json.Marshal(o.Value)
-			if err != nil {
-				return nil, err
-			}
-			b = append(b, value...)
+		var err error
+		if b, err = appendValue(append(b, `,"value":`...), o.Value); err != nil {
+			return nil, err
 		}
 	}
 	return append(b, '}'), nil
-}
-
-// appendString quotes s as JSON, quickly if nothing in it needs an escape.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, _ := json.Marshal(s) // any string has a form in JSON
-			return append(b, quoted...)
-		}
-	}
-	b = append(append(b, '"'), s...)
-	return append(b, '"')
 }
 
 // Diff returns a patch that turns before into after, none when they are equal.
@@ -112,6 +93,8 @@ const usualPath = 64
 type differ struct {
 	path []byte
 	ops  []Op
+
+	replaceStrings bool // see Patch
 
 	pathsOnly bool
 	paths     []string
@@ -218,6 +201,9 @@ func (d *differ) diffMap(a, b map[string]any) {
 				keys = append(keys, k)
 			}
 		}
+	}
+	if d.replaced(b, keys) {
+		return
 	}
 	if len(keys) > 1 {
 		slices.Sort(keys)

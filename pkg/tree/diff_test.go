@@ -162,6 +162,7 @@ func FuzzDiff(f *testing.F) {
 		checkPatch(t, before, after, Diff(before, after))
 		other := map[string]any{"root": randomTree(r, 4)}
 		checkPatch(t, before, other, Diff(before, other))
+		checkPatch(t, before, after, Patch(before, after))
 	})
 }
 
@@ -178,6 +179,7 @@ func FuzzDiffDocuments(f *testing.F) {
 			t.Skip()
 		}
 		checkPatch(t, before, after, Diff(before, after))
+		checkPatch(t, before, after, Patch(before, after))
 	})
 }
 

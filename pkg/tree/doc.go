@@ -10,8 +10,8 @@
 // and makes comparing two versions (Diff, Changed) cost about as much as the
 // change itself, not as much as the object.
 //
-// Patches are RFC 6902 lists of add, replace and remove. Diff makes them and
-// Apply applies them; they are inverse to each other, and what Diff makes is
-// understood alike by both versions of the JSON Patch library that API servers
+// Patches are RFC 6902 lists of add, replace and remove. Diff makes them for
+// people, Patch for API servers, and Apply applies them. What Diff and Patch make
+// is understood alike by both versions of the JSON Patch library that API servers
 // and their tools are built with (github.com/evanphx/json-patch v4 and v5).
 package tree

@@ -15,6 +15,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -490,6 +491,8 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, conten
 		header.Set("Content-Type", contentType)
 	}
 	header["X-Content-Type-Options"] = noSniff
+	// Without a length what is longer than 2 KiB is sent in chunks.
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(code)
 	if _, err := w.Write(body); err != nil {
 		h.log.Debug("answer not delivered", "path", r.URL.Path, "error", err.Error())

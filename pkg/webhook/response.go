@@ -74,7 +74,7 @@ func patch(before, after *unstructured.Unstructured) ([]tree.Op, error) {
 	if before == nil || after == nil {
 		return nil, errors.New("an object cannot be patched into being or away")
 	}
-	ops := tree.Diff(before.Object, after.Object)
+	ops := tree.Patch(before.Object, after.Object)
 	if err := verify(before.Object, after.Object, ops); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -53,4 +55,26 @@ func FuzzResponse(f *testing.F) {
 			r.warnings = append(r.warnings, warning)
 		}
 	})
+}
+
+// TestManyLabels: an answer of many labels is one operation, and is not sent in
+// chunks.
+func TestManyLabels(t *testing.T) {
+	h := NewHandler(Options{Admitter: labelEngine(t, `[JSONPatch{op: "add", path: "/metadata/labels/l%d", value: "v"}]`, 50)})
+	r := run(t, h, nil, nil)
+	review := `{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": "u1", "operation": "CREATE",
+		"kind": {"version": "v1", "kind": "Pod"}, "resource": {"version": "v1", "resource": "pods"}, "namespace": "default",
+		"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"containers": []}}}}`
+	resp, body := r.do(t, "POST", "/mutate", "application/json", strings.NewReader(review))
+	if resp.ContentLength != int64(len(body)) || len(body) < 2048 {
+		t.Errorf("content length %d of %d bytes", resp.ContentLength, len(body))
+	}
+	want := map[string]string{"app": "web"}
+	for i := range 50 {
+		want[fmt.Sprint("l", i)] = "v"
+	}
+	patch := fmt.Sprintf(`[{"op":"replace","path":"/metadata/labels","value":%s}]`, mustJSON(t, want))
+	if got := string(decodeResponse(t, []byte(body)).Patch); got != patch {
+		t.Errorf("patch %s, want %s", got, patch)
+	}
 }

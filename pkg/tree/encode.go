@@ -1,0 +1,69 @@
+package tree
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// appendValue writes a tree as json.Marshal does, without reflection but for
+// numbers and what is no tree.
+func appendValue(b []byte, v any) ([]byte, error) {
+	var err error
+	switch v := v.(type) {
+	case string:
+		return appendString(b, v), nil
+	case map[string]any:
+		if v == nil {
+			break
+		}
+		return appendMap(b, v)
+	case []any:
+		if v == nil {
+			break
+		}
+		b = append(b, '[')
+		for i, e := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendValue(b, e); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, ']'), nil
+	}
+	value, err := json.Marshal(v)
+	return append(b, value...), err
+}
+
+func appendMap(b []byte, m map[string]any) ([]byte, error) {
+	var few [16]string
+	keys := few[:0]
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	b = append(b, '{')
+	for i, k := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = appendValue(append(appendString(b, k), ':'), m[k]); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// appendString quotes s as JSON, quickly if nothing in it needs an escape.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(s) // any string has a form in JSON
+			return append(b, quoted...)
+		}
+	}
+	b = append(append(b, '"'), s...)
+	return append(b, '"')
+}
