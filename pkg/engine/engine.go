@@ -537,11 +537,16 @@ func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, rerun bo
 }
 
 // mutate is m.Mutate with panics as errors. What panicked is named, so that the
-// policy can be found; where is for a debugger, not for the client.
+// policy can be found; where is for a debugger, not for the client. One that
+// leaves the object half written ends the request, whatever the failurePolicy.
 func mutate(ctx context.Context, name string, m policy.Mutation, in policy.Input) (next *unstructured.Unstructured, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			next, err = nil, panicError(name, p)
+		p := recover()
+		if p == nil {
+			return
+		}
+		if next, err = nil, panicError(name, p); in.Draft != nil && in.Draft.Torn() {
+			err = apierrors.NewInternalError(err)
 		}
 	}()
 	next, err = m.Mutate(ctx, in)

@@ -37,6 +37,9 @@ type Draft struct {
 	from       int
 	turns      [2]unstructured.Unstructured // see advance
 	recent     recent
+	// writing says that a mutation writes to the object, or did not come to the
+	// end of that.
+	writing bool
 
 	// plan, nodes and way are room for what is planned, see draft_strict.go and
 	// draft_merge.go.
@@ -73,6 +76,23 @@ func (d *Draft) Keep() *unstructured.Unstructured {
 	}
 	return d.object
 }
+
+// Torn reports whether a mutation panicked while it wrote: then the object is
+// neither what it was nor what it was to become, and good for nothing.
+func (d *Draft) Torn() bool { return d.writing }
+
+// startWriting and doneWriting are around all that writes to the object.
+func (d *Draft) startWriting() {
+	d.writing = true
+	if whileWriting != nil {
+		whileWriting()
+	}
+}
+
+func (d *Draft) doneWriting() { d.writing = false }
+
+// whileWriting is nil but in a test.
+var whileWriting func()
 
 // Changed returns the JSON pointers of what the last mutation wrote; none if it
 // changed nothing.
@@ -140,6 +160,7 @@ func (d *Draft) apply(ops []cel.PatchOp) (*unstructured.Unstructured, error) {
 			d.disown(ops[i].Value)
 		}
 	}
+	d.startWriting()
 	var root any = d.object.Object
 	for i := range ops {
 		op := &ops[i]
@@ -154,6 +175,7 @@ func (d *Draft) apply(ops []cel.PatchOp) (*unstructured.Unstructured, error) {
 	if d.paths != nil {
 		d.object = &unstructured.Unstructured{Object: root.(map[string]any)}
 	}
+	d.doneWriting()
 	return d.object, nil
 }
 

@@ -42,8 +42,10 @@ func (d *Draft) merge(kind *openapi.Kind, patch map[string]any) bool {
 				d.disown(d.nodes[i].value)
 			}
 		}
+		d.startWriting()
 		d.advance(d.graft(d.object.Object, first).(map[string]any))
 		d.changedAll()
+		d.doneWriting()
 	}
 	clear(d.nodes)
 	d.nodes = d.nodes[:0]
@@ -127,8 +129,8 @@ func (g *grafting) mapping(live, patch map[string]any, t *smdschema.Map, spot op
 	var c chain
 	for key, pv := range patch {
 		at := spot
-		if !at.Field(key) {
-			return 0, false
+		if key == "" || !at.Field(key) {
+			return 0, false // there are no paths to what is below an empty name
 		}
 		d := g.draft
 		n := len(d.way)

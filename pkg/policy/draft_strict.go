@@ -92,9 +92,11 @@ func (d *Draft) again(kind *openapi.Kind, op *cel.PatchOp) bool {
 	}
 	d.paths, d.from = nil, len(d.all)
 	if !exists || !tree.Equal(old, value) {
+		d.startWriting()
 		d.recent.m[token] = value
 		d.changed(op.Path)
 		d.advance(d.object.Object)
+		d.doneWriting()
 	}
 	return true
 }
@@ -136,6 +138,7 @@ func (d *Draft) patch(kind *openapi.Kind, ops []cel.PatchOp) bool {
 			d.disown(d.plan[i].value)
 		}
 	}
+	d.startWriting()
 	var object any = d.object.Object
 	changed := false
 	for i := range d.plan {
@@ -160,6 +163,7 @@ func (d *Draft) patch(kind *openapi.Kind, ops []cel.PatchOp) bool {
 			d.remember(root, kind, &ops[0])
 		}
 	}
+	d.doneWriting()
 	return true
 }
 
@@ -300,7 +304,8 @@ func nameOf(v any) (string, bool) {
 
 // plainPointer reports whether a path is a JSON pointer to something below the
 // document, spelled in the one way in which tree spells it, and the same to the
-// library after MAP has quoted it.
+// library after MAP has quoted it. tree has no paths to what is below an empty
+// name.
 func plainPointer(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -308,6 +313,8 @@ func plainPointer(path string) bool {
 	for i := 1; i < len(path); i++ {
 		switch c := path[i]; {
 		case c < 0x20 || c > 0x7e || c == '"' || c == '\\':
+			return false
+		case c == '/' && path[i-1] == '/':
 			return false
 		case c == '~' && (i+1 == len(path) || path[i+1] != '0' && path[i+1] != '1'):
 			return false
