@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -362,6 +363,43 @@ func TestDraftForgetsThatItWasValid(t *testing.T) {
 		}
 		if _, errs := run(p, in); len(errs) != 1 {
 			t.Errorf("draft %v: errors %v, want one", draft != nil, errs)
+		}
+	}
+}
+
+// What a patch made another kind of is settled on a draft as by copying, though
+// it was not settled as that kind before.
+func TestDraftOfAnotherKind(t *testing.T) {
+	deps := testDeps(t)
+	for _, kind := range []string{"apps/v1 Deployment", "v1 ConfigMap", "v1 Pod"} {
+		apiVersion, kind, _ := strings.Cut(kind, " ")
+		p := compiled(t, deps, newPolicy(
+			jsonMutation(fmt.Sprintf(`[JSONPatch{op: "add", path: "/apiVersion", value: %q}, JSONPatch{op: "add", path: "/kind", value: %q}]`, apiVersion, kind)),
+			applyMutation(`Object{metadata: Object.metadata{labels: {"a": "b"}}}`),
+			jsonMutation(`[JSONPatch{op: "add", path: "/metadata/labels/c", value: "d"}]`),
+			applyMutation(`Object{metadata: Object.metadata{labels: {"e": "f"}}}`),
+		))
+		var outcomes []any
+		for _, draft := range []*Draft{nil, {}} {
+			in := newInput(object(t, widget+`{"n":1,"args":["a"]}}`))
+			if in.Draft = draft; draft != nil {
+				draft.Reset(in.Object, 0)
+			}
+			var errs []string
+			for _, m := range p.Mutations() {
+				out, err := m.Mutate(t.Context(), in)
+				if err != nil {
+					errs = append(errs, err.Error())
+					continue
+				}
+				if in.Object = out; draft != nil && out != draft.Object() {
+					draft.Take(out)
+				}
+			}
+			outcomes = append(outcomes, []any{errs, in.Object.Object})
+		}
+		if diff := cmp.Diff(outcomes[0], outcomes[1]); diff != "" {
+			t.Errorf("%s (-by copying +on a draft):\n%s", kind, diff)
 		}
 	}
 }

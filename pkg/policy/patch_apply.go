@@ -75,7 +75,9 @@ func (in *Input) merged(kind *openapi.Kind, patch map[string]any, lenient bool) 
 	if err := in.conforms(kind); err != nil {
 		return nil, fmt.Errorf("error applying patch: %w", err)
 	}
-	if d := in.Draft; d != nil && !lenient && in.settled() != nil && (kind.Builtin() || !changesAsText(patch)) && d.merge(kind, patch) {
+	// What another kind was made of has not been settled as the one that it is now.
+	usual := !lenient && in.settled() != nil && kind.GroupVersionKind() == in.Kind && (kind.Builtin() || !changesAsText(patch))
+	if d := in.Draft; usual && d != nil && d.merge(kind, patch) {
 		if d.object != in.Object && !kind.Builtin() {
 			in.Request.forget(d.object.Object)
 			in.Request.setValid(kind, d.object.Object)
