@@ -73,10 +73,14 @@ func compare(ctx context.Context, file []byte) (difference, skipped string) {
 	return difference, ""
 }
 
+// random is a crowded scenario one time in three.
 func random(seed int) scenario {
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), 1})
 	data := make([]byte, 200+r.Uint64()%1400)
 	_, _ = r.Read(data)
+	if seed%3 == 2 {
+		return (&gen{data: data}).crowded()
+	}
 	return (&gen{data: data}).scenario()
 }
 
@@ -167,6 +171,9 @@ func FuzzDifferential(f *testing.F) {
 			return
 		}
 		s := (&gen{data: data}).scenario()
+		if len(data)%3 == 2 {
+			s = (&gen{data: data}).crowded()
+		}
 		if difference, _ := compare(t.Context(), s.txtar("§9: A random scenario.")); difference != "" {
 			t.Errorf("%s\n%s", difference, keep(t, s, "fuzz-"+strconv.FormatUint(hash(data), 36)))
 		}
