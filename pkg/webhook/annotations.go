@@ -41,11 +41,17 @@ func actsOf(d *engine.Decision) (a acts) {
 		case s.Outcome == engine.Failed:
 			a.failed.add(s, nil)
 		case s.Outcome == engine.Changed && d.Status == nil && d.Changed:
+			if a.mutated.list == nil {
+				a.mutated.list = make([]actor, 0, min(len(d.Steps)-i, manySteps))
+			}
 			a.mutated.add(s, s.Paths())
 		}
 	}
 	return a
 }
+
+// manySteps bounds for how many actors there is room from the start.
+const manySteps = 128
 
 // annotations name policies as policy/binding and mutators as kind/name, in the
 // order in which they first acted; paths are sorted.
@@ -162,7 +168,7 @@ func (a *actors) String() string {
 		return ""
 	}
 	const reserve = len("; and 1000000 more") // of the bound, for the end
-	var b []byte
+	b := make([]byte, 0, a.size())
 	for i := range a.list {
 		before := len(b)
 		if i > 0 {
@@ -180,6 +186,23 @@ func (a *actors) String() string {
 		break
 	}
 	return string(b)
+}
+
+// size is how long the list is if each acted in one place, as far as the bound
+// allows.
+func (a *actors) size() int {
+	size := 0
+	for i := range a.list {
+		actor := &a.list[i]
+		size += len(actor.policy) + len(actor.binding) + len("; /: ")
+		if len(actor.paths) > 0 {
+			size += min(len(actor.paths[0]), maxPath)
+		}
+		if size > maxAnnotation {
+			break
+		}
+	}
+	return size
 }
 
 // append writes who acted and on what.
