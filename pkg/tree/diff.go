@@ -19,7 +19,13 @@ func (o Op) MarshalJSON() ([]byte, error) { return o.append(nil) }
 // EncodePatch writes a patch as json.Marshal does, which reads again what
 // MarshalJSON wrote.
 func EncodePatch(ops []Op) ([]byte, error) {
-	b := append(make([]byte, 0, 64*len(ops)+2), '[')
+	size := 64*len(ops) + 2
+	for _, op := range ops {
+		if m, ok := op.Value.(map[string]any); ok {
+			size += 16 * len(m)
+		}
+	}
+	b := append(make([]byte, 0, size), '[')
 	for i, op := range ops {
 		if i > 0 {
 			b = append(b, ',')
@@ -196,6 +202,7 @@ func (d *differ) diffMap(a, b map[string]any) {
 		}
 	}
 	if common < len(b) {
+		keys = slices.Grow(keys, len(b)-common)
 		for k := range b {
 			if _, ok := a[k]; !ok {
 				keys = append(keys, k)

@@ -39,6 +39,9 @@ func appendValue(b []byte, v any) ([]byte, error) {
 func appendMap(b []byte, m map[string]any) ([]byte, error) {
 	var few [16]string
 	keys := few[:0]
+	if len(m) > len(few) {
+		keys = make([]string, 0, len(m))
+	}
 	for k := range m {
 		keys = append(keys, k)
 	}

@@ -103,7 +103,7 @@ func TestPatchAllocations(t *testing.T) {
 		}
 	})
 	t.Logf("%.0f", got)
-	if limit := 25.0; got > limit {
+	if limit := 8.0; got > limit {
 		t.Errorf("%.0f allocations, want at most %.0f", got, limit)
 	}
 }
