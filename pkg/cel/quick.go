@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // quick is a second way to run a program: on plain data, without CEL values for
@@ -124,7 +125,7 @@ type reader struct {
 }
 
 func newQuick(s *Scope, checked *ast.AST, adapter types.Adapter, want Want) quick {
-	r := &reader{checked: checked, scope: s, metered: !s.vars.Unmetered, forms: want == Object || want == anything}
+	r := &reader{checked: checked, scope: s, metered: !s.vars.Unmetered, forms: want == anything || makesObjects(checked.Expr())}
 	q := quick{limit: math.MaxInt64, adapter: adapter}
 	if r.metered {
 		q.limit = celconfig.PerCallLimit
@@ -145,6 +146,15 @@ func newQuick(s *Scope, checked *ast.AST, adapter types.Adapter, want Want) quic
 	}
 	q.loops = r.slots
 	return q
+}
+
+// makesObjects reports whether there is a literal of a type other than JSONPatch. A
+// patch may have some among its values.
+func makesObjects(root ast.Expr) (found bool) {
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		found = found || e.Kind() == ast.StructKind && e.AsStruct().TypeName() != mutation.JSONPatchTypeName
+	}))
+	return found
 }
 
 // loopVariable has a slot of its own: what computes it may run inside the loops that

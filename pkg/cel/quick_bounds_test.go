@@ -110,6 +110,49 @@ func TestQuickLateLoops(t *testing.T) {
 	}
 }
 
+// Once the quick way was wrong about these.
+func TestQuickOnceWrong(t *testing.T) {
+	env, err := NewEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &Input{Object: map[string]any{"s": "text-here", "empty": []any{}, "none": map[string]any{}, "l": []any{"a"}}}
+	for _, expr := range []string{
+		// An end that is not known is an end.
+		`object.s.substring(0, object.s.indexOf("-"))`,
+		// What a binding begins with grows if it is empty.
+		`object.?empty.optMap(v, (v + [1]).size() + v.size()).value()`,
+		`object.?empty.optMap(v, (v + [1]) == v).value()`,
+		`object.?none.optMap(v, v).value()`,
+	} {
+		sameBothWays(t, env.Scope(Vars{}), expr, in)
+	}
+	for want, exprs := range map[Want][]string{
+		Object: {`Object{?a: object.?empty.optMap(v, {"a": dyn(v)})}`},
+		// Lists in literals of the patch cannot be converted, data can.
+		JSONPatch: {
+			`[JSONPatch{op: "add", path: "/a", value: Object.v{a: {"l": ["a"]}}}]`,
+			`[JSONPatch{op: "add", path: "/a", value: Object.v{a: {"l": object.l}}}]`,
+			`[["a"]].map(x, JSONPatch{op: "add", path: "/a", value: Object.v{a: [[x]]}})`,
+			`[[["a"]]].map(x, JSONPatch{op: "add", path: "/a", value: Object.v{a: x}})`,
+			`[JSONPatch{op: "add", path: "/a", value: Object.v{a: object.l.map(x, {"l": x})}}]`,
+		},
+	} {
+		for _, expr := range exprs {
+			scope := env.Scope(Vars{})
+			p, err := scope.Compile(expr, want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, gotErr := run(p, t.Context(), scope.Bind(in, nil))
+			correct, correctErr := runSlowly(p, t.Context(), scope.Bind(in, nil))
+			if !alike(got, correct) || errText(gotErr) != errText(correctErr) {
+				t.Errorf("%s: %v, %v; cel-go %v, %v", expr, got, gotErr, correct, correctErr)
+			}
+		}
+	}
+}
+
 // A list of names that is written out is a set, whatever is looked for in it.
 func TestQuickSet(t *testing.T) {
 	env, err := NewEnv(Options{})

@@ -207,7 +207,7 @@ func (r *reader) name(name string) valueOf {
 				}
 				v, ok := init(f)
 				f.loops[slot] = v
-				return v, ok
+				return v, ok && !isEmpty(v)
 			}
 		}
 		return func(f *frame) (any, bool) { return f.loops[slot], true }

@@ -224,6 +224,14 @@ func (r *reader) quantifier(e ast.Expr) boolOf {
 // unbound is the value of a variable that was not read yet.
 type unbound struct{}
 
+// isEmpty tells lists and maps of which cel-go makes some that grow when they are
+// added to, if they are what a loop begins with.
+func isEmpty(v any) bool {
+	list, isList := listOf(v)
+	m, isMap := mapOf(v)
+	return isList && len(list) == 0 || isMap && len(m) == 0
+}
+
 // binding reads what optMap is short for: a loop over nothing whose
 // result, which read reads, is about what it would gather into.
 func (r *reader) binding(e ast.Expr, read func(ast.Expr) valueOf) valueOf {

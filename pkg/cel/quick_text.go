@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -216,9 +217,10 @@ func isASCII(s string) bool {
 	return true
 }
 
-// substring is that of a string in which bytes are code points; to may be nil.
-func substring(of, from, to valueOf) valueOf {
-	if of == nil || from == nil {
+// substring is that of a string in which bytes are code points, from the first bound
+// to the second or else to the end.
+func substring(of valueOf, bounds ...valueOf) valueOf {
+	if of == nil || slices.ContainsFunc(bounds, func(b valueOf) bool { return b == nil }) {
 		return nil
 	}
 	return func(f *frame) (any, bool) {
@@ -227,16 +229,17 @@ func substring(of, from, to valueOf) valueOf {
 		if !ok || !isString || !isASCII(s) {
 			return nil, false
 		}
-		i, ok := small(from(f))
-		j, okToo := int64(len(s)), true
-		if ok && to != nil {
-			j, okToo = small(to(f))
+		at := [2]int64{1: int64(len(s))}
+		for i, of := range bounds {
+			if at[i], ok = small(of(f)); !ok {
+				return nil, false
+			}
 		}
-		if !ok || !okToo || i < 0 || j < i || j > int64(len(s)) {
+		if at[0] < 0 || at[1] < at[0] || at[1] > int64(len(s)) {
 			return nil, false
 		}
 		f.cost += traversal(int64(len(s)))
-		return s[i:j], true
+		return s[at[0]:at[1]], true
 	}
 }
 

@@ -241,7 +241,7 @@ func (r *reader) call(e ast.Expr) valueOf {
 	case is(e, "_+_", 2) && r.overload(e) == overloads.AddList:
 		return joined(r.value(args[0]), r.value(args[1]))
 	case is(e, "substring", 2):
-		return substring(r.value(args[0]), r.value(args[1]), nil)
+		return substring(r.value(args[0]), r.value(args[1]))
 	case is(e, "substring", 3):
 		return substring(r.value(args[0]), r.value(args[1]), r.value(args[2]))
 	case is(e, "reverse", 1) && e.AsCall().IsMemberFunction() && !r.metered:
