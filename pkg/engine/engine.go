@@ -116,8 +116,15 @@ type answer struct {
 // noObject is why mutations of a CONNECT without options are skipped.
 const noObject = "the request has no object"
 
-// run is one request under way.
+// run is one request under way, and the room that is for the next one too.
 type run struct {
+	state
+	selection binding.Selection
+	draft     policy.Draft // of the current object, in the version of req.Kind
+}
+
+// state is what the next request must know nothing of.
+type state struct {
 	engine     *Engine
 	index      *binding.Index
 	ctx        context.Context
@@ -125,10 +132,7 @@ type run struct {
 	authorizer authorizer.Authorizer
 	asked      requestAuthorizer
 
-	selection binding.Selection
-
-	number  int          // of the round
-	draft   policy.Draft // of the current object, in the version of req.Kind
+	number  int // of the round
 	steps   []Step
 	denials []denial
 
@@ -162,7 +166,7 @@ func (r *run) begin(ctx context.Context, e *Engine, ix *binding.Index, req *poli
 func (r *run) end() {
 	r.draft.Reset(nil, 0)
 	r.selection.Reset()
-	*r = run{draft: r.draft, selection: r.selection}
+	r.state = state{}
 	runs.Put(r)
 }
 
