@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -254,6 +255,9 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 		return err
 	}
 	limitMemory(log)
+	if f.pprof == "" {
+		runtime.MemProfileRate = 0 // nobody can ask for the samples, which cost time and memory
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if f.pprof != "" {

@@ -139,6 +139,13 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	start("store", serving, policies.Run)
 	start("certificates", serving, keepLoaded)
 	start("writer", ctx, writes.Run)
+	background.Go(func() {
+		select {
+		case <-policies.Changed(): // all of the cluster has been read
+			releaseMemory()
+		case <-serving.Done():
+		}
+	})
 	return f.run(ctx, options, certificates.GetCertificate, listener)
 }
 

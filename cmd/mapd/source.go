@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 
@@ -52,8 +51,7 @@ func (s *source) load() (errs []error, code int) {
 		return errs, code
 	}
 	s.engine.Store(l.Engine())
-	// Reading takes several times the memory that serving does.
-	debug.FreeOSMemory()
+	releaseMemory()
 	s.failed.Store(nil)
 	bindings := l.Index.Bindings()
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
