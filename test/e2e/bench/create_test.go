@@ -40,14 +40,16 @@ const minRequests = 8
 type subject struct {
 	name  string
 	group string // of the policies; "" for none
-	allow bool   // a webhook that allows
+	floor string // of load.Floors; "" for none
 	kind  load.Kind
-	n     int
+	n     int // policies, or labels that the Pod comes with
 }
 
 var subjects = []subject{
 	{name: "no policy", kind: load.Label},
-	{name: "a webhook that allows", kind: load.Label, allow: true},
+	{name: "a webhook that allows", kind: load.Label, floor: "allow"},
+	{name: "a webhook that adds a label", kind: load.Label, floor: "patch"},
+	floorOfLabels,
 	// Those that are compared follow each other: a machine that others use as well
 	// is not the same for long.
 	policies(policy.NativeGroup, load.Label, 1), policies(policy.OwnGroup, load.Label, 1),
@@ -56,6 +58,10 @@ var subjects = []subject{
 	policies(policy.NativeGroup, load.Label, 100), policies(policy.OwnGroup, load.Label, 100),
 	policies(policy.NativeGroup, load.Pull, 100), policies(policy.OwnGroup, load.Pull, 100),
 }
+
+// floorOfLabels is what a hundred labels cost whoever puts them on: a server decodes,
+// compares, validates and encodes them, and applies a patch.
+var floorOfLabels = subject{name: "the same, 100 labels are there", kind: load.Label, floor: "patch", n: 100}
 
 func policies(group string, k load.Kind, n int) subject {
 	return subject{name: title(group, k, n), group: group, kind: k, n: n}
@@ -89,15 +95,15 @@ func (f figures) cpu() time.Duration { return f.server + f.replica }
 type bench struct {
 	*cluster.Mapd
 	client kubernetes.Interface
-	allow  *allowing
+	floor  *floor
 	pods   []pod
 	rows   map[key]figures
 }
 
-// A pod is one that is created.
+// A pod is one that is created, and the same with the labels of floorOfLabels.
 type pod struct {
-	name string
-	body []byte
+	name           string
+	body, labelled []byte
 }
 
 // BenchmarkCreate measures all subjects, one after the other on one server.
@@ -111,17 +117,19 @@ func BenchmarkCreate(b *testing.B) {
 	m.WaitReady(b)
 	quiet := rest.CopyConfig(c.Config)
 	quiet.WarningHandler = rest.NoWarnings{} // the names of ports are used twice
-	x := &bench{Mapd: m, client: c.Client(b, quiet), allow: newAllowing(b, c), rows: map[key]figures{}}
+	x := &bench{Mapd: m, client: c.Client(b, quiet), floor: newFloor(b, c), rows: map[key]figures{}}
 	fmt.Printf("\n%s, %d CPUs, %s\n", runtime.Version(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH)
 	for name, object := range map[string]map[string]any{"small": pods.New(3, 0), "big": pods.New(20, 40)} {
 		// What a server writes is not for a client to send.
 		delete(object, "status")
 		delete(object["metadata"].(map[string]any), "managedFields")
-		body, err := json.Marshal(object)
-		if err != nil {
-			b.Fatal(err)
+		p := pod{name: name, body: encode(b, object)}
+		labels := object["metadata"].(map[string]any)["labels"].(map[string]any)
+		for i := range floorOfLabels.n {
+			labels[fmt.Sprintf("l%d", i)] = "v"
 		}
-		x.pods = append(x.pods, pod{name, body})
+		p.labelled = encode(b, object)
+		x.pods = append(x.pods, p)
 	}
 	slices.SortFunc(x.pods, func(a, b pod) int { return len(a.body) - len(b.body) })
 	for _, s := range subjects {
@@ -137,6 +145,15 @@ func BenchmarkCreate(b *testing.B) {
 	x.print()
 }
 
+func encode(b *testing.B, object map[string]any) []byte {
+	b.Helper()
+	body, err := json.Marshal(object)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return body
+}
+
 func resources(group string) []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		{Group: group, Version: "v1", Resource: "mutatingadmissionpolicies"},
@@ -147,8 +164,10 @@ func resources(group string) []schema.GroupVersionResource {
 // put makes a subject act.
 func (x *bench) put(b *testing.B, s subject) {
 	b.Helper()
-	if s.allow {
-		x.allow.put(b)
+	if s.floor != "" {
+		x.floor.put(b, s.floor)
+		x.wait(b, s, s.n)
+		return
 	}
 	for i := range s.n {
 		for j, o := range load.Policy(s.group, s.kind, i) {
@@ -163,8 +182,8 @@ func (x *bench) put(b *testing.B, s subject) {
 // take ends that.
 func (x *bench) take(b *testing.B, s subject) {
 	b.Helper()
-	if s.allow {
-		x.allow.take(b)
+	if s.floor != "" {
+		x.floor.take(b)
 	}
 	if s.group == "" {
 		return
@@ -177,21 +196,21 @@ func (x *bench) take(b *testing.B, s subject) {
 	x.wait(b, s, 0)
 }
 
-// wait asks until n policies act, or the webhook that allows is called.
+// wait asks until n policies act, or the floor is called.
 func (x *bench) wait(b *testing.B, s subject, n int) {
 	b.Helper()
-	before := x.allow.calls.Load()
+	before := x.floor.calls.Load()
 	cluster.Eventually(b, 2*time.Minute, fmt.Sprintf("%s, of which %d, to act", s.name, n), func(ctx context.Context) error {
 		for _, p := range x.pods {
-			body, err := x.create(p).Do(ctx).Raw()
+			body, err := x.create(s, p).Do(ctx).Raw()
 			if err != nil {
 				return err
 			}
-			if err := done(s.kind, body, n); err != nil {
+			if err := s.done(body, n); err != nil {
 				return err
 			}
 		}
-		if s.allow && x.allow.calls.Load() == before {
+		if s.floor != "" && x.floor.calls.Load() == before {
 			return fmt.Errorf("it is not called")
 		}
 		return nil
@@ -220,17 +239,30 @@ func (x *bench) rest(b *testing.B) {
 }
 
 // create is kubectl create --dry-run=server.
-func (x *bench) create(p pod) *rest.Request {
+func (x *bench) create(s subject, p pod) *rest.Request {
+	body := p.body
+	if s.floor != "" && s.n > 0 {
+		body = p.labelled
+	}
 	return x.client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Param("dryRun", "All").
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(p.body)
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body)
 }
 
-func done(k load.Kind, body []byte, n int) error {
+// done returns what is wrong with an answer if n policies act, or labels were there.
+func (s subject) done(body []byte, n int) error {
 	var pod unstructured.Unstructured
 	if err := json.Unmarshal(body, &pod.Object); err != nil {
 		return err
 	}
-	return k.Done(&pod, n)
+	if s.floor == "patch" {
+		labels := pod.GetLabels()
+		if labels[load.FloorLabel] == "" {
+			return fmt.Errorf("no label %s", load.FloorLabel)
+		}
+		delete(labels, load.FloorLabel)
+		pod.SetLabels(labels)
+	}
+	return s.kind.Done(&pod, n)
 }
 
 // measure creates a Pod again and again. Every sixteenth answer is looked at; the
@@ -238,7 +270,7 @@ func done(k load.Kind, body []byte, n int) error {
 // difference: to read them all would cost more than to make them.
 func (x *bench) measure(b *testing.B, s subject, p pod, parallel int) figures {
 	b.Helper()
-	first, err := x.create(p).Do(b.Context()).Raw()
+	first, err := x.create(s, p).Do(b.Context()).Raw()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -254,12 +286,12 @@ func (x *bench) measure(b *testing.B, s subject, p pod, parallel int) figures {
 		workers.Go(func() {
 			for n := 0; time.Since(start) < *each || n < minRequests/parallel; n++ {
 				began := time.Now()
-				body, err := x.create(p).Do(b.Context()).Raw()
+				body, err := x.create(s, p).Do(b.Context()).Raw()
 				took := time.Since(began)
 				switch {
 				case err != nil:
 				case n%16 == 0:
-					err = done(s.kind, body, s.n)
+					err = s.done(body, s.n)
 				case len(body) != len(first):
 					err = fmt.Errorf("an answer of %d bytes after one of %d", len(body), len(first))
 				}

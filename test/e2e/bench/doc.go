@@ -1,6 +1,7 @@
 // Package bench asks "what does a policy cost whoever creates a Pod?": create with
-// dryRun through a real API server, without policies, with a webhook that allows,
-// with policies that the server runs itself, and with mapd.
+// dryRun through a real API server, without policies, with webhooks written by hand
+// (what no webhook can avoid), with policies that the server runs itself, and with
+// mapd.
 //
 //	go test -tags e2e ./test/e2e/bench -bench .
 //

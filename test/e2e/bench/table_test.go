@@ -30,6 +30,15 @@ func (x *bench) print() {
 		fmt.Printf("| %s | %s | %s | %s | %s |\n", what, pod, times(native.latency.P50, mapd.latency.P50),
 			times(native.latency.P99, mapd.latency.P99), times(native.cpu(), mapd.cpu()))
 	})
+	fmt.Printf("\n| more than %q, one at a time | Pod | p50 | CPU API server |\n| --- | --- | --- | --- |\n", floorOfLabels.name)
+	for _, p := range x.pods {
+		floor := x.rows[key{floorOfLabels.name, p.name, 1}]
+		for _, group := range []string{policy.NativeGroup, policy.OwnGroup} {
+			what := title(group, load.Label, 100)
+			row := x.rows[key{what, p.name, 1}]
+			fmt.Printf("| %s | %s | %s | %s |\n", what, p.name, more(row.latency.P50, floor.latency.P50), more(row.server, floor.server))
+		}
+	}
 	fmt.Print("\n| goal | is | |\n| --- | --- | --- |\n")
 	for _, p := range x.pods {
 		if p.name == "small" {
@@ -77,6 +86,13 @@ func ms(d time.Duration) string {
 		return "not known"
 	}
 	return fmt.Sprintf("%.3g ms", float64(d)/1e6)
+}
+
+func more(a, b time.Duration) string {
+	if a == 0 || b == 0 {
+		return "not known"
+	}
+	return fmt.Sprintf("%+.2f ms", float64(a-b)/1e6)
 }
 
 func times(a, b time.Duration) string {

@@ -21,23 +21,25 @@ import (
 	"github.com/mapd-project/mapd/test/load"
 )
 
-// allowing is a webhook that decodes and allows. It stands behind a Service, as mapd
-// does, because an API server speaks HTTP/2 to a loopback URL and HTTP/1.1 else.
-type allowing struct {
+// floor is a webhook written by hand, one of load.Floors. It stands behind a Service,
+// as mapd does, because an API server speaks HTTP/2 to a loopback URL and HTTP/1.1
+// else. It runs in the process of the client, which spares the machine one.
+type floor struct {
 	*cluster.Cluster
-	calls  atomic.Int64
-	config *admissionregistrationv1.MutatingWebhookConfiguration
+	handler atomic.Pointer[http.Handler]
+	calls   atomic.Int64
+	config  *admissionregistrationv1.MutatingWebhookConfiguration
 }
 
-const allowName = "allow"
+const floorName = "floor"
 
-func newAllowing(b *testing.B, c *cluster.Cluster) *allowing {
+func newFloor(b *testing.B, c *cluster.Cluster) *floor {
 	b.Helper()
-	cert, ca, err := webhook.SelfSigned([]string{allowName + ".default.svc"})
+	cert, ca, err := webhook.SelfSigned([]string{floorName + ".default.svc"})
 	if err != nil {
 		b.Fatal(err)
 	}
-	a := &allowing{Cluster: c}
+	f := &floor{Cluster: c}
 	port := int32(cluster.FreePort(b))
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -45,8 +47,8 @@ func newAllowing(b *testing.B, c *cluster.Cluster) *allowing {
 	}
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			a.calls.Add(1)
-			load.Floors["allow"].ServeHTTP(w, r)
+			f.calls.Add(1)
+			(*f.handler.Load()).ServeHTTP(w, r)
 		}),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}, ReadHeaderTimeout: 10 * time.Second,
 	}
@@ -54,7 +56,7 @@ func newAllowing(b *testing.B, c *cluster.Cluster) *allowing {
 	b.Cleanup(func() { server.Close() })
 
 	_, err = c.Kubernetes.CoreV1().Services("default").Create(b.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: allowName},
+		ObjectMeta: metav1.ObjectMeta{Name: floorName},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeExternalName, ExternalName: "localhost",
 			Ports: []corev1.ServicePort{{Name: "https", Port: port}},
@@ -63,12 +65,12 @@ func newAllowing(b *testing.B, c *cluster.Cluster) *allowing {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a.config = &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: allowName},
+	f.config = &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: floorName},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "allow.example.com",
+			Name: "floor.example.com",
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				Service:  &admissionregistrationv1.ServiceReference{Namespace: "default", Name: allowName, Port: &port},
+				Service:  &admissionregistrationv1.ServiceReference{Namespace: "default", Name: floorName, Port: &port},
 				CABundle: ca,
 			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
@@ -78,29 +80,31 @@ func newAllowing(b *testing.B, c *cluster.Cluster) *allowing {
 			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
-	return a
+	return f
 }
 
-func (a *allowing) put(b *testing.B) {
+// put has the server call the floor of that name.
+func (f *floor) put(b *testing.B, name string) {
 	b.Helper()
-	if _, err := a.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(b.Context(), a.config, metav1.CreateOptions{}); err != nil {
+	f.handler.Store(new(load.Floors[name]))
+	if _, err := f.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(b.Context(), f.config, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
 
 // take ends the calls, and asks whether they have ended.
-func (a *allowing) take(b *testing.B) {
+func (f *floor) take(b *testing.B) {
 	b.Helper()
-	if err := a.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(b.Context(), allowName, metav1.DeleteOptions{}); err != nil {
+	if err := f.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(b.Context(), floorName, metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	cluster.Eventually(b, time.Minute, "the webhook that allows to be forgotten", func(ctx context.Context) error {
-		before := a.calls.Load()
-		_, err := a.Kubernetes.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+	cluster.Eventually(b, time.Minute, "the floor to be forgotten", func(ctx context.Context) error {
+		before := f.calls.Load()
+		_, err := f.Kubernetes.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "asked"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}},
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && a.calls.Load() != before {
+		if err == nil && f.calls.Load() != before {
 			err = fmt.Errorf("it is called")
 		}
 		return err
