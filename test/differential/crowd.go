@@ -99,7 +99,8 @@ func (e *exprs) meeting() (expression string, apply bool) {
 			}
 			return e.pick(`Object{metadata: Object.metadata{labels: params.data}}`, `Object{metadata: Object.metadata{finalizers: params.list}}`), true
 		}
-		return `[JSONPatch{op: "add", path: "/metadata/labels", value: {"a": "x", "own": "1"}}]`, false
+		return fmt.Sprintf(`[JSONPatch{op: "add", path: "/metadata/%s", value: %s}]`, where,
+			e.pick(`{"a": "x", "own": "1"}`, "oldObject.metadata.labels", "namespaceObject.metadata.labels")), false
 	case 7, 8:
 		return fmt.Sprintf(`Object{metadata: Object.metadata{%s: {%q: %s}}}`, where, key, value), true
 	case 9:

@@ -26,7 +26,7 @@ func TestTracedScenarios(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := c.Request.Object.DeepCopy()
+		given := []any{c.Request.Object.DeepCopy(), c.Request.OldObject.DeepCopy(), copies(c.Params), copies(c.Namespaces)}
 		plain, err := subject.Run(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -43,8 +43,8 @@ func TestTracedScenarios(t *testing.T) {
 		if diff := cmp.Diff(plain.Object, traced.Object); diff != "" {
 			t.Errorf("seed %d (-plain +traced):\n%s", seed, diff)
 		}
-		if diff := cmp.Diff(given, c.Request.Object); diff != "" {
-			t.Errorf("seed %d: the request's object was modified:\n%s", seed, diff)
+		if diff := cmp.Diff(given, []any{c.Request.Object, c.Request.OldObject, c.Params, c.Namespaces}); diff != "" {
+			t.Errorf("seed %d: what was given is modified:\n%s", seed, diff)
 		}
 		if diff := cmp.Diff(told(plain.Steps), told(traced.Steps)); diff != "" {
 			t.Errorf("seed %d: steps (-plain +traced):\n%s", seed, diff)
@@ -56,6 +56,13 @@ func TestTracedScenarios(t *testing.T) {
 	if changes < last/2 {
 		t.Errorf("only %d changes", changes)
 	}
+}
+
+func copies(all []*unstructured.Unstructured) (out []*unstructured.Unstructured) {
+	for _, u := range all {
+		out = append(out, u.DeepCopy())
+	}
+	return out
 }
 
 // follows walks the steps and counts those that changed the object.
