@@ -576,6 +576,9 @@ func TestTenants(t *testing.T) {
 					if len(got) != 1 || got[0].Binding != "p00005" {
 						t.Fatalf("%s of %d: Select() = %v, want binding p00005 only", ns, n, describe(got))
 					}
+					if cap(got) > 4 {
+						t.Errorf("%s of %d: room for %d invocations", ns, n, cap(got))
+					}
 					cost = append(cost, testing.AllocsPerRun(100, func() { ix.Select(t.Context(), req) }))
 				}
 			}
