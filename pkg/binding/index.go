@@ -363,6 +363,7 @@ func (ix *Index) selectBinding(out []Invocation, t *target, inv Invocation, b *b
 	if !inv.HasParams || ref.ParamRef == nil {
 		return append(t.grown(out), inv)
 	}
+	t.others = true
 	params, err := ref.collect(t.ctx, ix.src.Params, b.paramKind, namespaced, t.req.Namespace)
 	if err != nil {
 		inv.Err = err
@@ -376,20 +377,23 @@ func (ix *Index) selectBinding(out []Invocation, t *target, inv Invocation, b *b
 }
 
 // paramScope says whether a policy's parameters have namespaces.
-func (t *target) paramScope(e *entry) (bool, error) {
+func (t *target) paramScope(e *entry) (namespaced bool, err error) {
 	if !e.hasParams {
 		return false, nil
 	}
-	t.others = true
 	switch {
 	case e.paramKindErr != nil:
-		return false, e.paramKindErr
+		err = e.paramKindErr
 	case t.ix.src.Params == nil:
-		return false, unknownParamKind(e.paramKind)
+		err = unknownParamKind(e.paramKind)
+	default:
+		if namespaced, err = t.ix.src.Params.Kind(e.paramKind); err != nil {
+			err = unknownParamKind(e.paramKind)
+		}
 	}
-	namespaced, err := t.ix.src.Params.Kind(e.paramKind)
 	if err != nil {
-		return false, unknownParamKind(e.paramKind)
+		t.others = true
+		return false, err
 	}
 	return namespaced, nil
 }

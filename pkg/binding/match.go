@@ -356,7 +356,7 @@ type target struct {
 	expected int // how many invocations, at a guess
 
 	labels bool // some answer came from the labels of object
-	others bool // from parameters and their kinds, or was an error
+	others bool // from parameters, or was an error
 
 	fetched  bool
 	nsLabels labelSet
