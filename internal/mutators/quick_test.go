@@ -4,18 +4,20 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
-// FuzzQuick runs the programs of random mutators on random objects the quick way
-// and the long one, which counts costs and so is cel-go's alone.
+// FuzzQuick runs the programs of random mutators on random objects the quick way, with
+// costs and without, and in a form that only cel-go knows.
 func FuzzQuick(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -27,47 +29,88 @@ func FuzzQuick(f *testing.F) {
 			m = randomSet(t, rnd)
 		}
 		p := translate.Runtime(m, deps().Types).Policy
-		conditions, patches := both(cel.Vars{Params: true}), both(cel.Vars{Params: true, Variables: true})
-		inputs := make([]*cel.Input, 8)
+		inputs := make([]*cel.Input, 40)
 		for i := range inputs {
+			namespace := []string{"shop", "other-a", ""}[rnd.IntN(3)]
 			inputs[i] = &cel.Input{Object: randomPod(rnd), Params: m.Object,
-				Request: func() map[string]any { return map[string]any{"namespace": "shop"} }}
+				Request: func() map[string]any { return map[string]any{"namespace": namespace} }}
+			if rnd.IntN(3) == 0 {
+				inputs[i].Namespace = map[string]any{"metadata": map[string]any{"name": namespace, "labels": map[string]any{"x": "v"}}}
+			}
 		}
-		for _, c := range p.Spec.MatchConditions {
-			compare(t, conditions, c.Expression, cel.Bool, inputs, (*cel.Program).Bool)
+		compareAll(t, p, inputs, cel.TypedPatch)
+		for _, o := range []translate.Options{{}, {Patch: "json", Params: true}, {Patch: "apply"}} {
+			for _, unit := range translate.Native([]*legacy.Mutator{m}, o) {
+				if unit.Policy != nil {
+					compareAll(t, unit.Policy, inputs, cel.JSONPatch)
+				}
+			}
 		}
-		compare(t, patches, p.Spec.Mutations[0].JSONPatch.Expression, cel.TypedPatch, inputs, (*cel.Program).JSONPatch)
 	})
 }
 
-// both are a scope that knows the quick way and one that does not.
-func both(vars cel.Vars) [2]*cel.Scope {
-	slow := deps().Env.Scope(vars)
-	vars.Unmetered = true
-	return [2]*cel.Scope{deps().Env.Scope(vars), slow}
-}
-
-func compare[T any](t *testing.T, scopes [2]*cel.Scope, expr string, want cel.Want, inputs []*cel.Input,
-	run func(*cel.Program, context.Context, *cel.Activation) (T, error)) {
+// compareAll compares all expressions of a policy; patch is what JSON Patches are.
+func compareAll(t *testing.T, p *admissionregistrationv1.MutatingAdmissionPolicy, inputs []*cel.Input, patch cel.Want) {
 	t.Helper()
-	var programs [2]*cel.Program
-	for i, s := range scopes {
-		var err error
-		if programs[i], err = s.Compile(expr, want); err != nil {
-			t.Fatal(err)
+	for _, c := range p.Spec.MatchConditions {
+		compare(t, nil, c.Expression, cel.Bool, inputs, (*cel.Program).Bool)
+	}
+	for _, m := range p.Spec.Mutations {
+		if m.JSONPatch != nil {
+			compare(t, p.Spec.Variables, m.JSONPatch.Expression, patch, inputs, (*cel.Program).JSONPatch)
+		}
+		if m.ApplyConfiguration != nil {
+			compare(t, p.Spec.Variables, m.ApplyConfiguration.Expression, cel.Object, inputs, (*cel.Program).Object)
 		}
 	}
-	for _, in := range inputs {
-		var out [2]T
-		var errs [2]string
-		for i, p := range programs {
-			var err error
-			if out[i], err = run(p, t.Context(), scopes[i].Bind(in, nil)); err != nil {
-				errs[i] = err.Error()
+}
+
+// slow is an expression that means the same and has no quick way, since it has a sum
+// in it.
+func slow(expr string) string { return "([1].sum() == 1 ? (" + expr + ") : (" + expr + "))" }
+
+// compare evaluates an expression in three ways, of which the first is cel-go's.
+func compare[T any](t *testing.T, variables []admissionregistrationv1.Variable, expr string, want cel.Want, inputs []*cel.Input,
+	run func(*cel.Program, context.Context, *cel.Activation) (T, error)) {
+	t.Helper()
+	same := func(expr string) string { return expr }
+	ways := []struct {
+		expr      func(string) string
+		unmetered bool
+	}{{slow, true}, {same, true}, {same, false}}
+	var programs []*cel.Program
+	var scopes []*cel.Scope
+	for _, way := range ways {
+		s := deps().Env.Scope(cel.Vars{Params: true, Variables: want != cel.Bool, Unmetered: way.unmetered})
+		for _, v := range variables {
+			if err := s.Define(v.Name, way.expr(v.Expression)); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if diff := cmp.Diff(out[1], out[0], cmpopts.EquateEmpty()); diff != "" || errs[0] != errs[1] {
-			t.Errorf("%s\non %v gives the error %q, want %q (-want +got):\n%s", expr, in.Object, errs[0], errs[1], diff)
+		p, err := s.Compile(way.expr(expr), want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs, scopes = append(programs, p), append(scopes, s)
+	}
+	for _, in := range inputs {
+		var first T
+		var firstErr string
+		for i, p := range programs {
+			out, err := run(p, t.Context(), scopes[i].Bind(in, nil))
+			text := ""
+			if err != nil {
+				// The text has the expression in it.
+				_, text, _ = strings.Cut(err.Error(), "resulted in error: ")
+				text = "error: " + text
+			}
+			if i == 0 {
+				first, firstErr = out, text
+				continue
+			}
+			if diff := cmp.Diff(first, out, cmpopts.EquateEmpty()); diff != "" || text != firstErr {
+				t.Errorf("%s\nway %d on %v gives the error %q, want %q (-want +got):\n%s", expr, i, in.Object, text, firstErr, diff)
+			}
 		}
 	}
 }
@@ -114,5 +157,5 @@ func randomValue(rnd *rand.Rand, depth int) any {
 		}
 		return l
 	}
-	return []any{"v", "w", "r/v:1", "p", int64(1), 1.0, true, nil}[rnd.IntN(8)]
+	return []any{"v", "w", "r/v:1", "p", "", "å~/v", "x@sha256:0", int64(1), int64(-1 << 63), 1.0, true, nil}[rnd.IntN(12)]
 }
