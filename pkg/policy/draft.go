@@ -365,9 +365,17 @@ func (d *Draft) keep(address unsafe.Pointer, container any) {
 	d.own[address] = container
 }
 
+// maxOwn is how many containers leave their room to the next ones: to clear a
+// bigger map costs whoever needs less.
+const maxOwn = 1 << 10
+
 // disownAll gives up everything.
 func (d *Draft) disownAll() {
-	clear(d.own)
+	if len(d.own) > maxOwn {
+		d.own = nil
+	} else {
+		clear(d.own)
+	}
 	d.recent = recent{}
 }
 

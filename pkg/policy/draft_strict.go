@@ -27,7 +27,7 @@ type planned struct {
 // Reset begins anew with obj, which is never modified, with room for about as
 // many changes.
 func (d *Draft) Reset(obj *unstructured.Unstructured, changes int) {
-	clear(d.own)
+	d.disownAll()
 	clear(d.plan)
 	clear(d.nodes)
 	*d = Draft{object: obj, own: d.own, room: room{values: d.room.values}, plan: d.plan[:0], nodes: d.nodes[:0],
@@ -167,10 +167,17 @@ func (d *Draft) patch(kind *openapi.Kind, ops []cel.PatchOp) bool {
 	return true
 }
 
+// maxPlanned bounds how many paths are compared each with each: about so many
+// operations are faster than copying the object.
+const maxPlanned = 256
+
 // prepare makes the plan for a patch.
 func (d *Draft) prepare(root openapi.Spot, ops []cel.PatchOp) bool {
 	clear(d.plan)
 	d.plan = d.plan[:0]
+	if len(ops) > maxPlanned {
+		return false
+	}
 	for i := range ops {
 		op := &ops[i]
 		if op.Op == "test" {
