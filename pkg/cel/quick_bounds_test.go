@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/go-cmp/cmp"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
 // What the quick way does not know it must not look at twice at each level: at this
@@ -150,6 +151,26 @@ func TestQuickOnceWrong(t *testing.T) {
 				t.Errorf("%s: %v, %v; cel-go %v, %v", expr, got, gotErr, correct, correctErr)
 			}
 		}
+	}
+}
+
+// An evaluation may cost as much as the limit, and no more.
+func TestQuickLimit(t *testing.T) {
+	env, err := NewEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope := env.Scope(Vars{})
+	long := strings.Repeat("a", 10*celconfig.PerCallLimit)
+	const expr = `"b".startsWith(object.s) || object.n == 1`
+	quickly := 0
+	for less := range 10 {
+		if sameBothWays(t, scope, expr, &Input{Object: map[string]any{"s": long[10*less:], "n": int64(1)}}) {
+			quickly++
+		}
+	}
+	if quickly == 0 || quickly == 10 {
+		t.Error("the limit is elsewhere")
 	}
 }
 

@@ -242,30 +242,10 @@ func (w *writer) optional(k kind) string {
 func (w *writer) loop(macro string, body func() string, of ...kind) string {
 	known := len(w.loops)
 	defer func() { w.loops = w.loops[:known] }()
-	names := []string{w.choose("x", "y", "object"), w.choose("z", "q")}
-	if len(of) == 2 {
-		slices.Reverse(names) // the element last
-	}
-	names = names[:len(of)]
-	if len(of) == 1 {
-		names[0] = w.choose("x", "y", "object")
-	}
+	names := []string{w.choose("z", "q"), w.choose("x", "x", "y", "y", "object", "params", "variables")}[2-len(of):]
 	for i, n := range names {
-		// What is hidden is no longer of its old kind.
-		for j := range w.loops {
-			if w.loops[j].name == n {
-				w.loops = append(slices.Delete(slices.Clone(w.loops), j, j+1), w.loops[j])
-				known = len(w.loops)
-				w.loops[known-1] = typedName{n, of[i]}
-				return w.macro(macro, names, body)
-			}
-		}
 		w.loops = append(w.loops, typedName{n, of[i]})
 	}
-	return w.macro(macro, names, body)
-}
-
-func (w *writer) macro(macro string, names []string, body func() string) string {
 	filter := ""
 	if (macro == "map" || macro == "transformList") && w.one(3) {
 		filter = w.boolean() + ", "
@@ -579,6 +559,9 @@ func (w *writer) input() (in *Input, all any) {
 		Object: w.record(0), OldObject: w.record(0), Params: w.record(0),
 		Namespace: map[string]any{"metadata": map[string]any{"name": "shop", "labels": map[string]any{"a": "x", "b": "y"}}},
 		Request:   func() map[string]any { return request },
+	}
+	if w.one(20) {
+		in.Request = nil
 	}
 	for _, root := range []*map[string]any{&in.Object, &in.OldObject, &in.OldObject, &in.OldObject, &in.Params, &in.Namespace} {
 		if w.one(12) {
