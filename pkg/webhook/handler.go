@@ -222,13 +222,8 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide dec
 		return
 	}
 	buf := h.buffers.Get().(*bytes.Buffer)
-	defer func() {
-		if buf.Cap() <= keptBody {
-			buf.Reset()
-			h.buffers.Put(buf)
-		}
-	}()
 	if err := readBody(buf, w, r); err != nil {
+		h.putBuffer(buf)
 		// The error's own text may hold addresses.
 		var tooLarge *http.MaxBytesError
 		switch {
@@ -246,6 +241,7 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide dec
 	size := int64(buf.Len())
 	defer h.inFlight.Add(-size)
 	if sum := h.inFlight.Add(size); sum > h.limit && sum > size {
+		h.putBuffer(buf)
 		// API servers come back by themselves as long as they have time left
 		// (k8s.io/client-go/rest: withRetry).
 		w.Header().Set("Retry-After", "1")
@@ -254,8 +250,16 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide dec
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	code, body := h.review(ctx, buf.Bytes(), decide)
+	code, body := h.review(ctx, buf.Bytes(), func() { h.putBuffer(buf) }, decide)
 	h.write(w, r, code, jsonType[0], body)
+}
+
+// putBuffer keeps a buffer for the next request.
+func (h *Handler) putBuffer(buf *bytes.Buffer) {
+	if buf.Cap() <= keptBody {
+		buf.Reset()
+		h.buffers.Put(buf)
+	}
 }
 
 // Review answers one AdmissionReview as Options.Admitter decides, without which
@@ -265,10 +269,12 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide dec
 // apply: a *ReviewError's code, 500 after a panic, 504 if ctx ended before all
 // policies had run. data is not kept.
 func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byte) {
-	return h.review(ctx, data, h.reviews[mutatePath])
+	return h.review(ctx, data, func() {}, h.reviews[mutatePath])
 }
 
-func (h *Handler) review(ctx context.Context, data []byte, decide decide) (code int, body []byte) {
+// review calls read once data is not needed any more, which is long before the
+// answer: deciding may ask others.
+func (h *Handler) review(ctx context.Context, data []byte, read func(), decide decide) (code int, body []byte) {
 	start := time.Now()
 	h.metrics.inFlight.Inc()
 	defer h.metrics.inFlight.Dec()
@@ -283,6 +289,7 @@ func (h *Handler) review(ctx context.Context, data []byte, decide decide) (code 
 	}()
 
 	req, err := DecodeReview(data)
+	read()
 	if err != nil {
 		code = http.StatusBadRequest
 		var bad *ReviewError
