@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,7 +143,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	background.Go(func() {
 		select {
 		case <-policies.Changed(): // all of the cluster has been read
-			releaseMemory()
+			debug.FreeOSMemory()
 		case <-serving.Done():
 		}
 	})

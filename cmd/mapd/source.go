@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 
@@ -51,7 +52,8 @@ func (s *source) load() (errs []error, code int) {
 		return errs, code
 	}
 	s.engine.Store(l.Engine())
-	releaseMemory()
+	// Reading takes several times the memory that serving does.
+	debug.FreeOSMemory()
 	s.failed.Store(nil)
 	bindings := l.Index.Bindings()
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
