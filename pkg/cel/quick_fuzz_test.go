@@ -98,8 +98,8 @@ type counts struct{ written, compiled, known, evaluated, quickly, failed int }
 // duelResult is what one evaluation gave. It is looked at after all of them: they
 // share their room, but no part of a result.
 type duelResult struct {
-	in, before, got, want any
-	expr                  string
+	got, want any
+	expr      string
 }
 
 func newDuel(env *Env, seed uint64, c *counts) *duel {

@@ -13,8 +13,6 @@ type loop struct {
 	test          boolOf // the filter
 	// turnCost and keptCost are for each turn and each element that is kept.
 	turnCost, keptCost int64
-	// keys says that the keys of a map will do as well: their order is any.
-	keys bool
 }
 
 // loop understands what map, filter and transformList are short for, which
