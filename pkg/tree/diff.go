@@ -39,8 +39,8 @@ func EncodePatch(ops []Op) ([]byte, error) {
 }
 
 func (o Op) append(b []byte) ([]byte, error) {
-	b = appendString(append(b, `{"op":`...), o.Op)
-	b = appendString(append(b, `,"path":`...), o.Path)
+	b = AppendString(append(b, `{"op":`...), o.Op)
+	b = AppendString(append(b, `,"path":`...), o.Path)
 	if o.Op != "remove" {
 		var err error
 		if b, err = appendValue(append(b, `,"value":`...), o.Value); err != nil {

@@ -11,7 +11,7 @@ func appendValue(b []byte, v any) ([]byte, error) {
 	var err error
 	switch v := v.(type) {
 	case string:
-		return appendString(b, v), nil
+		return AppendString(b, v), nil
 	case map[string]any:
 		if v == nil {
 			break
@@ -52,15 +52,16 @@ func appendMap(b []byte, m map[string]any) ([]byte, error) {
 			b = append(b, ',')
 		}
 		var err error
-		if b, err = appendValue(append(appendString(b, k), ':'), m[k]); err != nil {
+		if b, err = appendValue(append(AppendString(b, k), ':'), m[k]); err != nil {
 			return nil, err
 		}
 	}
 	return append(b, '}'), nil
 }
 
-// appendString quotes s as JSON, quickly if nothing in it needs an escape.
-func appendString(b []byte, s string) []byte {
+// AppendString quotes s as json.Marshal does, quickly if nothing in it needs an
+// escape.
+func AppendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			quoted, _ := json.Marshal(s) // any string has a form in JSON

@@ -124,7 +124,7 @@ func (r *response) encode() ([]byte, error) {
 		size += len(w)
 	}
 	b := append(make([]byte, 0, size), head...)
-	b = appendString(b, string(r.uid))
+	b = tree.AppendString(b, string(r.uid))
 	b = strconv.AppendBool(append(b, `,"allowed":`...), r.allowed)
 	if r.status != nil {
 		status, err := json.Marshal(r.status)
@@ -143,7 +143,7 @@ func (r *response) encode() ([]byte, error) {
 		if i == 0 {
 			sign = `,"warnings":[`
 		}
-		b = appendString(append(b, sign...), w)
+		b = tree.AppendString(append(b, sign...), w)
 	}
 	if len(r.warnings) > 0 {
 		b = append(b, ']')
@@ -156,8 +156,8 @@ func (a *annotations) append(b []byte) []byte {
 	sign := `,"auditAnnotations":{`
 	for i := range a {
 		if a[i].value != "" {
-			b = appendString(append(b, sign...), a[i].key)
-			b = appendString(append(b, ':'), a[i].value)
+			b = tree.AppendString(append(b, sign...), a[i].key)
+			b = tree.AppendString(append(b, ':'), a[i].value)
 			sign = ","
 		}
 	}
@@ -165,19 +165,6 @@ func (a *annotations) append(b []byte) []byte {
 		b = append(b, '}')
 	}
 	return b
-}
-
-// appendString quotes s as json.Marshal does, quickly if nothing in it needs an
-// escape.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, _ := json.Marshal(s) // any string has a form in JSON
-			return append(b, quoted...)
-		}
-	}
-	b = append(append(b, '"'), s...)
-	return append(b, '"')
 }
 
 // failure is a Status as the API machinery writes it for an HTTP code.
