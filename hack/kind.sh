@@ -27,6 +27,8 @@ for tool in docker kind kubectl go make; do
 		exit 2
 	}
 done
+# This label is on the namespaces that no example defines.
+made=mapd.dev/made-by=kind.sh
 say() { printf '\n== %s\n' "$*"; }
 
 dir=$(mktemp -d)
@@ -83,7 +85,9 @@ until kubectl apply -f "$dir/examples.yaml" >"$dir/applied" 2>"$dir/refused"; do
 		exit 1
 	fi
 	sed -n 's/.*namespaces "\([^"]*\)" not found$/\1/p' "$dir/refused" | sort -u | while read -r namespace; do
-		kubectl get namespace "$namespace" >/dev/null 2>&1 || kubectl create namespace "$namespace"
+		kubectl get namespace "$namespace" >/dev/null 2>&1 && continue
+		kubectl create namespace "$namespace"
+		kubectl label namespace "$namespace" "$made" >/dev/null
 	done
 	sleep 1
 done
@@ -114,6 +118,7 @@ if [ -n "$tests" ]; then
 	say "test/e2e"
 	# What the examples do is not what the tests expect.
 	kubectl delete --ignore-not-found -f "$dir/examples.yaml" >/dev/null
+	kubectl delete namespace -l "$made" >/dev/null
 	kubectl delete clusterrole mapd-params-examples >/dev/null
 	make e2e KUBECONFIG="$KUBECONFIG"
 fi

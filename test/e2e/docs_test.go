@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,7 +98,7 @@ type reader struct {
 func newReader(t *testing.T, m *cluster.Mapd, dir string, elsewhere map[string]string) *reader {
 	t.Helper()
 	bin := t.TempDir()
-	for name, path := range map[string]string{"mapd": cluster.Binary(t), "kubectl": filepath.Join(cluster.Servers(t), "kubectl")} {
+	for name, path := range map[string]string{"mapd": cluster.Binary(t), "kubectl": cluster.Program(t, "kubectl")} {
 		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -256,44 +257,56 @@ func legacyFlag(t *testing.T, m *cluster.Mapd) string {
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	m := cluster.Installed(t, cluster.InstallOptions{Cluster: cluster.Options{Flags: []string{
-		"--allow-privileged", "--disable-admission-plugins=DefaultTolerationSeconds", // as the examples have it
+		"--allow-privileged", "--disable-admission-plugins=MutatingAdmissionPolicy", // ServiceAccount is on, as everywhere
 	}}})
-	m.GrantParams(t, "mutations.example.com", "*")
 	examples := filepath.Join(cluster.Root(t), "examples")
 	policies, err := filepath.Glob(filepath.Join(examples, "*", "policy.yaml"))
 	if err != nil || len(policies) < 10 {
 		t.Fatalf("examples: %v, %v", policies, err)
 	}
-	var all strings.Builder
-	for _, file := range policies {
-		data, err := os.ReadFile(file)
+	// The policies' files have Namespaces with labels; the others are made up.
+	var of, in strings.Builder // the cluster, namespaces
+	namespaces := map[string]bool{"default": true}
+	add := func(o map[string]any) {
+		to := &in
+		if meta(o)["namespace"] == nil {
+			to = &of
+			labels, _ := meta(o)["labels"].(map[string]any)
+			if labels == nil {
+				labels = map[string]any{}
+				meta(o)["labels"] = labels
+			}
+			labels[cluster.Label] = cluster.LabelValue
+		}
+		text, err := yaml.Marshal(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&all, "---\n%s\n", strings.ReplaceAll(string(data), "apiVersion: admissionregistration.k8s.io/", "apiVersion: admissionregistration.mapd.dev/"))
+		fmt.Fprintf(to, "---\n%s", strings.Replace(string(text), "apiVersion: admissionregistration.k8s.io/", "apiVersion: admissionregistration.mapd.dev/", 1))
+		if o["kind"] == "Namespace" {
+			namespaces[meta(o)["name"].(string)] = true
+		}
 	}
-	namespaces := map[string]bool{}
 	for _, file := range policies {
-		for _, name := range []string{"policy.yaml", "objects.yaml"} {
-			for _, o := range documents(t, filepath.Join(filepath.Dir(file), name)) {
-				if ns, _ := meta(o)["namespace"].(string); ns != "" {
-					namespaces[ns] = true
-				}
+		for _, o := range documents(t, file) {
+			add(o)
+		}
+	}
+	for _, file := range policies {
+		for _, o := range slices.Concat(documents(t, file), documents(t, filepath.Join(filepath.Dir(file), "objects.yaml"))) {
+			if ns, _ := meta(o)["namespace"].(string); ns != "" && !namespaces[ns] {
+				add(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns}})
 			}
 		}
 	}
-	// The policies' files have Namespaces with labels; the others are made up.
+	m.NeedFree(t, of.String())
+	m.GrantParams(t, "mutations.example.com", "*")
+	// A kind that is defined here is served a moment later.
 	cluster.Eventually(t, time.Minute, "everything is applied", func(context.Context) error {
-		for ns := range namespaces {
-			if _, err := m.Kubectl(t, nil, "get", "namespace", ns); err != nil {
-				if _, err := m.Kubectl(t, nil, "create", "namespace", ns); err != nil {
-					return err
-				}
-			}
-		}
-		_, err := m.Kubectl(t, []byte(all.String()), "apply", "-f", "-")
+		_, err := m.Kubectl(t, []byte(of.String()+in.String()), "apply", "-f", "-")
 		return err
 	})
+	m.DefaultServiceAccounts(t, slices.Sorted(maps.Keys(namespaces))...)
 	if _, err := m.Kubectl(t, nil, "wait", "--for=condition=Ready", "--timeout=60s", "map,mapb", "--all"); err != nil {
 		t.Fatal(err)
 	}
@@ -373,8 +386,9 @@ func plain(t *testing.T, o map[string]any) map[string]any {
 	return out
 }
 
-// lacks says what of want is not in got, which may have more fields, but not more
-// items. A server drops fields that are empty.
+// lacks says what of want is not in got, which may have more fields, but no more
+// items than want and those that admission plugins add. A server drops fields that
+// are empty.
 func lacks(want, got any, path string) []string {
 	switch w := want.(type) {
 	case map[string]any:
@@ -390,6 +404,9 @@ func lacks(want, got any, path string) []string {
 		return all
 	case []any:
 		g, _ := got.([]any)
+		g = slices.DeleteFunc(slices.Clone(g), func(item any) bool {
+			return admitted(item) && !slices.ContainsFunc(w, func(x any) bool { return len(lacks(x, item, path)) == 0 })
+		})
 		if len(g) != len(w) {
 			return []string{fmt.Sprintf("%s: %v, want %v", path, got, want)}
 		}
@@ -405,4 +422,14 @@ func lacks(want, got any, path string) []string {
 		return []string{fmt.Sprintf("%s: %v, want %v", path, got, want)}
 	}
 	return nil
+}
+
+// admitted reports whether an item of a Pod's lists is one that the plugins
+// ServiceAccount and DefaultTolerationSeconds add: the volume of a token, its mount,
+// a toleration of nodes that are away.
+func admitted(item any) bool {
+	m, _ := item.(map[string]any)
+	name, _ := m["name"].(string)
+	taint, _ := m["key"].(string)
+	return strings.HasPrefix(name, "kube-api-access-") || strings.HasPrefix(taint, "node.kubernetes.io/") && m["effect"] == "NoExecute"
 }

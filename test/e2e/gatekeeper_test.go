@@ -75,7 +75,7 @@ spec:
 func TestGatekeeper(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
-	overlay := output(t, exec.Command(filepath.Join(cluster.Servers(t), "kubectl"), "kustomize", manifests(t, "overlays", "legacy")))
+	overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "legacy")))
 	g := &gatekeeper{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: -1})}
 	g.Apply(t, things)
 	shadow := g.AddReplica(t, "--legacy=shadow")

@@ -85,7 +85,7 @@ func (a *admin) changesAct(t *testing.T) {
 			a.draw(t, other)
 			a.await(t, "the other policy", func(o metav1.Object) error { return has(o, "other", "1") })
 		}
-		measure(created, "1", func() error { return a.create(t.Context(), d) })
+		measure(created, "1", func() error { return a.draws(t, d) })
 		d.mutations = []string{label("acts", `"2"`)}
 		measure("a changed policy", "2", func() error { return a.update(t.Context(), d) })
 		measure("a deleted binding", "", func() error {
@@ -158,6 +158,7 @@ func has(o metav1.Object, key, want string) error {
 
 // configurationFollows lets entries come and go, up to all four.
 func (a *admin) configurationFollows(t *testing.T) {
+	a.NeedNoBindings(t)
 	names := []string{"fail.never.mapd.dev", "ignore.never.mapd.dev", "fail.ifneeded.mapd.dev", "ignore.ifneeded.mapd.dev"}
 	resources := []string{"configmaps", "secrets", "services", "serviceaccounts"}
 	var all []drawing
@@ -519,7 +520,7 @@ func (a *admin) send(every func(time.Duration, func(ctx context.Context, n int) 
 		name := fmt.Sprintf("e2e-life-new-%d", n)
 		namespaces := a.Kubernetes.CoreV1().Namespaces()
 		if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{"e2e": "life", "life-a": "new", "life-b": "new"},
+			Name: name, Labels: map[string]string{cluster.Label: cluster.LabelValue, "e2e": "life", "life-a": "new", "life-b": "new"},
 		}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
@@ -577,7 +578,7 @@ func (a *admin) customKind(t *testing.T) {
 	t.Helper()
 	widgets := schema.GroupVersionResource{Group: "life.mapd.dev", Version: "v1", Resource: "widgets"}
 	definition := func(more string) string {
-		return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.life.mapd.dev}, spec: {
+		return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.life.mapd.dev, labels: ` + mine + `}, spec: {
 			group: life.mapd.dev, scope: Namespaced, names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList},
 			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {
 				size: {type: integer}` + more + `}}}}}}]}}`
@@ -670,7 +671,7 @@ func (a *admin) status(t *testing.T) {
 	crd := `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: teams.status.mapd.dev}
+metadata: {name: teams.status.mapd.dev, labels: ` + mine + `}
 spec:
   group: status.mapd.dev
   scope: Cluster
@@ -834,6 +835,9 @@ func (a *admin) broken(t *testing.T) {
 	a.await(t, "the repaired policy to act", func(o metav1.Object) error { return has(o, "broken", "no") })
 }
 
+// mine is the label, in YAML, of what a test makes.
+const mine = `{` + cluster.Label + `: ` + cluster.LabelValue + `}`
+
 // A drawing is a policy and a binding of the same name.
 type drawing struct {
 	name                string
@@ -871,7 +875,7 @@ func (d drawing) policyYAML() string {
 		return s
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "---\napiVersion: %s\nkind: MutatingAdmissionPolicy\nmetadata: {name: %s}\nspec:\n", d.version(), d.name)
+	fmt.Fprintf(&b, "---\napiVersion: %s\nkind: MutatingAdmissionPolicy\nmetadata: {name: %s, labels: %s}\nspec:\n", d.version(), d.name, mine)
 	fmt.Fprintf(&b, "  failurePolicy: %s\n  reinvocationPolicy: %s\n", or(d.failure, "Fail"), or(d.reinvocation, "Never"))
 	if d.paramKind != "" {
 		fmt.Fprintf(&b, "  paramKind: %s\n", d.paramKind)
@@ -897,7 +901,7 @@ func (d drawing) policyYAML() string {
 
 func (d drawing) bindingYAML() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "---\napiVersion: %s\nkind: MutatingAdmissionPolicyBinding\nmetadata: {name: %s}\nspec:\n  policyName: %s\n", d.version(), d.name, d.name)
+	fmt.Fprintf(&b, "---\napiVersion: %s\nkind: MutatingAdmissionPolicyBinding\nmetadata: {name: %s, labels: %s}\nspec:\n  policyName: %s\n", d.version(), d.name, mine, d.name)
 	if d.paramRef != "" {
 		fmt.Fprintf(&b, "  paramRef: %s\n", d.paramRef)
 	}
@@ -976,8 +980,10 @@ func (a *admin) erase(t testing.TB, names ...string) {
 // namespace makes a namespace for as long as the test lasts.
 func (a *admin) namespace(t testing.TB, name string, labels map[string]string) {
 	t.Helper()
+	all := map[string]string{cluster.Label: cluster.LabelValue}
+	maps.Copy(all, labels)
 	namespaces := a.Kubernetes.CoreV1().Namespaces()
-	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
+	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -1023,7 +1029,7 @@ func (p printedBy) String() string {
 // kubectl runs kubectl as the administrator.
 func (a *admin) kubectl(t testing.TB, stdin string, args ...string) printedBy {
 	t.Helper()
-	return commandIn(t, a.Cluster, stdin, filepath.Join(cluster.Servers(t), "kubectl"), args...)
+	return commandIn(t, a.Cluster, stdin, cluster.Program(t, "kubectl"), args...)
 }
 
 // mapd runs mapd as the administrator.

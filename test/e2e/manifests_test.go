@@ -72,8 +72,9 @@ func manifests(t *testing.T, elem ...string) string {
 // TestManifestsAgree renders what is installed in every way there is: kubectl,
 // kustomize and Helm install the same objects.
 func TestManifestsAgree(t *testing.T) {
+	cluster.NotGiven(t, "it asks no cluster")
 	kustomize := func(elem ...string) map[string]any {
-		return rendered(t, output(t, exec.Command(filepath.Join(cluster.Servers(t), "kubectl"), "kustomize", manifests(t, elem...))))
+		return rendered(t, output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, elem...))))
 	}
 	chart := func(args ...string) map[string]any {
 		return rendered(t, Helm(t, "", append([]string{"template", "mapd", manifests(t, "chart"), "--namespace=mapd-system"}, args...)...))

@@ -66,7 +66,7 @@ type migrateCase struct {
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	m := &migrator{native: cluster.Start(t, cluster.Options{Native: true})}
-	overlay := output(t, exec.Command(filepath.Join(cluster.Servers(t), "kubectl"), "kustomize", manifests(t, "overlays", "legacy")))
+	overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "legacy")))
 	m.mapd = &gatekeeper{cluster.Install(t, cluster.Start(t, cluster.Options{}),
 		cluster.InstallOptions{Manifest: overlay, Flags: []string{"--legacy=on"}})}
 	defineGatekeeper(t, m.native)

@@ -45,7 +45,7 @@ func TestNative(t *testing.T) {
 		}}, mapdpolicy.OwnGroup},
 	} {
 		all = append(all, part{tc.name, func(t *testing.T) {
-			overlay := output(t, exec.Command(filepath.Join(cluster.Servers(t), "kubectl"), "kustomize", manifests(t, "overlays", "native")))
+			overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "native")))
 			c := cluster.Start(t, tc.options)
 			// Before anything is asked of mapd, what the objects of the cases come to.
 			var cases []*migrateCase

@@ -48,6 +48,7 @@ func TestTwins(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Parallel()
+	cluster.NotGiven(t, "it needs servers of its own")
 	plans, skipped := planAll(t, only)
 	differences := newDifferences(t)
 	var asExpected, refused atomic.Int32

@@ -28,33 +28,50 @@ var root = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), err
 })
 
-// Servers returns the directory that holds etcd, kube-apiserver and kubectl. It
-// builds them if nobody has, which takes minutes.
-func Servers(t testing.TB) string {
+// Program returns the path of etcd, kube-apiserver or kubectl. It builds the
+// program if nobody has, which takes minutes. For a cluster that is given, kubectl
+// is that of $PATH if there is one.
+func Program(t testing.TB, name string) string {
 	t.Helper()
-	dir, err := servers()
-	if err != nil {
-		t.Fatal(err)
+	programs.Lock()
+	defer programs.Unlock()
+	path, ok := programs.paths[name]
+	if !ok {
+		var err error
+		if path, err = program(name); err != nil {
+			t.Fatal(err)
+		}
+		programs.paths[name] = path
 	}
-	return dir
+	return path
 }
 
-var servers = sync.OnceValues(func() (string, error) {
+var programs = struct {
+	sync.Mutex
+	paths map[string]string
+}{paths: map[string]string{}}
+
+func program(name string) (string, error) {
 	if dir := os.Getenv("MAPD_E2E_SERVERS"); dir != "" {
-		return dir, nil
+		return filepath.Join(dir, name), nil
+	}
+	if given() != "" && name == "kubectl" {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
 	}
 	dir, err := root()
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command(filepath.Join(dir, "test", "e2e", "servers", "build.sh"))
+	cmd := exec.Command(filepath.Join(dir, "test", "e2e", "servers", "build.sh"), name)
 	cmd.Stderr = os.Stderr // tells what takes so long
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("test/e2e/servers/build.sh: %w", err)
+		return "", fmt.Errorf("test/e2e/servers/build.sh %s: %w", name, err)
 	}
-	return strings.TrimSpace(string(out)), nil
-})
+	return filepath.Join(strings.TrimSpace(string(out)), name), nil
+}
 
 // Binary returns mapd, built from this tree once in the life of the test program.
 func Binary(t testing.TB) string {
@@ -75,7 +92,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	atEnd = append(atEnd, func() { os.RemoveAll(tmp) })
+	atEnd = append(atEnd, func() error { return os.RemoveAll(tmp) })
 	path := filepath.Join(tmp, "mapd")
 	args := []string{"build", "-buildvcs=false", "-o", path}
 	if os.Getenv("MAPD_E2E_RACE") != "" {
@@ -92,14 +109,18 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 // atEnd is what Main does after all tests.
-var atEnd []func()
+var atEnd []func() error
 
 // Main is the TestMain of packages that use this one: it removes what all their
-// tests share. It returns the exit code.
+// tests share, and says what was skipped. It returns the exit code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	for _, f := range atEnd {
-		f()
+		if err := f(); err != nil {
+			fmt.Printf("after the tests: %v\n", err)
+			code = max(code, 1)
+		}
 	}
+	reportSkipped()
 	return code
 }

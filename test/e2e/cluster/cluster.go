@@ -57,20 +57,16 @@ type Cluster struct {
 }
 
 // Start starts etcd and kube-apiserver and waits until they are ready. They end
-// with the test. With MAPD_E2E_KUBECONFIG set the test is skipped instead: who
-// gives a cluster does not want others to be started.
+// with the test. With MAPD_E2E_KUBECONFIG set the test is skipped instead.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	if os.Getenv("MAPD_E2E_KUBECONFIG") != "" {
-		t.Skip("this test needs servers of its own, and MAPD_E2E_KUBECONFIG names a cluster")
-	}
-	bin := Servers(t)
+	NotGiven(t, "it needs servers of its own")
 	c := &Cluster{Dir: directory(t), tokens: map[string]string{}, test: t}
 
 	client, peer, secure := FreePort(t), FreePort(t), FreePort(t)
 	etcd := fmt.Sprintf("http://127.0.0.1:%d", client)
 	peers := fmt.Sprintf("http://127.0.0.1:%d", peer)
-	c.Etcd = newProcess(t, c.Dir, "etcd", filepath.Join(bin, "etcd"), []string{
+	c.Etcd = newProcess(t, c.Dir, "etcd", Program(t, "etcd"), []string{
 		"--data-dir=" + filepath.Join(c.Dir, "etcd"), "--log-level=warn",
 		"--listen-client-urls=" + etcd, "--advertise-client-urls=" + etcd,
 		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=default=" + peers,
@@ -93,7 +89,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--disable-admission-plugins=" + off,
 	}
-	c.APIServer = newProcess(t, c.Dir, "kube-apiserver", filepath.Join(bin, "kube-apiserver"), append(args, o.Flags...), nil)
+	c.APIServer = newProcess(t, c.Dir, "kube-apiserver", Program(t, "kube-apiserver"), append(args, o.Flags...), nil)
 
 	c.Etcd.Start(t)
 	c.APIServer.Start(t)
@@ -232,7 +228,7 @@ func (c *Cluster) KubectlAs(t testing.TB, config *rest.Config, stdin []byte, arg
 	kubeconfig := c.Kubeconfig(t, config, "")
 	defer os.Remove(kubeconfig)
 	// Under HOME it keeps what discovery told, which must not be another test's.
-	return run(t, c.Dir, stdin, []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.Dir}, filepath.Join(Servers(t), "kubectl"), args...)
+	return run(t, c.Dir, stdin, []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.Dir}, Program(t, "kubectl"), args...)
 }
 
 // Apply applies YAML as the administrator with kubectl.
@@ -241,30 +237,6 @@ func (c *Cluster) Apply(t testing.TB, yaml string) {
 	if _, err := c.Kubectl(t, []byte(yaml), "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// NeedProcesses skips the test on a cluster that it did not start.
-func (c *Cluster) NeedProcesses(t testing.TB) {
-	t.Helper()
-	if c.APIServer == nil {
-		t.Skip("this test stops processes, and the cluster of MAPD_E2E_KUBECONFIG is not ours")
-	}
-}
-
-// external is the cluster of MAPD_E2E_KUBECONFIG; nil if that is not set.
-func external(t testing.TB) *Cluster {
-	t.Helper()
-	file := os.Getenv("MAPD_E2E_KUBECONFIG")
-	if file == "" {
-		return nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &Cluster{Dir: directory(t), test: t}
-	c.connect(t, config)
-	return c
 }
 
 func (c *Cluster) connect(t testing.TB, config *rest.Config) {

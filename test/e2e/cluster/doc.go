@@ -13,7 +13,11 @@
 //
 // With MAPD_E2E_KUBECONFIG set, Installed returns that cluster, where mapd must
 // be installed already, and starts nothing. A test that stops processes says so
-// with m.NeedProcesses(t), which skips it there.
+// with m.NeedProcesses(t), which skips it there; NeedNoBindings and NeedFree are for
+// what the cluster's other users may have made. Main prints at the end what was
+// skipped. Everything that a test makes outside of its own namespaces, and these
+// namespaces, must have Label: it is removed before the first test and after the
+// last one, however they end.
 //
 // # Servers
 //
@@ -25,8 +29,8 @@
 //
 // There is no scheduler, kubelet or controller-manager. So Pods do not run,
 // nothing is collected as garbage, and deleted namespaces stay Terminating. The
-// admission plugin ServiceAccount is off, because nobody makes the
-// ServiceAccount "default" that it asks for.
+// admission plugin ServiceAccount is off unless Options.Flags say otherwise, because
+// nobody but DefaultServiceAccounts makes the ServiceAccount "default" that it asks for.
 //
 // # Processes
 //
@@ -70,7 +74,8 @@
 //
 // # Environment
 //
-//	MAPD_E2E_KUBECONFIG  the kubeconfig of a cluster with mapd, instead of own servers
+//	MAPD_E2E_KUBECONFIG  the kubeconfig of a cluster with mapd, instead of own servers;
+//	                     kubectl is then that of $PATH, and is built if there is none
 //	MAPD_E2E_CACHE       where the built servers are kept
 //	MAPD_E2E_SERVERS     a directory with etcd, kube-apiserver and kubectl, instead of building them
 //	MAPD_E2E_RACE        build mapd with the race detector

@@ -384,6 +384,23 @@ func (m *Mapd) serviceAccountToken(t testing.TB) string {
 	return token.Status.Token
 }
 
+// DefaultServiceAccounts plays the controller that makes the ServiceAccount
+// "default" of namespaces, which the admission plugin ServiceAccount asks for. Where
+// there is a real controller it does nothing.
+func (c *Cluster) DefaultServiceAccounts(t testing.TB, namespaces ...string) {
+	t.Helper()
+	if c.APIServer == nil {
+		return
+	}
+	for _, ns := range namespaces {
+		if _, err := c.Kubernetes.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Name: "default"},
+		}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Mapd runs another command of mapd, such as doctor, as somebody, and returns
 // its standard output and exit code. err is nil if it could be run at all.
 func (m *Mapd) Mapd(t testing.TB, kubeconfig string, args ...string) (stdout string, code int, err error) {

@@ -23,7 +23,7 @@ func (m *Mapd) GrantParams(t testing.TB, group string, resources ...string) {
 	t.Helper()
 	roles := m.Kubernetes.RbacV1().ClusterRoles()
 	role, err := roles.Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-params-", Labels: map[string]string{AggregateLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-params-", Labels: map[string]string{AggregateLabel: "true", Label: LabelValue}},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: resources, Verbs: []string{"get", "list", "watch"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
