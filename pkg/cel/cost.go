@@ -58,7 +58,7 @@ func (r *reader) constant(e ast.Expr) bool {
 		return true
 	case ast.IdentKind:
 		ref := r.checked.ReferenceMap()[e.ID()]
-		return ref != nil && ref.Value != nil || r.checked.GetType(e.ID()).Kind() == types.TypeKind
+		return r.variable(e.AsIdent()) == nil && (ref != nil && ref.Value != nil || r.checked.GetType(e.ID()).Kind() == types.TypeKind)
 	case ast.ListKind:
 		for _, e := range e.AsList().Elements() {
 			if !r.constant(e) {
@@ -84,7 +84,7 @@ func (r *reader) constant(e ast.Expr) bool {
 
 // emptyMembership reports `x in []`, which is false without a look at x.
 func (r *reader) emptyMembership(e ast.Expr) bool {
-	if !is(e, "@in", 2) || r.overload(e) != overloads.InList {
+	if !r.is(e, "@in", 2) || r.overload(e) != overloads.InList {
 		return false
 	}
 	list := operandsOf(e)[1]

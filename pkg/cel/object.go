@@ -32,6 +32,13 @@ func (r *patchTypes) Resolve(name string) (common.ResolvedType, bool) {
 	return t, ok
 }
 
+// isObject reports whether values of a type are those of Object.
+func isObject(t *types.Type) bool {
+	resolved, _ := (&patchTypes{}).Resolve(t.TypeName())
+	_, ok := resolved.(objectType)
+	return ok
+}
+
 type objectType struct {
 	*dynamic.ObjectType
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // quick is a second way to run a program: on plain data, without CEL values for
@@ -125,7 +125,8 @@ type reader struct {
 }
 
 func newQuick(s *Scope, checked *ast.AST, adapter types.Adapter, want Want) quick {
-	r := &reader{checked: checked, scope: s, metered: !s.vars.Unmetered, forms: want == anything || makesObjects(checked.Expr())}
+	r := &reader{checked: checked, scope: s, metered: !s.vars.Unmetered, forms: want == anything}
+	r.forms = r.forms || r.makesObjects(checked.Expr())
 	q := quick{limit: math.MaxInt64, adapter: adapter}
 	if r.metered {
 		q.limit = celconfig.PerCallLimit
@@ -148,13 +149,18 @@ func newQuick(s *Scope, checked *ast.AST, adapter types.Adapter, want Want) quic
 	return q
 }
 
-// makesObjects reports whether there is a literal of a type other than JSONPatch. A
-// patch may have some among its values.
-func makesObjects(root ast.Expr) (found bool) {
-	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
-		found = found || e.Kind() == ast.StructKind && e.AsStruct().TypeName() != mutation.JSONPatchTypeName
-	}))
+// makesObjects reports whether there is a literal of an Object. A patch may have some
+// among its values.
+func (r *reader) makesObjects(root ast.Expr) (found bool) {
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) { found = found || r.makesObject(e) }))
 	return found
+}
+
+// makesObject reports whether e is a literal of type Object or Object.<fields>, whose
+// value has the fields that are written. Other literals, as those of
+// google.protobuf.StringValue, have values of their own.
+func (r *reader) makesObject(e ast.Expr) bool {
+	return e.Kind() == ast.StructKind && isObject(r.checked.GetType(e.ID()))
 }
 
 // loopVariable has a slot of its own: what computes it may run inside the loops that
@@ -163,11 +169,13 @@ type loopVariable struct {
 	name string
 	slot int
 	init valueOf // computes it when it is first read, if it is not nil
+	// hidden is that of a name that stands for what is not known here.
+	hidden bool
 }
 
 // declare makes a variable of a loop known and returns its slot.
 func (r *reader) declare(name string, init valueOf) int {
-	r.loops = append(r.loops, loopVariable{name, r.slots, init})
+	r.loops = append(r.loops, loopVariable{name: name, slot: r.slots, init: init})
 	r.slots++
 	return r.slots - 1
 }
@@ -183,9 +191,38 @@ func (r *reader) variable(name string) *loopVariable {
 }
 
 // is reports whether e is a call of a function with that many operands, the one
-// before the dot included.
-func is(e ast.Expr, function string, operands int) bool {
-	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == function && len(operandsOf(e)) == operands
+// before the dot included, which the checker lets end in an overload that is known
+// here. What a call looks like does not decide: if the operands have other types,
+// others of its overloads are called, or none.
+func (r *reader) is(e ast.Expr, function string, operands int) bool {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != function || len(operandsOf(e)) != operands {
+		return false
+	}
+	ref := r.checked.ReferenceMap()[e.ID()]
+	return ref != nil && slices.ContainsFunc(ref.OverloadIDs, func(id string) bool { return knownOverloads[id] })
+}
+
+// knownOverloads are the overloads that the quick way implements. Their names are
+// unique among all functions.
+var knownOverloads = map[string]bool{
+	overloads.ToDyn: true, overloads.TypeConvertType: true,
+	overloads.Conditional: true, overloads.LogicalAnd: true, overloads.LogicalOr: true, overloads.LogicalNot: true,
+	overloads.NotStrictlyFalse: true, overloads.Equals: true, overloads.NotEquals: true,
+	overloads.LessInt64: true, overloads.LessEqualsInt64: true, overloads.GreaterInt64: true, overloads.GreaterEqualsInt64: true,
+	overloads.AddInt64: true, overloads.AddString: true, overloads.AddList: true, overloads.SubtractInt64: true,
+	overloads.InList: true, overloads.InMap: true, overloads.IndexList: true, overloads.IndexMap: true,
+	overloads.SizeString: true, overloads.SizeList: true, overloads.SizeMap: true,
+	overloads.SizeStringInst: true, overloads.SizeListInst: true, overloads.SizeMapInst: true,
+	overloads.StringToString: true, overloads.BoolToString: true, overloads.IntToString: true,
+	overloads.ContainsString: true, overloads.StartsWithString: true, overloads.EndsWithString: true,
+	overloads.Matches: true, overloads.MatchesString: true,
+	// Of cel-go's extensions and of Kubernetes.
+	"optional_of": true, "optional_none": true, "optional_value": true, "optional_hasValue": true,
+	"optional_or_optional": true, "optional_orValue_value": true, "select_optional_field": true,
+	"list_optindex_optional_int": true, "optional_list_optindex_optional_int": true, "optional_list_index_int": true,
+	"map_optindex_optional_value": true, "optional_map_optindex_optional_value": true, "optional_map_index_value": true,
+	"string_substring_int": true, "string_substring_int_int": true, "list_join": true, "list_join_string": true,
+	"list_reverse": true, "list_flatten": true, "string_jsonpatch_escapeKey_string": true,
 }
 
 func operandsOf(e ast.Expr) []ast.Expr {

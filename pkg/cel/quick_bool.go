@@ -52,27 +52,27 @@ func fromBool(of boolOf) valueOf {
 func (r *reader) truth(e ast.Expr) (_ boolOf, known bool) {
 	args := operandsOf(e)
 	switch {
-	case is(e, "!_", 1):
+	case r.is(e, "!_", 1):
 		return pricedBool(1, negated(r.boolean(args[0]))), true
-	case is(e, "_&&_", 2):
+	case r.is(e, "_&&_", 2):
 		return junction(false, r.boolean(args[0]), r.boolean(args[1])), true
-	case is(e, "_||_", 2):
+	case r.is(e, "_||_", 2):
 		return junction(true, r.boolean(args[0]), r.boolean(args[1])), true
-	case is(e, "_==_", 2):
+	case r.is(e, "_==_", 2):
 		return r.equality(args[0], args[1]), true
-	case is(e, "_!=_", 2):
+	case r.is(e, "_!=_", 2):
 		return negated(r.equality(args[0], args[1])), true
-	case is(e, "_<_", 2):
+	case r.is(e, "_<_", 2):
 		return r.order(e, func(x, y int64) bool { return x < y }), true
-	case is(e, "_<=_", 2):
+	case r.is(e, "_<=_", 2):
 		return r.order(e, func(x, y int64) bool { return x <= y }), true
-	case is(e, "_>_", 2):
+	case r.is(e, "_>_", 2):
 		return r.order(e, func(x, y int64) bool { return x > y }), true
-	case is(e, "_>=_", 2):
+	case r.is(e, "_>=_", 2):
 		return r.order(e, func(x, y int64) bool { return x >= y }), true
-	case is(e, "@in", 2):
+	case r.is(e, "@in", 2):
 		return r.membership(e), true
-	case is(e, "hasValue", 1):
+	case r.is(e, "hasValue", 1):
 		o := r.anOptional(args[0])
 		if o == nil {
 			return nil, true
@@ -82,9 +82,9 @@ func (r *reader) truth(e ast.Expr) (_ boolOf, known bool) {
 			f.cost++
 			return has, ok
 		}, true
-	case is(e, "startsWith", 2), is(e, "endsWith", 2), is(e, "contains", 2):
+	case r.is(e, "startsWith", 2), r.is(e, "endsWith", 2), r.is(e, "contains", 2):
 		return r.stringTest(e), true
-	case is(e, "matches", 2):
+	case r.is(e, "matches", 2):
 		return r.matches(e), true
 	}
 	return nil, false
@@ -140,10 +140,10 @@ func (r *reader) order(e ast.Expr, holds func(x, y int64) bool) boolOf {
 
 // equality compares two values, or the type of one with a type.
 func (r *reader) equality(a, b ast.Expr) boolOf {
-	if is(b, "type", 1) {
+	if r.is(b, "type", 1) {
 		a, b = b, a
 	}
-	if is(a, "type", 1) {
+	if r.is(a, "type", 1) {
 		return r.typeTest(operandsOf(a)[0], b)
 	}
 	x, y := r.value(a), r.value(b)

@@ -52,7 +52,7 @@ func (r *reader) chain(e ast.Expr) (_ *chain, attribute bool) {
 		c.base = r.name(e.AsIdent())
 	case len(steps) == 0:
 		return nil, false
-	case is(e, "_?_:_", 3):
+	case r.is(e, "_?_:_", 3):
 		c.base = r.value(e)
 		c.own = 0
 	case r.isOptional(e):
@@ -74,9 +74,9 @@ func (r *reader) step(e ast.Expr) (step, ast.Expr) {
 			return step{}, nil
 		}
 		return step{name: e.AsSelect().FieldName()}, e.AsSelect().Operand()
-	case is(e, "_[_]", 2), is(e, "_[?_]", 2), is(e, "_?._", 2):
+	case r.is(e, "_[_]", 2), r.is(e, "_[?_]", 2), r.is(e, "_?._", 2):
 		args := operandsOf(e)
-		s := step{name: literalText(args[1]), optional: !is(e, "_[_]", 2)}
+		s := step{name: literalText(args[1]), optional: !r.is(e, "_[_]", 2)}
 		if s.name == "" {
 			s.key = r.resolved(args[1])
 		}
@@ -198,6 +198,9 @@ func (r *reader) defined(name string) valueOf {
 // name reads an identifier, which costs nothing here.
 func (r *reader) name(name string) valueOf {
 	if v := r.variable(name); v != nil {
+		if v.hidden {
+			return nil
+		}
 		slot := v.slot
 		if init := v.init; init != nil {
 			return func(f *frame) (any, bool) {
@@ -248,7 +251,7 @@ func (r *reader) has(s ast.SelectExpr) boolOf {
 	}
 	var of valueOf
 	switch c, attribute := r.chain(operand); {
-	case is(operand, "_?_:_", 3) || r.isOptional(operand):
+	case r.is(operand, "_?_:_", 3) || r.isOptional(operand):
 	case !attribute:
 		of = r.value(operand)
 	case c != nil && c.own > 0:
@@ -314,14 +317,14 @@ func (r *reader) optional(e ast.Expr, observed bool, as reading) optionalOf {
 	}
 	args := operandsOf(e)
 	switch {
-	case is(e, "optional.none", 0):
+	case r.is(e, "optional.none", 0):
 		return func(f *frame) (any, bool, bool) {
 			f.cost++
 			return nil, false, true
 		}
-	case is(e, "optional.of", 1):
+	case r.is(e, "optional.of", 1):
 		return certain(priced(1, as.read(args[0])))
-	case is(e, "or", 2) && r.isOptional(e):
+	case r.is(e, "or", 2) && r.isOptional(e):
 		first, second := r.optional(args[0], true, as), r.optional(args[1], true, as)
 		if first == nil || second == nil {
 			return nil
@@ -332,7 +335,7 @@ func (r *reader) optional(e ast.Expr, observed bool, as reading) optionalOf {
 			}
 			return second(f)
 		}
-	case is(e, "_?_:_", 3):
+	case r.is(e, "_?_:_", 3):
 		condition, then, otherwise := r.boolean(args[0]), r.optional(args[1], false, as), r.optional(args[2], false, as)
 		if condition == nil || then == nil || otherwise == nil {
 			return nil

@@ -24,14 +24,14 @@ func (r *reader) loop(e ast.Expr, inside func(l *loop) bool) *loop {
 	}
 	l := &loop{over: r.value(c.IterRange())}
 	step := c.LoopStep()
-	if is(step, "_?_:_", 3) {
+	if r.is(step, "_?_:_", 3) {
 		args := step.AsCall().Args()
 		if !isName(args[2], c.AccuVar()) {
 			return nil
 		}
 		l.filter, step = args[0], args[1]
 	}
-	if l.over == nil || !is(step, "_+_", 2) {
+	if l.over == nil || !r.is(step, "_+_", 2) {
 		return nil
 	}
 	args := step.AsCall().Args()
@@ -59,8 +59,8 @@ func (r *reader) loop(e ast.Expr, inside func(l *loop) bool) *loop {
 func (r *reader) within(c ast.ComprehensionExpr, l *loop, f func() bool) bool {
 	known := len(r.loops)
 	defer func() { r.loops = r.loops[:known] }()
-	// What it gathers must not be taken for anything else.
-	r.declare(c.AccuVar(), nil)
+	// What it gathers is nothing that an expression may read.
+	r.loops = append(r.loops, loopVariable{name: c.AccuVar(), hidden: true})
 	l.index, l.value = -1, r.declare(c.IterVar(), nil)
 	if c.HasIterVar2() {
 		l.index, l.value = l.value, r.declare(c.IterVar2(), nil)
@@ -149,12 +149,12 @@ func (r *reader) quantifier(e ast.Expr) boolOf {
 		function, condition = "_&&_", 2
 	}
 	step := c.LoopStep()
-	if !isBool || !is(step, function, 2) || !isName(step.AsCall().Args()[0], c.AccuVar()) || !is(c.LoopCondition(), "@not_strictly_false", 1) {
+	if !isBool || !r.is(step, function, 2) || !isName(step.AsCall().Args()[0], c.AccuVar()) || !r.is(c.LoopCondition(), "@not_strictly_false", 1) {
 		return nil
 	}
 	until := c.LoopCondition().AsCall().Args()[0]
 	if ending {
-		if !is(until, "!_", 1) {
+		if !r.is(until, "!_", 1) {
 			return nil
 		}
 		until = until.AsCall().Args()[0]

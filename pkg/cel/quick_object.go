@@ -11,7 +11,7 @@ func (r *reader) object(e ast.Expr) valueOf {
 	switch {
 	case e.Kind() == ast.StructKind:
 		return r.literal(e.AsStruct(), "Object")
-	case is(e, "_?_:_", 3):
+	case r.is(e, "_?_:_", 3):
 		args := operandsOf(e)
 		return chosen(r.boolean(args[0]), r.object(args[1]), r.object(args[2]))
 	}
@@ -98,11 +98,11 @@ func (r *reader) field(e ast.Expr, path string) valueOf {
 		if of := fromList(r.gathered(e, item)); of != nil {
 			return of
 		}
-	case is(e, "_+_", 2) && r.overload(e) == overloads.AddList:
+	case r.is(e, "_+_", 2) && r.overload(e) == overloads.AddList:
 		if of := r.sumOfItems(e, item); of != nil {
 			return of
 		}
-	case is(e, "_?_:_", 3):
+	case r.is(e, "_?_:_", 3):
 		return r.either(e, fieldOf, func(e ast.Expr) valueOf { return r.field(e, path) })
 	}
 	return converted(r.value(e), fieldOf)
@@ -170,7 +170,7 @@ func (r *reader) item(e ast.Expr, path string) valueOf {
 	switch {
 	case e.Kind() == ast.StructKind:
 		return r.literal(e.AsStruct(), path)
-	case is(e, "_?_:_", 3):
+	case r.is(e, "_?_:_", 3):
 		return r.either(e, itemOf, func(e ast.Expr) valueOf { return r.item(e, path) })
 	}
 	return converted(r.value(e), itemOf)

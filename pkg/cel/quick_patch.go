@@ -20,11 +20,11 @@ func (r *reader) patch(e ast.Expr) patchOf {
 	case ast.CallKind:
 		args := operandsOf(e)
 		switch {
-		case is(e, "_?_:_", 3):
+		case r.is(e, "_?_:_", 3):
 			return choose(r.boolean(args[0]), r.patch(args[1]), r.patch(args[2]))
-		case is(e, "flatten", 1) && r.isListOfPatches(args[0]) && !r.metered:
+		case r.is(e, "flatten", 1) && r.isListOfPatches(args[0]) && !r.metered:
 			return r.patch(args[0])
-		case is(e, "_+_", 2):
+		case r.is(e, "_+_", 2):
 			return inTurn(1, r.patch(args[0]), r.patch(args[1]))
 		}
 	}
@@ -171,7 +171,7 @@ func (r *reader) operation(s ast.StructExpr) patchOf {
 func (r *reader) patchValue(e ast.Expr) valueOf {
 	var of valueOf
 	leaf := r.leaf
-	if e.Kind() == ast.StructKind {
+	if r.makesObject(e) {
 		// The fields of an object become data before the patch does.
 		forms := r.forms
 		r.forms = true

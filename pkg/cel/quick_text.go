@@ -34,16 +34,16 @@ func (r *reader) text(e ast.Expr) *text {
 		}
 		return nil
 	}
-	if is(e, "_+_", 2) {
+	if r.is(e, "_+_", 2) {
 		args := operandsOf(e)
 		return r.sum(r.text(args[0]), r.text(args[1]), r.overload(e) == overloads.AddString)
 	}
-	if is(e, "jsonpatch.escapeKey", 1) {
+	if r.is(e, "jsonpatch.escapeKey", 1) {
 		return r.escaped(r.text(operandsOf(e)[0]))
 	}
 	var of valueOf
 	may, cost := func(k types.Kind) bool { return k == types.StringKind }, int64(0)
-	if is(e, "string", 1) && !r.constant(e) {
+	if r.is(e, "string", 1) && !r.constant(e) {
 		of, may = r.stringOperand(e)
 		cost = 1
 	} else {

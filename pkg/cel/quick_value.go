@@ -216,13 +216,13 @@ func (r *reader) entries(m ast.MapExpr, read func(ast.Expr) valueOf) func(f *fra
 func (r *reader) call(e ast.Expr) valueOf {
 	args := operandsOf(e)
 	switch {
-	case is(e, "dyn", 1):
+	case r.is(e, "dyn", 1):
 		return priced(1, r.value(args[0]))
-	case is(e, "_?_:_", 3):
+	case r.is(e, "_?_:_", 3):
 		return chosen(r.boolean(args[0]), r.resolved(args[1]), r.resolved(args[2]))
-	case is(e, "orValue", 2):
+	case r.is(e, "orValue", 2):
 		return orValue(r.anOptional(args[0]), r.value(args[1]))
-	case is(e, "value", 1) && r.isOptional(args[0]):
+	case r.is(e, "value", 1) && r.isOptional(args[0]):
 		of := r.anOptional(args[0])
 		if of == nil {
 			return nil
@@ -232,21 +232,21 @@ func (r *reader) call(e ast.Expr) valueOf {
 			f.cost++
 			return v, ok && has
 		}
-	case is(e, "size", 1):
+	case r.is(e, "size", 1):
 		return sizeOf(r.value(args[0]))
-	case is(e, "_-_", 2):
+	case r.is(e, "_-_", 2):
 		return reckon(r.value(args[0]), r.value(args[1]), func(x, y int64) int64 { return x - y })
-	case is(e, "_+_", 2) && r.checked.GetType(e.ID()).Kind() == types.IntKind:
+	case r.is(e, "_+_", 2) && r.checked.GetType(e.ID()).Kind() == types.IntKind:
 		return reckon(r.value(args[0]), r.value(args[1]), func(x, y int64) int64 { return x + y })
-	case is(e, "_+_", 2) && r.overload(e) == overloads.AddList:
+	case r.is(e, "_+_", 2) && r.overload(e) == overloads.AddList:
 		return joined(r.value(args[0]), r.value(args[1]))
-	case is(e, "substring", 2):
+	case r.is(e, "substring", 2):
 		return substring(r.value(args[0]), r.value(args[1]))
-	case is(e, "substring", 3):
+	case r.is(e, "substring", 3):
 		return substring(r.value(args[0]), r.value(args[1]), r.value(args[2]))
-	case is(e, "reverse", 1) && e.AsCall().IsMemberFunction() && !r.metered:
+	case r.is(e, "reverse", 1) && e.AsCall().IsMemberFunction() && !r.metered:
 		return r.reversed(r.value(args[0]))
-	case is(e, "string", 1):
+	case r.is(e, "string", 1):
 		of, may := r.stringOperand(e)
 		if of == nil {
 			return nil
@@ -264,11 +264,11 @@ func (r *reader) call(e ast.Expr) valueOf {
 			}
 			return nil, false
 		}
-	case is(e, "join", 1):
+	case r.is(e, "join", 1):
 		return joinedStrings(r.value(args[0]), literalOf(""))
-	case is(e, "join", 2):
+	case r.is(e, "join", 2):
 		return joinedStrings(r.value(args[0]), r.value(args[1]))
-	case is(e, "jsonpatch.escapeKey", 1), is(e, "_+_", 2) && r.checked.GetType(e.ID()) == types.StringType:
+	case r.is(e, "jsonpatch.escapeKey", 1), r.is(e, "_+_", 2) && r.checked.GetType(e.ID()) == types.StringType:
 		t := r.text(e)
 		if t == nil {
 			return nil

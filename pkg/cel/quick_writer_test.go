@@ -43,6 +43,8 @@ type writer struct {
 	loops     []typedName
 	variables []typedName // of the policy, so far
 	metered   bool
+	// patches says that the types of patches are there.
+	patches bool
 	// single says that records have one key, but for those at the root: loops may go over
 	// records, which they do in any order.
 	single bool
@@ -71,7 +73,79 @@ func (w *writer) dyn(s string) string {
 	return "dyn(" + s + ")"
 }
 
+// strange writes literals of all types that the environment has and JSON does not, and
+// forms of lists and maps that hardly anybody writes. None is read by the quick way, but
+// Objects as values of operations.
+func (w *writer) strange() string {
+	value := func() string {
+		return "google.protobuf.Value{" + w.choose(`string_value: "a"`, "number_value: 1.0", "bool_value: true", "null_value: google.protobuf.NullValue.NULL_VALUE",
+			`struct_value: google.protobuf.Struct{fields: {"s": google.protobuf.Value{string_value: "x"}}}`,
+			"list_value: google.protobuf.ListValue{values: [google.protobuf.Value{number_value: 2.0}]}", "?string_value: object.?s", "") + "}"
+	}
+	forms := []func() string{
+		func() string {
+			return "google.protobuf.StringValue{" + w.choose(`value: "const"`, "", "?value: "+w.optional(texts), "value: "+w.exactly(texts)) + "}"
+		},
+		func() string {
+			return "google.protobuf." + w.choose("Int32Value", "Int64Value") + "{" + w.choose("value: 1", "", "?value: object.?n", "value: "+w.exactly(ints)) + "}"
+		},
+		func() string {
+			return "google.protobuf." + w.choose("UInt32Value", "UInt64Value") + "{" + w.choose("value: 1u", "") + "}"
+		},
+		func() string {
+			return "google.protobuf." + w.choose("DoubleValue", "FloatValue") + "{" + w.choose("value: 1.5", "", "?value: object.?a") + "}"
+		},
+		func() string {
+			return "google.protobuf.BoolValue{" + w.choose("value: true", "", "?value: object.?f", "value: "+w.boolean()) + "}"
+		},
+		func() string { return "google.protobuf.BytesValue{" + w.choose(`value: b"a"`, "") + "}" },
+		value,
+		func() string { return `google.protobuf.Struct{fields: {"s": ` + value() + "}}" },
+		func() string { return "google.protobuf.ListValue{values: [" + value() + ", " + value() + "]}" },
+		func() string { return "google.protobuf.Any{" + w.choose(`type_url: "x", value: b"a"`, "") + "}" },
+		func() string {
+			return "google.protobuf." + w.choose("Duration", "Timestamp") + "{seconds: " + w.choose("1", w.exactly(ints)) + "}"
+		},
+		func() string {
+			return w.choose("google.protobuf.Empty{}", "google.protobuf.NullValue.NULL_VALUE", "kubernetes.Namespace{}")
+		},
+		func() string {
+			return w.choose(`b"a"`, "3u", "18446744073709551615u", `duration("90s")`, `timestamp("2026-01-02T03:04:05Z")`, `quantity("1Gi")`, `url("https://a/b")`, "type(1)", "int", "double(0) / 0.0", "1.0 / 0.0")
+		},
+		func() string { return "optional.of(" + w.any() + ")" },
+		func() string { return w.optional(kind(w.IntN(int(anys) + 1))) },
+		func() string { return "[?" + w.optional(kind(w.IntN(int(anys)+1))) + ", dyn(" + w.any() + ")]" },
+		func() string {
+			return `{?"s": ` + w.optional(kind(w.IntN(int(anys)+1))) + `, "n": dyn(` + w.any() + ")}"
+		},
+		func() string { return "{" + w.choose("1", "true", "1u", "dyn(1)") + ": " + w.any() + "}" },
+		func() string {
+			return `{"s": dyn(` + w.any() + "), " + w.text() + ": dyn(" + w.any() + "), \"s\": dyn(" + w.any() + ")}"
+		},
+		func() string {
+			return w.choose("authorizer", "dyn(variables)", ".object", ".params", "request", "namespaceObject", "request.dryRun", "request.options", "namespaceObject.metadata.creationTimestamp")
+		},
+	}
+	if w.patches {
+		forms = append(forms,
+			func() string { return w.object(w.choose("Object", "Object.v", "Object.v.a", "Object.a", ".Object"), 3) },
+			func() string { return w.object(w.choose("Object.v", "Object.v.a"), 3) + w.choose(".a", `.?b`, "") },
+			w.operation,
+			func() string { return "[" + w.operation() + "]" },
+			func() string { return `JSONPatch{op: "add", path: "/s"}` + w.choose("", ".op", ".path") },
+		)
+	}
+	return w.deeper(forms[w.IntN(len(forms))])
+}
+
 func (w *writer) literal(k kind) string {
+	if w.depth < 7 && w.one(24) {
+		if s := w.strange(); w.one(2) {
+			return s
+		} else {
+			return "dyn(" + s + ")"
+		}
+	}
 	switch k {
 	case flags:
 		return w.choose("true", "false")
@@ -405,6 +479,11 @@ func (w *writer) operation() string {
 		op += ", from: " + w.text()
 	case 4:
 		op += ", value: " + w.object("Object.v", 3)
+	case 5:
+		op += w.choose(", value: ", ", value: ", ", ?value: optional.of(") + w.strange()
+		if strings.Contains(op, "?value") {
+			op += ")"
+		}
 	}
 	return op + "}"
 }
@@ -419,7 +498,9 @@ func (w *writer) object(name string, depth int) string {
 			return w.any()
 		}
 		inner := func() string { return w.object(path, depth+1) }
-		switch w.IntN(14) {
+		switch w.IntN(15) {
+		case 14:
+			return w.strange()
 		case 0:
 			return inner()
 		case 1:
@@ -466,7 +547,8 @@ func (w *writer) object(name string, depth int) string {
 // expression writes one of a type that programs have.
 func (w *writer) expression(want Want) string {
 	w.depth = 1 + w.IntN(5)
-	defer func() { w.depth = 0 }()
+	w.patches = want != Bool
+	defer func() { w.depth, w.patches = 0, false }()
 	switch want {
 	case Bool:
 		return w.boolean()

@@ -141,7 +141,15 @@ func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
 	return p, declared, nil
 }
 
-func (s *Scope) compileAnew(expr string, want Want) (*Program, *types.Type, error) {
+func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, err error) {
+	defer func() {
+		// cel-go's checks of literals do, for an entry ?x whose type is not known.
+		if r := recover(); r != nil {
+			failure := wholeError(expr, fmt.Sprintf("internal error: %v", r))
+			failure.Internal = true
+			err = failure
+		}
+	}()
 	lang, checked, err := s.check(expr, want)
 	if err != nil {
 		return nil, nil, err

@@ -206,3 +206,18 @@ func TestReads(t *testing.T) {
 		})
 	}
 }
+
+// Where cel-go panics while it checks an expression, that is an error of the expression.
+func TestCompilePanics(t *testing.T) {
+	env, err := NewEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, expr := range []string{`[?dyn(object.a), object.?b][0] == 1`, `{?"a": dyn(object.?a), ?"b": object.?b}.a == 1`} {
+		_, err := env.Scope(Vars{}).Compile(expr, Bool)
+		var failure *CompileError
+		if !errors.As(err, &failure) || !failure.Internal || !strings.Contains(err.Error(), "internal error: ") {
+			t.Errorf("Compile(%q) error = %v, want an internal error of the expression", expr, err)
+		}
+	}
+}
