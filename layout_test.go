@@ -20,13 +20,14 @@ var floors = []struct {
 	may []string
 }{
 	{"pkg/tree", nil},
+	{"pkg/memory", nil},
 	{"pkg/detach", nil},
-	{"pkg/cel", []string{"pkg/detach"}},
+	{"pkg/cel", []string{"pkg/detach", "pkg/memory"}},
 	{"pkg/openapi", []string{"pkg/tree"}},
-	{"pkg/policy", []string{"pkg/cel", "pkg/detach", "pkg/openapi", "pkg/tree"}},
+	{"pkg/policy", []string{"pkg/cel", "pkg/detach", "pkg/memory", "pkg/openapi", "pkg/tree"}},
 	{"pkg/binding", []string{"pkg/policy", "pkg/tree"}},
-	{"pkg/engine", []string{"pkg/policy", "pkg/binding", "pkg/detach", "pkg/tree"}},
-	{"pkg/webhook", []string{"pkg/policy", "pkg/engine", "pkg/tree"}},
+	{"pkg/engine", []string{"pkg/policy", "pkg/binding", "pkg/detach", "pkg/memory", "pkg/tree"}},
+	{"pkg/webhook", []string{"pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	// Beside the tower: what it knows of Gatekeeper leaves as policies.
 	{"pkg/legacy", []string{"pkg/tree"}},
 	{"pkg/legacy/direct", []string{"pkg/legacy", "pkg/tree"}},

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/mapd-project/mapd/pkg/memory"
 )
 
 // RequestAttributes tell what authorizer.requestResource stands for.
@@ -36,6 +38,8 @@ type Input struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Attributes make up authorizer.requestResource, which fails without them.
 	Attributes RequestAttributes
+	// Memory is charged for what evaluations allocate. Nil: nothing bounds it.
+	Memory *memory.Account
 }
 
 // The budgets of spec §6.7.

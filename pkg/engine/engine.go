@@ -208,10 +208,8 @@ func (r *run) secondRound() *metav1.Status {
 			inv := &r.selection.Invocations[i]
 			inv.Err, inv.PolicyError = nil, false // the first round's conversion
 		}
-	case r.ctx.Err() != nil:
-		return interruptedStatus(r.ctx)
 	default:
-		return nil
+		return interrupted(r.ctx, r.req)
 	}
 	return r.round()
 }
@@ -363,8 +361,8 @@ func (r *run) fetchNamespace() *metav1.Status {
 // invoke runs one invocation: its conditions, and its mutations unless this is
 // the second round and the first did not reach them.
 func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
-	if r.ctx.Err() != nil {
-		return interruptedStatus(r.ctx)
+	if status := interrupted(r.ctx, r.req); status != nil {
+		return status
 	}
 	p := inv.Policy
 	if p.Err() != nil {
@@ -524,8 +522,10 @@ func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, rerun bo
 	if err == nil && match.OK {
 		return true, nil
 	}
-	if err != nil && r.ctx.Err() != nil {
-		return false, interruptedStatus(r.ctx)
+	if err != nil {
+		if status := interrupted(r.ctx, r.req); status != nil {
+			return false, status
+		}
 	}
 	if err == nil && !rerun {
 		return false, nil
@@ -600,8 +600,8 @@ func (r *run) broken(inv *binding.Invocation) {
 // request.
 func (r *run) fail(inv *binding.Invocation, step *Step, err error) *metav1.Status {
 	status := immediateStatus(err)
-	if status == nil && r.ctx.Err() != nil {
-		status = interruptedStatus(r.ctx)
+	if status == nil {
+		status = interrupted(r.ctx, r.req)
 	}
 	if status != nil {
 		step.Outcome, step.Err = Failed, err

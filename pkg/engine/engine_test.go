@@ -23,6 +23,7 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -688,6 +689,46 @@ func TestInterrupted(t *testing.T) {
 				t.Errorf("status = %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// Memory that was refused ends the request for all policies, whatever the error
+// became on its way and whatever the failurePolicy is.
+func TestMemoryRefused(t *testing.T) {
+	tests := map[string]struct {
+		charge int64
+		others int64
+		want   string
+	}{
+		"more than there is":    {charge: 8 << 20, want: "413 RequestEntityTooLarge Request entity too large: memory: the request needs more than 7 MiB, the most that one request may have"},
+		"more than others left": {charge: 2 << 20, others: 6 << 20, want: "429 TooManyRequests memory: other requests hold what requests may have together; try again"},
+	}
+	for name, tt := range tests {
+		for _, wrapped := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, wrapped %v", name, wrapped), func(t *testing.T) {
+				budget := memory.New(8 << 20)
+				others := budget.Open()
+				defer others.Close()
+				if err := others.Charge(tt.others); err != nil {
+					t.Fatal(err)
+				}
+				charges := mutator(func(_ context.Context, in policy.Input) (*unstructured.Unstructured, error) {
+					err := in.Request.Memory.Charge(tt.charge)
+					if wrapped {
+						err = errors.New("an expression failed")
+					}
+					return nil, err
+				})
+				e := New(Options{})
+				e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "a", run1(charges), ignore), newPolicy(t, "b", run1(panics))))
+				req := request()
+				req.Memory = budget.Open()
+				defer req.Memory.Close()
+				if got := describe(e.Admit(t.Context(), req).Status); len(got) == 0 || got[0] != tt.want {
+					t.Errorf("status = %q, want %q", got, tt.want)
+				}
+			})
+		}
 	}
 }
 

@@ -185,8 +185,8 @@ func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructu
 	if namespace != "" && s.options.Namespace != nil {
 		var err error
 		if ns, err = s.options.Namespace(ctx, namespace); err != nil {
-			if ctx.Err() != nil {
-				return &Decision{Status: interruptedStatus(ctx)}
+			if status := interrupted(ctx, req); status != nil {
+				return &Decision{Status: status}
 			}
 			return &Decision{Status: refusedStatus(err)}
 		}

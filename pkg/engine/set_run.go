@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -55,11 +56,10 @@ func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *De
 	passes, err := r.passes()
 	d.Steps, d.Passes = r.steps, passes
 	switch {
-	case err != nil && r.ctx.Err() != nil:
-		d.Status = interruptedStatus(r.ctx)
-		return d
 	case err != nil:
-		d.Status = refusedStatus(err)
+		if d.Status = interrupted(r.ctx, r.req); d.Status == nil {
+			d.Status = refusedStatus(err)
+		}
 		return d
 	case passes == 0:
 		return d
@@ -133,8 +133,8 @@ func (r *setRun) become(key kindKey, m int) int {
 
 // member runs one member, unless it does not match.
 func (r *setRun) member(m int) error {
-	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
+	if status := interrupted(r.ctx, r.req); status != nil {
+		return errors.New(status.Message)
 	}
 	member := &r.set.options.Members[m]
 	if s := member.NamespaceSelector; s != nil && !r.selects(s) {
@@ -195,7 +195,7 @@ func (r *setRun) step(member *Member) *Step {
 // refuse notes in its step that a member failed and returns what to tell the client.
 func (r *setRun) refuse(m int, step *Step, err error) error {
 	step.Outcome, step.Err = Failed, err
-	if explain := r.set.options.Explain; explain != nil && r.ctx.Err() == nil {
+	if explain := r.set.options.Explain; explain != nil && interrupted(r.ctx, r.req) == nil {
 		if e := explained(explain, m, r.draft.Object(), r.req, r.namespace); e != nil {
 			step.Err = e
 			return e

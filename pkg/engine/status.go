@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -91,9 +92,18 @@ func immediateStatus(err error) *metav1.Status {
 	return &status.ErrStatus
 }
 
-// interruptedStatus is the answer to a request whose time is up or whose client
-// is gone. The server has no text of its own for this.
-func interruptedStatus(ctx context.Context) *metav1.Status {
-	err := apierrors.NewTimeoutError("evaluation of mutating admission policies stopped: "+context.Cause(ctx).Error(), 0)
-	return &err.ErrStatus
+// interrupted returns the status of a request that has to end before all policies
+// have run, or nil: its memory was refused, its time is up or its client is gone.
+// The server has no text of its own for these.
+func interrupted(ctx context.Context, req *policy.Request) *metav1.Status {
+	refused := req.Memory.Refused()
+	switch {
+	case refused != nil && refused.Reason == memory.TooLarge:
+		return &apierrors.NewRequestEntityTooLargeError(refused.Error()).ErrStatus
+	case refused != nil:
+		return &apierrors.NewTooManyRequests(refused.Error(), 1).ErrStatus
+	case ctx.Err() != nil:
+		return &apierrors.NewTimeoutError("evaluation of mutating admission policies stopped: "+context.Cause(ctx).Error(), 0).ErrStatus
+	}
+	return nil
 }

@@ -60,6 +60,7 @@ func (in *Input) celInput(vars *cel.Input) *cel.Input {
 		Authorizer: in.Authorizer,
 	}
 	if r, kind, resource := in.Request, in.Kind, in.Resource; r != nil {
+		vars.Memory = r.Memory
 		if in.Draft != nil {
 			vars.Request = in.Draft.request(r, kind, resource)
 		} else {

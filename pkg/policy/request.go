@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -44,6 +45,9 @@ type Request struct {
 	// Object and OldObject are nil when the request has none.
 	Object    *unstructured.Unstructured
 	OldObject *unstructured.Unstructured
+	// Memory is charged for what the request allocates in proportion to its
+	// objects and to what policies compute. Nil: nothing bounds it.
+	Memory *memory.Account
 
 	memo requestMemo
 }

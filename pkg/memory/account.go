@@ -1,0 +1,110 @@
+package memory
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// step is how much an Account takes from its Budget at a time, at least. A usual
+// request takes it once, so that its charges touch nothing that others use too.
+const step = 32 << 10
+
+// Account is what one request holds of a Budget. It may be used from any
+// goroutine. A nil Account bounds nothing.
+type Account struct {
+	budget  *Budget
+	charged atomic.Int64
+	granted atomic.Int64 // no charge may go beyond it; ended after a refusal and Close
+	err     atomic.Pointer[Error]
+
+	mu   sync.Mutex
+	held int64 // taken from the budget
+}
+
+// ended stands in Account.granted: less than any charge.
+const ended = math.MinInt64
+
+// Charge asks for n more bytes before they are allocated. It returns an *Error if
+// the request must end; every further charge returns it too. Charges need not be
+// exact. They must not be far below what is allocated in the end, garbage
+// included, since only the garbage collector returns it.
+//
+// After Close it returns an *Error as well, so that work that was left behind ends.
+func (a *Account) Charge(n int64) error {
+	if a == nil || n <= 0 {
+		return nil
+	}
+	if charged := a.charged.Add(n); charged > a.granted.Load() || charged < 0 {
+		return a.grow()
+	}
+	return nil
+}
+
+// Refused returns the *Error that Charge returned, or nil if no charge was refused.
+func (a *Account) Refused() *Error {
+	if a == nil {
+		return nil
+	}
+	return a.err.Load()
+}
+
+// Charged returns how many bytes the request was charged.
+func (a *Account) Charged() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.charged.Load()
+}
+
+func (a *Account) grow() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.err.Load(); err != nil {
+		return err
+	}
+	charged := a.charged.Load()
+	if charged < 0 {
+		charged = math.MaxInt64 // more than can be counted
+	}
+	want := charged - a.held
+	if want <= 0 {
+		return nil // somebody else made room
+	}
+	// More than is wanted, for requests that grow in small parts.
+	took := max(want, step, a.held/4)
+	if a.budget.take(a.held, took) != "" {
+		took = want
+		if reason := a.budget.take(a.held, took); reason != "" {
+			return a.end(a.budget.refuse(reason))
+		}
+	}
+	a.held += took
+	a.granted.Store(a.held)
+	return nil
+}
+
+// end makes err the answer to all charges. a.mu is held.
+func (a *Account) end(err *Error) error {
+	a.err.Store(err)
+	a.granted.Store(ended)
+	return err
+}
+
+// Close gives back what the request holds. It may be called more than once.
+func (a *Account) Close() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err.Load() == nil {
+		_ = a.end(&errEnded)
+	}
+	if a.held > 0 {
+		a.budget.release(a.held)
+		a.held = 0
+	}
+}
+
+var errEnded = Error{Reason: Ended}
