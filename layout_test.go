@@ -25,8 +25,9 @@ var floors = []struct {
 	{"pkg/cel", []string{"pkg/detach", "pkg/memory"}},
 	{"pkg/openapi", []string{"pkg/tree"}},
 	{"pkg/policy", []string{"pkg/cel", "pkg/detach", "pkg/memory", "pkg/openapi", "pkg/tree"}},
-	{"pkg/binding", []string{"pkg/policy", "pkg/tree"}},
-	{"pkg/engine", []string{"pkg/policy", "pkg/binding", "pkg/detach", "pkg/memory", "pkg/tree"}},
+	{"pkg/lookup", nil},
+	{"pkg/binding", []string{"pkg/policy", "pkg/lookup", "pkg/tree"}},
+	{"pkg/engine", []string{"pkg/policy", "pkg/binding", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/tree"}},
 	{"pkg/webhook", []string{"pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	// Beside the tower: what it knows of Gatekeeper leaves as policies.
 	{"pkg/legacy", []string{"pkg/tree"}},

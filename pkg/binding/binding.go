@@ -32,7 +32,7 @@ func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) (*Bind
 	}
 	b := &Binding{object: obj, params: newParamRef(obj.Spec.ParamRef)}
 	if obj.Spec.MatchResources != nil {
-		b.match = newMatcher(obj.Spec.MatchResources)
+		b.match = matcherOf(obj.Spec.MatchResources)
 	}
 	return b, nil
 }

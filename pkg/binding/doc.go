@@ -9,7 +9,8 @@
 //
 // The rules are those of the API server (spec §2 and §3;
 // k8s.io/apiserver/pkg/admission/plugin/policy/{generic,matching}). What differs
-// is the cost: the server asks every policy about every request, an Index asks
-// once per kind of request and remembers, and it looks up the policies and
-// bindings of a namespace by that namespace's name.
+// is the cost: the server asks every policy about every request. An Index asks
+// rules once per kind of request and remembers the answers, asks equal selectors
+// once for all who have them, and looks up by the labels of a request which
+// selectors may hold at all.
 package binding

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -23,18 +24,26 @@ import (
 const namespaceNameLabel = "kubernetes.io/metadata.name"
 
 // matcher is one MatchResources with its selectors and resource names parsed.
+// Equal MatchResources have one matcher, see matcherOf.
 type matcher struct {
 	// err makes every request an error: the object was never defaulted.
 	err        error
 	namespaces selector
 	objects    selector
+	rules      *ruleset // nil if err
+	// needs are what a request must have so that the matcher may match it; none if
+	// the matcher is fallible.
+	needs []lookup.Need
+}
+
+// ruleset is what a MatchResources says of resources. Equal ones are one.
+type ruleset struct {
 	rules      []rule
 	exclude    []rule
 	any        bool // no resourceRules: every resource
 	equivalent bool
-	// pins, if not nil, are the only values of namespaceNameLabel that the
-	// namespaceSelector can accept.
-	pins []string
+	// names, if not nil, are the only names of objects that the rules accept.
+	names []string
 }
 
 // selector is a parsed label selector, or the error that parsing gave.
@@ -55,7 +64,13 @@ type rule struct {
 
 type resourceRule struct{ resource, subresource string }
 
-func newMatcher(m *admissionregistrationv1.MatchResources) *matcher {
+var (
+	matchers shared[matcher]
+	rulesets shared[ruleset]
+)
+
+// matcherOf returns the matcher of a MatchResources, nil for a policy without.
+func matcherOf(m *admissionregistrationv1.MatchResources) *matcher {
 	switch {
 	case m == nil:
 		return &matcher{err: errors.New("policy contained no match constraints, a required field")}
@@ -64,17 +79,47 @@ func newMatcher(m *admissionregistrationv1.MatchResources) *matcher {
 	case m.ObjectSelector == nil:
 		return &matcher{err: errors.New("a nil object selector was passed, please ensure selectors are initialized properly")}
 	}
-	out := &matcher{
-		namespaces: newSelector(m.NamespaceSelector),
-		objects:    newSelector(m.ObjectSelector),
-		rules:      newRules(m.ResourceRules),
-		exclude:    newRules(m.ExcludeResourceRules),
-		any:        len(m.ResourceRules) == 0,
+	return matchers.of(m, func() *matcher {
+		rules := *m
+		rules.NamespaceSelector, rules.ObjectSelector = nil, nil
+		out := &matcher{
+			namespaces: newSelector(m.NamespaceSelector),
+			objects:    newSelector(m.ObjectSelector),
+			rules:      rulesets.of(&rules, func() *ruleset { return newRuleset(m) }),
+		}
+		if !out.fallible() {
+			out.needs = lookup.Needs(out.needs, lookup.Namespace, out.namespaces.Selector)
+			out.needs = lookup.Needs(out.needs, lookup.Object, out.objects.Selector)
+			if names := out.rules.names; names != nil {
+				out.needs = append(out.needs, lookup.Need{Place: lookup.Name, Values: names})
+			}
+		}
+		return out
+	})
+}
+
+func newRuleset(m *admissionregistrationv1.MatchResources) *ruleset {
+	out := &ruleset{
+		rules:   newRules(m.ResourceRules),
+		exclude: newRules(m.ExcludeResourceRules),
+		any:     len(m.ResourceRules) == 0,
 		// Defaulting fills Equivalent in; without it the server tests exactly.
 		equivalent: m.MatchPolicy != nil && *m.MatchPolicy != admissionregistrationv1.Exact,
 	}
-	out.pins = out.namespaces.pins()
+	for i := range out.rules {
+		if len(out.rules[i].names) == 0 {
+			out.names = nil
+			break
+		}
+		out.names = append(out.names, out.rules[i].names...)
+	}
 	return out
+}
+
+// fallible reports whether the matcher is an error for some request whatever the
+// request's labels are.
+func (m *matcher) fallible() bool {
+	return m.err != nil || m.namespaces.err != nil || m.objects.err != nil
 }
 
 func newSelector(s *metav1.LabelSelector) selector {
@@ -86,29 +131,6 @@ func newSelector(s *metav1.LabelSelector) selector {
 		return selector{err: apierrors.NewInternalError(err)}
 	}
 	return selector{Selector: parsed}
-}
-
-// pins returns the values of namespaceNameLabel outside of which the selector
-// surely does not match, nil if there is no such limit.
-func (s selector) pins() []string {
-	if s.Selector == nil {
-		return nil
-	}
-	requirements, selectable := s.Requirements()
-	if !selectable {
-		return nil
-	}
-	for _, r := range requirements {
-		if r.Key() != namespaceNameLabel {
-			continue
-		}
-		switch r.Operator() {
-		case "in", "=", "==":
-			// A selector may name a value twice; a namespace is one nevertheless.
-			return slices.Compact(slices.Sorted(slices.Values(r.ValuesUnsorted())))
-		}
-	}
-	return nil
 }
 
 func newRules(in []admissionregistrationv1.NamedRuleWithOperations) []rule {
@@ -176,10 +198,9 @@ func oneOf(items []string, s string) bool {
 	return slices.ContainsFunc(items, func(item string) bool { return item == "*" || item == s })
 }
 
-// narrowed is what is left of a matcher for the requests of one key: of the
-// rules only the names, if any, and what a match means.
-type narrowed struct {
-	*matcher
+// verdict is what a ruleset says of the requests of one key: what is left to ask is
+// their name.
+type verdict struct {
 	excluded []hit
 	matched  []hit
 }
@@ -197,25 +218,26 @@ type hit struct {
 // always is what matches without rules.
 var always = []hit{{}}
 
-// narrow evaluates all that depends on the key only. It reports false if no
-// request of that key can match or fail.
-func (m *matcher) narrow(k *key, equivalents []Equivalent) (narrowed, bool) {
-	if m.err != nil {
-		return narrowed{matcher: m}, true
+// judge evaluates all that depends on the key only. It returns nil if no request of
+// that key can match or fail.
+func (r *ruleset) judge(k *key, equivalents []Equivalent) *verdict {
+	if r == nil {
+		return &verdict{}
 	}
-	n := narrowed{
-		matcher:  m,
-		excluded: m.hits(m.exclude, k, equivalents),
+	v := &verdict{excluded: r.hits(r.exclude, k, equivalents), matched: always}
+	if !r.any {
+		v.matched = r.hits(r.rules, k, equivalents)
 	}
-	if m.any {
-		n.matched = always
-	} else {
-		n.matched = m.hits(m.rules, k, equivalents)
+	if last, ok := final(v.excluded); ok && last.err == nil || !ok && len(v.matched) == 0 {
+		return nil
 	}
-	if last, ok := final(n.excluded); ok {
-		return n, last.err != nil
-	}
-	return n, len(n.matched) > 0
+	return v
+}
+
+// fails reports whether the rules themselves are an error for some request.
+func (v *verdict) fails() bool {
+	failing := func(h hit) bool { return h.err != nil }
+	return slices.ContainsFunc(v.excluded, failing) || slices.ContainsFunc(v.matched, failing)
 }
 
 // final returns the hit that decides whatever the request's name is. It can only
@@ -230,32 +252,32 @@ func final(hits []hit) (hit, bool) {
 // hits lists the rules that match, in the order in which the server tries them:
 // all rules on the request's own resource, then each rule on each equivalent
 // resource (spec §2.3). The first hit whose names fit decides.
-func (m *matcher) hits(rules []rule, k *key, equivalents []Equivalent) []hit {
+func (r *ruleset) hits(rules []rule, k *key, equivalents []Equivalent) []hit {
 	var out []hit
 	for i := range rules {
-		r := &rules[i]
-		if !r.matches(k, k.resource) {
+		rule := &rules[i]
+		if !rule.matches(k, k.resource) {
 			continue
 		}
-		out = append(out, hit{names: r.names})
-		if len(r.names) == 0 {
+		out = append(out, hit{names: rule.names})
+		if len(rule.names) == 0 {
 			return out
 		}
 	}
-	if !m.equivalent {
+	if !r.equivalent {
 		return out
 	}
 	for i := range rules {
-		r := &rules[i]
+		rule := &rules[i]
 		for _, eq := range equivalents {
-			if eq.Resource == k.resource || !r.matches(k, eq.Resource) {
+			if eq.Resource == k.resource || !rule.matches(k, eq.Resource) {
 				continue
 			}
 			if eq.Kind.Empty() {
 				return append(out, hit{err: fmt.Errorf("unable to convert to %v: unknown kind", eq.Resource)})
 			}
-			out = append(out, hit{names: r.names, resource: eq.Resource, kind: eq.Kind})
-			if len(r.names) == 0 {
+			out = append(out, hit{names: rule.names, resource: eq.Resource, kind: eq.Kind})
+			if len(rule.names) == 0 {
 				return out
 			}
 		}
@@ -263,32 +285,36 @@ func (m *matcher) hits(rules []rule, k *key, equivalents []Equivalent) []hit {
 	return out
 }
 
-// test decides whether one request matches (spec §2.1). The server asks the
+// test decides whether one request matches (spec §2.1); v is what m's rules say of
+// its key. The server asks the
 // selectors first but reports their errors last; here the cheap questions come
 // first, which gives the same answers because "no" from anyone is "no".
-func (n *narrowed) test(t *target) (hit, bool, error) {
-	if n.err != nil {
-		return hit{}, false, n.err
+func (m *matcher) test(t *target, v *verdict) (hit, bool, error) {
+	switch {
+	case m.err != nil:
+		return hit{}, false, m.err
+	case v == nil:
+		return hit{}, false, nil
 	}
 	var found hit
 	var err error
-	if h, ok := byName(n.excluded, t.req.Name); ok {
+	if h, ok := byName(v.excluded, t.req.Name); ok {
 		if h.err == nil {
 			return hit{}, false, nil
 		}
 		err = h.err
 	} else {
-		h, ok := byName(n.matched, t.req.Name)
+		h, ok := byName(v.matched, t.req.Name)
 		if !ok {
 			return hit{}, false, nil
 		}
 		found, err = h, h.err
 	}
-	ok, nsErr := n.matchesNamespace(t)
+	ok, nsErr := m.matchesNamespace(t)
 	if !ok && nsErr == nil {
 		return hit{}, false, nil
 	}
-	ok, objErr := n.matchesObject(t)
+	ok, objErr := m.matchesObject(t)
 	if !ok && objErr == nil {
 		return hit{}, false, nil
 	}
@@ -309,7 +335,7 @@ func byName(hits []hit, name string) (hit, bool) {
 	return hit{}, false
 }
 
-// matchesNamespace is spec §2.5. Whether a request is about namespaces is
+// matchesNamespace reports whether the namespaceSelector holds (spec §2.5). Whether a request is about namespaces is
 // decided by the plural name alone, as the server does.
 func (m *matcher) matchesNamespace(t *target) (bool, error) {
 	if t.req.Namespace == "" && t.resource.Resource != "namespaces" {
@@ -328,7 +354,8 @@ func (m *matcher) matchesNamespace(t *target) (bool, error) {
 	return m.namespaces.Matches(set), nil
 }
 
-// matchesObject is spec §2.4.
+// matchesObject reports whether the objectSelector holds for the object or the old
+// one (spec §2.4).
 func (m *matcher) matchesObject(t *target) (bool, error) {
 	if m.objects.err != nil {
 		return false, m.objects.err
@@ -337,7 +364,7 @@ func (m *matcher) matchesObject(t *target) (bool, error) {
 		return true, nil
 	}
 	t.labels = true
-	return hasLabels(t.object, m.objects) || hasLabels(t.req.OldObject, m.objects), nil
+	return hasLabels(t.object, m.objects.Selector) || hasLabels(t.req.OldObject, m.objects.Selector), nil
 }
 
 func hasLabels(u *unstructured.Unstructured, s labels.Selector) bool {
@@ -359,13 +386,13 @@ type target struct {
 	others bool // from parameters, or was an error
 
 	fetched  bool
-	nsLabels labelSet
+	nsLabels lookup.Labels
 	nsErr    error
 }
 
 // namespaceLabels returns the labels that a namespaceSelector is tested on. The
 // error is a *apierrors.StatusError, as the server's is.
-func (t *target) namespaceLabels() (labelSet, error) {
+func (t *target) namespaceLabels() (lookup.Labels, error) {
 	if !t.fetched {
 		t.fetched = true
 		t.nsLabels, t.nsErr = t.fetchNamespaceLabels()
@@ -374,7 +401,7 @@ func (t *target) namespaceLabels() (labelSet, error) {
 	return t.nsLabels, t.nsErr
 }
 
-func (t *target) fetchNamespaceLabels() (labelSet, error) {
+func (t *target) fetchNamespaceLabels() (lookup.Labels, error) {
 	if t.resource.Resource == "namespaces" && t.req.RequestSubResource == "" && t.req.SubResource == "" &&
 		(t.req.Operation == admissionv1.Create || t.req.Operation == admissionv1.Update) {
 		// The request's own object is the newest there is.
@@ -397,12 +424,9 @@ func (t *target) fetchNamespaceLabels() (labelSet, error) {
 	return set, nil
 }
 
-// labelSet reads the labels of an object in place; it implements labels.Labels.
-type labelSet map[string]any
-
 // labelsOf returns an object's labels. It reports false for objects without
 // metadata, such as the options of a CONNECT, which no selector matches.
-func labelsOf(u *unstructured.Unstructured) (labelSet, bool) {
+func labelsOf(u *unstructured.Unstructured) (lookup.Labels, bool) {
 	if u == nil {
 		return nil, false
 	}
@@ -419,27 +443,4 @@ func sameLabels(a, b *unstructured.Unstructured) bool {
 	x, okX := labelsOf(a)
 	y, okY := labelsOf(b)
 	return okX == okY && tree.Equal(map[string]any(x), map[string]any(y))
-}
-
-// Has implements labels.Labels.
-func (s labelSet) Has(label string) bool { _, ok := s.Lookup(label); return ok }
-
-// Get implements labels.Labels.
-func (s labelSet) Get(label string) string { v, _ := s.Lookup(label); return v }
-
-// Lookup implements labels.Labels. A null label is an empty one, which is what
-// it becomes in the server's types.
-func (s labelSet) Lookup(label string) (string, bool) {
-	v, ok := s[label]
-	if !ok {
-		return "", false
-	}
-	switch v := v.(type) {
-	case string:
-		return v, true
-	case nil:
-		return "", true
-	default:
-		return "", false
-	}
 }

@@ -296,7 +296,7 @@ func TestSelectObject(t *testing.T) {
 	if got := ix.Select(t.Context(), req); got != nil {
 		t.Errorf("Select() = %v, want nil", describe(got))
 	}
-	got := describe(ix.SelectObject(t.Context(), req, object("t1", "x", "tier", "web")))
+	got := describe(selectObject(t, ix, req, object("t1", "x", "tier", "web")))
 	if !slices.Equal(got, []string{"p/b"}) {
 		t.Errorf("SelectObject() = %v, want [p/b]", got)
 	}

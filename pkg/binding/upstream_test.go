@@ -148,9 +148,8 @@ func TestMatchesAsUpstream(t *testing.T) {
 		var gotOK bool
 		var gotErr error
 		var h hit
-		if n, possible := newMatcher(m).narrow(&k, equivalents(gvr)); possible {
-			h, gotOK, gotErr = n.test(&target)
-		}
+		match := matcherOf(m)
+		h, gotOK, gotErr = match.test(&target, match.rules.judge(&k, equivalents(gvr)))
 		resource, kind = schema.GroupVersionResource{}, schema.GroupVersionKind{}
 		if gotOK {
 			resource, kind = target.resolve(h)

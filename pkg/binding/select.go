@@ -1,0 +1,264 @@
+package binding
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/lookup"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Select returns what a request meets, in order: configuration errors and
+// invocations. It returns nil for a request that no policy wants, at a cost that
+// does not depend on how many policies there are.
+func (ix *Index) Select(ctx context.Context, req *policy.Request) []Invocation {
+	var s Selection
+	ix.SelectInto(&s, ctx, req, req.Object)
+	return s.Invocations
+}
+
+// Selection is one answer of an Index, and room for the next one.
+type Selection struct {
+	Invocations []Invocation
+
+	object *unstructured.Unstructured // what selectors saw
+	labels bool                       // its labels were asked for
+	others bool                       // so was what may change by itself, or there was an error
+
+	found []*group
+	met   []met
+	order []uint64
+}
+
+// Stands reports whether selecting again, with another current object, is sure
+// to give the same: nothing but the labels of the object was asked for, and they
+// are the same.
+func (s *Selection) Stands(object *unstructured.Unstructured) bool {
+	if s.others {
+		return false
+	}
+	return !s.labels || s.object == object || sameLabels(s.object, object)
+}
+
+// Reset forgets everything but the room.
+func (s *Selection) Reset() {
+	clear(s.Invocations)
+	clear(s.met)
+	*s = Selection{Invocations: s.Invocations[:0], found: s.found, met: s.met[:0], order: s.order[:0]}
+}
+
+// SelectInto is Select with another current object, which is how a second round
+// selects (spec §9.2): selectors see what the first round made of the request's
+// object. It writes over a selection that nobody needs any more.
+func (ix *Index) SelectInto(s *Selection, ctx context.Context, req *policy.Request, object *unstructured.Unstructured) {
+	k := keyOf(req)
+	c := ix.candidates(&k)
+	s.Reset()
+	s.object = object
+	if len(c.tables) == 0 && !c.namespaces && !c.all {
+		return
+	}
+	t := target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object}
+	ix.meet(s, &t, c)
+	ix.invoke(s, &t)
+	s.labels, s.others = t.labels, t.others
+}
+
+// met is a group that a request meets.
+type met struct {
+	group *group
+	// invocation is that of each pair but for what is the pair's own.
+	invocation Invocation
+	namespaced bool // the parameters have namespaces
+}
+
+// meet finds the groups that a request meets.
+func (ix *Index) meet(s *Selection, t *target, c *candidates) {
+	var labels lookup.Labels
+	all := c.all
+	if c.namespaces {
+		// Without labels the question has to be put to every policy, so that each
+		// reports the error under its own failurePolicy.
+		var err error
+		labels, err = t.namespaceLabels()
+		all = all || err != nil
+	}
+	if all {
+		for _, r := range ix.rooms {
+			for _, g := range r.groups {
+				s.ask(t, c, g)
+			}
+		}
+		return
+	}
+	for _, table := range c.tables {
+		for _, g := range table.Always {
+			s.ask(t, c, g)
+		}
+		found := s.found[:0]
+		if table.Uses(lookup.Namespace) {
+			found = table.Find(found, lookup.Namespace, labels)
+		}
+		if table.Uses(lookup.Object) {
+			t.labels = true
+			set, _ := labelsOf(t.object)
+			found = table.Find(found, lookup.Object, set)
+			set, _ = labelsOf(t.req.OldObject)
+			found = table.Find(found, lookup.Object, set)
+		}
+		found = table.FindOne(found, lookup.Name, "", t.req.Name)
+		for _, g := range found {
+			s.ask(t, c, g)
+		}
+		clear(found)
+		s.found = found[:0]
+	}
+}
+
+// ask notes a group if a request meets it.
+func (s *Selection) ask(t *target, c *candidates, g *group) {
+	m := met{group: g, invocation: Invocation{HasParams: g.params.given}}
+	inv := &m.invocation
+	h, ok, err := g.policy.test(t, c.verdicts[g.policy.rules])
+	if err != nil {
+		t.others = true
+		inv.Err, inv.PolicyError = err, true
+		s.met = append(s.met, m)
+		return
+	}
+	if !ok {
+		return
+	}
+	inv.Resource, inv.Kind = t.resolve(h)
+	if m.namespaced, err = t.paramScope(g); err != nil {
+		inv.Err, inv.PolicyError = err, true
+		s.met = append(s.met, m)
+		return
+	}
+	if g.alone {
+		return
+	}
+	if g.binding != nil {
+		_, ok, err := g.binding.test(t, c.verdicts[g.binding.rules])
+		if err == nil && !ok {
+			return
+		}
+		t.others = t.others || err != nil
+		inv.Err = err
+	}
+	s.met = append(s.met, m)
+}
+
+// invoke makes invocations of the groups that were met, in the order of their
+// pairs.
+func (ix *Index) invoke(s *Selection, t *target) {
+	for i := range s.met {
+		t.expected += len(s.met[i].group.pairs)
+	}
+	t.expected = min(t.expected, maxExpected)
+	switch len(s.met) {
+	case 0:
+	case 1:
+		for _, i := range s.met[0].group.pairs {
+			ix.invokePair(s, t, &s.met[0], i)
+		}
+	default:
+		for i := range s.met {
+			for _, pair := range s.met[i].group.pairs {
+				s.order = append(s.order, uint64(pair)<<32|uint64(i))
+			}
+		}
+		slices.Sort(s.order)
+		last := int32(-1)
+		for _, o := range s.order {
+			// A group may be found by the labels of both objects.
+			if pair := int32(o >> 32); pair != last {
+				ix.invokePair(s, t, &s.met[uint32(o)], pair)
+				last = pair
+			}
+		}
+	}
+}
+
+func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
+	pair := &ix.pairs[i]
+	inv := m.invocation
+	inv.Policy = pair.entry.policy
+	if inv.PolicyError {
+		// Each of its bindings says so.
+		if n := len(s.Invocations); n == 0 || !s.Invocations[n-1].PolicyError || s.Invocations[n-1].Policy != inv.Policy {
+			s.add(t, inv)
+		}
+		return
+	}
+	inv.Binding = pair.binding.Name()
+	ref := &pair.binding.params
+	if inv.Err != nil || !inv.HasParams || ref.ParamRef == nil {
+		s.add(t, inv)
+		return
+	}
+	t.others = true
+	params, err := ref.collect(t.ctx, ix.src.Params, m.group.gvk, m.namespaced, t.req.Namespace)
+	if err != nil {
+		inv.Err = err
+		s.add(t, inv)
+		return
+	}
+	for _, param := range params {
+		inv.Params = param
+		s.add(t, inv)
+	}
+}
+
+// maxExpected bounds for how many invocations there is room from the start.
+const maxExpected = 128
+
+func (s *Selection) add(t *target, inv Invocation) {
+	if cap(s.Invocations) == 0 {
+		s.Invocations = make([]Invocation, 0, t.expected)
+	}
+	s.Invocations = append(s.Invocations, inv)
+}
+
+// paramScope reports whether the parameters of a group's policies have namespaces.
+func (t *target) paramScope(g *group) (namespaced bool, err error) {
+	if !g.params.given {
+		return false, nil
+	}
+	switch {
+	case g.gvkErr != nil:
+		err = g.gvkErr
+	case t.ix.src.Params == nil:
+		err = unknownParamKind(g.gvk)
+	default:
+		if namespaced, err = t.ix.src.Params.Kind(g.gvk); err != nil {
+			err = unknownParamKind(g.gvk)
+		}
+	}
+	if err != nil {
+		t.others = true
+		return false, err
+	}
+	return namespaced, nil
+}
+
+// resolve fills in what a match on the request's own resource leaves open.
+func (t *target) resolve(h hit) (schema.GroupVersionResource, schema.GroupVersionKind) {
+	own := t.req.RequestKind
+	if own.Empty() {
+		own = t.req.Kind
+	}
+	switch {
+	case h.resource.Empty():
+		return t.resource, own
+	case h.kind.Kind != own.Kind && t.req.SubResource != "":
+		// A Scale or an Eviction is the same kind under every version of its
+		// resource.
+		return h.resource, own
+	default:
+		return h.resource, h.kind
+	}
+}
