@@ -42,6 +42,7 @@ type serveFlags struct {
 	caValidity    time.Duration
 	exempt        []string
 	timeout       time.Duration
+	adopt         bool
 
 	listen              string
 	tlsCert, tlsKey     string
@@ -128,6 +129,7 @@ func newServe(s streams) *cobra.Command {
 	fl.DurationVar(&f.validity, "cert-validity", 90*24*time.Hour, "cluster: how long a serving certificate lasts; it is replaced after two thirds of it")
 	fl.DurationVar(&f.caValidity, "ca-validity", 5*365*24*time.Hour, "cluster: how long the authority that signs it lasts")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", []string{"kube-system", "kube-node-lease"}, "cluster: namespaces besides mapd's own that no policy reaches")
+	fl.BoolVar(&f.adopt, "adopt", false, "cluster: take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")
 	return cmd
 }
@@ -139,7 +141,7 @@ const defaultNamespace = "mapd-system"
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
-		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout"}
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt"}
 )
 
 func (f *serveFlags) check() error {

@@ -95,7 +95,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := writer.New(writer.Options{
 		Kubernetes: kube, Dynamic: dyn, Store: policies, Certificates: certificates, Maintain: maintain,
 		Namespace: namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, User: server.user, Mutators: f.legacy != legacyOff, Native: f.native(namespace) != nil,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: server.user, Mutators: f.legacy != legacyOff, Native: f.native(namespace) != nil,
 		Ready: ready, Log: log,
 	})
 	options := webhook.Options{
@@ -110,6 +110,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		Checks: []webhook.Check{
 			{Name: "policies", Run: policies.Ready},
 			{Name: "certificate", Run: certificates.Check},
+			{Name: "webhook configurations", Run: writes.Passive, Advisory: true},
 		},
 		Metrics: metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
 	}

@@ -33,9 +33,12 @@ const (
 	// lookEvery is how often to look for what nobody tells of: a replica that has
 	// become ready, a bundle in a file.
 	lookEvery = 250 * time.Millisecond
-	// pace is the least time between two writes of one configuration, so that a
-	// quarrel with another writer stays a quiet one.
-	pace = 50 * time.Millisecond
+	// pace is the least time between two writes of one configuration. While another
+	// writer keeps changing it, the time doubles with each repair, up to paceMost,
+	// and is pace again after quarrelOver without one.
+	pace        = 50 * time.Millisecond
+	paceMost    = time.Second
+	quarrelOver = 10 * time.Second
 )
 
 func labels() map[string]string {
@@ -48,17 +51,24 @@ type configuration struct {
 	validating bool
 	// get returns what is there; ok is false if there is none.
 	get func() (metav1.ObjectMeta, []entry, bool)
-	// apply writes by server-side apply, replace as a whole. Both return what is
-	// there afterwards.
-	apply   func(ctx context.Context, data []byte) (metav1.ObjectMeta, []entry, error)
-	replace func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) (metav1.ObjectMeta, []entry, error)
+	// create makes a configuration that does not exist, by server-side apply: the
+	// right to create it is bound to its name, which other ways of creating lack.
+	create func(ctx context.Context, data []byte) error
+	// replace writes a configuration that exists as a whole, provided that it still
+	// has the resourceVersion in meta. An apply would be refused where somebody has
+	// added what contradicts it, such as a url beside a service, and would keep
+	// whatever another manager owns.
+	replace func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error
 
 	// What follows is of one term.
-	desired []entry
-	waiting bool // for a replica that is ready
-	failed  error
-	retry   time.Duration
-	next    time.Time // not before
+	desired  []entry
+	waiting  bool // for a replica that is ready
+	failed   error
+	retry    time.Duration
+	next     time.Time // not before
+	written  []entry   // as of the last write
+	repaired time.Time // the last write of what somebody else had changed
+	patience time.Duration
 }
 
 func (w *Writer) configurations(mutating *single[*admissionregistrationv1.MutatingWebhookConfiguration], validating *single[*admissionregistrationv1.ValidatingWebhookConfiguration]) []*configuration {
@@ -75,22 +85,20 @@ func (w *Writer) configurations(mutating *single[*admissionregistrationv1.Mutati
 				}
 				return c.ObjectMeta, fromValidating(c.Webhooks), true
 			},
-			apply: func(ctx context.Context, data []byte) (metav1.ObjectMeta, []entry, error) {
+			create: func(ctx context.Context, data []byte) error {
 				c, err := validatingClient.Patch(ctx, webhook.ValidationName, types.ApplyPatchType, data, force)
-				if err != nil {
-					return metav1.ObjectMeta{}, nil, err
+				if err == nil {
+					validating.observe(c)
 				}
-				validating.observe(c)
-				return c.ObjectMeta, fromValidating(c.Webhooks), nil
+				return err
 			},
-			replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) (metav1.ObjectMeta, []entry, error) {
+			replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error {
 				c, err := validatingClient.Update(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: toValidating(entries)},
 					metav1.UpdateOptions{FieldManager: fieldManager})
-				if err != nil {
-					return metav1.ObjectMeta{}, nil, err
+				if err == nil {
+					validating.observe(c)
 				}
-				validating.observe(c)
-				return c.ObjectMeta, fromValidating(c.Webhooks), nil
+				return err
 			},
 		},
 		{
@@ -102,22 +110,20 @@ func (w *Writer) configurations(mutating *single[*admissionregistrationv1.Mutati
 				}
 				return c.ObjectMeta, c.Webhooks, true
 			},
-			apply: func(ctx context.Context, data []byte) (metav1.ObjectMeta, []entry, error) {
+			create: func(ctx context.Context, data []byte) error {
 				c, err := mutatingClient.Patch(ctx, webhook.ConfigurationName, types.ApplyPatchType, data, force)
-				if err != nil {
-					return metav1.ObjectMeta{}, nil, err
+				if err == nil {
+					mutating.observe(c)
 				}
-				mutating.observe(c)
-				return c.ObjectMeta, c.Webhooks, nil
+				return err
 			},
-			replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) (metav1.ObjectMeta, []entry, error) {
+			replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error {
 				c, err := mutatingClient.Update(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: entries},
 					metav1.UpdateOptions{FieldManager: fieldManager})
-				if err != nil {
-					return metav1.ObjectMeta{}, nil, err
+				if err == nil {
+					mutating.observe(c)
 				}
-				mutating.observe(c)
-				return c.ObjectMeta, c.Webhooks, nil
+				return err
 			},
 		},
 	}
@@ -190,6 +196,7 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte)
 		if c.validating {
 			desired = fromValidating(webhook.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{
 				ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds,
+				MatchConditions: webhook.NotItself(w.o.User),
 			}).Webhooks)
 		} else {
 			desired = webhook.Configuration(a.policies, base).Webhooks
@@ -232,11 +239,12 @@ func bound(s *store.Snapshot) []*policy.Policy {
 }
 
 // keep writes the configurations whenever they are not what they should be, until
-// ctx is done. wake tells it of a change of what is there.
+// ctx is done or they belong to another installation. wake tells it of a change of
+// what is there.
 func (w *Writer) keep(ctx context.Context, configurations []*configuration, namespace *corev1.Namespace, endpoints func() bool, wake <-chan struct{}, report *events) {
 	// A new term assumes nothing of the last one.
 	for _, c := range configurations {
-		c.desired, c.retry, c.next, c.failed, c.waiting = nil, 0, time.Time{}, nil, false
+		c.desired, c.written, c.retry, c.next, c.failed, c.waiting = nil, nil, 0, time.Time{}, nil, false
 	}
 	published, certificates := w.published, w.certificates
 	var snapshot *store.Snapshot
@@ -265,6 +273,9 @@ func (w *Writer) keep(ctx context.Context, configurations []*configuration, name
 			for _, c := range configurations {
 				if !fresh && c.next.IsZero() || now.Before(c.next) {
 					continue
+				}
+				if _, ok := w.other(ctx, configurations); ok {
+					return
 				}
 				w.settle(ctx, c, namespace, ready, report)
 			}
@@ -296,6 +307,10 @@ func (w *Writer) keep(ctx context.Context, configurations []*configuration, name
 func (w *Writer) settle(ctx context.Context, c *configuration, namespace *corev1.Namespace, ready bool, report *events) {
 	now := time.Now()
 	meta, live, exists := c.get()
+	if i := webhook.InstallationOf(meta); !ready && i.Namespace != "" && !i.Is(w.installation()) {
+		c.next = now.Add(lookEvery) // who takes over has to be able to answer
+		return
+	}
 	present := make([]entry, 0, len(live))
 	for _, e := range live {
 		present = append(present, withDefaults(e, c.validating))
@@ -316,34 +331,27 @@ func (w *Writer) settle(ctx context.Context, c *configuration, namespace *corev1
 	}
 	c.waiting = waiting
 	c.next = time.Time{}
-	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}
-	if !exists && len(want) == 0 || exists && dressed(meta, owner) && same(want, present) {
+	dressed := w.dress(meta, namespace)
+	if !exists && len(want) == 0 || exists && same(want, present) && apiequality.Semantic.DeepEqual(meta, dressed) {
 		c.failed, c.retry = nil, 0
 		return
 	}
-	err := func() error {
-		data, err := c.encode(meta, exists, want, owner)
-		if err != nil {
-			return err
+	var err error
+	if !exists {
+		var data []byte
+		if data, err = c.encode(dressed, want); err == nil {
+			err = c.create(ctx, data)
 		}
-		meta, got, err := c.apply(ctx, data)
-		if err != nil {
-			return err
-		}
-		// What another manager has a share in survives an apply.
-		if !same(want, defaulted(got, c.validating)) {
-			w.log.Info("removing what others have put into the configuration", "configuration", c.name)
-			_, _, err = c.replace(ctx, meta, want)
-		}
-		return err
-	}()
+	} else {
+		err = c.replace(ctx, dressed, want)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
 		w.log.Info("configuration written", "configuration", c.name, "entries", names(want))
 		c.failed, c.retry = nil, 0
-		c.next = now.Add(pace) // look once more
-	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+		c.next = now.Add(c.repair(now, want)) // look once more
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || exists && apierrors.IsNotFound(err):
 		w.log.Debug("somebody else wrote the configuration; looking again", "configuration", c.name)
 		c.next = now.Add(pace)
 	default:
@@ -358,12 +366,21 @@ func (w *Writer) settle(ctx context.Context, c *configuration, namespace *corev1
 	}
 }
 
-func defaulted(in []entry, validating bool) []entry {
-	out := make([]entry, 0, len(in))
-	for _, e := range in {
-		out = append(out, withDefaults(e, validating))
+// repair says how long to wait after a write of entries. One of the same entries as
+// before has repaired what somebody else changed.
+func (c *configuration) repair(now time.Time, entries []entry) time.Duration {
+	again := same(entries, c.written)
+	c.written = entries
+	switch {
+	case !again:
+		return pace
+	case now.Sub(c.repaired) > quarrelOver:
+		c.patience = pace
+	default:
+		c.patience = min(2*c.patience, paceMost)
 	}
-	return out
+	c.repaired = now
+	return c.patience
 }
 
 func names(entries []entry) []string {
@@ -374,33 +391,31 @@ func names(entries []entry) []string {
 	return out
 }
 
-// dressed says that meta has what we put there.
-func dressed(meta metav1.ObjectMeta, owner metav1.OwnerReference) bool {
-	for k, v := range labels() {
-		if meta.Labels[k] != v {
-			return false
-		}
+// dress returns the metadata that a configuration should have, given what it has.
+// Labels and annotations of others stay. Their owners and finalizers do not: a
+// configuration has to go when the namespace goes, at once, or the API server would
+// refuse writes for the sake of a mapd that is no longer there.
+func (w *Writer) dress(meta metav1.ObjectMeta, namespace *corev1.Namespace) metav1.ObjectMeta {
+	meta = *meta.DeepCopy()
+	if meta.Labels == nil {
+		meta.Labels = map[string]string{}
 	}
-	return slices.ContainsFunc(meta.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID && o.Kind == owner.Kind })
+	maps.Copy(meta.Labels, labels())
+	metav1.SetMetaDataAnnotation(&meta, webhook.InstallationAnnotation, w.installation().String())
+	meta.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}}
+	meta.Finalizers = nil
+	return meta
 }
 
-// encode is an apply configuration. It is for what was looked at: a writer whose
-// look is out of date, because it was stopped for a while, changes nothing.
-func (c *configuration) encode(meta metav1.ObjectMeta, exists bool, entries []entry, owner metav1.OwnerReference) ([]byte, error) {
-	metadata := map[string]any{"name": c.name, "labels": labels(), "ownerReferences": []metav1.OwnerReference{owner}}
-	if exists {
-		metadata["resourceVersion"] = meta.ResourceVersion
-		metadata["uid"] = meta.UID
-	}
+// encode is an apply configuration of a new object.
+func (c *configuration) encode(meta metav1.ObjectMeta, entries []entry) ([]byte, error) {
 	object := map[string]any{
-		"apiVersion": admissionregistrationv1.SchemeGroupVersion.String(), "kind": c.kind, "metadata": metadata,
+		"apiVersion": admissionregistrationv1.SchemeGroupVersion.String(), "kind": c.kind,
+		"metadata": map[string]any{"name": c.name, "labels": meta.Labels, "annotations": meta.Annotations, "ownerReferences": meta.OwnerReferences},
+		"webhooks": entries,
 	}
-	switch {
-	case len(entries) == 0:
-	case c.validating:
+	if c.validating {
 		object["webhooks"] = toValidating(entries)
-	default:
-		object["webhooks"] = entries
 	}
 	return json.Marshal(object)
 }

@@ -2,8 +2,11 @@ package writer
 
 import (
 	"context"
+	"math"
+	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -42,13 +45,22 @@ func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
 	fence := time.AfterFunc(time.Hour, cancel)
 	defer fence.Stop()
 	held := make(chan context.Context, 1)
+	var unblocking sync.WaitGroup
+	defer unblocking.Wait()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lock{LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: w.o.Namespace, Name: w.o.Lease},
 			Client:     w.o.Kubernetes.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: w.o.Identity},
 			Labels:     labels(),
-		}, renewed: func() { fence.Reset(renewDeadline) }},
+		}, renewed: func() { fence.Reset(renewDeadline) }, refused: func() {
+			if w.unblocking.CompareAndSwap(false, true) {
+				unblocking.Go(func() {
+					defer w.unblocking.Store(false)
+					w.unblock(ctx)
+				})
+			}
+		}},
 		LeaseDuration: leaseDuration,
 		RenewDeadline: renewDeadline,
 		RetryPeriod:   retryPeriod,
@@ -90,11 +102,11 @@ func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
 }
 
 // lock is a lease whose calls take a bounded time, and that says when it has been
-// written.
+// written and when it could not be.
 type lock struct {
 	*resourcelock.LeaseLock
-	renewed func()
-	holder  string // as of the last Get; calls come one after the other
+	renewed, refused func()
+	holder           string // as of the last Get; calls come one after the other
 }
 
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -103,18 +115,27 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	record, raw, err := l.LeaseLock.Get(ctx)
 	if err == nil {
 		l.holder = record.HolderIdentity
+		plausible(record)
 	}
 	return record, raw, err
+}
+
+// plausible puts right what no replica of mapd writes into a lease, and what would keep
+// all of them from ever holding it: a duration of years, which the elector would
+// wait out, and a count of transitions that the next one would overflow. Times do not
+// matter, because the elector counts from when it saw the lease change.
+func plausible(r *resourcelock.LeaderElectionRecord) {
+	r.LeaseDurationSeconds = min(r.LeaseDurationSeconds, int(leaseDuration/time.Second))
+	if r.LeaderTransitions < 0 || r.LeaderTransitions >= math.MaxInt32 {
+		r.LeaderTransitions = 0
+	}
+	r.PreferredHolder, r.Strategy = "", ""
 }
 
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := l.LeaseLock.Create(ctx, r)
-	if err == nil {
-		l.renewed()
-	}
-	return err
+	return l.wrote(l.LeaseLock.Create(ctx, r))
 }
 
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
@@ -126,9 +147,17 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	if r.HolderIdentity == "" && l.holder != l.Identity() {
 		return nil
 	}
-	err := l.LeaseLock.Update(ctx, r)
-	if err == nil {
+	return l.wrote(l.LeaseLock.Update(ctx, r))
+}
+
+// wrote takes the outcome of a write. One that another replica was faster than is not
+// refused.
+func (l *lock) wrote(err error) error {
+	switch {
+	case err == nil:
 		l.renewed()
+	case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err):
+		l.refused()
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -27,7 +28,8 @@ type single[T object] struct {
 	tell func()
 
 	mu      sync.Mutex
-	current T // nil: there is none
+	current T         // nil: there is none
+	last    types.UID // of the last one that went
 }
 
 func (s *single[T]) get() T {
@@ -36,14 +38,15 @@ func (s *single[T]) get() T {
 	return s.current
 }
 
-// observe takes obj unless something newer is known.
+// observe takes obj unless something newer is known. The answer to a write can come
+// after the watch has told that the object is gone.
 func (s *single[T]) observe(obj T) {
 	if obj.GetName() != s.name {
 		return
 	}
 	s.mu.Lock()
 	var none T
-	if s.current == none || !older(obj, s.current) {
+	if obj.GetUID() != s.last && (s.current == none || !older(obj, s.current)) {
 		s.current = obj
 	}
 	s.mu.Unlock()
@@ -53,7 +56,8 @@ func (s *single[T]) observe(obj T) {
 func (s *single[T]) gone(obj T) {
 	s.mu.Lock()
 	var none T
-	if s.current != none && s.current.GetUID() == obj.GetUID() {
+	s.last = obj.GetUID()
+	if s.current != none && s.current.GetUID() == s.last {
 		s.current = none
 	}
 	s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -48,6 +49,8 @@ type Options struct {
 	Timeout time.Duration
 	// User is who we are to the API server; our own requests are not mutated.
 	User string
+	// Adopt lets the writer take the configurations from another installation, once.
+	Adopt bool
 	// Mutators says that the Store runs Gatekeeper's mutators; Native, that it moves
 	// them into policies or back, and these are written or deleted.
 	Mutators, Native bool
@@ -65,6 +68,13 @@ type Writer struct {
 	published, reported, listed, certificates <-chan struct{}
 	native                                    *Native       // nil: no policies are written
 	moved                                     chan struct{} // the list hears of the native
+
+	// passive is the installation that the configurations belong to, if it is not
+	// this one; owned says that they were this one's before.
+	passive atomic.Pointer[webhook.Installation]
+	owned   bool
+	// unblocking is set while unblock runs.
+	unblocking atomic.Bool
 }
 
 // New returns a Writer that has not begun.
@@ -190,24 +200,30 @@ func (w *Writer) hold(ctx context.Context) error {
 	return nil
 }
 
-// inhabit writes for as long as the namespace is what it is.
+// inhabit does what there is to do for as long as the namespace is what it is.
 func (w *Writer) inhabit(ctx context.Context, ns *corev1.Namespace, moved <-chan struct{}, namespace *single[*corev1.Namespace],
 	configurations []*configuration, endpoints func() bool, wake <-chan struct{}, out *events) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	work.Go(func() { w.keep(ctx, configurations, ns, endpoints, wake, out) })
-	work.Go(func() { w.report(ctx, out) })
-	if w.o.Mutators {
-		work.Go(func() { w.list(ctx, out) })
-	}
-	if w.native != nil {
-		work.Go(func() { w.native.Run(ctx, ns) })
-	}
 	if w.o.Maintain != nil {
-		work.Go(func() { w.maintain(ctx, func() []byte { return applied(configurations) }, out) })
+		// A passive installation has a certificate too, so that it can take over.
+		work.Go(func() {
+			w.maintain(ctx, func() []byte {
+				if w.passive.Load() != nil {
+					return nil
+				}
+				return applied(configurations)
+			}, out)
+		})
 	}
+	work.Go(func() {
+		for ctx.Err() == nil {
+			w.await(ctx, configurations, wake, out)
+			w.write(ctx, ns, configurations, endpoints, wake, out)
+		}
+	})
 	for {
 		select {
 		case <-ctx.Done():
@@ -218,6 +234,23 @@ func (w *Writer) inhabit(ctx context.Context, ns *corev1.Namespace, moved <-chan
 			return
 		}
 	}
+}
+
+// write writes all but certificates, until ctx is done or the configurations are
+// another installation's.
+func (w *Writer) write(ctx context.Context, ns *corev1.Namespace, configurations []*configuration, endpoints func() bool, wake <-chan struct{}, out *events) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	work.Go(func() { w.report(ctx, out) })
+	if w.o.Mutators {
+		work.Go(func() { w.list(ctx, out) })
+	}
+	if w.native != nil {
+		work.Go(func() { w.native.Run(ctx, ns) })
+	}
+	w.keep(ctx, configurations, ns, endpoints, wake, out)
 }
 
 // maintain has the certificates looked after, and begins again when that was not

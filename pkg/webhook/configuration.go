@@ -209,12 +209,16 @@ func MatchConditions(user string) []admissionregistrationv1.MatchCondition {
 		{Name: "not-mapd-policies", Expression: "request.resource.group != " + quoteCEL(policy.OwnGroup)},
 		{Name: "not-auth-reviews", Expression: "!(request.resource.group in ['authentication.k8s.io', 'authorization.k8s.io'] && request.resource.resource.endsWith('reviews'))"},
 	}
-	if user != "" {
-		conditions = append(conditions, admissionregistrationv1.MatchCondition{
-			Name: "not-mapd-itself", Expression: "request.userInfo.username != " + quoteCEL(user),
-		})
+	return append(conditions, NotItself(user)...)
+}
+
+// NotItself keeps the requests of user away, who is mapd to the server; nil if that
+// is not known.
+func NotItself(user string) []admissionregistrationv1.MatchCondition {
+	if user == "" {
+		return nil
 	}
-	return conditions
+	return []admissionregistrationv1.MatchCondition{{Name: "not-mapd-itself", Expression: "request.userInfo.username != " + quoteCEL(user)}}
 }
 
 // quoteCEL is s as a string of CEL. Only what could end or change the string is
