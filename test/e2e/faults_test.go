@@ -17,7 +17,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -288,84 +287,6 @@ func TestHung(t *testing.T) {
 		}
 	}
 	t.Logf("slowest write: %s", slowest(all))
-
-	t.Run("repair", func(t *testing.T) { repair(t, m) })
-}
-
-// repair edits and deletes by hand what mapd has written; it comes back.
-func repair(t *testing.T, m *cluster.Mapd) {
-	mutating := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	validating := m.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	good, err := mutating.Get(t.Context(), webhook.ConfigurationName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	goodValidating, err := validating.Get(t.Context(), webhook.ValidationName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch := func(kind types.PatchType, text string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := mutating.Patch(ctx, webhook.ConfigurationName, kind, []byte(text), metav1.PatchOptions{FieldManager: "somebody"})
-			return err
-		}
-	}
-	const another = `{"name": "another.example.com", "clientConfig": {"url": "https://127.0.0.1:1/"}, "sideEffects": "None", "admissionReviewVersions": ["v1"],
-		"failurePolicy": "Ignore", "rules": []}`
-	edits := []struct {
-		what string
-		do   func(context.Context) error
-	}{
-		{"a field is changed", patch(types.JSONPatchType, `[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]`)},
-		{"the CA bundle is emptied", patch(types.JSONPatchType, `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`)},
-		{"rules are removed", patch(types.JSONPatchType, `[{"op": "replace", "path": "/webhooks/0/rules", "value": []}]`)},
-		{"an entry is removed", patch(types.JSONPatchType, `[{"op": "remove", "path": "/webhooks/1"}]`)},
-		{"an entry is added", patch(types.StrategicMergePatchType, `{"webhooks": [`+another+`]}`)},
-		{"all entries are removed", patch(types.MergePatchType, `{"webhooks": null}`)},
-		{"the configuration is deleted", func(ctx context.Context) error {
-			return mutating.Delete(ctx, webhook.ConfigurationName, metav1.DeleteOptions{})
-		}},
-		{"the validating configuration is deleted", func(ctx context.Context) error {
-			return validating.Delete(ctx, webhook.ValidationName, metav1.DeleteOptions{})
-		}},
-		{"the Secret is deleted", func(ctx context.Context) error {
-			return m.Kubernetes.CoreV1().Secrets(cluster.Namespace).Delete(ctx, "mapd-tls", metav1.DeleteOptions{})
-		}},
-	}
-	var times []string
-	for _, e := range edits {
-		if err := e.do(t.Context()); err != nil {
-			t.Fatalf("%s: %v", e.what, err)
-		}
-		start := time.Now()
-		cluster.Eventually(t, soon, "mapd to repair what happened: "+e.what, func(ctx context.Context) error {
-			now, err := mutating.Get(ctx, webhook.ConfigurationName, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if !slices.EqualFunc(now.Webhooks, good.Webhooks, sameEntry) {
-				return errors.New("the entries are not what they were")
-			}
-			v, err := validating.Get(ctx, webhook.ValidationName, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if len(v.Webhooks) != len(goodValidating.Webhooks) {
-				return errors.New("the validating configuration is not what it was")
-			}
-			secret, err := m.Kubernetes.CoreV1().Secrets(cluster.Namespace).Get(ctx, "mapd-tls", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if len(secret.Data["tls.crt"]) == 0 {
-				return errors.New("the Secret is empty")
-			}
-			return nil
-		})
-		times = append(times, fmt.Sprintf("%s %s", e.what, since(start)))
-	}
-	t.Logf("repaired: %s", strings.Join(times, ", "))
-	acts(t, m, "resourcequotas", "meanwhile", soon)
 }
 
 // The API server restarts, etcd stops for 5 s, and watches break.
@@ -684,10 +605,6 @@ func sumMetric(text, name, labels string) (float64, error) {
 		sum += v
 	}
 	return sum, nil
-}
-
-func sameEntry(a, b admissionregistrationv1.MutatingWebhook) bool {
-	return apiequality.Semantic.DeepEqual(a, b)
 }
 
 func since(start time.Time) time.Duration { return time.Since(start).Round(time.Millisecond) }

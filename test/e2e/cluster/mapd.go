@@ -162,6 +162,30 @@ func (m *Mapd) Replicas() []*Replica {
 // wait for it; see WaitReady.
 func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
 	t.Helper()
+	listen, service := FreePort(t), m.Port(t)
+	if m.options.Direct {
+		service = listen
+		m.expose(t, service)
+	}
+	r := m.start(t, listen, append(append([]string{"--namespace", Namespace, "--service", Name, "--service-port", strconv.Itoa(service)},
+		m.options.Flags...), flags...))
+	m.mu.Lock()
+	m.replicas = append(m.replicas, r)
+	m.mu.Unlock()
+	return r
+}
+
+// Another starts a replica of another installation, which is in another namespace
+// and is reached by a URL. It is none of Replicas.
+func (m *Mapd) Another(t testing.TB, namespace string, flags ...string) *Replica {
+	t.Helper()
+	listen := FreePort(t)
+	return m.start(t, listen, append([]string{"--namespace", namespace, "--url", fmt.Sprintf("https://localhost:%d", listen)}, flags...))
+}
+
+// start starts a process with the rights of mapd's ServiceAccount.
+func (m *Mapd) start(t testing.TB, listen int, flags []string) *Replica {
+	t.Helper()
 	m.mu.Lock()
 	m.started++
 	n := m.started
@@ -169,21 +193,14 @@ func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
 	if n > 250 {
 		t.Fatal("TEST-NET-1 has no more addresses for replicas")
 	}
-
-	listen, service := FreePort(t), m.Port(t)
-	if m.options.Direct {
-		service = listen
-		m.expose(t, service)
-	}
 	addr := fmt.Sprintf("127.0.0.1:%d", listen)
 	config := m.WithToken(m.serviceAccountToken(t))
 	if m.API != nil {
 		config.Host = "https://" + m.API.Addr
 	}
-	args := append([]string{"serve", "--kubeconfig", m.Kubeconfig(t, config, Namespace),
-		"--namespace", Namespace, "--service", Name, "--service-port", strconv.Itoa(service), "--listen", addr,
+	args := []string{"serve", "--kubeconfig", m.Kubeconfig(t, config, Namespace), "--listen", addr,
 		// The proxy needs a moment to see that a replica is going, as kube-proxy does.
-		"--shutdown-delay", "500ms"}, m.options.Flags...)
+		"--shutdown-delay", "500ms"}
 	r := &Replica{
 		Process: newProcess(m.test, m.Dir, fmt.Sprintf("mapd-%d", n), Binary(t), append(args, flags...), m.options.Env),
 		Addr:    addr, IP: fmt.Sprintf("192.0.2.%d", n),
@@ -194,9 +211,6 @@ func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
 		}},
 	}
 	r.Start(t)
-	m.mu.Lock()
-	m.replicas = append(m.replicas, r)
-	m.mu.Unlock()
 	return r
 }
 
