@@ -263,7 +263,17 @@ func (e *evaluation) next(ctx context.Context, d *manifest.Document, err error) 
 		e.denied = true
 		e.notes.say("%s: %s\n", d.Where(), refusal(decision.Status))
 	}
-	if err := e.out.print(e, sub, decision); err != nil {
+	return e.show(sub, decision)
+}
+
+// show prints what became of an object. Its error ends the run.
+func (e *evaluation) show(sub *subject, d *engine.Decision) error {
+	var bad unwritable
+	switch err := e.out.print(e, sub, d); {
+	case errors.As(err, &bad):
+		e.failed = true
+		e.notes.say("%s\n", render(sub.doc.Errorf("%s: %w", sub.name, bad)))
+	case err != nil:
 		return &codedError{exitUsage, err}
 	}
 	return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,12 @@ func newPrinter(w io.Writer, format string) *printer {
 	return &printer{w: w, format: format, undefaulted: map[string]bool{}, colour: report.Colour(isTerminal(w) && os.Getenv("NO_COLOR") == "")}
 }
 
+// unwritable is why a decision has no text in the format that is asked for. It is the
+// fault of one object; other errors of a printer are of its writer.
+type unwritable struct{ error }
+
+func (u unwritable) Unwrap() error { return u.error }
+
 // comments passes on a document of nothing but comments.
 func (p *printer) comments(d *manifest.Document) error {
 	if p.format != "yaml" {
@@ -47,7 +54,7 @@ func (p *printer) print(e *evaluation, s *subject, d *engine.Decision) error {
 	if p.format == "review" {
 		out, err := webhook.EncodeResponse(s.asGiven(d))
 		if err != nil {
-			return err
+			return unwritable{err}
 		}
 		return p.line(out)
 	}
@@ -66,13 +73,19 @@ func (p *printer) print(e *evaluation, s *subject, d *engine.Decision) error {
 	}
 	switch p.format {
 	case "yaml":
-		switch {
-		case s.review:
-			return p.yaml(s.doc, manifest.Encode(after))
-		case !d.Changed:
+		if !d.Changed && !s.review {
 			return p.yaml(s.doc, s.doc.Raw)
 		}
-		return p.yaml(s.doc, manifest.Rewrite(s.doc, after))
+		var text []byte
+		if s.review {
+			text = manifest.Encode(after)
+		} else {
+			text = manifest.Rewrite(s.doc, after)
+		}
+		if text == nil {
+			return unwritable{errors.New("the result is no JSON data")}
+		}
+		return p.yaml(s.doc, text)
 	case "json":
 		if !d.Changed && s.doc.JSON && !s.review {
 			return p.line(s.doc.Raw)
@@ -95,6 +108,9 @@ func (p *printer) print(e *evaluation, s *subject, d *engine.Decision) error {
 	case "diff":
 		if !d.Changed {
 			return nil
+		}
+		if _, err := marshal(after, ""); err != nil {
+			return err
 		}
 		return report.WriteDiff(p.w, s.name, report.Diff(s.object, after, e.keys(d.Object)), p.colour)
 	}
@@ -172,8 +188,10 @@ func marshal(v any, indent string) ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
-	err := enc.Encode(v)
-	return b.Bytes(), err
+	if err := enc.Encode(v); err != nil {
+		return nil, unwritable{err}
+	}
+	return b.Bytes(), nil
 }
 
 // kubectlName is "deployment.apps/web".

@@ -14,7 +14,7 @@ import (
 )
 
 // Encode writes a tree as YAML: keys sorted, two spaces, lists not indented, as
-// kubectl prints objects.
+// kubectl prints objects. It returns nil for what JSON cannot represent, such as NaN.
 func Encode(v any) []byte {
 	return encodeTree(newNode(v), v, layout{indent: 2, compact: true})
 }

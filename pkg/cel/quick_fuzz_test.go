@@ -68,6 +68,9 @@ func alike(a, b any) bool {
 	case []ref.Val:
 		b, ok := b.([]ref.Val)
 		return ok && alikeVals(types.NewRefValList(types.DefaultTypeAdapter, a), types.NewRefValList(types.DefaultTypeAdapter, b))
+	case ref.Val:
+		b, ok := b.(ref.Val)
+		return ok && alikeVals(a, b)
 	case float64:
 		b, ok := b.(float64)
 		return ok && (a == b && math.Signbit(a) == math.Signbit(b) || a != a && b != b)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -144,7 +145,7 @@ func checkPatch(kind *openapi.Kind, patch map[string]any) (map[string]any, error
 	s, tr := kind.Schema()
 	c := checker{s}
 	if c.sound(patch, tr) {
-		return patch, nil
+		return patch, representable(kind, patch)
 	}
 	if errs := c.validate(patch, tr); len(errs) > 0 {
 		return nil, fmt.Errorf("failed to convert patch object to typed object: %w", errs)
@@ -154,7 +155,47 @@ func checkPatch(kind *openapi.Kind, patch map[string]any) (map[string]any, error
 		slices.Sort(found)
 		return nil, fmt.Errorf("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: %s", strings.Join(found, ", "))
 	}
-	return patch, nil
+	return patch, representable(kind, patch)
+}
+
+// representable refuses numbers that JSON cannot represent in a patch for an object of a
+// custom kind. The Go types of built-in kinds do it themselves. In-tree such an object
+// is an internal error once it is written (row decode-errors of docs/compat.md).
+func representable(kind *openapi.Kind, patch map[string]any) error {
+	if kind.Builtin() {
+		return nil
+	}
+	place, number := unrepresentable(patch)
+	if number == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: json: unsupported value: %v", place, *number)
+}
+
+// unrepresentable returns the first place of a number that JSON cannot represent, as
+// .spec.list[2].n, and the number, nil if there is none.
+func unrepresentable(v any) (place string, number *float64) {
+	switch v := v.(type) {
+	case map[string]any:
+		var first string
+		for key, e := range v {
+			if at, n := unrepresentable(e); n != nil && (number == nil || key < first) {
+				first, place, number = key, "."+key+at, n
+			}
+		}
+	case []any:
+		for i, e := range v {
+			if at, n := unrepresentable(e); n != nil {
+				return "[" + strconv.Itoa(i) + "]" + at, n
+			}
+		}
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			number := v
+			return "", &number
+		}
+	}
+	return place, number
 }
 
 // conforms holds the live object against the schema, as upstream does. Built-in
@@ -193,9 +234,8 @@ func merge(kind *openapi.Kind, before, patch map[string]any) (map[string]any, er
 }
 
 // changesAsText reports whether an apply configuration holds what is not the
-// same, or nothing at all, in the JSON text that a later JSON Patch works on: a
-// list that is nil, as upstream's conversion makes empty ones, and numbers that
-// JSON has not.
+// same in the JSON text that a later JSON Patch works on: a list that is nil, as
+// upstream's conversion makes empty ones.
 func changesAsText(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -206,8 +246,6 @@ func changesAsText(v any) bool {
 		}
 	case []any:
 		return v == nil || slices.ContainsFunc(v, changesAsText)
-	case float64:
-		return math.IsNaN(v) || math.IsInf(v, 0)
 	}
 	return false
 }

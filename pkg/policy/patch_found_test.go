@@ -65,12 +65,14 @@ func TestFound(t *testing.T) {
 			want: map[string]any{"n": int64(1), "set": nil},
 		},
 		"infinity has no text": {
-			object: widget + `{}}`,
-			mutations: mutations{
-				applyMutation(`Object{spec: Object.spec{puf: Object.spec.puf{f: 1.0 / 0.0}}}`),
-				jsonMutation(`[JSONPatch{op: "add", path: "/spec/n", value: 1}]`),
-			},
-			err: "failed to create JSON patch: json: error calling MarshalJSON for type *unstructured.Unstructured: json: unsupported value: +Inf",
+			object:    widget + `{}}`,
+			mutations: mutations{applyMutation(`Object{spec: Object.spec{puf: Object.spec.puf{f: 1.0 / 0.0}}}`)},
+			err:       "error applying patch: .spec.puf.f: json: unsupported value: +Inf",
+		},
+		"nor has what is in a list; the first one by name is named": {
+			object:    widget + `{}}`,
+			mutations: mutations{applyMutation(`Object{spec: Object.spec{puf: Object.spec.puf{f: 1.0 / 0.0, a: [1.0, -1.0 / 0.0, double(object.kind == "" ? 1 : 0) / 0.0]}}}`)},
+			err:       "error applying patch: .spec.puf.a[1]: json: unsupported value: -Inf",
 		},
 		"what is no JSON data is one key": {
 			object:    widget + `{}}`,

@@ -32,11 +32,6 @@ func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.
 	if err != nil {
 		return nil, err
 	}
-	if r := in.Request; r != nil && r.memo.textual.Load() {
-		if _, err := json.Marshal(in.Object); err != nil {
-			return nil, fmt.Errorf("failed to create JSON patch: %w", err)
-		}
-	}
 	// Settling asks for the Go type alone, which Scale, Eviction and
 	// PodExecOptions have without a schema (spec §2.6).
 	kind, _ := m.types.Kind(in.Kind)
