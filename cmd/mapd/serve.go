@@ -16,10 +16,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -54,6 +54,9 @@ type serveFlags struct {
 	verbose             bool
 	pprof               string
 	delay               time.Duration
+
+	reviewMemory string
+	budget       *memory.Budget // of --review-memory
 }
 
 const serveLong = `Serve policies as a mutating admission webhook.
@@ -111,6 +114,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
 	fl.StringVar(&f.pprof, "pprof", "", "loopback address for profiles, such as 127.0.0.1:6060")
+	fl.StringVar(&f.reviewMemory, "review-memory", "", "memory that all reviews may hold together, such as 128Mi (default what the limit of the container leaves beside the policies)")
 	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for those who do not know yet")
 
 	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "files: policies, bindings, params, CRDs, Namespaces and RBAC, mixed: file or directory; repeatable")
@@ -256,7 +260,11 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
-	limitMemory(log)
+	budget, err := limitMemory(f.reviewMemory, log)
+	if err != nil {
+		return err
+	}
+	f.budget = budget
 	if f.pprof == "" {
 		runtime.MemProfileRate = 0 // nobody can ask for the samples, which cost time and memory
 	}
@@ -284,22 +292,6 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 		return coded
 	}
 	return nil
-}
-
-// memoryShare is how much of the container's memory the heap may fill before the
-// garbage collector works harder: the kernel kills at the limit, and not all of
-// what it counts is heap.
-const memoryShare = 0.8
-
-// limitMemory does what GOMEMLIMIT says or, without it, keeps the heap to its share
-// of what the container may have.
-func limitMemory(log *slog.Logger) {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare))
-	if err != nil {
-		log.Debug("no memory limit found", "reason", err.Error()) // not in a container
-		return
-	}
-	log.Debug("memory limit", "bytes", limit)
 }
 
 // clients returns the authorities of client certificates, nil if none are asked
@@ -346,6 +338,7 @@ func (f *serveFlags) clients() (func() *x509.CertPool, error) {
 
 // run listens and serves until ctx is done.
 func (f *serveFlags) run(ctx context.Context, options webhook.Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), listener net.Listener) error {
+	options.Memory = f.budget
 	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay}
 	if err := server.Run(ctx, listener); err != nil {
 		return &codedError{exitPartial, err}

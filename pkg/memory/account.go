@@ -71,17 +71,26 @@ func (a *Account) grow() error {
 	if want <= 0 {
 		return nil // somebody else made room
 	}
-	// More than is wanted, for requests that grow in small parts.
-	took := max(want, step, a.held/4)
-	if a.budget.take(a.held, took) != "" {
-		took = want
-		if reason := a.budget.take(a.held, took); reason != "" {
-			return a.end(a.budget.refuse(reason))
-		}
+	took, reason := a.take(want)
+	if reason == Busy && a.budget.collect() {
+		took, reason = a.take(want)
+	}
+	if reason != "" {
+		return a.end(a.budget.refuse(reason))
 	}
 	a.held += took
 	a.granted.Store(a.held)
 	return nil
+}
+
+// take takes want bytes from the budget, or more, for requests that grow in small
+// parts. a.mu is held.
+func (a *Account) take(want int64) (took int64, _ Reason) {
+	took = max(want, step, a.held/4)
+	if a.budget.take(a.held, took) == "" {
+		return took, ""
+	}
+	return want, a.budget.take(a.held, want)
 }
 
 // end makes err the answer to all charges. a.mu is held.

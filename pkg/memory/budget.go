@@ -20,7 +20,7 @@ type Budget struct {
 	ceiling, least int64        // of a Budget made by Beside
 	memory         func() int64 // nil if the limit is fixed
 
-	collecting atomic.Bool
+	collecting sync.Mutex // held during a garbage collection that a Budget began
 
 	mu   sync.Mutex
 	rest int64 // what the process needs beside requests
@@ -116,7 +116,6 @@ func (b *Budget) refuse(reason Reason) *Error {
 		return &Error{Reason: reason, Limit: b.room(math.MaxInt64)}
 	}
 	b.busy.Add(1)
-	b.collect() // part of what is in the way may be garbage
 	return &Error{Reason: reason}
 }
 
@@ -126,8 +125,11 @@ func (b *Budget) release(n int64) {
 	b.left += n
 	garbage := b.left - b.freed
 	b.mu.Unlock()
-	if garbage > b.limit.Load()/2 {
-		b.collect()
+	if garbage > b.limit.Load()/2 && b.collecting.TryLock() {
+		go func() {
+			defer b.collecting.Unlock()
+			b.collectNow()
+		}()
 	}
 }
 
@@ -139,26 +141,37 @@ func (b *Budget) free(at int64) {
 	}
 }
 
-// collect begins a garbage collection, unless one is under way that was begun
-// here. Usually the garbage collector runs by itself often enough; a Budget that is
+// collect frees what Accounts have left if that is much, and reports whether it
+// did. Usually the garbage collector runs by itself often enough; a Budget that is
 // small beside the heap cannot wait for that.
-func (b *Budget) collect() {
-	if !b.collecting.CompareAndSwap(false, true) {
-		return
+func (b *Budget) collect() bool {
+	b.mu.Lock()
+	at := b.left
+	much := at-b.freed > b.limit.Load()/4
+	b.mu.Unlock()
+	if !much {
+		return false // to collect more often would cost more than it gives
 	}
-	go func() {
-		defer b.collecting.Store(false)
-		b.mu.Lock()
-		at, none := b.left, b.left == b.freed
-		b.mu.Unlock()
-		if none {
-			return
-		}
-		runtime.GC()
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.free(at)
-	}()
+	b.collecting.Lock()
+	defer b.collecting.Unlock()
+	b.mu.Lock()
+	done := b.freed >= at // by somebody else, meanwhile
+	b.mu.Unlock()
+	if !done {
+		b.collectNow()
+	}
+	return true
+}
+
+// collectNow frees what Accounts have left. b.collecting is held.
+func (b *Budget) collectNow() {
+	b.mu.Lock()
+	at := b.left
+	b.mu.Unlock()
+	runtime.GC()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free(at)
 }
 
 // collected is called after each garbage collection. The collection may have

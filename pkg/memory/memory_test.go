@@ -105,7 +105,7 @@ func TestChargeAfterClose(t *testing.T) {
 // Budget begins itself where that is in the way.
 func TestGarbage(t *testing.T) {
 	b := New(8 << 20)
-	for i := 0; i < 100; { // a hundred times 4 MiB, one after the other
+	for i := 0; i < 20; { // twenty times 4 MiB, one after the other
 		a := b.Open()
 		err := a.Charge(4 << 20)
 		switch used := b.Used(); {
@@ -190,9 +190,9 @@ func TestBesideHeap(t *testing.T) {
 func TestHammer(t *testing.T) {
 	b := New(4 << 20)
 	var wg sync.WaitGroup
-	for i := range 16 {
+	for i := range 8 {
 		wg.Go(func() {
-			for j := range 300 {
+			for j := range 100 {
 				a := b.Open()
 				for range 4 {
 					_ = a.Charge(int64(1+i) << (j % 18))

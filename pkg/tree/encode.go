@@ -59,6 +59,34 @@ func appendMap(b []byte, m map[string]any) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
+// PatchSize returns about how many bytes EncodePatch writes, without what escapes
+// take.
+func PatchSize(ops []Op) int64 {
+	var n int64
+	for i := range ops {
+		n += int64(len(ops[i].Path)) + 32 + textSize(ops[i].Value)
+	}
+	return n
+}
+
+// textSize returns about how long a tree is as text.
+func textSize(v any) int64 {
+	n := int64(8)
+	switch v := v.(type) {
+	case string:
+		n += int64(len(v))
+	case map[string]any:
+		for k, e := range v {
+			n += int64(len(k)) + 4 + textSize(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += textSize(e)
+		}
+	}
+	return n
+}
+
 // AppendString quotes s as json.Marshal does, quickly if nothing in it needs an
 // escape.
 func AppendString(b []byte, s string) []byte {

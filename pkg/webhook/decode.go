@@ -2,18 +2,22 @@ package webhook
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/pkg/memory"
 )
 
 // reader reads reviews as servers write them, in one pass. It gives up on all
@@ -34,6 +38,12 @@ type reader struct {
 	items   []any
 	// plain has room for a string without its escapes.
 	plain []byte
+	// account is charged for the tree, in steps: owed is what it was not charged yet.
+	account *memory.Account
+	owed    int64
+	ctx     context.Context
+	// deepest is how far down the tree has been charged.
+	depth, deepest int
 	// empty and none stand for all empty maps and lists of the document. Trees
 	// are never modified, and the sets of managedFields are full of them.
 	empty map[string]any
@@ -53,14 +63,18 @@ const maxPlain = 4 << 10
 // errUnusual says that somebody else has to read the document.
 var errUnusual = errors.New("not a review as servers write them")
 
-// read reads a whole document, which is not kept, and says whether it could.
-func (out *review) read(data []byte) bool {
+// read reads a whole document and reports whether it could; if not, somebody else
+// may try. An error says that nobody may: account has no room for the review, or
+// ctx is done. Strings of the review are parts of text.
+func (out *review) read(ctx context.Context, account *memory.Account, text string) (bool, error) {
 	r := readers.Get().(*reader)
-	r.in = *bytes.NewBuffer(data)
+	r.in = *bytes.NewBuffer(bytesOf(text))
 	// Objects may name a field twice, the last one counts.
 	r.tokens.Reset(&r.in, jsontext.AllowDuplicateNames(true))
-	r.text, r.at = string(data), 0
+	r.text, r.at = text, 0
 	r.empty, r.none = map[string]any{}, []any{}
+	r.ctx, r.account, r.owed = ctx, account, 0
+	r.depth, r.deepest = 0, 0
 
 	err := r.fields(out.field)
 	if err == nil {
@@ -68,14 +82,51 @@ func (out *review) read(data []byte) bool {
 			err = errUnusual
 		}
 	}
-	if err == nil && len(data) <= trustedBody {
+	if err == nil {
+		err = r.settle()
+	}
+	if err == nil && len(text) <= keptText {
 		// The room that a big document took must not stay, and what is left of
 		// one that was given up is not worth cleaning.
 		r.in, r.text, r.kept, r.empty, r.none = bytes.Buffer{}, "", strings.Builder{}, nil, nil
+		r.ctx, r.account = nil, nil
 		r.tokens.Reset(&r.in)
 		readers.Put(r)
 	}
-	return err == nil
+	if refused := account.Refused(); refused != nil {
+		return false, refused
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	return err == nil, nil
+}
+
+// bytesOf returns the bytes of a string for reading only.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
+// keptText is the longest document whose reader is kept for the next one.
+const keptText = 128 << 10
+
+// chargeStep is how much a reader owes before it charges it and looks whether
+// there is still time.
+const chargeStep = 16 << 10
+
+// charge is for n bytes that are about to be allocated.
+func (r *reader) charge(n int) error {
+	if r.owed += int64(n); r.owed < chargeStep {
+		return nil
+	}
+	return r.settle()
+}
+
+func (r *reader) settle() error {
+	n := r.owed
+	r.owed = 0
+	if err := r.account.Charge(n); err != nil {
+		return err
+	}
+	return r.ctx.Err()
 }
 
 // field reads the value of one of the review's fields.
@@ -194,6 +245,9 @@ func (r *reader) user(out *authenticationv1.UserInfo) error {
 			}
 			out.Extra = map[string]authenticationv1.ExtraValue{}
 			return r.fields(func(r *reader, name string) error {
+				if err := r.charge(mapSlot * 2); err != nil {
+					return err
+				}
 				list, err := r.strs()
 				out.Extra[r.keep(name)] = list
 				return err
@@ -256,6 +310,10 @@ func (r *reader) str() (string, error) {
 		return "", errUnusual
 	}
 	s, err := r.unquote(text)
+	if err == nil {
+		// Expressions see it as a value, once more.
+		err = r.charge(len(s) + 2*valueSize)
+	}
 	return r.keep(s), err
 }
 
@@ -270,6 +328,11 @@ func (r *reader) strs() ([]string, error) {
 	}
 	list := []string{}
 	for r.tokens.PeekKind() != ']' {
+		if len(list) == cap(list) {
+			if err := r.charge(2 * stringSize * cap(list)); err != nil {
+				return nil, err
+			}
+		}
 		s, err := r.str()
 		if err != nil {
 			return nil, err
@@ -322,6 +385,9 @@ func (r *reader) value(text string) (any, error) {
 	case '[':
 		return r.list()
 	case '"':
+		if err := r.charge(stringSize); err != nil {
+			return nil, err
+		}
 		return r.unquote(text)
 	case 'n':
 		return nil, nil
@@ -330,10 +396,25 @@ func (r *reader) value(text string) (any, error) {
 	case 'f':
 		return false, nil
 	}
+	if err := r.charge(numberSize); err != nil {
+		return nil, err
+	}
 	return number(text)
 }
 
+// down is for each map and list before its content is read.
+func (r *reader) down() error {
+	if r.depth++; r.depth <= r.deepest {
+		return nil
+	}
+	r.deepest = r.depth
+	return r.charge(levelSize)
+}
+
 func (r *reader) mapping() (any, error) {
+	if err := r.down(); err != nil {
+		return nil, err
+	}
 	begin := len(r.members)
 	for {
 		text, err := r.next()
@@ -351,11 +432,20 @@ func (r *reader) mapping() (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if n := cap(r.members); len(r.members) == n {
+			if err := r.charge(2 * n * (stringSize + valueSize)); err != nil {
+				return nil, err
+			}
+		}
 		r.members = append(r.members, member{name, v})
 	}
+	r.depth--
 	members := r.members[begin:]
 	if len(members) == 0 {
 		return r.empty, nil
+	}
+	if err := r.charge(mapCost(len(members))); err != nil {
+		return nil, err
 	}
 	m := make(map[string]any, len(members))
 	for i := range members {
@@ -367,6 +457,9 @@ func (r *reader) mapping() (any, error) {
 }
 
 func (r *reader) list() (any, error) {
+	if err := r.down(); err != nil {
+		return nil, err
+	}
 	begin := len(r.items)
 	for {
 		text, err := r.next()
@@ -380,11 +473,20 @@ func (r *reader) list() (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if n := cap(r.items); len(r.items) == n {
+			if err := r.charge(2 * n * valueSize); err != nil {
+				return nil, err
+			}
+		}
 		r.items = append(r.items, v)
 	}
+	r.depth--
 	items := r.items[begin:]
 	if len(items) == 0 {
 		return r.none, nil
+	}
+	if err := r.charge(listCost(len(items))); err != nil {
+		return nil, err
 	}
 	list := slices.Clone(items)
 	clear(items)
@@ -418,6 +520,9 @@ func between(c byte) bool {
 func (r *reader) unquote(text string) (string, error) {
 	if strings.IndexByte(text, '\\') < 0 {
 		return text[1 : len(text)-1], nil
+	}
+	if err := r.charge(2 * len(text)); err != nil {
+		return "", err
 	}
 	b, err := jsontext.AppendUnquote(r.plain[:0], text)
 	if cap(b) <= maxPlain {

@@ -109,23 +109,26 @@ func TestDepthIsReadAlike(t *testing.T) {
 	}
 }
 
-// TestReadLeavesTheDocumentAlone: neither does reading change the bytes, nor does changing
-// them change what was read.
+// reads reads a review without bounds.
+func reads(t testing.TB, out *review, text string) bool {
+	t.Helper()
+	ok, err := out.read(t.Context(), nil, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// TestReadLeavesTheDocumentAlone: reading does not change the bytes.
 func TestReadLeavesTheDocumentAlone(t *testing.T) {
-	data := usualReviews(t)["update"]
-	text := string(data)
+	data := strings.Clone(string(usualReviews(t)["update"]))
+	text := string([]byte(data))
 	var out review
-	if !out.read(data) {
+	if !reads(t, &out, data) {
 		t.Fatal("read gives up")
 	}
-	if string(data) != text {
+	if data != text {
 		t.Error("the document was changed")
-	}
-	want := out
-	clear(data)
-	var again review
-	if !again.read([]byte(text)) || !reflect.DeepEqual(again, want) {
-		t.Error("what was read depends on the document's bytes")
 	}
 }
 
@@ -199,7 +202,7 @@ func tokensOf(text string) (tokens []string) {
 func readsAlike(t testing.TB, data []byte) bool {
 	t.Helper()
 	var got, want review
-	if !got.read(data) {
+	if !reads(t, &got, string(data)) {
 		return false
 	}
 	if err := want.unmarshal(data); err != nil {

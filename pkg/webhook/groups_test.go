@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/big"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -300,12 +302,13 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// TestInFlight: what is too much together is sent away, and a big review is
-// decided if it is alone.
-func TestInFlight(t *testing.T) {
-	review := reviewOf(`"object": {}`)
+// TestTooMuchAtOnce: a review that does not fit beside another one is sent away for
+// a while, and one that never fits is refused.
+func TestTooMuchAtOnce(t *testing.T) {
+	const room = 8 << 20 // of which a large review may have seven eighths
+	large := `"object": {"a": "` + strings.Repeat("x", 4<<20) + `"}`
 	entered, leave := make(chan bool), make(chan bool)
-	h := NewHandler(Options{InFlight: int64(len(review)) + 1, Admitter: admitFunc(func(_ context.Context, req *policy.Request) *engine.Decision {
+	h := NewHandler(Options{Memory: memory.New(room), Admitter: admitFunc(func(_ context.Context, req *policy.Request) *engine.Decision {
 		if req.Name == "slow" {
 			entered <- true
 			<-leave
@@ -314,32 +317,36 @@ func TestInFlight(t *testing.T) {
 	})})
 	done := make(chan int)
 	go func() {
-		code, _ := post(t, h, "/mutate", strings.Replace(review, `"uid"`, `"name": "slow", "uid"`, 1))
+		code, _ := post(t, h, "/mutate", strings.Replace(reviewOf(large), `"uid"`, `"name": "slow", "uid"`, 1))
 		done <- code
 	}()
 	<-entered
-	req, err := http.NewRequestWithContext(t.Context(), "POST", "/mutate", strings.NewReader(review))
+	req, err := http.NewRequestWithContext(t.Context(), "POST", "/mutate", strings.NewReader(reviewOf(large)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	w := &recorder{header: http.Header{}}
 	h.ServeHTTP(w, req)
-	if w.code != 429 || w.header.Get("Retry-After") != "1" || !strings.Contains(w.body.String(), `"message":"too many reviews at once; try again","reason":"TooManyRequests"`) {
-		t.Errorf("a second review: %d, Retry-After %q, %s", w.code, w.header.Get("Retry-After"), w.body.String())
+	if w.code != 429 || w.header.Get("Retry-After") != "1" || !strings.Contains(w.body.String(), `"message":"memory: other requests hold what requests may have together; try again","reason":"TooManyRequests"`) {
+		t.Errorf("a second large review: %d, Retry-After %q, %s", w.code, w.header.Get("Retry-After"), w.body.String())
+	}
+	if code, body := post(t, h, "/mutate", reviewOf(`"object": {}`)); code != 200 {
+		t.Errorf("a usual review beside the large one: %d %s", code, body)
 	}
 	leave <- true
 	if code := <-done; code != 200 {
 		t.Errorf("the first review: %d", code)
 	}
-	if code, body := post(t, h, "/mutate", review); code != 200 {
-		t.Errorf("a review after that: %d %s", code, body)
+	many := `"object": {"a": [` + strings.Repeat(`{"a":1},`, 1<<17) + `{}]}`
+	if code, body := post(t, h, "/mutate", reviewOf(many)); code != 413 || !strings.Contains(body, `"reason":"RequestEntityTooLarge"`) {
+		t.Errorf("a review of many nodes: %d %s", code, body)
 	}
-	if code, body := post(t, h, "/mutate", reviewOf(`"object": {"a": "`+strings.Repeat("x", 1000)+`"}`)); code != 200 {
-		t.Errorf("a big review alone: %d %s", code, body)
-	}
-	if n := h.inFlight.Load(); n != 0 {
-		t.Errorf("%d bytes are in flight after all is done", n)
+	for h.memory.Used() != 0 {
+		if t.Context().Err() != nil {
+			t.Fatalf("%d bytes are in use after all is done", h.memory.Used())
+		}
+		runtime.GC()
 	}
 }
 

@@ -1,13 +1,11 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"mime"
@@ -17,14 +15,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -41,14 +40,15 @@ const (
 	// (k8s.io/api/admissionregistration/v1: timeoutSeconds), and the default if
 	// a request does not say.
 	maxTimeout = 30 * time.Second
-	// keptBody bounds the buffers that are kept for the next request. Most
-	// reviews are far smaller, and a burst of big ones must not stay in memory.
-	keptBody = 1 << 20
-	// trustedBody is how much room an announced length gets before any of it has
-	// come. A client that announces 7 MiB and sends nothing must not cost 7 MiB.
-	trustedBody = 128 << 10
-	// defaultInFlight is the default for Options.InFlight.
-	defaultInFlight = 64 << 20
+	// defaultMemory and defaultBodies are the defaults for Options.Memory and
+	// Options.Bodies.
+	defaultMemory = 256 << 20
+	defaultBodies = 32 << 20
+	// leastBodies has room for one whole body, see bodies.room.
+	leastBodies = (MaxBody + bodyPart) / 3 * 4
+	// reviewSize is what a review costs beside its text and trees: stacks and
+	// buffers of the connection, and the answer.
+	reviewSize = 16 << 10
 )
 
 // Check is one thing that readiness depends on.
@@ -87,11 +87,13 @@ type Options struct {
 	// anybody. Nil: no certificates are asked for. A Handler relies on its
 	// server to verify them: see Server.
 	ClientCAs func() *x509.CertPool
-	// InFlight is how many bytes the reviews may have together that are being
-	// decided; a client with a further one is told to come back in a second. A
-	// review can always be decided alone. 0 means 64 MiB, which is thousands of
-	// usual ones.
-	InFlight int64
+	// Memory bounds what all reviews hold together: their text, their trees and
+	// what becomes of them. A review that does not fit beside others is answered 429,
+	// one that never fits 413. Nil: one of 256 MiB.
+	Memory *memory.Budget
+	// Bodies is how many bytes of bodies that are not complete there may be. 0
+	// means 32 MiB; it is never less than one body needs.
+	Bodies int64
 
 	Checks  []Check
 	Metrics *Metrics     // nil: new ones
@@ -109,9 +111,8 @@ type Handler struct {
 	log       *slog.Logger
 	serve     http.Handler // of /metrics
 	warn      bool
-	limit     int64
-	inFlight  atomic.Int64 // bytes
-	buffers   sync.Pool
+	memory    *memory.Budget
+	bodies    *bodies
 	stopping  atomic.Bool
 }
 
@@ -127,7 +128,7 @@ const mutatePath = "/mutate"
 func NewHandler(o Options) *Handler {
 	h := &Handler{
 		reviews: map[string]decide{}, clientCAs: o.ClientCAs, checks: o.Checks, metrics: o.Metrics, log: o.Log,
-		warn: o.WarnOnMutation, limit: o.InFlight,
+		warn: o.WarnOnMutation, memory: o.Memory,
 	}
 	if h.metrics == nil {
 		h.metrics = NewMetrics()
@@ -135,9 +136,13 @@ func NewHandler(o Options) *Handler {
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	if h.limit == 0 {
-		h.limit = defaultInFlight
+	if h.memory == nil {
+		h.memory = memory.New(defaultMemory)
 	}
+	if o.Bodies == 0 {
+		o.Bodies = defaultBodies
+	}
+	h.bodies = newBodies(max(o.Bodies, leastBodies))
 	if o.Admitter != nil {
 		h.reviews[mutatePath] = h.mutate(o.Admitter)
 	}
@@ -152,7 +157,7 @@ func NewHandler(o Options) *Handler {
 	}
 	h.paths = strings.Join(append(slices.Sorted(maps.Keys(h.reviews)), "/healthz", "/readyz"), ", ") + " and /metrics"
 	h.serve = h.metrics.handler()
-	h.buffers.New = func() any { return new(bytes.Buffer) }
+	h.metrics.watch(h.memory, h.bodies)
 	return h
 }
 
@@ -221,14 +226,26 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide dec
 		h.refuse(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	buf := h.buffers.Get().(*bytes.Buffer)
-	if err := readBody(buf, w, r); err != nil {
-		h.putBuffer(buf)
+	account := h.memory.Open()
+	defer account.Close()
+	control := http.NewResponseController(w)
+	stop := func() { _ = control.SetReadDeadline(time.Unix(1, 0)) } // all of net/http can; other writers need not
+	data, err := h.bodies.read(r.Body, r.ContentLength, stop, account)
+	if err == nil {
+		err = account.Charge(reviewSize)
+	}
+	if err != nil {
+		w.Header().Set("Connection", "close") // part of the body may be on its way
 		// The error's own text may hold addresses.
 		var tooLarge *http.MaxBytesError
+		var refused *memory.Error
 		switch {
 		case errors.As(err, &tooLarge):
 			h.refuse(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody))
+		case errors.As(err, &refused):
+			h.refuse(w, r, refusedCode(refused), refused.Error())
+		case errors.Is(err, errCrowded):
+			h.refuse(w, r, http.StatusTooManyRequests, err.Error())
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			h.refuse(w, r, http.StatusRequestTimeout, "the body did not come in time")
 		default:
@@ -236,45 +253,45 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide dec
 		}
 		return
 	}
-	// Bodies are counted once they are there: a client that sends nothing must
-	// not keep others out. What is costly, decoding and deciding, is yet to come.
-	size := int64(buf.Len())
-	defer h.inFlight.Add(-size)
-	if sum := h.inFlight.Add(size); sum > h.limit && sum > size {
-		h.putBuffer(buf)
-		// API servers come back by themselves as long as they have time left
-		// (k8s.io/client-go/rest: withRetry).
-		w.Header().Set("Retry-After", "1")
-		h.refuse(w, r, http.StatusTooManyRequests, "too many reviews at once; try again")
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	code, body := h.review(ctx, buf.Bytes(), func() { h.putBuffer(buf) }, decide)
+	// Nobody else has data, so a string may be made of it in place.
+	code, body := h.review(ctx, account, unsafe.String(unsafe.SliceData(data), len(data)), decide)
 	h.write(w, r, code, jsonType[0], body)
 }
 
-// putBuffer keeps a buffer for the next request.
-func (h *Handler) putBuffer(buf *bytes.Buffer) {
-	if buf.Cap() <= keptBody {
-		buf.Reset()
-		h.buffers.Put(buf)
+// refusedCode is the HTTP status of a refused charge.
+func refusedCode(err *memory.Error) int {
+	if err.Reason == memory.TooLarge {
+		return http.StatusRequestEntityTooLarge
 	}
+	return http.StatusTooManyRequests
 }
 
 // Review answers one AdmissionReview as Options.Admitter decides, without which
 // it must not be called: an HTTP status and the body that goes with it. A review that can be answered has status 200,
 // also if it is denied. All else comes with a Status, which an API server quotes
 // to its client, and makes the failurePolicy of the webhook's configuration
-// apply: a *ReviewError's code, 500 after a panic, 504 if ctx ended before all
-// policies had run. data is not kept.
+// apply: a *ReviewError's code, 413 or 429 if Options.Memory has no room for it,
+// 500 after a panic, 504 if ctx ended before all policies had run. data is not kept.
 func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byte) {
-	return h.review(ctx, data, func() {}, h.reviews[mutatePath])
+	account := h.memory.Open()
+	defer account.Close()
+	if err := account.Charge(int64(len(data))); err != nil {
+		return refusal(account)
+	}
+	return h.review(ctx, account, string(data), h.reviews[mutatePath])
 }
 
-// review calls read once data is not needed any more, which is long before the
-// answer: deciding may ask others.
-func (h *Handler) review(ctx context.Context, data []byte, read func(), decide decide) (code int, body []byte) {
+// refusal answers a request whose account was refused a charge.
+func refusal(account *memory.Account) (code int, body []byte) {
+	err := account.Refused()
+	code = refusedCode(err)
+	return code, statusBody(code, err.Error())
+}
+
+// review answers the review that text is.
+func (h *Handler) review(ctx context.Context, account *memory.Account, text string, decide decide) (code int, body []byte) {
 	start := time.Now()
 	h.metrics.inFlight.Inc()
 	defer h.metrics.inFlight.Dec()
@@ -288,13 +305,18 @@ func (h *Handler) review(ctx context.Context, data []byte, read func(), decide d
 		}
 	}()
 
-	req, err := DecodeReview(data)
-	read()
+	req, err := decodeReview(ctx, account, text)
 	if err != nil {
 		code = http.StatusBadRequest
 		var bad *ReviewError
-		if errors.As(err, &bad) {
+		switch {
+		case errors.As(err, &bad):
 			code = bad.Code
+		case account.Refused() != nil:
+			code = refusedCode(account.Refused())
+		case ctx.Err() != nil:
+			code = http.StatusGatewayTimeout
+			err = fmt.Errorf("mapd: decoding stopped: %w", err)
 		}
 		h.log.Debug("review refused", "code", code, "reason", err.Error())
 		return code, statusBody(code, err.Error())
@@ -307,13 +329,19 @@ func (h *Handler) review(ctx context.Context, data []byte, read func(), decide d
 func (h *Handler) mutate(a Admitter) decide {
 	return func(ctx context.Context, req *policy.Request, start time.Time) (int, []byte) {
 		d := a.Admit(ctx, req)
+		if req.Memory.Refused() != nil {
+			return h.unaffordable(req, d, start)
+		}
 		if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
 			// Not a verdict of any policy: as if the server had not been reached.
-			h.metrics.interrupted(req, d, time.Since(start))
+			h.metrics.interrupted(req, d, "timeout", time.Since(start))
 			h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))
 			return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
 		}
 		body, err := encodeResponse(req, d, h.warn)
+		if req.Memory.Refused() != nil {
+			return h.unaffordable(req, d, start)
+		}
 		if err != nil {
 			// The object holds what JSON cannot; the message can be encoded.
 			if body, err = encodeFailure(req.UID, err.Error()); err != nil {
@@ -329,6 +357,15 @@ func (h *Handler) mutate(a Admitter) decide {
 		}
 		return http.StatusOK, body
 	}
+}
+
+// unaffordable answers a review whose account was refused a charge. That is not a
+// verdict of any policy.
+func (h *Handler) unaffordable(req *policy.Request, d *engine.Decision, start time.Time) (int, []byte) {
+	h.metrics.interrupted(req, d, "memory", time.Since(start))
+	h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
+		"steps", len(d.Steps), "reason", req.Memory.Refused().Error())
+	return refusal(req.Memory)
 }
 
 // shadow tells what mutators that only look on would have done: which of them would
@@ -451,22 +488,6 @@ func timeoutOf(r *http.Request) (time.Duration, error) {
 	return min(d, maxTimeout) / 10 * 9, nil
 }
 
-// readBody reads at most MaxBody bytes. A length that is announced saves the
-// reading of what is too long and, for most bodies, the growing of the buffer.
-func readBody(buf *bytes.Buffer, w http.ResponseWriter, r *http.Request) error {
-	if r.ContentLength > MaxBody {
-		return &http.MaxBytesError{Limit: MaxBody}
-	}
-	if r.ContentLength > 0 {
-		buf.Grow(int(min(r.ContentLength, trustedBody)) + bytes.MinRead)
-	}
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody))
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
-}
-
 // refuse answers with an error that clients of the API machinery can read.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, code int, reason string) {
 	h.log.Debug("request refused", "method", r.Method, "path", r.URL.Path, "code", code, "reason", reason)
@@ -487,6 +508,8 @@ func (h *Handler) text(w http.ResponseWriter, r *http.Request, code int, s strin
 var (
 	jsonType = []string{"application/json"}
 	noSniff  = []string{"nosniff"}
+	// retryAfter is in seconds.
+	retryAfter = []string{"1"}
 )
 
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, contentType string, body []byte) {
@@ -498,6 +521,11 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, conten
 		header.Set("Content-Type", contentType)
 	}
 	header["X-Content-Type-Options"] = noSniff
+	if code == http.StatusTooManyRequests {
+		// API servers come back by themselves as long as they have time left
+		// (k8s.io/client-go/rest: withRetry).
+		header["Retry-After"] = retryAfter
+	}
 	// Without a length what is longer than 2 KiB is sent in chunks.
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(code)

@@ -51,7 +51,8 @@ type Metrics struct {
 	// mapd_request_duration_seconds is how long a review took from the first
 	// byte decoded to the last encoded. Labels:
 	//   operation  CREATE, UPDATE, DELETE or CONNECT
-	//   result     allowed (as it was), mutated, denied, or timeout (not decided)
+	//   result     allowed (as it was), mutated, denied, timeout (not decided), or
+	//              memory (not decided: it needs too much, or others hold it)
 	requestDuration *prometheus.HistogramVec
 
 	// mapd_validations_total counts policies and bindings that were validated
@@ -106,6 +107,8 @@ type Metrics struct {
 	//   mutator  such as Assign/name
 	//   outcome  as that of mapd_decisions_total: denied, changed or unchanged
 	shadow *prometheus.CounterVec
+
+	memory memoryMetrics
 
 	mu     sync.RWMutex
 	of     map[actorName]*series
@@ -162,7 +165,7 @@ func NewMetrics() *Metrics {
 		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
 	}, m.age)
 	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.httpRequests, m.inFlight,
-		m.panics, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
+		m.panics, &m.memory, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -260,9 +263,9 @@ func (m *Metrics) decision(req *policy.Request, d *engine.Decision, took time.Du
 	m.request(req, d, result, took)
 }
 
-// interrupted records a decision that was not finished in time.
-func (m *Metrics) interrupted(req *policy.Request, d *engine.Decision, took time.Duration) {
-	m.request(req, d, "timeout", took)
+// interrupted records a decision that was not finished: result says why.
+func (m *Metrics) interrupted(req *policy.Request, d *engine.Decision, result string, took time.Duration) {
+	m.request(req, d, result, took)
 }
 
 func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string, took time.Duration) {

@@ -57,6 +57,10 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 		return encodeFailure(req.UID, err.Error())
 	}
 	if len(ops) > 0 {
+		// Buffers that double, the base64 of it, and the copy of the patch that was tried out.
+		if err := req.Memory.Charge(4 * tree.PatchSize(ops)); err != nil {
+			return nil, err
+		}
 		if r.patch, err = tree.EncodePatch(ops); err != nil {
 			return nil, fmt.Errorf("encode the patch: %w", err)
 		}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -63,15 +65,34 @@ type reviewRequest struct {
 // a request without what it takes to answer it. Unknown fields are ignored:
 // a newer server may have more to say.
 func DecodeReview(data []byte) (*policy.Request, error) {
+	return decodeReview(context.Background(), nil, string(data))
+}
+
+// decodeReview is DecodeReview within ctx and what account may hold, which are
+// errors of their own. The request has account, and parts of text.
+func decodeReview(ctx context.Context, account *memory.Account, text string) (*policy.Request, error) {
 	var r review
-	if !r.read(data) {
+	ok, err := r.read(ctx, account, text)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
 		// What is not as usual, and all that is wrong.
 		r = review{}
+		data := bytesOf(text)
+		if err := account.Charge(weigh(data)); err != nil {
+			return nil, err
+		}
 		if err := r.unmarshal(data); err != nil {
 			return nil, err
 		}
 	}
-	return r.check()
+	req, err := r.check()
+	if err != nil {
+		return nil, err
+	}
+	req.Memory = account
+	return req, nil
 }
 
 // unmarshal reads what an API server would accept: it defines what read may say.

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"log/slog"
+	"math"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/mapd-project/mapd/pkg/memory"
+)
+
+const (
+	// memoryShare is how much of the container's memory Go may use before the
+	// garbage collector works harder: the kernel kills at the limit, and the
+	// program's own pages count as well.
+	memoryShare = 0.8
+	// heapShare is how much of that policies and reviews may hold together. The rest
+	// is for what the garbage collector has not freed yet and for pages that are
+	// not full.
+	heapShare = 0.75
+	// leastShare is what reviews have of it at least, however much policies need.
+	leastShare = 0.1
+	// usualMemory stands for the memory limit where there is none: that of the
+	// manifests, with memoryShare.
+	usualMemory = 400 << 20
+)
+
+// limitMemory does what GOMEMLIMIT says or, without it, keeps Go to its share of
+// what the container may have. It returns the budget for reviews: flag, or what the
+// policies leave of that.
+func limitMemory(flag string, log *slog.Logger) (*memory.Budget, error) {
+	if _, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
+		log.Debug("no memory limit found", "reason", err.Error()) // not in a container
+	}
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		limit = usualMemory
+	}
+	var budget *memory.Budget
+	if flag == "" {
+		budget = memory.Beside(int64(heapShare*float64(limit)), int64(leastShare*float64(limit)))
+	} else {
+		q, err := resource.ParseQuantity(flag)
+		if err != nil || q.Value() < leastReviewMemory {
+			return nil, usagef("serve: --review-memory %q: must be a quantity of at least %dMi, such as 128Mi", flag, leastReviewMemory>>20)
+		}
+		budget = memory.New(q.Value())
+	}
+	log.Debug("memory limit", "bytes", limit, "reviews", budget.Limit())
+	return budget, nil
+}
+
+// leastReviewMemory lets a review of a usual object through.
+const leastReviewMemory = 8 << 20

@@ -1,0 +1,170 @@
+package webhook
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mapd-project/mapd/pkg/memory"
+)
+
+// bodyPart is how much of a body is read at a time. Nearly every review is one
+// part.
+const bodyPart = 64 << 10
+
+// errCrowded says that a body was dropped to make room for others.
+var errCrowded = errors.New("other bodies need the room that this one took for too long; try again")
+
+// bodies are those being read. They have a share of memory of their own, so that
+// what a client begins and does not finish keeps no finished review out. When the
+// share is full, the body that has taken most of it for the longest time, in bytes
+// times seconds, is dropped: a client that only holds room loses it to those that
+// use it.
+type bodies struct {
+	limit int64 // bytes
+
+	mu      sync.Mutex
+	freed   sync.Cond
+	held    int64
+	reading map[*body]struct{}
+	dropped int64 // how many ever
+	parts   sync.Pool
+}
+
+// body is one that is being read.
+type body struct {
+	all   *bodies
+	began time.Time
+	stop  func() // ends a Read that waits
+	// The rest belongs to all.mu.
+	held   int64
+	victim bool
+}
+
+func newBodies(limit int64) *bodies {
+	b := &bodies{limit: limit, reading: map[*body]struct{}{}}
+	b.freed.L = &b.mu
+	b.parts.New = func() any { return new([bodyPart]byte) }
+	return b
+}
+
+// read reads a body of at most MaxBody bytes and charges account for it once it is
+// complete. stop must make a Read that waits return at once; it may be called at
+// any time until read returns.
+func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *memory.Account) ([]byte, error) {
+	if announced > MaxBody {
+		return nil, &http.MaxBytesError{Limit: MaxBody}
+	}
+	b := &body{all: bs, began: time.Now(), stop: stop}
+	var first [1]*[bodyPart]byte
+	parts := first[:0]
+	defer func() {
+		bs.mu.Lock()
+		defer bs.mu.Unlock()
+		delete(bs.reading, b)
+		bs.held -= b.held
+		bs.freed.Broadcast()
+		for _, p := range parts {
+			bs.parts.Put(p)
+		}
+	}()
+	size := 0
+	for end := false; !end; {
+		if err := bs.room(b); err != nil {
+			return nil, err
+		}
+		part := bs.parts.Get().(*[bodyPart]byte)
+		parts = append(parts, part)
+		n, err := fill(from, part[:])
+		size += n
+		switch {
+		case size > MaxBody:
+			return nil, &http.MaxBytesError{Limit: MaxBody}
+		case errors.Is(err, io.EOF):
+			end = true
+		case err != nil && b.dropped():
+			return nil, errCrowded
+		case err != nil:
+			return nil, err
+		}
+	}
+	if err := account.Charge(int64(size)); err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, size)
+	for _, p := range parts {
+		data = append(data, p[:min(bodyPart, size-len(data))]...)
+	}
+	return data, nil
+}
+
+// fill is io.ReadFull that returns all errors as they are.
+func fill(from io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = from.Read(p[n:])
+		n += m
+	}
+	return n, err
+}
+
+// room waits until there is room for one more part of b.
+func (bs *bodies) room(b *body) error {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	limit := bs.limit
+	if b.held > 0 {
+		limit -= limit / 4 // is for bodies that have nothing yet, as most need no more than a part
+	}
+	for bs.held+bodyPart > limit {
+		if b.victim {
+			return errCrowded
+		}
+		if v := bs.largest(time.Now()); v != nil && !v.victim {
+			v.victim = true
+			bs.dropped++
+			if v == b {
+				return errCrowded
+			}
+			v.stop()
+			bs.freed.Broadcast() // it may be waiting here
+		}
+		bs.freed.Wait()
+	}
+	bs.held += bodyPart
+	b.held += bodyPart
+	bs.reading[b] = struct{}{}
+	return nil
+}
+
+// largest returns the body to drop. One that is being dropped is returned until
+// it is gone, so that no more are dropped than need be.
+func (bs *bodies) largest(now time.Time) *body {
+	var largest *body
+	most := -1.0
+	for b := range bs.reading {
+		if b.victim {
+			return b
+		}
+		if cost := float64(b.held) * now.Sub(b.began).Seconds(); cost > most {
+			largest, most = b, cost
+		}
+	}
+	return largest
+}
+
+func (b *body) dropped() bool {
+	b.all.mu.Lock()
+	defer b.all.mu.Unlock()
+	return b.victim
+}
+
+// state returns how many bytes bodies hold that are not complete, and how many
+// bodies were ever dropped.
+func (bs *bodies) state() (held, dropped int64) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	return bs.held, bs.dropped
+}

@@ -1,0 +1,71 @@
+package webhook
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mapd-project/mapd/pkg/memory"
+)
+
+// memoryMetrics tell how near reviews are to the bounds of Options.Memory and
+// Options.Bodies:
+//
+//	mapd_memory_budget_bytes    what reviews may hold together at present
+//	mapd_memory_used_bytes      what they hold, and what ended ones have left to
+//	                            the garbage collector
+//	mapd_memory_peak_bytes      the largest mapd_memory_used_bytes there ever was
+//	mapd_memory_bodies_bytes    what bodies hold that are not complete
+//	mapd_memory_refused_total   reviews that were refused. Label:
+//	  reason  too-large (413: never fits), busy (429: others hold the memory),
+//	          body (429: dropped while it was read, for others)
+type memoryMetrics struct {
+	of atomic.Pointer[watched]
+}
+
+type watched struct {
+	budget *memory.Budget
+	bodies *bodies
+}
+
+// watch makes m tell of a Handler's bounds.
+func (m *Metrics) watch(budget *memory.Budget, bodies *bodies) {
+	m.memory.of.Store(&watched{budget, bodies})
+}
+
+var (
+	budgetDesc  = prometheus.NewDesc("mapd_memory_budget_bytes", "Memory that reviews may hold together at present.", nil, nil)
+	usedDesc    = prometheus.NewDesc("mapd_memory_used_bytes", "Memory that reviews hold, or have left to the garbage collector.", nil, nil)
+	peakDesc    = prometheus.NewDesc("mapd_memory_peak_bytes", "The most that mapd_memory_used_bytes ever was.", nil, nil)
+	bodiesDesc  = prometheus.NewDesc("mapd_memory_bodies_bytes", "Memory that bodies hold which are not complete.", nil, nil)
+	refusedDesc = prometheus.NewDesc("mapd_memory_refused_total", "Reviews refused for want of memory.", []string{"reason"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *memoryMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{budgetDesc, usedDesc, peakDesc, bodiesDesc, refusedDesc} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *memoryMetrics) Collect(to chan<- prometheus.Metric) {
+	w := m.of.Load()
+	if w == nil {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v int64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+	}
+	gauge(budgetDesc, w.budget.Limit())
+	gauge(usedDesc, w.budget.Used())
+	gauge(peakDesc, w.budget.Peak())
+	held, dropped := w.bodies.state()
+	gauge(bodiesDesc, held)
+	refused := func(reason string, n int64) {
+		to <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), reason)
+	}
+	refused(string(memory.TooLarge), w.budget.Refused(memory.TooLarge))
+	refused(string(memory.Busy), w.budget.Refused(memory.Busy))
+	refused("body", dropped)
+}

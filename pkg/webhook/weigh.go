@@ -1,0 +1,87 @@
+package webhook
+
+import "math/bits"
+
+// What Go 1.26 needs for a tree, in bytes, on a machine of 64 bits.
+const (
+	stringSize = 16 // the header of a string, and what an any refers to that holds one
+	valueSize  = 16 // an any
+	numberSize = 8
+	mapSlot    = 33 // a name, a value and a byte that says whether there are any
+	mapHeader  = 48
+	mapGroup   = 8 // slots that are allocated together
+	listHeader = 24
+	// levelSize is the stack that whatever walks a tree needs for a level: some
+	// 300 bytes, a stack that doubles is twice that, and the old one is there too.
+	levelSize = 1 << 10
+)
+
+// maxDepth is how deep both decoders let a document be, which is how deep a server
+// lets it be.
+const maxDepth = 10_000
+
+// mapCost is for a map[string]any that is made for n fields.
+func mapCost(n int) int {
+	slots := mapGroup
+	if n > mapGroup {
+		slots = 1 << bits.Len(uint(n*8/7)) // at most seven eighths of a map are in use
+	}
+	return mapHeader + slots*mapSlot
+}
+
+// listCost is for a []any of n elements as an any.
+func listCost(n int) int { return listHeader + n*valueSize }
+
+// weigh returns an upper bound of what sigs.k8s.io/json allocates for a document,
+// which cannot be asked to stop. data need not be JSON.
+func weigh(data []byte) int64 {
+	var (
+		sum            int64
+		open           []int // how many elements each open map or list has so far
+		depth, deepest int
+	)
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; c {
+		case '"':
+			from := i
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+			sum += int64(stringSize + 3*(i-from)) // unquoted in a buffer of its own
+		case '{', '[':
+			if depth < len(open) {
+				open[depth] = 0
+			} else {
+				open = append(open, 0)
+			}
+			if depth++; depth > maxDepth {
+				return sum // it is refused before anything of it is made
+			}
+			if depth > deepest {
+				deepest = depth
+				sum += levelSize
+			}
+		case ',':
+			if depth > 0 {
+				open[depth-1]++
+			}
+		case '}', ']':
+			if depth == 0 {
+				break
+			}
+			depth--
+			// Both grow as they are read, and so are allocated several times over.
+			if n := open[depth] + 1; c == '}' {
+				sum += 2 * int64(mapCost(n))
+			} else {
+				sum += 3 * int64(listCost(n))
+			}
+		case ' ', '\t', '\r', '\n', ':':
+		default:
+			sum += numberSize // of a number, each byte of it
+		}
+	}
+	return sum
+}
