@@ -224,8 +224,9 @@ func (b *builder) readPolicies() {
 		obj, err := policy.DecodeJSON(text)
 		if err != nil {
 			r.decode = err
-		} else if r.validation = policy.Validate(obj, deps.Env); len(r.validation) == 0 {
-			r.result, r.compile = policy.Compile(obj, deps)
+		} else if r.validation = policy.Validate(obj, deps.Env.Within(context.Background())); len(r.validation) == 0 {
+			own := policy.Deps{Env: deps.Env.Within(context.Background()), Types: deps.Types}
+			r.result, r.compile = policy.Compile(obj, own)
 		}
 		return r
 	})

@@ -79,9 +79,10 @@ func newPolicy(u translate.Unit, deps policy.Deps) (*policy.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if errs := policy.Validate(p, deps.Env); len(errs) > 0 {
+	if errs := policy.Validate(p, deps.Env.Within(context.Background())); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
+	deps.Env = deps.Env.Within(context.Background())
 	return policy.Compile(p, deps)
 }
 

@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"context"
 	"strings"
 	"sync"
 
@@ -87,17 +88,20 @@ func newCheckers(env *celgo.Env, params, variables bool) (*checkers, error) {
 	return c, nil
 }
 
-// check is cel-go's Env.Check with the fields of "variables" passed in.
-func (c *checkers) check(expr string, parsed *celgo.Ast, fields []variable) (*ast.AST, *celgo.Issues) {
+// check is cel-go's Env.Check with the fields of "variables" passed in. It ends with
+// ctx where a name is looked up.
+func (c *checkers) check(ctx context.Context, expr string, parsed *celgo.Ast, fields []variable) (_ *ast.AST, _ *celgo.Issues, err error) {
+	// A checker that was stopped does not go back into the pool.
+	defer stopped(&err)
 	sc := c.pool.Get().(*scopedChecker)
-	sc.provider.fields = fields
+	sc.provider.fields, sc.provider.ctx = fields, ctx
 	checked, errs := checker.Check(parsed.NativeRep(), parsed.Source(), sc.checker)
-	sc.provider.fields = nil
+	sc.provider.fields, sc.provider.ctx = nil, nil
 	c.pool.Put(sc)
 
 	issues := celgo.NewIssuesWithSourceInfo(errs, parsed.NativeRep().SourceInfo())
 	if issues.Err() != nil {
-		return nil, issues
+		return nil, issues, nil
 	}
 	for _, v := range c.validators {
 		if !strings.Contains(expr, v.word) {
@@ -106,9 +110,9 @@ func (c *checkers) check(expr string, parsed *celgo.Ast, fields []variable) (*as
 		v.Validate(c.env, c.config, checked, issues)
 	}
 	if issues.Err() != nil {
-		return nil, issues
+		return nil, issues, nil
 	}
-	return checked, nil
+	return checked, nil, nil
 }
 
 // validator is a check of literals, with the word without which it has
@@ -129,9 +133,11 @@ type scopedProvider struct {
 	types.Provider
 	declared bool
 	fields   []variable
+	ctx      context.Context
 }
 
 func (p *scopedProvider) FindStructType(name string) (*types.Type, bool) {
+	interrupt(p.ctx)
 	if p.declared && name == variablesType.TypeName() {
 		return types.NewTypeTypeWithParam(variablesType), true
 	}

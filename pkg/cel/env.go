@@ -35,10 +35,17 @@ type Options struct {
 // concurrent use and is meant to be shared by all policies: it is the costly
 // part, a Scope is nearly free.
 type Env struct {
-	// languages are indexed by Mode and by whether patch types exist. Each is
-	// built when first needed: a server never needs those of Mode New.
-	languages [2][2]func() (*language, error)
-	shared    shared
+	*languages
+	// compiling is nil but of what Within returns.
+	compiling *compiling
+}
+
+// languages are the parts of an Env that all policies share.
+type languages struct {
+	// of are indexed by Mode and by whether patch types exist. Each is built when
+	// first needed: a server never needs those of Mode New.
+	of     [2][2]func() (*language, error)
+	shared shared
 }
 
 // Nearest is the version whose language comes nearest to that of a server's
@@ -53,22 +60,22 @@ func NewEnv(opts Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{}
-	for mode := range e.languages {
+	e := &Env{languages: &languages{}}
+	for mode := range e.of {
 		known := minor
 		if Mode(mode) == New {
 			// What is stored must still be readable after one step back, so a
 			// server takes only what its predecessor knew (spec §6.2).
 			known--
 		}
-		for patch := range e.languages[mode] {
-			e.languages[mode][patch] = sync.OnceValues(func() (*language, error) {
+		for patch := range e.of[mode] {
+			e.of[mode][patch] = sync.OnceValues(func() (*language, error) {
 				return newLanguage(known, patch == 1)
 			})
 		}
 	}
 	// A fault in the table of libraries shows now, not at the first policy.
-	if _, err := e.languages[Stored][0](); err != nil {
+	if _, err := e.of[Stored][0](); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -107,6 +114,9 @@ type language struct {
 	env      *celgo.Env
 	planner  *planner
 	checkers [2][2]*checkers // by whether params, variables are declared
+	// What the weigher knows of functions and names.
+	overloads map[string][]overload
+	names     map[string]*form
 }
 
 // Names that expressions may use.
@@ -160,12 +170,18 @@ func newLanguage(minor uint, patch bool) (*language, error) {
 	}
 	// The half that keeps to the version; the other half of a set always
 	// contains everything that this binary knows.
-	env := set.NewExpressionsEnv()
+	env, err := set.NewExpressionsEnv().Extend(countNodes)
+	if err != nil {
+		return nil, fmt.Errorf("macros of kubernetes 1.%d: %w", minor, err)
+	}
 	plan, err := newPlanner(env)
 	if err != nil {
 		return nil, fmt.Errorf("planner of kubernetes 1.%d: %w", minor, err)
 	}
-	l := &language{env: env, planner: plan}
+	l := &language{env: env, planner: plan, overloads: overloadsOf(env.Functions()), names: map[string]*form{}}
+	for _, v := range env.Variables() {
+		l.names[v.Name()] = formOf(v.Type())
+	}
 	for params := range l.checkers {
 		for variables := range l.checkers[params] {
 			l.checkers[params][variables], err = newCheckers(env, params == 1, variables == 1)
@@ -186,8 +202,8 @@ func index(b bool) int {
 
 // language returns the environment for the mode, with or without the types
 // Object and JSONPatch.
-func (e *Env) language(mode Mode, patch bool) (*language, error) {
-	return e.languages[mode][index(patch)]()
+func (l *languages) language(mode Mode, patch bool) (*language, error) {
+	return l.of[mode][index(patch)]()
 }
 
 // variablesType is the type of the name "variables". Its fields are known to

@@ -89,7 +89,14 @@ func (p *Program) Fields() []Field {
 	if p.want != Object {
 		return nil
 	}
-	_, checked, err := p.scope.check(p.expr, p.want)
+	scope := *p.scope
+	scope.compiling = alone()
+	giveBack, err := takeRoom(scope.compiling.ctx, p.expr)
+	if err != nil {
+		return nil
+	}
+	defer giveBack()
+	_, checked, _, err := scope.check(p.expr, p.want)
 	if err != nil {
 		// It compiled before.
 		return nil

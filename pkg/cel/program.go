@@ -24,6 +24,8 @@ type Program struct {
 	// quick is tried first, if there is one.
 	quick quick
 	reads Reads
+	// weight is what compiling it took.
+	weight weight
 	// uses are the variables that the expression names.
 	uses []int
 	// constant is the outcome of a program that reads nothing.

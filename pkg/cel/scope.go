@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -26,12 +27,14 @@ type Vars struct {
 // not run while something else uses the scope; once they are done it is safe
 // for concurrent use.
 type Scope struct {
-	env       *Env
+	env       *languages
 	vars      Vars
 	variables []variable
 	byName    map[string]int
 	// declared is the sum of all that expressions may name.
 	declared sum
+	// compiling is nil once Done was called.
+	compiling *compiling
 }
 
 // variable is one entry of spec.variables.
@@ -50,8 +53,15 @@ const maxVariableDepth = 1000
 
 // Scope returns a scope without variables.
 func (e *Env) Scope(v Vars) *Scope {
-	return &Scope{env: e, vars: v, declared: sum{}.with(byte(v.Mode), fmt.Sprint(v.Params, v.Variables, v.Unmetered))}
+	c := e.compiling
+	if c == nil {
+		c = alone()
+	}
+	return &Scope{env: e.languages, vars: v, declared: sum{}.with(byte(v.Mode), fmt.Sprint(v.Params, v.Variables, v.Unmetered)), compiling: c}
 }
+
+// Done ends Define and Compile, and drops what only they need.
+func (s *Scope) Done() { s.compiling = nil }
 
 // Define adds variables.<name>. Later expressions may use it. The type of expr
 // may be anything; patch types are not available in it (spec §5). The error is
@@ -129,11 +139,20 @@ func (s *Scope) Compile(expr string, want Want) (*Program, error) {
 
 // compile returns a program and, for a variable, the type that others see.
 func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
+	if s.compiling.ctx.Err() != nil {
+		return nil, nil, interrupted(s.compiling.ctx)
+	}
 	of := s.declared.with(byte(want), expr)
 	if p, declared := s.env.shared.get(of); p != nil {
+		if exceeded := s.compiling.used.add(p.weight); exceeded != "" {
+			return nil, nil, wholeError(expr, exceeded)
+		}
 		return p, declared, nil
 	}
 	p, declared, err := s.compileAnew(expr, want)
+	if ce := (*CompileError)(nil); errors.As(err, &ce) {
+		s.compiling.fit(ce)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,13 +169,19 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 			err = failure
 		}
 	}()
-	lang, checked, err := s.check(expr, want)
+	giveBack, err := takeRoom(s.compiling.ctx, expr)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer giveBack()
+	lang, checked, needs, err := s.check(expr, want)
 	if err != nil {
 		return nil, nil, err
 	}
 	// Whoever shares the program does not know what s goes on to define.
 	scope := *s
-	p := &Program{expr: expr, want: want, scope: &scope}
+	scope.compiling = nil
+	p := &Program{expr: expr, want: want, scope: &scope, weight: needs}
 	loops := p.survey(checked.Expr(), s)
 	p.plan, err = lang.planner.plan(checked, loops, !s.vars.Unmetered)
 	if err != nil {
@@ -173,28 +198,39 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 	return p, fieldType(checked.GetType(checked.Expr().ID())), nil
 }
 
-// check parses an expression and settles its types.
-func (s *Scope) check(expr string, want Want) (*language, *ast.AST, error) {
-	lang, err := s.env.language(s.vars.Mode, want == Object || want == JSONPatch || want == TypedPatch)
+// check parses an expression, holds it to the bounds and settles its types.
+func (s *Scope) check(expr string, want Want) (lang *language, checked *ast.AST, needs weight, err error) {
+	lang, err = s.env.language(s.vars.Mode, want == Object || want == JSONPatch || want == TypedPatch)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, needs, err
 	}
-	parsed, issues := lang.env.Parse(expr)
-	if issues.Err() != nil {
-		return nil, nil, issuesError(expr, issues)
+	ctx := s.compiling.ctx
+	parsed, err := parse(ctx, lang.env, expr)
+	if err != nil {
+		return nil, nil, needs, err
+	}
+	needs, err = weigh(ctx, lang, s.variables, parsed.NativeRep().Expr())
+	if err != nil {
+		return nil, nil, needs, boundError(expr, parsed.Source(), err)
+	}
+	if exceeded := s.compiling.used.add(needs); exceeded != "" {
+		return nil, nil, needs, wholeError(expr, exceeded)
 	}
 	checkers := lang.checkers[index(s.vars.Params)][index(s.vars.Variables)]
-	checked, issues := checkers.check(expr, parsed, s.variables)
+	checked, issues, err := checkers.check(ctx, expr, parsed, s.variables)
+	if err != nil {
+		return nil, nil, needs, err
+	}
 	if issues.Err() != nil {
-		return nil, nil, issuesError(expr, issues)
+		return nil, nil, needs, issuesError(expr, issues)
 	}
 	if want != anything {
 		got := checked.GetType(checked.Expr().ID())
 		if !got.IsExactType(wanted[want]) {
-			return nil, nil, wholeError(expr, fmt.Sprintf("must evaluate to %v but got %v", wanted[want], got))
+			return nil, nil, needs, wholeError(expr, fmt.Sprintf("must evaluate to %v but got %v", wanted[want], got))
 		}
 	}
-	return lang, checked, nil
+	return lang, checked, needs, nil
 }
 
 // Reads is a set of the names that an expression can read, itself or through

@@ -33,7 +33,8 @@ func (e *ExpressionError) Unwrap() error { return e.Err }
 
 // Compile compiles every expression of a policy as a server compiles a stored
 // one. The policy should have passed Validate: what Compile finds wrong is an
-// *ExpressionError, several joined, in the order of the fields.
+// *ExpressionError, several joined, in the order of the fields. Only expressions of
+// an Env that [cel.Env.Within] returned share the bounds of one policy.
 //
 // Mutators in extra run after the policy's own mutations.
 func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, extra ...Mutator) (*Policy, error) {
@@ -61,6 +62,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 	if len(obj.Spec.MatchConditions) > 0 {
 		// Conditions cannot use variables: the API refuses them (spec §4.2).
 		p.conditionScope = deps.Env.Scope(cel.Vars{Params: params, Unmetered: lenient})
+		defer p.conditionScope.Done()
 		p.conditions = make([]condition, 0, len(obj.Spec.MatchConditions))
 		for i, c := range obj.Spec.MatchConditions {
 			program, err := p.conditionScope.Compile(c.Expression, cel.Bool)
@@ -73,6 +75,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 	}
 
 	scope := deps.Env.Scope(cel.Vars{Params: params, Variables: true, Unmetered: lenient})
+	defer scope.Done()
 	for i, v := range obj.Spec.Variables {
 		if err := scope.Define(v.Name, v.Expression); err != nil {
 			fail(err, "spec.variables[%d].expression", i)

@@ -1,0 +1,247 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/parser"
+	"golang.org/x/sync/semaphore"
+)
+
+// What the expressions of one policy may need together, see [Env.Within]. cel-go and
+// the in-tree plugin bound the text of an expression only (100,000 code points), from
+// which macros make any number of nodes, and nested types and calls of generic
+// functions any amount of checking.
+const (
+	// maxNodes bounds syntax-tree nodes with all macros expanded. It is what 1 MiB of
+	// ordinary expressions has; a node takes 5 µs to compile, 1 KiB while it is
+	// compiled and 100 B from then on.
+	maxNodes = 200_000
+	// maxSteps bounds what weigher estimates that the type checker has to do. A step is
+	// about 0.1 µs. An ordinary expression takes some hundreds.
+	maxSteps = 10_000_000
+	// maxInstructions bounds the programs of regular expressions that are written as
+	// literals. An instruction takes 40 B for as long as the policy exists.
+	maxInstructions = 100_000
+	// maxErrors bounds the text of errors in bytes: cel-go reports up to 100 for each
+	// expression, and quotes the whole line in each.
+	maxErrors = 64 << 10
+)
+
+// weight is what an expression needs, or all of a policy.
+type weight struct{ nodes, steps, instructions int64 }
+
+// compiling is what Scopes need while something is compiled in them: those of one
+// policy share it.
+type compiling struct {
+	ctx    context.Context
+	used   weight
+	errors int // bytes
+}
+
+// alone is for a Scope that is a policy of its own.
+func alone() *compiling { return &compiling{ctx: context.Background()} }
+
+// fit cuts the text of an error to what is left for the policy's errors.
+func (c *compiling) fit(err *CompileError) {
+	const more = "\nmore errors are not shown"
+	if left := max(maxErrors-c.errors, 0); len(err.text) > left {
+		text := err.text[:left]
+		// Whole errors, and at least the beginning of one.
+		if i := strings.LastIndex(text, "\nERROR: "); i > 0 {
+			text = text[:i]
+		} else {
+			text = err.text[:min(len(err.text), 200)]
+		}
+		err.text = strings.ToValidUTF8(text, "") + more
+	}
+	c.errors += len(err.text)
+}
+
+// add adds what one more expression needs and returns which bound that exceeds,
+// "" if none.
+func (w *weight) add(more weight) string {
+	w.nodes += more.nodes
+	w.steps += more.steps
+	w.instructions += more.instructions
+	switch {
+	case w.nodes > maxNodes:
+		return nodesText
+	case w.steps > maxSteps:
+		return fmt.Sprintf("the types of the policy's expressions need more than %d steps to be checked", maxSteps)
+	case w.instructions > maxInstructions:
+		return fmt.Sprintf("the regular expressions of the policy have more than %d instructions", maxInstructions)
+	}
+	return ""
+}
+
+var nodesText = fmt.Sprintf("the expressions of the policy have more than %d syntax-tree nodes after macros are expanded", maxNodes)
+
+// Within returns e for the expressions of one policy: their scopes are held to one
+// set of bounds, and compiling ends with ctx if it is at a place where it can. Of an
+// Env that Within did not return, each Scope is a policy of its own.
+func (e *Env) Within(ctx context.Context) *Env {
+	return &Env{e.languages, &compiling{ctx: ctx}}
+}
+
+// A stop is what parser and checker are left with, as a panic. It never leaves this
+// package.
+type stop struct{ err error }
+
+// stopped turns a stop into an error.
+func stopped(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case stop:
+		*err = v.err
+	default:
+		panic(v)
+	}
+}
+
+// interrupt stops if ctx is done.
+func interrupt(ctx context.Context) {
+	if ctx.Err() != nil {
+		panic(stop{interrupted(ctx)})
+	}
+}
+
+func interrupted(ctx context.Context) error {
+	return fmt.Errorf("compiling was stopped: %w", context.Cause(ctx))
+}
+
+// countNodes makes every macro of an environment stop once an expression has too many
+// nodes. Nested macros that copy an operand, such as optMap, double them with each
+// level.
+func countNodes(e *celgo.Env) (*celgo.Env, error) {
+	macros := e.Macros()
+	for i, m := range macros {
+		macros[i] = countingMacro{m}
+	}
+	e, err := celgo.ClearMacros()(e)
+	if err != nil {
+		return nil, err
+	}
+	return celgo.Macros(macros...)(e)
+}
+
+type countingMacro struct{ parser.Macro }
+
+func (m countingMacro) Expander() parser.MacroExpander {
+	expand := m.Macro.Expander()
+	return func(eh parser.ExprHelper, target ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
+		out, err := expand(eh, target, args)
+		// Nodes are numbered from 1 on as they are made, and what a macro returns is
+		// what it made last.
+		if out != nil && out.ID() > maxNodes {
+			panic(stop{placed{eh.OffsetLocation(out.ID()), nodesText}})
+		}
+		return out, err
+	}
+}
+
+// placed is an error at a place of an expression.
+type placed struct {
+	location common.Location
+	text     string
+}
+
+func (e placed) Error() string { return e.text }
+
+// boundError gives an error the form of those that cel-go finds, if it has a place.
+func boundError(expr string, source common.Source, err error) error {
+	var at placed
+	if !errors.As(err, &at) {
+		return err
+	}
+	errs := common.NewErrors(source)
+	errs.ReportErrorString(at.location, at.text)
+	return issuesError(expr, celgo.NewIssues(errs))
+}
+
+// source is the text of an expression, through which the parser can be stopped.
+type source struct {
+	common.Source
+	buffer
+	ctx   context.Context
+	count uint
+}
+
+type buffer interface {
+	Get(i int) rune
+	Slice(i, j int) string
+	Len() int
+}
+
+// Slice returns a part of the text. It is called for each name and literal as nodes
+// are made from them. The lexer, which calls Get, would not let a panic pass.
+func (s *source) Slice(i, j int) string {
+	if s.count++; s.count%256 == 0 {
+		interrupt(s.ctx)
+	}
+	return s.buffer.Slice(i, j)
+}
+
+// parse is cel-go's Env.Parse, ended by ctx.
+func parse(ctx context.Context, env *celgo.Env, expr string) (parsed *celgo.Ast, err error) {
+	text, err := common.NewTextSourceWithLimit(expr, maxText)
+	if err != nil {
+		return nil, issuesError(expr, celgo.ErrorAsIssues(err))
+	}
+	defer func() { err = boundError(expr, text, err) }()
+	defer stopped(&err)
+	var src common.Source = text
+	if b, ok := text.(buffer); ok && ctx.Done() != nil {
+		src = &source{Source: text, buffer: b, ctx: ctx}
+	}
+	parsed, issues := env.ParseSource(src)
+	if issues.Err() != nil {
+		return nil, issuesError(expr, issues)
+	}
+	return parsed, nil
+}
+
+// maxText is cel-go's bound on code points.
+const maxText = 100_000
+
+// room bounds what is compiled at one time, in nodes: one takes up to 3 KiB while it
+// is parsed.
+var room = semaphore.NewWeighted(maxNodes)
+
+// fewNodes are not worth waiting for.
+const fewNodes = 1024
+
+// takeRoom waits until there is room to compile an expression, and returns what gives
+// it back.
+func takeRoom(ctx context.Context, expr string) (giveBack func(), err error) {
+	nodes := mostNodes(expr)
+	if nodes < fewNodes {
+		return func() {}, nil
+	}
+	if err := room.Acquire(ctx, nodes); err != nil {
+		return nil, interrupted(ctx)
+	}
+	return func() { room.Release(nodes) }, nil
+}
+
+// mostNodes returns how many nodes an expression can have at most, or maxNodes.
+func mostNodes(expr string) int64 {
+	// The densest text is that of macros: 17 nodes for [].map(x,x).
+	nodes := 2 * int64(len(expr))
+	for _, name := range copyingMacros {
+		// Each can double them all. Beyond 2^20, nothing is left to compare.
+		nodes <<= min(strings.Count(expr, name), 20)
+		if nodes > maxNodes {
+			return maxNodes
+		}
+	}
+	return min(nodes, maxNodes)
+}
+
+// copyingMacros are the macros that repeat an operand.
+var copyingMacros = []string{"optMap", "optFlatMap", "sortBy"}
