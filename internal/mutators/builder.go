@@ -2,14 +2,15 @@ package mutators
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -105,7 +106,7 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 	all := inOrder(crs)
 	conflicts := legacy.Conflicts(all)
 	r := &Result{States: make([]State, len(all))}
-	used := map[string]*policy.Policy{}
+	used, matches := map[string]*policy.Policy{}, map[string]*engine.Match{}
 	var running []*legacy.Mutator
 	var members []engine.Member
 	for i, m := range all {
@@ -120,7 +121,7 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 		if s.Moved = o.Moved != nil && o.Moved(m.ID()); s.Moved {
 			continue
 		}
-		member, err := b.member(m, types, used)
+		member, err := b.member(m, types, used, matches)
 		if err != nil {
 			s.Reason = "cannot be run: " + err.Error()
 			continue
@@ -173,19 +174,15 @@ func notRun(s *State) string {
 
 // member makes a mutator a member, with a program that is compiled if there is
 // none for its shape.
-func (b *Builder) member(m *legacy.Mutator, types *openapi.Types, used map[string]*policy.Policy) (engine.Member, error) {
-	var selector labels.Selector
-	if s := m.Match.NamespaceSelector; s != nil {
-		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(s); err != nil {
-			return engine.Member{}, fmt.Errorf("spec.match.namespaceSelector: %w", err)
-		}
+func (b *Builder) member(m *legacy.Mutator, types *openapi.Types, used map[string]*policy.Policy, matches map[string]*engine.Match) (engine.Member, error) {
+	match, err := matchOf(m, matches)
+	if err != nil {
+		return engine.Member{}, err
 	}
 	shape := translate.ShapeOf(m)
 	p := used[shape]
 	if p == nil {
 		if p = b.shapes[shape]; p == nil {
-			var err error
 			if p, err = policy.CompileLenient(translate.Runtime(m, types).Policy, b.deps); err != nil {
 				return engine.Member{}, err
 			}
@@ -194,9 +191,45 @@ func (b *Builder) member(m *legacy.Mutator, types *openapi.Types, used map[strin
 		used[shape] = p
 	}
 	return engine.Member{
-		Name: m.ID(), Policy: p, Params: &unstructured.Unstructured{Object: m.Object}, NamespaceSelector: selector,
+		Name: m.ID(), Policy: p, Params: &unstructured.Unstructured{Object: m.Object}, Match: match,
 		Applies: func(gvk schema.GroupVersionKind, op admissionv1.Operation) bool { return m.AppliesTo(gvk, string(op)) },
 	}, nil
+}
+
+// matchOf returns what a mutator asks of an object, so far as a Set can use it, one
+// for all mutators that ask for the same.
+func matchOf(m *legacy.Mutator, known map[string]*engine.Match) (*engine.Match, error) {
+	asks := m.Match
+	asks.Kinds, asks.Name, asks.Source = nil, "", "" // kinds are for Applies, the others for the policy
+	text, err := json.Marshal(asks)
+	if err != nil {
+		return nil, err
+	}
+	if match, ok := known[string(text)]; ok {
+		return match, nil
+	}
+	match := &engine.Match{}
+	if s := asks.NamespaceSelector; s != nil {
+		if match.NamespaceSelector, err = metav1.LabelSelectorAsSelector(s); err != nil {
+			return nil, fmt.Errorf("spec.match.namespaceSelector: %w", err)
+		}
+	}
+	if s := asks.LabelSelector; s != nil {
+		if labels, err := metav1.LabelSelectorAsSelector(s); err == nil {
+			match.Labels = labels
+		}
+	}
+	if pattern := func(p string) bool { return strings.Contains(p, "*") }; len(asks.Namespaces) > 0 && !slices.ContainsFunc(asks.Namespaces, pattern) {
+		match.Namespaces = asks.Namespaces
+	}
+	if asks.Scope != "" || len(asks.Namespaces) > 0 || len(asks.ExcludedNamespaces) > 0 {
+		match.Namespace = asks.InNamespace
+	}
+	if match.NamespaceSelector == nil && match.Labels == nil && match.Namespace == nil {
+		match = nil
+	}
+	known[string(text)] = match
+	return match, nil
 }
 
 // explain finds out from Gatekeeper's rules why a mutator refuses an object; nil

@@ -146,8 +146,14 @@ func TestRules(t *testing.T) {
 func random(t testing.TB, rnd *rand.Rand, i int) *legacy.Mutator {
 	pick := func(list ...string) string { return list[rnd.IntN(len(list))] }
 	match := ""
-	if rnd.IntN(4) == 0 {
-		match = fmt.Sprintf(`match: {%s: {matchLabels: {%s: v}}}, `, pick("labelSelector", "namespaceSelector"), pick("x", "y"))
+	if rnd.IntN(2) == 0 {
+		match = "match: {" + pick(
+			fmt.Sprintf(`%s: {matchLabels: {%s: v}}`, pick("labelSelector", "namespaceSelector"), pick("x", "y")),
+			fmt.Sprintf(`%s: {matchExpressions: [{key: %q, operator: %s}]}`, pick("labelSelector", "namespaceSelector"), pick("x", "y"),
+				pick("In, values: [v, w]", `In, values: [""]`, "NotIn, values: [v]", "Exists", "DoesNotExist")),
+			fmt.Sprintf(`%s: [%s]`, pick("namespaces", "excludedNamespaces"), pick("shop", "other", `"sh*"`, `"*"`, `other, "*op"`)),
+			"scope: "+pick("Cluster", "Namespaced"),
+		) + "}, "
 	}
 	name := fmt.Sprint("m", i)
 	if rnd.IntN(4) == 0 {

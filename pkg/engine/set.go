@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -29,14 +30,31 @@ type Member struct {
 	// always. It is asked about what the object says of itself, once for each
 	// kind and operation, so its answer must not change.
 	Applies func(gvk schema.GroupVersionKind, op admissionv1.Operation) bool
-	// NamespaceSelector is held against the labels of the object's Namespace, or
-	// of the object itself if that is a Namespace; other cluster-scoped objects
-	// pass. Nil: none.
-	NamespaceSelector labels.Selector
+	// Match is what the member asks of an object beside that; nil is nothing.
+	// Members that ask for the same should share it, so that it is asked once.
+	Match *Match
 	// Wakes are the members, by index, that may do something else than before
 	// once this one has changed something; itself included if it is not
 	// idempotent. Too many are harmless, one too few is not.
 	Wakes []int
+}
+
+// Match is what members ask of an object. Only NamespaceSelector is for the Set to
+// decide: the others spare a Set the members whose policies do not match, so they
+// must hold wherever a policy's conditions do. They must not be modified.
+type Match struct {
+	// NamespaceSelector is held against the labels of the object's Namespace, or
+	// of the object itself if that is a Namespace; other cluster-scoped objects
+	// pass. Nil: none.
+	NamespaceSelector labels.Selector
+	// Labels is held against the object's labels. Nil: none.
+	Labels labels.Selector
+	// Namespaces, if not nil, are the only namespaces of objects that match, and
+	// Namespace reports whether objects of a namespace may match; nil: all do.
+	// Neither is asked about Namespaces, and Namespaces not about cluster-scoped
+	// objects, whose namespace is "".
+	Namespaces []string
+	Namespace  func(name string) bool
 }
 
 // SetOptions say what a Set does.
@@ -77,15 +95,36 @@ type Set struct {
 	options SetOptions
 	passes  int // at most
 
-	known  sync.Map // kindKey → []int: the members that apply, in order
+	known  sync.Map // kindKey → *candidates
 	learnt atomic.Int64
-	awake  sync.Pool // *[]bool, all false: which members were woken
+	rooms  sync.Pool // of *setRoom
 }
 
-// kindKey is what Applies is asked about.
+// setRoom is room for one run of a Set.
+type setRoom struct {
+	awake []bool        // which members were woken, by index; all false
+	list  []int         // of the candidates, those that may match; ascending
+	found []*matchGroup // what widen has found
+}
+
+// kindKey is what Applies is asked about, and whether the object has a namespace.
 type kindKey struct {
 	apiVersion, kind string
 	operation        admissionv1.Operation
+	namespaced       bool
+}
+
+// candidates are the members that apply to objects of a kind.
+type candidates struct {
+	members []int // ascending
+	table   *lookup.Table[*matchGroup]
+	labels  bool // some group asks for the object's labels
+}
+
+// matchGroup is the members of one Match.
+type matchGroup struct {
+	match   *Match // nil: matches everything
+	members []int  // ascending
 }
 
 // maxKnown bounds how many kinds are remembered. A server has some hundreds, but
@@ -98,36 +137,57 @@ const IgnoreLabel = "admission.gatekeeper.sh/ignore"
 // NewSet returns a Set, which keeps o's lists.
 func NewSet(o SetOptions) *Set {
 	s := &Set{options: o, passes: max(o.Bound, len(o.Members)) + 1}
-	s.awake.New = func() any {
-		list := make([]bool, len(o.Members))
-		return &list
-	}
+	s.rooms.New = func() any { return &setRoom{awake: make([]bool, len(o.Members))} }
 	return s
 }
 
 // Len is how many members there are.
 func (s *Set) Len() int { return len(s.options.Members) }
 
-// candidates are the members that apply to objects of a kind.
-func (s *Set) candidates(k kindKey) []int {
-	if list, ok := s.known.Load(k); ok {
-		return list.([]int)
+// candidates returns the members that apply to objects of a kind.
+func (s *Set) candidates(k kindKey) *candidates {
+	if known, ok := s.known.Load(k); ok {
+		return known.(*candidates)
 	}
-	var list []int
+	c := &candidates{}
 	gvk := schema.FromAPIVersionAndKind(k.apiVersion, k.kind)
+	groups := map[*Match]*matchGroup{}
+	var all []*matchGroup
 	for i := range s.options.Members {
-		if applies := s.options.Members[i].Applies; applies == nil || applies(gvk, k.operation) {
-			list = append(list, i)
+		m := &s.options.Members[i]
+		if m.Applies != nil && !m.Applies(gvk, k.operation) {
+			continue
 		}
+		g := groups[m.Match]
+		if g == nil {
+			g = &matchGroup{match: m.Match}
+			groups[m.Match] = g
+			all = append(all, g)
+			c.labels = c.labels || m.Match != nil && m.Match.Labels != nil
+		}
+		g.members = append(g.members, i)
+		c.members = append(c.members, i)
 	}
+	c.table = lookup.New(all, func(needs []lookup.Need, g *matchGroup) []lookup.Need {
+		if g.match == nil {
+			return needs
+		}
+		if k.namespaced && !k.isNamespace() {
+			needs = lookup.Needs(needs, lookup.Namespace, g.match.NamespaceSelector)
+			if g.match.Namespaces != nil {
+				needs = append(needs, lookup.Need{Place: lookup.Name, Values: g.match.Namespaces})
+			}
+		}
+		return lookup.Needs(needs, lookup.Object, g.match.Labels)
+	})
 	if s.learnt.Add(1) <= maxKnown {
-		s.known.Store(k, list)
+		s.known.Store(k, c)
 	}
-	return list
+	return c
 }
 
-func keyOf(obj map[string]any, op admissionv1.Operation) kindKey {
-	k := kindKey{operation: op}
+func keyOf(obj map[string]any, op admissionv1.Operation, namespaced bool) kindKey {
+	k := kindKey{operation: op, namespaced: namespaced}
 	k.apiVersion, _ = obj["apiVersion"].(string)
 	k.kind, _ = obj["kind"].(string)
 	return k
@@ -168,15 +228,15 @@ func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructu
 	if object == nil || len(s.options.Members) == 0 || !mutable(req) {
 		return nil
 	}
-	key := keyOf(object.Object, req.Operation)
-	list := s.candidates(key)
-	if len(list) == 0 {
-		return nil
-	}
+	key := keyOf(object.Object, req.Operation, req.Namespace != "")
 	namespace := req.Namespace
 	excluded := namespace
 	if key.isNamespace() {
-		namespace, excluded = "", object.GetName()
+		key.namespaced, namespace, excluded = false, "", object.GetName()
+	}
+	c := s.candidates(key)
+	if len(c.members) == 0 {
+		return nil
 	}
 	if s.options.Excludes != nil && s.options.Excludes(excluded) {
 		return nil
@@ -200,7 +260,7 @@ func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructu
 			return nil
 		}
 	}
-	r := setRun{set: s, ctx: ctx, req: req, key: key, list: list, namespace: ns}
+	r := setRun{set: s, ctx: ctx, req: req, key: key, candidates: c, namespace: ns}
 	return r.decide(object, namespace)
 }
 

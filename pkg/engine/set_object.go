@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -23,6 +24,26 @@ func rawLabels(obj map[string]any) map[string]any {
 	meta, _ := obj["metadata"].(map[string]any)
 	m, _ := meta["labels"].(map[string]any)
 	return m
+}
+
+// plainLabels returns the labels if they are what a server would store: an object's
+// metadata are an object, and its labels are strings.
+func plainLabels(obj map[string]any) (set lookup.Labels, ok bool) {
+	meta, ok := obj["metadata"].(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	value, given := meta["labels"]
+	if !given {
+		return nil, true
+	}
+	m, ok := value.(map[string]any)
+	for _, v := range m {
+		if _, text := v.(string); !text {
+			return nil, false
+		}
+	}
+	return m, ok
 }
 
 // labelsOf are the labels for a selector; none if one of the values is no

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -20,14 +22,17 @@ type setRun struct {
 	ctx context.Context
 	req *policy.Request
 
-	key             kindKey // of the object as it is now
-	list            []int   // the members for key
+	key             kindKey     // of the object as it is now
+	candidates      *candidates // for key
 	namespace       *unstructured.Unstructured
 	namespaceLabels labels.Set
 
+	*setRoom
+	woken     bool // some of awake may be true
+	relabeled bool // the member whose turn it is has changed the object's labels
+
 	draft *policy.Draft
 	in    policy.Input // what members see, but for what differs among them
-	awake []bool       // members that have to run, by index
 	steps []Step
 	pass  int
 	cost  int64 // of the step under way
@@ -40,18 +45,16 @@ type setRun struct {
 func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *Decision {
 	d := &Decision{Object: object}
 	start := withNamespace(object, namespace)
+	r.setRoom = r.set.rooms.Get().(*setRoom)
+	defer r.leave()
+	if r.widen(start.Object); len(r.list) == 0 {
+		return d
+	}
 	r.draft = policy.NewDraft(start)
 	r.in = policy.Input{
 		Request: r.req, Kind: r.req.Kind, Resource: r.req.Resource, OldObject: r.req.OldObject,
 		Namespace: r.namespace, Draft: r.draft, Cost: &r.cost,
 	}
-	pooled := r.set.awake.Get().(*[]bool)
-	r.awake = *pooled
-	defer func() {
-		clear(r.awake)
-		r.set.awake.Put(pooled)
-	}()
-
 	r.began = time.Now()
 	passes, err := r.passes()
 	d.Steps, d.Passes = r.steps, passes
@@ -71,6 +74,15 @@ func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *De
 		d.Object, d.Changed = &unstructured.Unstructured{Object: settled}, true
 	}
 	return d
+}
+
+// leave makes r's room ready for another run.
+func (r *setRun) leave() {
+	if r.woken {
+		clear(r.awake)
+	}
+	r.list = r.list[:0]
+	r.set.rooms.Put(r.setRoom)
 }
 
 // passes runs all passes and returns how many there were, one that failed
@@ -108,27 +120,88 @@ func (r *setRun) onePass() error {
 			continue
 		}
 		for _, w := range r.set.options.Members[m].Wakes {
-			r.awake[w] = true
+			r.awake[w], r.woken = true, true
 		}
-		if key := keyOf(after.Object, r.key.operation); key != r.key {
-			i = r.become(key, m)
+		if key := keyOf(after.Object, r.key.operation, r.key.namespaced); key != r.key {
+			r.become(key)
+			i = r.goOn(m)
+		} else if r.relabeled && r.candidates.labels {
+			r.widen(after.Object)
+			i = r.goOn(m)
 		}
+		r.relabeled = false
 	}
 	return nil
 }
 
-// become goes on with the members for another kind, all of which have to run,
-// and returns where in their list the last member not behind m is.
-func (r *setRun) become(key kindKey, m int) int {
-	r.key, r.list = key, r.set.candidates(key)
-	at := -1
-	for i, c := range r.list {
-		r.awake[c] = true
-		if c <= m {
-			at = i
+// become goes on with the members for another kind, all of which have to run.
+func (r *setRun) become(key kindKey) {
+	r.key, r.candidates = key, r.set.candidates(key)
+	for _, m := range r.candidates.members {
+		r.awake[m] = true
+	}
+	r.woken, r.list = true, r.list[:0]
+	r.widen(r.draft.Object().Object)
+}
+
+// widen adds to the list the candidates that may match an object as it is now. None
+// is taken away: whether it does match is found out when its turn comes.
+func (r *setRun) widen(object map[string]any) {
+	c := r.candidates
+	set, plain := plainLabels(object)
+	if !plain || r.key.namespaced && r.namespace == nil {
+		r.list = append(r.list[:0], c.members...)
+		return
+	}
+	found := append(r.found[:0], c.table.Always...)
+	found = c.table.Find(found, lookup.Object, set)
+	if r.key.namespaced {
+		found = c.table.Find(found, lookup.Namespace, rawLabels(r.namespace.Object))
+		found = c.table.FindOne(found, lookup.Name, "", r.req.Namespace)
+	}
+	n := len(r.list)
+	for _, g := range found {
+		if _, has := slices.BinarySearch(r.list[:n], g.members[0]); !has && r.may(g.match, set) {
+			r.list = append(r.list, g.members...)
 		}
 	}
+	clear(found)
+	r.found = found[:0]
+	if len(r.list) > n {
+		slices.Sort(r.list)
+	}
+}
+
+// may reports whether members of a Match may match an object with these labels.
+func (r *setRun) may(m *Match, set lookup.Labels) bool {
+	switch {
+	case m == nil:
+		return true
+	case m.Labels != nil && !m.Labels.Matches(set):
+		return false
+	case r.key.isNamespace():
+		return true
+	case r.key.namespaced && m.NamespaceSelector != nil && !m.NamespaceSelector.Matches(r.labelsOfNamespace()):
+		return false
+	}
+	return m.Namespace == nil || m.Namespace(r.req.Namespace)
+}
+
+// goOn returns where in the list the last member not behind m is.
+func (r *setRun) goOn(m int) int {
+	at, found := slices.BinarySearch(r.list, m)
+	if !found {
+		at--
+	}
 	return at
+}
+
+// touchesLabels reports whether one of the JSON pointers leads to an object's labels.
+func touchesLabels(pointers []string) bool {
+	const at = "/metadata/labels"
+	return slices.ContainsFunc(pointers, func(p string) bool {
+		return strings.HasPrefix(at, p) || strings.HasPrefix(p, at+"/")
+	})
 }
 
 // member runs one member, unless it does not match.
@@ -137,7 +210,7 @@ func (r *setRun) member(m int) error {
 		return errors.New(status.Message)
 	}
 	member := &r.set.options.Members[m]
-	if s := member.NamespaceSelector; s != nil && !r.selects(s) {
+	if s := member.Match; s != nil && s.NamespaceSelector != nil && !r.selects(s.NamespaceSelector) {
 		return nil
 	}
 	p := member.Policy
@@ -171,6 +244,7 @@ func (r *setRun) member(m int) error {
 		step.Outcome = Unchanged
 		if after != before {
 			step.Outcome, step.paths = Changed, r.draft.Changed()
+			r.relabeled = r.relabeled || touchesLabels(step.paths)
 			if r.set.options.Trace {
 				step.Before, step.After = before, r.draft.Keep()
 			}
@@ -225,10 +299,14 @@ func (r *setRun) selects(s labels.Selector) bool {
 	if namespace, _ := stringField(object, "namespace"); namespace == "" && r.namespace == nil {
 		return true
 	}
+	return s.Matches(r.labelsOfNamespace())
+}
+
+func (r *setRun) labelsOfNamespace() labels.Set {
 	if r.namespaceLabels == nil && r.namespace != nil {
 		r.namespaceLabels = labelsOf(r.namespace.Object)
 	}
-	return s.Matches(r.namespaceLabels)
+	return r.namespaceLabels
 }
 
 // nameOf names an object as Gatekeeper's errors do.

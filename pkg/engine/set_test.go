@@ -287,7 +287,7 @@ func TestSetNamespaceOfThePayload(t *testing.T) {
 
 func TestSetNamespaceSelector(t *testing.T) {
 	m := sets(t, "a", `1`, "")
-	m.NamespaceSelector = labels.SelectorFromSet(labels.Set{"team": "red"})
+	m.Match = &Match{NamespaceSelector: labels.SelectorFromSet(labels.Set{"team": "red"})}
 	labelled := Member{Name: "AssignMetadata/l", Wakes: []int{0},
 		Policy: lenient(t, "l", `has(object.metadata.labels) ? [] : [JSONPatch{op: "add", path: "/metadata/labels", value: {"team": "red"}}]`)}
 	namespaces := func(_ context.Context, name string) (*unstructured.Unstructured, error) {
@@ -510,7 +510,7 @@ func TestSetRemembersKinds(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("asked %d times, want 2", asked)
 	}
-	if got := s.candidates(kindKey{"ex.io/v1", "Widget", admissionv1.Create}); !slices.Equal(got, []int{0, 1}) {
+	if got := s.candidates(kindKey{"ex.io/v1", "Widget", admissionv1.Create, true}).members; !slices.Equal(got, []int{0, 1}) {
 		t.Errorf("candidates = %v", got)
 	}
 }

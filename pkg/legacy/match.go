@@ -62,6 +62,19 @@ func anyOf(list []string, s string) bool {
 	return len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, s)
 }
 
+// InNamespace reports whether objects in a namespace, "" for none, meet scope,
+// namespaces and excludedNamespaces; a Namespace itself is another matter
+// (Gatekeeper spec §7.3).
+func (m *Match) InNamespace(name string) bool {
+	if name == "" {
+		return m.Scope != "Namespaced"
+	}
+	matches := func(pattern string) bool { return Wildcard(pattern, name) }
+	return m.Scope != "Cluster" &&
+		(len(m.Namespaces) == 0 || slices.ContainsFunc(m.Namespaces, matches)) &&
+		!slices.ContainsFunc(m.ExcludedNamespaces, matches)
+}
+
 // operations is a set of the operations that Gatekeeper serves.
 type operations uint8
 

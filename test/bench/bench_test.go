@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -55,6 +56,20 @@ func BenchmarkMiss(b *testing.B) {
 	for _, how := range Misses {
 		for _, n := range []int{0, 100, 10_000} {
 			b.Run(fmt.Sprintf("%s/%d", how, n), func(b *testing.B) { run(b, Policies(), Miss(how, n)) })
+		}
+	}
+}
+
+// BenchmarkSelect decides a request that lacks the labels by which all policies, or
+// mutators, select.
+func BenchmarkSelect(b *testing.B) {
+	for _, way := range Selectors {
+		side := Policies
+		if strings.HasPrefix(way, "mutators") {
+			side = Mutators
+		}
+		for _, n := range []int{10, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", way, n), func(b *testing.B) { run(b, side(), Select(way, n)) })
 		}
 	}
 }

@@ -45,6 +45,9 @@ func TestMissesAndTenants(t *testing.T) {
 			workloads[fmt.Sprintf("miss %s %d", how, n)] = Miss(how, n)
 		}
 	}
+	for _, way := range Selectors {
+		workloads["miss by "+way] = Select(way, 11)
+	}
 	for _, how := range Tenants {
 		workloads["tenants "+how] = Tenant(how, 5, false)
 		workloads["tenants "+how+" alone"] = Tenant(how, 5, true)

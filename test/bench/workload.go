@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -47,6 +48,62 @@ func Miss(how string, n int) *Workload {
 		w.Policies = append(w.Policies, policy(c, &other, i, constraints))
 		w.Bindings = append(w.Bindings, bind(c, i, i, ""))
 		w.Mutators = append(w.Mutators, mutator(c, o, i, match))
+	}
+	return w
+}
+
+// Selectors are the ways in which policies, bindings or mutators can select by labels
+// that a request lacks: who selects, where, and how; "few" is ten selectors of all
+// operators.
+var Selectors = func() (all []string) {
+	for _, who := range []string{"policies", "bindings", "mutators"} {
+		for _, where := range []string{"namespace", "object"} {
+			for _, how := range []string{"labels", "not-in", "few"} {
+				all = append(all, who+"-"+where+"-"+how)
+			}
+		}
+	}
+	return all
+}()
+
+// Select is n policies with a binding each, or n mutators, that share their
+// selectors; none applies to a small Pod.
+func Select(way string, n int) *Workload {
+	c, o := Label, Objects[0]
+	w := request(o, "default")
+	parts := strings.SplitN(way, "-", 3)
+	who, where, how := parts[0], parts[1], parts[2]
+	key, value := "app", "web"
+	if where == "namespace" {
+		key, value = "kubernetes.io/metadata.name", "default"
+	}
+	selectors := []string{
+		fmt.Sprintf(`{"matchLabels": {%q: "other"}}`, key),
+		fmt.Sprintf(`{"matchExpressions": [{"key": %q, "operator": "NotIn", "values": [%q]}]}`, key, value),
+		fmt.Sprintf(`{"matchExpressions": [{"key": %q, "operator": "DoesNotExist"}]}`, key),
+	}
+	for i := range 7 {
+		operator := []string{`"Exists"`, `"In", "values": ["a", "b"]`}[i%2]
+		selectors = append(selectors, fmt.Sprintf(`{"matchExpressions": [{"key": "example.com/k%d", "operator": %s}]}`, i, operator))
+	}
+	switch how {
+	case "labels":
+		selectors = selectors[:1]
+	case "not-in":
+		selectors = selectors[1:2]
+	}
+	for i := range n {
+		selector := fmt.Sprintf(`"%sSelector": %s`, where, selectors[i%len(selectors)])
+		switch who {
+		case "policies":
+			w.Policies = append(w.Policies, policy(c, o, i, selector+", "))
+			w.Bindings = append(w.Bindings, bind(c, i, i, ""))
+		case "bindings":
+			w.Policies = append(w.Policies, policy(c, o, i, ""))
+			w.Bindings = append(w.Bindings, bind(c, i, i, `, "matchResources": {`+selector+`}`))
+		default:
+			w.Mutators = append(w.Mutators, mutator(c, o, i, `"match": {`+strings.Replace(selector, "object", "label", 1)+`}, `))
+		}
 	}
 	return w
 }

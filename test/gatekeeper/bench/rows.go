@@ -52,6 +52,7 @@ func concat(all ...[]column) []column {
 var (
 	admitTable   = &table{name: "Admit", title: "Policies, or mutators, that all apply: case, object, how many", columns: requests}
 	missTable    = &table{name: "Miss", title: "None applies, small Pod: what they are about, how many; baseline: mapd with none", columns: flat}
+	selectTable  = &table{name: "Select", title: "None applies, small Pod, all by the same selector or ten: who selects, by which labels, how many; baseline: mapd with ten", columns: flat}
 	tenantsTable = &table{name: "Tenants", title: "One of many applies, each for its own namespace: bindings of one policy or policies, how many; baseline: mapd with that one", columns: flat}
 	compileTable = &table{name: "Compile", title: "Compile one policy, or put in one mutator", columns: loads, hold: true}
 	loadTable    = &table{name: "Load", title: "From stored to ready on one core: what, how many", columns: loads, hold: true}
@@ -74,13 +75,13 @@ type entry struct {
 }
 
 // counts are how many policies rows have.
-type counts struct{ admit, miss, tenants, load, change []int }
+type counts struct{ admit, miss, selects, tenants, load, change []int }
 
 var (
 	// The in-tree plugin keeps half a megabyte for each compiled policy, so it gets no
 	// more than mostInTree.
-	all        = counts{[]int{1, 10, 100}, []int{0, 100, 1000, 10_000}, []int{10, 100, 1000, 10_000}, []int{1000, 10_000}, []int{10_000}}
-	few        = counts{[]int{1, 10}, []int{0, 10}, []int{10}, []int{20}, []int{20}}
+	all        = counts{[]int{1, 10, 100}, []int{0, 100, 1000, 10_000}, []int{1000, 10_000}, []int{10, 100, 1000, 10_000}, []int{1000, 10_000}, []int{10_000}}
+	few        = counts{[]int{1, 10}, []int{0, 10}, []int{20}, []int{10}, []int{20}, []int{20}}
 	mostInTree = 1000
 	// Mutators for locations of their own are as many shapes; nobody has more.
 	mostShapes = 1000
@@ -106,6 +107,17 @@ func rows(n counts) []*row {
 			add(missTable, fmt.Sprintf("%s/%d", how, n), func() []entry {
 				w := bench.Miss(how, n)
 				return append(requestEntries(w, n <= mostInTree), entry{baseline, bench.Policies(), bench.Miss(how, 0)})
+			})
+		}
+	}
+	for _, way := range bench.Selectors {
+		for _, n := range n.selects {
+			add(selectTable, fmt.Sprintf("%s/%d", way, n), func() []entry {
+				w, few := bench.Select(way, n), bench.Select(way, 10)
+				if len(w.Policies) == 0 {
+					return []entry{{gatekeeper, &theirs{}, w}, {mapd, bench.Mutators(), w}, {baseline, bench.Mutators(), few}}
+				}
+				return []entry{{mapd, bench.Policies(), w}, {baseline, bench.Policies(), few}}
 			})
 		}
 	}
