@@ -238,6 +238,16 @@ var expressions = map[string]struct {
 	"patch strings":               {JSONPatch, `[JSONPatch{op: "add", path: "/a", value: "a\u2028<&>\U0001F600\u0000"}, JSONPatch{op: "add", path: "/a", value: "a,b".split(",")}]`},
 	"patch empty":                 {JSONPatch, `[JSONPatch{op: "add", path: "/a", value: []}, JSONPatch{op: "add", path: "/a", value: object.spec.empty}, JSONPatch{op: "add", path: "/a", value: Object{e: object.spec.empty}}]`},
 	"patch duplicated":            {JSONPatch, `object.spec.template.spec.containers.filter(c, has(c.nosuch)).map(c, JSONPatch{op: "remove", path: "/x"})`},
+	"key map":                     {anything, "object[object.metadata]"},
+	"key list":                    {anything, "object.metadata[object.spec.template.spec.containers]"},
+	"key empty list":              {anything, "object[object.spec.empty]"},
+	"key null":                    {anything, "object[object.spec.nothing]"},
+	"key optional map":            {anything, "object[?params.data]"},
+	"key of a condition":          {anything, "(true ? object : params)[object.metadata]"},
+	"key made map":                {anything, "object[object.metadata.labels.transformMap(k, v, v)]"},
+	"key variable":                {anything, "object[variables.names]"},
+	"key number":                  {anything, "object[object.spec.ratio]"},
+	"key bool":                    {anything, "object[object.spec.flag]"},
 	"patch dyn element":           {JSONPatch, `[JSONPatch{op: "add", path: "/a", value: {"x": object.spec.nothing}}]`},
 }
 

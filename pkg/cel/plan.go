@@ -167,8 +167,15 @@ func (p plan) run(ctx context.Context, vars interpreter.Activation) (out ref.Val
 }
 
 // goTypes are our Go types that cel-go can name in an error, with the names of
-// those that they stand in for.
-var goTypes = strings.NewReplacer("*cel.objectVal", "*dynamic.ObjectVal", "*cel.variablesVal", "*lazy.MapValue")
+// those that they stand in for. Data that is the key of an attribute is a CEL value in-tree.
+var goTypes = strings.NewReplacer(
+	"*cel.objectVal", "*dynamic.ObjectVal", "*cel.variablesVal", "*lazy.MapValue",
+	invalidKey+"map[string]interface {}", invalidKey+"*types.baseMap",
+	invalidKey+"[]interface {}", invalidKey+"*types.baseList",
+	invalidKey+"<nil>", invalidKey+"types.Null",
+)
+
+const invalidKey = "invalid qualifier type: "
 
 // upstreamNames gives an error the text that it has in-tree where cel-go puts
 // the Go type of a value into it.
