@@ -75,7 +75,7 @@ func (w *writer) dyn(s string) string {
 
 // strange writes literals of all types that the environment has and JSON does not, and
 // forms of lists and maps that hardly anybody writes. None is read by the quick way, but
-// Objects as values of operations.
+// Objects as values of operations. Maps have one key, see single.
 func (w *writer) strange() string {
 	value := func() string {
 		return "google.protobuf.Value{" + w.choose(`string_value: "a"`, "number_value: 1.0", "bool_value: true", "null_value: google.protobuf.NullValue.NULL_VALUE",
@@ -116,11 +116,11 @@ func (w *writer) strange() string {
 		func() string { return w.optional(kind(w.IntN(int(anys) + 1))) },
 		func() string { return "[?" + w.optional(kind(w.IntN(int(anys)+1))) + ", dyn(" + w.any() + ")]" },
 		func() string {
-			return `{?"s": ` + w.optional(kind(w.IntN(int(anys)+1))) + `, "n": dyn(` + w.any() + ")}"
+			return `{?"s": ` + w.optional(kind(w.IntN(int(anys)+1))) + w.choose("", `, "s": dyn(`+w.any()+")") + "}"
 		},
 		func() string { return "{" + w.choose("1", "true", "1u", "dyn(1)") + ": " + w.any() + "}" },
 		func() string {
-			return `{"s": dyn(` + w.any() + "), " + w.text() + ": dyn(" + w.any() + "), \"s\": dyn(" + w.any() + ")}"
+			return `{"s": dyn(` + w.any() + "), " + w.choose(`"s"`, `string("s")`, `"" + "s"`) + ": dyn(" + w.any() + ")}"
 		},
 		func() string {
 			return w.choose("authorizer", "dyn(variables)", ".object", ".params", "request", "namespaceObject", "request.dryRun", "request.options", "namespaceObject.metadata.creationTimestamp")
@@ -139,7 +139,7 @@ func (w *writer) strange() string {
 }
 
 func (w *writer) literal(k kind) string {
-	if w.depth < 7 && w.one(24) {
+	if w.depth < 7 && w.one(40) {
 		if s := w.strange(); w.one(2) {
 			return s
 		} else {
@@ -480,6 +480,9 @@ func (w *writer) operation() string {
 	case 4:
 		op += ", value: " + w.object("Object.v", 3)
 	case 5:
+		if !w.one(3) {
+			break
+		}
 		op += w.choose(", value: ", ", value: ", ", ?value: optional.of(") + w.strange()
 		if strings.Contains(op, "?value") {
 			op += ")"
@@ -498,9 +501,7 @@ func (w *writer) object(name string, depth int) string {
 			return w.any()
 		}
 		inner := func() string { return w.object(path, depth+1) }
-		switch w.IntN(15) {
-		case 14:
-			return w.strange()
+		switch w.IntN(14) {
 		case 0:
 			return inner()
 		case 1:
@@ -524,6 +525,9 @@ func (w *writer) object(name string, depth int) string {
 			over, k := w.over()
 			return over + w.loop("map", inner, k) + " + [" + w.choose(inner(), w.any()) + "]"
 		default:
+			if w.one(12) {
+				return w.strange()
+			}
 			return w.any()
 		}
 	}
