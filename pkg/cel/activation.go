@@ -40,6 +40,8 @@ type Input struct {
 	Attributes RequestAttributes
 	// Memory is charged for what evaluations allocate. Nil: nothing bounds it.
 	Memory *memory.Account
+	// Turn, if not nil, is asked for after every YieldEvery units of work.
+	Turn Turn
 }
 
 // The budgets of spec §6.7.
@@ -93,6 +95,7 @@ type Activation struct {
 	memos   []memo
 	touched []int
 	frames  *frame // of quick evaluations, those that are free
+	gauge
 }
 
 // memo is what is known of a variable.
@@ -113,14 +116,15 @@ var _ interpreter.Activation = (*Activation)(nil)
 // Bind returns the values for programs that were compiled in s. Evaluations
 // are charged to b; nil means no budget.
 func (s *Scope) Bind(in *Input, b *Budget) *Activation {
-	return &Activation{scope: s, in: in, budget: b}
+	return &Activation{scope: s, in: in, budget: b, gauge: gauge{account: in.Memory, turn: in.Turn}}
 }
 
 // Rebind makes a what s.Bind(in, b) returns, but keeps its room. Patches that were
 // evaluated with it before are no longer good.
 func (s *Scope) Rebind(a *Activation, in *Input, b *Budget) *Activation {
 	clear(a.memos)
-	*a = Activation{scope: s, in: in, budget: b, frames: a.frames, memos: a.memos[:0], touched: a.touched[:0]}
+	*a = Activation{scope: s, in: in, budget: b, frames: a.frames, memos: a.memos[:0], touched: a.touched[:0],
+		gauge: gauge{account: in.Memory, turn: in.Turn}}
 	return a
 }
 
@@ -161,6 +165,8 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 		return a.resource, true
 	case variablesName:
 		return &variablesVal{activation: a}, true
+	case meterName:
+		return a, true
 	default:
 		return nil, false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	celgo "github.com/google/cel-go/cel"
@@ -13,7 +14,6 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/cel/library"
 )
 
 // planner turns checked expressions into something that runs. It does what
@@ -45,13 +45,13 @@ func newPlanner(env *celgo.Env) (*planner, error) {
 	return &planner{
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
 		// In the order of cel-go's newProgram: decorators of libraries, then
-		// interrupts, folding, regular expressions, and the observer last.
+		// interrupts, folding, and the observer last. Guarded calls compile constant
+		// regular expressions themselves.
 		options: []interpreter.PlannerOption{
 			interpreter.CustomDecoratorV2(shortCircuitOptional),
+			interpreter.CustomDecoratorV2(guarded(dispatcher)),
 			interpreter.InterruptableEval(),
 			interpreter.Optimize(),
-			interpreter.CompileRegexConstants(library.FindRegexOptimization, library.FindAllRegexOptimization,
-				interpreter.MatchesRegexOptimization),
 			interpreter.CostObserver(interpreter.CostTrackerFactory(tracker.Clone)),
 		},
 	}, nil
@@ -131,6 +131,10 @@ func (p *planner) plan(checked *ast.AST, loops, metered bool) (plan, error) {
 	if !metered {
 		options = options[:len(options)-1]
 	}
+	options = append(slices.Clip(options), interpreter.CustomDecoratorV2(making))
+	if loops {
+		options = append(options, interpreter.CustomDecoratorV2(ticking(checked)))
+	}
 	root, err := p.interpreter.NewInterpretable(checked, options...)
 	if err != nil {
 		return plan{}, err
@@ -142,8 +146,17 @@ func (p *planner) plan(checked *ast.AST, loops, metered bool) (plan, error) {
 
 // run evaluates and returns the value and what it cost, which is known even if
 // there is an error. It follows cel-go's prog.ContextEval, texts included.
-func (p plan) run(ctx context.Context, vars interpreter.Activation) (out ref.Val, cost int64, err error) {
-	frame, err := interpreter.NewExecutionFrame(vars)
+func (p plan) run(ctx context.Context, a *Activation) (out ref.Val, cost int64, err error) {
+	if a.stop == nil && ctx.Err() != nil {
+		a.stop = interpreter.InterruptError{}
+	}
+	if a.stop != nil {
+		return nil, 0, a.halted()
+	}
+	outer := a.unpaid
+	a.unpaid = 0
+	defer func() { a.unpaid = outer }()
+	frame, err := interpreter.NewExecutionFrame(a)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -158,12 +171,39 @@ func (p plan) run(ctx context.Context, vars interpreter.Activation) (out ref.Val
 	var tracker *interpreter.CostTracker
 	out, err = p.exec(frame, &tracker)
 	if tracker != nil {
-		cost = int64(min(tracker.ActualCost(), math.MaxInt64))
+		cost = add(int64(min(tracker.ActualCost(), math.MaxInt64)), a.unpaid)
+	}
+	if a.stop != nil {
+		return nil, cost, a.halted()
 	}
 	if err != nil && errors.Is(err, interpreter.InterruptError{}) {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
-	return out, cost, upstreamNames(err)
+	return out, cost, short(upstreamNames(err))
+}
+
+// maxErrorText bounds the text of an error of an evaluation, which can quote values. A
+// request can have as many errors as it meets policies.
+const maxErrorText = 4 << 10
+
+// short cuts the text of an error that is too long.
+func short(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if len(text) <= maxErrorText {
+		return err
+	}
+	return fmt.Errorf("%s… (%d bytes in all)", strings.ToValidUTF8(text[:maxErrorText], ""), len(text))
+}
+
+// halted is why evaluations with a have ended.
+func (a *Activation) halted() error {
+	if a.stop == error(interpreter.InterruptError{}) {
+		return fmt.Errorf("%w: %w", a.stop, context.Cause(a.ctx))
+	}
+	return a.stop
 }
 
 // goTypes are our Go types that cel-go can name in an error, with the names of
@@ -196,6 +236,8 @@ func (p plan) exec(frame *interpreter.ExecutionFrame, tracker **interpreter.Cost
 		case nil:
 		case interpreter.EvalCancelledError:
 			err = r
+		case halt:
+			err = r.err
 		default:
 			// cel-go recovers here too, so that a fault in a library function
 			// is an error of the expression.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
@@ -75,7 +76,7 @@ func (p *Program) Bool(ctx context.Context, a *Activation) (bool, error) {
 func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, error) {
 	a.begin(ctx)
 	if f := p.quick.begin(a); f != nil {
-		if v, ok := p.quick.value(f); f.end(ok) {
+		if v, ok := p.quick.value(f); f.end(ok && a.weighs(v)) {
 			if err := a.charge(f.price()); err != nil {
 				return nil, err
 			}
@@ -94,7 +95,7 @@ func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, er
 func (p *Program) JSONPatch(ctx context.Context, a *Activation) ([]PatchOp, error) {
 	a.begin(ctx)
 	if f := p.quick.begin(a); f != nil {
-		if f.end(p.quick.patch(f)) {
+		if f.end(p.quick.patch(f) && a.weighsOps(f.ops)) {
 			if err := a.charge(f.price()); err != nil {
 				return nil, err
 			}
@@ -144,6 +145,9 @@ func (a *Activation) touchAll(o *outcome) {
 func (a *Activation) begin(ctx context.Context) {
 	a.ctx = ctx
 	a.spent = 0
+	if a.stop != nil && errors.Is(a.stop, interpreter.InterruptError{}) {
+		a.stop = nil // this context may have time left
+	}
 }
 
 // charge follows k8s.io/apiserver …/plugin/cel/activation.go: Evaluate. The
@@ -162,6 +166,10 @@ func (p *Program) outcome(a *Activation) *outcome {
 	o := &outcome{cost: cost}
 	if err != nil {
 		o.err = fmt.Errorf("expression '%s' resulted in error: %w", p.expr, err)
+		return o
+	}
+	if p.want != Bool && p.want != anything && !a.weighs(val) {
+		o.err = p.tooLarge()
 		return o
 	}
 	switch p.want {

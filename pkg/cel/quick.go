@@ -1,7 +1,6 @@
 package cel
 
 import (
-	"context"
 	"math"
 	"slices"
 
@@ -42,8 +41,11 @@ type frame struct {
 	loops []any // values of variables of loops
 	ops   []PatchOp
 	text  []byte
-	ctx   context.Context
-	turns int
+	// left is what may be done until the context is asked, in units of work, and made
+	// how many bytes were made.
+	left, made int
+	// scale is what is left of a result's weight.
+	scale scale
 	// copied is how many elements of lists were copied to put lists together.
 	copied int
 	// cost is what cel-go would have counted so far, without variables.
@@ -52,8 +54,8 @@ type frame struct {
 	next        *frame // among those that are free
 }
 
-// turnsBetween is how many turns of loops are made until the context is asked.
-const turnsBetween = 1024
+// maxMade is how many bytes an evaluation makes at most. cel-go counts more exactly.
+const maxMade = 4 << 20
 
 // maxCopied is how many elements an evaluation copies at most to put lists together.
 // cel-go does not copy them: a list that is put together with itself again and again
@@ -62,8 +64,45 @@ const maxCopied = 4096
 
 // turn counts one turn of a loop and reports whether to go on.
 func (f *frame) turn() bool {
-	f.turns++
-	return f.turns%turnsBetween != 0 || f.ctx.Err() == nil && f.cost <= f.limit
+	f.left--
+	return f.left >= 0 || f.rest()
+}
+
+// read counts the work of going through a text and reports whether to go on.
+func (f *frame) read(bytes int) bool {
+	f.left -= bytes / workBytes
+	return f.left >= 0 || f.rest()
+}
+
+// rest asks whether to go on.
+func (f *frame) rest() bool {
+	a := f.act
+	if a == nil {
+		return true // a constant is made
+	}
+	a.work += int64(YieldEvery - f.left)
+	f.left = YieldEvery
+	if err := a.yield(); err != nil {
+		a.stop = err
+		return false
+	}
+	return f.cost <= f.limit
+}
+
+// make counts bytes before they are allocated and reports whether they may be.
+func (f *frame) make(bytes int) bool {
+	f.made += bytes
+	return f.made <= maxMade
+}
+
+// weigh reports whether there is room for a value in the result.
+func (f *frame) weigh(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any, madeMap, madeList:
+		before := f.scale.left
+		return f.scale.data(v) && f.read(int(before-f.scale.left))
+	}
+	return true
 }
 
 // known reports whether there is a quick way.
@@ -71,7 +110,7 @@ func (q *quick) known() bool { return q.condition != nil || q.patch != nil || q.
 
 // begin takes a frame for an evaluation with a, nil if there is no use in it.
 func (q *quick) begin(a *Activation) *frame {
-	if !q.known() || a.ctx.Err() != nil {
+	if !q.known() || a.stop != nil || a.ctx.Err() != nil {
 		return nil
 	}
 	f := a.frames
@@ -80,7 +119,7 @@ func (q *quick) begin(a *Activation) *frame {
 	} else {
 		a.frames = f.next
 	}
-	f.in, f.act, f.ctx, f.start, f.turns, f.copied, f.cost, f.limit = a.in, a, a.ctx, a.mark(), 0, 0, 0, q.limit
+	f.in, f.act, f.start, f.left, f.made, f.scale.left, f.copied, f.cost, f.limit = a.in, a, a.mark(), YieldEvery, 0, MaxResult, 0, 0, q.limit
 	clear(f.ops)
 	f.ops = f.ops[:0]
 	if len(f.loops) < q.loops {
@@ -95,7 +134,10 @@ func (q *quick) begin(a *Activation) *frame {
 func (f *frame) end(ok bool) bool {
 	a := f.act
 	f.next, a.frames = a.frames, f
-	if ok && f.cost <= f.limit {
+	if a.stop == nil && f.made >= chargeStep {
+		a.stop = a.count(int64(f.made))
+	}
+	if ok && f.cost <= f.limit && a.stop == nil {
 		return true
 	}
 	a.reset(f.start)

@@ -158,6 +158,9 @@ func (r *reader) equality(a, b ast.Expr) boolOf {
 		}
 		if metered {
 			f.cost += traversal(min(sizeCost(a), sizeCost(b)))
+			if s, ok := a.(string); ok && !f.read(len(s)) {
+				return false, false
+			}
 		}
 		return equal(a, b)
 	}

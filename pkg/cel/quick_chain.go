@@ -361,6 +361,9 @@ func (as reading) converted(of optionalOf) optionalOf {
 	return func(f *frame) (any, bool, bool) {
 		v, has, ok := of(f)
 		if ok && has {
+			if !f.weigh(v) {
+				return nil, false, false
+			}
 			v, ok = as.convert(v)
 		}
 		return v, has, ok

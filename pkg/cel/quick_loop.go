@@ -127,6 +127,9 @@ func (r *reader) gathered(e ast.Expr, read func(ast.Expr) valueOf) func(f *frame
 				return nil, false
 			}
 			if out == nil {
+				if !f.make(slotBytes * (len(list) - i)) {
+					return nil, false
+				}
 				out = make([]any, 0, len(list)-i)
 			}
 			out = append(out, v)

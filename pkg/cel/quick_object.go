@@ -193,7 +193,7 @@ func converted(of valueOf, convert func(any) (any, bool)) valueOf {
 	}
 	return func(f *frame) (any, bool) {
 		v, ok := of(f)
-		if !ok {
+		if !ok || !f.weigh(v) {
 			return nil, false
 		}
 		return convert(v)

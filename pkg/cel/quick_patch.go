@@ -185,7 +185,7 @@ func (r *reader) patchValue(e ast.Expr) valueOf {
 	}
 	return r.once(e, func(f *frame) (any, bool) {
 		v, ok := of(f)
-		if !ok {
+		if !ok || !f.weigh(v) {
 			return nil, false
 		}
 		return sharedTree(v, leaf)

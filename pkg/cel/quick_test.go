@@ -190,7 +190,7 @@ func TestQuickDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	scope := env.Scope(Vars{Params: true, Unmetered: true})
-	list := make([]any, 10*turnsBetween)
+	list := make([]any, 10*YieldEvery)
 	for i := range list {
 		list[i] = int64(i)
 	}

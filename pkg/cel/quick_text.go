@@ -3,7 +3,6 @@ package cel
 import (
 	"bytes"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +58,10 @@ func (r *reader) text(e ast.Expr) *text {
 		start := len(f.text)
 		switch v := v.(type) {
 		case string:
+			// What waits for this one has not been counted yet.
+			if len(f.text)+len(v) > maxMade || !f.read(len(v)) {
+				return 0, false
+			}
 			f.text = append(f.text, v...)
 			ok = ok && may(types.StringKind)
 		case int64:
@@ -141,7 +144,7 @@ func (t *text) join(f *frame) (string, bool) {
 	}
 	start := len(f.text)
 	defer func() { f.text = f.text[:start] }()
-	if _, ok := t.write(f); !ok {
+	if _, ok := t.write(f); !ok || !f.make(len(f.text)-start) {
 		return "", false
 	}
 	return string(f.text[start:]), true
@@ -183,6 +186,9 @@ func (r *reader) stringTest(e ast.Expr) boolOf {
 		if metered {
 			f.cost += function.cost(sizeCost(a), sizeCost(b))
 		}
+		if !f.read(len(s) + len(t)) {
+			return false, false
+		}
 		return function.test(s, t), true
 	}
 }
@@ -192,8 +198,8 @@ func (r *reader) matches(e ast.Expr) boolOf {
 	args := operandsOf(e)
 	pattern := literalText(args[1])
 	of := r.value(args[0])
-	compiled, err := regexp.Compile(pattern)
-	if of == nil || pattern == "" || err != nil || r.overload(e) == "" {
+	compiled := (*Activation)(nil).compile(pattern)
+	if of == nil || pattern == "" || compiled.err != nil || r.overload(e) == "" {
 		return nil
 	}
 	perUnit := int64(math.Ceil(float64(utf8.RuneCountInString(pattern)) * common.RegexStringLengthCostFactor))
@@ -204,7 +210,11 @@ func (r *reader) matches(e ast.Expr) boolOf {
 			return false, false
 		}
 		f.cost += traversal(1+sizeCost(v)) * perUnit
-		return compiled.MatchString(s), true
+		work := compiled.instructions * int64(len(s))
+		if work > atOnce || !f.read(int(work)) {
+			return false, false
+		}
+		return compiled.regex.MatchString(s), true
 	}
 }
 
@@ -239,7 +249,7 @@ func substring(of valueOf, bounds ...valueOf) valueOf {
 			return nil, false
 		}
 		f.cost += traversal(int64(len(s)))
-		return s[at[0]:at[1]], true
+		return s[at[0]:at[1]], f.read(len(s))
 	}
 }
 
@@ -259,7 +269,7 @@ func joinedStrings(list, separator valueOf) valueOf {
 		defer func() { f.text = f.text[:start] }()
 		for i, e := range elements {
 			s, isString := e.(string)
-			if !isString {
+			if !isString || !f.make(len(s)+len(between)) || !f.read(len(s)+len(between)) {
 				return nil, false
 			}
 			if i > 0 {

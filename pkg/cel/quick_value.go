@@ -76,7 +76,7 @@ func (r *reader) once(e ast.Expr, of valueOf) valueOf {
 	if of == nil || !r.constant(e) {
 		return of
 	}
-	v, ok := of(&frame{limit: math.MaxInt64})
+	v, ok := of(&frame{limit: math.MaxInt64, scale: scale{MaxResult}})
 	if !ok {
 		return nil
 	}
@@ -160,6 +160,9 @@ func (r *reader) elements(l ast.ListExpr, read func(ast.Expr) valueOf) func(f *f
 		if len(elements) == 0 {
 			return nil, true
 		}
+		if !f.make(slotBytes * len(elements)) {
+			return nil, false
+		}
 		out := make([]any, len(elements))
 		for i, of := range elements {
 			var ok bool
@@ -192,6 +195,9 @@ func (r *reader) entries(m ast.MapExpr, read func(ast.Expr) valueOf) func(f *fra
 	}
 	return func(f *frame) (map[string]any, bool) {
 		f.cost += 30
+		if !f.make(4 * slotBytes * len(entries)) {
+			return nil, false
+		}
 		out := make(map[string]any, len(entries))
 		for i := range entries {
 			e := &entries[i]
@@ -317,7 +323,7 @@ func (r *reader) reversed(of valueOf) valueOf {
 	return r.listing(func(f *frame) ([]any, bool) {
 		v, ok := of(f)
 		list, isList := listOf(v)
-		if !ok || !isList {
+		if !ok || !isList || !f.make(slotBytes*len(list)) {
 			return nil, false
 		}
 		list = slices.Clone(list)
@@ -367,7 +373,7 @@ func joined(first, second valueOf) valueOf {
 		case !plain(x) || !plain(y):
 			return nil, false
 		}
-		if f.copied += len(x) + len(y); f.copied > maxCopied {
+		if f.copied += len(x) + len(y); f.copied > maxCopied || !f.make(slotBytes*(len(x)+len(y))) {
 			return nil, false
 		}
 		return slices.Concat(x, y), true
@@ -382,8 +388,10 @@ func sizeOf(of valueOf) valueOf {
 	return func(f *frame) (any, bool) {
 		v, ok := of(f)
 		f.cost++
-		switch v.(type) {
-		case string, []any, map[string]any, madeList, madeMap:
+		switch v := v.(type) {
+		case string:
+			return sizeCost(v), ok && f.read(len(v))
+		case []any, map[string]any, madeList, madeMap:
 			return sizeCost(v), ok
 		}
 		return nil, false

@@ -1,6 +1,9 @@
 package cel
 
 import (
+	"fmt"
+	"reflect"
+
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 )
@@ -34,11 +37,15 @@ func (a *Activation) variable(i int) ref.Val {
 	def := &a.scope.variables[i]
 	switch {
 	case m.val != nil:
-	case a.quickly(i):
+	case a.quickly(i) && within(m.plain):
 		m.val = def.program.quick.toVal(m.plain)
 	default:
 		v, cost, err := def.program.run(a)
 		a.pay(i, cost)
+		if a.stop != nil {
+			a.stop = fmt.Errorf("composited variable %q fails to evaluate: %w", def.name, err)
+			panic(halt{a.stop})
+		}
 		if err != nil {
 			v = types.NewErr("composited variable %q fails to evaluate: %v", def.name, err)
 		}
@@ -51,7 +58,8 @@ func (a *Activation) variable(i int) ref.Val {
 func (a *Activation) plain(i int) (any, bool) {
 	m := a.memo(i)
 	if !m.isPlain && m.val != nil && !m.slow {
-		m.plain, m.isPlain = fromVal(m.val)
+		left := maxUnfolded
+		m.plain, m.isPlain = fromVal(m.val, &left)
 		m.slow = !m.isPlain
 	}
 	if !a.quickly(i) {
@@ -107,6 +115,35 @@ func add(a, b int64) int64 {
 	return 1<<63 - 1
 }
 
+// maxUnfolded bounds the parts of a value that are converted between the two kinds of
+// evaluation. A conversion makes a part anew at each place where it is used.
+const maxUnfolded = 1 << 14
+
+// within reports whether a value can be converted.
+func within(v any) bool {
+	left := maxUnfolded
+	return unfolds(v, &left)
+}
+
+func unfolds(v any, left *int) bool {
+	*left--
+	switch v := v.(type) {
+	case madeList:
+		for _, e := range v {
+			if *left < 0 || !unfolds(e, left) {
+				return false
+			}
+		}
+	case madeMap:
+		for _, e := range v {
+			if *left < 0 || !unfolds(e, left) {
+				return false
+			}
+		}
+	}
+	return *left >= 0
+}
+
 // toVal makes a value of cel-go.
 func (q *quick) toVal(v any) ref.Val {
 	switch v := v.(type) {
@@ -126,8 +163,11 @@ func (q *quick) toVal(v any) ref.Val {
 	return q.adapter.NativeToValue(v)
 }
 
-// fromVal is the way back for what has one.
-func fromVal(v ref.Val) (any, bool) {
+// fromVal is the way back for what has one and is not of more than left parts.
+func fromVal(v ref.Val, left *int) (any, bool) {
+	if *left--; *left < 0 {
+		return nil, false
+	}
 	switch v := v.(type) {
 	case types.String:
 		return string(v), true
@@ -145,6 +185,9 @@ func fromVal(v ref.Val) (any, bool) {
 	default:
 		return nil, false
 	}
+	if t := reflect.TypeOf(v); t != plainList && t != plainMap {
+		return nil, false // it would be put together
+	}
 	switch v := v.Value().(type) {
 	case map[string]any:
 		return v, v != nil
@@ -156,7 +199,7 @@ func fromVal(v ref.Val) (any, bool) {
 		out := make(madeList, len(v))
 		for i, e := range v {
 			var ok bool
-			if out[i], ok = fromVal(e); !ok {
+			if out[i], ok = fromVal(e, left); !ok {
 				return nil, false
 			}
 		}
@@ -168,7 +211,7 @@ func fromVal(v ref.Val) (any, bool) {
 			if !ok {
 				return nil, false
 			}
-			if out[string(key)], ok = fromVal(e); !ok {
+			if out[string(key)], ok = fromVal(e, left); !ok {
 				return nil, false
 			}
 		}

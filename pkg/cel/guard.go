@@ -1,0 +1,183 @@
+package cel
+
+import (
+	"math/rand/v2"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+)
+
+// A cost is counted once a call has returned, and some calls cost little however long
+// they take. So calls whose time or memory depends on their operands are guarded: their
+// operands are looked at before they run, what they take is counted, and those that
+// can take long are done in steps between which the context is asked.
+
+// guard does a call, or says why it must not be done.
+type guard func(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val
+
+// call stands in for a call of a guarded function. Its cost is counted as that of the
+// one that it stands in for.
+type call struct {
+	interpreter.InterpretableCall
+	args  []interpreter.InterpretableV2
+	impl  *functions.Overload
+	guard guard
+	// regex is the pattern of a call of matches, find or findAll if it is constant.
+	regex *pattern
+}
+
+// guarded replaces the calls of guarded functions. It must come before decorators that
+// look at values or costs.
+func guarded(dispatcher interpreter.Dispatcher) interpreter.InterpretableDecoratorV2 {
+	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		was, ok := i.(interpreter.InterpretableCall)
+		if !ok {
+			return i, nil
+		}
+		g := guards[was.Function()]
+		if g == nil {
+			return i, nil
+		}
+		c := &call{InterpretableCall: was, args: was.Args(), guard: g}
+		if id := was.OverloadID(); id != "" {
+			c.impl, _ = dispatcher.FindOverload(id)
+		}
+		if c.impl == nil {
+			c.impl, _ = dispatcher.FindOverload(was.Function())
+		}
+		return c, c.compileRegex()
+	}
+}
+
+// Exec follows cel-go's calls of one, two and more operands.
+func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	args := make([]ref.Val, len(c.args))
+	var failed ref.Val
+	for i, arg := range c.args {
+		args[i] = arg.Exec(frame)
+		if failed == nil && types.IsUnknownOrError(args[i]) {
+			if failed = args[i]; len(args) > 2 {
+				return failed
+			}
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	return types.LabelErrNode(c.ID(), c.guard(frame, c, args))
+}
+
+// Eval implements interpreter.Interpretable.
+func (c *call) Eval(vars interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(vars)) }
+
+// lightText is the length of strings below which nothing is worth counting.
+const lightText = 512
+
+// plain does the call as cel-go does it.
+func (c *call) plain(args []ref.Val) ref.Val {
+	impl := c.impl
+	if impl != nil && (impl.OperandTrait == 0 || args[0].Type().HasTrait(impl.OperandTrait)) {
+		switch {
+		case len(args) == 1 && impl.Unary != nil:
+			return impl.Unary(args[0])
+		case len(args) == 2 && impl.Binary != nil:
+			return impl.Binary(args[0], args[1])
+		case impl.Function != nil:
+			return impl.Function(args...)
+		}
+	}
+	if args[0].Type().HasTrait(traits.ReceiverType) {
+		return args[0].(traits.Receiver).Receive(c.Function(), c.OverloadID(), args[1:])
+	}
+	if len(args) > 2 {
+		return types.NewErr("no such overload: %s %d", c.Function(), c.ID())
+	}
+	return types.NewErr("no such overload: %s", c.Function())
+}
+
+// ticking makes the loops of a program count their turns. A condition is evaluated
+// once a turn, and nothing but its loop looks at it; so this decorator comes last.
+func ticking(checked *ast.AST) interpreter.InterpretableDecoratorV2 {
+	bytes := map[int64]int64{} // that a turn gathers, by the loop's condition
+	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.ComprehensionKind {
+			return
+		}
+		c := e.AsComprehension()
+		gathers := c.AccuInit().Kind() == ast.ListKind || c.AccuInit().Kind() == ast.MapKind
+		bytes[c.LoopCondition().ID()] = int64(index(gathers)) * 2 * slotBytes
+	}))
+	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		if n, ok := bytes[i.ID()]; ok {
+			return &tick{i, n}, nil
+		}
+		return i, nil
+	}
+}
+
+// tick is the condition of a loop.
+type tick struct {
+	interpreter.InterpretableV2
+	bytes int64
+}
+
+// To look for the Activation takes longer than many turns do, so it is done for one
+// of so many, by chance.
+const ticks = 32
+
+// turns counts turns of a loop. cel-go's counter of costs keeps what it has seen, and
+// each turn goes through all that the turns before have left: a turn after 100,000
+// others takes 100 µs.
+func (a *Activation) turns(n, bytes int64) {
+	if a == nil {
+		return
+	}
+	a.turned += n
+	a.use(n * bytes)
+	a.toil(n * (4 + a.turned/64))
+}
+
+func (t *tick) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	if rand.Uint32()%ticks == 0 {
+		activationOf(frame).turns(ticks, t.bytes)
+	}
+	return t.InterpretableV2.Exec(frame)
+}
+
+func (t *tick) Eval(vars interpreter.Activation) ref.Val { return t.Exec(interpreter.AsFrame(vars)) }
+
+// bigLiteral is how many parts a literal has whose memory is counted. It costs no more
+// than one of one part.
+const bigLiteral = 16
+
+// making makes big literals count their memory. Nothing looks at a literal either.
+func making(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	if c, ok := i.(interpreter.InterpretableConstructor); ok && len(c.InitVals()) >= bigLiteral {
+		return &literal{i, int64(len(c.InitVals()))}, nil
+	}
+	return i, nil
+}
+
+// literal is a literal list, map or object of many parts.
+type literal struct {
+	interpreter.InterpretableV2
+	parts int64
+}
+
+func (l *literal) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	a := activationOf(frame)
+	a.use(l.parts * 2 * slotBytes)
+	a.toil(l.parts)
+	return l.InterpretableV2.Exec(frame)
+}
+
+func (l *literal) Eval(vars interpreter.Activation) ref.Val {
+	return l.Exec(interpreter.AsFrame(vars))
+}
+
+// slotBytes is what an element of a list takes beside what it points to.
+const slotBytes = 16

@@ -1,0 +1,155 @@
+package cel
+
+import (
+	"reflect"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apiserver/pkg/cel/mutation"
+)
+
+// scale weighs values by the JSON text that they become at least, where a part that
+// is shared counts at each place. Values are small however much they unfold to: a
+// list of ten times the same list, eight levels deep, is a gigabyte of text.
+type scale struct{ left int64 }
+
+// weighs reports whether a result is not above MaxResult.
+func (a *Activation) weighs(v any) bool {
+	s := scale{MaxResult}
+	ok := s.data(v)
+	a.size = MaxResult - s.left
+	return ok
+}
+
+// weighsOps is weighs for a patch.
+func (a *Activation) weighsOps(ops []PatchOp) bool {
+	s := scale{MaxResult}
+	ok := true
+	for i := range ops {
+		op := &ops[i]
+		ok = ok && s.take(len(op.Path)+len(op.From)) && s.data(op.Value)
+	}
+	a.size = MaxResult - s.left
+	return ok
+}
+
+// take reports whether there is room for that many bytes more.
+func (s *scale) take(bytes int) bool {
+	s.left -= int64(bytes)
+	return s.left >= 0
+}
+
+// text is the weight of a string with its quotes.
+func (s *scale) text(v string) bool { return s.take(len(v) + 2) }
+
+// data weighs what quick evaluations and conversions return.
+func (s *scale) data(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return s.text(v)
+	case map[string]any:
+		return s.fields(v)
+	case madeMap:
+		return s.fields(v)
+	case []any:
+		return s.elements(v)
+	case madeList:
+		return s.elements(v)
+	case []string:
+		for _, e := range v {
+			if !s.text(e) {
+				return false
+			}
+		}
+		return s.take(2)
+	case []byte:
+		return s.take(len(v))
+	case ref.Val:
+		return s.value(v)
+	case []ref.Val:
+		for _, e := range v {
+			if !s.value(e) {
+				return false
+			}
+		}
+		return s.take(2 + len(v))
+	case map[ref.Val]ref.Val:
+		for k, e := range v {
+			if !s.value(k) || !s.value(e) {
+				return false
+			}
+		}
+		return s.take(2 + len(v))
+	}
+	return s.take(1)
+}
+
+func (s *scale) fields(m map[string]any) bool {
+	for k, v := range m {
+		if !s.text(k) || !s.data(v) {
+			return false
+		}
+	}
+	return s.take(2 + len(m))
+}
+
+func (s *scale) elements(list []any) bool {
+	for _, v := range list {
+		if !s.data(v) {
+			return false
+		}
+	}
+	return s.take(2 + len(list))
+}
+
+// Lists and maps of cel-go whose Value is what they are made from. That of others is
+// made when it is asked for.
+var (
+	plainList = reflect.TypeOf(types.NewRefValList(types.DefaultTypeAdapter, nil))
+	plainMap  = reflect.TypeOf(types.NewRefValMap(types.DefaultTypeAdapter, nil))
+)
+
+// value weighs a value of cel-go.
+func (s *scale) value(v ref.Val) bool {
+	switch v := v.(type) {
+	case types.String:
+		return s.text(string(v))
+	case types.Bytes:
+		return s.take(len(v))
+	case types.Bool, types.Int, types.Uint, types.Double, types.Null, nil:
+		return s.take(1)
+	case *objectVal:
+		for name, field := range v.fields {
+			if !s.text(name) || !s.value(field) {
+				return false
+			}
+		}
+		return s.take(2)
+	case *mutation.JSONPatchVal:
+		return s.text(v.Op) && s.text(v.Path) && s.text(v.From) && (v.Val == nil || s.value(v.Val))
+	case *types.Optional:
+		return !v.HasValue() || s.value(v.GetValue())
+	}
+	if t := reflect.TypeOf(v); t == plainList || t == plainMap {
+		return s.data(v.Value())
+	}
+	switch v := v.(type) {
+	case traits.Lister:
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			if !s.value(it.Next()) {
+				return false
+			}
+		}
+	case *variablesVal:
+	case traits.Mapper:
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			k := it.Next()
+			e, _ := v.Find(k)
+			if !s.value(k) || !s.value(e) {
+				return false
+			}
+		}
+	}
+	return s.take(2)
+}
