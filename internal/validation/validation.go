@@ -15,6 +15,7 @@ package validation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -83,7 +84,10 @@ func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.
 	} else {
 		errs, err = v.binding(ctx, req)
 	}
+	var refusal *apierrors.StatusError
 	switch {
+	case errors.As(err, &refusal):
+		return status(refusal), nil
 	case err != nil:
 		// In the words of a server that cannot decode a body.
 		return status(apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
@@ -96,7 +100,8 @@ func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.
 
 func status(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }
 
-// policy validates a policy. An error means that it cannot be decoded.
+// policy validates a policy. An error is a *StatusError, or means that the policy
+// cannot be decoded.
 func (v *Validator) policy(ctx context.Context, req *policy.Request, old *unstructured.Unstructured) (field.ErrorList, []string, error) {
 	obj, err := policy.Decode(req.Object)
 	if err != nil {
@@ -109,9 +114,13 @@ func (v *Validator) policy(ctx context.Context, req *policy.Request, old *unstru
 	}
 	var errs field.ErrorList
 	if before != nil {
-		errs = policy.ValidateUpdate(obj, before, v.Env)
+		errs = policy.ValidateUpdate(obj, before, v.Env.Within(ctx))
 	} else {
-		errs = policy.Validate(obj, v.Env)
+		errs = policy.Validate(obj, v.Env.Within(ctx))
+	}
+	if ctx.Err() != nil {
+		// What is in errs may be that it was not compiled to its end.
+		return nil, nil, apierrors.NewTimeoutError("the policy's expressions could not be compiled in time", 0)
 	}
 	if len(errs) > 0 {
 		return errs, nil, nil
@@ -122,14 +131,14 @@ func (v *Validator) policy(ctx context.Context, req *policy.Request, old *unstru
 			return field.ErrorList{field.Forbidden(field.NewPath("spec", "paramKind"), err.Error())}, nil, nil
 		}
 	}
-	return nil, v.warnings(obj), nil
+	return nil, v.warnings(ctx, obj), nil
 }
 
 // warnings are what a native server does not say, because it looks at no schema.
-func (v *Validator) warnings(obj *admissionregistrationv1.MutatingAdmissionPolicy) []string {
-	p, err := policy.Compile(obj, policy.Deps{Env: v.Env, Types: v.Types})
+func (v *Validator) warnings(ctx context.Context, obj *admissionregistrationv1.MutatingAdmissionPolicy) []string {
+	p, err := policy.Compile(obj, policy.Deps{Env: v.Env.Within(ctx), Types: v.Types})
 	if err != nil {
-		return nil // kept from before, see policy.ValidateUpdate
+		return nil // kept from before, see policy.ValidateUpdate; or there is no time left
 	}
 	var out []string
 	for _, w := range policy.Warnings(p, v.Types) {

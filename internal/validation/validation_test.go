@@ -3,6 +3,7 @@ package validation
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -328,6 +329,24 @@ func TestWarnings(t *testing.T) {
 	}
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.mutations[0].applyConfiguration.expression:1:") || !strings.Contains(warnings[0], "label") {
 		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// What is too much to compile is refused at once, and so is what is not compiled when
+// the request ends: an error would let it be stored.
+func TestBounds(t *testing.T) {
+	v := validator(t)
+	attack := `{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/a', value: optional.of(1)` + strings.Repeat(".optMap(x, x+x)", 24) + `}]"}}`
+	obj := object(t, "MutatingAdmissionPolicy", policySpec(attack, ""))
+	status, _ := v.Validate(t.Context(), request(obj, nil))
+	if status == nil || status.Reason != metav1.StatusReasonInvalid || !strings.Contains(status.Message, "more than 200000 syntax-tree nodes") {
+		t.Errorf("got %+v", status)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	status, _ = v.Validate(over, request(object(t, "MutatingAdmissionPolicy", policySpec(patch, "")), nil))
+	if status == nil || status.Reason != metav1.StatusReasonTimeout || status.Code != http.StatusGatewayTimeout {
+		t.Errorf("after the end of the request: %+v", status)
 	}
 }
 

@@ -60,12 +60,25 @@ func Warnings(p *Policy, types *openapi.Types) []Warning {
 				cmp.Compare(a.Message, b.Message))
 		})
 		for _, w := range slices.Compact(faults) {
+			if len(out) == maxWarnings {
+				return out
+			}
 			w.Field = fmt.Sprintf("spec.mutations[%d].applyConfiguration.expression", i)
 			out = append(out, w)
 		}
 	}
 	return out
 }
+
+const (
+	// maxWarnings bounds the warnings about a policy.
+	maxWarnings = 100
+	// maxTargets bounds the resources that are looked at, and exclusions that each is
+	// held against: three lists of a rule multiply.
+	maxTargets, maxExclusions = 1000, 1_000_000
+	// maxChecks bounds how many fields are held against kinds for one expression.
+	maxChecks = 1_000_000
+)
 
 // targets are the kinds that a policy's rules name.
 type targets struct {
@@ -86,10 +99,19 @@ func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types)
 	if m == nil {
 		return out
 	}
+	exclusions := 1
+	for _, r := range m.ExcludeResourceRules {
+		exclusions += 1 + len(r.APIGroups) + len(r.APIVersions) + len(r.Resources)
+	}
+	left := min(maxTargets, maxExclusions/exclusions)
 	for _, r := range m.ResourceRules {
 		for _, group := range r.APIGroups {
 			for _, version := range r.APIVersions {
 				for _, resource := range r.Resources {
+					if left--; left < 0 {
+						out.more = true
+						return out.sorted()
+					}
 					if group == "*" || version == "*" || strings.Contains(resource, "*") {
 						out.more = true
 						continue
@@ -104,8 +126,12 @@ func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types)
 			}
 		}
 	}
-	slices.SortFunc(out.kinds, func(a, b target) int { return cmp.Compare(kindName(a.kind), kindName(b.kind)) })
-	return out
+	return out.sorted()
+}
+
+func (t targets) sorted() targets {
+	slices.SortFunc(t.kinds, func(a, b target) int { return cmp.Compare(kindName(a.kind), kindName(b.kind)) })
+	return t
 }
 
 func (t *targets) add(types *openapi.Types, gvr schema.GroupVersionResource, subresource string) {
@@ -156,6 +182,9 @@ func has[T ~string](list []T, v T) bool {
 // faults are the warnings for one expression. selective says that the policy's
 // conditions may keep some kinds away.
 func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
+	if room := maxChecks / max(len(fields), 1); len(t.kinds) > room {
+		t = &targets{kinds: t.kinds[:room], more: true}
+	}
 	several := t.more || len(t.kinds) > 1
 	withSchema := slices.ContainsFunc(t.kinds, func(t target) bool { return t.schema != nil })
 	if !selective || !t.more && !withSchema {

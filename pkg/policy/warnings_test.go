@@ -265,6 +265,35 @@ func TestWarningsOfNothing(t *testing.T) {
 	}
 }
 
+// The three lists of a rule multiply, and every field can be wrong.
+func TestWarningsBounded(t *testing.T) {
+	deps := testDeps(t)
+	many := func(prefix string) []string {
+		out := make([]string, 20_000)
+		for i := range out {
+			out[i] = fmt.Sprint(prefix, i)
+		}
+		return out
+	}
+	var wrong []string
+	for _, name := range many("f")[:300] {
+		wrong = append(wrong, name+": 1")
+	}
+	rule := ruleFor("v1 pods")
+	rule.APIGroups, rule.APIVersions, rule.Resources = append(rule.APIGroups, many("g")...), append(rule.APIVersions, many("v")...), append(rule.Resources, many("r")...)
+	exclude := rule
+	exclude.APIGroups = many("h")
+	obj := newPolicy(applyMutation("Object{" + strings.Join(wrong, ", ") + "}"))
+	obj.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		ResourceRules:        []admissionregistrationv1.NamedRuleWithOperations{ruleFor("v1 pods"), rule},
+		ExcludeResourceRules: []admissionregistrationv1.NamedRuleWithOperations{exclude},
+	}
+	p := compiled(t, deps, obj)
+	if got := Warnings(p, deps.Types); len(got) != maxWarnings {
+		t.Errorf("%d warnings, want %d", len(got), maxWarnings)
+	}
+}
+
 func FuzzWarnings(f *testing.F) {
 	deps := testDeps(f)
 	for _, expr := range []string{
