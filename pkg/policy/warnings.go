@@ -93,6 +93,8 @@ type target struct {
 	kind   schema.GroupVersionKind
 	schema *smdschema.Schema
 	root   smdschema.TypeRef
+	// by is the resource by which a wildcard includes the kind; empty if it is named.
+	by string
 }
 
 func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types) (out targets) {
@@ -114,12 +116,15 @@ func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types)
 					}
 					if group == "*" || version == "*" || strings.Contains(resource, "*") {
 						out.more = true
+						if strings.Contains(resource, "*") {
+							out.addUnchangeable(m, r.RuleWithOperations, resource, types)
+						}
 						continue
 					}
 					gvr := schema.GroupVersionResource{Group: group, Version: version}
 					var subresource string
 					gvr.Resource, subresource, _ = strings.Cut(resource, "/")
-					if !excluded(m.ExcludeResourceRules, r.Operations, gvr, subresource) {
+					if !covered(m.ExcludeResourceRules, r.Operations, gvr, subresource) {
 						out.add(types, gvr, subresource)
 					}
 				}
@@ -132,6 +137,37 @@ func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types)
 func (t targets) sorted() targets {
 	slices.SortFunc(t.kinds, func(a, b target) int { return cmp.Compare(kindName(a.kind), kindName(b.kind)) })
 	return t
+}
+
+// unchangeable are requests that no ApplyConfiguration can change (spec T13), that
+// wildcards include without anybody thinking of them, and that a cluster does not work
+// without: tokens for Pods, evictions, changes of scale, kubectl exec.
+var unchangeable = []struct {
+	group, resource, subresource string
+	operation                    admissionregistrationv1.OperationType
+}{
+	{"", "serviceaccounts", "token", admissionregistrationv1.Create},
+	{"", "pods", "eviction", admissionregistrationv1.Create},
+	{"apps", "deployments", "scale", admissionregistrationv1.Update},
+	{"", "pods", "exec", admissionregistrationv1.Connect},
+}
+
+// addUnchangeable adds the unchangeable that a rule includes by a wildcard for
+// resources.
+func (t *targets) addUnchangeable(m *admissionregistrationv1.MatchResources, rule admissionregistrationv1.RuleWithOperations, wildcard string, types *openapi.Types) {
+	rule.Resources = []string{wildcard}
+	all := []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}}
+	for _, u := range unchangeable {
+		gvr := schema.GroupVersionResource{Group: u.group, Version: "v1", Resource: u.resource}
+		ops := []admissionregistrationv1.OperationType{u.operation}
+		if covered(all, ops, gvr, u.subresource) && !covered(m.ExcludeResourceRules, ops, gvr, u.subresource) {
+			before := len(t.kinds)
+			t.add(types, gvr, u.subresource)
+			for i := before; i < len(t.kinds); i++ {
+				t.kinds[i].by = u.resource + "/" + u.subresource
+			}
+		}
+	}
 }
 
 func (t *targets) add(types *openapi.Types, gvr schema.GroupVersionResource, subresource string) {
@@ -156,9 +192,9 @@ func (t *targets) add(types *openapi.Types, gvr schema.GroupVersionResource, sub
 	t.kinds = append(t.kinds, one)
 }
 
-// excluded says whether rules keep all requests away that a rule with these
-// operations lets in.
-func excluded(rules []admissionregistrationv1.NamedRuleWithOperations, ops []admissionregistrationv1.OperationType, gvr schema.GroupVersionResource, subresource string) bool {
+// covered says whether rules cover all requests that a rule with these operations
+// lets in.
+func covered(rules []admissionregistrationv1.NamedRuleWithOperations, ops []admissionregistrationv1.OperationType, gvr schema.GroupVersionResource, subresource string) bool {
 	return slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
 		if len(r.ResourceNames) > 0 || !has(r.APIGroups, gvr.Group) || !has(r.APIVersions, gvr.Version) {
 			return false
@@ -190,8 +226,12 @@ func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
 	if !selective || !t.more && !withSchema {
 		for _, one := range t.kinds {
 			if one.schema == nil {
+				advice := "use a JSONPatch"
+				if one.by != "" {
+					advice = "exclude " + one.by + ", which a wildcard includes"
+				}
 				out = append(out, Warning{Line: 1, Column: 1, Kind: one.kind, Message: fmt.Sprintf(
-					"an ApplyConfiguration cannot change %s, whose schema is not published with its group; use a JSONPatch", kindName(one.kind))})
+					"an ApplyConfiguration cannot change %s, whose schema is not published with its group; %s", kindName(one.kind), advice)})
 			}
 		}
 	}

@@ -38,6 +38,33 @@ func TestWarnings(t *testing.T) {
 			rules:     "v1 pods",
 			mutations: []string{`Object{metadata: Object.metadata{labels: {"a": "b"}}, spec: Object.spec{containers: [Object.spec.containers{name: "a", image: "b"}]}}`},
 		},
+		"everything includes what no apply configuration can change": {
+			rules:     "*/* */*",
+			mutations: []string{`Object{metadata: Object.metadata{labels: {"a": "b"}}}`},
+			want: []string{
+				`0 1:1 an ApplyConfiguration cannot change authentication.k8s.io/v1 TokenRequest, whose schema is not published with its group; exclude serviceaccounts/token, which a wildcard includes`,
+				`0 1:1 an ApplyConfiguration cannot change policy/v1 Eviction, whose schema is not published with its group; exclude pods/eviction, which a wildcard includes`,
+			},
+		},
+		"everything but that": {
+			rules: "*/* */*", exclude: "v1 serviceaccounts/token,pods/eviction",
+			mutations: []string{`Object{metadata: Object.metadata{labels: {"a": "b"}}}`},
+		},
+		"everything that conditions let through": {
+			rules: "*/* */*", condition: "request.resource.resource != 'serviceaccounts'",
+			mutations: []string{`Object{metadata: Object.metadata{labels: {"a": "b"}}}`},
+		},
+		"all resources, but no subresource": {
+			rules:     "*/* *",
+			mutations: []string{`Object{metadata: Object.metadata{labels: {"a": "b"}}}`},
+		},
+		"a wildcard of one resource": {
+			rules:     "v1 serviceaccounts/*",
+			mutations: []string{`Object{metadata: Object.metadata{labels: {"a": "b"}}}`},
+			want: []string{
+				`0 1:1 an ApplyConfiguration cannot change authentication.k8s.io/v1 TokenRequest, whose schema is not published with its group; exclude serviceaccounts/token, which a wildcard includes`,
+			},
+		},
 		"a misspelt field": {
 			rules:     "v1 pods",
 			mutations: []string{"Object{\n  spec: Object.spec{contianers: []}}"},
@@ -175,7 +202,7 @@ func TestWarnings(t *testing.T) {
 			want:      []string{`1 1:26 v1 Pod has no field spec.replicas; leave it out`},
 		},
 		"wildcards only": {
-			rules:     "*/* *; v1 pods/*; apps/* deployments",
+			rules:     "*/* *; v1 services/*; apps/* deployments; */* pods/eviction",
 			mutations: []string{`Object{nosuch: 1}`},
 		},
 		"excluded": {
