@@ -23,6 +23,7 @@ type installFlags struct {
 	image   string
 	dryRun  bool
 	force   bool
+	adopt   bool
 	timeout time.Duration
 }
 
@@ -31,6 +32,9 @@ const installLong = `Install mapd into a cluster, or bring what is there up to d
 The objects are those of manifests/install.yaml. They are applied by server-side
 apply, and then mapd install waits until the API server reaches mapd: it asks for
 a broken policy to be created, in a dry run, which only mapd refuses.
+
+Only one mapd of a cluster can have the webhook configurations. If they belong to
+one in another namespace nothing is applied, unless --adopt is given.
 
 With --dry-run the objects are printed, no cluster is asked, and
 "mapd install --dry-run | kubectl apply --server-side -f -" does the rest.
@@ -58,6 +62,7 @@ func newInstall(s streams) *cobra.Command {
 	fl.StringVar(&f.image, "image", "", "the image to run (default the one of this release)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print the objects instead of applying them")
 	fl.BoolVar(&f.force, "force-conflicts", false, "take over fields that others have set")
+	fl.BoolVar(&f.adopt, "adopt", false, "take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long to wait in all")
 	return cmd
 }
@@ -66,15 +71,19 @@ func runInstall(ctx context.Context, s streams, f *installFlags) error {
 	if f.timeout <= 0 {
 		return usagef("install: --timeout %s: must be positive", f.timeout)
 	}
+	var args []string
+	if f.adopt {
+		args = []string{"--adopt"}
+	}
 	if f.dryRun {
-		text, err := install.Manifest(f.image)
+		text, err := install.Manifest(f.image, args...)
 		if err != nil {
 			return err
 		}
 		_, err = s.out.Write(text)
 		return err
 	}
-	objects, err := install.Objects(f.image)
+	objects, err := install.Objects(f.image, args...)
 	if err != nil {
 		return err
 	}
@@ -87,7 +96,7 @@ func runInstall(ctx context.Context, s streams, f *installFlags) error {
 	progress := func(text string) { fmt.Fprintln(s.err, "waiting:", report.Printable(text)) }
 
 	err = install.Apply(ctx, install.ApplyOptions{
-		Dynamic: d, Objects: objects, Force: f.force, Progress: progress,
+		Dynamic: d, Objects: objects, Force: f.force, Adopt: f.adopt, Progress: progress,
 		Report: func(r install.Result) { fmt.Fprintln(s.out, r) },
 	})
 	if err == nil {

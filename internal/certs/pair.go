@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// skew is how far a certificate's beginning lies before its making: clocks of
+// Skew is how far a certificate's beginning lies before its making: clocks of
 // different machines differ by minutes.
-const skew = 5 * time.Minute
+const Skew = 5 * time.Minute
 
 // pair is a certificate with its key. The zero pair is none; the key is nil
 // where it is lost.
@@ -58,7 +58,7 @@ func fingerprint(c *x509.Certificate) string {
 func newAuthority(now time.Time, validity time.Duration) (pair, error) {
 	return issue(&x509.Certificate{
 		Subject:               pkix.Name{CommonName: "mapd authority " + now.UTC().Format(time.RFC3339)},
-		NotBefore:             now.Add(-skew),
+		NotBefore:             now.Add(-Skew),
 		NotAfter:              now.Add(validity),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
@@ -72,7 +72,7 @@ func newAuthority(now time.Time, validity time.Duration) (pair, error) {
 func newLeaf(ca pair, hosts []string, now time.Time, validity time.Duration) (pair, error) {
 	leaf := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "mapd"},
-		NotBefore:   now.Add(-skew),
+		NotBefore:   now.Add(-Skew),
 		NotAfter:    now.Add(validity),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

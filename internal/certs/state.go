@@ -22,6 +22,9 @@ const (
 	keyRotation = "rotation.json"
 )
 
+// RotationKey is in the data of a Secret that mapd writes, and of no other.
+const RotationKey = keyRotation
+
 // RotateAnnotation on the Secret asks, with every new value, for a new
 // authority.
 const RotateAnnotation = "mapd.dev/rotate"

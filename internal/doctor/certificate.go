@@ -13,6 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	certificates "github.com/mapd-project/mapd/internal/certs"
 )
 
 const secretName = "mapd-tls"
@@ -50,7 +52,11 @@ func (x *examination) certificate(ctx context.Context) {
 		x.say(Bad, check, where+" holds no certificate yet", "mapd makes it when it has its lease: see its log")
 		return
 	}
-	mark, fact, advice := lifetime(certs[0], now)
+	made := certs[0].NotBefore
+	if _, own := secret.Data[certificates.RotationKey]; own {
+		made = made.Add(certificates.Skew) // mapd backdates what it makes
+	}
+	mark, fact, advice := lifetime(certs[0], made, now)
 	for _, e := range entries {
 		if err := trusts(e, certs, now); err != nil {
 			x.say(Bad, check, fmt.Sprintf("caBundle of %s does not vouch for it: %v", e.name, err),
@@ -96,18 +102,19 @@ func (x *examination) authorities(check string, entries []entry, now time.Time, 
 	x.say(mark, check, fact, advice)
 }
 
-// lifetime judges the age of a serving certificate. mapd replaces it when a third
-// of its time is left; with a quarter left, that has not worked for a while.
-func lifetime(c *x509.Certificate, now time.Time) (mark Mark, fact, advice string) {
+// lifetime judges the age of a serving certificate that was made at a time. mapd
+// replaces it when a third of its time is left; with a quarter left, that has not
+// worked for a while.
+func lifetime(c *x509.Certificate, made, now time.Time) (mark Mark, fact, advice string) {
 	const log = "mapd replaces it when a third of its time is left: see the log of the replica that holds the lease"
-	whole, left := c.NotAfter.Sub(c.NotBefore), c.NotAfter.Sub(now)
+	whole, left := c.NotAfter.Sub(made), c.NotAfter.Sub(now)
 	switch {
 	case left <= 0:
 		return Bad, fmt.Sprintf("expired on %s, %s ago", day(c.NotAfter), days(-left)), log
 	case now.Before(c.NotBefore):
 		return Bad, "not valid before " + c.NotBefore.UTC().Format(time.RFC3339), "see the clocks"
 	}
-	fact = fmt.Sprintf("%s old, expires on %s, in %s", days(now.Sub(c.NotBefore)), day(c.NotAfter), days(left))
+	fact = fmt.Sprintf("%s old, expires on %s, in %s", days(max(0, now.Sub(made))), day(c.NotAfter), days(left))
 	if left < whole/4 {
 		return Warning, fact, log
 	}
@@ -177,6 +184,9 @@ func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // days is a duration as people count it.
 func days(d time.Duration) string {
+	if d < time.Minute {
+		return "less than a minute"
+	}
 	if d < 48*time.Hour {
 		return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
 	}

@@ -65,6 +65,8 @@ func Run(ctx context.Context, o Options) Report {
 		x.native(ctx)
 		x.fetch(ctx)
 		if x.installed(ctx) {
+			x.owner()
+			x.unrepaired(ctx)
 			x.mutation()
 			x.validation()
 			x.probe(ctx)

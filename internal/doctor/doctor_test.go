@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/certs"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -203,20 +204,23 @@ func TestHealth(t *testing.T) {
 
 func TestLifetime(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: from.AddDate(0, 0, 90)}
+	// Backdated, as mapd makes them.
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from.Add(-certs.Skew), NotAfter: from.AddDate(0, 0, 90)}
 	for _, tt := range []struct {
 		now  time.Time
 		mark Mark
 		fact string
 	}{
+		{from.Add(2 * time.Minute), OK, "2m old, expires on 2026-04-01, in 89 days"},
+		{from.Add(-time.Minute), OK, "less than a minute old, expires on 2026-04-01, in 90 days"}, // another machine's clock
 		{from.AddDate(0, 0, 30), OK, "30 days old, expires on 2026-04-01, in 60 days"},
 		{from.AddDate(0, 0, 65), OK, "65 days old, expires on 2026-04-01, in 25 days"},
 		{from.AddDate(0, 0, 80), Warning, "80 days old, expires on 2026-04-01, in 10 days"},
 		{from.AddDate(0, 0, 89), Warning, "89 days old, expires on 2026-04-01, in 24h0m"},
 		{from.AddDate(0, 0, 93), Bad, "expired on 2026-04-01, 3 days ago"},
-		{from.AddDate(0, 0, -1), Bad, "not valid before 2026-01-01T00:00:00Z"},
+		{from.AddDate(0, 0, -1), Bad, "not valid before " + from.Add(-certs.Skew).Format(time.RFC3339)},
 	} {
-		mark, fact, advice := lifetime(c, tt.now)
+		mark, fact, advice := lifetime(c, from, tt.now)
 		if mark != tt.mark || fact != tt.fact || (advice == "") != (mark == OK) {
 			t.Errorf("%s: %s %q %q", tt.now, mark, fact, advice)
 		}
@@ -303,5 +307,39 @@ func TestFew(t *testing.T) {
 		if got := few(strings.Split(strings.TrimSuffix(strings.Repeat("a ", n), " "), " ")); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
+	}
+}
+
+// What a server fills in is no difference, what it lacks or says otherwise is.
+func TestDiffers(t *testing.T) {
+	role := func(change func(rule map[string]any)) map[string]any {
+		rule := map[string]any{"verbs": []any{"get", "list"}, "resources": []any{"pods"}, "apiGroups": []any{""}}
+		if change != nil {
+			change(rule)
+		}
+		return map[string]any{"kind": "ClusterRole", "rules": []any{rule}}
+	}
+	for name, tt := range map[string]struct {
+		have map[string]any
+		want string
+	}{
+		"the same":          {role(nil), ""},
+		"a field filled in": {role(func(r map[string]any) { r["nonResourceURLs"] = []any{"/x"} }), ""},
+		"a verb less":       {role(func(r map[string]any) { r["verbs"] = []any{"get"} }), ".rules[0].verbs"},
+		"another verb":      {role(func(r map[string]any) { r["verbs"] = []any{"get", "watch"} }), ".rules[0].verbs[1]"},
+		"a field less":      {role(func(r map[string]any) { delete(r, "resources") }), ".rules[0].resources"},
+		"no rules":          {map[string]any{"kind": "ClusterRole"}, ".rules"},
+		"something else":    {map[string]any{"kind": "ClusterRole", "rules": "x"}, ".rules"},
+		"a rule more":       {map[string]any{"kind": "ClusterRole", "rules": append(role(nil)["rules"].([]any), map[string]any{})}, ".rules"},
+		"the first of two":  {map[string]any{"rules": []any{}}, ".kind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := differs(role(nil), tt.have, ""); got != tt.want {
+				t.Errorf("differs = %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if at := differs(map[string]any{"a": false, "b": "", "c": []any{}, "d": map[string]any{}, "e": nil}, map[string]any{}, ""); at != "" {
+		t.Errorf("what is empty may be left out: %s", at)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // FieldManager owns the fields that Apply writes. It is not the one by which mapd
@@ -25,11 +27,19 @@ type Result struct {
 
 func (r Result) String() string { return r.Object + " " + r.Outcome }
 
+// OwnedError says that another installation of mapd has the webhook configurations.
+type OwnedError struct{ Installation webhook.Installation }
+
+func (e *OwnedError) Error() string {
+	return "the webhook configurations belong to the installation " + e.Installation.String() + "; nothing was applied"
+}
+
 // ApplyOptions say what to apply. Dynamic, Objects and Report are required.
 type ApplyOptions struct {
 	Dynamic  dynamic.Interface
 	Objects  []*unstructured.Unstructured
 	Force    bool         // take over fields that other field managers own
+	Adopt    bool         // take the webhook configurations from another installation
 	Report   func(Result) // called for every object that was written
 	Progress func(string) // called with what is waited for, whenever that changes
 }
@@ -38,7 +48,13 @@ type ApplyOptions struct {
 // CustomResourceDefinitions first, and when those are established the others.
 // One that fails does not keep the rest from being tried, as with kubectl; the
 // error tells of all.
+//
+// Nothing is applied, and the error is an *OwnedError, if the webhook configurations
+// belong to another installation, unless Adopt is set.
 func Apply(ctx context.Context, o ApplyOptions) error {
+	if i, ok := owner(ctx, o.Dynamic); ok && !o.Adopt {
+		return &OwnedError{i}
+	}
 	var first, then []*unstructured.Unstructured
 	for _, obj := range o.Objects {
 		switch obj.GetKind() {

@@ -80,9 +80,38 @@ func TestImage(t *testing.T) {
 		obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
 			"containers": []any{map[string]any{"name": "a", "image": tt.image}},
 		}}}}}
-		if got := setImage(obj, "new"); got != tt.ours {
+		if got := setContainer(obj, "new", nil); got != tt.ours {
 			t.Errorf("%q replaced: %t, want %t", tt.image, got, tt.ours)
 		}
+	}
+}
+
+func TestArguments(t *testing.T) {
+	objects, err := Objects("", "--adopt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := func(objects []*unstructured.Unstructured) []string {
+		containers, _, _ := unstructured.NestedSlice(find(objects, "Deployment").Object, "spec", "template", "spec", "containers")
+		all, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	plain, err := Objects("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(append(args(plain), "--adopt"), args(objects)); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	text, err := Manifest("", "--adopt")
+	if err != nil || !bytes.Contains(text, []byte("- --adopt\n")) || !bytes.HasPrefix(text, []byte("# All of mapd")) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if advice := Advice(&OwnedError{}); !strings.Contains(advice, "--adopt") {
+		t.Errorf("advice %q", advice)
 	}
 }
 

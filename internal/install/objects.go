@@ -2,12 +2,14 @@ package install
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,9 +26,9 @@ import (
 const Namespace = "mapd-system"
 
 // Objects are the objects of manifests/install.yaml, in its order. An image that
-// is not empty takes the place of mapd's.
-func Objects(image string) ([]*unstructured.Unstructured, error) {
-	docs, err := documents(manifests.Install(), image)
+// is not empty takes the place of mapd's, and args are added to its arguments.
+func Objects(image string, args ...string) ([]*unstructured.Unstructured, error) {
+	docs, err := documents(manifests.Install(), image, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +42,12 @@ func Objects(image string) ([]*unstructured.Unstructured, error) {
 }
 
 // Manifest is the text of the same objects: manifests/install.yaml itself,
-// comments included, but for the image.
-func Manifest(image string) ([]byte, error) {
-	if image == "" {
+// comments included, but for the image and the arguments.
+func Manifest(image string, args ...string) ([]byte, error) {
+	if image == "" && len(args) == 0 {
 		return manifests.Install(), nil
 	}
-	docs, err := documents(manifests.Install(), image)
+	docs, err := documents(manifests.Install(), image, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +61,14 @@ func Manifest(image string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// document is one of the manifest, its image replaced.
+// document is one of the manifest, its image and arguments replaced.
 type document struct {
 	object   *unstructured.Unstructured // nil: comments only
 	text     []byte
 	explicit bool // a "---" stands before it
 }
 
-func documents(text []byte, image string) ([]document, error) {
+func documents(text []byte, image string, args ...string) ([]document, error) {
 	var docs []document
 	replaced := false
 	for d, err := range manifest.ReadStream("install.yaml", bytes.NewReader(text)) {
@@ -74,29 +76,40 @@ func documents(text []byte, image string) ([]document, error) {
 			return nil, err
 		}
 		doc := document{object: d.Object, text: d.Raw, explicit: d.Explicit}
-		if d.Object != nil && image != "" {
+		if d.Object != nil && (image != "" || len(args) > 0) {
 			obj := d.Object.DeepCopy()
-			if setImage(obj, image) {
+			if setContainer(obj, image, args) {
 				doc.object, doc.text, replaced = obj, manifest.Rewrite(d, obj.Object), true
 			}
 		}
 		docs = append(docs, doc)
 	}
-	if image != "" && !replaced {
+	if (image != "" || len(args) > 0) && !replaced {
 		return nil, errors.New("install.yaml: no container with the image of mapd")
 	}
 	return docs, nil
 }
 
-// setImage replaces mapd's image, whatever its tag, in the containers of obj.
-func setImage(obj *unstructured.Unstructured, image string) bool {
+// setContainer replaces mapd's image, whatever its tag, in the containers of obj, if
+// it is given another, and adds arguments.
+func setContainer(obj *unstructured.Unstructured, image string, args []string) bool {
 	containers, _, _ := unstructured.NestedSlice(obj.Object, "spec", "template", "spec", "containers")
 	found := false
 	for _, c := range containers {
 		c, _ := c.(map[string]any)
 		old, _ := c["image"].(string)
 		if rest, ok := strings.CutPrefix(old, manifests.Image); ok && (rest == "" || rest[0] == ':' || rest[0] == '@') {
-			c["image"] = image
+			if image != "" {
+				c["image"] = image
+			}
+			if len(args) > 0 {
+				all, _ := c["args"].([]any)
+				all = slices.Clone(all)
+				for _, a := range args {
+					all = append(all, a)
+				}
+				c["args"] = all
+			}
 			found = true
 		}
 	}
@@ -115,6 +128,7 @@ var (
 	nativeBindings = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
 	mutating       = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingwebhookconfigurations"}
 	validating     = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}
+	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
 	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
 	// additions are what an overlay makes beside the manifest's objects and outside
@@ -138,6 +152,34 @@ type ref struct {
 func refOf(obj *unstructured.Unstructured) ref {
 	gvr, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
 	return ref{gvr, obj.GetNamespace(), obj.GetName()}
+}
+
+// Live returns what a cluster has of an object of the manifest, and the object's
+// name as kubectl writes it.
+func Live(ctx context.Context, d dynamic.Interface, obj *unstructured.Unstructured) (name string, live *unstructured.Unstructured, err error) {
+	r := refOf(obj)
+	live, err = r.client(d).Get(ctx, r.name, metav1.GetOptions{})
+	return r.String(), live, err
+}
+
+// owner returns another installation, in another namespace that is still there, to
+// which the webhook configurations belong; ok is false if there is none, or if that
+// cannot be seen.
+func owner(ctx context.Context, d dynamic.Interface) (_ webhook.Installation, ok bool) {
+	for _, c := range configurations {
+		obj, err := c.client(d).Get(ctx, c.name, metav1.GetOptions{})
+		if err != nil {
+			continue
+		}
+		i := webhook.InstallationOf(metav1.ObjectMeta{Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences()})
+		if i.Namespace == "" || i.Namespace == Namespace {
+			return i, false
+		}
+		ns, err := ref{namespaces, "", i.Namespace}.client(d).Get(ctx, i.Namespace, metav1.GetOptions{})
+		gone := err == nil && (ns.GetDeletionTimestamp() != nil || i.UID != "" && i.UID != ns.GetUID())
+		return i, !gone && !apierrors.IsNotFound(err)
+	}
+	return webhook.Installation{}, false
 }
 
 func (r ref) client(d dynamic.Interface) dynamic.ResourceInterface {

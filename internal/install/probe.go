@@ -143,6 +143,9 @@ func Advice(err error) string {
 	if pe := (*ProbeError)(nil); errors.As(err, &pe) {
 		return pe.Advice
 	}
+	if oe := (*OwnedError)(nil); errors.As(err, &oe) {
+		return "only one mapd can have them: uninstall that one, or take them over with --adopt"
+	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return ""

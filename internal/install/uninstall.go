@@ -12,9 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // UninstallOptions say what to remove. Dynamic, Objects and Report are required.
@@ -51,6 +53,9 @@ type uninstall struct {
 }
 
 func (u *uninstall) run(ctx context.Context) error {
+	if i, ok := owner(ctx, u.Dynamic); ok {
+		return u.share(ctx, i)
+	}
 	writers, rest := u.writers()
 	for _, w := range writers {
 		if err := u.remove(ctx, refOf(w)); err != nil {
@@ -90,6 +95,20 @@ func (u *uninstall) run(ctx context.Context) error {
 	if !u.DryRun && u.found {
 		errs = append(errs, u.verify(ctx))
 	}
+	return errors.Join(errs...)
+}
+
+// share removes what is in mapd's namespace, and the namespace. What has no namespace
+// is left to the other installation, which has the same.
+func (u *uninstall) share(ctx context.Context, other webhook.Installation) error {
+	_, rest := u.writers()
+	var errs []error
+	for _, obj := range append(rest, find(u.Objects, "Namespace")) {
+		if obj.GetNamespace() != "" || obj.GetKind() == "Namespace" {
+			errs = append(errs, u.remove(ctx, refOf(obj)))
+		}
+	}
+	u.Report(Result{"what has no namespace", "kept: it belongs to the installation " + other.String()})
 	return errors.Join(errs...)
 }
 
@@ -153,7 +172,7 @@ func (u *uninstall) remove(ctx context.Context, r ref) error {
 		return fmt.Errorf("%s: %w", r, err)
 	case obj.GetDeletionTimestamp() != nil:
 		u.report(r, "is being deleted already")
-		return nil
+		return u.unstick(ctx, r, obj)
 	case u.DryRun:
 		u.report(r, "would be deleted")
 		return nil
@@ -166,6 +185,20 @@ func (u *uninstall) remove(ctx context.Context, r ref) error {
 		return fmt.Errorf("%s: %w", r, err)
 	}
 	u.report(r, "deleted")
+	return u.unstick(ctx, r, obj)
+}
+
+// unstick removes the finalizers of a webhook configuration that is being deleted:
+// it goes on refusing writes until it is gone, and none of the finalizers is mapd's.
+func (u *uninstall) unstick(ctx context.Context, r ref, obj *unstructured.Unstructured) error {
+	if len(obj.GetFinalizers()) == 0 || !slices.Contains(configurations, r) {
+		return nil
+	}
+	_, err := r.client(u.Dynamic).Patch(ctx, r.name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{FieldManager: FieldManager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s: finalizers: %w", r, err)
+	}
+	u.report(r, "had finalizers, which were removed")
 	return nil
 }
 
@@ -191,6 +224,10 @@ func (u *uninstall) live(ctx context.Context) error {
 			r := ref{gvr, "", o.GetName()}
 			if u.Purge {
 				errs = append(errs, u.remove(ctx, r))
+				continue
+			}
+			if slices.ContainsFunc(o.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == "Namespace" && o.Name == Namespace }) {
+				u.Report(Result{r.String(), "goes with the namespace"})
 				continue
 			}
 			u.Report(Result{r.String(), "kept as it is, and it goes on acting; --purge deletes it"})
