@@ -4,8 +4,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -61,7 +64,14 @@ func awaitConfigured(t *testing.T, m *cluster.Mapd, what string, want configured
 // TestForeign lets somebody else change what mapd has written.
 func TestForeign(t *testing.T) {
 	t.Parallel()
-	m := cluster.Installed(t, cluster.InstallOptions{Replicas: 2})
+	dir := t.TempDir()
+	policyFile, auditLog := filepath.Join(dir, "audit.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policyFile, []byte(documented(t, "docs/operate.md", "apiVersion: audit.k8s.io/v1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := cluster.Installed(t, cluster.InstallOptions{Replicas: 2, Cluster: cluster.Options{
+		Flags: []string{"--audit-policy-file=" + policyFile, "--audit-log-path=" + auditLog},
+	}})
 	m.NeedProcesses(t)
 	m.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: stream}\n")
 	m.Apply(t, policiesYAML(madePolicy{name: "own", resource: "resourcequotas", mutation: labelled("own")}, madePolicy{name: "also", failure: "Ignore", mutation: labelled("also")}))
@@ -81,6 +91,72 @@ func TestForeign(t *testing.T) {
 	t.Run("lease", func(t *testing.T) { foreignLease(t, m, good) })
 	t.Run("older", func(t *testing.T) { olderLayout(t, m, good) })
 	t.Run("installations", func(t *testing.T) { twoInstallations(t, m, good) })
+	t.Run("audit", func(t *testing.T) { audited(t, auditLog) })
+}
+
+// documented is the block of a document that is indented and begins with a line.
+func documented(t *testing.T, file, first string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(cluster.Root(t), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(data), "\n    "+first+"\n")
+	if !ok {
+		t.Fatalf("%s has no block that begins with %s", file, first)
+	}
+	block := first + "\n"
+	for line := range strings.Lines(rest) {
+		line, ok := strings.CutPrefix(line, "    ")
+		if !ok {
+			break
+		}
+		block += line
+	}
+	return block
+}
+
+// audited looks in the log that the documented policy makes for what was done.
+func audited(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		var e struct {
+			Verb          string
+			User          struct{ Username string }
+			ObjectRef     struct{ Resource, Subresource string }
+			RequestObject struct {
+				Webhooks []struct{ ClientConfig map[string]any }
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		by := "somebody"
+		if e.User.Username == "system:serviceaccount:mapd-system:mapd" {
+			by = "mapd"
+		}
+		found[strings.TrimSuffix(fmt.Sprintf("%s %s %s/%s", by, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource), "/")]++
+		for _, w := range e.RequestObject.Webhooks {
+			if e.Verb == "update" && by == "mapd" && len(w.ClientConfig) > 0 {
+				found["mapd says where it is"]++
+			}
+		}
+	}
+	for _, want := range []string{"mapd update mutatingwebhookconfigurations", "mapd update validatingwebhookconfigurations", "mapd says where it is",
+		"somebody patch mutatingwebhookconfigurations", "somebody create serviceaccounts/token", "mapd patch mutatingadmissionpolicies/status"} {
+		if found[want] == 0 {
+			t.Errorf("the audit log has no %q: %v", want, found)
+		}
+	}
+	for what, n := range found {
+		if strings.Contains(what, "leases") && strings.HasPrefix(what, "mapd") {
+			t.Errorf("the audit log has %d of %q", n, what)
+		}
+	}
 }
 
 func foreignEdits(t *testing.T, m *cluster.Mapd, good configured) {

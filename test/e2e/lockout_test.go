@@ -355,8 +355,10 @@ func TestInstallation(t *testing.T) {
 
 	// The policies were kept, and act again.
 	a.endNamespace(t)
-	a = a.install(t)
+	a.olderParts(t)
+	a = a.install(t, "--force-conflicts")
 	a.writes(t, "installed again", true)
+	a.healthy(t)
 	if out := a.mapd(t, "uninstall", "--purge"); out.code != 0 {
 		t.Error(out)
 	}
@@ -384,10 +386,10 @@ func inOrder(t *testing.T, text string, parts ...string) {
 
 // install runs mapd install, and meanwhile does what the cluster would: it starts
 // a replica when the Deployment is there.
-func (a *admin) install(t *testing.T) *admin {
+func (a *admin) install(t *testing.T, flags ...string) *admin {
 	t.Helper()
 	done := make(chan printedBy, 1)
-	go func() { done <- a.mapd(t, "install", "--timeout", "2m") }()
+	go func() { done <- a.mapd(t, append([]string{"install", "--timeout", "2m"}, flags...)...) }()
 	cluster.Eventually(t, time.Minute, "mapd install to apply everything", func(ctx context.Context) error {
 		select {
 		case out := <-done:
@@ -398,11 +400,11 @@ func (a *admin) install(t *testing.T) *admin {
 		return err
 	})
 	// Of the manifest the namespace is enough to begin with: all is there.
-	b := &admin{cluster.Install(t, a.Cluster, cluster.InstallOptions{Manifest: []byte(shippedNamespace(t))})}
+	b := &admin{cluster.Install(t, a.Cluster, cluster.InstallOptions{Manifest: []byte(shippedKinds(t, "Namespace"))})}
 	b.rolledOut(t, 2)
 	select {
 	case out := <-done:
-		if out.code != 0 || !strings.HasSuffix(out.stdout, "mapd is installed, and the API server reaches it\n") || !strings.Contains(out.stdout, "deployment.apps/mapd created\n") {
+		if out.code != 0 || !strings.HasSuffix(out.stdout, "mapd is installed, and the API server reaches it\n") || !strings.Contains(out.stdout, "deployment.apps/mapd ") {
 			t.Fatal(out)
 		}
 	case <-time.After(2 * time.Minute):
@@ -411,16 +413,54 @@ func (a *admin) install(t *testing.T) *admin {
 	return b
 }
 
-// shippedNamespace is the Namespace of the manifest.
-func shippedNamespace(t *testing.T) string {
+// olderParts leaves parts of another release in the cluster, applied by kubectl, and
+// another installation's claim on the configurations, which mapd install refuses to
+// write over without being told to.
+func (a *admin) olderParts(t *testing.T) {
 	t.Helper()
+	a.mustKubectl(t, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: mapd}
+rules:
+- {apiGroups: [""], resources: [namespaces], verbs: [get]}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: mapd}
+spec: {priorityLevelConfiguration: {name: workload-low}, matchingPrecedence: 900}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: 000.mapd.dev, annotations: {mapd.dev/installation: default/mapd}}
+`, "apply", "-f", "-")
+	out := a.mapd(t, "install", "--timeout", "20s")
+	if out.code != 1 || out.stdout != "" || !strings.Contains(out.stderr, "belong to the installation default/mapd; nothing was applied\n  only one mapd can have them") {
+		t.Errorf("mapd install beside another installation: %s", out)
+	}
+	if out = a.mapd(t, "uninstall", "--dry-run"); out.code != 0 || !strings.Contains(out.stdout, "what has no namespace kept: it belongs to the installation default/mapd\n") {
+		t.Errorf("mapd uninstall beside another installation: %s", out)
+	}
+	a.mustKubectl(t, "", "annotate", "mutatingwebhookconfiguration", "000.mapd.dev", "mapd.dev/installation-")
+	out = a.mapd(t, "install", "--timeout", "20s")
+	if out.code != 1 || !strings.Contains(out.stderr, "clusterrole.rbac.authorization.k8s.io/mapd: ") || !strings.Contains(out.stderr, "--force-conflicts takes them over") {
+		t.Errorf("mapd install over another release's parts: %s", out)
+	}
+}
+
+// shippedKinds are the documents of the manifest that have one of these kinds.
+func shippedKinds(t *testing.T, kinds ...string) string {
+	t.Helper()
+	var all []string
 	for doc := range strings.SplitSeq(string(shipped.Install()), "---\n") {
-		if strings.Contains(doc, "\nkind: Namespace\n") {
-			return doc
+		if slices.ContainsFunc(kinds, func(k string) bool { return strings.Contains(doc, "\nkind: "+k+"\n") }) {
+			all = append(all, doc)
 		}
 	}
-	t.Fatal("the manifest has no Namespace")
-	return ""
+	if len(all) == 0 {
+		t.Fatalf("install.yaml has none of %v", kinds)
+	}
+	return strings.Join(all, "---\n")
 }
 
 // rolledOut writes into the Deployment's status what its controller would.
@@ -506,6 +546,19 @@ func (a *admin) doctor(t *testing.T) {
 			[]string{"× params: binding e2e-no-param: there is no configmaps default/none, and it refuses what its policy would be applied to\n"}},
 		{"a paramKind that is not there", apply(noKind.yaml()), remove(noKind.name), 1,
 			[]string{"× policy e2e-no-kind: not ready: the API server does not serve none.mapd.dev/v1, kind None\n"}},
+		{"rights that somebody took away", func() {
+			patch("clusterrole", "mapd", "json", `[{"op": "remove", "path": "/rules/0/verbs/0"}]`)
+			patch("flowschema", "mapd", "merge", `{"spec": {"matchingPrecedence": 9000}}`)
+			patch("crd", "mutatingadmissionpolicybindings.admissionregistration.mapd.dev", "json", `[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/policyName"}]`)
+			a.mustKubectl(t, "", "delete", "prioritylevelconfiguration", "mapd")
+		}, func() {
+			a.mustKubectl(t, shippedKinds(t, "CustomResourceDefinition", "ClusterRole", "FlowSchema", "PriorityLevelConfiguration"), "apply", "-f", "-")
+			a.AggregateRoles(t)
+		}, 0,
+			[]string{"‼ installed objects: clusterrole.rbac.authorization.k8s.io/mapd is not what this release installs: rules[0].verbs\n",
+				"‼ installed objects: flowschema.flowcontrol.apiserver.k8s.io/mapd is not what this release installs: spec.matchingPrecedence\n",
+				"mutatingadmissionpolicybindings.admissionregistration.mapd.dev is not what this release installs: spec.versions[0].schema.openAPIV3Schema.properties.spec.",
+				"‼ installed objects: prioritylevelconfiguration.flowcontrol.apiserver.k8s.io/mapd is not there\n"}},
 		{"a webhook before mapd's", apply(neighbour), func() { a.mustKubectl(t, "", "delete", "mutatingwebhookconfiguration", "000.first") }, 0,
 			[]string{"‼ webhooks before mapd's: 000.first: "}},
 		{"no Service", func() { a.mustKubectl(t, "", "-n", cluster.Namespace, "delete", "service", "mapd") },
@@ -574,7 +627,7 @@ func (a *admin) healthy(t *testing.T) {
 			"√ API server: v1.", "√ native policies: MutatingAdmissionPolicy is served in v1, but the server does not run it: its admission plugin is off",
 			"√ CustomResourceDefinitions: ", "√ Deployment: 2 of 2 replicas ready", "√ mutating webhook: 000.mapd.dev has 1 entry (fail.never.mapd.dev), as 1 bound policy needs",
 			"√ validating webhook: ", "√ API server to mapd: a broken policy was refused by mapd (dry run)", "√ certificate: ", "caBundle vouches for it",
-			"√ webhooks before mapd's: none", "√ policies: 1 policy and 1 binding, all ready", "√ params: those of 1 binding exist",
+			"√ installed objects: ", "√ webhooks before mapd's: none", "√ policies: 1 policy and 1 binding, all ready", "√ params: those of 1 binding exist",
 		} {
 			if !strings.Contains(out.stdout, want) {
 				return fmt.Errorf("no %q in %s", want, out)
