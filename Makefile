@@ -5,7 +5,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate race e2e bench bench-compare bench-http bench-e2e fuzz fuzz-all image kind
+.PHONY: help build run test check fmt vet lint tidy generate race e2e bench bench-compare bench-http attack bench-e2e fuzz fuzz-all image kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench-compare: ## mapd's own benchmarks, this tree and BASE=REVISION in turns; B
 
 bench-http: build ## mapd and plain servers side by side over HTTPS: latency, CPU and memory, answers checked, goals as a table
 	$(GO) run ./test/load/bench $(ARGS)
+
+attack: build ## what a hostile peer would do to mapd serve, with 100 and 10,000 policies: RSS, answers, and how bystanders fare; ARGS="-run REGEXP -during 10s …"
+	$(GO) run ./test/attack/run $(ARGS)
 
 bench-e2e: ## create Pods through a real API server: no policy, native policies and mapd, CPU of both processes, ratios, goals
 	@test/e2e/servers/build.sh >/dev/null

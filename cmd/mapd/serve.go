@@ -55,6 +55,7 @@ type serveFlags struct {
 	pprof               string
 	delay               time.Duration
 
+	connections  int
 	reviewMemory string
 	budget       *memory.Budget // of --review-memory
 }
@@ -115,6 +116,7 @@ func newServe(s streams) *cobra.Command {
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
 	fl.StringVar(&f.pprof, "pprof", "", "loopback address for profiles, such as 127.0.0.1:6060")
 	fl.StringVar(&f.reviewMemory, "review-memory", "", "memory that all reviews may hold together, such as 128Mi (default what the limit of the container leaves beside the policies)")
+	fl.IntVar(&f.connections, "max-connections", 1000, "connections that may be open at once, three quarters of them from one address")
 	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for those who do not know yet")
 
 	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "files: policies, bindings, params, CRDs, Namespaces and RBAC, mixed: file or directory; repeatable")
@@ -166,6 +168,8 @@ func (f *serveFlags) check() error {
 		return usagef("serve: --tls-cert and --tls-key go together")
 	case f.poll <= 0:
 		return usagef("serve: --poll %s: must be positive", f.poll)
+	case f.connections < 16:
+		return usagef("serve: --max-connections %d: must be at least 16", f.connections)
 	case f.delay < 0:
 		return usagef("serve: --shutdown-delay %s: must not be negative", f.delay)
 	}
@@ -339,7 +343,7 @@ func (f *serveFlags) clients() (func() *x509.CertPool, error) {
 // run listens and serves until ctx is done.
 func (f *serveFlags) run(ctx context.Context, options webhook.Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), listener net.Listener) error {
 	options.Memory = f.budget
-	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay}
+	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay, Connections: f.connections}
 	if err := server.Run(ctx, listener); err != nil {
 		return &codedError{exitPartial, err}
 	}

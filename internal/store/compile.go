@@ -25,6 +25,7 @@ import (
 // what has changed. One goroutine uses it at a time.
 type compiler struct {
 	deps policy.Deps
+	slow *slow // made by the first update if it is nil
 	catalogue
 }
 
@@ -87,7 +88,9 @@ type policyResult struct {
 	errs   []error
 	// nowhere says that it cannot be told which requests the policy is about, so
 	// that it has no effect on any.
-	nowhere  bool
+	nowhere bool
+	// pending says that it is not known yet what will come of it.
+	pending  bool
 	warnings warnings
 }
 
@@ -124,17 +127,14 @@ func (s *stored) source() *stored { return s }
 type compiled struct {
 	policies, bindings int      // decoded and compiled
 	broken             []string // the policies among them that cannot run, by name
+	changed            bool     // whether any policy is another than before
 }
 
 // update takes in what has changed; nil is what is gone.
 func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 	var work compiled
-	changed := compileAll(policies, func(name string, now *stored) (*compiledPolicy, bool) {
-		if old, ok := find(c.policies, name); ok && bytes.Equal(old.text, now.text) {
-			return &compiledPolicy{now, old.policyResult}, false
-		}
-		return &compiledPolicy{now, compilePolicy(name, now.text, c.deps)}, true
-	}, &work.policies)
+	changed := c.compile(policies, &work.policies)
+	work.changed = len(changed) > 0
 	for name, p := range changed {
 		if old, ok := find(c.policies, name); p != nil && len(p.errs) > 0 && (!ok || old.policyResult != p.policyResult) {
 			work.broken = append(work.broken, name)
@@ -153,6 +153,45 @@ func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 		c.named = c.resolve()
 	}
 	return work
+}
+
+// compile returns what came of policies that have changed and, of some that changed
+// before, has been found out by now. A policy that is still being compiled stays as it
+// was, or cannot run if it is new; it is a change the next time, too.
+func (c *compiler) compile(policies map[string]*stored, count *int) map[string]*compiledPolicy {
+	if c.slow == nil {
+		c.slow = newSlow(func() {})
+	}
+	changed := c.slow.take(policies)
+	*count = len(changed)
+	todo := map[string]*stored{}
+	for name, now := range policies {
+		if _, done := changed[name]; done || c.slow.jobs[name] != nil {
+			continue
+		}
+		old, ok := find(c.policies, name)
+		switch {
+		case now == nil:
+			changed[name] = nil
+		case ok && !old.pending && bytes.Equal(old.text, now.text):
+			changed[name] = &compiledPolicy{now, old.policyResult}
+		default:
+			todo[name] = now
+		}
+	}
+	results := c.slow.compileAll(todo, c.deps)
+	*count += len(results)
+	for name, now := range todo {
+		if result := results[name]; result != nil {
+			changed[name] = &compiledPolicy{now, result}
+		} else if _, ok := find(c.policies, name); !ok {
+			pending := brokenPolicy(readable(name, now.text), errCompiling)
+			pending.pending = true
+			other := *now
+			changed[name] = &compiledPolicy{&other, pending}
+		}
+	}
+	return changed
 }
 
 // holds says whether a policy is there and, unless it is empty, a binding that

@@ -118,6 +118,7 @@ func New(o Options) *Store {
 	s.authorizer = newAuthorizer(o.Kubernetes)
 
 	s.compiler.deps = policy.Deps{Env: o.Env, Types: types}
+	s.compiler.slow = newSlow(s.changes.ring)
 	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: snapshot.Equivalents(types)}
 	for _, g := range webhook.Groups() {
 		s.engines[g] = engine.New(engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types)})
@@ -199,7 +200,7 @@ func (s *Store) update(ctx context.Context) {
 	if s.read() != nil {
 		return
 	}
-	if s.groups != nil && !kinds && !state && !mutators && len(policies) == 0 && len(bindings) == 0 {
+	if s.groups != nil && !kinds && !state && !mutators && !work.changed && len(bindings) == 0 {
 		return
 	}
 	before := s.groups

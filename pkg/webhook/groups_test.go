@@ -260,7 +260,7 @@ func TestClientCertificates(t *testing.T) {
 			return 0, "", err
 		}
 		defer resp.Body.Close()
-		if resp.ProtoMajor != 2 {
+		if resp.ProtoMajor != 1 {
 			t.Errorf("%s came over %s", path, resp.Proto)
 		}
 		body, err := io.ReadAll(resp.Body)

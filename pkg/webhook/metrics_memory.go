@@ -19,8 +19,15 @@ import (
 //	mapd_memory_refused_total   reviews that were refused. Label:
 //	  reason  too-large (413: never fits), busy (429: others hold the memory),
 //	          body (429: dropped while it was read, for others)
+//
+// and to those of Server.Connections:
+//
+//	mapd_connections               connections that are open
+//	mapd_connections_closed_total  connections that were closed to make room, or
+//	                               because there was none
 type memoryMetrics struct {
-	of atomic.Pointer[watched]
+	of          atomic.Pointer[watched]
+	connections atomic.Pointer[connections]
 }
 
 type watched struct {
@@ -33,23 +40,33 @@ func (m *Metrics) watch(budget *memory.Budget, bodies *bodies) {
 	m.memory.of.Store(&watched{budget, bodies})
 }
 
+// watchConnections makes m tell of a Server's connections.
+func (m *Metrics) watchConnections(c *connections) { m.memory.connections.Store(c) }
+
 var (
 	budgetDesc  = prometheus.NewDesc("mapd_memory_budget_bytes", "Memory that reviews may hold together at present.", nil, nil)
 	usedDesc    = prometheus.NewDesc("mapd_memory_used_bytes", "Memory that reviews hold, or have left to the garbage collector.", nil, nil)
 	peakDesc    = prometheus.NewDesc("mapd_memory_peak_bytes", "The most that mapd_memory_used_bytes ever was.", nil, nil)
 	bodiesDesc  = prometheus.NewDesc("mapd_memory_bodies_bytes", "Memory that bodies hold which are not complete.", nil, nil)
 	refusedDesc = prometheus.NewDesc("mapd_memory_refused_total", "Reviews refused for want of memory.", []string{"reason"}, nil)
+	openDesc    = prometheus.NewDesc("mapd_connections", "Open connections.", nil, nil)
+	closedDesc  = prometheus.NewDesc("mapd_connections_closed_total", "Connections closed to make room for others, or for want of room.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (m *memoryMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{budgetDesc, usedDesc, peakDesc, bodiesDesc, refusedDesc} {
+	for _, d := range []*prometheus.Desc{budgetDesc, usedDesc, peakDesc, bodiesDesc, refusedDesc, openDesc, closedDesc} {
 		to <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *memoryMetrics) Collect(to chan<- prometheus.Metric) {
+	if c := m.connections.Load(); c != nil {
+		open, closed := c.state()
+		to <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
+		to <- prometheus.MustNewConstMetric(closedDesc, prometheus.CounterValue, float64(closed))
+	}
 	w := m.of.Load()
 	if w == nil {
 		return

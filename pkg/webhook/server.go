@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -26,8 +26,9 @@ const (
 	// idleTimeout is longer than the 90 s after which API servers close idle
 	// connections themselves, so that we do not close one as it is used again.
 	idleTimeout = 2 * time.Minute
-	// maxHeader is ample: API servers send a handful of short fields.
-	maxHeader = 64 << 10
+	// maxHeader is ample: API servers send a handful of short fields, and perhaps a
+	// token. A header of the shortest fields takes twenty times its length.
+	maxHeader = 12 << 10
 	// drainTimeout is the default for Server.Drain: as long as any API server
 	// waits for an answer.
 	drainTimeout = maxTimeout
@@ -43,6 +44,10 @@ type Server struct {
 	// Delay is how long Run goes on accepting connections after it was told to
 	// stop, for those who have yet to hear that it will.
 	Delay time.Duration
+	// Connections bounds how many connections there may be: three quarters of it from
+	// one address, a quarter of it without a complete header from one address. 0 means
+	// 1,000.
+	Connections int
 	// Drain bounds how long requests under way may take after that; 0 means 30 s.
 	Drain time.Duration
 }
@@ -58,9 +63,11 @@ type Server struct {
 // drops what it reads from HTTP/1.1 connections, which is what API servers use.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	log := s.Handler.log
-	conns := connections{at: map[net.Conn]connection{}}
+	conns := newConnections(l, cmp.Or(s.Connections, defaultConnections))
+	s.Handler.metrics.watchConnections(conns)
 	server := &http.Server{
-		Handler:           s.Handler,
+		Handler:           conns.handler(s.Handler),
+		Protocols:         new(http.Protocols),
 		TLSConfig:         s.tlsConfig(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -68,11 +75,16 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         conns.changed,
+		ConnContext:       conns.context,
 		// Handshakes that probes and scanners break off are no news.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	// API servers call webhooks by HTTP/1.1, so that their requests spread over
+	// replicas (k8s.io/apiserver/pkg/util/webhook: NextProtos). The streams and header
+	// tables of HTTP/2 would be one more thing for others to fill.
+	server.Protocols.SetHTTP1(true)
 	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(l, "", "") }()
+	go func() { served <- server.ServeTLS(conns, "", "") }()
 	log.Info("serving", "address", l.Addr().String())
 
 	select {
@@ -116,7 +128,7 @@ func (s *Server) tlsConfig() *tls.Config {
 	if clientCAs == nil {
 		return config
 	}
-	config.NextProtos = []string{"h2", "http/1.1"} // as http.Server sets it for config itself
+	config.NextProtos = []string{"http/1.1"} // as http.Server sets it for config itself
 	// A ticket would outlive the authority that made its holder trusted.
 	config.SessionTicketsDisabled = true
 	asking := config.Clone()
@@ -129,59 +141,4 @@ func (s *Server) tlsConfig() *tls.Config {
 		return c, nil
 	}
 	return config
-}
-
-const (
-	// settled is how long a connection is without a request before it counts as
-	// idle. A client that is busy sends its next request far sooner.
-	settled = 500 * time.Millisecond
-	// drainPoll is how often to look whether all connections are idle.
-	drainPoll = 10 * time.Millisecond
-)
-
-// connections are those that a server has open.
-type connections struct {
-	mu sync.Mutex
-	at map[net.Conn]connection
-}
-
-type connection struct {
-	state http.ConnState
-	since time.Time
-}
-
-// changed is an http.Server's ConnState.
-func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if state == http.StateClosed || state == http.StateHijacked {
-		delete(c.at, conn)
-		return
-	}
-	c.at[conn] = connection{state, time.Now()}
-}
-
-// wait returns when no connection has a request under way or is likely to bring
-// one, or when ctx is done.
-func (c *connections) wait(ctx context.Context) {
-	tick := time.NewTicker(drainPoll)
-	defer tick.Stop()
-	for !c.idle() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (c *connections) idle() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.at {
-		if conn.state == http.StateActive || time.Since(conn.since) < settled {
-			return false
-		}
-	}
-	return true
 }

@@ -366,7 +366,9 @@ type Bystander struct {
 	Patience time.Duration
 	// Fresh makes a new connection for each review.
 	Fresh bool
-	Body  []byte
+	// From is the loopback address to send from; the attackers' if empty.
+	From string
+	Body []byte
 
 	Took []time.Duration // of each review that was answered 200, waiting included
 	Lost []error
@@ -376,8 +378,12 @@ type Bystander struct {
 
 // Run sends reviews until ctx is done.
 func (b *Bystander) Run(ctx context.Context) {
+	var d net.Dialer
+	if b.From != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(b.From)}
+	}
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: b.Target.Roots, ServerName: "localhost"}, DisableKeepAlives: b.Fresh, TLSHandshakeTimeout: b.Patience,
+		DialContext: d.DialContext, TLSClientConfig: &tls.Config{RootCAs: b.Target.Roots, ServerName: "localhost"}, DisableKeepAlives: b.Fresh, TLSHandshakeTimeout: b.Patience,
 	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}

@@ -34,10 +34,6 @@ type Target struct {
 	CA []byte
 	// Connections are kept open and used by one request at a time.
 	Connections int
-	// HTTP2 offers HTTP/2. An API server offers only HTTP/1.1 to a webhook, so that
-	// requests spread over its replicas (https://issue.k8s.io/75791), unless the
-	// webhook is a URL with a loopback host.
-	HTTP2 bool
 }
 
 // Client has the connections to a Target.
@@ -67,16 +63,17 @@ func NewClient(t Target) (*Client, error) {
 	}
 	c := &Client{target: t}
 	for range t.Connections {
-		c.connections = append(c.connections, connection(roots, t.HTTP2))
+		c.connections = append(c.connections, connection(roots))
 	}
 	return c, nil
 }
 
 // connection is a client that has one connection, without a proxy.
-func connection(roots *x509.CertPool, http2 bool) *http.Client {
+func connection(roots *x509.CertPool) *http.Client {
+	// As an API server, so that requests spread over a webhook's replicas
+	// (https://issue.k8s.io/75791).
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(!http2)
-	protocols.SetHTTP2(http2)
+	protocols.SetHTTP1(true)
 	return &http.Client{
 		Timeout: askTimeout,
 		Transport: &http.Transport{

@@ -19,14 +19,14 @@ import (
 )
 
 // serving is a webhook on a loopback port, and a client of it.
-func serving(t *testing.T, h http.Handler, connections int, http2 bool) *Client {
+func serving(t *testing.T, h http.Handler, connections int) *Client {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	c, err := NewClient(Target{URL: s.URL, CA: ca, Connections: connections, HTTP2: http2})
+	c, err := NewClient(Target{URL: s.URL, CA: ca, Connections: connections})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +50,12 @@ func nothing() error { return nil }
 func TestRun(t *testing.T) {
 	for _, tt := range []struct {
 		floor       string
-		http2       bool
 		connections int
 		protocol    string
 		patch       string
 	}{
-		{"allow", false, 1, "HTTP/1.1", ""},
-		{"patch", false, 4, "HTTP/1.1", `[{"op":"add","path":"/metadata/labels/floor","value":"v"}]`},
-		{"patch", true, 2, "HTTP/2.0", `[{"op":"add","path":"/metadata/labels/floor","value":"v"}]`},
+		{"allow", 1, "HTTP/1.1", ""},
+		{"patch", 4, "HTTP/1.1", `[{"op":"add","path":"/metadata/labels/floor","value":"v"}]`},
 	} {
 		t.Run(fmt.Sprintf("%s over %s", tt.floor, tt.protocol), func(t *testing.T) {
 			var requests atomic.Int64
@@ -66,7 +64,7 @@ func TestRun(t *testing.T) {
 				requests.Add(1)
 				seen <- r.Proto + " " + r.RemoteAddr
 				Floors[tt.floor].ServeHTTP(w, r)
-			}), tt.connections, tt.http2)
+			}), tt.connections)
 			response, err := c.Ask(t.Context(), podReview(t))
 			if err != nil || !response.Allowed || string(response.Patch) != tt.patch {
 				t.Fatalf("answer %+v, %v; want the patch %s", response, err, tt.patch)
@@ -132,7 +130,7 @@ func TestRunWrong(t *testing.T) {
 					answer = tt.answer
 				}
 				_, _ = io.WriteString(w, answer(string(review.Request.UID)))
-			}), 1, false)
+			}), 1)
 			result, err := c.Run(t.Context(), podReview(t), Limits{Requests: 1000, Time: time.Minute}, nothing)
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +153,7 @@ func TestRunWrong(t *testing.T) {
 
 // A first answer that cannot be what is wanted ends a Run before it begins.
 func TestRunFirst(t *testing.T) {
-	c := serving(t, http.NotFoundHandler(), 1, false)
+	c := serving(t, http.NotFoundHandler(), 1)
 	_, err := c.Run(t.Context(), podReview(t), Limits{Requests: 1, Time: time.Minute}, nothing)
 	if want := "404 Not Found: 404 page not found\n"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)

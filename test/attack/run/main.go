@@ -128,11 +128,17 @@ func one(ctx context.Context, cmd *exec.Cmd, limit int64, a attack.Attack, polic
 	defer cancel()
 	bystanders := []*attack.Bystander{
 		{Target: t, Patience: 5 * time.Second, Body: attack.Usual()},
+		{Target: t, Patience: 5 * time.Second, Body: attack.Usual(), Fresh: true, From: "127.0.0.2"},
 		{Target: t, Patience: 5 * time.Second, Body: attack.Usual(), Fresh: true},
 	}
 	var all sync.WaitGroup
 	for _, b := range bystanders {
 		all.Go(func() { b.Run(ctx) })
+	}
+	// A server that has been used has its connections.
+	select {
+	case <-ctx.Done():
+	case <-time.After(200 * time.Millisecond):
 	}
 	outcome := &attack.Outcome{}
 	if a.Connections > 0 {
@@ -147,7 +153,7 @@ func one(ctx context.Context, cmd *exec.Cmd, limit int64, a attack.Attack, polic
 		return limit, nil
 	}
 	for i, b := range bystanders {
-		how := []string{"kept connection", "new connections"}[i]
+		how := []string{"a kept connection", "new connections from another address", "new connections from the same address"}[i]
 		fmt.Printf("| %d | %s; %s | %d MiB | %d MiB | %.1f ms | %.1f ms | %d | %d | %s |\n", policies, a.Name, how, before.RSS>>20, after.Peak>>20,
 			ms(b.Quantile(0.5)), ms(b.Quantile(0.99)), len(b.Took), len(b.Lost), outcome)
 		if len(b.Lost) > 0 {

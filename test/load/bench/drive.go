@@ -26,7 +26,7 @@ func drive(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	client, err := load.NewClient(load.Target{URL: f.url, CA: ca, Connections: f.connections, HTTP2: f.http2})
+	client, err := load.NewClient(load.Target{URL: f.url, CA: ca, Connections: f.connections})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,6 @@ type flags struct {
 	quick bool
 	turns int
 	each  time.Duration
-	http2 bool
 
 	url, ca, review string
 	pid             int
@@ -49,7 +48,6 @@ func main() {
 	flag.BoolVar(&f.quick, "quick", false, "one short measurement of few servers, to see that it runs")
 	flag.IntVar(&f.turns, "turns", 3, "how many times each server is measured, 1 to 20")
 	flag.DurationVar(&f.each, "each", time.Second, "how long a measurement takes, up to 10s")
-	flag.BoolVar(&f.http2, "http2", false, "HTTP/2; an API server calls webhooks behind a Service through HTTP/1.1")
 	flag.StringVar(&f.url, "url", "", "drive this webhook instead; the host is a loopback address")
 	flag.StringVar(&f.ca, "ca", "", "with -url: file with the authority of its certificate")
 	flag.StringVar(&f.review, "review", "", "with -url: file with an AdmissionReview (default that of a small Pod)")

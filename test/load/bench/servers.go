@@ -160,7 +160,7 @@ func start(ctx context.Context, f *flags, s subject, dir string, cert *certifica
 		return nil, err
 	}
 	for _, n := range connections {
-		if v.client[n], err = load.NewClient(load.Target{URL: v.url, CA: cert.ca, Connections: n, HTTP2: f.http2}); err != nil {
+		if v.client[n], err = load.NewClient(load.Target{URL: v.url, CA: cert.ca, Connections: n}); err != nil {
 			v.stop()
 			return nil, err
 		}

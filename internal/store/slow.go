@@ -1,0 +1,146 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mapd-project/mapd/internal/parallel"
+	"github.com/mapd-project/mapd/pkg/detach"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+const (
+	// compilePatience is how long a new snapshot waits for one policy to compile. An
+	// ordinary one takes a millisecond.
+	compilePatience = time.Second
+	// compileDeadline is how long compiling one policy may take. What the bounds of
+	// pkg/cel let through takes a few seconds of a core of its own.
+	compileDeadline = 30 * time.Second
+	// maxSlow is how many policies may be compiled that nobody waits for any more.
+	maxSlow = 8
+)
+
+// slow has the policies that no update waits for while they are compiled. One
+// goroutine uses it at a time, but for what jobs do.
+type slow struct {
+	// changed is called when there is something to take.
+	changed func()
+	// compile is compilePolicy, patience compilePatience and deadline compileDeadline,
+	// but in tests.
+	compile            func(name string, text []byte, deps policy.Deps) *policyResult
+	patience, deadline time.Duration
+
+	running *detach.Group
+	jobs    map[string]*job // by the policy's name
+}
+
+// job is one policy that is being compiled.
+type job struct {
+	of     *stored
+	ctx    context.Context // done when the deadline has passed or nobody wants it
+	cancel context.CancelFunc
+	result atomic.Pointer[policyResult]
+}
+
+// errCompiling stands for the result of a policy that is still being compiled.
+var errCompiling = errors.New("the policy is still being compiled")
+
+func newSlow(changed func()) *slow {
+	return &slow{
+		changed: changed, compile: compilePolicy, patience: compilePatience, deadline: compileDeadline,
+		running: detach.New(runtime.GOMAXPROCS(0) + maxSlow), jobs: map[string]*job{},
+	}
+}
+
+// take returns the policies that have been compiled, or have taken too long, since
+// they were left, and forgets those that are gone or others by now.
+func (s *slow) take(changed map[string]*stored) map[string]*compiledPolicy {
+	out := map[string]*compiledPolicy{}
+	for name, j := range s.jobs {
+		if now, ok := changed[name]; ok && now != j.of {
+			if now != nil && bytes.Equal(now.text, j.of.text) {
+				j.of = now
+			} else {
+				j.cancel()
+				delete(s.jobs, name)
+				continue
+			}
+		}
+		result := j.result.Load()
+		if result == nil && j.ctx.Err() != nil {
+			result = brokenPolicy(readable(name, j.of.text), fmt.Errorf("the policy does not compile within %v", s.deadline))
+		}
+		if result != nil {
+			out[name] = &compiledPolicy{j.of, result}
+			delete(s.jobs, name)
+		}
+	}
+	return out
+}
+
+// compileAll compiles policies on all cores. Of those that take long it returns
+// nothing; take does, after changed was called.
+func (s *slow) compileAll(policies map[string]*stored, deps policy.Deps) map[string]*policyResult {
+	var mu sync.Mutex
+	results := map[string]*policyResult{}
+	// Long ones last: whatever takes long is among them.
+	names := make([]string, 0, len(policies))
+	for name := range policies {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return len(policies[a].text) - len(policies[b].text) })
+	patience := s.patience // what is left for each
+	full := false
+	parallel.Each(len(names), func(i int) {
+		mu.Lock()
+		wait := patience
+		skip := full
+		mu.Unlock()
+		if skip {
+			return
+		}
+		j, err := s.start(names[i], policies[names[i]], deps, wait)
+		mu.Lock()
+		defer mu.Unlock()
+		var busy *detach.BusyError
+		switch {
+		case err == nil:
+			results[names[i]] = j.result.Load()
+		case errors.As(err, &busy) && busy.Ended != nil:
+			go func() { <-busy.Ended; s.changed() }()
+		case errors.As(err, &busy):
+			full = true
+			time.AfterFunc(s.patience, s.changed)
+		default:
+			s.jobs[names[i]] = j
+			patience = s.patience / 10
+			context.AfterFunc(j.ctx, s.changed)
+		}
+	})
+	return results
+}
+
+// start compiles a policy and waits for it, but not for long. The error is that of
+// [detach.Group.Do].
+func (s *slow) start(name string, of *stored, deps policy.Deps, patience time.Duration) (*job, error) {
+	j := &job{of: of}
+	j.ctx, j.cancel = context.WithTimeout(context.Background(), s.deadline)
+	wait, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	deps.Env = deps.Env.Within(j.ctx)
+	err := s.running.Do(wait, name, func() {
+		j.result.Store(s.compile(name, of.text, deps))
+		j.cancel() // calls changed if nobody waits
+	})
+	if busy := (*detach.BusyError)(nil); errors.As(err, &busy) {
+		j.cancel() // it was not begun
+	}
+	return j, err
+}

@@ -1,0 +1,285 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// defaultConnections is the default for Server.Connections. API servers use a
+	// connection for each review under way, of which one has 200 at most by default
+	// (--max-mutating-requests-inflight), and keep 25 that are idle.
+	defaultConnections = 1000
+	// patience is how long a connection may be about to bring a request before it is
+	// closed for another one that wants its place. A client that means it needs
+	// milliseconds.
+	patience = 100 * time.Millisecond
+)
+
+// connections are those that a server has open. It bounds how many there are, in
+// all and from each peer, and how many of them are opening: those whose header is
+// not complete. Where there are too many, one that brings no request is closed for
+// the next one. A request that has begun is never cut off.
+type connections struct {
+	net.Listener
+	total, perPeer, opening int // limits
+
+	mu    sync.Mutex
+	open  map[*guarded]struct{}
+	peers map[netip.Prefix]*peer
+	// closed counts connections that were closed for others, or at once.
+	closed int64
+}
+
+// peer is an address that connections are from.
+type peer struct{ open, opening int }
+
+// guarded is a connection as it was accepted.
+type guarded struct {
+	net.Conn
+	all  *connections
+	from netip.Prefix
+	// The rest belongs to all.mu.
+	state connState
+	since time.Time
+	gone  bool
+}
+
+type connState int
+
+const (
+	opening connState = iota // a handshake or a header is not complete
+	serving                  // a request is under way
+	idle                     // it may bring another request
+)
+
+// newConnections bounds the connections of l to total.
+func newConnections(l net.Listener, total int) *connections {
+	return &connections{
+		Listener: l, total: total, perPeer: total * 3 / 4, opening: max(total/4, 1),
+		open: map[*guarded]struct{}{}, peers: map[netip.Prefix]*peer{},
+	}
+}
+
+// Accept implements net.Listener.
+func (c *connections) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if g := c.admit(conn, time.Now()); g != nil {
+			return g, nil
+		}
+		conn.Close() // an error could only say that it is closed
+	}
+}
+
+// admit returns conn, or nil if there is no place for it.
+func (c *connections) admit(conn net.Conn, now time.Time) *guarded {
+	g := &guarded{Conn: conn, all: c, from: prefixOf(conn.RemoteAddr()), since: now}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.peers[g.from]
+	if p == nil {
+		p = &peer{} // of c.peers once it has a connection
+	}
+	from := func(o *guarded) bool { return o.from == g.from }
+	switch {
+	case p.opening >= c.opening && !c.drop(from, opening, now),
+		p.open >= c.perPeer && !c.drop(from, idle, now),
+		len(c.open) >= c.total && !c.drop(c.crowd(), idle, now):
+		c.closed++
+		return nil
+	}
+	c.peers[g.from] = p
+	p.open++
+	p.opening++
+	c.open[g] = struct{}{}
+	return g
+}
+
+// drop closes one of the connections that are worth least, and reports whether it
+// did: the one that has been opening for longest if that is beyond patience, or else,
+// if state is idle, the one that has been idle for longest. c.mu is held.
+func (c *connections) drop(of func(*guarded) bool, state connState, now time.Time) bool {
+	var worst *guarded
+	for g := range c.open {
+		if g.state == serving || !of(g) || g.state == opening && now.Sub(g.since) < patience || g.state > state {
+			continue
+		}
+		if worst == nil || g.state < worst.state || g.state == worst.state && g.since.Before(worst.since) {
+			worst = g
+		}
+	}
+	if worst == nil {
+		return false
+	}
+	c.closed++
+	c.remove(worst)
+	go worst.Conn.Close() // its goroutine finds out
+	return true
+}
+
+// crowd returns the connections of the peer that has most. c.mu is held.
+func (c *connections) crowd() func(*guarded) bool {
+	var most netip.Prefix
+	n := 0
+	for from, p := range c.peers {
+		if p.open > n {
+			most, n = from, p.open
+		}
+	}
+	return func(g *guarded) bool { return g.from == most }
+}
+
+// remove is for a connection that is closed. c.mu is held.
+func (c *connections) remove(g *guarded) {
+	if g.gone {
+		return
+	}
+	g.gone = true
+	delete(c.open, g)
+	p := c.peers[g.from]
+	if p.open--; p.open == 0 {
+		delete(c.peers, g.from)
+	}
+	if g.state == opening {
+		p.opening--
+	}
+}
+
+// become notes what a connection does now. c.mu is held.
+func (c *connections) become(g *guarded, state connState, now time.Time) {
+	if g.gone {
+		return
+	}
+	p := c.peers[g.from]
+	if g.state == opening {
+		p.opening--
+	}
+	if g.state, g.since = state, now; state == opening {
+		if p.opening++; p.opening > c.opening {
+			c.drop(func(o *guarded) bool { return o.from == g.from }, opening, now)
+		}
+	}
+}
+
+// changed is an http.Server's ConnState.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	g := guardedOf(conn)
+	if g == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateActive:
+		if g.state == idle { // from now on there is a byte of the next header
+			c.become(g, opening, time.Now())
+		}
+	case http.StateIdle:
+		c.become(g, idle, time.Now())
+	case http.StateClosed, http.StateHijacked:
+		c.remove(g)
+	}
+}
+
+// guardedOf returns what Accept returned for a connection of an http.Server.
+func guardedOf(conn net.Conn) *guarded {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	g, _ := conn.(*guarded)
+	return g
+}
+
+// guardedKey is where the context of a request has its connection.
+type guardedKey struct{}
+
+// context is an http.Server's ConnContext.
+func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, guardedKey{}, guardedOf(conn))
+}
+
+// handler tells c of requests that have begun.
+func (c *connections) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g, ok := r.Context().Value(guardedKey{}).(*guarded); ok && g != nil {
+			c.mu.Lock()
+			c.become(g, serving, time.Now())
+			c.mu.Unlock()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// state returns how many connections are open, and how many were ever closed for
+// others.
+func (c *connections) state() (open int, closed int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open), c.closed
+}
+
+// Close implements net.Conn.
+func (g *guarded) Close() error {
+	g.all.mu.Lock()
+	g.all.remove(g)
+	g.all.mu.Unlock()
+	return g.Conn.Close()
+}
+
+// prefixOf returns what stands for a peer: its IPv4 address, or the network of its
+// IPv6 address, of which one machine may have many.
+func prefixOf(addr net.Addr) netip.Prefix {
+	a, err := netip.ParseAddrPort(addr.String())
+	if err != nil {
+		return netip.Prefix{} // a listener without addresses has one peer
+	}
+	ip := a.Addr().Unmap().WithZone("")
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	prefix, _ := ip.Prefix(bits) // both fit
+	return prefix
+}
+
+const (
+	// settled is how long a connection is without a request before it counts as
+	// idle. A client that is busy sends its next request far sooner.
+	settled = 500 * time.Millisecond
+	// drainPoll is how often to look whether all connections are idle.
+	drainPoll = 10 * time.Millisecond
+)
+
+// wait returns when no connection has a request under way or is likely to bring
+// one, or when ctx is done.
+func (c *connections) wait(ctx context.Context) {
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for !c.quiet() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *connections) quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for g := range c.open {
+		if g.state == serving || time.Since(g.since) < settled {
+			return false
+		}
+	}
+	return true
+}
