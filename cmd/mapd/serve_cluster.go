@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,13 +137,14 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 			}
 		})
 	}
+	loaded := loadFrugally()
 	start("store", serving, policies.Run)
 	start("certificates", serving, keepLoaded)
 	start("writer", ctx, writes.Run)
 	background.Go(func() {
 		select {
 		case <-policies.Changed(): // all of the cluster has been read
-			debug.FreeOSMemory()
+			loaded()
 		case <-serving.Done():
 		}
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"math"
+	"os"
 	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -50,6 +51,24 @@ func limitMemory(flag string, log *slog.Logger) (*memory.Budget, error) {
 	}
 	log.Debug("memory limit", "bytes", limit, "reviews", budget.Limit())
 	return budget, nil
+}
+
+// loadingPercent is GOGC while policies are loaded. Loading leaves garbage among
+// policies that stay, and most pages that the garbage touched are then held for good,
+// so less garbage at a time means fewer pages.
+const loadingPercent = 50
+
+// loadFrugally keeps garbage small until loaded is called, unless the environment
+// sets GOGC.
+func loadFrugally() (loaded func()) {
+	if os.Getenv("GOGC") != "" {
+		return debug.FreeOSMemory
+	}
+	usual := debug.SetGCPercent(loadingPercent)
+	return func() {
+		debug.SetGCPercent(usual)
+		debug.FreeOSMemory()
+	}
 }
 
 // leastReviewMemory lets a review of a usual object through.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 
@@ -44,6 +43,7 @@ func (s *source) lastError() error {
 // load reads the files and publishes them if they are in order. One caller at a
 // time.
 func (s *source) load() (errs []error, code int) {
+	defer loadFrugally()()
 	l, errs, code := load(s.flags.policies, s.flags.recursive, strings.NewReader(""), s.options)
 	if len(errs) > 0 {
 		err := errorList(errs)
@@ -52,8 +52,6 @@ func (s *source) load() (errs []error, code int) {
 		return errs, code
 	}
 	s.engine.Store(l.Engine())
-	// Reading takes several times the memory that serving does.
-	debug.FreeOSMemory()
 	s.failed.Store(nil)
 	bindings := l.Index.Bindings()
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
