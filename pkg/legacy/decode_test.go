@@ -15,6 +15,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
+// many are the elements of a list.
+var many = strings.Repeat("a, ", 3000) + "a"
+
 const pods = "applyTo: [{groups: [''], versions: [v1], kinds: [Pod]}]"
 
 // cr is a mutator from YAML: kind, name and spec.
@@ -226,6 +229,10 @@ var refusedTests = []struct {
 		"spec.applyTo[1].operations",
 		`invalid applyTo for Assign mutator a: invalid operation "DELETE" in applyTo[1].operations: must be one of CREATE, UPDATE, *; duplicate operation "CREATE" in applyTo[1].operations; wildcard "*" in applyTo[1].operations must not be combined with other operations`},
 	{"no applyTo", Assign, "applyTo: []\nlocation: a\nparameters: {assign: {value: 1}}", "spec.applyTo", "applyTo required for Assign mutator a"},
+	{"kinds", Assign, "applyTo: [{groups: [" + many + "], versions: [" + many + "], kinds: [" + many + "]}]\nlocation: a\nparameters: {assign: {value: 1}}",
+		"spec.applyTo", "applyTo names more than 10000 kinds"},
+	{"kinds of a label", AssignMetadata, "match: {kinds: [{apiGroups: [" + many + "], kinds: [" + many + "]}]}\nlocation: metadata.labels.a\nparameters: {assign: {value: x}}",
+		"spec.match.kinds", "match.kinds names more than 10000 kinds"},
 	{"the first fault counts", Assign, "location: 'a[n: *]'\nparameters: {assign: {value: 1}, pathTests: [{subPath: b}]}", "spec.location", "can't append to a globbed list"},
 
 	{"location of a label", AssignMetadata, "location: metadata/labels", "spec.location",

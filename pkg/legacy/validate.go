@@ -29,6 +29,9 @@ func (m *Mutator) validate(raw *raw) *Error {
 	if len(m.Name) > maxName {
 		return refusef("metadata.name", "maximum name length is %d characters", maxName)
 	}
+	if err := m.checkCombinations(); err != nil {
+		return err
+	}
 	if err := m.parseLocation(raw); err != nil {
 		return err
 	}
@@ -43,6 +46,28 @@ func (m *Mutator) validate(raw *raw) *Error {
 	default:
 		return first(m.checkNotMetadata, m.checkEndsInField, raw.checkTests(m), m.checkApplyTo)
 	}
+}
+
+// maxKinds bounds how many kinds applyTo names, and match.kinds: their lists multiply,
+// and each kind of applyTo is looked at for conflicts.
+const maxKinds = 10_000
+
+// checkCombinations refuses a mutator of more kinds than there can be.
+func (m *Mutator) checkCombinations() *Error {
+	kinds := 0
+	for _, a := range m.ApplyTo {
+		// At most 2^20 elements fit into each list of what a server stores.
+		if kinds += len(a.Groups) * len(a.Versions) * len(a.Kinds); kinds > maxKinds {
+			return refusef("spec.applyTo", "applyTo names more than %d kinds", maxKinds)
+		}
+	}
+	kinds = 0
+	for _, k := range m.Match.Kinds {
+		if kinds += len(k.APIGroups) * len(k.Kinds); kinds > maxKinds {
+			return refusef("spec.match.kinds", "match.kinds names more than %d kinds", maxKinds)
+		}
+	}
+	return nil
 }
 
 func first(checks ...func() *Error) *Error {
