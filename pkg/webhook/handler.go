@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -46,6 +47,8 @@ const (
 	defaultBodies = 32 << 20
 	// leastBodies has room for one whole body, see bodies.room.
 	leastBodies = (MaxBody + bodyPart) / 3 * 4
+	// largeReview is longer than a review of a usual object.
+	largeReview = 32 << 10
 	// reviewSize is what a review costs beside its text and trees: stacks and
 	// buffers of the connection, and the answer.
 	reviewSize = 16 << 10
@@ -112,6 +115,7 @@ type Handler struct {
 	serve     http.Handler // of /metrics
 	warn      bool
 	memory    *memory.Budget
+	turns     chan struct{} // see decode
 	bodies    *bodies
 	stopping  atomic.Bool
 }
@@ -142,6 +146,7 @@ func NewHandler(o Options) *Handler {
 	if o.Bodies == 0 {
 		o.Bodies = defaultBodies
 	}
+	h.turns = make(chan struct{}, runtime.GOMAXPROCS(0))
 	h.bodies = newBodies(max(o.Bodies, leastBodies))
 	if o.Admitter != nil {
 		h.reviews[mutatePath] = h.mutate(o.Admitter)
@@ -305,7 +310,7 @@ func (h *Handler) review(ctx context.Context, account *memory.Account, text stri
 		}
 	}()
 
-	req, err := decodeReview(ctx, account, text)
+	req, err := h.decode(ctx, account, text)
 	if err != nil {
 		code = http.StatusBadRequest
 		var bad *ReviewError
@@ -323,6 +328,21 @@ func (h *Handler) review(ctx context.Context, account *memory.Account, text stri
 	}
 	uid = req.UID
 	return decide(ctx, req, start)
+}
+
+// decode decodes a review. No more large ones are decoded at once than there are
+// processors, which takes no longer in all: a usual review, which takes
+// microseconds, then waits for that many others, and not for all that there are.
+func (h *Handler) decode(ctx context.Context, account *memory.Account, text string) (*policy.Request, error) {
+	if len(text) > largeReview {
+		select {
+		case h.turns <- struct{}{}:
+			defer func() { <-h.turns }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return decodeReview(ctx, account, text)
 }
 
 // mutate decides as policies do.

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -374,7 +375,12 @@ type Bystander struct {
 	Lost []error
 	// Again is how often a review had to be sent once more.
 	Again int
+
+	served atomic.Int64
 }
+
+// Served returns how many reviews were answered 200 so far, also while Run runs.
+func (b *Bystander) Served() int64 { return b.served.Load() }
 
 // Run sends reviews until ctx is done.
 func (b *Bystander) Run(ctx context.Context) {
@@ -396,6 +402,7 @@ func (b *Bystander) Run(ctx context.Context) {
 			b.Lost = append(b.Lost, err)
 		default:
 			b.Took = append(b.Took, time.Since(began))
+			b.served.Add(1)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/x509"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mapd-project/mapd/test/attack"
+	testload "github.com/mapd-project/mapd/test/load"
+)
+
+const addsLabels = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: default}
+---
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: labels}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/labels", value: {"seen": "yes"}}]'}
+---
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: labels}
+spec: {policyName: labels}
+`
+
+// TestAttacks attacks one mapd serve that believes it has little memory, one attack
+// after the other, each for a moment. Its memory stays near what it may have, and
+// others are served. The same attacks at full size are make attack.
+func TestAttacks(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("what a process holds is known from /proc")
+	}
+	const (
+		limit = 160 << 20 // of Go, in a container of 200 MiB
+		bound = 320 << 20 // program pages included, which are more in a test; unbounded, one attack takes more than a GiB
+		each  = 300 * time.Millisecond
+	)
+	dir := t.TempDir()
+	policies := filepath.Join(dir, "policies.yaml")
+	if err := os.WriteFile(policies, []byte(addsLabels), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "mapd", "serve", "--policies", policies, "--listen", "127.0.0.1:0", "--log-level", "error")
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT=167772160", "TMPDIR="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	target := attack.Target{Path: "/mutate", Roots: x509.NewCertPool()}
+	lines := bufio.NewScanner(out)
+	for target.Addr == "" && lines.Scan() {
+		if file, ok := strings.CutPrefix(lines.Text(), "mapd serve: CA bundle in "); ok {
+			ca, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			target.Roots.AppendCertsFromPEM(ca)
+		}
+		if url, ok := strings.CutPrefix(lines.Text(), "mapd serve: listening on https://"); ok {
+			target.Addr, _, _ = strings.Cut(url, "/")
+		}
+	}
+	if target.Addr == "" {
+		t.Fatal("mapd serve did not listen")
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	bystander := &attack.Bystander{Target: target, Patience: deadline, Body: attack.Usual(), From: "127.0.0.2", Fresh: true}
+	var others sync.WaitGroup
+	others.Go(func() { bystander.Run(ctx) })
+	for _, a := range attack.All {
+		served := bystander.Served()
+		attacking, end := context.WithTimeout(ctx, each)
+		outcome, err := a.Run(attacking, target, min(a.Connections, 32))
+		end()
+		if err != nil {
+			t.Fatalf("%s: %v", a.Name, err)
+		}
+		for code := range outcome.Codes() {
+			switch code {
+			case 200, 400, 408, 413, 415, 429, 431, 504:
+			default:
+				t.Errorf("%s: answers %s", a.Name, outcome)
+			}
+		}
+		// Each attack has an end; a review that waits through it is served then.
+		for bystander.Served() == served && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		usage, err := testload.ReadUsage(cmd.Process.Pid)
+		if err != nil {
+			t.Fatalf("%s: the process is gone: %v", a.Name, err)
+		}
+		t.Logf("%-28s peak %3d MiB, answers %s", a.Name, usage.Peak>>20, outcome)
+		if usage.Peak > bound {
+			t.Fatalf("%s: the process took %d MiB, want at most %d", a.Name, usage.Peak>>20, bound>>20)
+		}
+	}
+	stop()
+	others.Wait()
+	for _, err := range bystander.Lost {
+		t.Errorf("a bystander's review was lost: %v", err)
+	}
+}
