@@ -29,7 +29,7 @@ const (
 	MaxResult = 3 << 20
 	// YieldEvery is how much work an evaluation does until it looks at its context
 	// and asks its Turn. A unit is a turn of a loop, a node of a value, or 64 bytes
-	// of a string: between 10 and 300 ns.
+	// of a string.
 	YieldEvery = 1024
 
 	// chargeStep is how much is made until the account is charged: usual evaluations

@@ -42,11 +42,12 @@ type Engine struct {
 	options Options
 	index   atomic.Pointer[binding.Index]
 	set     atomic.Pointer[Set]
+	lane    lane
 }
 
 // New returns an Engine without a snapshot; it admits every request unchanged
 // until the first Publish.
-func New(opts Options) *Engine { return &Engine{options: opts} }
+func New(opts Options) *Engine { return &Engine{options: opts, lane: newLane()} }
 
 // Publish makes ix the snapshot for all requests that start from now on.
 // Requests that are under way finish with the one they started with.
@@ -91,6 +92,12 @@ func (e *Engine) admit(ctx context.Context, req *policy.Request) *Decision {
 	a := &answer{decision: Decision{Object: req.Object, Rounds: 1}}
 	d := &a.decision
 	r.begin(ctx, e, ix, req)
+	ended := false
+	defer func() {
+		if !ended { // a panic, with which r is lost
+			r.turn.leave()
+		}
+	}()
 	d.Status = r.round()
 	if d.Status == nil && r.completed {
 		// A mutation that completed asks for the second round even if it changed
@@ -104,6 +111,7 @@ func (e *Engine) admit(ctx context.Context, req *policy.Request) *Decision {
 		d.Object, d.Changed = &a.object, true
 	}
 	r.end()
+	ended = true
 	return d
 }
 
@@ -131,6 +139,7 @@ type state struct {
 	req        *policy.Request
 	authorizer authorizer.Authorizer
 	asked      requestAuthorizer
+	turn       turn
 
 	number  int // of the round
 	steps   []Step
@@ -153,6 +162,7 @@ var runs = sync.Pool{New: func() any { return new(run) }}
 
 func (r *run) begin(ctx context.Context, e *Engine, ix *binding.Index, req *policy.Request) {
 	r.engine, r.index, r.ctx, r.req = e, ix, ctx, req
+	r.turn.lane = e.lane
 	if e.options.Authorizer != nil {
 		r.asked.Authorizer = e.options.Authorizer
 		r.authorizer = &r.asked
@@ -164,6 +174,7 @@ func (r *run) begin(ctx context.Context, e *Engine, ix *binding.Index, req *poli
 }
 
 func (r *run) end() {
+	r.turn.leave()
 	r.draft.Reset(nil, 0)
 	r.selection.Reset()
 	r.state = state{}
@@ -384,6 +395,7 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		Draft:      &r.draft,
 		Authorizer: r.authorizer,
 		Cost:       &r.cost,
+		Turn:       &r.turn,
 	}
 	// Without a way to the matched version conditions see the object as we hold
 	// it: most ask for names, labels and users, which are alike in all versions.

@@ -58,6 +58,7 @@ func (in *Input) celInput(vars *cel.Input) *cel.Input {
 		Params:     content(in.Params),
 		Namespace:  content(in.Namespace),
 		Authorizer: in.Authorizer,
+		Turn:       in.Turn,
 	}
 	if r, kind, resource := in.Request, in.Kind, in.Resource; r != nil {
 		vars.Memory = r.Memory

@@ -245,6 +245,8 @@ type Input struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Cost, if not nil, is increased by the CEL cost of the step.
 	Cost *int64
+	// Turn, if not nil, decides when an evaluation that takes long goes on.
+	Turn cel.Turn
 }
 
 // Match is the verdict of a policy's match conditions.
