@@ -50,6 +50,7 @@ func compilePolicy(tb testing.TB, env *Env, n int, definitions []definition, wan
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s.Done()
 	return s, p
 }
 

@@ -63,6 +63,17 @@ func (c *compiling) fit(err *CompileError) {
 	c.errors += len(err.text)
 }
 
+// keptWeight is a weight that exceeds no bound.
+type keptWeight struct{ nodes, steps, instructions uint32 }
+
+func (w weight) kept() keptWeight {
+	return keptWeight{uint32(w.nodes), uint32(w.steps), uint32(w.instructions)}
+}
+
+func (w keptWeight) weight() weight {
+	return weight{int64(w.nodes), int64(w.steps), int64(w.instructions)}
+}
+
 // add adds what one more expression needs and returns which bound that exceeds,
 // "" if none.
 func (w *weight) add(more weight) string {

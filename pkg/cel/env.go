@@ -97,7 +97,7 @@ func parseMinor(s string) (uint, error) {
 }
 
 // Mode says which of the two environments of a server is meant (spec §6.2).
-type Mode int
+type Mode uint8
 
 const (
 	// Stored is for expressions that run: everything the minor knows.

@@ -19,14 +19,14 @@ import (
 // its cost is still charged for every use.
 type Program struct {
 	expr  string
-	want  Want
 	scope *Scope
 	plan  plan
 	// quick is tried first, if there is one.
 	quick quick
+	want  Want
 	reads Reads
 	// weight is what compiling it took.
-	weight weight
+	weight keptWeight
 	// uses are the variables that the expression names.
 	uses []int
 	// constant is the outcome of a program that reads nothing.

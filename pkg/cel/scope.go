@@ -102,7 +102,7 @@ func (s *Scope) Define(name, expr string) error {
 
 // Want is the type that an expression must have, exactly: dyn is none of them
 // (spec §1.4).
-type Want int
+type Want uint8
 
 const (
 	// Bool is for match conditions. Patch types are not available.
@@ -144,7 +144,7 @@ func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
 	}
 	of := s.declared.with(byte(want), expr)
 	if p, declared := s.env.shared.get(of); p != nil {
-		if exceeded := s.compiling.used.add(p.weight); exceeded != "" {
+		if exceeded := s.compiling.used.add(p.weight.weight()); exceeded != "" {
 			return nil, nil, wholeError(expr, exceeded)
 		}
 		return p, declared, nil
@@ -181,7 +181,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 	// Whoever shares the program does not know what s goes on to define.
 	scope := *s
 	scope.compiling = nil
-	p := &Program{expr: expr, want: want, scope: &scope, weight: needs}
+	p := &Program{expr: expr, want: want, scope: &scope, weight: needs.kept()}
 	loops := p.survey(checked.Expr(), s)
 	p.plan, err = lang.planner.plan(checked, loops, !s.vars.Unmetered)
 	if err != nil {
