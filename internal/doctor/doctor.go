@@ -71,6 +71,7 @@ func Run(ctx context.Context, o Options) Report {
 			x.validation()
 			x.probe(ctx)
 			x.certificate(ctx)
+			x.reviews(ctx)
 			x.neighbours()
 		}
 		x.policies()
