@@ -5,7 +5,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate race e2e bench bench-compare bench-http attack bench-e2e fuzz fuzz-all image kind
+.PHONY: help build run test check fmt vet lint tidy generate race e2e e2e-versions bench bench-compare bench-http attack bench-e2e fuzz fuzz-all image kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,14 @@ e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases 
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/servers/build.sh >/dev/null
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/helm/build.sh >/dev/null
 	$(GO) -C test/e2e test -tags e2e -count 1 -parallel 4 -timeout 30m $(if $(MAPD_E2E_KUBECONFIG),,./...)
+
+RELEASES ?= 1.32.13 1.33.13 1.34.9 1.35.8 1.36.4 1.37.1
+
+e2e-versions: ## servers of RELEASES, one of each minor, built and held against docs/versions.md; ARGS=-update writes it
+	@for release in $(RELEASES); do \
+		MAPD_E2E_KUBERNETES=$$release test/e2e/servers/build.sh etcd kube-apiserver >/dev/null && \
+		MAPD_E2E_KUBERNETES=$$release $(GO) test -tags e2e -count 1 -timeout 30m -run '^TestVersions$$' -v ./test/e2e $(ARGS) || exit 1; \
+	done
 
 bench: ## Kubernetes' plugin, Gatekeeper and mapd on the same cases, answers checked: what each costs, ratios, goals; ARGS="-quick", "-run REGEXP", …
 	$(GO) -C test/gatekeeper run ./bench $(ARGS)

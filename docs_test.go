@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/test/cases"
 )
 
@@ -64,3 +65,43 @@ func hasTest(t *testing.T, pkg, name string) bool {
 		return err == nil && strings.Contains(string(text), "func "+name+"(")
 	})
 }
+
+// docs/versions.md names cases that exist, minors that --kubernetes knows, and a reason
+// for each row. That the rows are true is what `make e2e-versions` finds out.
+func TestVersionsPage(t *testing.T) {
+	text, err := os.ReadFile("docs/versions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := cases.ReadVersions(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, minor := range table.Minors {
+		if _, err := cel.NewEnv(cel.Options{Version: minor}); err != nil {
+			t.Errorf("column %s: %v", minor, err)
+		}
+	}
+	compat, err := os.ReadFile("docs/compat.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range table.Rows {
+		if _, err := os.Stat(filepath.Join("test", "cases", name+".txtar")); err != nil {
+			t.Errorf("no case %s", name)
+		}
+		if !slices.ContainsFunc(table.Minors, func(m string) bool { return row.Differs[m] }) {
+			t.Errorf("%s differs nowhere", name)
+		}
+		if len(row.Why) < len("row") {
+			t.Errorf("%s: no reason", name)
+		}
+		for _, m := range versionsRow.FindAllStringSubmatch(row.Why, -1) {
+			if !strings.Contains(string(compat), "\n| `"+m[1]+"` |") {
+				t.Errorf("%s: docs/compat.md has no row %s", name, m[1])
+			}
+		}
+	}
+}
+
+var versionsRow = regexp.MustCompile("row `([a-z0-9-]+)`")

@@ -162,6 +162,7 @@ type twin struct {
 	name    string
 	native  bool
 	group   string // of the policies
+	version string // of the group, in which they are written
 	cluster *cluster.Cluster
 	http    *http.Client
 	// turn counts what was run, so that every canary has a name of its own.
@@ -170,7 +171,7 @@ type twin struct {
 
 func newTwin(t *testing.T, native bool) *twin {
 	t.Helper()
-	w := &twin{name: "mapd", group: "admissionregistration.mapd.dev", native: native}
+	w := &twin{name: "mapd", group: "admissionregistration.mapd.dev", version: "v1", native: native}
 	if native {
 		w.name, w.group = "native", "admissionregistration.k8s.io"
 		w.cluster = cluster.Start(t, cluster.Options{Native: true})
@@ -181,12 +182,17 @@ func newTwin(t *testing.T, native bool) *twin {
 		m.GrantParams(t, "*", "*")
 		w.cluster = m.Cluster
 	}
+	w.connect(t)
+	return w
+}
+
+func (w *twin) connect(t *testing.T) {
+	t.Helper()
 	client, err := rest.HTTPClientFor(w.cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.http = client
-	return w
 }
 
 // outcome is what a server did with a case, less what no two servers share.
@@ -495,12 +501,14 @@ func (w *twin) delete(ctx context.Context, policies ...object) error {
 	return first
 }
 
-func (w *twin) policyPath(o object) string { return "/apis/" + w.group + "/v1/" + o.path }
+func (w *twin) policyPath(o object) string {
+	return "/apis/" + w.group + "/" + w.version + "/" + o.path
+}
 
 // policy gives a policy or binding the group that this server executes.
 func (w *twin) policy(o object) any {
 	tree := clone(o.tree)
-	tree["apiVersion"] = w.group + "/v1"
+	tree["apiVersion"] = w.group + "/" + w.version
 	return tree
 }
 

@@ -44,12 +44,12 @@ func must[T any](v T, err error) T {
 }
 
 // New builds an engine with the policies of a case published.
-func New(c *cases.Case) (*engine.Engine, error) { return build(c, false) }
+func New(c *cases.Case) (*engine.Engine, error) { return build(c, Env, false) }
 
 // Traced is New for an engine that tells the object around each mutation.
-func Traced(c *cases.Case) (*engine.Engine, error) { return build(c, true) }
+func Traced(c *cases.Case) (*engine.Engine, error) { return build(c, Env, true) }
 
-func build(c *cases.Case, trace bool) (*engine.Engine, error) {
+func build(c *cases.Case, env *cel.Env, trace bool) (*engine.Engine, error) {
 	types := Builtin
 	if len(c.CRDs) > 0 {
 		crds, err := openapi.CRDs(c.CRDs...)
@@ -58,7 +58,7 @@ func build(c *cases.Case, trace bool) (*engine.Engine, error) {
 		}
 		types = openapi.New(crds, openapi.Builtin())
 	}
-	policies, err := Policies(c.Policies, types)
+	policies, err := compiled(c.Policies, types, env)
 	if err != nil {
 		return nil, err
 	}
@@ -127,13 +127,17 @@ func Mutators(c *cases.Case, types *openapi.Types) (*engine.Set, error) {
 // Policies decodes and compiles. A policy that does not compile is in the
 // result as a broken one, as it is in a server that has it stored.
 func Policies(objs []*unstructured.Unstructured, types *openapi.Types) ([]*policy.Policy, error) {
+	return compiled(objs, types, Env)
+}
+
+func compiled(objs []*unstructured.Unstructured, types *openapi.Types, env *cel.Env) ([]*policy.Policy, error) {
 	var out []*policy.Policy
 	for _, u := range objs {
 		obj, err := policy.Decode(u)
 		if err != nil {
 			return nil, err
 		}
-		p, err := policy.Compile(obj, policy.Deps{Env: Env, Types: types})
+		p, err := policy.Compile(obj, policy.Deps{Env: env, Types: types})
 		if err != nil {
 			p = policy.Broken(obj, err)
 		}
@@ -163,8 +167,11 @@ func Outcome(d *engine.Decision) cases.Outcome {
 }
 
 // Run is the whole of a case: build and admit.
-func Run(ctx context.Context, c *cases.Case) (*engine.Decision, error) {
-	e, err := New(c)
+func Run(ctx context.Context, c *cases.Case) (*engine.Decision, error) { return RunAs(ctx, c, Env) }
+
+// RunAs is Run with the language of another minor.
+func RunAs(ctx context.Context, c *cases.Case, env *cel.Env) (*engine.Decision, error) {
+	e, err := build(c, env, false)
 	if err != nil {
 		return nil, err
 	}
