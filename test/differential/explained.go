@@ -33,7 +33,7 @@ func explained(ctx context.Context, c *cases.Case, want oracle.Result, got *engi
 		return "decode-errors" // in process nobody encodes what Kubernetes' object holds
 	case want.Status != nil && strings.Contains(want.Status.Message, "json parse error") && failed(got, "the patched document is not an object"):
 		return "decode-errors"
-	case reflected.MatchString(said), reflects(c) && len(notPlain.FindAllString(said, -1)) > len(notPlain.FindAllString(errorsOf(got), -1)):
+	case reflected.MatchString(said), reflects(c) && (more(notPlain, said, got) || more(unequal, said, got)):
 		return "reflection-values"
 	case failed(got, "does not fit int"):
 		return "int32-overflow"
@@ -59,11 +59,19 @@ func ignored(ctx context.Context, c *cases.Case) *metav1.Status {
 
 // reflected is how a Go value shows in the texts of Kubernetes where mapd has
 // plain data.
-var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: (\*?v\d\.|map\[string\]string|\[\]string)|Value:(\*|\[\])*(v1|v2|resource|intstr)\.|Value:\[\]string\{|Value:map\[string\]string|got &\{[\[&]*\{|unsupported conversion to ref.Val: \(`)
+var reflected = regexp.MustCompile(`type conversion error from (struct type|'list\(dyn|'map\(dyn)|invalid type: (\*?v\d\.|map\[string\]string|\[\]string)|Value:(\*|\[\])*(v1|v2|resource|intstr)\.|Value:\[\]string\{|Value:map\[string\]string|got &\{[\[&]*\{|unsupported conversion to ref.Val: \(|reflectSchemalessTyped`)
+
+// more reports whether Kubernetes says something more often than mapd.
+func more(what *regexp.Regexp, said string, got *engine.Decision) bool {
+	return len(what.FindAllString(said, -1)) > len(what.FindAllString(errorsOf(got), -1))
+}
 
 // notPlain is what a validation says of a Go struct, or a typed map or list,
 // though it is a map or a list.
 var notPlain = regexp.MustCompile(`list with keys may not have non-map elements|expected map, got &\{map\[|expected list, got &\{\[`)
+
+// unequal is what a Go value says where data is unequal or missing.
+var unequal = regexp.MustCompile(`no such overload|unsupported (map key|index) type: `)
 
 // reflects says whether Kubernetes may hold Go values in a case: an object that
 // conditions have been asked about, or what is always typed.

@@ -81,6 +81,9 @@ func (e *exprs) scalar(want string) string {
 	if len(e.variables) > 0 && e.chance(10) {
 		return "variables." + e.variables[e.n(len(e.variables))]
 	}
+	if e.params && want == "bool" && e.chance(20) {
+		return e.pick("(params.data == 'a')", "(1 in params.data)", "params.data[?1].hasValue()", "params.?metadata[?params.metadata].hasValue()")
+	}
 	if e.params && e.chance(10) {
 		return e.pick("params.data.k", "params.metadata.name", "params.?list[?1].orValue('none')", "params.spec.a.b", "string(params.?spec.?a.?f.orValue(1.0))")
 	}
@@ -129,7 +132,9 @@ func (e *exprs) scalar(want string) string {
 			"[3, 1, 2].sort()[0]", "quantity('2k').asInteger()", "object.metadata.?labels.orValue({}).size()")
 	case "bool":
 		return e.pick("true", "false", "has(object.metadata.labels)", "oldObject != null", "request.dryRun",
-			"sets.contains([1, 2], [1])", "isQuantity('1Gi')", "object.metadata.?labels.?a.hasValue()")
+			"sets.contains([1, 2], [1])", "isQuantity('1Gi')", "object.metadata.?labels.?a.hasValue()",
+			"(object.metadata == 'a')", "(size(object.metadata.name) in dyn(object.metadata))", "object.metadata.?labels[?dyn(1)].hasValue()",
+			"(namespaceObject.metadata.labels == dyn('a'))", "(dyn(request.userInfo.groups) == 1)")
 	case "double":
 		return e.pick("1.5", "2.0", "1.0 / 3.0", "1e21", "double(3)")
 	case "intstr":
@@ -156,7 +161,10 @@ func (e *exprs) odd() (string, bool) {
 	return e.pick(`"odd"`, "3", "2.5", "true", "null", "[1, 2]", `{"k": "v"}`, "3u", "b'xx'", "duration('1s')",
 		"optional.none()", "optional.of('o')", "object.nosuch", "5.0", "9007199254740993", "[]", "{}", "[[1], [2]]",
 		`{"k": {"l": "m"}}`, `[{"name": "a"}]`, "quantity('1')", "type(1)", "timestamp('2024-01-01T00:00:00Z')", "{1: 2}", "-1.0 / 0.0",
-		"Object{}", "Object.x{y: 1}", "ip('10.0.0.1')", "[null]", `[Object.x{name: "a"}]`), true
+		"Object{}", "Object.x{y: 1}", "ip('10.0.0.1')", "[null]", `[Object.x{name: "a"}]`, "0.0 / 0.0", "object[object.metadata]", "object[[object.kind]]",
+		"google.protobuf.StringValue{value: object.metadata.name}", "google.protobuf.Int64Value{?value: object.?spec.?replicas}", "google.protobuf.BoolValue{}",
+		`google.protobuf.Struct{fields: {"s": google.protobuf.Value{string_value: object.metadata.name}}}`, "google.protobuf.ListValue{}",
+		"google.protobuf.Duration{seconds: 1}", `JSONPatch{op: "add", path: object.metadata.name}`), true
 }
 
 func (e *exprs) list(n int, item func() string) []string {
