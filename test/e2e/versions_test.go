@@ -25,6 +25,9 @@ import (
 	"github.com/mapd-project/mapd/test/subject"
 )
 
+// ours is the minor of servers/go.mod, which TestTwins runs.
+const ours = "1.37"
+
 var updateVersions = flag.Bool("update", false, "TestVersions writes the column of its minor into docs/versions.md")
 
 // TestVersions holds mapd, with the language of --kubernetes, to a server of that minor
@@ -51,7 +54,7 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	plans, _ := planAll(t, only)
-	v := &versions{env: env, cases: map[string]*cases.Case{}, found: map[string]string{}}
+	v := &versions{env: env, minor: minor, cases: map[string]*cases.Case{}, found: map[string]string{}}
 	for _, p := range plans {
 		v.cases[p.c.Name] = p.c
 	}
@@ -112,6 +115,7 @@ func versioned(t *testing.T, minor string) *twin {
 // versions collects what a server of one minor does with the cases.
 type versions struct {
 	env   *cel.Env
+	minor string
 	cases map[string]*cases.Case
 
 	mu           sync.Mutex
@@ -147,13 +151,13 @@ func (v *versions) compare(ctx context.Context, w *twin, p *plan) (how string, r
 	if err != nil {
 		return "", false, err
 	}
-	ours := *p.c
-	ours.WantObject, ours.WantError = decision.Object, ""
+	c := *p.c
+	c.WantObject, c.WantError = decision.Object, ""
 	if decision.Status != nil {
-		ours.WantObject, ours.WantError = nil, cases.FormatStatus(decision.Status)
+		c.WantObject, c.WantError = nil, cases.FormatStatus(decision.Status)
 	}
 	wanted := *p
-	wanted.c = &ours
+	wanted.c = &c
 	cause := v.refusal(p.c)
 	// One of several orders that a server chooses from is enough.
 	tries := 1
@@ -204,8 +208,10 @@ func (v *versions) refusal(c *cases.Case) error {
 	return nil
 }
 
-// why is the row of docs/compat.md that explains a difference, or what is to be
-// replaced by a reason: a test refuses it.
+// why is the row of docs/compat.md that explains a difference. On the minor that
+// TestTwins runs there is no other reason than what a whole server does with a request
+// beside running policies; on others it is to be written by hand, and a test refuses
+// what stands for it.
 func (v *versions) why(name string) string {
 	for _, e := range differing {
 		if matches(e.cases, name) {
@@ -215,7 +221,15 @@ func (v *versions) why(name string) string {
 	if c := v.cases[name]; c != nil && c.Compat != "" {
 		return "row `" + c.Compat + "`"
 	}
+	if v.minor == ours {
+		return "what a whole server does beside running policies; `TestTwins` finds no difference"
+	}
 	return "?"
+}
+
+// byChance reports whether a row is about what Kubernetes leaves to the order of Go maps.
+func byChance(row *cases.VersionsRow) bool {
+	return row != nil && strings.Contains(row.Why, "row `stable-")
 }
 
 // check holds what was found against the minor's column of docs/versions.md.
@@ -242,12 +256,12 @@ func (v *versions) check(t *testing.T, minor string) {
 		return
 	}
 	for name := range v.found {
-		if !table.Differs(name, minor) {
+		if !table.Differs(name, minor) && !byChance(table.Rows[name]) {
 			t.Errorf("%s differs on %s, and docs/versions.md does not say so: %s", name, minor, v.found[name])
 		}
 	}
-	for name := range table.Rows {
-		if _, ok := v.found[name]; !ok && table.Differs(name, minor) {
+	for name, row := range table.Rows {
+		if _, ok := v.found[name]; !ok && table.Differs(name, minor) && !byChance(row) {
 			t.Errorf("docs/versions.md says that %s differs on %s; it does not", name, minor)
 		}
 	}
