@@ -65,7 +65,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	policies := store.New(store.Options{
 		Dynamic: dyn, Kubernetes: kube, Env: server.env, Log: log, Metrics: metrics,
 		Mutators: f.legacy == legacyOn || f.legacy == legacyNative, Shadow: f.legacy == legacyShadow,
-		Native: f.native(namespace),
+		Native: f.native(namespace), Exempt: append([]string{namespace}, f.exempt...),
 	})
 	var (
 		certificates certs.Source
@@ -98,8 +98,8 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		Ready: ready, Log: log,
 	})
 	options := webhook.Options{
-		Groups: map[webhook.Group]webhook.Admitter{},
-		Legacy: policies.Legacy(),
+		Entries: policies.Entry,
+		Legacy:  policies.Legacy(),
 		Validator: &validation.Validator{
 			Env: server.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
 			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
@@ -112,9 +112,6 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 			{Name: "webhook configurations", Run: writes.Passive, Advisory: true},
 		},
 		Metrics: metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
-	}
-	for _, g := range webhook.Groups() {
-		options.Groups[g] = policies.Admitter(g)
 	}
 
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)

@@ -68,6 +68,7 @@ func Run(ctx context.Context, o Options) Report {
 			x.owner()
 			x.unrepaired(ctx)
 			x.mutation()
+			x.outage()
 			x.validation()
 			x.probe(ctx)
 			x.certificate(ctx)

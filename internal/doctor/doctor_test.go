@@ -85,7 +85,12 @@ func TestCompare(t *testing.T) {
 		boundPolicy(t, "a", nil),
 		boundPolicy(t, "b", func(spec map[string]any) { spec["failurePolicy"] = "Ignore" }),
 	}
-	want := webhook.Configuration(policies, admissionregistrationv1.MutatingWebhook{}).Webhooks
+	var reaches []*webhook.Reach
+	for _, p := range policies {
+		reaches = append(reaches, webhook.ReachOf(p.Object(), nil))
+	}
+	entries, _ := webhook.Divide(reaches)
+	want := webhook.Configuration(entries, admissionregistrationv1.MutatingWebhook{}).Webhooks
 	have := func(change func(all []admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
 		var all []admissionregistrationv1.MutatingWebhook
 		for _, w := range want {
@@ -124,7 +129,7 @@ func TestCompare(t *testing.T) {
 		}), []string{"bad ignore.never.mapd.dev has failurePolicy Fail, reinvocationPolicy Never, matchPolicy Equivalent, and should have Ignore, Never, Equivalent"}},
 	} {
 		var got []string
-		for _, l := range compare(want, tt.have, policies) {
+		for _, l := range compare(entries, [][]string{{"a"}, {"b"}}, tt.have) {
 			got = append(got, string(l.Mark)+" "+l.Fact)
 			if l.Advice == "" {
 				t.Errorf("%s: no advice", tt.name)

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -96,6 +97,45 @@ func (o *objects) dangling(b ownBinding) bool {
 
 func resource(group, version, name string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
+}
+
+// entries are the webhook entries that the policies need, and the names of the policies
+// of each.
+func (o *objects) entries() (entries []*webhook.Entry, policies [][]string) {
+	var names []string
+	var reaches []*webhook.Reach
+	for _, b := range o.bindings {
+		if b.err != nil {
+			continue
+		}
+		if p := o.policy(b.binding.Spec.PolicyName); p != nil && p.err == nil {
+			names = append(names, p.object.GetName())
+			reaches = append(reaches, webhook.ReachOf(p.policy, b.binding.Spec.MatchResources))
+		}
+	}
+	entries, of := webhook.Divide(reaches)
+	policies = make([][]string, len(entries))
+	for i, at := range of {
+		if at >= 0 {
+			policies[at] = append(policies[at], names[i])
+		}
+	}
+	for i := range policies {
+		slices.Sort(policies[i])
+		policies[i] = slices.Compact(policies[i])
+	}
+	return entries, policies
+}
+
+// bound is how many policies have a binding.
+func (o *objects) bound() int {
+	n := 0
+	for _, p := range o.policies {
+		if p.bound && p.err == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // fetch reads what several checks need.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,19 +101,13 @@ func (x *examination) mutation() {
 		return
 	}
 	config := x.configuration()
-	var bound []*policy.Policy
 	all := x.own.complete()
 	for _, p := range x.own.policies {
-		switch {
-		case p.err != nil:
-			all = false // what mapd makes of it cannot be said here
-		case p.bound:
-			bound = append(bound, policy.Broken(p.policy, errors.New("not compiled")))
-		}
+		all = all && p.err == nil // else it cannot be said here what mapd makes of it
 	}
-	want := webhook.Configuration(bound, admissionregistrationv1.MutatingWebhook{})
+	want, policies := x.own.entries()
 	if config == nil {
-		if len(want.Webhooks) == 0 {
+		if len(want) == 0 {
 			x.say(Warning, check, configurationName+" is not there; no bound policy needs it yet", "mapd install")
 		} else {
 			x.say(Bad, check, configurationName+" is not there, so no policy has an effect", "mapd install")
@@ -125,13 +120,31 @@ func (x *examination) mutation() {
 	}
 	// What is there for mutators is another check's business.
 	have := slices.DeleteFunc(slices.Clone(config.Webhooks), func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhook.LegacyName })
-	differences := compare(want.Webhooks, have, bound)
+	differences := compare(want, policies, have)
 	for _, l := range differences {
 		l.Check = check
 		x.lines = append(x.lines, l)
 	}
 	if len(differences) == 0 {
-		x.say(OK, check, fmt.Sprintf("%s has %s, as %s", configurationName, entryNames(have), count(len(bound), "bound policy needs", "bound policies need")), "")
+		x.say(OK, check, fmt.Sprintf("%s has %s, as %s", configurationName, entryNames(have), count(x.own.bound(), "bound policy needs", "bound policies need")), "")
+	}
+}
+
+// outage says how far an outage of mapd would reach.
+func (x *examination) outage() {
+	const check = "an outage of mapd"
+	config := x.configuration()
+	if config == nil {
+		return
+	}
+	before := len(x.lines)
+	for _, w := range config.Webhooks {
+		if w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail {
+			x.say(OK, check, w.Name+" would refuse "+webhook.Words(&w), "")
+		}
+	}
+	if len(x.lines) == before {
+		x.say(OK, check, "would refuse nothing: no bound policy has failurePolicy Fail", "")
 	}
 }
 
@@ -146,24 +159,27 @@ func entryNames(webhooks []admissionregistrationv1.MutatingWebhook) string {
 	return count(len(names), "entry", "entries") + " (" + few(names) + ")"
 }
 
-// compare tells what is wrong with the entries that are there. Where they lead to
-// and whom they spare is not looked at: that is a matter of flags.
-func compare(want, have []admissionregistrationv1.MutatingWebhook, bound []*policy.Policy) []Line {
+// compare tells what is wrong with the entries that are there; policies are the names
+// of the policies of each. Where they lead is not looked at, nor the namespaces that
+// all of them spare: that is a matter of flags.
+func compare(want []*webhook.Entry, policies [][]string, have []admissionregistrationv1.MutatingWebhook) []Line {
 	const why = "mapd writes the entries within a second, but new ones only while a replica is ready: see its log"
 	var lines []Line
-	for _, w := range want {
-		var names []string
-		for _, p := range bound {
-			if webhook.GroupOf(p.Object()).Name() == w.Name {
-				names = append(names, p.Name())
-			}
+	for n, e := range want {
+		names := policies[n]
+		i := slices.IndexFunc(have, func(h admissionregistrationv1.MutatingWebhook) bool { return h.Name == e.Name() })
+		var base admissionregistrationv1.MutatingWebhook
+		if i >= 0 {
+			base.NamespaceSelector = spared(have[i].NamespaceSelector)
 		}
-		i := slices.IndexFunc(have, func(h admissionregistrationv1.MutatingWebhook) bool { return h.Name == w.Name })
+		w := webhook.Configuration(want[n:n+1], base).Webhooks[0]
 		switch {
 		case i < 0:
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("no entry %s, so without effect: %s", w.Name, few(names)), why})
 		case !reflect.DeepEqual(rules(w.Rules), rules(have[i].Rules)):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("the rules of %s are not those of its policies: %s", w.Name, few(names)), why})
+		case !sameSelector(w.NamespaceSelector, have[i].NamespaceSelector), !sameSelector(w.ObjectSelector, have[i].ObjectSelector), nameCondition(w) != nameCondition(have[i]):
+			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s does not select what its policies do: %s", w.Name, few(names)), why})
 		case deref(w.FailurePolicy) != deref(have[i].FailurePolicy), deref(w.ReinvocationPolicy) != deref(have[i].ReinvocationPolicy), deref(w.MatchPolicy) != deref(have[i].MatchPolicy):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s has failurePolicy %s, reinvocationPolicy %s, matchPolicy %s, and should have %s, %s, %s", w.Name,
 				deref(have[i].FailurePolicy), deref(have[i].ReinvocationPolicy), deref(have[i].MatchPolicy),
@@ -171,11 +187,38 @@ func compare(want, have []admissionregistrationv1.MutatingWebhook, bound []*poli
 		}
 	}
 	for _, h := range have {
-		if !slices.ContainsFunc(want, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == h.Name }) {
+		if !slices.ContainsFunc(want, func(e *webhook.Entry) bool { return e.Name() == h.Name }) {
 			lines = append(lines, Line{Warning, "", fmt.Sprintf("entry %s stands for no bound policy, so requests wait for mapd without need", h.Name), "see in mapd's log why it does not remove it"})
 		}
 	}
 	return lines
+}
+
+// spared is the part of a namespaceSelector by which an entry leaves namespaces out
+// whatever its policies select: mapd writes it first.
+func spared(s *metav1.LabelSelector) *metav1.LabelSelector {
+	if s == nil || len(s.MatchExpressions) == 0 || s.MatchExpressions[0].Key != corev1.LabelMetadataName || s.MatchExpressions[0].Operator != metav1.LabelSelectorOpNotIn {
+		return nil
+	}
+	return &metav1.LabelSelector{MatchExpressions: slices.Clone(s.MatchExpressions[:1])}
+}
+
+func sameSelector(a, b *metav1.LabelSelector) bool {
+	return metav1.FormatLabelSelector(a) == metav1.FormatLabelSelector(b) || selectsAll(a) && selectsAll(b)
+}
+
+func selectsAll(s *metav1.LabelSelector) bool {
+	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
+}
+
+// nameCondition is the condition of an entry on the names of objects.
+func nameCondition(w admissionregistrationv1.MutatingWebhook) string {
+	for _, m := range w.MatchConditions {
+		if m.Name == webhook.NamesCondition {
+			return m.Expression
+		}
+	}
+	return ""
 }
 
 func deref[T ~string](p *T) T {

@@ -27,6 +27,7 @@ type compiler struct {
 	deps policy.Deps
 	slow *slow // made by the first update if it is nil
 	catalogue
+	reaches []*webhook.Reach // of the bindings
 }
 
 // catalogue is all policies and bindings. Its lists are replaced, never modified.
@@ -36,6 +37,10 @@ type catalogue struct {
 	// named holds, for each binding, the index of the policy that it names, -1 if
 	// there is none.
 	named []int
+	// entries are the webhook entries that policies need, and ids says for each
+	// binding in which of them its policy acts by it: the zero ID, if in none.
+	entries []*webhook.Entry
+	ids     []webhook.ID
 }
 
 // stored is a policy or a binding as the server holds it, in two parts: as trees
@@ -104,6 +109,9 @@ type bindingResult struct {
 	policyName string
 	binding    *binding.Binding // nil if it cannot apply
 	err        error
+	// reach is what it reaches together with of; the loop keeps both.
+	reach *webhook.Reach
+	of    *policyResult
 }
 
 // broken counts the policies that cannot run.
@@ -152,6 +160,9 @@ func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 	if renamed || len(bindings) > 0 {
 		c.named = c.resolve()
 	}
+	if len(changed) > 0 || len(bindings) > 0 {
+		c.divide()
+	}
 	return work
 }
 
@@ -192,6 +203,35 @@ func (c *compiler) compile(policies map[string]*stored, count *int) map[string]*
 		}
 	}
 	return changed
+}
+
+// divide finds out which entries there have to be. They stay the same ones if
+// nothing has changed that matters to them.
+func (c *compiler) divide() {
+	reaches := make([]*webhook.Reach, len(c.bindings))
+	for i, b := range c.bindings {
+		if at := c.named[i]; at >= 0 && b.binding != nil && !c.policies[at].nowhere {
+			p := c.policies[at]
+			if b.of != p.policyResult {
+				reach := webhook.ReachOf(p.policy.Object(), b.binding.Object().Spec.MatchResources)
+				if i < len(c.reaches) && reach.Equal(c.reaches[i]) {
+					reach = c.reaches[i] // few edits concern what is reached
+				}
+				b.of, b.reach = p.policyResult, reach
+			}
+			reaches[i] = b.reach
+		}
+	}
+	if c.ids != nil && slices.Equal(reaches, c.reaches) {
+		return
+	}
+	entries, of := webhook.Divide(reaches)
+	c.reaches, c.entries, c.ids = reaches, entries, make([]webhook.ID, len(of))
+	for i, at := range of {
+		if at >= 0 {
+			c.ids[i] = entries[at].ID
+		}
+	}
 }
 
 // holds says whether a policy is there and, unless it is empty, a binding that

@@ -3,17 +3,18 @@ package store
 import (
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -28,14 +29,16 @@ const (
 
 var configurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 
-// moves keep policies in the group that they have left for as long as servers call
-// that one for them: until the webhook configuration has what their new group
-// needs. Who writes it may be away just then, and a policy with failurePolicy Fail
-// promises that nothing passes it by.
+// moves keep policies in the entry that they have left, by one of their bindings, for
+// as long as servers call that one for them: until the webhook configuration has what
+// their new entry needs. Who writes it may be away just then, and a policy with
+// failurePolicy Fail promises that nothing passes it by.
 //
-// A policy that is in two groups may act twice on one request. It does not have
-// to be for long, since servers are told of both groups in one write.
+// A policy that is in two entries may act twice on one request, if servers know both.
+// It does not have to be for long, since servers hear of both entries in one write.
 type moves struct {
+	// base is what entries have besides what policies need.
+	base admissionregistrationv1.MutatingWebhook
 	// configuration is what servers go by.
 	configuration *watched[routing]
 	// pending says that a change of the configuration may matter; always, that each
@@ -43,26 +46,24 @@ type moves struct {
 	pending, always atomic.Bool
 
 	// The rest belongs to the loop.
-	moved map[string]*move // by policy
+	moved map[string]*move // by binding
 }
 
-// A routing is what a configuration says of each group: its rules and matchPolicy.
-type routing map[webhook.Group]admissionregistrationv1.MutatingWebhook
+// A routing is what a configuration says, by the names of entries, of the requests
+// that come to them.
+type routing map[string]admissionregistrationv1.MutatingWebhook
 
-// legacyGroup stands in a routing for the entry of Gatekeeper's mutators, which
-// belongs to no group.
-var legacyGroup webhook.Group
-
-// A move is one policy on its way.
+// A move is one policy on its way, by one of its bindings.
 type move struct {
-	left  []webhook.Group // all that it was in, in any order
+	left  []webhook.ID // all that it was in, in order
 	since time.Time
-	known time.Time // since when the configuration is what the new group needs; zero: it is not
+	known time.Time // since when the configuration is what the new entry needs; zero: it is not
 }
 
 // newMoves takes a function to call when something may be over.
-func newMoves(client dynamic.Interface, log *slog.Logger, again func()) *moves {
+func newMoves(client dynamic.Interface, exempt []string, log *slog.Logger, again func()) *moves {
 	m := &moves{moved: map[string]*move{}}
+	m.base.NamespaceSelector = webhook.Exempt(exempt)
 	m.configuration = newWatched(client, configurationResource, log, routingOf, func() {
 		if m.pending.Load() || m.always.Load() {
 			again()
@@ -85,22 +86,28 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 	out := routing{}
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		route := admissionregistrationv1.MutatingWebhook{Rules: w.Rules, MatchPolicy: w.MatchPolicy}
-		if w.Name == webhook.LegacyName {
-			out[legacyGroup] = route
+		if _, ok := webhook.ParseName(w.Name); !ok && w.Name != webhook.LegacyName {
+			continue
 		}
-		for _, g := range webhook.Groups() {
-			if w.Name == g.Name() {
-				out[g] = route
+		route := admissionregistrationv1.MutatingWebhook{Rules: w.Rules, MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector}
+		for _, s := range []**metav1.LabelSelector{&route.NamespaceSelector, &route.ObjectSelector} {
+			if *s == nil {
+				*s = &metav1.LabelSelector{} // as a server stores it
 			}
 		}
+		for _, m := range w.MatchConditions {
+			if m.Name == webhook.NamesCondition {
+				route.MatchConditions = []admissionregistrationv1.MatchCondition{m}
+			}
+		}
+		out[w.Name] = route
 	}
 	return out
 }
 
 // legacyRouting is what the mutators need whose rules these are.
-func legacyRouting(rules []admissionregistrationv1.RuleWithOperations) routing {
-	entry := webhook.LegacyEntry(rules, admissionregistrationv1.MutatingWebhook{})
+func legacyRouting(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) routing {
+	entry := webhook.LegacyEntry(rules, base)
 	if entry == nil {
 		return nil
 	}
@@ -113,30 +120,33 @@ func (m *moves) live() routing {
 	return live
 }
 
+// needed is what policies need.
+func (m *moves) needed(c catalogue) routing {
+	return routings(webhook.Configuration(c.entries, m.base))
+}
+
 // settle takes in what is about to be published after before, which is nil the
-// first time, and returns the groups in which each policy still is besides its
-// own, and after which time to ask again: 0 if only news can change something.
-func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map[string][]webhook.Group, wait time.Duration) {
+// first time, and returns the entries in which a policy still is by a binding besides
+// the binding's own, and after which time to ask again: 0 if only news can change
+// something.
+func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map[string][]webhook.ID, wait time.Duration) {
 	m.pending.Store(true) // first: a change from here on must not be missed
 	defer func() { m.pending.Store(len(m.moved) > 0) }()
 	live := m.live()
-	var needed routing
-	need := func() routing {
-		if needed == nil {
-			needed = routings(webhook.Configuration(boundOf(now), admissionregistrationv1.MutatingWebhook{}))
-		}
-		return needed
-	}
+	need := sync.OnceValue(func() routing { return m.needed(now) })
 	switch {
 	case before != nil:
-		m.compare(before.policies, now.policies, at)
+		m.compare(before, &now, at)
 	case len(live) > 0:
-		// While no replica was there to see it, policies may have moved to a group
+		// While no replica was there to see it, policies may have moved to an entry
 		// that servers have not heard of.
-		for _, p := range now.policies {
-			if _, there := live[p.group]; !there {
-				for _, g := range webhook.Groups() {
-					m.leave(p.key(), g, p.group, at)
+		for i, b := range now.bindings {
+			if _, there := live[now.ids[i].Name()]; there || now.ids[i] == (webhook.ID{}) {
+				continue
+			}
+			for name := range live {
+				if id, ok := webhook.ParseName(name); ok {
+					m.leave(b.key(), id, now.ids[i], at)
 				}
 			}
 		}
@@ -144,17 +154,17 @@ func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map
 	if len(m.moved) == 0 {
 		return nil, 0
 	}
-	also = map[string][]webhook.Group{}
+	also = map[string][]webhook.ID{}
 	for name, v := range m.moved {
-		p, ok := find(now.policies, name)
-		if !ok {
+		i, ok := search(now.bindings, name)
+		if !ok || now.ids[i] == (webhook.ID{}) {
 			delete(m.moved, name)
 			continue
 		}
 		end := v.since.Add(blindHandover)
 		if m.configuration.isRead() {
 			switch {
-			case !equalRoutes(live, need(), p.group):
+			case !equalRoutes(live, need(), now.ids[i].Name()):
 				v.known = time.Time{}
 			case v.known.IsZero():
 				v.known = at
@@ -176,27 +186,29 @@ func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map
 	return also, wait
 }
 
-// compare finds the policies that have changed their group. Both lists are by name.
-func (m *moves) compare(before, now []*compiledPolicy, at time.Time) {
-	if len(before) == len(now) && (len(now) == 0 || &before[0] == &now[0]) {
+// compare finds the bindings by which policies have moved. Both lists are by name.
+func (m *moves) compare(before, now *catalogue, at time.Time) {
+	if len(before.ids) == len(now.ids) && (len(now.ids) == 0 || &before.ids[0] == &now.ids[0]) {
 		return // lists are replaced, never modified
 	}
-	for _, p := range now {
-		if len(before) > 0 && before[0] == p {
-			before = before[1:]
-			continue
+	i := 0
+	for j, b := range now.bindings {
+		for i < len(before.bindings) && before.bindings[i].key() < b.key() {
+			i++
 		}
-		for len(before) > 0 && before[0].key() < p.key() {
-			before = before[1:]
+		if i == len(before.bindings) {
+			return
 		}
-		if len(before) > 0 && before[0].key() == p.key() && before[0].group != p.group {
-			m.leave(p.key(), before[0].group, p.group, at)
+		old := before.bindings[i]
+		from, to := before.ids[i], now.ids[j]
+		if old.key() == b.key() && old.policyName == b.policyName && from != to && from != (webhook.ID{}) && to != (webhook.ID{}) {
+			m.leave(b.key(), from, to, at)
 		}
 	}
 }
 
-// leave notes that a policy of group now was in another group.
-func (m *moves) leave(name string, from, now webhook.Group, at time.Time) {
+// leave notes that a policy was in another entry than now by a binding.
+func (m *moves) leave(name string, from, now webhook.ID, at time.Time) {
 	v := m.moved[name]
 	if v == nil {
 		v = &move{}
@@ -204,27 +216,14 @@ func (m *moves) leave(name string, from, now webhook.Group, at time.Time) {
 	}
 	v.since, v.known = at, time.Time{}
 	// Who has been handed out the list goes on to use it.
-	v.left = slices.DeleteFunc(append(slices.Clone(v.left), from), func(g webhook.Group) bool { return g == now })
-	slices.SortFunc(v.left, func(a, b webhook.Group) int {
-		return slices.Index(webhook.Groups(), a) - slices.Index(webhook.Groups(), b)
-	})
+	v.left = slices.DeleteFunc(append(slices.Clone(v.left), from), func(id webhook.ID) bool { return id == now })
+	slices.SortFunc(v.left, webhook.ID.Compare)
 	v.left = slices.Compact(v.left)
 }
 
-// equalRoutes says that servers come to a group for all that its policies need.
-func equalRoutes(live, needed routing, g webhook.Group) bool {
-	is, there := live[g]
-	should, wanted := needed[g]
+// equalRoutes says that servers come to an entry for all that its policies need.
+func equalRoutes(live, needed routing, name string) bool {
+	is, there := live[name]
+	should, wanted := needed[name]
 	return !wanted || there && apiequality.Semantic.DeepEqual(is, should)
-}
-
-// boundOf are the policies that configurations are derived from.
-func boundOf(c catalogue) []*policy.Policy {
-	var out []*policy.Policy
-	for i, bound := range c.bound() {
-		if bound {
-			out = append(out, c.policies[i].policy)
-		}
-	}
-	return out
 }

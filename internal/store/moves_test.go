@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -27,14 +26,14 @@ type mover struct {
 func newMover(t *testing.T) *mover {
 	t.Helper()
 	m := &mover{compiler: &compiler{deps: testDeps(t)}, start: time.Now()}
-	m.moves = newMoves(nil, slog.New(slog.DiscardHandler), func() { m.told++ })
+	m.moves = newMoves(nil, nil, slog.New(slog.DiscardHandler), func() { m.told++ })
 	return m
 }
 
 // write makes the configuration what the policies need.
 func (m *mover) write(t *testing.T) {
 	t.Helper()
-	c := webhook.Configuration(boundOf(m.compiler.catalogue), admissionregistrationv1.MutatingWebhook{})
+	c := webhook.Configuration(m.compiler.entries, m.base)
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
 		t.Fatal(err)
@@ -50,13 +49,13 @@ func (m *mover) publish(after time.Duration) string {
 	published := m.compiler.catalogue
 	m.before = &published
 	var out []string
-	for _, p := range published.policies {
-		if groups, ok := also[p.key()]; ok {
+	for _, b := range published.bindings {
+		if ids, ok := also[b.key()]; ok {
 			var names []string
-			for _, g := range groups {
-				names = append(names, strings.TrimSuffix(g.Name(), ".mapd.dev"))
+			for _, id := range ids {
+				names = append(names, strings.TrimSuffix(id.Name(), ".mapd.dev"))
 			}
-			out = append(out, fmt.Sprintf("%s also in %s", p.key(), strings.Join(names, " ")))
+			out = append(out, fmt.Sprintf("%s also in %s", b.key(), strings.Join(names, " ")))
 		}
 	}
 	if wait > 0 {
@@ -131,7 +130,7 @@ func TestMoves(t *testing.T) {
 		expect(t, m, 0, "")
 		put(t, m, again)
 		expect(t, m, 1*s, "p also in fail.never")
-		m.compiler.update(gone("p"), nil)
+		m.compiler.update(nil, gone("p"))
 		expect(t, m, 2*s, "")
 		// Who comes later under the same name is somebody else.
 		put(t, m, ignored)
@@ -150,9 +149,9 @@ func TestMoves(t *testing.T) {
 		put(t, m, never)
 		m.write(t)
 		put(t, m, again)
-		expect(t, m, 0, "p also in fail.never ignore.never ignore.ifneeded")
+		expect(t, m, 0, "p also in fail.never")
 		m.write(t)
-		expect(t, m, 1*s, "p also in fail.never ignore.never ignore.ifneeded, 500ms")
+		expect(t, m, 1*s, "p also in fail.never, 500ms")
 		expect(t, m, 2*s, "")
 	})
 	t.Run("new", func(t *testing.T) {
@@ -169,8 +168,8 @@ func TestStoreMoves(t *testing.T) {
 	s.change(t, byName(testPolicy(t, "one", "1")), byName(testBinding(t, "one", "one")))
 	s.change(t, byName(testPolicy(t, "one", "2", "reinvocationPolicy: Never", "reinvocationPolicy: IfNeeded")), nil)
 	for i, want := range []map[string]string{{"one": "2"}, nil, {"one": "2"}, nil} {
-		g := webhook.Groups()[i]
-		d := s.Admitter(g).Admit(t.Context(), configMap())
+		g := webhook.ID{Group: webhook.Groups()[i]}
+		d := s.Entry(g).Admit(t.Context(), configMap())
 		if diff := cmp.Diff(want, d.Object.GetLabels()); diff != "" {
 			t.Errorf("labels by %s (-want +got):\n%s", g.Path(), diff)
 		}

@@ -46,6 +46,7 @@ type natives struct {
 	policies, bindings *whenServed[*native.Object]
 	own                func() (c *catalogue, read bool)
 	live               func() routing
+	base               admissionregistrationv1.MutatingWebhook
 	changed            func()
 
 	// The rest but for state and listeners belongs to the loop.
@@ -72,7 +73,7 @@ type NativeState struct {
 }
 
 func newNatives(client dynamic.Interface, s *Store, o NativeOptions) *natives {
-	n := &natives{NativeOptions: o, log: s.log, changed: s.changes.ring, live: s.moves.live}
+	n := &natives{NativeOptions: o, log: s.log, changed: s.changes.ring, live: s.moves.live, base: s.moves.base}
 	types := s.schemas.Types()
 	of := func(kind string) *whenServed[*native.Object] {
 		return newWhenServed(client, types, s.log, versionsOf(policy.NativeGroup, kind, "v1"), keepNative, s.changes.ring)
@@ -216,8 +217,8 @@ func (n *natives) sight(rules []admissionregistrationv1.RuleWithOperations) (s n
 		return s, served
 	}
 	live := n.live()
-	s.Called = equalRoutes(live, legacyRouting(rules), legacyGroup)
-	s.Acts = acts(c, live)
+	s.Called = equalRoutes(live, legacyRouting(rules, n.base), webhook.LegacyName)
+	s.Acts = acts(c, live, n.base)
 	return s, served
 }
 
@@ -242,12 +243,14 @@ func (n *natives) addOwn(objects map[native.Key]*native.Object, c *catalogue) {
 
 // acts says of a policy of mapd's group whether servers call for it; who runs those of
 // Kubernetes is not asked.
-func acts(c *catalogue, live routing) func(native.Key) bool {
-	called := sync.OnceValue(func() map[webhook.Group]bool {
-		out := map[webhook.Group]bool{}
-		needed := routings(webhook.Configuration(boundOf(*c), admissionregistrationv1.MutatingWebhook{}))
-		for _, g := range webhook.Groups() {
-			out[g] = equalRoutes(live, needed, g)
+func acts(c *catalogue, live routing, base admissionregistrationv1.MutatingWebhook) func(native.Key) bool {
+	uncalled := sync.OnceValue(func() map[string]bool {
+		needed := routings(webhook.Configuration(c.entries, base))
+		out := map[string]bool{}
+		for i, b := range c.bindings {
+			if id := c.ids[i]; id == (webhook.ID{}) || !equalRoutes(live, needed, id.Name()) {
+				out[b.policyName] = true
+			}
 		}
 		return out
 	})
@@ -256,7 +259,7 @@ func acts(c *catalogue, live routing) func(native.Key) bool {
 			return true
 		}
 		p, ok := find(c.policies, k.Name)
-		return ok && len(p.errs) == 0 && !p.nowhere && called()[p.group]
+		return ok && len(p.errs) == 0 && !p.nowhere && !uncalled()[k.Name]
 	}
 }
 

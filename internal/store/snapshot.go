@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,8 @@ import (
 type Snapshot struct {
 	Policies []PolicyState  // by name
 	Bindings []BindingState // by name
+	// Entries are the webhook entries that the policies need.
+	Entries []*webhook.Entry
 	// Mutators is nil if Gatekeeper's mutators are not run, or not read yet.
 	Mutators *MutatorsState
 }
@@ -66,74 +69,125 @@ type BindingState struct {
 	Err error
 }
 
-// joined is one group's share of policies and bindings, put together.
+// joined is one entry's share of policies and bindings, put together.
 type joined struct {
-	policies []*policy.Policy   // bound ones, by name
-	bindings []*binding.Binding // those of these policies, by name
+	policies []*policy.Policy   // by name
+	bindings []*binding.Binding // those by which the policies act in the entry, by name
 	index    *binding.Index
 }
 
-// join puts every policy that is bound into its group and into those that also
-// has for its name, together with its bindings. Of before it keeps the Indexes
-// that would come out the same: they have learned which policies which requests
-// meet.
-func join(c catalogue, src binding.Sources, before map[webhook.Group]*joined, also map[string][]webhook.Group) (map[webhook.Group]*joined, error) {
-	next := map[webhook.Group]*joined{}
-	for _, g := range webhook.Groups() {
-		next[g] = &joined{}
-		if old := before[g]; old != nil {
-			// As many as before, or nearly.
-			next[g].policies = make([]*policy.Policy, 0, len(old.policies)+1)
-			next[g].bindings = make([]*binding.Binding, 0, len(old.bindings)+1)
-		}
-	}
-	bound := c.bound()
-	var last webhook.Group // most are of one
-	own := next[last]
-	groups := func(p *compiledPolicy, each func(*joined)) {
-		if own == nil || p.group != last {
-			last, own = p.group, next[p.group]
-		}
-		each(own)
+// join puts every policy that is bound into the entries of its bindings and into those
+// that also has for the bindings' names. Of before it keeps the Indexes that would come
+// out the same: they have learned which policies which requests meet.
+func join(c catalogue, src binding.Sources, before map[webhook.ID]*joined, also map[string][]webhook.ID) (map[webhook.ID]*joined, error) {
+	shares := shares{catalogue: &c, of: map[webhook.ID]*share{}}
+	for i, b := range c.bindings {
+		shares.add(c.ids[i], i)
 		if len(also) > 0 {
-			for _, g := range also[p.key()] {
-				each(next[g])
+			for _, id := range also[b.key()] {
+				shares.add(id, i)
 			}
 		}
 	}
-	for i, p := range c.policies {
-		if bound[i] && !p.nowhere {
-			groups(p, func(j *joined) { j.policies = append(j.policies, p.policy) })
+	next := map[webhook.ID]*joined{}
+	for id, share := range shares.of {
+		old := before[id]
+		if old == nil && before != nil {
+			old = alike(before, id.Group)
 		}
-	}
-	for i, b := range c.bindings {
-		if at := c.named[i]; at >= 0 && b.binding != nil && !c.policies[at].nowhere {
-			groups(c.policies[at], func(j *joined) { j.bindings = append(j.bindings, b.binding) })
-		}
-	}
-	for g, j := range next {
-		old := before[g]
+		j := share.joined(&c)
 		var err error
 		switch {
 		case old == nil:
 			j.index, err = binding.NewIndex(j.policies, j.bindings, src)
 		case slices.Equal(old.policies, j.policies) && slices.Equal(old.bindings, j.bindings):
-			next[g] = old
+			j = old
 		default:
 			j.index, err = old.index.Next(j.policies, j.bindings)
 		}
 		if err != nil {
 			return nil, err
 		}
+		next[id] = j
 	}
 	return next, nil
 }
 
-// paramKinds are the kinds of parameters that the policies of all groups need,
+// alike returns the greatest entry of a group, which has most in common with one of
+// the group that is new, nil if there is none.
+func alike(before map[webhook.ID]*joined, g webhook.Group) (most *joined) {
+	for _, id := range slices.SortedFunc(maps.Keys(before), webhook.ID.Compare) {
+		if id.Group == g && (most == nil || len(before[id].bindings) > len(most.bindings)) {
+			most = before[id]
+		}
+	}
+	return most
+}
+
+// shares are what entries get of a catalogue.
+type shares struct {
+	*catalogue
+	of   map[webhook.ID]*share
+	id   webhook.ID // of last
+	last *share     // most are of one
+}
+
+type share struct {
+	has      []bool // by index of the policy
+	policies int
+	bindings []*binding.Binding
+}
+
+// add gives the binding with this index and its policy to an entry; the zero ID is
+// none.
+func (s *shares) add(id webhook.ID, i int) {
+	if id == (webhook.ID{}) {
+		return
+	}
+	if s.last == nil || s.id != id {
+		s.id, s.last = id, s.of[id]
+		if s.last == nil {
+			s.last = &share{has: make([]bool, len(s.policies))}
+			s.of[id] = s.last
+		}
+	}
+	if at := s.named[i]; !s.last.has[at] {
+		s.last.has[at] = true
+		s.last.policies++
+	}
+	s.last.bindings = append(s.last.bindings, s.catalogue.bindings[i].binding)
+}
+
+func (s *share) joined(c *catalogue) *joined {
+	j := &joined{policies: make([]*policy.Policy, 0, s.policies), bindings: s.bindings}
+	for i, has := range s.has {
+		if has {
+			j.policies = append(j.policies, c.policies[i].policy)
+		}
+	}
+	return j
+}
+
+// groupShare is all that has to do with a group, as if it were one entry.
+func groupShare(c *catalogue, g webhook.Group) *joined {
+	s := shares{catalogue: c, of: map[webhook.ID]*share{}}
+	all := webhook.ID{Group: g}
+	for i, id := range c.ids {
+		if id.Group == g {
+			s.add(all, i)
+		}
+	}
+	if s.of[all] == nil {
+		return &joined{}
+	}
+	return s.of[all].joined(c)
+}
+
+// paramKinds are the kinds of parameters that the policies of all entries need,
 // in order: of a policy whose bindings name no parameters none are.
-func paramKinds(groups map[webhook.Group]*joined) []schema.GroupVersionKind {
+func paramKinds(entries map[webhook.ID]*joined) []schema.GroupVersionKind {
 	seen := map[schema.GroupVersionKind]bool{}
-	for _, j := range groups {
+	for _, j := range entries {
 		refers := map[string]bool{}
 		for _, b := range j.bindings {
 			if b.Object().Spec.ParamRef != nil {
@@ -185,6 +239,7 @@ func (p *publication) build() *Snapshot {
 	s := &Snapshot{
 		Policies: make([]PolicyState, len(p.policies)),
 		Bindings: make([]BindingState, len(p.bindings)),
+		Entries:  p.entries,
 		Mutators: p.mutators,
 	}
 	for i, b := range p.bindings {

@@ -51,7 +51,7 @@ func unreadable(t *testing.T, name, policyName string) *unstructured.Unstructure
 }
 
 // contents are the policies and bindings of each group that has any.
-func contents(groups map[webhook.Group]*joined) map[string]string {
+func contents(groups map[webhook.ID]*joined) map[string]string {
 	out := map[string]string{}
 	for g, j := range groups {
 		if len(j.policies) > 0 || len(j.bindings) > 0 {
@@ -102,8 +102,8 @@ func TestJoinKeeps(t *testing.T) {
 		{"a policy without a binding", policy("unbound", "VALUE", "2"), nil},
 		{"a binding without its policy", func() { c.update(nil, gone("b-dangling")) }, nil},
 		{"a spec", policy("ignore", "VALUE", "2", "failurePolicy: Fail", "failurePolicy: Ignore"), []string{"/mutate/ignore/never"}},
-		{"another group", policy("ignore"), []string{"/mutate/fail/never", "/mutate/ignore/never"}},
-		{"a binding less", func() { c.update(nil, gone("b-fail-again")) }, []string{"/mutate/fail/ifneeded"}},
+		{"another group", policy("ignore"), []string{"/mutate/fail/never", "no /mutate/ignore/never"}},
+		{"a binding less", func() { c.update(nil, gone("b-fail-again")) }, []string{"no /mutate/fail/ifneeded"}},
 	}
 	groups, err := join(c.catalogue, binding.Sources{}, nil, nil)
 	if err != nil {
@@ -119,6 +119,11 @@ func TestJoinKeeps(t *testing.T) {
 		for g := range next {
 			if next[g].index != groups[g].index {
 				got = append(got, g.Path())
+			}
+		}
+		for g := range groups {
+			if next[g] == nil {
+				got = append(got, "no "+g.Path())
 			}
 		}
 		slices.Sort(got)

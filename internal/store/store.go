@@ -50,6 +50,8 @@ type Options struct {
 	Log *slog.Logger // nil: no log
 	// Metrics may be nil.
 	Metrics Metrics
+	// Exempt are the namespaces that webhook entries leave out.
+	Exempt []string
 	// Mutators runs Gatekeeper's mutators, for which mapd needs the right to read
 	// them; with Shadow it only finds out what they would do.
 	Mutators, Shadow bool
@@ -77,8 +79,10 @@ type Store struct {
 	schemas    *schemas
 	authorizer authorizer.Authorizer
 	sources    binding.Sources
-	engines    map[webhook.Group]*engine.Engine
+	engine     engine.Options
 	gatekeeper *gatekeeper // nil: its mutators are not run
+	// served are who runs the policies of each entry; nil before the first snapshot.
+	served atomic.Pointer[served]
 
 	// changes rings when there may be something to publish.
 	changes signal
@@ -88,7 +92,7 @@ type Store struct {
 
 	// The rest but for published and listeners belongs to the loop.
 	compiler compiler
-	groups   map[webhook.Group]*joined
+	entries  map[webhook.ID]*joined
 	warnings warningsVersion
 
 	published atomic.Pointer[publication]
@@ -103,11 +107,11 @@ func New(o Options) *Store {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: log, metrics: o.Metrics, changes: newSignal(), engines: map[webhook.Group]*engine.Engine{}}
+	s := &Store{log: log, metrics: o.Metrics, changes: newSignal()}
 	s.policies = newWatched(o.Dynamic, policyResource, log, keepStored, s.changes.ring)
 	s.bindings = newWatched(o.Dynamic, bindingResource, log, keepStored, s.changes.ring)
 	s.policies.news, s.bindings.news = &news{}, &news{}
-	s.moves = newMoves(o.Dynamic, log, s.refresh)
+	s.moves = newMoves(o.Dynamic, o.Exempt, log, s.refresh)
 	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.ring)
 
 	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log)
@@ -120,9 +124,7 @@ func New(o Options) *Store {
 	s.compiler.deps = policy.Deps{Env: o.Env, Types: types}
 	s.compiler.slow = newSlow(s.changes.ring)
 	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: snapshot.Equivalents(types)}
-	for _, g := range webhook.Groups() {
-		s.engines[g] = engine.New(engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types)})
-	}
+	s.engine = engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types)}
 	if o.Mutators || o.Shadow {
 		s.gatekeeper = newGatekeeper(o.Dynamic, s.compiler.deps, o.Shadow, s.namespaces.Namespace, engine.New(engine.Options{}), log, s.changes.ring)
 		s.gatekeeper.metrics = o.Metrics
@@ -200,16 +202,16 @@ func (s *Store) update(ctx context.Context) {
 	if s.read() != nil {
 		return
 	}
-	if s.groups != nil && !kinds && !state && !mutators && !work.changed && len(bindings) == 0 {
+	if s.entries != nil && !kinds && !state && !mutators && !work.changed && len(bindings) == 0 {
 		return
 	}
-	before := s.groups
+	before := s.entries
 	if err := s.rebuild(ctx, kinds); err != nil {
 		s.log.Error("no new snapshot, the one before stays", "error", err)
 		return
 	}
 	level := slog.LevelDebug // of no consequence for requests
-	if !maps.Equal(before, s.groups) {
+	if !maps.Equal(before, s.entries) {
 		level = slog.LevelInfo
 	}
 	s.log.Log(ctx, level, "snapshot published",
@@ -219,7 +221,7 @@ func (s *Store) update(ctx context.Context) {
 
 // rebuild publishes what the compiler holds.
 func (s *Store) rebuild(ctx context.Context, kinds bool) error {
-	before := s.groups
+	before := s.entries
 	if kinds {
 		before = nil // an Index remembers which resources are equivalent
 		s.warnings.expire(s.refresh)
@@ -232,16 +234,16 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	if wait > 0 {
 		time.AfterFunc(wait, s.refresh)
 	}
-	groups, err := join(s.compiler.catalogue, s.sources, before, also)
+	entries, err := join(s.compiler.catalogue, s.sources, before, also)
 	if err != nil {
 		return err
 	}
 	// Before requests need them, so that their caches are on the way.
-	s.params.Use(ctx, paramKinds(groups))
-	if s.metrics != nil && !maps.Equal(before, groups) {
+	s.params.Use(ctx, paramKinds(entries))
+	if s.metrics != nil && !maps.Equal(before, entries) {
 		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken())
 	}
-	s.publish(groups)
+	s.publish(entries)
 	return nil
 }
 
@@ -251,13 +253,27 @@ func (s *Store) refresh() {
 	s.changes.ring()
 }
 
-// publish puts all groups to work together. One request of a client comes in as
-// one call for each group and may still meet the one before in an earlier call.
-func (s *Store) publish(groups map[webhook.Group]*joined) {
-	for g, e := range s.engines {
-		e.Publish(groups[g].index)
+// publish puts all entries to work together. One request of a client comes in as
+// one call for each entry and may still meet the one before in an earlier call.
+func (s *Store) publish(entries map[webhook.ID]*joined) {
+	last, now := s.served.Load(), &served{entries: map[webhook.ID]*admitter{}, groups: map[webhook.Group]func() *admitter{}}
+	for id, j := range entries {
+		var a *admitter
+		if last != nil {
+			a = last.entries[id]
+		}
+		if a == nil {
+			a = &admitter{engine: engine.New(s.engine)}
+		}
+		a.engine.Publish(j.index)
+		now.entries[id] = a
 	}
-	s.groups = groups
+	for _, g := range webhook.Groups() {
+		c := s.compiler.catalogue
+		now.groups[g] = sync.OnceValue(func() *admitter { return s.wholeGroup(c, g) })
+	}
+	s.served.Store(now)
+	s.entries = entries
 	if s.metrics != nil {
 		s.metrics.Prune(s.holds)
 	}
@@ -287,24 +303,59 @@ func (s *Store) Legacy() webhook.Admitter {
 	return s.gatekeeper.engine
 }
 
-// Admitter runs the policies of one group. Before the first snapshot it does what
-// the group's failurePolicy says.
-func (s *Store) Admitter(g webhook.Group) webhook.Admitter {
-	return &admitter{engine: s.engines[g], ignore: g.FailurePolicy == admissionregistrationv1.Ignore}
+// Entry runs the policies of one webhook entry. Before the first snapshot it does what
+// the entry's failurePolicy says.
+//
+// A server that has not heard of a change for long may call an entry that there is no
+// more. Nobody knows then which policies it expects, so all of the group are run.
+func (s *Store) Entry(id webhook.ID) webhook.Admitter {
+	served := s.served.Load()
+	if served == nil {
+		return unread{id.FailurePolicy == admissionregistrationv1.Ignore}
+	}
+	if a := served.entries[id]; a != nil {
+		return a
+	}
+	return served.groups[id.Group]()
 }
 
-type admitter struct {
-	engine *engine.Engine
-	ignore bool
+// served is who runs the policies of each entry.
+type served struct {
+	entries map[webhook.ID]*admitter
+	groups  map[webhook.Group]func() *admitter
 }
+
+// wholeGroup runs all policies of a group.
+func (s *Store) wholeGroup(c catalogue, g webhook.Group) *admitter {
+	j := groupShare(&c, g)
+	// Names are different, as in the entries.
+	index, err := binding.NewIndex(j.policies, j.bindings, s.sources)
+	if err != nil {
+		s.log.Error("policies of entries that are gone cannot be run", "error", err)
+		return &admitter{engine: engine.New(s.engine)}
+	}
+	a := &admitter{engine: engine.New(s.engine)}
+	a.engine.Publish(index)
+	return a
+}
+
+type admitter struct{ engine *engine.Engine }
 
 // Admit implements webhook.Admitter.
 func (a *admitter) Admit(ctx context.Context, req *policy.Request) *engine.Decision {
-	if a.engine.Index() == nil && !a.ignore {
-		status := apierrors.NewServiceUnavailable("the policies of this cluster have not been read yet").Status()
-		return &engine.Decision{Object: req.Object, Status: &status, Rounds: 1}
-	}
 	return a.engine.Admit(ctx, req)
+}
+
+// unread stands for policies that have not been read.
+type unread struct{ ignore bool }
+
+// Admit implements webhook.Admitter.
+func (u unread) Admit(_ context.Context, req *policy.Request) *engine.Decision {
+	if u.ignore {
+		return &engine.Decision{Object: req.Object, Rounds: 1}
+	}
+	status := apierrors.NewServiceUnavailable("the policies of this cluster have not been read yet").Status()
+	return &engine.Decision{Object: req.Object, Status: &status, Rounds: 1}
 }
 
 // Snapshot returns what was published last, nil before the first. The first call

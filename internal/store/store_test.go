@@ -92,7 +92,7 @@ func TestStorePublishes(t *testing.T) {
 		t.Error("something is there before the first snapshot")
 	}
 	for _, g := range webhook.Groups() {
-		d := s.Admitter(g).Admit(t.Context(), configMap())
+		d := s.Entry(webhook.ID{Group: g}).Admit(t.Context(), configMap())
 		if denied := d.Status != nil; denied != (g.FailurePolicy == "Fail") {
 			t.Errorf("%s before the first snapshot: denied %v", g.Path(), denied)
 		}
@@ -113,7 +113,7 @@ func TestStorePublishes(t *testing.T) {
 	if len(first.Policies) != 2 || len(first.Bindings) != 1 {
 		t.Errorf("snapshot of %d policies and %d bindings", len(first.Policies), len(first.Bindings))
 	}
-	d := s.Admitter(webhook.Groups()[0]).Admit(t.Context(), configMap())
+	d := s.Entry(webhook.ID{Group: webhook.Groups()[0]}).Admit(t.Context(), configMap())
 	if diff := cmp.Diff(map[string]string{"one": "1"}, d.Object.GetLabels()); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
@@ -177,7 +177,7 @@ func TestHammerPublish(t *testing.T) {
 	var running sync.WaitGroup
 	var admitted atomic.Int64
 	for _, g := range webhook.Groups() {
-		a := s.Admitter(g)
+		a := s.Entry(webhook.ID{Group: g})
 		running.Go(func() {
 			for last := 0; ctx.Err() == nil; admitted.Add(1) {
 				labels := a.Admit(t.Context(), configMap()).Object.GetLabels()
@@ -243,7 +243,7 @@ func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		s := newTestStore(b, nil)
 		s.change(b, byName(policies...), byName(bindings...))
-		if n := len(s.engines[webhook.Groups()[0]].Index().Policies()); n != much || s.compiler.broken() != 0 {
+		if n := len(s.entries[webhook.ID{Group: webhook.Groups()[0]}].policies); n != much || s.compiler.broken() != 0 {
 			b.Fatalf("%d policies, %d broken", n, s.compiler.broken())
 		}
 	}
@@ -260,7 +260,7 @@ func BenchmarkChange(b *testing.B) {
 	if err := s.namespaces.Replace([]any{shop}, ""); err != nil {
 		b.Fatal(err)
 	}
-	admit := s.Admitter(webhook.Groups()[0])
+	admit := s.Entry(webhook.ID{Group: webhook.Groups()[0]})
 	run := func(b *testing.B, change func(i int) *unstructured.Unstructured, request bool) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/store"
-	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -132,11 +131,9 @@ func (w *Writer) configurations(mutating *single[*admissionregistrationv1.Mutati
 // base is what all entries have in common.
 func (w *Writer) base() entry {
 	e := entry{
-		TimeoutSeconds: new(timeoutSeconds(w.o.Timeout)),
-		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt(w.o.Namespace, w.o.Exempt),
-		}}},
-		MatchConditions: webhook.MatchConditions(w.o.User),
+		TimeoutSeconds:    new(timeoutSeconds(w.o.Timeout)),
+		NamespaceSelector: webhook.Exempt(append([]string{w.o.Namespace}, w.o.Exempt...)),
+		MatchConditions:   webhook.MatchConditions(w.o.User),
 	}
 	if w.o.URL != "" {
 		e.ClientConfig.URL = &w.o.URL
@@ -158,16 +155,9 @@ func timeoutSeconds(d time.Duration) int32 {
 	return int32(min(30, max(1, math.Ceil(d.Seconds()))))
 }
 
-// exempt is a list of namespaces as a selector has it.
-func exempt(own string, others []string) []string {
-	all := append([]string{own}, others...)
-	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return s == "" })
-}
-
 // asked is what mutating entries are derived from.
 type asked struct {
-	policies []*policy.Policy // bound ones
+	entries []*webhook.Entry
 	// rules are those of Gatekeeper's mutators. If the mutators are unread, it is not
 	// known what they are.
 	rules  []admissionregistrationv1.RuleWithOperations
@@ -176,7 +166,7 @@ type asked struct {
 
 // askedBy is what a snapshot asks for.
 func (w *Writer) askedBy(s *store.Snapshot) asked {
-	a := asked{policies: bound(s), unread: w.o.Mutators && s.Mutators == nil}
+	a := asked{entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil}
 	if s.Mutators != nil {
 		a.rules = s.Mutators.Rules
 	}
@@ -184,7 +174,7 @@ func (w *Writer) askedBy(s *store.Snapshot) asked {
 }
 
 func (a asked) equal(b asked) bool {
-	return slices.Equal(a.policies, b.policies) && a.unread == b.unread && apiequality.Semantic.DeepEqual(a.rules, b.rules)
+	return slices.Equal(a.entries, b.entries) && a.unread == b.unread && apiequality.Semantic.DeepEqual(a.rules, b.rules)
 }
 
 // derive sets what both configurations should be, with bundle for whom to trust.
@@ -199,7 +189,7 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte)
 				MatchConditions: webhook.NotItself(w.o.User),
 			}).Webhooks)
 		} else {
-			desired = webhook.Configuration(a.policies, base).Webhooks
+			desired = webhook.Configuration(a.entries, base).Webhooks
 			if legacy := w.legacyEntry(c, a, base); legacy != nil {
 				desired = append(desired, *legacy)
 			}
@@ -225,17 +215,6 @@ func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
 		return nil
 	}
 	return webhook.LegacyEntry(live[i].Rules, base)
-}
-
-// bound returns the policies that entries are for.
-func bound(s *store.Snapshot) []*policy.Policy {
-	var out []*policy.Policy
-	for _, p := range s.Policies {
-		if p.Bound && p.Policy != nil {
-			out = append(out, p.Policy)
-		}
-	}
-	return out
 }
 
 // keep writes the configurations whenever they are not what they should be, until

@@ -5,8 +5,11 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // An entry is one webhook of either kind of configuration. Those of validating
@@ -69,37 +72,83 @@ func same(a, b []entry) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
 // plan says which entries to write, given those that policies ask for and those
 // that are there. Whoever can answer is ready; as long as nobody is, no entry and
-// no rule is added, since with failurePolicy Fail that would only keep people
-// from working, and waiting is true if there would have been one.
+// no rule is added and no selector widens, since with failurePolicy Fail that would
+// only keep people from working, and waiting is true if something would have.
 //
 // What is there and still asked for is never withdrawn for want of a replica:
-// failurePolicy Fail is a promise that nothing passes unmutated.
+// failurePolicy Fail is a promise that nothing passes unmutated. Policies that have
+// gone to another entry of their group still need the one that they have left.
 func plan(desired, live []entry, ready bool) (want []entry, waiting bool) {
 	if ready {
 		return desired, false
 	}
-	for _, d := range desired {
-		i := slices.IndexFunc(live, func(l entry) bool { return l.Name == d.Name })
-		if i < 0 {
-			waiting = true
-			continue
-		}
-		d = *d.DeepCopy()
-		rules := d.Rules
-		d.Rules = nil
-		for _, l := range live[i].Rules {
-			if slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool { return overlap(l, r) }) {
-				d.Rules = append(d.Rules, l)
+	for _, l := range live {
+		var rules []admissionregistrationv1.RuleWithOperations // of all that may have been in l
+		var sibling *entry
+		siblings := 0
+		for i := range desired {
+			if d := &desired[i]; sameGroup(d.Name, l.Name) {
+				rules = append(rules, d.Rules...)
+				siblings++
+				if sibling == nil || d.Name == l.Name {
+					sibling = d
+				}
 			}
 		}
-		if !apiequality.Semantic.DeepEqual(d.Rules, rules) {
-			waiting = true
+		kept := slices.DeleteFunc(slices.Clone(l.Rules), func(r admissionregistrationv1.RuleWithOperations) bool {
+			return !slices.ContainsFunc(rules, func(by admissionregistrationv1.RuleWithOperations) bool { return overlap(r, by) })
+		})
+		if len(kept) == 0 {
+			continue
 		}
-		if len(d.Rules) > 0 {
-			want = append(want, d)
+		w := *sibling.DeepCopy()
+		w.Name, w.Rules = l.Name, kept
+		w.MatchPolicy, w.MatchConditions = l.MatchPolicy, conditionsOf(*sibling, l)
+		// One entry, all of whose policies were in it before, may select less.
+		if siblings > 1 || w.Name != sibling.Name || !webhook.Covers(l, *sibling) {
+			w.NamespaceSelector, w.ObjectSelector = sparing(sibling.NamespaceSelector, l.NamespaceSelector), l.ObjectSelector
 		}
+		if s := l.ClientConfig.Service; s != nil && w.ClientConfig.Service != nil {
+			w.ClientConfig.Service.Path = s.Path
+		}
+		if l.ClientConfig.URL != nil && w.ClientConfig.URL != nil && w.Name != sibling.Name {
+			w.ClientConfig.URL = l.ClientConfig.URL
+		}
+		want = append(want, w)
 	}
-	return want, waiting
+	return want, !same(want, desired)
+}
+
+// sameGroup reports that two entries are of the same group of policies.
+func sameGroup(a, b string) bool {
+	idA, okA := webhook.ParseName(a)
+	idB, okB := webhook.ParseName(b)
+	return okA == okB && idA.Group == idB.Group && (okA || a == b)
+}
+
+// sparing is a namespaceSelector that is there, with the namespaces left out that all
+// entries should leave out: their requirement is the first.
+func sparing(should, is *metav1.LabelSelector) *metav1.LabelSelector {
+	spares := func(s *metav1.LabelSelector) bool {
+		return s != nil && len(s.MatchExpressions) > 0 && s.MatchExpressions[0].Key == corev1.LabelMetadataName && s.MatchExpressions[0].Operator == metav1.LabelSelectorOpNotIn
+	}
+	if !spares(should) || !spares(is) {
+		return is
+	}
+	out := is.DeepCopy()
+	out.MatchExpressions[0] = *should.MatchExpressions[0].DeepCopy()
+	return out
+}
+
+// conditionsOf are the conditions of an entry that is there, as they should be; what
+// depends on its policies stays.
+func conditionsOf(should, is entry) []admissionregistrationv1.MatchCondition {
+	names := func(m admissionregistrationv1.MatchCondition) bool { return m.Name == webhook.NamesCondition }
+	out := slices.DeleteFunc(slices.Clone(should.MatchConditions), names)
+	if i := slices.IndexFunc(is.MatchConditions, names); i >= 0 {
+		out = append(out, is.MatchConditions[i])
+	}
+	return out
 }
 
 // overlap says that both rules may match one request. Where it is hard to tell

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -33,9 +34,9 @@ const (
 	bindingResource = "mutatingadmissionpolicybindings"
 )
 
-// Group is the policies that share one webhook entry. A server knows
+// Group is the policies that can share a webhook entry. A server knows
 // failurePolicy and reinvocationPolicy per entry only, so each combination has
-// an entry and a path of its own; docs/adr/0001-reinvocation.md says what that
+// entries and paths of its own; docs/adr/0001-reinvocation.md says what that
 // means for policies.
 type Group struct {
 	FailurePolicy      admissionregistrationv1.FailurePolicyType
@@ -66,72 +67,39 @@ func GroupOf(obj *admissionregistrationv1.MutatingAdmissionPolicy) Group {
 	return g
 }
 
-// Path is where the group's reviews go, such as /mutate/fail/never.
+// Path is where the reviews of the group's only entry go, such as /mutate/fail/never.
 func (g Group) Path() string {
 	return strings.ToLower("/mutate/" + string(g.FailurePolicy) + "/" + string(g.ReinvocationPolicy))
 }
 
-// Name is the name of the group's webhook, such as fail.never.mapd.dev.
+// Name is the name of the group's only entry, such as fail.never.mapd.dev.
 func (g Group) Name() string {
 	return strings.ToLower(string(g.FailurePolicy) + "." + string(g.ReinvocationPolicy) + "." + ValidationName)
 }
 
-// Configuration derives the webhook entries of policies, which should be the
-// bound ones: an entry for each group that has any, with the union of its
-// policies' rules. base gives what all entries have in common: ClientConfig, to
-// whose Service or URL the group's path is appended, NamespaceSelector,
-// ObjectSelector, MatchConditions and TimeoutSeconds. The same policies give the
-// same configuration, whatever their order.
+// Configuration is the configuration with these entries. base gives what all entries
+// have in common: ClientConfig, to whose Service or URL the entry's path is appended,
+// NamespaceSelector, ObjectSelector, MatchConditions and TimeoutSeconds.
 //
-// Entries let through more than the policies match, never less: an entry cannot
-// say resourceNames or excludeResourceRules, and has one matchPolicy, which is
-// Exact only if every policy of the group wants that (spec §12 G6). The engine
-// decides. An operation of "*" becomes CREATE, UPDATE and CONNECT, and DELETE is
-// left out, since no policy sees deletions (G23).
+// Entries let through more than the policies match, never less: see ReachOf and
+// Divide. An entry has one matchPolicy, which is Exact only if every policy in it
+// wants that (spec §12 G6). The engine decides. An operation of "*" becomes CREATE,
+// UPDATE and CONNECT, and DELETE is left out, since no policy sees deletions (G23).
 //
 // What a server would refuse in a rule is put into words that it accepts, so
 // that no policy, however it came to be stored, keeps the others from working:
 // see Unroutable.
-func Configuration(policies []*policy.Policy, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhookConfiguration {
-	type entry struct {
-		rules      []admissionregistrationv1.RuleWithOperations
-		equivalent bool
-	}
-	entries := map[Group]*entry{}
-	for _, p := range policies {
-		rules := routes(p.Object())
-		if len(rules) == 0 {
-			continue
-		}
-		g := GroupOf(p.Object())
-		e := entries[g]
-		if e == nil {
-			e = &entry{}
-			entries[g] = e
-		}
-		e.rules = append(e.rules, rules...)
-		m := p.Object().Spec.MatchConstraints.MatchPolicy
-		e.equivalent = e.equivalent || m == nil || *m != admissionregistrationv1.Exact
-	}
-
+func Configuration(entries []*Entry, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c := &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName},
 	}
-	for _, g := range Groups() {
-		e := entries[g]
-		if e == nil {
-			continue
-		}
+	for _, e := range entries {
 		w := base.DeepCopy()
-		w.Name = g.Name()
-		w.ClientConfig = clientConfig(w.ClientConfig, g.Path())
-		w.Rules = mergeRules(e.rules)
-		w.FailurePolicy, w.ReinvocationPolicy = &g.FailurePolicy, &g.ReinvocationPolicy
-		w.MatchPolicy = new(admissionregistrationv1.Exact)
-		if e.equivalent {
-			w.MatchPolicy = new(admissionregistrationv1.Equivalent)
-		}
+		w.Name = e.Name()
+		w.ClientConfig = clientConfig(w.ClientConfig, e.Path())
+		e.addTo(w)
+		w.FailurePolicy, w.ReinvocationPolicy = new(e.FailurePolicy), new(e.ReinvocationPolicy)
 		w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
 		w.AdmissionReviewVersions = []string{"v1"}
 		c.Webhooks = append(c.Webhooks, *w)
@@ -225,6 +193,18 @@ func NotItself(user string) []admissionregistrationv1.MatchCondition {
 // escaped.
 func quoteCEL(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`).Replace(s) + "'"
+}
+
+// Exempt is a namespaceSelector that leaves out the namespaces with these names, in a
+// form that depends on the set of names only.
+func Exempt(namespaces []string) *metav1.LabelSelector {
+	names := sortedSet(named(namespaces))
+	if len(names) == 0 {
+		return nil
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: names,
+	}}}
 }
 
 // clientConfig appends a path to where a webhook is reached.

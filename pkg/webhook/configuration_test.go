@@ -68,6 +68,16 @@ func base() admissionregistrationv1.MutatingWebhook {
 	}
 }
 
+// divided are the entries of policies that are bound without any restriction.
+func divided(all []*policy.Policy) []*Entry {
+	var reaches []*Reach
+	for _, p := range all {
+		reaches = append(reaches, ReachOf(p.Object(), nil))
+	}
+	entries, _ := Divide(reaches)
+	return entries
+}
+
 // policies reads policies of which only what concerns a configuration is given.
 func policies(t testing.TB, text string) []*policy.Policy {
 	t.Helper()
@@ -135,7 +145,7 @@ func TestConfigurationGolden(t *testing.T) {
 	mutating := base()
 	validating := admissionregistrationv1.ValidatingWebhook{ClientConfig: mutating.ClientConfig, TimeoutSeconds: mutating.TimeoutSeconds}
 	var got []byte
-	for _, c := range []any{Configuration(all, mutating), ValidationConfiguration(validating)} {
+	for _, c := range []any{Configuration(divided(all), mutating), ValidationConfiguration(validating)} {
 		text, err := yaml.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +208,7 @@ func TestConfigurationRules(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := policies(t, `[{name: p, spec: {matchConstraints: {resourceRules: `+tt.rules+`}}}]`)
-			c := Configuration(all, base())
+			c := Configuration(divided(all), base())
 			var got []string
 			for _, w := range c.Webhooks {
 				for _, r := range w.Rules {
@@ -218,7 +228,7 @@ func TestConfigurationRules(t *testing.T) {
 		})
 	}
 	none := policies(t, `[{name: b, spec: {}}, {name: a, spec: {}}]`)
-	if got := Configuration(none, base()).Webhooks; got != nil {
+	if got := Configuration(divided(none), base()).Webhooks; got != nil {
 		t.Errorf("policies without matchConstraints have entries: %v", got)
 	}
 	if diff := cmp.Diff([]string{"a", "b"}, Unroutable(none)); diff != "" {
@@ -403,7 +413,7 @@ func FuzzConfiguration(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := Configuration(in, base())
+		c := Configuration(divided(in), base())
 		var out []admissionregistrationv1.RuleWithOperations
 		if len(c.Webhooks) > 0 {
 			out = c.Webhooks[0].Rules
@@ -418,7 +428,7 @@ func FuzzConfiguration(f *testing.F) {
 			}
 		}
 		random.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-		if diff := cmp.Diff(c, Configuration(in, base())); diff != "" {
+		if diff := cmp.Diff(c, Configuration(divided(in), base())); diff != "" {
 			t.Errorf("another order gives another configuration: %s", diff)
 		}
 		if after, err := json.Marshal(rules); err != nil || !bytes.Equal(before, after) {
@@ -469,6 +479,6 @@ func BenchmarkConfiguration(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		Configuration(in, base())
+		Configuration(divided(in), base())
 	}
 }

@@ -9,6 +9,6 @@
 // from, and it never decides anything itself.
 //
 // What an API server has to be told so that it calls is derived here as well:
-// policies are divided into Groups, each with a path and, in the Configuration,
-// an entry of its own.
+// ReachOf says which requests a policy acts on by a binding, Divide divides policies
+// over entries, and each of these has a path and is a webhook of the Configuration.
 package webhook

@@ -37,12 +37,13 @@ func (f validateFunc) Validate(ctx context.Context, req *policy.Request) (*metav
 
 // TestServeGroups: each path has its own admitter, and there are no others.
 func TestServeGroups(t *testing.T) {
-	groups := map[Group]Admitter{}
-	for i, g := range Groups()[:3] {
-		groups[g] = label(fmt.Sprint("team-", i))
+	ids := []ID{{Group: Groups()[0]}, {Group: Groups()[1]}, {Groups()[0], "0123abcd"}}
+	entries := map[ID]Admitter{}
+	for i, id := range ids {
+		entries[id] = label(fmt.Sprint("team-", i))
 	}
-	h := NewHandler(Options{Groups: groups})
-	for i, g := range Groups()[:3] {
+	h := NewHandler(Options{Entries: func(id ID) Admitter { return entries[id] }})
+	for i, g := range ids {
 		code, body := post(t, h, g.Path(), reviewOf(`"object": {}`))
 		if code != 200 {
 			t.Fatalf("%s: %d %s", g.Path(), code, body)
@@ -51,14 +52,14 @@ func TestServeGroups(t *testing.T) {
 			t.Errorf("%s: the patch %s lacks %s", g.Path(), decodeResponse(t, []byte(body)).Patch, want)
 		}
 	}
-	const all = "there are /mutate/fail/ifneeded, /mutate/fail/never, /mutate/ignore/never, /healthz, /readyz and /metrics"
-	for _, path := range []string{"/mutate", "/mutate/", Groups()[3].Path(), "/validate", "/mutate/fail/never/"} {
+	const all = "there are /mutate/fail/ifneeded, /mutate/fail/never, /mutate/ignore/ifneeded, /mutate/ignore/never, /healthz, /readyz and /metrics"
+	for _, path := range []string{"/mutate", "/mutate/", Groups()[3].Path(), "/validate", "/mutate/fail/never/", "/mutate/fail/never/0123abc", "/mutate/fail/never/0123ABCD", "/mutate/fail/never0123abcd", "/mutate/fail/never/0123abcd/"} {
 		if code, body := post(t, h, path, reviewOf("")); code != 404 || !strings.Contains(body, all) {
 			t.Errorf("%s: %d %s, want 404 and %s", path, code, body, all)
 		}
 	}
-	if _, body := get(t, h, "/metrics"); !strings.Contains(body, `mapd_http_requests_total{code="200",path="/mutate/fail/never"} 1`) ||
-		!strings.Contains(body, `mapd_http_requests_total{code="404",path="other"} 2`) {
+	if _, body := get(t, h, "/metrics"); !strings.Contains(body, `mapd_http_requests_total{code="200",path="/mutate/fail/never"} 2`) ||
+		!strings.Contains(body, `mapd_http_requests_total{code="404",path="other"} 6`) {
 		t.Error("the metrics do not tell the paths apart, or know others")
 	}
 }
@@ -236,7 +237,7 @@ func TestClientCertificates(t *testing.T) {
 	trusted.Store(known.pool())
 	h := NewHandler(Options{
 		Admitter:  label("blue"),
-		Groups:    map[Group]Admitter{Groups()[0]: label("red")},
+		Entries:   func(ID) Admitter { return label("red") },
 		Validator: validateFunc(func(context.Context, *policy.Request) (*metav1.Status, []string) { return nil, nil }),
 		ClientCAs: trusted.Load,
 	})

@@ -76,8 +76,9 @@ type Validator interface {
 type Options struct {
 	// Admitter decides what comes to /mutate. Nil: there is no such path.
 	Admitter Admitter
-	// Groups decide what comes to their groups' paths.
-	Groups map[Group]Admitter
+	// Entries returns who decides what comes to the path of an entry, nil if there is
+	// no such path. It is asked for each review. Nil: there are no such paths.
+	Entries func(ID) Admitter
 	// Legacy decides what comes to LegacyPath. Nil: there is no such path.
 	Legacy Admitter
 	// Validator decides what comes to ValidatePath. Nil: there is no such path.
@@ -106,8 +107,9 @@ type Options struct {
 // Handler serves POST on the paths of its Options, and GET /healthz, /readyz and
 // /metrics. It is safe for concurrent use.
 type Handler struct {
-	reviews   map[string]decide // by path
-	paths     string            // all there are, for people
+	reviews   map[string]decider // by path, but those of entries
+	entries   func(ID) Admitter
+	paths     string // all there are, for people
 	clientCAs func() *x509.CertPool
 	checks    []Check
 	metrics   *Metrics
@@ -120,8 +122,11 @@ type Handler struct {
 	stopping  atomic.Bool
 }
 
-// decide answers a decoded review with an HTTP status and a body.
-type decide func(ctx context.Context, req *policy.Request, start time.Time) (code int, body []byte)
+// decider is who decides what comes to a path: one of both.
+type decider struct {
+	Admitter
+	Validator
+}
 
 var _ http.Handler = (*Handler)(nil)
 
@@ -131,7 +136,7 @@ const mutatePath = "/mutate"
 // NewHandler returns a Handler.
 func NewHandler(o Options) *Handler {
 	h := &Handler{
-		reviews: map[string]decide{}, clientCAs: o.ClientCAs, checks: o.Checks, metrics: o.Metrics, log: o.Log,
+		reviews: map[string]decider{}, entries: o.Entries, clientCAs: o.ClientCAs, checks: o.Checks, metrics: o.Metrics, log: o.Log,
 		warn: o.WarnOnMutation, memory: o.Memory,
 	}
 	if h.metrics == nil {
@@ -149,18 +154,22 @@ func NewHandler(o Options) *Handler {
 	h.turns = make(chan struct{}, runtime.GOMAXPROCS(0))
 	h.bodies = newBodies(max(o.Bodies, leastBodies))
 	if o.Admitter != nil {
-		h.reviews[mutatePath] = h.mutate(o.Admitter)
-	}
-	for g, a := range o.Groups {
-		h.reviews[g.Path()] = h.mutate(a)
+		h.reviews[mutatePath] = decider{Admitter: o.Admitter}
 	}
 	if o.Legacy != nil {
-		h.reviews[LegacyPath] = h.mutate(o.Legacy)
+		h.reviews[LegacyPath] = decider{Admitter: o.Legacy}
 	}
 	if o.Validator != nil {
-		h.reviews[ValidatePath] = h.validate(o.Validator)
+		h.reviews[ValidatePath] = decider{Validator: o.Validator}
 	}
-	h.paths = strings.Join(append(slices.Sorted(maps.Keys(h.reviews)), "/healthz", "/readyz"), ", ") + " and /metrics"
+	all := slices.Collect(maps.Keys(h.reviews))
+	if h.entries != nil {
+		for _, g := range Groups() {
+			all = append(all, g.Path())
+		}
+	}
+	slices.Sort(all)
+	h.paths = strings.Join(append(all, "/healthz", "/readyz"), ", ") + " and /metrics"
 	h.serve = h.metrics.handler()
 	h.metrics.watch(h.memory, h.bodies)
 	return h
@@ -173,9 +182,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// between two requests instead could meet a request on its way.
 		w.Header().Set("Connection", "close")
 	}
-	if decide := h.reviews[r.URL.Path]; decide != nil {
+	if d, ok := h.decider(r.URL.Path); ok {
 		if h.method(w, r, http.MethodPost) {
-			h.serveReview(w, r, decide)
+			h.serveReview(w, r, d)
 		}
 		return
 	}
@@ -199,6 +208,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// decider returns who decides what comes to a path.
+func (h *Handler) decider(path string) (decider, bool) {
+	if d, ok := h.reviews[path]; ok || h.entries == nil {
+		return d, ok
+	}
+	if id, ok := parsePath(path); ok {
+		if a := h.entries(id); a != nil {
+			return decider{Admitter: a}, true
+		}
+	}
+	return decider{}, false
+}
+
 // method reports whether a request's method is one of those allowed, and
 // answers it if it is not.
 func (h *Handler) method(w http.ResponseWriter, r *http.Request, allowed ...string) bool {
@@ -213,7 +235,7 @@ func (h *Handler) method(w http.ResponseWriter, r *http.Request, allowed ...stri
 	return false
 }
 
-func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide decide) {
+func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, d decider) {
 	if h.clientCAs != nil && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 		h.refuse(w, r, http.StatusForbidden, "a client certificate is required")
 		return
@@ -261,7 +283,7 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, decide dec
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	// Nobody else has data, so a string may be made of it in place.
-	code, body := h.review(ctx, account, unsafe.String(unsafe.SliceData(data), len(data)), decide)
+	code, body := h.review(ctx, account, unsafe.String(unsafe.SliceData(data), len(data)), d)
 	h.write(w, r, code, jsonType[0], body)
 }
 
@@ -296,7 +318,7 @@ func refusal(account *memory.Account) (code int, body []byte) {
 }
 
 // review answers the review that text is.
-func (h *Handler) review(ctx context.Context, account *memory.Account, text string, decide decide) (code int, body []byte) {
+func (h *Handler) review(ctx context.Context, account *memory.Account, text string, d decider) (code int, body []byte) {
 	start := time.Now()
 	h.metrics.inFlight.Inc()
 	defer h.metrics.inFlight.Dec()
@@ -327,7 +349,10 @@ func (h *Handler) review(ctx context.Context, account *memory.Account, text stri
 		return code, statusBody(code, err.Error())
 	}
 	uid = req.UID
-	return decide(ctx, req, start)
+	if d.Validator != nil {
+		return h.validate(ctx, d.Validator, req, start)
+	}
+	return h.mutate(ctx, d.Admitter, req, start)
 }
 
 // decode decodes a review. No more large ones are decoded at once than there are
@@ -346,37 +371,35 @@ func (h *Handler) decode(ctx context.Context, account *memory.Account, text stri
 }
 
 // mutate decides as policies do.
-func (h *Handler) mutate(a Admitter) decide {
-	return func(ctx context.Context, req *policy.Request, start time.Time) (int, []byte) {
-		d := a.Admit(ctx, req)
-		if req.Memory.Refused() != nil {
-			return h.unaffordable(req, d, start)
-		}
-		if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
-			// Not a verdict of any policy: as if the server had not been reached.
-			h.metrics.interrupted(req, d, "timeout", time.Since(start))
-			h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))
-			return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
-		}
-		body, err := encodeResponse(req, d, h.warn)
-		if req.Memory.Refused() != nil {
-			return h.unaffordable(req, d, start)
-		}
-		if err != nil {
-			// The object holds what JSON cannot; the message can be encoded.
-			if body, err = encodeFailure(req.UID, err.Error()); err != nil {
-				panic(err)
-			}
-		}
-		took := time.Since(start)
-		h.metrics.decision(req, d, took)
-		h.shadow(req, d.Shadow)
-		if h.log.Enabled(ctx, slog.LevelDebug) { // or the facts are boxed in vain
-			h.log.Debug("review answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
-				"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
-		}
-		return http.StatusOK, body
+func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, start time.Time) (int, []byte) {
+	d := a.Admit(ctx, req)
+	if req.Memory.Refused() != nil {
+		return h.unaffordable(req, d, start)
 	}
+	if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
+		// Not a verdict of any policy: as if the server had not been reached.
+		h.metrics.interrupted(req, d, "timeout", time.Since(start))
+		h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))
+		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
+	}
+	body, err := encodeResponse(req, d, h.warn)
+	if req.Memory.Refused() != nil {
+		return h.unaffordable(req, d, start)
+	}
+	if err != nil {
+		// The object holds what JSON cannot; the message can be encoded.
+		if body, err = encodeFailure(req.UID, err.Error()); err != nil {
+			panic(err)
+		}
+	}
+	took := time.Since(start)
+	h.metrics.decision(req, d, took)
+	h.shadow(req, d.Shadow)
+	if h.log.Enabled(ctx, slog.LevelDebug) { // or the facts are boxed in vain
+		h.log.Debug("review answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
+			"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
+	}
+	return http.StatusOK, body
 }
 
 // unaffordable answers a review whose account was refused a charge. That is not a
@@ -407,31 +430,29 @@ func (h *Handler) shadow(req *policy.Request, d *engine.Decision) {
 }
 
 // validate decides whether an object may be stored as it is.
-func (h *Handler) validate(v Validator) decide {
-	return func(ctx context.Context, req *policy.Request, start time.Time) (int, []byte) {
-		status, warnings := v.Validate(ctx, req)
-		if err := ctx.Err(); err != nil {
-			// It may not have come to an end; the configuration says what then.
-			h.metrics.validated(req, "timeout")
-			return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: validation stopped: "+context.Cause(ctx).Error())
-		}
-		answer := response{uid: req.UID, allowed: status == nil, status: status, warnings: boundWarnings(warnings)}
-		body, err := answer.encode()
-		if err != nil {
-			panic(err) // texts and numbers always have a form in JSON
-		}
-		result := "allowed"
-		switch {
-		case status != nil:
-			result = "denied"
-		case len(warnings) > 0:
-			result = "warned"
-		}
-		h.metrics.validated(req, result)
-		h.log.Debug("validation answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
-			"name", req.Name, "result", result, "duration", time.Since(start))
-		return http.StatusOK, body
+func (h *Handler) validate(ctx context.Context, v Validator, req *policy.Request, start time.Time) (int, []byte) {
+	status, warnings := v.Validate(ctx, req)
+	if err := ctx.Err(); err != nil {
+		// It may not have come to an end; the configuration says what then.
+		h.metrics.validated(req, "timeout")
+		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: validation stopped: "+context.Cause(ctx).Error())
 	}
+	answer := response{uid: req.UID, allowed: status == nil, status: status, warnings: boundWarnings(warnings)}
+	body, err := answer.encode()
+	if err != nil {
+		panic(err) // texts and numbers always have a form in JSON
+	}
+	result := "allowed"
+	switch {
+	case status != nil:
+		result = "denied"
+	case len(warnings) > 0:
+		result = "warned"
+	}
+	h.metrics.validated(req, result)
+	h.log.Debug("validation answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
+		"name", req.Name, "result", result, "duration", time.Since(start))
+	return http.StatusOK, body
 }
 
 // ready runs the checks and renders the answer of /readyz.

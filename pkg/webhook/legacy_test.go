@@ -127,8 +127,8 @@ func TestShadow(t *testing.T) {
 				UID: "u", Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Operation: admissionv1.Create,
 				Namespace: "shop", Name: "a", Object: before,
 			}
-			decide := h.mutate(admits(func(*policy.Request) *engine.Decision { return &engine.Decision{Object: before, Shadow: tt.shadow} }))
-			_, body := decide(t.Context(), req, time.Now())
+			shadow := admits(func(*policy.Request) *engine.Decision { return &engine.Decision{Object: before, Shadow: tt.shadow} })
+			_, body := h.mutate(t.Context(), shadow, req, time.Now())
 			var answer admissionv1.AdmissionReview
 			if err := json.Unmarshal(body, &answer); err != nil {
 				t.Fatal(err)

@@ -209,17 +209,13 @@ func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// paths are those that a Handler can have.
-var paths = func() map[string]bool {
-	all := map[string]bool{mutatePath: true, LegacyPath: true, ValidatePath: true, "/healthz": true, "/readyz": true, "/metrics": true}
-	for _, g := range Groups() {
-		all[g.Path()] = true
-	}
-	return all
-}()
+// paths are those that a Handler can have, but those of entries.
+var paths = map[string]bool{mutatePath: true, LegacyPath: true, ValidatePath: true, "/healthz": true, "/readyz": true, "/metrics": true}
 
 func (m *Metrics) http(path string, code int) {
-	if !paths[path] {
+	if id, ok := parsePath(path); ok {
+		path = id.Group.Path() // there is no end of parts
+	} else if !paths[path] {
 		path = "other"
 	}
 	m.httpRequests.WithLabelValues(path, strconv.Itoa(code)).Inc()

@@ -1,0 +1,362 @@
+package webhook
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ID names one webhook entry: its group and, if the group has several entries, which
+// one. It is as long the same as the policies in the entry select by the same labels
+// and have the same rules, whatever values they name.
+type ID struct {
+	Group
+	// Part is empty, or what tells the entry from others of its group.
+	Part string
+}
+
+// partLength is how long a Part is: so many hexadecimal digits.
+const partLength = 8
+
+// Path is where the entry's reviews go, such as /mutate/fail/never/1a2b3c4d.
+func (id ID) Path() string {
+	if id.Part == "" {
+		return id.Group.Path()
+	}
+	return id.Group.Path() + "/" + id.Part
+}
+
+// Name is the name of the entry's webhook, such as 1a2b3c4d.fail.never.mapd.dev.
+func (id ID) Name() string {
+	if id.Part == "" {
+		return id.Group.Name()
+	}
+	return id.Part + "." + id.Group.Name()
+}
+
+// ParseName returns the ID whose Name this is.
+func ParseName(name string) (ID, bool) {
+	for _, g := range Groups() {
+		if name == g.Name() {
+			return ID{Group: g}, true
+		}
+		if part, ok := strings.CutSuffix(name, "."+g.Name()); ok && isPart(part) {
+			return ID{g, part}, true
+		}
+	}
+	return ID{}, false
+}
+
+// parsePath returns the ID whose Path this is.
+func parsePath(path string) (ID, bool) {
+	for _, g := range allGroups {
+		if rest, ok := strings.CutPrefix(path, g.path); ok {
+			if rest == "" {
+				return ID{Group: g.Group}, true
+			}
+			return ID{g.Group, rest[1:]}, rest[0] == '/' && isPart(rest[1:])
+		}
+	}
+	return ID{}, false
+}
+
+// allGroups are Groups with their paths, which each request is compared with.
+var allGroups = func() (all []struct {
+	Group
+	path string
+}) {
+	for _, g := range Groups() {
+		all = append(all, struct {
+			Group
+			path string
+		}{g, g.Path()})
+	}
+	return all
+}()
+
+func isPart(s string) bool {
+	return len(s) == partLength && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// Compare orders IDs, by group and part.
+func (id ID) Compare(o ID) int {
+	return cmp.Or(slices.Index(Groups(), id.Group)-slices.Index(Groups(), o.Group), cmp.Compare(id.Part, o.Part))
+}
+
+// An Entry is one webhook entry that policies need. It is immutable.
+type Entry struct {
+	ID
+	area
+}
+
+// Bounds on the entries of a group whose failurePolicy is Fail. Ignore groups have
+// one: while mapd is away they cost time and keep nobody from writing.
+const (
+	// maxEntries is how many entries a group has at most. A server looks at each of
+	// them for each request.
+	maxEntries = 8
+	// maxMet is how many entries of a group a request for an object in a Namespace can
+	// meet at most. Each one is a call.
+	maxMet = 4
+	// maxClasses is up to how many different areas it is looked for the best way to
+	// join them.
+	maxClasses = 48
+)
+
+// Divide divides policies with their bindings over entries, which are returned in the
+// order in which servers are to call them: by group, and within one by the name of the
+// first policy. of says for each Reach which entry it is in, -1 for those that are
+// nil. The order of reaches does not matter.
+//
+// Within a group, areas whose union an entry can say exactly share one. The others of
+// a Fail group stay apart, so that an outage of mapd denies what policies match and
+// not more, until there are more than a server should look at or a request should
+// meet; then those are joined whose union is the least wider.
+func Divide(reaches []*Reach) (entries []*Entry, of []int) {
+	of = make([]int, len(reaches))
+	byName := map[Group]map[string]*division{}
+	parts := make([]*division, len(reaches))
+	ordered := map[Group][]*division{}
+	for i, r := range reaches {
+		if r == nil {
+			of[i] = -1
+			continue
+		}
+		group := byName[r.group]
+		if group == nil {
+			group = map[string]*division{}
+			byName[r.group] = group
+		}
+		d := group[r.class]
+		if d == nil {
+			d = &division{area: r.area, classes: []string{r.class}, first: r.policy, free: r.free}
+			group[r.class] = d
+			ordered[r.group] = append(ordered[r.group], d)
+		} else {
+			d.first = min(d.first, r.policy)
+			if q := r.requirement(r.free); q != nil {
+				d.more = append(d.more, q.values)
+			}
+		}
+		parts[i] = d
+	}
+	at := map[*division]int{}
+	for _, g := range Groups() {
+		list := ordered[g]
+		for _, d := range list {
+			d.settle()
+		}
+		list = joinDivisions(list, g)
+		for _, d := range list {
+			at[d] = len(entries)
+			id := ID{Group: g}
+			if len(list) > 1 && !d.everywhere() {
+				id.Part = d.part()
+			}
+			entries = append(entries, &Entry{id, d.area})
+		}
+	}
+	for i, d := range parts {
+		if d != nil {
+			of[i] = at[d.root()]
+		}
+	}
+	return entries, of
+}
+
+// A division is what becomes an entry.
+type division struct {
+	area
+	classes []string // sorted
+	first   string   // the first policy
+	free    place
+	more    [][]string // values of the free requirement, of all but the first Reach
+	into    *division  // what it was joined to
+}
+
+func (d *division) root() *division {
+	for d.into != nil {
+		d = d.into
+	}
+	return d
+}
+
+// settle unites the values of the free requirement.
+func (d *division) settle() {
+	if len(d.more) == 0 {
+		return
+	}
+	q := d.requirement(d.free)
+	values := q.values
+	if q.op == metav1.LabelSelectorOpNotIn {
+		for _, more := range d.more {
+			values = intersect(values, more)
+		}
+		if len(values) == 0 {
+			d.area = d.without(d.free)
+			return
+		}
+	} else {
+		set := make(map[string]bool, len(values))
+		all := slices.Clone(values)
+		for _, v := range values {
+			set[v] = true
+		}
+		for _, more := range d.more {
+			for _, v := range more {
+				if !set[v] {
+					set[v] = true
+					all = append(all, v)
+				}
+			}
+			if len(all) > maxValues {
+				d.area = d.without(d.free)
+				return
+			}
+		}
+		slices.Sort(all)
+		values = all
+	}
+	if slices.Equal(values, q.values) {
+		return
+	}
+	d.namespaces, d.objects = slices.Clone(d.namespaces), slices.Clone(d.objects)
+	d.requirement(d.free).values = values
+}
+
+// everywhere reports that nothing but rules narrows the area.
+func (d *division) everywhere() bool {
+	return len(d.namespaces)+len(d.objects) == 0 && d.names == nil
+}
+
+// part is a name that depends on the classes only.
+func (d *division) part() string {
+	sum := sha256.Sum256([]byte(strings.Join(d.classes, "\n")))
+	return hex.EncodeToString(sum[:])[:partLength]
+}
+
+// merged makes one division of some.
+func merged(list ...*division) *division {
+	if len(list) == 1 {
+		return list[0]
+	}
+	d := &division{first: list[0].first}
+	areas := make([]*area, len(list))
+	for i, m := range list {
+		areas[i], m.into = &m.area, d
+		d.first, d.classes = min(d.first, m.first), append(d.classes, m.classes...)
+	}
+	d.area = union(areas)
+	slices.Sort(d.classes)
+	return d
+}
+
+// joinDivisions joins those of one group until there are as many as there may be, and
+// returns them in order.
+func joinDivisions(list []*division, g Group) []*division {
+	// What comes out must not depend on what the policies are called.
+	slices.SortFunc(list, func(a, b *division) int { return cmp.Compare(a.classes[0], b.classes[0]) })
+	most := maxEntries
+	if g.FailurePolicy == admissionregistrationv1.Ignore {
+		most = 1
+	}
+	if len(list) > maxClasses {
+		list = joinAlike(list)
+	}
+	var pairs []pair
+	for i, a := range list {
+		for _, b := range list[i+1:] {
+			pairs = append(pairs, newPair(a, b))
+		}
+	}
+	for len(list) > 1 {
+		crowded := len(list) > most
+		degree := map[*division]int{}
+		for _, p := range pairs {
+			if p.meet {
+				degree[p.a]++
+				degree[p.b]++
+			}
+		}
+		best := -1
+		for i, p := range pairs {
+			allowed := p.lost == 0 || crowded || p.meet && (degree[p.a] >= maxMet || degree[p.b] >= maxMet)
+			if allowed && (best < 0 || p.lost < pairs[best].lost) {
+				best = i
+			}
+		}
+		if best < 0 {
+			break
+		}
+		p := pairs[best]
+		joined := merged(p.a, p.b)
+		gone := func(d *division) bool { return d == p.a || d == p.b }
+		list = slices.DeleteFunc(list, gone)
+		pairs = slices.DeleteFunc(pairs, func(q pair) bool { return gone(q.a) || gone(q.b) })
+		for _, d := range list {
+			pairs = append(pairs, newPair(d, joined))
+		}
+		list = append(list, joined)
+	}
+	slices.SortFunc(list, func(a, b *division) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), slices.Compare(a.classes, b.classes))
+	})
+	return list
+}
+
+// pair is two divisions, the loss of joining them, and whether a request can meet
+// both.
+type pair struct {
+	a, b *division
+	lost loss
+	meet bool
+}
+
+func newPair(a, b *division) pair { return pair{a, b, a.loss(&b.area), a.meets(&b.area)} }
+
+// joinAlike makes so few of too many divisions that one can look for the best way to
+// join them. It joins those that select alike, then those that select the same
+// Namespaces, then whatever comes.
+func joinAlike(list []*division) []*division {
+	index := 0
+	for _, key := range []func(*division) string{
+		func(d *division) string { return keyOf(d.namespaces) + keyOf(d.objects) + strings.Join(d.names, " ") },
+		func(d *division) string { return keyOf(d.namespaces) },
+		func(*division) string { index++; return strconv.Itoa(index % maxClasses) },
+	} {
+		if len(list) <= maxClasses {
+			break
+		}
+		at := map[string]int{}
+		var alike [][]*division
+		for _, d := range list {
+			k := key(d)
+			i, ok := at[k]
+			if !ok {
+				i = len(alike)
+				at[k] = i
+				alike = append(alike, nil)
+			}
+			alike[i] = append(alike[i], d)
+		}
+		list = list[:0:0]
+		for _, a := range alike {
+			list = append(list, merged(a...))
+		}
+	}
+	return list
+}
+
+func keyOf(c conjunction) string {
+	var b strings.Builder
+	for _, r := range c {
+		b.WriteString(r.key + " " + string(r.op) + " " + strings.Join(r.values, " ") + "\n")
+	}
+	return b.String() + "\n"
+}

@@ -1,0 +1,396 @@
+package webhook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// A Reach is which requests a policy with one of its bindings can act on, as far as
+// a webhook's entry can say it. It always holds more than the two match, never
+// less. It is immutable.
+type Reach struct {
+	policy string // its name
+	group  Group
+	area
+	// class names what stays the same of a Reach when the values of its free
+	// requirement change: Reaches of one class are united without loss.
+	class string
+	free  place
+}
+
+// An area is a set of requests.
+type area struct {
+	rules               []admissionregistrationv1.RuleWithOperations // merged
+	equivalent          bool                                         // rules match equivalent resources, too
+	namespaces, objects conjunction
+	names               []string // of objects; nil: every name
+}
+
+// place is a requirement of an area: an index into objects or into namespaces.
+type place struct {
+	objects bool
+	at      int // -1: none
+}
+
+// Bounds on what an entry says. A server stores the configuration as one object of
+// at most 1.5 MiB and looks through the lists for each request.
+const (
+	// maxValues is how many values a requirement of an entry has at most; a selector
+	// that needs more goes without the requirement.
+	maxValues = 500
+	// maxNames is how many names of objects an entry has at most.
+	maxNames = 50
+)
+
+// ReachOf returns the requests that a policy acts on by one binding, whose
+// matchResources may be nil, and nil if none can ever match both.
+//
+// Selectors of namespaces are asked of one Namespace, so both have to select it.
+// Selectors of objects are asked of the old and of the new object of an update, and
+// each may select another one of the two: both are said together only where there is
+// no old object, or where one selector covers the other; else only the longer one is.
+// Groups and versions of rules are the policy's, because they tell the server in
+// which version to send the object; the binding's narrow them only if neither
+// matches equivalent resources.
+func ReachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admissionregistrationv1.MatchResources) *Reach {
+	m := p.Spec.MatchConstraints
+	if m == nil {
+		return nil
+	}
+	r := &Reach{policy: p.Name, group: GroupOf(p)}
+	r.equivalent = matchesEquivalent(m)
+	r.namespaces, r.objects = conjunctionOf(m.NamespaceSelector), conjunctionOf(m.ObjectSelector)
+	r.rules, r.names = reachedRules(m, m), namesOf(m.ResourceRules)
+	if binding != nil {
+		r.rules = narrowRules(r.rules, m, binding)
+		if r.names == nil {
+			r.names = namesOf(binding.ResourceRules)
+		}
+		r.namespaces = r.namespaces.and(conjunctionOf(binding.NamespaceSelector))
+		r.objects = bothObjects(r.objects, conjunctionOf(binding.ObjectSelector), r.rules)
+	}
+	if len(r.rules) == 0 {
+		return nil
+	}
+	r.rules = mergeRules(r.rules)
+	r.namespaces, r.objects = r.namespaces.bounded(), r.objects.bounded()
+	r.classify()
+	return r
+}
+
+// Equal reports that both are the same; either may be nil.
+func (r *Reach) Equal(o *Reach) bool {
+	if r == nil || o == nil {
+		return r == o
+	}
+	// All else is in the class.
+	q, p := r.requirement(r.free), o.requirement(o.free)
+	return r.policy == o.policy && r.group == o.group && r.class == o.class && (q == nil || slices.Equal(q.values, p.values))
+}
+
+func matchesEquivalent(m *admissionregistrationv1.MatchResources) bool {
+	return m.MatchPolicy == nil || *m.MatchPolicy != admissionregistrationv1.Exact
+}
+
+// reachedRules are the rules of m in their normal form, without those that a rule of
+// exclude, which names no objects, takes away as a whole.
+func reachedRules(m, exclude *admissionregistrationv1.MatchResources) []admissionregistrationv1.RuleWithOperations {
+	var out []admissionregistrationv1.RuleWithOperations
+	for i := range m.ResourceRules {
+		if r, ok := normalRule(&m.ResourceRules[i].RuleWithOperations); ok && !excludes(exclude, &r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func excludes(m *admissionregistrationv1.MatchResources, r *admissionregistrationv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(m.ExcludeResourceRules, func(e admissionregistrationv1.NamedRuleWithOperations) bool {
+		by, ok := normalRule(&e.RuleWithOperations)
+		return ok && len(e.ResourceNames) == 0 && ruleCovers(&by, r)
+	})
+}
+
+// narrowRules returns the rules of a policy, whose matchConstraints are m, for the
+// requests that a binding matches, too.
+func narrowRules(rules []admissionregistrationv1.RuleWithOperations, m, binding *admissionregistrationv1.MatchResources) []admissionregistrationv1.RuleWithOperations {
+	exact := !matchesEquivalent(m) && !matchesEquivalent(binding)
+	if len(binding.ResourceRules) > 0 {
+		own := reachedRules(binding, binding)
+		var both []admissionregistrationv1.RuleWithOperations
+		for i := range rules {
+			for j := range own {
+				if r, ok := bothRules(&rules[i], &own[j], exact); ok {
+					both = append(both, r)
+				}
+			}
+		}
+		rules = both
+	}
+	// A request that a rule matches by an equivalent resource is excluded by that one
+	// only if the binding looks at equivalent resources.
+	if !matchesEquivalent(m) || matchesEquivalent(binding) {
+		rules = slices.DeleteFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool { return excludes(binding, &r) })
+	}
+	return rules
+}
+
+// bothRules returns a rule for what a and b, which are normal, both match; ok is
+// false if that is nothing. Its groups and versions are those of a unless exact.
+// Equivalent resources have the same name, so the names can be compared always.
+func bothRules(a, b *admissionregistrationv1.RuleWithOperations, exact bool) (r admissionregistrationv1.RuleWithOperations, ok bool) {
+	r = *a.DeepCopy()
+	r.Operations = slices.DeleteFunc(r.Operations, func(op admissionregistrationv1.OperationType) bool { return !slices.Contains(b.Operations, op) })
+	r.Resources = nil
+	for _, x := range a.Resources {
+		for _, y := range b.Resources {
+			if both, ok := bothResources(x, y); ok {
+				r.Resources = append(r.Resources, both)
+			}
+		}
+	}
+	if exact {
+		r.APIGroups, r.APIVersions = bothLists(a.APIGroups, b.APIGroups), bothLists(a.APIVersions, b.APIVersions)
+	}
+	switch {
+	case *a.Scope == admissionregistrationv1.AllScopes:
+		*r.Scope = *b.Scope
+	case *b.Scope != admissionregistrationv1.AllScopes && *a.Scope != *b.Scope:
+		return r, false
+	}
+	return normalRule(&r)
+}
+
+func bothLists(a, b []string) []string {
+	switch {
+	case a[0] == wildcard:
+		return b
+	case b[0] == wildcard:
+		return a
+	}
+	return intersect(a, b)
+}
+
+// bothResources is what two resources of rules, such as pods/*, both match.
+func bothResources(a, b string) (string, bool) {
+	resourceA, subA, _ := strings.Cut(a, "/")
+	resourceB, subB, _ := strings.Cut(b, "/")
+	resource, ok := bothWords(resourceA, resourceB)
+	sub, okSub := bothWords(subA, subB)
+	return join(resource, sub), ok && okSub
+}
+
+func bothWords(a, b string) (string, bool) {
+	switch {
+	case a == wildcard:
+		return b, true
+	case b == wildcard:
+		return a, true
+	}
+	return a, a == b
+}
+
+// namesOf are the names that rules are restricted to, nil if one of them is not or
+// there are too many.
+func namesOf(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
+	var names []string
+	for i := range rules {
+		if len(rules[i].ResourceNames) == 0 {
+			return nil
+		}
+		names = append(names, rules[i].ResourceNames...)
+	}
+	names = sortedSet(names)
+	if len(names) == 0 || len(names) > maxNames || names[0] == "" {
+		return nil
+	}
+	return names
+}
+
+// bothObjects selects all requests that both selectors match, as far as one selector
+// can; rules say which requests there are.
+func bothObjects(a, b conjunction, rules []admissionregistrationv1.RuleWithOperations) conjunction {
+	switch {
+	case a.covers(b):
+		return b
+	case b.covers(a):
+		return a
+	case !slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(r.Operations, admissionregistrationv1.Update)
+	}):
+		return a.and(b)
+	case len(a) > len(b):
+		return a
+	}
+	return b
+}
+
+// classify sets class and free.
+func (r *Reach) classify() {
+	r.free = place{at: r.namespaces.free()}
+	if r.free.at < 0 {
+		r.free = place{objects: true, at: r.objects.free()}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%t", r.equivalent)
+	for i := range r.rules {
+		b.WriteString(" " + key(&r.rules[i]))
+	}
+	for i, c := range []conjunction{r.namespaces, r.objects} {
+		fmt.Fprintf(&b, " %d:", i)
+		for j, q := range c {
+			fmt.Fprintf(&b, " %q %s", q.key, q.op)
+			if r.free != (place{objects: i == 1, at: j}) {
+				fmt.Fprintf(&b, " %q", q.values)
+			}
+		}
+	}
+	fmt.Fprintf(&b, " %q", r.names)
+	r.class = b.String()
+}
+
+// requirement returns the requirement at p, nil if there is none.
+func (a *area) requirement(p place) *requirement {
+	switch {
+	case p.at < 0:
+		return nil
+	case p.objects:
+		return &a.objects[p.at]
+	}
+	return &a.namespaces[p.at]
+}
+
+// without returns an area without one of its requirements.
+func (a area) without(p place) area {
+	if p.objects {
+		a.objects = slices.Delete(slices.Clone(a.objects), p.at, p.at+1)
+	} else {
+		a.namespaces = slices.Delete(slices.Clone(a.namespaces), p.at, p.at+1)
+	}
+	return a
+}
+
+// A loss says how much wider the union of two areas is than the two: nothing, if it
+// is 0. It orders unions, and has no unit.
+type loss int
+
+// union returns the smallest area that an entry can say which holds all of some.
+func union(areas []*area) area {
+	out := *areas[0]
+	rules := out.rules
+	for _, a := range areas[1:] {
+		out.equivalent = out.equivalent || a.equivalent
+		out.names = bothNames(out.names, a.names)
+		out.namespaces, _ = out.namespaces.or(a.namespaces)
+		out.objects, _ = out.objects.or(a.objects)
+		out.namespaces, out.objects = out.namespaces.bounded(), out.objects.bounded()
+		if !equalRules(out.rules, a.rules) {
+			rules = append(slices.Clip(rules), a.rules...)
+		}
+	}
+	if len(rules) > len(out.rules) {
+		out.rules = mergeRules(rules)
+	}
+	return out
+}
+
+// loss is that of the union of both. A union is exact if the areas differ in one
+// respect and the union of that one is.
+func (a *area) loss(b *area) (lost loss) {
+	if a.covers(b) || b.covers(a) {
+		return 0
+	}
+	differ := 0
+	selectors := func(a, b conjunction, weight loss) {
+		if a.equal(b) {
+			return
+		}
+		differ++
+		union, exact := a.or(b)
+		if short := union.bounded(); !exact || len(short) < len(union) {
+			lost += weight * loss(1+len(a)+len(b)-2*len(short))
+		}
+	}
+	selectors(a.namespaces, b.namespaces, 4) // whole Namespaces more
+	selectors(a.objects, b.objects, 2)
+	if !slices.Equal(a.names, b.names) {
+		differ++
+		if bothNames(a.names, b.names) == nil {
+			lost += 2
+		}
+	}
+	if !equalRules(a.rules, b.rules) {
+		differ++
+	}
+	return lost + loss(max(0, differ-1))
+}
+
+func equalRules(a, b []admissionregistrationv1.RuleWithOperations) bool {
+	return slices.EqualFunc(a, b, func(a, b admissionregistrationv1.RuleWithOperations) bool { return compareRules(a, b) == 0 })
+}
+
+// bothNames are the names of objects of two areas, nil for every name.
+func bothNames(a, b []string) []string {
+	if a == nil || b == nil {
+		return nil
+	}
+	if both := unite(a, b); len(both) <= maxNames {
+		return both
+	}
+	return nil
+}
+
+// covers reports that everything in b is in a, as far as it is easily seen.
+func (a *area) covers(b *area) bool {
+	return (a.equivalent || !b.equivalent) && a.namespaces.covers(b.namespaces) && a.objects.covers(b.objects) &&
+		(a.names == nil || b.names != nil && within(b.names, a.names)) &&
+		!slices.ContainsFunc(b.rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+			return !slices.ContainsFunc(a.rules, func(by admissionregistrationv1.RuleWithOperations) bool { return ruleCovers(&by, &r) })
+		})
+}
+
+// meets reports that one request may be in both areas. Objects without a Namespace,
+// which no namespaceSelector leaves out, do not count.
+func (a *area) meets(b *area) bool {
+	if a.namespaces.disjoint(b.namespaces) || a.names != nil && b.names != nil && len(intersect(a.names, b.names)) == 0 {
+		return false
+	}
+	exact := !a.equivalent && !b.equivalent
+	return slices.ContainsFunc(a.rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.ContainsFunc(b.rules, func(by admissionregistrationv1.RuleWithOperations) bool {
+			_, ok := bothRules(&r, &by, exact)
+			return ok
+		})
+	})
+}
+
+// addTo writes into an entry, which has what all entries have, which requests it is
+// for.
+func (a *area) addTo(w *admissionregistrationv1.MutatingWebhook) {
+	w.Rules = make([]admissionregistrationv1.RuleWithOperations, len(a.rules))
+	for i := range a.rules {
+		a.rules[i].DeepCopyInto(&w.Rules[i])
+	}
+	w.MatchPolicy = new(admissionregistrationv1.Exact)
+	if a.equivalent {
+		w.MatchPolicy = new(admissionregistrationv1.Equivalent)
+	}
+	w.NamespaceSelector, w.ObjectSelector = a.namespaces.addTo(w.NamespaceSelector), a.objects.addTo(w.ObjectSelector)
+	if a.names != nil {
+		quoted := make([]string, len(a.names))
+		for i, n := range a.names {
+			quoted[i] = quoteCEL(n)
+		}
+		w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
+			// A request that has no name yet, as with generateName, lacks the field.
+			Name: NamesCondition, Expression: "has(request.name) && request.name in [" + strings.Join(quoted, ", ") + "]",
+		})
+	}
+}
+
+// NamesCondition is the name of the condition that keeps requests for other objects
+// away from an entry whose policies name theirs.
+const NamesCondition = "resource-names"
