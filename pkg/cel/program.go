@@ -41,6 +41,7 @@ type outcome struct {
 	// cost is without the variables that were touched.
 	cost    int64
 	touched []touch
+	size    int64 // see Activation.ResultSize
 }
 
 // touch is a variable and its cost.
@@ -119,6 +120,7 @@ func (p *Program) evaluate(a *Activation) (any, error) {
 		own := a.scope.Bind(&Input{}, nil)
 		own.begin(a.ctx)
 		o = p.outcome(own)
+		o.size = own.size
 		for _, i := range own.touched {
 			o.touched = append(o.touched, touch{i, own.memos[i].cost})
 		}
@@ -128,6 +130,9 @@ func (p *Program) evaluate(a *Activation) (any, error) {
 		a.touchAll(o)
 	default:
 		o = p.outcome(a)
+	}
+	if o.size != 0 {
+		a.size = o.size
 	}
 	if err := a.charge(o.cost); err != nil {
 		return nil, err

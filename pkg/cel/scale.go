@@ -34,6 +34,16 @@ func (a *Activation) weighsOps(ops []PatchOp) bool {
 	return ok
 }
 
+// ResultSize is about how many bytes of JSON the last result takes.
+func (a *Activation) ResultSize() int64 { return a.size }
+
+// Outweighs reports whether JSON data takes more bytes as text, what is shared
+// written out.
+func Outweighs(data any, bytes int64) bool {
+	s := scale{bytes}
+	return !s.data(data)
+}
+
 // take reports whether there is room for that many bytes more.
 func (s *scale) take(bytes int) bool {
 	s.left -= int64(bytes)

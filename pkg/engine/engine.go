@@ -140,6 +140,7 @@ type state struct {
 	authorizer authorizer.Authorizer
 	asked      requestAuthorizer
 	turn       turn
+	grown      int64 // see policy.Input
 
 	number  int // of the round
 	steps   []Step
@@ -396,6 +397,7 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 		Authorizer: r.authorizer,
 		Cost:       &r.cost,
 		Turn:       &r.turn,
+		Grown:      &r.grown,
 	}
 	// Without a way to the matched version conditions see the object as we hold
 	// it: most ask for names, labels and users, which are alike in all versions.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -25,7 +26,29 @@ func evaluate[T any](ctx context.Context, e expression, in Input, run func(*cel.
 	if in.Cost != nil {
 		*in.Cost += spent(cel.MutationBudget, &room.budget)
 	}
+	if err == nil && in.Grown != nil {
+		err = in.grow(room.values.ResultSize())
+	}
 	return patch, err
+}
+
+// maxObject bounds the object between two mutations, as JSON. A review of a larger one
+// would be refused, and no server stores one.
+const maxObject = 7 << 20
+
+var errObject = fmt.Errorf("the object would take more than %d MiB of JSON", maxObject>>20)
+
+// grow counts what a mutation is about to add. The object is looked at only when much
+// was added since the last time.
+func (in *Input) grow(bytes int64) error {
+	if *in.Grown += bytes; *in.Grown <= cel.MaxResult {
+		return nil
+	}
+	*in.Grown = bytes
+	if cel.Outweighs(in.Object.Object, maxObject-bytes) {
+		return errObject
+	}
+	return nil
 }
 
 // room is what one evaluation needs.

@@ -32,6 +32,9 @@ func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.
 	if err != nil {
 		return nil, err
 	}
+	if in.Grown != nil && slices.ContainsFunc(ops, func(op cel.PatchOp) bool { return op.Op == "copy" }) {
+		*in.Grown += copyLimit // at most
+	}
 	// Settling asks for the Go type alone, which Scale, Eviction and
 	// PodExecOptions have without a schema (spec §2.6).
 	kind, _ := m.types.Kind(in.Kind)
@@ -110,6 +113,19 @@ func applyJSONPatch(doc map[string]any, ops []cel.PatchOp) (map[string]any, erro
 type patching struct {
 	root   any
 	copied int64
+	moved  int // elements of lists, to make or close gaps
+}
+
+// maxMoved bounds the elements that the operations of one patch move. A thousand
+// operations at the front of a list of a thousand move 1.5 million.
+const maxMoved = 100 << 20
+
+// move counts the elements of a list that an operation moves.
+func (at *place) move(elements int) error {
+	if at.p.moved += elements; at.p.moved > maxMoved {
+		return fmt.Errorf("the operations of one patch move more than %d elements of lists", maxMoved)
+	}
+	return nil
 }
 
 type (
@@ -651,6 +667,9 @@ func (at *place) add(key string, v any) error {
 				return err
 			}
 		}
+		if err := at.move(n - i); err != nil {
+			return err
+		}
 		at.own()
 		own := at.v.(*ownList)
 		own.l = slices.Insert(own.l, i, v)
@@ -693,6 +712,9 @@ func (at *place) remove(key string) error {
 			return err
 		}
 		if i, err = index(i, len(list)); err != nil {
+			return err
+		}
+		if err := at.move(len(list) - i); err != nil {
 			return err
 		}
 		at.own()

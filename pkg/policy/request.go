@@ -245,6 +245,9 @@ type Input struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Cost, if not nil, is increased by the CEL cost of the step.
 	Cost *int64
+	// Grown, if not nil, is about how many bytes mutations have added to the object
+	// since its size was looked at.
+	Grown *int64
 	// Turn, if not nil, decides when an evaluation that takes long goes on.
 	Turn cel.Turn
 }
