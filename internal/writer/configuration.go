@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -178,7 +179,13 @@ func (a asked) equal(b asked) bool {
 }
 
 // derive sets what both configurations should be, with bundle for whom to trust.
-func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte) {
+//
+// While there are replicas that are not alike, each group has one entry: a release
+// may not know the paths of parts, and all serve that of the group.
+func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte, alike bool) {
+	if !alike {
+		a.entries = webhook.Undivide(a.entries)
+	}
 	base := w.base()
 	base.ClientConfig.CABundle = bundle
 	for _, c := range configurations {
@@ -220,7 +227,7 @@ func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
 // keep writes the configurations whenever they are not what they should be, until
 // ctx is done or they belong to another installation. wake tells it of a change of
 // what is there.
-func (w *Writer) keep(ctx context.Context, configurations []*configuration, namespace *corev1.Namespace, endpoints func() bool, wake <-chan struct{}, report *events) {
+func (w *Writer) keep(ctx context.Context, configurations []*configuration, namespace *corev1.Namespace, endpoints func() (ready, alike bool), wake <-chan struct{}, report *events) {
 	// A new term assumes nothing of the last one.
 	for _, c := range configurations {
 		c.desired, c.written, c.retry, c.next, c.failed, c.waiting = nil, nil, 0, time.Time{}, nil, false
@@ -229,7 +236,7 @@ func (w *Writer) keep(ctx context.Context, configurations []*configuration, name
 	var snapshot *store.Snapshot
 	var derived asked
 	var bundle []byte
-	ticked, ready := false, false
+	ticked, ready, alike := false, false, true
 	for {
 		now := time.Now()
 		stale, fresh := false, !ticked
@@ -241,11 +248,15 @@ func (w *Writer) keep(ctx context.Context, configurations []*configuration, name
 		if b := w.o.Certificates.Bundle(); !bytes.Equal(b, bundle) {
 			bundle, stale = b, true
 		}
-		if r := endpoints() && w.o.Ready() == nil; r != ready {
+		answers, same := endpoints()
+		if r := answers && w.o.Ready() == nil; r != ready {
 			ready, fresh = r, true
 		}
+		if same != alike {
+			alike, stale = same, true
+		}
 		if stale && snapshot != nil {
-			w.derive(configurations, derived, bundle)
+			w.derive(configurations, derived, bundle, alike)
 			fresh = true
 		}
 		if snapshot != nil {
@@ -447,4 +458,32 @@ func anyReady(slicesOf []*discoveryv1.EndpointSlice) bool {
 		}
 	}
 	return false
+}
+
+// oneTemplate says that all replicas that may be sent a request are of the same
+// ReplicaSet as the Pod with this name, so that they serve the same paths: an API
+// server goes on using connections to one that is about to end. Where the Pod is not
+// among the endpoints nobody can know, and the answer is yes.
+func oneTemplate(slicesOf []*discoveryv1.EndpointSlice, pod string) bool {
+	here, others := false, false
+	for _, s := range slicesOf {
+		for _, e := range s.Endpoints {
+			if e.TargetRef == nil || e.TargetRef.Kind != "Pod" {
+				continue
+			}
+			here = here || e.TargetRef.Name == pod
+			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+			serving := e.Conditions.Serving != nil && *e.Conditions.Serving
+			others = others || (ready || serving) && template(e.TargetRef.Name) != template(pod)
+		}
+	}
+	return !here || !others
+}
+
+// template is what the names of all Pods of a ReplicaSet begin with.
+func template(pod string) string {
+	if i := strings.LastIndexByte(pod, '-'); i >= 0 {
+		return pod[:i]
+	}
+	return pod
 }

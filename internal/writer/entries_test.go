@@ -143,7 +143,7 @@ func TestDerive(t *testing.T) {
 		{name: webhook.ValidationName, kind: "ValidatingWebhookConfiguration", validating: true},
 		{name: webhook.ConfigurationName, kind: "MutatingWebhookConfiguration"},
 	}
-	w.derive(both, asked{}, []byte("ca"))
+	w.derive(both, asked{}, []byte("ca"), true)
 	validating, mutating := both[0], both[1]
 	if len(mutating.desired) != 0 {
 		t.Errorf("entries for no policies: %v", names(mutating.desired))
@@ -155,11 +155,11 @@ func TestDerive(t *testing.T) {
 	}
 	// What was refused is tried again at once if it has become something else.
 	validating.next, validating.retry = time.Now().Add(time.Hour), retryMost
-	w.derive(both, asked{}, []byte("ca"))
+	w.derive(both, asked{}, []byte("ca"), true)
 	if validating.next.IsZero() {
 		t.Error("the same is tried again at once")
 	}
-	w.derive(both, asked{}, []byte("another"))
+	w.derive(both, asked{}, []byte("another"), true)
 	if !validating.next.IsZero() || validating.retry != 0 {
 		t.Error("what is new has to wait")
 	}
@@ -269,5 +269,33 @@ func TestSingle(t *testing.T) {
 	s.observe(other)
 	if s.get() != nil {
 		t.Error("another object counts")
+	}
+}
+
+func TestOneTemplate(t *testing.T) {
+	endpoint := func(pod string, ready, serving *bool) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}
+	}
+	yes, no := new(true), new(false)
+	const own = "mapd-6d5-abcde"
+	for name, tt := range map[string]struct {
+		endpoints []discoveryv1.Endpoint
+		want      bool
+	}{
+		"nobody":                 {nil, true},
+		"alone":                  {[]discoveryv1.Endpoint{endpoint(own, yes, yes)}, true},
+		"two of one":             {[]discoveryv1.Endpoint{endpoint(own, yes, yes), endpoint("mapd-6d5-fghij", yes, yes)}, true},
+		"one of another":         {[]discoveryv1.Endpoint{endpoint(own, no, no), endpoint("mapd-77c-fghij", yes, yes)}, false},
+		"one that ends":          {[]discoveryv1.Endpoint{endpoint(own, yes, yes), endpoint("mapd-77c-fghij", no, yes)}, false},
+		"one that has not begun": {[]discoveryv1.Endpoint{endpoint(own, yes, yes), endpoint("mapd-77c-fghij", no, no)}, true},
+		"one that says nothing":  {[]discoveryv1.Endpoint{endpoint(own, nil, nil), endpoint("mapd-77c-fghij", nil, nil)}, false},
+		"not among them":         {[]discoveryv1.Endpoint{endpoint("mapd-77c-fghij", yes, yes)}, true},
+		"no Pods":                {[]discoveryv1.Endpoint{endpoint(own, yes, yes), {}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := oneTemplate([]*discoveryv1.EndpointSlice{{Endpoints: tt.endpoints}}, own); got != tt.want {
+				t.Errorf("oneTemplate = %t", got)
+			}
+		})
 	}
 }

@@ -99,7 +99,7 @@ func TestLegacyEntryStays(t *testing.T) {
 		{"not read", &store.Snapshot{}, []string{"legacy.mapd.dev"}},
 		{"none runs", &store.Snapshot{Mutators: &store.MutatorsState{}}, []string{}},
 	} {
-		w.derive([]*configuration{c}, w.askedBy(step.snapshot), []byte("ca"))
+		w.derive([]*configuration{c}, w.askedBy(step.snapshot), []byte("ca"), true)
 		if got := names(c.desired); !cmp.Equal(got, step.want) {
 			t.Errorf("%s: entries %v, want %v", step.name, got, step.want)
 		}

@@ -243,7 +243,11 @@ func (n *Native) do(ctx context.Context, a native.Action) error {
 	u.SetUID(a.Seen.UID)
 	u.SetResourceVersion(a.Seen.Version)
 	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true})
-	if err == nil && digestOf(got) != a.Part.Digest {
+	switch {
+	case apierrors.IsInvalid(err):
+		// What another manager has put there contradicts what is applied.
+		got, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: nativeManager})
+	case err == nil && digestOf(got) != a.Part.Digest:
 		// What another manager has a share in survives an apply.
 		got.Object["spec"] = u.Object["spec"]
 		got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: nativeManager})

@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,7 @@ func (w *Writer) hold(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	endpoints := func() bool { return true }
+	endpoints := func() (ready, alike bool) { return true, true }
 	if w.o.URL == "" {
 		var has cache.InformerSynced
 		endpoints, has, stop, err = w.endpoints(ctx)
@@ -202,7 +203,7 @@ func (w *Writer) hold(ctx context.Context) error {
 
 // inhabit does what there is to do for as long as the namespace is what it is.
 func (w *Writer) inhabit(ctx context.Context, ns *corev1.Namespace, moved <-chan struct{}, namespace *single[*corev1.Namespace],
-	configurations []*configuration, endpoints func() bool, wake <-chan struct{}, out *events) {
+	configurations []*configuration, endpoints func() (ready, alike bool), wake <-chan struct{}, out *events) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -238,7 +239,7 @@ func (w *Writer) inhabit(ctx context.Context, ns *corev1.Namespace, moved <-chan
 
 // write writes all but certificates, until ctx is done or the configurations are
 // another installation's.
-func (w *Writer) write(ctx context.Context, ns *corev1.Namespace, configurations []*configuration, endpoints func() bool, wake <-chan struct{}, out *events) {
+func (w *Writer) write(ctx context.Context, ns *corev1.Namespace, configurations []*configuration, endpoints func() (ready, alike bool), wake <-chan struct{}, out *events) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -281,8 +282,10 @@ func (w *Writer) maintain(ctx context.Context, applied func() []byte, out *event
 	}
 }
 
-// endpoints says whether the Service has an endpoint that can answer.
-func (w *Writer) endpoints(ctx context.Context) (func() bool, cache.InformerSynced, func(), error) {
+// endpoints says whether the Service has an endpoint that can answer, and whether all
+// of them are replicas like this one.
+func (w *Writer) endpoints(ctx context.Context) (func() (ready, alike bool), cache.InformerSynced, func(), error) {
+	pod, _, _ := strings.Cut(w.o.Identity, "_")
 	selector := apilabels.SelectorFromSet(apilabels.Set{discoveryv1.LabelServiceName: w.o.Service})
 	factory := informers.NewSharedInformerFactoryWithOptions(w.o.Kubernetes, 0, informers.WithNamespace(w.o.Namespace),
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = selector.String() }))
@@ -292,8 +295,8 @@ func (w *Writer) endpoints(ctx context.Context) (func() bool, cache.InformerSync
 	}
 	lister := endpointSlices.Lister()
 	factory.Start(ctx.Done())
-	return func() bool {
+	return func() (ready, alike bool) {
 		all, err := lister.List(apilabels.Everything())
-		return err == nil && anyReady(all)
+		return err == nil && anyReady(all), err == nil && oneTemplate(all, pod)
 	}, endpointSlices.Informer().HasSynced, factory.Shutdown, nil
 }

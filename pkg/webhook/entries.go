@@ -156,7 +156,8 @@ func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 		for _, d := range list {
 			at[d] = len(entries)
 			id := ID{Group: g}
-			if len(list) > 1 && !d.everywhere() {
+			if len(list) > 1 {
+				// The group's own path is for all of it: see Undivide.
 				id.Part = d.part()
 			}
 			entries = append(entries, &Entry{id, d.area})
@@ -168,6 +169,23 @@ func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 		}
 	}
 	return entries, of
+}
+
+// Undivide returns one entry for each group of entries, which have to be in the order
+// of Divide. Its path is served by every release, and by a replica that divides the
+// group as well: it runs all of the group's policies.
+func Undivide(entries []*Entry) []*Entry {
+	var out []*Entry
+	for _, e := range entries {
+		whole := &Entry{ID{Group: e.Group}, e.area}
+		if n := len(out); n > 0 && out[n-1].Group == e.Group {
+			whole.area = union([]*area{&out[n-1].area, &e.area})
+			out[n-1] = whole
+		} else {
+			out = append(out, whole)
+		}
+	}
+	return out
 }
 
 // A division is what becomes an entry.
@@ -228,11 +246,6 @@ func (d *division) settle() {
 	}
 	d.namespaces, d.objects = slices.Clone(d.namespaces), slices.Clone(d.objects)
 	d.requirement(d.free).values = values
-}
-
-// everywhere reports that nothing but rules narrows the area.
-func (d *division) everywhere() bool {
-	return len(d.namespaces)+len(d.objects) == 0 && d.names == nil
 }
 
 // part is a name that depends on the classes only.

@@ -76,7 +76,7 @@ func TestDivide(t *testing.T) {
 			{on("pods", inNamespaces("matchExpressions: [{key: env, operator: NotIn, values: [a, b]}]")), ""}, {on("pods", inNamespaces("matchExpressions: [{key: env, operator: NotIn, values: [b, c]}]")), ""}},
 			[]string{"fail.never: creations of pods in namespaces with env!=b"}},
 		"two areas": {[]pair{{on("pods", inNamespaces(prod)), ""}, {on("secrets"), ""}},
-			[]string{"PART.fail.never: creations of pods in namespaces with env=prod", "fail.never: creations of secrets in all namespaces"}},
+			[]string{"PART.fail.never: creations of pods in namespaces with env=prod", "PART.fail.never: creations of secrets in all namespaces"}},
 		"one within the other": {[]pair{{on("pods", inNamespaces(prod)), ""}, {on("pods, secrets"), ""}},
 			[]string{"fail.never: creations of pods and secrets in all namespaces"}},
 		"one selector, several rules": {[]pair{{on("pods", inNamespaces(prod)), ""}, {on("secrets", inNamespaces(prod)), ""}},
@@ -167,6 +167,26 @@ func TestDivideBounds(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestUndivide: what is divided becomes one entry for each group again, on the group's
+// own path, which no part has.
+func TestUndivide(t *testing.T) {
+	divided, _ := Divide([]*Reach{
+		pairOf(t, "a", on("pods"), "{"+inNamespaces("matchLabels: {env: prod}")+"}"), pairOf(t, "b", on("secrets"), ""),
+	})
+	for _, e := range divided {
+		if e.Path() == e.Group.Path() {
+			t.Errorf("%s is one of %d and has the path of the group", e.Name(), len(divided))
+		}
+	}
+	want := []string{"fail.never: creations of pods and secrets in all namespaces"}
+	if diff := cmp.Diff(want, described(Undivide(divided))); len(divided) != 2 || diff != "" {
+		t.Errorf("%d entries undivided (-want +got):\n%s", len(divided), diff)
+	}
+	if got := Undivide(nil); got != nil {
+		t.Errorf("nothing undivided is %v", got)
 	}
 }
 
