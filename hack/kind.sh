@@ -80,7 +80,7 @@ done >"$dir/examples.yaml"
 tries=0
 until kubectl apply -f "$dir/examples.yaml" >"$dir/applied" 2>"$dir/refused"; do
 	tries=$((tries + 1))
-	if [ "$tries" -ge 20 ] || grep -qv -e ' not found$' -e '^ensure CRDs are installed first$' -e ': no matches for kind ' "$dir/refused"; then
+	if [ "$tries" -ge 20 ] || grep -qv -e ' not found$' -e '^ensure CRDs are installed first$' -e ': no matches for kind ' -e ': the server could not find the requested resource ' "$dir/refused"; then
 		cat "$dir/refused" >&2
 		exit 1
 	fi
