@@ -64,6 +64,41 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// As long as nobody can answer, policies that have gone to another entry of their
+// group keep the one that they have left, and an entry selects less but not more.
+func TestPlanSelectors(t *testing.T) {
+	const whole, part = "fail.never.mapd.dev", "0123abcd.fail.never.mapd.dev"
+	pods := rule("CREATE", "", "pods")
+	of := func(name, label string) entry {
+		e := named(name, pods)
+		e.NamespaceSelector = webhook.Exempt([]string{"own"})
+		if label != "" {
+			e.NamespaceSelector.MatchExpressions = append(e.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{Key: label, Operator: metav1.LabelSelectorOpExists})
+		}
+		return e
+	}
+	spared := of(whole, "a")
+	spared.NamespaceSelector.MatchExpressions[0].Values = []string{"more", "own"}
+	for name, tt := range map[string]struct {
+		desired, live, want []entry
+		waiting             bool
+	}{
+		"less":                     {[]entry{of(whole, "a")}, []entry{of(whole, "")}, []entry{of(whole, "a")}, false},
+		"more":                     {[]entry{of(whole, "")}, []entry{of(whole, "a")}, []entry{of(whole, "a")}, true},
+		"something else":           {[]entry{of(whole, "b")}, []entry{of(whole, "a")}, []entry{of(whole, "a")}, true},
+		"more namespaces exempt":   {[]entry{spared}, []entry{of(whole, "a")}, []entry{spared}, false},
+		"another name":             {[]entry{of(part, "a")}, []entry{of(whole, "a")}, []entry{of(whole, "a")}, true},
+		"divided":                  {[]entry{of(part, "a"), of(whole, "b")}, []entry{of(whole, "")}, []entry{of(whole, "")}, true},
+		"no policy of the group":   {[]entry{named("ignore.never.mapd.dev", pods)}, []entry{of(whole, "")}, nil, true},
+		"as it should be, divided": {[]entry{of(part, "a"), of(whole, "b")}, []entry{of(part, "a"), of(whole, "b")}, []entry{of(part, "a"), of(whole, "b")}, false},
+	} {
+		got, waiting := plan(tt.desired, tt.live, false)
+		if diff := cmp.Diff(tt.want, got); diff != "" || waiting != tt.waiting {
+			t.Errorf("%s: waiting %t (-want +got):\n%s", name, waiting, diff)
+		}
+	}
+}
+
 func TestOverlap(t *testing.T) {
 	tests := map[string]struct {
 		a, b admissionregistrationv1.RuleWithOperations
