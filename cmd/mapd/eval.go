@@ -307,7 +307,8 @@ func (e *evaluation) operation() admissionv1.Operation {
 	return admissionv1.Operation(e.flags.operation)
 }
 
-// noteBindings says once which policies have no effect.
+// noteBindings says once which policies have no effect, and what v1 does not fill
+// into bindings.
 func (e *evaluation) noteBindings() {
 	l := e.policies
 	if len(l.Unbound) > 0 {
@@ -322,6 +323,9 @@ func (e *evaluation) noteBindings() {
 	}
 	if len(l.UnknownParams) > 0 {
 		e.notes.say("note: unknown paramKind, give its CustomResourceDefinition with -p: %s\n", strings.Join(l.UnknownParams, "; "))
+	}
+	for _, text := range l.Older {
+		e.notes.say("note: %s\n", report.Line(text))
 	}
 }
 

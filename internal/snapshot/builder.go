@@ -202,6 +202,7 @@ type reading[T any] struct {
 	decode     error
 	validation field.ErrorList
 	compile    error
+	older      []string
 }
 
 // readAll reads documents on all cores.
@@ -259,7 +260,8 @@ func (b *builder) readPolicies() {
 
 func (b *builder) readBindings(unbound bool) {
 	readings := readAll(b.bindings, func(text []byte) (r reading[*binding.Binding]) {
-		obj, err := binding.DecodeJSON(text)
+		obj, older, err := binding.DecodeNoting(text)
+		r.older = older
 		if err != nil {
 			r.decode = err
 		} else if r.validation = binding.Validate(obj); len(r.validation) == 0 {
@@ -282,6 +284,9 @@ func (b *builder) readBindings(unbound bool) {
 		case r.compile != nil:
 			b.fail(d.Errorf("%s: %w", d.Name(), r.compile))
 			continue
+		}
+		for _, field := range r.older {
+			b.snapshot.Older = append(b.snapshot.Older, fmt.Sprintf("%s: %s is filled in by %s only, required in v1", d.Name(), field, d.Object.GetAPIVersion()))
 		}
 		b.compiled = append(b.compiled, r.result)
 		bound[r.result.PolicyName()] = true

@@ -56,6 +56,9 @@ type Snapshot struct {
 	Dangling []string
 	// UnknownParams are the paramKinds that nothing given serves, sorted.
 	UnknownParams []string
+	// Older says of bindings in an older version of the API what only that version
+	// fills in.
+	Older []string
 
 	authorizer *asked
 	trace      bool

@@ -35,11 +35,19 @@ func Decode(u *unstructured.Unstructured) (*admissionregistrationv1.MutatingAdmi
 // DecodeJSON is Decode for an object that is still JSON text. Only here can a
 // field that is given twice be seen, and it is an error too.
 func DecodeJSON(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicyBinding, error) {
+	obj, _, err := DecodeNoting(data)
+	return obj, err
+}
+
+// DecodeNoting is DecodeJSON that also says what only an older version of the
+// API fills in, as "field: value": v1 requires these fields.
+func DecodeNoting(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicyBinding, []string, error) {
 	obj := new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
 	gv, err := policy.DecodeSpelling(data, Kind, spellings, obj)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var older []string
 	obj.TypeMeta = metav1.TypeMeta{APIVersion: policy.NativeGroup + "/v1", Kind: Kind}
 	obj.Namespace = ""
 	policy.SetMatchDefaults(obj.Spec.MatchResources)
@@ -47,6 +55,7 @@ func DecodeJSON(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicyBi
 	if ref := obj.Spec.ParamRef; gv.Version == "v1alpha1" && ref != nil && ref.ParameterNotFoundAction == nil {
 		ref.ParameterNotFoundAction = new(admissionregistrationv1.ParameterNotFoundActionType)
 		*ref.ParameterNotFoundAction = admissionregistrationv1.DenyAction
+		older = append(older, "spec.paramRef.parameterNotFoundAction: Deny")
 	}
-	return obj, nil
+	return obj, older, nil
 }
