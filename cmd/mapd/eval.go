@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/mapd-project/mapd/internal/defaults"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/snapshot"
@@ -259,12 +260,58 @@ func (e *evaluation) next(ctx context.Context, d *manifest.Document, err error) 
 	}
 	decision := e.engine.Admit(ctx, sub.request)
 	e.notes.say("%s", report.Summary(sub.name, decision, e.keys))
+	e.noteDefaults(sub, decision)
 	if decision.Status != nil {
 		e.denied = true
 		e.notes.say("%s: %s\n", d.Where(), refusal(decision.Status))
 	}
 	return e.show(sub, decision)
 }
+
+// noteDefaults says which fields of a changed object a server then fills in: what
+// a policy removed, and what has its default from a field that a policy set. That
+// what policies add has the constants of its kind goes without saying.
+func (e *evaluation) noteDefaults(s *subject, d *engine.Decision) {
+	if !d.Changed || d.Status != nil || s.kind == nil || s.request.Object == nil {
+		return
+	}
+	keys := report.SchemaKeys(s.kind)
+	before, after := s.request.Object.Object, d.Object.Object
+	// A review need not have all defaults; what it lacked before is no news.
+	skip := map[string]bool{}
+	for _, c := range filledIn(before, keys) {
+		skip[c.Path] = true
+	}
+	var added []string
+	for _, c := range report.Diff(before, after, keys) {
+		if c.Before == nil {
+			added = append(added, c.Path)
+		}
+	}
+	var fields []string
+	for _, c := range filledIn(after, keys) {
+		within := func(path string) bool {
+			rest, ok := strings.CutPrefix(c.Path, path)
+			return ok && rest != "" && (rest[0] == '.' || rest[0] == '[')
+		}
+		if !skip[c.Path] && (reserves(c.Path) || !slices.ContainsFunc(added, within)) {
+			fields = append(fields, c.Path)
+		}
+	}
+	if len(fields) > 0 {
+		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(s.name), report.Line(strings.Join(fields, ", ")))
+	}
+}
+
+// filledIn is what a server fills into an object.
+func filledIn(obj map[string]any, keys report.Keys) []report.Change {
+	out, _ := defaults.Apply(obj)
+	return report.Diff(obj, out, keys)
+}
+
+// reserves tells whether a field is of the requests of a container, which a Pod
+// has from its limits: what it reserves is worth telling of an added one as well.
+func reserves(path string) bool { return strings.Contains(path, ".resources.requests") }
 
 // show prints what became of an object. Its error ends the run.
 func (e *evaluation) show(sub *subject, d *engine.Decision) error {
