@@ -8,8 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/bench/pods"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 	"github.com/mapd-project/mapd/test/load"
@@ -43,10 +46,34 @@ type subject struct {
 	floor string // of load.Floors; "" for none
 	kind  load.Kind
 	n     int // policies, or labels that the Pod comes with
+	// selectors are the objectSelectors of the policies, in turns, and each makes an
+	// entry of its own; without any, one entry sends all Pods.
+	selectors []map[string]any
+	elsewhere bool // they select another Pod
+}
+
+// acts is how many of the policies act on the Pod.
+func (s subject) acts() int {
+	if s.elsewhere {
+		return 0
+	}
+	return s.n
+}
+
+// reviews is how many of them mapd gets for one creation.
+func (s subject) reviews() int {
+	switch {
+	case s.group != policy.OwnGroup || s.elsewhere:
+		return 0
+	case len(s.selectors) > 0:
+		return len(s.selectors)
+	}
+	return 1
 }
 
 var subjects = []subject{
-	{name: "no policy", kind: load.Label},
+	noPolicy,
+	idle,
 	{name: "a webhook that allows", kind: load.Label, floor: "allow"},
 	{name: "a webhook that adds a label", kind: load.Label, floor: "patch"},
 	floorOfLabels,
@@ -57,6 +84,25 @@ var subjects = []subject{
 	policies(policy.NativeGroup, load.Label, 10), policies(policy.OwnGroup, load.Label, 10),
 	policies(policy.NativeGroup, load.Label, 100), policies(policy.OwnGroup, load.Label, 100),
 	policies(policy.NativeGroup, load.Pull, 100), policies(policy.OwnGroup, load.Pull, 100),
+	entries(1), entries(2), entries(4),
+}
+
+var noPolicy = subject{name: "no policy", kind: load.Label}
+
+// idle are policies that want other Pods than the one that is created. What they cost
+// it is what it costs a server to see that.
+var idle = subject{
+	name: "mapd, 100 labels of other Pods", group: policy.OwnGroup, kind: load.Label, n: 100,
+	selectors: []map[string]any{{"matchLabels": map[string]any{"app": "other"}}}, elsewhere: true,
+}
+
+// entries are four policies in n entries, each of which every Pod meets.
+func entries(n int) subject {
+	s := subject{name: fmt.Sprintf("mapd, 4 labels, entries: %d", n), group: policy.OwnGroup, kind: load.Label, n: 4}
+	for _, q := range []struct{ key, operator string }{{"app", "Exists"}, {"tier", "Exists"}, {"a", "DoesNotExist"}, {"b", "DoesNotExist"}}[:n] {
+		s.selectors = append(s.selectors, map[string]any{"matchExpressions": []any{map[string]any{"key": q.key, "operator": q.operator}}})
+	}
+	return s
 }
 
 // floorOfLabels is what a hundred labels cost whoever puts them on: a server decodes,
@@ -87,6 +133,7 @@ type figures struct {
 	requests        int
 	latency         load.Latency
 	server, replica time.Duration
+	reviews         int // that mapd got for all of them
 }
 
 // cpu is that of all who were busy with a request.
@@ -100,10 +147,11 @@ type bench struct {
 	rows   map[key]figures
 }
 
-// A pod is one that is created, and the same with the labels of floorOfLabels.
+// A pod is one that is created, the same with the labels of floorOfLabels, and one
+// that the policies of idle select.
 type pod struct {
-	name           string
-	body, labelled []byte
+	name                  string
+	body, labelled, other []byte
 }
 
 // BenchmarkCreate measures all subjects, one after the other on one server.
@@ -125,6 +173,10 @@ func BenchmarkCreate(b *testing.B) {
 		delete(object["metadata"].(map[string]any), "managedFields")
 		p := pod{name: name, body: encode(b, object)}
 		labels := object["metadata"].(map[string]any)["labels"].(map[string]any)
+		app := labels["app"]
+		labels["app"] = "other"
+		p.other = encode(b, object)
+		labels["app"] = app
 		for i := range floorOfLabels.n {
 			labels[fmt.Sprintf("l%d", i)] = "v"
 		}
@@ -171,6 +223,11 @@ func (x *bench) put(b *testing.B, s subject) {
 	}
 	for i := range s.n {
 		for j, o := range load.Policy(s.group, s.kind, i) {
+			if len(s.selectors) > 0 && j == 0 {
+				if err := unstructured.SetNestedMap(o.Object, s.selectors[i%len(s.selectors)], "spec", "matchConstraints", "objectSelector"); err != nil {
+					b.Fatal(err)
+				}
+			}
 			if _, err := x.Dynamic.Resource(resources(s.group)[j]).Create(b.Context(), o, metav1.CreateOptions{}); err != nil {
 				b.Fatal(err)
 			}
@@ -196,18 +253,31 @@ func (x *bench) take(b *testing.B, s subject) {
 	x.wait(b, s, 0)
 }
 
-// wait asks until n policies act, or the floor is called.
+// wait asks until n policies act, on the Pod that they want, and servers have their
+// entries, or the floor is called.
 func (x *bench) wait(b *testing.B, s subject, n int) {
 	b.Helper()
 	before := x.floor.calls.Load()
 	cluster.Eventually(b, 2*time.Minute, fmt.Sprintf("%s, of which %d, to act", s.name, n), func(ctx context.Context) error {
 		for _, p := range x.pods {
+			if s.elsewhere {
+				p.body = p.other
+			}
 			body, err := x.create(s, p).Do(ctx).Raw()
 			if err != nil {
 				return err
 			}
 			if err := s.done(body, n); err != nil {
 				return err
+			}
+		}
+		if n > 0 && s.group == policy.OwnGroup {
+			c, err := x.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhook.ConfigurationName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if want := max(1, len(s.selectors)); len(c.Webhooks) != want {
+				return fmt.Errorf("%d entries, want %d", len(c.Webhooks), want)
 			}
 		}
 		if s.floor != "" && x.floor.calls.Load() == before {
@@ -280,6 +350,7 @@ func (x *bench) measure(b *testing.B, s subject, p pod, parallel int) figures {
 		failed  error
 		workers sync.WaitGroup
 	)
+	reviews := x.reviews(b)
 	server, replica := x.usage()
 	start := time.Now()
 	for range parallel {
@@ -291,7 +362,7 @@ func (x *bench) measure(b *testing.B, s subject, p pod, parallel int) figures {
 				switch {
 				case err != nil:
 				case n%16 == 0:
-					err = s.done(body, s.n)
+					err = s.done(body, s.acts())
 				case len(body) != len(first):
 					err = fmt.Errorf("an answer of %d bytes after one of %d", len(body), len(first))
 				}
@@ -313,9 +384,33 @@ func (x *bench) measure(b *testing.B, s subject, p pod, parallel int) figures {
 	if failed != nil {
 		b.Fatalf("%s, %s Pod: %v", s.name, p.name, failed)
 	}
+	reviews = x.reviews(b) - reviews
+	if want := len(all) * s.reviews(); reviews != want {
+		b.Fatalf("%s, %s Pod: mapd got %d reviews of %d creations, want %d", s.name, p.name, reviews, len(all), want)
+	}
 	n := time.Duration(len(all))
-	return figures{len(all), load.Summarize(all), (server2 - server) / n, (replica2 - replica) / n}
+	return figures{len(all), load.Summarize(all), (server2 - server) / n, (replica2 - replica) / n, reviews}
 }
+
+// reviews is how many of them mapd has answered.
+func (x *bench) reviews(b *testing.B) int {
+	b.Helper()
+	_, page, err := x.Replicas()[0].Get(b.Context(), "/metrics")
+	if err != nil {
+		b.Fatal(err)
+	}
+	sum := 0
+	for _, m := range answered.FindAllStringSubmatch(page, -1) {
+		n, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += int(n)
+	}
+	return sum
+}
+
+var answered = regexp.MustCompile(`(?m)^mapd_http_requests_total\{.*path="/mutate[^"]*".*\} (\S+)$`)
 
 // usage is the CPU of the API server and of mapd so far; 0 if it is not known.
 func (x *bench) usage() (server, replica time.Duration) {
