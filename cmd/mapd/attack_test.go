@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mapd-project/mapd/test/attack"
 	testload "github.com/mapd-project/mapd/test/load"
@@ -39,6 +42,17 @@ metadata: {name: labels}
 spec: {policyName: labels}
 `
 
+// reasons are the bounds that an evaluation meets. The memory of all reviews is none of
+// them: that is answered 429.
+var reasons = []string{
+	"actual cost limit exceeded",
+	"the values of one evaluation take more than 64 MiB of memory",
+	"quantities of more than 100000 digits or with an exponent beyond",
+	"which is more than an API server takes",
+	"the object would take more than 7 MiB of JSON",
+	"the accumulated size increase of copy",
+}
+
 // TestAttacks attacks one mapd serve that believes it has little memory, one attack
 // after the other, each for a moment. Its memory stays near what it may have, and
 // others are served. The same attacks at full size are make attack.
@@ -53,7 +67,11 @@ func TestAttacks(t *testing.T) {
 	)
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies.yaml")
-	if err := os.WriteFile(policies, []byte(addsLabels), 0o600); err != nil {
+	worst, err := attack.Policies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(policies, append([]byte(addsLabels), worst...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "mapd", "serve", "--policies", policies, "--listen", "127.0.0.1:0", "--log-level", "error")
@@ -92,19 +110,19 @@ func TestAttacks(t *testing.T) {
 	bystander := &attack.Bystander{Target: target, Patience: deadline, Body: attack.Usual(), From: "127.0.0.2", Fresh: true}
 	var others sync.WaitGroup
 	others.Go(func() { bystander.Run(ctx) })
-	for _, a := range attack.All {
-		served := bystander.Served()
-		attacking, end := context.WithTimeout(ctx, each)
-		outcome, err := a.Run(attacking, target, min(a.Connections, 32))
-		end()
-		if err != nil {
-			t.Fatalf("%s: %v", a.Name, err)
-		}
-		for code := range outcome.Codes() {
+	// check looks at what came of an attack.
+	check := func(name string, o *attack.Outcome, served int64) {
+		t.Helper()
+		for code := range o.Codes() {
 			switch code {
 			case 200, 400, 408, 413, 415, 429, 431, 504:
 			default:
-				t.Errorf("%s: answers %s", a.Name, outcome)
+				t.Errorf("%s: answers %s", name, o)
+			}
+		}
+		for message := range o.Denied() {
+			if !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(message, r) }) {
+				t.Errorf("%s: denied for no bound: %.1000s", name, message)
 			}
 		}
 		// Each attack has an end; a review that waits through it is served then.
@@ -113,12 +131,46 @@ func TestAttacks(t *testing.T) {
 		}
 		usage, err := testload.ReadUsage(cmd.Process.Pid)
 		if err != nil {
-			t.Fatalf("%s: the process is gone: %v", a.Name, err)
+			t.Fatalf("%s: the process is gone: %v", name, err)
 		}
-		t.Logf("%-28s peak %3d MiB, answers %s", a.Name, usage.Peak>>20, outcome)
+		t.Logf("%-28s peak %3d MiB, answers %s", name, usage.Peak>>20, o)
 		if usage.Peak > bound {
-			t.Fatalf("%s: the process took %d MiB, want at most %d", a.Name, usage.Peak>>20, bound>>20)
+			t.Fatalf("%s: the process took %d MiB, want at most %d", name, usage.Peak>>20, bound>>20)
 		}
+	}
+	for _, a := range attack.Requests {
+		served := bystander.Served()
+		attacking, end := context.WithTimeout(ctx, each)
+		outcome, err := a.Run(attacking, target, min(a.Connections, 32))
+		end()
+		if err != nil {
+			t.Fatalf("%s: %v", a.Name, err)
+		}
+		check(a.Name, outcome, served)
+	}
+	// Attacks by evaluation take turns whoever sends them, so all of them go on at once.
+	served := bystander.Served()
+	outcomes := make([]*attack.Outcome, len(attack.Evaluations))
+	attacking, end := context.WithTimeout(ctx, 8*each)
+	var attackers errgroup.Group
+	for i, a := range attack.Evaluations {
+		attackers.Go(func() (err error) {
+			outcomes[i], err = a.Run(attacking, target, 1)
+			return err
+		})
+	}
+	err = attackers.Wait()
+	end()
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := 0
+	for i, a := range attack.Evaluations {
+		check(a.Name, outcomes[i], served)
+		denied += len(outcomes[i].Denied())
+	}
+	if denied == 0 {
+		t.Error("nothing was denied, want some evaluations to meet a bound")
 	}
 	stop()
 	others.Wait()

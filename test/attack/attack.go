@@ -1,5 +1,6 @@
 // Package attack does to a webhook what a hostile peer would: it holds bodies,
-// headers and connections, and sends reviews that cost far more than their length.
+// headers and connections, sends reviews that cost far more than their length, and
+// makes policies evaluate the worst that bounds let through ([Policies]).
 // It sends to loopback addresses only. What becomes of the process is for the
 // caller to look at; that others are served meanwhile is what a Bystander sees.
 package attack
@@ -56,6 +57,8 @@ type Outcome struct {
 	mu    sync.Mutex
 	codes map[int]int
 	cut   int
+	// denied counts reviews that were answered 200 and not allowed, by their message.
+	denied map[string]int
 }
 
 // Codes returns how many answers there were by code.
@@ -65,6 +68,25 @@ func (o *Outcome) Codes() map[int]int {
 	return maps.Clone(o.codes)
 }
 
+// Denied returns how many reviews a policy's error denied, by message.
+func (o *Outcome) Denied() map[string]int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.denied)
+}
+
+// decided notes an answer by its beginning.
+func (o *Outcome) decided(answer string) {
+	if strings.Contains(answer, `"allowed":true`) {
+		return
+	}
+	_, message, _ := strings.Cut(answer, `"message":"`)
+	message, _, _ = strings.Cut(message, `","`)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.denied[message]++
+}
+
 // String lists the answers, such as "200×3 429×20, 4 cut".
 func (o *Outcome) String() string {
 	o.mu.Lock()
@@ -72,6 +94,13 @@ func (o *Outcome) String() string {
 	var b strings.Builder
 	for _, code := range slices.Sorted(maps.Keys(o.codes)) {
 		fmt.Fprintf(&b, "%d×%d ", code, o.codes[code])
+	}
+	denied := 0
+	for _, n := range o.denied {
+		denied += n
+	}
+	if denied > 0 {
+		fmt.Fprintf(&b, "(%d denied) ", denied)
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s %d cut", strings.TrimSpace(b.String()), o.cut))
 }
@@ -96,7 +125,7 @@ func (a Attack) Run(ctx context.Context, t Target, n int) (*Outcome, error) {
 	if n == 0 {
 		n = a.Connections
 	}
-	o := &Outcome{codes: map[int]int{}}
+	o := &Outcome{codes: map[int]int{}, denied: map[string]int{}}
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
@@ -272,7 +301,10 @@ func groups(size int) []byte {
 
 // All are the attacks, each with the number of connections that it makes on its
 // own.
-var All = []Attack{
+var All = slices.Concat(Requests, Evaluations)
+
+// Requests are the attacks that need no policy.
+var Requests = []Attack{
 	{"unfinished bodies", 100, holds(true, func(t Target) []byte {
 		return append([]byte(header(t, fmt.Sprintf("Content-Length: %d\r\n\r\n", 7*mib))), bytes.Repeat([]byte(" "), 7*mib-10)...)
 	}, "")},

@@ -160,6 +160,9 @@ func one(ctx context.Context, cmd *exec.Cmd, limit int64, a attack.Attack, polic
 			fmt.Fprintln(os.Stderr, "lost:", b.Lost[0])
 		}
 	}
+	for message, n := range outcome.Denied() {
+		fmt.Fprintf(os.Stderr, "%s: denied %d times: %.300s\n", a.Name, n, message)
+	}
 	return after.Peak, nil
 }
 
@@ -188,7 +191,7 @@ func certificate(dir string) (cert, key string, roots *x509.CertPool, err error)
 }
 
 // write writes n policies into a file: one that adds a label to whatever is
-// written, and others that match nothing of what is sent.
+// written, those that attacks evaluate, and others that match nothing of what is sent.
 func write(file string, n int) error {
 	var b bytes.Buffer
 	add := func(objects ...*unstructured.Unstructured) error {
@@ -202,6 +205,11 @@ func write(file string, n int) error {
 		return nil
 	}
 	b.WriteString(everything)
+	worst, err := attack.Policies()
+	if err != nil {
+		return err
+	}
+	b.Write(worst)
 	for i := 1; i < n; i++ {
 		if err := add(load.OtherPolicy(policy.OwnGroup, load.Label, i)...); err != nil {
 			return err
