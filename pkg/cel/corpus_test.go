@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/test/cases"
@@ -108,7 +109,7 @@ func TestCorpusIsTheSame(t *testing.T) {
 			if c.program.want == anything {
 				want, got = described(want.(ref.Val)), described(got.(ref.Val))
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 				t.Errorf("%s: %s (-cel-go +ours)\n%s", c.name, c.program.expr, diff)
 			}
 		}
