@@ -178,7 +178,8 @@ func compare(want []*webhook.Entry, policies [][]string, have []admissionregistr
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("no entry %s, so without effect: %s", w.Name, few(names)), why})
 		case !reflect.DeepEqual(rules(w.Rules), rules(have[i].Rules)):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("the rules of %s are not those of its policies: %s", w.Name, few(names)), why})
-		case !sameSelector(w.NamespaceSelector, have[i].NamespaceSelector), !sameSelector(w.ObjectSelector, have[i].ObjectSelector), nameCondition(w) != nameCondition(have[i]):
+		case !sameSelector(w.NamespaceSelector, have[i].NamespaceSelector), !sameSelector(w.ObjectSelector, have[i].ObjectSelector), condition(w, webhook.NamesCondition) != condition(have[i], webhook.NamesCondition),
+			!slices.Contains([]string{"", condition(w, webhook.ConditionsCondition)}, condition(have[i], webhook.ConditionsCondition)):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s does not select what its policies do: %s", w.Name, few(names)), why})
 		case deref(w.FailurePolicy) != deref(have[i].FailurePolicy), deref(w.ReinvocationPolicy) != deref(have[i].ReinvocationPolicy), deref(w.MatchPolicy) != deref(have[i].MatchPolicy):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s has failurePolicy %s, reinvocationPolicy %s, matchPolicy %s, and should have %s, %s, %s", w.Name,
@@ -211,10 +212,11 @@ func selectsAll(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }
 
-// nameCondition is the condition of an entry on the names of objects.
-func nameCondition(w admissionregistrationv1.MutatingWebhook) string {
+// condition is an entry's condition of that name. An entry goes without one on
+// conditions of policies if one of these is broken.
+func condition(w admissionregistrationv1.MutatingWebhook, name string) string {
 	for _, m := range w.MatchConditions {
-		if m.Name == webhook.NamesCondition {
+		if m.Name == name {
 			return m.Expression
 		}
 	}

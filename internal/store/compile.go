@@ -214,6 +214,9 @@ func (c *compiler) divide() {
 			p := c.policies[at]
 			if b.of != p.policyResult {
 				reach := webhook.ReachOf(p.policy.Object(), b.binding.Object().Spec.MatchResources)
+				if p.policy.Err() != nil {
+					reach = reach.Ungated()
+				}
 				if i < len(c.reaches) && reach.Equal(c.reaches[i]) {
 					reach = c.reaches[i] // few edits concern what is reached
 				}

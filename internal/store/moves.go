@@ -96,8 +96,8 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 			}
 		}
 		for _, m := range w.MatchConditions {
-			if m.Name == webhook.NamesCondition {
-				route.MatchConditions = []admissionregistrationv1.MatchCondition{m}
+			if webhook.DependsOnPolicies(m) {
+				route.MatchConditions = append(route.MatchConditions, m)
 			}
 		}
 		out[w.Name] = route

@@ -143,10 +143,11 @@ func sparing(should, is *metav1.LabelSelector) *metav1.LabelSelector {
 // conditionsOf are the conditions of an entry that is there, as they should be; what
 // depends on its policies stays.
 func conditionsOf(should, is entry) []admissionregistrationv1.MatchCondition {
-	names := func(m admissionregistrationv1.MatchCondition) bool { return m.Name == webhook.NamesCondition }
-	out := slices.DeleteFunc(slices.Clone(should.MatchConditions), names)
-	if i := slices.IndexFunc(is.MatchConditions, names); i >= 0 {
-		out = append(out, is.MatchConditions[i])
+	out := slices.DeleteFunc(slices.Clone(should.MatchConditions), webhook.DependsOnPolicies)
+	for _, m := range is.MatchConditions {
+		if webhook.DependsOnPolicies(m) {
+			out = append(out, m)
+		}
 	}
 	return out
 }

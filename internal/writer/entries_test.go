@@ -77,6 +77,14 @@ func TestPlanSelectors(t *testing.T) {
 		}
 		return e
 	}
+	when := func(expression string) entry {
+		e := of(whole, "a")
+		e.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "all", Expression: "true"}}
+		if expression != "" {
+			e.MatchConditions = append(e.MatchConditions, admissionregistrationv1.MatchCondition{Name: webhook.ConditionsCondition, Expression: expression})
+		}
+		return e
+	}
 	spared := of(whole, "a")
 	spared.NamespaceSelector.MatchExpressions[0].Values = []string{"more", "own"}
 	for name, tt := range map[string]struct {
@@ -87,6 +95,9 @@ func TestPlanSelectors(t *testing.T) {
 		"more":                     {[]entry{of(whole, "")}, []entry{of(whole, "a")}, []entry{of(whole, "a")}, true},
 		"something else":           {[]entry{of(whole, "b")}, []entry{of(whole, "a")}, []entry{of(whole, "a")}, true},
 		"more namespaces exempt":   {[]entry{spared}, []entry{of(whole, "a")}, []entry{spared}, false},
+		"a condition that changes": {[]entry{when("b")}, []entry{when("a")}, []entry{when("a")}, true},
+		"a condition that comes":   {[]entry{when("b")}, []entry{when("")}, []entry{when("")}, true},
+		"a condition that goes":    {[]entry{when("")}, []entry{when("a")}, []entry{when("a")}, true},
 		"another name":             {[]entry{of(part, "a")}, []entry{of(whole, "a")}, []entry{of(whole, "a")}, true},
 		"divided":                  {[]entry{of(part, "a"), of(whole, "b")}, []entry{of(whole, "")}, []entry{of(whole, "")}, true},
 		"no policy of the group":   {[]entry{named("ignore.never.mapd.dev", pods)}, []entry{of(whole, "")}, nil, true},

@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,11 +19,13 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	upstream "k8s.io/apiserver/pkg/admission/plugin/webhook"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
+	"k8s.io/apiserver/pkg/authentication/user"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -93,7 +96,7 @@ func (s *server) equivalents(gvr schema.GroupVersionResource) []binding.Equivale
 	return out
 }
 
-// asIs is a request's object in any version: conditions look at names only.
+// asIs is a request's object in any version: conditions do not look at it.
 type asIs struct{ admission.Attributes }
 
 func (a asIs) VersionedAttribute(gvk schema.GroupVersionKind) (*admission.VersionedAttributes, error) {
@@ -108,7 +111,8 @@ func (s *server) calls(t testing.TB, entries []upstream.WebhookAccessor, req *po
 	if req.OldObject != nil {
 		old = req.OldObject
 	}
-	attrs := admission.NewAttributesRecord(req.Object, old, req.Kind, req.Namespace, req.Name, req.Resource, req.SubResource, admission.Operation(req.Operation), nil, false, nil)
+	attrs := admission.NewAttributesRecord(req.Object, old, req.Kind, req.Namespace, req.Name, req.Resource, req.SubResource, admission.Operation(req.Operation), nil, req.DryRun,
+		&user.DefaultInfo{Name: req.UserInfo.Username, Groups: req.UserInfo.Groups})
 	called := make([]bool, len(entries))
 	for i, e := range entries {
 		invocation, status := s.ShouldCallHook(t.Context(), e, attrs, s.interfaces, asIs{attrs})
@@ -227,14 +231,47 @@ func (w world) match(rules int) *admissionregistrationv1.MatchResources {
 	return m
 }
 
+// conditions are matchConditions, most of which an entry can have. Some are errors for
+// some requests.
+func (w world) conditions(p *admissionregistrationv1.MutatingAdmissionPolicy) {
+	for w.IntN(2) == 0 {
+		e := w.condition(2)
+		if w.IntN(12) == 0 {
+			e = w.pick("has(object.metadata.labels)", "object.metadata.labels.app == 'web'", "request.kind.version == 'v1'", "request.name.matches('^o')")
+		}
+		p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: fmt.Sprint("c", len(p.Spec.MatchConditions)), Expression: e})
+	}
+}
+
+func (w world) condition(depth int) string {
+	if depth > 0 && w.IntN(3) > 0 {
+		a, b := w.condition(depth-1), w.condition(depth-1)
+		return w.pick(a+" && "+b, a+" || "+b, "!("+a+")", "("+a+")||"+b, "("+a+") == ("+b+")", a)
+	}
+	text := w.pick("request.operation", "request.name", "request.namespace", "request.subResource", "request.requestSubResource", "request.userInfo.username",
+		"request.resource.group", "request.resource.version", "request.resource.resource", "request.requestKind.kind", "request.requestResource.version")
+	value := w.pick("'CREATE'", `"UPDATE"`, "'n'", `"o'"`, "'a'", "'b'", "''", "'status'", "'alice'", "'v1'", "'pods'", "'apps'", "'Pod'")
+	return w.pick(
+		text+" == "+value, text+"!="+value, text+" in ["+value+", 'a', 'CREATE']", text+".startsWith("+value+")", "!"+text+".endsWith('s')", text+".contains('a')",
+		"size("+text+") != 1", text+".size() == 6", value+" in request.userInfo.groups", "'admins' in request.userInfo.groups", "request.userInfo.groups.size() == 0",
+		"request.dryRun", "request.dryRun != true", "has(request.name) && request.name == "+value, "!has(request.namespace) || request.namespace != "+value,
+		"has(request.subResource)", "has(request.userInfo.groups)",
+	)
+}
+
 // pairs are policies with bindings. None has parameters.
-func (w world) pairs(t testing.TB) (policies []*policy.Policy, bindings []*binding.Binding) {
+func (w world) pairs(t testing.TB, env *cel.Env) (policies []*policy.Policy, bindings []*binding.Binding) {
 	for i := range 1 + w.IntN(12) {
 		p := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%02d", i)}}
 		p.Spec.MatchConstraints = w.match(1 + w.IntN(2))
 		p.Spec.FailurePolicy = new(admissionregistrationv1.FailurePolicyType(w.pick("Fail", "Fail", "Fail", "Ignore")))
 		p.Spec.ReinvocationPolicy = admissionregistrationv1.ReinvocationPolicyType(w.pick("Never", "Never", "IfNeeded"))
-		policies = append(policies, policy.Broken(p, fmt.Errorf("not compiled")))
+		w.conditions(p)
+		c, err := policy.Compile(p, policy.Deps{Env: env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies = append(policies, c)
 		for j := range 1 + w.IntN(3) {
 			b := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", p.Name, j)}}
 			b.Spec.PolicyName = p.Name
@@ -271,6 +308,10 @@ func (w world) request() *policy.Request {
 	req := &policy.Request{
 		Resource: gvr, Kind: gvr.GroupVersion().WithKind(k.kind), SubResource: w.pick("", "", "", "status"), Name: w.pick("n", "o'", "p", "q", ""),
 		Operation: admissionv1.Operation(w.pick("CREATE", "CREATE", "UPDATE", "UPDATE", "CONNECT")), Object: w.object(),
+		UserInfo: authenticationv1.UserInfo{Username: w.pick("alice", "bob", "system:node:a", "")}, DryRun: w.IntN(4) == 0,
+	}
+	if w.IntN(3) > 0 {
+		req.UserInfo.Groups = w.some("admins", "system:nodes", "a", "n")
 	}
 	switch {
 	case k.kind == "Namespace":
@@ -291,10 +332,11 @@ func (w world) request() *policy.Request {
 	return req
 }
 
-// unrestricted is what entries were before they knew selectors, names, excluded rules
-// and bindings.
+// unrestricted is what entries were before they knew selectors, names, excluded rules,
+// conditions and bindings.
 func unrestricted(p *admissionregistrationv1.MutatingAdmissionPolicy) *admissionregistrationv1.MutatingAdmissionPolicy {
 	p = p.DeepCopy()
+	p.Spec.MatchConditions = nil
 	m := p.Spec.MatchConstraints
 	m.NamespaceSelector, m.ObjectSelector, m.ExcludeResourceRules = nil, nil, nil
 	for i := range m.ResourceRules {
@@ -311,10 +353,15 @@ func TestEntriesReachAll(t *testing.T) {
 		worlds = 40
 	}
 	s := newServer(t, worldNamespaces)
+	env, err := cel.NewEnv(cel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conditional, left, failing int
 	var wanted, idle, idleSent, idleBefore, refused, calls, callsBefore, most int
 	for seed := range worlds {
 		w := world{rand.New(rand.NewPCG(uint64(seed), 7))}
-		policies, bindings := w.pairs(t)
+		policies, bindings := w.pairs(t, env)
 		ix, err := binding.NewIndex(policies, bindings, binding.Sources{Namespaces: s, Equivalents: s.equivalents})
 		if err != nil {
 			t.Fatal(err)
@@ -331,13 +378,21 @@ func TestEntriesReachAll(t *testing.T) {
 		configuration := webhook.Configuration(entries, stored)
 		checkEntries(t, configuration, seed)
 		hooks := accessors(configuration)
+		for _, h := range hooks {
+			conditional += len(slices.DeleteFunc(slices.Clone(h.GetMatchConditions()), func(m admissionregistrationv1.MatchCondition) bool {
+				return m.Name != webhook.ConditionsCondition
+			}))
+		}
 		oldEntries, _ := webhook.Divide(before)
 		oldHooks := accessors(webhook.Configuration(oldEntries, stored))
 		for range requests {
 			req := w.request()
 			called, err := s.calls(t, hooks, req)
 			if err != nil {
-				refused++ // for a Namespace that does not exist
+				if req.Namespace != "gone" {
+					t.Fatal(err)
+				}
+				refused++
 				continue
 			}
 			calledBefore, err := s.calls(t, oldHooks, req)
@@ -355,14 +410,30 @@ func TestEntriesReachAll(t *testing.T) {
 			calls, callsBefore = calls+count(called), callsBefore+count(calledBefore)
 			most = max(most, count(called))
 			selected := slices.DeleteFunc(ix.Select(t.Context(), req), func(inv binding.Invocation) bool {
-				return inv.PolicyError // no binding has been asked: row policy-errors-unsent
+				if inv.PolicyError {
+					return true // no binding has been asked: row policy-errors-unsent
+				}
+				if inv.Err != nil {
+					return req.Namespace == "gone" && len(inv.Policy.Object().Spec.MatchConditions) > 0 // servers refuse what is in a Namespace that is not there
+				}
+				match, err := inv.Policy.Matches(t.Context(), policy.Input{
+					Request: req, Kind: inv.Kind, Resource: inv.Resource, Object: req.Object, OldObject: req.OldObject,
+				})
+				if err != nil {
+					failing++
+				}
+				out := err == nil && !match.OK
+				if at := of[at[inv.Binding]]; out && at >= 0 && !called[at] {
+					left++
+				}
+				return out
 			})
 			for _, inv := range selected {
 				i := at[inv.Binding]
 				if of[i] < 0 || !called[of[i]] {
 					t.Fatalf("world %d: %s %s/%s %s of %q in %q is not sent for policy %s with binding %s (entry %d)\nlabels %v, old %v\npolicy %+v\nbinding %+v\nentries %+v", seed,
 						req.Operation, req.Resource, req.SubResource, req.Kind, req.Name, req.Namespace, inv.Policy.Name(), inv.Binding, of[i],
-						req.Object.GetLabels(), req.OldObject, inv.Policy.Object().Spec.MatchConstraints, bindings[i].Object().Spec.MatchResources, configuration.Webhooks)
+						req.Object.GetLabels(), req.OldObject, inv.Policy.Object().Spec, bindings[i].Object().Spec.MatchResources, configuration.Webhooks)
 				}
 			}
 			if len(selected) > 0 {
@@ -378,10 +449,14 @@ func TestEntriesReachAll(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("%d entries have conditions of policies, which leave out %d invocations; %d conditions fail", conditional, left, failing)
 	t.Logf("%d requests that policies want, %d that none wants: of these %d are sent (%.1f %%), without selectors %d (%.1f %%); %d calls, without selectors %d; at most %d for one request; %d refused by the server",
 		wanted, idle, idleSent, 100*float64(idleSent)/float64(idle), idleBefore, 100*float64(idleBefore)/float64(idle), calls, callsBefore, most, refused)
 	if wanted < worlds*requests/10 || idle < worlds*requests/10 {
 		t.Error("the worlds show little")
+	}
+	if conditional < worlds/2 || left < worlds || failing < worlds {
+		t.Error("the worlds show little of conditions")
 	}
 	if idleSent*2 > idleBefore {
 		t.Error("entries narrow little")

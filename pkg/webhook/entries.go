@@ -139,7 +139,7 @@ func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 			group[r.class] = d
 			ordered[r.group] = append(ordered[r.group], d)
 		} else {
-			d.first = min(d.first, r.policy)
+			d.first, d.gates = min(d.first, r.policy), bothGates(d.gates, r.gates)
 			if q := r.requirement(r.free); q != nil {
 				d.more = append(d.more, q.values)
 			}

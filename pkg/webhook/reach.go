@@ -27,6 +27,7 @@ type area struct {
 	equivalent          bool                                         // rules match equivalent resources, too
 	namespaces, objects conjunction
 	names               []string // of objects; nil: every name
+	gates               []string // one of these conditions holds; nil: of every request
 }
 
 // place is a requirement of an area: an index into objects or into namespaces.
@@ -77,6 +78,9 @@ func ReachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admiss
 	}
 	r.rules = mergeRules(r.rules)
 	r.namespaces, r.objects = r.namespaces.bounded(), r.objects.bounded()
+	if gate := gateOf(p); gate != "" && parses(m) && parses(binding) {
+		r.gates = []string{gate}
+	}
 	r.classify()
 	return r
 }
@@ -86,9 +90,9 @@ func (r *Reach) Equal(o *Reach) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
-	// All else is in the class.
+	// All else is in the class, but for the gates.
 	q, p := r.requirement(r.free), o.requirement(o.free)
-	return r.policy == o.policy && r.group == o.group && r.class == o.class && (q == nil || slices.Equal(q.values, p.values))
+	return r.policy == o.policy && r.group == o.group && r.class == o.class && slices.Equal(r.gates, o.gates) && (q == nil || slices.Equal(q.values, p.values))
 }
 
 func matchesEquivalent(m *admissionregistrationv1.MatchResources) bool {
@@ -228,7 +232,19 @@ func bothObjects(a, b conjunction, rules []admissionregistrationv1.RuleWithOpera
 	return b
 }
 
-// classify sets class and free.
+// Ungated is r for a policy that is broken: it fails the requests that its conditions
+// would leave out, too.
+func (r *Reach) Ungated() *Reach {
+	if r == nil || r.gates == nil {
+		return r
+	}
+	out := *r
+	out.gates = nil
+	return &out
+}
+
+// classify sets class and free. Gates have no part in the classes, and so none in how
+// policies are divided: each entry has those of all its policies.
 func (r *Reach) classify() {
 	r.free = place{at: r.namespaces.free()}
 	if r.free.at < 0 {
@@ -283,7 +299,7 @@ func union(areas []*area) area {
 	rules := out.rules
 	for _, a := range areas[1:] {
 		out.equivalent = out.equivalent || a.equivalent
-		out.names = bothNames(out.names, a.names)
+		out.names, out.gates = bothNames(out.names, a.names), bothGates(out.gates, a.gates)
 		out.namespaces, _ = out.namespaces.or(a.namespaces)
 		out.objects, _ = out.objects.or(a.objects)
 		out.namespaces, out.objects = out.namespaces.bounded(), out.objects.bounded()
@@ -387,6 +403,11 @@ func (a *area) addTo(w *admissionregistrationv1.MutatingWebhook) {
 		w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
 			// A request that has no name yet, as with generateName, lacks the field.
 			Name: NamesCondition, Expression: "has(request.name) && request.name in [" + strings.Join(quoted, ", ") + "]",
+		})
+	}
+	if a.gates != nil {
+		w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
+			Name: ConditionsCondition, Expression: joinGates(a.gates, " || "),
 		})
 	}
 }

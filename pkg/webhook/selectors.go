@@ -41,6 +41,16 @@ func conjunctionOf(s *metav1.LabelSelector) conjunction {
 	return out.normal()
 }
 
+// parses reports that a server can parse the selectors of m, which may be nil.
+func parses(m *admissionregistrationv1.MatchResources) bool {
+	if m == nil {
+		return true
+	}
+	_, err := metav1.LabelSelectorAsSelector(m.NamespaceSelector)
+	_, errObjects := metav1.LabelSelectorAsSelector(m.ObjectSelector)
+	return err == nil && errObjects == nil
+}
+
 // normal returns the requirements with those of one key and operator made one. It
 // may reuse c.
 func (c conjunction) normal() conjunction {

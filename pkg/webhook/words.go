@@ -25,7 +25,13 @@ func Words(w *admissionregistrationv1.MutatingWebhook) string {
 			out += " named " + strings.ReplaceAll(strings.TrimSuffix(names, "]"), "'", "")
 		}
 	}
-	return out + namespaceWords(w.NamespaceSelector)
+	out += namespaceWords(w.NamespaceSelector)
+	for _, m := range w.MatchConditions {
+		if m.Name == ConditionsCondition {
+			out += ", if " + m.Expression
+		}
+	}
+	return out
 }
 
 func ruleWords(r *admissionregistrationv1.RuleWithOperations) string {

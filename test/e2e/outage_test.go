@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +27,8 @@ func TestOutage(t *testing.T) {
 	selected, other := "e2e-outage-selected", "e2e-outage-other"
 	a.namespace(t, selected, map[string]string{"outage": "selected"})
 	a.namespace(t, other, nil)
-	bound := drawing{name: "e2e-outage", resources: "configmaps", namespaces: "outage: selected", mutations: []string{label("outage", `"yes"`)}}
+	bound := drawing{name: "e2e-outage", resources: "configmaps", namespaces: "outage: selected", condition: `!has(request.name) || request.name != "spared"`,
+		mutations: []string{label("outage", `"yes"`)}}
 	a.draw(t, bound)
 	acts := func(ctx context.Context, namespace, want string) error {
 		o, err := a.configMap(ctx, namespace)
@@ -76,9 +78,17 @@ func TestOutage(t *testing.T) {
 		t.Errorf("mapd doctor does not say that it %s\n%s", words, out.stdout)
 	}
 
+	if words := `, if !has(request.name) || (!has(request.name) || request.name != 'spared')`; !strings.Contains(out.stdout, words) {
+		t.Errorf("mapd doctor does not say %q\n%s", words, out.stdout)
+	}
+
 	a.Scale(t, 0)
 	if _, err := a.configMap(t.Context(), selected); err == nil || !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "failed calling webhook") {
 		t.Errorf("where the policy is bound: %v", err)
+	}
+	spared := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "spared"}}
+	if _, err := a.Kubernetes.CoreV1().ConfigMaps(selected).Create(t.Context(), spared, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("what a condition leaves out: %v", err)
 	}
 	if err := acts(t.Context(), other, ""); err != nil {
 		t.Errorf("in another namespace: %v", err)
