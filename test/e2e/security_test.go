@@ -634,7 +634,7 @@ func (a *admin) try(ctx context.Context, d drawing, canary string) error {
 	return err
 }
 
-var ofPlaces = regexp.MustCompile(`admission webhook "[a-z.]+" denied the request: |policy '[-a-z0-9]+' with binding '[-a-z0-9]+' denied request: |^Internal error occurred: | in scheme "[^"]*"`)
+var ofPlaces = regexp.MustCompile(`admission webhook "[0-9a-z.]+" denied the request: |policy '[-a-z0-9]+' with binding '[-a-z0-9]+' denied request: |^Internal error occurred: | in scheme "[^"]*"`)
 
 // withoutPrefix is what a server says, less what it writes before it: the
 // webhook, the policy, and for some errors of decoding neither (rows g15-prefix,
