@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mapd-project/mapd/pkg/memory"
 )
 
 // deadline is a Turn whose time is up after so many calls.
@@ -234,6 +236,64 @@ func TestResultsThatUnfold(t *testing.T) {
 	const equal = "[JSONPatch{op: 'add', path: '/a', value: variables.v7}] == [JSONPatch{op: 'add', path: '/a', value: variables.w7}] ? [JSONPatch{op: 'remove', path: '/a'}] : []"
 	if err := attack(t, s, equal, JSONPatch); !isBound(err) {
 		t.Errorf("%s: %v", equal, err)
+	}
+}
+
+// What reads nothing is evaluated once for all, but on the account and in the turn of
+// whoever comes first, and again if that one's time was up.
+func TestConstantsAreBounded(t *testing.T) {
+	s := unfolding(t, Vars{})
+	const loops = "lists.range(500).all(x, lists.range(500).all(y, x + y >= 0))"
+	p, err := s.Compile(loops, Bool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(turns int) (took int, err error) {
+		turn := &deadline{turns}
+		_, err = p.Bool(t.Context(), s.Bind(&Input{Turn: turn}, &Budget{Remaining: MutationBudget}))
+		return turns - turn.left, err
+	}
+	for range 2 {
+		if _, err := run(3); !errors.Is(err, errTimeUp) {
+			t.Errorf("error = %v, want %v", err, errTimeUp)
+		}
+	}
+	if turns, err := run(1 << 30); !strings.Contains(errText(err), "cost limit exceeded") || turns < 100 {
+		t.Errorf("error = %v after %d turns, want the cost limit and at least 100", err, turns)
+	}
+	if turns, err := run(0); !strings.Contains(errText(err), "cost limit exceeded") || turns != 0 {
+		t.Errorf("error = %v after %d turns, want what is known", err, turns)
+	}
+
+	budget := memory.New(1 << 20)
+	p, err = s.Compile("lists.range(900000).size() > 0", Bool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := budget.Open()
+	var refused *memory.Error
+	if _, err := p.Bool(t.Context(), s.Bind(&Input{Memory: account}, nil)); !errors.As(err, &refused) || account.Refused() == nil {
+		t.Errorf("error = %v, want one of the account", err)
+	}
+	account.Close()
+	if ok, err := p.Bool(t.Context(), s.Bind(&Input{}, nil)); !ok || err != nil {
+		t.Errorf("%v, %v, want true", ok, err)
+	}
+}
+
+// To weigh a large result takes time, which ends as that of an evaluation does.
+func TestWeighingEnds(t *testing.T) {
+	for _, expr := range []string{"[JSONPatch{op: 'add', path: '/a', value: variables.v7}]", "[JSONPatch{op: 'add', path: '/a', value: [dyn(variables.v7), dyn(timestamp(0))]}]"} {
+		s := unfolding(t, Vars{})
+		p, err := s.Compile(expr, JSONPatch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := *attacked
+		in.Turn = &deadline{20}
+		if _, err := p.JSONPatch(t.Context(), s.Bind(&in, nil)); !errors.Is(err, errTimeUp) {
+			t.Errorf("%s: error = %v, want %v", expr, err, errTimeUp)
+		}
 	}
 }
 

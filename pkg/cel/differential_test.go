@@ -362,7 +362,7 @@ func errText(err error) string {
 // described is the type of a value and something that go-cmp can compare. Values
 // that unfold to more than 64 KiB are all alike.
 func described(v ref.Val) any {
-	if s := (scale{64 << 10}); !s.value(v) {
+	if s := (scale{left: 64 << 10}); !s.value(v) {
 		return []any{v.Type().TypeName(), "more than 64 KiB"}
 	}
 	if tree, err := detour(v); err == nil {

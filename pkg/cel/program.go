@@ -116,15 +116,18 @@ func (p *Program) evaluate(a *Activation) (any, error) {
 		a.touchAll(o)
 	case p.reads == 0:
 		// On values of its own, to learn what it touches no matter what was
-		// touched in a before.
-		own := a.scope.Bind(&Input{}, nil)
+		// touched in a before. What it takes is what a takes.
+		own := a.scope.Bind(&Input{Memory: a.account, Turn: a.turn}, nil)
 		own.begin(a.ctx)
 		o = p.outcome(own)
 		o.size = own.size
 		for _, i := range own.touched {
 			o.touched = append(o.touched, touch{i, own.memos[i].cost})
 		}
-		if a.ctx.Err() == nil {
+		switch bounded := errors.Is(own.stop, errMemory) || errors.Is(own.stop, errList); {
+		case own.stop != nil && !bounded:
+			a.stop = own.stop // for others, or for now
+		case a.ctx.Err() == nil:
 			p.constant.Store(o)
 		}
 		a.touchAll(o)
@@ -175,6 +178,9 @@ func (p *Program) outcome(a *Activation) *outcome {
 	}
 	if p.want != Bool && p.want != anything && !a.weighs(val) {
 		o.err = p.tooLarge()
+		if a.stop != nil {
+			o.err = a.halted()
+		}
 		return o
 	}
 	switch p.want {

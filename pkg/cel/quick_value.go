@@ -76,7 +76,7 @@ func (r *reader) once(e ast.Expr, of valueOf) valueOf {
 	if of == nil || !r.constant(e) {
 		return of
 	}
-	v, ok := of(&frame{limit: math.MaxInt64, scale: scale{MaxResult}})
+	v, ok := of(&frame{limit: math.MaxInt64, scale: scale{left: MaxResult}})
 	if !ok {
 		return nil
 	}

@@ -12,11 +12,22 @@ import (
 // scale weighs values by the JSON text that they become at least, where a part that
 // is shared counts at each place. Values are small however much they unfold to: a
 // list of ten times the same list, eight levels deep, is a gigabyte of text.
-type scale struct{ left int64 }
+type scale struct {
+	left int64
+	// a rests when less than rests is left; nil if nobody is to know of the work.
+	a     *Activation
+	rests int64
+}
 
-// weighs reports whether a result is not above MaxResult.
+// restEvery is how many bytes are about YieldEvery units of work.
+const restEvery = 16 * YieldEvery
+
+// scale returns one for a result. Weighing ends with a.
+func (a *Activation) scale() scale { return scale{MaxResult, a, MaxResult - restEvery} }
+
+// weighs reports whether a result is not above MaxResult. If not, a.stop may be why.
 func (a *Activation) weighs(v any) bool {
-	s := scale{MaxResult}
+	s := a.scale()
 	ok := s.data(v)
 	a.size = MaxResult - s.left
 	return ok
@@ -24,7 +35,7 @@ func (a *Activation) weighs(v any) bool {
 
 // weighsOps is weighs for a patch.
 func (a *Activation) weighsOps(ops []PatchOp) bool {
-	s := scale{MaxResult}
+	s := a.scale()
 	ok := true
 	for i := range ops {
 		op := &ops[i]
@@ -40,14 +51,28 @@ func (a *Activation) ResultSize() int64 { return a.size }
 // Outweighs reports whether JSON data takes more bytes as text, what is shared
 // written out.
 func Outweighs(data any, bytes int64) bool {
-	s := scale{bytes}
+	s := scale{left: bytes}
 	return !s.data(data)
 }
 
 // take reports whether there is room for that many bytes more.
 func (s *scale) take(bytes int) bool {
 	s.left -= int64(bytes)
-	return s.left >= 0
+	return s.left >= s.rests || s.rest()
+}
+
+// rest lets others work and asks whether to go on.
+func (s *scale) rest() bool {
+	if s.left < 0 {
+		return false
+	}
+	s.rests = max(s.left-restEvery, 0)
+	s.a.work += YieldEvery
+	if err := s.a.yield(); err != nil {
+		s.a.stop = err
+		return false
+	}
+	return true
 }
 
 // text is the weight of a string with its quotes.

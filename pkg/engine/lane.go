@@ -17,8 +17,8 @@ func newLane() lane { return make(lane, max(runtime.GOMAXPROCS(0)-1, 1)) }
 // usual one is done before it yields for the first time. Whoever is in the lane lets the
 // next one in after laneYields.
 const (
-	freeYields = 128
-	laneYields = 512
+	freeYields = 16
+	laneYields = 32
 )
 
 // turn is one request's use of the lane.

@@ -80,7 +80,10 @@ var expensives = []expensive{
 	{name: "a quantity of 1 MiB of digits", patches: []string{where(`quantity(object.text).isGreaterThan(quantity("1"))`)}, content: text("text", "9", mib)},
 	{name: "a regular expression on 1 MiB", patches: slices.Repeat([]string{where(`!object.text.matches("(a+a+){2}b")`)}, 10), content: text("text", "a", mib)},
 	{name: "all matches in 1 MiB", patches: []string{where(`object.text.findAll("(a.*b)|a").size() > 0`)}, content: text("text", "a", mib)},
-	{name: "nested loops", patches: slices.Repeat([]string{where(`lists.range(500).all(x, lists.range(500).all(y, x + y >= 0))`)}, 10), content: nothing},
+	{name: "nested loops", patches: slices.Repeat([]string{where(`lists.range(500).all(x, lists.range(500).all(y, x + y >= object.n - 1))`)}, 10), content: nothing},
+	{name: "nested loops that read nothing", patches: many(10, func(i int) string {
+		return where(fmt.Sprintf(`lists.range(500).all(x, lists.range(500).all(y, x + y >= -%d))`, i))
+	}), content: nothing},
 	{name: "unfolding values compared", variables: unfolding, patches: []string{where("variables.v7 == variables.w7")}, content: nothing},
 	{name: "unfolding values in sets", variables: unfolding, patches: []string{where("sets.contains(variables.v7, variables.w7)")}, content: nothing},
 	{name: "unfolding values made distinct", variables: unfolding, patches: []string{where("(variables.v7 + variables.w7).distinct().size() > 0")}, content: nothing},
@@ -91,7 +94,7 @@ var expensives = []expensive{
 	{name: "format", patches: []string{where(`lists.range(60).all(x, "%s".format([object.list]).size() > 0)`)}, content: numbers(40_000)},
 	{name: "sort", patches: slices.Repeat([]string{where(`object.list.map(x, int(x)).sort().size() > 0`)}, 5), content: numbers(60_000)},
 	{name: "sets", patches: []string{where(`!sets.contains(object.list, object.list.map(x, [x]))`)}, content: numbers(3_000)},
-	{name: "lists of memory", patches: slices.Repeat([]string{where(`lists.range(900000).size() > 0`)}, 10), content: nothing},
+	{name: "lists of memory", patches: slices.Repeat([]string{where(`lists.range(900000 - object.n).size() > 0`)}, 10), content: nothing},
 	{name: "the whole object, written and compared", patches: []string{`object.list.map(x, JSONPatch{op: "add", path: "/touched", value: object.list})`}, content: numbers(20_000)},
 	{name: "30 policies that add 1 MiB each", patches: many(30, func(i int) string { return addAt(fmt.Sprintf("/added%d", i), "object.text") }), content: text("text", "a", mib)},
 	{name: "30 policies that map 3 MiB", patches: slices.Repeat([]string{where(`object.list.map(x, [x]).size() > 0`)}, 30), content: numbers(400_000)},
