@@ -16,28 +16,25 @@ const (
 	// (--max-mutating-requests-inflight), and keep 25 that are idle.
 	defaultConnections = 1000
 	// patience is how long a connection may be about to bring a request before it is
-	// closed for another one that wants its place. A client that means it needs
-	// milliseconds.
-	patience = 100 * time.Millisecond
+	// closed for another one that wants its place. On an idle machine a client needs
+	// milliseconds; where processors are short, an API server that is cut off sooner
+	// would lose reviews that mapd could have answered.
+	patience = 2 * time.Second
 )
 
 // connections are those that a server has open. It bounds how many there are, in
-// all and from each peer, and how many of them are opening: those whose header is
-// not complete. Where there are too many, one that brings no request is closed for
-// the next one. A request that has begun is never cut off.
+// all and from each peer. Where there are too many, one that brings no request is
+// closed for the next one. A request that has begun is never cut off.
 type connections struct {
 	net.Listener
-	total, perPeer, opening int // limits
+	total, perPeer int // limits
 
 	mu    sync.Mutex
 	open  map[*guarded]struct{}
-	peers map[netip.Prefix]*peer
+	peers map[netip.Prefix]int // how many are open from each
 	// closed counts connections that were closed for others, or at once.
 	closed int64
 }
-
-// peer is an address that connections are from.
-type peer struct{ open, opening int }
 
 // guarded is a connection as it was accepted.
 type guarded struct {
@@ -61,8 +58,8 @@ const (
 // newConnections bounds the connections of l to total.
 func newConnections(l net.Listener, total int) *connections {
 	return &connections{
-		Listener: l, total: total, perPeer: total * 3 / 4, opening: max(total/4, 1),
-		open: map[*guarded]struct{}{}, peers: map[netip.Prefix]*peer{},
+		Listener: l, total: total, perPeer: total * 3 / 4,
+		open: map[*guarded]struct{}{}, peers: map[netip.Prefix]int{},
 	}
 }
 
@@ -85,32 +82,25 @@ func (c *connections) admit(conn net.Conn, now time.Time) *guarded {
 	g := &guarded{Conn: conn, all: c, from: prefixOf(conn.RemoteAddr()), since: now}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.peers[g.from]
-	if p == nil {
-		p = &peer{} // of c.peers once it has a connection
-	}
 	from := func(o *guarded) bool { return o.from == g.from }
 	switch {
-	case p.opening >= c.opening && !c.drop(from, opening, now),
-		p.open >= c.perPeer && !c.drop(from, idle, now),
-		len(c.open) >= c.total && !c.drop(c.crowd(), idle, now):
+	case c.peers[g.from] >= c.perPeer && !c.drop(from, now),
+		len(c.open) >= c.total && !c.drop(c.crowd(), now):
 		c.closed++
 		return nil
 	}
-	c.peers[g.from] = p
-	p.open++
-	p.opening++
+	c.peers[g.from]++
 	c.open[g] = struct{}{}
 	return g
 }
 
 // drop closes one of the connections that are worth least, and reports whether it
-// did: the one that has been opening for longest if that is beyond patience, or else,
-// if state is idle, the one that has been idle for longest. c.mu is held.
-func (c *connections) drop(of func(*guarded) bool, state connState, now time.Time) bool {
+// did: the one that has been opening for longest if that is beyond patience, or else
+// the one that has been idle for longest. c.mu is held.
+func (c *connections) drop(of func(*guarded) bool, now time.Time) bool {
 	var worst *guarded
 	for g := range c.open {
-		if g.state == serving || !of(g) || g.state == opening && now.Sub(g.since) < patience || g.state > state {
+		if g.state == serving || !of(g) || g.state == opening && now.Sub(g.since) < patience {
 			continue
 		}
 		if worst == nil || g.state < worst.state || g.state == worst.state && g.since.Before(worst.since) {
@@ -130,9 +120,9 @@ func (c *connections) drop(of func(*guarded) bool, state connState, now time.Tim
 func (c *connections) crowd() func(*guarded) bool {
 	var most netip.Prefix
 	n := 0
-	for from, p := range c.peers {
-		if p.open > n {
-			most, n = from, p.open
+	for from, open := range c.peers {
+		if open > n {
+			most, n = from, open
 		}
 	}
 	return func(g *guarded) bool { return g.from == most }
@@ -145,30 +135,13 @@ func (c *connections) remove(g *guarded) {
 	}
 	g.gone = true
 	delete(c.open, g)
-	p := c.peers[g.from]
-	if p.open--; p.open == 0 {
+	if c.peers[g.from]--; c.peers[g.from] == 0 {
 		delete(c.peers, g.from)
-	}
-	if g.state == opening {
-		p.opening--
 	}
 }
 
 // become notes what a connection does now. c.mu is held.
-func (c *connections) become(g *guarded, state connState, now time.Time) {
-	if g.gone {
-		return
-	}
-	p := c.peers[g.from]
-	if g.state == opening {
-		p.opening--
-	}
-	if g.state, g.since = state, now; state == opening {
-		if p.opening++; p.opening > c.opening {
-			c.drop(func(o *guarded) bool { return o.from == g.from }, opening, now)
-		}
-	}
-}
+func (g *guarded) become(state connState, now time.Time) { g.state, g.since = state, now }
 
 // changed is an http.Server's ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
@@ -181,10 +154,10 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		if g.state == idle { // from now on there is a byte of the next header
-			c.become(g, opening, time.Now())
+			g.become(opening, time.Now())
 		}
 	case http.StateIdle:
-		c.become(g, idle, time.Now())
+		g.become(idle, time.Now())
 	case http.StateClosed, http.StateHijacked:
 		c.remove(g)
 	}
@@ -212,7 +185,7 @@ func (c *connections) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g, ok := r.Context().Value(guardedKey{}).(*guarded); ok && g != nil {
 			c.mu.Lock()
-			c.become(g, serving, time.Now())
+			g.become(serving, time.Now())
 			c.mu.Unlock()
 		}
 		next.ServeHTTP(w, r)

@@ -30,15 +30,21 @@ func TestConnections(t *testing.T) {
 	}
 	const a, b, c = "192.0.2.1:1", "192.0.2.2:1", "[2001:db8::1]:1"
 	long := patience
-	// Of 8 connections 6 may be from one address, and 2 of them opening.
+	// Of 8 connections 6 may be from one address.
 	tests := map[string]struct {
 		events []event
 		closed []int
 	}{
-		"few":                              {events: []event{{open: a}, {open: a}, {open: b}, {open: c}}},
-		"opening at once":                  {events: []event{{open: a}, {open: a}, {open: a, no: true}, {open: b}}},
-		"opening, the oldest for too long": {events: []event{{open: a}, {open: a, after: 1}, {open: a, after: long}}, closed: []int{0}},
-		"one that serves is not opening":   {events: []event{{open: a}, {open: a}, {do: 0, is: serving}, {open: a}}},
+		"few": {events: []event{{open: a}, {open: a}, {open: b}, {open: c}}},
+		"opening at once": {events: []event{
+			{open: a}, {open: a}, {open: a}, {open: a}, {open: a}, {open: a}, {open: a, no: true, after: long - 1}, {open: b},
+		}},
+		"opening, the oldest for too long": {events: []event{
+			{open: a}, {open: a, after: 1}, {open: a}, {open: a}, {open: a}, {open: a}, {open: a, after: long - 1},
+		}, closed: []int{0}},
+		"opening counts again while the next header arrives": {events: []event{
+			{open: a}, {do: 0, is: idle}, {do: 0, is: opening, after: long}, {open: a}, {open: a}, {open: a}, {open: a}, {open: a}, {open: a, no: true, after: long - 1},
+		}},
 		"too many from one address": {events: []event{
 			{open: a}, {do: 0, is: idle}, {open: a}, {do: 1, is: idle, after: 1}, {open: a}, {do: 2, is: serving}, {open: a}, {do: 3, is: serving},
 			{open: a}, {do: 4, is: serving}, {open: a}, {do: 5, is: serving}, {open: a, after: 1}, {do: 0, is: idle}, {open: b},
@@ -51,8 +57,12 @@ func TestConnections(t *testing.T) {
 			{open: b}, {do: 0, is: idle}, {open: b}, {do: 1, is: idle, after: 1}, {open: c}, {do: 2, is: idle, after: 1}, {open: a, after: 1}, {do: 3, is: idle},
 			{open: a}, {do: 4, is: idle, after: 1}, {open: a}, {do: 5, is: idle}, {open: a}, {do: 6, is: serving}, {open: a}, {do: 7, is: serving}, {open: c},
 		}, closed: []int{3}},
-		"networks of IPv6 are one address": {events: []event{{open: c}, {open: "[2001:db8::2]:1"}, {open: "[2001:db8::3]:1", no: true}, {open: "[2001:db8:0:1::1]:1"}}},
-		"IPv4 in IPv6 is IPv4":             {events: []event{{open: a}, {open: "[::ffff:192.0.2.1]:1"}, {open: a, no: true}}},
+		"networks of IPv6 are one address": {events: []event{
+			{open: c}, {open: "[2001:db8::2]:1"}, {open: c}, {open: c}, {open: c}, {open: c}, {open: "[2001:db8::3]:1", no: true}, {open: "[2001:db8:0:1::1]:1"},
+		}},
+		"IPv4 in IPv6 is IPv4": {events: []event{
+			{open: a}, {open: "[::ffff:192.0.2.1]:1"}, {open: a}, {open: a}, {open: a}, {open: a}, {open: a, no: true}, {open: b},
+		}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +72,7 @@ func TestConnections(t *testing.T) {
 			for i, e := range tt.events {
 				now = now.Add(e.after)
 				if e.open == "" {
-					conns.become(all[e.do], e.is, now)
+					all[e.do].become(e.is, now)
 					continue
 				}
 				g := conns.admit(&from{addr: e.open, closed: make(chan bool)}, now)
@@ -92,26 +102,5 @@ func TestConnections(t *testing.T) {
 				t.Errorf("%d connections of %d peers are left", len(conns.open), len(conns.peers))
 			}
 		})
-	}
-}
-
-// A connection that was kept counts as opening again while its next header comes.
-func TestConnectionOpensAgain(t *testing.T) {
-	conns := newConnections(nil, 8)
-	now := time.Now()
-	var all []*guarded
-	for range 4 {
-		g := conns.admit(&from{addr: "192.0.2.1:1", closed: make(chan bool)}, now)
-		if g == nil {
-			t.Fatal("refused")
-		}
-		conns.become(g, idle, now)
-		all = append(all, g)
-	}
-	for i, g := range all {
-		conns.become(g, opening, now.Add(time.Duration(i)*patience))
-	}
-	if !all[0].gone || !all[1].gone || all[2].gone || all[3].gone {
-		t.Errorf("closed: %v %v %v %v, want the first two", all[0].gone, all[1].gone, all[2].gone, all[3].gone)
 	}
 }
