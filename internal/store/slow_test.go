@@ -46,6 +46,19 @@ func (h *held) set(policies map[string]*stored) compiled {
 	return h.update(changed, nil)
 }
 
+// begins returns when the next policy that is held is being compiled. It cannot
+// begin before the work on its version before has ended, which changed reports.
+func (h *held) begins() {
+	for {
+		select {
+		case <-h.began:
+			return
+		case <-h.changed:
+			h.set(nil)
+		}
+	}
+}
+
 // says compares the policies, each with its label's value, or its error.
 func (h *held) says(t *testing.T, step string, want ...string) {
 	t.Helper()
@@ -72,6 +85,7 @@ func TestSlowPolicy(t *testing.T) {
 	const compiling = "slow the policy is still being compiled"
 
 	h.set(byName(testPolicy(t, "slow", "HOLD 1"), testPolicy(t, "a", "1")))
+	h.begins()
 	h.says(t, "new", "a 1", compiling)
 	h.set(byName(testPolicy(t, "a", "2")))
 	h.says(t, "meanwhile", "a 2", compiling)
@@ -84,6 +98,7 @@ func TestSlowPolicy(t *testing.T) {
 	h.says(t, "compiled", "a 2", "slow HOLD 1")
 
 	h.set(byName(testPolicy(t, "slow", "HOLD 2")))
+	h.begins()
 	h.says(t, "next version", "a 2", "slow HOLD 1")
 	// Another one, while that is being compiled.
 	h.set(byName(testPolicy(t, "slow", "3")))
@@ -96,6 +111,7 @@ func TestSlowPolicy(t *testing.T) {
 	h.says(t, "the version after, compiled", "a 2", "slow 3")
 
 	h.set(byName(testPolicy(t, "slow", "HOLD 4")))
+	h.begins()
 	j := h.slow.jobs["slow"]
 	h.set(gone("slow"))
 	h.says(t, "deleted", "a 2")
