@@ -221,7 +221,8 @@ func (m *moves) leave(name string, from, now webhook.ID, at time.Time) {
 	v.left = slices.Compact(v.left)
 }
 
-// equalRoutes says that servers come to an entry for all that its policies need.
+// equalRoutes reports whether API servers send an entry exactly the requests that its
+// policies need, or no policy needs the entry.
 func equalRoutes(live, needed routing, name string) bool {
 	is, there := live[name]
 	should, wanted := needed[name]

@@ -306,8 +306,8 @@ func (s *Store) Legacy() webhook.Admitter {
 // Entry runs the policies of one webhook entry. Before the first snapshot it does what
 // the entry's failurePolicy says.
 //
-// A server that has not heard of a change for long may call an entry that there is no
-// more. Nobody knows then which policies it expects, so all of the group are run.
+// An API server with an old configuration may call an entry that no longer exists.
+// Which policies it expects is unknown, so Entry runs all policies of the group.
 func (s *Store) Entry(id webhook.ID) webhook.Admitter {
 	served := s.served.Load()
 	if served == nil {
@@ -346,7 +346,7 @@ func (a *admitter) Admit(ctx context.Context, req *policy.Request) *engine.Decis
 	return a.engine.Admit(ctx, req)
 }
 
-// unread stands for policies that have not been read.
+// unread answers by failurePolicy until the first snapshot is published.
 type unread struct{ ignore bool }
 
 // Admit implements webhook.Admitter.

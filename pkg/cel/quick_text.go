@@ -58,7 +58,7 @@ func (r *reader) text(e ast.Expr) *text {
 		start := len(f.text)
 		switch v := v.(type) {
 		case string:
-			// What waits for this one has not been counted yet.
+			// The rest of f.text is part of a text that is counted when it is complete.
 			if len(f.text)+len(v) > maxMade || !f.read(len(v)) {
 				return 0, false
 			}

@@ -76,8 +76,9 @@ type Validator interface {
 type Options struct {
 	// Admitter decides what comes to /mutate. Nil: there is no such path.
 	Admitter Admitter
-	// Entries returns who decides what comes to the path of an entry, nil if there is
-	// no such path. It is asked for each review. Nil: there are no such paths.
+	// Entries returns the Admitter that decides reviews on the path of an entry, or nil
+	// if the entry does not exist. The Handler calls it for each review. Without Entries
+	// the Handler serves no such paths.
 	Entries func(ID) Admitter
 	// Legacy decides what comes to LegacyPath. Nil: there is no such path.
 	Legacy Admitter
@@ -122,7 +123,7 @@ type Handler struct {
 	stopping  atomic.Bool
 }
 
-// decider is who decides what comes to a path: one of both.
+// decider decides the reviews of one path. Exactly one of its fields is set.
 type decider struct {
 	Admitter
 	Validator
@@ -208,7 +209,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decider returns who decides what comes to a path.
+// decider returns what decides the reviews of a path, and false if the Handler does
+// not serve the path.
 func (h *Handler) decider(path string) (decider, bool) {
 	if d, ok := h.reviews[path]; ok || h.entries == nil {
 		return d, ok
