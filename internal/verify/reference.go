@@ -43,7 +43,7 @@ const (
 // unasked is the group about which API servers ask no webhook.
 const unasked = "admissionregistration.k8s.io"
 
-// ownGroups are those whose objects Gatekeeper does not touch (spec §9.2).
+// ownGroups are those whose objects Gatekeeper does not touch (Gatekeeper spec §9.2).
 var ownGroups = []string{"templates", "constraints", "mutations", "config", "externaldata", "expansion", "status"}
 
 // Process is what Gatekeeper's Config calls the mutating webhook.

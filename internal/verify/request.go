@@ -37,7 +37,7 @@ func (r *request) name() string {
 }
 
 // namespaceName is that of the request: an object of a cluster-scoped kind has
-// none, a Namespace that of itself (spec §6.1).
+// none, a Namespace that of itself (Kubernetes spec §6.1).
 func (r *request) namespaceName() string {
 	switch {
 	case r.isNamespace():

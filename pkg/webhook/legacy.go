@@ -24,7 +24,7 @@ const (
 // The entry promises what Gatekeeper's own does (Gatekeeper spec §9.1): it is
 // skipped if mapd cannot be reached, called once, and for requests in the very
 // version that a rule names. Namespaces with IgnoreLabel are left out, and so are
-// Gatekeeper's own objects and, as it is installed by default, itself (§9.2).
+// Gatekeeper's own objects and, as it is installed by default, itself (Gatekeeper spec §9.2).
 func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
 	var normal []admissionregistrationv1.RuleWithOperations
 	for i := range rules {

@@ -35,7 +35,7 @@ func replace(part *string, with string) {
 }
 
 // split divides a reference. It does not judge: every string has parts, and what
-// it takes apart again may be divided elsewhere (§6.1).
+// it takes apart again may be divided elsewhere (Gatekeeper spec §6.1).
 func split(ref string) legacy.Image {
 	var parts legacy.Image
 	parts.Path = ref

@@ -60,7 +60,7 @@ func (s *subject) inScope(scope string) bool {
 }
 
 // inNamespaces asks namespaces and excludedNamespaces. Both hold for what is in
-// no namespace (§7.3).
+// no namespace (Gatekeeper spec §7.3).
 func (s *subject) inNamespaces(match *legacy.Match) bool {
 	name := s.GetNamespace()
 	switch {

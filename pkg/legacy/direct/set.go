@@ -54,7 +54,7 @@ func (a assign) field(obj map[string]any, name string) error {
 	return nil
 }
 
-// merge adds those values that a list does not have yet (§5).
+// merge adds those values that a list does not have yet (Gatekeeper spec §5).
 type merge struct{ values []any }
 
 func (s merge) field(obj map[string]any, name string) error {
@@ -75,7 +75,7 @@ func (s merge) field(obj map[string]any, name string) error {
 	return nil
 }
 
-// prune removes values from a list (§5).
+// prune removes values from a list (Gatekeeper spec §5).
 type prune struct{ values []any }
 
 // field does nothing if nothing is there. But the walk has come here by then, and
@@ -106,7 +106,7 @@ func listAt(obj map[string]any, name string) ([]any, error) {
 	return list, nil
 }
 
-// contains compares deeply and typed (§2.4).
+// contains compares deeply and typed (Gatekeeper spec §2.4).
 func contains(list []any, value any) bool {
 	for _, v := range list {
 		if tree.Equal(v, value) {

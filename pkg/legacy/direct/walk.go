@@ -153,11 +153,11 @@ func (w *walker) element(list []any, depth int) (any, bool, error) {
 func (w *walker) last(depth int) bool { return depth == len(w.m.Location)-1 }
 
 // allows asks the path test of a depth. A test that has none of the two
-// conditions allows neither what is there nor that nothing is (§3.6).
+// conditions allows neither what is there nor that nothing is (Gatekeeper spec §3.6).
 func (w *walker) allows(depth int, exists bool) bool {
 	test, ok := w.m.Test(depth)
 	if w.m.Kind == legacy.AssignMetadata && w.last(depth) {
-		test, ok = legacy.MustNotExist, true // it only adds (§4)
+		test, ok = legacy.MustNotExist, true // it only adds (Gatekeeper spec §4)
 	}
 	if exists {
 		return !ok || test == legacy.MustExist
@@ -166,7 +166,7 @@ func (w *walker) allows(depth int, exists bool) bool {
 }
 
 // selects reports whether an element has a selector's key. The comparison is
-// typed: 80 is neither "80" nor 80.0 (§2.4).
+// typed: 80 is neither "80" nor 80.0 (Gatekeeper spec §2.4).
 func selects(node legacy.Node, elem map[string]any) bool {
 	value, ok := elem[node.Name]
 	return ok && value == node.Value
