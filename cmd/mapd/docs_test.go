@@ -213,6 +213,22 @@ func TestExamplesReadme(t *testing.T) {
 // prints, both streams as a terminal shows them.
 var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:eval|migrate) [^\n]*)\n(.*?)```\n")
 
+// tourFile is a file that the README shows whole.
+var tourFile = regexp.MustCompile("(?s)```yaml\n# (docs/tour/[^\n]*)\n(.*?)```\n")
+
+// The files that the README shows are those that its commands read.
+func TestReadmeFiles(t *testing.T) {
+	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md"), -1)
+	if len(blocks) < 2 {
+		t.Fatalf("found %d files: the README is not read as it is written", len(blocks))
+	}
+	for _, m := range blocks {
+		if d := cmp.Diff(m[2], readFile(t, "../..", m[1])); d != "" {
+			t.Errorf("%s (-README +file):\n%s", m[1], d)
+		}
+	}
+}
+
 // The commands of the README print what it says they print.
 func TestReadme(t *testing.T) {
 	t.Chdir("../..") // the commands name files from there
