@@ -64,7 +64,7 @@ func (m *customModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
 // custom is what objects of a custom kind are held to beyond its document.
 type custom struct {
 	structural *structuralschema.Structural // with pruned defaults, as served
-	defaults   *defaults                    // nil: none
+	root       *member                      // the shape of its objects, with the same defaults
 	rewritable bool                         // conversion strategy None
 	versions   map[string]bool              // all of the definition, served or not
 }
@@ -221,7 +221,7 @@ func newCustomModel(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensi
 	}
 	return &customModel{schema: merge, name: modelName(gvk), custom: &custom{
 		structural: structural,
-		defaults:   newDefaults(structural),
+		root:       newFree(structural),
 	}}, nil
 }
 

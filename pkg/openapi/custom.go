@@ -2,8 +2,6 @@ package openapi
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
@@ -22,23 +20,22 @@ func (k *Kind) settleCustom(before, after map[string]any, from Decoding) (map[st
 	if before != nil && tree.Same(before, after) {
 		return before, nil
 	}
+	root := k.root()
 	apiVersion, kind := k.gvk.ToAPIVersionAndKind()
-	known := after["apiVersion"] == apiVersion && after["kind"] == kind
-	if !known && from == FromJSONPatch {
-		if err := checkKind(after); err != nil {
-			return nil, err
+	if after["apiVersion"] != apiVersion || after["kind"] != kind {
+		root = anything.others
+		if from == FromJSONPatch {
+			if err := checkKind(after); err != nil {
+				return nil, err
+			}
 		}
 	}
-	s := customSettler{text: from == FromJSONPatch}
-	var d *defaults
-	if known && k.custom != nil {
-		d = k.custom.defaults
-	}
-	return s.value(d, before, after).(map[string]any), nil
+	w := settler{from: from}
+	return w.members(root.shape, before, after), nil
 }
 
-// checkKind lets the decoder look at an object whose kind or apiVersion a
-// patch touched, for its words.
+// checkKind has the decoder read an object whose kind or apiVersion a patch
+// touched, because its errors have upstream's text.
 func checkKind(obj map[string]any) error {
 	data, err := encode(obj)
 	if err != nil {
@@ -48,167 +45,52 @@ func checkKind(obj map[string]any) error {
 	return err
 }
 
-// defaults are the default values of a structural schema, without anything
-// else. Nil means that there are none here and below.
-type defaults struct {
-	value    any // its own default, with the defaults below it applied; nil: none
-	nullable bool
-	fields   map[string]*defaults
-	known    map[string]bool // declared fields, with defaults or not
-	others   *defaults       // additionalProperties
-	items    *defaults
-}
+// anything is the shape of custom data without defaults.
+var anything = func() *shape {
+	sh := &shape{form: free}
+	sh.items = &member{shape: sh}
+	sh.others = sh.items
+	return sh
+}()
 
-func newDefaults(s *structuralschema.Structural) *defaults {
+// newFree returns the member for values of a structural schema. All that
+// settling needs of a schema is its defaults, so it is anything where there are
+// none at and below the place.
+func newFree(s *structuralschema.Structural) *member {
 	if s == nil {
-		return nil
+		return anything.others
 	}
-	d := &defaults{nullable: s.Nullable, known: map[string]bool{}}
+	sh := &shape{form: free, fields: map[string]*member{}, others: anything.others, items: newFree(s.Items)}
+	plain := sh.items == anything.items
 	for name, p := range s.Properties {
-		d.known[name] = true
-		if f := newDefaults(&p); f != nil {
-			if d.fields == nil {
-				d.fields = map[string]*defaults{}
-			}
-			d.fields[name] = f
+		m := newFree(&p)
+		sh.fields[name] = m
+		if m.always {
+			sh.required++
 		}
+		plain = plain && m == anything.others
 	}
 	if s.AdditionalProperties != nil {
-		d.others = newDefaults(s.AdditionalProperties.Structural)
+		sh.others = newFree(s.AdditionalProperties.Structural)
+		plain = plain && sh.others == anything.others
 	}
-	d.items = newDefaults(s.Items)
-	if s.Default.Object == nil && d.fields == nil && d.others == nil && d.items == nil {
-		return nil
+	if plain {
+		sh = anything
 	}
-	if s.Default.Object != nil {
-		var w customSettler
-		d.value = w.value(d, nil, s.Default.Object)
-	}
-	return d
-}
-
-// replaces says whether the default takes the place of a value that is there:
-// of null, where null is not allowed.
-func (w *customSettler) replaces(d *defaults, v any) bool {
-	return d != nil && (v == nil || w.text && isNull(v)) && !d.nullable && d.value != nil
-}
-
-// customSettler walks a changed tree beside the settled one that it came from.
-type customSettler struct {
-	text bool // it went through text: read scalars anew
-}
-
-func (w *customSettler) value(d *defaults, before, after any) any {
-	if before != nil && tree.Same(before, after) {
-		return before
-	}
-	if isNull(after) {
-		if w.text {
-			return nil // of whatever type it is
+	if s.Default.Object == nil {
+		if plain {
+			return anything.others
 		}
-		return after
+		return &member{shape: sh}
 	}
-	switch v := after.(type) {
-	case map[string]any:
-		b, _ := before.(map[string]any)
-		return w.object(d, b, v)
-	case []any:
-		b, _ := before.([]any)
-		return w.list(d, b, v)
+	w := settler{from: FromApply}
+	m := &member{shape: sh, always: true, fill: w.value(sh, nil, s.Default.Object)}
+	if !s.Nullable {
+		own := *sh
+		own.zero = m.fill
+		m.shape = &own
 	}
-	if w.text {
-		return reread(after)
-	}
-	return after
-}
-
-func (w *customSettler) object(d *defaults, before, after map[string]any) map[string]any {
-	out, own := after, false
-	same := before != nil
-	for key, av := range after {
-		bv, had := before[key]
-		if had && tree.Same(av, bv) {
-			continue
-		}
-		var f *defaults
-		if d != nil {
-			if f = d.fields[key]; f == nil && !d.known[key] {
-				f = d.others
-			}
-		}
-		v := av
-		if w.replaces(f, av) {
-			v = f.value
-			if had && tree.Equal(bv, v) {
-				v = bv
-			}
-		} else {
-			v = w.value(f, bv, av)
-		}
-		if !tree.Same(v, av) {
-			if !own {
-				out, own = maps.Clone(after), true
-			}
-			out[key] = v
-		}
-		same = same && had && tree.Same(v, bv)
-	}
-	if d != nil {
-		for key, f := range d.fields {
-			if f.value == nil {
-				continue
-			}
-			if _, ok := out[key]; ok {
-				continue
-			}
-			if !own {
-				out, own = maps.Clone(after), true
-			}
-			out[key] = f.value
-			if bv, had := before[key]; had && tree.Equal(bv, f.value) {
-				out[key] = bv
-			} else {
-				same = false
-			}
-		}
-	}
-	if same && len(out) == len(before) {
-		return before
-	}
-	return out
-}
-
-func (w *customSettler) list(d *defaults, before, after []any) []any {
-	var items *defaults
-	if d != nil {
-		items = d.items
-	}
-	out, own := after, false
-	head, tail := aligned(before, after)
-	same := before != nil && len(before) == len(after)
-	for i := head; i < len(after)-tail; i++ {
-		var bv any
-		if len(before) == len(after) {
-			bv = before[i]
-		}
-		v := after[i]
-		if w.replaces(items, v) {
-			v = items.value
-		} else {
-			v = w.value(items, bv, v)
-		}
-		if !tree.Same(v, after[i]) {
-			if !own {
-				out, own = slices.Clone(after), true
-			}
-			out[i] = v
-		}
-		same = same && tree.Same(v, bv)
-	}
-	if same {
-		return before
-	}
-	return out
+	return m
 }
 
 // Normalize gives a whole object as a server would hold it after decoding it
@@ -233,8 +115,8 @@ func (k *Kind) Normalize(obj map[string]any) (map[string]any, error) {
 	if err := k.custom.coerce(fresh); err != nil {
 		return nil, err
 	}
-	var w customSettler
-	return w.value(k.custom.defaults, nil, share(nil, obj, fresh)).(map[string]any), nil
+	w := settler{from: FromApply}
+	return w.members(k.custom.root.shape, nil, share(nil, obj, fresh).(map[string]any)), nil
 }
 
 // coerce does to an untyped object what decoding into a Go type does to a

@@ -129,7 +129,7 @@ func (s *goTypeSet) of(gvk schema.GroupVersionKind) *goType {
 	if rt == nil {
 		return nil
 	}
-	t := &goType{set: s, gvk: gvk, typ: rt, shape: s.shapes.of(rt)}
+	t := &goType{set: s, gvk: gvk, typ: rt, root: member{shape: s.shapes.of(rt)}}
 	t.apiVersion, t.kind = gvk.ToAPIVersionAndKind()
 	s.types[gvk] = t
 	return t
@@ -141,7 +141,7 @@ type goType struct {
 	gvk              schema.GroupVersionKind
 	apiVersion, kind string
 	typ              reflect.Type
-	shape            *shape
+	root             member
 }
 
 // roundTrip is the truth that settling has to reproduce: a tree becomes a Go

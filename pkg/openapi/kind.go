@@ -96,6 +96,29 @@ func (k *Kind) Schema() (*smdschema.Schema, smdschema.TypeRef) {
 	return k.model.Schema()
 }
 
+// root is the object itself, for settling it.
+func (k *Kind) root() *member {
+	switch {
+	case k.goType != nil:
+		return &k.goType.root
+	case k.custom != nil:
+		return k.custom.root
+	}
+	return anything.others
+}
+
+// declares returns the document that what was written has to comply with, false
+// if there is none. A server that is older than our Go types would lose what its document does
+// not declare without a word, since a server is lenient with what webhooks
+// answer. A merge goes by the document anyway, and the embedded documents are
+// those of our Go types.
+func (k *Kind) declares(from Decoding) (Place, bool) {
+	if _, ours := k.model.(*builtinModel); ours || k.goType == nil || from != FromJSONPatch {
+		return Place{}, false
+	}
+	return k.Root()
+}
+
 // ConvertibleTo reports whether an object of this kind becomes one of another
 // version by rewriting its apiVersion: the versions, served or not, of a
 // CustomResourceDefinition whose conversion strategy is None (spec §2.3;

@@ -2,8 +2,8 @@ package openapi
 
 import smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
-// A Place is where something stands in the objects of a kind: the schema there.
-// It is for those who write about a kind and do not merge.
+// A Place is where something stands in the objects of a kind: the merge schema
+// there. The zero Place is one of which nothing is known.
 type Place struct {
 	schema *smdschema.Schema
 	atom   smdschema.Atom
@@ -25,7 +25,8 @@ func at(s *smdschema.Schema, ref smdschema.TypeRef) (Place, bool) {
 	return Place{schema: s, atom: atom}, ok
 }
 
-// Field is the member of that name, false if there cannot be one.
+// Field is the member of that name, false if there cannot be one or nothing is
+// known of it.
 func (p Place) Field(name string) (Place, bool) {
 	if p.atom.Map == nil {
 		return Place{}, false
@@ -52,6 +53,13 @@ func (p Place) Declares(name string) bool {
 	}
 	_, ok := p.atom.Map.FindField(name)
 	return ok
+}
+
+// Refuses reports whether the place is a struct without a field of that name.
+// An element type tells a map from a struct, as in structured-merge-diff
+// (typed/validate.go).
+func (p Place) Refuses(name string) bool {
+	return p.atom.Map != nil && p.atom.Map.ElementType == (smdschema.TypeRef{}) && !p.Declares(name)
 }
 
 // Scalar is the type of a scalar: "string", "numeric", "boolean" or, for what may

@@ -64,15 +64,13 @@ func (k *Kind) settleBuiltin(before, after map[string]any, from Decoding) (map[s
 		return before, nil
 	}
 	out, err := k.throughGoType(before, after, from)
-	if err != nil || from != FromJSONPatch {
-		return out, err
-	}
-	if _, ours := k.model.(*builtinModel); ours || k.model == nil {
-		return out, nil // the document is that of the Go type, or there is none
-	}
-	s, ref := k.Schema()
-	if err := undeclared(s, ref, before, after); err != nil {
+	if err != nil {
 		return nil, err
+	}
+	if p, ok := k.declares(from); ok {
+		if err := p.undeclared(before, after); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
@@ -81,95 +79,78 @@ func (k *Kind) throughGoType(before, after map[string]any, from Decoding) (map[s
 	t := k.goType
 	if after["apiVersion"] == t.apiVersion && after["kind"] == t.kind {
 		w := settler{from: from}
-		if out := w.structure(t.shape, before, after); !w.odd {
+		if out := w.members(t.root.shape, before, after); !w.odd {
 			return out, nil
 		}
 	}
-	// Something is odd. The truth is slower but knows the words.
-	plain, extra := after, []graft(nil)
-	if s, ref := k.Schema(); s != nil {
-		cut, g := newCutter(s).cut(t.shape, ref, after)
-		plain, extra = cut.(map[string]any), g
-	}
+	// Something is odd. Only the Go type itself has upstream's error texts.
+	plain, extras := k.withoutExtras(after)
 	out, err := t.roundTrip(plain, from)
 	if err != nil {
 		return nil, err
 	}
-	out = grow(out, extra).(map[string]any)
-	return share(before, after, out).(map[string]any), nil
+	return share(before, after, withExtras(out, extras)).(map[string]any), nil
 }
 
-// A settler walks a changed tree along the shape of its Go type, beside the
-// settled tree it came from. It gives up (odd) on whatever is not plainly
-// right: errors, types that only the round trip knows, fields that are not
-// declared.
+// A settler walks a changed tree along a shape, beside the settled tree that
+// the changed one was made from. It copies a map or list when it first changes
+// something in it. It stops with odd at whatever is not plainly right: errors,
+// types that only the round trip knows, fields that are not declared.
 type settler struct {
 	from Decoding
 	odd  bool
 }
 
-// structure settles a value of a struct type.
-func (w *settler) structure(sh *shape, before, after map[string]any) map[string]any {
-	out := after
-	own := false // out is our copy
+// members settles a value of a struct or map type.
+func (w *settler) members(sh *shape, before, after map[string]any) map[string]any {
+	out, own := after, false // own: out is our copy
+	change := func() {
+		if !own {
+			out, own = maps.Clone(after), true
+		}
+		if out == nil {
+			out = map[string]any{}
+		}
+	}
 	same := before != nil
 	found := 0
 	for key, av := range after {
-		f := sh.fields[key]
-		if f == nil {
+		m := sh.member(key)
+		if m == nil || sh.form == dict && !utf8.ValidString(key) {
 			w.odd = true
 			return after
 		}
-		bv, had := before[key]
-		if had && tree.Same(av, bv) {
-			if f.always {
-				found++
-			}
-			continue
-		}
-		v := w.value(f.shape, bv, av)
-		if w.odd {
-			return after
-		}
-		if f.drops(av, v, &w.odd) {
-			if w.odd {
-				return after
-			}
-			if !own {
-				out, own = maps.Clone(after), true
-			}
-			delete(out, key)
-			// before cannot have the key with this value, but it may lack it.
-			continue
-		}
-		if f.always {
+		if m.always {
 			found++
 		}
-		if !tree.Same(v, av) {
-			if !own {
-				out, own = maps.Clone(after), true
-			}
+		bv, had := before[key]
+		if had && tree.Same(av, bv) {
+			continue
+		}
+		v := w.value(m.shape, bv, av)
+		drop := !w.odd && m.drops(av, v, &w.odd)
+		switch {
+		case w.odd:
+			return after
+		case drop:
+			// before cannot have the key with this value, but it may lack it.
+			change()
+			delete(out, key)
+			continue
+		case !tree.Same(v, av):
+			change()
 			out[key] = v
 		}
 		same = same && had && tree.Same(v, bv)
 	}
 	if found < sh.required {
-		for key, f := range sh.fields {
-			if !f.always {
+		for key, m := range sh.fields {
+			if _, ok := out[key]; ok || !m.always {
 				continue
 			}
-			if _, ok := out[key]; ok {
-				continue
-			}
-			if !own {
-				out, own = maps.Clone(after), true
-			}
-			if out == nil {
-				out = map[string]any{}
-			}
-			out[key] = f.shape.zero
-			bv, had := before[key]
-			if had && tree.Equal(bv, f.shape.zero) {
+			change()
+			out[key] = m.fill
+			if bv, had := before[key]; had && tree.Equal(bv, m.fill) {
 				out[key] = bv
 			} else {
 				same = false
@@ -243,7 +224,7 @@ func (w *settler) value(sh *shape, before, after any) any {
 	}
 	if isNull(after) {
 		if after != nil && w.from == FromApply {
-			w.odd = true // a nil map or list is null in JSON only
+			w.odd = sh.form != free // a nil map or list is null in JSON only
 			return after
 		}
 		if before != nil && tree.Equal(before, sh.zero) {
@@ -299,15 +280,10 @@ func (w *settler) value(sh *shape, before, after any) any {
 			b, _ := before.([]any)
 			return w.list(sh, b, l)
 		}
-	case dict:
+	case dict, structure:
 		if m, ok := after.(map[string]any); ok {
 			b, _ := before.(map[string]any)
-			return w.dict(sh, b, m)
-		}
-	case structure:
-		if m, ok := after.(map[string]any); ok {
-			b, _ := before.(map[string]any)
-			return w.structure(sh, b, m)
+			return w.members(sh, b, m)
 		}
 	case special:
 		if s, ok := after.(string); ok && !utf8.ValidString(s) {
@@ -320,42 +296,24 @@ func (w *settler) value(sh *shape, before, after any) any {
 			return share(before, after, v)
 		}
 	case raw:
-		plain := customSettler{text: true}
-		return plain.value(nil, before, after)
+		w := settler{from: FromJSONPatch}
+		return w.value(anything, before, after)
+	case free:
+		switch v := after.(type) {
+		case map[string]any:
+			b, _ := before.(map[string]any)
+			return w.members(sh, b, v)
+		case []any:
+			b, _ := before.([]any)
+			return w.list(sh, b, v)
+		}
+		if w.from == FromJSONPatch {
+			return reread(after)
+		}
+		return after
 	}
 	w.odd = true
 	return after
-}
-
-// dict settles a value of a map type.
-func (w *settler) dict(sh *shape, before, after map[string]any) map[string]any {
-	out := after
-	own := false
-	same := before != nil && len(before) == len(after)
-	for key, av := range after {
-		bv, had := before[key]
-		if had && tree.Same(av, bv) {
-			continue
-		}
-		if !utf8.ValidString(key) {
-			w.odd = true
-		}
-		v := w.value(sh.elem, bv, av)
-		if w.odd {
-			return after
-		}
-		if !tree.Same(v, av) {
-			if !own {
-				out, own = maps.Clone(after), true
-			}
-			out[key] = v
-		}
-		same = same && had && tree.Same(v, bv)
-	}
-	if same {
-		return before
-	}
-	return out
 }
 
 // list settles a value of a slice type.
@@ -373,7 +331,7 @@ func (w *settler) list(sh *shape, before, after []any) []any {
 		if bv != nil && tree.Same(av, bv) {
 			continue
 		}
-		v := w.value(sh.elem, bv, av)
+		v := w.value(sh.items.shape, bv, av)
 		if w.odd {
 			return after
 		}

@@ -151,13 +151,14 @@ func partShape(sh *shape, key string) *shape {
 	if sh == nil {
 		return nil
 	}
-	if sh.form == structure {
-		if f := sh.fields[key]; f != nil {
-			return f.shape
-		}
-		return nil
+	m := sh.items
+	if m == nil {
+		m = sh.member(key)
 	}
-	return sh.elem
+	if m == nil {
+		return sh.elem
+	}
+	return m.shape
 }
 
 func (e *editor) key(sh *shape, v map[string]any) string {
@@ -225,13 +226,13 @@ func (e *editor) fitting(sh *shape, depth int) any {
 	case list:
 		out := []any{}
 		for range min(e.r.IntN(4), depth) {
-			out = append(out, e.fitting(sh.elem, depth-1))
+			out = append(out, e.fitting(sh.items.shape, depth-1))
 		}
 		return out
 	case dict:
 		out := map[string]any{}
 		for range min(e.r.IntN(4), depth) {
-			out[[]string{"a", "b", "cpu", "memory"}[e.r.IntN(4)]] = e.fitting(sh.elem, depth-1)
+			out[[]string{"a", "b", "cpu", "memory"}[e.r.IntN(4)]] = e.fitting(sh.others.shape, depth-1)
 		}
 		return out
 	case structure:
@@ -376,7 +377,7 @@ func randomEdits(kinds []*Kind, objects []map[string]any, seed uint64, steps int
 	k, before := kinds[i], objects[i]
 	var sh *shape
 	if k.goType != nil {
-		sh = k.goType.shape
+		sh = k.goType.root.shape
 	}
 	for range steps {
 		after := before
@@ -395,8 +396,8 @@ func randomEdits(kinds []*Kind, objects []map[string]any, seed uint64, steps int
 			}
 		}
 		if k.goType == nil {
-			w := customSettler{text: true}
-			before = w.object(nil, nil, before) // floats that nobody touched: see Settle
+			w := settler{from: FromJSONPatch}
+			before = w.members(anything, nil, before) // floats that nobody touched: see Settle
 		}
 	}
 	return nil

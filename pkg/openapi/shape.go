@@ -16,18 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// A shape says how values of one Go type look in a tree. It is made by
-// reflection, once for each type, so that settling an object needs none.
+// A shape describes how values of one Go type look in a tree. It is made by
+// reflection, once for each type, so that settling an object needs none. The
+// schemas of custom kinds are shapes as well (see newFree).
 type shape struct {
 	form form
 	name string // of the Go type, for errors
 
-	elem     *shape             // pointer, list, dict
-	fields   map[string]*member // structure
+	elem     *shape             // pointer
+	items    *member            // list, free: any element
+	fields   map[string]*member // structure, free
+	others   *member            // dict, free: what fields does not name
 	required int                // how many fields are always there
 	min, max int64              // integer
 
-	// zero is what the type's zero value looks like.
+	// zero is what null becomes: what the type's zero value looks like, or the
+	// default of a custom kind where null is not allowed.
 	zero any
 
 	// canonical turns a value into what an own (un)marshaler makes of it;
@@ -49,14 +53,33 @@ const (
 	dict                  // map with string keys
 	structure             // struct
 	special               // has its own (un)marshaler
-	raw                   // holds any JSON
+	raw                   // Go type that holds any JSON
+	free                  // part of a custom kind: any JSON
 )
 
-// A member is one field of a struct, those of embedded structs included.
+// A member is what may stand at one name of a map or struct (the fields of
+// embedded structs included) or at any index of a list.
 type member struct {
 	shape  *shape
 	always bool // present whatever its value
+	fill   any  // the value where it is always present and missing
 	omit   omission
+}
+
+// member returns what may stand at a name, nil for nothing.
+func (sh *shape) member(name string) *member {
+	if m := sh.fields[name]; m != nil {
+		return m
+	}
+	return sh.others
+}
+
+// target returns the shape behind pointers.
+func (sh *shape) target() *shape {
+	for sh.form == pointer {
+		sh = sh.elem
+	}
+	return sh
 }
 
 // omission says when a field is left out.
@@ -154,11 +177,11 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 		if t.Elem().Kind() == reflect.Uint8 {
 			sh.form = bytes
 		} else {
-			sh.form, sh.elem = list, s.build(t.Elem())
+			sh.form, sh.items = list, &member{shape: s.build(t.Elem())}
 		}
 	case reflect.Map:
 		if t.Key().Kind() == reflect.String && !reflect.PointerTo(t.Key()).Implements(textUnmarshaler) {
-			sh.form, sh.elem = dict, s.build(t.Elem())
+			sh.form, sh.others = dict, &member{shape: s.build(t.Elem())}
 		}
 	case reflect.Struct:
 		sh.fields = map[string]*member{}
@@ -170,7 +193,8 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 		for name, f := range sh.fields {
 			if f.always = f.omit == never; f.always {
 				sh.required++
-				zero[name] = f.shape.zero
+				f.fill = f.shape.zero
+				zero[name] = f.fill
 			}
 		}
 		sh.zero = zero
@@ -289,7 +313,7 @@ var canonicalMicroTime = canonicalOf(reflect.TypeFor[metav1.MicroTime]())
 // checkNumbers reports an integer that does not fit its Go type. Upstream's
 // conversion of a merge result wraps it silently (spec T7); we refuse.
 func (t *goType) checkNumbers(tree map[string]any) error {
-	if where, what := misfit(t.shape, tree); what != "" {
+	if where, what := misfit(t.root.shape, tree); what != "" {
 		return fmt.Errorf("unable to convert unstructured object to %v: %s: %s", t.gvk, where[1:], what)
 	}
 	return nil
@@ -298,41 +322,32 @@ func (t *goType) checkNumbers(tree map[string]any) error {
 // misfit finds the first integer, in the order of sorted keys, that its type
 // cannot hold.
 func misfit(sh *shape, v any) (where, what string) {
-	switch sh.form {
-	case integer:
-		switch n := v.(type) {
-		case int64:
-			if n < sh.min || n > sh.max {
-				return "", fmt.Sprintf("%d does not fit %s", n, sh.name)
-			}
-		case float64:
-			// The largest int64 has no float64; 2^63 does, and is too large.
-			if n == math.Trunc(n) && (n < float64(sh.min) || n > float64(sh.max) || n >= 1<<63) {
-				return "", fmt.Sprintf("%v does not fit %s", n, sh.name)
-			}
+	sh = sh.target()
+	switch v := v.(type) {
+	case int64:
+		if sh.form == integer && (v < sh.min || v > sh.max) {
+			return "", fmt.Sprintf("%d does not fit %s", v, sh.name)
 		}
-	case pointer:
-		return misfit(sh.elem, v)
-	case list:
-		l, _ := v.([]any)
-		for i, e := range l {
-			if where, what := misfit(sh.elem, e); what != "" {
+	case float64:
+		// The largest int64 has no float64; 2^63 does, and is too large.
+		if sh.form == integer && v == math.Trunc(v) && (v < float64(sh.min) || v > float64(sh.max) || v >= 1<<63) {
+			return "", fmt.Sprintf("%v does not fit %s", v, sh.name)
+		}
+	case []any:
+		if sh.items == nil {
+			break
+		}
+		for i, e := range v {
+			if where, what := misfit(sh.items.shape, e); what != "" {
 				return fmt.Sprintf("[%d]%s", i, where), what
 			}
 		}
-	case dict, structure:
-		m, _ := v.(map[string]any)
-		for _, key := range sortedKeys(m) {
-			elem := sh.elem
-			if sh.form == structure {
-				f := sh.fields[key]
-				if f == nil {
-					continue
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			if m := sh.member(key); m != nil {
+				if where, what := misfit(m.shape, v[key]); what != "" {
+					return "." + key + where, what
 				}
-				elem = f.shape
-			}
-			if where, what := misfit(elem, m[key]); what != "" {
-				return "." + key + where, what
 			}
 		}
 	}

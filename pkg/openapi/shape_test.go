@@ -71,7 +71,7 @@ func TestSettleEveryKind(t *testing.T) {
 		}
 		for round := range rounds {
 			e := &editor{r: rand.New(rand.NewPCG(uint64(i), uint64(round)))}
-			obj := e.fitting(k.goType.shape, 7).(map[string]any)
+			obj := e.fitting(k.goType.root.shape, 7).(map[string]any)
 			obj["apiVersion"], obj["kind"] = gvk.ToAPIVersionAndKind()
 			got, err := k.Normalize(obj)
 			want, wantErr := wantBuiltin(gvk, obj, FromJSONPatch)
@@ -83,7 +83,7 @@ func TestSettleEveryKind(t *testing.T) {
 			}
 			before := got
 			for range 6 {
-				after, ok := e.edit(k.goType.shape, before, before).(map[string]any)
+				after, ok := e.edit(k.goType.root.shape, before, before).(map[string]any)
 				if !ok || after == nil {
 					continue
 				}

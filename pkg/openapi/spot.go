@@ -3,45 +3,29 @@ package openapi
 import (
 	"unicode/utf8"
 
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// A Spot is a place in a settled object, at which one value is about to be
-// written. What Settle would do to the whole object it does to that value alone,
+// A Spot is a place in a settled object at which one value is about to be
+// written. It does to that value alone what Settle would do to the whole object,
 // as long as nothing else of the object depends on it. Whatever is not sure is
-// left to Settle: every method then says false.
+// left to Settle: every method then returns false.
 type Spot struct {
 	from     Decoding
-	shape    *shape    // nil for a custom kind
-	member   *member   // nil for what is no field of a struct
-	defaults *defaults // nil for a built-in kind
-
-	// declared is the kind's document, if what it does not declare has to be
-	// refused here (see undeclared).
-	declared *smdschema.Schema
-	ref      smdschema.TypeRef
+	at       *member
+	declared Place // the kind's document if what it does not declare is refused here (see Kind.declares)
 }
 
-// Spot is the object itself, which has been settled. It is false for one that
-// does not say that it is of the kind.
+// Spot returns the object itself, which has been settled. It is false for an
+// object that does not say that it is of the kind.
 func (k *Kind) Spot(obj map[string]any, from Decoding) (Spot, bool) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kind, _ := obj["kind"].(string)
 	if !k.is(apiVersion, kind) {
 		return Spot{}, false
 	}
-	s := Spot{from: from}
-	if k.goType == nil {
-		if k.custom != nil {
-			s.defaults = k.custom.defaults
-		}
-		return s, true
-	}
-	s.shape = k.goType.shape
-	if _, ours := k.model.(*builtinModel); !ours && k.model != nil && from == FromJSONPatch {
-		s.declared, s.ref = k.Schema()
-	}
-	return s, true
+	declared, _ := k.declares(from)
+	return Spot{from: from, at: k.root(), declared: declared}, true
 }
 
 // is compares the two as an object has them.
@@ -60,96 +44,33 @@ func (k *Kind) is(apiVersion, kind string) bool {
 
 // Field goes on to the member of a map or struct.
 func (s *Spot) Field(name string) bool {
-	if !s.declares(name) {
+	sh := s.at.shape.target()
+	m := sh.member(name)
+	if m == nil || m.omit == unsurely || sh.form == dict && !utf8.ValidString(name) || s.declared.Refuses(name) {
 		return false
 	}
-	if s.shape == nil {
-		if d := s.defaults; d != nil {
-			if s.defaults = d.fields[name]; s.defaults == nil && !d.known[name] {
-				s.defaults = d.others
-			}
-		}
-		return true
-	}
-	switch sh := s.shape.target(); sh.form {
-	case structure:
-		f := sh.fields[name]
-		if f == nil || f.omit == unsurely {
-			return false
-		}
-		s.shape, s.member = f.shape, f
-		return true
-	case dict:
-		s.shape, s.member = sh.elem, nil
-		return utf8.ValidString(name)
-	}
-	return false
-}
-
-// declares goes on to the member in the kind's document.
-func (s *Spot) declares(name string) bool {
-	if s.declared == nil {
-		return true
-	}
-	atom, ok := s.declared.Resolve(s.ref)
-	if !ok || atom.Map == nil {
-		s.declared = nil // it does not say more
-		return true
-	}
-	if field, ok := atom.Map.FindField(name); ok {
-		s.ref = field.Type
-		return true
-	}
-	s.ref = atom.Map.ElementType
-	return s.ref != smdschema.TypeRef{}
+	s.at = m
+	s.declared, _ = s.declared.Field(name)
+	return true
 }
 
 // Element goes on to any element of a list.
 func (s *Spot) Element() bool {
-	if s.declared != nil {
-		if atom, ok := s.declared.Resolve(s.ref); ok && atom.List != nil {
-			s.ref = atom.List.ElementType
-		} else {
-			s.declared = nil
-		}
-	}
-	s.member = nil
-	if s.shape == nil {
-		if s.defaults != nil {
-			s.defaults = s.defaults.items
-		}
-		return true
-	}
-	sh := s.shape.target()
-	if sh.form != list {
+	items := s.at.shape.target().items
+	if items == nil {
 		return false
 	}
-	s.shape = sh.elem
+	s.at = items
+	s.declared, _ = s.declared.Element()
 	return true
 }
 
-// target is the shape behind pointers.
-func (sh *shape) target() *shape {
-	for sh.form == pointer {
-		sh = sh.elem
-	}
-	return sh
-}
-
-// Removable says whether the member of a map or struct can go without anything
-// taking its place. That nothing else is in there is not asked.
+// Removable reports whether the member of a map or struct can go without
+// anything taking its place. The caller makes sure that something else is left
+// there.
 func (s *Spot) Removable(name string) bool {
-	if s.shape == nil {
-		return s.defaults == nil || s.defaults.fields[name] == nil || s.defaults.fields[name].value == nil
-	}
-	switch sh := s.shape.target(); sh.form {
-	case structure:
-		f := sh.fields[name]
-		return f != nil && !f.always && f.omit != unsurely
-	case dict:
-		return true
-	}
-	return false
+	m := s.at.shape.target().member(name)
+	return m != nil && !m.always && m.omit != unsurely
 }
 
 // Settle returns what after becomes in this place, where before stands, or nil
@@ -158,21 +79,16 @@ func (s *Spot) Settle(before, after any) (any, bool) {
 	if isNull(after) {
 		return nil, false
 	}
-	if s.shape == nil {
-		w := customSettler{text: s.from == FromJSONPatch}
-		v := w.value(s.defaults, before, after)
-		return v, !isNull(v)
+	if before != nil && tree.Same(before, after) {
+		return before, true
 	}
 	w := settler{from: s.from}
-	v := w.value(s.shape, before, after)
-	if w.odd || isNull(v) || s.member != nil && s.member.drops(after, v, &w.odd) {
+	v := w.value(s.at.shape, before, after)
+	if w.odd || isNull(v) || s.at.drops(after, v, &w.odd) {
 		return nil, false
 	}
-	if s.declared != nil {
-		look := declarations{schema: s.declared}
-		if look.visit(s.ref, "", before, v); len(look.unknown) > 0 {
-			return nil, false
-		}
+	if len(s.declared.appendUndeclared(nil, "", before, v)) > 0 {
+		return nil, false
 	}
 	return v, true
 }
