@@ -20,19 +20,20 @@ var floors = []struct {
 	may []string
 }{
 	{"pkg/tree", nil},
+	{"pkg/api", nil},
 	{"pkg/memory", nil},
 	{"pkg/detach", nil},
 	{"pkg/cel", []string{"pkg/detach", "pkg/memory"}},
 	{"pkg/openapi", []string{"pkg/tree"}},
-	{"pkg/policy", []string{"pkg/cel", "pkg/detach", "pkg/memory", "pkg/openapi", "pkg/tree"}},
+	{"pkg/policy", []string{"pkg/api", "pkg/cel", "pkg/detach", "pkg/memory", "pkg/openapi", "pkg/tree"}},
 	{"pkg/lookup", nil},
-	{"pkg/binding", []string{"pkg/policy", "pkg/lookup", "pkg/tree"}},
-	{"pkg/engine", []string{"pkg/policy", "pkg/binding", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/tree"}},
-	{"pkg/webhook", []string{"pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
+	{"pkg/binding", []string{"pkg/api", "pkg/policy", "pkg/lookup", "pkg/tree"}},
+	{"pkg/engine", []string{"pkg/api", "pkg/policy", "pkg/binding", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/tree"}},
+	{"pkg/webhook", []string{"pkg/api", "pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	// Beside the tower: what it knows of Gatekeeper leaves as policies.
-	{"pkg/legacy", []string{"pkg/tree"}},
+	{"pkg/legacy", []string{"pkg/api", "pkg/tree"}},
 	{"pkg/legacy/direct", []string{"pkg/legacy", "pkg/tree"}},
-	{"pkg/legacy/translate", []string{"pkg/legacy", "pkg/openapi", "pkg/tree"}},
+	{"pkg/legacy/translate", []string{"pkg/api", "pkg/legacy", "pkg/openapi", "pkg/tree"}},
 }
 
 // doors names, for a large dependency, the packages that may import it.

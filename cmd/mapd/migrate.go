@@ -18,9 +18,9 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
-	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // The exit codes of migrate, as far as they are not those of all commands.
@@ -289,7 +289,7 @@ func (m *migration) read(ctx context.Context) error {
 		printErrors(m.streams.err, errs)
 		return &codedError{code: exitUsage}
 	}
-	if m.config != nil && m.flags.values == "params" && m.config.Patterns(verify.Process) != nil {
+	if m.config != nil && m.flags.values == "params" && m.config.Patterns(api.GatekeeperProcess) != nil {
 		return usagef("migrate gatekeeper: --values params: the Config excludes namespaces, which the mutators do not say; use --values inline")
 	}
 	return nil
@@ -297,16 +297,16 @@ func (m *migration) read(ctx context.Context) error {
 
 // options are those of the translation.
 func (m *migration) options() translate.Options {
-	o := translate.Options{Patch: m.flags.patch, Params: m.flags.values == "params", Group: policy.NativeGroup, Types: m.types}
+	o := translate.Options{Patch: m.flags.patch, Params: m.flags.values == "params", Group: api.NativeGroup, Types: m.types}
 	if m.flags.group == "mapd.dev" {
-		o.Group = policy.OwnGroup
+		o.Group = api.OwnGroup
 	}
 	return o
 }
 
 // write translates and writes the files.
 func (m *migration) write() error {
-	excluded := m.config.Patterns(verify.Process)
+	excluded := m.config.Patterns(api.GatekeeperProcess)
 	translated := make([]*legacy.Mutator, len(m.mutators))
 	for i, mutator := range m.mutators {
 		translated[i] = mutator.Excluding(excluded)

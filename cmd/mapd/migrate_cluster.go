@@ -19,6 +19,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
@@ -135,7 +136,7 @@ func (c *liveCluster) readMutators(ctx context.Context, in *mutatorInput) error 
 // readKinds reads the CustomResourceDefinitions, for what the cluster knows of
 // kinds, and the Namespaces.
 func (c *liveCluster) readKinds(ctx context.Context, in *mutatorInput) error {
-	if gvr, ok := c.serves("apiextensions.k8s.io", "CustomResourceDefinition", "v1"); ok {
+	if gvr, ok := c.serves(api.DefinitionGroup, api.DefinitionKind, "v1"); ok {
 		err := c.each(ctx, gvr, func(u *unstructured.Unstructured) error {
 			source, err := openapi.Served(u, func(error) {}) // a kind without schema is as one that nobody knows
 			if err == nil {

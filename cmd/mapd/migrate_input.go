@@ -14,6 +14,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
@@ -86,7 +87,7 @@ func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) 
 		if in.config == nil || in.closer(u.GetNamespace()) {
 			in.config, in.configNamespace = c, u.GetNamespace()
 		}
-	case gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition":
+	case gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind:
 		in.crds = append(in.crds, u)
 	case gvk.Group == "" && gvk.Kind == "Namespace":
 		in.namespaces[u.GetName()] = u.Object
@@ -100,7 +101,7 @@ func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) 
 // read. Gatekeeper reads that of its own namespace, which is taken to be the usual
 // one or, if that has none, the first that has one.
 func (in *mutatorInput) closer(namespace string) bool {
-	const usual = "gatekeeper-system"
+	const usual = api.GatekeeperNamespace
 	return in.configNamespace != usual && (namespace == usual || namespace < in.configNamespace)
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/internal/writer"
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // migrateLive keeps policies true to the mutators of a cluster until it is
@@ -65,7 +65,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	told := make(chan struct{}, 1)
 	group := ""
 	if f.groupGiven {
-		group = map[string]string{"k8s.io": policy.NativeGroup, "mapd.dev": policy.OwnGroup}[f.group]
+		group = map[string]string{"k8s.io": api.NativeGroup, "mapd.dev": api.OwnGroup}[f.group]
 	}
 	write := writer.NewNative(writer.NativeOptions{
 		Dynamic: dyn, Store: read, Group: group, Namespace: "default", Log: log,

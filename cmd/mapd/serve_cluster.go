@@ -17,7 +17,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
@@ -29,8 +28,8 @@ import (
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/internal/validation"
 	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -103,7 +102,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		Validator: &validation.Validator{
 			Env: server.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
 			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-				return dyn.Resource(policyResource).Get(ctx, name, metav1.GetOptions{})
+				return dyn.Resource(api.OwnPolicies).Get(ctx, name, metav1.GetOptions{})
 			},
 		},
 		Checks: []webhook.Check{
@@ -147,9 +146,6 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	})
 	return f.run(ctx, options, certificates.GetCertificate, listener)
 }
-
-// policyResource is where policies of the own group are.
-var policyResource = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
 
 // apiServer is what is asked of the API server once.
 type apiServer struct {

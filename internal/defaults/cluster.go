@@ -1,6 +1,10 @@
 package defaults
 
-import "encoding/base64"
+import (
+	"encoding/base64"
+
+	"github.com/mapd-project/mapd/pkg/api"
+)
 
 var service = []rule{
 	in("spec",
@@ -131,13 +135,11 @@ var csiDriver = []rule{in("spec",
 	set("seLinuxMount", false), set("preventPodSchedulingIfMissing", false),
 )}
 
-const rbacGroup = "rbac.authorization.k8s.io"
-
 var roleBinding = []rule{
-	in("roleRef", fill("apiGroup", rbacGroup)),
+	in("roleRef", fill("apiGroup", api.RBACGroup)),
 	in("subjects[]", func(o *object) {
 		if kind := o.text("kind"); kind == "User" || kind == "Group" {
-			fill("apiGroup", rbacGroup)(o)
+			fill("apiGroup", api.RBACGroup)(o)
 		}
 	}),
 }

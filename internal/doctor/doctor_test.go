@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/certs"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -72,7 +73,7 @@ func boundPolicy(t *testing.T, name string, change func(spec map[string]any)) *p
 		change(spec)
 	}
 	obj, err := policy.Decode(&unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": policy.OwnGroup + "/v1", "kind": policy.Kind, "metadata": map[string]any{"name": name}, "spec": spec,
+		"apiVersion": api.OwnGroup + "/v1", "kind": api.PolicyKind, "metadata": map[string]any{"name": name}, "spec": spec,
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -141,29 +142,29 @@ func (o *objects) bound() int {
 // fetch reads what several checks need.
 func (x *examination) fetch(ctx context.Context) {
 	// Lists come in the order of the names, because that of etcd's keys is theirs.
-	api := x.Kubernetes.AdmissionregistrationV1()
-	if list, err := api.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
+	configurations := x.Kubernetes.AdmissionregistrationV1()
+	if list, err := configurations.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
 		x.mutatingErr = err
 	} else {
 		x.mutating = list.Items
 	}
-	x.validating, x.validatingErr = api.ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
+	x.validating, x.validatingErr = configurations.ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
 	if x.validatingErr != nil {
 		x.validating = nil
 	}
 
-	kinds, err := x.resources(ctx, schema.GroupVersion{Group: policy.OwnGroup, Version: "v1"})
+	kinds, err := x.resources(ctx, schema.GroupVersion{Group: api.OwnGroup, Version: "v1"})
 	o := &x.own
 	o.servedErr = err
 	found := map[string]bool{}
 	for _, k := range kinds {
 		found[k.resource] = true
 	}
-	o.served = found[policyResource] && found[bindingResource]
+	o.served = found[api.PolicyResource] && found[api.BindingResource]
 	if !o.served {
 		return
 	}
-	list, err := x.Dynamic.Resource(resource(policy.OwnGroup, "v1", policyResource)).List(ctx, metav1.ListOptions{})
+	list, err := x.Dynamic.Resource(resource(api.OwnGroup, "v1", api.PolicyResource)).List(ctx, metav1.ListOptions{})
 	o.byName = map[string]int{}
 	if o.policiesErr = err; err == nil {
 		for i := range list.Items {
@@ -174,7 +175,7 @@ func (x *examination) fetch(ctx context.Context) {
 			o.policies = append(o.policies, p)
 		}
 	}
-	list, err = x.Dynamic.Resource(resource(policy.OwnGroup, "v1", bindingResource)).List(ctx, metav1.ListOptions{})
+	list, err = x.Dynamic.Resource(resource(api.OwnGroup, "v1", api.BindingResource)).List(ctx, metav1.ListOptions{})
 	if o.bindingsErr = err; err == nil {
 		for i := range list.Items {
 			b := ownBinding{object: &list.Items[i]}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/native"
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 const (
@@ -31,10 +31,10 @@ func (x *examination) policies() {
 	}
 	before := len(x.lines)
 	if o.policiesErr != nil {
-		x.unseen(policiesCheck, "list", policyResource+"."+policy.OwnGroup, o.policiesErr)
+		x.unseen(policiesCheck, "list", api.PolicyResource+"."+api.OwnGroup, o.policiesErr)
 	}
 	if o.bindingsErr != nil {
-		x.unseen(policiesCheck, "list", bindingResource+"."+policy.OwnGroup, o.bindingsErr)
+		x.unseen(policiesCheck, "list", api.BindingResource+"."+api.OwnGroup, o.bindingsErr)
 	}
 	var states []state
 	for _, p := range o.policies {
@@ -251,12 +251,12 @@ func (x *examination) twins(ctx context.Context) {
 	}
 	names, bound, err := x.nativeNames(ctx)
 	if err != nil {
-		x.unseen(check, "list", policyResource+" and "+bindingResource+"."+policy.NativeGroup, err)
+		x.unseen(check, "list", api.PolicyResource+" and "+api.BindingResource+"."+api.NativeGroup, err)
 		return
 	}
 	if x.executes == no {
 		if len(names) > 0 {
-			x.say(Warning, check, "these have no effect here: "+few(names), "write "+policy.OwnGroup+"/v1 as their apiVersion")
+			x.say(Warning, check, "these have no effect here: "+few(names), "write "+api.OwnGroup+"/v1 as their apiVersion")
 		}
 		return
 	}
@@ -288,7 +288,7 @@ func (x *examination) kept(p *unstructured.Unstructured) bool {
 }
 
 func (x *examination) nativeNames(ctx context.Context) (names []string, bound map[string]bool, err error) {
-	list, err := x.Dynamic.Resource(resource(policy.NativeGroup, x.version, policyResource)).List(ctx, metav1.ListOptions{})
+	list, err := x.Dynamic.Resource(resource(api.NativeGroup, x.version, api.PolicyResource)).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -299,7 +299,7 @@ func (x *examination) nativeNames(ctx context.Context) (names []string, bound ma
 			names = append(names, p.GetName())
 		}
 	}
-	if list, err = x.Dynamic.Resource(resource(policy.NativeGroup, x.version, bindingResource)).List(ctx, metav1.ListOptions{}); err != nil {
+	if list, err = x.Dynamic.Resource(resource(api.NativeGroup, x.version, api.BindingResource)).List(ctx, metav1.ListOptions{}); err != nil {
 		return nil, nil, err
 	}
 	bound = map[string]bool{}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // server tells whether there is an API server at all.
@@ -36,11 +36,6 @@ const (
 	unknown verdict = "unknown"
 )
 
-const (
-	policyResource  = "mutatingadmissionpolicies"
-	bindingResource = "mutatingadmissionpolicybindings"
-)
-
 // native tells whether the server runs native policies itself. That it serves
 // their API does not say so: the admission plugin can be off.
 func (x *examination) native(ctx context.Context) {
@@ -53,7 +48,7 @@ func (x *examination) native(ctx context.Context) {
 	}
 	if len(served) == 0 {
 		x.executes = no
-		x.say(OK, check, policy.NativeGroup+" serves no MutatingAdmissionPolicy", "")
+		x.say(OK, check, api.NativeGroup+" serves no MutatingAdmissionPolicy", "")
 		return
 	}
 	x.version = served[0]
@@ -88,11 +83,11 @@ func (x *examination) native(ctx context.Context) {
 func (x *examination) served(ctx context.Context) ([]string, error) {
 	var versions []string
 	for _, v := range []string{"v1", "v1beta1", "v1alpha1"} {
-		kinds, err := x.resources(ctx, schema.GroupVersion{Group: policy.NativeGroup, Version: v})
+		kinds, err := x.resources(ctx, schema.GroupVersion{Group: api.NativeGroup, Version: v})
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(kinds, func(k kind) bool { return k.resource == policyResource }) {
+		if slices.ContainsFunc(kinds, func(k kind) bool { return k.resource == api.PolicyResource }) {
 			versions = append(versions, v)
 		}
 	}

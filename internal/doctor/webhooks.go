@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/internal/install"
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -30,7 +30,7 @@ func (x *examination) installed(ctx context.Context) bool {
 	if apierrors.IsNotFound(err) && x.own.servedErr == nil && !x.own.served &&
 		x.mutatingErr == nil && x.configuration() == nil && apierrors.IsNotFound(x.validatingErr) {
 		if x.executes == yes {
-			x.say(Warning, "mapd", "not installed, and not needed for policies of "+policy.NativeGroup, "")
+			x.say(Warning, "mapd", "not installed, and not needed for policies of "+api.NativeGroup, "")
 		} else {
 			x.say(Bad, "mapd", "not installed", "mapd install")
 		}
@@ -41,9 +41,9 @@ func (x *examination) installed(ctx context.Context) bool {
 	case x.own.servedErr != nil:
 		x.say(Bad, crdCheck, x.own.servedErr.Error(), "")
 	case x.own.served:
-		x.say(OK, crdCheck, "both kinds of "+policy.OwnGroup+"/v1 are served", "")
+		x.say(OK, crdCheck, "both kinds of "+api.OwnGroup+"/v1 are served", "")
 	default:
-		x.say(Bad, crdCheck, policy.OwnGroup+"/v1 does not serve both kinds", "mapd install")
+		x.say(Bad, crdCheck, api.OwnGroup+"/v1 does not serve both kinds", "mapd install")
 	}
 
 	const check = "Deployment"

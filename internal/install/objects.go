@@ -18,7 +18,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/manifests"
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -122,12 +122,8 @@ func setContainer(obj *unstructured.Unstructured, image string, args []string) b
 
 // The resources that are used outside of the manifest's objects.
 var (
-	policies       = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
-	bindings       = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
-	nativePolicies = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
-	nativeBindings = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
-	mutating       = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "mutatingwebhookconfigurations"}
-	validating     = schema.GroupVersionResource{Group: policy.NativeGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}
+	mutating       = schema.GroupVersionResource{Group: api.NativeGroup, Version: "v1", Resource: "mutatingwebhookconfigurations"}
+	validating     = schema.GroupVersionResource{Group: api.NativeGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}
 	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
 	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}

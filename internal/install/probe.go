@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -25,7 +25,7 @@ const ProbeName = "mapd-probe"
 // to it, so the refusal must have come from mapd's validating webhook, by way of
 // the Service and TLS. Any other answer is a *ProbeError. Nothing is ever stored.
 func Probe(ctx context.Context, d dynamic.Interface) error {
-	_, err := d.Resource(policies).Create(ctx, probePolicy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err := d.Resource(api.OwnPolicies).Create(ctx, probePolicy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return classify(err)
 }
 
@@ -33,8 +33,8 @@ func Probe(ctx context.Context, d dynamic.Interface) error {
 // to slip past a webhook that is down: its failure then comes with the reason.
 func probePolicy() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": policy.OwnGroup + "/v1",
-		"kind":       policy.Kind,
+		"apiVersion": api.OwnGroup + "/v1",
+		"kind":       api.PolicyKind,
 		"metadata":   map[string]any{"name": ProbeName},
 		"spec": map[string]any{
 			"failurePolicy":      "Ignore",
@@ -111,7 +111,7 @@ func classify(err error) error {
 		}
 		return &ProbeError{Unknown, err.Error(), "", err}
 	}
-	text, exempt := status.Status().Message, "exempt "+policies.GroupResource().String()+" from it"
+	text, exempt := status.Status().Message, "exempt "+api.OwnPolicies.GroupResource().String()+" from it"
 	if m := refusedBy.FindStringSubmatch(text); m != nil {
 		if ours(m[1]) {
 			return nil
@@ -129,11 +129,11 @@ func classify(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return &ProbeError{Forbidden, text, "the API server does not know this user; see the kubeconfig", err}
 	case apierrors.IsForbidden(err) && strings.Contains(text, "cannot create resource"):
-		return &ProbeError{Forbidden, text, "needs: create " + policies.GroupResource().String(), err}
+		return &ProbeError{Forbidden, text, "needs: create " + api.OwnPolicies.GroupResource().String(), err}
 	case apierrors.IsForbidden(err), strings.Contains(text, "denied request"):
 		return &ProbeError{Refused, text, exempt, err}
 	case apierrors.IsNotFound(err):
-		return &ProbeError{NoKind, policies.GroupResource().String() + " is not served", "mapd install", err}
+		return &ProbeError{NoKind, api.OwnPolicies.GroupResource().String() + " is not served", "mapd install", err}
 	}
 	return &ProbeError{Unknown, text, "", err}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -211,7 +212,7 @@ func (u *uninstall) report(r ref, outcome string) {
 // place of mutators, if all is to go. Without mapd they go on doing what they did.
 func (u *uninstall) live(ctx context.Context) error {
 	var errs []error
-	for _, gvr := range []schema.GroupVersionResource{nativeBindings, nativePolicies} {
+	for _, gvr := range []schema.GroupVersionResource{api.NativeBindings, api.NativePolicies} {
 		list, err := u.Dynamic.Resource(gvr).List(ctx, metav1.ListOptions{LabelSelector: native.LiveLabel})
 		switch {
 		case apierrors.IsNotFound(err): // the kind is not served
@@ -244,7 +245,7 @@ func (u *uninstall) kinds(ctx context.Context) error {
 		for _, k := range []struct {
 			one, many string
 			list      dynamic.ResourceInterface
-		}{{"policy", "policies", u.Dynamic.Resource(policies)}, {"binding", "bindings", u.Dynamic.Resource(bindings)}} {
+		}{{"policy", "policies", u.Dynamic.Resource(api.OwnPolicies)}, {"binding", "bindings", u.Dynamic.Resource(api.OwnBindings)}} {
 			list, err := k.list.List(ctx, metav1.ListOptions{})
 			switch {
 			case apierrors.IsNotFound(err): // the kind is not served

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
-	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -31,7 +30,7 @@ const marker = "# Written by mapd migrate gatekeeper."
 // policies and bindings; empty is Kubernetes' own.
 func Files(units []translate.Unit, group string) []File {
 	if group == "" {
-		group = policy.NativeGroup
+		group = api.NativeGroup
 	}
 	var out []File
 	for _, u := range units {
@@ -57,9 +56,9 @@ func Objects(u translate.Unit, group string) []*unstructured.Unstructured {
 	if u.Policy == nil {
 		return nil
 	}
-	out := []*unstructured.Unstructured{object(u.Policy, group, policy.Kind)}
+	out := []*unstructured.Unstructured{object(u.Policy, group, api.PolicyKind)}
 	if u.Binding != nil {
-		out = append(out, object(u.Binding, group, binding.Kind))
+		out = append(out, object(u.Binding, group, api.BindingKind))
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -99,7 +100,7 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("got %+v", files)
 	}
 	golden(t, "always-pull.yaml", files[0].Data)
-	checkFile(t, files[0], always(), policy.NativeGroup)
+	checkFile(t, files[0], always(), api.NativeGroup)
 }
 
 // checkFile reads a file as a server would get it.
@@ -122,7 +123,7 @@ func checkFile(t *testing.T, f File, u translate.Unit, group string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := policy.Decode(object(u.Policy, policy.NativeGroup, policy.Kind))
+	want, err := policy.Decode(object(u.Policy, api.NativeGroup, api.PolicyKind))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func checkFile(t *testing.T, f File, u translate.Unit, group string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantBinding, err := binding.Decode(object(u.Binding, policy.NativeGroup, binding.Kind))
+	wantBinding, err := binding.Decode(object(u.Binding, api.NativeGroup, api.BindingKind))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func checkFile(t *testing.T, f File, u translate.Unit, group string) {
 }
 
 func TestFilesOwnGroup(t *testing.T) {
-	checkFile(t, Files([]translate.Unit{always()}, policy.OwnGroup)[0], always(), policy.OwnGroup)
+	checkFile(t, Files([]translate.Unit{always()}, api.OwnGroup)[0], always(), api.OwnGroup)
 }
 
 // Whatever stands in names, values and comments, the file says the same, and the
@@ -171,7 +172,7 @@ func FuzzFiles(f *testing.F) {
 			docs = append(docs, d.Object.Object)
 		}
 		want := []map[string]any{}
-		for _, o := range Objects(u, policy.NativeGroup) {
+		for _, o := range Objects(u, api.NativeGroup) {
 			want = append(want, o.Object)
 		}
 		if d := cmp.Diff(want, docs); d != "" {

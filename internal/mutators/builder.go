@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
@@ -78,9 +79,6 @@ func (s *State) Kind() string {
 	return NotRun
 }
 
-// process is what a Config calls the mutating webhook.
-const process = "mutation-webhook"
-
 // Builder builds Sets. It keeps the shapes that the last build used. One caller
 // at a time.
 type Builder struct {
@@ -137,7 +135,7 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 	}
 	return r, engine.SetOptions{
 		Members: members, Bound: len(all), Namespace: o.Namespace, Shadow: o.Shadow, Trace: o.Trace,
-		Excludes: func(namespace string) bool { return config.Excludes(process, namespace) },
+		Excludes: func(namespace string) bool { return config.Excludes(api.GatekeeperProcess, namespace) },
 		Explain: func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
 			return explain(running[member], obj, req, ns)
 		},

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
-	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // assign is an Assign of Pods.
@@ -301,7 +301,7 @@ func TestNoMutatorIsLost(t *testing.T) {
 			}
 			var units []Placed
 			for _, u := range wanted.Units {
-				units = append(units, Placed{u, policy.NativeGroup})
+				units = append(units, Placed{u, api.NativeGroup})
 			}
 			list := Plan(units, maps.Clone(c.stored), writer.places).List
 			if len(list) == 0 {

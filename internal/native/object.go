@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -27,7 +28,7 @@ const (
 )
 
 // Groups are the API groups in which policies can stand, the better one first.
-func Groups() []string { return []string{policy.NativeGroup, policy.OwnGroup} }
+func Groups() []string { return []string{api.NativeGroup, api.OwnGroup} }
 
 // Key names a policy or a binding of the cluster.
 type Key struct {
@@ -69,7 +70,7 @@ type Object struct {
 // meta one that has its metadata; they may be the same.
 func ReadObject(meta *unstructured.Unstructured, spec []byte) *Object {
 	o := &Object{
-		Key:     Key{Group: meta.GroupVersionKind().Group, Binding: meta.GetKind() == binding.Kind, Name: meta.GetName()},
+		Key:     Key{Group: meta.GroupVersionKind().Group, Binding: meta.GetKind() == api.BindingKind, Name: meta.GetName()},
 		UID:     meta.GetUID(),
 		Version: meta.GetResourceVersion(),
 		Going:   meta.GetDeletionTimestamp() != nil,

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 )
 
 func handoverOf(group string) time.Duration {
-	if group == policy.OwnGroup {
+	if group == api.OwnGroup {
 		return ownHandover
 	}
 	return serverHandover

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // store is what is stored if these units are, changed by f.
@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 	}
 	onlyPolicies := func(f func(u *unstructured.Unstructured)) func(u *unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) {
-			if u.GetKind() == policy.Kind {
+			if u.GetKind() == api.PolicyKind {
 				f(u)
 			}
 		}
@@ -86,19 +86,19 @@ func TestPlan(t *testing.T) {
 		"two join, the one before stays": {units: shared, stored: store(t, alone, nil), places: Places{"Assign/a": {Unit: "assign-a-and-assign-b", Out: true}, "Assign/b": {Unit: "assign-a-and-assign-b"}},
 			want: []string{"apply policy assign-a-and-assign-b", "apply binding assign-a-and-assign-b"}},
 		"two have joined, the one before goes": {units: shared, stored: both(store(t, alone, nil), store(t, shared, nil)),
-			places: Places{"Assign/a": {Unit: "assign-a-and-assign-b", Out: true, Settled: []string{policy.NativeGroup}}},
+			places: Places{"Assign/a": {Unit: "assign-a-and-assign-b", Out: true, Settled: []string{api.NativeGroup}}},
 			want:   []string{"delete binding assign-a", "delete policy assign-a"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var placed []Placed
 			for _, u := range tt.units {
-				placed = append(placed, Placed{u, policy.NativeGroup})
+				placed = append(placed, Placed{u, api.NativeGroup})
 			}
 			got := Plan(placed, tt.stored, tt.places)
 			var list []string
 			for _, a := range got.List {
-				list = append(list, strings.TrimSuffix(a.String(), "."+policy.NativeGroup))
+				list = append(list, strings.TrimSuffix(a.String(), "."+api.NativeGroup))
 			}
 			if d := cmp.Diff(tt.want, list); d != "" {
 				t.Errorf("actions (-want):\n%s", d)

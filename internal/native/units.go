@@ -11,15 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/openapi"
-	"github.com/mapd-project/mapd/pkg/policy"
 )
-
-// process is what a Config calls the mutating webhook.
-const process = "mutation-webhook"
 
 // Mutator is one that is to run, and the object that it was read from.
 type Mutator struct {
@@ -61,7 +57,7 @@ type Wanted struct {
 // all policies.
 func Want(ms []Mutator, o Options) *Wanted {
 	owners := make(map[string]Owner, len(ms))
-	excluded := o.Config.Patterns(process)
+	excluded := o.Config.Patterns(api.GatekeeperProcess)
 	moving := make([]*legacy.Mutator, len(ms))
 	for i, m := range ms {
 		owners[m.ID()] = m.Owner
@@ -142,7 +138,7 @@ func unit(t *translate.Unit, owners map[string]Owner, exempt []string) Unit {
 		u.Owners = append(u.Owners, owners[m.ID()])
 	}
 	slices.SortFunc(u.Owners, compareOwners)
-	u.Policy = part(t.Policy, policy.Kind, u.Owners)
+	u.Policy = part(t.Policy, api.PolicyKind, u.Owners)
 	b := t.Binding.DeepCopy()
 	if len(exempt) > 0 {
 		s := b.Spec.MatchResources.NamespaceSelector
@@ -150,13 +146,13 @@ func unit(t *translate.Unit, owners map[string]Owner, exempt []string) Unit {
 			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: exempt,
 		})
 	}
-	u.Binding = part(b, binding.Kind, u.Owners)
+	u.Binding = part(b, api.BindingKind, u.Owners)
 	return u
 }
 
 // NewUnit is a unit that stands for no mutator.
 func NewUnit(p *admissionregistrationv1.MutatingAdmissionPolicy, b *admissionregistrationv1.MutatingAdmissionPolicyBinding) Unit {
-	return Unit{Name: p.Name, Policy: part(p, policy.Kind, nil), Binding: part(b, binding.Kind, nil)}
+	return Unit{Name: p.Name, Policy: part(p, api.PolicyKind, nil), Binding: part(b, api.BindingKind, nil)}
 }
 
 // part makes of a policy or binding what is sent to a server.
@@ -166,7 +162,7 @@ func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrat
 		panic(fmt.Sprintf("native: a %s is no object: %v", kind, err)) // these types are plain
 	}
 	u := &unstructured.Unstructured{Object: content}
-	u.SetAPIVersion(policy.NativeGroup + "/v1")
+	u.SetAPIVersion(api.NativeGroup + "/v1")
 	u.SetKind(kind)
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	label(u)
@@ -181,5 +177,5 @@ func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrat
 	if err != nil {
 		panic(fmt.Sprintf("native: a %s is no JSON: %v", kind, err))
 	}
-	return Part{u, digest(kind == binding.Kind, text)}
+	return Part{u, digest(kind == api.BindingKind, text)}
 }

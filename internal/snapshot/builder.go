@@ -15,6 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/internal/rbac"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -42,11 +43,6 @@ type objectID struct{ group, kind, namespace, name string }
 
 func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
-const (
-	crdGroup  = "apiextensions.k8s.io"
-	rbacGroup = "rbac.authorization.k8s.io"
-)
-
 // sort puts every document where it belongs.
 func (b *builder) sort(docs []*manifest.Document, opts Options) {
 	legacyKinds := opts.Mutators != IgnoreMutators
@@ -64,16 +60,16 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			continue
 		}
 		switch {
-		case isAdmission(gvk.Group) && gvk.Kind == policy.Kind:
-			if b.first(d, policy.NativeGroup, "") { // both groups fill one snapshot
+		case api.IsAdmission(gvk.Group) && gvk.Kind == api.PolicyKind:
+			if b.first(d, api.NativeGroup, "") { // both groups fill one snapshot
 				b.policies = append(b.policies, d)
 			}
-		case isAdmission(gvk.Group) && gvk.Kind == binding.Kind:
-			if b.first(d, policy.NativeGroup, "") {
+		case api.IsAdmission(gvk.Group) && gvk.Kind == api.BindingKind:
+			if b.first(d, api.NativeGroup, "") {
 				b.bindings = append(b.bindings, d)
 			}
-		case gvk.Group == crdGroup && gvk.Kind == "CustomResourceDefinition":
-			if b.first(d, crdGroup, "") {
+		case gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind:
+			if b.first(d, api.DefinitionGroup, "") {
 				b.crds = append(b.crds, d)
 			}
 		case legacyKinds && legacy.IsMutator(gvk):
@@ -91,15 +87,13 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 	}
 }
 
-func isAdmission(group string) bool { return group == policy.NativeGroup || group == policy.OwnGroup }
-
 // Pack has a document of which there may be very many take less space until Build
 // reads it.
 func Pack(d *manifest.Document) {
 	if d.Object == nil {
 		return
 	}
-	if gvk := d.Object.GroupVersionKind(); isAdmission(gvk.Group) && (gvk.Kind == policy.Kind || gvk.Kind == binding.Kind) {
+	if gvk := d.Object.GroupVersionKind(); api.IsAdmission(gvk.Group) && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) {
 		d.Pack()
 	}
 }
@@ -156,7 +150,7 @@ func (b *builder) readObjects() {
 			b.decodeErrors(d, err)
 			continue
 		}
-		if gvk.Group == rbacGroup && slices.Contains(rbac.Kinds, gvk.Kind) {
+		if gvk.Group == api.RBACGroup && slices.Contains(rbac.Kinds, gvk.Kind) {
 			b.readRBAC(d, namespace)
 		}
 		if gvk.Group == "" && gvk.Kind == "Namespace" {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/parallel"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -450,7 +451,7 @@ func brokenPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy, err erro
 	// restriction) or be an error of every request.
 	if obj.Spec.MatchConstraints == nil {
 		obj.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
-		policy.SetMatchDefaults(obj.Spec.MatchConstraints)
+		api.SetMatchDefaults(obj.Spec.MatchConstraints)
 	}
 	p := policy.Broken(obj, err)
 	return &policyResult{
@@ -465,13 +466,13 @@ func readable(name string, text []byte) *admissionregistrationv1.MutatingAdmissi
 	obj := &admissionregistrationv1.MutatingAdmissionPolicy{}
 	// It goes on behind a field of a wrong type, and tells of it in the end.
 	_ = json.Unmarshal(text, obj)
-	obj.TypeMeta = metav1.TypeMeta{APIVersion: policy.NativeGroup + "/v1", Kind: policy.Kind}
+	obj.TypeMeta = metav1.TypeMeta{APIVersion: api.NativeGroup + "/v1", Kind: api.PolicyKind}
 	obj.ObjectMeta = metav1.ObjectMeta{Name: name}
 	if f := obj.Spec.FailurePolicy; f == nil || *f != admissionregistrationv1.Ignore {
 		fail := admissionregistrationv1.Fail
 		obj.Spec.FailurePolicy = &fail
 	}
-	policy.SetMatchDefaults(obj.Spec.MatchConstraints)
+	api.SetMatchDefaults(obj.Spec.MatchConstraints)
 	return obj
 }
 

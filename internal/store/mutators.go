@@ -18,14 +18,12 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/mutators"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
-
-// gatekeeperNamespace is where Gatekeeper is by default.
-const gatekeeperNamespace = "gatekeeper-system"
 
 // gatekeeper runs Gatekeeper's mutators in its place: the five kinds that decide
 // it are read for as long as the cluster has them, and what they come to is
@@ -322,7 +320,7 @@ func (g *gatekeeper) chosenConfig() *storedConfig {
 		}
 	}
 	g.configs.mu.RUnlock()
-	if c := found[gatekeeperNamespace]; c != nil {
+	if c := found[api.GatekeeperNamespace]; c != nil {
 		return c
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(found)) {

@@ -18,9 +18,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/native"
-	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
-	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -76,11 +75,11 @@ func newNatives(client dynamic.Interface, s *Store, o NativeOptions) *natives {
 	n := &natives{NativeOptions: o, log: s.log, changed: s.changes.ring, live: s.moves.live, base: s.moves.base}
 	types := s.schemas.Types()
 	of := func(kind string) *whenServed[*native.Object] {
-		return newWhenServed(client, types, s.log, versionsOf(policy.NativeGroup, kind, "v1"), keepNative, s.changes.ring)
+		return newWhenServed(client, types, s.log, versionsOf(api.NativeGroup, kind, "v1"), keepNative, s.changes.ring)
 	}
-	n.policies, n.bindings = of(policy.Kind), of(binding.Kind)
+	n.policies, n.bindings = of(api.PolicyKind), of(api.BindingKind)
 	n.own = func() (*catalogue, bool) {
-		gvk := schema.GroupVersionKind{Group: policy.OwnGroup, Version: "v1", Kind: policy.Kind}
+		gvk := schema.GroupVersionKind{Group: api.OwnGroup, Version: "v1", Kind: api.PolicyKind}
 		if _, served := types.ResourceFor(gvk); !served && s.schemas.Ready() {
 			return nil, true
 		}
@@ -117,7 +116,7 @@ func (n *natives) look() {
 func (n *natives) read() error {
 	var own error
 	if _, ok := n.own(); !ok {
-		own = fmt.Errorf("policies of %s: not read yet", policy.OwnGroup)
+		own = fmt.Errorf("policies of %s: not read yet", api.OwnGroup)
 	}
 	return errors.Join(n.policies.ready(), n.bindings.ready(), own)
 }
@@ -205,11 +204,11 @@ func (n *natives) sight(rules []admissionregistrationv1.RuleWithOperations) (s n
 		k.each("", func(_ string, o *native.Object) { s.Objects[o.Key] = o })
 	}
 	if n.policies.isRead() && n.bindings.isRead() {
-		served = append(served, policy.NativeGroup)
+		served = append(served, api.NativeGroup)
 	}
 	c, _ := n.own()
 	if c != nil {
-		served = append(served, policy.OwnGroup)
+		served = append(served, api.OwnGroup)
 		n.addOwn(s.Objects, c)
 	}
 	if n.Alone {
@@ -255,7 +254,7 @@ func acts(c *catalogue, live routing, base admissionregistrationv1.MutatingWebho
 		return out
 	})
 	return func(k native.Key) bool {
-		if k.Group != policy.OwnGroup {
+		if k.Group != api.OwnGroup {
 			return true
 		}
 		p, ok := find(c.policies, k.Name)

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	clientopenapi "k8s.io/client-go/openapi"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -46,7 +47,7 @@ const (
 const embeddedMinor = "37"
 
 var (
-	definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitionResource = schema.GroupVersionResource{Group: api.DefinitionGroup, Version: "v1", Resource: "customresourcedefinitions"}
 	apiServiceResource = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 

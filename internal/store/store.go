@@ -12,12 +12,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -59,12 +59,6 @@ type Options struct {
 	// those of the cluster; who writes them is not the Store. Mutators has to be set.
 	Native *NativeOptions
 }
-
-// Resources of policies and bindings.
-var (
-	policyResource  = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
-	bindingResource = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
-)
 
 // Store turns a cluster into snapshots. It is safe for concurrent use.
 type Store struct {
@@ -108,8 +102,8 @@ func New(o Options) *Store {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{log: log, metrics: o.Metrics, changes: newSignal()}
-	s.policies = newWatched(o.Dynamic, policyResource, log, keepStored, s.changes.ring)
-	s.bindings = newWatched(o.Dynamic, bindingResource, log, keepStored, s.changes.ring)
+	s.policies = newWatched(o.Dynamic, api.OwnPolicies, log, keepStored, s.changes.ring)
+	s.bindings = newWatched(o.Dynamic, api.OwnBindings, log, keepStored, s.changes.ring)
 	s.policies.news, s.bindings.news = &news{}, &news{}
 	s.moves = newMoves(o.Dynamic, o.Exempt, log, s.refresh)
 	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.ring)

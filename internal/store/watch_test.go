@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 func object(name, uid, version string) *unstructured.Unstructured {
@@ -26,7 +28,7 @@ func object(name, uid, version string) *unstructured.Unstructured {
 }
 
 func newTestWatched(told func()) *watched[*stored] {
-	return newWatched(nil, policyResource, slog.New(slog.DiscardHandler), keepStored, told)
+	return newWatched(nil, api.OwnPolicies, slog.New(slog.DiscardHandler), keepStored, told)
 }
 
 // Only what is another object than before is a change.
@@ -135,7 +137,7 @@ func TestWatchedReady(t *testing.T) {
 func TestWatchedGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWatched(func() {})
-		missing := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", policyResource.GroupResource(), "", "", 0, false)
+		missing := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", api.OwnPolicies.GroupResource(), "", "", 0, false)
 		if err := w.Replace([]any{object("a", "1", "1")}, "1"); err != nil {
 			t.Fatal(err)
 		}

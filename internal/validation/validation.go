@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -61,9 +62,9 @@ var _ webhook.Validator = (*Validator)(nil)
 // nobody validated, and its labels, owners and finalizers must be as easy to
 // change as anybody else's, or it could not even be deleted.
 func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string) {
-	if req.Kind.Group != policy.OwnGroup || req.SubResource != "" ||
+	if req.Kind.Group != api.OwnGroup || req.SubResource != "" ||
 		req.Operation != admissionv1.Create && req.Operation != admissionv1.Update ||
-		req.Kind.Kind != policy.Kind && req.Kind.Kind != binding.Kind {
+		req.Kind.Kind != api.PolicyKind && req.Kind.Kind != api.BindingKind {
 		return nil, nil
 	}
 	if req.Object == nil {
@@ -79,7 +80,7 @@ func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.
 	var errs field.ErrorList
 	var warnings []string
 	var err error
-	if req.Kind.Kind == policy.Kind {
+	if req.Kind.Kind == api.PolicyKind {
 		errs, warnings, err = v.policy(ctx, req, old)
 	} else {
 		errs, err = v.binding(ctx, req)
@@ -157,7 +158,7 @@ func (v *Validator) binding(ctx context.Context, req *policy.Request) (field.Err
 	errs := binding.Validate(obj)
 	if req.Operation == admissionv1.Update {
 		// A name does not change; the server refuses reserved ones to newcomers.
-		errs = errs[:len(errs)-len(policy.ValidateReservedName(obj.Name))]
+		errs = errs[:len(errs)-len(api.ValidateReservedName(obj.Name))]
 	}
 	if len(errs) == 0 && obj.Spec.ParamRef != nil {
 		if err := v.mayReadParams(ctx, req, &obj.Spec); err != nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
@@ -77,7 +78,7 @@ func (g *generator) object(m *legacy.Mutator, defaulted bool) Object {
 		ns.SetName(u.GetNamespace())
 		g.label(ns, m.Match.NamespaceSelector)
 		if g.chance(3) {
-			setLabel(ns, ignoreLabel, "yes")
+			setLabel(ns, api.IgnoreLabel, "yes")
 		}
 	}
 	if gvk == namespaceKind {

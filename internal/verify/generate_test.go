@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -89,7 +90,7 @@ func TestGenerateCovers(t *testing.T) {
 		nsLabels := (&unstructured.Unstructured{Object: o.Namespace}).GetLabels()
 		note("a namespace's label that is asked for", nsLabels["env"] == "prod")
 		note("another label of a namespace", o.Namespace != nil && nsLabels["env"] != "prod")
-		_, ignored := nsLabels[ignoreLabel]
+		_, ignored := nsLabels[api.IgnoreLabel]
 		note("a namespace to be ignored", ignored)
 		if u.GetKind() == "Gadget" {
 			l := u.GetLabels()

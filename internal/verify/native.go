@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -71,7 +72,7 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 }
 
 func newPolicy(u translate.Unit, deps policy.Deps) (*policy.Policy, error) {
-	obj, err := untyped(u.Policy, policy.Kind)
+	obj, err := untyped(u.Policy, api.PolicyKind)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func newPolicy(u translate.Unit, deps policy.Deps) (*policy.Policy, error) {
 }
 
 func newBinding(u translate.Unit) (*binding.Binding, error) {
-	obj, err := untyped(u.Binding, binding.Kind)
+	obj, err := untyped(u.Binding, api.BindingKind)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func untyped(obj any, kind string) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: content}
-	u.SetAPIVersion(policy.NativeGroup + "/v1")
+	u.SetAPIVersion(api.NativeGroup + "/v1")
 	u.SetKind(kind)
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	return u, nil

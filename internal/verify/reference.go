@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -33,40 +34,22 @@ func newReference(all, some []*legacy.Mutator, config *legacy.Config) *reference
 	return &reference{direct.System{Mutators: all, Off: off}, config}
 }
 
-// These keep a namespace from Gatekeeper's webhook (Gatekeeper spec §9.5): a label,
-// and that it is Gatekeeper's own, by its usual name.
-const (
-	ignoreLabel  = "admission.gatekeeper.sh/ignore"
-	ownNamespace = "gatekeeper-system"
-)
-
-// unasked is the group about which API servers ask no webhook.
-const unasked = "admissionregistration.k8s.io"
-
-// ownGroups are those whose objects Gatekeeper does not touch (Gatekeeper spec §9.2).
-var ownGroups = []string{"templates", "constraints", "mutations", "config", "externaldata", "expansion", "status"}
-
-// Process is what Gatekeeper's Config calls the mutating webhook.
-const Process = "mutation-webhook"
-
-// skips reports whether Gatekeeper does not look at a request, or is not asked.
+// skips reports whether Gatekeeper does not look at a request, or its webhook is
+// not called: API servers call no webhook about objects of their own admission
+// group, and a namespace is exempt by its label or by being Gatekeeper's own
+// (Gatekeeper spec §9.2, §9.5).
 func (s *reference) skips(r *request) bool {
-	if r.gvk.Group == unasked || r.namespaceName() == ownNamespace {
+	if r.gvk.Group == api.NativeGroup || r.namespaceName() == api.GatekeeperNamespace || api.IsGatekeepers(r.gvk.Group) {
 		return true
-	}
-	for _, g := range ownGroups {
-		if r.gvk.Group == g+".gatekeeper.sh" {
-			return true
-		}
 	}
 	ns := r.namespace
 	if r.isNamespace() {
 		ns = r.object
 	}
-	if s.config.Excludes(Process, r.namespaceName()) {
+	if s.config.Excludes(api.GatekeeperProcess, r.namespaceName()) {
 		return true
 	}
-	_, ignored := (&unstructured.Unstructured{Object: ns}).GetLabels()[ignoreLabel]
+	_, ignored := (&unstructured.Unstructured{Object: ns}).GetLabels()[api.IgnoreLabel]
 	return ignored
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
@@ -467,7 +468,7 @@ func TestAlone(t *testing.T) {
 func TestConfig(t *testing.T) {
 	ms := mutators(t, alwaysPull)
 	pod := documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: team-a}, spec: {containers: [{name: c}]}}`)[0].Object
-	for process, differs := range map[string]bool{Process: true, "*": true, "audit": false} {
+	for process, differs := range map[string]bool{api.GatekeeperProcess: true, "*": true, "audit": false} {
 		c := &legacy.Config{Match: []legacy.ConfigMatch{{ExcludedNamespaces: []string{"team-*"}, Processes: []string{process}}}}
 		v := New(ms, []translate.Unit{unit(t, faithful, translate.Exact, ms[0])}, Options{Config: c})
 		v.Check(t.Context(), Object{Object: pod})

@@ -24,7 +24,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/native"
 	"github.com/mapd-project/mapd/internal/store"
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // nativeManager owns the fields of policies that stand for mutators.
@@ -150,8 +150,8 @@ func (n *Native) place(ctx context.Context, s *store.NativeState, report *Native
 		if serves(n.o.Group) {
 			report.Group = n.o.Group
 		}
-	case serves(policy.NativeGroup):
-		units = append(units, native.Placed{Unit: probeUnit(n.o.Namespace, n.home), Group: policy.NativeGroup})
+	case serves(api.NativeGroup):
+		units = append(units, native.Placed{Unit: probeUnit(n.o.Namespace, n.home), Group: api.NativeGroup})
 		var runs verdict
 		switch runs, wait = n.ask(ctx, s, &units[0]); runs {
 		case unknown:
@@ -162,14 +162,14 @@ func (n *Native) place(ctx context.Context, s *store.NativeState, report *Native
 			}
 			return nil, wait, false
 		case yes:
-			report.Group = policy.NativeGroup
+			report.Group = api.NativeGroup
 		case no:
-			if serves(policy.OwnGroup) {
-				report.Group = policy.OwnGroup
+			if serves(api.OwnGroup) {
+				report.Group = api.OwnGroup
 			}
 		}
-	case serves(policy.OwnGroup):
-		report.Group = policy.OwnGroup
+	case serves(api.OwnGroup):
+		report.Group = api.OwnGroup
 	}
 	if report.Group == "" {
 		report.Problems = append(report.Problems, "policies cannot be written: the server does not serve them, does not show them, or does not run them")
@@ -293,9 +293,9 @@ func digestOf(u *unstructured.Unstructured) string {
 }
 
 func resourceOf(k native.Key) schema.GroupVersionResource {
-	r := policies
+	r := api.OwnPolicies
 	if k.Binding {
-		r = bindings
+		r = api.OwnBindings
 	}
 	r.Group = k.Group
 	return r

@@ -15,7 +15,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/native"
 	"github.com/mapd-project/mapd/internal/store"
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // A server may store policies and not run them: the API and the admission plugin are
@@ -122,7 +122,7 @@ func (n *Native) Forget(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, binding := range []bool{true, false} {
-		key := native.Key{Group: policy.NativeGroup, Binding: binding, Name: probeName}
+		key := native.Key{Group: api.NativeGroup, Binding: binding, Name: probeName}
 		s := n.o.Store.Native()
 		if s == nil || s.Objects[key] == nil || !s.Objects[key].Ours {
 			continue

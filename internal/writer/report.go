@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -44,11 +45,6 @@ const (
 	// object has its status besides.
 	eventRate  = 1
 	eventBurst = 25
-)
-
-var (
-	policies = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicies"}
-	bindings = schema.GroupVersionResource{Group: policy.OwnGroup, Version: "v1", Resource: "mutatingadmissionpolicybindings"}
 )
 
 // key names an object whose status may have to be written.
@@ -125,10 +121,10 @@ func (r *reporter) take(s *store.Snapshot) {
 	want := make(map[key]wanted, len(s.Policies)+len(s.Bindings))
 	for _, p := range s.Policies {
 		_, never := slices.BinarySearch(unroutable, p.Object.GetName())
-		want[key{policies, p.Object.GetName()}] = wanted{p.Object, ofPolicy(p, never)}
+		want[key{api.OwnPolicies, p.Object.GetName()}] = wanted{p.Object, ofPolicy(p, never)}
 	}
 	for _, b := range s.Bindings {
-		want[key{bindings, b.Object.GetName()}] = wanted{b.Object, ofBinding(b)}
+		want[key{api.OwnBindings, b.Object.GetName()}] = wanted{b.Object, ofBinding(b)}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,10 +138,10 @@ func (r *reporter) take(s *store.Snapshot) {
 		}
 	}
 	for _, p := range s.Policies { // by name
-		add(key{policies, p.Object.GetName()})
+		add(key{api.OwnPolicies, p.Object.GetName()})
 	}
 	for _, b := range s.Bindings {
-		add(key{bindings, b.Object.GetName()})
+		add(key{api.OwnBindings, b.Object.GetName()})
 	}
 }
 

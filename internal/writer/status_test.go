@@ -16,11 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 func stored(generation int64) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": policies.GroupVersion().String(), "kind": "MutatingAdmissionPolicy"}}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": api.OwnPolicies.GroupVersion().String(), "kind": "MutatingAdmissionPolicy"}}
 	u.SetName("p")
 	u.SetUID("1")
 	u.SetGeneration(generation)
@@ -196,7 +197,7 @@ func TestBefore(t *testing.T) {
 		u.Object["status"] = map[string]any{"observedGeneration": int64(1)}
 		return u
 	}
-	k := key{policies, "p"}
+	k := key{api.OwnPolicies, "p"}
 	r := &reporter{written: map[key]written{k: {"1", "10", status{ObservedGeneration: 2}}}}
 	for name, tt := range map[string]struct {
 		u    *unstructured.Unstructured

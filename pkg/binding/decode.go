@@ -7,25 +7,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// Kind is the kind that Decode reads.
-const Kind = "MutatingAdmissionPolicyBinding"
-
 // spellings maps each apiVersion of a binding to its Go type, as for policies.
-var spellings = policy.Spellings{
-	policy.NativeGroup + "/v1":       func() any { return new(admissionregistrationv1.MutatingAdmissionPolicyBinding) },
-	policy.NativeGroup + "/v1beta1":  func() any { return new(admissionregistrationv1beta1.MutatingAdmissionPolicyBinding) },
-	policy.NativeGroup + "/v1alpha1": func() any { return new(admissionregistrationv1alpha1.MutatingAdmissionPolicyBinding) },
-	policy.OwnGroup + "/v1":          func() any { return new(admissionregistrationv1.MutatingAdmissionPolicyBinding) },
+var spellings = api.Spellings{
+	api.NativeGroup + "/v1":       func() any { return new(admissionregistrationv1.MutatingAdmissionPolicyBinding) },
+	api.NativeGroup + "/v1beta1":  func() any { return new(admissionregistrationv1beta1.MutatingAdmissionPolicyBinding) },
+	api.NativeGroup + "/v1alpha1": func() any { return new(admissionregistrationv1alpha1.MutatingAdmissionPolicyBinding) },
+	api.OwnGroup + "/v1":          func() any { return new(admissionregistrationv1.MutatingAdmissionPolicyBinding) },
 }
 
 // Decode turns a binding in any of its four spellings into the v1 type, with
 // the defaults of its version filled in (spec §1.3) and TypeMeta set to native
 // v1. It is as strict as policy.Decode and its errors are the same.
 func Decode(u *unstructured.Unstructured) (*admissionregistrationv1.MutatingAdmissionPolicyBinding, error) {
-	data, err := policy.JSON(u)
+	data, err := api.JSON(u)
 	if err != nil {
 		return nil, err
 	}
@@ -43,14 +40,14 @@ func DecodeJSON(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicyBi
 // API fills in, as "field: value": v1 requires these fields.
 func DecodeNoting(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicyBinding, []string, error) {
 	obj := new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
-	gv, err := policy.DecodeSpelling(data, Kind, spellings, obj)
+	gv, err := api.DecodeSpelling(data, api.BindingKind, spellings, obj)
 	if err != nil {
 		return nil, nil, err
 	}
 	var older []string
-	obj.TypeMeta = metav1.TypeMeta{APIVersion: policy.NativeGroup + "/v1", Kind: Kind}
+	obj.TypeMeta = metav1.TypeMeta{APIVersion: api.NativeGroup + "/v1", Kind: api.BindingKind}
 	obj.Namespace = ""
-	policy.SetMatchDefaults(obj.Spec.MatchResources)
+	api.SetMatchDefaults(obj.Spec.MatchResources)
 	// Later versions made authors say what should happen without a parameter.
 	if ref := obj.Spec.ParamRef; gv.Version == "v1alpha1" && ref != nil && ref.ParameterNotFoundAction == nil {
 		ref.ParameterNotFoundAction = new(admissionregistrationv1.ParameterNotFoundActionType)

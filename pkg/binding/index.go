@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -501,10 +502,10 @@ func admissible(k *key) bool {
 		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
 			return false
 		}
-	case "admissionregistration.k8s.io", "admissionregistration.mapd.dev":
+	case api.NativeGroup, api.OwnGroup:
 		switch k.resource.Resource {
 		case "validatingadmissionpolicies", "validatingadmissionpolicybindings",
-			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings":
+			api.PolicyResource, api.BindingResource:
 			return false
 		}
 	}

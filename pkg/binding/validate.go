@@ -5,7 +5,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // Validate returns everything for which a server refuses to create obj, in the
@@ -16,7 +16,7 @@ import (
 // That the policy exists is not required: a binding may come first. The
 // permissions of whoever writes the binding are not looked at.
 func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
-	errs := policy.ValidateMeta(&obj.ObjectMeta)
+	errs := api.ValidateMeta(&obj.ObjectMeta)
 	path := field.NewPath("spec")
 	if obj.Spec.PolicyName == "" {
 		errs = append(errs, field.Required(path.Child("policyName"), ""))
@@ -29,9 +29,9 @@ func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) field
 		errs = append(errs, validateParamRef(obj.Spec.ParamRef, path.Child("paramRef"))...)
 	}
 	if obj.Spec.MatchResources != nil {
-		errs = append(errs, policy.ValidateMatchResources(obj.Spec.MatchResources, path.Child("matchResources"))...)
+		errs = append(errs, api.ValidateMatchResources(obj.Spec.MatchResources, path.Child("matchResources"))...)
 	}
-	return append(errs, policy.ValidateReservedName(obj.Name)...)
+	return append(errs, api.ValidateReservedName(obj.Name)...)
 }
 
 // validateParamRef wants exactly one of name and selector. The namespace is not
@@ -41,13 +41,13 @@ func validateParamRef(ref *admissionregistrationv1.ParamRef, path *field.Path) f
 	var errs field.ErrorList
 	named, selected := ref.Name != "", ref.Selector != nil
 	if named {
-		errs = append(errs, policy.ValidatePathSegment(ref.Name, path.Child("name"))...)
+		errs = append(errs, api.ValidatePathSegment(ref.Name, path.Child("name"))...)
 	}
 	if named && selected {
 		errs = append(errs, field.Forbidden(path.Child("name"), exclusive))
 	}
 	if selected {
-		errs = append(errs, policy.ValidateSelector(ref.Selector, path.Child("selector"))...)
+		errs = append(errs, api.ValidateSelector(ref.Selector, path.Child("selector"))...)
 	}
 	if named && selected {
 		errs = append(errs, field.Forbidden(path.Child("selector"), exclusive))

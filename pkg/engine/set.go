@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -86,7 +87,7 @@ type SetOptions struct {
 // is immutable and safe for concurrent use.
 //
 // It leaves alone what Gatekeeper does: operations other than CREATE and UPDATE,
-// Gatekeeper's own kinds, namespaces that are excluded or carry IgnoreLabel. Any
+// Gatekeeper's own kinds, namespaces that are excluded or carry api.IgnoreLabel. Any
 // error refuses the request.
 //
 // After the first pass a member runs again only if another has woken it since.
@@ -130,9 +131,6 @@ type matchGroup struct {
 // maxKnown bounds how many kinds are remembered. A server has some hundreds, but
 // an object may say anything.
 const maxKnown = 4096
-
-// IgnoreLabel marks a Namespace in which nothing is mutated, whatever its value.
-const IgnoreLabel = "admission.gatekeeper.sh/ignore"
 
 // NewSet returns a Set, which keeps o's lists.
 func NewSet(o SetOptions) *Set {
@@ -256,7 +254,7 @@ func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructu
 		home = object
 	}
 	if home != nil {
-		if _, ignored := rawLabels(home.Object)[IgnoreLabel]; ignored {
+		if _, ignored := rawLabels(home.Object)[api.IgnoreLabel]; ignored {
 			return nil
 		}
 	}
@@ -267,15 +265,7 @@ func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructu
 // mutable says whether Gatekeeper would look at a request at all (Gatekeeper
 // spec §9.2).
 func mutable(req *policy.Request) bool {
-	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
-		return false
-	}
-	switch req.Kind.Group {
-	case "templates.gatekeeper.sh", "constraints.gatekeeper.sh", "mutations.gatekeeper.sh", "config.gatekeeper.sh",
-		"externaldata.gatekeeper.sh", "expansion.gatekeeper.sh", "status.gatekeeper.sh":
-		return false
-	}
-	return true
+	return (req.Operation == admissionv1.Create || req.Operation == admissionv1.Update) && !api.IsGatekeepers(req.Kind.Group)
 }
 
 // refusedStatus is how Gatekeeper answers every error (Gatekeeper spec §9.4).

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -212,7 +213,7 @@ func TestSetLeavesAlone(t *testing.T) {
 		"a cluster-scoped one":  {req: change(func(r *policy.Request) { r.Namespace = "" }), changed: true},
 		"a Namespace":           {req: namespaceObject("gone", map[string]any{}), changed: true},
 		"no excluded Namespace": {req: namespaceObject("excluded", map[string]any{})},
-		"no ignored Namespace":  {req: namespaceObject("gone", map[string]any{IgnoreLabel: ""})},
+		"no ignored Namespace":  {req: namespaceObject("gone", map[string]any{api.IgnoreLabel: ""})},
 	}
 	o := SetOptions{
 		Members:  []Member{sets(t, "a", `1`, "")},
@@ -223,7 +224,7 @@ func TestSetLeavesAlone(t *testing.T) {
 			case "gone":
 				return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 			case "ignored":
-				ns.SetLabels(map[string]string{IgnoreLabel: "no"})
+				ns.SetLabels(map[string]string{api.IgnoreLabel: "no"})
 			}
 			return ns, nil
 		},

@@ -4,10 +4,12 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // ConfigGroup is the API group of a Config.
-const ConfigGroup = "config.gatekeeper.sh"
+const ConfigGroup = api.ConfigGroup
 
 // ConfigName is the name that a Config must have.
 const ConfigName = "config"
@@ -43,7 +45,7 @@ func DecodeConfig(u *unstructured.Unstructured) (*Config, error) {
 }
 
 // processes are those that "*" stands for. Any other name excludes from nothing.
-var processes = []string{"audit", "sync", "webhook", "mutation-webhook"}
+var processes = []string{"audit", "sync", "webhook", api.GatekeeperProcess}
 
 // Excludes reports whether a process leaves a namespace alone (Gatekeeper spec
 // §1.7, §9.2). For a Namespace, the namespace is its name; for everything else

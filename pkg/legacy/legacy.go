@@ -16,10 +16,12 @@ import (
 	"cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // Group is the API group of all mutators.
-const Group = "mutations.gatekeeper.sh"
+const Group = api.MutationsGroup
 
 // Kind is one of the four kinds of mutators.
 type Kind string

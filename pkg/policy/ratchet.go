@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
@@ -25,7 +26,7 @@ import (
 // (spec T40). The reserved names of manifest files are not refused either: a
 // name does not change.
 func ValidateUpdate(obj, old *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) field.ErrorList {
-	errs := ValidateMeta(&obj.ObjectMeta)
+	errs := api.ValidateMeta(&obj.ObjectMeta)
 	return append(errs, validateSpec(&obj.Spec, env, newRatchet(&obj.Spec, &old.Spec, env), field.NewPath("spec"))...)
 }
 

@@ -2,29 +2,20 @@ package policy
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	validatecontent "k8s.io/apimachinery/pkg/api/validate/content"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
 // maxMatchConditions is the API's limit on spec.matchConditions.
 const maxMatchConditions = 64
-
-// staticSuffix ends the names that belong to the manifest files of an API
-// server (spec §1.5); nothing that comes through the API may use it.
-const staticSuffix = ".static.k8s.io"
 
 // What the enumerations of the API allow, in the order in which a server lists
 // it.
@@ -32,11 +23,6 @@ var (
 	failurePolicies      = []admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"}
 	reinvocationPolicies = []admissionregistrationv1.ReinvocationPolicyType{"IfNeeded", "Never"}
 	patchTypes           = []admissionregistrationv1.PatchType{"ApplyConfiguration", "JSONPatch"}
-	matchPolicies        = []admissionregistrationv1.MatchPolicyType{"Equivalent", "Exact"}
-	scopes               = []admissionregistrationv1.ScopeType{"*", "Cluster", "Namespaced"}
-	operations           = []admissionregistrationv1.OperationType{"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}
-	// Nothing can be mutated on its way out.
-	mutableOperations = []admissionregistrationv1.OperationType{"*", "CONNECT", "CREATE", "UPDATE"}
 )
 
 // celReserved are the words of CEL that cannot name a variable.
@@ -56,32 +42,16 @@ var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 // stricter than what it runs later (spec §6.2). The permissions of whoever
 // writes the policy are not looked at.
 func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) field.ErrorList {
-	errs := ValidateMeta(&obj.ObjectMeta)
+	errs := api.ValidateMeta(&obj.ObjectMeta)
 	errs = append(errs, validateSpec(&obj.Spec, env, nil, field.NewPath("spec"))...)
-	return append(errs, ValidateReservedName(obj.Name)...)
-}
-
-// ValidateMeta checks what every cluster-scoped object with a DNS subdomain for
-// a name has to satisfy. The server reports wrong labels in random order; here
-// they are sorted.
-func ValidateMeta(meta *metav1.ObjectMeta) field.ErrorList {
-	return sorted(apivalidation.ValidateObjectMeta(meta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")))
-}
-
-// ValidateReservedName refuses the names that are reserved for manifest files.
-func ValidateReservedName(name string) field.ErrorList {
-	if !strings.HasSuffix(name, staticSuffix) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name,
-		fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix))}
+	return append(errs, api.ValidateReservedName(obj.Name)...)
 }
 
 // ValidateStored returns what is wrong with the form of a policy that is stored
 // although no server would have accepted it: everything that Validate returns but
 // what it says about expressions. Those are held to no more than Compile asks.
 func ValidateStored(obj *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
-	return append(ValidateMeta(&obj.ObjectMeta), validateSpec(&obj.Spec, nil, nil, field.NewPath("spec"))...)
+	return append(api.ValidateMeta(&obj.ObjectMeta), validateSpec(&obj.Spec, nil, nil, field.NewPath("spec"))...)
 }
 
 // validateSpec checks a spec; kept, if not nil, is what it need not answer for.
@@ -91,7 +61,7 @@ func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env
 	if spec.FailurePolicy == nil {
 		errs = append(errs, field.Required(path.Child("failurePolicy"), ""))
 	} else {
-		errs = append(errs, oneOf(path.Child("failurePolicy"), *spec.FailurePolicy, failurePolicies)...)
+		errs = append(errs, api.OneOf(path.Child("failurePolicy"), *spec.FailurePolicy, failurePolicies)...)
 	}
 	if spec.ParamKind != nil {
 		errs = append(errs, validateParamKind(spec.ParamKind, path.Child("paramKind"))...)
@@ -99,7 +69,7 @@ func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env
 	if m := spec.MatchConstraints; m == nil {
 		errs = append(errs, field.Required(path.Child("matchConstraints"), ""))
 	} else {
-		errs = append(errs, ValidateMatchResources(m, path.Child("matchConstraints"))...)
+		errs = append(errs, api.ValidateMatchResources(m, path.Child("matchConstraints"))...)
 		if len(m.ResourceRules) == 0 {
 			errs = append(errs, field.Required(path.Child("matchConstraints", "resourceRules"), ""))
 		}
@@ -124,7 +94,7 @@ func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env
 	if spec.ReinvocationPolicy == "" {
 		return append(errs, field.Required(path.Child("reinvocationPolicy"), ""))
 	}
-	return append(errs, oneOf(path.Child("reinvocationPolicy"), spec.ReinvocationPolicy, reinvocationPolicies)...)
+	return append(errs, api.OneOf(path.Child("reinvocationPolicy"), spec.ReinvocationPolicy, reinvocationPolicies)...)
 }
 
 // validateParamKind checks the form of the reference only. Whether the kind
@@ -164,133 +134,6 @@ func validateAPIVersion(apiVersion string, path *field.Path) field.ErrorList {
 	}
 	if msgs := validation.IsDNS1035Label(version); len(msgs) > 0 {
 		errs = append(errs, field.Invalid(path, version, strings.Join(msgs, ",")))
-	}
-	return errs
-}
-
-// ValidateMatchResources checks a policy's matchConstraints or a binding's
-// matchResources; m must not be nil. That a policy needs at least one resource
-// rule is not its business.
-func ValidateMatchResources(m *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if m.MatchPolicy == nil {
-		errs = append(errs, field.Required(path.Child("matchPolicy"), ""))
-	} else {
-		errs = append(errs, oneOf(path.Child("matchPolicy"), *m.MatchPolicy, matchPolicies)...)
-	}
-	errs = append(errs, requireSelector(m.NamespaceSelector, path.Child("namespaceSelector"))...)
-	errs = append(errs, requireSelector(m.ObjectSelector, path.Child("objectSelector"))...)
-	for i := range m.ResourceRules {
-		errs = append(errs, validateRule(&m.ResourceRules[i], path.Child("resourceRules").Index(i))...)
-	}
-	for i := range m.ExcludeResourceRules {
-		errs = append(errs, validateRule(&m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
-	}
-	// A server names the field without the rule's index, and DELETE, which the
-	// rule itself may have, is refused only here. Exclusions may name it.
-	for _, rule := range m.ResourceRules {
-		for _, op := range rule.Operations {
-			errs = append(errs, oneOf(path.Child("resourceRules", "operations"), op, mutableOperations)...)
-		}
-	}
-	return errs
-}
-
-func requireSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	if s == nil {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return ValidateSelector(s, path)
-}
-
-// ValidateSelector checks a label selector strictly, its values included. The
-// server reports wrong matchLabels in random order; here they are sorted.
-func ValidateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	return sorted(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path))
-}
-
-func validateRule(rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	names := sets.New[string]()
-	for i, name := range rule.ResourceNames {
-		at := path.Child("resourceNames").Index(i)
-		errs = append(errs, ValidatePathSegment(name, at)...)
-		if names.Has(name) {
-			errs = append(errs, field.Duplicate(at, name))
-		}
-		names.Insert(name)
-	}
-
-	errs = append(errs, requireList(rule.Operations, "operations", path.Child("operations"))...)
-	for i, op := range rule.Operations {
-		errs = append(errs, oneOf(path.Child("operations").Index(i), op, operations)...)
-	}
-	// The empty string is a group like any other: the legacy one.
-	errs = append(errs, requireList(rule.APIGroups, "API groups", path.Child("apiGroups"))...)
-	errs = append(errs, requireList(rule.APIVersions, "API versions", path.Child("apiVersions"))...)
-	for i, version := range rule.APIVersions {
-		if version == "" {
-			errs = append(errs, field.Required(path.Child("apiVersions").Index(i), ""))
-		}
-	}
-	errs = append(errs, validateResources(rule.Resources, path.Child("resources"))...)
-	if rule.Scope != nil {
-		errs = append(errs, oneOf(path.Child("scope"), *rule.Scope, scopes)...)
-	}
-	return errs
-}
-
-// requireList wants at least one item, and "*" only on its own.
-func requireList[T ~string](list []T, noun string, path *field.Path) field.ErrorList {
-	switch {
-	case len(list) == 0:
-		return field.ErrorList{field.Required(path, "")}
-	case len(list) > 1 && slices.Contains(list, "*"):
-		return field.ErrorList{field.Invalid(path, list, "if '*' is present, must not specify other "+noun)}
-	}
-	return nil
-}
-
-// validateResources refuses a resource that an earlier wildcard of the same
-// list covers already. The order matters, as it does to a server: "pods/log"
-// before "pods/*" is accepted, and of the resources without subresource only
-// the last is held against a lone "*".
-func validateResources(list []string, path *field.Path) field.ErrorList {
-	if len(list) == 0 {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	var errs field.ErrorList
-	allOf := sets.New[string]()  // resources seen as x/*
-	anyHas := sets.New[string]() // subresources seen as */y
-	lastIsPlain := false
-	for i, item := range list {
-		if item == "" {
-			errs = append(errs, field.Required(path.Index(i), ""))
-			continue
-		}
-		resource, sub, found := strings.Cut(item, "/")
-		if !found {
-			lastIsPlain = item != "*"
-			continue
-		}
-		if allOf.Has(resource) {
-			errs = append(errs, field.Invalid(path.Index(i), item, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, item)))
-		}
-		if anyHas.Has(sub) {
-			errs = append(errs, field.Invalid(path.Index(i), item, fmt.Sprintf("if '*/%s' is present, must not specify %s", sub, item)))
-		}
-		if sub == "*" {
-			allOf.Insert(resource)
-		}
-		if resource == "*" {
-			anyHas.Insert(sub)
-		}
-	}
-	if len(list) > 1 && slices.Contains(list, "*/*") {
-		errs = append(errs, field.Invalid(path, list, "if '*/*' is present, must not specify other resources"))
-	}
-	if lastIsPlain && slices.Contains(list, "*") {
-		errs = append(errs, field.Invalid(path, list, "if '*' is present, must not specify other resources without subresources"))
 	}
 	return errs
 }
@@ -381,7 +224,7 @@ func (c *compiler) validateMutation(m *admissionregistrationv1.Mutation, path *f
 	case "":
 		return field.ErrorList{field.Required(path.Child("patchType"), "")}
 	}
-	return oneOf(path.Child("patchType"), m.PatchType, patchTypes)
+	return api.OneOf(path.Child("patchType"), m.PatchType, patchTypes)
 }
 
 // validateMembers wants the member that belongs to the patch type, compiles its
@@ -423,41 +266,4 @@ func refused(path *field.Path, expression string, err error) *field.Error {
 		return field.InternalError(path, err)
 	}
 	return field.Invalid(path, expression, err.Error())
-}
-
-// ValidatePathSegment checks a name that must fit into a URL's path.
-func ValidatePathSegment(name string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validatecontent.IsPathSegmentName(name) {
-		errs = append(errs, field.Invalid(path, name, msg))
-	}
-	return errs
-}
-
-// oneOf refuses a value that is not one of allowed.
-func oneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path, value, allowed)}
-}
-
-// sorted puts neighbouring errors about one and the same map into the order of
-// their texts: they come in the random order of the map.
-func sorted(errs field.ErrorList) field.ErrorList {
-	for i := 0; i < len(errs); {
-		j := i + 1
-		for j < len(errs) && errs[j].Field == errs[i].Field {
-			j++
-		}
-		if isMap(errs[i].Field) {
-			slices.SortStableFunc(errs[i:j], func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
-		}
-		i = j
-	}
-	return errs
-}
-
-func isMap(path string) bool {
-	return path == "metadata.labels" || path == "metadata.annotations" || strings.HasSuffix(path, ".matchLabels")
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -26,12 +27,6 @@ const (
 const (
 	validateParamsName = "params.validate.mapd.dev"
 	validateName       = "validate.mapd.dev"
-)
-
-// Resources of mapd's own API group.
-const (
-	policyResource  = "mutatingadmissionpolicies"
-	bindingResource = "mutatingadmissionpolicybindings"
 )
 
 // Group is the policies that can share a webhook entry. A server knows
@@ -151,9 +146,9 @@ func ValidationConfiguration(base admissionregistrationv1.ValidatingWebhook) *ad
 		w.Rules = []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 			Rule: admissionregistrationv1.Rule{
-				APIGroups:   []string{policy.OwnGroup},
+				APIGroups:   []string{api.OwnGroup},
 				APIVersions: []string{"v1"},
-				Resources:   []string{policyResource, bindingResource},
+				Resources:   []string{api.PolicyResource, api.BindingResource},
 				Scope:       new(admissionregistrationv1.ClusterScope),
 			},
 		}}
@@ -174,7 +169,7 @@ func ValidationConfiguration(base admissionregistrationv1.ValidatingWebhook) *ad
 // is to the server, if it is known.
 func MatchConditions(user string) []admissionregistrationv1.MatchCondition {
 	conditions := []admissionregistrationv1.MatchCondition{
-		{Name: "not-mapd-policies", Expression: "request.resource.group != " + quoteCEL(policy.OwnGroup)},
+		{Name: "not-mapd-policies", Expression: "request.resource.group != " + quoteCEL(api.OwnGroup)},
 		{Name: "not-auth-reviews", Expression: "!(request.resource.group in ['authentication.k8s.io', 'authorization.k8s.io'] && request.resource.resource.endsWith('reviews'))"},
 	}
 	return append(conditions, NotItself(user)...)

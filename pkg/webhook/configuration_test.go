@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -458,11 +459,11 @@ func samples() (out []sample) {
 func checkValid(t *testing.T, rules []admissionregistrationv1.RuleWithOperations) {
 	t.Helper()
 	m := &admissionregistrationv1.MatchResources{}
-	policy.SetMatchDefaults(m)
+	api.SetMatchDefaults(m)
 	for _, r := range rules {
 		m.ResourceRules = append(m.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: r})
 	}
-	if errs := policy.ValidateMatchResources(m, field.NewPath("webhooks")); len(errs) > 0 {
+	if errs := api.ValidateMatchResources(m, field.NewPath("webhooks")); len(errs) > 0 {
 		t.Errorf("a server refuses the rules: %v", errs.ToAggregate())
 	}
 }

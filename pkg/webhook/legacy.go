@@ -2,9 +2,12 @@ package webhook
 
 import (
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 const (
@@ -12,9 +15,6 @@ const (
 	LegacyName = "legacy.mapd.dev"
 	// LegacyPath is where Options.Legacy is reached.
 	LegacyPath = "/mutate/legacy"
-	// IgnoreLabel is what a namespace is labelled with, whatever the value, that
-	// Gatekeeper and therefore its mutators leave alone.
-	IgnoreLabel = "admission.gatekeeper.sh/ignore"
 )
 
 // LegacyEntry derives the entry of Gatekeeper's mutators from the requests that
@@ -23,7 +23,7 @@ const (
 //
 // The entry promises what Gatekeeper's own does (Gatekeeper spec §9.1): it is
 // skipped if mapd cannot be reached, called once, and for requests in the very
-// version that a rule names. Namespaces with IgnoreLabel are left out, and so are
+// version that a rule names. Namespaces with api.IgnoreLabel are left out, and so are
 // Gatekeeper's own objects and, as it is installed by default, itself (Gatekeeper spec §9.2).
 func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
 	var normal []admissionregistrationv1.RuleWithOperations
@@ -48,7 +48,7 @@ func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admiss
 		w.NamespaceSelector = &metav1.LabelSelector{}
 	}
 	w.NamespaceSelector.MatchExpressions = append(w.NamespaceSelector.MatchExpressions,
-		metav1.LabelSelectorRequirement{Key: IgnoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist})
+		metav1.LabelSelectorRequirement{Key: api.IgnoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist})
 	w.MatchConditions = append(slices.Clip(w.MatchConditions), legacyConditions()...)
 	return w
 }
@@ -57,8 +57,7 @@ func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admiss
 // the objects out as well; asking it would cost every write to them a call.
 func legacyConditions() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{
-		{Name: "not-gatekeeper-objects", Expression: "!(request.kind.group in ['templates.gatekeeper.sh', 'constraints.gatekeeper.sh', " +
-			"'mutations.gatekeeper.sh', 'config.gatekeeper.sh', 'externaldata.gatekeeper.sh', 'expansion.gatekeeper.sh', 'status.gatekeeper.sh'])"},
-		{Name: "not-gatekeeper-itself", Expression: "request.userInfo.username != 'system:serviceaccount:gatekeeper-system:gatekeeper-admin'"},
+		{Name: "not-gatekeeper-objects", Expression: "!(request.kind.group in ['" + strings.Join(api.GatekeeperGroups, "', '") + "'])"},
+		{Name: "not-gatekeeper-itself", Expression: "request.userInfo.username != 'system:serviceaccount:" + api.GatekeeperNamespace + ":gatekeeper-admin'"},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -370,7 +371,7 @@ func resultOf(d *engine.Decision) string {
 // validated records how a validation ended.
 func (m *Metrics) validated(req *policy.Request, result string) {
 	resource := req.Resource.Resource
-	if req.Resource.Group != policy.OwnGroup || resource != policyResource && resource != bindingResource {
+	if req.Resource.Group != api.OwnGroup || resource != api.PolicyResource && resource != api.BindingResource {
 		resource = "other"
 	}
 	m.validations.WithLabelValues(resource, result).Inc()

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // pairOf reads a policy's spec and a binding's matchResources, which may be empty.
@@ -21,14 +21,14 @@ func pairOf(t testing.TB, name, spec, match string) *Reach {
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		t.Fatal(spec, err)
 	}
-	policy.SetMatchDefaults(p.Spec.MatchConstraints)
+	api.SetMatchDefaults(p.Spec.MatchConstraints)
 	var m *admissionregistrationv1.MatchResources
 	if match != "" {
 		m = &admissionregistrationv1.MatchResources{}
 		if err := yaml.UnmarshalStrict([]byte(match), m); err != nil {
 			t.Fatal(match, err)
 		}
-		policy.SetMatchDefaults(m)
+		api.SetMatchDefaults(m)
 	}
 	return ReachOf(p, m)
 }

@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
-	mapdpolicy "github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
@@ -38,11 +38,11 @@ func TestNative(t *testing.T) {
 		options cluster.Options
 		group   string
 	}{
-		{"a server that runs policies", cluster.Options{Native: true}, mapdpolicy.NativeGroup},
-		{"a server that only stores them", cluster.Options{}, mapdpolicy.OwnGroup},
+		{"a server that runs policies", cluster.Options{Native: true}, api.NativeGroup},
+		{"a server that only stores them", cluster.Options{}, api.OwnGroup},
 		{"a server that does not serve them", cluster.Options{Flags: []string{
 			"--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false,admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false",
-		}}, mapdpolicy.OwnGroup},
+		}}, api.OwnGroup},
 	} {
 		all = append(all, part{tc.name, func(t *testing.T) {
 			overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "native")))
@@ -64,7 +64,7 @@ func TestNative(t *testing.T) {
 			t.Run("what others have", g.foreign)
 			t.Run("restarts", g.restarts)
 			t.Run("without rights", g.unseen)
-			if tc.group == mapdpolicy.NativeGroup { // docs/operate.md is about such a server
+			if tc.group == api.NativeGroup { // docs/operate.md is about such a server
 				t.Run("documented", g.documented)
 			}
 			t.Run("back", g.back)
@@ -166,7 +166,7 @@ func (g *movers) recorded(t *testing.T, c *migrateCase) {
 // onlyPolicies waits until no server calls mapd for mutators.
 func (g *movers) onlyPolicies(t *testing.T) {
 	t.Helper()
-	if g.group == mapdpolicy.NativeGroup {
+	if g.group == api.NativeGroup {
 		g.entry(t)
 	}
 }
@@ -458,14 +458,14 @@ func (g *movers) uninstalled(t *testing.T) {
 		if err != nil || code != 0 {
 			t.Fatalf("code %d, %v\n%s", code, err, out)
 		}
-		if g.group == mapdpolicy.NativeGroup && !strings.Contains(out, want) {
+		if g.group == api.NativeGroup && !strings.Contains(out, want) {
 			t.Errorf("uninstall does not say %q:\n%s", want, out)
 		}
 	}
 	uninstall("mutatingadmissionpolicy.admissionregistration.k8s.io/assign-a kept")
 	g.keeps(t, "assign-a")
 	uninstall("mutatingadmissionpolicy.admissionregistration.k8s.io/assign-a deleted", "--purge")
-	if g.group == mapdpolicy.NativeGroup { // mapd's own have gone with their kinds
+	if g.group == api.NativeGroup { // mapd's own have gone with their kinds
 		g.keeps(t)
 	}
 }
@@ -557,7 +557,7 @@ func TestNativeLive(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Native: true})
 	defineGatekeeper(t, c)
-	g := &movers{&gatekeeper{&cluster.Mapd{Cluster: c}}, mapdpolicy.NativeGroup}
+	g := &movers{&gatekeeper{&cluster.Mapd{Cluster: c}}, api.NativeGroup}
 	g.Apply(t, things)
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {

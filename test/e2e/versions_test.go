@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	mapdpolicy "github.com/mapd-project/mapd/pkg/policy"
@@ -89,7 +90,7 @@ func minorOf(release string) (string, error) {
 // has to be asked for.
 func versioned(t *testing.T, minor string) *twin {
 	t.Helper()
-	w := &twin{name: minor, native: true, group: mapdpolicy.NativeGroup, version: "v1"}
+	w := &twin{name: minor, native: true, group: api.NativeGroup, version: "v1"}
 	switch minor {
 	case "1.32", "1.33":
 		w.version = "v1alpha1"
@@ -98,7 +99,7 @@ func versioned(t *testing.T, minor string) *twin {
 	}
 	options := cluster.Options{Native: true}
 	if w.version != "v1" {
-		options.Flags = []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=" + mapdpolicy.NativeGroup + "/" + w.version + "=true"}
+		options.Flags = []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=" + api.NativeGroup + "/" + w.version + "=true"}
 	}
 	w.cluster = cluster.Start(t, options)
 	w.connect(t)

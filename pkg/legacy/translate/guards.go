@@ -9,21 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
-
-// Where Gatekeeper's own webhook is not called (Gatekeeper spec §9.1, §9.5).
-const (
-	ignoreLabel         = "admission.gatekeeper.sh/ignore"
-	gatekeeperNamespace = "gatekeeper-system"
-)
-
-// gatekeeperGroups are the groups whose objects Gatekeeper never mutates
-// (Gatekeeper spec §9.2).
-var gatekeeperGroups = []string{
-	"config.gatekeeper.sh", "constraints.gatekeeper.sh", "expansion.gatekeeper.sh", "externaldata.gatekeeper.sh",
-	"mutations.gatekeeper.sh", "status.gatekeeper.sh", "templates.gatekeeper.sh",
-}
 
 // guards are the match conditions of a native policy: what the mutator asks for
 // and what neither the rules nor a selector can say.
@@ -177,7 +165,7 @@ func spared() []admissionregistrationv1.NamedRuleWithOperations {
 		return r
 	}
 	return []admissionregistrationv1.NamedRuleWithOperations{
-		rule(gatekeeperGroups, "*/*"),
+		rule(slices.Sorted(slices.Values(api.GatekeeperGroups)), "*/*"),
 		rule([]string{"admissionregistration.k8s.io"}, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
 	}
 }
@@ -191,9 +179,9 @@ func namespaces(s *metav1.LabelSelector) *metav1.LabelSelector {
 		out = s.DeepCopy()
 	}
 	out.MatchExpressions = append(out.MatchExpressions,
-		metav1.LabelSelectorRequirement{Key: ignoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist},
+		metav1.LabelSelectorRequirement{Key: api.IgnoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist},
 		metav1.LabelSelectorRequirement{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{gatekeeperNamespace},
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{api.GatekeeperNamespace},
 		})
 	return out
 }

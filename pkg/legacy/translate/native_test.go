@@ -19,6 +19,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -247,7 +248,7 @@ func admit(t *testing.T, files map[string]string, types *openapi.Types, obj *uns
 			continue
 		}
 		for _, u := range documents(t, files[name]) {
-			if u.GetKind() == policy.Kind {
+			if u.GetKind() == api.PolicyKind {
 				policies = append(policies, compile(t, u, policy.Deps{Env: env, Types: types}))
 			} else {
 				bindings = append(bindings, bind(t, u))

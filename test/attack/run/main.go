@@ -26,7 +26,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/attack"
 	"github.com/mapd-project/mapd/test/load"
@@ -211,7 +211,7 @@ func write(file string, n int) error {
 	}
 	b.Write(worst)
 	for i := 1; i < n; i++ {
-		if err := add(load.OtherPolicy(policy.OwnGroup, load.Label, i)...); err != nil {
+		if err := add(load.OtherPolicy(api.OwnGroup, load.Label, i)...); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/bench/pods"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
@@ -63,7 +63,7 @@ func (s subject) acts() int {
 // reviews is how many of them mapd gets for one creation.
 func (s subject) reviews() int {
 	switch {
-	case s.group != policy.OwnGroup || s.elsewhere:
+	case s.group != api.OwnGroup || s.elsewhere:
 		return 0
 	case len(s.selectors) > 0:
 		return len(s.selectors)
@@ -79,11 +79,11 @@ var subjects = []subject{
 	floorOfLabels,
 	// Those that are compared follow each other: a machine that others use as well
 	// is not the same for long.
-	policies(policy.NativeGroup, load.Label, 1), policies(policy.OwnGroup, load.Label, 1),
-	policies(policy.NativeGroup, load.Label, 3), policies(policy.OwnGroup, load.Label, 3),
-	policies(policy.NativeGroup, load.Label, 10), policies(policy.OwnGroup, load.Label, 10),
-	policies(policy.NativeGroup, load.Label, 100), policies(policy.OwnGroup, load.Label, 100),
-	policies(policy.NativeGroup, load.Pull, 100), policies(policy.OwnGroup, load.Pull, 100),
+	policies(api.NativeGroup, load.Label, 1), policies(api.OwnGroup, load.Label, 1),
+	policies(api.NativeGroup, load.Label, 3), policies(api.OwnGroup, load.Label, 3),
+	policies(api.NativeGroup, load.Label, 10), policies(api.OwnGroup, load.Label, 10),
+	policies(api.NativeGroup, load.Label, 100), policies(api.OwnGroup, load.Label, 100),
+	policies(api.NativeGroup, load.Pull, 100), policies(api.OwnGroup, load.Pull, 100),
 	entries(1), entries(2), entries(4),
 }
 
@@ -92,13 +92,13 @@ var noPolicy = subject{name: "no policy", kind: load.Label}
 // idle are policies that want other Pods than the one that is created. What they cost
 // it is what it costs a server to see that.
 var idle = subject{
-	name: "mapd, 100 labels of other Pods", group: policy.OwnGroup, kind: load.Label, n: 100,
+	name: "mapd, 100 labels of other Pods", group: api.OwnGroup, kind: load.Label, n: 100,
 	selectors: []map[string]any{{"matchLabels": map[string]any{"app": "other"}}}, elsewhere: true,
 }
 
 // entries are four policies in n entries, each of which every Pod meets.
 func entries(n int) subject {
-	s := subject{name: fmt.Sprintf("mapd, 4 labels, entries: %d", n), group: policy.OwnGroup, kind: load.Label, n: 4}
+	s := subject{name: fmt.Sprintf("mapd, 4 labels, entries: %d", n), group: api.OwnGroup, kind: load.Label, n: 4}
 	for _, q := range []struct{ key, operator string }{{"app", "Exists"}, {"tier", "Exists"}, {"a", "DoesNotExist"}, {"b", "DoesNotExist"}}[:n] {
 		s.selectors = append(s.selectors, map[string]any{"matchExpressions": []any{map[string]any{"key": q.key, "operator": q.operator}}})
 	}
@@ -114,7 +114,7 @@ func policies(group string, k load.Kind, n int) subject {
 }
 
 func title(group string, k load.Kind, n int) string {
-	who := map[string]string{policy.NativeGroup: "native", policy.OwnGroup: "mapd"}[group]
+	who := map[string]string{api.NativeGroup: "native", api.OwnGroup: "mapd"}[group]
 	plural := "s"
 	if n == 1 {
 		plural = ""
@@ -271,7 +271,7 @@ func (x *bench) wait(b *testing.B, s subject, n int) {
 				return err
 			}
 		}
-		if n > 0 && s.group == policy.OwnGroup {
+		if n > 0 && s.group == api.OwnGroup {
 			c, err := x.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhook.ConfigurationName, metav1.GetOptions{})
 			if err != nil {
 				return err

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/test/load"
 )
 
@@ -18,7 +18,7 @@ func (x *bench) print() {
 			for _, n := range atATime {
 				row := x.rows[key{s.name, p.name, n}]
 				replica := "–"
-				if s.group == policy.OwnGroup {
+				if s.group == api.OwnGroup {
 					replica = ms(row.replica)
 				}
 				fmt.Printf("| %s | %d | %s | %s | %s | %s | %d | %d |\n", s.name, n, ms(row.latency.P50), ms(row.latency.P99), ms(row.server), replica, row.requests, row.reviews)
@@ -33,7 +33,7 @@ func (x *bench) print() {
 	fmt.Printf("\n| more than %q, one at a time | Pod | p50 | CPU API server |\n| --- | --- | --- | --- |\n", floorOfLabels.name)
 	for _, p := range x.pods {
 		floor := x.rows[key{floorOfLabels.name, p.name, 1}]
-		for _, group := range []string{policy.NativeGroup, policy.OwnGroup} {
+		for _, group := range []string{api.NativeGroup, api.OwnGroup} {
 			what := title(group, load.Label, 100)
 			row := x.rows[key{what, p.name, 1}]
 			fmt.Printf("| %s | %s | %s | %s |\n", what, p.name, more(row.latency.P50, floor.latency.P50), more(row.server, floor.server))
@@ -50,7 +50,7 @@ func (x *bench) print() {
 	fmt.Print("\n| goal | is | |\n| --- | --- | --- |\n")
 	for _, p := range x.pods {
 		if p.name == "small" {
-			p50 := x.rows[key{title(policy.OwnGroup, load.Label, 100), p.name, 1}].latency.P50
+			p50 := x.rows[key{title(api.OwnGroup, load.Label, 100), p.name, 1}].latency.P50
 			goal("mapd, 100 labels, small Pod: p50 ≤ 3 ms", ms(p50), p50 <= 3*time.Millisecond)
 		}
 	}
@@ -71,10 +71,10 @@ func (x *bench) print() {
 func (x *bench) compare(f func(what, pod string, native, mapd figures)) {
 	for _, p := range x.pods {
 		for _, s := range subjects {
-			if s.group != policy.OwnGroup || len(s.selectors) > 0 {
+			if s.group != api.OwnGroup || len(s.selectors) > 0 {
 				continue
 			}
-			native := title(policy.NativeGroup, s.kind, s.n)
+			native := title(api.NativeGroup, s.kind, s.n)
 			f(title("", s.kind, s.n)[len(", "):], p.name, x.rows[key{native, p.name, 1}], x.rows[key{s.name, p.name, 1}])
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // Label is on every object that a test makes and that is in no namespace of the
@@ -54,7 +56,7 @@ func (c *Cluster) NeedProcesses(t testing.TB) {
 // the test's: their policies are in the webhook configuration as well.
 func (c *Cluster) NeedNoBindings(t testing.TB) {
 	t.Helper()
-	bindings, err := c.Dynamic.Resource(bindings).List(t.Context(), metav1.ListOptions{LabelSelector: Label + "!=" + LabelValue})
+	bindings, err := c.Dynamic.Resource(api.OwnBindings).List(t.Context(), metav1.ListOptions{LabelSelector: Label + "!=" + LabelValue})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +132,6 @@ func external(t testing.TB) *Cluster {
 var sweeping sync.Once
 
 var (
-	bindings   = schema.GroupVersionResource{Group: "admissionregistration.mapd.dev", Version: "v1", Resource: "mutatingadmissionpolicybindings"}
 	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
@@ -145,7 +146,7 @@ func sweep(config *rest.Config) error {
 	defer cancel()
 	selector := metav1.ListOptions{LabelSelector: Label + "=" + LabelValue}
 	for _, gvr := range []schema.GroupVersionResource{
-		bindings, bindings.GroupVersion().WithResource("mutatingadmissionpolicies"),
+		api.OwnBindings, api.OwnPolicies,
 		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
 	} {

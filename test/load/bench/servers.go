@@ -19,7 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/load"
 )
@@ -40,10 +40,10 @@ func (s subject) objects() []*unstructured.Unstructured {
 		"metadata": map[string]any{"name": "default", "labels": map[string]any{"kubernetes.io/metadata.name": "default"}},
 	}}}
 	for i := range s.matching {
-		all = append(all, load.Policy(policy.OwnGroup, s.kind, i)...)
+		all = append(all, load.Policy(api.OwnGroup, s.kind, i)...)
 	}
 	for i := s.matching; i < s.policies; i++ {
-		all = append(all, load.OtherPolicy(policy.OwnGroup, s.kind, i)...)
+		all = append(all, load.OtherPolicy(api.OwnGroup, s.kind, i)...)
 	}
 	return all
 }
