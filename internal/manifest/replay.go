@@ -1,8 +1,6 @@
 package manifest
 
 import (
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -14,80 +12,61 @@ import (
 // result is false if orig has not the shape of before, so that the change has no
 // place in it.
 func Replay(orig, before, after map[string]any) (map[string]any, bool) {
-	var root any = orig
+	var e tree.Edit
+	e.Reset(orig)
 	for _, op := range tree.Diff(before, after) {
 		tokens, err := tree.ParsePointer(op.Path)
-		if err != nil || len(tokens) == 0 {
+		if err != nil || len(tokens) == 0 || !replay(&e, tokens, op) {
 			return nil, false
 		}
-		next, ok := replayOp(root, tokens, op)
-		if !ok {
-			return nil, false
-		}
-		root = next
 	}
-	m, ok := root.(map[string]any)
+	m, ok := e.Root().(map[string]any)
 	return m, ok
 }
 
-// replayOp applies one operation copy-on-write. A server adds empty objects and
-// drops nulls when it decodes, so a parent may be missing here, and so may what
-// is to be removed.
-func replayOp(v any, tokens []string, op tree.Op) (any, bool) {
-	last := len(tokens) == 1
-	switch v := v.(type) {
-	case nil:
-		if op.Op == "remove" {
-			return nil, true
-		}
-		if _, err := strconv.Atoi(tokens[0]); err == nil && !last {
-			return nil, false // would be an element of a list that is not there
-		}
-		return replayOp(map[string]any{}, tokens, op)
-	case map[string]any:
-		child, ok := v[tokens[0]]
-		if op.Op == "remove" && !ok {
-			return v, true
-		}
-		c := make(map[string]any, len(v)+1)
-		maps.Copy(c, v)
-		switch {
-		case last && op.Op == "remove":
-			delete(c, tokens[0])
-		case last:
-			c[tokens[0]] = op.Value
-		default:
-			next, ok := replayOp(child, tokens[1:], op)
-			if !ok {
-				return nil, false
+// replay applies one operation. A server adds empty objects and drops nulls when it
+// decodes, so a parent may be missing here, and so may what is to be removed.
+func replay(e *tree.Edit, tokens []string, op tree.Op) bool {
+	e.Top()
+	for n, name := range tokens {
+		last := n == len(tokens)-1
+		token := tree.Token{Key: name}
+		var child any
+		switch at := e.At().(type) {
+		case nil:
+			if op.Op == "remove" {
+				return true
 			}
-			c[tokens[0]] = next
-		}
-		return c, true
-	case []any:
-		i, err := strconv.Atoi(tokens[0])
-		if tokens[0] == "-" {
-			i, err = len(v), nil
-		}
-		if err != nil || i < 0 || i > len(v) || i == len(v) && (!last || op.Op != "add") {
-			return nil, false
-		}
-		c := slices.Clone(v)
-		switch {
-		case last && op.Op == "remove":
-			return slices.Delete(c, i, i+1), true
-		case last && op.Op == "add":
-			return slices.Insert(c, i, op.Value), true
-		case last:
-			c[i] = op.Value
-		default:
-			next, ok := replayOp(v[i], tokens[1:], op)
-			if !ok {
-				return nil, false
+			if _, err := strconv.Atoi(name); err == nil && !last {
+				return false // would be an element of a list that is not there
 			}
-			c[i] = next
+		case map[string]any:
+			child = at[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if name == "-" {
+				i, err = len(at), nil
+			}
+			if err != nil || i < 0 || i > len(at) || i == len(at) && (!last || op.Op != "add") {
+				return false
+			}
+			token = tree.Token{Index: i}
+			if last && op.Op == "add" {
+				e.Insert(i, op.Value)
+				return true
+			}
+			child = at[i]
+		default:
+			return false
 		}
-		return c, true
+		switch {
+		case !last:
+			e.Down(token, child)
+		case op.Op == "remove":
+			e.Delete(token)
+		default:
+			e.Set(token, op.Value)
+		}
 	}
-	return nil, false
+	return true
 }
