@@ -54,7 +54,10 @@ var doors = map[string][]string{
 	"github.com/fsnotify/fsnotify":          {"internal/manifest"},
 	"k8s.io/kubernetes/":                    nil,
 	"github.com/rogpeppe/go-internal/":      nil,
-	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/cel", "pkg/engine"},
+	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/engine"},
+	// An API server's feature gates, and with them its metrics and Prometheus.
+	"k8s.io/component-base/":               nil,
+	"k8s.io/apiserver/pkg/cel/environment": nil,
 	// A template calls methods by their name, so the linker keeps every method of
 	// every type: half as much program again.
 	"text/template": nil,

@@ -2,6 +2,7 @@ package binding
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"runtime"
 	"sync"
 	"weak"
@@ -20,7 +21,7 @@ type shared[T any] struct {
 
 // of returns the value that is made from m.
 func (s *shared[T]) of(m *admissionregistrationv1.MatchResources, make func() *T) *T {
-	text, err := m.Marshal()
+	text, err := json.Marshal(m)
 	if err != nil {
 		return make()
 	}

@@ -8,11 +8,7 @@ import (
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"k8s.io/apimachinery/pkg/util/version"
-	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
-	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
-	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
@@ -119,58 +115,23 @@ type language struct {
 	names     map[string]*form
 }
 
-// Names that expressions may use.
-const (
-	objectName    = plugincel.ObjectVarName
-	oldObjectName = plugincel.OldObjectVarName
-	paramsName    = plugincel.ParamsVarName
-	requestName   = plugincel.RequestVarName
-	namespaceName = plugincel.NamespaceVarName
-	authzName     = plugincel.AuthorizerVarName
-	resourceName  = plugincel.RequestResourceAuthorizerVarName
-	variablesName = plugincel.VariableVarName
-)
-
-var (
-	requestType   = plugincel.BuildRequestType()
-	namespaceType = plugincel.BuildNamespaceType()
-)
-
 func newLanguage(minor uint, patch bool) (*language, error) {
-	always := version.MajorMinor(1, 0)
-	options := []environment.VersionedOptions{{
-		IntroducedVersion: always,
-		DeclTypes:         []*apiservercel.DeclType{namespaceType, requestType},
-		EnvOptions: []celgo.EnvOption{
-			celgo.Variable(objectName, celgo.DynType),
-			celgo.Variable(oldObjectName, celgo.DynType),
-			celgo.Variable(namespaceName, namespaceType.CelType()),
-			celgo.Variable(requestName, requestType.CelType()),
-			celgo.Variable(authzName, library.AuthorizerType),
-			celgo.Variable(resourceName, library.ResourceCheckType),
-		},
-	}}
-	set, err := environment.MustBaseEnvSet(version.MajorMinor(1, minor)).Extend(options...)
+	env, err := baseEnv(minor)
 	if err != nil {
 		return nil, fmt.Errorf("environment of kubernetes 1.%d: %w", minor, err)
 	}
 	if patch {
 		// A second step, since the resolver of patch types wraps the type
 		// provider that the first one leaves behind.
-		set, err = set.Extend(environment.VersionedOptions{
-			IntroducedVersion: always,
-			EnvOptions: []celgo.EnvOption{
-				common.ResolverEnvOption(&patchTypes{}),
-				library.JSONPatch(),
-			},
-		})
+		env, err = env.Extend(celgo.Lib(options{env: []celgo.EnvOption{
+			common.ResolverEnvOption(&patchTypes{}),
+			library.JSONPatch(),
+		}}))
 		if err != nil {
 			return nil, fmt.Errorf("patch types of kubernetes 1.%d: %w", minor, err)
 		}
 	}
-	// The half that keeps to the version; the other half of a set always
-	// contains everything that this binary knows.
-	env, err := set.NewExpressionsEnv().Extend(countNodes)
+	env, err = env.Extend(countNodes)
 	if err != nil {
 		return nil, fmt.Errorf("macros of kubernetes 1.%d: %w", minor, err)
 	}

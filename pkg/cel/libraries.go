@@ -1,0 +1,94 @@
+package cel
+
+import (
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// versioned are options of an environment that minors have from from on, and
+// until until if that is not 0.
+type versioned struct {
+	from, until uint
+	env         []celgo.EnvOption
+}
+
+// libraries is the table of k8s.io/apiserver/pkg/cel/environment (base.go), in
+// its order. That package also says which version a running API server has, for
+// which it needs feature gates, metrics and Prometheus; and it builds an
+// environment of all that it knows beside each that is asked for. A test
+// compares the environments.
+var libraries = []versioned{
+	{env: []celgo.EnvOption{
+		celgo.HomogeneousAggregateLiterals(),
+		celgo.EagerlyValidateDeclarations(true),
+		celgo.DefaultUTCTimeZone(true),
+		library.URLs(),
+		library.Regex(),
+		celgo.CostEstimatorOptions(checker.PresenceTestHasCost(false)),
+	}},
+	{until: 37, env: []celgo.EnvOption{library.Lists(library.ListsVersion(0))}},
+	{from: 27, env: []celgo.EnvOption{library.Authz()}},
+	{from: 28, env: []celgo.EnvOption{celgo.CrossTypeNumericComparisons(true), celgo.OptionalTypes(), library.Quantity()}},
+	{from: 29, env: []celgo.EnvOption{celgo.ASTValidators(
+		celgo.ValidateDurationLiterals(),
+		celgo.ValidateTimestampLiterals(),
+		celgo.ValidateRegexLiterals(),
+		celgo.ValidateHomogeneousAggregateLiterals(),
+	)}},
+	{from: 29, env: []celgo.EnvOption{ext.Strings(ext.StringsVersion(2))}},
+	{from: 29, env: []celgo.EnvOption{ext.Sets()}},
+	{from: 30, env: []celgo.EnvOption{library.IP(), library.CIDR()}},
+	{from: 31, env: []celgo.EnvOption{library.Format()}},
+	{from: 31, env: []celgo.EnvOption{library.AuthzSelectors()}},
+	{from: 32, env: []celgo.EnvOption{ext.TwoVarComprehensions()}},
+	{from: 33, env: []celgo.EnvOption{library.SemverLib(library.SemverVersion(1))}},
+	{from: 34, env: []celgo.EnvOption{ext.Lists(ext.ListsVersion(3))}},
+	{from: 37, env: []celgo.EnvOption{library.Lists(library.ListsVersion(1))}},
+}
+
+// baseEnv returns the environment of expressions of a minor without patch types.
+func baseEnv(minor uint) (*celgo.Env, error) {
+	base := options{program: []celgo.ProgramOption{
+		celgo.EvalOptions(celgo.OptOptimize, celgo.OptTrackCost),
+		celgo.CostLimit(celconfig.PerCallLimit),
+		celgo.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
+		celgo.CostTracking(&library.CostEstimator{}),
+	}}
+	for _, l := range libraries {
+		if minor >= l.from && (l.until == 0 || minor < l.until) {
+			base.env = append(base.env, l.env...)
+		}
+	}
+	env, err := celgo.NewEnv(celgo.Lib(base))
+	if err != nil {
+		return nil, err
+	}
+	provider := apiservercel.NewDeclTypeProvider(namespaceType, requestType)
+	provider.SetRecognizeKeywordAsFieldName(true) // since 1.31
+	types, err := provider.EnvOptions(env.CELTypeProvider())
+	if err != nil {
+		return nil, err
+	}
+	return env.Extend(celgo.Lib(options{env: append([]celgo.EnvOption{
+		celgo.Variable(objectName, celgo.DynType),
+		celgo.Variable(oldObjectName, celgo.DynType),
+		celgo.Variable(namespaceName, namespaceType.CelType()),
+		celgo.Variable(requestName, requestType.CelType()),
+		celgo.Variable(authzName, library.AuthorizerType),
+		celgo.Variable(resourceName, library.ResourceCheckType),
+	}, types...)}))
+}
+
+// options implements celgo.Library.
+type options struct {
+	env     []celgo.EnvOption
+	program []celgo.ProgramOption
+}
+
+func (o options) CompileOptions() []celgo.EnvOption     { return o.env }
+func (o options) ProgramOptions() []celgo.ProgramOption { return o.program }
