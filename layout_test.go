@@ -43,7 +43,7 @@ var doors = map[string][]string{
 	"github.com/prometheus/":                {"pkg/webhook"},
 	"github.com/evanphx/json-patch":         nil,
 	"gopkg.in/evanphx/json-patch.v4":        nil,
-	"k8s.io/client-go/":                     {"internal/store", "internal/writer", "internal/certs", "internal/install", "internal/doctor", "cmd/mapd"},
+	"k8s.io/client-go/":                     {"internal/watch", "internal/store", "internal/writer", "internal/certs", "internal/install", "internal/doctor", "cmd/mapd"},
 	"github.com/spf13/cobra":                {"cmd/mapd"},
 	"github.com/klauspost/compress/":        {"pkg/openapi"},
 	"github.com/go-json-experiment/":        {"pkg/webhook"},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/parallel"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -323,11 +324,11 @@ func search[T listed](list []T, name string) (int, bool) {
 func changes[T interface {
 	listed
 	source() *stored
-}](list []T, w *watched[*stored]) map[string]*stored {
+}](list []T, w *watch.Mirror[*stored]) map[string]*stored {
 	out := map[string]*stored{}
-	names, all := w.news.take()
+	names, all := w.TakeChanged()
 	if !all {
-		w.inspect(func(now map[string]*stored) {
+		w.Inspect("", func(now map[string]*stored) {
 			for name := range names {
 				old, ok := find(list, name)
 				if s := now[name]; s != nil && (!ok || old.source() != s) || s == nil && ok {
@@ -337,7 +338,7 @@ func changes[T interface {
 		})
 		return out
 	}
-	w.inspect(func(now map[string]*stored) {
+	w.Inspect("", func(now map[string]*stored) {
 		known := 0
 		for _, t := range list {
 			s, ok := now[t.key()]

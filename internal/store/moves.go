@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -40,7 +41,7 @@ type moves struct {
 	// base is what entries have besides what policies need.
 	base admissionregistrationv1.MutatingWebhook
 	// configuration is what servers go by.
-	configuration *watched[routing]
+	configuration *watch.Mirror[routing]
 	// pending says that a change of the configuration may matter; always, that each
 	// does.
 	pending, always atomic.Bool
@@ -64,12 +65,15 @@ type move struct {
 func newMoves(client dynamic.Interface, exempt []string, log *slog.Logger, again func()) *moves {
 	m := &moves{moved: map[string]*move{}}
 	m.base.NamespaceSelector = webhook.Exempt(exempt)
-	m.configuration = newWatched(client, configurationResource, log, routingOf, func() {
-		if m.pending.Load() || m.always.Load() {
-			again()
-		}
+	m.configuration = watch.New(watch.Options[routing]{
+		Client: client, Resource: configurationResource, Selection: watch.Named("", webhook.ConfigurationName), Log: log,
+		Keep: routingOf, EmptyAfter: goneAfter,
+		Changed: func() {
+			if m.pending.Load() || m.always.Load() {
+				again()
+			}
+		},
 	})
-	m.configuration.fields = "metadata.name=" + webhook.ConfigurationName
 	return m
 }
 
@@ -116,7 +120,7 @@ func legacyRouting(rules []admissionregistrationv1.RuleWithOperations, base admi
 
 // live is what servers go by, as far as it is known.
 func (m *moves) live() routing {
-	live, _ := m.configuration.get("", webhook.ConfigurationName)
+	live, _ := m.configuration.Get("", webhook.ConfigurationName)
 	return live
 }
 
@@ -162,7 +166,7 @@ func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map
 			continue
 		}
 		end := v.since.Add(blindHandover)
-		if m.configuration.isRead() {
+		if m.configuration.IsRead() {
 			switch {
 			case !equalRoutes(live, need(), now.ids[i].Name()):
 				v.known = time.Time{}
@@ -172,7 +176,7 @@ func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map
 			end = v.known.Add(handover)
 		}
 		switch left := end.Sub(at); {
-		case m.configuration.isRead() && v.known.IsZero():
+		case m.configuration.IsRead() && v.known.IsZero():
 			also[name] = v.left
 		case left > 0:
 			also[name] = v.left

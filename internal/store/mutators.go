@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/mutators"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -34,8 +35,8 @@ type gatekeeper struct {
 	types     *openapi.Types
 	shadow    bool
 	namespace func(context.Context, string) (*unstructured.Unstructured, error)
-	kinds     []*whenServed[*storedMutator] // as legacy.Kinds
-	configs   *whenServed[*storedConfig]
+	kinds     []*watch.Mirror[*storedMutator] // as legacy.Kinds
+	configs   *watch.Mirror[*storedConfig]
 	engine    *engine.Engine
 
 	natives *natives // nil: none is moved into policies
@@ -70,16 +71,32 @@ type storedConfig struct {
 	err    error
 }
 
-func newGatekeeper(client dynamic.Interface, deps policy.Deps, shadow bool, namespace func(context.Context, string) (*unstructured.Unstructured, error), e *engine.Engine, log *slog.Logger, changed func()) *gatekeeper {
+// gatekeeperOptions say how to run Gatekeeper's mutators. Only metrics may be nil.
+type gatekeeperOptions struct {
+	client    dynamic.Interface
+	deps      policy.Deps
+	shadow    bool
+	namespace func(context.Context, string) (*unstructured.Unstructured, error)
+	metrics   Metrics
+	log       *slog.Logger
+	changed   func() // called when there is something to publish
+}
+
+func newGatekeeper(o gatekeeperOptions) *gatekeeper {
 	g := &gatekeeper{
-		log: log, types: deps.Types, shadow: shadow, namespace: namespace, engine: e, builder: mutators.NewBuilder(deps), stale: true,
+		log: o.log, metrics: o.metrics, types: o.deps.Types, shadow: o.shadow, namespace: o.namespace,
+		engine: engine.New(engine.Options{}), builder: mutators.NewBuilder(o.deps), stale: true,
 	}
 	for _, kind := range legacy.Kinds() {
-		versions := versionsOf(legacy.Group, string(kind), "v1", "v1beta1", "v1alpha1")
-		g.kinds = append(g.kinds, newWhenServed(client, deps.Types, log, versions, keepMutator, changed))
+		g.kinds = append(g.kinds, watch.New(watch.Options[*storedMutator]{
+			Client: o.client, Log: o.log, Types: o.deps.Types, Kinds: versionsOf(legacy.Group, string(kind), "v1", "v1beta1", "v1alpha1"),
+			Keep: keepMutator, Changed: o.changed, StateChanged: o.changed,
+		}))
 	}
-	g.configs = newWhenServed(client, deps.Types, log, versionsOf(legacy.ConfigGroup, "Config", "v1", "v1beta1", "v1alpha1"), keepConfig, changed)
-	g.configs.fields = "metadata.name=" + legacy.ConfigName
+	g.configs = watch.New(watch.Options[*storedConfig]{
+		Client: o.client, Log: o.log, Types: o.deps.Types, Kinds: versionsOf(legacy.ConfigGroup, "Config", "v1", "v1beta1", "v1alpha1"),
+		Selection: watch.Named("", legacy.ConfigName), Keep: keepConfig, Changed: o.changed, StateChanged: o.changed,
+	})
 	return g
 }
 
@@ -164,9 +181,9 @@ func (g *gatekeeper) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, k := range g.kinds {
-		all.Go(func() { k.run(ctx) })
+		all.Go(func() { k.Run(ctx) })
 	}
-	all.Go(func() { g.configs.run(ctx) })
+	all.Go(func() { g.configs.Run(ctx) })
 	if g.natives != nil {
 		all.Go(func() { g.natives.run(ctx) })
 	}
@@ -175,9 +192,9 @@ func (g *gatekeeper) run(ctx context.Context) {
 // look has it looked which of the kinds are served.
 func (g *gatekeeper) look() {
 	for _, k := range g.kinds {
-		k.look.ring()
+		k.Look()
 	}
-	g.configs.look.ring()
+	g.configs.Look()
 	if g.natives != nil {
 		g.natives.look()
 	}
@@ -198,9 +215,9 @@ func (g *gatekeeper) ready() error {
 
 // read says what has not been read yet.
 func (g *gatekeeper) read() error {
-	errs := []error{g.configs.ready()}
+	errs := []error{g.configs.Settled()}
 	for _, k := range g.kinds {
-		errs = append(errs, k.ready())
+		errs = append(errs, k.Settled())
 	}
 	if g.natives != nil {
 		errs = append(errs, g.natives.read())
@@ -276,7 +293,7 @@ func (g *gatekeeper) move(list []*storedMutator, config *storedConfig) (bool, er
 	}
 	var hidden []string
 	for i, kind := range legacy.Kinds() {
-		if g.kinds[i].hidden() {
+		if s := g.kinds[i].State(); s.Served && !s.Read {
 			hidden = append(hidden, string(kind))
 		}
 	}
@@ -300,7 +317,7 @@ func sameEffect(a, b MutatorState) bool {
 // gather is what there is, in Gatekeeper's order.
 func (g *gatekeeper) gather() (list []*storedMutator, config *storedConfig) {
 	for _, k := range g.kinds {
-		k.each("", func(_ string, m *storedMutator) { list = append(list, m) })
+		k.Each("", func(_ string, m *storedMutator) { list = append(list, m) })
 	}
 	slices.SortFunc(list, func(a, b *storedMutator) int {
 		return cmp.Or(strings.Compare(a.kind(), b.kind()), strings.Compare(a.name(), b.name()))
@@ -313,13 +330,11 @@ func (g *gatekeeper) gather() (list []*storedMutator, config *storedConfig) {
 // first that has one.
 func (g *gatekeeper) chosenConfig() *storedConfig {
 	found := map[string]*storedConfig{}
-	g.configs.mu.RLock()
-	for namespace, items := range g.configs.items {
+	g.configs.EachNamespace(func(namespace string, items map[string]*storedConfig) {
 		if c := items[legacy.ConfigName]; c != nil {
 			found[namespace] = c
 		}
-	}
-	g.configs.mu.RUnlock()
+	})
 	if c := found[api.GatekeeperNamespace]; c != nil {
 		return c
 	}
@@ -333,11 +348,11 @@ func (g *gatekeeper) chosenConfig() *storedConfig {
 func (g *gatekeeper) problems(config *storedConfig) []string {
 	var out []string
 	for _, k := range g.kinds {
-		if err := k.problem(); err != nil {
+		if err := k.Problem(); err != nil {
 			out = append(out, err.Error())
 		}
 	}
-	if err := g.configs.problem(); err != nil {
+	if err := g.configs.Problem(); err != nil {
 		out = append(out, err.Error())
 	}
 	if g.natives != nil {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mapd-project/mapd/pkg/engine"
-	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/internal/watch"
+	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
 // testMutator is an AssignMetadata; a location that is not one makes it invalid.
@@ -69,11 +69,11 @@ func testConfig(t testing.TB, namespace string, generation int64, match string) 
 // newTestGatekeeper is one whose kinds are served, and that nobody runs.
 func newTestGatekeeper(t testing.TB) *gatekeeper {
 	t.Helper()
-	g := newGatekeeper(nil, testDeps(t), false, nil, engine.New(engine.Options{}), slog.New(slog.DiscardHandler), func() {})
+	g := newGatekeeper(gatekeeperOptions{deps: testDeps(t), log: slog.New(slog.DiscardHandler), changed: func() {}})
 	for _, k := range g.kinds {
-		k.found(true)
+		k.SetServed(true)
 	}
-	g.configs.found(true)
+	g.configs.SetServed(true)
 	return g
 }
 
@@ -139,9 +139,9 @@ func TestGatekeeperUpdate(t *testing.T) {
 	if g.update(t.Context(), false) || g.engine.Set() != nil || g.ready() == nil {
 		t.Fatal("there is a set before anything has been read")
 	}
-	var metadata *whenServed[*storedMutator]
-	for _, k := range g.kinds {
-		if k.versions[0].Kind == "AssignMetadata" {
+	var metadata *watch.Mirror[*storedMutator]
+	for i, k := range g.kinds {
+		if legacy.Kinds()[i] == legacy.AssignMetadata {
 			metadata = k
 			put(t, k, testMutator(t, "b", validLocation, "b", 1), testMutator(t, "a", "spec.x", "a", 1))
 		} else {
@@ -183,49 +183,15 @@ func TestGatekeeperUpdate(t *testing.T) {
 	if diff := cmp.Diff([]string{"AssignMetadata/b: running, invalid"}, states(g.state)); diff != "" {
 		t.Errorf("states (- want):\n%s", diff)
 	}
-	metadata.found(false)
+	metadata.SetServed(false)
 	if !g.update(t.Context(), false) || len(g.state.Mutators) != 0 {
 		t.Errorf("of a kind that is gone there is %v", states(g.state))
 	}
 
 	before = g.engine.Set()
-	metadata.found(true)
-	metadata.note(apierrors.NewForbidden(schema.GroupResource{Resource: "assignmetadata"}, "", errors.New("no")))
+	metadata.SetServed(true)
+	metadata.Note(apierrors.NewForbidden(schema.GroupResource{Resource: "assignmetadata"}, "", errors.New("no")))
 	if !g.update(t.Context(), false) || len(g.state.Problems) != 1 || g.engine.Set() != before {
 		t.Errorf("problems %q", g.state.Problems)
-	}
-}
-
-func TestWhenServedReady(t *testing.T) {
-	changed := 0
-	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
-	w := newWhenServed(nil, openapi.New(), slog.New(slog.DiscardHandler), []schema.GroupVersionKind{kind},
-		func(u *unstructured.Unstructured, _ string) string { return u.GetName() }, func() { changed++ })
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", errors.New("no"))
-	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "things"}, "")
-	for _, step := range []struct {
-		name           string
-		do             func()
-		ready, problem string
-	}{
-		{"at first", func() {}, "Thing.example.com: not read yet", ""},
-		{"not served", func() { w.found(false) }, "", ""},
-		{"served", func() { w.found(true) }, "Thing.example.com: not read yet", ""},
-		{"not served after all", func() { w.note(notFound) }, "Thing.example.com: not read yet: " + notFound.Error(), ""},
-		{"forbidden", func() { w.note(forbidden) }, "", "Thing.example.com cannot be read: " + forbidden.Error()},
-		{"read", func() { w.note(nil); put(t, w) }, "", ""},
-		{"an error later", func() { w.note(errors.New("oh")) }, "", "Thing.example.com cannot be read: oh"},
-		{"gone", func() { w.found(false) }, "", ""},
-	} {
-		step.do()
-		if got := errString(w.ready()); got != step.ready {
-			t.Errorf("%s: ready() = %q, want %q", step.name, got, step.ready)
-		}
-		if got := errString(w.problem()); got != step.problem {
-			t.Errorf("%s: problem() = %q, want %q", step.name, got, step.problem)
-		}
-	}
-	if changed != 8 {
-		t.Errorf("told of %d changes, want 8", changed)
 	}
 }

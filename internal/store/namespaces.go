@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/watch"
 )
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -18,20 +20,23 @@ var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "na
 // itself (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/namespace:
 // GetNamespaceLabels). What it answers is not kept.
 type namespaces struct {
-	*watched[*unstructured.Unstructured]
+	*watch.Mirror[*unstructured.Unstructured]
+	client dynamic.Interface
 }
 
 // newNamespaces takes a function to call once all Namespaces have been read.
 func newNamespaces(client dynamic.Interface, log *slog.Logger, read func()) namespaces {
-	return namespaces{newWatched(client, namespaceResource, log, keepNamespace, sync.OnceFunc(read))}
+	return namespaces{watch.New(watch.Options[*unstructured.Unstructured]{
+		Client: client, Resource: namespaceResource, Log: log, Keep: keepNamespace, Changed: sync.OnceFunc(read), EmptyAfter: goneAfter,
+	}), client}
 }
 
 // Namespace implements binding.Namespaces.
 func (n namespaces) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	if u, ok := n.get("", name); ok {
+	if u, ok := n.Get("", name); ok {
 		return u, nil
 	}
-	u, err := n.client.Resource(n.resource).Get(ctx, name, metav1.GetOptions{})
+	u, err := n.client.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,10 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -42,7 +44,8 @@ type natives struct {
 	NativeOptions
 	log *slog.Logger
 	// Policies and bindings of Kubernetes' own group. Those of mapd's are read anyway.
-	policies, bindings *whenServed[*native.Object]
+	policies, bindings *watch.Mirror[*native.Object]
+	types              *openapi.Types
 	own                func() (c *catalogue, read bool)
 	live               func() routing
 	base               admissionregistrationv1.MutatingWebhook
@@ -54,8 +57,7 @@ type natives struct {
 	objects map[*stored]*native.Object // of mapd's group, kept while they are stored
 
 	state     atomic.Pointer[NativeState]
-	mu        sync.Mutex
-	listeners []signal
+	listeners watch.Listeners
 }
 
 // NativeState is what is to be moved, what is stored, and where each mutator runs.
@@ -72,10 +74,14 @@ type NativeState struct {
 }
 
 func newNatives(client dynamic.Interface, s *Store, o NativeOptions) *natives {
-	n := &natives{NativeOptions: o, log: s.log, changed: s.changes.ring, live: s.moves.live, base: s.moves.base}
+	n := &natives{NativeOptions: o, log: s.log, changed: s.changes.Notify, live: s.moves.live, base: s.moves.base}
 	types := s.schemas.Types()
-	of := func(kind string) *whenServed[*native.Object] {
-		return newWhenServed(client, types, s.log, versionsOf(api.NativeGroup, kind, "v1"), keepNative, s.changes.ring)
+	n.types = types
+	of := func(kind string) *watch.Mirror[*native.Object] {
+		return watch.New(watch.Options[*native.Object]{
+			Client: client, Log: s.log, Types: types, Kinds: versionsOf(api.NativeGroup, kind, "v1"),
+			Keep: keepNative, Changed: s.changes.Notify, StateChanged: s.changes.Notify,
+		})
 	}
 	n.policies, n.bindings = of(api.PolicyKind), of(api.BindingKind)
 	n.own = func() (*catalogue, bool) {
@@ -83,7 +89,7 @@ func newNatives(client dynamic.Interface, s *Store, o NativeOptions) *natives {
 		if _, served := types.ResourceFor(gvk); !served && s.schemas.Ready() {
 			return nil, true
 		}
-		return &s.compiler.catalogue, s.policies.isRead() && s.bindings.isRead()
+		return &s.compiler.catalogue, s.policies.IsRead() && s.bindings.IsRead()
 	}
 	return n
 }
@@ -103,13 +109,13 @@ func keepNative(u *unstructured.Unstructured, old *native.Object) *native.Object
 func (n *natives) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { n.policies.run(ctx) })
-	all.Go(func() { n.bindings.run(ctx) })
+	all.Go(func() { n.policies.Run(ctx) })
+	all.Go(func() { n.bindings.Run(ctx) })
 }
 
 func (n *natives) look() {
-	n.policies.look.ring()
-	n.bindings.look.ring()
+	n.policies.Look()
+	n.bindings.Look()
 }
 
 // read says what has not been read yet.
@@ -118,13 +124,13 @@ func (n *natives) read() error {
 	if _, ok := n.own(); !ok {
 		own = fmt.Errorf("policies of %s: not read yet", api.OwnGroup)
 	}
-	return errors.Join(n.policies.ready(), n.bindings.ready(), own)
+	return errors.Join(n.policies.Settled(), n.bindings.Settled(), own)
 }
 
 func (n *natives) problems() []string {
 	var out []string
-	for _, k := range []*whenServed[*native.Object]{n.policies, n.bindings} {
-		if err := k.problem(); err != nil {
+	for _, k := range []*watch.Mirror[*native.Object]{n.policies, n.bindings} {
+		if err := k.Problem(); err != nil {
 			out = append(out, err.Error())
 		}
 	}
@@ -153,7 +159,7 @@ func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool
 	if before == nil || before.Wanted != next.Wanted || !maps.Equal(before.Objects, next.Objects) ||
 		!before.Places.Equal(next.Places) || !slices.Equal(before.Served, next.Served) {
 		n.state.Store(next)
-		n.tell()
+		n.listeners.Notify()
 	}
 	if before == nil {
 		return true, nil
@@ -183,7 +189,7 @@ func (n *natives) want(list []*storedMutator, config *storedConfig) (w *native.W
 		exclusions = config.config
 	}
 	err = guarded(func() error {
-		w = native.Want(all, native.Options{Config: exclusions, Exempt: n.Exempt, Types: n.policies.types})
+		w = native.Want(all, native.Options{Config: exclusions, Exempt: n.Exempt, Types: n.types})
 		return nil
 	})
 	if err != nil {
@@ -200,10 +206,10 @@ func (n *natives) want(list []*storedMutator, config *storedConfig) (w *native.W
 // sight is what is there now.
 func (n *natives) sight(rules []admissionregistrationv1.RuleWithOperations) (s native.Sight, served []string) {
 	s.Objects = map[native.Key]*native.Object{}
-	for _, k := range []*whenServed[*native.Object]{n.policies, n.bindings} {
-		k.each("", func(_ string, o *native.Object) { s.Objects[o.Key] = o })
+	for _, k := range []*watch.Mirror[*native.Object]{n.policies, n.bindings} {
+		k.Each("", func(_ string, o *native.Object) { s.Objects[o.Key] = o })
 	}
-	if n.policies.isRead() && n.bindings.isRead() {
+	if n.policies.IsRead() && n.bindings.IsRead() {
 		served = append(served, api.NativeGroup)
 	}
 	c, _ := n.own()
@@ -270,14 +276,6 @@ func (n *natives) places() native.Places {
 	return n.state.Load().Places
 }
 
-func (n *natives) tell() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, l := range n.listeners {
-		l.ring()
-	}
-}
-
 // Native returns what is to be moved and what is, nil if nothing is or it has not
 // been read.
 func (s *Store) Native() *NativeState {
@@ -293,12 +291,9 @@ func (s *Store) NativeChanged() <-chan struct{} {
 		return nil
 	}
 	n := s.gatekeeper.natives
-	l := newSignal()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.listeners = append(n.listeners, l)
+	l := n.listeners.Add()
 	if n.state.Load() != nil {
-		l.ring()
+		l.Notify()
 	}
 	return l
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -28,9 +29,6 @@ const (
 	// that run on the snapshot before, and for a policy that is deleted and made
 	// anew.
 	linger = 10 * time.Second
-	// resolveInterval is how often it is looked whether the kinds in use are served
-	// as they were. That is a look into a map.
-	resolveInterval = 250 * time.Millisecond
 	// staleAfter is how long the server may refuse to list a kind before what was
 	// read of it is no longer used: a right that was taken away should end, one
 	// that a server which has just started does not know of yet should not.
@@ -41,37 +39,31 @@ const (
 // in use, as long as it is in use. They implement binding.Params. An object that
 // is handed out is shared and must not be modified.
 type params struct {
-	client dynamic.Interface
-	types  *openapi.Types
-	log    *slog.Logger
+	client  dynamic.Interface
+	types   *openapi.Types
+	log     *slog.Logger
+	changed func() // called when the State of a kind has changed
 
-	kinds atomic.Pointer[map[schema.GroupVersionKind]*paramCache] // immutable map
+	kinds atomic.Pointer[map[schema.GroupVersionKind]*paramKind] // immutable map
 
 	running sync.WaitGroup // a goroutine for each kind
 
-	mu      sync.Mutex // of what follows, and of who replaces kinds
-	changed []func()
+	mu sync.Mutex // of who replaces kinds
 }
 
-func newParams(client dynamic.Interface, types *openapi.Types, log *slog.Logger) *params {
-	p := &params{client: client, types: types, log: log}
-	p.kinds.Store(&map[schema.GroupVersionKind]*paramCache{})
+// newParams takes a function to call when the State of a kind has changed. It must
+// return soon.
+func newParams(client dynamic.Interface, types *openapi.Types, log *slog.Logger, changed func()) *params {
+	p := &params{client: client, types: types, log: log, changed: changed}
+	p.kinds.Store(&map[schema.GroupVersionKind]*paramKind{})
 	return p
 }
 
-// A paramCache is one kind in use.
-type paramCache struct {
-	gvk    schema.GroupVersionKind
-	params *params
-	stop   context.CancelFunc
-	unused time.Time // since when; zero: in use. Of params.mu.
-
-	objects *mirror[param]
-	tell    func(error) // logs what is news
-
-	mu      sync.Mutex
-	state   ParamState
-	refused time.Time // since when the server refuses to list; zero: it does not
+// paramKind is one kind in use.
+type paramKind struct {
+	objects *watch.Mirror[param]
+	stop    context.CancelFunc
+	unused  time.Time // since when; zero: in use. Of params.mu.
 }
 
 // A param is an object in the shape in which policies see it.
@@ -98,7 +90,7 @@ func (p *params) Use(ctx context.Context, kinds []schema.GroupVersionKind) {
 		next[gvk] = k
 		var life context.Context
 		life, k.stop = context.WithCancel(ctx)
-		p.running.Go(func() { k.run(life) })
+		p.running.Go(func() { k.objects.Run(life) })
 	}
 	now := time.Now()
 	for gvk, k := range next {
@@ -109,19 +101,19 @@ func (p *params) Use(ctx context.Context, kinds []schema.GroupVersionKind) {
 	}
 	if len(next) != len(old) {
 		p.kinds.Store(&next)
+		p.look() // those that were not in the map when the server's kinds changed
 	}
 }
 
-func (p *params) newKind(gvk schema.GroupVersionKind) *paramCache {
-	k := &paramCache{
-		gvk: gvk, params: p, tell: outcome(p.log.With("paramKind", gvk.String())),
-		stop: func() {}, state: ParamState{GVK: gvk},
-	}
-	k.objects = newMirror(func(u *unstructured.Unstructured, _ param) param {
-		u = p.shape(gvk, u)
-		return param{object: u, labels: u.GetLabels()}
-	}, k.update)
-	return k
+func (p *params) newKind(gvk schema.GroupVersionKind) *paramKind {
+	return &paramKind{stop: func() {}, objects: watch.New(watch.Options[param]{
+		Client: p.client, Log: p.log, Types: p.types, Kinds: []schema.GroupVersionKind{gvk},
+		Keep: func(u *unstructured.Unstructured, _ param) param {
+			u = p.shape(gvk, u)
+			return param{object: u, labels: u.GetLabels()}
+		},
+		StateChanged: p.changed, ForgetAfter: staleAfter,
+	})}
 }
 
 // sweep stops the kinds that have not been in use for long enough.
@@ -138,107 +130,23 @@ func (p *params) sweep() {
 	p.kinds.Store(&next)
 }
 
-func (p *params) kind(gvk schema.GroupVersionKind) *paramCache { return (*p.kinds.Load())[gvk] }
+func (p *params) kind(gvk schema.GroupVersionKind) *paramKind { return (*p.kinds.Load())[gvk] }
+
+// look has the kinds find out whether they are served as they were.
+func (p *params) look() {
+	for _, k := range *p.kinds.Load() {
+		k.objects.Look()
+	}
+}
 
 // State tells how a kind is doing.
 func (p *params) State(gvk schema.GroupVersionKind) ParamState {
 	if k := p.kind(gvk); k != nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.state
+		s := k.objects.State()
+		return ParamState{GVK: gvk, Found: s.Served, Synced: s.Read, Err: s.Err}
 	}
 	_, found := p.types.ResourceFor(gvk)
 	return ParamState{GVK: gvk, Found: found}
-}
-
-// OnChange registers a function to call when the State of a kind has changed. It
-// must return soon.
-func (p *params) OnChange(f func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.changed = append(p.changed, f)
-}
-
-func (p *params) notify() {
-	p.mu.Lock()
-	changed := p.changed
-	p.mu.Unlock()
-	for _, f := range changed {
-		f()
-	}
-}
-
-// run follows the kind until ctx is done: the resource by which it is served may
-// come, go, and come back as another one.
-func (k *paramCache) run(ctx context.Context) {
-	tick := time.NewTicker(resolveInterval)
-	defer tick.Stop()
-	for {
-		res, ok := k.params.types.ResourceFor(k.gvk)
-		k.set(func(s *ParamState) { *s = ParamState{GVK: k.gvk, Found: ok} })
-		reading, stop := context.WithCancel(ctx)
-		var wg sync.WaitGroup
-		if ok {
-			wg.Go(func() { follow(reading, k.params.client, res.GVR, k.objects, k.note) })
-		}
-		for same := true; same; {
-			select {
-			case <-ctx.Done():
-				same = false
-			case <-tick.C:
-				now, still := k.params.types.ResourceFor(k.gvk)
-				same = still == ok && now.GVR == res.GVR && now.Namespaced == res.Namespaced
-			}
-		}
-		stop()
-		wg.Wait()
-		k.objects.forget()
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// note takes the outcome of a call for the kind's objects.
-func (k *paramCache) note(err error) {
-	k.mu.Lock()
-	switch {
-	case !refused(err):
-		k.refused = time.Time{}
-	case k.refused.IsZero():
-		k.refused = time.Now()
-	}
-	stale := !k.refused.IsZero() && time.Since(k.refused) >= staleAfter
-	before := k.state.Err
-	k.mu.Unlock()
-	if stale && k.objects.isRead() {
-		k.objects.forget()
-	}
-	if err != nil && manner(err) == manner(before) {
-		err = before // the same in other words
-	}
-	// A server serves a new kind about a second after it says so.
-	if !apierrors.IsNotFound(err) {
-		k.tell(err)
-	}
-	k.set(func(s *ParamState) { s.Err, s.Synced = err, k.objects.isRead() })
-}
-
-// update takes in that objects have changed.
-func (k *paramCache) update() {
-	k.set(func(s *ParamState) { s.Synced = k.objects.isRead() })
-}
-
-// set changes the state, and tells if that made a difference.
-func (k *paramCache) set(change func(*ParamState)) {
-	k.mu.Lock()
-	before := k.state
-	change(&k.state)
-	same := before.Found == k.state.Found && before.Synced == k.state.Synced && manner(before.Err) == manner(k.state.Err)
-	k.mu.Unlock()
-	if !same {
-		k.params.notify()
-	}
 }
 
 // shape gives an object as policies see it (spec §3.2): of a built-in kind what
@@ -278,7 +186,7 @@ func (p *params) Kind(gvk schema.GroupVersionKind) (namespaced bool, err error) 
 // …/policy/generic/policy_dispatcher.go: getParamDirectly).
 func (p *params) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	if k := p.kind(gvk); k != nil {
-		if found, ok := k.objects.get(namespace, name); ok {
+		if found, ok := k.objects.Get(namespace, name); ok {
 			return found.object, nil
 		}
 	}
@@ -306,11 +214,11 @@ func (p *params) List(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	if k == nil {
 		return nil, notSynced(gvk, nil)
 	}
-	if err := k.wait(ctx); err != nil {
+	if err := k.wait(ctx, gvk); err != nil {
 		return nil, err
 	}
 	var found []*unstructured.Unstructured
-	k.objects.each(namespace, func(_ string, item param) {
+	k.objects.Each(namespace, func(_ string, item param) {
 		if sel.Matches(item.labels) {
 			found = append(found, item.object)
 		}
@@ -320,15 +228,15 @@ func (p *params) List(ctx context.Context, gvk schema.GroupVersionKind, namespac
 
 // wait returns nil when the kind's objects are in memory. Where the server has
 // refused to list them there is nothing to wait for.
-func (k *paramCache) wait(ctx context.Context) error {
-	read := k.objects.read()
+func (k *paramKind) wait(ctx context.Context, gvk schema.GroupVersionKind) error {
+	read := k.objects.Read()
 	select {
 	case <-read:
 		return nil
 	default:
 	}
-	if err := k.params.State(k.gvk).Err; refused(err) {
-		return notSynced(k.gvk, err)
+	if err := k.objects.State().Err; watch.Refused(err) {
+		return notSynced(gvk, err)
 	}
 	timer := time.NewTimer(paramWait)
 	defer timer.Stop()
@@ -338,7 +246,7 @@ func (k *paramCache) wait(ctx context.Context) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return notSynced(k.gvk, nil)
+	return notSynced(gvk, nil)
 }
 
 // notSynced is the server's text (k8s.io/apiserver

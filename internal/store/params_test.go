@@ -26,8 +26,8 @@ func newTestParams(t testing.TB, kinds ...schema.GroupVersionKind) *params {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newParams(nil, openapi.New(openapi.Builtin(), foo), slog.New(slog.DiscardHandler))
-	inUse := map[schema.GroupVersionKind]*paramCache{}
+	p := newParams(nil, openapi.New(openapi.Builtin(), foo), slog.New(slog.DiscardHandler), func() {})
+	inUse := map[schema.GroupVersionKind]*paramKind{}
 	for _, gvk := range kinds {
 		inUse[gvk] = p.newKind(gvk)
 	}
@@ -164,7 +164,7 @@ func TestParamsListWaits(t *testing.T) {
 				p := newTestParams(t, configMapKind)
 				k := p.kind(configMapKind)
 				if tt.err != nil {
-					k.note(tt.err)
+					k.objects.Note(tt.err)
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
@@ -190,27 +190,28 @@ func TestParamsListWaits(t *testing.T) {
 
 func TestParamsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTestParams(t, configMapKind)
 		changes := 0
-		p.OnChange(func() { changes++ })
-		k := p.kind(configMapKind)
+		p := newTestParams(t)
+		p.changed = func() { changes++ }
+		k := p.newKind(configMapKind)
+		p.kinds.Store(&map[schema.GroupVersionKind]*paramKind{configMapKind: k})
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
 		for i, step := range []struct {
 			do            func()
 			synced, isErr bool
 			changes       int
 		}{
-			{func() { k.note(forbidden) }, false, true, 1},
-			{func() { k.note(forbidden) }, false, true, 1},
+			{func() { k.objects.Note(forbidden) }, false, true, 1},
+			{func() { k.objects.Note(forbidden) }, false, true, 1},
 			{func() {
-				k.note(nil)
+				k.objects.Note(nil)
 				k.objects.Replace([]any{parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}")}, "")
 			}, true, false, 3},
 			{func() { k.objects.Replace(nil, "") }, true, false, 3},
-			{func() { k.note(forbidden) }, true, true, 4},
-			{func() { time.Sleep(staleAfter - time.Second); k.note(forbidden) }, true, true, 4}, // the clock is synctest's
-			{func() { time.Sleep(time.Second); k.note(forbidden) }, false, true, 5},
-			{func() { k.note(nil); k.objects.Replace(nil, "") }, true, false, 7},
+			{func() { k.objects.Note(forbidden) }, true, true, 4},
+			{func() { time.Sleep(staleAfter - time.Second); k.objects.Note(forbidden) }, true, true, 4}, // the clock is synctest's
+			{func() { time.Sleep(time.Second); k.objects.Note(forbidden) }, false, true, 5},
+			{func() { k.objects.Note(nil); k.objects.Replace(nil, "") }, true, false, 7},
 		} {
 			step.do()
 			if s := p.State(configMapKind); s.Synced != step.synced || (s.Err != nil) != step.isErr || changes != step.changes {
@@ -260,7 +261,7 @@ func TestParamsUse(t *testing.T) {
 func TestHammerParams(t *testing.T) {
 	p := newTestParams(t)
 	unserved := schema.GroupVersionKind{Group: "ex.io", Version: "v9", Kind: "Foo"}
-	p.OnChange(func() { p.State(unserved) })
+	p.changed = func() { p.State(unserved) }
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
@@ -271,8 +272,8 @@ func TestHammerParams(t *testing.T) {
 				p.Get(t.Context(), unserved, "a", "b")
 				p.sweep()
 				if k := p.kind(unserved); k != nil {
-					k.note(apierrors.NewServiceUnavailable("x"))
-					k.note(nil)
+					k.objects.Note(apierrors.NewServiceUnavailable("x"))
+					k.objects.Note(nil)
 				}
 			}
 		})

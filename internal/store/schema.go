@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +26,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	clientopenapi "k8s.io/client-go/openapi"
 
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
@@ -63,36 +62,40 @@ var (
 //
 // Where two have the same kind the first one counts, as it does in a server.
 type schemas struct {
-	client dynamic.Interface
-	disco  discovery.DiscoveryInterfaceWithContext
-	log    *slog.Logger
-	types  *openapi.Types
+	disco   discovery.DiscoveryInterfaceWithContext
+	log     *slog.Logger
+	types   *openapi.Types
+	changed func() // called when types has changed
 
-	definitions *mirror[*definition]
-	apiServices *mirror[apiService]
-	rebuild     signal // what is known has changed
-	refresh     signal // the server may serve something else
+	definitions *watch.Mirror[*definition]
+	apiServices *watch.Mirror[apiService]
+	rebuild     watch.Signal // what is known has changed
+	refresh     watch.Signal // the server may serve something else
 
 	known atomic.Pointer[discovered] // nil until discovery has succeeded once
 
 	ready   atomic.Bool
 	mu      sync.Mutex
-	changed []func()
-	foreign map[apiService]bool // the aggregated ones
+	foreign map[apiService]bool // the aggregated ones; of mu
 
-	// Of the goroutine that rebuilds.
+	// The goroutine that rebuilds owns the rest.
 	sources []openapi.Source
 	custom  map[schema.GroupVersion]bool // group-versions that had definitions
 }
 
-func newSchemas(client dynamic.Interface, disco discovery.DiscoveryInterface, log *slog.Logger) *schemas {
+// newSchemas takes a function to call when Types has changed. It must return soon.
+func newSchemas(client dynamic.Interface, disco discovery.DiscoveryInterface, log *slog.Logger, changed func()) *schemas {
 	s := &schemas{
-		client: client, disco: discovery.ToDiscoveryInterfaceWithContext(disco), log: log, types: openapi.New(),
-		rebuild: newSignal(), refresh: newSignal(),
+		disco: discovery.ToDiscoveryInterfaceWithContext(disco), log: log, types: openapi.New(), changed: changed,
+		rebuild: watch.NewSignal(), refresh: watch.NewSignal(),
 		custom: map[schema.GroupVersion]bool{},
 	}
-	s.definitions = newMirror(s.define, s.rebuild.ring)
-	s.apiServices = newMirror(register, s.servicesChanged)
+	s.definitions = watch.New(watch.Options[*definition]{
+		Client: client, Resource: definitionResource, Log: log, Keep: s.define, Changed: s.rebuild.Notify,
+	})
+	s.apiServices = watch.New(watch.Options[apiService]{
+		Client: client, Resource: apiServiceResource, Log: log, Keep: register, Changed: s.servicesChanged,
+	})
 	return s
 }
 
@@ -102,64 +105,17 @@ func (s *schemas) Types() *openapi.Types { return s.types }
 // Ready reports whether everything was loaded once.
 func (s *schemas) Ready() bool { return s.ready.Load() }
 
-// OnChange registers a function to call when Types has changed. It must return
-// soon.
-func (s *schemas) OnChange(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.changed = append(s.changed, f)
-}
-
 // Run follows the cluster until ctx is done.
 func (s *schemas) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() {
-		follow(ctx, s.client, definitionResource, s.definitions, outcome(s.log.With("resource", definitionResource.GroupResource().String())))
-	})
-	wg.Go(func() {
-		follow(ctx, s.client, apiServiceResource, s.apiServices, outcome(s.log.With("resource", apiServiceResource.GroupResource().String())))
-	})
+	wg.Go(func() { s.definitions.Run(ctx) })
+	wg.Go(func() { s.apiServices.Run(ctx) })
 	wg.Go(func() { s.discover(ctx) })
-	for s.rebuild.settle(ctx) {
+	for s.rebuild.WaitQuiet(ctx) {
 		s.build()
 	}
 	return nil
-}
-
-// outcome logs the outcome of something that is done again and again, when it is
-// news.
-func outcome(log *slog.Logger) func(error) {
-	var mu sync.Mutex
-	var last string
-	return func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		now := manner(err)
-		switch {
-		case now == last:
-		case err != nil:
-			log.Error("not reading", "error", err)
-		default:
-			log.Info("reading again")
-		}
-		last = now
-	}
-}
-
-// manner tells errors apart that are worth a line each. The texts of network
-// errors hold port numbers, so each is another one.
-func manner(err error) string {
-	if err == nil {
-		return ""
-	}
-	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
-		return string(reason)
-	}
-	if n := (net.Error)(nil); errors.As(err, &n) {
-		return "network"
-	}
-	return err.Error()
 }
 
 // A definition is what is kept of a CustomResourceDefinition.
@@ -267,7 +223,7 @@ func register(u *unstructured.Unstructured, _ apiService) apiService {
 // server itself and its definitions serve is known without.
 func (s *schemas) servicesChanged() {
 	now := map[apiService]bool{}
-	s.apiServices.each("", func(_ string, a apiService) {
+	s.apiServices.Each("", func(_ string, a apiService) {
 		if a.origin == aggregated {
 			now[a] = true
 		}
@@ -277,7 +233,7 @@ func (s *schemas) servicesChanged() {
 	s.foreign = now
 	s.mu.Unlock()
 	if !same {
-		s.refresh.ring()
+		s.refresh.Notify()
 	}
 }
 
@@ -312,22 +268,22 @@ func (g *group) Lookup(gvk schema.GroupVersionKind) openapi.Model { return g.mod
 
 // discover asks the server what it serves, in time.
 func (s *schemas) discover(ctx context.Context) {
-	note := outcome(s.log.With("resource", "discovery"))
+	note := watch.LogOutcomes(s.log.With("resource", "discovery"))
 	// Definitions and APIServices tell which group-versions are whose. Rights to
 	// read the latter are not necessary.
 	select {
 	case <-ctx.Done():
 		return
-	case <-s.definitions.read():
+	case <-s.definitions.Read():
 	}
 	select {
 	case <-ctx.Done():
 		return
-	case <-s.apiServices.read():
+	case <-s.apiServices.Read():
 	case <-time.After(time.Second):
 	}
 	docs := newDocuments(s.disco)
-	delay := minRetry
+	delay := watch.MinRetry
 	for ctx.Err() == nil {
 		before := s.known.Load()
 		now, err := s.ask(ctx, before, docs)
@@ -337,18 +293,18 @@ func (s *schemas) discover(ctx context.Context) {
 		note(err)
 		if now != nil {
 			s.known.Store(now)
-			s.rebuild.ring()
+			s.rebuild.Notify()
 		}
 		wait := discoveryInterval
 		switch {
 		case now == nil:
 			wait = delay
-			delay = min(2*delay, maxRefusedRetry)
+			delay = min(2*delay, watch.MaxRefusedRetry)
 		case now.waiting:
 			wait = delay
 			delay = min(2*delay, discoveryInterval)
 		default:
-			delay = minRetry
+			delay = watch.MinRetry
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -360,7 +316,7 @@ func (s *schemas) discover(ctx context.Context) {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
 			}
-			delay = minRetry
+			delay = watch.MinRetry
 		}
 		timer.Stop()
 	}
@@ -381,7 +337,7 @@ func (s *schemas) ask(ctx context.Context, before *discovered, docs *documents) 
 		return nil, err
 	}
 	origins := map[schema.GroupVersion]apiService{}
-	s.apiServices.each("", func(_ string, a apiService) { origins[a.gv] = a })
+	s.apiServices.Each("", func(_ string, a apiService) { origins[a.gv] = a })
 
 	slices.SortFunc(lists, func(a, b *metav1.APIResourceList) int { return cmp.Compare(a.GroupVersion, b.GroupVersion) })
 	now := &discovered{minor: minor(release.Minor), groups: map[schema.GroupVersion]*group{}}
@@ -476,7 +432,7 @@ func (s *schemas) isCustom(gv schema.GroupVersion) bool {
 		return false
 	}
 	found := false
-	s.definitions.each("", func(_ string, d *definition) { found = found || slices.Contains(d.versions, gv) })
+	s.definitions.Each("", func(_ string, d *definition) { found = found || slices.Contains(d.versions, gv) })
 	return found
 }
 
@@ -484,11 +440,11 @@ func (s *schemas) isCustom(gv schema.GroupVersion) bool {
 // types.
 func (s *schemas) build() {
 	known := s.known.Load()
-	if known == nil || !s.definitions.isRead() {
+	if known == nil || !s.definitions.IsRead() {
 		return
 	}
 	defined := map[string]openapi.Source{}
-	s.definitions.each("", func(name string, d *definition) {
+	s.definitions.Each("", func(name string, d *definition) {
 		for _, gv := range d.versions {
 			s.custom[gv] = true
 		}
@@ -516,12 +472,7 @@ func (s *schemas) build() {
 	s.sources = sources
 	s.types.Update(sources...)
 	s.ready.Store(true)
-	s.mu.Lock()
-	changed := slices.Clone(s.changed)
-	s.mu.Unlock()
-	for _, f := range changed {
-		f()
-	}
+	s.changed()
 }
 
 // compareVersions orders group-versions as a server installs them: the core group

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientopenapi "k8s.io/client-go/openapi"
 
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -45,11 +46,11 @@ status:
 // newTestSchemas has no server: what one would say is put in by hand.
 func newTestSchemas() *schemas {
 	s := &schemas{
-		log: slog.New(slog.DiscardHandler), types: openapi.New(),
-		rebuild: newSignal(), refresh: newSignal(), custom: map[schema.GroupVersion]bool{},
+		log: slog.New(slog.DiscardHandler), types: openapi.New(), changed: func() {},
+		rebuild: watch.NewSignal(), refresh: watch.NewSignal(), custom: map[schema.GroupVersion]bool{},
 	}
-	s.definitions = newMirror(s.define, s.rebuild.ring)
-	s.apiServices = newMirror(register, s.servicesChanged)
+	s.definitions = watch.New(watch.Options[*definition]{Resource: definitionResource, Keep: s.define, Changed: s.rebuild.Notify})
+	s.apiServices = watch.New(watch.Options[apiService]{Resource: apiServiceResource, Keep: register, Changed: s.servicesChanged})
 	return s
 }
 
@@ -163,7 +164,7 @@ func discoveredOf(groups ...*group) *discovered {
 func TestBuild(t *testing.T) {
 	s := newTestSchemas()
 	changes := 0
-	s.OnChange(func() { changes++ })
+	s.changed = func() { changes++ }
 	status := func(gvk schema.GroupVersionKind) string {
 		_, err := s.Types().Kind(gvk)
 		_, resource := s.Types().ResourceFor(gvk)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -65,8 +66,8 @@ type Store struct {
 	log     *slog.Logger
 	metrics Metrics
 
-	policies   *watched[*stored]
-	bindings   *watched[*stored]
+	policies   *watch.Mirror[*stored]
+	bindings   *watch.Mirror[*stored]
 	moves      *moves
 	namespaces namespaces
 	params     *params
@@ -78,8 +79,8 @@ type Store struct {
 	// served are who runs the policies of each entry; nil before the first snapshot.
 	served atomic.Pointer[served]
 
-	// changes rings when there may be something to publish.
-	changes signal
+	// changes is notified when there may be something to publish.
+	changes watch.Signal
 	// kindsChanged and stateChanged say that there is although no policy and no
 	// binding has changed: for Indexes, or for Snapshots only.
 	kindsChanged, stateChanged atomic.Bool
@@ -90,10 +91,12 @@ type Store struct {
 	warnings warningsVersion
 
 	published atomic.Pointer[publication]
-
-	mu        sync.Mutex
-	listeners []signal
+	listeners watch.Listeners
 }
+
+// goneAfter is how long a resource that was served has to be unknown to the server
+// before its objects count as deleted.
+const goneAfter = 3 * time.Second
 
 // New returns a Store that knows nothing until it runs.
 func New(o Options) *Store {
@@ -101,34 +104,47 @@ func New(o Options) *Store {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: log, metrics: o.Metrics, changes: newSignal()}
-	s.policies = newWatched(o.Dynamic, api.OwnPolicies, log, keepStored, s.changes.ring)
-	s.bindings = newWatched(o.Dynamic, api.OwnBindings, log, keepStored, s.changes.ring)
-	s.policies.news, s.bindings.news = &news{}, &news{}
+	s := &Store{log: log, metrics: o.Metrics, changes: watch.NewSignal()}
+	objects := watch.Options[*stored]{
+		Client: o.Dynamic, Log: log, Keep: keepStored, Changed: s.changes.Notify, EmptyAfter: goneAfter, Names: true,
+	}
+	objects.Resource = api.OwnPolicies
+	s.policies = watch.New(objects)
+	objects.Resource = api.OwnBindings
+	s.bindings = watch.New(objects)
 	s.moves = newMoves(o.Dynamic, o.Exempt, log, s.refresh)
-	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.ring)
+	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.Notify)
 
-	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log)
-	s.schemas.OnChange(func() { s.kindsChanged.Store(true); s.changes.ring() })
+	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log, s.servedKindsChanged)
 	types := s.schemas.Types()
-	s.params = newParams(o.Dynamic, types, log)
-	s.params.OnChange(s.refresh)
+	s.params = newParams(o.Dynamic, types, log, s.refresh)
 	s.authorizer = newAuthorizer(o.Kubernetes)
 
 	s.compiler.deps = policy.Deps{Env: o.Env, Types: types}
-	s.compiler.slow = newSlow(s.changes.ring)
+	s.compiler.slow = newSlow(s.changes.Notify)
 	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: snapshot.Equivalents(types)}
 	s.engine = engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types)}
 	if o.Mutators || o.Shadow {
-		s.gatekeeper = newGatekeeper(o.Dynamic, s.compiler.deps, o.Shadow, s.namespaces.Namespace, engine.New(engine.Options{}), log, s.changes.ring)
-		s.gatekeeper.metrics = o.Metrics
+		s.gatekeeper = newGatekeeper(gatekeeperOptions{
+			client: o.Dynamic, deps: s.compiler.deps, shadow: o.Shadow, namespace: s.namespaces.Namespace,
+			metrics: o.Metrics, log: log, changed: s.changes.Notify,
+		})
 		if o.Native != nil {
 			s.gatekeeper.natives = newNatives(o.Dynamic, s, *o.Native)
 			s.moves.always.Store(true)
 		}
-		s.schemas.OnChange(s.gatekeeper.look)
 	}
 	return s
+}
+
+// servedKindsChanged is called when the server serves other kinds than before.
+func (s *Store) servedKindsChanged() {
+	s.kindsChanged.Store(true)
+	s.changes.Notify()
+	s.params.look()
+	if s.gatekeeper != nil {
+		s.gatekeeper.look()
+	}
 }
 
 // Run watches the cluster and publishes snapshots until ctx is done. A Store
@@ -137,7 +153,7 @@ func (s *Store) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){s.policies.run, s.bindings.run, s.namespaces.run, s.moves.configuration.run} {
+	for _, run := range []func(context.Context){s.policies.Run, s.bindings.Run, s.namespaces.Run, s.moves.configuration.Run} {
 		all.Go(func() { run(ctx) })
 	}
 	if s.gatekeeper != nil {
@@ -149,7 +165,7 @@ func (s *Store) Run(ctx context.Context) error {
 			stop()
 		}
 	})
-	for last := (time.Time{}); s.changes.settleAfter(ctx, last); last = time.Now() {
+	for last := (time.Time{}); s.changes.WaitQuietSince(ctx, last); last = time.Now() {
 		s.update(ctx)
 	}
 	all.Wait()
@@ -173,7 +189,7 @@ func (s *Store) Ready() error {
 
 // read says what has not been read yet.
 func (s *Store) read() error {
-	errs := []error{s.policies.ready(), s.bindings.ready(), s.namespaces.ready()}
+	errs := []error{s.policies.Ready(), s.bindings.Ready(), s.namespaces.Ready()}
 	if !s.schemas.Ready() {
 		errs = append(errs, errors.New("schemas: not read yet"))
 	}
@@ -244,7 +260,7 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 // refresh asks for a new Snapshot of the same policies and bindings.
 func (s *Store) refresh() {
 	s.stateChanged.Store(true)
-	s.changes.ring()
+	s.changes.Notify()
 }
 
 // publish puts all entries to work together. One request of a client comes in as
@@ -276,11 +292,7 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 		next.mutators = s.gatekeeper.state
 	}
 	s.published.Store(newPublication(next))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.listeners {
-		l.ring()
-	}
+	s.listeners.Notify()
 }
 
 // holds says whether what is counted under these names is still there.
@@ -366,12 +378,9 @@ func (s *Store) Snapshot() *Snapshot {
 // snapshot was published that the caller has not heard of. There is no way to
 // give a channel back.
 func (s *Store) Changed() <-chan struct{} {
-	l := newSignal()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listeners = append(s.listeners, l)
+	l := s.listeners.Add()
 	if s.published.Load() != nil {
-		l.ring()
+		l.Notify()
 	}
 	return l
 }

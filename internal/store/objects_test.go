@@ -4,18 +4,15 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
@@ -27,13 +24,13 @@ func object(name, uid, version string) *unstructured.Unstructured {
 	return u
 }
 
-func newTestWatched(told func()) *watched[*stored] {
-	return newWatched(nil, api.OwnPolicies, slog.New(slog.DiscardHandler), keepStored, told)
+func newTestMirror() *watch.Mirror[*stored] {
+	return watch.New(watch.Options[*stored]{Resource: api.OwnPolicies, Keep: keepStored, Names: true})
 }
 
 // Only what is another object than before is a change.
 func TestChanges(t *testing.T) {
-	w := newTestWatched(func() {})
+	w := newTestMirror()
 	var list []*compiledPolicy
 	steps := []struct {
 		name string
@@ -77,7 +74,7 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: changes (-want +got):\n%s", s.name, diff)
 		}
 		list = nil
-		w.inspect(func(now map[string]*stored) {
+		w.Inspect("", func(now map[string]*stored) {
 			for _, name := range slices.Sorted(maps.Keys(now)) {
 				list = append(list, &compiledPolicy{now[name], brokenPolicy(readable(name, nil), errors.New("not compiled"))})
 			}
@@ -112,53 +109,6 @@ func TestNamespaces(t *testing.T) {
 	if diff := cmp.Diff(want, got.Object); diff != "" {
 		t.Errorf("namespace as policies see it (-want +got):\n%s", diff)
 	}
-}
-
-func TestWatchedReady(t *testing.T) {
-	w := newTestWatched(func() {})
-	if got := errString(w.ready()); got != "mutatingadmissionpolicies.admissionregistration.mapd.dev: not read yet" {
-		t.Error(got)
-	}
-	w.note(errors.New("no such resource"))
-	if got := errString(w.ready()); got != "mutatingadmissionpolicies.admissionregistration.mapd.dev: not read yet: no such resource" {
-		t.Error(got)
-	}
-	if err := w.Replace(nil, "1"); err != nil {
-		t.Fatal(err)
-	}
-	w.note(errors.New("no such resource"))
-	if err := w.ready(); err != nil {
-		t.Errorf("after a first list: %v", err)
-	}
-}
-
-// A resource that the server no longer knows has no objects; one that it does
-// not know for a moment has those that it had.
-func TestWatchedGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTestWatched(func() {})
-		missing := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", api.OwnPolicies.GroupResource(), "", "", 0, false)
-		if err := w.Replace([]any{object("a", "1", "1")}, "1"); err != nil {
-			t.Fatal(err)
-		}
-		check := func(want int, when string) {
-			t.Helper()
-			if got := w.count(); got != want {
-				t.Errorf("%s: %d objects, want %d", when, got, want)
-			}
-		}
-		w.note(missing)
-		time.Sleep(goneAfter - time.Millisecond)
-		w.note(missing)
-		check(1, "for a moment")
-		w.note(nil)
-		time.Sleep(goneAfter)
-		w.note(missing)
-		check(1, "for another moment")
-		time.Sleep(goneAfter)
-		w.note(missing)
-		check(0, "for good")
-	})
 }
 
 func TestKeepStored(t *testing.T) {

@@ -1,4 +1,4 @@
-package store
+package watch
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestSettle(t *testing.T) {
+func TestWaitQuiet(t *testing.T) {
 	tests := map[string]struct {
 		rings []time.Duration // after the one before
 		want  time.Duration   // after the first
@@ -21,22 +21,22 @@ func TestSettle(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSignal()
+				s := NewSignal()
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				go func() {
 					for _, pause := range tt.rings {
 						select {
 						case <-time.After(pause):
-							s.ring()
+							s.Notify()
 						case <-ctx.Done():
 							return
 						}
 					}
 				}()
 				start := time.Now()
-				if !s.settle(t.Context()) {
-					t.Fatal("settle gave up")
+				if !s.WaitQuiet(t.Context()) {
+					t.Fatal("WaitQuiet returned false")
 				}
 				if got := time.Since(start); got != tt.want {
 					t.Errorf("settled after %s, want %s", got, tt.want)
@@ -47,18 +47,18 @@ func TestSettle(t *testing.T) {
 }
 
 // A change that comes alone is taken up at once, one of many with the others.
-func TestSettleAfter(t *testing.T) {
+func TestWaitQuietSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSignal()
+		s := NewSignal()
 		last := time.Now()
 		for _, tt := range []struct{ pause, want time.Duration }{
 			{0, quiet}, {patience / 2, quiet}, {patience, brief}, {quiet, quiet}, {2 * patience, brief},
 		} {
 			time.Sleep(tt.pause)
 			start := time.Now()
-			s.ring()
-			if !s.settleAfter(t.Context(), last) {
-				t.Fatal("settleAfter gave up")
+			s.Notify()
+			if !s.WaitQuietSince(t.Context(), last) {
+				t.Fatal("WaitQuietSince returned false")
 			}
 			last = time.Now()
 			if got := time.Since(start); got != tt.want {
@@ -77,17 +77,17 @@ func every(pause, total time.Duration) []time.Duration {
 	return out
 }
 
-func TestSettleStops(t *testing.T) {
+func TestWaitQuietStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), quiet/2)
 		defer stop()
-		s := newSignal()
-		s.ring()
-		if s.settle(ctx) {
-			t.Error("settle went on after its context had ended")
+		s := NewSignal()
+		s.Notify()
+		if s.WaitQuiet(ctx) {
+			t.Error("WaitQuiet went on after its context had ended")
 		}
-		if s.settle(ctx) {
-			t.Error("settle waited for a bell that nobody rings")
+		if s.WaitQuiet(ctx) {
+			t.Error("WaitQuiet returned without a notification")
 		}
 	})
 }
@@ -95,16 +95,16 @@ func TestSettleStops(t *testing.T) {
 // What happens while a snapshot is being made is not lost.
 func TestSignalIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSignal()
-		s.ring()
-		s.ring()
-		if !s.settle(t.Context()) {
-			t.Fatal("the bell was not heard")
+		s := NewSignal()
+		s.Notify()
+		s.Notify()
+		if !s.WaitQuiet(t.Context()) {
+			t.Fatal("the notification was lost")
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
-		if s.settle(ctx) {
-			t.Error("two rings were heard twice")
+		if s.WaitQuiet(ctx) {
+			t.Error("two notifications were received twice")
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package store
+package watch
 
 import (
 	"errors"
@@ -23,18 +23,18 @@ func keyed(namespace, name, value string) *unstructured.Unstructured {
 	return u
 }
 
-func newTestMirror(changed func()) *mirror[string] {
-	return newMirror(func(u *unstructured.Unstructured, old string) string {
+func newTestMirror(changed func()) *Mirror[string] {
+	return New(Options[string]{Changed: changed, Keep: func(u *unstructured.Unstructured, old string) string {
 		if value := u.Object["value"].(string); value != "same" {
 			return value
 		}
 		return old
-	}, changed)
+	}})
 }
 
-func keptIn(m *mirror[string], namespace string) []string {
+func keptIn(m *Mirror[string], namespace string) []string {
 	var out []string
-	m.each(namespace, func(name, item string) { out = append(out, name+"="+item) })
+	m.Each(namespace, func(name, item string) { out = append(out, name+"="+item) })
 	slices.Sort(out)
 	return out
 }
@@ -42,7 +42,7 @@ func keptIn(m *mirror[string], namespace string) []string {
 func TestMirror(t *testing.T) {
 	told := 0
 	m := newTestMirror(func() { told++ })
-	if m.isRead() {
+	if m.IsRead() {
 		t.Error("read before anything was")
 	}
 	// Objects that a first list streams are converted one by one.
@@ -77,18 +77,18 @@ func TestMirror(t *testing.T) {
 		if diff := cmp.Diff(s.b, keptIn(m, "b")); diff != "" {
 			t.Errorf("%s: namespace b (-want +got):\n%s", s.name, diff)
 		}
-		if told == 0 || !m.isRead() {
-			t.Errorf("%s: told %d times, read: %v", s.name, told, m.isRead())
+		if told == 0 || !m.IsRead() {
+			t.Errorf("%s: told %d times, read: %v", s.name, told, m.IsRead())
 		}
 	}
 	if err := m.Add("text"); err == nil {
 		t.Error("a text was taken for an object")
 	}
 	m.forget()
-	if _, ok := m.get("a", "x"); ok || m.isRead() {
+	if _, ok := m.Get("a", "x"); ok || m.IsRead() {
 		t.Error("something is left after forget")
 	}
-	if err := m.Replace(nil, ""); err != nil || !m.isRead() {
+	if err := m.Replace(nil, ""); err != nil || !m.IsRead() {
 		t.Errorf("not read after a second first list: %v", err)
 	}
 }
@@ -99,7 +99,7 @@ func TestHammerMirror(t *testing.T) {
 	for i := range 4 {
 		wg.Go(func() {
 			for j := range 500 {
-				m.get("a", "x")
+				m.Get("a", "x")
 				keptIn(m, "a")
 				switch (i + j) % 4 {
 				case 0:
@@ -111,7 +111,7 @@ func TestHammerMirror(t *testing.T) {
 				default:
 					m.forget()
 				}
-				m.isRead()
+				m.IsRead()
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func TestHammerMirror(t *testing.T) {
 }
 
 // Network errors name ports, which are others each time.
-func TestManner(t *testing.T) {
+func TestCategory(t *testing.T) {
 	network := func(port int) error {
 		return &url.Error{Op: "Get", URL: "https://h", Err: fmt.Errorf("read tcp 127.0.0.1:%d: connection reset", port)}
 	}
@@ -129,14 +129,14 @@ func TestManner(t *testing.T) {
 		{network(1), network(2)},
 		{apierrors.NewForbidden(gr, "a", nil), fmt.Errorf("listing: %w", apierrors.NewForbidden(gr, "b", nil))},
 	} {
-		if manner(same[0]) != manner(same[1]) {
+		if category(same[0]) != category(same[1]) {
 			t.Errorf("%v and %v are told apart", same[0], same[1])
 		}
 	}
 	kinds := map[string]bool{}
 	all := []error{nil, network(1), apierrors.NewForbidden(gr, "a", nil), apierrors.NewNotFound(gr, "a"), errors.New("x")}
 	for _, err := range all {
-		kinds[manner(err)] = true
+		kinds[category(err)] = true
 	}
 	if len(kinds) != len(all) {
 		t.Errorf("%d kinds of %d errors: %q", len(kinds), len(all), slices.Sorted(maps.Keys(kinds)))

@@ -1,0 +1,139 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// MinRetry and MaxRetry bound how long after a failure the server is asked again.
+	// client-go's own bound of 30 s is meant for clusters with thousands of clients; a
+	// policy has to act within a second of being served.
+	MinRetry = 50 * time.Millisecond
+	MaxRetry = time.Second
+	// MaxRefusedRetry bounds the same after the server has denied access. People grant
+	// rights, so nobody waits for the second.
+	MaxRefusedRetry = 5 * time.Second
+)
+
+// Selection says which objects of a resource to read. The zero Selection is all of
+// them.
+type Selection struct {
+	Namespace      string // empty: all namespaces, or a resource without
+	Fields, Labels string // selectors
+}
+
+// Named selects one object.
+func Named(namespace, name string) Selection {
+	return Selection{Namespace: namespace, Fields: "metadata.name=" + name}
+}
+
+// follow lists and watches a resource into store until ctx is done. It passes the
+// outcome of every call to note, nil for success, and retries soon after a failure.
+func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, selection Selection, store cache.ReflectorStore, note func(error)) {
+	var resource dynamic.ResourceInterface = client.Resource(gvr)
+	if selection.Namespace != "" {
+		resource = client.Resource(gvr).Namespace(selection.Namespace)
+	}
+	noteCall := func(err error) {
+		// The server answers so to a version that is too old, as after a pause; the
+		// reflector lists again.
+		if ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			note(err)
+		}
+	}
+	reflector := cache.NewReflectorWithOptions(
+		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			// The reflector lists under a context that never ends.
+			ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.FieldSelector, o.LabelSelector = selection.Fields, selection.Labels
+				list, err := resource.List(ctx, o)
+				noteCall(err)
+				return list, err
+			},
+			WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+				o.FieldSelector, o.LabelSelector = selection.Fields, selection.Labels
+				events, err := resource.Watch(ctx, o)
+				// When a watch that was to begin with all objects fails, a list follows.
+				if err == nil || o.SendInitialEvents == nil {
+					noteCall(err)
+				}
+				return events, err
+			},
+		}, client),
+		&unstructured.Unstructured{}, store,
+		cache.ReflectorOptions{
+			Name:    gvr.GroupResource().String(),
+			Backoff: &wait.Backoff{Duration: MinRetry, Factor: 2, Jitter: 0.2, Steps: 8, Cap: MaxRetry},
+		})
+	silent := klog.NewContext(ctx, klog.Logger{}) // note logs
+	delay := MinRetry
+	for ctx.Err() == nil {
+		start := time.Now()
+		// Reflector.Run would wait and log in its own way.
+		err := reflector.ListAndWatchWithContext(silent)
+		limit := MaxRetry
+		if Refused(err) {
+			limit = MaxRefusedRetry
+		} else if err == nil || time.Since(start) > 10*MaxRetry {
+			delay = MinRetry // the watch ended, as each does sooner or later
+		}
+		Sleep(ctx, delay, nil, nil)
+		delay = min(2*delay, limit)
+	}
+}
+
+// Refused reports whether the server has denied access.
+func Refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+}
+
+// LogOutcomes returns a function that logs the outcome of a call that is repeated,
+// whenever it is another one than before.
+func LogOutcomes(log *slog.Logger) func(error) {
+	var mu sync.Mutex
+	var last string
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := category(err)
+		switch {
+		case now == last:
+		case err != nil:
+			log.Error("not reading", "error", err)
+		default:
+			log.Info("reading again")
+		}
+		last = now
+	}
+}
+
+// category is the same for errors that deserve one log line together. The texts of
+// network errors hold port numbers, so no two of them are equal.
+func category(err error) string {
+	if err == nil {
+		return ""
+	}
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	if n := (net.Error)(nil); errors.As(err, &n) {
+		return "network"
+	}
+	return err.Error()
+}
