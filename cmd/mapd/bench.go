@@ -85,7 +85,7 @@ func newBench(s streams) *cobra.Command {
 	return cmd
 }
 
-// check finds wrong usage before anything is read.
+// check refuses wrong usage before anything is read.
 func (f *benchFlags) check() error {
 	switch {
 	case f.set("duration") && f.set("iterations"):
@@ -122,7 +122,7 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	if err != nil {
 		return err
 	}
-	// No trace: a server keeps none.
+	// Without a trace, like a server.
 	e, err := newEvaluation(s, &f.eval, snapshot.Options{})
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	if earlier != nil {
 		r.Comparison = benchmark.Compare(earlier, r, f.limits)
 	}
-	if err := b.tell(s, r); err != nil {
+	if err := b.print(s, r); err != nil {
 		return &codedError{exitUsage, err}
 	}
 	if verdict == nil && r.Comparison != nil && r.Comparison.Regressions() > 0 {
@@ -154,10 +154,10 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	return verdict
 }
 
-// exitRegression says that a figure is worse than it may be.
+// exitRegression: a figure is worse than the limits allow.
 const exitRegression = 1
 
-// earlier reads the file of --compare, nil without one.
+// earlier reads the file of --compare. It returns nil without the flag.
 func (f *benchFlags) earlier() (*benchmark.Result, error) {
 	if f.compare == "" {
 		return nil, nil
@@ -185,12 +185,12 @@ func (b *bench) measure(ctx context.Context) (*benchmark.Result, error) {
 	return r, nil
 }
 
-// enough is how many requests it takes for the 99th percentile to be about ten of
-// them.
+// enough is how many requests are needed for the 99th percentile to rest on
+// about ten of them.
 const enough = 1000
 
-// tell prints and saves the figures.
-func (b *bench) tell(s streams, r *benchmark.Result) error {
+// print prints and saves the figures.
+func (b *bench) print(s streams, r *benchmark.Result) error {
 	few := 0
 	for _, f := range r.Requests {
 		if f.Requests < enough {

@@ -45,8 +45,8 @@ func (b *bench) add(ctx context.Context, d *manifest.Document, err error) {
 	}
 }
 
-// request is what to measure for a subject, with the answer that has been checked;
-// nil if it is denied.
+// request returns the request to measure for a subject, with the answer, which
+// has been checked. It returns nil if the subject is denied.
 func (b *bench) request(ctx context.Context, sub *subject) (*benchmark.Request, error) {
 	body, err := bodyOf(sub)
 	if err != nil {
@@ -84,7 +84,7 @@ func (b *bench) request(ctx context.Context, sub *subject) (*benchmark.Request, 
 	return &benchmark.Request{Name: b.unique(sub.name), Answer: outcome(d), Body: body, Want: answer}, nil
 }
 
-// bodyOf is the review of a subject.
+// bodyOf returns the review of a subject.
 func bodyOf(sub *subject) ([]byte, error) {
 	if sub.review {
 		return json.Marshal(sub.doc.Object.Object)
@@ -92,7 +92,7 @@ func bodyOf(sub *subject) ([]byte, error) {
 	return reviewOf(sub.request)
 }
 
-// unique numbers the names that are there already.
+// unique appends a number to a name that is taken.
 func (b *bench) unique(name string) string {
 	b.names[name]++
 	if n := b.names[name]; n > 1 {
@@ -111,7 +111,7 @@ func outcome(d *engine.Decision) string {
 	return "no match"
 }
 
-// notePolicies says how many policies are not in the figures.
+// notePolicies notes how many policies are not in the figures.
 func (b *bench) notePolicies() {
 	idle := 0
 	for _, p := range b.policies.Policies {

@@ -24,8 +24,8 @@ const (
 	exitPartial = 5 // some inputs failed, the others were done
 )
 
-// codedError carries an exit code. Without a text, what there is to say has been
-// said.
+// codedError carries an exit code. A nil err means that the command has already
+// printed what is wrong.
 type codedError struct {
 	code int
 	err  error
@@ -44,7 +44,7 @@ func usagef(format string, args ...any) error {
 	return &codedError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// streams are what a command reads and writes: data on out, words on err.
+// streams are the streams of a command: data goes to out, messages go to err.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer

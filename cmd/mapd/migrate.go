@@ -23,7 +23,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
-// The exit codes of migrate, as far as they are not those of all commands.
+// Exit codes that only migrate has.
 const (
 	exitFindings    = 1 // a mutator has no exact policy, or a comparison found a difference
 	exitUnreachable = 4 // the cluster cannot be read
@@ -133,7 +133,7 @@ var reportFormats = map[string]func(*migrate.Report, io.Writer) error{
 	".html": (*migrate.Report).WriteHTML,
 }
 
-// check finds wrong usage before anything is read.
+// check refuses wrong usage before anything is read.
 func (f *migrateFlags) check() error {
 	const name = "migrate gatekeeper: "
 	if f.live {
@@ -188,7 +188,7 @@ func (f *migrateFlags) check() error {
 	return nil
 }
 
-// checkLive is check for --live, which has no use for most flags.
+// checkLive is check for --live, which accepts few of the other flags.
 func (f *migrateFlags) checkLive() error {
 	const name = "migrate gatekeeper: --live "
 	switch {
@@ -231,7 +231,7 @@ func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
 			return err
 		}
 	}
-	if err := m.tell(); err != nil {
+	if err := m.print(); err != nil {
 		return &codedError{exitUsage, err}
 	}
 	if !m.report.OK() {
@@ -251,7 +251,7 @@ type migration struct {
 	report *migrate.Report
 }
 
-// source is where the mutators are from.
+// source says where the mutators come from.
 func (m *migration) source() string {
 	if len(m.flags.files) > 0 {
 		return strings.Join(m.flags.files, ", ")
@@ -259,7 +259,7 @@ func (m *migration) source() string {
 	return "the cluster"
 }
 
-// read reads the mutators and what belongs to them.
+// read reads the mutators and the objects that they need.
 func (m *migration) read(ctx context.Context) error {
 	m.mutatorInput = newMutatorInput()
 	if m.flags.fromCluster {
@@ -295,7 +295,7 @@ func (m *migration) read(ctx context.Context) error {
 	return nil
 }
 
-// options are those of the translation.
+// options returns the options of the translation.
 func (m *migration) options() translate.Options {
 	o := translate.Options{Patch: m.flags.patch, Params: m.flags.values == "params", Group: api.NativeGroup, Types: m.types}
 	if m.flags.group == "mapd.dev" {
@@ -344,7 +344,7 @@ func (m *migration) write() error {
 	return err
 }
 
-// compare runs both sides.
+// compare runs both sides on all objects.
 func (m *migration) compare(ctx context.Context) error {
 	v := verify.New(m.mutators, m.units, verify.Options{
 		Types:  m.types,
@@ -385,8 +385,8 @@ func (m *migration) compare(ctx context.Context) error {
 	return nil
 }
 
-// tell prints the summary and writes the report.
-func (m *migration) tell() error {
+// print prints the summary and writes the report.
+func (m *migration) print() error {
 	if err := m.report.WriteTable(m.streams.err); err != nil {
 		return err
 	}

@@ -24,24 +24,24 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// liveCluster is a cluster that is read, and nothing else.
+// liveCluster reads a cluster and writes nothing to it.
 type liveCluster struct {
 	client    dynamic.Interface
 	resources []liveResource
 	notes     []string // what could not be read
 }
 
-// liveResource is one that can be listed.
+// liveResource is a resource that can be listed.
 type liveResource struct {
 	gvr       schema.GroupVersionResource
 	gvk       schema.GroupVersionKind
 	preferred bool // of its group's versions
 }
 
-// pageSize is how many objects are asked for at once, as kubectl does.
+// pageSize is how many objects one request lists, as in kubectl.
 const pageSize = 500
 
-// newLiveCluster asks a cluster what it serves.
+// newLiveCluster discovers what a cluster serves.
 func newLiveCluster(ctx context.Context, config *rest.Config) (*liveCluster, error) {
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
@@ -78,9 +78,9 @@ func newLiveCluster(ctx context.Context, config *rest.Config) (*liveCluster, err
 	return c, nil
 }
 
-// each calls f with the objects of a resource, page by page. To compare takes time,
-// after some minutes of which a server has forgotten what the list began with; it
-// says then how to go on with what is there now.
+// each calls f with the objects of a resource, page by page. Comparing takes
+// time, and after some minutes a server forgets the state of the list; it then
+// says how to continue with the present state.
 func (c *liveCluster) each(ctx context.Context, gvr schema.GroupVersionResource, f func(*unstructured.Unstructured) error) error {
 	p := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 		list, err := c.client.Resource(gvr).List(ctx, opts)
@@ -102,7 +102,7 @@ func (c *liveCluster) each(ctx context.Context, gvr schema.GroupVersionResource,
 	return nil
 }
 
-// serves finds the version in which to read a kind.
+// serves returns the version in which to read a kind.
 func (c *liveCluster) serves(group, kind string, versions ...string) (schema.GroupVersionResource, bool) {
 	for _, version := range versions {
 		for _, r := range c.resources {
@@ -114,8 +114,8 @@ func (c *liveCluster) serves(group, kind string, versions ...string) (schema.Gro
 	return schema.GroupVersionResource{}, false
 }
 
-// readMutators reads the mutators and the Config. Every version of a mutator holds
-// the same (Gatekeeper spec §1.1), so one that is served will do.
+// readMutators reads the mutators and the Config. Every version of a mutator
+// has the same content (Gatekeeper spec §1.1), so any served one will do.
 func (c *liveCluster) readMutators(ctx context.Context, in *mutatorInput) error {
 	add := func(u *unstructured.Unstructured) error { return in.add(u, nil) }
 	for _, kind := range legacy.Kinds() {
@@ -133,8 +133,8 @@ func (c *liveCluster) readMutators(ctx context.Context, in *mutatorInput) error 
 	return nil
 }
 
-// readKinds reads the CustomResourceDefinitions, for what the cluster knows of
-// kinds, and the Namespaces.
+// readKinds reads the CustomResourceDefinitions, for the kinds of the cluster,
+// and the Namespaces.
 func (c *liveCluster) readKinds(ctx context.Context, in *mutatorInput) error {
 	if gvr, ok := c.serves(api.DefinitionGroup, api.DefinitionKind, "v1"); ok {
 		err := c.each(ctx, gvr, func(u *unstructured.Unstructured) error {
@@ -156,8 +156,8 @@ func (c *liveCluster) readKinds(ctx context.Context, in *mutatorInput) error {
 	})
 }
 
-// eachObject calls check with the cluster's objects of the kinds that mutators are
-// about. What may not be read, and what is left out, is told in the notes.
+// eachObject calls check with the cluster's objects of the kinds that mutators
+// apply to. It notes what it leaves out and what it may not read.
 func (c *liveCluster) eachObject(ctx context.Context, in *mutatorInput, check func(verify.Object)) (n int, notes []string, err error) {
 	for _, r := range c.about(in.mutators) {
 		err := c.each(ctx, r.gvr, func(u *unstructured.Unstructured) error {
@@ -177,9 +177,9 @@ func (c *liveCluster) eachObject(ctx context.Context, in *mutatorInput, check fu
 	return n, c.notes, nil
 }
 
-// about are the resources whose kinds mutators are about. Those that say which kinds
-// they mean also say in which version; the others see every kind once, but for
-// Events, of which there are too many to be worth it.
+// about returns the resources whose kinds mutators apply to. Mutators that name
+// kinds also name their versions; for the others, every kind is read in one
+// version, except Events, of which there are too many.
 func (c *liveCluster) about(ms []*legacy.Mutator) []liveResource {
 	var out []liveResource
 	events := false
@@ -204,8 +204,8 @@ func (c *liveCluster) about(ms []*legacy.Mutator) []liveResource {
 	return out
 }
 
-// clusterError gives an error of reading a cluster its exit code: that of a cluster
-// that cannot be read, unless it has been read and what it holds makes no sense.
+// clusterError gives an error of reading a cluster its exit code:
+// exitUnreachable, unless the cluster was read and its content makes no sense.
 func clusterError(err error) error {
 	code := exitUnreachable
 	var invalid *legacy.Error

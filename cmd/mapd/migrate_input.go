@@ -19,8 +19,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// mutatorInput is what migrate reads: mutators, and what it takes to understand
-// them.
+// mutatorInput has what migrate reads: mutators, and what is needed to
+// understand them.
 type mutatorInput struct {
 	mutators   []*legacy.Mutator
 	refused    []refusedMutator
@@ -36,7 +36,7 @@ type mutatorInput struct {
 	ignored         map[string]int // by kind
 }
 
-// refusedMutator is one that Gatekeeper would not have accepted.
+// refusedMutator is a mutator that Gatekeeper would have refused.
 type refusedMutator struct {
 	id  string
 	err error
@@ -47,8 +47,8 @@ func newMutatorInput() mutatorInput {
 	return mutatorInput{namespaces: map[string]map[string]any{}, seen: map[string]string{}, ignored: map[string]int{}}
 }
 
-// readFiles reads mutators and others from files. The errors are of what cannot be
-// read.
+// readFiles reads mutators and others from files. Its errors are about files
+// that cannot be read.
 func (in *mutatorInput) readFiles(paths []string, recursive bool, stdin io.Reader) []error {
 	files, err := manifest.Files(paths, recursive)
 	if err != nil {
@@ -66,7 +66,7 @@ func (in *mutatorInput) readFiles(paths []string, recursive bool, stdin io.Reade
 	return errs
 }
 
-// add takes in one object; d is where it stands, nil if it is from a cluster.
+// add records one object. d is its document, nil if it is from a cluster.
 func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) error {
 	gvk := u.GroupVersionKind()
 	switch {
@@ -97,9 +97,9 @@ func (in *mutatorInput) add(u *unstructured.Unstructured, d *manifest.Document) 
 	return nil
 }
 
-// closer reports whether a Config of a namespace counts rather than that which was
-// read. Gatekeeper reads that of its own namespace, which is taken to be the usual
-// one or, if that has none, the first that has one.
+// closer reports whether a Config in a namespace replaces the one that was read
+// before. Gatekeeper reads the Config of its own namespace: the usual one or,
+// if that has no Config, the first namespace that has one.
 func (in *mutatorInput) closer(namespace string) bool {
 	const usual = api.GatekeeperNamespace
 	return in.configNamespace != usual && (namespace == usual || namespace < in.configNamespace)
@@ -126,7 +126,7 @@ func (in *mutatorInput) addMutator(u *unstructured.Unstructured, d *manifest.Doc
 	return nil
 }
 
-// settle puts together what was read.
+// settle combines what was read.
 func (in *mutatorInput) settle() error {
 	slices.SortFunc(in.mutators, legacy.Compare)
 	custom, err := openapi.CRDs(in.crds...)
@@ -145,7 +145,7 @@ func (in *mutatorInput) settle() error {
 }
 
 // readObjects reads the objects to compare on and calls check with each. A
-// Namespace among them is also that of the others, wherever it stands.
+// Namespace among them, at any position, is also the Namespace of the others.
 func (in *mutatorInput) readObjects(paths []string, recursive bool, stdin io.Reader, check func(verify.Object)) (n int, errs []error) {
 	files, err := manifest.Files(paths, recursive)
 	if err != nil {
@@ -172,7 +172,8 @@ func (in *mutatorInput) readObjects(paths []string, recursive bool, stdin io.Rea
 	return len(docs), nil
 }
 
-// object is one to compare on, in a namespace if its kind is.
+// object returns an object to compare on. It is in a namespace if its kind is
+// namespaced.
 func (in *mutatorInput) object(u *unstructured.Unstructured, namespace, origin string) verify.Object {
 	return verify.Object{Object: runtime.DeepCopyJSON(u.Object), Origin: origin, Namespace: in.namespaces[namespace]}
 }

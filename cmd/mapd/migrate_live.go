@@ -22,9 +22,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// migrateLive keeps policies true to the mutators of a cluster until it is
-// interrupted: serve --legacy native without serving, for a cluster in which mapd
-// is not installed.
+// migrateLive keeps policies in step with the mutators of a cluster until it is
+// interrupted. It does what serve --legacy native does, without serving, for a
+// cluster in which mapd is not installed.
 func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	config, err := f.cluster.config()
 	if err != nil {
@@ -38,7 +38,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	// An address that swallows what it is sent must not be waited for.
+	// The address may accept connections and never answer.
 	asking, answered := context.WithTimeout(ctx, askTimeout)
 	info, err := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery()).ServerVersionWithContext(asking)
 	answered()
@@ -84,7 +84,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 			cancel(err)
 		}
 	})
-	work.Go(func() { tellLive(ctx, s, read, write, told) })
+	work.Go(func() { printLive(ctx, s, read, write, told) })
 	write.Run(ctx, nil)
 	cancel(nil)
 	work.Wait()
@@ -97,8 +97,8 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	return nil
 }
 
-// alone says that no mapd of the cluster does the same. The policies of that one leave
-// out other namespaces, and either would write over what the other has written.
+// alone returns an error if a mapd of the cluster does the same. Its policies
+// exclude other namespaces, and the two would overwrite each other's policies.
 func alone(ctx context.Context, kube kubernetes.Interface) error {
 	said, err := kube.CoreV1().ConfigMaps(defaultNamespace).Get(ctx, writer.MutatorsName, metav1.GetOptions{})
 	switch {
@@ -114,8 +114,8 @@ func alone(ctx context.Context, kube kubernetes.Interface) error {
 	return nil
 }
 
-// tellLive prints a line for each mutator about which there is something new to say.
-func tellLive(ctx context.Context, s streams, read *store.Store, write *writer.Native, told <-chan struct{}) {
+// printLive prints a line for each mutator whose state has changed.
+func printLive(ctx context.Context, s streams, read *store.Store, write *writer.Native, told <-chan struct{}) {
 	changed := read.NativeChanged()
 	last := map[string]string{}
 	for {
@@ -142,8 +142,8 @@ func tellLive(ctx context.Context, s streams, read *store.Store, write *writer.N
 	}
 }
 
-// liveLines says, by ID, what has become of mutators. What stays is run by whoever
-// ran it before.
+// liveLines returns the state of mutators, by ID. Mutators that stay behind are
+// run by whatever ran them before.
 func liveLines(state *store.NativeState, report *writer.NativeReport) map[string]string {
 	out := map[string]string{}
 	for id := range state.Places {

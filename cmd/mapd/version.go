@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// reference is the release whose behaviour and schemas mapd has.
+// reference is the Kubernetes release whose behaviour and schemas mapd has.
 const reference = "v1.37.1"
 
 func newVersion(s streams) *cobra.Command {
@@ -23,7 +23,7 @@ func newVersion(s streams) *cobra.Command {
 	}
 }
 
-// version is that of the module, or the commit that was built.
+// version returns the version of the module, or the commit that was built.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Limits say from where on a figure is worse.
+// Limits say how much worse a figure may become.
 type Limits struct {
 	// Percent is how much worse a figure may be than it was.
 	Percent float64
-	// Time is how much longer a time has to be, however many percent that is: of
-	// a few microseconds, ten percent is noise. Requests a second are taken for the
-	// time of one.
+	// Time is the least increase of a time that counts, whatever its
+	// percentage: of a few microseconds, ten percent is noise. For requests a
+	// second, the time of one request counts.
 	Time time.Duration
 }
 
@@ -24,7 +24,7 @@ type Comparison struct {
 	// New and Gone are the requests that only one of the two has.
 	New  []string `json:"new,omitempty"`
 	Gone []string `json:"gone,omitempty"`
-	// Notes are what else the two differ in that figures depend on.
+	// Notes name other differences that change figures.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type Row struct {
 	Regression bool     `json:"regression"`
 }
 
-// figure is one that is compared.
+// figure describes one figure that is compared.
 type figure struct {
 	name, field string
 	of          func(*Figures) float64
@@ -46,7 +46,7 @@ type figure struct {
 	rate, time  bool // more is better; a time
 }
 
-// figures leave out the maximum, which is one request's bad luck.
+// figures lacks the maximum, which depends on one request.
 var figures = []figure{
 	{name: "req/s", field: "requestsPerSecond", of: func(f *Figures) float64 { return f.PerSecond }, show: number, rate: true},
 	{name: "p50", field: "p50Nanoseconds", of: func(f *Figures) float64 { return f.P50 }, show: duration, time: true},
@@ -57,8 +57,8 @@ var figures = []figure{
 	{name: "bytes", field: "allocatedBytes", of: func(f *Figures) float64 { return f.Bytes }, show: size},
 }
 
-// Compare holds current against an earlier Result. Requests are the same if their
-// names are.
+// Compare compares current with an earlier Result. It pairs requests by their
+// names.
 func Compare(earlier, current *Result, limits Limits) *Comparison {
 	c := &Comparison{Threshold: limits.Percent, Notes: differences(earlier, current)}
 	old := map[string]*Figures{}
@@ -103,7 +103,7 @@ func (g figure) row(before, now *Figures, limits Limits) Row {
 	return r
 }
 
-// Regressions is how many rows are one.
+// Regressions returns how many rows are regressions.
 func (c *Comparison) Regressions() int {
 	n := 0
 	for _, r := range c.Rows {
@@ -114,7 +114,8 @@ func (c *Comparison) Regressions() int {
 	return n
 }
 
-// differences are what figures depend on besides mapd and the policies.
+// differences names what differs between two Results besides mapd and the
+// policies, and changes figures.
 func differences(earlier, current *Result) []string {
 	var notes []string
 	for _, d := range []struct {

@@ -7,6 +7,6 @@
 // count it in the metrics. HTTP, TLS and the network are not in the figures. A
 // Result can be saved, read again and compared.
 //
-// Whether the answers are right is the caller's business; that they are the same
-// each time is checked.
+// The caller checks that the answers are right; Run checks that they are the
+// same each time.
 package benchmark

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// fine is how many bits of a duration are kept: buckets are 1/128 of their value
-// wide, so a quantile is off by less than half a percent.
+// fine is how many bits of a duration are kept: a bucket is as wide as 1/128 of
+// its values, so a quantile is off by less than half a percent.
 const fine = 7
 
-// histogram counts durations in the same memory however many there are, so that
-// keeping them is not part of what is measured.
+// histogram counts durations in constant memory, so that recording them does
+// not change what is measured.
 type histogram struct {
 	buckets [(64 - fine) << fine]uint64
 	n       uint64
@@ -32,7 +32,8 @@ func (h *histogram) merge(o *histogram) {
 	h.max = max(h.max, o.max)
 }
 
-// quantile is the duration that a part of all, from 0 to 1, does not exceed.
+// quantile returns the duration that a share of all durations, from 0 to 1,
+// does not exceed.
 func (h *histogram) quantile(part float64) time.Duration {
 	rank := max(uint64(part*float64(h.n)+0.5), 1)
 	var seen uint64
@@ -44,14 +45,14 @@ func (h *histogram) quantile(part float64) time.Duration {
 	return h.max
 }
 
-// bucket is the index of a value: small ones have one of their own, others share
-// it with those of the same length and the same first bits.
+// bucket returns the index of a value. Small values have a bucket each; others
+// share it with those of the same length and the same first bits.
 func bucket(v uint64) int {
 	shift := max(bits.Len64(v)-fine-1, 0)
 	return shift<<fine + int(v>>shift)
 }
 
-// middle is the value in the middle of a bucket.
+// middle returns the value in the middle of a bucket.
 func middle(i int) time.Duration {
 	shift := max(i>>fine-1, 0)
 	low := uint64(i-shift<<fine) << shift

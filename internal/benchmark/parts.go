@@ -10,8 +10,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// parts find out where the time goes. They are measured apart from everything
-// else, so that looking closely does not show in the figures.
+// parts measure where the time of a request goes. This runs apart from the
+// measurement of figures, so that it does not slow it down.
 type parts struct {
 	sums     map[partID]*Part // over the requests
 	requests int
@@ -21,11 +21,11 @@ type partID struct{ kind, name string }
 
 func newParts() *parts { return &parts{sums: map[partID]*Part{}} }
 
-// turns is how often parts of a request are measured. The median of them counts: on
-// a busy machine a mean is that of the interruptions.
+// turns is how often the parts of a request are measured. The median counts: on
+// a busy machine the mean includes interruptions.
 const turns = 9
 
-// measure sends a request stage by stage.
+// measure runs a request stage by stage.
 func (p *parts) measure(ctx context.Context, e *engine.Engine, r *Request, all limit) error {
 	var each [turns]*parts
 	for i := range each {
@@ -65,7 +65,7 @@ func (p *parts) turn(ctx context.Context, e *engine.Engine, r *Request, l limit)
 	return nil
 }
 
-// total is the time of a mean request.
+// total returns the mean time of a request.
 func (p *parts) total() float64 {
 	var sum float64
 	for _, part := range p.sums {
@@ -74,7 +74,7 @@ func (p *parts) total() float64 {
 	return sum / float64(p.requests)
 }
 
-// steps adds what the steps of a decision took, and returns the sum.
+// steps adds the times of the steps of a decision and returns their sum.
 func (p *parts) steps(d *engine.Decision) time.Duration {
 	var sum time.Duration
 	for _, s := range d.Steps {
@@ -102,11 +102,11 @@ func (p *parts) at(id partID) *Part {
 	return p.sums[id]
 }
 
-// order is that in which a request meets them.
+// order is the order of the stages of a request.
 var order = []string{Decode, Match, Policy, Mutator, Encode}
 
-// list is the mean over all requests: the kinds in their order, the costliest
-// policy first.
+// list returns the means over all requests, in the order of the stages, with
+// the costliest policy first.
 func (p *parts) list() []Part {
 	total := p.total()
 	list := make([]Part, 0, len(p.sums))

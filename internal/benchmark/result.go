@@ -7,10 +7,10 @@ import (
 	"math"
 )
 
-// format is the version of what Marshal writes.
+// format is the version of the format that Marshal writes.
 const format = 1
 
-// Result is what was measured.
+// Result is the outcome of a benchmark.
 type Result struct {
 	Format      int    `json:"mapdBench"`
 	Mapd        string `json:"mapd"`
@@ -24,21 +24,21 @@ type Result struct {
 	Setup    Setup `json:"setup"`
 
 	Requests []Figures `json:"requests"`
-	// Parts say where the time of a request goes, as the mean over all Requests.
+	// Parts divide the time of a request, as means over all Requests.
 	Parts []Part `json:"parts"`
 
 	// Comparison is with an earlier Result; nil without one.
 	Comparison *Comparison `json:"comparison,omitempty"`
 }
 
-// Setup is what is done once, in nanoseconds.
+// Setup is the cost of what happens once, in nanoseconds.
 type Setup struct {
 	Read    float64 `json:"readNanoseconds"`
 	Compile float64 `json:"compileNanoseconds"`
 }
 
-// Figures are what one request costs. Times are nanoseconds; CPU, allocations
-// and bytes are means.
+// Figures are the cost of one request. Times are in nanoseconds; CPU,
+// allocations and bytes are means.
 type Figures struct {
 	Name        string  `json:"name"`
 	Answer      string  `json:"answer"`
@@ -62,14 +62,14 @@ const (
 	Encode  = "encode"  // the patch, its proof, the answer
 )
 
-// Part is one part of the way of a request.
+// Part is the share of one stage in a request.
 type Part struct {
 	Kind string  `json:"kind"`
 	Name string  `json:"name,omitempty"` // of the policy or mutator
 	Time float64 `json:"nanoseconds"`    // of a mean request
-	// Percent is the share in the time of all parts.
+	// Percent is the share of the time of all parts.
 	Percent float64 `json:"percent"`
-	// Cost is in CEL units, of a mean request.
+	// Cost is the mean for a request, in CEL units.
 	Cost float64 `json:"cost"`
 }
 
@@ -108,7 +108,7 @@ func Read(data []byte) (*Result, error) {
 	return &r, nil
 }
 
-// readError puts the decoder's errors into words about the file.
+// readError turns the decoder's errors into errors about the file.
 func readError(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {

@@ -14,7 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Request is a review to be sent again and again.
+// Request is a review that Run sends again and again.
 type Request struct {
 	Name   string // of which there is only one
 	Answer string // what comes of it, in a word or two
@@ -22,24 +22,25 @@ type Request struct {
 	Want   []byte // the body of the answer
 }
 
-// Options say how long and how. Duration or Iterations is required.
+// Options say how long to measure. Duration or Iterations is required.
 type Options struct {
 	// Duration is how long to measure in all; the requests share it equally.
 	Duration time.Duration
-	// Iterations is how often to send each request; 0: as Duration allows.
+	// Iterations is how often to send each request; 0 means as often as
+	// Duration allows.
 	Iterations int
-	// Concurrency is how many are sent at once; 0 means 1.
+	// Concurrency is how many requests are sent at once; 0 means 1.
 	Concurrency int
 }
 
-// warmUp is what part of the measured time is spent before and after it: before,
-// so that caches are filled and the heap has its size, and after, to see where the
-// time goes.
+// warmUp is the part of the measured time that is spent before and after it:
+// before, to fill caches and let the heap grow, and after, to measure the
+// parts.
 const warmUp = 10
 
-// Run measures requests, which must be some, one after the other. The Result has figures and parts;
-// what else it says is for the caller to fill in. An error means that an answer
-// was not the one that was wanted, or that ctx ended.
+// Run measures requests one after the other; there must be at least one. It
+// fills in figures and parts of the Result, and leaves the rest to the caller.
+// It returns an error if an answer differs from the wanted one, or if ctx ends.
 func Run(ctx context.Context, e *engine.Engine, requests []Request, o Options) (*Result, error) {
 	r := &Result{
 		Format: format, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
@@ -67,7 +68,7 @@ func Run(ctx context.Context, e *engine.Engine, requests []Request, o Options) (
 	return r, nil
 }
 
-// limit says when it is enough. Once is always allowed.
+// limit says when to stop. It always allows one iteration.
 type limit struct {
 	iterations int // 0: until the duration is over
 	duration   time.Duration
@@ -81,8 +82,8 @@ func (l limit) part(n int) limit {
 	return l
 }
 
-// share is the limit of one of n workers, which together have l; workers beyond the
-// number of iterations have nothing to do.
+// share returns the part of l for one of n workers. Workers beyond the number
+// of iterations have nothing to do.
 func (l limit) share(worker, n int) (_ limit, any bool) {
 	if l.iterations == 0 {
 		return l, true
@@ -95,7 +96,7 @@ func (l limit) share(worker, n int) (_ limit, any bool) {
 	return l, l.iterations > 0
 }
 
-// more says whether to go on after done requests.
+// more reports whether to go on after done requests.
 func (l limit) more(done int, spent time.Duration) bool {
 	switch {
 	case done == 0:
@@ -106,7 +107,7 @@ func (l limit) more(done int, spent time.Duration) bool {
 	return spent < l.duration
 }
 
-// measurement is one request under way.
+// measurement measures one request.
 type measurement struct {
 	handler     *webhook.Handler
 	request     *Request

@@ -66,7 +66,7 @@ type table struct {
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// end ends a table; columns of the next one have their own widths.
+// end ends a table; the next one has its own column widths.
 func (t *table) end() {
 	t.flush()
 	t.text.WriteByte('\n')
@@ -94,12 +94,13 @@ func (t *table) write(w io.Writer) error {
 	return err
 }
 
-// duration writes nanoseconds with three digits.
+// duration formats nanoseconds with three digits.
 func duration(ns float64) string { return scaled(ns, 1000, "ns", "µs", "ms", "s") }
 
 func size(bytes float64) string { return scaled(bytes, 1024, "B", "KiB", "MiB", "GiB") }
 
-// scaled writes a value with three digits in the largest unit that it reaches.
+// scaled formats a value with three digits, in the largest unit that it
+// reaches.
 func scaled(v, step float64, units ...string) string {
 	i := 0
 	for ; i < len(units)-1 && math.Round(v) >= step; i++ {

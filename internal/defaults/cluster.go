@@ -30,8 +30,8 @@ func affinityTimeout(o *object) {
 	}
 }
 
-// trafficPolicies: the external policy is for what can be reached from outside,
-// the internal one for everything but a name.
+// trafficPolicies sets the external policy of Services that can be reached from
+// outside, and the internal one of all but ExternalName.
 func trafficPolicies(o *object) {
 	kind := o.text("type")
 	if kind != "ClusterIP" && kind != "NodePort" && kind != "LoadBalancer" {
@@ -52,9 +52,10 @@ func addressMode(o *object) {
 	}
 }
 
-// mergeStringData: stringData is for writing only. The conversion to the
-// internal version puts it into data, over what is there, so admission never
-// sees it (core/v1/conversion.go: Convert_v1_Secret_To_core_Secret).
+// mergeStringData moves stringData, which is for writing only, into data. The
+// conversion to the internal version does that, over what is there, so
+// admission never sees stringData (core/v1/conversion.go:
+// Convert_v1_Secret_To_core_Secret).
 func mergeStringData(o *object) {
 	if o.foreign("data") || o.foreign("stringData") {
 		return
@@ -106,8 +107,9 @@ var node = []rule{
 	),
 }
 
-// limitsOfContainers: a maximum is the default limit where there is none; the
-// default limit, or else the minimum, is the default request.
+// limitsOfContainers fills in a LimitRange: a maximum is the default of the
+// default limit; the default limit, or else the minimum, is the default
+// request.
 func limitsOfContainers(o *object) {
 	if o.text("type") == "Container" {
 		complete(o, "default", o.object("max"))

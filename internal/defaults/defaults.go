@@ -1,12 +1,11 @@
 package defaults
 
-// Apply returns obj as a server would have it after decoding: with the defaults
-// of its kind filled in. obj is never modified; the result shares every subtree
-// in which nothing was missing, and is obj itself if nothing was missing at all.
-// Fields of a wrong type are left alone, for whoever decodes the object next to
-// complain about.
+// Apply returns obj as a server has it after decoding: with the defaults of its
+// kind. obj is never modified. The result shares every subtree in which nothing
+// was missing, and is obj itself if nothing was missing at all. Fields of a
+// wrong type are left alone; decoding the object finds them.
 //
-// known says whether there is a table for the kind. Kinds that have no defaults
+// known reports whether there is a table for the kind. Kinds without defaults
 // (ConfigMap, Role) are known; custom kinds are not.
 func Apply(obj map[string]any) (out map[string]any, known bool) {
 	apiVersion, _ := obj["apiVersion"].(string)
@@ -18,9 +17,8 @@ func Apply(obj map[string]any) (out map[string]any, known bool) {
 
 type typeMeta struct{ apiVersion, kind string }
 
-// kinds is what this package knows. Every kind is here in the one version in
-// which people write it; a kind with defaults in several versions is here once
-// per version.
+// kinds has the rules of every kind in the one version in which people write
+// it; a kind with defaults in several versions is here once for each version.
 var kinds = map[typeMeta][]rule{
 	{"v1", "Pod"}:                   pod,
 	{"v1", "PodTemplate"}:           {in("template.spec", podSpec...)},

@@ -21,7 +21,8 @@ var pod = []rule{
 
 func requestsFromLimits(o *object) { complete(o, "requests", o.object("limits")) }
 
-// hostPorts: with host networking every port of a container is one of the host.
+// hostPorts copies container ports to host ports if the Pod uses the host's
+// network.
 func hostPorts(o *object) {
 	if o.tree["hostNetwork"] == true {
 		in("containers[].ports[]", fillFrom("hostPort", "containerPort"))(o)
@@ -96,7 +97,7 @@ var volume = append([]rule{
 	in("ephemeral?.volumeClaimTemplate?.spec", claimSpec...),
 }, volumeDrivers...)
 
-// emptyDirIfNone: a volume that names no source is an empty directory.
+// emptyDirIfNone makes a volume without a source an empty directory.
 func emptyDirIfNone(o *object) {
 	for field, value := range o.tree {
 		if field != "name" && value != nil {

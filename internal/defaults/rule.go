@@ -9,15 +9,15 @@ import (
 // A rule fills what is missing in one object of a tree.
 type rule func(*object)
 
-// object is an object of the tree that is copied before its first change. A nil
-// tree is an object that is not there and comes into being by that change: in a
-// Go type, a nested struct always exists.
+// object is an object of the tree, copied before its first change. A nil tree
+// stands for an object that is missing and is created by that change: in a Go
+// type, a nested struct always exists.
 type object struct {
 	tree   map[string]any
 	copied bool
 }
 
-// What a field holds, or nothing if that is of another type.
+// text returns the string in a field, or "" if the field has another type.
 func (o *object) text(field string) string { s, _ := o.tree[field].(string); return s }
 func (o *object) list(field string) []any  { l, _ := o.tree[field].([]any); return l }
 func (o *object) object(field string) map[string]any {
@@ -25,7 +25,7 @@ func (o *object) object(field string) map[string]any {
 	return m
 }
 
-// foreign says whether a field holds something else than an object.
+// foreign reports whether a field holds something other than an object.
 func (o *object) foreign(field string) bool { return o.tree[field] != nil && o.object(field) == nil }
 
 func (o *object) put(field string, value any) {
@@ -139,7 +139,7 @@ func applyToEach(list []any, rules []rule) (out []any, changed bool) {
 	return out, changed
 }
 
-// complete adds to the map in field what it does not have of from.
+// complete adds the members of from that the map in field lacks.
 func complete(o *object, field string, from map[string]any) {
 	in(field, func(to *object) {
 		for key, value := range from {
@@ -151,8 +151,8 @@ func complete(o *object, field string, from map[string]any) {
 }
 
 // inStep keeps an old field with one value in step with the list that replaced
-// it. The old one wins. The items of the list are objects with the value in a
-// field called by, or, if by is "", the values themselves.
+// it. The old field wins. The items of the list are objects with the value in
+// the field by or, if by is "", the values themselves.
 func inStep(single, list, by string) rule {
 	return func(o *object) {
 		value, first := o.text(single), ""

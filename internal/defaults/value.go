@@ -26,8 +26,8 @@ func roundEach(quantities *object) {
 	}
 }
 
-// roundUp returns the rounded quantity, and whether it differs. What is no
-// quantity stays as it is.
+// roundUp returns the rounded quantity, and whether it differs. It leaves other
+// values as they are.
 func roundUp(value any) (string, bool) {
 	var text string
 	switch v := value.(type) {
@@ -47,9 +47,9 @@ func roundUp(value any) (string, bool) {
 	return quantity.String(), true
 }
 
-// pullPolicy fills in when to pull an image: always for the tag latest, written
-// or implied, and otherwise if it is not there. A reference that cannot be
-// parsed has no tag at all, not even an implied one.
+// pullPolicy fills in the pull policy of an image: Always for the tag latest,
+// written or implied, and otherwise IfNotPresent. A reference that cannot be
+// parsed has no tag, not even an implied one.
 func pullPolicy(image, policy string) rule {
 	return func(o *object) {
 		if latest(o.text(image)) {
@@ -76,7 +76,7 @@ const (
 	maxPath = 255
 )
 
-// latest says whether an image reference is valid and means the tag latest.
+// latest reports whether an image reference is valid and has the tag latest.
 func latest(image string) bool {
 	if bareID.MatchString(image) {
 		return false

@@ -47,7 +47,7 @@ func rollingUpdate(parameters ...rule) rule {
 }
 
 var daemonSet = []rule{
-	// A field of the internal type that is an annotation in v1.
+	// The internal type has a field for what v1 has as an annotation.
 	in("metadata.annotations", set("deprecated.daemonset.template.generation", "0")),
 	in("spec",
 		in("updateStrategy", rollingUpdate(set("maxUnavailable", 1), set("maxSurge", 0))),
@@ -60,7 +60,8 @@ var statefulSet = []rule{in("spec",
 	set("replicas", 1),
 	fill("podManagementPolicy", "OrderedReady"),
 	in("updateStrategy", func(o *object) {
-		// Other than elsewhere, a strategy that is named without parameters gets none.
+		// Unlike elsewhere, a strategy that is named without parameters gets
+		// none.
 		if o.text("type") == "" || o.tree["rollingUpdate"] != nil {
 			rollingUpdate(set("partition", 0), set("maxUnavailable", 1))(o)
 		}
@@ -93,7 +94,7 @@ var job = []rule{
 	in("spec", jobTemplate...),
 }
 
-// jobTemplate is what the Jobs of a CronJob have filled in before they exist.
+// jobTemplate has the defaults of a CronJob's template.
 var jobTemplate = []rule{
 	in("podFailurePolicy?.rules[].onPodConditions[]", fill("status", "True")),
 	in("template.spec", podSpec...),
@@ -105,9 +106,9 @@ var cronJob = []rule{in("spec",
 	in("jobTemplate.spec", jobTemplate...),
 )}
 
-// targetOfV1 is the CPU target of an autoscaling/v1 autoscaler, which the
-// conversion sets unless there are other metrics. In this version they can only
-// be in an annotation.
+// targetOfV1 sets the CPU target of an autoscaling/v1 autoscaler, as the
+// conversion does unless there are other metrics. In v1, other metrics are in
+// an annotation.
 func targetOfV1(o *object) {
 	var others []any
 	in("metadata.annotations?", func(o *object) {

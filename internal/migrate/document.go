@@ -11,9 +11,9 @@ import (
 	"github.com/mapd-project/mapd/internal/report"
 )
 
-// What follows is written by hand: a template calls methods by their name, and a
-// linker that sees that keeps every method of every type, which makes the program
-// half as large again and the memory of a server with it.
+// This file uses no template package. Templates call methods by name, so the
+// linker would keep every method of every type: a program half as large again,
+// and more memory in a server.
 
 const title = "From Gatekeeper's mutators to policies"
 
@@ -46,7 +46,7 @@ func (v *Verification) markdown(b *bytes.Buffer) {
 	}
 }
 
-// lines are the notes, each escaped, in one cell.
+// lines joins the notes, each escaped, into one cell.
 func (e Entry) lines(escape func(string) string) string {
 	lines := make([]string, len(e.Notes))
 	for i, n := range e.Notes {
@@ -60,7 +60,7 @@ func (e Entry) lines(escape func(string) string) string {
 //go:embed head.html
 var head string
 
-// WriteHTML writes the report as one page that needs nothing else.
+// WriteHTML writes the report as one page that loads nothing else.
 func (r *Report) WriteHTML(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<h1>%s</h1>\n<p>%s.</p>\n", head, title, text(r.Totals()))
@@ -96,18 +96,18 @@ func (v *Verification) html(b *bytes.Buffer) {
 	}
 }
 
-// text is text of a page, also in an attribute between quotes. No page can hold a
-// NUL.
+// text escapes text for a page, also for an attribute in quotes. It drops NUL,
+// which no page can hold.
 func text(s string) string {
 	return html.EscapeString(strings.ReplaceAll(s, "\x00", "\uFFFD"))
 }
 
-// cell is text that stays within a cell of a table.
+// cell escapes text so that it stays within a cell of a table.
 func cell(s string) string {
 	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[").Replace(oneLine(s))
 }
 
-// fence is text between fences that it does not contain.
+// fence puts text between fences that it does not contain.
 func fence(s string) string {
 	mark := "```"
 	for strings.Contains(s, mark) {

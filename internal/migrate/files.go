@@ -23,11 +23,11 @@ type File struct {
 	Data []byte
 }
 
-// marker is the line by which a file is known as one that may be written again.
+// marker is a line of every file that Write may replace.
 const marker = "# Written by mapd migrate gatekeeper."
 
-// Files writes the units that have a policy, in their order. The group is that of
-// policies and bindings; empty is Kubernetes' own.
+// Files formats the units that have a policy, in their order. group is the API
+// group of policies and bindings; "" means Kubernetes' own.
 func Files(units []translate.Unit, group string) []File {
 	if group == "" {
 		group = api.NativeGroup
@@ -42,7 +42,7 @@ func Files(units []translate.Unit, group string) []File {
 	return out
 }
 
-// FileName is the name of the file of a unit, empty if it has no policy.
+// FileName returns the name of the file of a unit, or "" if it has no policy.
 func FileName(u translate.Unit) string {
 	if u.Policy == nil {
 		return ""
@@ -50,8 +50,8 @@ func FileName(u translate.Unit) string {
 	return u.Name + ".yaml"
 }
 
-// Objects are the policy of a unit and its binding as they are sent to a server,
-// in a group; none if the unit has no policy.
+// Objects returns the policy and the binding of a unit as one sends them to a
+// server, in a group. It returns none if the unit has no policy.
 func Objects(u translate.Unit, group string) []*unstructured.Unstructured {
 	if u.Policy == nil {
 		return nil
@@ -75,8 +75,8 @@ func object[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistr
 	return u
 }
 
-// encode writes objects below a comment. What it writes reads as the same objects:
-// what cannot be written nicely is written plainly.
+// encode writes objects below a comment. Reading them gives the same objects:
+// encode falls back to a plain form for objects that pretty cannot write.
 func encode(comment string, objects []*unstructured.Unstructured) []byte {
 	nice := assemble(comment, objects, func(obj map[string]any) []byte { return pretty(obj) })
 	if reads(nice, objects) {
@@ -97,7 +97,7 @@ func assemble(comment string, objects []*unstructured.Unstructured, text func(ma
 	return b.Bytes()
 }
 
-// reads reports whether the text is that of the objects, and nothing else.
+// reads reports whether text decodes to objects and nothing else.
 func reads(text []byte, objects []*unstructured.Unstructured) bool {
 	i := 0
 	for d, err := range manifest.ReadStream("", bytes.NewReader(text)) {
@@ -112,8 +112,8 @@ func reads(text []byte, objects []*unstructured.Unstructured) bool {
 // width is how long lines of comments may be.
 const width = 100
 
-// header is the comment at the top of a file: what the policy does, what it was
-// made from, and how true to that it is.
+// header returns the comment at the top of a file: what the policy does, what
+// it was made from, and how exactly it does that.
 func header(u translate.Unit) string {
 	var b strings.Builder
 	line := func(text string) {
@@ -142,8 +142,8 @@ func noteText(n translate.Note) string {
 	return n.Trap + ": " + n.Text
 }
 
-// comment is text that cannot end a comment: names and values come from whoever
-// wrote the mutator.
+// comment returns s as text that cannot end a comment: the author of the
+// mutator chooses names and values.
 func comment(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || slices.Contains([]rune{'\u0085', '\u2028', '\u2029', '\ufeff'}, r) {

@@ -16,49 +16,50 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
-// Report is what became of mutators. As JSON its fields keep their names and their
-// meaning; new ones may come.
+// Report says what became of mutators. The fields of its JSON keep their names
+// and meaning; later versions may add fields.
 type Report struct {
-	// Format is 1.
+	// Format is the version of the JSON form: 1.
 	Format   int     `json:"format"`
 	Mutators []Entry `json:"mutators"`
-	// Notes are about what is none of the mutators.
+	// Notes are about other objects than mutators.
 	Notes []string `json:"notes"`
-	// Verification is nil if none was asked for.
+	// Verification is nil without --verify.
 	Verification *Verification `json:"verification,omitempty"`
 }
 
-// Entry is what became of one mutator.
+// Entry says what became of one mutator.
 type Entry struct {
 	Mutator string            `json:"mutator"`
 	Verdict translate.Verdict `json:"verdict"`
 	Notes   []Note            `json:"notes"`
-	// Policy and File are empty if there is none.
+	// Policy and File are "" without a policy.
 	Policy string `json:"policy,omitempty"`
 	File   string `json:"file,omitempty"`
-	// With are the other mutators in the policy, because their order matters.
+	// With has the other mutators of the policy, which share it because their
+	// order matters.
 	With []string `json:"with,omitempty"`
 }
 
-// Note is one line about a verdict, with the number of the behaviour that it is
-// about, if it has one.
+// Note is one line about a verdict. Trap is the number of the behaviour of
+// Gatekeeper behind it, or "".
 type Note struct {
 	Trap string `json:"trap,omitempty"`
 	Text string `json:"text"`
 }
 
-// Verification is what was compared.
+// Verification is the outcome of the comparisons.
 type Verification struct {
 	Seed uint64 `json:"seed"`
-	// Generated is how many objects were made for each comparison; Given and Live
-	// are how many took part in all of them.
+	// Generated is how many objects were generated for each comparison; Given
+	// and Live are how many took part in all of them.
 	Generated   int                 `json:"generated"`
 	Given       int                 `json:"given"`
 	Live        int                 `json:"live"`
 	Comparisons []verify.Comparison `json:"comparisons"`
 }
 
-// NewReport is the report on units, without verification.
+// NewReport returns the report on units, without verification.
 func NewReport(units []translate.Unit) *Report {
 	r := &Report{Format: 1, Mutators: []Entry{}, Notes: []string{}}
 	for _, u := range units {
@@ -89,7 +90,7 @@ func (r *Report) Refuse(id string, err error) {
 	r.sort()
 }
 
-// sort brings mutators into the order in which they run.
+// sort sorts mutators in the order in which they run.
 func (r *Report) sort() {
 	slices.SortStableFunc(r.Mutators, func(a, b Entry) int {
 		ak, an, _ := strings.Cut(a.Mutator, "/")
@@ -109,7 +110,7 @@ func (r *Report) OK() bool {
 	})
 }
 
-// Count is how many mutators have a verdict.
+// Count returns how many mutators have a verdict.
 func (r *Report) Count(v translate.Verdict) int {
 	n := 0
 	for _, e := range r.Mutators {
@@ -123,7 +124,7 @@ func (r *Report) Count(v translate.Verdict) int {
 // verdicts are all, in the order in which they are counted.
 var verdicts = []translate.Verdict{translate.Exact, translate.Differs, translate.EngineOnly, translate.Refused}
 
-// Totals is the report in one line.
+// Totals returns the report in one line.
 func (r *Report) Totals() string {
 	var parts []string
 	for _, v := range verdicts {
@@ -134,7 +135,7 @@ func (r *Report) Totals() string {
 	return fmt.Sprintf("%s: %s", count(len(r.Mutators), "mutator"), strings.Join(parts, ", "))
 }
 
-// count is "1 object" or "2 objects".
+// count returns "1 object" or "2 objects".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -142,7 +143,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Line is a note in one line.
+// Line returns the note in one line.
 func (n Note) Line() string { return noteText(translate.Note(n)) }
 
 // WriteTable writes the report for a terminal: a line for each mutator, and what
@@ -184,7 +185,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 
 func oneLine(s string) string { return report.Printable(strings.Join(strings.Fields(s), " ")) }
 
-// Sources says which objects were compared.
+// Sources names the sources of the compared objects.
 func (v *Verification) Sources() string {
 	var parts []string
 	if v.Given > 0 {
@@ -202,7 +203,7 @@ func (v *Verification) Sources() string {
 	return strings.Join(parts, ", ")
 }
 
-// Result is a comparison in one line. It never says more than was seen.
+// Result returns a comparison in one line.
 func Result(c verify.Comparison) string {
 	var details []string
 	for _, d := range []struct {
@@ -253,7 +254,7 @@ func indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by) + "\n"
 }
 
-// Show is a disagreement as text: the object and what became of it on each side.
+// Show formats a disagreement: the object, and the result on each side.
 func Show(d *verify.Disagreement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of the first of them, %s, reduced to what matters:\n", d.Operation, d.Origin)

@@ -11,13 +11,12 @@ import (
 	"strings"
 )
 
-// Write puts files into a directory, which it makes if need be: all of them, or
-// none. A file of that name that Write did not write is an error, before anything
-// is changed.
+// Write puts files into a directory, which it creates if needed: all of them,
+// or none. It returns an error, and changes nothing, if there is a file of that
+// name that Write did not write.
 //
-// The names that it returns are of files in the directory that an earlier Write
-// left there and that are not among these, so that whoever applies the directory
-// applies them too.
+// stale names the files that an earlier Write left in the directory and that
+// are not among files: whoever applies the directory applies them too.
 func Write(dir string, files []File) (stale []string, err error) {
 	before := map[string][]byte{} // what is written over
 	for _, f := range files {
@@ -52,7 +51,7 @@ func Write(dir string, files []File) (stale []string, err error) {
 	return left(dir, files)
 }
 
-// place moves files into dir. If one cannot be moved, the others are as before.
+// place moves files into dir. If it cannot move one, it restores the others.
 func place(dir, temporary string, files []File, before map[string][]byte) error {
 	for i, f := range files {
 		if err := os.Rename(filepath.Join(temporary, f.Name), filepath.Join(dir, f.Name)); err != nil {
@@ -62,7 +61,7 @@ func place(dir, temporary string, files []File, before map[string][]byte) error 
 	return nil
 }
 
-// restore takes back what was done.
+// restore undoes place.
 func restore(dir string, files []File, before map[string][]byte) error {
 	var errs []error
 	for _, f := range files {
@@ -76,7 +75,7 @@ func restore(dir string, files []File, before map[string][]byte) error {
 	return errors.Join(errs...)
 }
 
-// left are the files in dir that are ours and not among files.
+// left returns the files in dir that Write wrote and that are not among files.
 func left(dir string, files []File) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

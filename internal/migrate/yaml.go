@@ -12,8 +12,8 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 )
 
-// order is how people write the fields of policies and bindings. What it lacks
-// comes after, by name.
+// order is the order in which people write the fields of policies and bindings.
+// Other fields follow, by name.
 var order = []string{
 	"apiVersion", "kind", "metadata", "name", "namespace", "labels", "annotations", "spec",
 	"policyName", "paramRef", "matchResources",
@@ -64,7 +64,7 @@ func keys(m map[string]any, ordered bool) []string {
 	return out
 }
 
-// member writes what comes after "key:", the end of the line included.
+// member writes a value after "key:", with the end of the line.
 func member(b *bytes.Buffer, key string, v any, indent string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -124,7 +124,7 @@ func flow(l []any) (string, bool) {
 	return text, len(text) <= 80
 }
 
-// word is what needs no quotes within brackets either.
+// word matches text that needs no quotes, even within brackets.
 var word = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
 
 // scalar writes one value on one line.
@@ -151,7 +151,7 @@ func quoted(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// blocky reports whether a text can stand as it is, over lines.
+// blocky reports whether a text can be written as a block, over several lines.
 func blocky(s string) bool {
 	return s != "" && !strings.HasSuffix(s, "\n") && s[0] != ' ' && s[0] != '\n' &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })

@@ -21,13 +21,14 @@ import (
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "mapd"
-	// LiveLabel is on every policy and binding that mapd keeps, and on none that
-	// others wrote: mapd may itself manage policies in other ways.
+	// LiveLabel marks the policies and bindings that mapd keeps. mapd may be
+	// installed by a tool that manages other policies.
 	LiveLabel = "mapd.dev/live"
 	liveValue = "gatekeeper"
 )
 
-// Groups are the API groups in which policies can stand, the better one first.
+// Groups returns the API groups in which policies can be written, the preferred
+// one first.
 func Groups() []string { return []string{api.NativeGroup, api.OwnGroup} }
 
 // Key names a policy or a binding of the cluster.
@@ -41,7 +42,7 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Name, b.Name))
 }
 
-// partner is the policy of a binding, or the other way round.
+// partner returns the policy of a binding, or the binding of a policy.
 func (k Key) partner() Key { return Key{k.Group, !k.Binding, k.Name} }
 
 // Owner is a mutator as an owner reference names it.
@@ -50,10 +51,10 @@ type Owner struct {
 	UID                    types.UID
 }
 
-// ID is the mutator's: "Assign/name".
+// ID returns the mutator's ID: "Assign/name".
 func (o Owner) ID() string { return o.Kind + "/" + o.Name }
 
-// Object is a policy or a binding as it is stored, as far as it matters here.
+// Object has the fields of a stored policy or binding that this package needs.
 type Object struct {
 	Key
 	UID     types.UID
@@ -66,8 +67,8 @@ type Object struct {
 	labels, annotations map[string]string
 }
 
-// ReadObject reads a stored policy or binding. spec is an object that has its spec,
-// meta one that has its metadata; they may be the same.
+// ReadObject reads a stored policy or binding: the spec from spec, the metadata
+// from meta, which may be the same object.
 func ReadObject(meta *unstructured.Unstructured, spec []byte) *Object {
 	o := &Object{
 		Key:     Key{Group: meta.GroupVersionKind().Group, Binding: meta.GetKind() == api.BindingKind, Name: meta.GetName()},
@@ -93,8 +94,8 @@ func ReadObject(meta *unstructured.Unstructured, spec []byte) *Object {
 
 func compareOwners(a, b Owner) int { return cmp.Compare(a.ID(), b.ID()) }
 
-// digest is the same for specs that say the same, whether or not the server has
-// filled in the defaults. It is empty if the text cannot be read.
+// digest returns the same text for equal specs, whether or not the server has
+// filled in the defaults. It returns "" if text cannot be read.
 func digest(isBinding bool, text []byte) string {
 	var spec any
 	if isBinding {
@@ -118,14 +119,14 @@ func digest(isBinding bool, text []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// owns says whether the object was made for a mutator of that name.
+// owns reports whether the object was written for a mutator of that ID.
 func (o *Object) owns(id string) bool {
 	return slices.ContainsFunc(o.Owners, func(w Owner) bool { return w.ID() == id })
 }
 
-// wears says that a part has the labels, annotations and owners of what is stored;
-// others may have put more there.
-func (o *Object) wears(p *Part, owners []Owner) bool {
+// hasMetadataOf reports whether the stored object has the labels, annotations and
+// owners of a part. It may have others, too.
+func (o *Object) hasMetadataOf(p *Part, owners []Owner) bool {
 	holds := func(have, want map[string]string) bool {
 		for k, v := range want {
 			if have[k] != v {
@@ -137,7 +138,7 @@ func (o *Object) wears(p *Part, owners []Owner) bool {
 	return holds(o.labels, p.Object.GetLabels()) && holds(o.annotations, p.Object.GetAnnotations()) && slices.Equal(o.Owners, owners)
 }
 
-// label makes an object one of ours.
+// label adds the labels of objects that mapd keeps.
 func label(u *unstructured.Unstructured) {
 	labels := maps.Clone(u.GetLabels())
 	if labels == nil {

@@ -10,15 +10,18 @@ import (
 )
 
 const (
-	// serverHandover is how long after we have seen a native policy it may take until
-	// every API server runs it: they look for news once a second (k8s.io/apiserver
-	// pkg/admission/plugin/policy/generic: policyRefreshInterval) and then compile.
+	// serverHandover is how long it may take, after mapd has seen a native
+	// policy, until every API server runs it: they look for changes once a
+	// second (k8s.io/apiserver pkg/admission/plugin/policy/generic:
+	// policyRefreshInterval) and then compile.
 	serverHandover = 5 * time.Second
-	// ownHandover is how long it may take until other replicas run what this one
-	// does, and until API servers know of an entry that we know of.
+	// ownHandover is how long it may take until other replicas run what this
+	// one runs, and until API servers know an entry of the webhook
+	// configuration that this replica knows.
 	ownHandover = 500 * time.Millisecond
-	// patience is how long a policy of an earlier version stands for a mutator. When
-	// the present one cannot be written, the set runs the mutator instead.
+	// patience is how long an earlier version of a policy stands for a mutator.
+	// If the present version cannot be written in that time, the set runs the
+	// mutator.
 	patience = 10 * time.Second
 )
 
@@ -32,12 +35,12 @@ func handoverOf(group string) time.Duration {
 // Place is where a mutator runs.
 type Place struct {
 	Unit string // empty: it is not to be moved
-	// Out says that the set does not run it, because policies do.
+	// Out: the set does not run the mutator, because policies do.
 	Out bool
-	// Settled are the groups in which its unit is stored as it should be, and known
-	// to everybody who runs it.
+	// Settled has the groups in which the mutator's unit is stored as wanted,
+	// and known to all API servers and replicas.
 	Settled []string
-	// Known says that the set runs it and that servers call mapd for it.
+	// Known: the set runs the mutator, and API servers call mapd for it.
 	Known bool
 }
 
@@ -45,42 +48,43 @@ func (p Place) equal(q Place) bool {
 	return p.Unit == q.Unit && p.Out == q.Out && p.Known == q.Known && slices.Equal(p.Settled, q.Settled)
 }
 
-// Places are those of all mutators that are to run, by ID.
+// Places has the place of every mutator that has to run, by ID.
 type Places map[string]Place
 
-// Equal says that nothing has moved.
+// Equal reports whether p and q are the same.
 func (p Places) Equal(q Places) bool { return maps.EqualFunc(p, q, Place.equal) }
 
-// need says that a mutator, other than some, has no place but an object.
-func (p Places) need(o *Object, but ...Owner) bool {
+// dependOn reports whether a mutator, other than those of but, runs in o and
+// nowhere else: deleting o would leave it without a place.
+func (p Places) dependOn(o *Object, but ...Owner) bool {
 	return o != nil && slices.ContainsFunc(o.Owners, func(w Owner) bool {
-		return !p.free(w.ID(), o.Key) && !slices.ContainsFunc(but, func(b Owner) bool { return b.ID() == w.ID() })
+		return !p.independentOf(w.ID(), o.Key) && !slices.ContainsFunc(but, func(b Owner) bool { return b.ID() == w.ID() })
 	})
 }
 
-// free says that a mutator can do without what is stored under a key.
-func (p Places) free(id string, k Key) bool {
+// independentOf reports whether a mutator runs elsewhere than in the object with a key.
+func (p Places) independentOf(id string, k Key) bool {
 	place, ok := p[id]
 	return !ok || place.Known || slices.ContainsFunc(place.Settled, func(group string) bool {
 		return group != k.Group || place.Unit != k.Name
 	})
 }
 
-// Sight is what can be seen of a cluster at one time.
+// Sight is what a replica sees of the cluster at one time.
 type Sight struct {
 	Objects map[Key]*Object
-	// Acts says that a policy of ours does what it says, or will within the handover;
-	// nil: all do.
+	// Acts reports whether API servers or mapd run the policy with a key, or
+	// will within the handover. If Acts is nil, they run all policies.
 	Acts func(k Key) bool
-	// Called says that servers call mapd for all that the set of now is for.
+	// Called: API servers call mapd for every mutator of the present set.
 	Called bool
-	// Hidden are the kinds whose mutators cannot be seen, as when mapd may not list
-	// them.
+	// Hidden has the kinds whose mutators mapd cannot see, because it may not
+	// list them, for example.
 	Hidden []string
 }
 
-// Tracker follows mutators from place to place. The zero Tracker knows nothing, and has
-// the set run everything until it has seen for itself that policies do.
+// Tracker follows mutators from place to place. The zero Tracker has the set
+// run everything until it has seen that policies do.
 type Tracker struct {
 	begun  bool
 	tracks map[string]*track
@@ -95,8 +99,8 @@ type track struct {
 	alone   time.Time            // since when no other policy stands for a mutator of the unit; zero: one does
 }
 
-// Settle takes in what is wanted and what is there. It returns the places, and
-// after which time to ask again: 0 if only news can change something.
+// Settle records what is wanted and what is there. It returns the places, and
+// when to call it again without news; 0 means never.
 func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duration) {
 	c := clock{at: at}
 	switch {
@@ -127,7 +131,7 @@ func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duratio
 	}
 	for id := range w.Stay {
 		k := follow(id)
-		k.enter(at)
+		k.returnToSet(at)
 		k.late, k.current = time.Time{}, map[string]time.Time{}
 		places[id] = Place{Known: t.known(k, &c)}
 	}
@@ -141,8 +145,8 @@ func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duratio
 	return places, c.wait
 }
 
-// policies are those of ours that are there for a mutator, by its ID, in whatever
-// version.
+// policies has the policies that mapd keeps, in any version, by the IDs of the
+// mutators that they were written for.
 type policies map[string][]*Object
 
 func (s Sight) policies() policies {
@@ -158,32 +162,33 @@ func (s Sight) policies() policies {
 	return out
 }
 
-// others says that a policy besides that of a unit is there for one of its mutators.
-func (p policies) others(u *Unit) bool {
+// hasOther reports whether a policy other than that of a unit exists for one of
+// the unit's mutators.
+func (p policies) hasOther(u *Unit) bool {
 	return slices.ContainsFunc(u.Owners, func(w Owner) bool {
 		return slices.ContainsFunc(p[w.ID()], func(o *Object) bool { return o.Name != u.Name })
 	})
 }
 
-// covers says that a policy with its binding stands for a mutator.
-func (s Sight) covers(id string, by policies) bool {
+// hasPolicyFor reports whether a policy with its binding exists for a mutator.
+func (s Sight) hasPolicyFor(id string, by policies) bool {
 	return slices.ContainsFunc(by[id], func(o *Object) bool {
 		b := s.Objects[o.partner()]
-		return o.stands() && b != nil && b.stands()
+		return o.isLive() && b != nil && b.isLive()
 	})
 }
 
-func (o *Object) stands() bool { return o.Ours && !o.Going }
+func (o *Object) isLive() bool { return o.Ours && !o.Going }
 
-// current says whether a unit is stored in a group as it should be, and acts.
+// current reports whether a unit is stored in a group as wanted, and acts.
 func (s Sight) current(u *Unit, group string) bool {
 	key := Key{Group: group, Name: u.Name}
 	p, b := s.Objects[key], s.Objects[key.partner()]
-	return p != nil && b != nil && p.stands() && b.stands() && p.Digest == u.Policy.Digest && b.Digest == u.Binding.Digest &&
+	return p != nil && b != nil && p.isLive() && b.isLive() && p.Digest == u.Policy.Digest && b.Digest == u.Binding.Digest &&
 		(s.Acts == nil || s.Acts(key))
 }
 
-// unit is the place of a mutator that a unit stands for.
+// unit returns the place of a mutator that has a unit.
 func (t *Tracker) unit(k *track, u *Unit, id string, s Sight, by policies, c *clock) Place {
 	p := Place{Unit: u.Name}
 	for _, group := range Groups() {
@@ -196,12 +201,12 @@ func (t *Tracker) unit(k *track, u *Unit, id string, s Sight, by policies, c *cl
 			since = c.at
 			k.current[group] = since
 		}
-		if c.past(since.Add(handoverOf(group))) {
+		if c.reached(since.Add(handoverOf(group))) {
 			p.Settled = append(p.Settled, group)
 		}
 	}
 	switch {
-	case by.others(u):
+	case by.hasOther(u):
 		k.alone = time.Time{}
 	case k.alone.IsZero():
 		k.alone = c.at
@@ -211,33 +216,34 @@ func (t *Tracker) unit(k *track, u *Unit, id string, s Sight, by policies, c *cl
 		// A policy of before that acts after the unit's would have the last word,
 		// which the set has over both.
 		k.late = time.Time{}
-		k.out = k.out || !k.alone.IsZero() && c.past(k.alone.Add(serverHandover))
+		k.out = k.out || !k.alone.IsZero() && c.reached(k.alone.Add(serverHandover))
 	case len(k.current) > 0:
 		k.late = time.Time{} // until it is settled, all stays as it is
-	case s.covers(id, by):
+	case s.hasPolicyFor(id, by):
 		if k.late.IsZero() {
 			k.late = c.at
 		}
-		if k.out && c.past(k.late.Add(patience)) {
-			k.enter(c.at)
+		if k.out && c.reached(k.late.Add(patience)) {
+			k.returnToSet(c.at)
 		}
 	default:
 		k.late = time.Time{}
-		k.enter(c.at)
+		k.returnToSet(c.at)
 	}
 	p.Out = k.out
 	p.Known = t.known(k, c)
 	return p
 }
 
-// enter has the set run it again.
-func (k *track) enter(at time.Time) {
+// returnToSet has the set run the mutator again.
+func (k *track) returnToSet(at time.Time) {
 	if k.out {
 		k.out, k.in = false, at
 	}
 }
 
-// known says that the set runs it and has been called for it long enough.
+// known reports whether the set runs the mutator and has been called for it
+// long enough.
 func (t *Tracker) known(k *track, c *clock) bool {
 	if k.out || t.called.IsZero() {
 		return false
@@ -246,16 +252,16 @@ func (t *Tracker) known(k *track, c *clock) bool {
 	if t.called.After(since) {
 		since = t.called
 	}
-	return c.past(since.Add(ownHandover))
+	return c.reached(since.Add(ownHandover))
 }
 
-// clock notes the next moment at which something is due.
+// clock holds the time, and how long to wait for the next deadline.
 type clock struct {
 	at   time.Time
 	wait time.Duration
 }
 
-func (c *clock) past(due time.Time) bool {
+func (c *clock) reached(due time.Time) bool {
 	left := due.Sub(c.at)
 	if left <= 0 {
 		return true

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// Action is one thing to do.
+// Action is one write or deletion.
 type Action struct {
 	Key
-	// Part is what to apply; nil: delete what is there.
+	// Part is what to apply; nil means to delete the stored object.
 	Part *Part
-	// Unit names the unit that this is for, empty when something is deleted.
+	// Unit names the unit that is written; "" for a deletion.
 	Unit string
-	// Seen is what was looked at; nil if nothing is stored under Key.
+	// Seen is the stored object that the action is based on; nil if there is
+	// none.
 	Seen *Object
 }
 
@@ -29,23 +30,24 @@ func (a Action) String() string {
 	return fmt.Sprintf("%s %s %s.%s", verb, kind, a.Name, a.Group)
 }
 
-// Placed is a unit and the group in which its policy is to stand.
+// Placed is a unit and the group of its policy.
 type Placed struct {
 	Unit
 	Group string
 }
 
-// Actions are what there is to do, in this order, and what cannot be done.
+// Actions are the writes and deletions, in their order, and the units that
+// cannot be written.
 type Actions struct {
 	List []Action
-	// Foreign says which units have to do without because somebody else has an object
-	// of that name.
+	// Foreign says, by unit, why it cannot be written: somebody else has an
+	// object of that name.
 	Foreign map[string]string
 }
 
-// Plan compares what should be stored with what is. Policies are written before
-// bindings and deleted after them. What a mutator depends on is only taken away
-// when it has another place.
+// Plan compares the wanted with the stored objects. Policies are written before
+// bindings and deleted after them. An object that a mutator depends on is
+// deleted only when the mutator has another place.
 func Plan(units []Placed, stored map[Key]*Object, places Places) Actions {
 	out := Actions{Foreign: map[string]string{}}
 	wanted := map[Key]bool{}
@@ -58,7 +60,7 @@ func Plan(units []Placed, stored map[Key]*Object, places Places) Actions {
 			continue
 		}
 		wanted[key], wanted[key.partner()] = true, true
-		if places.need(policy, u.Owners...) || places.need(bound, u.Owners...) {
+		if places.dependOn(policy, u.Owners...) || places.dependOn(bound, u.Owners...) {
 			continue
 		}
 		out.apply(u, key, &u.Policy, policy)
@@ -68,7 +70,8 @@ func Plan(units []Placed, stored map[Key]*Object, places Places) Actions {
 	return out
 }
 
-// foreign says that something under a unit's name is somebody else's.
+// foreign returns why a unit cannot be written, if somebody else has an object
+// of its name, or "".
 func foreign(policy, bound *Object) string {
 	var kinds []string
 	if policy != nil && !policy.Ours {
@@ -93,13 +96,13 @@ func (a *Actions) apply(u *Placed, key Key, part *Part, is *Object) {
 	case is == nil:
 	case is.Going:
 		return // it is written when it has gone
-	case is.Digest == part.Digest && is.wears(part, u.Owners):
+	case is.Digest == part.Digest && is.hasMetadataOf(part, u.Owners):
 		return
 	}
 	a.List = append(a.List, Action{Key: key, Part: part, Unit: u.Name, Seen: is})
 }
 
-// prune deletes what is ours and not wanted.
+// prune deletes objects that mapd keeps and that are no longer wanted.
 func (a *Actions) prune(stored map[Key]*Object, wanted map[Key]bool, places Places) {
 	var policies, bindings []Action
 	for _, key := range slices.SortedFunc(maps.Keys(stored), compareKeys) {
@@ -107,8 +110,8 @@ func (a *Actions) prune(stored map[Key]*Object, wanted map[Key]bool, places Plac
 		if wanted[key] || !o.Ours || o.Going {
 			continue
 		}
-		// Either is nothing without the other, so both stay or both go.
-		if places.need(o) || places.need(stored[key.partner()]) {
+		// A policy and its binding work only together, so both stay or both go.
+		if places.dependOn(o) || places.dependOn(stored[key.partner()]) {
 			continue
 		}
 		if act := (Action{Key: key, Seen: o}); key.Binding {

@@ -17,17 +17,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Mutator is one that is to run, and the object that it was read from.
+// Mutator is a mutator that has to run, and its stored object.
 type Mutator struct {
 	*legacy.Mutator
 	Owner Owner
 }
 
-// Options say for whom policies are made.
+// Options are what policies depend on besides the mutators.
 type Options struct {
-	// Config may be nil. What it excludes is written into the policies.
+	// Config may be nil. The policies exclude what it excludes.
 	Config *legacy.Config
-	// Exempt are namespaces that mapd leaves alone, and its policies as well.
+	// Exempt are namespaces that mapd, and so its policies, leave alone.
 	Exempt []string
 	Types  *openapi.Types
 }
@@ -38,23 +38,23 @@ type Part struct {
 	Digest string
 }
 
-// Unit is a policy and its binding, and the mutators that they stand for.
+// Unit is a policy, its binding, and the mutators that it was written for.
 type Unit struct {
 	Name            string
 	Owners          []Owner // by ID
 	Policy, Binding Part
 }
 
-// Wanted is where mutators belong.
+// Wanted says for every mutator whether it gets a policy.
 type Wanted struct {
 	Units []Unit // by name
-	// Stay says, by ID, why no policy stands for a mutator.
+	// Stay says, by ID, why a mutator has no policy.
 	Stay map[string]string
 }
 
-// Want finds the policies that stand for mutators. Only those move that a policy
-// does exactly, and that need not run after one that stays: the engine comes after
-// all policies.
+// Want finds the policies for mutators. A mutator gets one if the policy does
+// exactly the same, and if it need not run after a mutator that has none: the
+// engine runs after all policies.
 func Want(ms []Mutator, o Options) *Wanted {
 	owners := make(map[string]Owner, len(ms))
 	excluded := o.Config.Patterns(api.GatekeeperProcess)
@@ -87,7 +87,7 @@ func Want(ms []Mutator, o Options) *Wanted {
 	}
 }
 
-// whyNot says why a mutator is not moved; empty if it can be.
+// whyNot returns why a mutator gets no policy, or "".
 func whyNot(u *translate.Unit, v translate.MutatorVerdict) string {
 	if v.Verdict == translate.Exact && u.Policy != nil && u.Binding != nil {
 		return ""
@@ -103,9 +103,10 @@ func whyNot(u *translate.Unit, v translate.MutatorVerdict) string {
 	return string(v.Verdict) + ": " + strings.Join(notes, "; ")
 }
 
-// without leaves out those that stay behind, and adds to them what has to run after
-// one of them. Native knows that of those of which it makes no policy; of those
-// that would differ it is found here.
+// without removes the mutators behind from ms, and adds to behind those that
+// have to run after one of them. Native already leaves out mutators that have
+// to run after one without a policy; without does so for policies that would
+// differ.
 func without(ms []*legacy.Mutator, units []translate.Unit, behind map[string]string) []*legacy.Mutator {
 	differs := map[string]bool{}
 	for i := range units {
@@ -150,12 +151,12 @@ func unit(t *translate.Unit, owners map[string]Owner, exempt []string) Unit {
 	return u
 }
 
-// NewUnit is a unit that stands for no mutator.
+// NewUnit returns a unit without mutators.
 func NewUnit(p *admissionregistrationv1.MutatingAdmissionPolicy, b *admissionregistrationv1.MutatingAdmissionPolicyBinding) Unit {
 	return Unit{Name: p.Name, Policy: part(p, api.PolicyKind, nil), Binding: part(b, api.BindingKind, nil)}
 }
 
-// part makes of a policy or binding what is sent to a server.
+// part returns the form of a policy or binding that is sent to a server.
 func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrationv1.MutatingAdmissionPolicyBinding](obj *T, kind string, owners []Owner) Part {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {

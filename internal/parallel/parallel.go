@@ -1,5 +1,5 @@
-// Package parallel answers one question: how is the same work done on many things
-// with all cores?
+// Package parallel answers one question: how does one do the same work on many
+// things with all cores?
 package parallel
 
 import (
@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Each calls f for 0 to n-1, on as many goroutines as there are cores, and returns
-// when all calls have.
+// Each calls f for 0 to n-1 on as many goroutines as there are cores, and
+// returns after the last call.
 func Each(n int, f func(i int)) {
 	if n == 1 {
 		f(0)

@@ -32,7 +32,7 @@ type Authorizer struct {
 
 type key struct{ namespace, name string }
 
-// binding is what both kinds of bindings come to.
+// binding is a RoleBinding or a ClusterRoleBinding.
 type binding struct {
 	text      string // as reasons name it
 	namespace string
@@ -40,7 +40,7 @@ type binding struct {
 	subjects  []rbacv1.Subject
 }
 
-// New makes an authorizer of RBAC objects. An error names the object that does
+// New makes an authorizer of RBAC objects. Its error names the object that does
 // not decode.
 func New(objs ...*unstructured.Unstructured) (*Authorizer, error) {
 	a := &Authorizer{
@@ -105,15 +105,16 @@ func (a *Authorizer) add(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// decode is strict: a misspelt field of a rule would otherwise just take
-// permissions away.
+// decode is strict: ignoring a misspelt field of a rule would silently remove
+// permissions.
 func decode(u *unstructured.Unstructured, into any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, into, true)
 }
 
-// rules is what the controller manager makes of a ClusterRole in the end: of an
-// aggregated one, the rules of all roles that a selector matches instead of its
-// own, in the order of their names and through any number of aggregations.
+// rules returns the rules of a ClusterRole as the controller manager fills them
+// in: for an aggregated one, the rules of all roles that a selector matches
+// instead of its own, in the order of their names and through any number of
+// aggregations.
 func (a *Authorizer) rules(name string, seen map[string]bool) ([]rbacv1.PolicyRule, error) {
 	role := a.clusterRoles[name]
 	if role.AggregationRule == nil {
@@ -179,12 +180,12 @@ func (a *Authorizer) Authorize(_ context.Context, attrs authorizer.Attributes) (
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// ConditionsAwareAuthorize is Authorize: RBAC knows no conditions.
+// ConditionsAwareAuthorize is Authorize: RBAC has no conditions.
 func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, attrs authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attrs))
 }
 
-// EvaluateConditions fails closed: there are never any.
+// EvaluateConditions fails closed: there are no conditions.
 func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
@@ -205,7 +206,7 @@ func (a *Authorizer) rulesOf(b binding) ([]rbacv1.PolicyRule, error) {
 	return nil, fmt.Errorf("unsupported role reference kind: %q", b.ref.Kind)
 }
 
-// appliesTo names the first subject that is the user.
+// appliesTo returns the first subject of the binding that is the user.
 func (b binding) appliesTo(u user.Info) (string, bool) {
 	if u == nil {
 		return "", false
@@ -233,7 +234,7 @@ func (b binding) appliesTo(u user.Info) (string, bool) {
 	return "", false
 }
 
-// allows is the test of one rule.
+// allows reports whether one rule allows the request.
 func allows(rule *rbacv1.PolicyRule, attrs authorizer.Attributes) bool {
 	if !hasOr(rule.Verbs, attrs.GetVerb(), rbacv1.VerbAll) {
 		return false
@@ -253,7 +254,7 @@ func hasOr(list []string, want, all string) bool {
 	return slices.Contains(list, want) || slices.Contains(list, all)
 }
 
-// allowsResource knows "*" (everything, subresources too), "pods",
+// allowsResource matches "*" (everything, subresources too), "pods",
 // "pods/status" and "*/status". "pods/*" is just a name.
 func allowsResource(list []string, resource, subresource string) bool {
 	if subresource == "" {
@@ -262,7 +263,7 @@ func allowsResource(list []string, resource, subresource string) bool {
 	return hasOr(list, resource+"/"+subresource, rbacv1.ResourceAll) || slices.Contains(list, "*/"+subresource)
 }
 
-// NoOpinion is the authorizer for when there are no RBAC objects.
+// NoOpinion is the authorizer to use without RBAC objects.
 type NoOpinion struct{}
 
 // Authorize has no opinion about anything.
@@ -275,7 +276,7 @@ func (n NoOpinion) ConditionsAwareAuthorize(ctx context.Context, attrs authorize
 	return authorizer.ConditionsAwareDecisionFromParts(n.Authorize(ctx, attrs))
 }
 
-// EvaluateConditions fails closed: there are never any.
+// EvaluateConditions fails closed: there are no conditions.
 func (NoOpinion) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }

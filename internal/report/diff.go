@@ -12,13 +12,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Change is one field that differs. A value is nil if it is not there; a null
-// that is there does not differ from that.
+// Change is one field that differs. A value is nil if the field is missing or
+// null: the two count as equal.
 type Change struct {
 	Path          string
 	Before, After any
-	// Moved says that only the order of a list's elements differs; Before and
-	// After are their names.
+	// Moved reports that only the order of a list's elements differs; Before
+	// and After then have their names.
 	Moved bool
 }
 
@@ -54,7 +54,7 @@ func (d *differ) value(path string, steps []string, before, after any) {
 			return
 		}
 	case nil:
-		// A new object that is only there to hold things is not worth a line.
+		// A new object that only holds other new fields gets no line.
 		if a, ok := after.(map[string]any); ok && len(a) > 0 && len(steps) <= 2 {
 			d.maps(path, steps, nil, a)
 			return
@@ -63,7 +63,8 @@ func (d *differ) value(path string, steps []string, before, after any) {
 	d.changes = append(d.changes, Change{Path: path, Before: before, After: after})
 }
 
-// elements tells a keyed list that came or went as a whole by its elements.
+// elements reports a keyed list that was added or removed as a whole by its
+// elements.
 func (d *differ) elements(path string, steps []string, before, after any) bool {
 	b, isList := before.([]any)
 	if before != nil && !isList {
@@ -169,7 +170,7 @@ func (d *differ) keyed(path string, element, keys []string, before, after []any)
 	}
 }
 
-// nested tells what does not fit on one line.
+// nested reports whether a value needs more than one line.
 func nested(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -190,8 +191,8 @@ func scalars(list []any) bool {
 	})
 }
 
-// Colour is how a terminal shows the parts of a diff; the zero value is no
-// colour.
+// Colour says whether a diff is printed in a terminal's colours; the zero value
+// prints none.
 type Colour bool
 
 func (c Colour) paint(code, s string) string {

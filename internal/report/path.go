@@ -12,12 +12,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Keys tells by which fields the elements of a list are told apart; the path is
-// that of the list, with "" for each list element on it. None means by their
-// position.
+// Keys returns the fields that identify the elements of a list. The path is
+// that of the list, with "" for each list element on it. Without keys, elements
+// are identified by their position.
 type Keys func(path []string) []string
 
-// SchemaKeys are the keys that the schema of a kind declares.
+// SchemaKeys returns the keys that the schema of a kind declares.
 func SchemaKeys(kind *openapi.Kind) Keys {
 	schema, root := kind.Schema()
 	return func(path []string) []string {
@@ -49,8 +49,8 @@ func SchemaKeys(kind *openapi.Kind) Keys {
 	}
 }
 
-// keysOf decides how the elements of lists are called: by the schema's keys, or
-// by their name, if that tells the elements of every list apart.
+// keysOf returns the fields that name the elements of lists: the schema's keys,
+// or "name" if it identifies the elements of every list.
 func keysOf(keys Keys, path []string, lists ...[]any) []string {
 	var candidates [][]string
 	if keys != nil {
@@ -66,8 +66,8 @@ func keysOf(keys Keys, path []string, lists ...[]any) []string {
 	return nil
 }
 
-// shorten drops keys that are not needed: containerPort without protocol says
-// enough as long as there is one of each.
+// shorten drops keys that are not needed, such as protocol if every
+// containerPort has one entry.
 func shorten(keys []string, lists [][]any) []string {
 	for n := 1; n < len(keys); n++ {
 		if distinct(keys[:n], lists) {
@@ -92,8 +92,8 @@ func distinct(keys []string, lists [][]any) bool {
 	return some
 }
 
-// identity is how an element is called: "name=app". A key may be missing, as
-// protocol is where it has its default, but not all.
+// identity returns the name of an element: "name=app". Some keys may be
+// missing, as protocol is where it has its default, but not all.
 func identity(e any, keys []string) (string, bool) {
 	m, ok := e.(map[string]any)
 	if !ok {
@@ -126,14 +126,14 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// Printable is s with its control characters escaped, except line ends and tabs:
-// a name in a manifest is not to move the cursor of whoever looks at it.
+// Printable returns s with its control characters escaped, except line ends and
+// tabs, so that a name in a manifest cannot move the cursor of a terminal.
 func Printable(s string) string {
 	return escaped(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
 }
 
-// Line is Printable for what has one line to itself: line ends and tabs are escaped
-// as well.
+// Line is Printable for text on a line of its own: it escapes line ends and
+// tabs as well.
 func Line(s string) string { return escaped(s, unicode.IsControl) }
 
 func escaped(s string, control func(rune) bool) string {
@@ -152,8 +152,8 @@ func escaped(s string, control func(rune) bool) string {
 	return b.String()
 }
 
-// inline writes a value on one line: strings as YAML has them, everything else
-// as JSON.
+// inline formats a value on one line: strings as in YAML, everything else as
+// JSON.
 func inline(v any) string {
 	if s, ok := v.(string); ok && !strings.Contains(s, "\n") {
 		return strings.TrimSuffix(string(manifest.Encode(s)), "\n")

@@ -9,8 +9,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/engine"
 )
 
-// Summary is what happened to one object: a line with the verdict, and one for
-// every step worth telling.
+// Summary says what happened to one object: a line with the verdict, and one
+// for every step worth a line.
 func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructured) Keys) string {
 	var lines []string
 	var met, changed actors
@@ -35,7 +35,7 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 	return Line(name) + ": " + verdict + "\n" + strings.Join(lines, "")
 }
 
-// actors are the names of policies and of Gatekeeper's mutators.
+// actors has the names of policies and of Gatekeeper's mutators.
 type actors struct{ policies, mutators map[string]bool }
 
 func (a *actors) add(s engine.Step) {
@@ -67,8 +67,8 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// step tells what one step did; nothing about a second round or pass that changed
-// nothing.
+// step describes one step, or returns "" for a second round or pass that
+// changed nothing.
 func step(s engine.Step, keys func(*unstructured.Unstructured) Keys) string {
 	if (s.Round > 1 || s.Pass > 1) && (s.Outcome == engine.Unchanged || s.Outcome == engine.Skipped) {
 		return ""

@@ -14,19 +14,20 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// DefaultSeed is the seed for whoever has no reason to choose one.
+// DefaultSeed is the seed to use without a reason for another one.
 const DefaultSeed = 1
 
-// Generate makes n objects for the mutators to work on, the same ones for the same
-// seed. Each starts as a plain object of a kind that one of the mutators is about
-// and is then bent where their locations and matches look: parents that are
-// missing, empty, null or of another type; list elements that are selected, twice
-// or not at all, without key, or no objects; values that are there already or
-// others; labels, names and namespaces that are asked for and that are not; other
-// kinds; updates. Every other one has the defaults of its kind.
+// Generate makes n objects for the mutators to work on, the same ones for the
+// same seed. Each starts as a plain object of a kind that one of the mutators
+// applies to, and is then perturbed where their locations and matches look:
+// parents that are missing, empty, null or of another type; list elements that
+// are selected, twice or not at all, without key, or no objects; values that
+// are there already, and others; labels, names and namespaces that match and
+// that do not; other kinds; updates. Every other object has the defaults of its
+// kind.
 //
-// What a server would not decode is replaced by another try, a few times: of
-// built-in kinds little else would be left otherwise.
+// Generate tries again, a few times, if a server would not decode an object.
+// Otherwise few objects of built-in kinds would be left.
 func Generate(ms []*legacy.Mutator, types *openapi.Types, seed uint64, n int) []Object {
 	if len(ms) == 0 {
 		return nil
@@ -46,26 +47,26 @@ func Generate(ms []*legacy.Mutator, types *openapi.Types, seed uint64, n int) []
 	return out
 }
 
-// generator makes one object.
+// generator makes one object at a time.
 type generator struct {
 	*rand.Rand
 	types *openapi.Types
 	all   []*legacy.Mutator
 }
 
-// chance is true p times out of 100.
+// chance returns true p times out of 100.
 func (g *generator) chance(p int) bool { return g.IntN(100) < p }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
-// object makes an object mostly for m.
+// object returns an object, mostly for m.
 func (g *generator) object(m *legacy.Mutator, defaulted bool) Object {
 	kinds := kindsOf(m, g.types)
 	if len(kinds) == 0 || g.chance(6) {
 		kinds = common
 	}
 	gvk := pick(g, kinds...)
-	o := Object{Operation: create, Object: g.bent(gvk, m)}
+	o := Object{Operation: create, Object: g.perturbed(gvk, m)}
 	namespaced := gvk != namespaceKind
 	if res, ok := g.types.ResourceFor(gvk); ok {
 		namespaced = res.Namespaced
@@ -85,11 +86,11 @@ func (g *generator) object(m *legacy.Mutator, defaulted bool) Object {
 		u.SetName(g.namespaceName(m))
 		g.label(u, m.Match.NamespaceSelector)
 	} else {
-		g.nameIt(u, m)
+		g.setName(u, m)
 	}
 	if g.chance(35) {
 		o.Operation = update
-		o.Old = g.bent(gvk, m)
+		o.Old = g.perturbed(gvk, m)
 		old := &unstructured.Unstructured{Object: o.Old}
 		old.SetNamespace(u.GetNamespace())
 		if u.GetName() == "" {
@@ -107,14 +108,14 @@ func (g *generator) object(m *legacy.Mutator, defaulted bool) Object {
 	return o
 }
 
-// bent is a plain object that the locations of mutators have been along.
-func (g *generator) bent(gvk schema.GroupVersionKind, m *legacy.Mutator) map[string]any {
+// perturbed returns a plain object, perturbed along the locations of mutators.
+func (g *generator) perturbed(gvk schema.GroupVersionKind, m *legacy.Mutator) map[string]any {
 	obj := skeleton(gvk)
 	u := &unstructured.Unstructured{Object: obj}
 	for _, other := range g.all {
 		if other == m || (other.AppliesTo(gvk, create) || other.AppliesTo(gvk, update)) && g.chance(70) {
-			b := bender{g, other}
-			b.field(obj, 0)
+			p := perturber{g, other}
+			p.field(obj, 0)
 		}
 	}
 	if _, ok := labelsOf(obj); ok {
@@ -123,7 +124,7 @@ func (g *generator) bent(gvk schema.GroupVersionKind, m *legacy.Mutator) map[str
 	return obj
 }
 
-// labelsOf are the labels, unless something that is none stands there.
+// labelsOf returns the labels, unless the field holds something else.
 func labelsOf(obj map[string]any) (map[string]any, bool) {
 	meta, _ := obj["metadata"].(map[string]any)
 	if meta["labels"] == nil {
@@ -149,8 +150,8 @@ func dropLabel(u *unstructured.Unstructured, key string) {
 	u.SetLabels(labels)
 }
 
-// label gives an object labels that a selector selects, or, by one requirement,
-// just not.
+// label gives an object labels that a selector selects, or labels that it
+// misses by one requirement.
 func (g *generator) label(u *unstructured.Unstructured, sel *metav1.LabelSelector) {
 	if sel == nil || g.chance(15) {
 		return
@@ -189,7 +190,7 @@ func (g *generator) label(u *unstructured.Unstructured, sel *metav1.LabelSelecto
 	}
 }
 
-// requirements are all that a selector asks for, in a fixed order.
+// requirements returns all requirements of a selector, in a fixed order.
 func requirements(sel *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 	var out []metav1.LabelSelectorRequirement
 	for _, k := range sortedKeys(sel.MatchLabels) {
@@ -198,22 +199,22 @@ func requirements(sel *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 	return append(out, sel.MatchExpressions...)
 }
 
-// namespaceName is one that the mutator names, or another.
+// namespaceName returns a namespace that the mutator names, or another one.
 func (g *generator) namespaceName(m *legacy.Mutator) string {
 	names := []string{"default", "team-a", "kube-system"}
 	for range 2 { // these are what it is about
 		for _, p := range m.Match.Namespaces {
-			names = append(names, g.instance(p))
+			names = append(names, g.matchingName(p))
 		}
 		for _, p := range m.Match.ExcludedNamespaces {
-			names = append(names, g.instance(p))
+			names = append(names, g.matchingName(p))
 		}
 	}
 	return pick(g, names...)
 }
 
-// instance is a name that a pattern matches.
-func (g *generator) instance(pattern string) string {
+// matchingName returns a name that a pattern matches.
+func (g *generator) matchingName(pattern string) string {
 	name := pattern
 	if rest, ok := strings.CutPrefix(name, "*"); ok {
 		name = pick(g, "", "a-", "x") + rest
@@ -227,12 +228,12 @@ func (g *generator) instance(pattern string) string {
 	return name
 }
 
-// nameIt gives an object a name, one to generate or, as what was created with the
-// latter, both.
-func (g *generator) nameIt(u *unstructured.Unstructured, m *legacy.Mutator) {
+// setName gives an object a name, a generateName or, as a server does when it
+// creates an object with a generateName, both.
+func (g *generator) setName(u *unstructured.Unstructured, m *legacy.Mutator) {
 	name, prefix := "web", "web-"
 	if p := m.Match.Name; p != "" && g.chance(60) {
-		name = g.instance(p)
+		name = g.matchingName(p)
 		prefix = strings.Trim(p, "*") + pick(g, "", "-")
 	}
 	switch g.IntN(10) {

@@ -25,14 +25,16 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// native is a server with policies and bindings.
+// native is the side of the policies: a server with policies and bindings.
 type native struct{ engine *engine.Engine }
 
-// newest is the expression language of a server. To make one takes long.
+// newest is the newest environment of expressions. It is made once, because
+// that takes long.
 var newest = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(cel.Options{}) })
 
-// newNative creates the policies and bindings of units as a server would: decoded
-// strictly, validated, compiled. The error is what it would have refused.
+// newNative creates the policies and bindings of units as a server would:
+// decoded strictly, validated, compiled. Its error is the one with which a
+// server would refuse them.
 func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 	env, err := newest()
 	if err != nil {
@@ -102,7 +104,7 @@ func newBinding(u translate.Unit) (*binding.Binding, error) {
 	return binding.Compile(b)
 }
 
-// untyped is an object as it is sent to a server.
+// untyped returns an object in the form that is sent to a server.
 func untyped(obj any, kind string) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -115,7 +117,7 @@ func untyped(obj any, kind string) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// params are the mutators, which policies may have as parameters, by ID.
+// params has the mutators, by ID, as parameters of policies.
 type params map[string]*unstructured.Unstructured
 
 func (params) Kind(gvk schema.GroupVersionKind) (bool, error) {
@@ -132,12 +134,13 @@ func (p params) Get(_ context.Context, gvk schema.GroupVersionKind, _, name stri
 	return nil, apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name)
 }
 
-// List is for bindings that select their parameters; ours name them.
+// List is for bindings that select their parameters. Bindings of translated
+// policies name them.
 func (params) List(context.Context, schema.GroupVersionKind, string, labels.Selector) ([]*unstructured.Unstructured, error) {
 	return nil, errors.New("parameters are found by name only")
 }
 
-// given answers with the Namespace that came with the object.
+// given returns the Namespace that came with the object.
 type given struct{}
 
 type namespaceKey struct{}

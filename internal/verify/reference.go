@@ -13,13 +13,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// reference is Gatekeeper with an API server around it.
+// reference is the side of the mutators: Gatekeeper behind an API server.
 type reference struct {
 	system direct.System
 	config *legacy.Config
 }
 
-// newReference runs some of all mutators.
+// newReference returns a reference that runs some of all mutators.
 func newReference(all, some []*legacy.Mutator, config *legacy.Config) *reference {
 	on := map[string]bool{}
 	for _, m := range some {
@@ -53,8 +53,8 @@ func (s *reference) skips(r *request) bool {
 	return ignored
 }
 
-// run is a request to Gatekeeper's webhook and what the server makes of the
-// answer.
+// run sends a request to Gatekeeper's webhook and applies the answer as a
+// server does.
 func (s *reference) run(_ context.Context, r *request) Result {
 	if s.skips(r) {
 		return Result{Object: r.object}
@@ -77,8 +77,8 @@ func (s *reference) run(_ context.Context, r *request) Result {
 	return Result{Object: after}
 }
 
-// lenient is an object as a server decodes what a webhook made of it: unknown
-// fields of built-in kinds are dropped (Gatekeeper spec §9.4).
+// lenient decodes the answer of a webhook as a server does: it drops unknown
+// fields of built-in kinds (Gatekeeper spec §9.4).
 func (r *request) lenient(obj map[string]any) (map[string]any, error) {
 	obj = plain(obj)
 	if r.kind == nil {
@@ -89,7 +89,7 @@ func (r *request) lenient(obj map[string]any) (map[string]any, error) {
 	}
 	out, err := r.kind.Normalize(obj)
 	if runtime.IsStrictDecodingError(err) && strings.Contains(err.Error(), "unknown field") {
-		// The conversion from a tree passes over what the Go type has not.
+		// The conversion from a tree skips fields that the Go type lacks.
 		return r.kind.Settle(nil, obj, openapi.FromApply)
 	}
 	return out, err

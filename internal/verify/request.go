@@ -31,13 +31,13 @@ type request struct {
 	kind        *openapi.Kind
 }
 
-// name is the object's, empty if a server is to generate one.
+// name returns the object's name, "" if a server is to generate one.
 func (r *request) name() string {
 	return (&unstructured.Unstructured{Object: r.object}).GetName()
 }
 
-// namespaceName is that of the request: an object of a cluster-scoped kind has
-// none, a Namespace that of itself (Kubernetes spec §6.1).
+// namespaceName returns the request's namespace: "" for an object of a
+// cluster-scoped kind, its own name for a Namespace (Kubernetes spec §6.1).
 func (r *request) namespaceName() string {
 	switch {
 	case r.isNamespace():
@@ -51,8 +51,8 @@ func (r *request) namespaceName() string {
 // isNamespace reports whether the object is a Namespace.
 func (r *request) isNamespace() bool { return r.gvk.Group == "" && r.gvk.Kind == "Namespace" }
 
-// requests are what an object stands for. One that a server would not admit is
-// nil.
+// requests returns the requests that an object stands for. One that a server
+// would not admit is nil.
 func requests(types *openapi.Types, o Object) []*request {
 	switch o.Operation {
 	case create:
@@ -63,7 +63,8 @@ func requests(types *openapi.Types, o Object) []*request {
 	return []*request{newRequest(types, o, create, nil), newRequest(types, o, update, o.Object)}
 }
 
-// newRequest decodes an object as a server does, nil if it would not.
+// newRequest decodes an object as a server does. It returns nil if a server
+// would refuse it.
 func newRequest(types *openapi.Types, o Object, operation string, old map[string]any) *request {
 	u := unstructured.Unstructured{Object: o.Object}
 	r := &request{operation: operation, gvk: u.GroupVersionKind()}
@@ -94,7 +95,7 @@ func newRequest(types *openapi.Types, o Object, operation string, old map[string
 	return r
 }
 
-// namespaceObject is the Namespace of that name, with what is given of it.
+// namespaceObject returns the Namespace of that name, with the given fields.
 func namespaceObject(name string, given map[string]any) map[string]any {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(given)}
 	if u.Object == nil {
@@ -112,8 +113,8 @@ func namespaceObject(name string, given map[string]any) map[string]any {
 	return u.Object
 }
 
-// decode is an object as a server decodes it, in the request's namespace; nil if
-// that cannot be done. What is of no known kind is taken as it is.
+// decode decodes an object as a server does, in the request's namespace. It
+// returns nil if that fails, and objects of unknown kinds as they are.
 func (r *request) decode(obj map[string]any) map[string]any {
 	obj = plain(obj)
 	if r.namespace != nil {
@@ -129,14 +130,15 @@ func (r *request) decode(obj map[string]any) map[string]any {
 	return obj
 }
 
-// Defaulted is an object with what a server fills in before it admits it, where
-// that is known.
+// Defaulted returns an object with the defaults that a server fills in before
+// admission, as far as they are known.
 func Defaulted(obj map[string]any) map[string]any {
 	out, _ := defaults.Apply(obj)
 	return out
 }
 
-// within puts an object into a namespace; nil if its metadata is none.
+// within puts an object into a namespace. It returns nil if the metadata is not
+// an object.
 func within(obj map[string]any, namespace string) map[string]any {
 	m, ok := obj["metadata"].(map[string]any)
 	if !ok && obj["metadata"] != nil {
@@ -154,7 +156,8 @@ func within(obj map[string]any, namespace string) map[string]any {
 	return obj
 }
 
-// plain is an object as it comes out of JSON: a float that is whole is an integer.
+// plain returns an object as if it had been read from JSON: whole floats become
+// integers.
 func plain(obj map[string]any) map[string]any {
 	data, err := json.Marshal(obj)
 	if err != nil {
@@ -167,11 +170,11 @@ func plain(obj map[string]any) map[string]any {
 	return out
 }
 
-// mostText is how much of a refusal is told, in bytes: some quote the whole
+// mostText is how much of a refusal is kept, in bytes. Some quote the whole
 // expression.
 const mostText = 400
 
-// firstLine keeps a refusal to what can be read.
+// firstLine shortens a refusal to its first line.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	if len(line) > mostText {

@@ -16,10 +16,10 @@ import (
 // shrinkSteps bounds the objects that are tried: each costs a run of both sides.
 const shrinkSteps = 2000
 
-// shrink reduces a disagreement: whatever can be left out while the two sides
-// still disagree in the same manner is left out, large things first. Without the
-// manner, one that changes the wrong field would end as one that chokes on a list
-// that is not there.
+// shrink reduces a disagreement. It leaves out, large things first, whatever is
+// not needed for the two sides to disagree in the same manner. Without the
+// manner, a disagreement about a wrong field could end as one about a list that
+// is missing.
 func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, origin string) *Disagreement {
 	o := Object{Object: r.object, Old: r.old, Operation: r.operation, Namespace: r.namespace}
 	want := p.manner(ctx, r)
@@ -55,8 +55,8 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 			return try(c)
 		})
 	}
-	// The results are of the request that a server would have seen, which has
-	// again what no object of the kind is without.
+	// The results are those of the request that a server would have seen, in
+	// which decoding has restored required fields.
 	r = requests(types, o)[0]
 	d := &Disagreement{Origin: origin, Operation: o.Operation, Object: r.object, Old: r.old, Namespace: r.namespace}
 	d.Reference, d.Native = p.run(ctx, r)
@@ -72,7 +72,7 @@ func (p *part) manner(ctx context.Context, r *request) manner {
 	return manner{!r.same(ref, nat), ref.Refused != "", nat.Refused != ""}
 }
 
-// essential are the fields without which an object is none.
+// essential reports whether an object is invalid without a field.
 func essential(path []string) bool {
 	switch len(path) {
 	case 1:
@@ -83,8 +83,8 @@ func essential(path []string) bool {
 	return false
 }
 
-// reduce leaves out of m what it can, for as long as keeps says that the rest
-// still shows what is wanted.
+// reduce removes as much of m as it can while shows holds. It does not touch
+// paths for which keep holds.
 func reduce(m map[string]any, keep func(path []string) bool, shows func(map[string]any) bool) map[string]any {
 	for {
 		before := m
@@ -93,7 +93,8 @@ func reduce(m map[string]any, keep func(path []string) bool, shows func(map[stri
 			if len(found) == 0 {
 				break
 			}
-			// From the end, so that a list's other elements stay where they were.
+			// From the end, so that the other elements of a list keep their
+			// indices.
 			for _, path := range slices.Backward(found) {
 				if keep(names(path)) {
 					continue
@@ -109,8 +110,8 @@ func reduce(m map[string]any, keep func(path []string) bool, shows func(map[stri
 	}
 }
 
-// paths are those of all members and elements at a depth, in order. A step is a
-// string or an int.
+// paths returns the paths of all members and elements at a depth, in order. A
+// step is a string or an int.
 func paths(v any, depth int) [][]any {
 	if depth == 0 {
 		return [][]any{nil}
@@ -142,7 +143,7 @@ func names(path []any) []string {
 	return out
 }
 
-// without is v less what stands at path.
+// without returns v without the value at path.
 func without(v any, path []any) any {
 	switch step := path[0].(type) {
 	case string:
@@ -164,11 +165,11 @@ func without(v any, path []any) any {
 	return v
 }
 
-// hidden stands for what a Secret holds.
+// hidden replaces the contents of a Secret.
 const hidden = "(hidden)"
 
-// conceal takes out of a disagreement about a Secret what must not be printed.
-// Where the two sides differ in it, that is still to be seen.
+// conceal removes the contents of a Secret from a disagreement. It keeps
+// visible where the two sides differ.
 func conceal(d *Disagreement) {
 	if d.Object["kind"] != "Secret" || d.Object["apiVersion"] != "v1" {
 		return
@@ -186,8 +187,8 @@ func conceal(d *Disagreement) {
 	}
 }
 
-// concealed is a Secret without its contents. Values that are equal are called
-// alike.
+// concealed returns a Secret without its contents. Equal values get equal
+// names.
 func concealed(obj map[string]any, seen map[string]string) map[string]any {
 	if obj == nil {
 		return nil
@@ -208,7 +209,7 @@ func concealed(obj map[string]any, seen map[string]string) map[string]any {
 			obj[field] = hidden
 		}
 	}
-	// kubectl apply keeps a copy of everything in an annotation.
+	// kubectl apply keeps a copy of the whole object in an annotation.
 	u := &unstructured.Unstructured{Object: obj}
 	if annotations := u.GetAnnotations(); annotations[lastApplied] != "" {
 		u.Object = runtime.DeepCopyJSON(obj)
@@ -220,8 +221,8 @@ func concealed(obj map[string]any, seen map[string]string) map[string]any {
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// NamespaceLabels are the labels of the Namespace of the object, as a selector
-// writes them, without the one that every Namespace has.
+// NamespaceLabels returns the labels of the object's Namespace in the syntax of
+// selectors, without the one that every Namespace has.
 func (d *Disagreement) NamespaceLabels() string {
 	labels := (&unstructured.Unstructured{Object: d.Namespace}).GetLabels()
 	var out []string

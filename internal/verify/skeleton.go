@@ -13,8 +13,8 @@ import (
 
 var namespaceKind = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 
-// common are the kinds for mutators that do not say which, and those that a
-// mutator is not about.
+// common are kinds for mutators that apply to every kind, and kinds for
+// requests that a mutator does not match.
 var common = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "Pod"},
 	{Version: "v1", Kind: "ConfigMap"},
@@ -25,9 +25,9 @@ var common = []schema.GroupVersionKind{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 }
 
-// kindsOf are the kinds that a mutator is about, in a fixed order; for one that is
-// about any, some. Of the combinations that it names, those that nobody serves are
-// left out if there are others.
+// kindsOf returns the kinds that a mutator applies to, in a fixed order, or
+// some if it applies to all. Combinations of group and kind that nobody serves
+// are left out if there are others.
 func kindsOf(m *legacy.Mutator, types *openapi.Types) []schema.GroupVersionKind {
 	all := combinations(m, types)
 	known := slices.DeleteFunc(slices.Clone(all), func(gvk schema.GroupVersionKind) bool {
@@ -77,7 +77,7 @@ func combinations(m *legacy.Mutator, types *openapi.Types) []schema.GroupVersion
 	return out
 }
 
-// served finds a version of a kind.
+// served returns a served version of a kind.
 func served(types *openapi.Types, group, kind string) schema.GroupVersionKind {
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1", "v2", "v1beta2", "v1alpha2"} {
 		gvk := schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
@@ -88,7 +88,8 @@ func served(types *openapi.Types, group, kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 }
 
-// skeleton is a plain object of a kind: for what runs Pods, with two containers.
+// skeleton returns a plain object of a kind. Kinds that run Pods get two
+// containers.
 func skeleton(gvk schema.GroupVersionKind) map[string]any {
 	obj := map[string]any{
 		"apiVersion": gvk.GroupVersion().String(),

@@ -7,9 +7,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// stored is a result after the validation that follows admission, as far as it is
-// known to matter: a policy may take for granted that keys in a list are unique,
-// since an object in which they are not is refused in the end, on either side.
+// stored applies to a result the part of the validation after admission that
+// matters here: policies may rely on unique keys in a list, because both sides
+// refuse an object with repeated keys in the end.
 func (p *part) stored(r Result) Result {
 	for _, path := range p.unique {
 		if r.Refused == "" && repeats(r.Object, path) {
@@ -19,8 +19,8 @@ func (p *part) stored(r Result) Result {
 	return r
 }
 
-// repeats reports whether two elements of the list that path globs have the same
-// key, which may be none.
+// repeats reports whether two elements of the list that path globs have the
+// same key, a missing key included.
 func repeats(v any, path legacy.Path) bool {
 	if len(path) == 0 {
 		return false
@@ -58,7 +58,7 @@ func repeats(v any, path legacy.Path) bool {
 // equalJSON compares as JSON.
 func equalJSON(a, b map[string]any) bool { return tree.Equal(plain(a), plain(b)) }
 
-// same reports whether two results are: both refused, for whatever reason, or
+// same reports whether two results agree: both refused, for whatever reason, or
 // equal as they are stored.
 func (r *request) same(a, b Result) bool {
 	if a.Refused != "" || b.Refused != "" {
@@ -70,8 +70,8 @@ func (r *request) same(a, b Result) bool {
 	return equalJSON(a.Object, b.Object)
 }
 
-// packed is a tree as protocol buffers have it, in which built-in kinds are stored:
-// a list without elements is none.
+// packed returns a tree as protocol buffers store it, which built-in kinds are
+// stored in: without empty lists.
 func packed(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

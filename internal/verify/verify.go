@@ -1,20 +1,20 @@
-// Package verify answers one question: do native policies make of objects what
-// the mutators did from which they were written?
+// Package verify answers one question: do native policies have the effect of
+// the mutators from which they were written?
 //
-// Both are run on the same requests. The reference is package direct, which walks
-// objects by Gatekeeper's rules and knows nothing of the translation; the other
-// side is what a server would run, the policies decoded, validated and compiled,
-// in mapd's engine. Between them stands what an API server does with either
-// answer: a webhook's is decoded leniently, a policy's strictly.
+// It runs both on the same requests. The reference is package direct, which
+// walks objects by Gatekeeper's rules and knows nothing of the translation. The
+// other side is what a server would run: the policies, decoded, validated and
+// compiled, in mapd's engine. Either answer passes through what an API server
+// does with it: a webhook's is decoded leniently, a policy's strictly.
 //
 // Objects are given, read from a cluster, or generated: Generate makes objects
-// that go every way a mutator's location can go, and the same ones for the same
-// seed. What a server would not have let come as far as admission is not
-// compared. Of the objects on which the two sides disagree the first is shrunk to
-// what matters.
+// that take every way that a mutator's location can take, and the same ones for
+// the same seed. Objects that a server refuses before admission are not
+// compared. The first object on which the two sides disagree is reduced to what
+// matters.
 //
-// Nothing is proven by that. A Comparison tells in how many objects there was no
-// difference, and how many of these were changed or refused at all.
+// This proves nothing. A Comparison counts the objects without a difference,
+// and how many of these were changed or refused at all.
 package verify
 
 import (
@@ -27,58 +27,57 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Object is one object to compare on, and the request it comes with. It is not
-// modified.
+// Object is one object to compare on, and its request. It is not modified.
 type Object struct {
 	Object map[string]any
 	// Old is the object before an UPDATE.
 	Old map[string]any
-	// Operation is CREATE or UPDATE. Empty is both, the one after the other; Old
+	// Operation is CREATE or UPDATE. Empty means both, one after the other; Old
 	// is the object itself then.
 	Operation string
-	// Namespace is the Namespace that a namespaced object is in. Nil is one
-	// without labels but its name.
+	// Namespace is the Namespace of a namespaced object. Nil means one without
+	// labels except for its name.
 	Namespace map[string]any
 	// Origin says where the object is from: "generated object 12".
 	Origin string
 }
 
-// Comparison is what came of one set of policies.
+// Comparison is the outcome for one set of policies.
 type Comparison struct {
-	// Name is the mutator's ID, those of several, or what else was compared.
+	// Name is the ID of the mutator, the IDs of several, or the name of the
+	// set.
 	Name string `json:"name"`
-	// Mutators are the IDs of those that ran.
+	// Mutators are the IDs of the mutators that ran.
 	Mutators []string `json:"mutators"`
-	// Known says that a mutator is known to differ, so that a disagreement is no
-	// news.
+	// Known: a mutator is known to differ, so a disagreement is expected.
 	Known bool `json:"known,omitempty"`
-	// Objects is how many were compared; Agreements of how many the results were
-	// the same, Changed and Refused how many of these were not just left alone.
+	// Objects is how many were compared, Agreements for how many the results
+	// were the same, and Changed and Refused how many of these were changed or
+	// refused.
 	Objects    int `json:"objects"`
 	Agreements int `json:"agreements"`
 	Changed    int `json:"changed"`
 	Refused    int `json:"refused"`
-	// NotAllowed is how many were not compared, because their kind does not allow
-	// them, so that a server refuses them before admission.
+	// NotAllowed is how many were not compared, because their kind does not
+	// allow them and a server refuses them before admission.
 	NotAllowed int `json:"notAllowed"`
 	// First is nil if there is no disagreement.
 	First *Disagreement `json:"first,omitempty"`
-	// Invalid is why the policies could not be run at all; nothing was compared
+	// Invalid says why the policies could not run at all; nothing was compared
 	// then.
 	Invalid string `json:"invalid,omitempty"`
 }
 
-// Disagreements is how many objects came out differently.
+// Disagreements is how many objects the two sides disagree about.
 func (c *Comparison) Disagreements() int { return c.Objects - c.Agreements }
 
-// Finding reports whether the comparison says that something is wrong that was
-// not known to be.
+// Finding reports whether the comparison found a problem that was not known.
 func (c *Comparison) Finding() bool {
 	return c.Invalid != "" || !c.Known && c.Disagreements() > 0
 }
 
-// Disagreement is an object of which the two sides make different things, reduced
-// to what the difference needs.
+// Disagreement is an object about which the two sides disagree, reduced to what
+// the difference needs.
 type Disagreement struct {
 	Origin    string         `json:"origin"`
 	Operation string         `json:"operation"`
@@ -89,9 +88,9 @@ type Disagreement struct {
 	Native    Result         `json:"native"`
 }
 
-// Result is what one side makes of an object.
+// Result is the outcome on one side.
 type Result struct {
-	// Refused is why, or empty.
+	// Refused is the reason of a refusal, or "".
 	Refused string         `json:"refused,omitempty"`
 	Object  map[string]any `json:"object,omitempty"`
 }
@@ -99,28 +98,29 @@ type Result struct {
 // Options configure New. The zero value knows the built-in kinds.
 type Options struct {
 	Types *openapi.Types
-	// Config is Gatekeeper's, which keeps namespaces from the reference; nil: none.
+	// Config is Gatekeeper's, which excludes namespaces; nil means none.
 	Config *legacy.Config
-	// Alone translates one mutator by itself. It is asked for those that share a
-	// policy with others; nil: they are compared together only.
+	// Alone translates one mutator by itself. It is called for mutators that
+	// share a policy with others; if it is nil, these are compared together
+	// only.
 	Alone func(*legacy.Mutator) []translate.Unit
 }
 
-// Verifier compares mutators with what was written for them: each alone, those
-// that share a policy together, and all of them. One goroutine at a time may use
-// it.
+// Verifier compares mutators with the policies that were written for them: each
+// alone, those that share a policy together, and all of them. It is not safe
+// for concurrent use.
 type Verifier struct {
 	types  *openapi.Types
 	config *legacy.Config
 	parts  []*part
 }
 
-// side is one of the two that are compared.
+// side is one of the two sides of a comparison.
 type side interface {
 	run(context.Context, *request) Result
 }
 
-// part is one thing that is compared.
+// part is one set of policies to compare.
 type part struct {
 	Comparison
 	mutators          []*legacy.Mutator
@@ -128,8 +128,8 @@ type part struct {
 	unique            []legacy.Path // see translate.Unit
 }
 
-// New prepares all comparisons. Mutators without a policy are in none, except
-// that ms, all of them, set the bound of Gatekeeper's passes.
+// New prepares all comparisons. Mutators without a policy take part in none,
+// but ms, all mutators, decide how many passes Gatekeeper may make.
 func New(ms []*legacy.Mutator, units []translate.Unit, o Options) *Verifier {
 	if o.Types == nil {
 		o.Types = openapi.New(openapi.Builtin())
@@ -166,7 +166,7 @@ func New(ms []*legacy.Mutator, units []translate.Unit, o Options) *Verifier {
 	return v
 }
 
-// differs reports whether one of the unit's mutators is known to.
+// differs reports whether one of the unit's mutators is known to differ.
 func differs(u translate.Unit) bool {
 	return slices.ContainsFunc(u.Verdicts, func(v translate.MutatorVerdict) bool { return v.Verdict == translate.Differs })
 }
@@ -179,7 +179,8 @@ func ids(ms []*legacy.Mutator) []string {
 	return out
 }
 
-// add prepares one comparison: units against their mutators, all others off.
+// add prepares one comparison: units against their mutators, with all others
+// off.
 func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Unit, known bool) {
 	p := &part{Comparison: Comparison{Name: name, Known: known}}
 	for _, u := range units {
@@ -207,8 +208,8 @@ func (v *Verifier) Check(ctx context.Context, o Object) {
 	}
 }
 
-// CheckGenerated compares everything on n generated objects each, made for what is
-// compared.
+// CheckGenerated compares each set of policies on n objects that are generated
+// for it.
 func (v *Verifier) CheckGenerated(ctx context.Context, seed uint64, n int) {
 	for _, p := range v.parts {
 		if p.Invalid != "" {
@@ -237,7 +238,7 @@ func (p *part) run(ctx context.Context, r *request) (ref, nat Result) {
 	return p.stored(p.reference.run(ctx, r)), p.stored(p.native.run(ctx, r))
 }
 
-// check compares on one object, which is these requests, and counts.
+// check compares on one object, given by its requests, and counts.
 func (p *part) check(ctx context.Context, types *openapi.Types, requests []*request, origin string) {
 	if p.Invalid != "" {
 		return

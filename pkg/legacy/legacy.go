@@ -1,15 +1,14 @@
 // Package legacy answers one question: what does a Gatekeeper mutator say?
 //
 // It reads Assign, AssignImage, AssignMetadata and ModifySet in all their
-// versions, refuses what Gatekeeper refuses, and tells what concerns mutators
-// among themselves: their order, which of them contradict each other (Conflicts),
-// and which of them have to be run again after another one (Affects).
+// versions, refuses what Gatekeeper refuses, and answers questions about
+// several mutators: their order, which of them contradict each other
+// (Conflicts), and which of them have to run again after another one (Affects).
 //
-// What a mutator does to an object is said twice, and not here. Package
-// translate says it in CEL, which is what mapd runs and what it writes out as
-// native policies. Package direct walks the object in Go, by Gatekeeper's rules;
-// it shares nothing with the translation, so that one can be held against the
-// other.
+// What a mutator does to an object is implemented twice, elsewhere. Package
+// translate says it in CEL, which mapd runs and writes out as native policies.
+// Package direct walks the object in Go, by Gatekeeper's rules. The two share
+// nothing, so that each can be checked against the other.
 package legacy
 
 import (
@@ -43,19 +42,19 @@ type Mutator struct {
 	ApplyTo []ApplyTo
 	Match   Match
 	// Tests are the path tests that belong to a depth of Location, by depth and
-	// at most one for each. An AssignMetadata has the one that Gatekeeper gives
-	// it: its label or annotation must not exist.
+	// at most one for each. An AssignMetadata has the one that Gatekeeper adds:
+	// its label or annotation must not exist.
 	Tests []PathTest
 
-	// One of these four is set. From is of Assign and AssignMetadata.
+	// One of these four is set. From belongs to Assign and AssignMetadata.
 	From  *Source
 	Set   *SetValues
 	Image *Image
 
-	// Object is the CR as a parameter: v1 (an AssignImage v1alpha1), with the
-	// defaults of its CustomResourceDefinition, and with every number within
-	// spec.parameters.assign.value as a float64, which is what Gatekeeper reads
-	// there. It must not be modified.
+	// Object is the custom resource as a parameter: in v1 (AssignImage in
+	// v1alpha1), with the defaults of its CustomResourceDefinition, and with
+	// every number in spec.parameters.assign.value as a float64, which is what
+	// Gatekeeper reads there. It must not be modified.
 	Object map[string]any
 }
 
@@ -79,11 +78,11 @@ type Path []Node
 // elements of an array. The array and its elements are different nodes.
 type Node struct {
 	List bool
-	// Name is that of the field, or of the field that tells the elements apart.
+	// Name is the name of the field, or of the field that identifies elements.
 	Name string
-	// Glob says that all elements are meant.
+	// Glob selects all elements.
 	Glob bool
-	// Value is a string or an int64: of the elements that are meant. It is nil
+	// Value identifies the selected elements: a string or an int64. It is nil
 	// for a field and for a Glob.
 	Value any
 }
@@ -96,7 +95,7 @@ type ApplyTo struct {
 	Operations []string
 }
 
-// Match is what else a mutator asks of an object. What is empty holds.
+// Match has the other criteria of a mutator. Empty ones hold.
 type Match struct {
 	Kinds                          []MatchKinds
 	Scope                          string // "Cluster", "Namespaced"; anything else holds
@@ -125,7 +124,8 @@ type PathTest struct {
 	Condition Condition
 }
 
-// Source is where an Assign or AssignMetadata has its value from: one of three.
+// Source is where an Assign or AssignMetadata takes its value from: one of
+// three.
 type Source struct {
 	// Value is plain JSON data with floats for numbers; nil if it is not this.
 	Value any
@@ -134,7 +134,7 @@ type Source struct {
 	External *External
 }
 
-// External is a value that a Provider is asked for.
+// External is a value that a Provider supplies.
 type External struct {
 	Provider, DataSource, FailurePolicy, Default string
 }
@@ -146,8 +146,8 @@ type SetValues struct {
 	Values []any
 }
 
-// Image is which parts of an image reference an AssignImage sets; what is empty
-// is left as it is. Tag begins with ":" or "@".
+// Image has the parts of an image reference that an AssignImage sets; empty
+// ones are left as they are. Tag begins with ":" or "@".
 type Image struct{ Domain, Path, Tag string }
 
 // Test returns the condition at a depth, "" if there is none.

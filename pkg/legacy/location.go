@@ -7,13 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError says where a location stops being one.
+// SyntaxError is an error in a location.
 type SyntaxError struct {
 	Location string
 	// Offset is in bytes, from 0. Line and Column are from 1; columns count code
 	// points.
 	Offset, Line, Column int
-	// Message is Gatekeeper's, without the place, which Gatekeeper does not know.
+	// Message has Gatekeeper's words, without the position, which Gatekeeper
+	// does not know.
 	Message string
 }
 
@@ -59,8 +60,8 @@ func newSyntaxError(location string, offset int, message string) *SyntaxError {
 // for the first thing that is wrong, with Gatekeeper's words. An empty location
 // is a path without nodes.
 //
-// One thing is stricter than in Gatekeeper, where some integers beyond 64 bits
-// wrap around and stand for another one: here they are all refused.
+// Gatekeeper lets some integers beyond 64 bits wrap around; ParsePath refuses
+// them all.
 func ParsePath(s string) (Path, error) {
 	p := parser{scanner: scanner{in: s}}
 	p.advance()
@@ -154,13 +155,13 @@ func (p *parser) selector() (Node, *SyntaxError) {
 	return node, nil
 }
 
-// String writes a path in one way, which ParsePath reads again: fields joined by
-// dots, selectors as [key: value], and quotes only where they are needed.
+// String writes a path so that ParsePath reads it again: fields joined by dots,
+// selectors as [key: value], and quotes only where they are needed.
 func (p Path) String() string { return p.write(bareWord) }
 
-// Canonical writes a path as Gatekeeper's messages do. That is String, except
-// that Gatekeeper leaves away quotes without which it could not read the path
-// again: of labels."a/b" it makes labels.a/b.
+// Canonical writes a path as Gatekeeper's messages do. It differs from String
+// where Gatekeeper leaves out quotes that it would need to read the path again:
+// of labels."a/b" it makes labels.a/b.
 func (p Path) Canonical() string { return p.write(bareInGatekeeper) }
 
 func (p Path) write(bare func(string) bool) string {

@@ -28,17 +28,17 @@ func Wildcard(pattern, name string) bool {
 	}
 }
 
-// WildcardPrefix reports whether a pattern of match.name matches a generateName,
-// the end of which is not known yet: "start*" and "*mid*" may, "*end" and an
-// exact name never do.
+// WildcardPrefix reports whether a pattern of match.name matches a
+// generateName. The end of the name is not known yet, so "start*" and "*mid*"
+// may match, and "*end" and an exact name never do.
 func WildcardPrefix(pattern, generateName string) bool {
 	return strings.HasSuffix(pattern, "*") && Wildcard(pattern, generateName)
 }
 
-// AppliesTo reports whether the mutator is about objects of a kind: by applyTo
-// and by match.kinds (Gatekeeper spec §7.1, §7.2). Where there is an operation,
-// it is CREATE or UPDATE; for "" an entry of applyTo has to be about both. An
-// AssignMetadata does not ask for operations.
+// AppliesTo reports whether applyTo and match.kinds include objects of a kind
+// (Gatekeeper spec §7.1, §7.2). operation is CREATE or UPDATE; for "" an entry
+// of applyTo has to include both. An AssignMetadata does not look at
+// operations.
 func (m *Mutator) AppliesTo(gvk schema.GroupVersionKind, operation string) bool {
 	return m.inApplyTo(gvk, operation) && m.inKinds(gvk)
 }
@@ -62,8 +62,8 @@ func anyOf(list []string, s string) bool {
 	return len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, s)
 }
 
-// InNamespace reports whether objects in a namespace, "" for none, meet scope,
-// namespaces and excludedNamespaces; a Namespace itself is another matter
+// InNamespace reports whether objects in a namespace, "" for none, match scope,
+// namespaces and excludedNamespaces. It does not apply to Namespaces themselves
 // (Gatekeeper spec §7.3).
 func (m *Match) InNamespace(name string) bool {
 	if name == "" {
@@ -97,8 +97,8 @@ func (a ApplyTo) operations() operations {
 	return ops
 }
 
-// Covers reports whether the entry is about an operation; about "" it is if it is
-// about both.
+// Covers reports whether the entry includes an operation, or both operations if
+// it is "".
 func (a ApplyTo) Covers(operation string) bool { return a.operations().covers(operation) }
 
 func (o operations) covers(operation string) bool {

@@ -12,13 +12,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Note is something that is allowed and probably not meant.
+// Note is a warning about something that is allowed and probably a mistake.
 type Note struct {
 	Field   string // "spec.applyTo[0].kinds"
 	Message string
 }
 
-// Notes returns what an author of the mutator ought to know, in the order of its
+// Notes returns warnings for the author of the mutator, in the order of its
 // fields.
 func Notes(m *Mutator) []Note {
 	n := notes{m: m}
@@ -62,7 +62,7 @@ func (n *notes) applyTo() {
 	}
 }
 
-// pattern is that of a wildcard in Gatekeeper's definitions.
+// pattern is the one that Gatekeeper's definitions have for wildcards.
 var pattern = regexp.MustCompile(`^\*?[-:a-z0-9]*\*?$`)
 
 func (n *notes) match() {
@@ -130,8 +130,8 @@ func (n *notes) tests() {
 	}
 }
 
-// firstMustNot returns the least depth of a MustNotExist, that of the end if there
-// is none.
+// firstMustNot returns the least depth with a MustNotExist, or the depth of the
+// end if there is none.
 func (n *notes) firstMustNot() int {
 	for _, t := range n.m.Tests {
 		if t.Condition == MustNotExist {
@@ -185,8 +185,8 @@ func (n *notes) set(s *SetValues) {
 	}
 }
 
-// rounded returns a number of a value that may not be the one that was given:
-// from 2^53 on, floats are further apart than integers.
+// rounded returns a number in a value that a float64 may have changed: from
+// 2^53 on, floats are further apart than integers.
 func rounded(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:

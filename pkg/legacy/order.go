@@ -11,19 +11,19 @@ import (
 )
 
 // Idempotent reports whether applying the mutator to its own result changes
-// nothing more. The one exception is an AssignImage that sets only a path, one
-// without a slash: there can be one in what it takes for the tag, "p" makes
-// "p:1/z" of "x:1/z", and "p:1" then reads as a domain (Gatekeeper spec §6.3).
+// nothing more. The one exception is an AssignImage that sets only a path
+// without a slash: "p" makes "p:1/z" of "x:1/z", where "1/z" counts as the tag,
+// and "p:1" is then read as a domain (Gatekeeper spec §6.3).
 func Idempotent(m *Mutator) bool {
 	return m.Image == nil || m.Image.Domain != "" || m.Image.Tag != "" || strings.Contains(m.Image.Path, "/")
 }
 
-// Affects reports whether b, which had nothing left to do, may have something to
-// do after a changed an object. It errs on the side of true, and so names all
-// that a pass after the first has to run: whom nothing has affected since it last
-// ran changes nothing.
+// Affects reports whether b, which had nothing left to do, may have something
+// to do after a changed an object. It errs on the side of true. Every pass but
+// the first only has to run mutators that another one has affected since they
+// last ran; the others change nothing.
 //
-// That both orders give the same is more than that; see Commute.
+// Commute asks for more: that both orders give the same.
 func Affects(a, b *Mutator) bool {
 	switch {
 	case a == b:
@@ -35,8 +35,8 @@ func Affects(a, b *Mutator) bool {
 	}
 }
 
-// Commute reports whether running a and b in either order gives the same. It errs
-// on the side of false.
+// Commute reports whether a and b give the same in either order. It errs on the
+// side of false.
 func Commute(a, b *Mutator) bool {
 	if a.WritesKind() || b.WritesKind() {
 		return false
@@ -45,14 +45,15 @@ func Commute(a, b *Mutator) bool {
 	apart := how == fieldsDiffer || how == elementsDiffer
 	if apart && !notices(a, b, shared) && !notices(b, a, shared) &&
 		!a.writesLabelOf(b) && !b.writesLabelOf(a) &&
-		// Two new elements of a list stand in the order in which they came.
+		// Two new elements of a list stand in the order in which they were
+		// appended.
 		!(how == elementsDiffer && a.creates(shared) && b.creates(shared)) {
 		return true
 	}
 	return !meetKinds(a, b)
 }
 
-// meeting is how two locations part.
+// meeting is how two locations diverge.
 type meeting int
 
 const (
@@ -63,8 +64,8 @@ const (
 )
 
 // meet follows two locations as long as they may lead to the same places, and
-// returns how many nodes they share. Who does not agree about the shape of
-// objects is in conflict, if they are about the same ones.
+// returns how many nodes they share. Mutators that disagree about the shape of
+// the same objects are in conflict.
 func meet(a, b Path) (shared int, how meeting) {
 	for i := range min(len(a), len(b)) {
 		x, y := &a[i], &b[i]
@@ -82,17 +83,17 @@ func meet(a, b Path) (shared int, how meeting) {
 	return min(len(a), len(b)), within
 }
 
-// Meets reports whether two paths may lead through the same places, as far as both
-// go.
+// Meets reports whether two paths may lead through the same places up to the
+// end of the shorter one.
 func (p Path) Meets(other Path) bool {
 	_, how := meet(p, other)
 	return how == within
 }
 
-// creates reports whether a mutator that finds nothing at a depth of its location
-// may create it. It creates all the way down or nothing: no glob and no test may
-// be in between. A ModifySet that prunes creates nothing in mapd, other than in
-// Gatekeeper (Gatekeeper spec §5, T21).
+// creates reports whether a mutator that finds nothing at a depth of its
+// location may create it. It creates the whole rest of the location or nothing,
+// so no glob and no path test may follow. Unlike in Gatekeeper, a ModifySet
+// that prunes creates nothing in mapd (Gatekeeper spec §5, T21).
 func (m *Mutator) creates(depth int) bool {
 	if m.Set != nil && m.Set.Prune {
 		return false
@@ -110,8 +111,8 @@ func (m *Mutator) creates(depth int) bool {
 	return true
 }
 
-// isKey reports whether the node at a depth is the key of the element before it.
-// It is there as soon as the element is, and there is nothing inside it.
+// isKey reports whether the node at a depth is the key field of the element
+// before it. It exists as soon as the element does, and nothing is inside it.
 func (m *Mutator) isKey(depth int) bool {
 	if depth == 0 {
 		return false
@@ -120,20 +121,21 @@ func (m *Mutator) isKey(depth int) bool {
 	return elem.List && !elem.Glob && !node.List && node.Name == elem.Name
 }
 
-// defaults reports whether a mutator writes only where nothing is yet.
+// defaults reports whether a mutator writes only where nothing exists yet.
 func (m *Mutator) defaults() bool {
 	c, ok := m.Test(len(m.Location) - 1)
 	return ok && c == MustNotExist
 }
 
-// enables reports whether a may create something without which b stops, among the
-// nodes that they share: what has to exist, or an element where b visits all.
+// enables reports whether a may create something that b needs, among the nodes
+// that they share: a node that has to exist, or an element of a list that b
+// visits whole.
 func enables(a, b *Mutator, shared int) bool {
 	return anyShared(a, b, shared, func(c Condition) bool { return c == MustExist })
 }
 
-// notices reports whether a may create something that changes what b does, be it
-// that b does less.
+// notices reports whether a may create something that changes what b does,
+// including that b does less.
 func notices(a, b *Mutator, shared int) bool {
 	return anyShared(a, b, shared, func(Condition) bool { return true })
 }
@@ -149,7 +151,7 @@ func anyShared(a, b *Mutator, shared int, relevant func(Condition) bool) bool {
 	return false
 }
 
-// stirs is Affects as far as it is about locations.
+// stirs is Affects for locations alone.
 func stirs(a, b *Mutator) bool {
 	shared, how := meet(a.Location, b.Location)
 	switch {
@@ -162,15 +164,15 @@ func stirs(a, b *Mutator) bool {
 	case len(a.Location) >= len(b.Location):
 		return stirsInside(a, b, shared)
 	case a.defaults():
-		// Where a finds nothing, b has found nothing. If it could have created it,
-		// it has no reason to stay away.
+		// Where a finds nothing, b has found nothing either. If b could have
+		// created it, b has no reason to stay away.
 		return enables(a, b, shared) || !b.creates(shared-1)
 	default:
 		return true
 	}
 }
 
-// stirsInside is for an a that writes at, or inside, what b writes.
+// stirsInside is stirs for an a that writes at, or inside, what b writes.
 func stirsInside(a, b *Mutator, shared int) bool {
 	switch {
 	case b.defaults():
@@ -186,8 +188,8 @@ func stirsInside(a, b *Mutator, shared int) bool {
 	}
 }
 
-// haveCommon takes 1 and 1.0 for equal, which they are for some and not for
-// others.
+// haveCommon reports whether two lists share a value. It takes 1 and 1.0 for
+// equal, which some comparisons of Gatekeeper do and others do not.
 func haveCommon(a, b []any) bool {
 	for _, x := range a {
 		x = floats(x)
@@ -203,8 +205,8 @@ func contradict(a, b Image) bool {
 	return differ(a.Domain, b.Domain) || differ(a.Path, b.Path) || differ(a.Tag, b.Tag)
 }
 
-// WritesKind reports whether the mutator changes what an object is, and with that
-// who is about it.
+// WritesKind reports whether the mutator changes the kind of an object, and
+// with it which mutators apply.
 func (m *Mutator) WritesKind() bool {
 	return len(m.Location) > 0 && (m.Location[0].Name == "kind" || m.Location[0].Name == "apiVersion")
 }
@@ -217,8 +219,8 @@ func (m *Mutator) Label() (name string, ok bool) {
 	return m.Location[2].Name, true
 }
 
-// selectors are those that look at an object's own labels: a namespaceSelector
-// looks at those of a Namespace.
+// selectors yields the selectors that look at an object's own labels. A
+// namespaceSelector looks at those of a Namespace.
 func (m *Mutator) selectors(yield func(*metav1.LabelSelector) bool) {
 	if s := m.Match.LabelSelector; s != nil && !yield(s) {
 		return
@@ -235,7 +237,7 @@ func (m *Mutator) aboutNamespaces() bool {
 	}))
 }
 
-// writesLabelOf reports whether a sets a label that b asks for.
+// writesLabelOf reports whether m sets a label that a selector of b reads.
 func (m *Mutator) writesLabelOf(b *Mutator) bool {
 	key, ok := m.Label()
 	if !ok {
@@ -250,8 +252,8 @@ func (m *Mutator) writesLabelOf(b *Mutator) bool {
 }
 
 // enablesMatch reports whether the mutator may set a label that makes b match.
-// It sets only what is missing, so that a label that must not be there is no
-// reason.
+// It sets only missing labels, so a selector that wants the label missing does
+// not count.
 func (m *Mutator) enablesMatch(b *Mutator) bool {
 	key, ok := m.Label()
 	if !ok {
@@ -266,8 +268,8 @@ func (m *Mutator) enablesMatch(b *Mutator) bool {
 	return false
 }
 
-// selectsWith reports whether a selector may hold with a label that it does not
-// hold without. may tells which values the label may have.
+// selectsWith reports whether a selector may hold with a label and not without
+// it. may reports whether the label may have one of the values.
 func selectsWith(s *metav1.LabelSelector, key string, may func(string) bool) bool {
 	wanted := false
 	if v, ok := s.MatchLabels[key]; ok {
@@ -293,8 +295,8 @@ func selectsWith(s *metav1.LabelSelector, key string, may func(string) bool) boo
 	return wanted
 }
 
-// meetKinds reports whether there may be a request that both are about: one kind
-// and one operation.
+// meetKinds reports whether both may apply to one request: to one kind and one
+// operation.
 func meetKinds(a, b *Mutator) bool {
 	for x := range a.scopes {
 		for y := range b.scopes {
@@ -306,7 +308,7 @@ func meetKinds(a, b *Mutator) bool {
 	return false
 }
 
-// anyKind reports whether there is a kind that the mutator is about.
+// anyKind reports whether there is a kind that the mutator applies to.
 func (m *Mutator) anyKind() bool {
 	for s := range m.scopes {
 		if meetScopes(s, scope{}, m.Match.Kinds, nil) {
@@ -316,14 +318,14 @@ func (m *Mutator) anyKind() bool {
 	return false
 }
 
-// scope is an entry of applyTo; nil lists are for any.
+// scope is an entry of applyTo. A nil list stands for any.
 type scope struct {
 	ApplyTo
 	Operations operations
 }
 
-// scopes are those of the mutator. It is an iterator, since each two of thousands
-// of mutators may be asked about each other, and a list is an allocation.
+// scopes yields the scopes of the mutator. It is an iterator because each pair
+// of thousands of mutators may be compared, and a list would be an allocation.
 func (m *Mutator) scopes(yield func(scope) bool) {
 	if m.Kind == AssignMetadata {
 		yield(scope{Operations: create | update})
@@ -356,7 +358,7 @@ func meetScopes(x, y scope, a, b []MatchKinds) bool {
 	return false
 }
 
-// open returns nil for a list of match.kinds that anything is in.
+// open returns nil for a list of match.kinds that includes everything.
 func open(list []string) []string {
 	if len(list) == 0 || slices.Contains(list, "*") {
 		return nil
@@ -364,7 +366,8 @@ func open(list []string) []string {
 	return list
 }
 
-// common reports whether something is in all lists. Anything is in a nil list.
+// common reports whether something is in all lists. A nil list includes
+// everything.
 func common(lists ...[]string) bool {
 	i := slices.IndexFunc(lists, func(l []string) bool { return l != nil })
 	return i < 0 || slices.ContainsFunc(lists[i], func(s string) bool {

@@ -5,15 +5,15 @@ import "slices"
 // Component is a set of mutators that have to run together, in their order.
 type Component struct {
 	Members []*Mutator // in Gatekeeper's order
-	// Rounds is how many passes over the members give what Gatekeeper's passes
-	// give in the end, whatever the object: 1, 2, or 3 for more.
+	// Rounds is how many passes over the members give the same result as all of
+	// Gatekeeper's passes, whatever the object: 1, 2, or 3 for more.
 	Rounds int
 	Why    string // what costs the second round, "" if there is none
 }
 
-// Components divides mutators into the smallest sets that any order between gives
-// the same result. They are sorted by their first members. The mutators are those
-// that run: Conflicts among them are not looked for.
+// Components divides mutators into the smallest sets such that the order of the
+// sets does not change the result. They are sorted by their first members. ms
+// are the mutators that run: Components does not look for conflicts.
 func Components(ms []*Mutator) []Component {
 	ms = slices.SortedFunc(slices.Values(ms), Compare)
 	set := newUnion(len(ms))
@@ -64,13 +64,13 @@ func (u union) join(i, j int) {
 	u[max(i, j)] = min(i, j)
 }
 
-// manyRounds stands for all numbers of rounds that are not worth telling apart.
+// manyRounds stands for every number of rounds from 3 on.
 const manyRounds = 3
 
 // rounds finds the last pass in which a mutator can change something for good.
-// What an earlier one does reaches a later one in the same pass. What a later one
-// does reaches an earlier one in the next, unless the two come to the same again:
-// see settles.
+// A change by an earlier mutator reaches a later one in the same pass. A change
+// by a later one reaches an earlier one in the next pass, unless settles holds
+// for the two.
 func rounds(ms []*Mutator) (n int, why string) {
 	type edge struct{ from, to, cost int }
 	var edges []edge
@@ -109,15 +109,14 @@ func rounds(ms []*Mutator) (n int, why string) {
 	return max(1, slices.Max(last)), why
 }
 
-// unsteady reports whether others can make that a mutator does not match any
-// more.
+// unsteady reports whether others can make a mutator stop matching.
 func unsteady(m *Mutator, ms []*Mutator) bool {
 	return slices.ContainsFunc(ms, func(other *Mutator) bool {
 		return other != m && (other.WritesKind() || other.writesLabelOf(m))
 	})
 }
 
-// misfit reports whether others write what a mutator fails on.
+// misfit reports whether others write a value on which a mutator fails.
 func misfit(m *Mutator, ms []*Mutator) bool {
 	return slices.ContainsFunc(ms, func(other *Mutator) bool {
 		if other == m || other.From == nil || len(other.Location) > len(m.Location) {
@@ -128,8 +127,8 @@ func misfit(m *Mutator, ms []*Mutator) bool {
 	})
 }
 
-// settles reports whether a second pass of i and then j, in which i does work
-// that j has undone, ends where the first has ended.
+// settles reports whether a second pass of i and then j, in which i repeats
+// work that j has undone, ends where the first pass ended.
 func settles(i, j *Mutator) bool {
 	shared, how := meet(i.Location, j.Location)
 	same := len(i.Location) == len(j.Location)
@@ -137,31 +136,31 @@ func settles(i, j *Mutator) bool {
 	case how != within || i.WritesKind() || j.WritesKind():
 		return false
 	case j.overwrites() && len(j.Location) <= len(i.Location):
-		// Whatever i does is overwritten again, if only it does not fail.
+		// j overwrites the result of i, unless i fails.
 		return same || i.fits(shared, j.From.constant())
 	case enables(j, i, shared):
 		return false
 	case i.overwrites() && len(i.Location) <= len(j.Location):
-		// It starts anew: j finds what it has found in the first pass.
+		// i starts anew, so j finds what it found in the first pass.
 		return true
 	case i.Image != nil && j.Image != nil:
 		return Idempotent(i) && Idempotent(j)
 	case i.Set != nil && j.Set != nil:
-		// What is taken out and put in again is at the end.
+		// Values that one removes and the other adds again stand at the end.
 		return !i.Set.Prune || j.Set.Prune || !haveCommon(i.Set.Values, j.Set.Values)
 	default:
 		return false
 	}
 }
 
-// overwrites reports whether a mutator writes the same in each pass, over
-// whatever is there.
+// overwrites reports whether a mutator writes the same value in each pass,
+// whatever the old one is.
 func (m *Mutator) overwrites() bool {
 	return m.Kind == Assign && m.From.External == nil &&
 		!slices.ContainsFunc(m.Tests, func(t PathTest) bool { return t.Condition != MustExist })
 }
 
-// constant is the value as far as its type goes.
+// constant returns a value with the type of the assigned one.
 func (s *Source) constant() any {
 	if s.Metadata != "" {
 		return ""
@@ -169,8 +168,8 @@ func (s *Source) constant() any {
 	return s.Value
 }
 
-// fits reports whether the mutator can go on from a depth of its location into a
-// value without finding something of the wrong type.
+// fits reports whether the mutator, from a depth of its location on, can walk
+// into a value without meeting a wrong type.
 func (m *Mutator) fits(depth int, v any) bool {
 	if depth == len(m.Location) {
 		return m.fitsEnd(v)

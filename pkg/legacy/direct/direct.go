@@ -1,13 +1,13 @@
 // Package direct answers one question: what would Gatekeeper have made of this
 // object?
 //
-// It interprets mutators as Gatekeeper 3.23.1 does, its quirks included: what
-// one application writes to several places is one value and stays one, a pruned
-// path is created, errors have Gatekeeper's words. mapd does not mutate with it.
-// It is what the translation to CEL is held against, with which it shares
-// nothing, and it finds the words when a mutation fails.
+// It interprets mutators as Gatekeeper 3.23.1 does, its quirks included: a
+// value that one application writes to several places stays one value, a prune
+// creates its path, errors have Gatekeeper's words. mapd does not mutate with
+// it: the translation to CEL, with which it shares nothing, is checked against
+// it, and it supplies the error text when a mutation fails.
 //
-// External data is not supported: a mutator that asks for it fails.
+// External data is not supported: a mutator that needs it fails.
 package direct
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Context is what a mutation knows besides the object. The object itself carries
+// Context is what a mutation knows besides the object. The object itself has
 // the request's namespace in metadata.namespace (Gatekeeper spec §9.2).
 type Context struct {
 	Namespace map[string]any // the Namespace that the object is in; nil: none is known
@@ -28,9 +28,9 @@ type Context struct {
 	UID       string         // names the mutation in errors
 }
 
-// Apply runs one mutator once, without asking whether it matches, and reports
-// whether it got as far as its last node; what it writes there may be what was
-// there. obj is not modified.
+// Apply runs one mutator once, without checking whether it matches, and reports
+// whether it reached the last node of its location; the value that it writes
+// there may equal the old one. obj is not modified.
 func Apply(m *legacy.Mutator, obj map[string]any, c Context) (next map[string]any, touched bool, err error) {
 	next = runtime.DeepCopyJSON(obj)
 	touched, err = apply(m, next, c)
@@ -40,7 +40,7 @@ func Apply(m *legacy.Mutator, obj map[string]any, c Context) (next map[string]an
 	return next, true, nil
 }
 
-// apply modifies obj in place. After an error obj is good for nothing.
+// apply is Apply in place. After an error, obj must be discarded.
 func apply(m *legacy.Mutator, obj map[string]any, c Context) (bool, error) {
 	touched, err := walk(m, obj)
 	if err != nil {

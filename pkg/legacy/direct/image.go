@@ -34,8 +34,9 @@ func replace(part *string, with string) {
 	}
 }
 
-// split divides a reference. It does not judge: every string has parts, and what
-// it takes apart again may be divided elsewhere (Gatekeeper spec §6.1).
+// split divides a reference. It does not validate: every string has parts, and
+// a string that was put together from parts may be divided elsewhere
+// (Gatekeeper spec §6.1).
 func split(ref string) legacy.Image {
 	var parts legacy.Image
 	parts.Path = ref

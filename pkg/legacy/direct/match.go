@@ -13,9 +13,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Matches reports whether a mutator is about an object as it is now. The criteria
-// are asked in Gatekeeper's order and the first no is the answer, so that a broken
-// one is an error only if all before it hold (Gatekeeper spec §7.2).
+// Matches reports whether a mutator applies to an object as it is now. It
+// checks the criteria in Gatekeeper's order and stops at the first that fails,
+// so a broken one is an error only if all before it hold (Gatekeeper spec
+// §7.2).
 func Matches(m *legacy.Mutator, obj map[string]any, c Context) (bool, error) {
 	s := subject{Unstructured: unstructured.Unstructured{Object: obj}, source: c.Source}
 	if c.Namespace != nil {
@@ -59,8 +60,8 @@ func (s *subject) inScope(scope string) bool {
 	}
 }
 
-// inNamespaces asks namespaces and excludedNamespaces. Both hold for what is in
-// no namespace (Gatekeeper spec §7.3).
+// inNamespaces checks namespaces and excludedNamespaces. Both hold for objects
+// without a namespace (Gatekeeper spec §7.3).
 func (s *subject) inNamespaces(match *legacy.Match) bool {
 	name := s.GetNamespace()
 	switch {
@@ -114,7 +115,7 @@ func (s *subject) name(match *legacy.Match) (bool, error) {
 		legacy.WildcardPrefix(match.Name, s.GetGenerateName()), nil
 }
 
-// from asks where the object comes from: from a request, or out of an expansion.
+// from checks where the object comes from: a request or an expansion.
 func (s *subject) from(match *legacy.Match) (bool, error) {
 	switch want := match.Source; {
 	case want == "" || want == "All":

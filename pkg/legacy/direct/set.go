@@ -31,8 +31,8 @@ func setterOf(m *legacy.Mutator, obj *unstructured.Unstructured) (setter, error)
 	}
 }
 
-// valueOf returns what an Assign or AssignMetadata writes. What the metadata
-// does not have is written as "" (Gatekeeper spec §3.2).
+// valueOf returns what an Assign or AssignMetadata writes: "" for metadata that
+// the object lacks (Gatekeeper spec §3.2).
 func valueOf(from *legacy.Source, obj *unstructured.Unstructured) (any, error) {
 	switch {
 	case from.External != nil:
@@ -54,7 +54,7 @@ func (a assign) field(obj map[string]any, name string) error {
 	return nil
 }
 
-// merge adds those values that a list does not have yet (Gatekeeper spec §5).
+// merge appends the values that a list lacks (Gatekeeper spec §5).
 type merge struct{ values []any }
 
 func (s merge) field(obj map[string]any, name string) error {
@@ -78,8 +78,8 @@ func (s merge) field(obj map[string]any, name string) error {
 // prune removes values from a list (Gatekeeper spec §5).
 type prune struct{ values []any }
 
-// field does nothing if nothing is there. But the walk has come here by then, and
-// what it created on its way stays.
+// field does nothing if the field is missing. By then the walk has created its
+// parents, and they stay.
 func (s prune) field(obj map[string]any, name string) error {
 	if _, ok := obj[name]; !ok {
 		return nil
@@ -116,7 +116,7 @@ func contains(list []any, value any) bool {
 	return false
 }
 
-// deepCopy copies values; none stay none, which is null once it is written down.
+// deepCopy copies values. It returns nil for nil, which is written as null.
 func deepCopy(values []any) []any {
 	return runtime.DeepCopyJSONValue(values).([]any)
 }

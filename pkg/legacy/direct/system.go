@@ -11,23 +11,24 @@ import (
 )
 
 // System is a set of mutators, in any order. Those that are Off do not run, but
-// count for the bound of passes.
+// count when the number of passes is bounded.
 type System struct {
 	Mutators []*legacy.Mutator
 	Off      map[string]bool // by Mutator.ID
 }
 
-// Result is what became of an object.
+// Result is the outcome of a mutation.
 type Result struct {
 	// Object is the input itself if nothing changed, or after an error.
 	Object map[string]any
-	// Passes counts them up to the one that found nothing more to change, or that
-	// failed; it is 0 if already the first changed nothing.
+	// Passes counts the passes up to the one that changed nothing or failed. It
+	// is 0 if the first one changed nothing.
 	Passes int
-	// Mutated says that something changed, be it from 1 to 1.0.
+	// Mutated reports a change, even one from 1 to 1.0.
 	Mutated bool
-	// Touched lists for each pass that changed something who was at work, by
-	// Mutator.ID and in order. Some of them may not have changed anything.
+	// Touched lists, for each pass that changed something, the mutators that
+	// reached the end of their location, by Mutator.ID and in order. Some of
+	// them may have changed nothing.
 	Touched [][]string
 }
 
@@ -59,8 +60,8 @@ func (s *System) Mutate(obj map[string]any, c Context) (Result, error) {
 	return result, fmt.Errorf("mutation not converging: mutation %s not converging for %s", c.UID, describe(now))
 }
 
-// pass runs each mutator once on obj, in place. Each is asked whether it matches
-// what those before it have made.
+// pass runs each mutator once on obj, in place. Each is matched against what
+// those before it have made.
 func (s *System) pass(mutators []*legacy.Mutator, obj map[string]any, c Context) (touched []string, err error) {
 	for _, m := range mutators {
 		if s.Off[m.ID()] {

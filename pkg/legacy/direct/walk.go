@@ -9,10 +9,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// walker follows a location through an object (Gatekeeper spec §2.5). Objects are
-// changed in place, lists are replaced by changed copies. Both show when one
-// value is in two places: a field that is set in one appears in the other, an
-// element that is appended does not.
+// walker follows a location through an object (Gatekeeper spec §2.5). It
+// changes objects in place and replaces lists by changed copies. The difference
+// shows when one value is in two places: a field that is set in one appears in
+// the other, an element that is appended does not.
 type walker struct {
 	m   *legacy.Mutator
 	set setter
@@ -32,8 +32,9 @@ func walk(m *legacy.Mutator, obj map[string]any) (touched bool, err error) {
 	return touched, err
 }
 
-// step does what the location says from a depth on. Its caller keeps next only
-// if it was touched; so a walk that a test has stopped leaves no parents behind.
+// step applies the location from a depth on to v. The caller keeps next only if
+// it was touched, so a walk that a path test has stopped leaves no new parents
+// behind.
 func (w *walker) step(v any, depth int) (next any, touched bool, err error) {
 	node := w.m.Location[depth]
 	if !node.List {
@@ -84,8 +85,8 @@ func (w *walker) field(obj map[string]any, depth int) (bool, error) {
 	return true, nil
 }
 
-// all steps into every element of a list, whatever it is. To say that what a
-// glob finds must not exist is to say never.
+// all steps into every element of a list, whatever it is. With MustNotExist, a
+// glob never applies.
 func (w *walker) all(list []any, depth int) (bool, error) {
 	if !w.allows(depth, true) {
 		return false, nil
@@ -129,9 +130,9 @@ func (w *walker) keyed(list []any, depth int) (any, bool, error) {
 	return append(list, elem), touched, err
 }
 
-// element is where a location ends in a list, which only that of an Assign does:
-// the first element that has the key is replaced. What comes before it has to be
-// an object.
+// element handles a location that ends in a list, as only that of an Assign
+// does: it replaces the first element that has the key. The elements before it
+// have to be objects.
 func (w *walker) element(list []any, depth int) (any, bool, error) {
 	node := w.m.Location[depth]
 	value := w.set.(assign).value
@@ -152,8 +153,9 @@ func (w *walker) element(list []any, depth int) (any, bool, error) {
 // last reports whether the location ends at a depth.
 func (w *walker) last(depth int) bool { return depth == len(w.m.Location)-1 }
 
-// allows asks the path test of a depth. A test that has none of the two
-// conditions allows neither what is there nor that nothing is (Gatekeeper spec §3.6).
+// allows applies the path test of a depth. A test with neither of the two
+// conditions never holds, whether the node exists or not (Gatekeeper spec
+// §3.6).
 func (w *walker) allows(depth int, exists bool) bool {
 	test, ok := w.m.Test(depth)
 	if w.m.Kind == legacy.AssignMetadata && w.last(depth) {

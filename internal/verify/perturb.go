@@ -9,19 +9,18 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// bender goes along the location of a mutator through an object and decides at
-// every step what stands there. The object is its own.
-type bender struct {
+// perturber walks the location of a mutator through an object and decides at
+// random, at every step, what the object has there. It modifies the object.
+type perturber struct {
 	*generator
 	m *legacy.Mutator
 }
 
 // last reports whether the location ends at depth.
-func (b bender) last(depth int) bool { return depth == len(b.m.Location)-1 }
+func (b perturber) last(depth int) bool { return depth == len(b.m.Location)-1 }
 
-// field decides about the member of parent that the location's node at depth
-// names.
-func (b bender) field(parent map[string]any, depth int) {
+// field changes, or keeps, the member of parent that the node at depth names.
+func (b perturber) field(parent map[string]any, depth int) {
 	if depth >= len(b.m.Location) {
 		return
 	}
@@ -66,9 +65,9 @@ func empty(list bool) any {
 	return map[string]any{}
 }
 
-// elements decides about the elements of the list that the selector at depth
-// selects from.
-func (b bender) elements(l []any, depth int) []any {
+// elements changes the elements of the list that the selector at depth selects
+// from.
+func (b perturber) elements(l []any, depth int) []any {
 	n := b.m.Location[depth]
 	l = slices.Clone(l)
 	for range b.IntN(3) {
@@ -94,8 +93,8 @@ func (b bender) elements(l []any, depth int) []any {
 	return l
 }
 
-// element is a new one for a list.
-func (b bender) element(n legacy.Node) any {
+// element returns a new element for a list.
+func (b perturber) element(n legacy.Node) any {
 	switch p := b.IntN(100); {
 	case p < 4:
 		return pick[any](b.generator, "s", int64(3), nil)
@@ -112,7 +111,7 @@ func (b bender) element(n legacy.Node) any {
 	return map[string]any{n.Name: pick(b.generator, "other", "third", "fourth", "app", "")}
 }
 
-// retyped is a key that reads the same and is of another type.
+// retyped returns a key of another type that reads the same.
 func retyped(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -123,8 +122,8 @@ func retyped(v any) any {
 	return true
 }
 
-// leaf decides about the value where the location ends.
-func (b bender) leaf(parent map[string]any, name string) {
+// leaf changes, or keeps, the value at the end of the location.
+func (b perturber) leaf(parent map[string]any, name string) {
 	switch p := b.IntN(100); {
 	case p < 30:
 		delete(parent, name)
@@ -141,16 +140,17 @@ func (b bender) leaf(parent map[string]any, name string) {
 	}
 }
 
-// images is what AssignImage takes apart, and what it cannot.
+// images are references that an AssignImage takes apart, and values that it
+// cannot.
 var images = []any{
 	"", "nginx", "nginx:1.27", "shop/app:v1", "registry.example.com/shop/app:v1", "localhost:5000/app",
 	"localhost/app@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "localhost:5000",
 	"repo:tag@sha256:abc", "a.b", "/x", "foo@bar/baz", "UPPER/case", "a/b/c/d",
 }
 
-// value is one that could stand at the end of the location: what the mutator
-// writes there, or something like it.
-func (b bender) value() any {
+// value returns a value for the end of the location: the one that the mutator
+// writes there, or a similar one.
+func (b perturber) value() any {
 	switch {
 	case b.m.Image != nil:
 		return pick(b.generator, images...)
@@ -165,8 +165,8 @@ func (b bender) value() any {
 	return b.varied(b.m.From.Value)
 }
 
-// set is a list of some of the values, of others like them, and of some twice.
-func (b bender) set(values []any) []any {
+// set returns a list of some of the values, of similar ones, and of some twice.
+func (b perturber) set(values []any) []any {
 	out := []any{}
 	for _, v := range values {
 		for range b.IntN(3) {
@@ -185,8 +185,8 @@ func (b bender) set(values []any) []any {
 
 func copied(v any) any { return runtime.DeepCopyJSONValue(v) }
 
-// varied is something of v's type that is not v.
-func (b bender) varied(v any) any {
+// varied returns another value of v's type.
+func (b perturber) varied(v any) any {
 	switch v := v.(type) {
 	case string:
 		return pick(b.generator, v+"x", "other")
@@ -221,7 +221,7 @@ func (b bender) varied(v any) any {
 	return "other"
 }
 
-// zero is the empty value of v's type.
+// zero returns the empty value of v's type.
 func zero(v any) any {
 	switch v.(type) {
 	case string:
