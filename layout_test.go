@@ -24,7 +24,7 @@ var floors = []struct {
 	{"pkg/memory", nil},
 	{"pkg/detach", nil},
 	{"pkg/cel", []string{"pkg/detach", "pkg/memory"}},
-	{"pkg/openapi", []string{"pkg/tree"}},
+	{"pkg/openapi", []string{"pkg/openapi/internal/compact", "pkg/tree"}},
 	{"pkg/policy", []string{"pkg/api", "pkg/cel", "pkg/detach", "pkg/memory", "pkg/openapi", "pkg/tree"}},
 	{"pkg/lookup", nil},
 	{"pkg/binding", []string{"pkg/api", "pkg/policy", "pkg/lookup", "pkg/tree"}},

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/mapd-project/mapd/pkg/openapi/internal/compact"
 )
 
 //go:generate go run ./internal/gen
@@ -155,7 +157,7 @@ func (d *document) open() *smdschema.Schema {
 	d.once.Do(func() {
 		data, err := unpack(strings.TrimSuffix(d.file, ".json.zst")+".schema.zst", d.size)
 		if err == nil {
-			d.schema, err = decodeSchema(data)
+			d.schema, err = compact.Decode(data)
 		}
 		if err != nil {
 			panic(fmt.Errorf("the schema of %s: %w", d.file, err)) // part of the program

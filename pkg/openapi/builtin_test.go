@@ -351,24 +351,6 @@ func TestHammerOpen(t *testing.T) {
 	}
 }
 
-func TestDecodeSchemaRefusesWhatEndsEarly(t *testing.T) {
-	data, err := unpack("policy_v1.schema.zst", 1<<15)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := decodeSchema(data); err != nil {
-		t.Fatal(err)
-	}
-	for n := range data {
-		if _, err := decodeSchema(data[:n]); err == nil {
-			t.Fatalf("decodeSchema of the first %d of %d bytes succeeded", n, len(data))
-		}
-	}
-	if _, err := decodeSchema(append(data, 0)); err == nil {
-		t.Error("decodeSchema with a byte too many succeeded")
-	}
-}
-
 func BenchmarkOpen(b *testing.B) {
 	for _, file := range []string{"core_v1.json.zst", "apps_v1.json.zst", "autoscaling_v2.json.zst"} {
 		b.Run(file, func(b *testing.B) {

@@ -28,6 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/mapd-project/mapd/pkg/openapi/internal/compact"
 )
 
 const (
@@ -227,7 +229,7 @@ func mergeSchema(models []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encode(s)
+	return compact.Encode(s)
 }
 
 // strip removes descriptions: the keyword, not properties of that name.
