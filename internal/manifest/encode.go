@@ -74,11 +74,9 @@ func encodeNode(n *yaml.Node, v any, l layout) (out []byte, ok bool) {
 func integral(v any) any {
 	switch v := v.(type) {
 	case float64:
-		n, err := number(v)
-		if err != nil {
-			return v
+		if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
+			return int64(v)
 		}
-		return n
 	case map[string]any:
 		for _, e := range v {
 			if f := integral(e); !tree.Same(e, f) {
@@ -144,7 +142,7 @@ func newNode(v any) *yaml.Node {
 // floatNode writes a float so that it reads as one without a tag: digits alone
 // would be an integer, and are one where they fit.
 func floatNode(f float64) *yaml.Node {
-	if n, ok := integral(f).(int64); ok {
+	if n, ok := integral(f).(int64); ok && !(n == 0 && math.Signbit(f)) {
 		return newNode(n)
 	}
 	text := strconv.FormatFloat(f, 'g', -1, 64)
@@ -157,11 +155,10 @@ func floatNode(f float64) *yaml.Node {
 // stringNode quotes what a YAML 1.1 reader would not take for a string.
 func stringNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	_, plain := resolvePlain(s).(string)
 	switch {
 	case strings.Contains(s, "\n"):
 		n.Style = yaml.LiteralStyle
-	case !plain || s == "<<" || s == "=" || dated(s):
+	case !plainString(s) || s == "<<" || s == "=" || dated(s):
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
