@@ -60,7 +60,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	klog.SetSlogLogger(log.With("component", "client-go"))
 	read := store.New(store.Options{
 		Dynamic: dyn, Kubernetes: kube, Env: env, Log: log,
-		Mutators: true, Native: &store.NativeOptions{Alone: true},
+		Native: &store.NativeOptions{Alone: true},
 	})
 	told := make(chan struct{}, 1)
 	group := ""

@@ -63,8 +63,8 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	metrics := webhook.NewMetrics()
 	policies := store.New(store.Options{
 		Dynamic: dyn, Kubernetes: kube, Env: server.env, Log: log, Metrics: metrics,
-		Mutators: f.legacy == legacyOn || f.legacy == legacyNative, Shadow: f.legacy == legacyShadow,
-		Native: f.native(namespace), Exempt: append([]string{namespace}, f.exempt...),
+		Mutators: f.mutators(),
+		Native:   f.native(namespace), Exempt: append([]string{namespace}, f.exempt...),
 	})
 	var (
 		certificates certs.Source

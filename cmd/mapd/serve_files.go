@@ -18,6 +18,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -102,15 +103,15 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	return err
 }
 
-// mutators is --legacy for files.
-func (f *serveFlags) mutators() snapshot.Mutators {
+// mutators returns the mode that --legacy asks for.
+func (f *serveFlags) mutators() engine.Mode {
 	switch f.legacy {
 	case legacyShadow:
-		return snapshot.ShadowMutators
+		return engine.Shadow
 	case legacyOff:
-		return snapshot.IgnoreMutators
+		return engine.Off
 	}
-	return snapshot.RunMutators
+	return engine.On
 }
 
 // selfSigned makes a certificate for this host and a file with its CA.

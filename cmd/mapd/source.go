@@ -84,7 +84,7 @@ func (s *source) loadedMutators(l *loaded) {
 	s.metrics.MutatorsPublished(states, l.Shapes)
 	if len(l.Mutators) > 0 {
 		s.log.Info("mutators loaded", "mutators", len(l.Mutators), "running", states[mutators.Running], "shapes", l.Shapes,
-			"shadow", s.options.Mutators == snapshot.ShadowMutators)
+			"shadow", s.options.Mutators == engine.Shadow)
 	}
 }
 

@@ -78,12 +78,8 @@ func (p *parts) total() float64 {
 func (p *parts) steps(d *engine.Decision) time.Duration {
 	var sum time.Duration
 	for _, s := range d.Steps {
-		kind := Policy
-		if s.Pass > 0 {
-			kind = Mutator
-		}
 		took := s.Duration + s.ConditionTime
-		p.add(partID{kind, s.Policy}, took, s.Cost+s.ConditionCost)
+		p.add(partID{d.Stage(s.Stage).Stage.Member, s.Policy}, took, s.Cost+s.ConditionCost)
 		sum += took
 	}
 	return sum

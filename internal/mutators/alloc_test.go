@@ -49,7 +49,7 @@ func TestAllocations(t *testing.T) {
 				ms = append(ms, tt.mutator(i))
 			}
 			e := engine.New(engine.Options{})
-			e.PublishSet(build(NewBuilder(deps()), ms).Set)
+			e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, engine.On))
 			pod := smallPod()
 			admit := func() *engine.Decision {
 				return e.Admit(t.Context(), &policy.Request{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},

@@ -58,7 +58,7 @@ func BenchmarkAdmit(b *testing.B) {
 					ms = append(ms, k.mutator(i))
 				}
 				e := engine.New(engine.Options{})
-				e.PublishSet(build(NewBuilder(deps()), ms).Set)
+				e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, engine.On))
 				pod := smallPod()
 				admit := func() *engine.Decision {
 					return e.Admit(b.Context(), &policy.Request{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},

@@ -24,10 +24,6 @@ import (
 
 // Options say how the mutators run.
 type Options struct {
-	// Shadow lets them look on and change nothing.
-	Shadow bool
-	// Trace keeps the objects around each change, see engine.SetOptions.
-	Trace bool
 	// Moved says, by ID, which mutators policies run in the place of the Set; nil:
 	// none.
 	Moved func(id string) bool
@@ -134,7 +130,7 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 		members[i].Wakes = w
 	}
 	return r, engine.SetOptions{
-		Members: members, Bound: len(all), Namespace: o.Namespace, Shadow: o.Shadow, Trace: o.Trace,
+		Members: members, Bound: len(all), Namespace: o.Namespace,
 		Excludes: func(namespace string) bool { return config.Excludes(api.GatekeeperProcess, namespace) },
 		Explain: func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
 			return explain(running[member], obj, req, ns)

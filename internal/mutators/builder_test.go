@@ -249,7 +249,7 @@ func TestManyMutators(t *testing.T) {
 func TestRun(t *testing.T) {
 	ms := []*legacy.Mutator{label(t, "owner", "owner"), assign(t, "user", "spec.securityContext.runAsUser", "1000")}
 	e := engine.New(engine.Options{})
-	e.PublishSet(build(NewBuilder(deps()), ms).Set)
+	e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, engine.On))
 	admit := func(spec map[string]any) *engine.Decision {
 		return e.Admit(t.Context(), &policy.Request{
 			UID: "u", Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Operation: admissionv1.Create, Namespace: "shop",
@@ -259,7 +259,7 @@ func TestRun(t *testing.T) {
 		})
 	}
 	d := admit(map[string]any{})
-	if d.Status != nil || d.Passes != 2 {
+	if d.Status != nil || d.Rounds(engine.MutatorStage) != 2 {
 		t.Fatalf("Admit = %+v, %+v", d, d.Status)
 	}
 	if diff := cmp.Diff(map[string]any{"securityContext": map[string]any{"runAsUser": int64(1000)}}, d.Object.Object["spec"]); diff != "" {

@@ -47,7 +47,7 @@ func FuzzPasses(f *testing.F) {
 		}
 		_, options := builder.build(ms, nil, deps().Types, o)
 		some := engine.New(engine.Options{})
-		some.PublishSet(engine.NewSet(options))
+		some.Publish(engine.Mutators(engine.NewSet(options), engine.On))
 		everybody := make([]int, len(options.Members))
 		for i := range everybody {
 			everybody[i] = i
@@ -63,7 +63,7 @@ func FuzzPasses(f *testing.F) {
 		}
 		options.Members = members
 		all := engine.New(engine.Options{})
-		all.PublishSet(engine.NewSet(options))
+		all.Publish(engine.Mutators(engine.NewSet(options), engine.On))
 		for range 8 {
 			object := randomPod(rnd)
 			req := &policy.Request{UID: "u", Operation: admissionv1.Create, Namespace: pick("shop", "shop", "other", "")}
@@ -77,7 +77,7 @@ func FuzzPasses(f *testing.F) {
 			req.Object = &unstructured.Unstructured{Object: object}
 			admit := func(e *engine.Engine) any {
 				d := e.Admit(t.Context(), req)
-				return []any{d.Object.Object, d.Changed, d.Status, d.Passes}
+				return []any{d.Object.Object, d.Changed, d.Status, d.Rounds(engine.MutatorStage)}
 			}
 			if diff := cmp.Diff(admit(all), admit(some)); diff != "" {
 				t.Errorf("seed %d: on %v (-everybody +some):\n%s", seed, object, diff)

@@ -147,12 +147,12 @@ func TestSummary(t *testing.T) {
 	before, after := u("{kind: Pod, spec: {containers: [{name: a}]}}"), u("{kind: Pod, spec: {containers: [{name: a, image: x}]}}")
 	jp, ac := admissionregistrationv1.PatchTypeJSONPatch, admissionregistrationv1.PatchTypeApplyConfiguration
 	steps := []engine.Step{
-		{Round: 1, Policy: "p", Binding: "b", Param: "ns/c", Mutation: 0, Type: jp, Outcome: engine.Changed, Before: before, After: after},
-		{Round: 1, Policy: "p", Binding: "b", Mutation: 1, Type: ac, Outcome: engine.Unchanged, Before: after, After: after},
-		{Round: 1, Policy: "q", Binding: "b", Mutation: -1, Outcome: engine.Skipped, Reason: "because"},
-		{Round: 1, Policy: "r", Mutation: -1, Outcome: engine.Failed, Err: errors.New("bad"), Ignored: true},
-		{Round: 2, Policy: "p", Binding: "b", Mutation: 1, Type: ac, Outcome: engine.Unchanged, Before: after, After: after},
-		{Round: 2, Policy: "s", Binding: "b", Mutation: 0, Type: jp, Outcome: engine.Failed, Err: errors.New("worse")},
+		{Stage: "policies", Round: 1, Policy: "p", Binding: "b", Param: "ns/c", Mutation: 0, Type: jp, Outcome: engine.Changed, Before: before, After: after},
+		{Stage: "policies", Round: 1, Policy: "p", Binding: "b", Mutation: 1, Type: ac, Outcome: engine.Unchanged, Before: after, After: after},
+		{Stage: "policies", Round: 1, Policy: "q", Binding: "b", Mutation: -1, Outcome: engine.Skipped, Reason: "because"},
+		{Stage: "policies", Round: 1, Policy: "r", Mutation: -1, Outcome: engine.Failed, Err: errors.New("bad"), Ignored: true},
+		{Stage: "policies", Round: 2, Policy: "p", Binding: "b", Mutation: 1, Type: ac, Outcome: engine.Unchanged, Before: after, After: after},
+		{Stage: "policies", Round: 2, Policy: "s", Binding: "b", Mutation: 0, Type: jp, Outcome: engine.Failed, Err: errors.New("worse")},
 	}
 	const lines = `
   p › b › ns/c › mutations[0] JSONPatch: spec.containers[name=a].image
@@ -161,12 +161,14 @@ func TestSummary(t *testing.T) {
   r: error, ignored (failurePolicy): bad
   s › b › mutations[0] JSONPatch (round 2): error: worse
 `
+	policies := engine.Policies(nil)
 	for want, d := range map[string]*engine.Decision{
 		"Pod a: changed by 1 policy" + lines:                              {Changed: true, Steps: steps},
 		"Pod a: denied" + lines:                                           {Status: &metav1.Status{}, Steps: steps},
 		"Pod a: no policy matched\n":                                      {},
 		"Pod a: unchanged; 1 policy matched\n  q › b: skipped: because\n": {Steps: steps[2:3]},
 	} {
+		d.Stages = []engine.Record{{Stage: &policies, Steps: d.Steps}}
 		if got := Summary("Pod a", d, nil); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,11 +16,12 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 	var lines []string
 	var met, changed actors
 	for _, s := range d.Steps {
-		met.add(s)
+		stage := d.Stage(s.Stage).Stage
+		met.add(stage, s.Policy)
 		if s.Outcome == engine.Changed {
-			changed.add(s)
+			changed.add(stage, s.Policy)
 		}
-		if line := step(s, keys); line != "" {
+		if line := step(s, stage.Round, keys); line != "" {
 			lines = append(lines, "  "+line+"\n")
 		}
 	}
@@ -29,35 +31,33 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 		verdict = "denied"
 	case d.Changed:
 		verdict = "changed by " + changed.String()
-	case len(met.policies)+len(met.mutators) > 0:
+	case len(met.stages) > 0:
 		verdict = "unchanged; " + met.String() + " matched"
 	}
 	return Line(name) + ": " + verdict + "\n" + strings.Join(lines, "")
 }
 
-// actors has the names of policies and of Gatekeeper's mutators.
-type actors struct{ policies, mutators map[string]bool }
+// actors has the names of stages' members, by stage.
+type actors struct {
+	stages []*engine.Stage
+	names  []map[string]bool
+}
 
-func (a *actors) add(s engine.Step) {
-	set := &a.policies
-	if s.Pass > 0 {
-		set = &a.mutators
+func (a *actors) add(s *engine.Stage, name string) {
+	i := slices.Index(a.stages, s)
+	if i < 0 {
+		i = len(a.stages)
+		a.stages, a.names = append(a.stages, s), append(a.names, map[string]bool{})
 	}
-	if *set == nil {
-		*set = map[string]bool{}
-	}
-	(*set)[s.Policy] = true
+	a.names[i][name] = true
 }
 
 func (a *actors) String() string {
-	policies, mutators := count(len(a.policies), "policy", "policies"), count(len(a.mutators), "mutator", "mutators")
-	switch {
-	case len(a.mutators) == 0:
-		return policies
-	case len(a.policies) == 0:
-		return mutators
+	parts := make([]string, len(a.stages))
+	for i, s := range a.stages {
+		parts[i] = count(len(a.names[i]), s.Member, s.Name)
 	}
-	return policies + " and " + mutators
+	return strings.Join(parts, " and ")
 }
 
 func count(n int, one, many string) string {
@@ -67,28 +67,25 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// step describes one step, or returns "" for a second round or pass that
-// changed nothing.
-func step(s engine.Step, keys func(*unstructured.Unstructured) Keys) string {
-	if (s.Round > 1 || s.Pass > 1) && (s.Outcome == engine.Unchanged || s.Outcome == engine.Skipped) {
+// step describes one step, or returns "" for one of a later round that changed
+// nothing.
+func step(s engine.Step, round string, keys func(*unstructured.Unstructured) Keys) string {
+	if s.Round > 1 && (s.Outcome == engine.Unchanged || s.Outcome == engine.Skipped) {
 		return ""
 	}
 	where := []string{s.Policy}
-	if s.Binding != "" && s.Pass == 0 {
+	if s.Binding != "" {
 		where = append(where, s.Binding)
-	}
-	if s.Param != "" && s.Pass == 0 {
-		where = append(where, s.Param)
+		if s.Param != "" {
+			where = append(where, s.Param)
+		}
 	}
 	text := Line(strings.Join(where, " › "))
-	if s.Mutation >= 0 && s.Pass == 0 {
+	if s.Type != "" {
 		text += fmt.Sprintf(" › mutations[%d] %s", s.Mutation, s.Type)
 	}
 	if s.Round > 1 {
-		text += fmt.Sprintf(" (round %d)", s.Round)
-	}
-	if s.Pass > 1 {
-		text += fmt.Sprintf(" (pass %d)", s.Pass)
+		text += fmt.Sprintf(" (%s %d)", round, s.Round)
 	}
 	switch s.Outcome {
 	case engine.Changed:

@@ -18,6 +18,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -45,7 +46,7 @@ func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
 // sort puts every document where it belongs.
 func (b *builder) sort(docs []*manifest.Document, opts Options) {
-	legacyKinds := opts.Mutators != IgnoreMutators
+	legacyKinds := opts.Mutators != engine.Off
 	for _, d := range docs {
 		if d.Object == nil {
 			continue

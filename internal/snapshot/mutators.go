@@ -6,20 +6,9 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/mutators"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
-)
-
-// Mutators says how Gatekeeper's mutators run.
-type Mutators int
-
-const (
-	// RunMutators runs them on what the policies leave.
-	RunMutators Mutators = iota
-	// ShadowMutators has them look on and change nothing.
-	ShadowMutators
-	// IgnoreMutators takes them for any other objects.
-	IgnoreMutators
 )
 
 // readMutators puts the mutators together, under the Config if there is one.
@@ -46,9 +35,10 @@ func (b *builder) readMutators(opts Options) {
 		return
 	}
 	built := mutators.NewBuilder(policy.Deps{Env: b.env, Types: b.snapshot.Types}).Build(all, config, b.snapshot.Types, mutators.Options{
-		Shadow: opts.Mutators == ShadowMutators, Trace: opts.Trace, Namespace: b.snapshot.Namespaces.Namespace,
+		Namespace: b.snapshot.Namespaces.Namespace,
 	})
-	b.snapshot.Set, b.snapshot.Mutators, b.snapshot.Shapes = built.Set, built.States, built.Shapes
+	b.snapshot.stages = []engine.Stage{engine.Mutators(built.Set, opts.Mutators)}
+	b.snapshot.Mutators, b.snapshot.Shapes = built.States, built.Shapes
 }
 
 // MutatorError is err, from decoding a mutator or a Config, where its cause stands

@@ -29,9 +29,10 @@ type Options struct {
 	// Namespace is that of namespaced objects that name none; "" is
 	// DefaultNamespace.
 	Namespace string
-	// Mutators says what becomes of Gatekeeper's mutators.
-	Mutators Mutators
-	// Trace has the steps tell all, see engine.Options and engine.SetOptions.
+	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
+	// objects.
+	Mutators engine.Mode
+	// Trace is that of engine.Options.
 	Trace bool
 }
 
@@ -40,9 +41,8 @@ type Snapshot struct {
 	Index    *binding.Index
 	Types    *openapi.Types
 	Policies []*policy.Policy
-	// Set runs the mutators; nil if there are none. Mutators says what has become
-	// of each, and Shapes how many programs they share.
-	Set      *engine.Set
+	// Mutators says what has become of each mutator, and Shapes how many programs
+	// they share.
 	Mutators []mutators.State
 	Shapes   int
 	// Namespaces knows which Namespaces had to be made up.
@@ -60,6 +60,7 @@ type Snapshot struct {
 	// fills in.
 	Older []string
 
+	stages     []engine.Stage
 	authorizer *asked
 	trace      bool
 }
@@ -70,8 +71,7 @@ func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 // Engine returns an engine that runs this snapshot.
 func (s *Snapshot) Engine() *engine.Engine {
 	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types), Trace: s.trace})
-	e.Publish(s.Index)
-	e.PublishSet(s.Set)
+	e.Publish(s.stages...)
 	return e
 }
 
@@ -127,5 +127,6 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		return nil, []error{err}
 	}
 	s.Index = ix
+	s.stages = append([]engine.Stage{engine.Policies(ix)}, s.stages...)
 	return s, nil
 }

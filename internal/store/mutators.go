@@ -33,7 +33,7 @@ type gatekeeper struct {
 	log       *slog.Logger
 	metrics   Metrics // may be nil
 	types     *openapi.Types
-	shadow    bool
+	mode      engine.Mode
 	namespace func(context.Context, string) (*unstructured.Unstructured, error)
 	kinds     []*watch.Mirror[*storedMutator] // as legacy.Kinds
 	configs   *watch.Mirror[*storedConfig]
@@ -75,7 +75,7 @@ type storedConfig struct {
 type gatekeeperOptions struct {
 	client    dynamic.Interface
 	deps      policy.Deps
-	shadow    bool
+	mode      engine.Mode
 	namespace func(context.Context, string) (*unstructured.Unstructured, error)
 	metrics   Metrics
 	log       *slog.Logger
@@ -84,7 +84,7 @@ type gatekeeperOptions struct {
 
 func newGatekeeper(o gatekeeperOptions) *gatekeeper {
 	g := &gatekeeper{
-		log: o.log, metrics: o.metrics, types: o.deps.Types, shadow: o.shadow, namespace: o.namespace,
+		log: o.log, metrics: o.metrics, types: o.deps.Types, mode: o.mode, namespace: o.namespace,
 		engine: engine.New(engine.Options{}), builder: mutators.NewBuilder(o.deps), stale: true,
 	}
 	for _, kind := range legacy.Kinds() {
@@ -255,8 +255,8 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 		g.log.Error("no new set of mutators, the one before stays", "error", err)
 		return false
 	}
-	g.engine.PublishSet(result.Set)
-	state := stateOf(list, result, g.shadow, problems)
+	g.engine.Publish(engine.Mutators(result.Set, g.mode))
+	state := stateOf(list, result, g.mode, problems)
 	if g.natives != nil && !g.natives.Back {
 		state.addMoved(g.natives.state.Load())
 	}
@@ -273,7 +273,7 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	g.built = true
 	g.mu.Unlock()
 	g.log.Log(ctx, level, "mutators published", "mutators", len(list), "running", state.Running(), "shapes", result.Shapes,
-		"shadow", g.shadow, "duration", time.Since(start))
+		"shadow", g.mode == engine.Shadow, "duration", time.Since(start))
 	return true
 }
 
@@ -376,7 +376,7 @@ func (g *gatekeeper) build(list []*storedMutator, config *storedConfig) (result 
 		exclusions = config.config
 	}
 	err = guarded(func() error {
-		result = g.builder.Build(valid, exclusions, g.types, mutators.Options{Shadow: g.shadow, Namespace: g.namespace, Moved: g.moved()})
+		result = g.builder.Build(valid, exclusions, g.types, mutators.Options{Namespace: g.namespace, Moved: g.moved()})
 		return nil
 	})
 	return result, err
@@ -405,8 +405,9 @@ func (g *gatekeeper) holds(id string) bool {
 
 // MutatorsState is what a Store has to say about Gatekeeper's mutators.
 type MutatorsState struct {
-	// Shadow says that they only look on, Native that they are moved into policies.
-	Shadow, Native bool
+	Mode engine.Mode
+	// Native says that they are moved into policies.
+	Native bool
 	// Mutators are in Gatekeeper's order.
 	Mutators []MutatorState
 	// Problems are what is wrong with more than one mutator: a kind that cannot be
@@ -463,12 +464,12 @@ func (s *MutatorsState) addMoved(n *NativeState) {
 	}
 }
 
-func stateOf(list []*storedMutator, result *mutators.Result, shadow bool, problems []string) *MutatorsState {
+func stateOf(list []*storedMutator, result *mutators.Result, mode engine.Mode, problems []string) *MutatorsState {
 	of := make(map[*legacy.Mutator]*mutators.State, len(result.States))
 	for i := range result.States {
 		of[result.States[i].Mutator] = &result.States[i]
 	}
-	out := &MutatorsState{Shadow: shadow, Problems: problems, Rules: result.Rules}
+	out := &MutatorsState{Mode: mode, Problems: problems, Rules: result.Rules}
 	for _, m := range list {
 		state := MutatorState{Object: m.object, Err: m.err, mutator: m.mutator}
 		if s := of[m.mutator]; s != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/watch"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -136,7 +137,7 @@ func TestGatekeeperUpdate(t *testing.T) {
 	g := newTestGatekeeper(t)
 	metrics := &counted{}
 	g.metrics = metrics
-	if g.update(t.Context(), false) || g.engine.Set() != nil || g.ready() == nil {
+	if g.update(t.Context(), false) || g.engine.Stages() != nil || g.ready() == nil {
 		t.Fatal("there is a set before anything has been read")
 	}
 	var metadata *watch.Mirror[*storedMutator]
@@ -152,7 +153,7 @@ func TestGatekeeperUpdate(t *testing.T) {
 		t.Fatal("there is a set before the Config has been read")
 	}
 	put(t, g.configs)
-	if !g.update(t.Context(), false) || g.engine.Set() == nil || g.ready() != nil {
+	if !g.update(t.Context(), false) || g.engine.Stages() == nil || g.ready() != nil {
 		t.Fatalf("there is no set: %v", g.ready())
 	}
 	want := []string{"AssignMetadata/a: off, invalid", "AssignMetadata/b: running"}
@@ -166,14 +167,15 @@ func TestGatekeeperUpdate(t *testing.T) {
 		t.Error("holds")
 	}
 
-	before := g.engine.Set()
+	set := func() engine.Runner { return g.engine.Stages()[0].Runner }
+	before := set()
 	if put(t, metadata, testMutator(t, "b", validLocation, "b", 1), testMutator(t, "a", "spec.x", "a", 1)); g.update(t.Context(), false) {
 		t.Error("the same again is news")
 	}
-	if g.engine.Set() != before {
+	if set() != before {
 		t.Error("the same again is another set")
 	}
-	if !g.update(t.Context(), true) || g.engine.Set() == before {
+	if !g.update(t.Context(), true) || set() == before {
 		t.Error("other kinds make no other set")
 	}
 	put(t, metadata, testMutator(t, "b", "spec.x", "b", 2))
@@ -188,10 +190,10 @@ func TestGatekeeperUpdate(t *testing.T) {
 		t.Errorf("of a kind that is gone there is %v", states(g.state))
 	}
 
-	before = g.engine.Set()
+	before = set()
 	metadata.SetServed(true)
 	metadata.Note(apierrors.NewForbidden(schema.GroupResource{Resource: "assignmetadata"}, "", errors.New("no")))
-	if !g.update(t.Context(), false) || len(g.state.Problems) != 1 || g.engine.Set() != before {
+	if !g.update(t.Context(), false) || len(g.state.Problems) != 1 || set() != before {
 		t.Errorf("problems %q", g.state.Problems)
 	}
 }

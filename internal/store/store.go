@@ -53,11 +53,11 @@ type Options struct {
 	Metrics Metrics
 	// Exempt are the namespaces that webhook entries leave out.
 	Exempt []string
-	// Mutators runs Gatekeeper's mutators, for which mapd needs the right to read
-	// them; with Shadow it only finds out what they would do.
-	Mutators, Shadow bool
+	// Mutators is the mode of Gatekeeper's mutators. Unless it is Off, mapd needs the
+	// right to read them.
+	Mutators engine.Mode
 	// Native moves them into policies, or back, for which mapd needs the right to read
-	// those of the cluster; who writes them is not the Store. Mutators has to be set.
+	// those of the cluster; the Store does not write them. Mutators has to be On.
 	Native *NativeOptions
 }
 
@@ -124,9 +124,9 @@ func New(o Options) *Store {
 	s.compiler.slow = newSlow(s.changes.Notify)
 	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: snapshot.Equivalents(types)}
 	s.engine = engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types)}
-	if o.Mutators || o.Shadow {
+	if o.Mutators != engine.Off {
 		s.gatekeeper = newGatekeeper(gatekeeperOptions{
-			client: o.Dynamic, deps: s.compiler.deps, shadow: o.Shadow, namespace: s.namespaces.Namespace,
+			client: o.Dynamic, deps: s.compiler.deps, mode: o.Mutators, namespace: s.namespaces.Namespace,
 			metrics: o.Metrics, log: log, changed: s.changes.Notify,
 		})
 		if o.Native != nil {
@@ -275,7 +275,7 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 		if a == nil {
 			a = &admitter{engine: engine.New(s.engine)}
 		}
-		a.engine.Publish(j.index)
+		a.engine.Publish(engine.Policies(j.index))
 		now.entries[id] = a
 	}
 	for _, g := range webhook.Groups() {
@@ -341,7 +341,7 @@ func (s *Store) wholeGroup(c catalogue, g webhook.Group) *admitter {
 		return &admitter{engine: engine.New(s.engine)}
 	}
 	a := &admitter{engine: engine.New(s.engine)}
-	a.engine.Publish(index)
+	a.engine.Publish(engine.Policies(index))
 	return a
 }
 
@@ -358,10 +358,10 @@ type unread struct{ ignore bool }
 // Admit implements webhook.Admitter.
 func (u unread) Admit(_ context.Context, req *policy.Request) *engine.Decision {
 	if u.ignore {
-		return &engine.Decision{Object: req.Object, Rounds: 1}
+		return &engine.Decision{Object: req.Object}
 	}
 	status := apierrors.NewServiceUnavailable("the policies of this cluster have not been read yet").Status()
-	return &engine.Decision{Object: req.Object, Status: &status, Rounds: 1}
+	return &engine.Decision{Object: req.Object, Status: &status}
 }
 
 // Snapshot returns what was published last, nil before the first. The first call

@@ -69,7 +69,7 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 		return nil, err
 	}
 	e := engine.New(engine.Options{Convert: snapshot.Convert(types)})
-	e.Publish(ix)
+	e.Publish(engine.Policies(ix))
 	return &native{e}, nil
 }
 

@@ -94,12 +94,9 @@ func ReadMutators(data map[string]string) MutatorList {
 // ListMutators says it of a Store's state and of the policies that are written;
 // native may be nil.
 func ListMutators(s *store.MutatorsState, native *NativeReport) MutatorList {
-	l := MutatorList{Mode: "on"}
-	switch {
-	case s.Native:
+	l := MutatorList{Mode: s.Mode.String()}
+	if s.Native {
 		l.Mode = "native"
-	case s.Shadow:
-		l.Mode = "shadow"
 	}
 	if native == nil {
 		native = &NativeReport{}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -64,7 +65,7 @@ func TestListOf(t *testing.T) {
 	if diff := cmp.Diff(list, ReadMutators(list.data())); diff != "" {
 		t.Errorf("ReadMutators (- written):\n%s", diff)
 	}
-	if got := ListMutators(&store.MutatorsState{Shadow: true}, nil).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators"}) {
+	if got := ListMutators(&store.MutatorsState{Mode: engine.Shadow}, nil).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators"}) {
 		t.Errorf("no mutators in shadow: %v", got)
 	}
 }

@@ -30,10 +30,10 @@ func TestCases(t *testing.T) {
 			given := deepCopy(req.Object)
 			d := e.Admit(t.Context(), req)
 			if diff := c.Diff(subject.Outcome(d)); diff != "" {
-				t.Errorf("%s\n%s\nsteps:\n%s", c.Story, diff, formatSteps(d.Steps))
+				t.Errorf("%s\n%s\nsteps:\n%s", c.Story, diff, formatSteps(d))
 			}
 			if c.WantSteps != "" {
-				if diff := cmp.Diff(c.WantSteps, formatSteps(d.Steps)); diff != "" {
+				if diff := cmp.Diff(c.WantSteps, formatSteps(d)); diff != "" {
 					t.Errorf("steps (-want +got):\n%s", diff)
 				}
 			}
@@ -53,14 +53,10 @@ func deepCopy(u *unstructured.Unstructured) *unstructured.Unstructured {
 
 // formatSteps writes the record of what happened, a line for each step, in
 // columns that do not depend on other lines.
-func formatSteps(steps []engine.Step) string {
+func formatSteps(d *engine.Decision) string {
 	var b strings.Builder
-	for _, s := range steps {
-		if s.Pass > 0 {
-			fmt.Fprintf(&b, "pass %d  %s", s.Pass, s.Policy)
-		} else {
-			fmt.Fprintf(&b, "round %d  %s", s.Round, s.Policy)
-		}
+	for _, s := range d.Steps {
+		fmt.Fprintf(&b, "%s %d  %s", d.Stage(s.Stage).Stage.Round, s.Round, s.Policy)
 		if s.Binding != "" {
 			fmt.Fprintf(&b, "  binding %s", s.Binding)
 		}

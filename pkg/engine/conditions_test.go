@@ -11,9 +11,9 @@ import (
 // What conditions take that hold is told once, with the first mutation.
 func TestConditionsThatHoldAreTold(t *testing.T) {
 	e := New(Options{})
-	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}},
+	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}},
 		newPolicy(t, "p", []policy.Mutator{noop, noop}, condition("object.metadata.name != ''")),
-		newPolicy(t, "q", run1(noop))))
+		newPolicy(t, "q", run1(noop)))))
 	d := e.Admit(t.Context(), request())
 	if len(d.Steps) != 3 {
 		t.Fatalf("steps = %q, want 3", record(d.Steps))
@@ -28,11 +28,11 @@ func TestConditionsThatHoldAreTold(t *testing.T) {
 // A run that is used again knows nothing of the request before.
 func TestRunsAreUsedAgain(t *testing.T) {
 	e := New(Options{})
-	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "p", run1(write("x")), ifNeeded)))
+	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "p", run1(write("x")), ifNeeded))))
 	first := e.Admit(t.Context(), request())
 	kept := first.Object.DeepCopy()
 	for range 10 {
-		if d := e.Admit(t.Context(), request()); len(d.Steps) != len(first.Steps) || !d.Changed || d.Rounds != first.Rounds {
+		if d := e.Admit(t.Context(), request()); len(d.Steps) != len(first.Steps) || !d.Changed || d.Rounds(PolicyStage) != first.Rounds(PolicyStage) {
 			t.Fatalf("Admit = %q, want %q", record(d.Steps), record(first.Steps))
 		}
 	}

@@ -37,14 +37,14 @@ func unknownConversion(from, to schema.GroupVersionKind) error {
 }
 
 // convert returns obj as to. Nil stays nil.
-func (e *Engine) convert(obj *unstructured.Unstructured, from, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+func (o *Options) convert(obj *unstructured.Unstructured, from, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	switch {
 	case obj == nil || from == to:
 		return obj, nil
-	case e.options.Convert == nil:
+	case o.Convert == nil:
 		return nil, ErrNoConversion
 	}
-	out, err := e.options.Convert(obj, to)
+	out, err := o.Convert(obj, to)
 	if err == nil && out == nil {
 		return nil, ErrNoConversion
 	}

@@ -26,21 +26,49 @@ type Decision struct {
 	// Warnings are for the client. The server's own policies never warn, and no
 	// step of ours does so far.
 	Warnings []string
-	// Steps are what happened, in order.
+	// Steps are those of all stages that are on, in order.
 	Steps []Step
-	// Rounds is 1, or 2 if a mutation of the first round completed and the
-	// request was not denied (spec §9.3).
-	Rounds int
-	// Passes are those of the Set, up to the one that changed nothing or failed; 0
-	// if there is no Set or already the first changed nothing.
-	Passes int
-	// Shadow is what a Set that only looks on would have decided on the Object
-	// above; nil if there is none or nothing of it applies to the request.
-	Shadow *Decision
+	// Stages has a Record for each stage that met the request, in order; none comes
+	// after one that refused it.
+	Stages []Record
+}
+
+// Record is what one stage made of a request: what was decided if its Mode is On,
+// and what would have been if it is Shadow.
+type Record struct {
+	Stage *Stage
+	// Object is the object after the stage, or as it was before if the stage did not
+	// change it or refuses the request.
+	Object  *unstructured.Unstructured
+	Changed bool
+	Status  *metav1.Status
+	Steps   []Step
+	Rounds  int
+
+	room unstructured.Unstructured // of Object, if it changed
+}
+
+// Stage returns the Record of a stage, nil if the stage did not meet the request.
+func (d *Decision) Stage(name string) *Record {
+	for i := range d.Stages {
+		if d.Stages[i].Stage.Name == name {
+			return &d.Stages[i]
+		}
+	}
+	return nil
+}
+
+// Rounds returns how many times a stage ran through its members, see Result; 0 if
+// the stage did not meet the request.
+func (d *Decision) Rounds(stage string) int {
+	if r := d.Stage(stage); r != nil {
+		return r.Rounds
+	}
+	return 0
 }
 
 // Outcome is how a step ended.
-type Outcome int
+type Outcome uint8
 
 const (
 	// Skipped means that the step had nothing to do: Step.Reason says why.
@@ -69,43 +97,45 @@ func (o Outcome) String() string {
 	}
 }
 
-// Step is one line of the record: a mutation, or the reason why a policy or a
-// binding did not come to its mutations. Policies that do not match the request
-// leave no step, nor do those that a second round does not run again.
+// Step is one line of the record: a mutation, or the reason why the mutations of a
+// policy or a binding did not run. Policies that do not match the request leave no
+// step, nor do those that a second round does not run again.
 type Step struct {
-	// Round is that of the policies, 1 or 2, and Pass that of the Set, from 1; one
-	// of them is 0.
-	Round, Pass int
-	Policy      string
+	// Stage is the name of the stage, and Round the number of its run through its
+	// members, from 1.
+	Stage string
+	Round int
+	// Policy is the name of the policy or, in another stage, of the member.
+	Policy string
 	// Binding is empty if the policy itself is at fault.
 	Binding string
 	// Param is the parameter's "namespace/name" or "name", or empty.
 	Param string
 	// Mutation is the index in spec.mutations, -1 for anything else.
 	Mutation int
-	// Type is empty if Mutation is -1.
+	// Type is empty if Mutation is -1, or if the member does not spell its mutations.
 	Type    admissionregistrationv1.PatchType
 	Outcome Outcome
+	// Ignored says that the policy's failurePolicy swallowed Err.
+	Ignored bool
 	// Reason says in a few words why a step was skipped.
 	Reason string
 	// Err is the cause of a failure, without naming policy and binding.
 	Err error
-	// Ignored says that the policy's failurePolicy swallowed Err.
-	Ignored bool
 	// Cost is in CEL units.
 	Cost     int64
 	Duration time.Duration
 	// ConditionCost and ConditionTime are what the policy's match conditions took
-	// if they held. They are told once, in the first step that came of it, and are
-	// not part of Cost and Duration.
+	// if they held. Only the first step after them has both; they are not part of
+	// Cost and Duration.
 	ConditionCost int64
 	ConditionTime time.Duration
 	// Before and After are the object around a mutation, in the version that
 	// the policy matched; the same pointer if the outcome is not Changed. They are
-	// there only if the engine, or the Set, traces.
+	// nil unless the engine traces.
 	Before, After *unstructured.Unstructured
 
-	paths []string // as they were written
+	paths []string // in the order in which they were written
 }
 
 // Paths returns the JSON pointers of what the step changed, sorted. The list must

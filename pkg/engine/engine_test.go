@@ -442,7 +442,7 @@ func TestAdmit(t *testing.T) {
 				src.Namespaces = tt.namespaces
 			}
 			e := New(Options{})
-			e.Publish(index(t, src, tt.policies...))
+			e.Publish(Policies(index(t, src, tt.policies...)))
 			d := e.Admit(t.Context(), req)
 
 			if diff := cmp.Diff(tt.steps, record(d.Steps)); diff != "" {
@@ -451,8 +451,8 @@ func TestAdmit(t *testing.T) {
 			if diff := cmp.Diff(tt.status, describe(d.Status)); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
-			if d.Rounds != tt.rounds {
-				t.Errorf("Rounds = %d, want %d", d.Rounds, tt.rounds)
+			if got := max(1, d.Rounds(PolicyStage)); got != tt.rounds {
+				t.Errorf("Rounds = %d, want %d", got, tt.rounds)
 			}
 			if (d.Object == nil) != (req.Object == nil) {
 				t.Fatalf("Object = %v for a request with %v", d.Object, req.Object)
@@ -481,7 +481,7 @@ func TestBroken(t *testing.T) {
 		&policy.ExpressionError{Field: "spec.mutations[0].jsonPatch.expression", Err: errors.New("compilation failed: one")},
 		&policy.ExpressionError{Field: "spec.mutations[1].jsonPatch.expression", Err: errors.New("compilation failed: two")})
 	e := New(Options{})
-	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, policy.Broken(policyObject("p"), err), newPolicy(t, "q", run1(write("q")))))
+	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, policy.Broken(policyObject("p"), err), newPolicy(t, "q", run1(write("q"))))))
 	d := e.Admit(t.Context(), request())
 	want := []string{
 		"403 Invalid policy 'p' with binding 'b-p' denied request: compilation failed: one", `widgets.ex.io "w"`,
@@ -491,7 +491,7 @@ func TestBroken(t *testing.T) {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 
-	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, policy.Broken(policyObject("p", ignore), err), newPolicy(t, "q", run1(write("q")))))
+	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, policy.Broken(policyObject("p", ignore), err), newPolicy(t, "q", run1(write("q"))))))
 	d = e.Admit(t.Context(), request())
 	if d.Status != nil || data(d.Object, "log") != "q" {
 		t.Errorf("Admit() = %v, log %q, want the other policy's change", describe(d.Status), data(d.Object, "log"))
@@ -585,7 +585,7 @@ func TestVersions(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			e := New(Options{Convert: tt.convert})
-			e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}, Equivalents: otherVersions, Params: params{"p", "q"}}, tt.policies...))
+			e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}, Equivalents: otherVersions, Params: params{"p", "q"}}, tt.policies...)))
 			d := e.Admit(t.Context(), request())
 			if diff := cmp.Diff(tt.status, describe(d.Status)); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
@@ -619,7 +619,7 @@ func TestUnknownConversionText(t *testing.T) {
 
 func TestSteps(t *testing.T) {
 	e := New(Options{Trace: true})
-	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "p", run1(write("x"), noop))))
+	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "p", run1(write("x"), noop)))))
 	d := e.Admit(t.Context(), request())
 	if len(d.Steps) != 2 {
 		t.Fatalf("steps = %q, want 2", record(d.Steps))
@@ -647,7 +647,7 @@ func TestChangedBack(t *testing.T) {
 		return u, nil
 	})
 	e := New(Options{})
-	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "p", run1(write("x"), undo))))
+	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "p", run1(write("x"), undo)))))
 	req := request()
 	if d := e.Admit(t.Context(), req); d.Changed || d.Object != req.Object {
 		t.Errorf("Changed = %v, want the request's own object", d.Changed)
@@ -683,7 +683,7 @@ func TestInterrupted(t *testing.T) {
 			ctx, cancel = context.WithDeadline(t.Context(), deadline)
 			defer cancel()
 			e := New(Options{})
-			e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, tt.policies...))
+			e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, tt.policies...)))
 			got := describe(e.Admit(ctx, request()).Status)
 			if want := "504 Timeout Timeout: evaluation of mutating admission policies stopped: " + tt.text; len(got) == 0 || got[0] != want {
 				t.Errorf("status = %q, want %q", got, want)
@@ -720,7 +720,7 @@ func TestMemoryRefused(t *testing.T) {
 					return nil, err
 				})
 				e := New(Options{})
-				e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "a", run1(charges), ignore), newPolicy(t, "b", run1(panics))))
+				e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "a", run1(charges), ignore), newPolicy(t, "b", run1(panics)))))
 				req := request()
 				req.Memory = budget.Open()
 				defer req.Memory.Close()
@@ -736,7 +736,7 @@ func TestNothingPublished(t *testing.T) {
 	req := request()
 	e := New(Options{})
 	d := e.Admit(t.Context(), req)
-	if d.Object != req.Object || d.Changed || d.Status != nil || e.Index() != nil {
+	if d.Object != req.Object || d.Changed || d.Status != nil || e.Stages() != nil {
 		t.Errorf("Admit() = %+v, want the request's object", d)
 	}
 }
@@ -762,7 +762,7 @@ func TestAuthorizerIsAskedOnce(t *testing.T) {
 		}
 		return in.Object, nil
 	})
-	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "a", run1(ask, ask), ifNeeded)))
+	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "a", run1(ask, ask), ifNeeded))))
 	e.Admit(t.Context(), request())
 	if asked != 1 {
 		t.Errorf("asked %d times, want 1", asked)
@@ -780,7 +780,7 @@ func TestHammerPublish(t *testing.T) {
 	}
 	e := New(Options{})
 	snapshots := []*binding.Index{snapshot("a"), snapshot("b"), snapshot("c")}
-	e.Publish(snapshots[0])
+	e.Publish(Policies(snapshots[0]))
 	ctx := t.Context()
 	stop := make(chan struct{})
 	var publisher, clients sync.WaitGroup
@@ -790,7 +790,7 @@ func TestHammerPublish(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				e.Publish(snapshots[i%len(snapshots)])
+				e.Publish(Policies(snapshots[i%len(snapshots)]))
 			}
 		}
 	})
@@ -834,9 +834,9 @@ func (o oneNamespace) Namespace(context.Context, string) (*unstructured.Unstruct
 
 func missEngine(t testing.TB, n int, how string) *Engine {
 	e := New(Options{})
-	e.Publish(index(t, binding.Sources{Namespaces: oneNamespace{&unstructured.Unstructured{Object: map[string]any{
+	e.Publish(Policies(index(t, binding.Sources{Namespaces: oneNamespace{&unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "t1", "labels": map[string]any{"kubernetes.io/metadata.name": "t1"}},
-	}}}}, fill(t, n, how)...))
+	}}}}, fill(t, n, how)...)))
 	return e
 }
 
@@ -877,7 +877,7 @@ func BenchmarkAdmit(b *testing.B) {
 				ps = append(ps, newPolicy(b, fmt.Sprintf("p%03d", i), run1(noop)))
 			}
 			e, req, ctx := New(Options{}), request(), b.Context()
-			e.Publish(index(b, binding.Sources{Namespaces: namespaces{"t1"}}, ps...))
+			e.Publish(Policies(index(b, binding.Sources{Namespaces: namespaces{"t1"}}, ps...)))
 			if d := e.Admit(ctx, req); len(d.Steps) != n {
 				b.Fatalf("Admit() took %d steps, want %d", len(d.Steps), n)
 			}

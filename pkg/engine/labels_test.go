@@ -68,7 +68,7 @@ func podEngine(t testing.TB, expression string, n int) *engine.Engine {
 		t.Fatal(err)
 	}
 	e := engine.New(engine.Options{})
-	e.Publish(ix)
+	e.Publish(engine.Policies(ix))
 	return e
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Member is one policy of a Set with the one parameter it runs with.
@@ -24,11 +23,10 @@ type Member struct {
 	Name string
 	// Policy should be compiled with policy.CompileLenient. Its expressions have
 	// no authorizer.
-	Policy  *policy.Policy
-	Binding string
-	Params  *unstructured.Unstructured
-	// Applies says whether the member is about objects of a kind at all; nil is
-	// always. It is asked about what the object says of itself, once for each
+	Policy *policy.Policy
+	Params *unstructured.Unstructured
+	// Applies reports whether the member is about objects of a kind at all; nil is
+	// always. The Set calls it with what the object says of itself, once for each
 	// kind and operation, so its answer must not change.
 	Applies func(gvk schema.GroupVersionKind, op admissionv1.Operation) bool
 	// Match is what the member asks of an object beside that; nil is nothing.
@@ -62,11 +60,11 @@ type Match struct {
 type SetOptions struct {
 	// Members are in the order in which they run.
 	Members []Member
-	// Bound is N of the at most N+1 passes; less than the number of members is
-	// taken for that number.
+	// Bound is N of the at most N+1 passes, and at least the number of members.
 	Bound int
-	// Excludes tells of namespaces that are left alone. A Namespace is asked for
-	// under its own name and other cluster-scoped objects under "". Nil: none.
+	// Excludes reports whether the Set leaves objects of a namespace alone. For a
+	// Namespace it gets its own name, and for other cluster-scoped objects "". Nil:
+	// it excludes none.
 	Excludes func(namespace string) bool
 	// Namespace returns the Namespace of a request, which is refused if it
 	// cannot. Nil: no Namespace has a label.
@@ -74,12 +72,6 @@ type SetOptions struct {
 	// Explain returns the error with which a member refuses an object, in
 	// Gatekeeper's words; nil leaves it to the engine. obj must not be modified.
 	Explain func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error
-	// Shadow makes the Set look on: what it would have decided is told in
-	// Decision.Shadow and nothing else comes of it.
-	Shadow bool
-	// Trace keeps the object before and after each change in its Step. Without
-	// it, members that follow each other write to the same copy.
-	Trace bool
 }
 
 // Set is policies that run in order, again and again until none of them changes
@@ -92,6 +84,8 @@ type SetOptions struct {
 //
 // After the first pass a member runs again only if another has woken it since.
 // The result, the refusals and the number of passes are those of running all.
+//
+// A Set is a Runner: see Mutators.
 type Set struct {
 	options SetOptions
 	passes  int // at most
@@ -191,40 +185,16 @@ func keyOf(obj map[string]any, op admissionv1.Operation, namespaced bool) kindKe
 	return k
 }
 
-// isNamespace says whether an object is a Namespace, of whichever version.
+// isNamespace reports whether an object is a Namespace, of whichever version.
 func (k kindKey) isNamespace() bool {
 	return k.kind == "Namespace" && !strings.Contains(k.apiVersion, "/")
 }
 
-// admit runs the Set on the object of a decision that allows the request so far,
-// and amends the decision.
-func (s *Set) admit(ctx context.Context, req *policy.Request, d *Decision) {
-	out := s.decide(ctx, req, d.Object)
-	switch {
-	case out == nil:
-		return
-	case s.options.Shadow:
-		d.Shadow = out
-		return
-	}
-	if len(d.Steps) == 0 {
-		d.Steps = out.Steps
-	} else {
-		d.Steps = append(d.Steps, out.Steps...)
-	}
-	d.Passes = out.Passes
-	switch {
-	case out.Status != nil:
-		d.Status, d.Object, d.Changed = out.Status, req.Object, false
-	case out.Changed:
-		d.Object, d.Changed = out.Object, out.Object != req.Object && !tree.Equal(req.Object.Object, out.Object.Object)
-	}
-}
-
-// decide returns what the Set makes of an object, nil if it is not asked.
-func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) *Decision {
+// Run implements Runner.
+func (s *Set) Run(ctx context.Context, a *Admission) (result Result, met bool) {
+	req, object := a.Request, a.Object
 	if object == nil || len(s.options.Members) == 0 || !mutable(req) {
-		return nil
+		return Result{}, false
 	}
 	key := keyOf(object.Object, req.Operation, req.Namespace != "")
 	namespace := req.Namespace
@@ -234,19 +204,19 @@ func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructu
 	}
 	c := s.candidates(key)
 	if len(c.members) == 0 {
-		return nil
+		return Result{}, false
 	}
 	if s.options.Excludes != nil && s.options.Excludes(excluded) {
-		return nil
+		return Result{}, false
 	}
 	var ns *unstructured.Unstructured
 	if namespace != "" && s.options.Namespace != nil {
 		var err error
 		if ns, err = s.options.Namespace(ctx, namespace); err != nil {
 			if status := interrupted(ctx, req); status != nil {
-				return &Decision{Status: status}
+				return Result{Status: status}, true
 			}
-			return &Decision{Status: refusedStatus(err)}
+			return Result{Status: refusedStatus(err)}, true
 		}
 	}
 	home := ns // whose labels count
@@ -255,14 +225,14 @@ func (s *Set) decide(ctx context.Context, req *policy.Request, object *unstructu
 	}
 	if home != nil {
 		if _, ignored := rawLabels(home.Object)[api.IgnoreLabel]; ignored {
-			return nil
+			return Result{}, false
 		}
 	}
-	r := setRun{set: s, ctx: ctx, req: req, key: key, candidates: c, namespace: ns}
-	return r.decide(object, namespace)
+	r := setRun{Admission: a, set: s, key: key, candidates: c, namespace: ns}
+	return r.decide(namespace), true
 }
 
-// mutable says whether Gatekeeper would look at a request at all (Gatekeeper
+// mutable reports whether Gatekeeper would look at a request at all (Gatekeeper
 // spec §9.2).
 func mutable(req *policy.Request) bool {
 	return (req.Operation == admissionv1.Create || req.Operation == admissionv1.Update) && !api.IsGatekeepers(req.Kind.Group)

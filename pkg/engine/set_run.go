@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,9 +16,8 @@ import (
 
 // setRun is one request on its way through a Set.
 type setRun struct {
+	*Admission
 	set *Set
-	ctx context.Context
-	req *policy.Request
 
 	key             kindKey     // of the object as it is now
 	candidates      *candidates // for key
@@ -29,51 +26,45 @@ type setRun struct {
 
 	*setRoom
 	woken     bool // some of awake may be true
-	relabeled bool // the member whose turn it is has changed the object's labels
+	relabeled bool // the member that runs has changed the object's labels
 
 	draft *policy.Draft
-	in    policy.Input // what members see, but for what differs among them
-	steps []Step
+	in    policy.Input // what all members see
 	pass  int
-	cost  int64 // of the step under way
-	began time.Time
-	clock time.Duration // since then, when the last member was through
 }
 
-// decide runs the Set on an object, which carries the request's namespace
+// decide runs the Set on the object, which carries the request's namespace
 // meanwhile (Gatekeeper spec §9.3).
-func (r *setRun) decide(object *unstructured.Unstructured, namespace string) *Decision {
-	d := &Decision{Object: object}
+func (r *setRun) decide(namespace string) (result Result) {
+	object := r.Object
 	start := withNamespace(object, namespace)
 	r.setRoom = r.set.rooms.Get().(*setRoom)
 	defer r.leave()
 	if r.widen(start.Object); len(r.list) == 0 {
-		return d
+		return Result{}
 	}
 	r.draft = policy.NewDraft(start)
-	r.in = policy.Input{
-		Request: r.req, Kind: r.req.Kind, Resource: r.req.Resource, OldObject: r.req.OldObject,
-		Namespace: r.namespace, Draft: r.draft, Cost: &r.cost,
-	}
-	r.began = time.Now()
+	r.in = r.input(r.draft)
+	r.in.Namespace = r.namespace
+	r.startClock()
 	passes, err := r.passes()
-	d.Steps, d.Passes = r.steps, passes
+	result.Steps, result.Rounds = r.steps, passes
 	switch {
 	case err != nil:
-		if d.Status = interrupted(r.ctx, r.req); d.Status == nil {
-			d.Status = refusedStatus(err)
+		if result.Status = interrupted(r.ctx, r.Request); result.Status == nil {
+			result.Status = refusedStatus(err)
 		}
-		return d
+		return result
 	case passes == 0:
-		return d
+		return result
 	}
 	// Whether the name of the namespace was spelled out is the client's choice.
 	original, _ := stringField(object.Object, "namespace")
 	after := withNamespace(r.draft.Keep(), original)
 	if settled := sameNumbers(object.Object, after.Object).(map[string]any); !tree.Same(settled, object.Object) {
-		d.Object, d.Changed = &unstructured.Unstructured{Object: settled}, true
+		result.Object = settled
 	}
-	return d
+	return result
 }
 
 // leave makes r's room ready for another run.
@@ -101,7 +92,7 @@ func (r *setRun) passes() (int, error) {
 		}
 		return r.pass, nil
 	}
-	return r.set.passes, fmt.Errorf("mutation not converging: mutation %s not converging for %s", r.req.UID, nameOf(r.draft.Object()))
+	return r.set.passes, fmt.Errorf("mutation not converging: mutation %s not converging for %s", r.Request.UID, nameOf(r.draft.Object()))
 }
 
 func (r *setRun) onePass() error {
@@ -157,7 +148,7 @@ func (r *setRun) widen(object map[string]any) {
 	found = c.table.Find(found, lookup.Object, set)
 	if r.key.namespaced {
 		found = c.table.Find(found, lookup.Namespace, rawLabels(r.namespace.Object))
-		found = c.table.FindOne(found, lookup.Name, "", r.req.Namespace)
+		found = c.table.FindOne(found, lookup.Name, "", r.Request.Namespace)
 	}
 	n := len(r.list)
 	for _, g := range found {
@@ -184,7 +175,7 @@ func (r *setRun) may(m *Match, set lookup.Labels) bool {
 	case r.key.namespaced && m.NamespaceSelector != nil && !m.NamespaceSelector.Matches(r.labelsOfNamespace()):
 		return false
 	}
-	return m.Namespace == nil || m.Namespace(r.req.Namespace)
+	return m.Namespace == nil || m.Namespace(r.Request.Namespace)
 }
 
 // goOn returns where in the list the last member not behind m is.
@@ -206,7 +197,7 @@ func touchesLabels(pointers []string) bool {
 
 // member runs one member, unless it does not match.
 func (r *setRun) member(m int) error {
-	if status := interrupted(r.ctx, r.req); status != nil {
+	if status := interrupted(r.ctx, r.Request); status != nil {
 		return errors.New(status.Message)
 	}
 	member := &r.set.options.Members[m]
@@ -214,71 +205,51 @@ func (r *setRun) member(m int) error {
 		return nil
 	}
 	p := member.Policy
-	r.in.Params, r.in.Object, r.cost = member.Params, r.draft.Object(), 0
 	if p.Err() != nil {
-		return r.refuse(m, r.step(member), p.Err())
+		return r.refuse(m, r.stepOf(member), p.Err())
 	}
+	r.in.Params, r.in.Object, r.cost = member.Params, r.draft.Object(), 0
 	match, err := matches(r.ctx, p, r.in)
+	conditions := spent{r.cost, r.lap()}
 	if err != nil {
-		return r.refuse(m, r.step(member), err)
+		return r.refuse(m, r.stepOf(member), err)
 	}
 	if !match.OK {
-		r.clock = time.Since(r.began)
 		return nil
 	}
 	for i, mutation := range p.Mutations() {
-		step := r.step(member)
-		step.Mutation, step.Type = i, mutation.Type
-		before := r.draft.Object()
-		r.in.Object = before
-		after, err := mutate(r.ctx, member.Name, mutation, r.in)
-		now := time.Since(r.began)
-		step.Duration, r.clock = now-r.clock, now
-		step.Cost, r.cost = r.cost, 0
-		if err != nil {
+		step := r.stepOf(member)
+		step.Mutation, step.ConditionCost, step.ConditionTime = i, conditions.cost, conditions.time
+		conditions = spent{}
+		if err := r.mutate(member.Name, mutation, r.in, step); err != nil {
 			return r.refuse(m, step, err)
 		}
-		if after != r.draft.Object() { // made by a mutation that knows no drafts
-			r.draft.Replace(after)
-		}
-		step.Outcome = Unchanged
-		if after != before {
-			step.Outcome, step.paths = Changed, r.draft.Changed()
-			r.relabeled = r.relabeled || touchesLabels(step.paths)
-			if r.set.options.Trace {
-				step.Before, step.After = before, r.draft.Keep()
-			}
-		}
+		r.relabeled = r.relabeled || touchesLabels(step.paths)
 	}
 	return nil
 }
 
-// step adds a step, to be filled in.
-func (r *setRun) step(member *Member) *Step {
+// stepOf adds a step of a member.
+func (r *setRun) stepOf(member *Member) *Step {
 	if r.steps == nil {
 		r.steps = make([]Step, 0, min(len(r.list), 128))
 	}
-	r.steps = append(r.steps, Step{Pass: r.pass, Policy: member.Name, Binding: member.Binding, Mutation: -1})
-	s := &r.steps[len(r.steps)-1]
-	if member.Params != nil {
-		s.Param = member.Params.GetName()
-	}
-	return s
+	return r.step(r.pass, member.Name, "", member.Params)
 }
 
-// refuse notes in its step that a member failed and returns what to tell the client.
+// refuse records in its step that a member failed and returns the text for the client.
 func (r *setRun) refuse(m int, step *Step, err error) error {
 	step.Outcome, step.Err = Failed, err
-	if explain := r.set.options.Explain; explain != nil && interrupted(r.ctx, r.req) == nil {
-		if e := explained(explain, m, r.draft.Object(), r.req, r.namespace); e != nil {
+	if explain := r.set.options.Explain; explain != nil && interrupted(r.ctx, r.Request) == nil {
+		if e := explained(explain, m, r.draft.Object(), r.Request, r.namespace); e != nil {
 			step.Err = e
 			return e
 		}
 	}
-	return fmt.Errorf("mutation %s for mutator %s failed for %s: %w", r.req.UID, step.Policy, nameOf(r.draft.Object()), err)
+	return fmt.Errorf("mutation %s for mutator %s failed for %s: %w", r.Request.UID, step.Policy, nameOf(r.draft.Object()), err)
 }
 
-// explained is Explain; should it panic, there is no explanation.
+// explained is Explain, nil if that panics.
 func explained(explain func(int, *unstructured.Unstructured, *policy.Request, *unstructured.Unstructured) error,
 	m int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) (err error) {
 	defer func() {

@@ -68,9 +68,14 @@ func creates(obj *unstructured.Unstructured) *policy.Request {
 // admits runs one request through a Set and checks what holds for all of them.
 func admits(t *testing.T, o SetOptions, req *policy.Request) *Decision {
 	t.Helper()
+	return admitsAs(t, Options{}, Mutators(NewSet(o), On), req)
+}
+
+func admitsAs(t *testing.T, o Options, s Stage, req *policy.Request) *Decision {
+	t.Helper()
 	given := req.Object.DeepCopy()
-	e := New(Options{})
-	e.PublishSet(NewSet(o))
+	e := New(o)
+	e.Publish(s)
 	d := e.Admit(t.Context(), req)
 	if diff := cmp.Diff(given, req.Object); diff != "" {
 		t.Fatalf("the request's object was modified:\n%s", diff)
@@ -85,7 +90,7 @@ func admits(t *testing.T, o SetOptions, req *policy.Request) *Decision {
 func story(d *Decision) string {
 	var b strings.Builder
 	for _, s := range d.Steps {
-		fmt.Fprintf(&b, "%d %s %s %s\n", s.Pass, s.Policy, s.Outcome, strings.Join(s.Paths(), " "))
+		fmt.Fprintf(&b, "%d %s %s %s\n", s.Round, s.Policy, s.Outcome, strings.Join(s.Paths(), " "))
 	}
 	return b.String()
 }
@@ -99,8 +104,8 @@ func TestSetRunsToAFixedPoint(t *testing.T) {
 		sets(t, "c", `1`, "", 1),
 	}}
 	d := admits(t, o, creates(widgetWith(map[string]any{})))
-	if d.Status != nil || d.Passes != 4 || !d.Changed {
-		t.Fatalf("status %v, %d passes, changed %v", d.Status, d.Passes, d.Changed)
+	if d.Status != nil || d.Rounds(MutatorStage) != 4 || !d.Changed {
+		t.Fatalf("status %v, %d passes, changed %v", d.Status, d.Rounds(MutatorStage), d.Changed)
 	}
 	if diff := cmp.Diff(map[string]any{"a": int64(1), "b": int64(1), "c": int64(1)}, d.Object.Object["data"]); diff != "" {
 		t.Error(diff)
@@ -160,8 +165,8 @@ func TestSetPasses(t *testing.T) {
 					t.Errorf("code %d, want 500", d.Status.Code)
 				}
 			}
-			if d.Passes != tt.passes || d.Changed != tt.changed || status != tt.status {
-				t.Errorf("%d passes, changed %v, status %q; want %d, %v, %q", d.Passes, d.Changed, status, tt.passes, tt.changed, tt.status)
+			if d.Rounds(MutatorStage) != tt.passes || d.Changed != tt.changed || status != tt.status {
+				t.Errorf("%d passes, changed %v, status %q; want %d, %v, %q", d.Rounds(MutatorStage), d.Changed, status, tt.passes, tt.changed, tt.status)
 			}
 		})
 	}
@@ -307,8 +312,8 @@ func TestSetNamespaceSelector(t *testing.T) {
 	req := creates(widgetWith(map[string]any{}))
 	req.Object.Object["apiVersion"], req.Object.Object["kind"] = "v1", "Namespace"
 	d := admits(t, SetOptions{Members: []Member{m, labelled}, Namespace: namespaces}, req)
-	if want := "1 AssignMetadata/l changed /metadata/labels\n2 Assign/a changed /data/a\n"; story(d) != want || d.Passes != 3 {
-		t.Errorf("%d passes:\n%s", d.Passes, story(d))
+	if want := "1 AssignMetadata/l changed /metadata/labels\n2 Assign/a changed /data/a\n"; story(d) != want || d.Rounds(MutatorStage) != 3 {
+		t.Errorf("%d passes:\n%s", d.Rounds(MutatorStage), story(d))
 	}
 }
 
@@ -372,7 +377,7 @@ func TestSetRefuses(t *testing.T) {
 				return tt.explain
 			}
 			d := admits(t, o, creates(widgetWith(map[string]any{})))
-			if d.Status == nil || d.Status.Message != tt.want || d.Status.Code != 500 || d.Changed || d.Passes != 1 {
+			if d.Status == nil || d.Status.Message != tt.want || d.Status.Code != 500 || d.Changed || d.Rounds(MutatorStage) != 1 {
 				t.Errorf("Admit = %+v, %+v\nwant %s", d, d.Status, tt.want)
 			}
 			if last := d.Steps[len(d.Steps)-1]; last.Outcome != Failed || last.Err == nil {
@@ -397,7 +402,7 @@ func TestSetInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("gone home"))
 	e := New(Options{})
-	e.PublishSet(NewSet(SetOptions{Members: []Member{sets(t, "a", `1`, "")}}))
+	e.Publish(Mutators(NewSet(SetOptions{Members: []Member{sets(t, "a", `1`, "")}}), On))
 	d := e.Admit(ctx, creates(widgetWith(map[string]any{})))
 	if d.Status == nil || d.Status.Reason != "Timeout" || !strings.Contains(d.Status.Message, "gone home") {
 		t.Errorf("status %+v", d.Status)
@@ -417,11 +422,11 @@ func TestSetShadow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := creates(widgetWith(map[string]any{}))
-			d := admits(t, SetOptions{Members: []Member{tt.member}, Shadow: true}, req)
-			if d.Changed || d.Status != nil || d.Object != req.Object || d.Steps != nil || d.Passes != 0 {
+			d := admitsAs(t, Options{}, Mutators(NewSet(SetOptions{Members: []Member{tt.member}}), Shadow), req)
+			if d.Changed || d.Status != nil || d.Object != req.Object || d.Steps != nil {
 				t.Errorf("Admit = %+v", d)
 			}
-			if s := d.Shadow; s == nil || s.Changed != tt.changed || s.Status != nil != tt.refused || len(s.Steps) != 1 {
+			if s := d.Stage(MutatorStage); s == nil || s.Stage.Mode != Shadow || s.Changed != tt.changed || s.Status != nil != tt.refused || len(s.Steps) != 1 {
 				t.Errorf("Shadow = %+v", s)
 			}
 		})
@@ -431,8 +436,8 @@ func TestSetShadow(t *testing.T) {
 // With a trace, steps hold the objects around each change, which later changes
 // leave alone.
 func TestSetTrace(t *testing.T) {
-	o := SetOptions{Members: []Member{sets(t, "a", `1`, ""), sets(t, "b", `2`, "")}, Trace: true}
-	d := admits(t, o, creates(widgetWith(map[string]any{})))
+	o := SetOptions{Members: []Member{sets(t, "a", `1`, ""), sets(t, "b", `2`, "")}}
+	d := admitsAs(t, Options{Trace: true}, Mutators(NewSet(o), On), creates(widgetWith(map[string]any{})))
 	var got []any
 	for _, s := range d.Steps {
 		got = append(got, s.Before.Object["data"], s.After.Object["data"])
@@ -446,12 +451,12 @@ func TestSetTrace(t *testing.T) {
 // The Set comes after the policies and sees what they made.
 func TestSetAfterPolicies(t *testing.T) {
 	e := New(Options{})
-	e.Publish(index(t, binding.Sources{Namespaces: namespaces{"shop"}}, newPolicy(t, "p", run1(write("1")))))
-	e.PublishSet(NewSet(SetOptions{Members: []Member{
+	policies := Policies(index(t, binding.Sources{Namespaces: namespaces{"shop"}}, newPolicy(t, "p", run1(write("1")))))
+	e.Publish(policies, Mutators(NewSet(SetOptions{Members: []Member{
 		{Name: "Assign/x", Policy: lenient(t, "x", `[JSONPatch{op: "add", path: "/data/x", value: object.data.log}]`)},
-	}}))
+	}}), On))
 	d := e.Admit(t.Context(), creates(widgetWith(map[string]any{})))
-	if got := data(d.Object, "x"); got == "" || got != data(d.Object, "log") || d.Passes != 2 {
+	if got := data(d.Object, "x"); got == "" || got != data(d.Object, "log") || d.Rounds(MutatorStage) != 2 {
 		t.Errorf("Admit = %+v", d)
 	}
 }
@@ -491,8 +496,8 @@ func TestSetWakesRandomly(t *testing.T) {
 		}
 		want := admits(t, SetOptions{Members: everybody}, creates(widgetWith(given)))
 		got := admits(t, SetOptions{Members: some}, creates(widgetWith(given)))
-		if diff := cmp.Diff(want.Object, got.Object); diff != "" || want.Passes != got.Passes || (want.Status == nil) != (got.Status == nil) {
-			t.Fatalf("seed %d, %v on %v: %d passes, want %d\n%s", seed, rules, given, got.Passes, want.Passes, diff)
+		if diff := cmp.Diff(want.Object, got.Object); diff != "" || want.Rounds(MutatorStage) != got.Rounds(MutatorStage) || (want.Status == nil) != (got.Status == nil) {
+			t.Fatalf("seed %d, %v on %v: %d passes, want %d\n%s", seed, rules, given, got.Rounds(MutatorStage), want.Rounds(MutatorStage), diff)
 		}
 	}
 }
@@ -504,7 +509,7 @@ func TestSetRemembersKinds(t *testing.T) {
 	m.Applies = func(schema.GroupVersionKind, admissionv1.Operation) bool { asked++; return true }
 	s := NewSet(SetOptions{Members: []Member{m, m}})
 	e := New(Options{})
-	e.PublishSet(s)
+	e.Publish(Mutators(s, On))
 	for range 3 {
 		e.Admit(t.Context(), creates(widgetWith(map[string]any{})))
 	}

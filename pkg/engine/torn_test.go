@@ -29,7 +29,7 @@ func TestTornDraft(t *testing.T) {
 	torn.Mutations()[0].Type = admissionregistrationv1.PatchTypeJSONPatch
 	src := binding.Sources{Namespaces: namespaces{"t1"}}
 	e := New(Options{})
-	e.Publish(index(t, src, newPolicy(t, "a", run1(write("a"))), torn, newPolicy(t, "c", run1(write("c")))))
+	e.Publish(Policies(index(t, src, newPolicy(t, "a", run1(write("a"))), torn, newPolicy(t, "c", run1(write("c"))))))
 	req := request()
 	given := req.Object.DeepCopy()
 	d := e.Admit(t.Context(), req)
@@ -44,7 +44,7 @@ func TestTornDraft(t *testing.T) {
 		t.Errorf("the request's object was modified:\n%s", diff)
 	}
 
-	e.Publish(index(t, src, newPolicy(t, "a", run1(write("a")))))
+	e.Publish(Policies(index(t, src, newPolicy(t, "a", run1(write("a"))))))
 	for range 10 { // on the same room, perhaps
 		if d := e.Admit(t.Context(), request()); d.Status != nil || data(d.Object, "log") != "a" {
 			t.Errorf("Admit = %+v, %+v", d, d.Status)

@@ -26,23 +26,23 @@ const (
 	maxPath = 256
 )
 
-// acts are what the policies of a decision did. They tell the audit log, and the
-// client if it is to be warned, which fields were changed, as JSON pointers:
-// never a value, and no error text, which may quote one.
+// acts are who did what in some steps. They name the fields that changed as JSON
+// pointers, for the audit log and for warnings: never a value, and no error text,
+// which may quote one.
 type acts struct{ mutated, failed, ignored actors }
 
-// actsOf sorts a decision's steps. A denied request has no mutations: nothing of
-// it is stored.
-func actsOf(d *engine.Decision) (a acts) {
-	for i := range d.Steps {
-		switch s := &d.Steps[i]; {
+// actsOf sorts steps. mutated is false for a request that was denied or stays as it
+// was: then no step has changed anything that is stored.
+func actsOf(steps []engine.Step, mutated bool) (a acts) {
+	for i := range steps {
+		switch s := &steps[i]; {
 		case s.Outcome == engine.Failed && s.Ignored:
 			a.ignored.add(s, nil)
 		case s.Outcome == engine.Failed:
 			a.failed.add(s, nil)
-		case s.Outcome == engine.Changed && d.Status == nil && d.Changed:
+		case s.Outcome == engine.Changed && mutated:
 			if a.mutated.list == nil {
-				a.mutated.list = make([]actor, 0, min(len(d.Steps)-i, manySteps))
+				a.mutated.list = make([]actor, 0, min(len(steps)-i, manySteps))
 			}
 			a.mutated.add(s, s.Paths())
 		}
@@ -67,95 +67,42 @@ func (a *acts) annotations() annotations {
 	}
 }
 
-// annotations are in the order of their keys. Those without a value are not
-// there: each value names an actor.
+// annotations are in the order of their keys. A key without a value is left out of
+// the response: each value names an actor.
 type annotations [3]struct{ key, value string }
 
+// actorName names a policy by which binding, or another stage's member, which has no
+// binding.
 type actorName struct{ policy, binding string }
 
-// mutator says that this is one of Gatekeeper's mutators, such as Assign/name: names
-// of policies have no slash. What it is bound by is made up, and nothing to people.
-func (n actorName) mutator() bool { return strings.Contains(n.policy, "/") }
+func (n actorName) name() actorName { return n }
 
+// String is policy/binding, or the one that there is.
+func (n actorName) String() string {
+	if n.binding == "" {
+		return n.policy
+	}
+	return n.policy + "/" + n.binding
+}
+
+// actor is who acted, and the fields that changed.
 type actor struct {
 	actorName
-	paths   []string
-	outcome int     // the gravest, for the metrics
-	series  *series // where it is counted
+	paths []string
 }
 
-// actors are the policies of some steps, each once, in the order of their first
-// step.
-type actors struct {
-	list     []actor
-	last     int               // index in list of the last one asked for
-	unsorted bool              // list is not in the order of names
-	at       map[actorName]int // index in list, if there are many and it is not
-}
-
-// manyActors is how many names are compared one by one at most.
-const manyActors = 16
-
-// find returns the index in list of a step's policy and binding. The steps of
-// one follow each other, those of policies come in the order of names, and the
-// second round has the order of the first, so the last or the next one is nearly
-// always the right one, or a new one is greater than all.
-func (a *actors) find(s *engine.Step) int {
-	name := actorName{s.Policy, s.Binding}
-	for i := a.last; i < len(a.list) && i < a.last+2; i++ {
-		if a.list[i].actorName == name {
-			a.last = i
-			return i
-		}
-	}
-	a.last = a.search(name)
-	if a.last == len(a.list) {
-		a.list = append(a.list, actor{actorName: name})
-	}
-	return a.last
-}
-
-// search returns the index of a name, which is the list's length if it is new.
-func (a *actors) search(name actorName) int {
-	if !a.unsorted {
-		if n := len(a.list); n == 0 || a.list[n-1].compare(name) < 0 {
-			return n
-		}
-		i, ok := slices.BinarySearchFunc(a.list, name, func(a actor, name actorName) int { return a.compare(name) })
-		if ok {
-			return i
-		}
-		a.unsorted = true
-	}
-	if len(a.list) < manyActors {
-		if i := slices.IndexFunc(a.list, func(a actor) bool { return a.actorName == name }); i >= 0 {
-			return i
-		}
-		return len(a.list)
-	}
-	for i := len(a.at); i < len(a.list); i++ {
-		if a.at == nil {
-			a.at = make(map[actorName]int, 4*manyActors)
-		}
-		a.at[a.list[i].actorName] = i
-	}
-	if i, ok := a.at[name]; ok {
-		return i
-	}
-	return len(a.list)
-}
-
-func (n actorName) compare(m actorName) int {
-	if c := strings.Compare(n.policy, m.policy); c != 0 {
-		return c
-	}
-	return strings.Compare(n.binding, m.binding)
-}
+// actors are those of some steps.
+type actors struct{ tally[actor] }
 
 func (a *actors) add(s *engine.Step, paths []string) {
-	actor := &a.list[a.find(s)]
+	name := actorName{s.Policy, s.Binding}
+	i := a.find(name)
+	if i == len(a.list) {
+		a.list = append(a.list, actor{actorName: name})
+	}
+	actor := &a.list[i]
 	if actor.paths == nil {
-		actor.paths = paths // ours: Paths makes them anew
+		actor.paths = paths // Paths returns a list that nobody else has
 		return
 	}
 	actor.paths = append(actor.paths, paths...)
@@ -205,10 +152,10 @@ func (a *actors) size() int {
 	return size
 }
 
-// append writes who acted and on what.
+// append appends who acted and on what.
 func (a *actor) append(b []byte) []byte {
 	b = append(b, a.policy...)
-	if a.binding != "" && !a.mutator() {
+	if a.binding != "" {
 		b = append(append(b, '/'), a.binding...)
 	}
 	switch {

@@ -161,7 +161,7 @@ func labelEngine(t testing.TB, expr string, n int) *engine.Engine {
 		t.Fatal(err)
 	}
 	e := engine.New(engine.Options{})
-	e.Publish(ix)
+	e.Publish(engine.Policies(ix))
 	return e
 }
 

@@ -154,8 +154,10 @@ func TestWarningsAreBounded(t *testing.T) {
 	after := &unstructured.Unstructured{Object: map[string]any{"data": data}}
 	d := &engine.Decision{Object: after, Changed: true, Warnings: []string{strings.Repeat("ü", 3000), "\xff"}}
 	for i := range 100 {
-		d.Steps = append(d.Steps, engine.Step{Policy: fmt.Sprintf("%03d-%s", i, strings.Repeat("p", i*3)), Binding: strings.Repeat("b", i), Outcome: engine.Changed, Before: before, After: after})
+		d.Steps = append(d.Steps, engine.Step{Policy: fmt.Sprintf("%03d-%s", i, strings.Repeat("p", i*3)), Binding: strings.Repeat("b", i+1), Outcome: engine.Changed, Before: before, After: after})
 	}
+	policies := engine.Policies(nil)
+	d = staged(*d, engine.Record{Stage: &policies, Object: after, Changed: true, Steps: d.Steps})
 	body, err := encodeResponse(&policy.Request{UID: "u", Object: before}, d, true)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +176,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	if last, want := got[len(got)-1], fmt.Sprintf("mapd: and %d more warnings", 102-(len(got)-1)); last != want {
 		t.Errorf("the last is %q, want %q", last, want)
 	}
-	if w := got[2]; !strings.HasPrefix(w, `mapd: policy "000-" with binding "" changed /data/a`+"\uFFFD\uFFFD"+`b"\, /data/key-0000, `) || !strings.Contains(w, " more") {
+	if w := got[2]; !strings.HasPrefix(w, `mapd: policy "000-" with binding "b" changed /data/a`+"\uFFFD\uFFFD"+`b"\, /data/key-0000, `) || !strings.Contains(w, " more") {
 		t.Errorf("the first of ours is %q", w)
 	}
 	if fits := boundWarnings([]string{strings.Repeat("a", 10), "b"}); len(fits) != 2 {

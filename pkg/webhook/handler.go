@@ -396,7 +396,7 @@ func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, s
 	}
 	took := time.Since(start)
 	h.metrics.decision(req, d, took)
-	h.shadow(req, d.Shadow)
+	h.logShadows(req, d)
 	if h.log.Enabled(ctx, slog.LevelDebug) { // or the facts are boxed in vain
 		h.log.Debug("review answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
 			"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
@@ -413,22 +413,25 @@ func (h *Handler) unaffordable(req *policy.Request, d *engine.Decision, start ti
 	return refusal(req.Memory)
 }
 
-// shadow tells what mutators that only look on would have done: which of them would
+// logShadows logs what stages in shadow would have done: which of their members would
 // have changed which fields, never to what.
-func (h *Handler) shadow(req *policy.Request, d *engine.Decision) {
-	if d == nil || d.Status == nil && !d.Changed {
-		return
+func (h *Handler) logShadows(req *policy.Request, d *engine.Decision) {
+	for i := range d.Stages {
+		s := &d.Stages[i]
+		if s.Stage.Mode != engine.Shadow || s.Status == nil && !s.Changed {
+			continue
+		}
+		facts := []any{
+			"uid", req.UID, "resource", req.Resource.String(), "subresource", req.SubResource, "operation", string(req.Operation),
+			"namespace", req.Namespace, "name", req.Name, "dryRun", req.DryRun,
+		}
+		stage, did := s.Stage, actsOf(s.Steps, s.Changed)
+		if s.Status != nil {
+			h.log.Info(stage.Name+" would refuse the request", append(facts, stage.Name, did.failed.String(), "reason", s.Status.Message)...)
+			continue
+		}
+		h.log.Info(stage.Name+" would change the object", append(facts, stage.Name, did.mutated.String(), stage.Rounds, s.Rounds)...)
 	}
-	facts := []any{
-		"uid", req.UID, "resource", req.Resource.String(), "subresource", req.SubResource, "operation", string(req.Operation),
-		"namespace", req.Namespace, "name", req.Name, "dryRun", req.DryRun,
-	}
-	did := actsOf(d)
-	if d.Status != nil {
-		h.log.Info("mutators would refuse the request", append(facts, "mutators", did.failed.String(), "reason", d.Status.Message)...)
-		return
-	}
-	h.log.Info("mutators would change the object", append(facts, "mutators", did.mutated.String(), "passes", d.Passes)...)
 }
 
 // validate decides whether an object may be stored as it is.

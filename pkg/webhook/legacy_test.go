@@ -93,24 +93,33 @@ func TestShadow(t *testing.T) {
 		}}
 	}
 	before, after := object("secret-1"), object("secret-2")
-	changes := &engine.Decision{Object: after, Changed: true, Passes: 2, Steps: []engine.Step{{
-		Pass: 1, Policy: "AssignMetadata/team", Binding: "gatekeeper-assignmetadata-team", Outcome: engine.Changed, Before: before, After: after,
+	mutators := engine.Mutators(nil, engine.Shadow)
+	changes := engine.Record{Stage: &mutators, Object: after, Changed: true, Rounds: 2, Steps: []engine.Step{{
+		Stage: mutators.Name, Round: 1, Policy: "AssignMetadata/team", Outcome: engine.Changed, Before: before, After: after,
 	}}}
-	refuses := &engine.Decision{Object: before, Status: failure(http.StatusInternalServerError, "no way"), Steps: []engine.Step{{
-		Pass: 1, Policy: "Assign/a", Binding: "gatekeeper-assign-a", Outcome: engine.Failed, Err: errors.New("no way"),
+	refuses := engine.Record{Stage: &mutators, Object: before, Status: failure(http.StatusInternalServerError, "no way"), Steps: []engine.Step{{
+		Stage: mutators.Name, Round: 1, Policy: "Assign/a", Outcome: engine.Failed, Err: errors.New("no way"),
+	}}}
+	policies := engine.Policies(nil)
+	policies.Mode = engine.Shadow
+	labels := engine.Record{Stage: &policies, Object: after, Changed: true, Rounds: 1, Steps: []engine.Step{{
+		Stage: policies.Name, Round: 1, Policy: "team", Binding: "all", Outcome: engine.Changed, Before: before, After: after,
 	}}}
 	for _, tt := range []struct {
 		name         string
-		shadow       *engine.Decision
+		shadow       engine.Record
 		log, warning string
 	}{
-		{"nothing", &engine.Decision{Object: before}, "", ""},
+		{"nothing", engine.Record{Stage: &mutators, Object: before}, "", ""},
 		{"a change", changes, `level=INFO msg="mutators would change the object"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
 			` mutators="AssignMetadata/team: /metadata/labels/team" passes=2`, `mapd: mutator "AssignMetadata/team" would change /metadata/labels/team`},
 		{"a refusal", refuses, `level=INFO msg="mutators would refuse the request"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
 			` mutators=Assign/a reason="no way"`, "mapd: mutators would refuse this: no way"},
+		{"a policy's change", labels, `level=INFO msg="policies would change the object"` +
+			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
+			` policies="team/all: /metadata/labels/team" rounds=1`, `mapd: policy "team" with binding "all" would change /metadata/labels/team`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log strings.Builder
@@ -127,7 +136,9 @@ func TestShadow(t *testing.T) {
 				UID: "u", Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Operation: admissionv1.Create,
 				Namespace: "shop", Name: "a", Object: before,
 			}
-			shadow := admits(func(*policy.Request) *engine.Decision { return &engine.Decision{Object: before, Shadow: tt.shadow} })
+			shadow := admits(func(*policy.Request) *engine.Decision {
+				return &engine.Decision{Object: before, Stages: []engine.Record{tt.shadow}}
+			})
 			_, body := h.mutate(t.Context(), shadow, req, time.Now())
 			var answer admissionv1.AdmissionReview
 			if err := json.Unmarshal(body, &answer); err != nil {

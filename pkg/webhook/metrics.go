@@ -103,8 +103,12 @@ type Metrics struct {
 	//   result  unchanged, mutated or refused
 	passes *prometheus.HistogramVec
 
-	// mapd_shadow_decisions_total counts, for each request and each mutator that
-	// only looks on, what would have become of it. Labels:
+	// rounds are the metrics of how many times stages ran through their members, by
+	// the name of the stage; not all have one.
+	rounds map[string]*prometheus.HistogramVec
+
+	// mapd_shadow_decisions_total counts, for each request and each mutator in
+	// shadow, what would have become of it. Labels:
 	//   mutator  such as Assign/name
 	//   outcome  as that of mapd_decisions_total: denied, changed or unchanged
 	shadow *prometheus.CounterVec
@@ -115,7 +119,7 @@ type Metrics struct {
 	of     map[actorName]*series
 	pruned atomic.Uint64 // how often
 
-	tallies sync.Pool // of *tally
+	tallies sync.Pool // of *counts
 }
 
 // NewMetrics returns metrics that nothing has happened to yet.
@@ -162,6 +166,7 @@ func NewMetrics() *Metrics {
 		}, []string{"mode", "result"}),
 		shadow: counters("mapd_shadow_decisions_total", "Requests by the mutator that would have acted on them and how that would have ended.", "mutator", "outcome"),
 	}
+	m.rounds = map[string]*prometheus.HistogramVec{engine.MutatorStage: m.passes}
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
 	}, m.age)
@@ -248,7 +253,7 @@ func outcomeOf(s *engine.Step) int {
 	return skipped
 }
 
-// decision records all that a decision's steps tell.
+// decision records a decision and its steps.
 func (m *Metrics) decision(req *policy.Request, d *engine.Decision, took time.Duration) {
 	result := "allowed"
 	switch {
@@ -267,105 +272,110 @@ func (m *Metrics) interrupted(req *policy.Request, d *engine.Decision, result st
 
 func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string, took time.Duration) {
 	m.requestDuration.WithLabelValues(operation(req.Operation), result).Observe(took.Seconds())
-	m.legacy(d)
+	for i := range d.Stages {
+		m.stage(&d.Stages[i])
+	}
 	if len(d.Steps) == 0 {
 		return
 	}
-	acted := m.tally()
-	defer m.tallies.Put(acted)
+	c := m.counts()
+	defer m.tallies.Put(c)
 	for i := range d.Steps {
 		step := &d.Steps[i]
-		a := acted.took(step)
+		a := c.took(m, step)
 		if step.Mutation >= 0 && step.Outcome != engine.Skipped {
-			if a.series == nil {
-				a.series = acted.series(m, acted.last)
-			}
-			c := m.check(a, errorType(step.Err))
-			c.count.Inc()
-			c.duration.Observe(step.Duration.Seconds())
+			check := m.check(a, errorType(step.Err))
+			check.count.Inc()
+			check.duration.Observe(step.Duration.Seconds())
 		}
 	}
-	for i := range acted.list {
-		a := &acted.list[i]
-		if a.series == nil {
-			a.series = acted.series(m, i)
-		}
+	for i := range c.list {
+		a := &c.list[i]
 		m.counter(&a.series.decisions[a.outcome], a, func() prometheus.Counter {
 			return m.decisions.WithLabelValues(a.policy, a.binding, outcomes[a.outcome])
 		}).Inc()
 	}
 }
 
-// tally is who acted on one request. What a request meets is mostly what the one
-// before met, in the same order, so its series need not be looked up again.
-type tally struct {
-	actors
-	before []actor
-	pruned uint64
-}
-
-// tally returns an empty one.
-func (m *Metrics) tally() *tally {
-	t, _ := m.tallies.Get().(*tally)
-	if t == nil {
-		t = &tally{}
+// stage records the rounds of a stage, and the outcomes of one in shadow.
+func (m *Metrics) stage(r *engine.Record) {
+	if rounds := m.rounds[r.Stage.Name]; rounds != nil && len(r.Steps) > 0 {
+		rounds.WithLabelValues(r.Stage.Mode.String(), resultOf(r)).Observe(float64(r.Rounds))
 	}
-	clear(t.at)
-	before := t.list
-	t.actors, t.before = actors{list: t.before[:0], at: t.at}, before
-	if now := m.pruned.Load(); t.pruned != now {
-		// Some may be forgotten, and would not be found by the next Prune.
-		t.pruned, t.before = now, t.before[:0]
+	if r.Stage.Mode != engine.Shadow {
+		return
 	}
-	return t
-}
-
-// series are those of the i-th in the list.
-func (t *tally) series(m *Metrics, i int) *series {
-	name := t.list[i].actorName
-	if i < len(t.before) && t.before[i].actorName == name && t.before[i].series != nil {
-		return t.before[i].series
+	var c counts
+	for i := range r.Steps {
+		c.took(m, &r.Steps[i])
 	}
-	return m.seriesOf(name)
-}
-
-// took records a step's outcome for who took it.
-func (a *actors) took(s *engine.Step) *actor {
-	actor := &a.list[a.find(s)]
-	actor.outcome = max(actor.outcome, outcomeOf(s))
-	return actor
-}
-
-// legacy records what mutators did, or would have done.
-func (m *Metrics) legacy(d *engine.Decision) {
-	if s := d.Shadow; s != nil {
-		m.passes.WithLabelValues("shadow", resultOf(s)).Observe(float64(s.Passes))
-		var acted actors
-		for i := range s.Steps {
-			acted.took(&s.Steps[i])
-		}
-		for i := range acted.list {
-			a := &acted.list[i]
-			a.series = m.seriesOf(a.actorName)
-			m.counter(&a.series.shadow[a.outcome], a, func() prometheus.Counter {
-				return m.shadow.WithLabelValues(a.policy, outcomes[a.outcome])
-			}).Inc()
-		}
-	}
-	if n := len(d.Steps); n > 0 && d.Steps[n-1].Pass > 0 {
-		m.passes.WithLabelValues("on", resultOf(d)).Observe(float64(d.Passes))
+	for i := range c.list {
+		a := &c.list[i]
+		m.counter(&a.series.shadow[a.outcome], a, func() prometheus.Counter {
+			return m.shadow.WithLabelValues(a.String(), outcomes[a.outcome])
+		}).Inc()
 	}
 }
 
-// resultOf is what came of the passes.
-func resultOf(d *engine.Decision) string {
+// resultOf is the label result of a stage's rounds.
+func resultOf(r *engine.Record) string {
 	switch {
-	case d.Status != nil:
+	case r.Status != nil:
 		return "refused"
-	case d.Passes > 0:
+	case r.Rounds > 0:
 		return "mutated"
 	}
 	return "unchanged"
+}
+
+// counted is the gravest outcome of an actor, and where it is counted.
+type counted struct {
+	actorName
+	outcome int
+	series  *series
+}
+
+// counts are the actors of one request. A request mostly has the actors of the one
+// before, in the same order, so that their series need not be looked up again.
+type counts struct {
+	tally[counted]
+	before []counted
+	pruned uint64
+}
+
+// counts returns empty ones.
+func (m *Metrics) counts() *counts {
+	c, _ := m.tallies.Get().(*counts)
+	if c == nil {
+		c = &counts{}
+	}
+	clear(c.at)
+	c.tally, c.before = tally[counted]{list: c.before[:0], at: c.at}, c.list
+	if now := m.pruned.Load(); c.pruned != now {
+		// Some may be forgotten, and would not be found by the next Prune.
+		c.pruned, c.before = now, c.before[:0]
+	}
+	return c
+}
+
+// took records a step's outcome for its actor.
+func (c *counts) took(m *Metrics, s *engine.Step) *counted {
+	name := actorName{s.Policy, s.Binding}
+	i := c.find(name)
+	if i == len(c.list) {
+		c.list = append(c.list, counted{actorName: name, series: c.seriesOf(m, i, name)})
+	}
+	a := &c.list[i]
+	a.outcome = max(a.outcome, outcomeOf(s))
+	return a
+}
+
+// seriesOf returns the series of the i-th actor.
+func (c *counts) seriesOf(m *Metrics, i int, name actorName) *series {
+	if i < len(c.before) && c.before[i].actorName == name {
+		return c.before[i].series
+	}
+	return m.seriesOf(name)
 }
 
 // validated records how a validation ended.
@@ -377,8 +387,8 @@ func (m *Metrics) validated(req *policy.Request, result string) {
 	m.validations.WithLabelValues(resource, result).Inc()
 }
 
-// Prune forgets what was counted of policies and bindings that are gone, as keep
-// tells: without it, a series stays for as long as the process runs. binding is
+// Prune forgets what was counted of the policies and bindings that keep does not
+// want: without it, a series stays for as long as the process runs. binding is
 // empty where a policy itself was at fault. It is meant to be called after a
 // snapshot without them is published; should a request that is under way count
 // something more, the next call forgets that.
@@ -397,7 +407,7 @@ func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 		}
 		for _, outcome := range outcomes {
 			m.decisions.DeleteLabelValues(name.policy, name.binding, outcome)
-			m.shadow.DeleteLabelValues(name.policy, outcome)
+			m.shadow.DeleteLabelValues(name.String(), outcome)
 		}
 	}
 }
@@ -425,9 +435,9 @@ func (m *Metrics) seriesOf(name actorName) *series {
 	return s
 }
 
-// create makes a metric of an actor's series, and has it found for it from now
-// on and by Prune.
-func (m *Metrics) create(a *actor, metric func()) {
+// create makes a metric of an actor's series, which seriesOf and Prune find from now
+// on.
+func (m *Metrics) create(a *counted, metric func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.of[a.actorName] == nil {
@@ -436,7 +446,7 @@ func (m *Metrics) create(a *actor, metric func()) {
 	metric()
 }
 
-func (m *Metrics) check(a *actor, kind int) *checkMetrics {
+func (m *Metrics) check(a *counted, kind int) *checkMetrics {
 	at := &a.series.checks[kind]
 	if at.Load() == nil {
 		m.create(a, func() {
@@ -449,7 +459,7 @@ func (m *Metrics) check(a *actor, kind int) *checkMetrics {
 	return at.Load()
 }
 
-func (m *Metrics) counter(at *atomic.Pointer[prometheus.Counter], a *actor, find func() prometheus.Counter) prometheus.Counter {
+func (m *Metrics) counter(at *atomic.Pointer[prometheus.Counter], a *counted, find func() prometheus.Counter) prometheus.Counter {
 	if at.Load() == nil {
 		m.create(a, func() {
 			c := find()

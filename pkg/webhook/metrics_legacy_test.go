@@ -20,18 +20,21 @@ func TestLegacyMetrics(t *testing.T) {
 	m := NewMetrics()
 	m.MutatorsPublished(map[string]int{"running": 3, "conflict": 2}, 2)
 	acts := func(pass int, o engine.Outcome, err error) engine.Step {
-		return engine.Step{Pass: pass, Policy: "Assign/a", Outcome: o, Err: err, Mutation: 0}
+		return engine.Step{Stage: engine.MutatorStage, Round: pass, Policy: "Assign/a", Outcome: o, Err: err, Mutation: 0}
 	}
 	req := &policy.Request{Operation: "CREATE"}
-	for _, d := range []*engine.Decision{
-		{Passes: 2, Changed: true, Steps: []engine.Step{acts(1, engine.Changed, nil)}},
-		{Steps: []engine.Step{acts(1, engine.Unchanged, nil)}},
-		{Passes: 1, Status: failure(http.StatusInternalServerError, "no"), Steps: []engine.Step{acts(1, engine.Failed, errors.New("no"))}},
-		{Shadow: &engine.Decision{Passes: 3, Changed: true, Steps: []engine.Step{acts(1, engine.Unchanged, nil), acts(2, engine.Changed, nil)}}},
-		{},
+	on, shadow := engine.Mutators(nil, engine.On), engine.Mutators(nil, engine.Shadow)
+	for _, r := range []engine.Record{
+		{Stage: &on, Rounds: 2, Changed: true, Steps: []engine.Step{acts(1, engine.Changed, nil)}},
+		{Stage: &on, Steps: []engine.Step{acts(1, engine.Unchanged, nil)}},
+		{Stage: &on, Rounds: 1, Status: failure(http.StatusInternalServerError, "no"), Steps: []engine.Step{acts(1, engine.Failed, errors.New("no"))}},
+		{Stage: &on},
+		{Stage: &shadow, Rounds: 3, Changed: true, Steps: []engine.Step{acts(1, engine.Unchanged, nil), acts(2, engine.Changed, nil)}},
 	} {
+		d := staged(engine.Decision{}, r)
 		m.decision(req, d, time.Millisecond)
 	}
+	m.decision(req, &engine.Decision{}, time.Millisecond)
 	want := `mapd_legacy_mutators{state="conflict"} 2
 mapd_legacy_mutators{state="running"} 3
 mapd_legacy_passes_count{mode="on",result="mutated"} 1

@@ -32,14 +32,14 @@ func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
 	return encodeResponse(req, d, false)
 }
 
-// encodeResponse also warns of mutations if it is told to.
+// encodeResponse is EncodeResponse, with warnings about mutations if warn is set.
 func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte, error) {
-	did := actsOf(d)
+	did := actsOf(d.Steps, d.Changed)
 	warnings := d.Warnings
 	if warn {
-		warnings = append(slices.Clip(warnings), did.warnings()...)
-		if d.Shadow != nil {
-			warnings = append(warnings, shadowWarnings(d.Shadow)...)
+		warnings = slices.Clip(warnings)
+		for i := range d.Stages {
+			warnings = append(warnings, stageWarnings(d, &d.Stages[i])...)
 		}
 	}
 	r := response{

@@ -259,7 +259,7 @@ func TestAnnotationsAreBounded(t *testing.T) {
 	}
 	d.Steps = append(d.Steps, engine.Step{Policy: strings.Repeat("p", 5000), Outcome: engine.Failed, Ignored: true})
 	annotations := func() map[string]string {
-		did := actsOf(d)
+		did := actsOf(d.Steps, d.Changed)
 		out := map[string]string{}
 		for _, a := range did.annotations() {
 			if a.value != "" {
@@ -320,7 +320,8 @@ func TestActors(t *testing.T) {
 				seen[name] = true
 				want = append(want, name)
 			}
-			if i := a.find(&engine.Step{Policy: name.policy, Binding: name.binding}); a.list[i].actorName != name {
+			a.add(&engine.Step{Policy: name.policy, Binding: name.binding}, nil)
+			if i := a.find(name); a.list[i].actorName != name {
 				t.Fatalf("%d actors: looking for %v finds %v", n, name, a.list[i].actorName)
 			}
 		}

@@ -47,11 +47,21 @@ func label(value string) admitFunc {
 		}
 		after["metadata"] = map[string]any{"labels": map[string]any{"team": value}}
 		u := &unstructured.Unstructured{Object: after}
-		return &engine.Decision{Object: u, Changed: true, Rounds: 2, Steps: []engine.Step{
+		policies := engine.Policies(nil)
+		return staged(engine.Decision{Object: u, Changed: true}, engine.Record{Stage: &policies, Object: u, Changed: true, Rounds: 2, Steps: []engine.Step{
 			{Policy: "labels", Binding: "all", Outcome: engine.Changed, Before: req.Object, After: u, Duration: time.Millisecond},
 			{Policy: "other", Binding: "all", Outcome: engine.Unchanged, Before: u, After: u},
-		}}
+		}})
 	}
+}
+
+// staged is a decision with the record of one stage.
+func staged(d engine.Decision, r engine.Record) *engine.Decision {
+	d.Stages = []engine.Record{r}
+	if r.Stage.Mode == engine.On {
+		d.Steps, d.Status = r.Steps, r.Status
+	}
+	return &d
 }
 
 // running is a server on a loopback port and a client that trusts it.

@@ -16,26 +16,28 @@ const (
 	maxWarnings = 4 << 10 // bytes of all
 )
 
-// warnings tell the client which policies changed which fields.
-func (a *acts) warnings() []string { return a.mutated.warnings("changed") }
-
-// shadowWarnings tell it what mutators that only look on would have done.
-func shadowWarnings(shadow *engine.Decision) []string {
-	did := actsOf(shadow)
-	out := did.mutated.warnings("would change")
-	if shadow.Status != nil {
-		out = append(out, "mapd: mutators would refuse this: "+shadow.Status.Message)
+// stageWarnings tell the client which members of a stage changed which fields or, in
+// shadow, what the stage would have done.
+func stageWarnings(d *engine.Decision, r *engine.Record) []string {
+	if r.Stage.Mode != engine.Shadow {
+		did := actsOf(r.Steps, d.Changed)
+		return did.mutated.warnings(r.Stage.Member, "changed")
+	}
+	did := actsOf(r.Steps, r.Changed)
+	out := did.mutated.warnings(r.Stage.Member, "would change")
+	if r.Status != nil {
+		out = append(out, "mapd: "+r.Stage.Name+" would refuse this: "+r.Status.Message)
 	}
 	return out
 }
 
-func (a *actors) warnings(verb string) []string {
+func (a *actors) warnings(member, verb string) []string {
 	out := make([]string, 0, len(a.list))
 	for i := range a.list {
 		actor := &a.list[i]
-		who := fmt.Sprintf("policy %q with binding %q", cut(actor.policy, maxWarning/4), cut(actor.binding, maxWarning/4))
-		if actor.mutator() {
-			who = fmt.Sprintf("mutator %q", cut(actor.policy, maxWarning/2))
+		who := fmt.Sprintf("%s %q", member, cut(actor.policy, maxWarning/2))
+		if actor.binding != "" {
+			who = fmt.Sprintf("%s %q with binding %q", member, cut(actor.policy, maxWarning/4), cut(actor.binding, maxWarning/4))
 		}
 		s := "mapd: " + who + " " + verb + " "
 		const reserve = len("and 1000000 more")

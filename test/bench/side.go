@@ -226,7 +226,7 @@ func (l *loader) load() (*published, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.engine.Publish(p.index)
+	p.engine.Publish(engine.Policies(p.index))
 	return p, nil
 }
 
@@ -260,7 +260,7 @@ func (p *published) change(i int, text []byte) error {
 		return err
 	}
 	p.policies, p.index = policies, index
-	p.engine.Publish(index)
+	p.engine.Publish(engine.Policies(index))
 	return nil
 }
 
@@ -334,7 +334,7 @@ func (l *mutatorLoader) load() (*engine.Engine, error) {
 	}
 	e := engine.New(engine.Options{})
 	built := mutators.NewBuilder(deps).Build(all, nil, subject.Builtin, mutators.Options{Namespace: l.namespaces.Namespace})
-	e.PublishSet(built.Set)
+	e.Publish(engine.Mutators(built.Set, engine.On))
 	return e, nil
 }
 

@@ -78,7 +78,7 @@ func NewShapes() *Shapes {
 func (s *Shapes) NewRuntime(ms []*legacy.Mutator) *Runtime {
 	r := &Runtime{engine: engine.New(engine.Options{})}
 	r.Built = s.builder.Build(ms, nil, types, mutators.Options{Namespace: r.find})
-	r.engine.PublishSet(r.Built.Set)
+	r.engine.Publish(engine.Mutators(r.Built.Set, engine.On))
 	return r
 }
 
@@ -119,7 +119,7 @@ func admission(q Request) *policy.Request {
 
 func result(d *engine.Decision, q Request) (Result, error) {
 	if d.Status == nil {
-		return Result{Passes: d.Passes, Object: d.Object.Object}, nil
+		return Result{Passes: d.Rounds(engine.MutatorStage), Object: d.Object.Object}, nil
 	}
 	if d.Status.Code != 500 {
 		return Result{}, fmt.Errorf("code %d: %s", d.Status.Code, d.Status.Message)
@@ -127,5 +127,5 @@ func result(d *engine.Decision, q Request) (Result, error) {
 	if d.Object.Object == nil {
 		return Result{}, errors.New("a refused request lost its object")
 	}
-	return Result{Passes: d.Passes, Error: mask(d.Status.Message)}, nil
+	return Result{Passes: d.Rounds(engine.MutatorStage), Error: mask(d.Status.Message)}, nil
 }

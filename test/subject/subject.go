@@ -89,20 +89,16 @@ func build(c *cases.Case, env *cel.Env, trace bool) (*engine.Engine, error) {
 		}
 	}
 	e := engine.New(engine.Options{Authorizer: authz, Convert: snapshot.Convert(types), Trace: trace})
-	e.Publish(ix)
 	set, err := Mutators(c, types)
 	if err != nil {
 		return nil, err
 	}
-	e.PublishSet(set)
+	e.Publish(engine.Policies(ix), engine.Mutators(set, engine.On))
 	return e, nil
 }
 
-// Mutators is the Set of a case's mutators, nil if it has none.
+// Mutators is the Set of a case's mutators.
 func Mutators(c *cases.Case, types *openapi.Types) (*engine.Set, error) {
-	if len(c.Mutators) == 0 {
-		return nil, nil
-	}
 	var all []*legacy.Mutator
 	for _, u := range c.Mutators {
 		m, err := legacy.Decode(u)
@@ -119,7 +115,7 @@ func Mutators(c *cases.Case, types *openapi.Types) (*engine.Set, error) {
 		}
 	}
 	built := mutators.NewBuilder(policy.Deps{Env: Env, Types: types}).Build(all, config, types, mutators.Options{
-		Namespace: newNamespaces(c.Namespaces).Namespace, Trace: true,
+		Namespace: newNamespaces(c.Namespaces).Namespace,
 	})
 	return built.Set, nil
 }
@@ -159,7 +155,7 @@ func Request(s *cases.RequestSpec) *policy.Request {
 
 // Outcome is a decision in the form in which cases compare.
 func Outcome(d *engine.Decision) cases.Outcome {
-	out := cases.Outcome{Status: d.Status, Rounds: d.Rounds, Passes: d.Passes}
+	out := cases.Outcome{Status: d.Status, Rounds: max(1, d.Rounds(engine.PolicyStage)), Passes: d.Rounds(engine.MutatorStage)}
 	if d.Status == nil {
 		out.Object = d.Object
 	}

@@ -260,7 +260,7 @@ func admit(t *testing.T, files map[string]string, types *openapi.Types, obj *uns
 		t.Fatal(err)
 	}
 	e := engine.New(engine.Options{})
-	e.Publish(ix)
+	e.Publish(engine.Policies(ix))
 	kind, _ := types.Kind(obj.GroupVersionKind())
 	if obj.Object, err = kind.Normalize(obj.Object); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Question asks an outside source, such as a provider of external data, for the
+// value of a key.
+type Question struct{ Source, Key string }
+
+// Answer is the value that a source gave, or why it gave none.
+type Answer struct {
+	Value string
+	Err   error
+}
+
+// Resolver answers Questions from outside. It must be safe for concurrent use.
+type Resolver interface {
+	// Resolve returns one Answer for each of the questions, which are all different,
+	// in their order. It must return soon after ctx ends. If dryRun is set it must
+	// have no side effects.
+	Resolve(ctx context.Context, questions []Question, dryRun bool) []Answer
+}
+
+const (
+	// maxAsking bounds the time of one call of Admission.Ask, within that of the
+	// request. Gatekeeper gives a provider at most 5 seconds.
+	maxAsking = 5 * time.Second
+	// maxAnswers bounds the bytes of all values that one call of Admission.Ask
+	// returns. An API server stores objects of up to 1.5 MiB, and a source might
+	// answer with anything.
+	maxAnswers = 1 << 20
+)
+
+var errNoResolver = errors.New("nothing outside can be asked")
+
+// Ask asks the Engine's Resolver. A stage collects all questions of one run through
+// its members and asks them with one call, so that the Resolver can send one request
+// to each source. Equal questions are asked once. The answers are in the order of
+// questions; without a usable answer, Err is set. Their bytes are charged to the
+// request's memory.
+func (a *Admission) Ask(questions []Question) []Answer {
+	at := make(map[Question]int, len(questions))
+	var distinct []Question
+	for _, q := range questions {
+		if _, asked := at[q]; !asked {
+			at[q] = len(distinct)
+			distinct = append(distinct, q)
+		}
+	}
+	answers, err := a.resolve(distinct)
+	out := make([]Answer, len(questions))
+	for i, q := range questions {
+		if err != nil {
+			out[i].Err = err
+		} else {
+			out[i] = answers[at[q]]
+		}
+	}
+	return out
+}
+
+func (a *Admission) resolve(questions []Question) (answers []Answer, err error) {
+	resolver := a.options.Resolver
+	switch {
+	case len(questions) == 0:
+		return nil, nil
+	case resolver == nil:
+		return nil, errNoResolver
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, maxAsking)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			answers, err = nil, fmt.Errorf("panic while asking outside: %s", PanicText(v))
+		}
+	}()
+	answers = resolver.Resolve(ctx, questions, a.Request.DryRun)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("asking outside took too long: %w", context.Cause(ctx))
+	}
+	if len(answers) != len(questions) {
+		return nil, fmt.Errorf("%d answers to %d questions", len(answers), len(questions))
+	}
+	size := 0
+	for i := range answers {
+		size += len(answers[i].Value)
+	}
+	if size > maxAnswers {
+		return nil, fmt.Errorf("the answers have %d bytes, more than %d", size, maxAnswers)
+	}
+	if err := a.Request.Memory.Charge(int64(size)); err != nil {
+		return nil, err
+	}
+	return answers, nil
+}

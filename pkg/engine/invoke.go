@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// invoke runs one invocation: its conditions, and its mutations unless this is
+// the second round and the first did not reach them.
+func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
+	if status := interrupted(r.ctx, r.Request); status != nil {
+		return status
+	}
+	if inv.Policy.Err() != nil {
+		r.broken(inv)
+		return nil
+	}
+	mutates := r.number == 1 || r.again[identityOf(inv)]
+	if !mutates && !r.returns(inv) {
+		return nil
+	}
+	in, way := r.inputOf(inv)
+	if way != nil && !errors.Is(way, ErrNoConversion) {
+		return immediateStatus(apierrors.NewInternalError(way))
+	}
+	var conditions spent
+	if len(inv.Policy.Object().Spec.MatchConditions) > 0 {
+		if proceed, status := r.matchConditions(inv, in, mutates, &conditions); !proceed {
+			return status
+		}
+	}
+	if !mutates {
+		return nil
+	}
+	if status := r.mutations(inv, in, way == nil, conditions); status != nil {
+		return status
+	}
+	if status := r.convertBack(inv, in); status != nil {
+		return status
+	}
+	if r.number == 1 && inv.Policy.Object().Spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
+		if r.again == nil {
+			r.again = map[identity]bool{}
+		}
+		r.again[identityOf(inv)] = true
+	}
+	return nil
+}
+
+// inputOf returns what an invocation sees, in the version that its policy matched,
+// or why the objects cannot be converted to that. Without a way to that version,
+// ErrNoConversion, conditions see the object in the version of the request: most ask
+// for names, labels and users, which are alike in all versions.
+func (r *run) inputOf(inv *binding.Invocation) (policy.Input, error) {
+	in := r.input(&r.draft)
+	in.Kind, in.Resource, in.Params, in.Namespace = inv.Kind, inv.Resource, inv.Params, r.namespace
+	if r.asked.Authorizer != nil {
+		in.Authorizer = &r.asked
+	}
+	if inv.Kind == r.Request.Kind {
+		return in, nil
+	}
+	object, err := r.options.convert(r.draft.Keep(), r.Request.Kind, inv.Kind)
+	if err != nil {
+		return in, err
+	}
+	old, err := r.oldObject(inv.Kind)
+	if err != nil {
+		return in, err
+	}
+	in.Object, in.OldObject, in.Draft = object, old, policy.NewDraft(object)
+	return in, nil
+}
+
+// mutations runs the mutations of an invocation. possible is false if there is no
+// way to the version that the policy matched.
+func (r *run) mutations(inv *binding.Invocation, in policy.Input, possible bool, conditions spent) *metav1.Status {
+	for i, m := range inv.Policy.Mutations() {
+		step := r.stepOf(inv)
+		step.Mutation, step.Type = i, m.Type
+		step.ConditionCost, step.ConditionTime = conditions.cost, conditions.time
+		conditions = spent{}
+		var err error
+		switch {
+		case in.Object == nil:
+			step.Reason = noObject
+			continue
+		case !possible:
+			err = unknownConversion(inv.Kind, r.Request.Kind)
+		default:
+			err = r.mutate(inv.Policy.Name(), m, in, step)
+		}
+		if err != nil {
+			if status := r.fail(inv, step, err); status != nil {
+				return status
+			}
+			continue
+		}
+		r.completed = r.completed || r.number == 1
+	}
+	return nil
+}
+
+// convertBack makes what an invocation made of a converted object the current one.
+func (r *run) convertBack(inv *binding.Invocation, in policy.Input) *metav1.Status {
+	if in.Draft == &r.draft || in.Draft.Object() == in.Object {
+		return nil
+	}
+	object := in.Draft.Keep()
+	back, err := r.options.convert(object, inv.Kind, r.Request.Kind)
+	if errors.Is(err, ErrNoConversion) {
+		// The way there was known, so a patch has made another kind of it.
+		err = fmt.Errorf("%v is unstructured and is not suitable for converting to %q",
+			object.GroupVersionKind(), r.Request.Kind.GroupVersion())
+	}
+	if err != nil {
+		return immediateStatus(apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err)))
+	}
+	r.draft.Put(back)
+	return nil
+}
+
+// mutate runs one mutation on in.Draft and fills in its step. A Mutator that does not
+// write to the draft returns an object of its own, which becomes the draft's.
+func (a *Admission) mutate(name string, m policy.Mutation, in policy.Input, step *Step) error {
+	draft := in.Draft
+	in.Object = draft.Object()
+	if a.options.Trace {
+		in.Object = draft.Keep()
+		step.Before, step.After = in.Object, in.Object
+	}
+	a.cost = 0
+	next, err := mutate(a.ctx, name, m, in)
+	step.Duration, step.Cost = a.lap(), a.cost
+	if err != nil {
+		return err
+	}
+	if next != draft.Object() {
+		draft.Replace(next)
+	}
+	if draft.Object() == in.Object {
+		step.Outcome = Unchanged
+		return nil
+	}
+	step.Outcome, step.paths = Changed, draft.Changed()
+	if a.options.Trace {
+		step.After = draft.Keep()
+	}
+	return nil
+}
+
+// spent is what match conditions took.
+type spent struct {
+	cost int64
+	time time.Duration
+}
+
+// matchConditions reports whether the mutations of an invocation may run. Its verdict
+// on one whose mutations do not run again leaves no step, but its errors count
+// (spec §4.3).
+func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, mutates bool, took *spent) (proceed bool, _ *metav1.Status) {
+	r.cost = 0
+	match, err := matches(r.ctx, inv.Policy, in)
+	took.time, took.cost = r.lap(), r.cost
+	if err == nil && match.OK {
+		return true, nil
+	}
+	if err != nil {
+		if status := interrupted(r.ctx, r.Request); status != nil {
+			return false, status
+		}
+	}
+	if err == nil && !mutates {
+		return false, nil
+	}
+	step := r.stepOf(inv)
+	step.Duration, step.Cost = took.time, took.cost
+	if err != nil {
+		r.deny(inv, step, err, metav1.StatusReasonInvalid)
+		return false, nil
+	}
+	step.Reason = fmt.Sprintf("match condition %q is false", match.Condition)
+	return false, nil
+}
+
+// mutate is m.Mutate with panics as errors, which name the policy. A panic that
+// leaves the object half written ends the request, whatever the failurePolicy.
+func mutate(ctx context.Context, name string, m policy.Mutation, in policy.Input) (next *unstructured.Unstructured, err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if next, err = nil, panicError(name, p); in.Draft != nil && in.Draft.Torn() {
+			err = apierrors.NewInternalError(err)
+		}
+	}()
+	next, err = m.Mutate(ctx, in)
+	if err == nil && next == nil {
+		return nil, errors.New("mutation returned no object")
+	}
+	return next, err
+}
+
+// matches is p.Matches with panics as errors.
+func matches(ctx context.Context, p *policy.Policy, in policy.Input) (match policy.Match, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			match, err = policy.Match{}, panicError(p.Name(), v)
+		}
+	}()
+	return p.Matches(ctx, in)
+}
+
+func panicError(name string, v any) error {
+	return fmt.Errorf("panic in policy %q: %s", name, PanicText(v))
+}
+
+// PanicText describes a recovered panic without quoting its value, which may hold
+// part of an object.
+func PanicText(v any) string {
+	var err runtime.Error
+	if e, ok := v.(error); ok && errors.As(e, &err) {
+		return err.Error()
+	}
+	return fmt.Sprintf("a %T", v)
+}
+
+// broken reports a policy that does not compile.
+func (r *run) broken(inv *binding.Invocation) {
+	switch {
+	case r.number > 1: // nothing of it completed, so nothing of it runs again
+	case r.draft.Object() == nil:
+		r.stepOf(inv).Reason = noObject
+	default:
+		for _, e := range brokenErrors(inv.Policy) {
+			r.deny(inv, r.stepOf(inv), e, metav1.StatusReasonInvalid)
+		}
+	}
+}
+
+// fail records that a mutation failed, and returns the status if that ends the
+// request.
+func (r *run) fail(inv *binding.Invocation, step *Step, err error) *metav1.Status {
+	status := immediateStatus(err)
+	if status == nil {
+		status = interrupted(r.ctx, r.Request)
+	}
+	if status != nil {
+		step.Outcome, step.Err = Failed, err
+		return status
+	}
+	r.deny(inv, step, err, metav1.StatusReasonInvalid)
+	return nil
+}
+
+// configurationError reports why an invocation cannot run.
+func (r *run) configurationError(inv *binding.Invocation, f failure) {
+	step := r.stepOf(inv)
+	if f.aboutPolicy {
+		step.Binding, step.Param = "", ""
+		r.deny(inv, step, fmt.Errorf("failed to configure policy: %w", f.err), "")
+		return
+	}
+	r.deny(inv, step, fmt.Errorf("failed to configure binding: %w", f.err), "")
+}
+
+// deny records an error and, unless the policy ignores it, denies the request.
+// This is the one reader of failurePolicy.
+func (r *run) deny(inv *binding.Invocation, step *Step, err error, reason metav1.StatusReason) {
+	step.Outcome, step.Err = Failed, err
+	failurePolicy := inv.Policy.Object().Spec.FailurePolicy
+	step.Ignored = failurePolicy != nil && *failurePolicy == admissionregistrationv1.Ignore
+	if !step.Ignored {
+		r.denials = append(r.denials, denial{message: denialMessage(step.Policy, step.Binding, err), reason: reason})
+	}
+}
+
+// stepOf adds a step of an invocation.
+func (r *run) stepOf(inv *binding.Invocation) *Step {
+	return r.step(r.number, inv.Policy.Name(), inv.Binding, inv.Params)
+}

@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// policies is the Runner of an Index.
+type policies struct{ index *binding.Index }
+
+// Run implements Runner.
+func (p policies) Run(ctx context.Context, a *Admission) (result Result, met bool) {
+	r := runs.Get().(*run)
+	p.index.SelectInto(&r.selection, ctx, a.Request, a.Object)
+	if len(r.selection.Invocations) == 0 {
+		r.selection.Reset()
+		runs.Put(r)
+		return Result{}, false
+	}
+	r.begin(a, p.index)
+	result.Rounds = 1
+	result.Status = r.round()
+	if result.Status == nil && r.completed {
+		// A mutation that completed asks for the second round even if it changed
+		// nothing: that is the server's "dirty" flag (spec §9.3).
+		result.Rounds = 2
+		result.Status = r.secondRound()
+	}
+	result.Steps = a.steps
+	if object := r.draft.Object(); result.Status == nil && a.Object != nil && object != a.Object && !tree.Equal(a.Object.Object, object.Object) {
+		result.Object = object.Object
+	}
+	r.end()
+	return result, true
+}
+
+// noObject is why mutations of a CONNECT without options are skipped.
+const noObject = "the request has no object"
+
+// run holds the state of one request in the policies' stage, and buffers that the
+// next request reuses.
+type run struct {
+	state
+	selection binding.Selection
+	draft     policy.Draft // of the current object, in the version of Request.Kind
+	failures  []failure    // why invocations cannot run, by index in the selection
+}
+
+// state is what the next request must not see.
+type state struct {
+	*Admission
+	index *binding.Index
+
+	number  int // of the round
+	denials []denial
+
+	namespace   *unstructured.Unstructured
+	namespaceOK bool
+	old         map[schema.GroupVersionKind]*unstructured.Unstructured
+
+	completed bool // some mutation completed in round 1
+	twice     bool // round 2 has work with some invocation of round 1
+	again     map[identity]bool
+}
+
+// failure is why an invocation cannot run, nil if it can. aboutPolicy is false if
+// the binding is at fault.
+type failure struct {
+	err         error
+	aboutPolicy bool
+}
+
+// runs pools run values. A Decision must not retain anything owned by one.
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+func (r *run) begin(a *Admission, ix *binding.Index) {
+	r.Admission, r.index = a, ix
+	n := expected(r.selection.Invocations)
+	a.steps = make([]Step, 0, n)
+	r.draft.Reset(a.Object, n)
+	a.startClock()
+}
+
+func (r *run) end() {
+	r.draft.Reset(nil, 0)
+	r.selection.Reset()
+	clear(r.failures)
+	r.state = state{}
+	runs.Put(r)
+}
+
+// expected is how many steps there will mostly be.
+func expected(selected []binding.Invocation) int {
+	n := 0
+	for i := range selected {
+		p := selected[i].Policy
+		steps := max(1, len(p.Mutations()))
+		if p.Object().Spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
+			steps *= 2
+		}
+		n += steps
+	}
+	return n
+}
+
+// identity names an invocation across both rounds (spec §3.4).
+type identity struct{ policy, binding, paramNamespace, paramName string }
+
+func identityOf(inv *binding.Invocation) identity {
+	id := identity{policy: inv.Policy.Name(), binding: inv.Binding}
+	if inv.Params != nil {
+		id.paramNamespace, id.paramName = inv.Params.GetNamespace(), inv.Params.GetName()
+	}
+	return id
+}
+
+// secondRound runs what is selected now (spec §9.3). Equal questions have equal
+// answers, so that is what the first round had unless a selector read what has
+// changed.
+func (r *run) secondRound() *metav1.Status {
+	object := r.draft.Object()
+	switch {
+	case !r.selection.Stands(object):
+		r.index.SelectInto(&r.selection, r.ctx, r.Request, object)
+	case !r.twice:
+		return interrupted(r.ctx, r.Request)
+	}
+	return r.round()
+}
+
+// round runs the invocations that are selected and returns the status that ends
+// the request, or nil.
+func (r *run) round() *metav1.Status {
+	r.number++
+	r.lap()
+	if r.configure() {
+		if status := r.fetchNamespace(); status != nil {
+			return status
+		}
+		selected := r.selection.Invocations
+		for i := range selected {
+			if r.failures[i].err != nil {
+				continue
+			}
+			if status := r.invoke(&selected[i]); status != nil {
+				return status
+			}
+		}
+		if status := r.restoreVersion(); status != nil {
+			return status
+		}
+	}
+	if len(r.denials) > 0 {
+		return deniedStatus(r.Request, r.draft.Object(), r.denials)
+	}
+	return nil
+}
+
+// configure finds out which invocations can run, reports the errors of the others,
+// and returns whether there is one that can.
+func (r *run) configure() (runnable bool) {
+	selected := r.selection.Invocations
+	r.failures = slices.Grow(r.failures[:0], len(selected))[:len(selected)]
+	for i := range selected {
+		inv := &selected[i]
+		f := failure{inv.Err, inv.PolicyError}
+		if f.err == nil {
+			f = r.convertible(inv.Kind)
+		}
+		r.failures[i] = f
+		if r.number == 1 && !r.twice {
+			r.twice = f.err != nil || r.returns(inv)
+		}
+		switch {
+		case f.err == nil:
+			runnable = true
+		case f.aboutPolicy && i > 0 && r.failures[i-1].aboutPolicy && sameBinding(inv, &selected[i-1]):
+			// The server converts once per binding, not per parameter.
+		default:
+			r.configurationError(inv, f)
+		}
+	}
+	return runnable
+}
+
+// returns reports whether a second round does anything with an invocation that can
+// run: it runs again, or what is evaluated before that may fail.
+func (r *run) returns(inv *binding.Invocation) bool {
+	spec := &inv.Policy.Object().Spec
+	return inv.Kind != r.Request.Kind || len(spec.MatchConditions) > 0 ||
+		spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+}
+
+// restoreVersion undoes what JSON patches did to the apiVersion of a custom
+// resource. The server converts the object back to the version of the request
+// once all invocations are done, and can do so from any version of its
+// definition; from others the request ends (k8s.io/apiserver …/mutating/dispatcher.go,
+// k8s.io/apiextensions-apiserver …/conversion/converter.go). For built-in kinds
+// such a patch has failed before.
+func (r *run) restoreVersion() *metav1.Status {
+	object := r.draft.Object()
+	if object == nil || object.Object["apiVersion"] == r.Request.Object.Object["apiVersion"] {
+		return nil
+	}
+	object = r.draft.Keep()
+	got, home := object.GroupVersionKind(), r.Request.Object.GroupVersionKind()
+	from := got
+	from.Kind = home.Kind
+	back, err := r.options.convert(WithVersion(object, from), from, home)
+	switch {
+	case err == nil && back != nil:
+		home.Kind = got.Kind // the server leaves that alone
+		r.draft.Put(WithVersion(back, home))
+		return nil
+	case !errors.Is(err, ErrNoConversion):
+	case got.Group != home.Group:
+		err = fmt.Errorf("%v is unstructured and is not suitable for converting to %q", got, home.GroupVersion())
+	default:
+		err = fmt.Errorf("request to convert CR from an invalid group/version: %s", got.GroupVersion())
+	}
+	return immediateStatus(apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err)))
+}
+
+func sameBinding(a, b *binding.Invocation) bool {
+	return a.Policy == b.Policy && a.Binding == b.Binding
+}
+
+// convertible returns why the request's objects cannot be converted to the version
+// that a policy matched. An unknown conversion is no failure yet: the server can
+// convert to the policy's version but not back, so it fails at the mutations.
+func (r *run) convertible(kind schema.GroupVersionKind) failure {
+	if kind == r.Request.Kind {
+		return failure{}
+	}
+	_, err := r.options.convert(r.draft.Object(), r.Request.Kind, kind)
+	if err == nil {
+		_, err = r.oldObject(kind)
+	}
+	if err == nil || errors.Is(err, ErrNoConversion) {
+		return failure{}
+	}
+	return failure{err, true}
+}
+
+// oldObject returns the request's old object in another version, converted once.
+func (r *run) oldObject(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	if r.Request.OldObject == nil || kind == r.Request.Kind {
+		return r.Request.OldObject, nil
+	}
+	if old, ok := r.old[kind]; ok {
+		return old, nil
+	}
+	old, err := r.options.convert(r.Request.OldObject, r.Request.Kind, kind)
+	if err != nil {
+		return nil, err
+	}
+	if r.old == nil {
+		r.old = map[schema.GroupVersionKind]*unstructured.Unstructured{}
+	}
+	r.old[kind] = old
+	return old, nil
+}
+
+// fetchNamespace fetches the request's namespace, which every policy may read.
+// A Namespace has none, although its request carries one.
+func (r *run) fetchNamespace() *metav1.Status {
+	kind := r.Request.RequestKind
+	if kind.Empty() {
+		kind = r.Request.Kind
+	}
+	if r.namespaceOK || r.Request.Namespace == "" || kind == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+		return nil
+	}
+	ns, err := r.index.Namespace(r.ctx, r.Request.Namespace)
+	if err != nil {
+		if status := immediateStatus(err); status != nil {
+			return status
+		}
+		return immediateStatus(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, r.Request.Namespace))
+	}
+	r.namespace, r.namespaceOK = ns, true
+	return nil
+}
