@@ -524,7 +524,7 @@ func corpus(t *testing.T) iter.Seq2[string, *unstructured.Unstructured] {
 				}
 			}
 		}
-		for doc, err := range manifest.Read(examples, nil) {
+		for doc, err := range manifest.Read(manifest.Inputs(examples, nil)) {
 			if err != nil {
 				t.Fatal(err)
 			}

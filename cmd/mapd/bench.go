@@ -12,7 +12,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/benchmark"
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/snapshot"
 )
 
 type benchFlags struct {
@@ -123,16 +122,16 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 		return err
 	}
 	// Without a trace, like a server.
-	e, err := newEvaluation(s, &f.eval, snapshot.Options{})
+	e, err := newEvaluation(s, &f.eval, true)
 	if err != nil {
 		return err
 	}
 	defer e.notes.done()
 	b := &bench{evaluation: e, flags: f, names: map[string]int{}, met: map[string]bool{}}
-	for d, err := range manifest.Read(e.files, s.in) {
+	for d, err := range readDocuments(e.files, s.in) {
 		b.add(ctx, d, err)
 	}
-	e.noteSimulated()
+	e.noteAssumed()
 	b.notePolicies()
 	verdict := e.verdict()
 	if len(b.requests) == 0 {
@@ -174,14 +173,15 @@ func (f *benchFlags) earlier() (*benchmark.Result, error) {
 }
 
 func (b *bench) measure(ctx context.Context) (*benchmark.Result, error) {
-	r, err := benchmark.Run(ctx, b.engine, b.requests, benchmark.Options{
+	r, err := benchmark.Run(ctx, b.policies.Engine(), b.requests, benchmark.Options{
 		Duration: b.flags.duration, Iterations: b.flags.iterations, Concurrency: b.flags.concurrency,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.Mapd, r.Policies, r.Mutators = version(), len(b.policies.Policies), len(b.policies.Mutators)
-	r.Setup = benchmark.Setup{Read: float64(b.policies.read), Compile: float64(b.policies.compiled)}
+	r.Mapd, r.Policies, r.Mutators = version(), len(b.policies.Policies()), b.policies.Mutators()
+	read, compile := b.policies.Times()
+	r.Setup = benchmark.Setup{Read: float64(read), Compile: float64(compile)}
 	return r, nil
 }
 

@@ -9,9 +9,8 @@ import (
 	"net/http"
 
 	"github.com/mapd-project/mapd/internal/benchmark"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -26,8 +25,8 @@ type bench struct {
 }
 
 // add prepares the request of one document.
-func (b *bench) add(ctx context.Context, d *manifest.Document, err error) {
-	if err == nil && d.Object == nil {
+func (b *bench) add(ctx context.Context, d *mapd.Document, err error) {
+	if err == nil && d.Object() == nil {
 		return // only comments
 	}
 	sub := b.take(d, err)
@@ -37,7 +36,7 @@ func (b *bench) add(ctx context.Context, d *manifest.Document, err error) {
 	r, err := b.request(ctx, sub)
 	if err != nil {
 		b.failed = true
-		b.notes.say("%s\n", render(d.Errorf("%s: %w", sub.name, err)))
+		b.notes.say("%s\n", render(d.Errorf("%s: %w", sub.Name(), err)))
 		return
 	}
 	if r != nil {
@@ -45,9 +44,9 @@ func (b *bench) add(ctx context.Context, d *manifest.Document, err error) {
 	}
 }
 
-// request returns the request to measure for a subject, with the answer, which
-// has been checked. It returns nil if the subject is denied.
-func (b *bench) request(ctx context.Context, sub *subject) (*benchmark.Request, error) {
+// request returns the request to measure for sub, with the answer, which has been
+// checked. It returns nil if sub is denied.
+func (b *bench) request(ctx context.Context, sub *mapd.Request) (*benchmark.Request, error) {
 	body, err := bodyOf(sub)
 	if err != nil {
 		return nil, err
@@ -56,21 +55,22 @@ func (b *bench) request(ctx context.Context, sub *subject) (*benchmark.Request, 
 	if err != nil {
 		return nil, err
 	}
-	d := b.engine.Admit(ctx, req)
+	d := b.policies.Engine().Admit(ctx, req)
+	result := b.policies.Result(sub, d)
 	failed := d.Status != nil
 	for _, step := range d.Steps {
 		b.met[step.Policy] = true
 		failed = failed || step.Outcome == engine.Failed
 	}
 	if failed {
-		b.notes.say("%s", report.Summary(sub.name, d, b.keys))
+		b.notes.say("%s", result.Summary())
 	}
 	if d.Status != nil {
 		b.denied = true
-		b.notes.say("%s: %s\n", sub.doc.Where(), refusal(d.Status))
+		b.notes.say("%s: %s\n", sub.Document().Where(), result.Refusal())
 		return nil, nil
 	}
-	code, answer := webhook.NewHandler(webhook.Options{Admitter: b.engine}).Review(ctx, body)
+	code, answer := webhook.NewHandler(webhook.Options{Admitter: b.policies.Engine()}).Review(ctx, body)
 	if code != http.StatusOK {
 		return nil, fmt.Errorf("the server answered %d: %s", code, bytes.TrimSpace(answer))
 	}
@@ -81,15 +81,15 @@ func (b *bench) request(ctx context.Context, sub *subject) (*benchmark.Request, 
 	case got.Status != nil || got.Changed != d.Changed || d.Changed && !tree.Equal(got.Object.Object, d.Object.Object):
 		return nil, errors.New("the answer does not say what was decided")
 	}
-	return &benchmark.Request{Name: b.unique(sub.name), Answer: outcome(d), Body: body, Want: answer}, nil
+	return &benchmark.Request{Name: b.unique(sub.Name()), Answer: outcome(d), Body: body, Want: answer}, nil
 }
 
-// bodyOf returns the review of a subject.
-func bodyOf(sub *subject) ([]byte, error) {
-	if sub.review {
-		return json.Marshal(sub.doc.Object.Object)
+// bodyOf returns the review of a request.
+func bodyOf(sub *mapd.Request) ([]byte, error) {
+	if sub.FromReview() {
+		return json.Marshal(sub.Document().Object().Object)
 	}
-	return reviewOf(sub.request)
+	return reviewOf(sub.Admission)
 }
 
 // unique appends a number to a name that is taken.
@@ -114,12 +114,12 @@ func outcome(d *engine.Decision) string {
 // notePolicies notes how many policies are not in the figures.
 func (b *bench) notePolicies() {
 	idle := 0
-	for _, p := range b.policies.Policies {
+	for _, p := range b.policies.Policies() {
 		if !b.met[p.Name()] {
 			idle++
 		}
 	}
 	if idle > 0 {
-		b.notes.say("note: %d of %d policies meet none of the requests\n", idle, len(b.policies.Policies))
+		b.notes.say("note: %d of %d policies meet none of the requests\n", idle, len(b.policies.Policies()))
 	}
 }

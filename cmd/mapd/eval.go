@@ -2,21 +2,21 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/mapd-project/mapd/internal/defaults"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/snapshot"
-	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/mapd"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // evalFlags are the flags of eval as they were given. Other commands that take
@@ -104,7 +104,7 @@ func (f *evalFlags) addRequest(cmd *cobra.Command) {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "set request.dryRun")
 	fl.StringVar(&f.user, "user", "", "who asks (default kubernetes-admin of the group system:masters)")
 	fl.StringArrayVar(&f.groups, "group", nil, "a group of the user; repeatable")
-	fl.StringVarP(&f.namespace, "namespace", "n", snapshot.DefaultNamespace, "the namespace of namespaced objects that name none")
+	fl.StringVarP(&f.namespace, "namespace", "n", mapd.DefaultNamespace, "the namespace of namespaced objects that name none")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
 	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")
@@ -112,7 +112,7 @@ func (f *evalFlags) addRequest(cmd *cobra.Command) {
 
 var outputs = []string{"yaml", "json", "patch", "diff", "review", "name"}
 
-// usagef is usagef of the command.
+// usagef returns an error about wrong usage that begins with the command.
 func (f *evalFlags) usagef(format string, args ...any) error {
 	return usagef(f.command+": "+format, args...)
 }
@@ -155,7 +155,7 @@ func (f *evalFlags) check(outputs []string) error {
 	}
 	f.operation = strings.ToUpper(f.operation)
 	if f.namespace == "" {
-		f.namespace = snapshot.DefaultNamespace // as with kubectl
+		f.namespace = mapd.DefaultNamespace // as with kubectl
 	}
 	return nil
 }
@@ -167,58 +167,78 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if err := f.check(outputs); err != nil {
 		return err
 	}
-	e, err := newEvaluation(s, f, snapshot.Options{Trace: true})
+	e, err := newEvaluation(s, f, false)
 	if err != nil {
 		return err
 	}
 	defer e.notes.done()
-	for d, err := range manifest.Read(e.files, s.in) {
+	for d, err := range readDocuments(e.files, s.in) {
 		if err := e.next(ctx, d, err); err != nil {
 			return err
 		}
 	}
-	e.noteSimulated()
+	e.noteAssumed()
 	return e.verdict()
 }
 
-// newEvaluation reads all but the objects. What users should know of it, and can
-// correct, is told.
-func newEvaluation(s streams, f *evalFlags, opts snapshot.Options) (*evaluation, error) {
-	start := time.Now()
-	env, err := environment(f.kubernetes)
-	if err != nil {
-		return nil, err
-	}
-	made := time.Since(start)
+// newEvaluation reads everything but the objects, and prints the notes about it.
+// brief keeps steps short, as a server does.
+func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	files, err := manifest.Files(f.files, f.recursive)
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
-	opts.Env, opts.Unbound, opts.Namespace = env, f.unbound, f.namespace
-	l, errs, code := load(f.policies, f.recursive, s.in, opts)
-	if len(errs) > 0 {
-		printErrors(s.err, errs)
-		return nil, &codedError{code: code}
+	texts, err := readFiles(f.policies, f.recursive, s.in)
+	if err != nil {
+		return nil, &codedError{exitUsage, err}
 	}
-	if len(l.Policies) == 0 && len(l.Mutators) == 0 {
+	policies, err := mapd.Load(mapd.Options{
+		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief,
+	}, texts...)
+	var refused *mapd.LoadError
+	switch {
+	case errors.As(err, &refused):
+		printErrors(s.err, refused.Errs)
+		if refused.Unreadable {
+			return nil, &codedError{code: exitUsage}
+		}
+		return nil, &codedError{code: exitPolicy}
+	case err != nil:
+		return nil, usagef("--kubernetes: %w", err)
+	case len(policies.Policies()) == 0 && policies.Mutators() == 0:
 		return nil, f.usagef("no policies in %s", strings.Join(f.policies, ", "))
 	}
-	l.compiled += made
-	e := &evaluation{
-		flags: f, files: files, policies: l, engine: l.Engine(),
-		out: newPrinter(s.out, f.output), notes: newNotes(s.err),
-	}
+	e := &evaluation{flags: f, files: files, policies: policies, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
 	if f.old != "" {
 		if err := e.readOld(s); err != nil {
 			return nil, err
 		}
 	}
-	e.noteBindings()
-	e.noteMutators()
+	for _, n := range policies.Notes() {
+		e.notes.say("note: %s\n", report.Line(noteText(n)))
+	}
 	return e, nil
 }
 
-// verdict is what the objects together come to.
+// readOld reads the objects of --old.
+func (e *evaluation) readOld(s streams) error {
+	files, err := manifest.Files([]string{e.flags.old}, e.flags.recursive)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	old, errs := e.policies.Objects(e.flags.old, readDocuments(files, s.in))
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		return &codedError{code: exitUsage}
+	}
+	if old.Len() == 0 {
+		return e.flags.usagef("no objects in %s", e.flags.old)
+	}
+	e.old = old
+	return nil
+}
+
+// verdict returns the error whose exit code the objects together deserve.
 func (e *evaluation) verdict() error {
 	if e.objects == 0 && !e.failed && !e.unreadable {
 		return e.flags.usagef("no objects in %s", strings.Join(e.flags.files, ", "))
@@ -239,98 +259,55 @@ func (e *evaluation) verdict() error {
 type evaluation struct {
 	flags                      *evalFlags
 	files                      []string // of the objects
-	policies                   *loaded
-	engine                     *engine.Engine
-	old                        map[objectID]*manifest.Document
+	policies                   *mapd.Policies
+	old                        *mapd.Objects // nil without --old
 	out                        *printer
 	notes                      *notes
 	objects                    int
 	denied, failed, unreadable bool
 }
 
-// next deals with one document. Its error ends the run: nobody reads what is
-// written any more.
-func (e *evaluation) next(ctx context.Context, d *manifest.Document, err error) error {
-	if err == nil && d.Object == nil {
+// next evaluates one document. Its error ends the run: standard output cannot be
+// written to any more.
+func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) error {
+	if err == nil && d.Object() == nil {
 		return e.out.comments(d)
 	}
-	sub := e.take(d, err)
-	if sub == nil {
+	req := e.take(d, err)
+	if req == nil {
 		return nil
 	}
-	decision := e.engine.Admit(ctx, sub.request)
-	e.notes.say("%s", report.Summary(sub.name, decision, e.keys))
-	e.noteDefaults(sub, decision)
-	if decision.Status != nil {
+	r := e.policies.Admit(ctx, req)
+	e.notes.say("%s", r.Summary())
+	if fields := r.FilledIn(); len(fields) > 0 {
+		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(req.Name()), report.Line(strings.Join(fields, ", ")))
+	}
+	if r.Denied() {
 		e.denied = true
-		e.notes.say("%s: %s\n", d.Where(), refusal(decision.Status))
+		e.notes.say("%s: %s\n", d.Where(), r.Refusal())
 	}
-	return e.show(sub, decision)
+	return e.show(r)
 }
-
-// noteDefaults says which fields of a changed object a server then fills in: what
-// a policy removed, and what has its default from a field that a policy set. That
-// what policies add has the constants of its kind goes without saying.
-func (e *evaluation) noteDefaults(s *subject, d *engine.Decision) {
-	if !d.Changed || d.Status != nil || s.kind == nil || s.request.Object == nil {
-		return
-	}
-	keys := report.SchemaKeys(s.kind)
-	before, after := s.request.Object.Object, d.Object.Object
-	// A review need not have all defaults; what it lacked before is no news.
-	skip := map[string]bool{}
-	for _, c := range filledIn(before, keys) {
-		skip[c.Path] = true
-	}
-	var added []string
-	for _, c := range report.Diff(before, after, keys) {
-		if c.Before == nil {
-			added = append(added, c.Path)
-		}
-	}
-	var fields []string
-	for _, c := range filledIn(after, keys) {
-		within := func(path string) bool {
-			rest, ok := strings.CutPrefix(c.Path, path)
-			return ok && rest != "" && (rest[0] == '.' || rest[0] == '[')
-		}
-		if !skip[c.Path] && (reserves(c.Path) || !slices.ContainsFunc(added, within)) {
-			fields = append(fields, c.Path)
-		}
-	}
-	if len(fields) > 0 {
-		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(s.name), report.Line(strings.Join(fields, ", ")))
-	}
-}
-
-// filledIn is what a server fills into an object.
-func filledIn(obj map[string]any, keys report.Keys) []report.Change {
-	out, _ := defaults.Apply(obj)
-	return report.Diff(obj, out, keys)
-}
-
-// reserves tells whether a field is of the requests of a container, which a Pod
-// has from its limits: what it reserves is worth telling of an added one as well.
-func reserves(path string) bool { return strings.Contains(path, ".resources.requests") }
 
 // show prints what became of an object. Its error ends the run.
-func (e *evaluation) show(sub *subject, d *engine.Decision) error {
+func (e *evaluation) show(r *mapd.Result) error {
 	var bad unwritable
-	switch err := e.out.print(e, sub, d); {
+	switch err := e.out.print(r); {
 	case errors.As(err, &bad):
 		e.failed = true
-		e.notes.say("%s\n", render(sub.doc.Errorf("%s: %w", sub.name, bad)))
+		e.notes.say("%s\n", render(r.Request.Document().Errorf("%s: %w", r.Request.Name(), bad)))
 	case err != nil:
 		return &codedError{exitUsage, err}
 	}
 	return nil
 }
 
-// take makes a subject of what was read, nil if it is none; why not is told.
-func (e *evaluation) take(d *manifest.Document, err error) *subject {
-	var re *manifest.ReadError
+// take returns the request for what was read, or nil after reporting why there is
+// none.
+func (e *evaluation) take(d *mapd.Document, err error) *mapd.Request {
+	var unread *mapd.ReadError
 	switch {
-	case errors.As(err, &re):
+	case errors.As(err, &unread):
 		e.unreadable = true
 		e.notes.say("%s\n", render(err))
 		return nil
@@ -341,67 +318,59 @@ func (e *evaluation) take(d *manifest.Document, err error) *subject {
 	}
 	e.objects++
 	e.notes.count()
-	sub, err := e.subject(d)
+	req, err := e.request(d)
 	if err != nil {
 		e.failed = true
 		e.notes.say("%s\n", render(err))
 		return nil
 	}
-	return sub
+	return req
 }
 
-func (e *evaluation) operation() admissionv1.Operation {
-	return admissionv1.Operation(e.flags.operation)
+// request returns the request for a document: a review is one already.
+func (e *evaluation) request(d *mapd.Document) (*mapd.Request, error) {
+	f := e.flags
+	opts := mapd.RequestOptions{
+		Operation: admissionv1.Operation(f.operation), Old: e.old, Subresource: f.subresource, DryRun: f.dryRun,
+		User: authenticationv1.UserInfo{Username: f.user, Groups: f.groups}, Raw: f.raw,
+		Note: func(n mapd.Note) { e.notes.once("note: %s\n", noteText(n)) },
+	}
+	if gvk := d.Object().GroupVersionKind(); gvk.Group != admissionv1.GroupName || gvk.Kind != "AdmissionReview" {
+		return e.policies.Request(d, opts)
+	}
+	data, err := json.Marshal(d.Object().Object)
+	if err != nil {
+		return nil, d.Errorf("%w", err)
+	}
+	admission, err := webhook.DecodeReview(data)
+	if err != nil {
+		return nil, d.Errorf("AdmissionReview: %w", err)
+	}
+	return e.policies.Review(d, admission, opts)
 }
 
-// noteBindings says once which policies have no effect, and what v1 does not fill
-// into bindings.
-func (e *evaluation) noteBindings() {
-	l := e.policies
-	if len(l.Unbound) > 0 {
-		if e.flags.unbound {
-			e.notes.say("note: no binding, run as if bound to everything (--unbound): %s\n", strings.Join(l.Unbound, ", "))
-		} else {
-			e.notes.say("note: no binding, so no effect (--unbound runs them): %s\n", strings.Join(l.Unbound, ", "))
-		}
+// noteText words a note with the flags that a user may want.
+func noteText(n mapd.Note) string {
+	about := strings.Join(n.About, ", ")
+	switch n.Kind {
+	case mapd.Unbound:
+		return "no binding, so no effect (--unbound runs them): " + about
+	case mapd.BoundToAll:
+		return "no binding, run as if bound to everything (--unbound): " + about
+	case mapd.UnknownParams:
+		return "unknown paramKind, give its CustomResourceDefinition with -p: " + strings.Join(n.About, "; ")
+	case mapd.UnknownKind:
+		return fmt.Sprintf("%s is not known, give its CustomResourceDefinition with -p: taken as namespaced %s", n.About[0], n.About[1])
+	case mapd.TakenAsIs:
+		return fmt.Sprintf("a %s that a server would not accept is taken as it is (--raw)", about)
 	}
-	if len(l.Dangling) > 0 {
-		e.notes.say("note: bindings whose policy was not given, so no effect: %s\n", strings.Join(l.Dangling, ", "))
-	}
-	if len(l.UnknownParams) > 0 {
-		e.notes.say("note: unknown paramKind, give its CustomResourceDefinition with -p: %s\n", strings.Join(l.UnknownParams, "; "))
-	}
-	for _, text := range l.Older {
-		e.notes.say("note: %s\n", report.Line(text))
-	}
+	return n.String()
 }
 
-// noteMutators says once which mutators do not run, and what about the others
-// may not be meant.
-func (e *evaluation) noteMutators() {
-	for _, m := range e.policies.Mutators {
-		if !m.Running {
-			e.notes.say("note: %s does not run: %s\n", report.Line(m.Mutator.ID()), report.Line(m.Reason))
-		}
-		for _, n := range m.Notes {
-			e.notes.say("note: %s: %s: %s\n", report.Line(m.Mutator.ID()), n.Field, report.Line(n.Message))
-		}
-	}
-}
-
-// noteSimulated says once what was not as in a cluster.
-func (e *evaluation) noteSimulated() {
-	if names := e.policies.Namespaces.Synthesised(); len(names) > 0 {
-		const most = 10
-		more := ""
-		if len(names) > most {
-			more = fmt.Sprintf(" and %d more", len(names)-most)
-			names = names[:most]
-		}
-		e.notes.say("note: Namespaces not given, taken to have only the label kubernetes.io/metadata.name: %s%s\n", strings.Join(names, ", "), more)
-	}
-	if e.policies.AuthorizerAsked() && !e.policies.HasRBAC {
-		e.notes.say("note: no RBAC objects given: every check of a policy's authorizer was answered with no opinion\n")
+// noteAssumed says what was not as in a cluster.
+func (e *evaluation) noteAssumed() {
+	for _, n := range e.policies.Assumed() {
+		e.notes.say("note: %s\n", n)
 	}
 	if e.out.builtin {
 		e.notes.say("note: built-in kinds have the defaults of Kubernetes 1.37; other admission plugins of a server did not run\n")

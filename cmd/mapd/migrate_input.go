@@ -55,7 +55,7 @@ func (in *mutatorInput) readFiles(paths []string, recursive bool, stdin io.Reade
 		return []error{err}
 	}
 	var errs []error
-	for d, err := range manifest.Read(once(files), stdin) {
+	for d, err := range manifest.Read(manifest.Inputs(once(files), stdin)) {
 		if err == nil && d.Object != nil {
 			err = in.add(d.Object, d)
 		}
@@ -152,7 +152,7 @@ func (in *mutatorInput) readObjects(paths []string, recursive bool, stdin io.Rea
 		return 0, []error{err}
 	}
 	var docs []*manifest.Document
-	for d, err := range manifest.Read(once(files), stdin) {
+	for d, err := range manifest.Read(manifest.Inputs(once(files), stdin)) {
 		switch {
 		case err != nil:
 			errs = append(errs, err)

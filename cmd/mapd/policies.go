@@ -4,45 +4,80 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// loaded is what the -p files come to.
-type loaded struct {
-	*snapshot.Snapshot
-	documents      int
-	read, compiled time.Duration // how long it took
-}
-
-// load reads the policies' files. Errors that users can correct are all
-// returned, each of them a *manifest.PositionError where it has a position;
-// code is the exit code that they are worth.
-func load(paths []string, recursive bool, stdin io.Reader, opts snapshot.Options) (l *loaded, errs []error, code int) {
-	start := time.Now()
+// load reads the policies' files for a server. Errors that users can correct are
+// all returned; code is the exit code for them.
+func load(paths []string, recursive bool, opts snapshot.Options) (l *snapshot.Loaded, errs []error, code int) {
 	files, err := manifest.Files(paths, recursive)
 	if err != nil {
 		return nil, []error{err}, exitUsage
 	}
-	files = once(files)
-	docs, errs := manifest.ReadAll(files, stdin, snapshot.Pack)
-	docs = slices.DeleteFunc(docs, func(d *manifest.Document) bool { return d.Object == nil })
-	if len(errs) > 0 {
+	l, errs, unread := snapshot.Load(manifest.Inputs(once(files), nil), opts)
+	switch {
+	case unread:
 		return nil, errs, exitUsage
-	}
-	read := time.Now()
-	s, errs := snapshot.Build(docs, opts)
-	if len(errs) > 0 {
+	case len(errs) > 0:
 		return nil, errs, exitPolicy
 	}
-	return &loaded{s, len(docs), read.Sub(start), time.Since(read)}, nil, exitOK
+	return l, nil, exitOK
+}
+
+// readFiles reads files whole.
+func readFiles(paths []string, recursive bool, stdin io.Reader) ([]mapd.File, error) {
+	files, err := manifest.Files(paths, recursive)
+	if err != nil {
+		return nil, err
+	}
+	var texts []mapd.File
+	for _, in := range manifest.Inputs(once(files), stdin) {
+		r, err := in.Open()
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(r)
+		r.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", in.Name, err)
+		}
+		texts = append(texts, mapd.File{Name: in.Name, Data: data})
+	}
+	return texts, nil
+}
+
+// readDocuments yields the documents of files one by one.
+func readDocuments(files []string, stdin io.Reader) iter.Seq2[*mapd.Document, error] {
+	return func(yield func(*mapd.Document, error) bool) {
+		for _, in := range manifest.Inputs(files, stdin) {
+			if !eachDocument(in, yield) {
+				return
+			}
+		}
+	}
+}
+
+func eachDocument(in manifest.Input, yield func(*mapd.Document, error) bool) bool {
+	r, err := in.Open()
+	if err != nil {
+		return yield(nil, &mapd.ReadError{Err: err})
+	}
+	defer r.Close()
+	for d, err := range mapd.Read(in.Name, r) {
+		if !yield(d, err) {
+			return false
+		}
+	}
+	return true
 }
 
 // once drops the files that stand there already: a file that is named beside
@@ -66,15 +101,18 @@ func environment(version string) (*cel.Env, error) {
 	return env, nil
 }
 
-// render is an error on one line, with the line it is about below it where that is
-// known; other errors say whose they are.
+// render returns an error on one line, with the line of the file below it where that
+// is known. Errors without a position begin with "mapd: ".
 func render(err error) string {
-	var pe *manifest.PositionError
-	if !errors.As(err, &pe) {
+	var at interface {
+		error
+		Render() string
+	}
+	if !errors.As(err, &at) {
 		return "mapd: " + report.Line(err.Error())
 	}
-	source := strings.TrimPrefix(pe.Render(), pe.Error())
-	return report.Line(pe.Error()) + report.Printable(source)
+	source := strings.TrimPrefix(at.Render(), at.Error())
+	return report.Line(at.Error()) + report.Printable(source)
 }
 
 func printErrors(w io.Writer, errs []error) {

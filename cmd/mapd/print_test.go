@@ -8,9 +8,8 @@ import (
 	"testing"
 
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
-	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
 // An object that cannot be printed is an error of that object, in every format, and
@@ -23,22 +22,26 @@ func TestPrintNeverLosesAnObject(t *testing.T) {
 		}
 		t.Run(format, func(t *testing.T) {
 			var out, said bytes.Buffer
+			none, err := mapd.Load(mapd.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
 			e := &evaluation{
 				flags: &evalFlags{operation: "CREATE", namespace: "default"}, out: newPrinter(&out, format), notes: newNotes(&said),
-				policies: &loaded{Snapshot: &snapshot.Snapshot{Types: openapi.New(openapi.Builtin())}},
+				policies: none,
 			}
-			for d, err := range manifest.Read([]string{manifest.Stdin}, strings.NewReader(objects)) {
-				sub := e.take(d, err)
-				if sub == nil {
+			for d, err := range readDocuments([]string{manifest.Stdin}, strings.NewReader(objects)) {
+				req := e.take(d, err)
+				if req == nil {
 					t.Fatal(said.String())
 				}
-				decision := &engine.Decision{Object: sub.request.Object}
-				if sub.request.Name == "bad" {
+				decision := &engine.Decision{Object: req.Admission.Object}
+				if req.Admission.Name == "bad" {
 					// No policy does that: this is about what would happen if one did.
-					decision.Object, decision.Changed = sub.request.Object.DeepCopy(), true
+					decision.Object, decision.Changed = req.Admission.Object.DeepCopy(), true
 					decision.Object.Object["spec"] = map[string]any{"ratio": math.NaN()}
 				}
-				if err := e.show(sub, decision); err != nil {
+				if err := e.show(none.Result(req, decision)); err != nil {
 					t.Fatal(err)
 				}
 			}

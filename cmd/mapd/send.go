@@ -21,9 +21,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
-	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -65,7 +64,7 @@ func newSend(s streams) *cobra.Command {
 	fl.StringVar(&f.server, "server", "", "the webhook's URL")
 	fl.StringVar(&f.caFile, "ca-file", "", "file with the CA bundle of the server (default the system's)")
 	fl.StringVarP(&f.eval.output, "output", "o", "diff", "diff, yaml, json, patch, review or name")
-	fl.StringVarP(&f.eval.namespace, "namespace", "n", snapshot.DefaultNamespace, "the namespace of namespaced objects that name none")
+	fl.StringVarP(&f.eval.namespace, "namespace", "n", mapd.DefaultNamespace, "the namespace of namespaced objects that name none")
 	return cmd
 }
 
@@ -87,15 +86,14 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 		return &codedError{exitUsage, err}
 	}
 	f.eval.operation = string(admissionv1.Create)
-	e := &evaluation{
-		flags:    &f.eval,
-		policies: &loaded{Snapshot: &snapshot.Snapshot{Types: openapi.New(openapi.Builtin())}},
-		out:      newPrinter(s.out, f.eval.output),
-		notes:    newNotes(s.err),
+	none, err := mapd.Load(mapd.Options{Namespace: f.eval.namespace})
+	if err != nil {
+		return err
 	}
+	e := &evaluation{flags: &f.eval, policies: none, out: newPrinter(s.out, f.eval.output), notes: newNotes(s.err)}
 	defer e.notes.done()
-	for d, err := range manifest.Read(files, s.in) {
-		if err == nil && d.Object == nil {
+	for d, err := range readDocuments(files, s.in) {
+		if err == nil && d.Object() == nil {
 			continue
 		}
 		if err == nil {
@@ -134,44 +132,40 @@ func (f *sendFlags) client() (*http.Client, error) {
 }
 
 // one sends one document and prints the answer.
-func (f *sendFlags) one(ctx context.Context, client *http.Client, e *evaluation, d *manifest.Document) error {
-	sub, err := e.subject(d)
+func (f *sendFlags) one(ctx context.Context, client *http.Client, e *evaluation, d *mapd.Document) error {
+	req, err := e.request(d)
 	if err != nil {
 		return err
 	}
-	var body []byte
-	if sub.review {
-		body, err = json.Marshal(d.Object.Object)
-	} else {
-		body, err = reviewOf(sub.request)
-	}
+	body, err := bodyOf(req)
 	if err != nil {
 		return d.Errorf("%w", err)
 	}
 	answer, err := f.post(ctx, client, body)
 	if err != nil {
-		return d.Errorf("%s: %w", sub.name, err)
+		return d.Errorf("%s: %w", req.Name(), err)
 	}
 	if e.flags.output == "review" {
 		return e.out.line(answer)
 	}
-	decision, err := decisionOf(sub.request, answer)
+	decision, err := decisionOf(req.Admission, answer)
 	if err != nil {
-		return d.Errorf("%s: %w", sub.name, err)
+		return d.Errorf("%s: %w", req.Name(), err)
 	}
+	r := e.policies.Result(req, decision)
 	switch {
 	case decision.Status != nil:
 		e.denied = true
-		e.notes.say("%s: denied\n%s: %s\n", sub.name, d.Where(), refusal(decision.Status))
+		e.notes.say("%s: denied\n%s: %s\n", req.Name(), d.Where(), r.Refusal())
 	case decision.Changed:
-		e.notes.say("%s: changed\n", sub.name)
+		e.notes.say("%s: changed\n", req.Name())
 	default:
-		e.notes.say("%s: unchanged\n", sub.name)
+		e.notes.say("%s: unchanged\n", req.Name())
 	}
 	for _, w := range decision.Warnings {
 		e.notes.say("Warning: %s\n", w)
 	}
-	return e.out.print(e, sub, decision)
+	return e.out.print(r)
 }
 
 func (f *sendFlags) post(ctx context.Context, client *http.Client, body []byte) ([]byte, error) {

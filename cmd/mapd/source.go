@@ -44,7 +44,7 @@ func (s *source) lastError() error {
 // time.
 func (s *source) load() (errs []error, code int) {
 	defer loadFrugally()()
-	l, errs, code := load(s.flags.policies, s.flags.recursive, strings.NewReader(""), s.options)
+	l, errs, code := load(s.flags.policies, s.flags.recursive, s.options)
 	if len(errs) > 0 {
 		err := errorList(errs)
 		s.failed.Store(&err)
@@ -55,7 +55,7 @@ func (s *source) load() (errs []error, code int) {
 	s.failed.Store(nil)
 	bindings := l.Index.Bindings()
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
-	s.log.Info("policies loaded", "documents", l.documents, "policies", len(l.Policies), "bindings", len(bindings))
+	s.log.Info("policies loaded", "documents", l.Documents, "policies", len(l.Policies), "bindings", len(bindings))
 	s.loadedMutators(l)
 	if len(l.Policies) == 0 && len(l.Mutators) == 0 {
 		s.log.Info("there are no policies, so nothing is changed")
@@ -70,7 +70,7 @@ func (s *source) load() (errs []error, code int) {
 }
 
 // loadedMutators says what has become of the mutators.
-func (s *source) loadedMutators(l *loaded) {
+func (s *source) loadedMutators(l *snapshot.Loaded) {
 	states := map[string]int{}
 	for _, m := range l.Mutators {
 		states[m.Kind()]++

@@ -6,10 +6,9 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-)
 
-// reference is the Kubernetes release whose behaviour and schemas mapd has.
-const reference = "v1.37.1"
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
 
 func newVersion(s streams) *cobra.Command {
 	return &cobra.Command{
@@ -17,7 +16,7 @@ func newVersion(s streams) *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.out, "mapd %s, Kubernetes %s, %s\n", version(), reference, runtime.Version())
+			_, err := fmt.Fprintf(s.out, "mapd %s, Kubernetes %s, %s\n", version(), mapd.Kubernetes, runtime.Version())
 			return err
 		},
 	}

@@ -2,8 +2,6 @@ package manifest
 
 import (
 	"encoding/json"
-	"io"
-	"os"
 	"runtime"
 	"sync"
 
@@ -46,7 +44,7 @@ func (d *Document) JSONText() ([]byte, error) {
 // ReadAll is Read for many documents that are wanted together. They are understood
 // on all cores, and each is called there with every one of them; documents and
 // errors come in the order of Read.
-func ReadAll(files []string, stdin io.Reader, each func(*Document)) ([]*Document, []error) {
+func ReadAll(inputs []Input, each func(*Document)) ([]*Document, []error) {
 	var all []*piece
 	pieces := make(chan *piece, 64)
 	var workers sync.WaitGroup
@@ -57,8 +55,8 @@ func ReadAll(files []string, stdin io.Reader, each func(*Document)) ([]*Document
 			}
 		})
 	}
-	for _, file := range files {
-		for p := range cut(file, stdin) {
+	for _, in := range inputs {
+		for p := range cut(in) {
 			all = append(all, p)
 			if p.err == nil {
 				pieces <- p
@@ -89,21 +87,17 @@ type piece struct {
 	errs []error
 }
 
-// cut yields the pieces of a file.
-func cut(file string, stdin io.Reader) func(yield func(*piece) bool) {
+// cut yields the pieces of an input.
+func cut(in Input) func(yield func(*piece) bool) {
 	return func(yield func(*piece) bool) {
-		name, r := "<stdin>", stdin
-		if file != Stdin {
-			f, err := os.Open(file)
-			if err != nil {
-				yield(&piece{err: &ReadError{fileError(err)}})
-				return
-			}
-			defer f.Close()
-			name, r = file, f
+		r, err := in.Open()
+		if err != nil {
+			yield(&piece{err: &ReadError{err}})
+			return
 		}
-		chunks(name, r, MaxDocument, func(c chunk, err error) bool {
-			return yield(&piece{file: name, chunk: c, err: err})
+		defer r.Close()
+		chunks(in.Name, r, MaxDocument, func(c chunk, err error) bool {
+			return yield(&piece{file: in.Name, chunk: c, err: err})
 		})
 	}
 }

@@ -50,7 +50,7 @@ func TestReadAll(t *testing.T) {
 		return fmt.Sprint(d.Where(), d.Name(), d.Object.GroupVersionKind(), string(text), at, at.Source)
 	}
 	var want, got []string
-	for d, err := range Read(files, strings.NewReader(stdin)) {
+	for d, err := range Read(Inputs(files, strings.NewReader(stdin))) {
 		if err != nil {
 			want = append(want, err.Error())
 			continue
@@ -58,7 +58,7 @@ func TestReadAll(t *testing.T) {
 		want = append(want, describe(d))
 	}
 	for _, each := range []func(*Document){func(*Document) {}, (*Document).Pack} {
-		docs, errs := ReadAll(files, strings.NewReader(stdin), each)
+		docs, errs := ReadAll(Inputs(files, strings.NewReader(stdin)), each)
 		got = nil
 		for _, d := range docs {
 			got = append(got, describe(d))

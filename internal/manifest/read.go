@@ -19,29 +19,50 @@ type ReadError struct{ Err error }
 func (e *ReadError) Error() string { return e.Err.Error() }
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Read yields the documents of files (as Files returns them) one by one; only
-// one is in memory. With a *PositionError that document is lost and reading goes
-// on; with a *ReadError it goes on with the next file.
-func Read(files []string, stdin io.Reader) iter.Seq2[*Document, error] {
+// An Input is a text with a name.
+type Input struct {
+	Name string
+	Open func() (io.ReadCloser, error)
+}
+
+// Inputs returns files (as Files returns them) as inputs.
+func Inputs(files []string, stdin io.Reader) []Input {
+	inputs := make([]Input, len(files))
+	for i, file := range files {
+		inputs[i] = Input{Name: file, Open: func() (io.ReadCloser, error) {
+			f, err := os.Open(file)
+			if err != nil {
+				return nil, fileError(err)
+			}
+			return f, nil
+		}}
+		if file == Stdin {
+			inputs[i] = Input{Name: "<stdin>", Open: func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil }}
+		}
+	}
+	return inputs
+}
+
+// Read yields the documents of inputs one by one; only one is in memory. With a
+// *PositionError that document is lost and reading goes on; with a *ReadError it
+// goes on with the next input.
+func Read(inputs []Input) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
-		for _, file := range files {
-			if !readFile(file, stdin, yield) {
+		for _, in := range inputs {
+			if !readInput(in, yield) {
 				return
 			}
 		}
 	}
 }
 
-func readFile(file string, stdin io.Reader, yield func(*Document, error) bool) bool {
-	if file == Stdin {
-		return readStream("<stdin>", stdin, MaxDocument, yield)
-	}
-	f, err := os.Open(file)
+func readInput(in Input, yield func(*Document, error) bool) bool {
+	r, err := in.Open()
 	if err != nil {
-		return yield(nil, &ReadError{fileError(err)})
+		return yield(nil, &ReadError{err})
 	}
-	defer f.Close()
-	return readStream(file, f, MaxDocument, yield)
+	defer r.Close()
+	return readStream(in.Name, r, MaxDocument, yield)
 }
 
 // ReadStream yields the documents of one stream, as Read does.

@@ -1,9 +1,8 @@
-package main
+package mapd
 
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,37 +19,96 @@ import (
 
 	"github.com/mapd-project/mapd/internal/defaults"
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// subject is one object on its way through the policies.
-type subject struct {
-	doc *manifest.Document
-	// object is what the user gave; request.Object is the same as a server holds
-	// it after decoding and defaulting.
-	object  map[string]any
-	request *policy.Request
-	kind    *openapi.Kind
-	name    string
-	review  bool
-	// defaulted says that it is known what a server fills in for the kind.
-	defaulted bool
+// RequestOptions say what is asked of an API server. The zero value creates the
+// object, as the administrator that kubeadm makes.
+type RequestOptions struct {
+	// Operation is CREATE if it is empty, or UPDATE with Old.
+	Operation admissionv1.Operation
+	// Old has the objects before an update.
+	Old *Objects
+	// Subresource is the one that is requested, such as "status".
+	Subresource string
+	DryRun      bool
+	// User is who asks. Groups that every server adds are added.
+	User authenticationv1.UserInfo
+	// Raw takes objects as they are: without schemas and without a server's
+	// defaults.
+	Raw bool
+	// Note is called with what had to be assumed; nil ignores it.
+	Note func(Note)
 }
 
-// subject makes the request that a server would admit for a document.
-func (e *evaluation) subject(d *manifest.Document) (*subject, error) {
-	if gvk := d.Object.GroupVersionKind(); gvk.Group == admissionv1.GroupName && gvk.Kind == "AdmissionReview" {
-		return e.fromReview(d)
+// A Request is an object on its way through the policies.
+type Request struct {
+	// Admission is what the engine gets. Its object has the form that a server holds
+	// after decoding and defaulting.
+	Admission *policy.Request
+
+	doc       *Document
+	object    map[string]any // as it was given
+	kind      *openapi.Kind  // nil: taken as it is
+	name      string
+	review    bool
+	defaulted bool // it is known what a server fills in for the kind
+}
+
+// Document returns the document that the request was made from.
+func (r *Request) Document() *Document { return r.doc }
+
+// Name returns kind and name of the object, such as "Pod shop/web".
+func (r *Request) Name() string { return r.name }
+
+// Object returns the object as it was given, nil if there is none. Callers must not
+// modify it.
+func (r *Request) Object() map[string]any { return r.object }
+
+// FromReview reports whether Review made the request.
+func (r *Request) FromReview() bool { return r.review }
+
+// asking is one call of Request or Review.
+type asking struct {
+	*Policies
+	RequestOptions
+}
+
+func (p *Policies) asking(o RequestOptions) *asking {
+	if o.Note == nil {
+		o.Note = func(Note) {}
+	}
+	if o.Operation == "" {
+		o.Operation = admissionv1.Create
+		if o.Old != nil {
+			o.Operation = admissionv1.Update
+		}
+	}
+	return &asking{p, o}
+}
+
+// Request returns the request that a server would admit for the object of a
+// document.
+func (p *Policies) Request(d *Document, opts RequestOptions) (*Request, error) {
+	r, err := p.asking(opts).request(d)
+	if err != nil {
+		return nil, located(err)
+	}
+	return r, nil
+}
+
+func (e *asking) request(document *Document) (*Request, error) {
+	d := document.doc
+	if d.Object == nil {
+		return nil, d.Errorf("there is no object, only comments")
 	}
 	gvk := d.Object.GroupVersionKind()
 	res, sub, err := e.resource(d, gvk)
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{doc: d, object: d.Object.Object, kind: e.kind(gvk)}
+	s := &Request{doc: document, object: d.Object.Object, kind: e.kind(gvk)}
 	obj := d.Object
 	namespace := e.namespaceOf(obj, res.Namespaced)
 	if res.Namespaced && !connects(gvk) { // or it has no metadata
@@ -66,45 +124,51 @@ func (e *evaluation) subject(d *manifest.Document) (*subject, error) {
 		Kind: gvk, Resource: res.GVR, SubResource: sub,
 		RequestKind: gvk, RequestResource: res.GVR, RequestSubResource: sub,
 		Name: obj.GetName(), Namespace: namespace,
-		Operation: e.operation(),
+		Operation: e.Operation,
 		UserInfo:  e.userInfo(),
-		DryRun:    e.flags.dryRun,
+		DryRun:    e.DryRun,
 		Options:   e.options(),
 		Object:    settled,
 	}
-	if e.operation() == admissionv1.Update {
-		old, ok := e.old[identify(obj, namespace)]
+	if e.Operation == admissionv1.Update {
+		if e.Old == nil {
+			return nil, d.Errorf("%s: an update needs the object before it", s.name)
+		}
+		old, ok := e.Old.docs[identify(obj, namespace)]
 		switch {
 		case obj.GetName() == "":
 			return nil, d.Errorf("%s: without metadata.name there is nothing to update", s.name)
 		case !ok:
-			return nil, d.Errorf("%s: no object of this kind and name in %s, so there is nothing to update", s.name, e.flags.old)
-		case old.Object.GroupVersionKind() != gvk:
-			return nil, d.Errorf("%s: is of %s, but of %s in %s", s.name, gvk.GroupVersion(), old.Object.GetAPIVersion(), e.flags.old)
+			return nil, d.Errorf("%s: no object of this kind and name in %s, so there is nothing to update", s.name, e.Old.name)
+		case old.doc.Object.GroupVersionKind() != gvk:
+			return nil, d.Errorf("%s: is of %s, but of %s in %s", s.name, gvk.GroupVersion(), old.doc.Object.GetAPIVersion(), e.Old.name)
 		}
-		oldObj := old.Object
+		oldObj := old.doc.Object
 		if res.Namespaced {
 			oldObj = withNamespace(oldObj, namespace)
 		}
-		if req.OldObject, err = s.normalize(e, old, "", oldObj); err != nil {
+		if req.OldObject, err = s.normalize(e, old.doc, "", oldObj); err != nil {
 			return nil, err
 		}
 	}
-	s.request = req
+	s.Admission = req
 	return s, nil
 }
 
-// fromReview takes a whole request from an AdmissionReview.
-func (e *evaluation) fromReview(d *manifest.Document) (*subject, error) {
-	data, err := json.Marshal(d.Object.Object)
+// Review returns the request for a review that an API server would send, which was
+// read from a document. Of opts it uses Raw and Note.
+func (p *Policies) Review(d *Document, admission *policy.Request, opts RequestOptions) (*Request, error) {
+	r, err := p.asking(opts).fromReview(d, admission)
 	if err != nil {
-		return nil, d.Errorf("%w", err)
+		return nil, located(err)
 	}
-	req, err := webhook.DecodeReview(data)
-	if err != nil {
-		return nil, d.Errorf("AdmissionReview: %w", err)
-	}
-	s := &subject{doc: d, request: req, review: true, kind: e.kind(req.Kind)}
+	return r, nil
+}
+
+func (e *asking) fromReview(document *Document, req *policy.Request) (*Request, error) {
+	d := document.doc
+	s := &Request{doc: document, Admission: req, review: true, kind: e.kind(req.Kind)}
+	var err error
 	if req.Object != nil {
 		s.object = req.Object.Object
 		s.name = manifest.Name(req.Object)
@@ -124,7 +188,7 @@ func (e *evaluation) fromReview(d *manifest.Document) (*subject, error) {
 
 // decode returns an object as a server holds it when admission begins: with its
 // defaults, in canonical form. A review comes from a server, defaults included.
-func (s *subject) decode(obj map[string]any) (map[string]any, error) {
+func (s *Request) decode(obj map[string]any) (map[string]any, error) {
 	if s.kind == nil {
 		return obj, nil
 	}
@@ -135,21 +199,21 @@ func (s *subject) decode(obj map[string]any) (map[string]any, error) {
 }
 
 // kind is the kind by which objects are read, nil if they are taken as they are.
-func (e *evaluation) kind(gvk schema.GroupVersionKind) *openapi.Kind {
-	if e.flags.raw {
+func (e *asking) kind(gvk schema.GroupVersionKind) *openapi.Kind {
+	if e.Raw {
 		return nil
 	}
-	kind, _ := e.policies.Types.Kind(gvk)
+	kind, _ := e.loaded.Types.Kind(gvk)
 	return kind
 }
 
 // normalize is decode with errors that name the place in the document, where
 // prefix is the path of the object. Mutators alone need no kind, so what does not
 // fit its own is then taken as it is.
-func (s *subject) normalize(e *evaluation, d *manifest.Document, prefix string, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (s *Request) normalize(e *asking, d *manifest.Document, prefix string, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	obj, err := s.decode(u.Object)
-	if err != nil && len(e.policies.Policies) == 0 {
-		e.notes.once("note: a %s that a server would not accept is taken as it is (--raw)\n", u.GetKind())
+	if err != nil && len(e.loaded.Policies) == 0 {
+		e.Note(note(TakenAsIs, []string{u.GetKind()}, "a %s that a server would not accept is taken as it is", u.GetKind()))
 		s.kind = nil
 		return u, nil
 	}
@@ -158,6 +222,9 @@ func (s *subject) normalize(e *evaluation, d *manifest.Document, prefix string, 
 	}
 	return &unstructured.Unstructured{Object: obj}, nil
 }
+
+// Kubernetes is the release whose behaviour and schemas mapd has.
+const Kubernetes = "v1.37.1"
 
 // subresourceOf are the kinds that are sent to a subresource only, with the
 // resources that have it, the likeliest first.
@@ -181,9 +248,9 @@ var subresourceOf = map[string]struct {
 }
 
 // resource finds out where an object of a kind is sent.
-func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind) (openapi.Resource, string, error) {
-	types := e.policies.Types
-	sub := e.flags.subresource
+func (e *asking) resource(d *manifest.Document, gvk schema.GroupVersionKind) (openapi.Resource, string, error) {
+	types := e.loaded.Types
+	sub := e.Subresource
 	res, known := types.ResourceFor(gvk)
 	if only, ok := subresourceOf[gvk.Kind]; ok && (!known || sub == only.subresource) {
 		if sub != "" && sub != only.subresource {
@@ -191,11 +258,11 @@ func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind)
 		}
 		for _, gvr := range only.resources {
 			if k, ok := types.KindFor(gvr, only.subresource); ok && k == gvk {
-				if connects(gvk) && e.operation() != admissionv1.Connect {
+				if connects(gvk) && e.Operation != admissionv1.Connect {
 					return res, "", d.Errorf("%s: is sent with --operation connect only", d.Name())
 				}
 				if len(only.resources) > 1 {
-					e.notes.once("note: a %s does not say whose it is: taken as that of %s (an AdmissionReview says)\n", gvk.Kind, gvr.GroupResource())
+					e.Note(note(Other, []string{gvk.Kind}, "a %s does not say whose it is: taken as that of %s (an AdmissionReview says)", gvk.Kind, gvr.GroupResource()))
 				}
 				return openapi.Resource{GVR: gvr, Kind: gvk, Namespaced: gvr.Resource != "nodes"}, only.subresource, nil
 			}
@@ -213,11 +280,12 @@ func (e *evaluation) resource(d *manifest.Document, gvk schema.GroupVersionKind)
 		return res, sub, nil
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	hint := "give its CustomResourceDefinition with -p"
-	if !strings.Contains(gvk.Group, ".") { // a custom group has a dot
-		hint = "Kubernetes " + reference + " does not serve it"
+	about := []string{fmt.Sprintf("%s, Kind=%s", gvk.GroupVersion(), gvk.Kind), plural.GroupResource().String()}
+	if strings.Contains(gvk.Group, ".") { // a custom group has a dot
+		e.Note(note(UnknownKind, about, "%s is not known, give its CustomResourceDefinition: taken as namespaced %s", about[0], about[1]))
+	} else {
+		e.Note(note(Other, about, "%s is not known, Kubernetes %s does not serve it: taken as namespaced %s", about[0], Kubernetes, about[1]))
 	}
-	e.notes.once("note: %s, Kind=%s is not known, %s: taken as namespaced %s\n", gvk.GroupVersion(), gvk.Kind, hint, plural.GroupResource())
 	return openapi.Resource{GVR: plural, Kind: gvk, Namespaced: true}, sub, nil
 }
 
@@ -229,10 +297,10 @@ func connects(gvk schema.GroupVersionKind) bool {
 
 // namespaceOf is request.namespace. That of a Namespace is its own name (spec
 // §6.1).
-func (e *evaluation) namespaceOf(u *unstructured.Unstructured, namespaced bool) string {
+func (p *Policies) namespaceOf(u *unstructured.Unstructured, namespaced bool) string {
 	switch {
 	case namespaced:
-		return cmp.Or(u.GetNamespace(), e.flags.namespace)
+		return cmp.Or(u.GetNamespace(), p.namespace)
 	case u.GetKind() == "Namespace" && u.GetAPIVersion() == "v1":
 		return u.GetName()
 	}
@@ -256,52 +324,11 @@ func withNamespace(u *unstructured.Unstructured, namespace string) *unstructured
 	return &unstructured.Unstructured{Object: obj}
 }
 
-// objectID tells objects apart across versions.
-type objectID struct{ group, kind, namespace, name string }
-
-func identify(u *unstructured.Unstructured, namespace string) objectID {
-	gvk := u.GroupVersionKind()
-	return objectID{gvk.Group, gvk.Kind, namespace, u.GetName()}
-}
-
-// readOld reads the objects of --old.
-func (e *evaluation) readOld(s streams) error {
-	files, err := manifest.Files([]string{e.flags.old}, e.flags.recursive)
-	if err != nil {
-		return &codedError{exitUsage, err}
-	}
-	e.old = map[objectID]*manifest.Document{}
-	var errs []error
-	for d, err := range manifest.Read(files, s.in) {
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if d.Object == nil {
-			continue
-		}
-		res, known := e.policies.Types.ResourceFor(d.Object.GroupVersionKind())
-		id := identify(d.Object, e.namespaceOf(d.Object, res.Namespaced || !known))
-		if first, ok := e.old[id]; ok && id.name != "" {
-			errs = append(errs, d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())))
-			continue
-		}
-		e.old[id] = d
-	}
-	if len(errs) > 0 {
-		printErrors(s.err, errs)
-		return &codedError{code: exitUsage}
-	}
-	if len(e.old) == 0 {
-		return e.flags.usagef("no objects in %s", e.flags.old)
-	}
-	return nil
-}
-
 // userInfo is who asks, with the groups that a server adds as for kubectl --as;
 // without --user it is the administrator that kubeadm makes.
-func (e *evaluation) userInfo() authenticationv1.UserInfo {
-	u := authenticationv1.UserInfo{Username: e.flags.user, Groups: slices.Clone(e.flags.groups)}
+func (e *asking) userInfo() authenticationv1.UserInfo {
+	u := e.User
+	u.Groups = slices.Clone(u.Groups)
 	if u.Username == "" {
 		u.Username = "kubernetes-admin"
 		if len(u.Groups) == 0 {
@@ -322,13 +349,13 @@ func (e *evaluation) userInfo() authenticationv1.UserInfo {
 }
 
 // options are request.options; CONNECT has none (spec §2.6).
-func (e *evaluation) options() map[string]any {
-	kind := map[admissionv1.Operation]string{admissionv1.Create: "CreateOptions", admissionv1.Update: "UpdateOptions"}[e.operation()]
+func (e *asking) options() map[string]any {
+	kind := map[admissionv1.Operation]string{admissionv1.Create: "CreateOptions", admissionv1.Update: "UpdateOptions"}[e.Operation]
 	if kind == "" {
 		return nil
 	}
 	o := map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": kind}
-	if e.flags.dryRun {
+	if e.DryRun {
 		o["dryRun"] = []any{"All"}
 	}
 	return o
@@ -339,13 +366,4 @@ func uid(d *manifest.Document) types.UID {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s", d.File, d.Index, d.Line, d.Raw))
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]))
-}
-
-// keys are how the list elements of an object are called in reports.
-func (e *evaluation) keys(u *unstructured.Unstructured) report.Keys {
-	kind, err := e.policies.Types.Kind(u.GroupVersionKind())
-	if err != nil {
-		return nil
-	}
-	return report.SchemaKeys(kind)
 }

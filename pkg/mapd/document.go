@@ -1,0 +1,97 @@
+package mapd
+
+import (
+	"fmt"
+	"io"
+	"iter"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+)
+
+// A Document is one object of a text, and where it stands. It does not change.
+type Document struct{ doc *manifest.Document }
+
+// Read returns the documents of a text one by one, so that a stream of any length
+// needs the memory of its largest document; the items of a List are documents. With an
+// *Error that document is lost and reading goes on; a *ReadError is the last.
+func Read(name string, r io.Reader) iter.Seq2[*Document, error] {
+	return func(yield func(*Document, error) bool) {
+		for d, err := range manifest.ReadStream(name, r) {
+			if err != nil {
+				if !yield(nil, located(err)) {
+					return
+				}
+			} else if !yield(&Document{d}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Object returns the object as it is written, nil for a document of nothing but
+// comments. Callers must not modify it.
+func (d *Document) Object() *unstructured.Unstructured { return d.doc.Object }
+
+// Name returns kind and name, such as "Pod shop/web".
+func (d *Document) Name() string { return d.doc.Name() }
+
+// Where returns the position, such as "pods.yaml: document 3, line 57".
+func (d *Document) Where() string { return d.doc.Where() }
+
+// Text returns the document as it is written, without the "---" before it unless
+// that line says more. Callers must not modify it.
+func (d *Document) Text() []byte { return d.doc.Raw }
+
+// Separated reports whether a "---" stood before Text.
+func (d *Document) Separated() bool { return d.doc.Explicit }
+
+// JSON reports whether Text is JSON.
+func (d *Document) JSON() bool { return d.doc.JSON }
+
+// Errorf returns an error at the first line of the document.
+func (d *Document) Errorf(format string, args ...any) *Error {
+	return (*Error)(d.doc.Errorf(format, args...))
+}
+
+// objectID tells objects apart across versions.
+type objectID struct{ group, kind, namespace, name string }
+
+func identify(u *unstructured.Unstructured, namespace string) objectID {
+	gvk := u.GroupVersionKind()
+	return objectID{gvk.Group, gvk.Kind, namespace, u.GetName()}
+}
+
+// Objects are the objects before an update, for RequestOptions.Old.
+type Objects struct {
+	name string
+	docs map[objectID]*Document
+}
+
+// Objects collects documents; errors call the collection by name. It returns the
+// errors of docs, and one for each object that is there twice.
+func (p *Policies) Objects(name string, docs iter.Seq2[*Document, error]) (*Objects, []error) {
+	o := &Objects{name: name, docs: map[objectID]*Document{}}
+	var errs []error
+	for d, err := range docs {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if d.Object() == nil {
+			continue
+		}
+		res, known := p.loaded.Types.ResourceFor(d.Object().GroupVersionKind())
+		id := identify(d.Object(), p.namespaceOf(d.Object(), res.Namespaced || !known))
+		if first, ok := o.docs[id]; ok && id.name != "" {
+			errs = append(errs, (*Error)(d.doc.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where()))))
+			continue
+		}
+		o.docs[id] = d
+	}
+	return o, errs
+}
+
+// Len returns how many objects there are.
+func (o *Objects) Len() int { return len(o.docs) }

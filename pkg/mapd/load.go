@@ -1,0 +1,156 @@
+package mapd
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// DefaultNamespace is the namespace of namespaced objects that name none, unless
+// Options say another.
+const DefaultNamespace = "default"
+
+// Options say how policies are loaded. The zero value is usable.
+type Options struct {
+	// Kubernetes is the minor whose CEL libraries expressions may use, such as
+	// "1.34"; empty means the newest that is known.
+	Kubernetes string
+	// Namespace is that of namespaced objects that name none; empty means
+	// DefaultNamespace.
+	Namespace string
+	// Unbound binds each policy that has no binding to everything. Without it such
+	// a policy has no effect, as in a cluster.
+	Unbound bool
+	// Brief leaves the objects before and after each step out of decisions, as a
+	// server does, so that an evaluation costs what it costs there.
+	Brief bool
+}
+
+// A File is a text with a name: YAML or JSON, any number of documents.
+type File struct {
+	// Name is how errors call it.
+	Name string
+	Data []byte
+}
+
+// Policies are documents that were loaded. They do not change.
+type Policies struct {
+	loaded    *snapshot.Loaded
+	engine    *engine.Engine
+	namespace string
+	unbound   bool
+	compiled  time.Duration
+}
+
+// LoadError lists everything that Load found wrong, in the order of the files.
+type LoadError struct {
+	// Unreadable says that the texts are no documents; otherwise the documents were
+	// read, and policies in them do not validate or compile.
+	Unreadable bool
+	// Errs are of type *Error wherever the place in a file is known.
+	Errs []error
+}
+
+// Error returns the errors, one a line.
+func (e *LoadError) Error() string {
+	texts := make([]string, len(e.Errs))
+	for i, err := range e.Errs {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "\n")
+}
+
+func (e *LoadError) Unwrap() []error { return e.Errs }
+
+// Load reads and compiles documents. If any of them is at fault, it returns a
+// *LoadError with all faults; any other error is about opts.
+func Load(opts Options, files ...File) (*Policies, error) {
+	start := time.Now()
+	env, err := cel.NewEnv(cel.Options{Version: opts.Kubernetes})
+	if err != nil {
+		return nil, err
+	}
+	made := time.Since(start)
+	inputs := make([]manifest.Input, len(files))
+	for i, f := range files {
+		inputs[i] = manifest.Input{Name: f.Name, Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(f.Data)), nil
+		}}
+	}
+	l, errs, unread := snapshot.Load(inputs, snapshot.Options{
+		Env: env, Unbound: opts.Unbound, Namespace: opts.Namespace, Trace: !opts.Brief,
+	})
+	if len(errs) > 0 {
+		for i, err := range errs {
+			errs[i] = located(err)
+		}
+		return nil, &LoadError{unread, errs}
+	}
+	return &Policies{
+		loaded: l, engine: l.Engine(), compiled: made + l.Compiled,
+		namespace: cmp.Or(opts.Namespace, DefaultNamespace), unbound: opts.Unbound,
+	}, nil
+}
+
+// Engine returns the engine that runs the policies.
+func (p *Policies) Engine() *engine.Engine { return p.engine }
+
+// Policies returns the policies that were loaded, in the order of their names.
+func (p *Policies) Policies() []*policy.Policy { return p.loaded.Policies }
+
+// Mutators returns how many of Gatekeeper's mutators were loaded, those that do
+// not run included; Notes says which these are and why.
+func (p *Policies) Mutators() int { return len(p.loaded.Mutators) }
+
+// Times returns how long Load took to read the documents and to compile them.
+func (p *Policies) Times() (read, compile time.Duration) { return p.loaded.Read, p.compiled }
+
+// An Error says what is wrong with a document, and where. Line and Column count
+// from 1; 0 means that they are not known.
+type Error struct {
+	File     string
+	Document int // from 1
+	Line     int
+	Column   int
+	// Source is the text of the line.
+	Source string
+	// Err is what is wrong.
+	Err error
+}
+
+// Error returns one line: file, document, line, column, and what is wrong.
+func (e *Error) Error() string { return (*manifest.PositionError)(e).Error() }
+
+// Render returns Error and below it the line with a caret under the column, if both
+// are known.
+func (e *Error) Render() string { return (*manifest.PositionError)(e).Render() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// A ReadError says that a text could not be read to its end.
+type ReadError struct{ Err error }
+
+func (e *ReadError) Error() string { return e.Err.Error() }
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// located turns errors of internal packages into those of this one.
+func located(err error) error {
+	var at *manifest.PositionError
+	var read *manifest.ReadError
+	switch {
+	case errors.As(err, &at):
+		return (*Error)(at)
+	case errors.As(err, &read):
+		return &ReadError{read.Err}
+	}
+	return err
+}

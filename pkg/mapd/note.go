@@ -1,0 +1,92 @@
+package mapd
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Note says what a person should know about a result that is no error: what had
+// to be assumed, or what has no effect and why.
+type Note struct {
+	Kind NoteKind
+	// About are the names that the note is about.
+	About []string
+	text  string
+}
+
+// String returns the note as a sentence.
+func (n Note) String() string { return n.text }
+
+// NoteKind tells notes apart for programs that word them differently.
+type NoteKind uint8
+
+const (
+	// Other notes are told by their text only.
+	Other NoteKind = iota
+	// Unbound policies have no binding, so they have no effect.
+	Unbound
+	// BoundToAll policies have no binding and run because of Options.Unbound.
+	BoundToAll
+	// UnknownParams are kinds of parameters that no document defines.
+	UnknownParams
+	// UnknownKind is the custom kind of an object that no document defines, and the
+	// resource that it is taken as.
+	UnknownKind
+	// TakenAsIs is the kind of an object that a server would not accept. There are
+	// only mutators, so it is taken as it is.
+	TakenAsIs
+)
+
+func note(kind NoteKind, about []string, format string, args ...any) Note {
+	return Note{kind, about, fmt.Sprintf(format, args...)}
+}
+
+// Notes returns what has no effect among the documents, and what may not mean what
+// it says.
+func (p *Policies) Notes() []Note {
+	var notes []Note
+	l := p.loaded
+	list := func(kind NoteKind, names []string, separator, text string) {
+		if len(names) > 0 {
+			notes = append(notes, note(kind, names, "%s: %s", text, strings.Join(names, separator)))
+		}
+	}
+	if p.unbound {
+		list(BoundToAll, l.Unbound, ", ", "no binding, run as if bound to everything")
+	} else {
+		list(Unbound, l.Unbound, ", ", "no binding, so no effect")
+	}
+	list(Other, l.Dangling, ", ", "bindings whose policy was not given, so no effect")
+	list(UnknownParams, l.UnknownParams, "; ", "unknown paramKind, give its CustomResourceDefinition")
+	for _, text := range l.Older {
+		notes = append(notes, note(Other, nil, "%s", text))
+	}
+	for _, m := range l.Mutators {
+		about := []string{m.Mutator.ID()}
+		if !m.Running {
+			notes = append(notes, note(Other, about, "%s does not run: %s", m.Mutator.ID(), m.Reason))
+		}
+		for _, n := range m.Notes {
+			notes = append(notes, note(Other, about, "%s: %s: %s", m.Mutator.ID(), n.Field, n.Message))
+		}
+	}
+	return notes
+}
+
+// Assumed returns what evaluations until now had to assume: Namespaces that were not
+// given, and answers of the authorizer.
+func (p *Policies) Assumed() []Note {
+	var notes []Note
+	if names := p.loaded.Namespaces.Synthesised(); len(names) > 0 {
+		const most = 10
+		shown, more := names, ""
+		if len(names) > most {
+			shown, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
+		}
+		notes = append(notes, note(Other, names, "Namespaces not given, taken to have only the label kubernetes.io/metadata.name: %s%s", strings.Join(shown, ", "), more))
+	}
+	if p.loaded.AuthorizerAsked() && !p.loaded.HasRBAC {
+		notes = append(notes, note(Other, nil, "no RBAC objects given: every check of a policy's authorizer was answered with no opinion"))
+	}
+	return notes
+}

@@ -1,0 +1,268 @@
+package mapd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/defaults"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// A Result is what policies made of an object.
+type Result struct {
+	Request *Request
+	// Decision is about the object as a server holds it, with its defaults.
+	Decision *engine.Decision
+
+	policies *Policies
+	after    map[string]any // see Object
+}
+
+// Eval runs the policies on the object of a document. A denial is a Result; an
+// error says that the object cannot be evaluated.
+func (p *Policies) Eval(ctx context.Context, d *Document, opts RequestOptions) (*Result, error) {
+	r, err := p.Request(d, opts)
+	if err != nil {
+		return nil, err
+	}
+	return p.Admit(ctx, r), nil
+}
+
+// Admit runs the policies on a request.
+func (p *Policies) Admit(ctx context.Context, r *Request) *Result {
+	return p.Result(r, p.engine.Admit(ctx, r.Admission))
+}
+
+// Result returns the Result of a decision that was made elsewhere, such as by a
+// webhook.
+func (p *Policies) Result(r *Request, d *engine.Decision) *Result {
+	return &Result{Request: r, Decision: d, policies: p}
+}
+
+// Denied reports whether a policy refused the object.
+func (r *Result) Denied() bool { return r.Decision.Status != nil }
+
+// Changed reports whether policies changed the object.
+func (r *Result) Changed() bool { return r.Decision.Changed && !r.Denied() }
+
+// Object returns the object as it was given with the changes of the policies, but
+// without the defaults that a server fills in. Where a change depends on those, it is
+// the object as a server holds it: a server makes the same of what Object
+// returns as of the policies' result. It is nil for a request without an object.
+// Callers must not modify it.
+func (r *Result) Object() map[string]any {
+	if !r.Changed() || r.Request.object == nil {
+		return r.Request.object
+	}
+	if r.after == nil {
+		r.after = r.Request.replay(r.Decision.Object)
+	}
+	return r.after
+}
+
+// replay makes the change from the request's object to decided on the object as it
+// was given. If the change does not fit there, it returns decided.
+func (r *Request) replay(decided *unstructured.Unstructured) map[string]any {
+	after, ok := manifest.Replay(r.object, r.Admission.Object.Object, decided.Object)
+	if !ok {
+		return decided.Object
+	}
+	// The proof: of the result a server must make what it makes of the policies'
+	// result.
+	check := after
+	if m, _ := after["metadata"].(map[string]any); m["namespace"] == nil && decided.GetNamespace() != "" {
+		check = withNamespace(&unstructured.Unstructured{Object: after}, decided.GetNamespace()).Object
+	}
+	printed, err := r.decode(check)
+	if err != nil {
+		return decided.Object
+	}
+	meant, err := r.decode(decided.Object)
+	if err != nil || !tree.Equal(printed, meant) {
+		return decided.Object
+	}
+	return after
+}
+
+// Text returns the document with the changes of the policies: with its comments and
+// the order of its keys if it was changed, byte by byte if it was not. It is nil for a
+// request without an object.
+func (r *Result) Text() ([]byte, error) {
+	var text []byte
+	switch {
+	case r.Request.object == nil:
+		return nil, nil
+	case r.Request.review:
+		text = manifest.Encode(r.Object())
+	case !r.Changed():
+		return r.Request.doc.Text(), nil
+	default:
+		text = manifest.Rewrite(r.Request.doc.doc, r.Object())
+	}
+	if text == nil {
+		return nil, errors.New("the result is no JSON data")
+	}
+	return text, nil
+}
+
+// Patch returns the RFC 6902 operations from the object as it was given to Object.
+func (r *Result) Patch() []tree.Op { return tree.Diff(r.Request.object, r.Object()) }
+
+// A Change is one field that differs. A value that is not there is nil.
+type Change struct {
+	// Path calls list elements by their keys: spec.containers[name=app].image.
+	Path          string
+	Before, After any
+	// Moved says that only the order of a list's elements differs; Before and
+	// After are their names.
+	Moved bool
+}
+
+// Diff returns the fields that differ between the object as it was given and
+// Object, in the order of their names.
+func (r *Result) Diff() []Change {
+	var changes []Change
+	for _, c := range r.changes() {
+		changes = append(changes, Change(c))
+	}
+	return changes
+}
+
+func (r *Result) changes() []report.Change {
+	if !r.Changed() || r.Request.object == nil {
+		return nil
+	}
+	return report.Diff(r.Request.object, r.Object(), r.policies.keys(r.Decision.Object))
+}
+
+// DiffText returns Diff as text below the object's name, for a terminal if
+// colour is set.
+func (r *Result) DiffText(colour bool) string {
+	var b strings.Builder
+	_ = report.WriteDiff(&b, r.Request.name, r.changes(), report.Colour(colour)) // a Builder takes everything
+	return b.String()
+}
+
+// Summary returns what happened as text: a line with the verdict, and a line for each
+// step that is worth telling.
+func (r *Result) Summary() string {
+	return report.Summary(r.Request.name, r.Decision, r.policies.keys)
+}
+
+// keys are how the list elements of an object are called in reports.
+func (p *Policies) keys(u *unstructured.Unstructured) report.Keys {
+	kind, err := p.loaded.Types.Kind(u.GroupVersionKind())
+	if err != nil {
+		return nil
+	}
+	return report.SchemaKeys(kind)
+}
+
+// Refusal returns why the object was denied, in the words of kubectl; empty if it was
+// not.
+func (r *Result) Refusal() string {
+	status := r.Decision.Status
+	if status == nil {
+		return ""
+	}
+	d := status.Details
+	if status.Reason == metav1.StatusReasonInvalid {
+		text := "The request is invalid"
+		if d != nil && d.Kind != "" {
+			text = fmt.Sprintf("The %s %q is invalid", d.Kind, d.Name)
+		}
+		if d == nil || len(d.Causes) <= 1 {
+			return text + ": " + status.Message
+		}
+		var b strings.Builder
+		b.WriteString(text + ":")
+		for _, c := range d.Causes {
+			b.WriteString("\n* " + c.Message)
+		}
+		return b.String()
+	}
+	if status.Reason == "" {
+		return "Error from server: " + status.Message
+	}
+	text := fmt.Sprintf("Error from server (%s): %s", status.Reason, status.Message)
+	if d != nil && len(d.Causes) > 1 {
+		for _, c := range d.Causes[1:] {
+			text += "\n* " + c.Message
+		}
+	}
+	return text
+}
+
+// AsGiven returns the request and its decision about the object as it was given,
+// for writing a response: a patch of the object as a server holds it need not
+// fit the one that was given.
+func (r *Result) AsGiven() (*policy.Request, *engine.Decision) {
+	if !r.Changed() || r.Request.object == nil {
+		return r.Request.Admission, r.Decision
+	}
+	given := *r.Decision
+	given.Object = &unstructured.Unstructured{Object: r.Object()}
+	return &policy.Request{UID: r.Request.Admission.UID, Object: &unstructured.Unstructured{Object: r.Request.object}}, &given
+}
+
+// Builtin reports whether the object is read by the schema of a built-in kind.
+func (r *Request) Builtin() bool { return r.kind != nil && r.kind.Builtin() }
+
+// DefaultsKnown reports whether it is known what a server fills into the object, or
+// was filled in by one.
+func (r *Request) DefaultsKnown() bool { return r.defaulted || r.review }
+
+// FilledIn returns the fields of a changed object that a server fills in after the
+// policies: what a policy removed, and what has its default from a field that a
+// policy set. It leaves out the constant defaults of what policies added.
+func (r *Result) FilledIn() []string {
+	q := r.Request
+	if !r.Changed() || q.kind == nil || q.Admission.Object == nil {
+		return nil
+	}
+	keys := report.SchemaKeys(q.kind)
+	before, after := q.Admission.Object.Object, r.Decision.Object.Object
+	// A review may lack defaults as well; those are not due to the policies.
+	skip := map[string]bool{}
+	for _, c := range filledIn(before, keys) {
+		skip[c.Path] = true
+	}
+	var added []string
+	for _, c := range report.Diff(before, after, keys) {
+		if c.Before == nil {
+			added = append(added, c.Path)
+		}
+	}
+	var fields []string
+	for _, c := range filledIn(after, keys) {
+		within := func(path string) bool {
+			rest, ok := strings.CutPrefix(c.Path, path)
+			return ok && rest != "" && (rest[0] == '.' || rest[0] == '[')
+		}
+		if !skip[c.Path] && (reserves(c.Path) || !slices.ContainsFunc(added, within)) {
+			fields = append(fields, c.Path)
+		}
+	}
+	return fields
+}
+
+// filledIn returns what a server fills into an object.
+func filledIn(obj map[string]any, keys report.Keys) []report.Change {
+	out, _ := defaults.Apply(obj)
+	return report.Diff(obj, out, keys)
+}
+
+// reserves reports whether a field belongs to the requests of a container, which are
+// filled in from its limits. They are worth a note in a container that was added
+// as well, since they are what a Pod reserves.
+func reserves(path string) bool { return strings.Contains(path, ".resources.requests") }
