@@ -16,6 +16,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -94,20 +95,20 @@ type Activation struct {
 	// that are paid, in their order.
 	memos   []memo
 	touched []int
-	frames  *frame // of quick evaluations, those that are free
+	room    quick.Room
 	gauge
 }
 
 // memo is what is known of a variable.
 type memo struct {
 	// plain is the value for quick evaluations if isPlain, val the one for cel-go if
-	// it is not nil. Either is made from the other when it is asked for.
+	// it is not nil.
 	plain any
 	val   ref.Val
 	cost  int64
 	// paid says that the cost was counted; a value is not known before that.
 	isPlain, paid bool
-	// slow says that quick evaluation gave up.
+	// slow says that the quick evaluator declined.
 	slow bool
 }
 
@@ -123,30 +124,17 @@ func (s *Scope) Bind(in *Input, b *Budget) *Activation {
 // evaluated with it before are no longer good.
 func (s *Scope) Rebind(a *Activation, in *Input, b *Budget) *Activation {
 	clear(a.memos)
-	*a = Activation{scope: s, in: in, budget: b, frames: a.frames, memos: a.memos[:0], touched: a.touched[:0],
+	*a = Activation{scope: s, in: in, budget: b, room: a.room, memos: a.memos[:0], touched: a.touched[:0],
 		gauge: gauge{account: in.Memory, turn: in.Turn}}
 	return a
 }
 
 // ResolveName returns the value of a name. It is cel-go that calls it.
 func (a *Activation) ResolveName(name string) (any, bool) {
+	if root, ok := roots[name]; ok {
+		return a.Root(root), true
+	}
 	switch name {
-	case objectName:
-		return orNull(a.in.Object), true
-	case oldObjectName:
-		return orNull(a.in.OldObject), true
-	case paramsName:
-		return orNull(a.in.Params), true
-	case namespaceName:
-		return orNull(a.in.Namespace), true
-	case requestName:
-		if !a.hasRequest {
-			a.hasRequest = true
-			if a.in.Request != nil {
-				a.request = a.in.Request()
-			}
-		}
-		return orNull(a.request), true
 	case authzName:
 		if a.in.Authorizer == nil {
 			return nil, false

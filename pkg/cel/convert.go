@@ -2,10 +2,8 @@ package cel
 
 import (
 	gojson "encoding/json"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -13,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"google.golang.org/protobuf/types/known/structpb"
 	"sigs.k8s.io/json"
+
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
 // toJSON returns what is left of a value after the way that the in-tree plugin
@@ -107,7 +107,7 @@ func typed(v ref.Val) (any, bool) {
 	}
 	switch v.Type() {
 	case types.ListType, types.MapType:
-		return sharedTree(v.Value(), typedLeaf)
+		return quick.Convert(v.Value(), typedLeaf)
 	}
 	return nil, false
 }
@@ -122,7 +122,7 @@ func typedLeaf(leaf any) (any, bool) {
 	case structpb.NullValue:
 		return nil, true
 	case []string:
-		return sharedTree(anyList(leaf), typedLeaf)
+		return quick.Convert(anyList(leaf), typedLeaf)
 	case []ref.Val:
 		out := make([]any, len(leaf))
 		for i, e := range leaf {
@@ -206,7 +206,7 @@ func mapTree(v ref.Val) (any, bool) {
 
 // dataTree converts JSON data that a value wraps. Parts that stay as they are
 // are shared with it.
-func dataTree(data any) (any, bool) { return sharedTree(data, dataLeaf) }
+func dataTree(data any) (any, bool) { return quick.Convert(data, dataLeaf) }
 
 func dataLeaf(leaf any) (any, bool) {
 	switch leaf := leaf.(type) {
@@ -220,7 +220,7 @@ func dataLeaf(leaf any) (any, bool) {
 
 // structTree converts the fields of an Object: structpb.NewValue makes all
 // numbers double.
-func structTree(data any) (any, bool) { return sharedTree(data, structLeaf) }
+func structTree(data any) (any, bool) { return quick.Convert(data, structLeaf) }
 
 func structLeaf(leaf any) (any, bool) {
 	switch leaf := leaf.(type) {
@@ -232,79 +232,6 @@ func structLeaf(leaf any) (any, bool) {
 		return number(leaf)
 	}
 	return nil, false
-}
-
-// sharedTree rebuilds maps and lists whose parts change and passes all leaves
-// that are neither null, bool nor string to convert.
-func sharedTree(data any, convert func(any) (any, bool)) (any, bool) {
-	// What is returned as it came keeps its interface, which saves an allocation.
-	switch v := data.(type) {
-	case nil, bool:
-		return data, true
-	case string:
-		return data, utf8.ValidString(v)
-	case map[string]any:
-		if v == nil {
-			return map[string]any{}, true
-		}
-		out := v
-		for k, e := range v {
-			c, ok := sharedTree(e, convert)
-			if !ok || !utf8.ValidString(k) {
-				return nil, false
-			}
-			if same(c, e) {
-				continue
-			}
-			if sameMap(out, v) {
-				out = maps.Clone(v)
-			}
-			out[k] = c
-		}
-		return out, true
-	case []any:
-		if v == nil {
-			return []any{}, true
-		}
-		out := v
-		for i, e := range v {
-			c, ok := sharedTree(e, convert)
-			if !ok {
-				return nil, false
-			}
-			if same(c, e) {
-				continue
-			}
-			if &out[0] == &v[0] {
-				out = slices.Clone(v)
-			}
-			out[i] = c
-		}
-		return out, true
-	case madeList:
-		return sharedTree([]any(v), convert)
-	case madeMap:
-		return sharedTree(map[string]any(v), convert)
-	}
-	return convert(data)
-}
-
-// same reports whether a conversion returned what it was given.
-func same(a, b any) bool {
-	switch a := a.(type) {
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		return ok && b != nil && sameMap(a, b)
-	case []any:
-		b, ok := b.([]any)
-		return ok && b != nil && (len(b) == 0 || &a[0] == &b[0])
-	}
-	// Scalars: of equal type and equal.
-	return a == b
-}
-
-func sameMap(a, b map[string]any) bool {
-	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
 // safeInt is an integer as a decoder sees it after cel-go wrote it.

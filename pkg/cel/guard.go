@@ -178,6 +178,3 @@ func (l *literal) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 func (l *literal) Eval(vars interpreter.Activation) ref.Val {
 	return l.Exec(interpreter.AsFrame(vars))
 }
-
-// slotBytes is what an element of a list takes beside what it points to.
-const slotBytes = 16

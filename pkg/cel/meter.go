@@ -7,6 +7,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -26,16 +27,17 @@ const (
 	// written out. It is the most that an API server reads of a request
 	// (k8s.io/apiserver …/server/config.go: MaxRequestBodyBytes) and that the copies
 	// of one JSON Patch may add there (JSONPatchMaxCopyBytes).
-	MaxResult = 3 << 20
+	MaxResult = quick.MaxResult
 	// YieldEvery is how much work an evaluation does until it looks at its context
 	// and asks its Turn. A unit is a turn of a loop, a node of a value, or 64 bytes
 	// of a string.
-	YieldEvery = 1024
+	YieldEvery = quick.YieldEvery
 
 	// chargeStep is how much is made until the account is charged: usual evaluations
 	// make less.
 	chargeStep = 16 << 10
-	workBytes  = 64
+	workBytes  = quick.WorkBytes
+	slotBytes  = quick.SlotBytes
 )
 
 var (

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
+
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
 // patchTypes resolves the types JSONPatch, Object and Object.<fields>. It is
@@ -30,13 +32,6 @@ func (r *patchTypes) Resolve(name string) (common.ResolvedType, bool) {
 		return objectType{object}, ok
 	}
 	return t, ok
-}
-
-// isObject reports whether values of a type are those of Object.
-func isObject(t *types.Type) bool {
-	resolved, _ := (&patchTypes{}).Resolve(t.TypeName())
-	_, ok := resolved.(objectType)
-	return ok
 }
 
 type objectType struct {
@@ -148,11 +143,11 @@ func nativeField(v ref.Val) (any, error) {
 		return m, nil
 	case map[string]any:
 		// Either JSON data or an object literal; the latter is not a Mapper.
-		if _, ok := v.(traits.Mapper); !ok || shareable(native) {
+		if _, ok := v.(traits.Mapper); !ok || quick.Shareable(native) {
 			return native, nil
 		}
 	case []any:
-		if len(native) > 0 && shareable(native) {
+		if len(native) > 0 && quick.Shareable(native) {
 			return native, nil
 		}
 	}
@@ -200,30 +195,6 @@ func nativeKey(k ref.Val) (string, error) {
 		return key, nil
 	}
 	return "", fmt.Errorf("map key %q is of type %T, not string", k, k)
-}
-
-// shareable reports whether JSON data is its own conversion: a null would
-// become a protobuf constant and an empty list nil.
-func shareable(data any) bool {
-	switch data := data.(type) {
-	case string, bool, int64, float64:
-		return true
-	case map[string]any:
-		for _, e := range data {
-			if !shareable(e) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		for _, e := range data {
-			if !shareable(e) {
-				return false
-			}
-		}
-		return len(data) > 0
-	}
-	return false
 }
 
 // checkTypeNames reports the struct literals that are not named after the

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/mutation"
+
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
 // Program is one compiled expression. It is safe for concurrent use.
@@ -21,8 +23,8 @@ type Program struct {
 	expr  string
 	scope *Scope
 	plan  plan
-	// quick is tried first, if there is one.
-	quick quick
+	// quick is tried first; nil if it does not take the expression.
+	quick *quick.Program
 	want  Want
 	reads Reads
 	// weight is what compiling it took.
@@ -58,11 +60,10 @@ func (p *Program) Reads() Reads { return p.reads }
 // or starts with "expression '…' resulted in error: ".
 func (p *Program) Bool(ctx context.Context, a *Activation) (bool, error) {
 	a.begin(ctx)
-	if f := p.quick.begin(a); f != nil {
-		if b, ok := p.quick.condition(f); f.end(ok) {
-			err := a.charge(f.price())
-			return b && err == nil, err
-		}
+	if r := p.quickly(a); r != nil {
+		err := a.charge(r.Cost)
+		b, _ := r.Value.(bool)
+		return b && err == nil, err
 	}
 	result, err := p.evaluate(a)
 	b, _ := result.(bool)
@@ -76,13 +77,11 @@ func (p *Program) Bool(ctx context.Context, a *Activation) (bool, error) {
 // callers: it must not be modified.
 func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, error) {
 	a.begin(ctx)
-	if f := p.quick.begin(a); f != nil {
-		if v, ok := p.quick.value(f); f.end(ok && a.weighs(v)) {
-			if err := a.charge(f.price()); err != nil {
-				return nil, err
-			}
-			return v.(map[string]any), nil
+	if r := p.quickly(a); r != nil {
+		if err := a.charge(r.Cost); err != nil {
+			return nil, err
 		}
+		return r.Value.(map[string]any), nil
 	}
 	result, err := p.evaluate(a)
 	m, _ := result.(map[string]any)
@@ -95,13 +94,11 @@ func (p *Program) Object(ctx context.Context, a *Activation) (map[string]any, er
 // with a, or until a is bound again.
 func (p *Program) JSONPatch(ctx context.Context, a *Activation) ([]PatchOp, error) {
 	a.begin(ctx)
-	if f := p.quick.begin(a); f != nil {
-		if f.end(p.quick.patch(f) && a.weighsOps(f.ops)) {
-			if err := a.charge(f.price()); err != nil {
-				return nil, err
-			}
-			return f.ops, nil
+	if r := p.quickly(a); r != nil {
+		if err := a.charge(r.Cost); err != nil {
+			return nil, err
 		}
+		return r.Ops, nil
 	}
 	result, err := p.evaluate(a)
 	ops, _ := result.([]PatchOp)
@@ -240,14 +237,7 @@ func toObject(val ref.Val) (map[string]any, error) {
 }
 
 // PatchOp is one operation of a JSON Patch.
-type PatchOp struct {
-	Op, Path string
-	// From is empty if it was not given or was given as "".
-	From  string
-	Value any
-	// HasValue tells a value of null from none.
-	HasValue bool
-}
+type PatchOp = quick.Op
 
 // toPatch converts the value of a JSONPatch expression (spec §8.2;
 // k8s.io/apiserver …/mutating/patch/json_patch.go); convert makes data of a value.

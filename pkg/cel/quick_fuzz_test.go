@@ -139,7 +139,7 @@ func newDuel(env *Env, seed uint64, c *counts) *duel {
 		c.compiled++
 		if p.reads != 0 {
 			d.programs = append(d.programs, p)
-			if p.quick.known() {
+			if p.quick != nil {
 				c.known++
 			}
 		}

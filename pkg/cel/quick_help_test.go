@@ -2,8 +2,12 @@ package cel
 
 import (
 	"context"
+	"reflect"
 
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
 // run evaluates a program whatever its result is.
@@ -20,13 +24,11 @@ func run(p *Program, ctx context.Context, a *Activation) (any, error) {
 		return append([]PatchOp{}, ops...), err
 	}
 	a.begin(ctx)
-	if f := p.quick.begin(a); f != nil {
-		if v, ok := p.quick.value(f); f.end(ok) {
-			if err := a.charge(f.price()); err != nil {
-				return nil, err
-			}
-			return p.quick.toVal(v), nil
+	if r := p.quickly(a); r != nil {
+		if err := a.charge(r.Cost); err != nil {
+			return nil, err
 		}
+		return toVal(r.Value), nil
 	}
 	v, err := p.evaluate(a)
 	if _, ok := v.(ref.Val); !ok {
@@ -67,22 +69,35 @@ func runSlowly(p *Program, ctx context.Context, a *Activation) (any, error) {
 // runQuickly is run without cel-go for the program. done is false if it gave up.
 func runQuickly(p *Program, ctx context.Context, a *Activation) (v any, done bool, err error) {
 	a.begin(ctx)
-	f := p.quick.begin(a)
-	if f == nil {
+	r := p.quickly(a)
+	if r == nil {
 		return nil, false, nil
 	}
-	var ok bool
-	switch p.want {
-	case Bool:
-		v, ok = p.quick.condition(f)
-	case JSONPatch, TypedPatch:
-		ok = p.quick.patch(f)
-		v = append([]PatchOp{}, f.ops...)
-	default:
-		v, ok = p.quick.value(f)
+	if p.want == JSONPatch || p.want == TypedPatch {
+		r.Value = append([]PatchOp{}, r.Ops...)
 	}
-	if !f.end(ok) {
-		return nil, false, nil
+	return r.Value, true, a.charge(r.Cost)
+}
+
+func sameMap(a, b map[string]any) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
+// toVal makes a value of cel-go.
+func toVal(v any) ref.Val {
+	switch v := v.(type) {
+	case quick.List:
+		out := make([]ref.Val, len(v))
+		for i, e := range v {
+			out[i] = toVal(e)
+		}
+		return types.NewRefValList(types.DefaultTypeAdapter, out)
+	case quick.Map:
+		out := make(map[ref.Val]ref.Val, len(v))
+		for k, e := range v {
+			out[types.String(k)] = toVal(e)
+		}
+		return types.NewRefValMap(types.DefaultTypeAdapter, out)
 	}
-	return v, true, a.charge(f.price())
+	return types.DefaultTypeAdapter.NativeToValue(v)
 }

@@ -110,7 +110,7 @@ func (w *writer) strange() string {
 			return w.choose("google.protobuf.Empty{}", "google.protobuf.NullValue.NULL_VALUE", "kubernetes.Namespace{}")
 		},
 		func() string {
-			return w.choose(`b"a"`, "3u", "18446744073709551615u", `duration("90s")`, `timestamp("2026-01-02T03:04:05Z")`, `quantity("1Gi")`, `url("https://a/b")`, "type(1)", "int", "double(0) / 0.0", "1.0 / 0.0")
+			return w.choose(`b"a"`, "3u", "18446744073709551615u", `duration("90s")`, `timestamp("2026-01-02T03:04:05Z")`, `quantity("1Gi")`, `url("https://a/b")`, "type(1)", "int", "list", "type(type(1))", "double(0) / 0.0", "1.0 / 0.0")
 		},
 		func() string { return "optional.of(" + w.any() + ")" },
 		func() string { return w.optional(kind(w.IntN(int(anys) + 1))) },

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
 // The bounds of a regular expression, beside maxInstructions. Go's own are 3.3 million
@@ -18,9 +20,6 @@ const (
 	maxPattern = 64 << 10
 	// instructionBytes is what an instruction takes, compiled and while it runs.
 	instructionBytes = 128
-	// atOnce is the product of instructions and bytes up to which a text is matched
-	// in one go, some 50 ms at worst.
-	atOnce = 1 << 22
 )
 
 // pattern is a compiled regular expression.
@@ -107,7 +106,7 @@ func matching(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Va
 	if c.Function() == "findAll" {
 		work *= int64(len(s)) // each search may go to the end
 	}
-	if work <= atOnce {
+	if work <= quick.MatchAtOnce {
 		a.toil(work / workBytes)
 		switch c.Function() {
 		case "matches":

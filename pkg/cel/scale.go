@@ -7,6 +7,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apiserver/pkg/cel/mutation"
+
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
 // scale weighs values by the JSON text that they become at least, where a part that
@@ -85,11 +87,11 @@ func (s *scale) data(v any) bool {
 		return s.text(v)
 	case map[string]any:
 		return s.fields(v)
-	case madeMap:
+	case quick.Map:
 		return s.fields(v)
 	case []any:
 		return s.elements(v)
-	case madeList:
+	case quick.List:
 		return s.elements(v)
 	case []string:
 		for _, e := range v {

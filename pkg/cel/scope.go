@@ -190,7 +190,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 		return nil, nil, failure
 	}
 	if p.reads != 0 || want == anything {
-		p.quick = newQuick(s, checked, lang.env.CELTypeAdapter(), want)
+		p.quick = s.quick(checked, want)
 	}
 	if want != anything {
 		return p, nil, nil

@@ -1,0 +1,249 @@
+package quick
+
+import (
+	"math"
+	"regexp"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/mutation"
+	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
+)
+
+// Host is the evaluation that a quick one is part of.
+type Host interface {
+	// Root returns the value of one of the names that an expression starts from: a
+	// map[string]any, or nil.
+	Root(Root) any
+	// Variable returns the value of a variable of the policy, false if it has none
+	// that is plain data. Costs are the host's affair.
+	Variable(i int) (any, bool)
+	// Work counts units of work and reports whether to go on. It is called at least
+	// once for each YieldEvery units.
+	Work(units int64) bool
+}
+
+// Root is a name that an expression starts from.
+type Root uint8
+
+// The names that Host.Root is asked for.
+const (
+	Object Root = iota
+	OldObject
+	Request
+	Params
+	Namespace
+)
+
+// Options say how to read one expression.
+type Options struct {
+	// Metered counts costs as cel-go does. An evaluation that costs more than
+	// PerCallLimit is declined.
+	Metered bool
+	// Variable says that the expression defines a variable: whoever reads it has to
+	// know which lists and maps are data and which the expression made.
+	Variable bool
+	// Roots are the names by which an expression starts.
+	Roots map[string]Root
+	// Variables is the name of the record of the policy's variables, and Defined
+	// returns the index of one, false if Host.Variable never has it.
+	Variables string
+	Defined   func(name string) (int, bool)
+	// Data converts what the value of an operation may hold beside null, bools and
+	// strings.
+	Data func(any) (any, bool)
+	// Fields is Data for the fields of an Object in the value of an operation.
+	Fields func(any) (any, bool)
+	// Pattern compiles a regular expression and returns how many instructions it has;
+	// nil if no evaluation may use it.
+	Pattern func(text string) (*regexp.Regexp, int64)
+	// Weigh takes the weight of a value off what is left, and reports whether there
+	// was room for it.
+	Weigh func(v any, left int64) (int64, bool)
+}
+
+// Op is one operation of a JSON Patch.
+type Op struct {
+	Op, Path string
+	// From is empty if it was not given or was given as "".
+	From  string
+	Value any
+	// HasValue tells a value of null from none.
+	HasValue bool
+}
+
+// The bounds of one evaluation, beside those that both evaluators have.
+const (
+	// maxMade is how many bytes an evaluation makes at most. cel-go counts more exactly.
+	maxMade = 4 << 20
+	// maxCopied is how many elements an evaluation copies at most to put lists
+	// together. cel-go does not copy them: a list that is put together with itself
+	// again and again costs it next to nothing.
+	maxCopied = 4096
+)
+
+// The bounds that both evaluators have.
+const (
+	// YieldEvery is how much work an evaluation does between two calls of Host.Work.
+	YieldEvery = 1024
+	// WorkBytes is how many bytes of a text are a unit of work.
+	WorkBytes = 64
+	// SlotBytes is what an element of a list takes beside what it points to.
+	SlotBytes = 16
+	// MatchAtOnce is the product of a regular expression's instructions and a text's
+	// bytes up to which the text is matched in one go, some 50 ms at worst.
+	MatchAtOnce = 1 << 22
+	// MaxResult is how much the result of an evaluation may weigh, in bytes of JSON.
+	MaxResult = 3 << 20
+)
+
+// Program is an expression that this package evaluates. It is safe for concurrent
+// use.
+type Program struct {
+	root  part
+	slots int
+	limit int64
+}
+
+// Compile returns a program for a checked expression, nil if it contains something
+// that this package does not take. The expression's type says what its result is: a
+// list of JSONPatch, an Object, or data.
+func Compile(checked *ast.AST, o Options) *Program {
+	root := checked.Expr()
+	r := &reader{Options: o, checked: checked, functions: functions}
+	r.forms = o.Variable || r.makesObjects(root)
+	to := data
+	switch t := checked.GetType(root.ID()); {
+	case t.IsExactType(patchType):
+		to = operations
+	case isObject(t):
+		to = dest{kind: wholeObject, path: t.TypeName()}
+	}
+	p := &Program{root: r.read(root, to, true), slots: r.slots, limit: math.MaxInt64}
+	if p.root == nil {
+		return nil
+	}
+	if o.Metered {
+		p.limit = celconfig.PerCallLimit
+	}
+	return p
+}
+
+var patchType = types.NewListType(types.NewObjectType(mutation.JSONPatchTypeName))
+
+// isObject reports whether values of a type are those of Object or Object.<fields>.
+func isObject(t *types.Type) bool {
+	resolved, _ := (&mutation.DynamicTypeResolver{}).Resolve(t.TypeName())
+	_, ok := resolved.(*dynamic.ObjectType)
+	return ok
+}
+
+// Result is what an evaluation returned. It is good until the next evaluation with the
+// same Room.
+type Result struct {
+	// Value is the result as data, a map[string]any for an Object, nil for a patch.
+	Value any
+	// Ops are the operations of a patch.
+	Ops []Op
+	// Cost is what cel-go would have counted, without the variables of the policy.
+	Cost int64
+	// Made is how many bytes were allocated.
+	Made int
+}
+
+// Room holds what evaluations reuse. The zero value is ready; it must not be used
+// by two goroutines at once.
+type Room struct{ free *frame }
+
+// Run evaluates p. It returns false if it declines: then cel-go has to evaluate the
+// expression from the beginning, and whatever the host noted meanwhile does not
+// count, but for the bytes that were made.
+func (p *Program) Run(h Host, room *Room) (*Result, bool) {
+	f := room.free
+	if f == nil {
+		f = &frame{}
+	} else {
+		room.free = f.next
+	}
+	f.host, f.left, f.weight, f.copied = h, YieldEvery, MaxResult, 0
+	f.limit, f.metered = p.limit, p.limit != math.MaxInt64
+	clear(f.Ops)
+	f.Result = Result{Ops: f.Ops[:0]}
+	if len(f.loops) < p.slots {
+		f.loops = make([]any, p.slots)
+	}
+	v, ok := p.root(f)
+	f.Value = v
+	f.next, room.free = room.free, f
+	ok = ok && f.Cost <= f.limit
+	if !f.metered {
+		f.Cost = 0
+	}
+	return &f.Result, ok
+}
+
+// part evaluates a part of an expression. It returns false to decline. Parts that
+// write operations add them to the frame and return nil.
+type part func(f *frame) (any, bool)
+
+// none is the value of an optional that is empty, and of an operand that was not
+// given.
+type none struct{}
+
+// frame is what an evaluation works with. Its lists are reused.
+type frame struct {
+	Result
+	host  Host
+	loops []any // values of variables of loops
+	text  []byte
+	// left is how much work remains until the host is asked, in units.
+	left int
+	// weight is what is left of a result's.
+	weight int64
+	// copied is how many elements of lists were copied to put lists together.
+	copied  int
+	limit   int64 // of Cost
+	metered bool
+	next    *frame // in a Room
+}
+
+// turn counts one turn of a loop and reports whether to go on.
+func (f *frame) turn() bool {
+	f.left--
+	return f.left >= 0 || f.rest()
+}
+
+// read counts the work of going through a text and reports whether to go on.
+func (f *frame) read(bytes int) bool {
+	f.left -= bytes / WorkBytes
+	return f.left >= 0 || f.rest()
+}
+
+// rest asks whether to go on.
+func (f *frame) rest() bool {
+	if f.host == nil {
+		return true // a constant is made
+	}
+	work := int64(YieldEvery - f.left)
+	f.left = YieldEvery
+	return f.host.Work(work) && f.Cost <= f.limit
+}
+
+// make counts bytes before they are allocated and reports whether they may be.
+func (f *frame) make(bytes int) bool {
+	f.Made += bytes
+	return f.Made <= maxMade
+}
+
+// weigh reports whether there is room for a value in the result.
+func (f *frame) weigh(v any, weigh func(any, int64) (int64, bool)) bool {
+	switch v.(type) {
+	case map[string]any, []any, Map, List:
+		before := f.weight
+		var ok bool
+		f.weight, ok = weigh(v, before)
+		return ok && f.read(int(before-f.weight))
+	}
+	return true
+}
