@@ -28,6 +28,7 @@ var floors = []struct {
 	{"pkg/openapi", []string{"pkg/openapi/internal/compact", "pkg/tree"}},
 	{"pkg/policy", []string{"pkg/api", "pkg/cel", "pkg/detach", "pkg/memory", "pkg/openapi", "pkg/tree"}},
 	{"pkg/lookup", nil},
+	{"pkg/servingcert", nil},
 	{"pkg/binding", []string{"pkg/api", "pkg/policy", "pkg/lookup", "pkg/tree"}},
 	{"pkg/engine", []string{"pkg/api", "pkg/policy", "pkg/binding", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/tree"}},
 	{"pkg/webhook", []string{"pkg/api", "pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},

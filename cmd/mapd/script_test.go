@@ -21,7 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
@@ -185,7 +185,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 
 // makeCert writes ca.pem, cert.pem and key.pem for localhost.
 func makeCert(ts *testscript.TestScript, neg bool, args []string) {
-	cert, ca, err := webhook.SelfSigned([]string{"localhost", "127.0.0.1"})
+	cert, ca, err := servingcert.SelfSigned([]string{"localhost", "127.0.0.1"})
 	ts.Check(err)
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	ts.Check(err)

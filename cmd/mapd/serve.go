@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"os/signal"
 	"runtime"
 	"sync"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/memory"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -305,39 +305,17 @@ func (f *serveFlags) clients() (func() *x509.CertPool, error) {
 	if f.clientCA == "" {
 		return nil, nil
 	}
-	var (
-		mu   sync.Mutex
-		pool *x509.CertPool
-		read os.FileInfo
-	)
-	load := func() error {
-		info, err := os.Stat(f.clientCA)
-		if err != nil {
-			return err
+	authorities, err := servingcert.LoadFiles(func(texts [][]byte) (*x509.CertPool, error) {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(texts[0]) {
+			return nil, fmt.Errorf("%s: no certificate in PEM form", f.clientCA)
 		}
-		if read != nil && os.SameFile(info, read) && info.ModTime().Equal(read.ModTime()) && info.Size() == read.Size() {
-			return nil
-		}
-		data, err := os.ReadFile(f.clientCA)
-		if err != nil {
-			return err
-		}
-		p := x509.NewCertPool()
-		if !p.AppendCertsFromPEM(data) {
-			return fmt.Errorf("%s: no certificate in PEM form", f.clientCA)
-		}
-		pool, read = p, info
-		return nil
-	}
-	if err := load(); err != nil {
+		return pool, nil
+	}, f.clientCA)
+	if err != nil {
 		return nil, usagef("serve: --client-ca: %w", err)
 	}
-	return func() *x509.CertPool {
-		mu.Lock()
-		defer mu.Unlock()
-		_ = load() // the old ones go on being good
-		return pool
-	}, nil
+	return authorities.Get, nil
 }
 
 // run listens and serves until ctx is done.

@@ -35,74 +35,50 @@ import (
 
 // serveCluster serves the policies of a cluster.
 func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logger, clients func() *x509.CertPool) error {
-	config, err := f.cluster.config()
-	if err != nil {
-		return &codedError{exitUsage, err}
-	}
-	// Reviews wait for parameters and access checks; the API server's own priority
-	// and fairness is limit enough, and the writer has a limit of its own.
-	config.QPS = -1
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return &codedError{exitUsage, err}
-	}
-	dyn, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return &codedError{exitUsage, err}
-	}
-	klog.SetSlogLogger(log.With("component", "client-go"))
-	namespace := f.ownNamespace()
-	server, err := f.meet(ctx, kube, namespace, log)
+	c, err := f.connect(ctx, log)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop before the API server was there
 		}
 		return err
 	}
-
 	metrics := webhook.NewMetrics()
 	policies := store.New(store.Options{
-		Dynamic: dyn, Kubernetes: kube, Env: server.env, Log: log, Metrics: metrics,
+		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics,
 		Mutators: f.mutators(),
-		Native:   f.native(namespace), Exempt: append([]string{namespace}, f.exempt...),
+		Native:   f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...),
 	})
-	var (
-		certificates certs.Source
-		keepLoaded   func(context.Context) error
-		maintain     func(context.Context, func() []byte) error
-	)
-	if f.tlsCert != "" {
-		files, err := certs.NewFiles(f.tlsCert, f.tlsKey, f.tlsCA)
-		if err != nil {
-			return &codedError{exitUsage, err}
-		}
-		certificates, keepLoaded = files, files.Run
-	} else {
-		manager := certs.New(certs.Options{
-			Kubernetes: kube, Namespace: namespace, Secret: f.secret, Hosts: f.hosts(namespace),
-			Validity: f.validity, CAValidity: f.caValidity, Log: log,
-		})
-		certificates, keepLoaded, maintain = manager, manager.Run, manager.Maintain
-	}
-	ready := func() error {
-		if err := policies.Ready(); err != nil {
-			return err
-		}
-		return certificates.Check()
+	certificates, err := f.certificates(c, log)
+	if err != nil {
+		return err
 	}
 	writes := writer.New(writer.Options{
-		Kubernetes: kube, Dynamic: dyn, Store: policies, Certificates: certificates, Maintain: maintain,
-		Namespace: namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: server.user, Mutators: f.legacy != legacyOff, Native: f.native(namespace) != nil,
-		Ready: ready, Log: log,
+		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
+		Namespace: c.namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil,
+		Ready: func() error {
+			if err := policies.Ready(); err != nil {
+				return err
+			}
+			return certificates.Check()
+		},
+		Log: log,
 	})
-	options := webhook.Options{
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	fmt.Fprintf(s.out, "mapd serve: listening on https://%s\n", listener.Addr())
+
+	stop := runInBackground(ctx, log, policies, certificates, writes)
+	defer stop()
+	return f.run(ctx, webhook.Options{
 		Entries: policies.Entry,
 		Legacy:  policies.Legacy(),
 		Validator: &validation.Validator{
-			Env: server.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
+			Env: c.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
 			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-				return dyn.Resource(api.OwnPolicies).Get(ctx, name, metav1.GetOptions{})
+				return c.dynamic.Resource(api.OwnPolicies).Get(ctx, name, metav1.GetOptions{})
 			},
 		},
 		Checks: []webhook.Check{
@@ -111,21 +87,38 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 			{Name: "webhook configurations", Run: writes.Passive, Advisory: true},
 		},
 		Metrics: metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
-	}
+	}, certificates.GetCertificate, listener)
+}
 
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+// servingCertificates are a source of certificates, what keeps it up to date, and what
+// renews them while this replica holds the lease; nil if somebody else does.
+type servingCertificates struct {
+	certs.Source
+	run      func(context.Context) error
+	maintain func(ctx context.Context, applied func() []byte) error
+}
+
+func (f *serveFlags) certificates(c *connection, log *slog.Logger) (*servingCertificates, error) {
+	if f.tlsCert == "" {
+		issuer := certs.New(certs.Options{
+			Kubernetes: c.kube, Dynamic: c.dynamic, Namespace: c.namespace, Secret: f.secret, Hosts: f.hosts(c.namespace),
+			Validity: f.validity, CAValidity: f.caValidity, Log: log,
+		})
+		return &servingCertificates{issuer, issuer.Run, issuer.Maintain}, nil
+	}
+	files, err := certs.NewFiles(f.tlsCert, f.tlsKey, f.tlsCA)
 	if err != nil {
-		return &codedError{exitUsage, err}
+		return nil, &codedError{exitUsage, err}
 	}
-	fmt.Fprintf(s.out, "mapd serve: listening on https://%s\n", listener.Addr())
+	return &servingCertificates{Source: files, run: files.Run}, nil
+}
 
-	// What serves goes on while requests drain; who writes stops at once, so that
-	// another replica can take over.
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+// runInBackground runs all that goes on beside the server; stop ends it and waits. What
+// serving needs goes on while requests drain after ctx is done. The writer stops at
+// once, so that another replica can take over.
+func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Store, certificates *servingCertificates, writes *writer.Writer) (stop func()) {
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
-	defer background.Wait()
-	defer stop()
 	start := func(what string, ctx context.Context, run func(context.Context) error) {
 		background.Go(func() {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
@@ -135,7 +128,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	}
 	loaded := loadFrugally()
 	start("store", serving, policies.Run)
-	start("certificates", serving, keepLoaded)
+	start("certificates", serving, certificates.run)
 	start("writer", ctx, writes.Run)
 	background.Go(func() {
 		select {
@@ -144,21 +137,51 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		case <-serving.Done():
 		}
 	})
-	return f.run(ctx, options, certificates.GetCertificate, listener)
+	return func() {
+		cancel()
+		background.Wait()
+	}
 }
 
-// apiServer is what is asked of the API server once.
-type apiServer struct {
-	env  *cel.Env
-	user string // whom it takes us for
+// connection is how to reach the API server, and what it was asked once.
+type connection struct {
+	kube      kubernetes.Interface
+	dynamic   dynamic.Interface
+	namespace string // that mapd runs in
+	env       *cel.Env
+	user      string // that the API server knows mapd by
+}
+
+// connect waits for the API server.
+func (f *serveFlags) connect(ctx context.Context, log *slog.Logger) (*connection, error) {
+	config, err := f.cluster.config()
+	if err != nil {
+		return nil, &codedError{exitUsage, err}
+	}
+	// Reviews wait for parameters and access checks; the API server's own priority
+	// and fairness is limit enough, and the writer has a limit of its own.
+	config.QPS = -1
+	c := &connection{namespace: f.ownNamespace()}
+	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, &codedError{exitUsage, err}
+	}
+	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return nil, &codedError{exitUsage, err}
+	}
+	klog.SetSlogLogger(log.With("component", "client-go"))
+	if c.env, err = f.waitForServer(ctx, c.kube, log); err != nil {
+		return nil, err
+	}
+	c.user = ownUser(ctx, c.kube, c.namespace)
+	return c, nil
 }
 
 // askTimeout bounds one question to an API server that may not be there.
 const askTimeout = 10 * time.Second
 
-// meet waits for the API server.
-func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namespace string, log *slog.Logger) (*apiServer, error) {
-	out := &apiServer{user: "system:serviceaccount:" + namespace + ":mapd"}
+// waitForServer returns the expression language of the API server, as soon as that
+// answers.
+func (f *serveFlags) waitForServer(ctx context.Context, kube kubernetes.Interface, log *slog.Logger) (*cel.Env, error) {
 	disco := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery())
 	for attempt := 0; ; attempt++ {
 		// An address that swallows what it is sent must not be waited for.
@@ -173,10 +196,7 @@ func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namesp
 				}
 			}
 			log.Info("the API server is there", "version", info.GitVersion, "expressions", expressions)
-			if out.env, err = environment(expressions); err != nil {
-				return nil, err
-			}
-			break
+			return environment(expressions)
 		}
 		if attempt%10 == 0 {
 			log.Warn("waiting for the API server", "error", err)
@@ -187,14 +207,18 @@ func (f *serveFlags) meet(ctx context.Context, kube kubernetes.Interface, namesp
 		case <-time.After(time.Second):
 		}
 	}
-	// Only to be left out of our own policies, so no reason to wait for long.
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+}
+
+// ownUser returns the name by which the API server knows mapd. It only serves to leave
+// mapd's requests out of its own policies, so there is no reason to wait for long.
+func ownUser(ctx context.Context, kube kubernetes.Interface, namespace string) string {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(asking, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err == nil && review.Status.UserInfo.Username != "" {
-		out.user = review.Status.UserInfo.Username
+	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || review.Status.UserInfo.Username == "" {
+		return "system:serviceaccount:" + namespace + ":mapd"
 	}
-	return out, nil
+	return review.Status.UserInfo.Username
 }
 
 // language is the version of the expressions that an API server takes. One that

@@ -19,6 +19,7 @@ import (
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -50,7 +51,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	checks := []webhook.Check{{Name: "policies", Run: source.lastError, Advisory: true}}
 	var get func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	if f.tlsCert != "" {
-		cert, err := webhook.LoadCertificate(f.tlsCert, f.tlsKey)
+		cert, err := servingcert.LoadKeyPair(f.tlsCert, f.tlsKey)
 		if err != nil {
 			return &codedError{exitUsage, err}
 		}
@@ -125,7 +126,7 @@ func selfSigned(addr net.Addr) (cert *tls.Certificate, caFile string, err error)
 			hosts = append(hosts, host)
 		}
 	}
-	made, ca, err := webhook.SelfSigned(hosts)
+	made, ca, err := servingcert.SelfSigned(hosts)
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,7 +1,7 @@
 // Package certs answers two questions that belong together: which certificate
 // do we serve, and whom must the API server trust?
 //
-// There are two sources. Manager keeps an authority of its own and what it has
+// There are two sources. Issuer keeps an authority of its own and what it has
 // signed in one Secret, from which every replica takes them; one replica at a
 // time, told so by a lease, renews and rotates them. Files takes all from files
 // that somebody else, such as cert-manager, looks after.
@@ -11,7 +11,7 @@
 // known until nothing that it signed can be served any more.
 //
 // The Secret holds, in PEM, tls.crt and tls.key, which are served; ca.crt and
-// ca.key, which signed them; ca-next.crt and ca-next.key while the authority is
+// ca.Key, which signed them; ca-next.crt and ca-next.Key while the authority is
 // being replaced; ca-bundle.crt, all that has to be trusted; and in
 // rotation.json until when each authority has signed. Setting the annotation
 // mapd.dev/rotate to any new value replaces the authority. The old one stays in

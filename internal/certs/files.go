@@ -6,12 +6,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/watch"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
 const (
@@ -24,21 +24,18 @@ const (
 	announce = 150 * time.Second
 )
 
-// Files is a Source that reads a certificate, its key and a bundle of
-// authorities from files that somebody else keeps up to date. Authorities that
-// are replaced while it runs stay in the bundle until they end, and a certificate
-// of a new authority is served once that has been announced. It is safe for
-// concurrent use.
+// Files is a Source that reads a certificate, its key and a bundle of authorities from
+// files that somebody else keeps up to date. Authorities that are replaced while it runs
+// stay in the bundle until they end, and a certificate of a new authority is served once
+// that has been announced. It is safe for concurrent use.
 type Files struct {
-	pair   *webhook.Certificate
-	caFile string
-	now    func() time.Time
-	listeners
+	pair        *servingcert.KeyPair
+	caFile      string
+	authorities *servingcert.Files[[]*x509.Certificate] // nil: caFile is empty
+	changed     watch.Listeners
 
 	mu      sync.Mutex // of what follows
 	looked  time.Time
-	text    []byte // of caFile
-	err     error  // why it cannot be used
 	seen    []authority
 	bundle  []byte
 	serving *tls.Certificate
@@ -53,24 +50,32 @@ type authority struct {
 // NewFiles reads the files; it fails if they cannot be used now. caFile may be
 // empty: then clients are left to trust whom they trust anyway.
 func NewFiles(certFile, keyFile, caFile string) (*Files, error) {
-	return newFiles(certFile, keyFile, caFile, time.Now)
-}
-
-func newFiles(certFile, keyFile, caFile string, now func() time.Time) (*Files, error) {
-	pair, err := webhook.LoadCertificate(certFile, keyFile)
+	pair, err := servingcert.LoadKeyPair(certFile, keyFile)
 	if err != nil {
 		return nil, err
 	}
-	f := &Files{pair: pair, caFile: caFile, now: now}
-	f.look()
-	if f.err != nil {
-		return nil, f.err
+	f := &Files{pair: pair, caFile: caFile}
+	if caFile != "" {
+		f.authorities, err = servingcert.LoadFiles(func(texts [][]byte) ([]*x509.Certificate, error) {
+			certs, err := parseCerts(texts[0])
+			if err != nil {
+				return nil, fmt.Errorf("%s %w", caFile, err)
+			}
+			return certs, nil
+		}, caFile)
+		if err != nil {
+			return nil, err
+		}
 	}
+	f.look()
 	return f, nil
 }
 
+// Changed returns a channel of the caller's own; see Source.
+func (f *Files) Changed() <-chan struct{} { return f.changed.Add() }
+
 // GetCertificate returns the certificate in use, for tls.Config.
-func (f *Files) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.look()
@@ -88,20 +93,16 @@ func (f *Files) Bundle() []byte {
 
 // Check says what is wrong with the files or the certificate in use.
 func (f *Files) Check() error {
-	if err := f.pair.Check(); err != nil {
+	if err := f.pair.Check(); err != nil || f.authorities == nil {
+		return err
+	}
+	if err := f.authorities.Err(); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.look()
-	if f.err != nil || f.caFile == "" {
-		return f.err
-	}
-	var known []*x509.Certificate
-	for _, a := range f.seen {
-		known = append(known, a.cert)
-	}
-	if !chained(f.serving, known, f.now()) {
+	if !chained(f.serving, f.known(), time.Now()) {
 		return fmt.Errorf("%s: none of the authorities accepts the certificate that is served", f.caFile)
 	}
 	return nil
@@ -110,65 +111,51 @@ func (f *Files) Check() error {
 // Run looks at the files regularly, so that those who wait for Changed hear of
 // it without anybody asking, until ctx is done.
 func (f *Files) Run(ctx context.Context) error {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			f.Bundle()
-		}
+	for watch.Sleep(ctx, lookEvery, nil, nil) {
+		f.Bundle()
 	}
+	return nil
 }
 
-// look reads what has changed. f.mu is held.
+// look takes in what has changed. f.mu is held.
 func (f *Files) look() {
-	now := f.now()
+	now := time.Now()
 	if !f.looked.IsZero() && now.Sub(f.looked) < lookEvery {
 		return
 	}
-	first := f.looked.IsZero()
+	if f.authorities != nil {
+		f.remember(f.authorities.Get(), now)
+	}
 	f.looked = now
-	if f.caFile != "" {
-		f.err = f.read(now, first)
-	}
 	changed := false
-	var certs []*x509.Certificate
 	f.seen = slices.DeleteFunc(f.seen, func(a authority) bool { return now.After(a.cert.NotAfter) })
-	for _, a := range f.seen {
-		certs = append(certs, a.cert)
-	}
-	if bundle := encodeCerts(certs...); !bytes.Equal(bundle, f.bundle) {
+	if bundle := servingcert.Encode(f.known()...); !bytes.Equal(bundle, f.bundle) {
 		f.bundle, changed = bundle, true
 	}
 	if fresh, err := f.pair.GetCertificate(nil); err == nil && fresh != f.serving && f.announced(fresh, now) {
 		f.serving, changed = fresh, true
 	}
 	if changed {
-		f.wake(true)
+		f.changed.Notify()
 	}
 }
 
-// read takes the authorities from the file. The newest come first, and what is
-// there on the first look counts as announced.
-func (f *Files) read(now time.Time, first bool) error {
-	text, err := os.ReadFile(f.caFile)
-	if err != nil {
-		return err
+// known returns the certificates of all authorities in seen.
+func (f *Files) known() []*x509.Certificate {
+	var certs []*x509.Certificate
+	for _, a := range f.seen {
+		certs = append(certs, a.cert)
 	}
-	if bytes.Equal(text, f.text) {
-		return nil
-	}
-	certs, err := parseCerts(text)
-	if err != nil {
-		return fmt.Errorf("%s %w", f.caFile, err)
-	}
-	f.text = text
+	return certs
+}
+
+// remember adds the authorities in the file to those seen before, in front of those
+// that are no longer there. Those of the first look count as announced.
+func (f *Files) remember(certs []*x509.Certificate, now time.Time) {
 	var seen []authority
 	for _, c := range certs {
 		a := authority{cert: c}
-		if !first {
+		if !f.looked.IsZero() {
 			a.since = now
 		}
 		for _, known := range f.seen {
@@ -184,7 +171,6 @@ func (f *Files) read(now time.Time, first bool) error {
 		}
 	}
 	f.seen = seen
-	return nil
 }
 
 // announced says that fresh may be served instead of what is served now.
@@ -192,15 +178,14 @@ func (f *Files) announced(fresh *tls.Certificate, now time.Time) bool {
 	if f.serving == nil || f.serving.Leaf == nil || now.After(f.serving.Leaf.NotAfter) || f.caFile == "" {
 		return true
 	}
-	var known, old []*x509.Certificate
+	var old []*x509.Certificate
 	for _, a := range f.seen {
-		known = append(known, a.cert)
 		if a.since.IsZero() || now.Sub(a.since) >= announce {
 			old = append(old, a.cert)
 		}
 	}
 	// Who signed it may be told in the chain, and root and bundle be only above it.
-	return chained(fresh, old, now) || !chained(f.serving, known, now)
+	return chained(fresh, old, now) || !chained(f.serving, f.known(), now)
 }
 
 // chained says that a client that trusts cas accepts the certificate with its

@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
 type secret = corev1.Secret
@@ -21,17 +24,18 @@ func logTo(w io.Writer) *slog.Logger {
 
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { testFiles(t, dir) }) // for its clock
+}
+
+func testFiles(t *testing.T, dir string) {
 	path := func(name string) string { return filepath.Join(dir, name) }
-	// webhook.Certificate has a clock of its own, so what is in the files is
-	// valid by it; only the pace of looking follows ours.
 	began := time.Now()
-	now := began
 	make1 := func() (pair, pair) {
-		ca, err := newAuthority(began, time.Hour)
+		ca, err := servingcert.NewAuthority(began, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		leaf, err := newLeaf(ca, []string{"127.0.0.1"}, began, time.Hour)
+		leaf, err := servingcert.NewLeaf(ca, []string{"127.0.0.1"}, began, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,13 +49,13 @@ func TestFiles(t *testing.T) {
 	}
 	put := func(ca, leaf pair) {
 		t.Helper()
-		key, err := encodeKey(leaf.key)
+		key, err := encodeKey(leaf.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		write("tls.crt", encodeCerts(leaf.cert))
+		write("tls.crt", servingcert.Encode(leaf.Cert))
 		write("tls.key", key)
-		write("ca.crt", encodeCerts(ca.cert))
+		write("ca.crt", servingcert.Encode(ca.Cert))
 	}
 	if _, err := NewFiles(path("tls.crt"), path("tls.key"), path("ca.crt")); err == nil {
 		t.Fatal("files that are not there are read")
@@ -64,7 +68,7 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("rubbish: %v", err)
 	}
 	put(oldCA, oldLeaf)
-	f, err := newFiles(path("tls.crt"), path("tls.key"), path("ca.crt"), func() time.Time { return now })
+	f, err := NewFiles(path("tls.crt"), path("tls.key"), path("ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +76,7 @@ func TestFiles(t *testing.T) {
 	check := func(what string, leaf pair, bundle []byte, told bool) {
 		t.Helper()
 		got, err := f.GetCertificate(nil)
-		if err != nil || !same(got.Leaf, leaf.cert) {
+		if err != nil || !same(got.Leaf, leaf.Cert) {
 			t.Errorf("%s: another certificate is served (%v)", what, err)
 		}
 		if !bytes.Equal(f.Bundle(), bundle) {
@@ -89,47 +93,45 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
-	check("at first", oldLeaf, encodeCerts(oldCA.cert), false)
+	check("at first", oldLeaf, servingcert.Encode(oldCA.Cert), false)
 	if err := f.Check(); err != nil {
 		t.Error(err)
 	}
 
-	// The pair is looked at again by a clock that cannot be set; what it would
-	// return is loaded by hand.
-	write("ca.crt", encodeCerts(newCA.cert))
-	check("not looked at yet", oldLeaf, encodeCerts(oldCA.cert), false)
-	now = now.Add(2 * time.Second)
-	both := encodeCerts(newCA.cert, oldCA.cert)
+	write("ca.crt", servingcert.Encode(newCA.Cert))
+	check("not looked at yet", oldLeaf, servingcert.Encode(oldCA.Cert), false)
+	time.Sleep(2 * time.Second)
+	both := servingcert.Encode(newCA.Cert, oldCA.Cert)
 	check("a new authority", oldLeaf, both, true)
-	if !f.announced(oldLeaf.served(), now) {
+	if !f.announced(oldLeaf.Served(), time.Now()) {
 		t.Error("what is served cannot be served")
 	}
-	if f.announced(freshLeaf.served(), now) {
+	if f.announced(freshLeaf.Served(), time.Now()) {
 		t.Error("served before its authority was announced")
 	}
-	now = now.Add(announce)
-	if !f.announced(freshLeaf.served(), now) {
+	time.Sleep(announce)
+	if !f.announced(freshLeaf.Served(), time.Now()) {
 		t.Error("not served although its authority was announced")
 	}
 	_, stranger := make1()
-	if f.announced(stranger.served(), now) {
+	if f.announced(stranger.Served(), time.Now()) {
 		t.Error("what nobody trusts replaces what is trusted")
 	}
 
 	if err := os.Remove(path("ca.crt")); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	check("the file is gone", oldLeaf, both, false)
 	if err := f.Check(); err == nil || !strings.Contains(err.Error(), "ca.crt") {
 		t.Errorf("the file is gone: %v", err)
 	}
-	write("ca.crt", encodeCerts(newCA.cert))
-	now = now.Add(2 * time.Second)
+	write("ca.crt", servingcert.Encode(newCA.Cert))
+	time.Sleep(2 * time.Second)
 	if err := f.Check(); err != nil {
 		t.Errorf("the file is back: %v", err)
 	}
-	now = oldCA.cert.NotAfter.Add(2 * time.Second)
+	time.Sleep(time.Until(oldCA.Cert.NotAfter) + 2*time.Second)
 	f.mu.Lock()
 	f.look()
 	f.mu.Unlock()

@@ -17,6 +17,6 @@ type Source interface {
 }
 
 var (
-	_ Source = (*Manager)(nil)
+	_ Source = (*Issuer)(nil)
 	_ Source = (*Files)(nil)
 )

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
 // Keys of the Secret's data.
@@ -15,9 +17,9 @@ const (
 	keyLeafCert = "tls.crt" // what is served
 	keyLeafKey  = "tls.key"
 	keyCACert   = "ca.crt" // what signs it
-	keyCAKey    = "ca.key"
+	keyCAKey    = "ca.Key"
 	keyNextCert = "ca-next.crt" // what will sign the next one, during a rotation
-	keyNextKey  = "ca-next.key"
+	keyNextKey  = "ca-next.Key"
 	keyBundle   = "ca-bundle.crt" // what has to be trusted
 	keyRotation = "rotation.json"
 )
@@ -64,24 +66,24 @@ func parse(data map[string][]byte) (state, []string) {
 			return
 		}
 		var err error
-		if p.cert, err = parseCert(data[certKey]); err != nil {
+		if p.Cert, err = parseCert(data[certKey]); err != nil {
 			note(certKey, err)
-			p.cert = nil
+			p.Cert = nil
 		}
-		if p.key, err = parseKey(data[keyKey], p.cert); err != nil {
+		if p.Key, err = parseKey(data[keyKey], p.Cert); err != nil {
 			note(keyKey, err)
 		}
-		if p.cert == nil { // a key alone is of no use
-			p.key = nil
+		if p.Cert == nil { // a key alone is of no use
+			p.Key = nil
 		}
 	}
 	read(&s.leaf, keyLeafCert, keyLeafKey, false)
 	read(&s.ca, keyCACert, keyCAKey, false)
 	read(&s.next, keyNextCert, keyNextKey, true)
-	if s.leaf.key == nil {
+	if s.leaf.Key == nil {
 		s.leaf = pair{}
 	}
-	if s.next.key == nil {
+	if s.next.Key == nil {
 		s.next = pair{}
 	}
 	var err error
@@ -96,10 +98,10 @@ func parse(data map[string][]byte) (state, []string) {
 		note(key, fmt.Errorf("holds a certificate that is no authority"))
 		return false
 	}
-	if s.ca.cert != nil && !authority(keyCACert, s.ca.cert) {
+	if s.ca.Cert != nil && !authority(keyCACert, s.ca.Cert) {
 		s.ca = pair{}
 	}
-	if s.next.cert != nil && !authority(keyNextCert, s.next.cert) {
+	if s.next.Cert != nil && !authority(keyNextCert, s.next.Cert) {
 		s.next = pair{}
 	}
 	s.bundle = slices.DeleteFunc(s.bundle, func(c *x509.Certificate) bool { return !authority(keyBundle, c) })
@@ -120,14 +122,14 @@ func (s state) data() (map[string][]byte, error) {
 	// empty.
 	data := map[string][]byte{keyLeafCert: {}, keyLeafKey: {}}
 	write := func(p pair, certKey, keyKey string) error {
-		if p.cert != nil {
-			data[certKey] = encodeCerts(p.cert)
+		if p.Cert != nil {
+			data[certKey] = servingcert.Encode(p.Cert)
 		}
-		if p.key == nil {
+		if p.Key == nil {
 			return nil
 		}
 		var err error
-		data[keyKey], err = encodeKey(p.key)
+		data[keyKey], err = encodeKey(p.Key)
 		return err
 	}
 	if err := write(s.leaf, keyLeafCert, keyLeafKey); err != nil {
@@ -139,7 +141,7 @@ func (s state) data() (map[string][]byte, error) {
 	if err := write(s.next, keyNextCert, keyNextKey); err != nil {
 		return nil, err
 	}
-	data[keyBundle] = encodeCerts(s.bundle...)
+	data[keyBundle] = servingcert.Encode(s.bundle...)
 	var err error
 	data[keyRotation], err = json.Marshal(rotation{Answered: s.rotated, SignedUntil: s.until})
 	return data, err
@@ -166,7 +168,7 @@ func (s state) stored(in map[string][]byte) (bool, error) {
 // authority stays in the bundle for as long as anything that it signed can be
 // served, so what follows trusts what is served now.
 func succeeds(found, held state, now time.Time) bool {
-	return !held.leaf.ok(now) || issuer(held.leaf.cert, found.bundle) != nil
+	return !usable(held.leaf, now) || issuer(held.leaf.Cert, found.bundle) != nil
 }
 
 // merge is what to go by when a Secret holds found and this process holds, from
@@ -179,18 +181,18 @@ func merge(found, held state, now time.Time) state {
 	}
 	s := found
 	// An authority that is in no bundle was not put there by a step.
-	if held.ca.ok(now) && !contains(found.bundle, found.ca.cert) && contains(found.bundle, held.ca.cert) {
+	if usable(held.ca, now) && !contains(found.bundle, found.ca.Cert) && contains(found.bundle, held.ca.Cert) {
 		s.ca = held.ca
 	}
-	if s.ca.key == nil && held.ca.ok(now) && (s.ca.cert == nil || same(s.ca.cert, held.ca.cert)) && contains(found.bundle, held.ca.cert) {
+	if s.ca.Key == nil && usable(held.ca, now) && (s.ca.Cert == nil || same(s.ca.Cert, held.ca.Cert)) && contains(found.bundle, held.ca.Cert) {
 		s.ca = held.ca
 	}
-	if s.next.cert == nil && held.next.ok(now) && contains(found.bundle, held.next.cert) && same(s.ca.cert, held.ca.cert) {
+	if s.next.Cert == nil && usable(held.next, now) && contains(found.bundle, held.next.Cert) && same(s.ca.Cert, held.ca.Cert) {
 		s.next = held.next
 	}
-	if !s.leaf.ok(now) || !trusted(s.leaf.cert, append([]*x509.Certificate{found.ca.cert}, found.bundle...), now) {
+	if !usable(s.leaf, now) || !trusted(s.leaf.Cert, append([]*x509.Certificate{found.ca.Cert}, found.bundle...), now) {
 		s.leaf = pair{}
-		if held.leaf.ok(now) {
+		if usable(held.leaf, now) {
 			s.leaf = held.leaf
 		}
 	}

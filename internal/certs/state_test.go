@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
 // stored is what a Secret holds for s.
@@ -32,13 +35,13 @@ func TestParse(t *testing.T) {
 	}{
 		"as written":        {data: stored(t, whole)},
 		"during a rotation": {data: stored(t, rotating)},
-		"nothing":           {want: "tls.crt is missing; tls.key is missing; ca.crt is missing; ca.key is missing; ca-bundle.crt is missing"},
-		"a key cut short":   {data: stored(t, whole), edit: func(d map[string][]byte) { d[keyCAKey] = d[keyCAKey][:100] }, want: "ca.key holds no key"},
+		"nothing":           {want: "tls.crt is missing; tls.key is missing; ca.crt is missing; ca.Key is missing; ca-bundle.crt is missing"},
+		"a key cut short":   {data: stored(t, whole), edit: func(d map[string][]byte) { d[keyCAKey] = d[keyCAKey][:100] }, want: "ca.Key holds no key"},
 		"text for a key":    {data: stored(t, whole), edit: func(d map[string][]byte) { d[keyLeafKey] = []byte("hunter2") }, want: "tls.key holds no key"},
 		"a key of another":  {data: stored(t, whole), edit: func(d map[string][]byte) { d[keyLeafKey] = stored(t, other)[keyLeafKey] }, want: "tls.key is not the key of the certificate beside it"},
 		"a certificate twice": {data: stored(t, whole), edit: func(d map[string][]byte) { d[keyCAKey] = d[keyCACert] },
-			want: "ca.key holds something that is not a key in PKCS #8"},
-		"half a rotation":          {data: stored(t, rotating), edit: func(d map[string][]byte) { delete(d, keyNextKey) }, want: "ca-next.key is missing"},
+			want: "ca.Key holds something that is not a key in PKCS #8"},
+		"half a rotation":          {data: stored(t, rotating), edit: func(d map[string][]byte) { delete(d, keyNextKey) }, want: "ca-next.Key is missing"},
 		"a bundle of rubbish":      {data: stored(t, whole), edit: func(d map[string][]byte) { d[keyBundle] = []byte("rubbish") }, want: "ca-bundle.crt holds no certificate"},
 		"notes of rubbish":         {data: stored(t, whole), edit: func(d map[string][]byte) { d[keyRotation] = []byte("{") }, want: "rotation.json cannot be read"},
 		"an authority that is not": {data: leafIsCA, want: "ca.crt holds a certificate that is no authority"},
@@ -96,7 +99,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !s.leaf.ok(start) || !trusted(s.leaf.cert, s.bundle, start) {
+		if !usable(s.leaf, start) || !trusted(s.leaf.Cert, s.bundle, start) {
 			t.Error("nothing to serve")
 		}
 	})
@@ -108,21 +111,26 @@ func secretOf(version string, data map[string][]byte) *secret {
 	return s
 }
 
-func TestManagerFollowsTheSecret(t *testing.T) {
+func TestIssuerFollowsTheSecret(t *testing.T) {
+	synctest.Test(t, testIssuerFollowsTheSecret) // for its clock
+}
+
+func testIssuerFollowsTheSecret(t *testing.T) {
+	start := time.Now()
 	var log bytes.Buffer
 	m := New(Options{Namespace: "ns", Secret: "tls", Hosts: years.hosts, Log: logTo(&log)})
-	m.now = func() time.Time { return start }
 	changed := m.Changed()
+	observe := func(s *secret) { m.secret.Observe(s); m.adopt() }
 	if _, err := m.GetCertificate(nil); err == nil || m.Check() == nil || len(m.Bundle()) > 0 {
 		t.Fatal("there is a certificate from nowhere")
 	}
 	serves := func(what string, want state) {
 		t.Helper()
 		got, err := m.GetCertificate(nil)
-		if err != nil || !same(got.Leaf, want.leaf.cert) {
+		if err != nil || !same(got.Leaf, want.leaf.Cert) {
 			t.Errorf("%s: another certificate is served (%v)", what, err)
 		}
-		if !bytes.Equal(m.Bundle(), encodeCerts(want.bundle...)) {
+		if !bytes.Equal(m.Bundle(), servingcert.Encode(want.bundle...)) {
 			t.Errorf("%s: another bundle", what)
 		}
 		if err := m.Check(); err != nil {
@@ -144,45 +152,47 @@ func TestManagerFollowsTheSecret(t *testing.T) {
 	}
 
 	first, _, _ := mustStep(t, state{}, start, nil, years)
-	m.observe(secretOf("5", stored(t, first)))
+	observe(secretOf("5", stored(t, first)))
 	serves("first", first)
 	heard("first", true)
 
-	m.observe(secretOf("6", stored(t, first)))
+	observe(secretOf("6", stored(t, first)))
 	heard("the same again", false)
 
 	shorter := years
 	shorter.validity /= 2
 	renewed, _, _ := mustStep(t, first, start, first.bundle, shorter)
-	m.observe(secretOf("8", stored(t, renewed)))
+	observe(secretOf("8", stored(t, renewed)))
 	serves("renewed", renewed)
 	heard("renewed", true)
-	m.observe(secretOf("7", stored(t, first)))
+	observe(secretOf("7", stored(t, first)))
 	serves("an older one, late", renewed)
 
 	rubbish := stored(t, renewed)
 	rubbish[keyLeafKey], rubbish[keyBundle] = []byte("hunter2"), []byte("hunter2")
-	m.observe(secretOf("9", rubbish))
+	observe(secretOf("9", rubbish))
 	serves("rubbish", renewed)
-	m.deleted(secretOf("10", nil))
+	m.secret.Forget("1")
+	m.adopt()
 	serves("deleted", renewed)
 	heard("damage", false)
 
 	// Of others, whom nobody was told of: only if nobody puts it right.
 	other, _, _ := mustStep(t, state{}, start, nil, years)
 	replaced := secretOf("12", stored(t, other))
-	m.observe(replaced)
+	replaced.UID = "2" // another object under its name
+	observe(replaced)
 	serves("replaced", renewed)
-	m.give(secretOf("11", nil))
+	m.acceptUnannounced(secretOf("11", nil))
 	serves("given in too late", renewed)
-	m.give(replaced)
+	m.acceptUnannounced(replaced)
 	serves("given in", other)
-	m.late.Stop()
+	m.stopTimer()
 	if strings.Contains(log.String(), "hunter2") || strings.Contains(log.String(), "PRIVATE") {
 		t.Errorf("log: %s", log.String())
 	}
-	m.now = func() time.Time { return start.Add(91 * day) }
-	if err := m.Check(); err == nil || err.Error() != "the certificate in Secret ns/tls ended at 2026-04-01T00:00:00Z" {
+	time.Sleep(91 * day)
+	if err := m.Check(); err == nil || err.Error() != "the certificate in Secret ns/tls ended at 2000-03-31T00:00:00Z" {
 		t.Errorf("Check after the end: %v", err)
 	}
 }

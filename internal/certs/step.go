@@ -3,8 +3,9 @@ package certs
 import (
 	"crypto/x509"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
 // terms are what is asked of the certificates.
@@ -46,139 +47,183 @@ const longest = time.Minute
 // So at every moment what a replica serves is trusted by what is applied, also
 // if either is one step behind.
 func step(s state, now time.Time, applied []*x509.Certificate, t terms) (state, time.Time, []string, error) {
-	var did []string
-	note := func(text string, args ...string) { did = append(did, text+strings.Join(args, " ")) }
-	wake := now.Add(longest)
-	look := func(at time.Time) {
-		if at.After(now) && at.Before(wake) {
-			wake = at
+	r := &stepper{state: s, terms: t, now: now, applied: applied, wake: now.Add(longest)}
+	r.dropUnusable()
+	r.lost = r.ca.Key == nil
+	r.trustApplied()
+	if err := r.makeNext(); err != nil {
+		return state{}, r.wake, nil, err
+	}
+	r.promoteNext()
+	if err := r.renewLeaf(); err != nil {
+		return state{}, r.wake, nil, err
+	}
+	r.trimBundle()
+	if soonest := now.Add(min(50*time.Millisecond, t.validity/100)); r.wake.Before(soonest) {
+		r.wake = soonest
+	}
+	return r.state, r.wake, r.did, nil
+}
+
+// stepper is one step under way.
+type stepper struct {
+	state
+	terms
+	now     time.Time
+	applied []*x509.Certificate
+	lost    bool // no authority could sign when the step began
+	wake    time.Time
+	did     []string
+}
+
+// lookAt has the next step come no later than at.
+func (r *stepper) lookAt(at time.Time) {
+	if at.After(r.now) && at.Before(r.wake) {
+		r.wake = at
+	}
+}
+
+// dropUnusable drops what has ended, and takes an authority that somebody has put there
+// by hand for a next one: nobody trusts it yet.
+func (r *stepper) dropUnusable() {
+	if r.ca.Cert != nil && !valid(r.ca.Cert, r.now) {
+		r.ca = pair{}
+	}
+	if r.next.Cert != nil && !usable(r.next, r.now) {
+		r.next = pair{}
+	}
+	if r.ca.Key != nil && r.next.Cert == nil && len(r.bundle) > 0 && !contains(r.bundle, r.ca.Cert) {
+		r.ca, r.next = pair{}, r.ca
+	}
+}
+
+// trustApplied adds the authorities that API servers trust now to the bundle where the
+// authority, or those before it, are lost: nobody knows what other replicas serve, and
+// these authorities stay trusted for as long as that can last.
+func (r *stepper) trustApplied() {
+	if !r.lost && len(r.bundle) > 0 {
+		return
+	}
+	for _, c := range r.applied {
+		if c.IsCA && valid(c, r.now) && !contains(r.bundle, c) {
+			r.bundle = append(slices.Clone(r.bundle), c)
 		}
 	}
-	caught := func(err error) (state, time.Time, []string, error) { return state{}, wake, nil, err }
+}
 
-	// Whatever has ended is of no use.
-	if s.ca.cert != nil && !valid(s.ca.cert, now) {
-		s.ca = pair{}
+// makeNext makes the next authority if there is a reason. A rotation that is asked for
+// during another one comes after it: whoever asks again and again must not keep the
+// present authority until it ends.
+func (r *stepper) makeNext() (err error) {
+	why := r.rotationDue()
+	if why == "" {
+		return nil
 	}
-	if s.next.cert != nil && !s.next.ok(now) {
-		s.next = pair{}
+	if r.next, err = servingcert.NewAuthority(r.now, r.caValidity); err != nil {
+		return err
 	}
-	// An authority that was put there by hand is nobody's yet.
-	if s.ca.key != nil && s.next.cert == nil && len(s.bundle) > 0 && !contains(s.bundle, s.ca.cert) {
-		s.ca, s.next = pair{}, s.ca
-	}
-	lost := s.ca.key == nil
+	r.rotated, r.since = r.rotate, time.Time{}
+	r.did = append(r.did, "new authority "+fingerprint(r.next.Cert)+": "+why)
+	return nil
+}
 
-	// Without an authority, or without those before it, nobody knows what other
-	// replicas serve. Those whom the API servers trust now stay trusted for as long
-	// as that can last.
-	if lost || len(s.bundle) == 0 {
-		for _, c := range applied {
-			if c.IsCA && valid(c, now) && !contains(s.bundle, c) {
-				s.bundle = append(slices.Clone(s.bundle), c)
-			}
-		}
-	}
-
-	// A rotation that is asked for during another one comes after it: whoever asks
-	// again and again must not keep the present authority until it ends.
-	var why string
+// rotationDue returns why a next authority is to be made, empty if none is.
+func (r *stepper) rotationDue() string {
 	switch {
-	case s.next.cert != nil:
-	case lost:
-		why = "there is none that can sign"
-	case t.rotate != "" && t.rotate != s.rotated:
-		why = "asked for"
-	case !now.Before(s.ca.cert.NotAfter.Add(-t.caValidity / 3)):
-		why = "the present one ends"
-	case s.ca.cert.NotAfter.After(now.Add(t.caValidity + t.caValidity/10)):
-		why = "the present one lasts longer than wanted"
+	case r.next.Cert != nil:
+		return ""
+	case r.lost:
+		return "there is none that can sign"
+	case r.rotate != "" && r.rotate != r.rotated:
+		return "asked for"
+	case !r.now.Before(r.ca.Cert.NotAfter.Add(-r.caValidity / 3)):
+		return "the present one ends"
+	case r.ca.Cert.NotAfter.After(r.now.Add(r.caValidity + r.caValidity/10)):
+		return "the present one lasts longer than wanted"
 	}
-	if why != "" {
-		var err error
-		if s.next, err = newAuthority(now, t.caValidity); err != nil {
-			return caught(err)
-		}
-		s.rotated, s.since = t.rotate, time.Time{}
-		note("new authority "+fingerprint(s.next.cert)+": ", why)
-	}
+	return ""
+}
 
-	// The next authority takes over once it is trusted.
-	if s.next.cert != nil {
-		settle := t.settle()
-		if lost && !s.leaf.ok(now) {
-			settle = t.hurry()
-		}
-		known := applied == nil || contains(applied, s.next.cert)
-		look(now.Add(t.poll())) // it may be wiped as well
-		switch {
-		case !known:
-			s.since = time.Time{}
-		case s.since.IsZero() || s.since.After(now):
-			s.since = now
-		}
-		if known && (lost && applied == nil || !now.Before(s.since.Add(settle))) {
-			s.ca, s.next, s.since = s.next, pair{}, time.Time{}
-			note("authority " + fingerprint(s.ca.cert) + " signs from now on")
-		} else if known {
-			look(s.since.Add(settle))
-		}
+// promoteNext makes the next authority the one that signs, once API servers trust it.
+func (r *stepper) promoteNext() {
+	if r.next.Cert == nil {
+		return
 	}
+	settle := r.settle()
+	if r.lost && !usable(r.leaf, r.now) {
+		settle = r.hurry()
+	}
+	r.lookAt(r.now.Add(r.poll())) // the applied bundle may lose it again
+	if r.applied != nil && !contains(r.applied, r.next.Cert) {
+		r.since = time.Time{}
+		return
+	}
+	if r.since.IsZero() || r.since.After(r.now) {
+		r.since = r.now
+	}
+	if trusted := r.since.Add(settle); r.now.Before(trusted) && !(r.lost && r.applied == nil) {
+		r.lookAt(trusted)
+		return
+	}
+	r.ca, r.next, r.since = r.next, pair{}, time.Time{}
+	r.did = append(r.did, "authority "+fingerprint(r.ca.Cert)+" signs from now on")
+}
 
-	if s.ca.key != nil {
-		why, keep := leafDue(s, now, t)
-		if why != "" {
-			names := slices.Clone(t.hosts)
-			for _, host := range keep {
-				if !covers(names, []string{host}) {
-					names = append(names, host)
-				}
+// renewLeaf makes a new serving certificate if there is a reason.
+func (r *stepper) renewLeaf() (err error) {
+	if r.ca.Key == nil {
+		return nil
+	}
+	if why, keep := leafDue(r.state, r.now, r.terms); why != "" {
+		names := slices.Clone(r.hosts)
+		for _, host := range keep {
+			if !covers(names, []string{host}) {
+				names = append(names, host)
 			}
-			var err error
-			if s.leaf, err = newLeaf(s.ca, names, now, t.validity); err != nil {
-				return caught(err)
-			}
-			s.until = s.signed(s.ca.cert, s.leaf.cert)
-			note("new certificate until "+s.leaf.cert.NotAfter.UTC().Format(time.RFC3339)+": ", why)
 		}
-		look(s.leaf.cert.NotAfter.Add(-t.validity / 3))
-		look(s.ca.cert.NotAfter.Add(-t.caValidity / 3))
+		if r.leaf, err = servingcert.NewLeaf(r.ca, names, r.now, r.validity); err != nil {
+			return err
+		}
+		r.until = r.signed(r.ca.Cert, r.leaf.Cert)
+		r.did = append(r.did, "new certificate until "+r.leaf.Cert.NotAfter.UTC().Format(time.RFC3339)+": "+why)
 	}
+	r.lookAt(r.leaf.Cert.NotAfter.Add(-r.validity / 3))
+	r.lookAt(r.ca.Cert.NotAfter.Add(-r.caValidity / 3))
+	return nil
+}
 
-	before := s.bundle
-	s = trim(s, now, t)
+// trimBundle drops the authorities that nobody needs any more.
+func (r *stepper) trimBundle() {
+	before := r.bundle
+	r.state = trim(r.state, r.now, r.terms)
 	for _, c := range before {
-		if !contains(s.bundle, c) {
-			note("authority " + fingerprint(c) + " is no longer trusted")
+		if !contains(r.bundle, c) {
+			r.did = append(r.did, "authority "+fingerprint(c)+" is no longer trusted")
 		}
 	}
-	for _, c := range s.bundle {
-		if end, ok := s.until[fingerprint(c)]; ok && !same(c, s.ca.cert) && !same(c, s.next.cert) {
-			look(end.Add(time.Millisecond))
+	for _, c := range r.bundle {
+		if end, ok := r.until[fingerprint(c)]; ok && !same(c, r.ca.Cert) && !same(c, r.next.Cert) {
+			r.lookAt(end.Add(time.Millisecond))
 		}
-		look(c.NotAfter.Add(time.Millisecond))
+		r.lookAt(c.NotAfter.Add(time.Millisecond))
 	}
-	if soonest := now.Add(min(50*time.Millisecond, t.validity/100)); wake.Before(soonest) {
-		wake = soonest
-	}
-	return s, wake, did, nil
 }
 
 // leafDue says why a new certificate is to be made, and which hosts of the old
 // one it must not lose.
 func leafDue(s state, now time.Time, t terms) (why string, keep []string) {
-	c := s.leaf.cert
+	c := s.leaf.Cert
 	switch {
-	case !s.leaf.ok(now):
+	case !usable(s.leaf, now):
 		return "there is none that can be served", nil
-	case c.CheckSignatureFrom(s.ca.cert) != nil:
+	case c.CheckSignatureFrom(s.ca.Cert) != nil:
 		return "the present one is of another authority", hosts(c)
 	case !covers(hosts(c), t.hosts):
 		// Configurations that name the old hosts are still applied.
 		return "for other hosts", hosts(c)
 	case c.NotAfter.After(now.Add(t.validity + t.validity/10)):
 		return "the present one lasts longer than wanted", nil
-	case !now.Before(c.NotAfter.Add(-t.validity/3)) && s.ca.cert.NotAfter.Sub(c.NotAfter) > time.Second:
+	case !now.Before(c.NotAfter.Add(-t.validity/3)) && s.ca.Cert.NotAfter.Sub(c.NotAfter) > time.Second:
 		return "the present one ends", nil
 	}
 	return "", nil
@@ -198,8 +243,8 @@ func trim(s state, now time.Time, t terms) state {
 			until[fingerprint(c)] = end
 		}
 	}
-	add(s.ca.cert)
-	add(s.next.cert)
+	add(s.ca.Cert)
+	add(s.next.Cert)
 	for _, c := range s.bundle {
 		end, known := s.until[fingerprint(c)]
 		if !known {

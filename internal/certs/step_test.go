@@ -64,7 +64,7 @@ func TestStepOfALife(t *testing.T) {
 				story = append(story, fmt.Sprintf("day %.2f: %s", now.Sub(start).Hours()/24, d))
 			}
 		}
-		if len(did) == 0 && s.next.cert == nil {
+		if len(did) == 0 && s.next.Cert == nil {
 			wake = now.Truncate(6 * time.Hour).Add(6 * time.Hour)
 		}
 		now = wake
@@ -119,11 +119,11 @@ func TestStep(t *testing.T) {
 			want: []string{"new authority X: there is none that can sign"}},
 		"everything is lost and nobody is trusted": {s: state{}, at: time.Hour, applied: []*x509.Certificate{}, bundle: 1,
 			want: []string{"new authority X: there is none that can sign"}},
-		"the key of the authority is lost": {s: state{leaf: fresh.leaf, ca: pair{cert: fresh.ca.cert}, bundle: fresh.bundle, until: fresh.until}, at: time.Hour,
+		"the key of the authority is lost": {s: state{leaf: fresh.leaf, ca: pair{Cert: fresh.ca.Cert}, bundle: fresh.bundle, until: fresh.until}, at: time.Hour,
 			applied: fresh.bundle, bundle: 2, want: []string{"new authority X: there is none that can sign"}},
 		"the certificate is lost": {s: state{ca: fresh.ca, bundle: fresh.bundle}, at: time.Hour, applied: fresh.bundle, bundle: 1,
 			want: []string{"new certificate until 2026-04-01T01:00:00Z: there is none that can be served"}},
-		"the bundle is lost": {s: state{leaf: fresh.leaf, ca: fresh.ca}, at: time.Hour, applied: append(slices.Clone(fresh.bundle), other.ca.cert), bundle: 2},
+		"the bundle is lost": {s: state{leaf: fresh.leaf, ca: fresh.ca}, at: time.Hour, applied: append(slices.Clone(fresh.bundle), other.ca.Cert), bundle: 2},
 		"an authority put there by hand has to be known first": {s: state{leaf: fresh.leaf, ca: other.ca, bundle: fresh.bundle}, at: time.Hour,
 			applied: fresh.bundle, bundle: 2},
 	}
@@ -141,14 +141,14 @@ func TestStep(t *testing.T) {
 			if len(got.bundle) != tt.bundle {
 				t.Errorf("bundle of %d, want %d", len(got.bundle), tt.bundle)
 			}
-			if got.leaf.cert != nil && !trusted(got.leaf.cert, got.bundle, now) {
+			if got.leaf.Cert != nil && !trusted(got.leaf.Cert, got.bundle, now) {
 				t.Error("what is served is not in the bundle")
 			}
-			if got.leaf.cert != nil && tt.applied != nil && !trusted(got.leaf.cert, tt.applied, now) {
+			if got.leaf.Cert != nil && tt.applied != nil && !trusted(got.leaf.Cert, tt.applied, now) {
 				t.Error("what is served is not in the bundle that is applied")
 			}
-			if got.leaf.cert != nil && !same(got.leaf.cert, tt.s.leaf.cert) && !covers(hosts(got.leaf.cert), asked.hosts) {
-				t.Errorf("certificate for %v, want %v", hosts(got.leaf.cert), asked.hosts)
+			if got.leaf.Cert != nil && !same(got.leaf.Cert, tt.s.leaf.Cert) && !covers(hosts(got.leaf.Cert), asked.hosts) {
+				t.Errorf("certificate for %v, want %v", hosts(got.leaf.Cert), asked.hosts)
 			}
 			if tt.more {
 				return
@@ -231,12 +231,12 @@ func (w *world) write(data map[string][]byte) {
 
 func (w *world) observe(i int) {
 	r := w.replicas[i]
-	if r.seen == w.version && r.held.leaf.ok(w.now) {
+	if r.seen == w.version && usable(r.held.leaf, w.now) {
 		return
 	}
 	r.seen = w.version
 	r.held = merge(w.found, r.held, w.now)
-	if r.held.leaf.ok(w.now) {
+	if usable(r.held.leaf, w.now) {
 		r.serving = r.held.leaf
 	}
 }
@@ -263,7 +263,7 @@ func (w *world) maintain() time.Time {
 		data, _ := s.data()
 		w.write(data)
 		h.seen, h.held = w.version, s
-		if s.leaf.cert != nil {
+		if s.leaf.Cert != nil {
 			h.serving = s.leaf
 		}
 	} else {
@@ -296,25 +296,25 @@ func (w *world) maintain() time.Time {
 func (w *world) check() {
 	for i, server := range w.servers {
 		for j, r := range w.replicas {
-			if server == nil || r.serving.cert == nil {
+			if server == nil || r.serving.Cert == nil {
 				continue
 			}
 			w.checks++
 			// A verdict holds until the certificate ends or an authority does.
-			key := [2]*x509.Certificate{r.serving.cert, server[0]}
+			key := [2]*x509.Certificate{r.serving.Cert, server[0]}
 			if v, ok := w.verdicts[key]; ok && len(server) == v.size && w.now.Before(v.until) {
 				continue
 			}
-			v := verdict{len(server), r.serving.cert.NotAfter}
+			v := verdict{len(server), r.serving.Cert.NotAfter}
 			for _, c := range server {
 				if c.NotAfter.Before(v.until) {
 					v.until = c.NotAfter
 				}
 			}
 			w.verdicts[key] = v
-			if !trusted(r.serving.cert, server, w.now) {
+			if !trusted(r.serving.Cert, server, w.now) {
 				last := w.log[max(0, len(w.log)-12):]
-				w.t.Fatalf("%v: server %d does not trust replica %d, whose certificate ends %v\n%s", w.now, i, j, r.serving.cert.NotAfter, strings.Join(last, "\n"))
+				w.t.Fatalf("%v: server %d does not trust replica %d, whose certificate ends %v\n%s", w.now, i, j, r.serving.Cert.NotAfter, strings.Join(last, "\n"))
 			}
 		}
 	}

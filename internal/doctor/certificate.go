@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	certificates "github.com/mapd-project/mapd/internal/certs"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
 const secretName = "mapd-tls"
@@ -54,7 +55,7 @@ func (x *examination) certificate(ctx context.Context) {
 	}
 	made := certs[0].NotBefore
 	if _, own := secret.Data[certificates.RotationKey]; own {
-		made = made.Add(certificates.Skew) // mapd backdates what it makes
+		made = made.Add(servingcert.Skew) // mapd backdates what it makes
 	}
 	mark, fact, advice := lifetime(certs[0], made, now)
 	for _, e := range entries {

@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/certs"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -211,7 +211,7 @@ func TestHealth(t *testing.T) {
 func TestLifetime(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	// Backdated, as mapd makes them.
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from.Add(-certs.Skew), NotAfter: from.AddDate(0, 0, 90)}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from.Add(-servingcert.Skew), NotAfter: from.AddDate(0, 0, 90)}
 	for _, tt := range []struct {
 		now  time.Time
 		mark Mark
@@ -224,7 +224,7 @@ func TestLifetime(t *testing.T) {
 		{from.AddDate(0, 0, 80), Warning, "80 days old, expires on 2026-04-01, in 10 days"},
 		{from.AddDate(0, 0, 89), Warning, "89 days old, expires on 2026-04-01, in 24h0m"},
 		{from.AddDate(0, 0, 93), Bad, "expired on 2026-04-01, 3 days ago"},
-		{from.AddDate(0, 0, -1), Bad, "not valid before " + from.Add(-certs.Skew).Format(time.RFC3339)},
+		{from.AddDate(0, 0, -1), Bad, "not valid before " + from.Add(-servingcert.Skew).Format(time.RFC3339)},
 	} {
 		mark, fact, advice := lifetime(c, from, tt.now)
 		if mark != tt.mark || fact != tt.fact || (advice == "") != (mark == OK) {
@@ -235,11 +235,11 @@ func TestLifetime(t *testing.T) {
 
 func TestTrusts(t *testing.T) {
 	const service = "mapd.mapd-system.svc"
-	cert, ca, err := webhook.SelfSigned([]string{service, "mapd.example.com"})
+	cert, ca, err := servingcert.SelfSigned([]string{service, "mapd.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, otherCA, err := webhook.SelfSigned([]string{service})
+	_, otherCA, err := servingcert.SelfSigned([]string{service})
 	if err != nil {
 		t.Fatal(err)
 	}

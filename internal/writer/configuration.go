@@ -410,7 +410,7 @@ func (c *configuration) encode(meta metav1.ObjectMeta, entries []entry) ([]byte,
 	return json.Marshal(object)
 }
 
-// applied is the bundle that all entries hold, for certs.Manager.Maintain: nil if
+// applied is the bundle that all entries hold, for certs.Issuer.Maintain: nil if
 // there are no entries, empty if they have nothing in common.
 func applied(configurations []*configuration) []byte {
 	var common map[string]bool

@@ -3,10 +3,8 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +24,7 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
 type admitFunc func(ctx context.Context, req *policy.Request) *engine.Decision
@@ -75,7 +73,7 @@ type running struct {
 func run(t *testing.T, h *Handler, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), roots *x509.CertPool) *running {
 	t.Helper()
 	if get == nil {
-		cert, caPEM, err := SelfSigned([]string{"127.0.0.1", "mapd.mapd-system.svc"})
+		cert, caPEM, err := servingcert.SelfSigned([]string{"127.0.0.1", "mapd.mapd-system.svc"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,7 +450,7 @@ func TestDrainIsBounded(t *testing.T) {
 		close(ended)
 		return &engine.Decision{}
 	})})
-	cert, _, err := SelfSigned([]string{"127.0.0.1"})
+	cert, _, err := servingcert.SelfSigned([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -505,142 +503,6 @@ func TestOldTLSIsRefused(t *testing.T) {
 	}
 	if err := dial(tls.VersionTLS13); err != nil {
 		t.Errorf("TLS 1.3: %v", err)
-	}
-}
-
-func TestSelfSigned(t *testing.T) {
-	cert, caPEM, err := SelfSigned([]string{"mapd.mapd-system.svc", "127.0.0.1", "::1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(caPEM) {
-		t.Fatalf("no certificate in %s", caPEM)
-	}
-	for _, name := range []string{"mapd.mapd-system.svc", "127.0.0.1", "::1"} {
-		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "other"}); err == nil {
-		t.Error("the certificate is good for another name")
-	}
-	if _, _, err := SelfSigned(nil); err == nil {
-		t.Error("a certificate for nobody was made")
-	}
-}
-
-func TestCertificateReload(t *testing.T) {
-	dir := t.TempDir()
-	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	if _, err := LoadCertificate(certFile, keyFile); err == nil {
-		t.Fatal("LoadCertificate without files gives no error")
-	}
-	first := writePair(t, certFile, keyFile)
-	c, err := LoadCertificate(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	c.now = func() time.Time { return now }
-	c.lookEvery = 0
-	h := NewHandler(Options{Admitter: label("x"), Checks: []Check{{Name: "certificate", Run: c.Check, Advisory: true}}})
-	served := func() *x509.Certificate {
-		t.Helper()
-		cert, err := c.GetCertificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cert.Leaf
-	}
-	r := run(t, h, c.GetCertificate, pool(first))
-	resp, _ := r.do(t, "GET", "/readyz", "", nil)
-	if !resp.TLS.PeerCertificates[0].Equal(first) {
-		t.Error("the first certificate is not served")
-	}
-
-	second := writePair(t, certFile, keyFile)
-	r.client.Transport.(*http.Transport).CloseIdleConnections()
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(second)}, DisableKeepAlives: true}}
-	resp, _ = r.do(t, "GET", "/readyz", "", nil)
-	if !resp.TLS.PeerCertificates[0].Equal(second) {
-		t.Error("the second certificate is not served")
-	}
-
-	write(t, certFile, []byte("broken"))
-	if _, body := r.do(t, "GET", "/readyz?verbose", "", nil); !strings.Contains(body, "[!] certificate: "+certFile+" with "+keyFile+": tls: failed to find any PEM data") || !strings.HasSuffix(body, "ready\n") {
-		t.Errorf("readyz after a broken edit: %s", body)
-	}
-	if !served().Equal(second) {
-		t.Error("a broken file put the second certificate out of use")
-	}
-	if err := os.Remove(keyFile); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Check(); !errors.Is(err, os.ErrNotExist) || !served().Equal(second) {
-		t.Errorf("with the key gone: %v", err)
-	}
-	third := writePair(t, certFile, keyFile)
-	if err := c.Check(); err != nil || !served().Equal(third) {
-		t.Errorf("after the repair: %v", err)
-	}
-
-	// The same file, size and times, other content: found when the minute is over.
-	info, err := os.Stat(certFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(certFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data[0] = 'x'
-	if err := os.WriteFile(certFile, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(certFile, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Check(); err != nil {
-		t.Errorf("unchanged times: %v", err)
-	}
-	now = now.Add(readEvery)
-	if err := c.Check(); err == nil {
-		t.Error("a change that kept the times is not seen after a minute")
-	}
-	data[0] = '-'
-	write(t, certFile, data)
-	now = third.NotAfter.Add(time.Second)
-	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "expired at") {
-		t.Errorf("after its time: %v", err)
-	}
-}
-
-// writePair writes a new certificate and key and returns the certificate.
-func writePair(t *testing.T, certFile, keyFile string) *x509.Certificate {
-	t.Helper()
-	cert, _, err := SelfSigned([]string{"127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}))
-	write(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}))
-	return cert.Leaf
-}
-
-// write replaces a file as tools do that care: by another one of its name.
-func write(t *testing.T, file string, data []byte) {
-	t.Helper()
-	next := file + ".next"
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, file); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/test/attack"
 	"github.com/mapd-project/mapd/test/load"
 )
@@ -169,7 +169,7 @@ func one(ctx context.Context, cmd *exec.Cmd, limit int64, a attack.Attack, polic
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func certificate(dir string) (cert, key string, roots *x509.CertPool, err error) {
-	made, ca, err := webhook.SelfSigned([]string{"localhost"})
+	made, ca, err := servingcert.SelfSigned([]string{"localhost"})
 	if err != nil {
 		return "", "", nil, err
 	}

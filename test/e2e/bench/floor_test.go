@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 	"github.com/mapd-project/mapd/test/load"
 )
@@ -35,7 +35,7 @@ const floorName = "floor"
 
 func newFloor(b *testing.B, c *cluster.Cluster) *floor {
 	b.Helper()
-	cert, ca, err := webhook.SelfSigned([]string{floorName + ".default.svc"})
+	cert, ca, err := servingcert.SelfSigned([]string{floorName + ".default.svc"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/test/load"
 )
 
@@ -64,7 +64,7 @@ type certificate struct {
 }
 
 func newCertificate(dir string) (*certificate, error) {
-	made, ca, err := webhook.SelfSigned([]string{"localhost", "127.0.0.1"})
+	made, ca, err := servingcert.SelfSigned([]string{"localhost", "127.0.0.1"})
 	if err != nil {
 		return nil, err
 	}
