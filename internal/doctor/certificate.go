@@ -20,8 +20,8 @@ import (
 
 const secretName = "mapd-tls"
 
-// certificate looks at the serving certificate and at whether the API server will
-// take it. Of the Secret only the certificate is looked at, which is no secret.
+// certificate checks the serving certificate and whether the API server accepts
+// it. Of the Secret it reads the certificate only, which is public.
 func (x *examination) certificate(ctx context.Context) {
 	const check = "certificate"
 	entries := x.entries()
@@ -71,7 +71,7 @@ func (x *examination) certificate(ctx context.Context) {
 	x.say(mark, check, fact, advice)
 }
 
-// authorities tells what can be told from the configurations alone.
+// authorities checks what the configurations alone say about authorities.
 func (x *examination) authorities(check string, entries []entry, now time.Time, mark Mark, fact, advice string) {
 	first, soonest := "", time.Time{}
 	for _, e := range entries {
@@ -87,7 +87,7 @@ func (x *examination) authorities(check string, entries []entry, now time.Time, 
 			x.say(Bad, check, fmt.Sprintf("caBundle of %s: %v", e.name, err), advice)
 			return
 		}
-		// A bundle may hold what has ended beside what has begun.
+		// A bundle may hold expired authorities beside valid ones.
 		last := slices.MaxFunc(certs, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 		if first == "" || last.NotAfter.Before(soonest) {
 			first, soonest = e.name, last.NotAfter
@@ -103,9 +103,9 @@ func (x *examination) authorities(check string, entries []entry, now time.Time, 
 	x.say(mark, check, fact, advice)
 }
 
-// lifetime judges the age of a serving certificate that was made at a time. mapd
-// replaces it when a third of its time is left; with a quarter left, that has not
-// worked for a while.
+// lifetime judges the age of a serving certificate. mapd replaces it when a
+// third of its time is left; with a quarter left, replacing has failed for a
+// while.
 func lifetime(c *x509.Certificate, made, now time.Time) (mark Mark, fact, advice string) {
 	const log = "mapd replaces it when a third of its time is left: see the log of the replica that holds the lease"
 	whole, left := c.NotAfter.Sub(made), c.NotAfter.Sub(now)
@@ -122,8 +122,8 @@ func lifetime(c *x509.Certificate, made, now time.Time) (mark Mark, fact, advice
 	return OK, fact, ""
 }
 
-// trusts tells whether an API server takes a serving certificate from where a
-// webhook entry leads.
+// trusts returns an error if an API server would not trust a serving
+// certificate at the address of a webhook entry.
 func trusts(e entry, chain []*x509.Certificate, now time.Time) error {
 	var roots *x509.CertPool // nil: those of the machine
 	if len(e.client.CABundle) > 0 {
@@ -151,8 +151,8 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 	return p
 }
 
-// parsePEM reads certificates. Its errors tell nothing of what it was given, which
-// may be a key in the wrong place.
+// parsePEM reads certificates. Its errors do not quote its input, which may be
+// a key in the wrong place.
 func parsePEM(data []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for {
@@ -183,7 +183,7 @@ func hostOf(address string) string {
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// days is a duration as people count it.
+// days formats a duration in days.
 func days(d time.Duration) string {
 	if d < time.Minute {
 		return "less than a minute"

@@ -1,9 +1,9 @@
-// Package doctor answers one question: is mapd well in this cluster?
+// Package doctor answers one question: is mapd healthy in this cluster?
 //
-// It looks at what the cluster says about mapd and tries, by the probe of package
-// install, the one way that has to be open: from the API server to mapd. It writes
-// nothing. What it may not look at is a warning that names the permission it
-// lacks; everything else is told all the same.
+// It reads what the cluster says about mapd and tries, by the probe of package
+// install, the one connection that has to work: from the API server to mapd. It
+// writes nothing. What it may not read is a warning that names the missing
+// permission; the other checks still run.
 package doctor
 
 import (
@@ -23,14 +23,14 @@ import (
 	"github.com/mapd-project/mapd/internal/report"
 )
 
-// Options say which cluster to look at. Kubernetes and Dynamic are required.
+// Options name the cluster. Kubernetes and Dynamic are required.
 type Options struct {
 	Kubernetes kubernetes.Interface
 	Dynamic    dynamic.Interface
 	Now        func() time.Time // nil: time.Now
 }
 
-// Mark says how a finding is to be taken.
+// Mark says how bad a finding is.
 type Mark string
 
 // The marks.
@@ -40,8 +40,8 @@ const (
 	Bad     Mark = "bad"     // something does not do what it is there for
 )
 
-// Line is one finding: what was looked at, what was found, and what to do about
-// it, which is empty if there is nothing to do.
+// Line is one finding: what was checked, the fact, and what to do about it,
+// which is "" if there is nothing to do.
 type Line struct {
 	Mark   Mark   `json:"mark"`
 	Check  string `json:"check"`
@@ -49,13 +49,13 @@ type Line struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// Report is all findings, in the same order every time.
+// Report has all findings, in the same order every time.
 type Report struct {
 	OK    bool   `json:"ok"` // nothing is Bad
 	Lines []Line `json:"lines"`
 }
 
-// Run looks at a cluster.
+// Run checks a cluster.
 func Run(ctx context.Context, o Options) Report {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) Report {
 		}
 		x.policies()
 		x.parameters(ctx)
-		x.twins(ctx)
+		x.duplicatedPolicies(ctx)
 		x.mutators(ctx)
 	}
 	r := Report{OK: true, Lines: x.lines}
@@ -93,7 +93,7 @@ var signs = map[Mark]struct{ sign, colour string }{
 	Bad:     {"×", "31"},
 }
 
-// Write prints a finding a line, with what to do below it.
+// Write prints one line for each finding, with the advice below it.
 func (r Report) Write(w io.Writer, colour bool) error {
 	var b strings.Builder
 	for _, l := range r.Lines {
@@ -112,12 +112,12 @@ func (r Report) Write(w io.Writer, colour bool) error {
 	return err
 }
 
-// oneLine keeps what a cluster's objects hold from looking like findings.
+// oneLine keeps text from a cluster's objects from looking like findings.
 func oneLine(s string) string {
 	return report.Printable(strings.Join(strings.Fields(s), " "))
 }
 
-// examination is one run. What several checks need is fetched once.
+// examination is one run. It fetches objects that several checks need once.
 type examination struct {
 	Options
 	lines []Line
@@ -127,17 +127,19 @@ type examination struct {
 
 	mutating   []admissionregistrationv1.MutatingWebhookConfiguration // of everybody
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration
-	// Why the above are not known.
+	// Errors of reading the above.
 	mutatingErr, validatingErr error
 
 	own objects
-	// live counts the policies that mapd has put in the place of Gatekeeper's mutators.
+	// live counts the policies that mapd keeps in the place of Gatekeeper's
+	// mutators.
 	live int
-	// deployment is mapd's; nil if it was not seen.
+	// deployment is mapd's Deployment; nil if it could not be read.
 	deployment *unstructured.Unstructured
 }
 
-// configuration is the MutatingWebhookConfiguration of mapd; nil if it is not there.
+// configuration returns mapd's MutatingWebhookConfiguration, or nil if it does
+// not exist.
 func (x *examination) configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
 	for i := range x.mutating {
 		if x.mutating[i].Name == configurationName {
@@ -151,8 +153,8 @@ func (x *examination) say(mark Mark, check, fact, advice string) {
 	x.lines = append(x.lines, Line{mark, check, fact, advice})
 }
 
-// unseen says that something could not be read. Without a permission that is the
-// reader's business, anything else is the cluster's.
+// unseen reports that something could not be read. A missing permission is the
+// reader's problem, anything else the cluster's.
 func (x *examination) unseen(check, verb, resource string, err error) {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -162,8 +164,8 @@ func (x *examination) unseen(check, verb, resource string, err error) {
 	}
 }
 
-// few are as many names as fit a line.
-func few(names []string) string {
+// shortList joins as many names as fit a line.
+func shortList(names []string) string {
 	const most = 5
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -171,7 +173,7 @@ func few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// count is "1 policy", "2 policies".
+// count returns "1 policy" or "2 policies".
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

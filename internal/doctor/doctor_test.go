@@ -310,7 +310,7 @@ func TestWrite(t *testing.T) {
 
 func TestFew(t *testing.T) {
 	for n, want := range map[int]string{0: "", 1: "a", 5: "a, a, a, a, a", 7: "a, a, a, a, a and 2 more"} {
-		if got := few(strings.Split(strings.TrimSuffix(strings.Repeat("a ", n), " "), " ")); got != want {
+		if got := shortList(strings.Split(strings.TrimSuffix(strings.Repeat("a ", n), " "), " ")); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}

@@ -27,13 +27,14 @@ func getJSON(ctx context.Context, c rest.Interface, path string, out any) error 
 	return json.Unmarshal(data, out)
 }
 
-// kind is one that the server serves.
+// kind is a kind that the server serves.
 type kind struct {
 	kind, resource string
 	namespaced     bool
 }
 
-// resources are what the server serves in gv; none if it does not know it.
+// resources returns the resources that the server serves in gv; none if it does
+// not know gv.
 func (x *examination) resources(ctx context.Context, gv schema.GroupVersion) ([]kind, error) {
 	path := "/apis/" + gv.String()
 	if gv.Group == "" {
@@ -55,7 +56,7 @@ func (x *examination) resources(ctx context.Context, gv schema.GroupVersion) ([]
 	return kinds, nil
 }
 
-// ownPolicy is a policy of mapd's group.
+// ownPolicy is a policy in mapd's group.
 type ownPolicy struct {
 	object *unstructured.Unstructured
 	policy *admissionregistrationv1.MutatingAdmissionPolicy // nil: it cannot be decoded
@@ -69,7 +70,7 @@ type ownBinding struct {
 	err     error
 }
 
-// objects are mapd's policies and bindings, by name.
+// objects has the policies and bindings in mapd's group, by name.
 type objects struct {
 	served                   bool // both kinds are
 	servedErr                error
@@ -79,7 +80,7 @@ type objects struct {
 	byName                   map[string]int // into policies
 }
 
-// complete tells that all there is was seen.
+// complete reports whether all policies and bindings could be read.
 func (o *objects) complete() bool {
 	return o.servedErr == nil && o.policiesErr == nil && o.bindingsErr == nil
 }
@@ -91,7 +92,7 @@ func (o *objects) policy(name string) *ownPolicy {
 	return nil
 }
 
-// dangling tells that a binding names a policy that does not exist.
+// dangling reports whether a binding names a policy that does not exist.
 func (o *objects) dangling(b ownBinding) bool {
 	return o.policiesErr == nil && b.err == nil && o.policy(b.binding.Spec.PolicyName) == nil
 }
@@ -100,8 +101,8 @@ func resource(group, version, name string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
 }
 
-// entries are the webhook entries that the policies need, and the names of the policies
-// of each.
+// entries returns the webhook entries that the policies need, and the names of
+// the policies of each.
 func (o *objects) entries() (entries []*webhook.Entry, policies [][]string) {
 	var names []string
 	var reaches []*webhook.Reach
@@ -128,7 +129,7 @@ func (o *objects) entries() (entries []*webhook.Entry, policies [][]string) {
 	return entries, policies
 }
 
-// bound is how many policies have a binding.
+// bound returns how many policies have a binding.
 func (o *objects) bound() int {
 	n := 0
 	for _, p := range o.policies {
@@ -139,9 +140,9 @@ func (o *objects) bound() int {
 	return n
 }
 
-// fetch reads what several checks need.
+// fetch reads the objects that several checks need.
 func (x *examination) fetch(ctx context.Context) {
-	// Lists come in the order of the names, because that of etcd's keys is theirs.
+	// Lists are in the order of names, which is that of etcd's keys.
 	configurations := x.Kubernetes.AdmissionregistrationV1()
 	if list, err := configurations.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
 		x.mutatingErr = err
@@ -169,7 +170,7 @@ func (x *examination) fetch(ctx context.Context) {
 	if o.policiesErr = err; err == nil {
 		for i := range list.Items {
 			p := ownPolicy{object: &list.Items[i]}
-			x.kept(p.object)
+			x.isKept(p.object)
 			p.policy, p.err = policy.Decode(p.object)
 			o.byName[p.object.GetName()] = len(o.policies)
 			o.policies = append(o.policies, p)

@@ -14,8 +14,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// owner says whose the webhook configurations are if they are not those of the
-// installation that is looked at.
+// owner reports the installation that has the webhook configurations, if it is
+// another one.
 func (x *examination) owner() {
 	config := x.configuration()
 	if config == nil {
@@ -33,12 +33,12 @@ func (x *examination) owner() {
 	x.say(Bad, "installation", fact+"; the one in "+namespace+" is passive and writes nothing", "uninstall either, or mapd install --adopt")
 }
 
-// optional are objects of the manifest that an overlay or a value of the chart
-// leaves out.
+// optional are objects of the manifest that an overlay, or a value of the
+// chart, leaves out.
 var optional = []string{"mapd-view", "mapd-params-configmaps", "mapd-tls"}
 
-// unrepaired compares what mapd has no right to write with what this release
-// installs: nobody puts that right by himself.
+// unrepaired compares objects that mapd has no right to write with the manifest
+// of this release: nothing repairs them by itself.
 func (x *examination) unrepaired(ctx context.Context) {
 	const check = "installed objects"
 	objects, err := install.Objects("")
@@ -73,7 +73,7 @@ func (x *examination) unrepaired(ctx context.Context) {
 	}
 	switch {
 	case len(forbidden) > 0:
-		x.say(Warning, check, "not all known: this user may not get "+few(slices.Sorted(maps.Keys(forbidden))), "needs: get on these kinds")
+		x.say(Warning, check, "not all known: this user may not get "+shortList(slices.Sorted(maps.Keys(forbidden))), "needs: get on these kinds")
 	case len(x.lines) == before:
 		x.say(OK, check, fmt.Sprintf("%d are what this release installs", n), "")
 	}
@@ -86,9 +86,9 @@ func withoutMeta(obj *unstructured.Unstructured) map[string]any {
 	return m
 }
 
-// differs returns the path of the first place where have lacks what want has, such
-// as .rules[0].verbs; empty if there is none. What a server fills in is no
-// difference.
+// differs returns the path of the first field in which have lacks something of
+// want, such as .rules[0].verbs, or "". Fields that a server fills in do not
+// count.
 func differs(want, have any, at string) string {
 	switch want := want.(type) {
 	case map[string]any:

@@ -20,11 +20,11 @@ import (
 
 const mutatorsCheck = "Gatekeeper's mutators"
 
-// gatekeeperWebhook is the webhook by which Gatekeeper itself mutates (Gatekeeper
-// spec §9.1).
+// gatekeeperWebhook is the name of Gatekeeper's own mutating webhook
+// (Gatekeeper spec §9.1).
 const gatekeeperWebhook = "mutation.gatekeeper.sh"
 
-// gatekeeper is what is known of Gatekeeper's mutators.
+// gatekeeper has the facts about Gatekeeper's mutators.
 type gatekeeper struct {
 	stored int                 // how many there are
 	mode   string              // of mapd: on, shadow, native, off
@@ -34,7 +34,7 @@ type gatekeeper struct {
 	live   int                 // policies that mapd has put in the place of mutators
 }
 
-// mutators looks at whether mapd runs Gatekeeper's mutators, and how they are.
+// mutators checks whether mapd runs Gatekeeper's mutators, and their state.
 func (x *examination) mutators(ctx context.Context) {
 	g := gatekeeper{mode: x.legacyMode(), live: x.live}
 	var err error
@@ -68,8 +68,8 @@ func (x *examination) mutators(ctx context.Context) {
 	x.lines = append(x.lines, g.lines()...)
 }
 
-// legacyMode is what the Deployment says that mapd does with mutators; empty if there
-// is no Deployment.
+// legacyMode returns the --legacy of the Deployment, or "" without a
+// Deployment.
 func (x *examination) legacyMode() string {
 	if x.deployment == nil {
 		return ""
@@ -90,8 +90,7 @@ func (x *examination) legacyMode() string {
 	return mode
 }
 
-// countMutators counts the mutators that there are, in whichever version they are
-// served.
+// countMutators counts the stored mutators, in any served version.
 func (x *examination) countMutators(ctx context.Context) (int, error) {
 	seen := map[string]bool{}
 	n := 0
@@ -116,7 +115,7 @@ func (x *examination) countMutators(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// lines are what there is to say; nothing where Gatekeeper is not a topic.
+// lines returns the findings; none where nothing of Gatekeeper is installed.
 func (g gatekeeper) lines() []Line {
 	if g.mode == "off" {
 		return g.unused()
@@ -147,7 +146,7 @@ func (g gatekeeper) lines() []Line {
 		}
 	}
 	lines = append(lines, notRunning(off)...)
-	lines = append(lines, g.left()...)
+	lines = append(lines, g.leftPolicies()...)
 	switch {
 	case running > 0 && !g.entry:
 		say(Bad, mutatorsCheck, fmt.Sprintf("no entry %s, so without effect: %d", webhook.LegacyName, running),
@@ -170,9 +169,9 @@ func (g gatekeeper) lines() []Line {
 	return lines
 }
 
-// left says that there are policies in the place of mutators that nobody keeps true to
-// them.
-func (g gatekeeper) left() []Line {
+// leftPolicies reports policies that stand for mutators and that nobody keeps
+// in step with them.
+func (g gatekeeper) leftPolicies() []Line {
 	if g.live == 0 || g.mode == "native" {
 		return nil
 	}
@@ -184,11 +183,11 @@ func (g gatekeeper) left() []Line {
 		"--legacy=native keeps them, --legacy=on removes them, or: kubectl delete map,mapb -l " + native.LiveLabel}}
 }
 
-// unused is what there is to say where mapd does not run mutators.
+// unused returns the findings if mapd does not run mutators.
 func (g gatekeeper) unused() []Line {
 	switch {
 	case g.live > 0:
-		return g.left()
+		return g.leftPolicies()
 	case g.stored == 0:
 		return nil
 	case g.rival != "":
@@ -198,8 +197,8 @@ func (g gatekeeper) unused() []Line {
 		"apply manifests/overlays/legacy for mapd to run them"}}
 }
 
-// notRunning is a line for each mutator that does not do what it says, up to a page.
-// One that is off may well be meant to be where mapd is not.
+// notRunning returns a line for each mutator that does not run, up to a page.
+// Where mapd is not meant to run mutators, that may be intended.
 func notRunning(off []writer.MutatorLine) []Line {
 	const most = 10
 	var lines []Line
@@ -220,7 +219,7 @@ func notRunning(off []writer.MutatorLine) []Line {
 		}
 	}
 	if len(more) > 0 {
-		lines = append(lines, Line{worst, mutatorsCheck, "not running either: " + few(more),
+		lines = append(lines, Line{worst, mutatorsCheck, "not running either: " + shortList(more),
 			"kubectl -n " + namespace + " get configmap " + writer.MutatorsName + " -o yaml"})
 	}
 	return lines

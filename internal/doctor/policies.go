@@ -22,8 +22,8 @@ const (
 	paramsCheck   = "params"
 )
 
-// policies looks at what mapd says of each policy and binding, and at what they say
-// of each other.
+// policies checks the status of each policy and binding, and whether they refer
+// to each other.
 func (x *examination) policies() {
 	o := &x.own
 	if !o.served {
@@ -60,10 +60,10 @@ func (x *examination) policies() {
 			}
 		}
 		if len(unbound) > 0 {
-			x.say(Warning, policiesCheck, "without a binding, so without effect: "+few(unbound), "write a MutatingAdmissionPolicyBinding, or delete them")
+			x.say(Warning, policiesCheck, "without a binding, so without effect: "+shortList(unbound), "write a MutatingAdmissionPolicyBinding, or delete them")
 		}
 		if len(dangling) > 0 {
-			x.say(Warning, policiesCheck, "bindings whose policy does not exist: "+few(dangling), "create the policies, or delete the bindings")
+			x.say(Warning, policiesCheck, "bindings whose policy does not exist: "+shortList(dangling), "create the policies, or delete the bindings")
 		}
 	}
 	switch {
@@ -75,7 +75,7 @@ func (x *examination) policies() {
 	}
 }
 
-// state is what mapd says of a policy or a binding.
+// state is what mapd has written about a policy or a binding.
 type state struct {
 	what, name string
 	ready      verdict // unknown: mapd has not said anything of its present form
@@ -111,8 +111,8 @@ func stateOf(what string, obj *unstructured.Unstructured, undecodable error) sta
 
 var shortNames = map[string]string{"policy": "map", "binding": "mapb"}
 
-// notReady is a line for each policy and binding that does not work, up to a page,
-// and one for those that mapd has not looked at.
+// notReady returns a line for each policy and binding that does not work, up to
+// a page, and one for those without a status.
 func notReady(states []state) []Line {
 	const most = 10
 	var lines []Line
@@ -133,15 +133,15 @@ func notReady(states []state) []Line {
 		}
 	}
 	if len(more) > 0 {
-		lines = append(lines, Line{Bad, policiesCheck, "not ready either: " + few(more), "kubectl get map,mapb"})
+		lines = append(lines, Line{Bad, policiesCheck, "not ready either: " + shortList(more), "kubectl get map,mapb"})
 	}
 	if len(unseen) > 0 {
-		lines = append(lines, Line{Warning, policiesCheck, "mapd has not looked at their present form: " + few(unseen), "see whether a replica holds the lease, and its log"})
+		lines = append(lines, Line{Warning, policiesCheck, "mapd has not looked at their present form: " + shortList(unseen), "see whether a replica holds the lease, and its log"})
 	}
 	return lines
 }
 
-// parameters looks for what bindings name as params.
+// parameters checks whether the parameters that bindings name exist.
 func (x *examination) parameters(ctx context.Context) {
 	o := &x.own
 	if !o.served || !o.complete() {
@@ -204,16 +204,16 @@ func (x *examination) parameters(ctx context.Context) {
 		}
 	}
 	for _, permission := range slices.Sorted(maps.Keys(missing)) {
-		x.say(Warning, paramsCheck, "not known whether the params exist of bindings "+few(missing[permission]), "needs: "+permission)
+		x.say(Warning, paramsCheck, "not known whether the params exist of bindings "+shortList(missing[permission]), "needs: "+permission)
 	}
 	if found > 0 && len(x.lines) == before {
 		x.say(OK, paramsCheck, fmt.Sprintf("those of %s exist", count(found, "binding", "bindings")), "")
 	}
 }
 
-// param tells what a paramRef refers to, if that is not there. Without a namespace
-// the params of a namespaced kind are those of the request's, whatever it will be:
-// then verb is empty, and nothing is known.
+// param returns what a paramRef refers to, if that does not exist. Without a
+// namespace the parameters of a namespaced kind are those of the request's
+// namespace, which is not known here: verb is "" then.
 func (x *examination) param(ctx context.Context, gvr schema.GroupVersionResource, namespaced bool, ref *admissionregistrationv1.ParamRef) (what, verb string, err error) {
 	var client dynamic.ResourceInterface = x.Dynamic.Resource(gvr)
 	in := ""
@@ -242,9 +242,9 @@ func (x *examination) param(ctx context.Context, gvr schema.GroupVersionResource
 	return gvr.Resource + " " + in + "* with " + selector.String(), "list", nil
 }
 
-// twins are native policies of the same name as mapd's, which a server that runs
-// the native ones applies twice.
-func (x *examination) twins(ctx context.Context) {
+// duplicatedPolicies reports native policies with the names of policies in
+// mapd's group: a server that runs native policies applies both.
+func (x *examination) duplicatedPolicies(ctx context.Context) {
 	const check = "native policies"
 	if x.version == "" || !x.own.complete() {
 		return
@@ -256,7 +256,7 @@ func (x *examination) twins(ctx context.Context) {
 	}
 	if x.executes == no {
 		if len(names) > 0 {
-			x.say(Warning, check, "these have no effect here: "+few(names), "write "+api.OwnGroup+"/v1 as their apiVersion")
+			x.say(Warning, check, "these have no effect here: "+shortList(names), "write "+api.OwnGroup+"/v1 as their apiVersion")
 		}
 		return
 	}
@@ -273,11 +273,12 @@ func (x *examination) twins(ctx context.Context) {
 	if x.executes == unknown {
 		mark, fact = Warning, "if the server runs them, applied by it and by mapd: "
 	}
-	x.say(mark, check, fact+few(twice), "delete one of the two, or its binding")
+	x.say(mark, check, fact+shortList(twice), "delete one of the two, or its binding")
 }
 
-// kept says whether mapd keeps a policy, and counts those that stand for mutators.
-func (x *examination) kept(p *unstructured.Unstructured) bool {
+// isKept reports whether mapd keeps a policy, and counts those that stand for
+// mutators.
+func (x *examination) isKept(p *unstructured.Unstructured) bool {
 	if p.GetLabels()[native.LiveLabel] == "" {
 		return false
 	}
@@ -294,8 +295,8 @@ func (x *examination) nativeNames(ctx context.Context) (names []string, bound ma
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		// Those that mapd keeps itself may be in two groups for a moment.
-		if !x.kept(p) {
+		// A policy that mapd keeps may be in both groups for a moment.
+		if !x.isKept(p) {
 			names = append(names, p.GetName())
 		}
 	}

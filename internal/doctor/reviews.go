@@ -14,15 +14,15 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// through makes req a request to path of mapd's Service. The API server sends it as
-// it sends whatever users want proxied: without the certificate that it may have
-// for webhooks.
-func through(req *rest.Request, path string) *rest.Request {
+// viaService makes req a request to a path of mapd's Service. The API server
+// proxies it as it does for any user: without the client certificate that it
+// may have for webhooks.
+func viaService(req *rest.Request, path string) *rest.Request {
 	return req.Namespace(namespace).Resource("services").Name("https:mapd:https").SubResource("proxy").Suffix(path)
 }
 
-// reviews tells who may send mapd reviews, and how near they came to the memory
-// that they may have together.
+// reviews reports who may send reviews to mapd, and how much of the memory for
+// reviews was used.
 func (x *examination) reviews(ctx context.Context) {
 	if x.byURL() {
 		return // there is no Service to ask by
@@ -33,8 +33,8 @@ func (x *examination) reviews(ctx context.Context) {
 
 func (x *examination) senders(ctx context.Context) {
 	const check = "senders of reviews"
-	// It is no review, so that mapd decides nothing.
-	body, err := through(x.Kubernetes.CoreV1().RESTClient().Post(), webhook.ValidatePath).
+	// The body is not a review, so mapd decides nothing.
+	body, err := viaService(x.Kubernetes.CoreV1().RESTClient().Post(), webhook.ValidatePath).
 		SetHeader("Content-Type", "application/json").Body([]byte("{}")).Do(ctx).Raw()
 	text := string(body)
 	switch {
@@ -52,7 +52,7 @@ func (x *examination) senders(ctx context.Context) {
 
 func (x *examination) memory(ctx context.Context) {
 	const check = "memory of reviews"
-	text, err := through(x.Kubernetes.CoreV1().RESTClient().Get(), "metrics").Do(ctx).Raw()
+	text, err := viaService(x.Kubernetes.CoreV1().RESTClient().Get(), "metrics").Do(ctx).Raw()
 	switch {
 	case apierrors.IsForbidden(err):
 		x.say(Warning, check, "not known: this user may not get services/proxy", "needs: get services/proxy in "+namespace)
@@ -75,7 +75,7 @@ func (x *examination) memory(ctx context.Context) {
 	x.say(OK, check, peak+"; none was refused"+after, "")
 }
 
-// readMemory reads the metrics of package webhook that tell of reviews' memory.
+// readMemory reads the metrics of package webhook about the memory of reviews.
 func readMemory(text []byte) (peak string, refused int, ok bool) {
 	values := map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(text))

@@ -14,7 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// server tells whether there is an API server at all.
+// server checks that the API server answers.
 func (x *examination) server(ctx context.Context) bool {
 	rest := x.Kubernetes.Discovery().RESTClient()
 	at := rest.Get().URL()
@@ -27,7 +27,7 @@ func (x *examination) server(ctx context.Context) bool {
 	return true
 }
 
-// verdict is an answer that may not be known.
+// verdict is an answer that may be unknown.
 type verdict string
 
 const (
@@ -36,8 +36,8 @@ const (
 	unknown verdict = "unknown"
 )
 
-// native tells whether the server runs native policies itself. That it serves
-// their API does not say so: the admission plugin can be off.
+// native finds out whether the server runs native policies itself. Serving
+// their API is not enough: the admission plugin can be off.
 func (x *examination) native(ctx context.Context) {
 	const check = "native policies"
 	served, err := x.served(ctx)
@@ -78,7 +78,7 @@ func (x *examination) native(ctx context.Context) {
 	}
 }
 
-// served are the versions in which the server has native policies, the best
+// served returns the versions in which the server has native policies, the best
 // first.
 func (x *examination) served(ctx context.Context) ([]string, error) {
 	var versions []string
@@ -94,15 +94,16 @@ func (x *examination) served(ctx context.Context) ([]string, error) {
 	return versions, nil
 }
 
-// evidence is what an API server's metrics tell about the plugin.
+// evidence is what an API server's metrics say about the plugin.
 type evidence struct {
 	gate   verdict // the feature gate
 	plugin bool    // it has seen a request
 	others bool    // another plugin has, that sees the same ones
 }
 
-// verdict draws the conclusion. The plugin is in the chain of releases that have
-// its feature gate off as well, and does nothing there; so the gate comes first.
+// verdict concludes from the evidence. Releases that have the feature gate off
+// have the plugin in their chain as well, where it does nothing; so the gate
+// decides first.
 func (e evidence) verdict() (executes verdict, why string) {
 	switch {
 	case e.gate == no:
@@ -115,9 +116,10 @@ func (e evidence) verdict() (executes verdict, why string) {
 	return unknown, "the API server has not admitted anything yet"
 }
 
-// readEvidence reads what GET /metrics answers. Every plugin of the chain is timed
-// for every request that it handles (k8s.io/apiserver pkg/admission/metrics), and
-// MutatingAdmissionWebhook handles those that MutatingAdmissionPolicy does.
+// readEvidence reads the answer of GET /metrics. Every plugin of the chain is
+// timed for every request that it handles (k8s.io/apiserver
+// pkg/admission/metrics), and MutatingAdmissionWebhook handles the same
+// requests as MutatingAdmissionPolicy.
 func readEvidence(r io.Reader) (evidence, error) {
 	e := evidence{gate: unknown}
 	lines := bufio.NewScanner(r)

@@ -22,9 +22,9 @@ const (
 	crdCheck       = "CustomResourceDefinitions"
 )
 
-// installed looks at the two things that have to be there before any other: the
-// kinds, and somebody who serves them. It says so in one line if there is nothing
-// at all, and then there is no more to look at.
+// installed checks that the two things exist that everything else needs: the
+// kinds, and a Deployment. If nothing is installed it says so in one line, and
+// returns false.
 func (x *examination) installed(ctx context.Context) bool {
 	deployment, err := x.Dynamic.Resource(resource("apps", "v1", "deployments")).Namespace(namespace).Get(ctx, deploymentName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && x.own.servedErr == nil && !x.own.served &&
@@ -66,12 +66,13 @@ func (x *examination) installed(ctx context.Context) bool {
 	return true
 }
 
-// byURL tells that the API server finds mapd otherwise than by a Service.
+// byURL reports whether the API server reaches mapd by a URL and not by a
+// Service.
 func (x *examination) byURL() bool {
 	return slices.ContainsFunc(x.entries(), func(e entry) bool { return e.client.URL != nil })
 }
 
-// health is how many replicas of a Deployment can answer.
+// health says how many replicas of a Deployment can answer.
 func health(deployment map[string]any) (mark Mark, fact, advice string) {
 	number := func(of, field string) int64 {
 		m, _ := deployment[of].(map[string]any)
@@ -93,7 +94,8 @@ func health(deployment map[string]any) (mark Mark, fact, advice string) {
 	return OK, fact, ""
 }
 
-// mutation compares the entries that are there with those that the policies make.
+// mutation compares the entries of the configuration with those that the
+// policies need.
 func (x *examination) mutation() {
 	const check = "mutating webhook"
 	if x.mutatingErr != nil {
@@ -118,7 +120,7 @@ func (x *examination) mutation() {
 		x.say(Warning, check, fmt.Sprintf("%s has %s; not all policies could be read to compare", configurationName, entryNames(config.Webhooks)), "")
 		return
 	}
-	// What is there for mutators is another check's business.
+	// Another check looks at the entry for mutators.
 	have := slices.DeleteFunc(slices.Clone(config.Webhooks), func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhook.LegacyName })
 	differences := compare(want, policies, have)
 	for _, l := range differences {
@@ -156,12 +158,12 @@ func entryNames(webhooks []admissionregistrationv1.MutatingWebhook) string {
 	for _, w := range webhooks {
 		names = append(names, w.Name)
 	}
-	return count(len(names), "entry", "entries") + " (" + few(names) + ")"
+	return count(len(names), "entry", "entries") + " (" + shortList(names) + ")"
 }
 
-// compare tells what is wrong with the entries that are there; policies are the names
-// of the policies of each. Where they lead is not looked at, nor the namespaces that
-// all of them spare: that is a matter of flags.
+// compare returns what is wrong with the entries that exist. policies has the
+// names of the policies of each wanted entry. Addresses are not compared, nor
+// the namespaces that all entries exempt, which flags decide.
 func compare(want []*webhook.Entry, policies [][]string, have []admissionregistrationv1.MutatingWebhook) []Line {
 	const why = "mapd writes the entries within a second, but new ones only while a replica is ready: see its log"
 	var lines []Line
@@ -170,17 +172,17 @@ func compare(want []*webhook.Entry, policies [][]string, have []admissionregistr
 		i := slices.IndexFunc(have, func(h admissionregistrationv1.MutatingWebhook) bool { return h.Name == e.Name() })
 		var base admissionregistrationv1.MutatingWebhook
 		if i >= 0 {
-			base.NamespaceSelector = spared(have[i].NamespaceSelector)
+			base.NamespaceSelector = exemptSelector(have[i].NamespaceSelector)
 		}
 		w := webhook.Configuration(want[n:n+1], base).Webhooks[0]
 		switch {
 		case i < 0:
-			lines = append(lines, Line{Bad, "", fmt.Sprintf("no entry %s, so without effect: %s", w.Name, few(names)), why})
+			lines = append(lines, Line{Bad, "", fmt.Sprintf("no entry %s, so without effect: %s", w.Name, shortList(names)), why})
 		case !reflect.DeepEqual(rules(w.Rules), rules(have[i].Rules)):
-			lines = append(lines, Line{Bad, "", fmt.Sprintf("the rules of %s are not those of its policies: %s", w.Name, few(names)), why})
+			lines = append(lines, Line{Bad, "", fmt.Sprintf("the rules of %s are not those of its policies: %s", w.Name, shortList(names)), why})
 		case !sameSelector(w.NamespaceSelector, have[i].NamespaceSelector), !sameSelector(w.ObjectSelector, have[i].ObjectSelector), condition(w, webhook.NamesCondition) != condition(have[i], webhook.NamesCondition),
 			!slices.Contains([]string{"", condition(w, webhook.ConditionsCondition)}, condition(have[i], webhook.ConditionsCondition)):
-			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s does not select what its policies do: %s", w.Name, few(names)), why})
+			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s does not select what its policies do: %s", w.Name, shortList(names)), why})
 		case deref(w.FailurePolicy) != deref(have[i].FailurePolicy), deref(w.ReinvocationPolicy) != deref(have[i].ReinvocationPolicy), deref(w.MatchPolicy) != deref(have[i].MatchPolicy):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s has failurePolicy %s, reinvocationPolicy %s, matchPolicy %s, and should have %s, %s, %s", w.Name,
 				deref(have[i].FailurePolicy), deref(have[i].ReinvocationPolicy), deref(have[i].MatchPolicy),
@@ -195,9 +197,9 @@ func compare(want []*webhook.Entry, policies [][]string, have []admissionregistr
 	return lines
 }
 
-// spared is the part of a namespaceSelector by which an entry leaves namespaces out
-// whatever its policies select: mapd writes it first.
-func spared(s *metav1.LabelSelector) *metav1.LabelSelector {
+// exemptSelector returns the part of a namespaceSelector that exempts
+// namespaces from an entry whatever its policies select. mapd writes it first.
+func exemptSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 	if s == nil || len(s.MatchExpressions) == 0 || s.MatchExpressions[0].Key != corev1.LabelMetadataName || s.MatchExpressions[0].Operator != metav1.LabelSelectorOpNotIn {
 		return nil
 	}
@@ -212,8 +214,8 @@ func selectsAll(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }
 
-// condition is an entry's condition of that name. An entry goes without one on
-// conditions of policies if one of these is broken.
+// condition returns an entry's condition of that name. An entry has no
+// condition of policies if one of its policies is broken.
 func condition(w admissionregistrationv1.MutatingWebhook, name string) string {
 	for _, m := range w.MatchConditions {
 		if m.Name == name {
@@ -230,7 +232,7 @@ func deref[T ~string](p *T) T {
 	return *p
 }
 
-// rules are rules as a server stores them, in a fixed order.
+// rules returns rules in the form that a server stores, in a fixed order.
 func rules(all []admissionregistrationv1.RuleWithOperations) []string {
 	var texts []string
 	for _, r := range all {
@@ -244,7 +246,7 @@ func rules(all []admissionregistrationv1.RuleWithOperations) []string {
 	return texts
 }
 
-// validation looks for the entries by which policies are checked when written.
+// validation checks the entries that validate policies.
 func (x *examination) validation() {
 	const check = "validating webhook"
 	switch {
@@ -267,13 +269,13 @@ func (x *examination) validation() {
 		}
 	}
 	if len(missing) > 0 {
-		x.say(Bad, check, webhook.ValidationName+" lacks "+few(missing)+", so policies are stored unchecked", "mapd writes the entries when a replica is ready: see its log")
+		x.say(Bad, check, webhook.ValidationName+" lacks "+shortList(missing)+", so policies are stored unchecked", "mapd writes the entries when a replica is ready: see its log")
 		return
 	}
-	x.say(OK, check, webhook.ValidationName+" has "+few(names), "")
+	x.say(OK, check, webhook.ValidationName+" has "+shortList(names), "")
 }
 
-// probe tries the way from the API server to mapd.
+// probe tries the connection from the API server to mapd.
 func (x *examination) probe(ctx context.Context) {
 	const check = "API server to mapd"
 	err := install.Probe(ctx, x.Dynamic)
@@ -300,8 +302,9 @@ func (x *examination) probe(ctx context.Context) {
 	x.say(mark, check, pe.Fact, advice)
 }
 
-// neighbours are the mutating webhooks that are called before mapd's: by the names
-// of their configurations (k8s.io/apiserver pkg/admission/configuration).
+// neighbours reports the mutating webhooks that are called before mapd's, by
+// the order of the names of their configurations (k8s.io/apiserver
+// pkg/admission/configuration).
 func (x *examination) neighbours() {
 	const check = "webhooks before mapd's"
 	if x.mutatingErr != nil {
@@ -318,19 +321,20 @@ func (x *examination) neighbours() {
 		return
 	}
 	slices.Sort(names)
-	x.say(Warning, check, few(names)+": policies see what these have changed, which a server's own policies would not",
+	x.say(Warning, check, shortList(names)+": policies see what these have changed, which a server's own policies would not",
 		"rename the configurations if that matters")
 }
 
 const configurationName = webhook.ConfigurationName
 
-// entry is where a webhook of either configuration leads.
+// entry is the address of a webhook in either configuration.
 type entry struct {
 	name   string
 	client admissionregistrationv1.WebhookClientConfig
 }
 
-// entries are mapd's, as far as they are known, those of mutation first.
+// entries returns mapd's entries, as far as they are known, those of mutation
+// first.
 func (x *examination) entries() []entry {
 	var all []entry
 	if c := x.configuration(); c != nil {
@@ -346,8 +350,8 @@ func (x *examination) entries() []entry {
 	return all
 }
 
-// host is the name by which the API server calls mapd, and which its certificate
-// must have.
+// host returns the name by which the API server calls mapd. The certificate has
+// to be for that name.
 func (e entry) host() string {
 	if s := e.client.Service; s != nil {
 		return s.Name + "." + s.Namespace + ".svc"

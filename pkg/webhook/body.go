@@ -10,18 +10,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
-// bodyPart is how much of a body is read at a time. Nearly every review is one
-// part.
+// bodyPart is how much of a body is read at a time. Nearly every review fits
+// one part.
 const bodyPart = 64 << 10
 
-// errCrowded says that a body was dropped to make room for others.
+// errCrowded: the body was dropped to make room for others.
 var errCrowded = errors.New("other bodies need the room that this one took for too long; try again")
 
-// bodies are those being read. They have a share of memory of their own, so that
-// what a client begins and does not finish keeps no finished review out. When the
-// share is full, the body that has taken most of it for the longest time, in bytes
-// times seconds, is dropped: a client that only holds room loses it to those that
-// use it.
+// bodies are the bodies that are being read. They have a memory limit of their
+// own, so that unfinished bodies cannot keep finished reviews out. When the
+// limit is reached, the body with the most bytes times seconds is dropped: a
+// client that only holds memory loses it to clients that use it.
 type bodies struct {
 	limit int64 // bytes
 
@@ -33,7 +32,7 @@ type bodies struct {
 	parts   sync.Pool
 }
 
-// body is one that is being read.
+// body is one body that is being read.
 type body struct {
 	all   *bodies
 	began time.Time
@@ -50,9 +49,9 @@ func newBodies(limit int64) *bodies {
 	return b
 }
 
-// read reads a body of at most MaxBody bytes and charges account for it once it is
-// complete. stop must make a Read that waits return at once; it may be called at
-// any time until read returns.
+// read reads a body of at most MaxBody bytes and charges account for it once it
+// is complete. stop must make a waiting Read return at once; read may call it
+// at any time until it returns.
 func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *memory.Account) ([]byte, error) {
 	if announced > MaxBody {
 		return nil, &http.MaxBytesError{Limit: MaxBody}
@@ -72,7 +71,7 @@ func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *me
 	}()
 	size := 0
 	for end := false; !end; {
-		if err := bs.room(b); err != nil {
+		if err := bs.waitForRoom(b); err != nil {
 			return nil, err
 		}
 		part := bs.parts.Get().(*[bodyPart]byte)
@@ -100,7 +99,7 @@ func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *me
 	return data, nil
 }
 
-// fill is io.ReadFull that returns all errors as they are.
+// fill is io.ReadFull, except that it returns all errors unchanged.
 func fill(from io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var m int
@@ -110,8 +109,8 @@ func fill(from io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// room waits until there is room for one more part of b.
-func (bs *bodies) room(b *body) error {
+// waitForRoom waits until there is room for one more part of b.
+func (bs *bodies) waitForRoom(b *body) error {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	limit := bs.limit
@@ -139,8 +138,8 @@ func (bs *bodies) room(b *body) error {
 	return nil
 }
 
-// largest returns the body to drop. One that is being dropped is returned until
-// it is gone, so that no more are dropped than need be.
+// largest returns the body to drop. It returns a body that is being dropped
+// until that is gone, so that no more are dropped than needed.
 func (bs *bodies) largest(now time.Time) *body {
 	var largest *body
 	most := -1.0
@@ -161,8 +160,8 @@ func (b *body) dropped() bool {
 	return b.victim
 }
 
-// state returns how many bytes bodies hold that are not complete, and how many
-// bodies were ever dropped.
+// state returns how many bytes unfinished bodies hold, and how many bodies were
+// ever dropped.
 func (bs *bodies) state() (held, dropped int64) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()

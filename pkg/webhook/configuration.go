@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// ConfigurationName is the name of the MutatingWebhookConfiguration. Servers
-	// call mutating webhooks in the order of these names, and ours comes first so
-	// that policies run where the in-tree plugin runs them, before webhooks
-	// (spec §12 G1).
+	// ConfigurationName is the name of the MutatingWebhookConfiguration.
+	// Servers call mutating webhooks in the order of these names. This one
+	// sorts first, so that policies run where the in-tree plugin runs them:
+	// before other webhooks (spec §12 G1).
 	ConfigurationName = "000.mapd.dev"
 	// ValidationName is the name of the ValidatingWebhookConfiguration.
 	ValidationName = "mapd.dev"
@@ -29,17 +29,16 @@ const (
 	validateName       = "validate.mapd.dev"
 )
 
-// Group is the policies that can share a webhook entry. A server knows
-// failurePolicy and reinvocationPolicy per entry only, so each combination has
-// entries and paths of its own; docs/adr/0001-reinvocation.md says what that
-// means for policies.
+// Group is the set of policies that can share a webhook entry. failurePolicy
+// and reinvocationPolicy belong to an entry, so each combination has entries
+// and paths of its own; docs/adr/0001-reinvocation.md says what that means for
+// policies.
 type Group struct {
 	FailurePolicy      admissionregistrationv1.FailurePolicyType
 	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType
 }
 
-// Groups returns all groups in the order of their entries, which is the order
-// in which a server calls them.
+// Groups returns all groups in the order in which a server calls their entries.
 func Groups() []Group {
 	return []Group{
 		{admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy},
@@ -49,8 +48,8 @@ func Groups() []Group {
 	}
 }
 
-// GroupOf returns the group of a policy. What is missing or unknown counts as
-// Fail and as Never, the values that promise least to be lenient.
+// GroupOf returns the group of a policy. A missing or unknown value counts as
+// Fail or Never, the stricter ones.
 func GroupOf(obj *admissionregistrationv1.MutatingAdmissionPolicy) Group {
 	g := Group{admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy}
 	if p := obj.Spec.FailurePolicy; p != nil && *p == admissionregistrationv1.Ignore {
@@ -62,28 +61,30 @@ func GroupOf(obj *admissionregistrationv1.MutatingAdmissionPolicy) Group {
 	return g
 }
 
-// Path is where the reviews of the group's only entry go, such as /mutate/fail/never.
+// Path returns the path of the group's only entry, such as /mutate/fail/never.
 func (g Group) Path() string {
 	return strings.ToLower("/mutate/" + string(g.FailurePolicy) + "/" + string(g.ReinvocationPolicy))
 }
 
-// Name is the name of the group's only entry, such as fail.never.mapd.dev.
+// Name returns the name of the group's only entry, such as fail.never.mapd.dev.
 func (g Group) Name() string {
 	return strings.ToLower(string(g.FailurePolicy) + "." + string(g.ReinvocationPolicy) + "." + ValidationName)
 }
 
-// Configuration is the configuration with these entries. base gives what all entries
-// have in common: ClientConfig, to whose Service or URL the entry's path is appended,
-// NamespaceSelector, ObjectSelector, MatchConditions and TimeoutSeconds.
+// Configuration returns the configuration with these entries. base has what all
+// entries share: ClientConfig, to whose Service or URL the entry's path is
+// appended, NamespaceSelector, ObjectSelector, MatchConditions and
+// TimeoutSeconds.
 //
 // Entries let through more than the policies match, never less: see ReachOf and
-// Divide. An entry has one matchPolicy, which is Exact only if every policy in it
-// wants that (spec §12 G6). The engine decides. An operation of "*" becomes CREATE,
-// UPDATE and CONNECT, and DELETE is left out, since no policy sees deletions (G23).
+// Divide. An entry has one matchPolicy, which is Exact only if all its policies
+// have that (spec §12 G6). The engine decides. An operation of "*" becomes
+// CREATE, UPDATE and CONNECT; DELETE is left out, since no policy sees
+// deletions (spec G23).
 //
-// What a server would refuse in a rule is put into words that it accepts, so
-// that no policy, however it came to be stored, keeps the others from working:
-// see Unroutable.
+// Rules are rewritten where a server would refuse them, so that a policy that
+// should never have been stored cannot keep the others from working: see
+// Unroutable.
 func Configuration(entries []*Entry, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c := &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
@@ -102,10 +103,10 @@ func Configuration(entries []*Entry, base admissionregistrationv1.MutatingWebhoo
 	return c
 }
 
-// Unroutable returns the names of the policies that have no part in a
-// Configuration, sorted: those of whose rules none can ever match a request. A
+// Unroutable returns the sorted names of the policies that have no part in a
+// Configuration, because none of their rules can ever match a request. A
 // server, or mapd's validation, refuses to store such a policy, so there are
-// some only if it was down or away.
+// some only if mapd was away.
 func Unroutable(policies []*policy.Policy) []string {
 	var names []string
 	for _, p := range policies {
@@ -116,16 +117,17 @@ func Unroutable(policies []*policy.Policy) []string {
 	return sortedSet(names)
 }
 
-// ValidationConfiguration is the configuration of the validating webhook, which
-// checks what is written into mapd's own API group. base gives ClientConfig,
+// ValidationConfiguration returns the configuration of the validating webhook,
+// which checks writes to mapd's own API group. base has ClientConfig,
 // TimeoutSeconds and MatchConditions.
 //
 // It has two entries. Objects that read parameters go to one with failurePolicy
 // Fail: whether their writer may read the parameters is a question of
-// permissions, and a policy could carry what it reads into other objects. It is
-// asked when the spec is new, so that labels and finalizers can be written while
-// mapd is away. All else goes to an entry with failurePolicy Ignore: what is
-// stored unchecked is found out later and fails by its own failurePolicy.
+// permissions, since a policy could copy what it reads into other objects. It
+// is asked for a new spec only, so that labels and finalizers can be written
+// while mapd is away. Everything else goes to an entry with failurePolicy
+// Ignore: a mistake that is stored unchecked is found when the policy is
+// compiled, and fails by the policy's own failurePolicy.
 func ValidationConfiguration(base admissionregistrationv1.ValidatingWebhook) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	const readsParams = "has(object.spec) && (has(object.spec.paramKind) || has(object.spec.paramRef))" +
 		" && (oldObject == null || !has(oldObject.spec) || object.spec != oldObject.spec)"
@@ -162,11 +164,11 @@ func ValidationConfiguration(base admissionregistrationv1.ValidatingWebhook) *ad
 	return c
 }
 
-// MatchConditions keep requests away from mapd that must not depend on it:
-// those for its own API group, or a bad policy could prevent its own repair;
-// reviews of tokens and of permissions, which the in-tree plugin leaves alone
-// (spec §2.7) and which mapd makes itself; and those of user, which is who mapd
-// is to the server, if it is known.
+// MatchConditions exclude the requests that must not depend on mapd: those for
+// its own API group, because a bad policy could prevent its own repair; reviews
+// of tokens and permissions, which the in-tree plugin excludes (spec §2.7) and
+// which mapd sends itself; and those of user, the name by which the server
+// knows mapd, if it is known.
 func MatchConditions(user string) []admissionregistrationv1.MatchCondition {
 	conditions := []admissionregistrationv1.MatchCondition{
 		{Name: "not-mapd-policies", Expression: "request.resource.group != " + quoteCEL(api.OwnGroup)},
@@ -175,8 +177,8 @@ func MatchConditions(user string) []admissionregistrationv1.MatchCondition {
 	return append(conditions, NotItself(user)...)
 }
 
-// NotItself keeps the requests of user away, who is mapd to the server; nil if that
-// is not known.
+// NotItself excludes the requests of user, the name by which the server knows
+// mapd. It returns nil if user is "".
 func NotItself(user string) []admissionregistrationv1.MatchCondition {
 	if user == "" {
 		return nil
@@ -184,14 +186,14 @@ func NotItself(user string) []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{{Name: "not-mapd-itself", Expression: "request.userInfo.username != " + quoteCEL(user)}}
 }
 
-// quoteCEL is s as a string of CEL. Only what could end or change the string is
-// escaped.
+// quoteCEL returns s as a string literal of CEL. It escapes only characters
+// that could end or change the string.
 func quoteCEL(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`).Replace(s) + "'"
 }
 
-// Exempt is a namespaceSelector that leaves out the namespaces with these names, in a
-// form that depends on the set of names only.
+// Exempt returns a namespaceSelector that excludes the namespaces with these
+// names. Its form does not depend on their order.
 func Exempt(namespaces []string) *metav1.LabelSelector {
 	names := sortedSet(named(namespaces))
 	if len(names) == 0 {
@@ -202,7 +204,7 @@ func Exempt(namespaces []string) *metav1.LabelSelector {
 	}}}
 }
 
-// clientConfig appends a path to where a webhook is reached.
+// clientConfig appends a path to the address of a webhook.
 func clientConfig(c admissionregistrationv1.WebhookClientConfig, path string) admissionregistrationv1.WebhookClientConfig {
 	if c.URL != nil {
 		c.URL = new(strings.TrimSuffix(*c.URL, "/") + path)

@@ -15,16 +15,17 @@ const (
 	// connection for each review under way, of which one has 200 at most by default
 	// (--max-mutating-requests-inflight), and keep 25 that are idle.
 	defaultConnections = 1000
-	// patience is how long a connection may be about to bring a request before it is
-	// closed for another one that wants its place. On an idle machine a client needs
-	// milliseconds; where processors are short, an API server that is cut off sooner
-	// would lose reviews that mapd could have answered.
+	// patience is how long a connection without a complete request may stay
+	// open when another one needs its place. On an idle machine a client needs
+	// milliseconds; where processors are busy, closing an API server's
+	// connection sooner would lose reviews that mapd could have answered.
 	patience = 2 * time.Second
 )
 
-// connections are those that a server has open. It bounds how many there are, in
-// all and from each peer. Where there are too many, one that brings no request is
-// closed for the next one. A request that has begun is never cut off.
+// connections are the open connections of a server. It bounds how many there
+// are, in all and from each peer. Beyond that, it closes a connection that
+// brings no request for each new one. It never closes a connection with a
+// request under way.
 type connections struct {
 	net.Listener
 	total, perPeer int // limits
@@ -32,11 +33,11 @@ type connections struct {
 	mu    sync.Mutex
 	open  map[*guarded]struct{}
 	peers map[netip.Prefix]int // how many are open from each
-	// closed counts connections that were closed for others, or at once.
+	// closed counts connections that were closed for others, or refused.
 	closed int64
 }
 
-// guarded is a connection as it was accepted.
+// guarded is an accepted connection.
 type guarded struct {
 	net.Conn
 	all  *connections
@@ -55,7 +56,8 @@ const (
 	idle                     // it may bring another request
 )
 
-// newConnections bounds the connections of l to total.
+// newConnections returns the listener that bounds the connections of l to
+// total.
 func newConnections(l net.Listener, total int) *connections {
 	return &connections{
 		Listener: l, total: total, perPeer: total * 3 / 4,
@@ -77,7 +79,7 @@ func (c *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// admit returns conn, or nil if there is no place for it.
+// admit returns conn, or nil if there is no room for it.
 func (c *connections) admit(conn net.Conn, now time.Time) *guarded {
 	g := &guarded{Conn: conn, all: c, from: prefixOf(conn.RemoteAddr()), since: now}
 	c.mu.Lock()
@@ -85,7 +87,7 @@ func (c *connections) admit(conn net.Conn, now time.Time) *guarded {
 	from := func(o *guarded) bool { return o.from == g.from }
 	switch {
 	case c.peers[g.from] >= c.perPeer && !c.drop(from, now),
-		len(c.open) >= c.total && !c.drop(c.crowd(), now):
+		len(c.open) >= c.total && !c.drop(c.ofBusiestPeer(), now):
 		c.closed++
 		return nil
 	}
@@ -94,9 +96,9 @@ func (c *connections) admit(conn net.Conn, now time.Time) *guarded {
 	return g
 }
 
-// drop closes one of the connections that are worth least, and reports whether it
-// did: the one that has been opening for longest if that is beyond patience, or else
-// the one that has been idle for longest. c.mu is held.
+// drop closes the least useful of some connections: the one that has been
+// opening for longest, if that is beyond patience, or else the one that has
+// been idle for longest. It reports whether there was one. c.mu is held.
 func (c *connections) drop(of func(*guarded) bool, now time.Time) bool {
 	var worst *guarded
 	for g := range c.open {
@@ -116,8 +118,9 @@ func (c *connections) drop(of func(*guarded) bool, now time.Time) bool {
 	return true
 }
 
-// crowd returns the connections of the peer that has most. c.mu is held.
-func (c *connections) crowd() func(*guarded) bool {
+// ofBusiestPeer returns a filter for the connections of the peer that has most.
+// c.mu is held.
+func (c *connections) ofBusiestPeer() func(*guarded) bool {
 	var most netip.Prefix
 	n := 0
 	for from, open := range c.peers {
@@ -128,7 +131,7 @@ func (c *connections) crowd() func(*guarded) bool {
 	return func(g *guarded) bool { return g.from == most }
 }
 
-// remove is for a connection that is closed. c.mu is held.
+// remove forgets a closed connection. c.mu is held.
 func (c *connections) remove(g *guarded) {
 	if g.gone {
 		return
@@ -140,8 +143,8 @@ func (c *connections) remove(g *guarded) {
 	}
 }
 
-// become notes what a connection does now. c.mu is held.
-func (g *guarded) become(state connState, now time.Time) { g.state, g.since = state, now }
+// setState notes what a connection does now. c.mu is held.
+func (g *guarded) setState(state connState, now time.Time) { g.state, g.since = state, now }
 
 // changed is an http.Server's ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
@@ -154,10 +157,10 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		if g.state == idle { // from now on there is a byte of the next header
-			g.become(opening, time.Now())
+			g.setState(opening, time.Now())
 		}
 	case http.StateIdle:
-		g.become(idle, time.Now())
+		g.setState(idle, time.Now())
 	case http.StateClosed, http.StateHijacked:
 		c.remove(g)
 	}
@@ -172,7 +175,7 @@ func guardedOf(conn net.Conn) *guarded {
 	return g
 }
 
-// guardedKey is where the context of a request has its connection.
+// guardedKey is the context key of a request's connection.
 type guardedKey struct{}
 
 // context is an http.Server's ConnContext.
@@ -180,20 +183,20 @@ func (c *connections) context(ctx context.Context, conn net.Conn) context.Contex
 	return context.WithValue(ctx, guardedKey{}, guardedOf(conn))
 }
 
-// handler tells c of requests that have begun.
+// handler notes in c which requests have begun.
 func (c *connections) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g, ok := r.Context().Value(guardedKey{}).(*guarded); ok && g != nil {
 			c.mu.Lock()
-			g.become(serving, time.Now())
+			g.setState(serving, time.Now())
 			c.mu.Unlock()
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// state returns how many connections are open, and how many were ever closed for
-// others.
+// state returns how many connections are open, and how many were ever closed
+// for others.
 func (c *connections) state() (open int, closed int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,8 +211,8 @@ func (g *guarded) Close() error {
 	return g.Conn.Close()
 }
 
-// prefixOf returns what stands for a peer: its IPv4 address, or the network of its
-// IPv6 address, of which one machine may have many.
+// prefixOf returns the key of a peer: its IPv4 address, or the network of its
+// IPv6 address, since one machine may have many of these.
 func prefixOf(addr net.Addr) netip.Prefix {
 	a, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
@@ -226,9 +229,9 @@ func prefixOf(addr net.Addr) netip.Prefix {
 
 const (
 	// settled is how long a connection is without a request before it counts as
-	// idle. A client that is busy sends its next request far sooner.
+	// idle. A busy client sends its next request far sooner.
 	settled = 500 * time.Millisecond
-	// drainPoll is how often to look whether all connections are idle.
+	// drainPoll is how often wait checks whether all connections are idle.
 	drainPoll = 10 * time.Millisecond
 )
 

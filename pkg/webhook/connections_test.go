@@ -72,7 +72,7 @@ func TestConnections(t *testing.T) {
 			for i, e := range tt.events {
 				now = now.Add(e.after)
 				if e.open == "" {
-					all[e.do].become(e.is, now)
+					all[e.do].setState(e.is, now)
 					continue
 				}
 				g := conns.admit(&from{addr: e.open, closed: make(chan bool)}, now)

@@ -2,13 +2,13 @@
 // API server?
 //
 // It decodes AdmissionReview requests, hands them to an Admitter, and answers
-// with the smallest JSON Patch between the object that came and the object
-// that was decided. Around that: limits on what is read, certificates that are
-// replaced while serving, health, metrics, audit annotations, and a shutdown
-// that lets requests under way finish. It does not know where policies come
-// from, and it never decides anything itself.
+// with the smallest JSON Patch from the object of the request to the object
+// that was decided. Around that it has limits on what it reads, certificates
+// that can be replaced while serving, health, metrics, audit annotations, and a
+// shutdown that lets requests under way finish. It does not know where policies
+// come from, and it decides nothing itself.
 //
-// What an API server has to be told so that it calls is derived here as well:
-// ReachOf says which requests a policy acts on by a binding, Divide divides policies
-// over entries, and each of these has a path and is a webhook of the Configuration.
+// It also derives the webhook configuration: ReachOf says which requests a
+// policy acts on by a binding, Divide divides policies over entries, and each
+// entry has a path and becomes a webhook of the Configuration.
 package webhook

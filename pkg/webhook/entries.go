@@ -12,19 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ID names one webhook entry: its group and, if the group has several entries, which
-// one. It is as long the same as the policies in the entry select by the same labels
-// and have the same rules, whatever values they name.
+// ID names one webhook entry: its group and, if the group has several entries,
+// which one. It stays the same as long as the policies in the entry select by
+// the same labels and have the same rules, whatever values they name.
 type ID struct {
 	Group
-	// Part is empty, or what tells the entry from others of its group.
+	// Part tells the entry from others of its group; "" if it is the only one.
 	Part string
 }
 
-// partLength is how long a Part is: so many hexadecimal digits.
+// partLength is the length of a Part, in hexadecimal digits.
 const partLength = 8
 
-// Path is where the entry's reviews go, such as /mutate/fail/never/1a2b3c4d.
+// Path returns the path of the entry's reviews, such as
+// /mutate/fail/never/1a2b3c4d.
 func (id ID) Path() string {
 	if id.Part == "" {
 		return id.Group.Path()
@@ -32,7 +33,8 @@ func (id ID) Path() string {
 	return id.Group.Path() + "/" + id.Part
 }
 
-// Name is the name of the entry's webhook, such as 1a2b3c4d.fail.never.mapd.dev.
+// Name returns the name of the entry's webhook, such as
+// 1a2b3c4d.fail.never.mapd.dev.
 func (id ID) Name() string {
 	if id.Part == "" {
 		return id.Group.Name()
@@ -40,7 +42,7 @@ func (id ID) Name() string {
 	return id.Part + "." + id.Group.Name()
 }
 
-// ParseName returns the ID whose Name this is.
+// ParseName returns the ID with this Name.
 func ParseName(name string) (ID, bool) {
 	for _, g := range Groups() {
 		if name == g.Name() {
@@ -53,7 +55,7 @@ func ParseName(name string) (ID, bool) {
 	return ID{}, false
 }
 
-// parsePath returns the ID whose Path this is.
+// parsePath returns the ID with this Path.
 func parsePath(path string) (ID, bool) {
 	for _, g := range allGroups {
 		if rest, ok := strings.CutPrefix(path, g.path); ok {
@@ -95,8 +97,8 @@ type Entry struct {
 	area
 }
 
-// Bounds on the entries of a group whose failurePolicy is Fail. Ignore groups have
-// one: while mapd is away they cost time and keep nobody from writing.
+// Bounds on the entries of a group whose failurePolicy is Fail. A group with
+// Ignore has one entry: while mapd is away, it costs time and refuses nothing.
 const (
 	// maxEntries is how many entries a group has at most. A server looks at each of
 	// them for each request.
@@ -104,20 +106,21 @@ const (
 	// maxMet is how many entries of a group a request for an object in a Namespace can
 	// meet at most. Each one is a call.
 	maxMet = 4
-	// maxClasses is up to how many different areas it is looked for the best way to
-	// join them.
+	// maxClasses is up to how many different areas Divide looks for the best
+	// way to join them.
 	maxClasses = 48
 )
 
-// Divide divides policies with their bindings over entries, which are returned in the
-// order in which servers are to call them: by group, and within one by the name of the
-// first policy. of says for each Reach which entry it is in, -1 for those that are
-// nil. The order of reaches does not matter.
+// Divide divides policies with their bindings over entries. It returns the
+// entries in the order in which servers call them: by group, and within a group
+// by the name of the first policy. of has the index of the entry of each Reach,
+// -1 for a nil Reach. The order of reaches does not matter.
 //
-// Within a group, areas whose union an entry can say exactly share one. The others of
-// a Fail group stay apart, so that an outage of mapd denies what policies match and
-// not more, until there are more than a server should look at or a request should
-// meet; then those are joined whose union is the least wider.
+// Within a group, areas share an entry if the entry can say their union
+// exactly. The other areas of a group with Fail stay apart, so that an outage
+// of mapd denies what policies match and nothing else. If there are then more
+// entries than a server should look at or a request should meet, Divide joins
+// those whose union adds the least.
 func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 	of = make([]int, len(reaches))
 	byName := map[Group]map[string]*division{}
@@ -171,9 +174,9 @@ func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 	return entries, of
 }
 
-// Undivide returns one entry for each group of entries, which have to be in the order
-// of Divide. Its path is served by every release, and by a replica that divides the
-// group as well: it runs all of the group's policies.
+// Undivide returns one entry for each group of entries, which have to be in the
+// order of Divide. Every release serves the path of such an entry; a replica
+// that divides the group runs all of the group's policies there.
 func Undivide(entries []*Entry) []*Entry {
 	var out []*Entry
 	for _, e := range entries {
@@ -205,7 +208,7 @@ func (d *division) root() *division {
 	return d
 }
 
-// settle unites the values of the free requirement.
+// settle adds the values of the free requirement of all Reaches.
 func (d *division) settle() {
 	if len(d.more) == 0 {
 		return
@@ -248,13 +251,13 @@ func (d *division) settle() {
 	d.requirement(d.free).values = values
 }
 
-// part is a name that depends on the classes only.
+// part returns a name that depends on the classes only.
 func (d *division) part() string {
 	sum := sha256.Sum256([]byte(strings.Join(d.classes, "\n")))
 	return hex.EncodeToString(sum[:])[:partLength]
 }
 
-// merged makes one division of some.
+// merged returns one division of several.
 func merged(list ...*division) *division {
 	if len(list) == 1 {
 		return list[0]
@@ -270,10 +273,10 @@ func merged(list ...*division) *division {
 	return d
 }
 
-// joinDivisions joins those of one group until there are as many as there may be, and
-// returns them in order.
+// joinDivisions joins the divisions of one group until there are few enough,
+// and returns them in order.
 func joinDivisions(list []*division, g Group) []*division {
-	// What comes out must not depend on what the policies are called.
+	// The result must not depend on the names of the policies.
 	slices.SortFunc(list, func(a, b *division) int { return cmp.Compare(a.classes[0], b.classes[0]) })
 	most := maxEntries
 	if g.FailurePolicy == admissionregistrationv1.Ignore {
@@ -323,8 +326,8 @@ func joinDivisions(list []*division, g Group) []*division {
 	return list
 }
 
-// pair is two divisions, the loss of joining them, and whether a request can meet
-// both.
+// pair is two divisions, the loss of joining them, and whether one request can
+// meet both.
 type pair struct {
 	a, b *division
 	lost loss
@@ -333,9 +336,9 @@ type pair struct {
 
 func newPair(a, b *division) pair { return pair{a, b, a.loss(&b.area), a.meets(&b.area)} }
 
-// joinAlike makes so few of too many divisions that one can look for the best way to
-// join them. It joins those that select alike, then those that select the same
-// Namespaces, then whatever comes.
+// joinAlike reduces the number of divisions until the search for the best way
+// to join them is affordable. It joins those that select alike, then those that
+// select the same Namespaces, then any.
 func joinAlike(list []*division) []*division {
 	index := 0
 	for _, key := range []func(*division) string{

@@ -7,35 +7,36 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// ConditionsCondition is the name of the condition that keeps requests away from an
-// entry which the matchConditions of its policies leave out.
+// ConditionsCondition is the name of the condition that excludes from an entry
+// what the matchConditions of its policies exclude.
 const ConditionsCondition = "policy-conditions"
 
-// DependsOnPolicies reports that a condition of an entry says which requests the
-// entry's policies want; the others are those of all entries.
+// DependsOnPolicies reports whether a condition of an entry depends on the
+// entry's policies. The others are the same for all entries.
 func DependsOnPolicies(m admissionregistrationv1.MatchCondition) bool {
 	return m.Name == NamesCondition || m.Name == ConditionsCondition
 }
 
 // Bounds on the condition of an entry, which a server evaluates for each request.
 const (
-	// maxGates is how many different conditions of policies an entry has at most.
+	// maxGates is how many different conditions of policies an entry may have.
 	maxGates = 4
-	// maxGateBytes is how long they are at most together.
+	// maxGateBytes is how long they may be together.
 	maxGateBytes = 1024
-	// maxGateDepth is how deep a condition is nested at most. CEL's parsers have a
-	// limit, and what an entry says is nested deeper than what the policy does.
+	// maxGateDepth is how deep a condition may be nested. CEL's parsers have a
+	// limit, and the condition of an entry nests those of policies.
 	maxGateDepth = 16
 )
 
-// gateOf returns an expression that is true of every request which a policy's
-// matchConditions do not leave out, and "" for one that is always true. It has no
-// errors, and every server with matchConditions knows what it uses.
+// gateOf returns an expression that is true for every request that a policy's
+// matchConditions do not exclude, and "" for one that is always true. The
+// expression has no errors and uses only what every server with matchConditions
+// has.
 //
-// Only a policy all of whose conditions are about constant parts of the request has
-// one: the object may be another when the policy sees it. Two errors come before a
-// condition that is false, and have to reach mapd: parameters that are not there, and a
-// budget that another condition has used up.
+// A policy has a gate only if all its conditions are about constant parts of
+// the request: the object may have changed when the policy sees it. Two errors
+// have precedence over a false condition and have to reach mapd: missing
+// parameters, and a budget that another condition has used up.
 func gateOf(p *admissionregistrationv1.MutatingAdmissionPolicy) string {
 	if p.Spec.ParamKind != nil {
 		return ""
@@ -67,7 +68,8 @@ func joinGates(gates []string, operator string) string {
 	return b.String()
 }
 
-// bothGates are the conditions of two areas, nil if every request passes one of them.
+// bothGates returns the conditions of two areas together, nil if one of them
+// accepts every request.
 func bothGates(a, b []string) []string {
 	if a == nil || b == nil {
 		return nil
@@ -94,9 +96,10 @@ const (
 	intType
 )
 
-// gateFields are the fields of request that are the same for a webhook's entry and for
-// a policy, whichever version of the object each of them matches: kind is not. Those
-// that are optional are left out where they are empty, and reading them is an error.
+// gateFields are the fields of request that have the same value for a webhook's
+// entry and for a policy, whichever version of the object each of them matches.
+// kind is not one of them. Optional fields are absent when empty, and reading
+// them is then an error.
 var gateFields = map[string]struct {
 	gateType
 	optional bool
@@ -120,9 +123,10 @@ var gateFields = map[string]struct {
 	"request.requestKind.kind":         {textType, false},
 }
 
-// parseGate reads an expression of the part of CEL that gates may use, and returns one
-// that is true wherever that one is true or an error. It takes less than CEL does in
-// every respect, never more, and each text has the meaning that CEL gives it.
+// parseGate reads an expression of the part of CEL that gates may use. It
+// returns an expression that is true wherever the given one is true or an
+// error. It accepts less than CEL does, and every text that it accepts means
+// the same in CEL.
 func parseGate(expression string) (string, bool) {
 	if len(expression) > maxGateBytes {
 		return "", false
@@ -144,7 +148,8 @@ func parseGate(expression string) (string, bool) {
 	return strings.Join(absent, " || ") + " || (" + text + ")", true
 }
 
-// gateParser reads tokens. What it cannot read has no type, and stays unread.
+// gateParser reads tokens. Input that it cannot read has no type and stays
+// unread.
 type gateParser struct {
 	rest, token string // token: the current one, "" at the end and for what is none
 	depth       int
@@ -153,7 +158,7 @@ type gateParser struct {
 
 const gateSpaces = " \t\n\r\f"
 
-// next reads a token. Strings that need an escape are none, nor are comments.
+// next reads a token. Strings with escapes and comments are not tokens.
 func (p *gateParser) next() {
 	p.rest = strings.TrimLeft(p.rest, gateSpaces)
 	n := 0
@@ -183,12 +188,12 @@ func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// plainText reports that s has printable ASCII only, and no escapes.
+// plainText reports whether s is printable ASCII without escapes.
 func plainText(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '\\' })
 }
 
-// take reads a token if it is this one.
+// take reads the current token if it is token, and reports whether it was.
 func (p *gateParser) take(token string) bool {
 	if p.token != token {
 		return false
@@ -197,10 +202,10 @@ func (p *gateParser) take(token string) bool {
 	return true
 }
 
-// gateOperators are the operators of two operands, those that bind the least first.
+// gateOperators are the binary operators, loosest first.
 var gateOperators = [][]string{{"||"}, {"&&"}, {"==", "!=", "in"}}
 
-// binary reads operands that operators of a level join.
+// binary reads operands that are joined by the operators of a level.
 func (p *gateParser) binary(level int) (string, gateType) {
 	if level == len(gateOperators) {
 		return p.unary()
@@ -237,7 +242,7 @@ func (p *gateParser) unary() (string, gateType) {
 	return p.member()
 }
 
-// member reads an operand with the methods that are called on it.
+// member reads an operand with its method calls.
 func (p *gateParser) member() (string, gateType) {
 	text, t := p.primary()
 	for t != noType && p.take(".") {
@@ -305,7 +310,7 @@ func (p *gateParser) primary() (string, gateType) {
 	return "", noType
 }
 
-// field reads what follows request, up to one of gateFields.
+// field reads the fields after request, up to one of gateFields.
 func (p *gateParser) field() string {
 	path := "request"
 	for range 2 {
@@ -321,7 +326,7 @@ func (p *gateParser) field() string {
 	return ""
 }
 
-// list reads texts, up to the end of their list.
+// list reads strings up to the end of their list.
 func (p *gateParser) list() (string, gateType) {
 	var items []string
 	for {

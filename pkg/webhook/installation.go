@@ -16,15 +16,17 @@ const InstallationAnnotation = "mapd.dev/installation"
 // cluster can have them.
 type Installation struct {
 	Namespace, Lease string
-	// UID is that of the namespace when the configurations were written; empty if
-	// they do not say it. Everything in a namespace goes with it, so an installation
-	// whose namespace has another UID by now no longer exists.
+	// UID is the UID of the namespace when the configurations were written; ""
+	// if they do not say. An installation whose namespace has another UID by
+	// now no longer exists, because everything in a namespace is deleted with
+	// it.
 	UID types.UID
 }
 
-// InstallationOf returns the installation that a webhook configuration belongs to.
-// The zero value means that the configuration names none. Releases before the
-// annotation are known by their owner reference, and have no Lease.
+// InstallationOf returns the installation that a webhook configuration belongs
+// to, or the zero value if the configuration names none. Configurations that
+// were written before there was the annotation are recognised by their owner
+// reference, and have no Lease.
 func InstallationOf(meta metav1.ObjectMeta) Installation {
 	var i Installation
 	i.Namespace, i.Lease, _ = strings.Cut(meta.Annotations[InstallationAnnotation], "/")

@@ -13,18 +13,20 @@ import (
 const (
 	// LegacyName is the name of the entry for Gatekeeper's mutators.
 	LegacyName = "legacy.mapd.dev"
-	// LegacyPath is where Options.Legacy is reached.
+	// LegacyPath is the path of Options.Legacy.
 	LegacyPath = "/mutate/legacy"
 )
 
-// LegacyEntry derives the entry of Gatekeeper's mutators from the requests that
-// they are about, nil if there are none. It comes after those of all groups, so
-// that mutators see what policies have done. base is as for Configuration.
+// LegacyEntry returns the entry for Gatekeeper's mutators from the rules of the
+// requests that they apply to, or nil without rules. It comes after those of
+// all groups, so that mutators see what policies have done. base is as for
+// Configuration.
 //
-// The entry promises what Gatekeeper's own does (Gatekeeper spec §9.1): it is
+// The entry promises the same as Gatekeeper's own (Gatekeeper spec §9.1): it is
 // skipped if mapd cannot be reached, called once, and for requests in the very
-// version that a rule names. Namespaces with api.IgnoreLabel are left out, and so are
-// Gatekeeper's own objects and, as it is installed by default, itself (Gatekeeper spec §9.2).
+// version that a rule names. It excludes namespaces with api.IgnoreLabel,
+// Gatekeeper's own objects, and Gatekeeper itself as it is installed by default
+// (Gatekeeper spec §9.2).
 func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
 	var normal []admissionregistrationv1.RuleWithOperations
 	for i := range rules {
@@ -53,8 +55,8 @@ func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admiss
 	return w
 }
 
-// legacyConditions leave out what Gatekeeper does not mutate. The engine leaves
-// the objects out as well; asking it would cost every write to them a call.
+// legacyConditions exclude objects that Gatekeeper does not mutate. The engine
+// excludes them as well, but a call would delay every write to them.
 func legacyConditions() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{
 		{Name: "not-gatekeeper-objects", Expression: "!(request.kind.group in ['" + strings.Join(api.GatekeeperGroups, "', '") + "'])"},

@@ -9,9 +9,9 @@ import (
 )
 
 // Profiling serves /debug/pprof/ over plain HTTP on a loopback address, such as
-// 127.0.0.1:6060, until ctx is done; then it returns nil. Any other address is
-// refused: a heap profile can show what requests held, and nobody is asked who
-// they are. kubectl port-forward reaches it.
+// 127.0.0.1:6060, until ctx is done; then it returns nil. It refuses any other
+// address: a heap profile can show contents of requests, and clients are not
+// authenticated. kubectl port-forward reaches it.
 func Profiling(ctx context.Context, addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -28,7 +28,7 @@ func Profiling(ctx context.Context, addr string) error {
 }
 
 func profile(ctx context.Context, l net.Listener) error {
-	// The name localhost is what a hosts file makes of it.
+	// localhost is what a hosts file makes of it.
 	if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		l.Close()
 		return fmt.Errorf("profiling address %q: the host has to be a loopback address", l.Addr())
@@ -39,7 +39,7 @@ func profile(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	// A profile may take as long as its client asks for.
+	// The client decides how long a profile takes.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()

@@ -8,14 +8,14 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// A Reach is which requests a policy with one of its bindings can act on, as far as
-// a webhook's entry can say it. It always holds more than the two match, never
-// less. It is immutable.
+// A Reach is the set of requests that a policy with one of its bindings can act
+// on, as far as a webhook's entry can describe it. It is never narrower than
+// what the two match. It is immutable.
 type Reach struct {
 	policy string // its name
 	group  Group
 	area
-	// class names what stays the same of a Reach when the values of its free
+	// class is what stays the same of a Reach when the values of its free
 	// requirement change: Reaches of one class are united without loss.
 	class string
 	free  place
@@ -30,30 +30,33 @@ type area struct {
 	gates               []string // one of these conditions holds; nil: of every request
 }
 
-// place is a requirement of an area: an index into objects or into namespaces.
+// place identifies a requirement of an area: an index into objects or
+// namespaces.
 type place struct {
 	objects bool
 	at      int // -1: none
 }
 
-// Bounds on what an entry says. A server stores the configuration as one object of
-// at most 1.5 MiB and looks through the lists for each request.
+// Bounds on the size of an entry. A server stores the configuration as one
+// object of at most 1.5 MiB and searches the lists for each request.
 const (
-	// maxValues is how many values a requirement of an entry has at most; a selector
-	// that needs more goes without the requirement.
+	// maxValues is how many values a requirement of an entry may have; a
+	// selector that needs more drops the requirement.
 	maxValues = 500
-	// maxNames is how many names of objects an entry has at most.
+	// maxNames is how many names of objects an entry may have.
 	maxNames = 50
 )
 
 // ReachOf returns the requests that a policy acts on by one binding, whose
-// matchResources may be nil, and nil if none can ever match both.
+// matchResources may be nil. It returns nil if no request can match both.
 //
-// Selectors of namespaces are asked of one Namespace, so both have to select it.
-// Selectors of objects are asked of the old and of the new object of an update, and
-// each may select another one of the two: both are said together only where there is
-// no old object, or where one selector covers the other; else only the longer one is.
-// Groups and versions of rules are the policy's, because they tell the server in
+// Namespace selectors apply to one Namespace, so both have to select it. Object
+// selectors apply to the old and the new object of an update, and each may
+// select a different one of the two: an entry has both selectors only if there
+// is no old object or if one selector covers the other, and otherwise the
+// longer one. Groups and versions of rules are the policy's, because they tell
+// the server in which version to send the object; the binding's narrow them
+// only if neither matches equivalent resources.
 // which version to send the object; the binding's narrow them only if neither
 // matches equivalent resources.
 func ReachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admissionregistrationv1.MatchResources) *Reach {
@@ -85,12 +88,12 @@ func ReachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admiss
 	return r
 }
 
-// Equal reports that both are the same; either may be nil.
+// Equal reports whether both are the same; either may be nil.
 func (r *Reach) Equal(o *Reach) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
-	// All else is in the class, but for the gates.
+	// Everything else is in the class, except the gates.
 	q, p := r.requirement(r.free), o.requirement(o.free)
 	return r.policy == o.policy && r.group == o.group && r.class == o.class && slices.Equal(r.gates, o.gates) && (q == nil || slices.Equal(q.values, p.values))
 }
@@ -99,8 +102,8 @@ func matchesEquivalent(m *admissionregistrationv1.MatchResources) bool {
 	return m.MatchPolicy == nil || *m.MatchPolicy != admissionregistrationv1.Exact
 }
 
-// reachedRules are the rules of m in their normal form, without those that a rule of
-// exclude, which names no objects, takes away as a whole.
+// reachedRules returns the rules of m in their normal form, without those that
+// a rule of exclude removes as a whole; such a rule names no objects.
 func reachedRules(m, exclude *admissionregistrationv1.MatchResources) []admissionregistrationv1.RuleWithOperations {
 	var out []admissionregistrationv1.RuleWithOperations
 	for i := range m.ResourceRules {
@@ -118,8 +121,8 @@ func excludes(m *admissionregistrationv1.MatchResources, r *admissionregistratio
 	})
 }
 
-// narrowRules returns the rules of a policy, whose matchConstraints are m, for the
-// requests that a binding matches, too.
+// narrowRules returns the rules of a policy, whose matchConstraints are m,
+// restricted to requests that a binding matches.
 func narrowRules(rules []admissionregistrationv1.RuleWithOperations, m, binding *admissionregistrationv1.MatchResources) []admissionregistrationv1.RuleWithOperations {
 	exact := !matchesEquivalent(m) && !matchesEquivalent(binding)
 	if len(binding.ResourceRules) > 0 {
@@ -134,17 +137,18 @@ func narrowRules(rules []admissionregistrationv1.RuleWithOperations, m, binding 
 		}
 		rules = both
 	}
-	// A request that a rule matches by an equivalent resource is excluded by that one
-	// only if the binding looks at equivalent resources.
+	// A request that a rule matches by an equivalent resource is excluded by
+	// that resource only if the binding matches equivalent resources.
 	if !matchesEquivalent(m) || matchesEquivalent(binding) {
 		rules = slices.DeleteFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool { return excludes(binding, &r) })
 	}
 	return rules
 }
 
-// bothRules returns a rule for what a and b, which are normal, both match; ok is
-// false if that is nothing. Its groups and versions are those of a unless exact.
-// Equivalent resources have the same name, so the names can be compared always.
+// bothRules returns a rule for the requests that a and b, which are normal,
+// both match; ok is false if there are none. Its groups and versions are those
+// of a unless exact. Equivalent resources have the same name, so names can
+// always be compared.
 func bothRules(a, b *admissionregistrationv1.RuleWithOperations, exact bool) (r admissionregistrationv1.RuleWithOperations, ok bool) {
 	r = *a.DeepCopy()
 	r.Operations = slices.DeleteFunc(r.Operations, func(op admissionregistrationv1.OperationType) bool { return !slices.Contains(b.Operations, op) })
@@ -178,7 +182,8 @@ func bothLists(a, b []string) []string {
 	return intersect(a, b)
 }
 
-// bothResources is what two resources of rules, such as pods/*, both match.
+// bothResources returns the resource that two resources of rules, such as
+// pods/*, both match.
 func bothResources(a, b string) (string, bool) {
 	resourceA, subA, _ := strings.Cut(a, "/")
 	resourceB, subB, _ := strings.Cut(b, "/")
@@ -197,8 +202,8 @@ func bothWords(a, b string) (string, bool) {
 	return a, a == b
 }
 
-// namesOf are the names that rules are restricted to, nil if one of them is not or
-// there are too many.
+// namesOf returns the names that rules are restricted to, nil if one of them is
+// not restricted or there are too many.
 func namesOf(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
 	var names []string
 	for i := range rules {
@@ -214,8 +219,8 @@ func namesOf(rules []admissionregistrationv1.NamedRuleWithOperations) []string {
 	return names
 }
 
-// bothObjects selects all requests that both selectors match, as far as one selector
-// can; rules say which requests there are.
+// bothObjects returns a selector for the requests that both selectors match, as
+// far as one selector can say it. rules say which requests there are.
 func bothObjects(a, b conjunction, rules []admissionregistrationv1.RuleWithOperations) conjunction {
 	switch {
 	case a.covers(b):
@@ -232,8 +237,8 @@ func bothObjects(a, b conjunction, rules []admissionregistrationv1.RuleWithOpera
 	return b
 }
 
-// Ungated is r for a policy that is broken: it fails the requests that its conditions
-// would leave out, too.
+// Ungated returns r for a policy that is broken: it fails the requests that its
+// conditions would exclude, too.
 func (r *Reach) Ungated() *Reach {
 	if r == nil || r.gates == nil {
 		return r
@@ -243,8 +248,9 @@ func (r *Reach) Ungated() *Reach {
 	return &out
 }
 
-// classify sets class and free. Gates have no part in the classes, and so none in how
-// policies are divided: each entry has those of all its policies.
+// classify sets class and free. Gates are not part of a class, so they do not
+// influence how policies are divided: each entry has the gates of all its
+// policies.
 func (r *Reach) classify() {
 	r.free = place{at: r.namespaces.free()}
 	if r.free.at < 0 {
@@ -268,7 +274,7 @@ func (r *Reach) classify() {
 	r.class = b.String()
 }
 
-// requirement returns the requirement at p, nil if there is none.
+// requirement returns the requirement at p, or nil.
 func (a *area) requirement(p place) *requirement {
 	switch {
 	case p.at < 0:
@@ -279,7 +285,7 @@ func (a *area) requirement(p place) *requirement {
 	return &a.namespaces[p.at]
 }
 
-// without returns an area without one of its requirements.
+// without returns the area without one of its requirements.
 func (a area) without(p place) area {
 	if p.objects {
 		a.objects = slices.Delete(slices.Clone(a.objects), p.at, p.at+1)
@@ -289,11 +295,12 @@ func (a area) without(p place) area {
 	return a
 }
 
-// A loss says how much wider the union of two areas is than the two: nothing, if it
-// is 0. It orders unions, and has no unit.
+// A loss says how much wider the union of two areas is than the two; 0 means
+// not at all. It orders unions and has no unit.
 type loss int
 
-// union returns the smallest area that an entry can say which holds all of some.
+// union returns the smallest area that contains all areas and that an entry can
+// describe.
 func union(areas []*area) area {
 	out := *areas[0]
 	rules := out.rules
@@ -313,8 +320,8 @@ func union(areas []*area) area {
 	return out
 }
 
-// loss is that of the union of both. A union is exact if the areas differ in one
-// respect and the union of that one is.
+// loss returns the loss of the union of both. A union is exact if the areas
+// differ in one respect and the union of that one is exact.
 func (a *area) loss(b *area) (lost loss) {
 	if a.covers(b) || b.covers(a) {
 		return 0
@@ -348,7 +355,7 @@ func equalRules(a, b []admissionregistrationv1.RuleWithOperations) bool {
 	return slices.EqualFunc(a, b, func(a, b admissionregistrationv1.RuleWithOperations) bool { return compareRules(a, b) == 0 })
 }
 
-// bothNames are the names of objects of two areas, nil for every name.
+// bothNames returns the names of objects of two areas, nil for every name.
 func bothNames(a, b []string) []string {
 	if a == nil || b == nil {
 		return nil
@@ -359,7 +366,7 @@ func bothNames(a, b []string) []string {
 	return nil
 }
 
-// covers reports that everything in b is in a, as far as it is easily seen.
+// covers reports whether everything in b is in a, as far as it is easily seen.
 func (a *area) covers(b *area) bool {
 	return (a.equivalent || !b.equivalent) && a.namespaces.covers(b.namespaces) && a.objects.covers(b.objects) &&
 		(a.names == nil || b.names != nil && within(b.names, a.names)) &&
@@ -368,8 +375,8 @@ func (a *area) covers(b *area) bool {
 		})
 }
 
-// meets reports that one request may be in both areas. Objects without a Namespace,
-// which no namespaceSelector leaves out, do not count.
+// meets reports whether one request may be in both areas. Objects without a
+// Namespace, which no namespaceSelector excludes, do not count.
 func (a *area) meets(b *area) bool {
 	if a.namespaces.disjoint(b.namespaces) || a.names != nil && b.names != nil && len(intersect(a.names, b.names)) == 0 {
 		return false
@@ -383,8 +390,7 @@ func (a *area) meets(b *area) bool {
 	})
 }
 
-// addTo writes into an entry, which has what all entries have, which requests it is
-// for.
+// addTo writes the area into an entry that has what all entries share.
 func (a *area) addTo(w *admissionregistrationv1.MutatingWebhook) {
 	w.Rules = make([]admissionregistrationv1.RuleWithOperations, len(a.rules))
 	for i := range a.rules {
@@ -401,7 +407,8 @@ func (a *area) addTo(w *admissionregistrationv1.MutatingWebhook) {
 			quoted[i] = quoteCEL(n)
 		}
 		w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
-			// A request that has no name yet, as with generateName, lacks the field.
+			// A request without a name yet, as with generateName, lacks the
+			// field.
 			Name: NamesCondition, Expression: "has(request.name) && request.name in [" + strings.Join(quoted, ", ") + "]",
 		})
 	}
@@ -412,6 +419,6 @@ func (a *area) addTo(w *admissionregistrationv1.MutatingWebhook) {
 	}
 }
 
-// NamesCondition is the name of the condition that keeps requests for other objects
-// away from an entry whose policies name theirs.
+// NamesCondition is the name of the condition that excludes other objects from
+// an entry whose policies name theirs.
 const NamesCondition = "resource-names"

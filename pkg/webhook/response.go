@@ -20,14 +20,14 @@ import (
 )
 
 // EncodeResponse writes the AdmissionReview that answers req with d: a minimal
-// patch from the request's object to the decision's if it is allowed and
-// something changed, the decision's status if it is denied, warnings, and
+// patch from the request's object to the decision's if the request is allowed
+// and something changed, the decision's status if it is denied, warnings, and
 // audit annotations (see acts).
 //
 // The server applies a patch blindly, and no failurePolicy covers a wrong one
-// (spec §11). So the patch is applied here first; should it not give the
-// decision's object, the answer is a denial with code 500. An error means that
-// the object holds something that JSON has no form for.
+// (spec §11). So EncodeResponse applies it first; if the result is not the
+// decision's object, the answer is a denial with code 500. It returns an error
+// if the object holds a value that JSON cannot represent.
 func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
 	return encodeResponse(req, d, false)
 }
@@ -57,7 +57,8 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 		return encodeFailure(req.UID, err.Error())
 	}
 	if len(ops) > 0 {
-		// Buffers that double, the base64 of it, and the copy of the patch that was tried out.
+		// Buffers that double, the base64 of the patch, and the copy that is
+		// patched to check it.
 		if err := req.Memory.Charge(4 * tree.PatchSize(ops)); err != nil {
 			return nil, err
 		}
@@ -70,7 +71,8 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 
 var errWrongPatch = errors.New("the patch does not give the object that was decided")
 
-// patch returns the operations from one object to the other, tried out.
+// patch returns the operations from one object to the other, after applying
+// them.
 func patch(before, after *unstructured.Unstructured) ([]tree.Op, error) {
 	if before == after {
 		return nil, nil
@@ -96,7 +98,7 @@ func verify(before, after map[string]any, ops []tree.Op) error {
 	return nil
 }
 
-// encodeFailure writes a denial that is mapd's own fault.
+// encodeFailure writes a denial for which mapd itself is to blame.
 func encodeFailure(uid types.UID, message string) ([]byte, error) {
 	r := response{uid: uid, status: failure(http.StatusInternalServerError, "mapd: "+message)}
 	return r.encode()

@@ -60,16 +60,17 @@ type reviewRequest struct {
 
 // DecodeReview reads the request of an AdmissionReview v1. The objects become
 // trees that keep integers apart from floats. requestKind and requestResource
-// default to kind and resource, which is what their absence means. An error is
-// a *ReviewError: text that is not JSON, another kind or version of review, or
-// a request without what it takes to answer it. Unknown fields are ignored:
-// a newer server may have more to say.
+// default to kind and resource, as in Kubernetes. An error is a *ReviewError:
+// text that is not JSON, another kind or version of review, or a request
+// without required fields. Unknown fields are ignored, since a newer server may
+// send more.
 func DecodeReview(data []byte) (*policy.Request, error) {
 	return decodeReview(context.Background(), nil, string(data))
 }
 
-// decodeReview is DecodeReview within ctx and what account may hold, which are
-// errors of their own. The request has account, and parts of text.
+// decodeReview is DecodeReview within ctx and the limits of account, whose
+// errors it returns unchanged. The request keeps account, and strings that
+// share memory with text.
 func decodeReview(ctx context.Context, account *memory.Account, text string) (*policy.Request, error) {
 	var r review
 	ok, err := r.read(ctx, account, text)
@@ -77,7 +78,8 @@ func decodeReview(ctx context.Context, account *memory.Account, text string) (*p
 		return nil, err
 	}
 	if !ok {
-		// What is not as usual, and all that is wrong.
+		// The usual decoder returns every error, and reads what the fast one
+		// does not.
 		r = review{}
 		data := bytesOf(text)
 		if err := account.Charge(weigh(data)); err != nil {
@@ -95,7 +97,8 @@ func decodeReview(ctx context.Context, account *memory.Account, text string) (*p
 	return req, nil
 }
 
-// unmarshal reads what an API server would accept: it defines what read may say.
+// unmarshal reads what an API server would accept. It defines which results
+// read may have.
 func (out *review) unmarshal(data []byte) error {
 	err := kjson.UnmarshalCaseSensitivePreserveInts(data, out)
 	if err == nil {
@@ -107,7 +110,7 @@ func (out *review) unmarshal(data []byte) error {
 	return badReview("malformed AdmissionReview: %s", mistyped(err))
 }
 
-// check makes a request of a review that can be answered.
+// check returns the request of a review that can be answered.
 func (r *review) check() (*policy.Request, error) {
 	if want := admissionv1.SchemeGroupVersion.String(); r.Kind != "AdmissionReview" || r.APIVersion != want {
 		return nil, badReview("want kind AdmissionReview of apiVersion %s, got kind %q of apiVersion %q", want, r.Kind, r.APIVersion)
@@ -165,9 +168,9 @@ func (r *review) check() (*policy.Request, error) {
 	return req, nil
 }
 
-// mistyped says in terms of the review what the decoder says in terms of Go's
-// types, and leaves out the number that the decoder quotes if it is too large:
-// it is part of an object. The decoder's type of error is internal to it.
+// mistyped turns the decoder's error about Go types into one about fields of
+// the review. It leaves out a large number that the decoder quotes, because it
+// is part of an object. The decoder does not export its type of error.
 func mistyped(err error) string {
 	text := strings.TrimPrefix(err.Error(), "json: cannot unmarshal ")
 	value, target, ok := strings.Cut(text, " into Go ")

@@ -12,11 +12,11 @@ import (
 // wildcard stands for every group, version or resource.
 const wildcard = "*"
 
-// routes are the requests that a policy's rules match, as rules that a server
-// accepts in a webhook's entry. Each is in its one normal form: what a list
-// says twice, or says although a wildcard beside it says it too, is gone; lists
-// are sorted; operations are those that a policy can see. A rule that cannot
-// match anything, because a list is empty or the scope is none, is left out.
+// routes returns the requests that a policy's rules match, as rules that a
+// server accepts in a webhook's entry. Each is in its normal form: without
+// repetitions and values that a wildcard beside them covers, with sorted lists,
+// and with the operations that a policy can see. A rule that cannot match
+// anything, because a list is empty or the scope is none, is left out.
 func routes(obj *admissionregistrationv1.MutatingAdmissionPolicy) []admissionregistrationv1.RuleWithOperations {
 	if obj.Spec.MatchConstraints == nil {
 		return nil
@@ -30,7 +30,8 @@ func routes(obj *admissionregistrationv1.MutatingAdmissionPolicy) []admissionreg
 	return out
 }
 
-// normalRule is a rule in its normal form; ok is false if it cannot match anything.
+// normalRule returns the normal form of a rule; ok is false if it cannot match
+// anything.
 func normalRule(in *admissionregistrationv1.RuleWithOperations) (r admissionregistrationv1.RuleWithOperations, ok bool) {
 	r = admissionregistrationv1.RuleWithOperations{
 		Operations: normalOperations(in.Operations),
@@ -52,7 +53,7 @@ func normalRule(in *admissionregistrationv1.RuleWithOperations) (r admissionregi
 	return r, len(r.Operations) > 0 && len(r.APIGroups) > 0 && len(r.APIVersions) > 0 && len(r.Resources) > 0
 }
 
-// named are the strings of a list that are not empty.
+// named returns the strings of a list that are not empty.
 func named(list []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
 }
@@ -69,7 +70,7 @@ func normalOperations(list []admissionregistrationv1.OperationType) []admissionr
 	return out
 }
 
-// normalList sorts the values of a list; "*" is alone.
+// normalList sorts the values of a list. "*" replaces all others.
 func normalList(list []string) []string {
 	if slices.Contains(list, wildcard) {
 		return []string{wildcard}
@@ -95,8 +96,8 @@ func normalResources(list []string) []string {
 	})
 }
 
-// wider are the resources other than r that cover all that r matches. A "*"
-// behind the slash accepts the empty subresource too, so pods/* covers pods.
+// wider returns the other resources that cover everything that r matches. A "*"
+// after the slash matches the empty subresource too, so pods/* covers pods.
 func wider(r string) []string {
 	resource, sub, _ := strings.Cut(r, "/")
 	var out []string
@@ -115,15 +116,15 @@ func join(resource, sub string) string {
 	return resource + "/" + sub
 }
 
-// mergeRules returns the fewest rules that are easily found for the requests
-// that the given ones match together, which must be normal. A server tries them
-// one after the other on every request. The result depends on the set of rules
-// only, not on their order.
+// mergeRules returns few rules for the requests that the given ones, which must
+// be normal, match together; it does not search for the fewest. A server tries
+// them one after the other on every request. The result does not depend on the
+// order of the rules.
 func mergeRules(rules []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
 	rules = uncovered(rules)
 	for {
 		before := len(rules)
-		// Two rules that differ in one list only are one rule with both lists.
+		// Rules that differ in one list only become one rule with both lists.
 		rules = mergeBy(rules, func(r *admissionregistrationv1.RuleWithOperations) { r.Resources = nil },
 			func(into, r *admissionregistrationv1.RuleWithOperations) {
 				into.Resources = append(into.Resources, r.Resources...)
@@ -147,7 +148,7 @@ func mergeRules(rules []admissionregistrationv1.RuleWithOperations) []admissionr
 	}
 }
 
-// mergeBy joins the rules that are alike once without has taken a list from
+// mergeBy joins the rules that are equal after without has removed a list from
 // them.
 func mergeBy(rules []admissionregistrationv1.RuleWithOperations,
 	without func(*admissionregistrationv1.RuleWithOperations),
@@ -180,7 +181,7 @@ func uncovered(rules []admissionregistrationv1.RuleWithOperations) []admissionre
 	rules = slices.Clone(rules)
 	slices.SortFunc(rules, compareRules)
 	rules = slices.CompactFunc(rules, func(a, b admissionregistrationv1.RuleWithOperations) bool { return compareRules(a, b) == 0 })
-	// Whatever covers a rule names its first group, or all.
+	// A rule that covers another one names its first group, or all.
 	naming := map[string][]int{}
 	for i := range rules {
 		for _, g := range rules[i].APIGroups {
@@ -189,7 +190,7 @@ func uncovered(rules []admissionregistrationv1.RuleWithOperations) []admissionre
 	}
 	var out []admissionregistrationv1.RuleWithOperations
 	for i := range rules {
-		// No two rules are equal, so of two that cover each other there is none.
+		// No two rules are equal, so no two rules cover each other.
 		covers := func(j int) bool { return j != i && ruleCovers(&rules[j], &rules[i]) }
 		if !slices.ContainsFunc(naming[wildcard], covers) && !slices.ContainsFunc(naming[rules[i].APIGroups[0]], covers) {
 			out = append(out, rules[i])
@@ -198,8 +199,9 @@ func uncovered(rules []admissionregistrationv1.RuleWithOperations) []admissionre
 	return out
 }
 
-// ruleCovers reports whether a matches every request that b matches. Both are normal,
-// so their lists are sorted; one can have hundreds of thousands of elements.
+// ruleCovers reports whether a matches every request that b matches. Both are
+// normal, so their lists are sorted; a list can have hundreds of thousands of
+// elements.
 func ruleCovers(a, b *admissionregistrationv1.RuleWithOperations) bool {
 	return (*a.Scope == admissionregistrationv1.AllScopes || *a.Scope == *b.Scope) &&
 		includes(a.Operations, b.Operations) &&
@@ -222,8 +224,8 @@ func has[T cmp.Ordered](sorted []T, e T) bool {
 	return ok
 }
 
-// compareRules puts rules into the order of their groups, for readers; only
-// equal rules compare as equal.
+// compareRules orders rules by their groups, for readers. It returns 0 for
+// equal rules only.
 func compareRules(a, b admissionregistrationv1.RuleWithOperations) int {
 	return cmp.Or(
 		slices.Compare(a.APIGroups, b.APIGroups),
@@ -234,7 +236,7 @@ func compareRules(a, b admissionregistrationv1.RuleWithOperations) int {
 	)
 }
 
-// key is a text that two rules share only if they are equal.
+// key returns a text that is the same for equal rules only.
 func key(r *admissionregistrationv1.RuleWithOperations) string {
 	return fmt.Sprintf("%q %q %q %q %q", r.APIGroups, r.APIVersions, r.Resources, r.Operations, *r.Scope)
 }

@@ -22,8 +22,9 @@ type requirement struct {
 // everything.
 type conjunction []requirement
 
-// conjunctionOf returns the normal form of a selector. One that a server cannot
-// parse gives the empty one: it is an error of requests, and these have to come.
+// conjunctionOf returns the normal form of a selector. For a selector that a
+// server cannot parse it returns the empty one: requests then get an error, so
+// all of them have to reach mapd.
 func conjunctionOf(s *metav1.LabelSelector) conjunction {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return nil
@@ -41,7 +42,8 @@ func conjunctionOf(s *metav1.LabelSelector) conjunction {
 	return out.normal()
 }
 
-// parses reports that a server can parse the selectors of m, which may be nil.
+// parses reports whether a server can parse the selectors of m, which may be
+// nil.
 func parses(m *admissionregistrationv1.MatchResources) bool {
 	if m == nil {
 		return true
@@ -51,8 +53,7 @@ func parses(m *admissionregistrationv1.MatchResources) bool {
 	return err == nil && errObjects == nil
 }
 
-// normal returns the requirements with those of one key and operator made one. It
-// may reuse c.
+// normal joins the requirements of one key and operator. It may reuse c.
 func (c conjunction) normal() conjunction {
 	slices.SortFunc(c, compareRequirements)
 	var out conjunction
@@ -64,7 +65,8 @@ func (c conjunction) normal() conjunction {
 		}
 		switch r.op {
 		case metav1.LabelSelectorOpIn:
-			// Without a common value nothing is selected, which a list cannot say.
+			// Without a common value nothing is selected, which a list of
+			// values cannot express.
 			if both := intersect(out[last].values, r.values); len(both) > 0 {
 				out[last].values = both
 			}
@@ -88,7 +90,7 @@ func (c conjunction) equal(d conjunction) bool {
 	return slices.EqualFunc(c, d, func(a, b requirement) bool { return compareRequirements(a, b) == 0 })
 }
 
-// covers reports that everything that d selects is selected by c, as far as single
+// covers reports whether c selects everything that d selects, as far as single
 // requirements show it.
 func (c conjunction) covers(d conjunction) bool {
 	return !slices.ContainsFunc(c, func(r requirement) bool {
@@ -96,14 +98,14 @@ func (c conjunction) covers(d conjunction) bool {
 	})
 }
 
-// Covers reports that the selectors of an entry select everything that those of
-// another one do.
+// Covers reports whether the selectors of wide select everything that those of
+// narrow select.
 func Covers(wide, narrow admissionregistrationv1.MutatingWebhook) bool {
 	return conjunctionOf(wide.NamespaceSelector).covers(conjunctionOf(narrow.NamespaceSelector)) &&
 		conjunctionOf(wide.ObjectSelector).covers(conjunctionOf(narrow.ObjectSelector))
 }
 
-// implies reports that whatever meets r meets o.
+// implies reports whether all labels that meet r meet o.
 func (r requirement) implies(o requirement) bool {
 	if r.key != o.key {
 		return false
@@ -122,8 +124,9 @@ func (r requirement) implies(o requirement) bool {
 	}
 }
 
-// or returns a selector of all that c and d select; exact reports that it selects
-// nothing else. It keeps the requirements that both have, with the values of both.
+// or returns a selector of everything that c and d select; exact reports
+// whether it selects nothing else. It keeps the requirements that both have,
+// with the values of both.
 func (c conjunction) or(d conjunction) (union conjunction, exact bool) {
 	switch {
 	case c.covers(d):
@@ -167,8 +170,8 @@ func (c conjunction) or(d conjunction) (union conjunction, exact bool) {
 	return union, differences <= 1
 }
 
-// disjoint reports that nothing is selected by both, as far as lists of values of
-// one key show it.
+// disjoint reports whether no labels are selected by both, as far as the values
+// of one key show it.
 func (c conjunction) disjoint(d conjunction) bool {
 	return slices.ContainsFunc(c, func(r requirement) bool {
 		return slices.ContainsFunc(d, func(o requirement) bool {
@@ -208,8 +211,9 @@ func (c conjunction) addTo(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// free is the index of the requirement in which selectors are most likely to
-// differ, -1 if there is none: the name of a Namespace, or else the first list.
+// free returns the index of the requirement in which selectors are most likely
+// to differ, -1 if there is none: the name of a Namespace, or else the first
+// list.
 func (c conjunction) free() int {
 	at := -1
 	for i, r := range c {
@@ -229,7 +233,7 @@ func unite(a, b []string) []string {
 	return sortedSet(append(slices.Clone(a), b...))
 }
 
-// within reports that each of some is in all; both are sorted sets.
+// within reports whether all contains each of some; both are sorted sets.
 func within(some, all []string) bool { return len(intersect(some, all)) == len(some) }
 
 // intersect returns what two sorted sets have in common.

@@ -14,35 +14,37 @@ import (
 )
 
 const (
-	// readHeaderTimeout is for a handshake and a few lines of header; an API
-	// server sends them at once, and whoever does not must not hold a connection.
+	// readHeaderTimeout bounds a handshake and a few lines of header. An API
+	// server sends them at once; a slower client must not hold a connection.
 	readHeaderTimeout = 10 * time.Second
-	// readTimeout is for the body as well. No API server waits longer than 30 s
-	// for the whole call.
+	// readTimeout includes the body. No API server waits longer than 30 s for
+	// the whole call.
 	readTimeout = 30 * time.Second
 	// writeTimeout counts from the end of the header: reading, deciding for up
 	// to 30 s, and writing.
 	writeTimeout = readTimeout + maxTimeout + 10*time.Second
 	// idleTimeout is longer than the 90 s after which API servers close idle
-	// connections themselves, so that we do not close one as it is used again.
+	// connections themselves, so that the server does not close one that is
+	// just being used again.
 	idleTimeout = 2 * time.Minute
-	// maxHeader is ample: API servers send a handful of short fields, and perhaps a
-	// token. A header of the shortest fields takes twenty times its length.
+	// maxHeader is ample: API servers send a few short fields, and perhaps a
+	// token. A header of the shortest fields takes twenty times its length in
+	// memory.
 	maxHeader = 12 << 10
 	// drainTimeout is the default for Server.Drain: as long as any API server
 	// waits for an answer.
 	drainTimeout = maxTimeout
 )
 
-// Server serves a Handler over TLS. If the Handler has ClientCAs, clients are
-// asked for a certificate: one that nobody of them has signed ends the
-// handshake, and the Handler says where there has to be one.
+// Server serves a Handler over TLS. If the Handler has ClientCAs, the server
+// asks clients for a certificate: one that is not signed by them ends the
+// handshake, and the Handler decides which paths need one.
 type Server struct {
 	Handler *Handler
 	// Certificate returns the certificate for a handshake.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Delay is how long Run goes on accepting connections after it was told to
-	// stop, for those who have yet to hear that it will.
+	// Delay is how long Run goes on accepting connections after ctx is done,
+	// for clients that do not know yet that it stops.
 	Delay time.Duration
 	// Connections bounds how many connections there may be: three quarters of it from
 	// one address, a quarter of it without a complete header from one address. 0 means
@@ -76,12 +78,12 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         conns.changed,
 		ConnContext:       conns.context,
-		// Handshakes that probes and scanners break off are no news.
+		// Broken handshakes of probes and scanners are not worth an error.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	// API servers call webhooks by HTTP/1.1, so that their requests spread over
-	// replicas (k8s.io/apiserver/pkg/util/webhook: NextProtos). The streams and header
-	// tables of HTTP/2 would be one more thing for others to fill.
+	// replicas (k8s.io/apiserver/pkg/util/webhook: NextProtos). HTTP/2 would
+	// add streams and header tables that a client can fill.
 	server.Protocols.SetHTTP1(true)
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(conns, "", "") }()
@@ -106,7 +108,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		case <-time.After(s.Delay):
 		}
 	}
-	// ctx is done; what is under way gets its time all the same.
+	// ctx is done; requests under way get their time nevertheless.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	l.Close() // an error could only say that it is closed
@@ -129,7 +131,7 @@ func (s *Server) tlsConfig() *tls.Config {
 		return config
 	}
 	config.NextProtos = []string{"http/1.1"} // as http.Server sets it for config itself
-	// A ticket would outlive the authority that made its holder trusted.
+	// A ticket would stay valid after the authority of its holder was removed.
 	config.SessionTicketsDisabled = true
 	asking := config.Clone()
 	asking.ClientAuth = tls.VerifyClientCertIfGiven

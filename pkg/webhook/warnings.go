@@ -9,8 +9,8 @@ import (
 )
 
 // An API server cuts warnings to 256 characters each once they have more than
-// 4,096 together (k8s.io/apiserver/pkg/endpoints/filters/warning.go), and other
-// webhooks want to be heard as well.
+// 4,096 together (k8s.io/apiserver/pkg/endpoints/filters/warning.go), and
+// warnings of other webhooks need room too.
 const (
 	maxWarning  = 256     // bytes of one
 	maxWarnings = 4 << 10 // bytes of all
@@ -51,9 +51,9 @@ func (a *actors) warnings(member, verb string) []string {
 	return out
 }
 
-// boundWarnings makes a list of warnings one that a client gets whole: no
-// control characters, with which a server drops a warning, and no longer than
-// what is shown.
+// boundWarnings returns warnings that reach a client whole: without control
+// characters, with which a server drops a warning, and cut to what a server
+// passes on.
 func boundWarnings(list []string) []string {
 	if len(list) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func boundWarnings(list []string) []string {
 	return out
 }
 
-// printable puts a replacement in place of what a header cannot hold.
+// printable replaces characters that a header cannot hold.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

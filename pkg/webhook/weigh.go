@@ -2,7 +2,7 @@ package webhook
 
 import "math/bits"
 
-// What Go 1.26 needs for a tree, in bytes, on a machine of 64 bits.
+// Sizes in bytes of the parts of a tree, in Go 1.26 on a machine of 64 bits.
 const (
 	stringSize = 16 // the header of a string, and what an any refers to that holds one
 	valueSize  = 16 // an any
@@ -11,16 +11,16 @@ const (
 	mapHeader  = 48
 	mapGroup   = 8 // slots that are allocated together
 	listHeader = 24
-	// levelSize is the stack that whatever walks a tree needs for a level: some
-	// 300 bytes, a stack that doubles is twice that, and the old one is there too.
+	// levelSize is the stack that walking one level of a tree needs: some 300
+	// bytes, twice that in a stack that doubles, and the old stack beside it.
 	levelSize = 1 << 10
 )
 
-// maxDepth is how deep both decoders let a document be, which is how deep a server
-// lets it be.
+// maxDepth is the nesting that both decoders allow, which is what a server
+// allows.
 const maxDepth = 10_000
 
-// mapCost is for a map[string]any that is made for n fields.
+// mapCost returns the size of a map[string]any that is made for n fields.
 func mapCost(n int) int {
 	slots := mapGroup
 	if n > mapGroup {
@@ -29,11 +29,11 @@ func mapCost(n int) int {
 	return mapHeader + slots*mapSlot
 }
 
-// listCost is for a []any of n elements as an any.
+// listCost returns the size of a []any of n elements in an any.
 func listCost(n int) int { return listHeader + n*valueSize }
 
-// weigh returns an upper bound of what sigs.k8s.io/json allocates for a document,
-// which cannot be asked to stop. data need not be JSON.
+// weigh returns an upper bound of what sigs.k8s.io/json allocates for a
+// document, since its decoding cannot be stopped. data need not be JSON.
 func weigh(data []byte) int64 {
 	var (
 		sum            int64
@@ -72,7 +72,8 @@ func weigh(data []byte) int64 {
 				break
 			}
 			depth--
-			// Both grow as they are read, and so are allocated several times over.
+			// Both grow while they are read, so they are allocated several
+			// times.
 			if n := open[depth] + 1; c == '}' {
 				sum += 2 * int64(mapCost(n))
 			} else {

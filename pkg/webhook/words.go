@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Words says which requests come to a webhook entry, such as "creations and updates of
-// pods in namespaces with env=prod". Long lists are cut.
+// Words describes the requests of a webhook entry, such as "creations and
+// updates of pods in namespaces with env=prod". It cuts long lists.
 func Words(w *admissionregistrationv1.MutatingWebhook) string {
 	var rules []string
 	for _, r := range w.Rules {
@@ -71,7 +71,7 @@ func ruleWords(r *admissionregistrationv1.RuleWithOperations) string {
 	return out
 }
 
-// namespaceWords says in which namespaces, beginning with a space.
+// namespaceWords describes namespaces, beginning with a space.
 func namespaceWords(s *metav1.LabelSelector) string {
 	var in, out, with []string
 	c := conjunctionOf(s)
@@ -116,7 +116,7 @@ func selectorWords(s *metav1.LabelSelector) []string {
 	return out
 }
 
-// requirementWords is a requirement as kubectl writes selectors.
+// requirementWords formats a requirement as kubectl writes selectors.
 func requirementWords(r requirement) string {
 	values := wordList(r.values, 8, ", ", ", ")
 	switch {
@@ -134,7 +134,7 @@ func requirementWords(r requirement) string {
 	return r.key + " notin (" + values + ")"
 }
 
-// wordList joins at most so many words, and says that there are more.
+// wordList joins up to most words, and says that there are more.
 func wordList(words []string, most int, and, comma string) string {
 	if len(words) > most {
 		return strings.Join(words[:most], comma) + and + "others"

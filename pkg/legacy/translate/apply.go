@@ -7,8 +7,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// unmergeable says why no apply configuration does what a mutator does, for
-// whatever object; empty if one does.
+// unmergeable returns why no apply configuration does what a mutator does, or
+// "".
 func (w *plainWalk) unmergeable() string {
 	switch {
 	case w.m.Kind == legacy.ModifySet:
@@ -22,7 +22,7 @@ func (w *plainWalk) unmergeable() string {
 	}
 	for d, n := range w.path {
 		last := d == len(w.path)-1
-		// All others are keys of a map.
+		// Elsewhere it is a key of a map.
 		isField := n.List || d == 0 || w.path[d-1].List || !w.known.nodes[d].inMap
 		switch {
 		case w.known.nodes[d].atomic && !last:
@@ -62,13 +62,13 @@ func (w *plainWalk) unmergeableValue() string {
 	return ""
 }
 
-// mergesExactly reports whether the apply configuration is the mutator to a hair,
-// for all objects that an API server would let pass. It is not where a list may
-// hold a key twice, because a merge joins such elements; nor in custom kinds, whose
-// nulls a merge takes for missing; nor where a list that has no such element
-// gets one, because a merge does that for a list that is null as well; nor where
-// some elements are left out, because a merge joins those that are named with those
-// of the same key that are not, instead of refusing both.
+// mergesExactly reports whether the apply configuration has exactly the
+// mutator's effect, for all objects that an API server admits. It differs where
+// a list may hold a key twice, because a merge joins such elements; in custom
+// kinds, whose nulls a merge takes for missing; where a list without the
+// element gets one, because a merge adds it to a null list as well; and where
+// the configuration leaves elements out, because a merge joins those that it
+// names with others of the same key instead of refusing both.
 func (w *plainWalk) mergesExactly() bool {
 	if !w.known.builtin {
 		return false
@@ -85,14 +85,14 @@ func (w *plainWalk) mergesExactly() bool {
 	return true
 }
 
-// keeps reports whether the test at a depth says that a value that is there is
-// kept. An apply configuration then names that value.
+// keeps reports whether the path test at a depth keeps an existing value. An
+// apply configuration then repeats that value.
 func (w *plainWalk) keeps(d int) bool {
 	found, missing := w.allowed(d)
 	return d == len(w.path)-1 && !found && missing && w.m.From != nil
 }
 
-// configuration is an apply configuration, to be used if all conditions hold.
+// configuration is an apply configuration that applies if all conditions hold.
 type configuration struct {
 	conds []condition
 	value expr
@@ -104,9 +104,9 @@ func (w *plainWalk) apply() configuration {
 	return configuration{conds, message("Object", m)}
 }
 
-// mergeFrom returns the member for the location's node d, in what e reads and typ
-// names. within says that e is an element of a loop: no condition of the policy can
-// say then that a value is to be kept, so the value is written again.
+// mergeFrom returns the member for the location's node d, in the object e of
+// type typ. within means that e is an element of a loop: the policy has no
+// condition for a value to keep, so it writes the value again.
 func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (member, []condition) {
 	s := w.stretch(d, e)
 	conds := s.conds
@@ -138,7 +138,7 @@ func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (member, [
 }
 
 // mergeList returns the list at the end of a stretch: with all elements, with
-// those that have the key, or with one that is made if there is none.
+// those that have the key, or with a new one if there is none.
 func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 	d := s.last + 1
 	node := w.path[d]
@@ -150,7 +150,7 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 		if len(conds) == 0 && w.mayFind(d) {
 			return listOf(element(constant(node.Value))), nil
 		}
-		// What is asked of an element is asked of the one that is there.
+		// Conditions on an element apply to an existing one.
 		list, match := w.read(s, s.last, listOf()), w.selects(d, x)
 		if !w.mayFind(d) {
 			return listOf(element(constant(node.Value))), []condition{w.lacks(s, x, match)}
@@ -173,7 +173,8 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 	return macro(list, "map", []string{x}, element(w.key(d, x))), some
 }
 
-// canBeEmpty reports whether the list at depth d can be there without an element.
-// Merged with nothing it would become null, which others then refuse. Of built-in
-// kinds it is only lists that are always there, a server drops all others.
+// canBeEmpty reports whether the list at depth d can exist without an element.
+// Merged with nothing it would become null, which other mutations refuse. Of
+// built-in kinds only lists that always exist can be empty; a server drops all
+// others.
 func (w *plainWalk) canBeEmpty(d int) bool { return !w.known.builtin || w.known.nodes[d].always }

@@ -1,7 +1,7 @@
 package translate
 
-// choice is what a mutation does to one place, case by case: which operations
-// it gives under which conditions. The zero value is none.
+// choice has the operations of a mutation at one node, case by case with their
+// conditions. The zero value has none.
 type choice struct {
 	// test decides between yes and no. Without one, the operations are ops, each a
 	// JSONPatch, and those of the list many.
@@ -28,7 +28,7 @@ func tested(e expr) test { return test{e, not(e)} }
 
 func (t test) opposite() test { return test{t.fails, t.holds} }
 
-// decide returns a choice between two.
+// decide returns a choice between two choices.
 func decide(t test, yes, no choice) choice {
 	if yes.isNone() && no.isNone() {
 		return choice{}
@@ -59,7 +59,7 @@ func (c choice) list() expr {
 	return listOf(c.ops...)
 }
 
-// one returns the operation of a choice that isOne.
+// one returns the operation of a choice for which isOne holds.
 func (c choice) one() expr {
 	if c.test != nil {
 		return c.conditional(choice.one)
@@ -67,8 +67,8 @@ func (c choice) one() expr {
 	return c.ops[0]
 }
 
-// conditional writes a choice as conditionals that follow one another: the case
-// that takes less to say comes first.
+// conditional writes a choice as a chain of conditionals, with the shorter case
+// first.
 func (c choice) conditional(write func(choice) expr) expr {
 	if yes, no := c.yes.weight(), c.no.weight(); yes > no || yes == no && c.yes.test != nil {
 		return cond(c.test.fails, write(*c.no), write(*c.yes))
@@ -95,14 +95,14 @@ func (c choice) program() expr {
 	return c.list()
 }
 
-// each returns what is done to the elements x, at i, of a list for which where
-// holds; nil is all of them.
+// each returns the choice for the elements x, at i, of a list for which where
+// holds; nil means all of them.
 func each(list expr, i, x string, where *expr, c choice) choice {
 	if c.isNone() {
 		return c
 	}
 	if c.test != nil && where == nil {
-		// A case in which nothing is done is better left out.
+		// A case without an operation is better left out.
 		if c.no.isNone() && c.yes.isOne() {
 			where, c = &c.test.holds, *c.yes
 		} else if c.yes.isNone() && c.no.isOne() {

@@ -11,8 +11,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// write makes the policy and the binding of a unit, or lets its mutators' fates
-// say why it cannot.
+// write makes the policy and the binding of a unit, or records in the fates of
+// its mutators why it cannot.
 func (n *native) write(u *Unit) {
 	if n.Params && len(u.Mutators) > 1 {
 		n.refuse(u, "its order with others matters, and a policy reads the values of one mutator only; use inlined values")
@@ -56,7 +56,7 @@ func (n *native) refuse(u *Unit, text string) {
 	}
 }
 
-// draft is a policy while it is written.
+// draft is a policy that is being written.
 type draft struct {
 	*native
 	unit    *Unit
@@ -65,7 +65,7 @@ type draft struct {
 	refusal string
 }
 
-// inline writes a policy that has all values in it.
+// inline writes a policy that contains all values.
 func (d *draft) inline() {
 	ms := d.unit.Mutators
 	d.match(ms)
@@ -100,7 +100,7 @@ func (d *draft) inline() {
 	d.conditions(shared)
 }
 
-// match writes what rules and selectors can say.
+// match writes rules and selectors.
 func (d *draft) match(ms []*legacy.Mutator) {
 	fail, exactly := admissionregistrationv1.Fail, admissionregistrationv1.Exact
 	d.spec.FailurePolicy = &fail
@@ -116,7 +116,7 @@ func (d *draft) match(ms []*legacy.Mutator) {
 	d.binding.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: namespaces(selector)}
 }
 
-// conditions writes match conditions, each with a name of its own.
+// conditions writes match conditions with unique names.
 func (d *draft) conditions(conds []condition) {
 	names := map[string]int{}
 	for _, c := range conds {
@@ -129,14 +129,14 @@ func (d *draft) conditions(conds []condition) {
 	}
 }
 
-// mutation is one patch and the value of its type that does nothing.
+// mutation is one patch, and the value of its type that changes nothing.
 type mutation struct {
 	patchType admissionregistrationv1.PatchType
 	patch     expr
 	none      expr
 }
 
-// as writes the mutation, to be done if all conditions hold.
+// as writes the mutation so that it applies if all conditions hold.
 func (m mutation) as(conds []condition) admissionregistrationv1.Mutation {
 	e := m.patch
 	if len(conds) > 0 {
@@ -151,7 +151,7 @@ func (m mutation) as(conds []condition) admissionregistrationv1.Mutation {
 	return out
 }
 
-// mutation says what a mutator does, and under which conditions.
+// mutation returns the mutation of a mutator and its conditions.
 func (d *draft) mutation(m *legacy.Mutator, vars *variables) (mutation, []condition) {
 	w := d.walk(m, d.known(m), vars)
 	reason := w.unmergeable()
@@ -175,7 +175,8 @@ func (d *draft) mutation(m *legacy.Mutator, vars *variables) (mutation, []condit
 	return mutation{admissionregistrationv1.PatchTypeJSONPatch, deed.do.program(), listOf()}, deed.conds
 }
 
-// mergeNotes says how an apply configuration that was asked for is not the same.
+// mergeNotes notes how an apply configuration that was asked for differs from
+// the mutator.
 func (d *draft) mergeNotes(m *legacy.Mutator, w *plainWalk) {
 	f := d.fates[m.ID()]
 	if !w.known.builtin {
@@ -210,8 +211,8 @@ func (u *Unit) addUnique(w *plainWalk) {
 	}
 }
 
-// fromParams writes the policy that mapd runs, completed by what mapd's engine
-// looks at itself.
+// fromParams writes the policy that mapd runs, with the conditions that mapd's
+// engine checks itself.
 func (d *draft) fromParams(m *legacy.Mutator) {
 	if d.Patch == "apply" {
 		d.refusal = "a policy that reads its values from the mutator is a JSON patch"
@@ -237,7 +238,7 @@ func (d *draft) fromParams(m *legacy.Mutator) {
 // commentWidth leaves room for a comment sign and a space.
 const commentWidth = width - 2
 
-// comment says in words what a unit does.
+// comment describes a unit in words.
 func (n *native) comment(u Unit) string {
 	var lines []string
 	if len(u.Mutators) == 1 {

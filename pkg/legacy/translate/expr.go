@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// expr is a piece of CEL: how it is laid out, and how tightly it binds. What is
-// made of pieces is well-formed whatever the pieces say: names and constants are
-// escaped, and parentheses stand where binding needs them.
+// expr is a piece of CEL: its layout, and how tightly it binds. Expressions
+// that are made of pieces are well-formed, whatever the pieces contain: names
+// and constants are escaped, and parentheses stand where binding needs them.
 type expr struct {
 	doc  doc
 	bind int
-	// typ is the CEL type as far as literals have to know it, "" if nobody said.
+	// typ is the CEL type, as far as literals need it; "" if it is unknown.
 	typ string
-	// chain is the layout without indentation, of a conditional only: one that
-	// follows the colon of another stands below it and not further in.
+	// chain is the layout of a conditional without indentation: a conditional
+	// after the colon of another one stands below it and not further in.
 	chain *doc
-	// opposite is the negation, where there is a better one than an exclamation
-	// mark.
+	// opposite is the negation, if there is a better one than with an
+	// exclamation mark.
 	opposite *expr
 }
 
@@ -34,7 +34,7 @@ const (
 	bindMember
 )
 
-// String returns the expression as a person would write it, over lines of at most
+// String returns the expression as a person would write it, in lines of at most
 // 100 columns where that is possible.
 func (e expr) String() string { return group(e.doc).String() }
 
@@ -46,10 +46,10 @@ func (e expr) within(bind int) doc {
 	return group(text("("), nest(softline, e.doc), softline, text(")"))
 }
 
-// ident is a name that the generator chose; it is not escaped.
+// ident returns a name that the generator chose; it is not escaped.
 func ident(name string) expr { return expr{doc: text(name), bind: bindMember} }
 
-// reserved are the words that are no names even behind a dot.
+// reserved are words that cannot be field names after a dot.
 var reserved = []string{"false", "in", "null", "true"}
 
 // isIdentifier reports whether name can stand behind a dot.
@@ -101,7 +101,7 @@ func item(e, i expr) expr {
 
 // cond returns `test ? yes : no`.
 func cond(test, yes, no expr) expr {
-	// What stands before the colon must bind tighter than a conditional.
+	// The part before the colon must bind tighter than a conditional.
 	rest := concat(line, text("? "), nest(yes.within(bindOr)), line, text(": "))
 	if no.chain != nil {
 		rest = concat(rest, *no.chain)
@@ -116,8 +116,8 @@ func cond(test, yes, no expr) expr {
 	return e
 }
 
-// when guards an expression with conditions; what it is otherwise is none. Before a
-// longer answer, what there is nothing to be done for is got rid of first.
+// when guards an expression with conditions; without them the result is none.
+// Before a longer expression, the case without effect comes first.
 func when(conds []expr, then, none expr) expr {
 	if then.chain == nil || none.chain != nil {
 		return cond(all(conds...), then, none)
@@ -129,10 +129,10 @@ func when(conds []expr, then, none expr) expr {
 	return cond(anyOf(opposites...), none, then)
 }
 
-// all joins conditions with &&; of one it is that one. There has to be one.
+// all joins conditions with &&. It needs at least one.
 func all(conds ...expr) expr { return joined("&&", bindAnd, conds) }
 
-// anyOf joins conditions with ||; of one it is that one. There has to be one.
+// anyOf joins conditions with ||. It needs at least one.
 func anyOf(conds ...expr) expr { return joined("||", bindOr, conds) }
 
 func joined(op string, bind int, conds []expr) expr {
@@ -169,7 +169,7 @@ func equal(a, b expr) expr {
 	return e
 }
 
-// sum joins strings or lists with +; of one it is that one.
+// sum joins strings or lists with +. It needs at least one.
 func sum(parts ...expr) expr {
 	if len(parts) == 1 {
 		return parts[0]
@@ -181,7 +181,7 @@ func sum(parts ...expr) expr {
 	return expr{doc: group(docs[0], nest(concat(text(" +"), line), join(concat(text(" +"), line), docs[1:]))), bind: bindSum}
 }
 
-// call returns recv.name(args…), fn returns name(args…).
+// call returns recv.name(args…), and fn returns name(args…).
 func call(recv expr, name string, args ...expr) expr {
 	return expr{doc: group(recv.within(bindMember), text("."+name), arguments(args)), bind: bindMember}
 }
@@ -201,8 +201,8 @@ func arguments(args []expr) doc {
 	return group(text("("), nest(softline, join(concat(text(","), line), docs)), softline, text(")"))
 }
 
-// macro returns recv.name(vars…, bodies…). The names of the variables stay on the
-// line of the call; bodies have one each if they do not fit.
+// macro returns recv.name(vars…, bodies…). The variables stay on the line of
+// the call; each body has a line of its own if they do not fit.
 func macro(recv expr, name string, vars []string, bodies ...expr) expr {
 	var docs []doc
 	for _, b := range bodies {
@@ -238,7 +238,7 @@ func listOf(elems ...expr) expr {
 	elems, typ := unified(elems)
 	var e expr
 	if len(elems) == 1 {
-		// The brackets stay with what is in them: [JSONPatch{ … }].
+		// The brackets stay on the lines of their element: [JSONPatch{ … }].
 		e = expr{doc: concat(text("["), elems[0].doc, text("]")), bind: bindMember}
 	} else {
 		var docs []doc
@@ -267,8 +267,8 @@ func mapOf(entries ...member) expr {
 	return e
 }
 
-// unified returns the parts of a list or map, which have to be of one type: where
-// they are not, or where nobody knows, they become dyn.
+// unified returns the parts of a list or map, which have to be of one type. If
+// they are not, or if a type is unknown, they become dyn.
 func unified(parts []expr) ([]expr, string) {
 	if len(parts) == 0 {
 		return nil, "nothing"
@@ -357,13 +357,13 @@ func literal(v any, number func(float64) expr) expr {
 		slices.SortFunc(entries, func(a, b member) int { return strings.Compare(a.name, b.name) })
 		return mapOf(entries...)
 	default:
-		// Decoded JSON holds nothing else.
+		// Decoded JSON has no other values.
 		return scalar(quote(fmt.Sprint(v)), "string")
 	}
 }
 
-// quote returns a string literal. All that is not printable is escaped, so that
-// a literal is on one line and shows what it holds.
+// quote returns a string literal. It escapes everything that is not printable,
+// so that a literal stays on one line and shows its content.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -1,11 +1,12 @@
 package translate
 
-// form is how generated programs come by what differs between mutators of one
-// shape, and what they take for granted.
+// form has the differences between generated programs for one shape of
+// mutators.
 type form struct {
-	// params reads the values of mutators from params, which is the mutator
-	// itself; otherwise they are written out.
+	// params: the program reads the values of mutators from params, which is
+	// the mutator itself; otherwise they are literals.
 	params bool
-	// served says that objects have metadata, as all that pass an API server have.
+	// served: objects have metadata, as all objects that pass an API server
+	// have.
 	served bool
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// What follows is about several mutators in one policy. Its rules and its binding
-// are about all of them together, so each has to ask for itself what it alone asks
-// for. It does so within its mutation, where what those before it did is seen.
+// This file puts several mutators into one policy. The rules and the binding of
+// the policy cover all of them, so each mutation has conditions for what its
+// mutator alone asks for. They are part of the mutation, where the changes of
+// the earlier ones are visible.
 
-// unshared are conditions for what rules and the binding say of all members of a
-// group, and not of each.
+// unshared returns conditions of a member that rules and the binding express
+// for the whole group only.
 func (d *draft) unshared(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
 	conds := append(d.kindGuards(m, ms), d.operationGuards(m, ms)...)
 	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return d.scope(o) != d.scope(m) }) {
@@ -42,8 +43,8 @@ func sameSelectors(ms []*legacy.Mutator) bool {
 	})
 }
 
-// kindGuards tell the kinds of a member from those of others, by as little as it
-// takes.
+// kindGuards returns the shortest conditions that tell the kinds of a member
+// from those of others.
 func (d *draft) kindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
 	var own, others []schema.GroupVersionKind
 	for _, o := range ms {
@@ -99,9 +100,9 @@ func (d *draft) unknownKindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []con
 	return nil
 }
 
-// operationGuards tell the operations of a member from those of others. A member
-// that is about some kinds for one operation and about others for both says all
-// that it is about.
+// operationGuards returns conditions that tell the operations of a member from
+// those of others. A member with one operation for some kinds and both for
+// others gets conditions for all its kinds.
 func (d *draft) operationGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
 	create, update := runsOn(m)
 	if slices.ContainsFunc(Targets(m), func(t Target) bool { return t.Create != create || t.Update != update }) {
@@ -121,7 +122,8 @@ func (d *draft) operationGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condi
 	return nil
 }
 
-// shared are the conditions that all members of a group have and none can change.
+// shared returns the conditions that all members of a group have and that none
+// can change.
 func (d *draft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
 	var out []condition
 	for _, c := range guards[0] {
@@ -135,8 +137,8 @@ func (d *draft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
 	return out
 }
 
-// sayOnce makes variables of conditions about the kind, the operation and the scope
-// that several members have. Nothing changes these.
+// sayOnce replaces conditions about kind, operation and scope that several
+// members have by variables. No mutation changes these.
 func sayOnce(guards [][]condition, vars *variables) {
 	count := map[string]int{}
 	for _, c := range slices.Concat(guards...) {
@@ -157,7 +159,7 @@ func sayOnce(guards [][]condition, vars *variables) {
 	}
 }
 
-// camel makes a variable of the name of a condition: is-pod, "isPod".
+// camel turns the name of a condition into that of a variable: is-pod, "isPod".
 func camel(name string) string {
 	var b strings.Builder
 	for i, word := range strings.Split(name, "-") {
@@ -173,9 +175,9 @@ func holds(conds []condition, c condition) bool {
 	return slices.ContainsFunc(conds, func(o condition) bool { return o.Expr.String() == c.Expr.String() })
 }
 
-// mindEmpties says which members of a group see less than they do in Gatekeeper:
-// between one mutation and the next a server decodes an object of a built-in kind,
-// and what is empty is not there any more (Kubernetes spec §8.1).
+// mindEmpties notes which members of a group see less than in Gatekeeper:
+// between two mutations a server decodes an object of a built-in kind, and
+// empty values vanish (Kubernetes spec §8.1).
 func (n *native) mindEmpties(ms []*legacy.Mutator) {
 	for _, writes := range ms {
 		for _, m := range ms {
@@ -189,8 +191,8 @@ func (n *native) mindEmpties(ms []*legacy.Mutator) {
 	}
 }
 
-// looksAt reports whether it makes a difference to m if what another one writes
-// is empty or missing.
+// looksAt reports whether m behaves differently if a value that other writes is
+// missing instead of empty.
 func looksAt(m, other *legacy.Mutator) bool {
 	last := len(other.Location) - 1
 	if len(m.Location) <= last || !m.Location.Meets(other.Location) {
@@ -200,8 +202,7 @@ func looksAt(m, other *legacy.Mutator) bool {
 		m.Set != nil && len(distinct(m.Set.Values)) < len(m.Set.Values)
 }
 
-// keeps reports whether all that a mutator writes is still there when it has been
-// decoded.
+// keeps reports whether decoding keeps all values that a mutator writes.
 func (n *native) keeps(m *legacy.Mutator) bool {
 	var v any = "x"
 	path := m.Location

@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// guards are the match conditions of a native policy: what the mutator asks for
-// and what neither the rules nor a selector can say.
+// guards returns the match conditions of a native policy: what the mutator asks
+// for and neither rules nor a selector can express.
 func (n *native) guards(m *legacy.Mutator) []condition {
 	var conds []condition
 	if names := m.Match.Namespaces; len(names) > 0 && !slices.ContainsFunc(names, isEverything) {
@@ -38,12 +38,12 @@ func (n *native) guards(m *legacy.Mutator) []condition {
 	return conds
 }
 
-// namespaceOfRequest is there for objects that have a namespace, and for Namespaces
-// (Kubernetes spec §6.1).
+// namespaceOfRequest exists for objects that have a namespace, and for
+// Namespaces (Kubernetes spec §6.1).
 var namespaceOfRequest = field(ident("request"), "namespace")
 
-// namespace returns whether a test holds for the name of the object's namespace,
-// if it has one.
+// namespace returns whether a test holds for the name of the object's
+// namespace, if it has one.
 func (n *native) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
 	if n.namespaced(m) {
 		return test(namespaceOfRequest)
@@ -51,8 +51,8 @@ func (n *native) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
 	return n.form.namespace(m, test)
 }
 
-// namespaced reports whether all kinds of the mutator are known to be in
-// namespaces.
+// namespaced reports whether all kinds of the mutator are known to be
+// namespaced.
 func (n *native) namespaced(m *legacy.Mutator) bool {
 	if m.Match.Scope == "Namespaced" {
 		return true // the rules say so
@@ -61,8 +61,8 @@ func (n *native) namespaced(m *legacy.Mutator) bool {
 	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k served) bool { return !k.namespaced })
 }
 
-// scope is match.scope where it makes a difference: it does not for kinds that are
-// all in namespaces, or all outside, as it asks.
+// scope returns match.scope, or "" if all kinds of the mutator have that scope
+// anyway.
 func (n *native) scope(m *legacy.Mutator) string {
 	kinds := n.kinds(m)
 	switch s := m.Match.Scope; s {
@@ -74,8 +74,8 @@ func (n *native) scope(m *legacy.Mutator) string {
 	return ""
 }
 
-// rules are the resource rules for some mutators: all resources of one group,
-// version, scope and pair of operations are in one.
+// rules returns the resource rules for some mutators. One rule has all
+// resources of one group, version, scope and pair of operations.
 func (n *native) rules(ms []*legacy.Mutator) []admissionregistrationv1.NamedRuleWithOperations {
 	var out []admissionregistrationv1.NamedRuleWithOperations
 	for _, m := range ms {
@@ -120,8 +120,8 @@ func (n *native) withoutCovered(rules []admissionregistrationv1.NamedRuleWithOpe
 	return slices.DeleteFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return len(r.Resources) == 0 })
 }
 
-// covers reports whether all requests for a resource that come under a rule come
-// under another one as well.
+// covers reports whether other matches all requests for a resource that r
+// matches.
 func (n *native) covers(other, r admissionregistrationv1.RuleWithOperations, resource string) bool {
 	lists := func(list []string, s string) bool { return slices.Contains(list, "*") || slices.Contains(list, s) }
 	group, version := r.APIGroups[0], r.APIVersions[0]
@@ -136,8 +136,7 @@ func (n *native) covers(other, r admissionregistrationv1.RuleWithOperations, res
 	return other.Scope == nil || r.Scope != nil && *r.Scope == *other.Scope || n.inScope(group, version, main, *other.Scope)
 }
 
-// inScope reports whether a resource is known to be in namespaces, or outside, as a
-// scope asks.
+// inScope reports whether a resource is known to have a scope.
 func (n *native) inScope(group, version, resource string, scope admissionregistrationv1.ScopeType) bool {
 	kind, ok := n.types.KindFor(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, "")
 	if !ok {
@@ -154,9 +153,9 @@ func isWild(rules []admissionregistrationv1.NamedRuleWithOperations) bool {
 	})
 }
 
-// spared are the rules of what a wildcard must leave alone: Gatekeeper's own
-// objects, and the configurations of webhooks, for which servers call no webhook
-// and run policies (Kubernetes spec §2.7).
+// spared returns rules that exclude objects which a wildcard must not match:
+// Gatekeeper's own, and the configurations of webhooks, for which servers run
+// policies and call no webhook (Kubernetes spec §2.7).
 func spared() []admissionregistrationv1.NamedRuleWithOperations {
 	rule := func(groups []string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
 		var r admissionregistrationv1.NamedRuleWithOperations
@@ -170,9 +169,10 @@ func spared() []admissionregistrationv1.NamedRuleWithOperations {
 	}
 }
 
-// namespaces is the namespaceSelector of a binding: match.namespaceSelector and
-// what keeps Gatekeeper out of a namespace. Both treat a Namespace and objects
-// outside namespaces alike (Gatekeeper spec §7.3).
+// namespaces returns the namespaceSelector of a binding:
+// match.namespaceSelector, and what exempts a namespace from Gatekeeper. Both
+// treat a Namespace and objects without a namespace alike (Gatekeeper spec
+// §7.3).
 func namespaces(s *metav1.LabelSelector) *metav1.LabelSelector {
 	out := &metav1.LabelSelector{}
 	if s != nil {

@@ -9,22 +9,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// known is what types say about a location in every kind that a mutator applies
-// to. An API server holds built-in kinds as Go values, so of these it is certain
-// what a policy finds: no null and no wrong type, and some fields always.
+// known has what schemas say about a location, for all kinds that a mutator
+// applies to. An API server holds built-in kinds as Go values, so a policy on
+// these finds no null, no wrong type, and some fields always.
 type known struct {
 	kinds []schema.GroupVersionKind // nil: any kind
-	// builtin says that all kinds are built in and that the whole location is
-	// declared. Nothing below holds otherwise.
+	// builtin: all kinds are built in and declare the whole location. The
+	// fields below are set only then.
 	builtin bool
 	nodes   []knownNode
-	// nullable says that the location leads through an object that can be null, as
-	// some that have to be given can.
+	// nullable: the location leads through an object that can be null, as some
+	// required objects can.
 	nullable bool
-	// undeclared is the first place that a built-in kind does not have, as in
-	// "Service: spec.foo".
+	// undeclared is the first field that a built-in kind does not declare, as
+	// in "Service: spec.foo".
 	undeclared string
-	// schema says that all kinds have one and that it declares the whole location.
+	// schema: all kinds have a schema, and it declares the whole location.
 	schema bool
 	// roots and places are those of the object and of the last node, for each kind.
 	roots, places []openapi.Place
@@ -39,7 +39,8 @@ type knownNode struct {
 	unique bool // and the API server refuses two elements with the same key
 }
 
-// lookup finds out about a location in some kinds; none are any.
+// lookup returns what is known about a location in some kinds. No kinds means
+// any.
 func lookup(path legacy.Path, kinds []schema.GroupVersionKind, types *openapi.Types) known {
 	k := known{kinds: kinds}
 	k.builtin = len(k.kinds) > 0
@@ -62,11 +63,11 @@ func lookup(path legacy.Path, kinds []schema.GroupVersionKind, types *openapi.Ty
 	return k
 }
 
-// metadataNodes are what is known of a label or annotation of any kind at all: a
-// server sees to the metadata of custom kinds as well.
+// metadataNodes are what is known of a label or annotation of any kind: a
+// server checks the metadata of custom kinds as well.
 var metadataNodes = []knownNode{{always: true}, {}, {inMap: true}}
 
-// add takes in what one kind says about the location.
+// add records what one kind says about the location.
 func (k *known) add(kind *openapi.Kind, gvk schema.GroupVersionKind, at openapi.Place, path legacy.Path) {
 	k.roots = append(k.roots, at)
 	for i, node := range path {
@@ -77,7 +78,8 @@ func (k *known) add(kind *openapi.Kind, gvk schema.GroupVersionKind, at openapi.
 			n.inMap = n.inMap || !at.Declares(node.Name)
 			there, null := present(kind, gvk, path[:i], node.Name)
 			n.always = n.always && kind.Builtin() && there
-			// A list that is null fails wherever it is looked at, an object does not.
+			// A list that is null fails wherever it is read, an object does
+			// not.
 			k.nullable = k.nullable || null && i+1 < len(path) && !path[i+1].List
 		} else if ok {
 			keys := at.Keys()
@@ -99,17 +101,18 @@ func (k *known) add(kind *openapi.Kind, gvk schema.GroupVersionKind, at openapi.
 }
 
 // keepsUnique are the lists of a Pod's spec in which an API server refuses two
-// elements with one name (k8s.io/kubernetes pkg/apis/core/validation). It does not
-// do so for every built-in list with a key, a container may have an environment
-// variable twice, but for every list of a custom kind that declares one.
+// elements with one name (k8s.io/kubernetes pkg/apis/core/validation). It does
+// not do that for every built-in list with a key, since a container may have an
+// environment variable twice. It does for every list of a custom kind that
+// declares a key.
 var keepsUnique = map[string]bool{
 	"containers": true, "initContainers": true, "ephemeralContainers": true, "volumes": true,
 }
 
-// present reports whether objects always have a field, given its parent: it asks
-// how an API server spells an object in which the parents are all there is, and
-// whether the field is null then. For a path that ends in a list selector, the
-// parent is an element.
+// present reports whether objects always have a field, given its parent. It
+// normalises an object that has only the parents, as an API server would, and
+// looks whether the field is there; null reports whether it is null. For a path
+// that ends in a list selector, the parent is an element.
 func present(kind *openapi.Kind, gvk schema.GroupVersionKind, parent legacy.Path, name string) (there, null bool) {
 	at, ok := spelled(kind, gvk, parent, map[string]any{})
 	fields, _ := at.(map[string]any)
@@ -120,8 +123,8 @@ func present(kind *openapi.Kind, gvk schema.GroupVersionKind, parent legacy.Path
 	return ok, ok && v == nil
 }
 
-// spelled returns how an API server spells a value at a place of an object in
-// which nothing else is; false if it does not keep it at all.
+// spelled returns how an API server writes a value in an object that has
+// nothing else; false if it drops the value.
 func spelled(kind *openapi.Kind, gvk schema.GroupVersionKind, path legacy.Path, v any) (any, bool) {
 	for _, node := range slices.Backward(path) {
 		if node.List {
@@ -151,8 +154,8 @@ func spelled(kind *openapi.Kind, gvk schema.GroupVersionKind, path legacy.Path, 
 	return at, true
 }
 
-// keepsEmpty reports whether an API server that decodes a value keeps all of its
-// members, those that are empty included, as it does not for most built-in kinds.
+// keepsEmpty reports whether an API server that decodes a value keeps all of
+// its members, including empty ones, which it does not for most built-in kinds.
 func keepsEmpty(v, decoded any) bool {
 	switch v := v.(type) {
 	case map[string]any:

@@ -50,8 +50,8 @@ func join(sep doc, docs []doc) doc {
 	return concat(parts...)
 }
 
-// placed is a document that is yet to be printed.
-type placed struct {
+// placedDoc is a document that is yet to be printed.
+type placedDoc struct {
 	doc
 	indent int
 	flat   bool
@@ -61,7 +61,7 @@ type placed struct {
 func (d doc) String() string {
 	var b strings.Builder
 	column := 0
-	todo := []placed{{doc: d}}
+	todo := []placedDoc{{doc: d}}
 	for len(todo) > 0 {
 		next := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -86,7 +86,7 @@ func (d doc) String() string {
 			next.indent += 2
 		}
 		for i := len(next.parts) - 1; i >= 0; i-- {
-			todo = append(todo, placed{doc: next.parts[i], indent: next.indent, flat: next.flat})
+			todo = append(todo, placedDoc{doc: next.parts[i], indent: next.indent, flat: next.flat})
 		}
 	}
 	return b.String()
@@ -94,9 +94,9 @@ func (d doc) String() string {
 
 // fits reports whether a group, on one line, and what follows it up to the next
 // possible new line need no more than so many columns.
-func fits(g placed, after []placed, columns int) bool {
+func fits(g placedDoc, after []placedDoc, columns int) bool {
 	g.flat = true
-	todo := []placed{g}
+	todo := []placedDoc{g}
 	for columns >= 0 {
 		if len(todo) == 0 {
 			if len(after) == 0 {
@@ -116,7 +116,7 @@ func fits(g placed, after []placed, columns int) bool {
 			columns -= len(next.text)
 		default:
 			for i := len(next.parts) - 1; i >= 0; i-- {
-				todo = append(todo, placed{doc: next.parts[i], flat: next.flat})
+				todo = append(todo, placedDoc{doc: next.parts[i], flat: next.flat})
 			}
 		}
 	}

@@ -100,8 +100,7 @@ func sortedKeys(m map[string]any) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// fieldOrder has the name of a thing first, and then its image, as people write
-// them.
+// fieldOrder puts the name first, and then the image, as people write them.
 func fieldOrder(m map[string]any) []string {
 	rank := func(k string) int { return 1 + slices.Index([]string{"image", "name"}, k) }
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {

@@ -17,11 +17,11 @@ type condition struct {
 }
 
 // conditions returns what m.Match asks for beyond kinds and the namespace
-// selector, in Gatekeeper's order; none if it asks for nothing. They read only
-// object, request and params, which is what match conditions can read.
+// selector, in Gatekeeper's order; none if it asks for nothing. They read
+// object, request and params only, as match conditions have to.
 //
-// They are about the object as it is, never about the old one (Gatekeeper spec
-// §7.5), so that none of it can be an objectSelector.
+// They apply to the new object, never to the old one (Gatekeeper spec §7.5), so
+// none of them can be an objectSelector.
 func (f form) conditions(m *legacy.Mutator) []condition {
 	var out []condition
 	add := func(name string, e expr) { out = append(out, condition{name, e}) }
@@ -55,7 +55,7 @@ func (f form) conditions(m *legacy.Mutator) []condition {
 		add("name", f.named(p))
 	}
 	if m.Match.Source == "Generated" {
-		// Such objects are never requested (Gatekeeper spec §10).
+		// Generated objects are never requested (Gatekeeper spec §10).
 		add("source", ident("false"))
 	}
 	return out
@@ -81,8 +81,8 @@ func isNamespace() expr {
 	return all(equal(field(object, "kind"), constant("Namespace")), equal(field(object, "apiVersion"), constant("v1")))
 }
 
-// outside returns whether the object is in no namespace; a Namespace is in none,
-// although a request for it says so.
+// outside returns whether the object is in no namespace. A Namespace is in
+// none, although a request for it has one.
 func (f form) outside(m *legacy.Mutator) expr {
 	none := not(fn("has", field(ident("request"), "namespace")))
 	if mayBeNamespace(m) {
@@ -101,8 +101,8 @@ func (f form) inside(m *legacy.Mutator) expr {
 	return some
 }
 
-// namespace returns whether a test holds for the name of the object's namespace.
-// It holds where there is none; that of a Namespace is its own.
+// namespace returns whether a test holds for the name of the object's
+// namespace. It holds without a namespace; a Namespace counts by its own name.
 func (f form) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
 	name := field(ident("request"), "namespace")
 	e := anyOf(not(fn("has", name)), test(name))
@@ -203,8 +203,8 @@ func matchesParam(name expr, patterns []string, parameter expr) expr {
 	return macro(parameter, "exists", []string{"p"}, matchesOne(name, p, kinds))
 }
 
-// matchesOne returns whether a name matches the pattern p, which is of one of the
-// kinds.
+// matchesOne returns whether a name matches the pattern p, which is of one of
+// the kinds.
 func matchesOne(name, p expr, kinds []patternKind) expr {
 	k := kinds[len(kinds)-1]
 	var e, is expr
@@ -226,8 +226,7 @@ func matchesOne(name, p expr, kinds []patternKind) expr {
 	return cond(is, e, matchesOne(name, p, kinds[:len(kinds)-1]))
 }
 
-// named returns whether the object's name, or what its name will begin with,
-// matches.
+// named returns whether the object's name, or its generateName, matches.
 func (f form) named(pattern string) expr {
 	k := kindOf(pattern)
 	names := []expr{f.name("name")}
@@ -284,8 +283,8 @@ func requirement(labels expr, r metav1.LabelSelectorRequirement) expr {
 	}
 }
 
-// hasOneOf returns whether there is a label with one of the values. "" stands for
-// a label that is not there, unless it is one of the values.
+// hasOneOf returns whether a label has one of the values. "" stands for a
+// missing label, unless it is one of the values.
 func hasOneOf(labels expr, key string, values []string) expr {
 	label := optional(labels, key)
 	absent := constant("")
@@ -333,7 +332,8 @@ func (f form) selectsParam(s *metav1.LabelSelector, labels expr, parameter strin
 
 // namespaceSelector returns match.namespaceSelector as a condition within a
 // mutation, where namespaceObject can be read; false if it selects everything.
-// Outside namespaces it holds; a Namespace is looked at itself.
+// It holds for objects without a namespace; a Namespace is selected by its own
+// labels.
 func (f form) namespaceSelector(m *legacy.Mutator) (expr, bool) {
 	s := m.Match.NamespaceSelector
 	if s == nil {
@@ -354,7 +354,7 @@ func (f form) namespaceSelector(m *legacy.Mutator) (expr, bool) {
 
 // kinds returns the condition that a request is for one of the kinds of the
 // mutator: applyTo, with its operations, and match.kinds. It is for policies
-// whose rules cannot say it exactly.
+// whose rules cannot express that exactly.
 func (f form) kinds(m *legacy.Mutator) []condition {
 	var out []condition
 	if len(m.ApplyTo) > 0 {

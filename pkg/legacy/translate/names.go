@@ -11,21 +11,21 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Where a policy came from, on the policy and on its binding. The labels are
-// there if they say it of all its mutators.
+// Labels and annotations on a policy and its binding that say where it came
+// from. The labels are there if they hold for all its mutators.
 const (
 	fromKindLabel  = "mapd.dev/from-kind"
 	fromNameLabel  = "mapd.dev/from-name"
 	fromAnnotation = "mapd.dev/from"
 )
 
-// reservedSuffix is of names that API servers keep for policies from files.
+// reservedSuffix ends names that API servers keep for policies from files.
 const reservedSuffix = ".static.k8s.io"
 
-// uniqueNames names each unit after its mutators, so that a name tells what it was
-// and stays when others come and go. Names of mutators that came from files need
-// not be names of Kubernetes; what had to be changed for it and is then no longer
-// the only one gets a hash of the original.
+// uniqueNames names each unit after its mutators, so that a name shows what the
+// unit was made from and stays the same when others are added or removed. Names
+// of mutators in files need not be valid names; a name that had to be changed
+// and is then not unique gets a hash of the original.
 func uniqueNames(units [][]*legacy.Mutator) []string {
 	taken := map[string]int{}
 	names, exact := make([]string, len(units)), make([]bool, len(units))
@@ -41,7 +41,8 @@ func uniqueNames(units [][]*legacy.Mutator) []string {
 	return names
 }
 
-// unitName reports also whether everything in the name is as the mutator has it.
+// unitName returns a name, and whether it contains the names of the mutators
+// unchanged.
 func unitName(ms []*legacy.Mutator) (name string, exact bool) {
 	name, exact = mutatorName(ms[0])
 	switch len(ms) {
@@ -62,7 +63,7 @@ func mutatorName(m *legacy.Mutator) (name string, exact bool) {
 	return name, name == plain
 }
 
-// subdomain makes a DNS subdomain of what begins with a letter.
+// subdomain turns a string that begins with a letter into a DNS subdomain.
 func subdomain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -99,7 +100,7 @@ func hash(ms []*legacy.Mutator) string {
 	return hex.EncodeToString(h.Sum(nil)[:4])
 }
 
-// origin gives the labels and annotations that say where a policy came from.
+// origin returns the labels and annotations that say where a policy came from.
 func origin(ms []*legacy.Mutator) (labels, annotations map[string]string) {
 	if len(ms) == 1 {
 		m := ms[0]

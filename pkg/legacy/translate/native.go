@@ -25,7 +25,7 @@ type Options struct {
 	Types *openapi.Types
 }
 
-// Verdict says how true a native policy is to its mutator.
+// Verdict says how exactly a native policy does what its mutator does.
 type Verdict string
 
 // The verdicts. Only Exact and Differs come with a policy.
@@ -40,38 +40,38 @@ const (
 // Gatekeeper spec §13, such as "T21", or empty.
 type Note struct{ Trap, Text string }
 
-// MutatorVerdict is what became of one mutator, by its ID.
+// MutatorVerdict is the outcome for one mutator, by its ID.
 type MutatorVerdict struct {
 	ID      string
 	Verdict Verdict
 	Notes   []Note
 }
 
-// Unit is what one file holds: one mutator, or several whose order matters.
+// Unit is the content of one file: one mutator, or several whose order matters.
 type Unit struct {
 	Name     string
 	Mutators []*legacy.Mutator
-	// Policy and Binding are nil if nothing native does what the mutators do.
+	// Policy and Binding are nil if no policy does what the mutators do.
 	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
 	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
-	// Comment says in plain words what the policy does, in lines of at most 100
-	// characters without a comment sign.
+	// Comment describes the policy in words, in lines of at most 100 characters
+	// without a comment sign.
 	Comment string
-	// Verdicts are those of Mutators, in the same order.
+	// Verdicts are for Mutators, in the same order.
 	Verdicts []MutatorVerdict
-	// Rounds is how often the policy has to run for what its mutators say of one
-	// another: 1, 2, or 3 for more than a server gives.
+	// Rounds is how often the policy has to run because of dependencies between
+	// its mutators: 1, 2, or 3 for more than a server allows.
 	Rounds int
-	// Unique are lists, each a location that ends in a glob, of which the policy
-	// takes for granted that no two elements have the same key, because an API
-	// server refuses objects in which they have. It refuses such objects itself.
+	// Unique are lists, each a location that ends in a glob, in which the
+	// policy assumes that no two elements have the same key, because an API
+	// server refuses such objects in the end.
 	Unique []legacy.Path
 }
 
-// Native says in policies what mutators say, each exactly or with the differences
-// named. Mutators that influence each other become one policy, all others one
-// each. Units are sorted by name; a mutator that no policy is made of is a unit,
-// too.
+// Native translates mutators into policies, exactly or with named differences.
+// Mutators that influence each other become one policy; each other mutator
+// becomes one of its own. Units are sorted by name. A mutator without a policy
+// is a unit, too.
 func Native(ms []*legacy.Mutator, o Options) []Unit {
 	n := newNative(ms, o)
 	movable := n.movable()
@@ -101,7 +101,7 @@ func Native(ms []*legacy.Mutator, o Options) []Unit {
 	return units
 }
 
-// unit makes the policy of a group, if one is to be made.
+// unit makes the policy of a group, if there can be one.
 func (n *native) unit(name string, ms []*legacy.Mutator, rounds int) Unit {
 	u := Unit{Name: name, Mutators: ms, Rounds: rounds}
 	if n.fates[ms[0].ID()].movable() {

@@ -9,21 +9,21 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// plainWalk turns a location into a policy's words where nothing can be null or of
-// a wrong type: in built-in kinds, and in the metadata of all kinds. What walk has
-// to ask is known there, so that what remains reads as if a person had written it.
+// plainWalk translates a location where nothing can be null or of a wrong type:
+// in built-in kinds, and in the metadata of all kinds. It needs fewer tests
+// than walk, so that its policies read as if a person had written them.
 type plainWalk struct {
 	*walk
 	known     known
 	variables *variables
-	// trusted says that the walk is good for the mutator at all.
+	// trusted reports whether the walk can be used for the mutator at all.
 	trusted bool
 	// namespaced says that all objects have a namespace.
 	namespaced        bool
 	namespaceVariable expr
 }
 
-// variables are those of a policy.
+// variables are the variables of a policy.
 type variables struct{ names, exprs []string }
 
 // add returns a variable with the value of e.
@@ -36,8 +36,8 @@ func (v *variables) add(name string, e expr) expr {
 	return field(ident("variables"), unique)
 }
 
-// deed is what is to be done if all conditions hold, and nothing otherwise.
-type deed struct {
+// effect is what happens if all conditions hold; otherwise nothing does.
+type effect struct {
 	conds []condition
 	do    choice
 }
@@ -51,21 +51,21 @@ func exprs(conds []condition) []expr {
 	return out
 }
 
-// stretch is a part of the location that consists of fields only, from one list,
-// or the object, to the next list or the end.
+// stretch is a part of the location with fields only, from one list, or the
+// object, to the next list or the end.
 type stretch struct {
 	first, last int
 	at          expr // what the first field is in
 	conds       []condition
-	// sure is the last depth at which there is something, if conds hold.
+	// sure is the last depth at which a field exists if conds hold.
 	sure int
-	// fresh is the depth at which there is nothing, if conds hold; -1 if nothing
-	// is known of that.
+	// fresh is the depth at which the field is missing if conds hold; -1 if
+	// that is unknown.
 	fresh int
 }
 
-// stretch finds out what the tests ask for between two lists, and what has to be
-// there because nothing would create it.
+// stretch collects the path tests between two lists, and the fields that have
+// to exist because nothing would create them.
 func (w *plainWalk) stretch(first int, at expr) stretch {
 	s := stretch{first: first, last: first, at: at, sure: first - 1, fresh: -1}
 	for s.last+1 < len(w.path) && !w.path[s.last+1].List {
@@ -91,7 +91,8 @@ func (w *plainWalk) stretch(first int, at expr) stretch {
 	return s
 }
 
-// label is what a key of metadata.labels or metadata.annotations is.
+// label returns the singular for a key of metadata.labels or
+// metadata.annotations.
 func (w *plainWalk) label(d int) string {
 	switch {
 	case w.m.Kind != legacy.AssignMetadata || d < 2:
@@ -118,8 +119,8 @@ func (w *plainWalk) alwaysUntil(first, last int) bool {
 
 func (w *plainWalk) creates(d int) bool { return creates(w.m, d) }
 
-// creates reports whether the rest of a location, from depth d on, is made where
-// it is missing.
+// creates reports whether a mutator creates the rest of its location, from
+// depth d on, where it is missing.
 func creates(m *legacy.Mutator, d int) bool {
 	return (m.Set == nil || !m.Set.Prune) &&
 		!slices.ContainsFunc(m.Tests, func(t legacy.PathTest) bool {
@@ -129,7 +130,7 @@ func creates(m *legacy.Mutator, d int) bool {
 }
 
 // leavesParents reports whether Gatekeeper may create something on the way to a
-// list from which it has nothing to remove.
+// list from which it removes nothing.
 func (w *plainWalk) leavesParents() bool {
 	for d := len(w.path) - 1; d >= 0; d-- {
 		if _, mayMiss := w.allowed(d); !mayMiss || w.path[d].Glob {
@@ -142,7 +143,8 @@ func (w *plainWalk) leavesParents() bool {
 	return false
 }
 
-// neverMissing returns the depth of a field that has to be missing and never is.
+// neverMissing returns the depth of a field that a path test wants missing and
+// that always exists.
 func (w *plainWalk) neverMissing() (int, bool) {
 	first := 0
 	for d, n := range w.path {
@@ -155,7 +157,7 @@ func (w *plainWalk) neverMissing() (int, bool) {
 	return 0, false
 }
 
-// undeclaredValue returns a field of the value that the kinds do not have.
+// undeclaredValue returns a field of the value that the kinds lack.
 func (w *plainWalk) undeclaredValue() string {
 	if !w.known.builtin {
 		return ""
@@ -175,7 +177,7 @@ func (w *plainWalk) undeclaredValue() string {
 	return ""
 }
 
-// exists asks whether there is a field at depth d of a stretch.
+// exists returns whether there is a field at depth d of a stretch.
 func (w *plainWalk) exists(s stretch, d int) expr {
 	e, plain := w.reach(s, d-1)
 	if plain {
@@ -184,7 +186,8 @@ func (w *plainWalk) exists(s stretch, d int) expr {
 	return call(optional(e, w.path[d].Name), "hasValue")
 }
 
-// read reads the field at depth d of a stretch, or what it counts as if missing.
+// read returns the field at depth d of a stretch, or missing if it does not
+// exist.
 func (w *plainWalk) read(s stretch, d int, missing expr) expr {
 	e, plain := w.reach(s, d)
 	if plain {
@@ -193,8 +196,8 @@ func (w *plainWalk) read(s stretch, d int, missing expr) expr {
 	return call(e, "orValue", missing)
 }
 
-// reach goes to the field at depth d of a stretch: plainly if it is there, else to
-// an optional.
+// reach returns the field at depth d of a stretch: plain if it exists, else an
+// optional.
 func (w *plainWalk) reach(s stretch, d int) (e expr, plain bool) {
 	e, plain = s.at, true
 	for i := s.first; i <= d; i++ {
@@ -208,7 +211,7 @@ func (w *plainWalk) reach(s stretch, d int) (e expr, plain bool) {
 	return e, plain
 }
 
-// fieldAt is the field at depth d, which is there.
+// fieldAt returns the field at depth d, which has to exist.
 func (w *plainWalk) fieldAt(s stretch, d int) expr {
 	e := s.at
 	for i := s.first; i <= d; i++ {
@@ -217,16 +220,16 @@ func (w *plainWalk) fieldAt(s stretch, d int) expr {
 	return e
 }
 
-// from returns what is done below the value e at p, from depth d on. top says
+// from returns the effect below the value e at p, from depth d on. top reports
 // that no loop is around it.
-func (w *plainWalk) from(d int, e expr, p pointer, top bool) deed {
+func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 	s := w.stretch(d, e)
 	at := make([]pointer, s.last+1)
 	for i, q := d, p; i <= s.last; i++ {
 		q = q.key(w.path[i].Name)
 		at[i] = q
 	}
-	result := deed{conds: s.conds}
+	result := effect{conds: s.conds}
 	last := s.last
 	var missing []int // fields that may be missing, the innermost first
 	switch {
@@ -246,8 +249,8 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) deed {
 			missing = append(missing, i)
 		}
 	}
-	// One question is asked plainly. Of several, or before a longer answer, each
-	// is got rid of before the next.
+	// One condition is written as it is. Of several, or before a longer result,
+	// each one is handled before the next.
 	plainly := len(missing) == 1 && result.do.test == nil && result.do.many == nil
 	for _, i := range missing {
 		there := hasTest(w.parent(s, i), w.path[i].Name)
@@ -261,11 +264,11 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) deed {
 	return result
 }
 
-// mayLack reports whether a field of a stretch may be missing if its parent and
-// what the conditions ask for are there.
+// mayLack reports whether a field of a stretch may be missing although its
+// parent exists and the conditions hold.
 func (w *plainWalk) mayLack(s stretch, d int) bool { return d > s.sure && !w.known.nodes[d].always }
 
-func (d *deed) add(more deed) {
+func (d *effect) add(more effect) {
 	d.conds = append(d.conds, more.conds...)
 	d.do = more.do
 }
@@ -277,19 +280,19 @@ func (w *plainWalk) parent(s stretch, d int) expr {
 	return w.fieldAt(s, d-1)
 }
 
-// leaf is what is done to the last field, at p.
-func (w *plainWalk) leaf(s stretch, p pointer) deed {
+// leaf returns the effect on the last field, at p.
+func (w *plainWalk) leaf(s stretch, p pointer) effect {
 	d := s.last
 	switch {
 	case w.m.Set == nil:
-		return deed{do: operations(operation("add", p, w.assigned(s)))}
+		return effect{do: operations(operation("add", p, w.assigned(s)))}
 	case w.m.Set.Prune:
 		return w.pruned(s, p)
 	}
 	return w.merged(s, p, d)
 }
 
-// assigned is the value that the last field gets.
+// assigned returns the value that the last field gets.
 func (w *plainWalk) assigned(s stretch) expr {
 	if w.m.Image == nil || w.allParts() {
 		return w.made(len(w.path))
@@ -298,16 +301,16 @@ func (w *plainWalk) assigned(s stretch) expr {
 	return w.image(&old)
 }
 
-// allParts reports whether nothing of an old image is kept.
+// allParts reports whether the image replaces all parts of the old one.
 func (w *plainWalk) allParts() bool {
 	i := w.m.Image
 	return i.Domain != "" && i.Path != "" && i.Tag != ""
 }
 
-func (w *plainWalk) pruned(s stretch, p pointer) deed {
+func (w *plainWalk) pruned(s stretch, p pointer) effect {
 	list := w.fieldAt(s, s.last)
 	if !w.listOfScalars() {
-		return deed{do: w.prune(list, p)}
+		return effect{do: w.prune(list, p)}
 	}
 	o := w.unused("v", "o", "x")
 	values := w.m.Set.Values
@@ -315,12 +318,11 @@ func (w *plainWalk) pruned(s stretch, p pointer) deed {
 	if len(values) == 1 {
 		keep = binary("!=", ident(o), w.literal(values[0], nil, ""))
 	}
-	return deed{do: operations(operation("replace", p, macro(list, "filter", []string{o}, keep)))}
+	return effect{do: operations(operation("replace", p, macro(list, "filter", []string{o}, keep)))}
 }
 
-// merged appends what is missing. One value is a matter of a condition, several
-// need a loop.
-func (w *plainWalk) merged(s stretch, p pointer, d int) deed {
+// merged appends missing values. One value needs a condition, several a loop.
+func (w *plainWalk) merged(s stretch, p pointer, d int) effect {
 	values := distinct(w.m.Set.Values)
 	if len(values) == 1 && len(w.m.Set.Values) == 1 {
 		v := w.literal(values[0], nil, "")
@@ -329,7 +331,7 @@ func (w *plainWalk) merged(s stretch, p pointer, d int) deed {
 		if w.mayLack(s, d) {
 			add = decide(hasTest(w.parent(s, d), w.path[d].Name), add, operations(operation("add", p, w.made(d+1))))
 		}
-		return deed{conds: []condition{missing}, do: add}
+		return effect{conds: []condition{missing}, do: add}
 	}
 	do := choice{}
 	if len(values) > 0 {
@@ -341,7 +343,7 @@ func (w *plainWalk) merged(s stretch, p pointer, d int) deed {
 	if w.mayLack(s, d) {
 		do = decide(hasTest(w.parent(s, d), w.path[d].Name), do, operations(operation("add", p, w.made(d+1))))
 	}
-	return deed{do: do}
+	return effect{do: do}
 }
 
 func (w *plainWalk) listOfScalars() bool {
@@ -355,8 +357,8 @@ func (w *plainWalk) listOfScalars() bool {
 
 func (w *plainWalk) terminal() bool { return w.path[len(w.path)-1].List }
 
-// list is what is done to the list at the end of a stretch, at p.
-func (w *plainWalk) list(s stretch, p pointer, top bool) deed {
+// list returns the effect on the list at the end of a stretch, at p.
+func (w *plainWalk) list(s stretch, p pointer, top bool) effect {
 	d := s.last + 1
 	node := w.path[d]
 	if d == len(w.path)-1 {
@@ -366,19 +368,19 @@ func (w *plainWalk) list(s stretch, p pointer, top bool) deed {
 	i, x := w.loop(d)
 	sub := w.from(d+1, ident(x), p.index(i), false)
 	if node.Glob {
-		return deed{do: each(list, i, x, where(exprs(sub.conds)), sub.do)}
+		return effect{do: each(list, i, x, where(exprs(sub.conds)), sub.do)}
 	}
 	match := w.selects(d, x)
 	found := each(list, i, x, where(append([]expr{match}, exprs(sub.conds)...)), sub.do)
 	if !w.creates(d) {
-		return deed{do: found}
+		return effect{do: found}
 	}
 	some := macro(list, "exists", []string{x}, match)
 	push := operations(operation("add", p.key("-"), w.fresh(d)))
 	if w.mayFind(d) {
-		return deed{do: decide(tested(some), found, push)}
+		return effect{do: decide(tested(some), found, push)}
 	}
-	return deed{conds: []condition{w.lacks(s, x, match)}, do: push}
+	return effect{conds: []condition{w.lacks(s, x, match)}, do: push}
 }
 
 func where(conds []expr) *expr {
@@ -389,14 +391,14 @@ func where(conds []expr) *expr {
 	return &e
 }
 
-// lacks is the condition that no element of the list is the selected one.
+// lacks returns the condition that the list has no selected element.
 func (w *plainWalk) lacks(s stretch, x string, match expr) condition {
 	node := w.path[s.last+1]
 	return condition{"has-no-" + kebab(keyText(node)), not(macro(w.read(s, s.last, listOf()), "exists", []string{x}, match))}
 }
 
 // element replaces the first element with the key, or appends one.
-func (w *plainWalk) element(s stretch, p pointer, top bool) deed {
+func (w *plainWalk) element(s stretch, p pointer, top bool) effect {
 	d := s.last + 1
 	_, x := w.loop(d)
 	match := w.selects(d, x)
@@ -412,24 +414,24 @@ func (w *plainWalk) element(s stretch, p pointer, top bool) deed {
 	}
 	push := operations(operation("add", p.key("-"), w.fresh(d)))
 	if !found {
-		return deed{conds: []condition{w.lacks(s, x, match)}, do: w.listFirst(s, p, push)}
+		return effect{conds: []condition{w.lacks(s, x, match)}, do: w.listFirst(s, p, push)}
 	}
 	if !missing {
 		has := condition{"has-" + kebab(keyText(w.path[d])), macro(list, "exists", []string{x}, match)}
-		return deed{conds: []condition{has}, do: replace()}
+		return effect{conds: []condition{has}, do: replace()}
 	}
 	if !top {
-		return deed{do: w.listFirst(s, p, decide(tested(macro(list, "exists", []string{x}, match)), replace(), push))}
+		return effect{do: w.listFirst(s, p, decide(tested(macro(list, "exists", []string{x}, match)), replace(), push))}
 	}
 	none := binary("<", index, constant(int64(0)))
 	either := operations(message("JSONPatch",
 		member{"op", cond(none, constant("add"), constant("replace"))},
 		member{"path", sum(p.key("").expr(), cond(none, constant("-"), fn("string", index)))},
 		member{"value", w.fresh(d)}))
-	return deed{do: w.listFirst(s, p, either)}
+	return effect{do: w.listFirst(s, p, either)}
 }
 
-// listFirst makes an empty list where there is none.
+// listFirst creates an empty list where it is missing.
 func (w *plainWalk) listFirst(s stretch, p pointer, c choice) choice {
 	if !w.mayLack(s, s.last) {
 		return c
@@ -439,7 +441,7 @@ func (w *plainWalk) listFirst(s stretch, p pointer, c choice) choice {
 	return choice{many: &both}
 }
 
-// selects returns whether x is an element that the list selector at d means.
+// selects returns whether the list selector at d selects x.
 func (w *plainWalk) selects(d int, x string) expr {
 	match := equal(field(ident(x), w.path[d].Name), constant(w.path[d].Value))
 	if w.known.nodes[d].always {
@@ -448,7 +450,7 @@ func (w *plainWalk) selects(d int, x string) expr {
 	return all(has(ident(x), w.path[d].Name), match)
 }
 
-// key reads the key of an element x.
+// key returns the key of an element x.
 func (w *plainWalk) key(d int, x string) expr {
 	if w.known.nodes[d].always {
 		return field(ident(x), w.path[d].Name)
@@ -456,15 +458,15 @@ func (w *plainWalk) key(d int, x string) expr {
 	return call(optional(ident(x), w.path[d].Name), "orValue", constant(""))
 }
 
-// loop names the variables of a loop over the list at d: the element by the first
-// letter of what it is.
+// loop names the variables of a loop over the list at d. The element gets the
+// first letter of what it is.
 func (w *plainWalk) loop(d int) (i, x string) {
 	words := strings.Fields(singular(w.path[d-1].Name))
 	return w.named(words[len(words)-1][:1])
 }
 
-// made is the value that stands for the location from depth d on, where there is
-// nothing yet.
+// made returns the value that the mutator creates for the location from depth d
+// on.
 func (w *plainWalk) made(d int) expr {
 	v := w.content(d)
 	place, typ, ok := w.where(d)
@@ -474,7 +476,8 @@ func (w *plainWalk) made(d int) expr {
 	return w.literal(v, &place, typ)
 }
 
-// fresh is the element that is made for the list selector at d.
+// fresh returns the element that the mutator creates for the list selector at
+// d.
 func (w *plainWalk) fresh(d int) expr {
 	v := w.content(d).([]any)[0]
 	place, typ, ok := w.where(d + 1)
@@ -484,8 +487,8 @@ func (w *plainWalk) fresh(d int) expr {
 	return w.literal(v, &place, typ)
 }
 
-// content is what made writes: plain JSON data, but for an expr where the value is
-// not constant.
+// content returns the value of made: plain JSON data, with an expr where the
+// value is not constant.
 func (w *plainWalk) content(d int) any {
 	if d == len(w.path) {
 		switch {
@@ -518,8 +521,8 @@ func (w *plainWalk) content(d int) any {
 	return []any{element}
 }
 
-// namespace is the namespace of the request, and "" for a Namespace. A policy says
-// it once.
+// namespace returns the namespace of the request, and "" for a Namespace. It is
+// a variable of the policy.
 func (w *plainWalk) namespace() expr {
 	switch {
 	case w.namespaced:
@@ -544,8 +547,8 @@ func keyText(n legacy.Node) string {
 	return n.Name
 }
 
-// kebab makes a part of a condition's name: readOnlyRootFilesystem,
-// "read-only-root-filesystem".
+// kebab turns a field name into a part of a condition's name:
+// readOnlyRootFilesystem, "read-only-root-filesystem".
 func kebab(name string) string {
 	var b strings.Builder
 	for i, c := range name {

@@ -12,24 +12,24 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// native is the work of one call of Native.
+// native has the state of one call of Native.
 type native struct {
 	Options
 	types *openapi.Types
 	form  form
 	all   []*legacy.Mutator // in Gatekeeper's order
 	fates map[string]fate
-	// served are the kinds of mutators, once they were asked for: members of a group
-	// are asked about all others.
+	// served caches the kinds of mutators: members of a group are compared with
+	// all others.
 	served map[*legacy.Mutator][]served
 }
 
-// fate is what becomes of a mutator.
+// fate is the outcome for a mutator.
 type fate struct {
 	verdict Verdict
 	notes   []Note
-	// idle says that it never does anything to a request, so that it does not
-	// matter to others that it stays behind.
+	// idle: the mutator never changes an object of a request, so others do not
+	// have to wait for it although it stays behind.
 	idle bool
 }
 
@@ -47,7 +47,7 @@ func engineOnly(trap, text string) fate {
 }
 func refused(trap, text string) fate { return fate{verdict: Refused, notes: []Note{{trap, text}}} }
 
-// idle is for a mutator that no request will ever show.
+// idle is the fate of a mutator that never changes an object of a request.
 func idle(trap, text string) fate {
 	f := refused(trap, "never changes an object: "+text)
 	f.idle = true
@@ -87,7 +87,7 @@ func conflictText(m *legacy.Mutator, c legacy.Conflict) string {
 		" about the shape of objects; change the location of one of them or delete it"
 }
 
-// movable are the mutators of which policies are to be made.
+// movable returns the mutators that get policies.
 func (n *native) movable() []*legacy.Mutator {
 	var out []*legacy.Mutator
 	for _, m := range n.all {
@@ -98,7 +98,7 @@ func (n *native) movable() []*legacy.Mutator {
 	return out
 }
 
-// judge says what becomes of a mutator on its own.
+// judge returns the fate of a mutator on its own.
 func (n *native) judge(m *legacy.Mutator) fate {
 	if m.Match.Source == "Generated" {
 		f := engineOnly("", "is for what expansion templates generate, which is never requested; leave it to Gatekeeper")
@@ -139,7 +139,7 @@ func (n *native) judge(m *legacy.Mutator) fate {
 	return n.compare(m, w)
 }
 
-// compare says how true a policy is going to be.
+// compare records how the policy will differ.
 func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 	f := exact()
 	if !legacy.Idempotent(m) {
@@ -166,8 +166,8 @@ func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
 }
 
 // tooLarge returns an integer of the mutator that no JSON patch of a policy can
-// write. A number in the value of an Assign is a float by now, and is written as
-// one.
+// write. A number in the value of an Assign is already a float, and is written
+// as one.
 func tooLarge(m *legacy.Mutator) (int64, bool) {
 	var all []any
 	for _, n := range m.Location {
@@ -199,7 +199,7 @@ func largeIn(v any) (int64, bool) {
 	return 0, false
 }
 
-// contains reports whether a value is, or has somewhere in it, what is asked for.
+// contains reports whether is holds for a value or for something in it.
 func contains(v any, is func(any) bool) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -218,14 +218,14 @@ func isNumber(v any) bool {
 	return false
 }
 
-// isRough reports whether several integers are the same float.
+// isRough reports whether several integers have the same float as v.
 func isRough(v any) bool {
 	f, ok := v.(float64)
 	return ok && math.Abs(f) > maxSafeInt
 }
 
-// never says why a mutator never does anything to a request; the second result
-// is the trap.
+// never returns why a mutator never changes an object of a request, and the
+// trap.
 func (n *native) never(m *legacy.Mutator) (text, trap string) {
 	for _, t := range m.Tests {
 		node := m.Location[t.Depth]
@@ -267,8 +267,8 @@ func (n *native) neverInScope(m *legacy.Mutator) (text, trap string) {
 	return "", ""
 }
 
-// keepOrder holds back mutators that would run too early: everything that stays
-// behind runs after all policies.
+// keepOrder holds back mutators that would run too early: mutators without a
+// policy run after all policies.
 func (n *native) keepOrder() {
 	for changed := true; changed; {
 		changed = false
@@ -288,14 +288,14 @@ func (n *native) keepOrder() {
 	}
 }
 
-// served is a kind and how it is served.
+// served is a kind and its resource.
 type served struct {
 	schema.GroupVersionKind
 	namespaced bool
 }
 
-// kinds are those that come under the rules of a mutator; none if they are not
-// all known.
+// kinds returns the kinds that match the rules of a mutator; none if they are
+// not all known.
 func (n *native) kinds(m *legacy.Mutator) []served {
 	kinds, ok := n.served[m]
 	if !ok {
@@ -329,7 +329,7 @@ func (n *native) findKinds(m *legacy.Mutator) []served {
 	return out
 }
 
-// known is what is known of the location of a mutator.
+// known returns what is known about the location of a mutator.
 func (n *native) known(m *legacy.Mutator) known {
 	var gvks []schema.GroupVersionKind
 	for _, k := range n.kinds(m) {

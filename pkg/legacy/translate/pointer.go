@@ -7,7 +7,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// pointer is a JSON pointer that a program makes: constant but for the indexes of
+// pointer is a JSON pointer in a program: constant, except for the indexes of
 // the loops around it.
 type pointer struct {
 	parts []expr
@@ -21,10 +21,10 @@ func (p pointer) key(name string) pointer {
 	return p
 }
 
-// index goes to the element whose index is the variable i.
+// index appends an index that is in the variable i.
 func (p pointer) index(i string) pointer { return p.at(ident(i)) }
 
-// at goes to the element whose index is an expression.
+// at appends an index that is an expression.
 func (p pointer) at(index expr) pointer {
 	parts := append(p.parts[:len(p.parts):len(p.parts)], constant(p.tail+"/"), fn("string", index))
 	return pointer{parts: parts}
@@ -38,16 +38,16 @@ func (p pointer) expr() expr {
 	return sum(parts...)
 }
 
-// looksLikeIndex reports whether a name would be taken for a place in a list,
-// should there be a list where an object was expected.
+// looksLikeIndex reports whether a name would be read as an index if there were
+// a list instead of an object.
 func looksLikeIndex(name string) bool {
 	_, err := strconv.Atoi(name)
 	return err == nil || name == "-"
 }
 
-// unpointable returns a name of the location that no JSON patch of a policy can
-// have in its path: servers quote paths by the rules of Go and read them by those
-// of JSON, which differ for some control characters.
+// unpointable returns a name of the location that a JSON patch of a policy
+// cannot have in its path: servers quote paths by the rules of Go and read them
+// by those of JSON, which differ for some control characters.
 func unpointable(p legacy.Path) (string, bool) {
 	for _, n := range p {
 		if n.List {
@@ -72,7 +72,7 @@ func operation(op string, p pointer, value ...expr) expr {
 }
 
 // refusal is an operation that cannot be applied. A policy has no other way to
-// refuse an object; the path is what its error shows, so it says why.
+// refuse an object. The error shows the path, so the path says why.
 func refusal(at legacy.Path, expected string) choice {
 	return operations(operation("remove", pointer{}.key(at.String()+": expected "+expected)))
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// subresources are those that Gatekeeper's webhook is called for, by the rules of
-// its chart (Gatekeeper spec §9.1), as far as they are ever created or updated.
+// subresources are those for which the rules of Gatekeeper's chart call its
+// webhook (Gatekeeper spec §9.1), without those that are never created or
+// updated.
 var subresources = []struct {
 	resource schema.GroupVersionResource
 	name     string
@@ -28,14 +29,14 @@ var subresources = []struct {
 	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, "scale"},
 }
 
-// Rules lists the rules under which requests for the kinds of a mutator come:
-// for the resources of these kinds and for the subresources that Gatekeeper's
-// webhook is called for and that carry one of them. No request for any other kind
-// comes under them. types may be nil.
+// Rules returns the rules for the kinds of a mutator: for the resources of
+// these kinds, and for the subresources that carry one of them and for which
+// Gatekeeper's webhook is called. They match no requests for other kinds. types
+// may be nil.
 //
-// A mutator names all combinations of its groups and kinds, of which many are not
-// meant. Those that types know no resource for are unknown if the group or the kind
-// is nowhere else either.
+// A mutator names all combinations of its groups and kinds, of which many do
+// not exist. A combination without a resource in types is unknown only if its
+// group or its kind is nowhere else either.
 //
 // Rules are sorted, and each is for one group and version.
 func Rules(m *legacy.Mutator, types *openapi.Types) (rules []admissionregistrationv1.NamedRuleWithOperations, unknown []schema.GroupVersionKind) {
@@ -57,11 +58,10 @@ func Rules(m *legacy.Mutator, types *openapi.Types) (rules []admissionregistrati
 	return c.rules(), unknown
 }
 
-// groupVersion is where the resources of one rule are served.
+// groupVersion is the group and version of one rule.
 type groupVersion struct{ group, version string }
 
-// ruleCollector collects which resources have to be listed, and for which
-// operations.
+// ruleCollector collects resources and their operations.
 type ruleCollector map[groupVersion]map[string]during
 
 type during struct{ create, update bool }
@@ -75,11 +75,11 @@ func (c ruleCollector) put(group, version, resource string, t Target) {
 	c[p][resource] = during{ops.create || t.Create, ops.update || t.Update}
 }
 
-// add takes in the resources of a target, and reports whether there are any.
+// add adds the resources of a target, and reports whether there are any.
 func (c ruleCollector) add(t Target, types *openapi.Types) bool {
 	found := t.Kind == "*"
 	if found {
-		// No need to know: all of the group.
+		// The kind may be any: all resources of the group.
 		c.put(t.Group, t.Version, "*", t)
 	}
 	for _, r := range t.resources(types) {
@@ -102,7 +102,7 @@ func (c ruleCollector) add(t Target, types *openapi.Types) bool {
 	return found
 }
 
-// resources lists the resources of a target that names its kind.
+// resources returns the resources of a target with a kind.
 func (t Target) resources(types *openapi.Types) []openapi.Resource {
 	switch {
 	case types == nil || t.Kind == "*":

@@ -12,9 +12,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Bound is one mutator as the engine runs it: a policy that it shares with all
-// mutators of its shape, and a binding of its own that hands the mutator to the
-// policy as its parameter.
+// Bound is the form of a mutator that the engine runs: a policy that it shares
+// with all mutators of its shape, and a binding of its own that has the mutator
+// as its parameter.
 type Bound struct {
 	// Shape is a key: mutators with the same shape have deeply equal policies.
 	Shape   string
@@ -22,11 +22,11 @@ type Bound struct {
 	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
 }
 
-// Runtime says in a policy and a binding what a mutator says. types are needed
-// for the rules of the binding; nil is none, and a binding has no rules if not
-// all kinds of the mutator are known: mapd's engine goes by kinds anyway.
+// Runtime returns the policy and the binding for a mutator. types are needed
+// for the rules of the binding; they may be nil. A binding has no rules if not
+// all kinds of the mutator are known: mapd's engine matches kinds itself.
 //
-// What kinds the mutator is about is not in the policy, which mutators for other
+// The kinds of the mutator are not part of the policy, which mutators for other
 // kinds share.
 func Runtime(m *legacy.Mutator, types *openapi.Types) Bound {
 	shape := ShapeOf(m)
@@ -40,8 +40,8 @@ func Runtime(m *legacy.Mutator, types *openapi.Types) Bound {
 	return Bound{Shape: shape, Policy: policy, Binding: binding}
 }
 
-// policy returns a policy without a name that does what the mutator does to every
-// object that m.Match, but for kinds and the namespace selector, holds for.
+// policy returns an unnamed policy that has the mutator's effect on every
+// object that m.Match, apart from kinds and the namespace selector, matches.
 func (f form) policy(m *legacy.Mutator) *admissionregistrationv1.MutatingAdmissionPolicy {
 	failurePolicy, matchPolicy, scope := admissionregistrationv1.Fail, admissionregistrationv1.Exact, admissionregistrationv1.AllScopes
 	p := &admissionregistrationv1.MutatingAdmissionPolicy{
@@ -79,7 +79,7 @@ func (f form) policy(m *legacy.Mutator) *admissionregistrationv1.MutatingAdmissi
 	return p
 }
 
-// binding returns a binding without a name for a policy that is yet to be named.
+// binding returns an unnamed binding for a policy that gets its name later.
 func binding(m *legacy.Mutator, types *openapi.Types) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
 	deny, matchPolicy := admissionregistrationv1.DenyAction, admissionregistrationv1.Exact
 	selector := m.Match.NamespaceSelector.DeepCopy()

@@ -10,9 +10,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// ShapeOf returns the Shape that Runtime gives, without making the policy: all of
-// a mutator that its programs are made of, and nothing that they read from
-// params.
+// ShapeOf returns the Shape of Runtime without making the policy: the parts of
+// a mutator that its program depends on, without those that the program reads
+// from params.
 func ShapeOf(m *legacy.Mutator) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", m.Kind, m.Location)
@@ -57,7 +57,7 @@ func matchShape(b *strings.Builder, m *legacy.Mutator) {
 	}
 }
 
-// operators returns which operators a selector has, in order.
+// operators returns the operators of a selector, in order.
 func operators(s *metav1.LabelSelector) []metav1.LabelSelectorOperator {
 	var ops []metav1.LabelSelectorOperator
 	for _, r := range s.MatchExpressions {

@@ -7,13 +7,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Target is one combination of what a mutator applies to. "*" is any.
+// Target is one combination of group, version, kind and operations that a
+// mutator applies to. "*" means any.
 type Target struct {
 	Group, Version, Kind string
 	Create, Update       bool
 }
 
-// Targets lists what the mutator applies to by applyTo and match.kinds, each
+// Targets returns what the mutator applies to by applyTo and match.kinds, each
 // combination once, sorted. It is empty if that is nothing.
 func Targets(m *legacy.Mutator) []Target {
 	var out []Target
@@ -29,7 +30,7 @@ func Targets(m *legacy.Mutator) []Target {
 	return merged(out)
 }
 
-// applied lists the combinations of applyTo.
+// applied returns the combinations of applyTo.
 func applied(m *legacy.Mutator) []Target {
 	if m.Kind == legacy.AssignMetadata {
 		return []Target{{Group: "*", Version: "*", Kind: "*", Create: true, Update: true}}
@@ -51,7 +52,7 @@ func applied(m *legacy.Mutator) []Target {
 	return out
 }
 
-// narrowed returns what is left of a target by match.kinds.
+// narrowed returns the part of a target that match.kinds includes.
 func narrowed(t Target, kinds []legacy.MatchKinds) []Target {
 	if len(kinds) == 0 {
 		return []Target{t}
@@ -67,8 +68,8 @@ func narrowed(t Target, kinds []legacy.MatchKinds) []Target {
 	return out
 }
 
-// narrow returns what a name, or "*", has in common with a list in which "*", or
-// nothing, is everything.
+// narrow returns the names that a name, or "*", has in common with a list, in
+// which "*", or an empty list, means everything.
 func narrow(name string, list []string) []string {
 	switch {
 	case len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, name):

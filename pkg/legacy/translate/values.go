@@ -27,8 +27,8 @@ func (w *walk) value() expr {
 	}
 }
 
-// namespaceOf returns the namespace of the request, "" for a Namespace, of which
-// a request says that it is in itself.
+// namespaceOf returns the namespace of the request, "" for a Namespace, whose
+// requests have its own name there.
 func (w *walk) namespaceOf() expr {
 	namespace := call(optional(ident("request"), "namespace"), "orValue", constant(""))
 	if !mayBeNamespace(w.m) {
@@ -37,11 +37,10 @@ func (w *walk) namespaceOf() expr {
 	return cond(isNamespace(), constant(""), namespace)
 }
 
-// replaces reports whether the outcome is the same whatever was in the field.
+// replaces reports whether the result does not depend on the old value.
 func (w *walk) replaces() bool { return w.m.From != nil }
 
-// initial returns what a field, or the element of a list, is when it was not
-// there.
+// initial returns the value that a missing field or element gets.
 func (w *walk) initial() (expr, outcome) {
 	switch {
 	case w.m.Image != nil:
@@ -57,14 +56,15 @@ func (w *walk) initial() (expr, outcome) {
 	}
 }
 
-// change returns what is done to the field e at p when it is there.
+// change returns the operations on the existing field e at p.
 func (w *walk) change(e expr, p pointer) choice {
 	d := len(w.path)
 	switch {
 	case w.m.Image != nil:
 		c := operations(operation("replace", p, w.image(&e)))
 		if i := w.m.Image; i.Domain != "" && i.Path != "" && i.Tag != "" {
-			// All others read the old image as a string.
+			// Other parts of the image depend on the old one, which has to be a
+			// string.
 			return w.expect(d, e, "string", "a string", c)
 		}
 		return c
@@ -111,8 +111,8 @@ func (w *walk) merge(e expr, p pointer) choice {
 	return choice{many: &loop}
 }
 
-// prune removes the members of the list e at p that are among the values, the
-// last first, so that the indexes of the others hold.
+// prune removes the values from the list e at p, the last first, so that the
+// indexes of the others stay valid.
 func (w *walk) prune(e expr, p pointer) choice {
 	if len(w.m.Set.Values) == 0 {
 		return choice{}
@@ -123,9 +123,9 @@ func (w *walk) prune(e expr, p pointer) choice {
 	return choice{many: &loop}
 }
 
-// contains returns whether a list has a member equal to v. Gatekeeper tells 1 and
-// 1.0 apart, CEL does not; that is minded where there are numbers among the
-// values, but not within values that are objects or lists.
+// contains returns whether a list has a member equal to v. Gatekeeper tells 1
+// and 1.0 apart and CEL does not; the program does where values are numbers,
+// but not inside of objects and lists.
 func (w *walk) contains(list, v expr) expr {
 	if !hasNumbers(w.m.Set.Values) {
 		return binary("in", v, list)
@@ -140,8 +140,7 @@ func hasNumbers(values []any) bool {
 	return slices.ContainsFunc(values, isNumber)
 }
 
-// distinct returns values without those that are equal, as contains has it, to
-// one before.
+// distinct returns values without repetitions, as contains compares them.
 func distinct(values []any) []any {
 	var out []any
 	for _, v := range values {
@@ -160,7 +159,7 @@ func sameMember(a, b any) bool {
 	return sameNested(a, b)
 }
 
-// sameNested is CEL's equality: of numbers by value.
+// sameNested is CEL's equality, which compares numbers by value.
 func sameNested(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -193,9 +192,9 @@ func sameNested(a, b any) bool {
 	return a == b
 }
 
-// The parts of an image (Gatekeeper spec §6.1). What stands before the first
-// slash is a domain if it has a dot or a colon or is localhost; the tag begins with
-// the first colon or at sign behind it.
+// The parts of an image (Gatekeeper spec §6.1). The part before the first slash
+// is a domain if it has a dot or a colon or is localhost; the tag begins with
+// the first colon or at sign after it.
 const (
 	domainPattern = `^(?:[^/]*[.:][^/]*|localhost)/`
 	pathPattern   = `^[^:@]*`
@@ -203,8 +202,8 @@ const (
 	untilTag      = `^(?:(?:[^/]*[.:][^/]*|localhost)/)?[^:@]*`
 )
 
-// image returns an image reference with some parts set: of the old one, or made
-// of nothing but these.
+// image returns an image reference with some parts set. The others are those of
+// old, if it is not nil.
 func (w *walk) image(old *expr) expr {
 	i := w.m.Image
 	var r reference
@@ -246,8 +245,7 @@ func (w *walk) image(old *expr) expr {
 	return r.expr()
 }
 
-// reference is a string that is put together. Constants that follow one another
-// are one.
+// reference builds a string. It joins adjacent constants.
 type reference struct {
 	parts []expr
 	tail  string

@@ -6,33 +6,34 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// walk turns a location into a choice of operations (Gatekeeper spec §14.3). All
-// of them speak of the object as it was before the mutation; they touch different
-// places, and lists grow at their ends only, so that their order does not matter.
+// walk translates a location into a choice of operations (Gatekeeper spec
+// §14.3). All of them refer to the object before the mutation. They touch
+// different places, and lists grow at their ends only, so their order does not
+// matter.
 //
-// What Gatekeeper refuses has to be refused: a step into what is not an object, or
-// not a list. Most steps need no test for it, since an operation below such a
-// place cannot be applied; where nothing would be done, or where a program
-// would take an object for a list, there is one.
+// The program has to refuse what Gatekeeper refuses: a step into something that
+// is not an object, or not a list. Most steps need no test, since an operation
+// below such a value cannot be applied. There is a test where no operation
+// would be made, or where a program would take an object for a list.
 type walk struct {
 	form
 	m    *legacy.Mutator
 	path legacy.Path
-	// used are the names of the variables of loops so far.
+	// used are the names of loop variables so far.
 	used []string
-	// missing says that there is nothing yet at the end of the location, as far
-	// as the steps to it are what they should be.
+	// missing reports that the end of the location is missing, as far as the
+	// steps to it have the right types.
 	missing bool
 }
 
-// patch returns what the mutator does, as a list of JSONPatch operations.
+// patch returns the effect of the mutator as a list of JSONPatch operations.
 func (f form) patch(m *legacy.Mutator) expr {
 	w := &walk{form: f, m: m, path: m.Location, used: []string{"v", "o"}}
 	return w.node(0, ident("object"), pointer{}).program()
 }
 
-// allowed says what the path test at a depth lets through: something that is
-// there, and something that is missing.
+// allowed returns whether the path test at a depth allows the node to exist,
+// and to be missing.
 func (w *walk) allowed(d int) (found, missing bool) {
 	if w.m.Kind == legacy.AssignMetadata && d == len(w.path)-1 {
 		return false, true // it only adds
@@ -41,7 +42,7 @@ func (w *walk) allowed(d int) (found, missing bool) {
 	return !ok || condition == legacy.MustExist, !ok || condition == legacy.MustNotExist
 }
 
-// node returns what is done to the value e at p, from the path's node d on.
+// node returns the operations on the value e at p, from the path's node d on.
 func (w *walk) node(d int, e expr, p pointer) choice {
 	switch {
 	case !w.path[d].List:
@@ -55,8 +56,8 @@ func (w *walk) node(d int, e expr, p pointer) choice {
 	}
 }
 
-// expect refuses a value e that is not what node d steps into. The object is an
-// object, and so are elements that have a key.
+// expect refuses a value e of a type that node d cannot step into. The object
+// itself, and elements that have a key, need no test.
 func (w *walk) expect(d int, e expr, typ, words string, c choice) choice {
 	if d == 0 || w.path[d-1].List && !w.path[d-1].Glob {
 		return c
@@ -92,16 +93,17 @@ func (w *walk) field(d int, e expr, p pointer) choice {
 	case looksLikeIndex(name) || missing.isNone() && found.isNone():
 		return w.expect(d, e, "map", "an object", c)
 	case missing.isNone():
-		// Nothing would notice that e is no object, which has no such field either.
+		// Without a test, a value that is no object would pass, because it
+		// lacks the field, too.
 		missing = w.expect(d, e, "map", "an object", missing)
 		return decide(hasTest(e, name), found, missing)
 	}
 	return c
 }
 
-// blocked returns whether there is something already at the end of the location,
-// if from node d on it has fields only and its end is all that is tested for. It
-// is asked first then: it takes one look, and often there is.
+// blocked returns whether the end of the location exists, if from node d on it
+// has fields only and only its end has a path test. The program tests that
+// first, because it is cheap and often true.
 func (w *walk) blocked(d int, e expr) (expr, bool) {
 	last := len(w.path) - 1
 	if w.missing || d == last || slices.ContainsFunc(w.path[d:], func(n legacy.Node) bool { return n.List }) {
@@ -116,7 +118,7 @@ func (w *walk) blocked(d int, e expr) (expr, bool) {
 	return call(e, "hasValue"), true
 }
 
-// create returns what is done if the field of node d, at p, is missing.
+// create returns the operations for a missing field of node d, at p.
 func (w *walk) create(d int, p pointer) choice {
 	fresh, outcome := w.fresh(d + 1)
 	switch outcome {
@@ -128,7 +130,7 @@ func (w *walk) create(d int, p pointer) choice {
 	return operations(operation("add", p, fresh))
 }
 
-// outcome says what becomes of a part of the path that is not there yet.
+// outcome says what happens to a missing part of the path.
 type outcome int
 
 const (
@@ -137,7 +139,7 @@ const (
 	fails           // the path goes below the key of an element that it makes
 )
 
-// fresh returns the value that is made for the path from node d on.
+// fresh returns the value that is created for the path from node d on.
 func (w *walk) fresh(d int) (expr, outcome) {
 	if d == len(w.path) {
 		return w.initial()
@@ -158,7 +160,7 @@ func (w *walk) freshMember(d int) (member, outcome) {
 	return member{w.path[d].Name, v}, outcome
 }
 
-// freshElement returns the element that is made for the list selector at d.
+// freshElement returns the element that is created for the list selector at d.
 func (w *walk) freshElement(d int) (expr, outcome) {
 	n := w.path[d]
 	if _, mayMiss := w.allowed(d); !mayMiss || n.Glob {
@@ -169,8 +171,8 @@ func (w *walk) freshElement(d int) (expr, outcome) {
 	}
 	key := member{n.Name, constant(n.Value)}
 	if w.path[d+1].Name == n.Name {
-		// The key is there and is a string or a number: whatever would step into
-		// it fails.
+		// The key exists and is a string or a number, so stepping into it
+		// fails.
 		if mayFind, _ := w.allowed(d + 1); !mayFind {
 			return expr{}, nothing
 		}
@@ -180,8 +182,8 @@ func (w *walk) freshElement(d int) (expr, outcome) {
 	return mapOf(key, m), outcome
 }
 
-// clash refuses every object, because the path from node d on goes below the key
-// of an element that it makes.
+// clash refuses every object, because the path from node d on goes below the
+// key of an element that it creates.
 func (w *walk) clash(d int) choice {
 	for ; d < len(w.path)-1; d++ {
 		if w.path[d].List && w.path[d+1].Name == w.path[d].Name {
@@ -203,7 +205,7 @@ func (w *walk) glob(d int, e expr, p pointer) choice {
 	return each(e, i, x, nil, w.node(d+1, ident(x), p.index(i)))
 }
 
-// keyed goes on with every element that has the key, or makes one.
+// keyed continues with every element that has the key, or creates one.
 func (w *walk) keyed(d int, e expr, p pointer) choice {
 	mayFind, mayMiss := w.allowed(d)
 	i, x := w.variables(d)
@@ -221,7 +223,7 @@ func (w *walk) keyed(d int, e expr, p pointer) choice {
 	return decide(tested(macro(e, "exists", []string{x}, match)), found, missing)
 }
 
-// push appends the element that is made for the list selector at d.
+// push appends the element that is created for the list selector at d.
 func (w *walk) push(d int, p pointer) choice {
 	fresh, outcome := w.freshElement(d)
 	switch outcome {
@@ -233,8 +235,8 @@ func (w *walk) push(d int, p pointer) choice {
 	return operations(operation("add", p.key("-"), fresh))
 }
 
-// element replaces the first element that has the key of the path's last node, or
-// appends it. An element that is no object and comes before is refused.
+// element replaces the first element that has the key of the path's last node,
+// or appends one. It refuses an earlier element that is not an object.
 func (w *walk) element(d int, e expr, p pointer) choice {
 	mayFind, mayMiss := w.allowed(d)
 	i, x := w.variables(d)
@@ -252,10 +254,9 @@ func (w *walk) element(d int, e expr, p pointer) choice {
 	return decide(tested(macro(e, "exists", []string{x}, stop)), choice{many: &first}, missing)
 }
 
-// match returns whether x is an element that the list selector at d means.
-// Whether x is an object comes last because it rarely decides: in && an error
-// counts for nothing beside a false, so elements of all other types are passed
-// over.
+// match returns whether the list selector at d selects x. The test whether x is
+// an object comes last because it rarely decides; && ignores an error beside a
+// false, so elements of other types are skipped.
 func (w *walk) match(d int, x string) expr {
 	return all(w.hasKey(d, x), equal(fn("type", ident(x)), ident("map")))
 }
@@ -290,8 +291,8 @@ func (w *walk) variables(d int) (i, x string) {
 // indexes are the names of indexes.
 var indexes = []string{"i", "j", "k", "l", "m", "n"}
 
-// named names the index and the element of a loop, the element by a letter if it
-// is one that is good for it.
+// named names the index and the element of a loop. The element gets letter if
+// that can be a name.
 func (w *walk) named(letter string) (i, x string) {
 	i = w.unused(indexes...)
 	if letter < "a" || letter > "z" || slices.Contains(indexes, letter) {

@@ -15,8 +15,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// describe says in a sentence what a mutator does, for somebody who has the
-// policy before their eyes and has never seen the mutator.
+// describe says in a sentence what a mutator does, for a reader who sees the
+// policy and not the mutator.
 func describe(m *legacy.Mutator) string {
 	var s string
 	switch m.Kind {
@@ -104,12 +104,12 @@ func imageWords(m *legacy.Mutator) string {
 	return enumerate(parts, "and")
 }
 
-// leaf names the fields behind the last list selector, or all of the location.
+// leaf names the fields after the last list selector, or the whole location.
 func leaf(m *legacy.Mutator) string {
 	return fieldWords(m.Location[lastList(m.Location)+1:])
 }
 
-// placeWords says which elements of which objects are meant.
+// placeWords names the elements and objects.
 func placeWords(m *legacy.Mutator) string { return within(m.Location, m) }
 
 func within(path legacy.Path, m *legacy.Mutator) string {
@@ -120,7 +120,7 @@ func within(path legacy.Path, m *legacy.Mutator) string {
 	return element(path, i) + " of " + within(path[:i-1], m)
 }
 
-// testWords are about the path tests.
+// testWords describe the path tests.
 func testWords(m *legacy.Mutator) []string {
 	if m.Kind == legacy.AssignMetadata {
 		return nil // it only adds, which is said already
@@ -150,7 +150,7 @@ func fieldText(m *legacy.Mutator, d int, last bool) string {
 	return fieldWords(m.Location[lastList(m.Location[:d])+1 : d+1])
 }
 
-// addedWords are sentences about elements that are made on the way.
+// addedWords are sentences about elements that the mutator creates.
 func addedWords(m *legacy.Mutator) []string {
 	var s []string
 	for i, node := range m.Location[:len(m.Location)-1] {
@@ -162,7 +162,7 @@ func addedWords(m *legacy.Mutator) []string {
 	return s
 }
 
-// matchWords are what the mutator asks for beyond kinds.
+// matchWords describe the criteria besides kinds.
 func matchWords(m *legacy.Mutator) []string {
 	var s []string
 	switch create, update := runsOn(m); {
@@ -247,7 +247,7 @@ func namespaceWords(patterns []string, and string) string {
 	return strings.Join(parts, " "+and+" in ")
 }
 
-// patternWords say what names do that match, and nameWords what one does.
+// patternWords describe several matching names, nameWords one.
 func patternWords(p string) string {
 	verb := [...]string{prefix: "begin", suffix: "end", infix: "contain"}[kindOf(p)]
 	return verb + withWords(p)
@@ -265,7 +265,7 @@ func withWords(p string) string {
 	return " with " + word(core(p))
 }
 
-// runsOn are the operations that some entry of applyTo has.
+// runsOn returns the operations of all entries of applyTo.
 func runsOn(m *legacy.Mutator) (create, update bool) {
 	for _, t := range Targets(m) {
 		create, update = create || t.Create, update || t.Update
@@ -288,8 +288,8 @@ func objects(m *legacy.Mutator) string {
 	return "every object"
 }
 
-// kindNames are the kinds that a mutator applies to, each once. One that applies
-// to nothing is described by what it says.
+// kindNames returns the kinds that a mutator applies to, each once. If there
+// are none, it returns those that applyTo names.
 func kindNames(m *legacy.Mutator) []string {
 	var kinds []string
 	for _, t := range Targets(m) {
@@ -337,7 +337,8 @@ func fieldWords(path legacy.Path) string {
 	return path.String()
 }
 
-// singular makes a noun of the name of a list: initContainers, "init container".
+// singular turns the name of a list into a noun: initContainers, "init
+// container".
 func singular(list string) string {
 	noun := list
 	switch {
@@ -380,7 +381,7 @@ func valueWords(m *legacy.Mutator) string {
 	return scalarWords(m.From.Value, "the value below")
 }
 
-// scalarWords writes a short value and refers to a long one.
+// scalarWords returns a short value, or long.
 func scalarWords(v any, long string) string {
 	if s, ok := v.(string); ok {
 		return word(s)
@@ -417,8 +418,8 @@ func enumerate(parts []string, and string) string {
 	return strings.Join(parts[:last], ", ") + " " + and + " " + parts[last]
 }
 
-// wrap breaks lines at spaces, so that none is longer than width where that is
-// possible; indent goes before all lines but the first.
+// wrap breaks lines at spaces, so that none is longer than width where
+// possible; indent precedes all lines except the first.
 func wrap(s string, width int, indent string) string {
 	var b strings.Builder
 	col := 0
