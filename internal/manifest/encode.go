@@ -2,11 +2,15 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
@@ -15,8 +19,22 @@ import (
 
 // Encode writes a tree as YAML: keys sorted, two spaces, lists not indented, as
 // kubectl prints objects. It returns nil for what JSON cannot represent, such as NaN.
-func Encode(v any) []byte {
-	return encodeTree(newNode(v), v, layout{indent: 2, compact: true})
+func Encode(v any) []byte { return (*Form)(nil).Encode(v) }
+
+// A Form lays out objects as a person would write them: keys in a usual order,
+// short lists on one line, long expressions as blocks, one kind of quotes. A nil
+// Form is that of kubectl.
+type Form struct {
+	Order  []string // keys that come first, in this order; the others follow by name
+	Free   []string // fields whose keys are the user's and all come by name
+	Blocks []string // fields whose text is a block if one line would be long or need quotes
+	List   int      // the longest list on one line, in bytes
+	Line   int      // the longest text of Blocks on one line, in bytes
+}
+
+// Encode is the function Encode in this form.
+func (f *Form) Encode(v any) []byte {
+	return encodeTree(f.node("", v), v, layout{indent: 2, compact: true})
 }
 
 // layout is how a document is indented.
@@ -101,18 +119,22 @@ func integral(v any) any {
 	return v
 }
 
-// newNode makes the node of a tree.
-func newNode(v any) *yaml.Node {
+// newNode makes the node of a tree, as kubectl would print it.
+func newNode(v any) *yaml.Node { return (*Form)(nil).node("", v) }
+
+// node makes the node of a tree that is the value of a key.
+func (f *Form) node(key string, v any) *yaml.Node {
 	switch v := v.(type) {
 	case map[string]any:
 		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
+		keys := slices.Sorted(maps.Keys(v))
+		if f != nil && !slices.Contains(f.Free, key) {
+			slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(f.rank(a), f.rank(b)) })
 		}
-		slices.Sort(keys)
 		for _, k := range keys {
-			n.Content = append(n.Content, keyNode(k), newNode(v[k]))
+			kn := keyNode(k)
+			f.quote(kn)
+			n.Content = append(n.Content, kn, f.node(k, v[k]))
 		}
 		if len(keys) == 0 {
 			n.Style = yaml.FlowStyle
@@ -121,14 +143,22 @@ func newNode(v any) *yaml.Node {
 	case []any:
 		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		for _, e := range v {
-			n.Content = append(n.Content, newNode(e))
+			n.Content = append(n.Content, f.node("", e))
+		}
+		if line := f.line(v); line != nil {
+			return line
 		}
 		if len(v) == 0 {
 			n.Style = yaml.FlowStyle
 		}
 		return n
 	case string:
-		return stringNode(v)
+		n := stringNode(v)
+		if text := f.quote(n); f != nil && blocky(v) && (strings.Contains(v, "\n") ||
+			slices.Contains(f.Blocks, key) && (n.Style == yaml.DoubleQuotedStyle || text[0] == '"' || len(v) > f.Line)) {
+			n.Style = yaml.LiteralStyle
+		}
+		return n
 	case bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v)}
 	case int64:
@@ -137,6 +167,65 @@ func newNode(v any) *yaml.Node {
 		return floatNode(v)
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+}
+
+// rank is the place of a key in f.Order, or the end of it.
+func (f *Form) rank(key string) int {
+	if i := slices.Index(f.Order, key); i >= 0 {
+		return i
+	}
+	return len(f.Order)
+}
+
+// quote gives a string that does not stand as it is on one line double quotes, and
+// returns the line.
+func (f *Form) quote(n *yaml.Node) string {
+	if f == nil {
+		return ""
+	}
+	if strings.ContainsFunc(n.Value, unicode.IsControl) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	text, ok := encodeNode(n, n.Value, layout{indent: 2})
+	if !ok || text[0] == '\'' {
+		n.Style = yaml.DoubleQuotedStyle
+		return `"`
+	}
+	return string(text)
+}
+
+// word matches what needs no quotes within brackets either.
+var word = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
+
+// line returns the node of a list that is short enough for one line, or nil.
+func (f *Form) line(l []any) *yaml.Node {
+	if f == nil {
+		return nil
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle}
+	for _, e := range l {
+		switch e.(type) {
+		case map[string]any, []any:
+			return nil
+		}
+		c := newNode(e)
+		if s, ok := e.(string); ok {
+			if f.quote(c); !word.MatchString(s) {
+				c.Style = yaml.DoubleQuotedStyle
+			}
+		}
+		n.Content = append(n.Content, c)
+	}
+	if text, ok := encodeNode(n, l, layout{indent: 2}); !ok || len(text) > f.List+1 {
+		return nil
+	}
+	return n
+}
+
+// blocky reports whether a text can stand as it is, over lines.
+func blocky(s string) bool {
+	return s != "" && !strings.HasSuffix(s, "\n") && s[0] != ' ' && s[0] != '\n' &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
 }
 
 // floatNode writes a float so that it reads as one without a tag: digits alone

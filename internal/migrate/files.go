@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // File is one file: a policy and its binding.
@@ -75,38 +72,16 @@ func object[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistr
 	return u
 }
 
-// encode writes objects below a comment. Reading them gives the same objects:
-// encode falls back to a plain form for objects that pretty cannot write.
+// encode writes objects below a comment.
 func encode(comment string, objects []*unstructured.Unstructured) []byte {
-	nice := assemble(comment, objects, func(obj map[string]any) []byte { return pretty(obj) })
-	if reads(nice, objects) {
-		return nice
-	}
-	return assemble(comment, objects, func(obj map[string]any) []byte { return manifest.Encode(obj) })
-}
-
-func assemble(comment string, objects []*unstructured.Unstructured, text func(map[string]any) []byte) []byte {
-	var b bytes.Buffer
-	b.WriteString(comment)
+	b := []byte(comment)
 	for i, u := range objects {
 		if i > 0 {
-			b.WriteString("---\n")
+			b = append(b, "---\n"...)
 		}
-		b.Write(text(u.Object))
+		b = append(b, form.Encode(u.Object)...)
 	}
-	return b.Bytes()
-}
-
-// reads reports whether text decodes to objects and nothing else.
-func reads(text []byte, objects []*unstructured.Unstructured) bool {
-	i := 0
-	for d, err := range manifest.ReadStream("", bytes.NewReader(text)) {
-		if err != nil || d.Object == nil || i == len(objects) || !tree.Equal(d.Object.Object, objects[i].Object) {
-			return false
-		}
-		i++
-	}
-	return i == len(objects)
+	return b
 }
 
 // width is how long lines of comments may be.
