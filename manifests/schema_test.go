@@ -446,7 +446,7 @@ func newKinds(t *testing.T) map[string]*kind {
 		if err != nil {
 			return nil, nil, err
 		}
-		return obj, policy.Validate(obj, env), nil
+		return obj, policy.Validate(obj, env).Form(), nil
 	}
 	bindings := newKind(t, "crd-bindings.yaml")
 	bindings.decode = func(u *unstructured.Unstructured) (runtime.Object, field.ErrorList, error) {
@@ -454,7 +454,7 @@ func newKinds(t *testing.T) map[string]*kind {
 		if err != nil {
 			return nil, nil, err
 		}
-		return obj, binding.Validate(obj), nil
+		return obj, binding.Validate(obj).Form(), nil
 	}
 	return map[string]*kind{"MutatingAdmissionPolicy": policies, "MutatingAdmissionPolicyBinding": bindings}
 }

@@ -42,9 +42,9 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	}
 	if errs, code := source.load(); len(errs) > 0 {
 		for _, err := range errs {
-			// Without the line itself, which eval shows: what a server says ends up
-			// in a log, and the files may hold Secrets.
-			fmt.Fprintln(s.err, report.Line(err.Error()))
+			// Only a line of an expression is shown, not any line of a file: what a
+			// server says ends up in a log, and the files may hold Secrets.
+			fmt.Fprintln(s.err, strings.TrimSuffix(report.Line(err.Error())+"\n"+report.Printable(expressionOf(err)), "\n"))
 		}
 		return &codedError{code: code}
 	}
@@ -139,6 +139,16 @@ func selfSigned(addr net.Addr) (cert *tls.Certificate, caFile string, err error)
 		return nil, "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return &made, caFile, nil
+}
+
+// expressionOf returns the line of an expression that err is about, with a caret
+// below it; it is empty if err is about something else.
+func expressionOf(err error) string {
+	var at *manifest.IssueError
+	if !errors.As(err, &at) {
+		return ""
+	}
+	return at.Render()
 }
 
 // errorList is errors as one line, for places that have only one.

@@ -88,7 +88,7 @@ func (s *source) loadedMutators(l *snapshot.Loaded) {
 	}
 }
 
-// reload is load after an edit: what is wrong is logged, one line an error.
+// reload is load after an edit. It logs what is wrong, one record an error.
 func (s *source) reload() {
 	errs, _ := s.load()
 	for _, err := range errs {
@@ -96,6 +96,9 @@ func (s *source) reload() {
 		var pe *manifest.PositionError
 		if errors.As(err, &pe) {
 			attrs = []any{"file", pe.File, "document", pe.Document, "line", pe.Line, "column", pe.Column, "error", pe.Err}
+		}
+		if expression := expressionOf(err); expression != "" {
+			attrs = append(attrs, "expression", expression)
 		}
 		s.log.Error("policies not loaded, the ones before stay", attrs...)
 	}

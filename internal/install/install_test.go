@@ -210,7 +210,7 @@ func TestProbePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	errs := policy.Validate(obj, env)
-	if len(errs) != 1 || errs[0].Field != "spec.mutations[0].applyConfiguration.expression" {
+	if len(errs) != 1 || errs[0].Path != "spec.mutations[0].applyConfiguration.expression" {
 		t.Errorf("validation finds %v, want only the expression", errs)
 	}
 	if obj.Spec.ParamKind == nil {

@@ -1,29 +1,96 @@
 package manifest
 
 import (
-	"regexp"
+	"fmt"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// The decoder's words for a field that it does not know, and for one that has
-// another type (sigs.k8s.io/json, encoding/json).
-var (
-	unknownField = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"`)
-	mistyped     = regexp.MustCompile(`cannot unmarshal (\w+)(?: (\S+))? into Go struct field \w+\.([\w.]+) of type`)
-)
+// IssueError is one thing that is wrong with an expression of a policy.
+type IssueError struct {
+	Fault *api.Fault
+	Issue api.Issue
+	name  string // of the policy
+}
 
-// ErrorOf is err, from decoding the document's object, at the field that the
-// decoder's text names; prefix is the path of that object in the document.
-func (d *Document) ErrorOf(prefix string, err error) *PositionError {
-	text := err.Error()
-	if m := unknownField.FindStringSubmatch(text); m != nil {
-		return d.ErrorAtKey(prefix+m[1], err)
+func (e *IssueError) Error() string {
+	// The expression itself is in the file.
+	return fmt.Sprintf("%s: %s: %s", e.name, e.Fault.Path, e.Issue.Message)
+}
+
+func (e *IssueError) Unwrap() error { return e.Fault }
+
+// Render returns the line of the expression that is at fault, with a caret below
+// it; it is empty if the line is.
+func (e *IssueError) Render() string {
+	lines := strings.Split(written(e.Fault), "\n")
+	if e.Issue.Line > len(lines) || strings.TrimSpace(lines[e.Issue.Line-1]) == "" {
+		return ""
 	}
-	if m := mistyped.FindStringSubmatch(text); m != nil {
-		if n := findTyped(d.root(), prefix+m[3], m[1], m[2]); n != nil {
+	return caret(lines[e.Issue.Line-1], e.Issue.Column)
+}
+
+// Errors returns the faults of the document's object where they stand in the file,
+// each issue of an expression at its own character.
+func (d *Document) Errors(faults api.Faults) []error {
+	var out []error
+	for _, f := range faults {
+		issues := issuesOf(f)
+		for _, i := range issues {
+			out = append(out, d.ErrorIn(f.Path, written(f), i.Line, i.Column, &IssueError{f, i, d.Name()}))
+		}
+		if len(issues) == 0 {
+			out = append(out, d.errorOf("", f, fmt.Errorf("%s: %w", d.Name(), f)))
+		}
+	}
+	return out
+}
+
+// ErrorOf returns err at the field that its first fault is about. prefix is the
+// path of the object in the document, with a dot behind it, or empty.
+func (d *Document) ErrorOf(prefix string, err error) *PositionError {
+	return d.errorOf(prefix, api.FaultsOf(err)[0], err)
+}
+
+func (d *Document) errorOf(prefix string, f *api.Fault, err error) *PositionError {
+	switch {
+	case f.Path == "" && f.Phase == api.Compiling:
+		return d.Errorf("%w", err)
+	case f.Path == "":
+		return d.ErrorAt(strings.TrimSuffix(prefix, "."), err)
+	case f.Undeclared:
+		return d.ErrorAtKey(prefix+f.Path, err)
+	}
+	if kind, text, _ := strings.Cut(f.Found, " "); kind != "" {
+		if n := findTyped(d.root(), prefix+f.Path, kind, text); n != nil {
 			return d.errorAt(Pos{d.first + n.Line - 1, n.Column}, err)
 		}
-		return d.ErrorAt(prefix+m[3], err)
 	}
-	return d.ErrorAt(strings.TrimSuffix(prefix, "."), err)
+	return d.ErrorAt(prefix+f.Path, err)
+}
+
+// issuesOf returns what is wrong with the value at a fault's path, none if it is
+// not about the value of a string that belongs to an expression.
+func issuesOf(f *api.Fault) []api.Issue {
+	switch {
+	case f.Phase == api.Compiling:
+		return f.Issues
+	case f.Part == "" || f.Form == nil || f.Form.Type != field.ErrorTypeInvalid:
+		return nil
+	case len(f.Issues) > 0:
+		return f.Issues
+	}
+	return []api.Issue{{Line: 1, Column: 1, Message: f.Form.Detail}}
+}
+
+// written returns the string that a fault's issues are in.
+func written(f *api.Fault) string {
+	if f.Expression == "" && f.Form != nil {
+		value, _ := f.Form.BadValue.(string)
+		return value
+	}
+	return f.Expression
 }

@@ -47,8 +47,13 @@ func (e *PositionError) Render() string {
 	if e.Source == "" || e.Column <= 0 {
 		return e.Error()
 	}
-	line := []rune(strings.TrimRight(e.Source, "\r\n"))
-	at := min(e.Column-1, len(line))
+	return e.Error() + "\n" + caret(e.Source, e.Column)
+}
+
+// caret returns a line of text and below it a caret under a column, both indented.
+func caret(text string, column int) string {
+	line := []rune(strings.TrimRight(text, "\r\n"))
+	at := min(column-1, len(line))
 	if at > sourceWidth {
 		cut := at - sourceWidth/2
 		line = append([]rune("…"), line[cut:]...)
@@ -64,7 +69,7 @@ func (e *PositionError) Render() string {
 			pad[i] = '\t' // or the caret would stand somewhere else
 		}
 	}
-	return e.Error() + "\n  " + string(line) + "\n  " + string(pad) + "^"
+	return "  " + string(line) + "\n  " + string(pad) + "^"
 }
 
 // Pos is a 1-based position in a file; columns count characters.

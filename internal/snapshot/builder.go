@@ -2,16 +2,16 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/internal/rbac"
@@ -116,7 +116,7 @@ func (b *builder) readTypes() {
 	var good []*unstructured.Unstructured
 	for _, d := range b.crds {
 		if _, err := openapi.CRDs(d.Object); err != nil {
-			b.crdErrors(d, err)
+			b.definitionErrors(d, err)
 			continue
 		}
 		good = append(good, d.Object)
@@ -126,12 +126,27 @@ func (b *builder) readTypes() {
 		b.snapshot.Types = openapi.New(builtin, custom)
 		return
 	}
-	// Two define the same: the error begins with the name of the second.
+	// Two define the same: the error is about the second.
+	var of *openapi.DefinitionError
 	for _, d := range b.crds {
-		if strings.HasPrefix(err.Error(), crdPrefix(d)) {
-			b.crdErrors(d, err)
+		if errors.As(err, &of) && of.Name == d.Object.GetName() {
+			b.definitionErrors(d, err)
 		}
 	}
+}
+
+// definitionErrors places what is wrong with a CustomResourceDefinition.
+func (b *builder) definitionErrors(d *manifest.Document, err error) {
+	var of *openapi.DefinitionError
+	if errors.As(err, &of) {
+		err = of.Err // the document's name is said anyway
+	}
+	b.faults(d, err)
+}
+
+// faults places what is wrong with a document's object.
+func (b *builder) faults(d *manifest.Document, err error) {
+	b.errs = append(b.errs, d.Errors(api.FaultsOf(err))...)
 }
 
 func (b *builder) readObjects() {
@@ -148,7 +163,7 @@ func (b *builder) readObjects() {
 			continue
 		}
 		if err := b.params.add(d.Object, namespace); err != nil {
-			b.decodeErrors(d, err)
+			b.faults(d, err)
 			continue
 		}
 		if gvk.Group == api.RBACGroup && slices.Contains(rbac.Kinds, gvk.Kind) {
@@ -191,56 +206,32 @@ func (b *builder) buildAuthorizer() {
 	b.snapshot.authorizer.Authorizer = a
 }
 
-// A reading is what has come of one document, or what is wrong with it.
-type reading[T any] struct {
-	result     T
-	decode     error
-	validation field.ErrorList
-	compile    error
-	older      []string
-}
-
 // readAll reads documents on all cores.
-func readAll[T any](docs []*manifest.Document, read func(text []byte) reading[T]) []reading[T] {
-	out := make([]reading[T], len(docs))
+func readAll[T any](docs []*manifest.Document, read func(text []byte) T, failed func(error) T) []T {
+	out := make([]T, len(docs))
 	parallel.Each(len(docs), func(i int) {
-		text, err := docs[i].JSONText()
-		if err != nil {
-			out[i].decode = err
-			return
+		if text, err := docs[i].JSONText(); err != nil {
+			out[i] = failed(err)
+		} else {
+			out[i] = read(text)
 		}
-		out[i] = read(text)
 	})
 	return out
 }
 
 func (b *builder) readPolicies() {
 	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
-	readings := readAll(b.policies, func(text []byte) (r reading[*policy.Policy]) {
-		obj, err := policy.DecodeJSON(text)
-		if err != nil {
-			r.decode = err
-		} else if r.validation = policy.Validate(obj, deps.Env.Within(context.Background())); len(r.validation) == 0 {
-			own := policy.Deps{Env: deps.Env.Within(context.Background()), Types: deps.Types}
-			r.result, r.compile = policy.Compile(obj, own)
-		}
-		return r
-	})
+	readings := readAll(b.policies, func(text []byte) compile.Policy {
+		return compile.NewPolicy(context.Background(), text, compile.New, deps)
+	}, func(err error) compile.Policy { return compile.Policy{Err: err} })
 	unknown := map[string]bool{}
 	for i, r := range readings {
-		switch d := b.policies[i]; {
-		case r.decode != nil:
-			b.decodeErrors(d, r.decode)
-			continue
-		case len(r.validation) > 0:
-			b.fieldErrors(d, r.validation)
-			continue
-		case r.compile != nil:
-			b.compileErrors(d, r.compile)
+		if r.Err != nil {
+			b.faults(b.policies[i], r.Err)
 			continue
 		}
-		b.snapshot.Policies = append(b.snapshot.Policies, r.result)
-		if pk := r.result.Object().Spec.ParamKind; pk != nil {
+		b.snapshot.Policies = append(b.snapshot.Policies, r.Program)
+		if pk := r.Object.Spec.ParamKind; pk != nil {
 			gvk := schema.FromAPIVersionAndKind(pk.APIVersion, pk.Kind)
 			if _, err := b.params.Kind(gvk); err != nil {
 				unknown[fmt.Sprintf("%s, Kind=%s", pk.APIVersion, pk.Kind)] = true
@@ -254,37 +245,23 @@ func (b *builder) readPolicies() {
 }
 
 func (b *builder) readBindings(unbound bool) {
-	readings := readAll(b.bindings, func(text []byte) (r reading[*binding.Binding]) {
-		obj, older, err := binding.DecodeNoting(text)
-		r.older = older
-		if err != nil {
-			r.decode = err
-		} else if r.validation = binding.Validate(obj); len(r.validation) == 0 {
-			r.result, r.compile = binding.Compile(obj)
-		}
-		return r
-	})
+	readings := readAll(b.bindings, func(text []byte) compile.Binding {
+		return compile.NewBinding(text, compile.New)
+	}, func(err error) compile.Binding { return compile.Binding{Err: err} })
 	bound := map[string]bool{}
 	names := map[string]bool{}
 	for i, r := range readings {
 		d := b.bindings[i]
 		names[d.Object.GetName()] = true
-		switch {
-		case r.decode != nil:
-			b.decodeErrors(d, r.decode)
-			continue
-		case len(r.validation) > 0:
-			b.fieldErrors(d, r.validation)
-			continue
-		case r.compile != nil:
-			b.fail(d.Errorf("%s: %w", d.Name(), r.compile))
+		if r.Err != nil {
+			b.faults(d, r.Err)
 			continue
 		}
-		for _, field := range r.older {
+		for _, field := range r.Older {
 			b.snapshot.Older = append(b.snapshot.Older, fmt.Sprintf("%s: %s is filled in by %s only, required in v1", d.Name(), field, d.Object.GetAPIVersion()))
 		}
-		b.compiled = append(b.compiled, r.result)
-		bound[r.result.PolicyName()] = true
+		b.compiled = append(b.compiled, r.Program)
+		bound[r.Program.PolicyName()] = true
 	}
 	known := map[string]bool{}
 	for _, p := range b.snapshot.Policies {

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -422,29 +424,21 @@ func merge[T any, P interface {
 // compilePolicy makes of a stored policy what can be made of it. Whoever stored
 // it had it validated, unless our webhook was down at that time or the policy was
 // written for a later version than ours.
-func compilePolicy(name string, text []byte, deps policy.Deps) (result *policyResult) {
+func compilePolicy(ctx context.Context, name string, text []byte, deps policy.Deps) (result *policyResult) {
 	// One policy must not take all others down with it.
 	defer func() {
 		if v := recover(); v != nil {
 			result = brokenPolicy(readable(name, text), fmt.Errorf("panic while compiling: %s", engine.PanicText(v)))
 		}
 	}()
-	obj, err := policy.DecodeJSON(text)
-	if err != nil {
-		return brokenPolicy(readable(name, text), err)
+	p := compile.NewPolicy(ctx, text, compile.Stored, deps)
+	switch {
+	case p.Object == nil:
+		return brokenPolicy(readable(name, text), p.Err)
+	case p.Err != nil:
+		return brokenPolicy(p.Object, p.Err)
 	}
-	if errs := policy.ValidateStored(obj); len(errs) > 0 {
-		joined := make([]error, len(errs))
-		for i, e := range errs {
-			joined[i] = e
-		}
-		return brokenPolicy(obj, errors.Join(joined...))
-	}
-	p, err := policy.Compile(obj, deps)
-	if err != nil {
-		return brokenPolicy(obj, err)
-	}
-	return &policyResult{policy: p, group: webhook.GroupOf(obj)}
+	return &policyResult{policy: p.Program, group: webhook.GroupOf(p.Object)}
 }
 
 func brokenPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *policyResult {
@@ -495,19 +489,10 @@ func compileBinding(text []byte) (result *bindingResult) {
 			result = &bindingResult{policyName: policyName, err: fmt.Errorf("panic while compiling: %s", engine.PanicText(v))}
 		}
 	}()
-	obj, err := binding.DecodeJSON(text)
-	if err != nil {
-		result.err = err
-		return result
-	}
-	b, err := binding.Compile(obj)
-	if err != nil {
-		result.err = err
-		return result
-	}
-	result.binding = b
-	if errs := binding.Validate(obj); len(errs) > 0 {
-		result.err = errs.ToAggregate()
+	b := compile.NewBinding(text, compile.Stored)
+	result.binding, result.err = b.Program, b.Err
+	if faults := (api.Faults)(nil); errors.As(b.Err, &faults) {
+		result.err = faults.ToAggregate()
 	}
 	return result
 }

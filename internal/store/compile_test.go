@@ -222,7 +222,7 @@ func TestCompilePolicyBroken(t *testing.T) {
 	deps := testDeps(t)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := compilePolicy("p", keepStored(testPolicy(t, "p", "1", tt.change...), nil).text, deps)
+			got := compilePolicy(t.Context(), "p", keepStored(testPolicy(t, "p", "1", tt.change...), nil).text, deps)
 			if got.group != tt.group || got.nowhere != tt.nowhere {
 				t.Errorf("group %v, nowhere %v; want %v, %v", got.group, got.nowhere, tt.group, tt.nowhere)
 			}

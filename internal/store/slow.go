@@ -34,7 +34,7 @@ type slow struct {
 	changed func()
 	// compile is compilePolicy, patience compilePatience and deadline compileDeadline,
 	// but in tests.
-	compile            func(name string, text []byte, deps policy.Deps) *policyResult
+	compile            func(ctx context.Context, name string, text []byte, deps policy.Deps) *policyResult
 	patience, deadline time.Duration
 
 	running *detach.Group
@@ -134,9 +134,8 @@ func (s *slow) start(name string, of *stored, deps policy.Deps, patience time.Du
 	j.ctx, j.cancel = context.WithTimeout(context.Background(), s.deadline)
 	wait, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
-	deps.Env = deps.Env.Within(j.ctx)
 	err := s.running.Do(wait, name, func() {
-		j.result.Store(s.compile(name, of.text, deps))
+		j.result.Store(s.compile(j.ctx, name, of.text, deps))
 		j.cancel() // calls changed if nobody waits
 	})
 	if busy := (*detach.BusyError)(nil); errors.As(err, &busy) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"testing"
@@ -23,12 +24,12 @@ func newHeld(t *testing.T) *held {
 		now: map[string]*stored{},
 	}
 	h.slow = newSlow(func() { h.changed <- struct{}{} })
-	h.slow.compile = func(name string, text []byte, deps policy.Deps) *policyResult {
+	h.slow.compile = func(ctx context.Context, name string, text []byte, deps policy.Deps) *policyResult {
 		if strings.Contains(string(text), "HOLD") {
 			h.began <- struct{}{}
 			<-h.release
 		}
-		return compilePolicy(name, text, deps)
+		return compilePolicy(ctx, name, text, deps)
 	}
 	return h
 }

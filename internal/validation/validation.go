@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -77,62 +77,55 @@ func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.
 	if old != nil && tree.Equal(req.Object.Object["spec"], old.Object["spec"]) {
 		return nil, nil
 	}
-	var errs field.ErrorList
 	var warnings []string
-	var err error
-	if req.Kind.Kind == api.PolicyKind {
-		errs, warnings, err = v.policy(ctx, req, old)
-	} else {
-		errs, err = v.binding(ctx, req)
+	text, err := api.JSON(req.Object)
+	switch {
+	case err != nil:
+	case req.Kind.Kind == api.PolicyKind:
+		warnings, err = v.policy(ctx, req, text, old)
+	default:
+		err = v.binding(ctx, req, text)
 	}
 	var refusal *apierrors.StatusError
+	var faults api.Faults
 	switch {
+	case err == nil:
+		return nil, warnings
 	case errors.As(err, &refusal):
 		return status(refusal), nil
-	case err != nil:
-		// In the words of a server that cannot decode a body.
-		return status(apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
-			req.Kind.Kind, req.Kind.Version, req.Kind.Kind, err))), nil
-	case len(errs) > 0:
-		return status(apierrors.NewInvalid(req.Kind.GroupKind(), req.Object.GetName(), errs)), nil
+	case errors.As(err, &faults):
+		return status(apierrors.NewInvalid(req.Kind.GroupKind(), req.Object.GetName(), faults.Form())), nil
 	}
-	return nil, warnings
+	// In the words of a server that cannot decode a body.
+	return status(apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
+		req.Kind.Kind, req.Kind.Version, req.Kind.Kind, err))), nil
 }
 
 func status(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }
 
-// policy validates a policy. An error is a *StatusError, or means that the policy
-// cannot be decoded.
-func (v *Validator) policy(ctx context.Context, req *policy.Request, old *unstructured.Unstructured) (field.ErrorList, []string, error) {
-	obj, err := policy.Decode(req.Object)
-	if err != nil {
-		return nil, nil, err
-	}
+// policy validates a policy. An error is a *StatusError, api.Faults, or means that
+// the policy cannot be decoded.
+func (v *Validator) policy(ctx context.Context, req *policy.Request, text []byte, old *unstructured.Unstructured) ([]string, error) {
 	var before *admissionregistrationv1.MutatingAdmissionPolicy
 	if old != nil {
 		// What cannot be decoded gives no room to what comes in its place.
 		before, _ = policy.Decode(old)
 	}
-	var errs field.ErrorList
-	if before != nil {
-		errs = policy.ValidateUpdate(obj, before, v.Env.Within(ctx))
-	} else {
-		errs = policy.Validate(obj, v.Env.Within(ctx))
+	p := compile.CheckPolicy(ctx, text, before, compile.New, v.Env)
+	switch {
+	case p.Object != nil && ctx.Err() != nil:
+		// What is in p.Err may be that it was not compiled to its end.
+		return nil, apierrors.NewTimeoutError("the policy's expressions could not be compiled in time", 0)
+	case p.Err != nil:
+		return nil, p.Err
 	}
-	if ctx.Err() != nil {
-		// What is in errs may be that it was not compiled to its end.
-		return nil, nil, apierrors.NewTimeoutError("the policy's expressions could not be compiled in time", 0)
-	}
-	if len(errs) > 0 {
-		return errs, nil, nil
-	}
-	kind := obj.Spec.ParamKind
+	kind := p.Object.Spec.ParamKind
 	if kind != nil && (before == nil || before.Spec.ParamKind == nil || *before.Spec.ParamKind != *kind) {
 		if err := v.mayReadKind(ctx, req, kind); err != nil {
-			return field.ErrorList{field.Forbidden(field.NewPath("spec", "paramKind"), err.Error())}, nil, nil
+			return nil, api.FormFaults(field.Forbidden(field.NewPath("spec", "paramKind"), err.Error()))
 		}
 	}
-	return nil, v.warnings(ctx, obj), nil
+	return v.warnings(ctx, p.Object), nil
 }
 
 // warnings are what a native server does not say, because it looks at no schema.
@@ -150,20 +143,23 @@ func (v *Validator) warnings(ctx context.Context, obj *admissionregistrationv1.M
 
 // binding validates a binding. The server looks at its paramRef again with every
 // update, the old one being equal or not: it compares addresses.
-func (v *Validator) binding(ctx context.Context, req *policy.Request) (field.ErrorList, error) {
-	obj, err := binding.Decode(req.Object)
-	if err != nil {
-		return nil, err
+func (v *Validator) binding(ctx context.Context, req *policy.Request, text []byte) error {
+	b := compile.NewBinding(text, compile.New)
+	faults := api.FaultsOf(b.Err)
+	if b.Object == nil {
+		return b.Err
 	}
-	errs := binding.Validate(obj)
 	if req.Operation == admissionv1.Update {
 		// A name does not change; the server refuses reserved ones to newcomers.
-		errs = errs[:len(errs)-len(api.ValidateReservedName(obj.Name))]
+		faults = faults[:len(faults)-len(api.ValidateReservedName(b.Object.Name))]
 	}
-	if len(errs) == 0 && obj.Spec.ParamRef != nil {
-		if err := v.mayReadParams(ctx, req, &obj.Spec); err != nil {
-			errs = field.ErrorList{field.Forbidden(field.NewPath("spec", "paramRef"), err.Error())}
+	if len(faults) == 0 && b.Object.Spec.ParamRef != nil {
+		if err := v.mayReadParams(ctx, req, &b.Object.Spec); err != nil {
+			faults = api.FormFaults(field.Forbidden(field.NewPath("spec", "paramRef"), err.Error()))
 		}
 	}
-	return errs, nil
+	if len(faults) > 0 {
+		return faults
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -47,19 +48,26 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 		if u.Policy == nil {
 			continue
 		}
-		p, err := newPolicy(u, policy.Deps{Env: env, Types: types})
+		written, err := text(u.Policy, api.PolicyKind)
 		if err != nil {
 			return nil, fmt.Errorf("policy %q: %w", u.Policy.Name, err)
 		}
-		policies = append(policies, p)
+		p := compile.NewPolicy(context.Background(), written, compile.New, policy.Deps{Env: env, Types: types})
+		if p.Err != nil {
+			return nil, fmt.Errorf("policy %q: %w", u.Policy.Name, refusal(p.Err))
+		}
+		policies = append(policies, p.Program)
 		if u.Binding == nil {
 			return nil, fmt.Errorf("policy %q: has no binding", u.Policy.Name)
 		}
-		b, err := newBinding(u)
-		if err != nil {
+		if written, err = text(u.Binding, api.BindingKind); err != nil {
 			return nil, fmt.Errorf("binding %q: %w", u.Binding.Name, err)
 		}
-		bindings = append(bindings, b)
+		b := compile.NewBinding(written, compile.New)
+		if b.Err != nil {
+			return nil, fmt.Errorf("binding %q: %w", u.Binding.Name, refusal(b.Err))
+		}
+		bindings = append(bindings, b.Program)
 		for _, m := range u.Mutators {
 			src.Params.(params)[m.ID()] = &unstructured.Unstructured{Object: plain(m.Object)}
 		}
@@ -73,39 +81,8 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 	return &native{e}, nil
 }
 
-func newPolicy(u translate.Unit, deps policy.Deps) (*policy.Policy, error) {
-	obj, err := untyped(u.Policy, api.PolicyKind)
-	if err != nil {
-		return nil, err
-	}
-	p, err := policy.Decode(obj)
-	if err != nil {
-		return nil, err
-	}
-	if errs := policy.Validate(p, deps.Env.Within(context.Background())); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
-	deps.Env = deps.Env.Within(context.Background())
-	return policy.Compile(p, deps)
-}
-
-func newBinding(u translate.Unit) (*binding.Binding, error) {
-	obj, err := untyped(u.Binding, api.BindingKind)
-	if err != nil {
-		return nil, err
-	}
-	b, err := binding.Decode(obj)
-	if err != nil {
-		return nil, err
-	}
-	if errs := binding.Validate(b); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
-	return binding.Compile(b)
-}
-
-// untyped returns an object in the form that is sent to a server.
-func untyped(obj any, kind string) (*unstructured.Unstructured, error) {
+// text returns a policy or binding in the form that is sent to a server.
+func text(obj any, kind string) ([]byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, err
@@ -114,7 +91,15 @@ func untyped(obj any, kind string) (*unstructured.Unstructured, error) {
 	u.SetAPIVersion(api.NativeGroup + "/v1")
 	u.SetKind(kind)
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	return u, nil
+	return api.JSON(u)
+}
+
+// refusal returns a server's error on one line.
+func refusal(err error) error {
+	if faults := (api.Faults)(nil); errors.As(err, &faults) {
+		return faults.ToAggregate()
+	}
+	return err
 }
 
 // params has the mutators, by ID, as parameters of policies.

@@ -55,7 +55,7 @@ func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (sch
 		return gv, err
 	}
 	if gv.Group == OwnGroup {
-		strict = slices.DeleteFunc(strict, func(err error) bool { return fieldOf(err) == "status" })
+		strict = slices.DeleteFunc(strict, func(err error) bool { path, _ := fieldOf(err); return path == "status" })
 	}
 	if len(strict) > 0 {
 		return gv, runtime.NewStrictDecodingError(strict)
@@ -79,12 +79,4 @@ func (s Spellings) String() string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
-}
-
-func fieldOf(err error) string {
-	var f kjson.FieldError
-	if errors.As(err, &f) {
-		return f.FieldPath()
-	}
-	return ""
 }

@@ -15,7 +15,7 @@ import (
 //
 // That the policy exists is not required: a binding may come first. The
 // permissions of whoever writes the binding are not looked at.
-func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
+func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) api.Faults {
 	errs := api.ValidateMeta(&obj.ObjectMeta)
 	path := field.NewPath("spec")
 	if obj.Spec.PolicyName == "" {
@@ -31,7 +31,7 @@ func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) field
 	if obj.Spec.MatchResources != nil {
 		errs = append(errs, api.ValidateMatchResources(obj.Spec.MatchResources, path.Child("matchResources"))...)
 	}
-	return append(errs, api.ValidateReservedName(obj.Name)...)
+	return api.FormFaults(append(errs, api.ValidateReservedName(obj.Name)...)...)
 }
 
 // validateParamRef wants exactly one of name and selector. The namespace is not

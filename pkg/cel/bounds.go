@@ -47,7 +47,8 @@ type compiling struct {
 // alone is for a Scope that is a policy of its own.
 func alone() *compiling { return &compiling{ctx: context.Background()} }
 
-// fit cuts the text of an error to what is left for the policy's errors.
+// fit cuts the text of an error, and its issues with it, to what is left for the
+// policy's errors.
 func (c *compiling) fit(err *CompileError) {
 	const more = "\nmore errors are not shown"
 	if left := max(maxErrors-c.errors, 0); len(err.text) > left {
@@ -57,6 +58,11 @@ func (c *compiling) fit(err *CompileError) {
 			text = text[:i]
 		} else {
 			text = err.text[:min(len(err.text), 200)]
+		}
+		shown := max(strings.Count(text, "ERROR: <input>"), 1)
+		err.Issues = err.Issues[:min(len(err.Issues), shown)]
+		if len(err.Issues) == 1 && err.Issues[0].Message == err.text {
+			err.Issues[0].Message = strings.ToValidUTF8(text, "") + more
 		}
 		err.text = strings.ToValidUTF8(text, "") + more
 	}

@@ -7,6 +7,8 @@ import (
 
 	celgo "github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // ErrBudget is returned when an expression, with the variables that it
@@ -25,26 +27,26 @@ func (budgetError) Unwrap() error { return apiservercel.ErrOutOfBudget }
 // errNoVariables is for callers that mix up their scopes.
 var errNoVariables = errors.New("this scope declares no variables")
 
-// Issue is one thing that is wrong with an expression.
-type Issue struct {
-	// Line and Column are 1-based; columns count code points. A fault of the
-	// expression as a whole is at 1, 1.
-	Line, Column int
-	Message      string
-}
-
 // CompileError says why an expression does not compile. Error is the text that
 // an API server prints for it; Issues and Render are for tools that know where
 // the expression stands.
 type CompileError struct {
 	Expr   string
-	Issues []Issue
+	Issues []api.Issue
 	// Internal says that the expression is well-formed and typed, but no program
 	// could be made of it: a constant call such as int("x") failed. A server
 	// calls this an internal error of the field, not an invalid value
 	// (k8s.io/apiserver …/plugin/cel/compile.go).
 	Internal bool
-	text     string
+	// Undefined are the variables that the expression reads and that its Scope
+	// does not define.
+	Undefined []string
+	text      string
+}
+
+// Locate implements api.LocatedError.
+func (e *CompileError) Locate() (issues []api.Issue, undefined []string) {
+	return e.Issues, e.Undefined
 }
 
 func (e *CompileError) Error() string { return e.text }
@@ -89,7 +91,7 @@ func (e *CompileError) Render() string {
 func issuesError(expr string, issues *celgo.Issues) *CompileError {
 	e := &CompileError{Expr: expr, text: "compilation failed: " + issues.String()}
 	for _, issue := range issues.Errors() {
-		e.Issues = append(e.Issues, Issue{
+		e.Issues = append(e.Issues, api.Issue{
 			Line:    max(issue.Location.Line(), 1),
 			Column:  max(issue.Location.Column()+1, 1),
 			Message: issue.Message,
@@ -100,5 +102,5 @@ func issuesError(expr string, issues *celgo.Issues) *CompileError {
 
 // wholeError is the error for an expression that is wrong as a whole.
 func wholeError(expr, text string) *CompileError {
-	return &CompileError{Expr: expr, Issues: []Issue{{Line: 1, Column: 1, Message: text}}, text: text}
+	return &CompileError{Expr: expr, Issues: []api.Issue{{Line: 1, Column: 1, Message: text}}, text: text}
 }

@@ -3,6 +3,7 @@ package cel
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
@@ -222,7 +223,9 @@ func (s *Scope) check(expr string, want Want) (lang *language, checked *ast.AST,
 		return nil, nil, needs, err
 	}
 	if issues.Err() != nil {
-		return nil, nil, needs, issuesError(expr, issues)
+		failure := issuesError(expr, issues)
+		failure.Undefined = s.undefined(parsed.NativeRep().Expr())
+		return nil, nil, needs, failure
 	}
 	if want != anything {
 		got := checked.GetType(checked.Expr().ID())
@@ -231,6 +234,28 @@ func (s *Scope) check(expr string, want Want) (lang *language, checked *ast.AST,
 		}
 	}
 	return lang, checked, needs, nil
+}
+
+// undefined returns the variables that an expression reads and that are not
+// defined.
+func (s *Scope) undefined(root ast.Expr) (names []string) {
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		if name, ok := variableName(e); ok && !slices.Contains(names, name) {
+			if _, defined := s.byName[name]; !defined {
+				names = append(names, name)
+			}
+		}
+	}))
+	return names
+}
+
+// variableName returns x of the expression variables.x, false for any other.
+func variableName(e ast.Expr) (name string, ok bool) {
+	if e.Kind() != ast.SelectKind {
+		return "", false
+	}
+	op := e.AsSelect().Operand()
+	return e.AsSelect().FieldName(), op.Kind() == ast.IdentKind && identName(op) == variablesName
 }
 
 // Reads is a set of the names that an expression can read, itself or through
@@ -276,8 +301,8 @@ func (p *Program) survey(root ast.Expr, s *Scope) (loops bool) {
 		case ast.ComprehensionKind:
 			loops = true
 		case ast.SelectKind:
-			if op := e.AsSelect().Operand(); op.Kind() == ast.IdentKind && identName(op) == variablesName {
-				if i, ok := s.byName[e.AsSelect().FieldName()]; ok {
+			if name, ok := variableName(e); ok {
+				if i, ok := s.byName[name]; ok {
 					selected++
 					use(i)
 				}

@@ -7,31 +7,33 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 func TestCompileError(t *testing.T) {
 	tests := map[string]struct {
 		expr   string
 		want   Want
-		issues []Issue
+		issues []api.Issue
 		text   string
 		render string
 	}{
 		"syntax": {
 			expr: "1 +", want: Bool,
-			issues: []Issue{{1, 4, "Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"}},
+			issues: []api.Issue{{Line: 1, Column: 4, Message: "Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"}},
 			text:   "compilation failed: ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | 1 +\n | ...^",
 			render: "1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | 1 +\n |    ^",
 		},
 		"undeclared, on the second line": {
 			expr: "true &&\n\tnosuch == 1", want: Bool,
-			issues: []Issue{{2, 2, "undeclared reference to 'nosuch' (in container '')"}},
+			issues: []api.Issue{{Line: 2, Column: 2, Message: "undeclared reference to 'nosuch' (in container '')"}},
 			text:   "compilation failed: ERROR: <input>:2:2: undeclared reference to 'nosuch' (in container '')\n |  nosuch == 1\n | .^",
 			render: "2:2: undeclared reference to 'nosuch' (in container '')\n | \tnosuch == 1\n | \t^",
 		},
 		"two at once": {
 			expr: "'ä' == a || b", want: Bool,
-			issues: []Issue{{1, 8, "undeclared reference to 'a' (in container '')"}, {1, 13, "undeclared reference to 'b' (in container '')"}},
+			issues: []api.Issue{{Line: 1, Column: 8, Message: "undeclared reference to 'a' (in container '')"}, {Line: 1, Column: 13, Message: "undeclared reference to 'b' (in container '')"}},
 			text:   "compilation failed: ERROR: <input>:1:8: undeclared reference to 'a' (in container '')\n | 'ä' == a || b\n | .．.....^\nERROR: <input>:1:13: undeclared reference to 'b' (in container '')\n | 'ä' == a || b\n | .．..........^",
 			render: "1:8: undeclared reference to 'a' (in container '')\n | 'ä' == a || b\n |        ^\n1:13: undeclared reference to 'b' (in container '')\n | 'ä' == a || b\n |             ^",
 		},
@@ -60,7 +62,7 @@ func TestCompileError(t *testing.T) {
 				t.Errorf("Compile(%q): Internal = %v, want %v", tt.expr, got, want)
 			}
 			if tt.issues == nil {
-				tt.issues = []Issue{{1, 1, tt.text}}
+				tt.issues = []api.Issue{{Line: 1, Column: 1, Message: tt.text}}
 				tt.render = "1:1: " + tt.text + "\n | " + tt.expr + "\n | ^"
 			}
 			if diff := cmp.Diff(tt.issues, ce.Issues); diff != "" {
@@ -88,7 +90,7 @@ func TestTooLong(t *testing.T) {
 	if !errors.As(err, &ce) {
 		t.Fatalf("error = %v, want a *CompileError", err)
 	}
-	if want := "expression code point size exceeds limit: size: 100008, limit 100000"; len(ce.Issues) != 1 || ce.Issues[0] != (Issue{1, 1, want}) {
+	if want := "expression code point size exceeds limit: size: 100008, limit 100000"; len(ce.Issues) != 1 || ce.Issues[0] != (api.Issue{Line: 1, Column: 1, Message: want}) {
 		t.Errorf("issues = %v, want %q at 1:1", ce.Issues, want)
 	}
 }

@@ -3,11 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -22,25 +23,20 @@ func brokenErrors(p *policy.Policy) []error {
 	variables := map[string]error{} // by name, until an expression tells of it
 	var own, conditions, out []error
 	for _, e := range p.Errs() {
-		var at *policy.ExpressionError
-		if !errors.As(e, &at) {
+		var f *api.Fault
+		if !errors.As(e, &f) || f.Phase != api.Compiling {
 			out = append(out, e)
 			continue
 		}
-		if _, ok := fieldIndex(at.Field, "spec.matchConditions[%d]"); ok {
-			conditions = append(conditions, fmt.Errorf("compilation error: %w", at.Err))
-			continue
+		switch f.Part {
+		case api.MatchConditions:
+			conditions = append(conditions, fmt.Errorf("compilation error: %w", f.Err))
+		case api.Variables:
+			variables[obj.Spec.Variables[f.Index].Name] = f.Err
+			own = append(own, f.Err)
+		default:
+			out = append(out, consequence(f, obj.Spec.Variables, variables))
 		}
-		if i, ok := fieldIndex(at.Field, "spec.variables[%d]"); ok && i < len(obj.Spec.Variables) {
-			variables[obj.Spec.Variables[i].Name] = at.Err
-			own = append(own, at.Err)
-			continue
-		}
-		if i, ok := fieldIndex(at.Field, "spec.mutations[%d]"); ok && i < len(obj.Spec.Mutations) {
-			out = append(out, consequence(expressionOf(&obj.Spec.Mutations[i]), at.Err, obj.Spec.Variables, variables))
-			continue
-		}
-		out = append(out, at.Err)
 	}
 	switch {
 	case len(conditions) > 0:
@@ -51,31 +47,13 @@ func brokenErrors(p *policy.Policy) []error {
 	return out
 }
 
-// consequence blames a variable for a mutation that does not compile because the
-// variable does not.
-func consequence(expr string, err error, declared []admissionregistrationv1.Variable, broken map[string]error) error {
+// consequence returns the error of a mutation that does not compile. It blames a
+// variable that the mutation reads and that does not compile either.
+func consequence(f *api.Fault, declared []admissionregistrationv1.Variable, broken map[string]error) error {
 	for _, v := range declared {
-		if cause := broken[v.Name]; cause != nil && strings.Contains(err.Error(), "undefined field '"+v.Name+"'") {
-			return fmt.Errorf("expression '%s' resulted in error: composited variable %q fails to compile: %w", expr, v.Name, cause)
+		if cause := broken[v.Name]; cause != nil && slices.Contains(f.Undefined, v.Name) {
+			return fmt.Errorf("expression '%s' resulted in error: composited variable %q fails to compile: %w", f.Expression, v.Name, cause)
 		}
 	}
-	return err
-}
-
-func expressionOf(m *admissionregistrationv1.Mutation) string {
-	switch {
-	case m.JSONPatch != nil:
-		return m.JSONPatch.Expression
-	case m.ApplyConfiguration != nil:
-		return m.ApplyConfiguration.Expression
-	default:
-		return ""
-	}
-}
-
-// fieldIndex reads the index in the path of a list's element.
-func fieldIndex(field, format string) (int, bool) {
-	var i int
-	n, _ := fmt.Sscanf(field, format, &i)
-	return i, n == 1
+	return f.Err
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/memory"
@@ -478,8 +479,8 @@ func TestAdmit(t *testing.T) {
 
 func TestBroken(t *testing.T) {
 	err := errors.Join(
-		&policy.ExpressionError{Field: "spec.mutations[0].jsonPatch.expression", Err: errors.New("compilation failed: one")},
-		&policy.ExpressionError{Field: "spec.mutations[1].jsonPatch.expression", Err: errors.New("compilation failed: two")})
+		&api.Fault{Phase: api.Compiling, Path: "spec.mutations[0].jsonPatch.expression", Part: api.Mutations, Index: 0, Err: errors.New("compilation failed: one")},
+		&api.Fault{Phase: api.Compiling, Path: "spec.mutations[1].jsonPatch.expression", Part: api.Mutations, Index: 1, Err: errors.New("compilation failed: two")})
 	e := New(Options{})
 	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, policy.Broken(policyObject("p"), err), newPolicy(t, "q", run1(write("q"))))))
 	d := e.Admit(t.Context(), request())
@@ -505,8 +506,9 @@ func TestBrokenVariable(t *testing.T) {
 	obj := policyObject("p")
 	obj.Spec.Variables = []admissionregistrationv1.Variable{{Name: "ok", Expression: "1"}, {Name: "v", Expression: "nope"}}
 	obj.Spec.Mutations = []admissionregistrationv1.Mutation{{JSONPatch: &admissionregistrationv1.JSONPatch{Expression: "f(variables.v)"}}}
-	variable := &policy.ExpressionError{Field: "spec.variables[1].expression", Err: errors.New("compilation failed: undeclared reference to 'nope'")}
-	mutation := &policy.ExpressionError{Field: "spec.mutations[0].jsonPatch.expression", Err: errors.New("compilation failed: undefined field 'v'")}
+	variable := &api.Fault{Phase: api.Compiling, Path: "spec.variables[1].expression", Part: api.Variables, Index: 1, Err: errors.New("compilation failed: undeclared reference to 'nope'")}
+	mutation := &api.Fault{Phase: api.Compiling, Path: "spec.mutations[0].jsonPatch.expression", Part: api.Mutations, Index: 0,
+		Expression: "f(variables.v)", Undefined: []string{"v"}, Err: errors.New("compilation failed: undefined field 'v'")}
 	tests := map[string]struct {
 		err  error
 		want string
@@ -514,8 +516,8 @@ func TestBrokenVariable(t *testing.T) {
 		"read":     {errors.Join(variable, mutation), `expression 'f(variables.v)' resulted in error: composited variable "v" fails to compile: compilation failed: undeclared reference to 'nope'`},
 		"not read": {variable, "compilation failed: undeclared reference to 'nope'"},
 		"conditions": {errors.Join(
-			&policy.ExpressionError{Field: "spec.matchConditions[0].expression", Err: errors.New("must evaluate to bool but got string")},
-			&policy.ExpressionError{Field: "spec.matchConditions[2].expression", Err: errors.New("compilation failed: two")}, variable, mutation),
+			&api.Fault{Phase: api.Compiling, Path: "spec.matchConditions[0].expression", Part: api.MatchConditions, Index: 0, Err: errors.New("must evaluate to bool but got string")},
+			&api.Fault{Phase: api.Compiling, Path: "spec.matchConditions[2].expression", Part: api.MatchConditions, Index: 2, Err: errors.New("compilation failed: two")}, variable, mutation),
 			"[compilation error: must evaluate to bool but got string, compilation error: compilation failed: two]"},
 		"other": {errors.New("no such policy language"), "no such policy language"},
 	}

@@ -17,22 +17,36 @@ import (
 	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // CRDs is the source of custom kinds: of every served version of the given
 // CustomResourceDefinitions (apiextensions.k8s.io/v1), with the document that
 // an API server would publish for it. Definitions may share group-versions,
-// but not kinds or resources. An error names the definition and the field.
+// but not kinds or resources. An error is a *DefinitionError and names the field.
 func CRDs(objs ...*unstructured.Unstructured) (Source, error) {
 	s := &crdSource{models: map[schema.GroupVersionKind]*customModel{}}
 	owner := map[string]string{}
 	for _, u := range objs {
 		if err := s.add(u, owner); err != nil {
-			return nil, fmt.Errorf("CustomResourceDefinition %q: %w", u.GetName(), err)
+			return nil, &DefinitionError{u.GetName(), err}
 		}
 	}
 	return s, nil
 }
+
+// DefinitionError is what is wrong with a CustomResourceDefinition.
+type DefinitionError struct {
+	Name string
+	Err  error
+}
+
+func (e *DefinitionError) Error() string {
+	return fmt.Sprintf("CustomResourceDefinition %q: %v", e.Name, e.Err)
+}
+
+func (e *DefinitionError) Unwrap() error { return e.Err }
 
 type crdSource struct {
 	versions  []schema.GroupVersion
@@ -196,11 +210,11 @@ func newCustomModel(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensi
 	}
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &internal, nil); err != nil {
-		return nil, fmt.Errorf("%v: %w", path, err)
+		return nil, &api.Fault{Phase: api.Compiling, Path: path.String(), Err: err}
 	}
 	structural, err := structuralschema.NewStructural(&internal)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", path, err)
+		return nil, &api.Fault{Phase: api.Compiling, Path: path.String(), Err: err}
 	}
 	if errs := structuralschema.ValidateStructural(path, structural); len(errs) > 0 {
 		return nil, errs.ToAggregate()
@@ -210,14 +224,14 @@ func newCustomModel(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensi
 	gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}
 	models, err := publish(gvk, crd.Spec.Names.ListKind, structural.DeepCopy().Unfold())
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", path, err)
+		return nil, &api.Fault{Phase: api.Compiling, Path: path.String(), Err: err}
 	}
 	merge, err := schemaconv.ToSchemaFromOpenAPI(models, false)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", path, err)
+		return nil, &api.Fault{Phase: api.Compiling, Path: path.String(), Err: err}
 	}
 	if err := structuraldefaulting.PruneDefaults(structural); err != nil {
-		return nil, fmt.Errorf("%v: %w", path, err)
+		return nil, &api.Fault{Phase: api.Compiling, Path: path.String(), Err: err}
 	}
 	return &customModel{schema: merge, name: modelName(gvk), custom: &custom{
 		structural: structural,

@@ -1,8 +1,6 @@
 package openapi
 
 import (
-	"fmt"
-
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	structuralobjectmeta "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
@@ -10,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -143,9 +142,5 @@ func (c *custom) coerce(obj map[string]any) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	errs := make([]error, len(unknown))
-	for i, path := range unknown {
-		errs[i] = fmt.Errorf("unknown field %q", path)
-	}
-	return runtime.NewStrictDecodingError(errs)
+	return api.UnknownFields(unknown)
 }

@@ -1,12 +1,12 @@
 package openapi
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -21,10 +21,11 @@ func (p Place) undeclared(before, after map[string]any) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return errors.New("strict decoding error: " + strings.Join(unknown, ", "))
+	// Wrapped: it is not the decoder that refuses them.
+	return fmt.Errorf("%w", api.UnknownFields(unknown))
 }
 
-// appendUndeclared appends the error of every field that is not declared.
+// appendUndeclared appends the path of every field that is not declared.
 func (p Place) appendUndeclared(unknown []string, path string, before, after any) []string {
 	if p.schema == nil || tree.Same(before, after) {
 		return unknown
@@ -39,7 +40,7 @@ func (p Place) appendUndeclared(unknown []string, path string, before, after any
 			}
 			at := strings.TrimPrefix(path+"."+key, ".")
 			if p.Refuses(key) {
-				unknown = append(unknown, fmt.Sprintf("unknown field %q", at))
+				unknown = append(unknown, at)
 				continue
 			}
 			next, _ := p.Field(key)

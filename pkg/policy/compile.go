@@ -1,11 +1,12 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
@@ -18,22 +19,9 @@ type Policy struct {
 	mutations      []Mutation
 }
 
-// ExpressionError says which expression of a policy does not compile.
-type ExpressionError struct {
-	// Field is the expression's place, such as
-	// spec.mutations[0].jsonPatch.expression.
-	Field string
-	// Err is a *cel.CompileError where the expression itself is at fault.
-	Err error
-}
-
-func (e *ExpressionError) Error() string { return e.Field + ": " + e.Err.Error() }
-
-func (e *ExpressionError) Unwrap() error { return e.Err }
-
 // Compile compiles every expression of a policy as a server compiles a stored
-// one. The policy should have passed Validate: what Compile finds wrong is an
-// *ExpressionError, several joined, in the order of the fields. Only expressions of
+// one. The policy should have passed Validate. An error is [api.Faults], in the
+// order of the fields. Only expressions of
 // an Env that [cel.Env.Within] returned share the bounds of one policy.
 //
 // Mutators in extra run after the policy's own mutations.
@@ -53,9 +41,15 @@ func CompileLenient(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps D
 
 func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, lenient bool, extra []Mutator) (*Policy, error) {
 	p := &Policy{object: obj}
-	var errs []error
-	fail := func(err error, format string, args ...any) {
-		errs = append(errs, &ExpressionError{Field: fmt.Sprintf(format, args...), Err: err})
+	var faults api.Faults
+	fail := func(part api.Part, i int, member, expression string, err error) {
+		path := field.NewPath("spec", string(part)).Index(i)
+		if member != "" {
+			path = path.Child(member)
+		}
+		f := api.NewFault(api.Compiling, path, expression, err)
+		f.Part, f.Index = part, i
+		faults = append(faults, f)
 	}
 	params := obj.Spec.ParamKind != nil
 
@@ -67,7 +61,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 		for i, c := range obj.Spec.MatchConditions {
 			program, err := p.conditionScope.Compile(c.Expression, cel.Bool)
 			if err != nil {
-				fail(err, "spec.matchConditions[%d].expression", i)
+				fail(api.MatchConditions, i, "expression", c.Expression, err)
 				continue
 			}
 			p.conditions = append(p.conditions, condition{name: c.Name, program: program})
@@ -78,7 +72,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 	defer scope.Done()
 	for i, v := range obj.Spec.Variables {
 		if err := scope.Define(v.Name, v.Expression); err != nil {
-			fail(err, "spec.variables[%d].expression", i)
+			fail(api.Variables, i, "expression", v.Expression, err)
 		}
 	}
 	p.mutations = make([]Mutation, 0, len(obj.Spec.Mutations)+len(extra))
@@ -88,7 +82,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 		case m.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration && m.ApplyConfiguration != nil:
 			program, err := scope.Compile(m.ApplyConfiguration.Expression, cel.Object)
 			if err != nil {
-				fail(err, "spec.mutations[%d].applyConfiguration.expression", i)
+				fail(api.Mutations, i, "applyConfiguration.expression", m.ApplyConfiguration.Expression, err)
 				continue
 			}
 			mutator = &applyMutator{expr: expression{scope, program}, types: deps.Types, lenient: lenient}
@@ -99,7 +93,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 			}
 			program, err := scope.Compile(m.JSONPatch.Expression, want)
 			if err != nil {
-				fail(err, "spec.mutations[%d].jsonPatch.expression", i)
+				fail(api.Mutations, i, "jsonPatch.expression", m.JSONPatch.Expression, err)
 				continue
 			}
 			if lenient {
@@ -108,7 +102,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 				mutator = &jsonPatchMutator{expr: expression{scope, program}, types: deps.Types}
 			}
 		default:
-			fail(fmt.Errorf("no patch of type %q", m.PatchType), "spec.mutations[%d]", i)
+			fail(api.Mutations, i, "", "", fmt.Errorf("no patch of type %q", m.PatchType))
 			continue
 		}
 		p.mutations = append(p.mutations, Mutation{Type: m.PatchType, Mutator: mutator})
@@ -116,8 +110,8 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 	for _, m := range extra {
 		p.mutations = append(p.mutations, Mutation{Mutator: m})
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if len(faults) > 0 {
+		return nil, faults
 	}
 	return p, nil
 }

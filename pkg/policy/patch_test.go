@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -350,12 +351,12 @@ func TestCompileErrors(t *testing.T) {
 	}
 	var got []string
 	for _, err := range joined.Unwrap() {
-		var at *ExpressionError
+		var at *api.Fault
 		var compile *cel.CompileError
 		if !errors.As(err, &at) || !errors.As(err, &compile) {
-			t.Fatalf("%T %v is no ExpressionError with a CompileError", err, err)
+			t.Fatalf("%T %v is no Fault with a CompileError", err, err)
 		}
-		got = append(got, at.Field)
+		got = append(got, at.Path)
 	}
 	want := []string{"spec.matchConditions[0].expression", "spec.variables[0].expression", "spec.mutations[0].applyConfiguration.expression", "spec.mutations[1].jsonPatch.expression"}
 	if diff := cmp.Diff(want, got); diff != "" {

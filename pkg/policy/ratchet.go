@@ -25,8 +25,8 @@ import (
 // jsonPatch expressions are not given that room; that is how the server does it
 // (spec T40). The reserved names of manifest files are not refused either: a
 // name does not change.
-func ValidateUpdate(obj, old *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) field.ErrorList {
-	errs := api.ValidateMeta(&obj.ObjectMeta)
+func ValidateUpdate(obj, old *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) api.Faults {
+	errs := api.FormFaults(api.ValidateMeta(&obj.ObjectMeta)...)
 	return append(errs, validateSpec(&obj.Spec, env, newRatchet(&obj.Spec, &old.Spec, env), field.NewPath("spec"))...)
 }
 

@@ -41,40 +41,41 @@ var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 // Expressions are compiled against env as a server would at creation, which is
 // stricter than what it runs later (spec §6.2). The permissions of whoever
 // writes the policy are not looked at.
-func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) field.ErrorList {
-	errs := api.ValidateMeta(&obj.ObjectMeta)
+func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) api.Faults {
+	errs := api.FormFaults(api.ValidateMeta(&obj.ObjectMeta)...)
 	errs = append(errs, validateSpec(&obj.Spec, env, nil, field.NewPath("spec"))...)
-	return append(errs, api.ValidateReservedName(obj.Name)...)
+	return append(errs, api.FormFaults(api.ValidateReservedName(obj.Name)...)...)
 }
 
 // ValidateStored returns what is wrong with the form of a policy that is stored
 // although no server would have accepted it: everything that Validate returns but
 // what it says about expressions. Those are held to no more than Compile asks.
-func ValidateStored(obj *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
-	return append(api.ValidateMeta(&obj.ObjectMeta), validateSpec(&obj.Spec, nil, nil, field.NewPath("spec"))...)
+func ValidateStored(obj *admissionregistrationv1.MutatingAdmissionPolicy) api.Faults {
+	return append(api.FormFaults(api.ValidateMeta(&obj.ObjectMeta)...), validateSpec(&obj.Spec, nil, nil, field.NewPath("spec"))...)
 }
 
 // validateSpec checks a spec; kept, if not nil, is what it need not answer for.
 // Without an env no expression is compiled.
-func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env *cel.Env, kept *ratchet, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env *cel.Env, kept *ratchet, path *field.Path) api.Faults {
+	var form field.ErrorList
 	if spec.FailurePolicy == nil {
-		errs = append(errs, field.Required(path.Child("failurePolicy"), ""))
+		form = append(form, field.Required(path.Child("failurePolicy"), ""))
 	} else {
-		errs = append(errs, api.OneOf(path.Child("failurePolicy"), *spec.FailurePolicy, failurePolicies)...)
+		form = append(form, api.OneOf(path.Child("failurePolicy"), *spec.FailurePolicy, failurePolicies)...)
 	}
 	if spec.ParamKind != nil {
-		errs = append(errs, validateParamKind(spec.ParamKind, path.Child("paramKind"))...)
+		form = append(form, validateParamKind(spec.ParamKind, path.Child("paramKind"))...)
 	}
 	if m := spec.MatchConstraints; m == nil {
-		errs = append(errs, field.Required(path.Child("matchConstraints"), ""))
+		form = append(form, field.Required(path.Child("matchConstraints"), ""))
 	} else {
-		errs = append(errs, api.ValidateMatchResources(m, path.Child("matchConstraints"))...)
+		form = append(form, api.ValidateMatchResources(m, path.Child("matchConstraints"))...)
 		if len(m.ResourceRules) == 0 {
-			errs = append(errs, field.Required(path.Child("matchConstraints", "resourceRules"), ""))
+			form = append(form, field.Required(path.Child("matchConstraints", "resourceRules"), ""))
 		}
 	}
 
+	errs := api.FormFaults(form...)
 	c := compiler{kept: kept}
 	if env != nil {
 		c.conditions = env.Scope(cel.Vars{Params: spec.ParamKind != nil, Mode: cel.New})
@@ -85,16 +86,17 @@ func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env
 	}
 	errs = append(errs, c.validateVariables(spec.Variables, path.Child("variables"))...)
 	if len(spec.Mutations) == 0 {
-		errs = append(errs, field.Required(path.Child("mutations"), "mutations must contain at least one item"))
+		errs = append(errs, api.FormFault(field.Required(path.Child("mutations"), "mutations must contain at least one item")))
 	}
 	for i := range spec.Mutations {
-		errs = append(errs, c.validateMutation(&spec.Mutations[i], path.Child("mutations").Index(i))...)
+		errs = append(errs, c.validateMutation(&spec.Mutations[i], path.Child("mutations").Index(i)).Of(api.Mutations, i)...)
 	}
 
+	at := path.Child("reinvocationPolicy")
 	if spec.ReinvocationPolicy == "" {
-		return append(errs, field.Required(path.Child("reinvocationPolicy"), ""))
+		return append(errs, api.FormFault(field.Required(at, "")))
 	}
-	return append(errs, api.OneOf(path.Child("reinvocationPolicy"), spec.ReinvocationPolicy, reinvocationPolicies)...)
+	return append(errs, api.FormFaults(api.OneOf(at, spec.ReinvocationPolicy, reinvocationPolicies)...)...)
 }
 
 // validateParamKind checks the form of the reference only. Whether the kind
@@ -145,70 +147,82 @@ type compiler struct {
 	kept                  *ratchet
 }
 
-func (c *compiler) validateMatchConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (c *compiler) validateMatchConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) api.Faults {
+	var errs api.Faults
 	if len(list) > maxMatchConditions {
-		errs = append(errs, field.TooMany(path, len(list), maxMatchConditions))
+		errs = append(errs, api.FormFault(field.TooMany(path, len(list), maxMatchConditions)))
 	}
 	names := sets.New[string]()
-	for i, cond := range list {
-		at := path.Index(i)
-		errs = append(errs, c.validateExpression(c.conditionScope(cond.Expression), cond.Expression, cel.Bool, at.Child("expression"))...)
-		if cond.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), ""))
-			continue
-		}
-		for _, msg := range validation.IsQualifiedName(cond.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), cond.Name, msg))
-		}
-		if names.Has(cond.Name) {
-			errs = append(errs, field.Duplicate(at.Child("name"), cond.Name))
-		}
-		names.Insert(cond.Name)
+	for i := range list {
+		errs = append(errs, c.validateMatchCondition(&list[i], names, path.Index(i)).Of(api.MatchConditions, i)...)
 	}
+	return errs
+}
+
+// validateMatchCondition checks a condition and adds its name to names.
+func (c *compiler) validateMatchCondition(cond *admissionregistrationv1.MatchCondition, names sets.Set[string], path *field.Path) api.Faults {
+	errs := c.validateExpression(c.conditionScope(cond.Expression), cond.Expression, cel.Bool, path.Child("expression"))
+	at := path.Child("name")
+	if cond.Name == "" {
+		return append(errs, api.FormFault(field.Required(at, "")))
+	}
+	for _, msg := range validation.IsQualifiedName(cond.Name) {
+		errs = append(errs, api.FormFault(field.Invalid(at, cond.Name, msg)))
+	}
+	if names.Has(cond.Name) {
+		errs = append(errs, api.FormFault(field.Duplicate(at, cond.Name)))
+	}
+	names.Insert(cond.Name)
 	return errs
 }
 
 // validateVariables declares the variables in their order, so that each sees
 // those before it. Unlike other expressions they are compiled untrimmed; only
-// the columns in errors tell.
-func (c *compiler) validateVariables(list []admissionregistrationv1.Variable, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+// the columns in errors differ.
+func (c *compiler) validateVariables(list []admissionregistrationv1.Variable, path *field.Path) api.Faults {
+	var errs api.Faults
 	names := sets.New[string]()
-	for i, v := range list {
-		at := path.Index(i)
-		duplicate := false
-		switch {
-		case strings.TrimSpace(v.Name) == "":
-			errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
-		case !celIdentifier.MatchString(v.Name) || celReserved.Has(v.Name):
-			errs = append(errs, field.Invalid(at.Child("name"), v.Name, "must be a valid CEL identifier"))
-		}
-		if v.Name != "" && names.Has(v.Name) {
-			duplicate = true
-			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
-		}
-		names.Insert(v.Name)
-		switch {
-		case strings.TrimSpace(v.Expression) == "":
-			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
-		case !duplicate && c.mutations != nil:
-			definition := v.Expression
-			if err := c.mutations.Define(v.Name, definition); err != nil {
-				errs = append(errs, refused(at.Child("expression"), v.Expression, err))
-				// A server goes on with a variable of unknown type, so that one
-				// mistake is not reported again by every user of the variable.
-				// The stand-in cannot fail: the name is new.
-				definition = "dyn(null)"
-				_ = c.mutations.Define(v.Name, definition)
-			}
-			c.kept.define(v.Name, definition)
-		}
+	for i := range list {
+		errs = append(errs, c.validateVariable(&list[i], names, path.Index(i)).Of(api.Variables, i)...)
 	}
 	return errs
 }
 
-func (c *compiler) validateMutation(m *admissionregistrationv1.Mutation, path *field.Path) field.ErrorList {
+// validateVariable checks and declares a variable, and adds its name to names.
+func (c *compiler) validateVariable(v *admissionregistrationv1.Variable, names sets.Set[string], path *field.Path) api.Faults {
+	var errs api.Faults
+	at := path.Child("name")
+	switch {
+	case strings.TrimSpace(v.Name) == "":
+		errs = append(errs, api.FormFault(field.Required(at, "name is not specified")))
+	case !celIdentifier.MatchString(v.Name) || celReserved.Has(v.Name):
+		errs = append(errs, api.FormFault(field.Invalid(at, v.Name, "must be a valid CEL identifier")))
+	}
+	duplicate := v.Name != "" && names.Has(v.Name)
+	if duplicate {
+		errs = append(errs, api.FormFault(field.Duplicate(at, v.Name)))
+	}
+	names.Insert(v.Name)
+	at = path.Child("expression")
+	switch {
+	case strings.TrimSpace(v.Expression) == "":
+		errs = append(errs, api.FormFault(field.Required(at, "expression is not specified")))
+	case !duplicate && c.mutations != nil:
+		definition := v.Expression
+		if err := c.mutations.Define(v.Name, definition); err != nil {
+			errs = append(errs, refused(at, v.Expression, err))
+			// A server goes on with a variable of unknown type, so that one
+			// mistake is not reported again by every user of the variable.
+			// The stand-in cannot fail: the name is new.
+			definition = "dyn(null)"
+			_ = c.mutations.Define(v.Name, definition)
+		}
+		c.kept.define(v.Name, definition)
+	}
+	return errs
+}
+
+func (c *compiler) validateMutation(m *admissionregistrationv1.Mutation, path *field.Path) api.Faults {
 	var apply, patch *string
 	if m.ApplyConfiguration != nil {
 		apply = &m.ApplyConfiguration.Expression
@@ -222,37 +236,37 @@ func (c *compiler) validateMutation(m *admissionregistrationv1.Mutation, path *f
 	case admissionregistrationv1.PatchTypeJSONPatch:
 		return c.validateMembers(m.PatchType, cel.JSONPatch, "jsonPatch", patch, "applyConfiguration", apply, path)
 	case "":
-		return field.ErrorList{field.Required(path.Child("patchType"), "")}
+		return api.FormFaults(field.Required(path.Child("patchType"), ""))
 	}
-	return api.OneOf(path.Child("patchType"), m.PatchType, patchTypes)
+	return api.FormFaults(api.OneOf(path.Child("patchType"), m.PatchType, patchTypes)...)
 }
 
 // validateMembers wants the member that belongs to the patch type, compiles its
 // expression, and refuses the other member.
 func (c *compiler) validateMembers(patchType admissionregistrationv1.PatchType, result cel.Want,
-	name string, expression *string, otherName string, other *string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	name string, expression *string, otherName string, other *string, path *field.Path) api.Faults {
+	var errs api.Faults
 	if expression == nil {
-		errs = append(errs, field.Required(path.Child(name), "must be specified when patchType is "+string(patchType)))
+		errs = append(errs, api.FormFault(field.Required(path.Child(name), "must be specified when patchType is "+string(patchType))))
 	} else {
 		errs = append(errs, c.validateExpression(c.mutationScope(*expression), *expression, result, path.Child(name, "expression"))...)
 	}
 	if other != nil {
-		errs = append(errs, field.Invalid(path.Child(otherName), "{"+otherName+"}", "must not be specified when patchType is "+string(patchType)))
+		errs = append(errs, api.FormFault(field.Invalid(path.Child(otherName), "{"+otherName+"}", "must not be specified when patchType is "+string(patchType))))
 	}
 	return errs
 }
 
-func (c *compiler) validateExpression(scope *cel.Scope, expression string, want cel.Want, path *field.Path) field.ErrorList {
+func (c *compiler) validateExpression(scope *cel.Scope, expression string, want cel.Want, path *field.Path) api.Faults {
 	trimmed := strings.TrimSpace(expression)
 	if trimmed == "" {
-		return field.ErrorList{field.Required(path, "")}
+		return api.FormFaults(field.Required(path, ""))
 	}
 	if scope == nil {
 		return nil
 	}
 	if _, err := scope.Compile(trimmed, want); err != nil {
-		return field.ErrorList{refused(path, trimmed, err)}
+		return api.Faults{refused(path, trimmed, err)}
 	}
 	return nil
 }
@@ -260,10 +274,13 @@ func (c *compiler) validateExpression(scope *cel.Scope, expression string, want 
 // refused is an expression's error as the server prints it: what its compiler
 // did not expect is no fault of the value
 // (k8s.io/kubernetes …/admissionregistration/validation: convertCELErrorToValidationError).
-func refused(path *field.Path, expression string, err error) *field.Error {
+func refused(path *field.Path, expression string, err error) *api.Fault {
+	f := api.NewFault(api.Validating, path, expression, err)
 	var ce *cel.CompileError
 	if errors.As(err, &ce) && ce.Internal {
-		return field.InternalError(path, err)
+		f.Form = field.InternalError(path, err)
+	} else {
+		f.Form = field.Invalid(path, expression, err.Error())
 	}
-	return field.Invalid(path, expression, err.Error())
+	return f
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -237,14 +238,8 @@ func anew(text []byte, turn int) []byte {
 
 // read makes of a stored policy what internal/store makes of it.
 func read(text []byte) (*mapdpolicy.Policy, error) {
-	obj, err := mapdpolicy.DecodeJSON(text)
-	if err != nil {
-		return nil, err
-	}
-	if errs := mapdpolicy.ValidateStored(obj); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
-	return mapdpolicy.Compile(obj, deps)
+	p := compile.NewPolicy(context.Background(), text, compile.Stored, deps)
+	return p.Program, p.Err
 }
 
 // change puts another policy in the place of the i-th, as internal/store does.

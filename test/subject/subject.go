@@ -17,9 +17,11 @@ import (
 	k8stypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/internal/rbac"
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -64,15 +66,15 @@ func build(c *cases.Case, env *cel.Env, trace bool) (*engine.Engine, error) {
 	}
 	var bindings []*binding.Binding
 	for _, u := range c.Bindings {
-		obj, err := binding.Decode(u)
+		text, err := api.JSON(u)
 		if err != nil {
 			return nil, err
 		}
-		b, err := binding.Compile(obj)
-		if err != nil {
-			return nil, err
+		b := compile.NewBinding(text, compile.Unchecked)
+		if b.Err != nil {
+			return nil, b.Err
 		}
-		bindings = append(bindings, b)
+		bindings = append(bindings, b.Program)
 	}
 	ix, err := binding.NewIndex(policies, bindings, binding.Sources{
 		Params:      newParams(c.Params, types),
@@ -129,15 +131,18 @@ func Policies(objs []*unstructured.Unstructured, types *openapi.Types) ([]*polic
 func compiled(objs []*unstructured.Unstructured, types *openapi.Types, env *cel.Env) ([]*policy.Policy, error) {
 	var out []*policy.Policy
 	for _, u := range objs {
-		obj, err := policy.Decode(u)
+		text, err := api.JSON(u)
 		if err != nil {
 			return nil, err
 		}
-		p, err := policy.Compile(obj, policy.Deps{Env: env, Types: types})
-		if err != nil {
-			p = policy.Broken(obj, err)
+		p := compile.NewPolicy(context.Background(), text, compile.Unchecked, policy.Deps{Env: env, Types: types})
+		switch {
+		case p.Object == nil:
+			return nil, p.Err
+		case p.Err != nil:
+			p.Program = policy.Broken(p.Object, p.Err)
 		}
-		out = append(out, p)
+		out = append(out, p.Program)
 	}
 	return out, nil
 }

@@ -1,0 +1,240 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Fault is one thing that is wrong with an object as it is written. Its text is
+// the server's; everything that the text says is in the fields as well.
+type Fault struct {
+	Phase Phase
+	// Path is the field at fault, as field.Path prints it. It is empty where the
+	// object as a whole is at fault or the field is not known.
+	Path string
+	// Part and Index say which expression of a policy the fault belongs to: that
+	// of spec.variables[2] has Part Variables and Index 2.
+	Part  Part
+	Index int
+
+	// Expression is the expression that does not compile, and Issues are what is
+	// wrong with it and where. Undefined are the variables that it reads and that
+	// are not defined, perhaps because they do not compile themselves.
+	Expression string
+	Issues     []Issue
+	Undefined  []string
+
+	// Form is the error of a server that validates; nil unless Phase is Validating.
+	Form *field.Error
+	// Undeclared says that Path should not be there, or not twice: its name is at
+	// fault, not its value. Found is what a decoder found where it wanted another
+	// type: "string", "number 3". Path has no indexes then.
+	Undeclared bool
+	Found      string
+
+	// Err is the cause.
+	Err error
+}
+
+// Phase is the step that finds a Fault.
+type Phase int
+
+// The phases, in their order.
+const (
+	Decoding Phase = iota
+	Validating
+	Compiling
+)
+
+// Part is a list in the spec of a policy whose elements have expressions.
+type Part string
+
+// The parts with expressions.
+const (
+	MatchConditions Part = "matchConditions"
+	Variables       Part = "variables"
+	Mutations       Part = "mutations"
+)
+
+// Issue is one thing that is wrong with an expression.
+type Issue struct {
+	// Line and Column are 1-based; columns count code points. A fault of the
+	// expression as a whole is at 1, 1.
+	Line, Column int
+	Message      string
+}
+
+// A LocatedError knows where in an expression it stands.
+type LocatedError interface {
+	error
+	// Locate returns what is wrong and where, and the variables that the
+	// expression reads and that are not defined.
+	Locate() (issues []Issue, undefined []string)
+}
+
+// NewFault returns the Fault of an expression that does not compile because of
+// err.
+func NewFault(phase Phase, path *field.Path, expression string, err error) *Fault {
+	f := &Fault{Phase: phase, Path: path.String(), Expression: expression, Err: err}
+	var located LocatedError
+	if errors.As(err, &located) {
+		f.Issues, f.Undefined = located.Locate()
+	}
+	return f
+}
+
+// Error is the server's text.
+func (f *Fault) Error() string {
+	switch {
+	case f.Form != nil:
+		return f.Form.Error()
+	case f.Phase == Compiling && f.Path != "":
+		return f.Path + ": " + f.Err.Error()
+	}
+	return f.Err.Error()
+}
+
+func (f *Fault) Unwrap() error { return f.Err }
+
+// Faults are all that is wrong with an object, in the order of its fields.
+type Faults []*Fault
+
+// FormFault returns the Fault of a field whose form is not valid.
+func FormFault(e *field.Error) *Fault {
+	return &Fault{Phase: Validating, Path: e.Field, Form: e, Err: e}
+}
+
+// FormFaults returns a FormFault for each error.
+func FormFaults(errs ...*field.Error) Faults {
+	var out Faults
+	for _, e := range errs {
+		out = append(out, FormFault(e))
+	}
+	return out
+}
+
+// Of sets Part and Index of all faults and returns them.
+func (fs Faults) Of(part Part, index int) Faults {
+	for _, f := range fs {
+		f.Part, f.Index = part, index
+	}
+	return fs
+}
+
+// Error has a line for each fault.
+func (fs Faults) Error() string {
+	lines := make([]string, len(fs))
+	for i, f := range fs {
+		lines[i] = f.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the faults one by one.
+func (fs Faults) Unwrap() []error {
+	out := make([]error, len(fs))
+	for i, f := range fs {
+		out[i] = f
+	}
+	return out
+}
+
+// ToAggregate returns the faults as one error on one line, nil if there are none.
+func (fs Faults) ToAggregate() error { return utilerrors.NewAggregate(fs.Unwrap()) }
+
+// Form returns the errors of a server that validates.
+func (fs Faults) Form() field.ErrorList {
+	var out field.ErrorList
+	for _, f := range fs {
+		if f.Form != nil {
+			out = append(out, f.Form)
+		}
+	}
+	return out
+}
+
+// FaultsOf returns the faults that an error of decoding, validating or compiling
+// consists of. An error of something else is one Fault. Where a decoder names
+// several fields in one sentence, each is a Fault.
+func FaultsOf(err error) Faults {
+	if err == nil {
+		return nil
+	}
+	var all Faults
+	if errors.As(err, &all) {
+		return all
+	}
+	var several utilerrors.Aggregate
+	if errors.As(err, &several) {
+		for _, e := range several.Errors() {
+			all = append(all, FaultsOf(e)...)
+		}
+		return all
+	}
+	var one *Fault
+	if errors.As(err, &one) {
+		return Faults{one}
+	}
+	if strict := undeclared(err); len(strict) > 0 {
+		for _, e := range strict {
+			f := &Fault{Err: runtime.NewStrictDecodingError([]error{e})}
+			f.Path, f.Undeclared = fieldOf(e)
+			all = append(all, f)
+		}
+		return all
+	}
+	f := &Fault{Err: err}
+	var typed *json.UnmarshalTypeError
+	var form *field.Error
+	switch {
+	case errors.As(err, &typed):
+		f.Path, f.Found = typed.Field, typed.Value
+	case errors.As(err, &form):
+		f.Path = form.Field
+	}
+	return Faults{f}
+}
+
+// undeclared returns the errors of the fields that strict decoding refuses.
+func undeclared(err error) []error {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if strict, ok := runtime.AsStrictDecodingError(err); ok {
+			return strict.Errors()
+		}
+	}
+	return nil
+}
+
+// fieldOf returns the field that is unknown, or given twice.
+func fieldOf(err error) (path string, ok bool) {
+	var f interface{ FieldPath() string }
+	if errors.As(err, &f) {
+		return f.FieldPath(), true
+	}
+	return "", false
+}
+
+// UnknownFieldError is the error of a field that is not declared, in the words of
+// the decoder.
+type UnknownFieldError string
+
+func (e UnknownFieldError) Error() string { return fmt.Sprintf("unknown field %q", string(e)) }
+
+// FieldPath returns the path of the field.
+func (e UnknownFieldError) FieldPath() string { return string(e) }
+
+// UnknownFields returns the error of strict decoding for fields that are not
+// declared.
+func UnknownFields(paths []string) error {
+	errs := make([]error, len(paths))
+	for i, path := range paths {
+		errs[i] = UnknownFieldError(path)
+	}
+	return runtime.NewStrictDecodingError(errs)
+}
