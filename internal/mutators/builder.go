@@ -45,7 +45,8 @@ type Result struct {
 // State says what has become of one mutator.
 type State struct {
 	Mutator *legacy.Mutator
-	// Running says that it is in the Set; Moved, that policies run it instead.
+	// Running says that it is in the Set and runs on requests of clients; Moved, that
+	// policies run it instead.
 	Running, Moved bool
 	// Conflict is set if other mutators see the object otherwise.
 	Conflict *legacy.Conflict
@@ -115,12 +116,14 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 		if s.Moved = o.Moved != nil && o.Moved(m.ID()); s.Moved {
 			continue
 		}
-		member, err := b.member(m, types, used, matches)
+		member, err := b.member(m, used, matches)
 		if err != nil {
 			s.Reason = "cannot be run: " + err.Error()
 			continue
 		}
-		s.Running = true
+		if s.Running = m.Match.OfRequests(); !s.Running {
+			s.Reason = "match.source is Generated: only resources that others generate are meant, and none come here"
+		}
 		running, members = append(running, m), append(members, member)
 	}
 	b.shapes = used
@@ -160,15 +163,13 @@ func notRun(s *State) string {
 		return s.Conflict.Error()
 	case m.From != nil && m.From.External != nil:
 		return "external data is not supported yet"
-	case m.Match.Source == "Generated":
-		return "match.source is Generated: only resources that others generate are meant, and none come here"
 	}
 	return ""
 }
 
 // member makes a mutator a member, with a program that is compiled if there is
 // none for its shape.
-func (b *Builder) member(m *legacy.Mutator, types *openapi.Types, used map[string]*policy.Policy, matches map[string]*engine.Match) (engine.Member, error) {
+func (b *Builder) member(m *legacy.Mutator, used map[string]*policy.Policy, matches map[string]*engine.Match) (engine.Member, error) {
 	match, err := matchOf(m, matches)
 	if err != nil {
 		return engine.Member{}, err
@@ -177,7 +178,7 @@ func (b *Builder) member(m *legacy.Mutator, types *openapi.Types, used map[strin
 	p := used[shape]
 	if p == nil {
 		if p = b.shapes[shape]; p == nil {
-			if p, err = policy.CompileLenient(translate.Runtime(m, types).Policy, b.deps); err != nil {
+			if p, err = policy.CompileLenient(translate.Runtime(m, shape), b.deps); err != nil {
 				return engine.Member{}, err
 			}
 			b.compiled++
@@ -186,7 +187,9 @@ func (b *Builder) member(m *legacy.Mutator, types *openapi.Types, used map[strin
 	}
 	return engine.Member{
 		Name: m.ID(), Policy: p, Params: &unstructured.Unstructured{Object: m.Object}, Match: match,
-		Applies: func(gvk schema.GroupVersionKind, op admissionv1.Operation) bool { return m.AppliesTo(gvk, string(op)) },
+		Applies: func(gvk schema.GroupVersionKind, op admissionv1.Operation, source policy.Source) bool {
+			return m.Match.FromSource(source.String()) && m.AppliesTo(gvk, string(op))
+		},
 	}, nil
 }
 
@@ -229,7 +232,7 @@ func matchOf(m *legacy.Mutator, known map[string]*engine.Match) (*engine.Match, 
 // explain finds out from Gatekeeper's rules why a mutator refuses an object; nil
 // if by them it does not.
 func explain(m *legacy.Mutator, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
-	c := direct.Context{Operation: string(req.Operation), Source: "Original", UID: string(req.UID)}
+	c := direct.Context{Operation: string(req.Operation), Source: req.Source.String(), UID: string(req.UID)}
 	if ns != nil {
 		c.Namespace = ns.Object
 	}

@@ -84,6 +84,29 @@ func TestShapesAreShared(t *testing.T) {
 	}
 }
 
+// A mutator runs on the requests of its source.
+func TestSources(t *testing.T) {
+	var ms []*legacy.Mutator
+	for _, source := range []string{"", "All", "Original", "Generated"} {
+		ms = append(ms, decode(t, "AssignMetadata", "from-"+strings.ToLower(source), fmt.Sprintf(
+			`{location: "metadata.labels.from-%s", match: {source: %q}, parameters: {assign: {value: v}}}`, strings.ToLower(source), source)))
+	}
+	e := engine.New(engine.Options{})
+	e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, engine.On))
+	for source, want := range map[policy.Source]map[string]string{
+		policy.Original:  {"from-": "v", "from-all": "v", "from-original": "v"},
+		policy.Generated: {"from-": "v", "from-all": "v", "from-generated": "v"},
+	} {
+		pod := smallPod()
+		pod.SetLabels(nil)
+		d := e.Admit(t.Context(), &policy.Request{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
+			Operation: admissionv1.Create, Namespace: "shop", Object: pod, Source: source})
+		if diff := cmp.Diff(want, d.Object.GetLabels()); diff != "" || d.Status != nil {
+			t.Errorf("%s: status %v, labels (-want +got):\n%s", source, d.Status, diff)
+		}
+	}
+}
+
 func TestStates(t *testing.T) {
 	ms := []*legacy.Mutator{
 		label(t, "ok", "a"),
@@ -108,8 +131,8 @@ func TestStates(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if r.Set.Len() != 1 {
-		t.Errorf("%d members, want 1", r.Set.Len())
+	if r.Set.Len() != 2 {
+		t.Errorf("%d members, want ok and generated", r.Set.Len())
 	}
 }
 

@@ -28,7 +28,7 @@ func FuzzQuick(f *testing.F) {
 		if rnd.IntN(3) == 0 {
 			m = randomSet(t, rnd)
 		}
-		p := translate.Runtime(m, deps().Types).Policy
+		p := translate.Runtime(m, translate.ShapeOf(m))
 		inputs := make([]*cel.Input, 40)
 		for i := range inputs {
 			namespace := []string{"shop", "other-a", ""}[rnd.IntN(3)]

@@ -27,8 +27,8 @@ type Member struct {
 	Params *unstructured.Unstructured
 	// Applies reports whether the member is about objects of a kind at all; nil is
 	// always. The Set calls it with what the object says of itself, once for each
-	// kind and operation, so its answer must not change.
-	Applies func(gvk schema.GroupVersionKind, op admissionv1.Operation) bool
+	// kind, operation and source, so its answer must not change.
+	Applies func(gvk schema.GroupVersionKind, op admissionv1.Operation, source policy.Source) bool
 	// Match is what the member asks of an object beside that; nil is nothing.
 	// Members that ask for the same should share it, so that it is asked once.
 	Match *Match
@@ -106,6 +106,7 @@ type setRoom struct {
 type kindKey struct {
 	apiVersion, kind string
 	operation        admissionv1.Operation
+	source           policy.Source
 	namespaced       bool
 }
 
@@ -147,7 +148,7 @@ func (s *Set) candidates(k kindKey) *candidates {
 	var all []*matchGroup
 	for i := range s.options.Members {
 		m := &s.options.Members[i]
-		if m.Applies != nil && !m.Applies(gvk, k.operation) {
+		if m.Applies != nil && !m.Applies(gvk, k.operation, k.source) {
 			continue
 		}
 		g := groups[m.Match]
@@ -178,8 +179,8 @@ func (s *Set) candidates(k kindKey) *candidates {
 	return c
 }
 
-func keyOf(obj map[string]any, op admissionv1.Operation, namespaced bool) kindKey {
-	k := kindKey{operation: op, namespaced: namespaced}
+func keyOf(obj map[string]any, req *policy.Request, namespaced bool) kindKey {
+	k := kindKey{operation: req.Operation, source: req.Source, namespaced: namespaced}
 	k.apiVersion, _ = obj["apiVersion"].(string)
 	k.kind, _ = obj["kind"].(string)
 	return k
@@ -196,7 +197,7 @@ func (s *Set) Run(ctx context.Context, a *Admission) (result Result, met bool) {
 	if object == nil || len(s.options.Members) == 0 || !mutable(req) {
 		return Result{}, false
 	}
-	key := keyOf(object.Object, req.Operation, req.Namespace != "")
+	key := keyOf(object.Object, req, req.Namespace != "")
 	namespace := req.Namespace
 	excluded := namespace
 	if key.isNamespace() {

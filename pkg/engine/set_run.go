@@ -113,7 +113,7 @@ func (r *setRun) onePass() error {
 		for _, w := range r.set.options.Members[m].Wakes {
 			r.awake[w], r.woken = true, true
 		}
-		if key := keyOf(after.Object, r.key.operation, r.key.namespaced); key != r.key {
+		if key := keyOf(after.Object, r.Request, r.key.namespaced); key != r.key {
 			r.become(key)
 			i = r.goOn(m)
 		} else if r.relabeled && r.candidates.labels {

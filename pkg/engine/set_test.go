@@ -321,7 +321,7 @@ func TestSetNamespaceSelector(t *testing.T) {
 // within it.
 func TestSetFollowsTheKind(t *testing.T) {
 	only := func(kind string, m Member) Member {
-		m.Applies = func(gvk schema.GroupVersionKind, op admissionv1.Operation) bool {
+		m.Applies = func(gvk schema.GroupVersionKind, op admissionv1.Operation, _ policy.Source) bool {
 			return gvk.Kind == kind && op == admissionv1.Create
 		}
 		return m
@@ -506,7 +506,7 @@ func TestSetWakesRandomly(t *testing.T) {
 func TestSetRemembersKinds(t *testing.T) {
 	asked := 0
 	m := sets(t, "a", `1`, "")
-	m.Applies = func(schema.GroupVersionKind, admissionv1.Operation) bool { asked++; return true }
+	m.Applies = func(schema.GroupVersionKind, admissionv1.Operation, policy.Source) bool { asked++; return true }
 	s := NewSet(SetOptions{Members: []Member{m, m}})
 	e := New(Options{})
 	e.Publish(Mutators(s, On))
@@ -516,7 +516,7 @@ func TestSetRemembersKinds(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("asked %d times, want 2", asked)
 	}
-	if got := s.candidates(kindKey{"ex.io/v1", "Widget", admissionv1.Create, true}).members; !slices.Equal(got, []int{0, 1}) {
+	if got := s.candidates(kindKey{"ex.io/v1", "Widget", admissionv1.Create, policy.Original, true}).members; !slices.Equal(got, []int{0, 1}) {
 		t.Errorf("candidates = %v", got)
 	}
 }

@@ -62,6 +62,16 @@ func anyOf(list []string, s string) bool {
 	return len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, s)
 }
 
+// FromSource reports whether match.source holds for objects of a source, "Original"
+// or "Generated".
+func (m *Match) FromSource(source string) bool {
+	return m.Source == "" || m.Source == "All" || m.Source == source
+}
+
+// OfRequests reports whether match.source holds for the objects that clients request,
+// which are the only ones that a webhook, and a policy, gets.
+func (m *Match) OfRequests() bool { return m.FromSource("Original") }
+
 // InNamespace reports whether objects in a namespace, "" for none, match scope,
 // namespaces and excludedNamespaces. It does not apply to Namespaces themselves
 // (Gatekeeper spec §7.3).

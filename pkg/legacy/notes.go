@@ -75,7 +75,7 @@ func (n *notes) match() {
 	n.patterns("spec.match.namespaces", match.Namespaces...)
 	n.patterns("spec.match.excludedNamespaces", match.ExcludedNamespaces...)
 	n.patterns("spec.match.name", match.Name)
-	if match.Source == "Generated" {
+	if !match.OfRequests() {
 		n.add("spec.match.source", "Generated resources do not come by admission: the mutator never does anything there")
 	}
 }

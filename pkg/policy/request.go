@@ -21,6 +21,20 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
+// Source is where the object of a request comes from.
+type Source uint8
+
+const (
+	// Original is the object of a client's request.
+	Original Source = iota
+	// Generated is an object that a controller will make of a client's, which was
+	// found out beforehand.
+	Generated
+)
+
+// String returns the source as Gatekeeper spells it.
+func (s Source) String() string { return [...]string{Original: "Original", Generated: "Generated"}[s] }
+
 // Request is one admission request with its objects decoded. It is read-only
 // once it has been handed to anybody; it must not be copied after its first
 // use.
@@ -42,6 +56,7 @@ type Request struct {
 	UserInfo  authenticationv1.UserInfo
 	DryRun    bool
 	Options   map[string]any
+	Source    Source
 	// Object and OldObject are nil when the request has none.
 	Object    *unstructured.Unstructured
 	OldObject *unstructured.Unstructured

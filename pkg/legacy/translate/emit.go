@@ -218,8 +218,8 @@ func (d *draft) fromParams(m *legacy.Mutator) {
 		d.refusal = "a policy that reads its values from the mutator is a JSON patch"
 		return
 	}
-	b := Runtime(m, d.types)
-	d.spec, d.binding = *b.Policy.Spec.DeepCopy(), *b.Binding.Spec.DeepCopy()
+	d.spec = form{params: true}.policy(m).Spec
+	d.binding.ParamRef = &admissionregistrationv1.ParamRef{Name: m.Name, ParameterNotFoundAction: new(admissionregistrationv1.DenyAction)}
 	rules := d.rules([]*legacy.Mutator{m})
 	d.spec.MatchConstraints = &admissionregistrationv1.MatchResources{
 		MatchPolicy: d.spec.MatchConstraints.MatchPolicy, ResourceRules: rules,

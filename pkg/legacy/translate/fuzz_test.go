@@ -122,7 +122,7 @@ func fuzzTypes(tb testing.TB) *openapi.Types {
 // forms are all the ways in which a mutator is translated. A mutator whose policy
 // has another reason not to be made has none in that form.
 func forms(m *legacy.Mutator, types *openapi.Types) map[string]*admissionregistrationv1.MutatingAdmissionPolicy {
-	out := map[string]*admissionregistrationv1.MutatingAdmissionPolicy{"runtime": translate.Runtime(m, types).Policy}
+	out := map[string]*admissionregistrationv1.MutatingAdmissionPolicy{"runtime": translate.Runtime(m, translate.ShapeOf(m))}
 	for name, o := range map[string]translate.Options{
 		"auto": {}, "json": {Patch: "json"}, "apply": {Patch: "apply"}, "params": {Params: true},
 	} {

@@ -16,7 +16,7 @@ type condition struct {
 	Expr expr
 }
 
-// conditions returns what m.Match asks for beyond kinds and the namespace
+// conditions returns what m.Match asks for beyond kinds, source and the namespace
 // selector, in Gatekeeper's order; none if it asks for nothing. They read
 // object, request and params only, as match conditions have to.
 //
@@ -53,10 +53,6 @@ func (f form) conditions(m *legacy.Mutator) []condition {
 	}
 	if p := m.Match.Name; p != "" && !isEverything(p) {
 		add("name", f.named(p))
-	}
-	if m.Match.Source == "Generated" {
-		// Generated objects are never requested (Gatekeeper spec §10).
-		add("source", ident("false"))
 	}
 	return out
 }

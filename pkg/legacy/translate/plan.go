@@ -100,7 +100,7 @@ func (n *native) movable() []*legacy.Mutator {
 
 // judge returns the fate of a mutator on its own.
 func (n *native) judge(m *legacy.Mutator) fate {
-	if m.Match.Source == "Generated" {
+	if !m.Match.OfRequests() {
 		f := engineOnly("", "is for what expansion templates generate, which is never requested; leave it to Gatekeeper")
 		f.idle = true
 		return f

@@ -9,39 +9,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
-	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Bound is the form of a mutator that the engine runs: a policy that it shares
-// with all mutators of its shape, and a binding of its own that has the mutator
-// as its parameter.
-type Bound struct {
-	// Shape is a key: mutators with the same shape have deeply equal policies.
-	Shape   string
-	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
-	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
-}
-
-// Runtime returns the policy and the binding for a mutator. types are needed
-// for the rules of the binding; they may be nil. A binding has no rules if not
-// all kinds of the mutator are known: mapd's engine matches kinds itself.
-//
-// The kinds of the mutator are not part of the policy, which mutators for other
-// kinds share.
-func Runtime(m *legacy.Mutator, types *openapi.Types) Bound {
-	shape := ShapeOf(m)
-	kind := strings.ToLower(string(m.Kind))
+// Runtime returns the policy with which mapd runs all mutators of one shape, which
+// must be ShapeOf(m): a mutator is its parameter. The policy says nothing about
+// kinds, source and the namespace selector, in which those mutators may differ; the
+// engine looks at them.
+func Runtime(m *legacy.Mutator, shape string) *admissionregistrationv1.MutatingAdmissionPolicy {
 	hash := sha256.Sum256([]byte(shape))
 	policy := form{params: true}.policy(m)
-	policy.Name = "gatekeeper-" + kind + "-" + hex.EncodeToString(hash[:6])
-	binding := binding(m, types)
-	binding.Name = "gatekeeper-" + kind + "-" + m.Name
-	binding.Spec.PolicyName = policy.Name
-	return Bound{Shape: shape, Policy: policy, Binding: binding}
+	policy.Name = "gatekeeper-" + strings.ToLower(string(m.Kind)) + "-" + hex.EncodeToString(hash[:6])
+	return policy
 }
 
-// policy returns an unnamed policy that has the mutator's effect on every
-// object that m.Match, apart from kinds and the namespace selector, matches.
+// policy returns an unnamed policy that has the mutator's effect on every object that
+// m.Match, apart from kinds, source and the namespace selector, matches.
 func (f form) policy(m *legacy.Mutator) *admissionregistrationv1.MutatingAdmissionPolicy {
 	failurePolicy, matchPolicy, scope := admissionregistrationv1.Fail, admissionregistrationv1.Exact, admissionregistrationv1.AllScopes
 	p := &admissionregistrationv1.MutatingAdmissionPolicy{
@@ -77,29 +59,4 @@ func (f form) policy(m *legacy.Mutator) *admissionregistrationv1.MutatingAdmissi
 		})
 	}
 	return p
-}
-
-// binding returns an unnamed binding for a policy that gets its name later.
-func binding(m *legacy.Mutator, types *openapi.Types) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
-	deny, matchPolicy := admissionregistrationv1.DenyAction, admissionregistrationv1.Exact
-	selector := m.Match.NamespaceSelector.DeepCopy()
-	if selector == nil {
-		selector = &metav1.LabelSelector{}
-	}
-	rules, unknown := Rules(m, types)
-	if len(unknown) > 0 {
-		rules = nil
-	}
-	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingAdmissionPolicyBinding"},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
-			ParamRef: &admissionregistrationv1.ParamRef{Name: m.Name, ParameterNotFoundAction: &deny},
-			MatchResources: &admissionregistrationv1.MatchResources{
-				MatchPolicy:       &matchPolicy,
-				NamespaceSelector: selector,
-				ObjectSelector:    &metav1.LabelSelector{},
-				ResourceRules:     rules,
-			},
-		},
-	}
 }

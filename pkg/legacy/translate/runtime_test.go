@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/verify"
@@ -37,7 +38,7 @@ func TestRuntime(t *testing.T) {
 			ms, types, _ := g.units(t)
 			want := map[string]string{}
 			for _, m := range ms {
-				b := translate.Runtime(m, types)
+				b := translate.Runtime(m, translate.ShapeOf(m))
 				want["want/"+strings.ToLower(m.ID())] = programs(b)
 				validate(t, m, b)
 				agreesWithDirect(t, env, m, types)
@@ -60,12 +61,12 @@ func mustEnv(t testing.TB, version string) *cel.Env {
 }
 
 // programs is what a golden file shows of a policy.
-func programs(b translate.Bound) string {
+func programs(b *admissionregistrationv1.MutatingAdmissionPolicy) string {
 	var s strings.Builder
-	for _, c := range b.Policy.Spec.MatchConditions {
+	for _, c := range b.Spec.MatchConditions {
 		fmt.Fprintf(&s, "# %s\n%s\n\n", c.Name, c.Expression)
 	}
-	for _, m := range b.Policy.Spec.Mutations {
+	for _, m := range b.Spec.Mutations {
 		fmt.Fprintf(&s, "%s\n", m.JSONPatch.Expression)
 	}
 	return s.String()
@@ -73,14 +74,14 @@ func programs(b translate.Bound) string {
 
 // validate asks what servers say: the first that serve policies as v1 beta, those
 // that serve them as v1, and the newest.
-func validate(t *testing.T, m *legacy.Mutator, b translate.Bound) {
+func validate(t *testing.T, m *legacy.Mutator, b *admissionregistrationv1.MutatingAdmissionPolicy) {
 	t.Helper()
 	for _, version := range []string{"1.35", "1.36", "1.37"} {
-		if errs := policy.Validate(b.Policy, mustEnv(t, version)); len(errs) > 0 {
+		if errs := policy.Validate(b, mustEnv(t, version)); len(errs) > 0 {
 			t.Errorf("%s: kubernetes %s: %v", m.ID(), version, errs)
 		}
 	}
-	if _, err := policy.Compile(b.Policy, policy.Deps{Env: mustEnv(t, "1.34")}); err != nil {
+	if _, err := policy.Compile(b, policy.Deps{Env: mustEnv(t, "1.34")}); err != nil {
 		t.Errorf("%s: kubernetes 1.34: %v", m.ID(), err)
 	}
 	for _, line := range strings.Split(programs(b), "\n") {
@@ -97,7 +98,7 @@ func agreesWithDirect(t *testing.T, env *cel.Env, m *legacy.Mutator, types *open
 	if testing.Short() {
 		n = 50
 	}
-	program, err := policy.CompileLenient(translate.Runtime(m, types).Policy, policy.Deps{Env: env})
+	program, err := policy.CompileLenient(translate.Runtime(m, translate.ShapeOf(m)), policy.Deps{Env: env})
 	if err != nil {
 		t.Errorf("%s: %v", m.ID(), err)
 		return
@@ -136,7 +137,7 @@ func difference(program *policy.Policy, m *legacy.Mutator, object map[string]any
 	if obj.GetKind() == "Namespace" {
 		obj.SetNamespace("")
 	}
-	if !m.AppliesTo(obj.GroupVersionKind(), "CREATE") {
+	if !m.AppliesTo(obj.GroupVersionKind(), "CREATE") || !m.Match.OfRequests() {
 		return "" // found out in Go
 	}
 	m = careful(m)

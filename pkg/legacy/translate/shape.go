@@ -10,9 +10,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// ShapeOf returns the Shape of Runtime without making the policy: the parts of
-// a mutator that its program depends on, without those that the program reads
-// from params.
+// ShapeOf returns the parts of a mutator that its program depends on, without those
+// that the program reads from params: mutators of one shape have deeply equal
+// policies.
 func ShapeOf(m *legacy.Mutator) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", m.Kind, m.Location)
@@ -48,9 +48,6 @@ func matchShape(b *strings.Builder, m *legacy.Mutator) {
 	}
 	if p := m.Match.Name; p != "" && !isEverything(p) {
 		fmt.Fprintf(b, " name(%d)", kindOf(p))
-	}
-	if m.Match.Source == "Generated" {
-		b.WriteString(" generated")
 	}
 	if mayBeNamespace(m) {
 		b.WriteString(" Namespace")

@@ -14,15 +14,15 @@ type Target struct {
 	Create, Update       bool
 }
 
-// Targets returns what the mutator applies to by applyTo and match.kinds, each
-// combination once, sorted. It is empty if that is nothing.
+// Targets lists the requests that the mutator applies to by applyTo, match.kinds and
+// match.source, each combination once, sorted.
 func Targets(m *legacy.Mutator) []Target {
 	var out []Target
+	if !m.Match.OfRequests() {
+		return nil
+	}
 	for _, t := range applied(m) {
 		out = append(out, narrowed(t, m.Match.Kinds)...)
-	}
-	if m.Match.Source == "Generated" {
-		out = nil // no request is for such an object
 	}
 	slices.SortFunc(out, func(a, b Target) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Kind, b.Kind))
