@@ -85,8 +85,7 @@ func NewReport(units []translate.Unit) *Report {
 
 // Refuse adds a mutator that could not be read.
 func (r *Report) Refuse(id string, err error) {
-	why := strings.TrimPrefix(err.Error(), id+": ") // which stands beside it
-	r.Mutators = append(r.Mutators, Entry{Mutator: id, Verdict: translate.Refused, Notes: []Note{{Text: why + "; correct or delete it"}}})
+	r.Mutators = append(r.Mutators, Entry{Mutator: id, Verdict: translate.Refused, Notes: []Note{{Text: legacy.Reason(err) + "; correct or delete it"}}})
 	r.sort()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
 // MutatorsName is the ConfigMap in mapd's namespace that says what has become of
@@ -27,6 +28,7 @@ const (
 	keySummary  = "summary"
 	keyMutators = "mutators"
 	keyProblems = "problems"
+	keyReport   = "report.json" // the rest, for programs
 )
 
 // What can be said of a mutator.
@@ -60,9 +62,9 @@ const (
 
 // MutatorLine is what the ConfigMap says of one mutator.
 type MutatorLine struct {
-	ID    string // Assign/name
-	State string // one of the above
-	Text  string // why, and what else there is to know
+	ID    string `json:"id"`             // Assign/name
+	State string `json:"state"`          // one of the above
+	Text  string `json:"text,omitempty"` // why, and what else there is to know
 }
 
 // Bad says that the mutator does not do what it says.
@@ -70,24 +72,15 @@ func (l MutatorLine) Bad() bool { return l.State != MutatorRunning && l.State !=
 
 // MutatorList is what the ConfigMap says.
 type MutatorList struct {
-	Mode     string // on, shadow or native
-	Mutators []MutatorLine
-	Problems []string // of more than one mutator
+	Mode     string        `json:"mode"` // on, shadow or native
+	Mutators []MutatorLine `json:"mutators,omitempty"`
+	Problems []string      `json:"problems,omitempty"` // of more than one mutator
 }
 
-// ReadMutators reads a MutatorList from the data of the ConfigMap.
-func ReadMutators(data map[string]string) MutatorList {
-	l := MutatorList{Mode: data[keyMode]}
-	for line := range strings.Lines(data[keyMutators]) {
-		id, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		state, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
-		if state != "" && strings.Contains(id, "/") {
-			l.Mutators = append(l.Mutators, MutatorLine{id, state, strings.TrimSpace(text)})
-		}
-	}
-	for line := range strings.Lines(data[keyProblems]) {
-		l.Problems = append(l.Problems, strings.TrimSpace(line))
-	}
+// ReadMutators returns the MutatorList in the data of the ConfigMap. It is empty if
+// there is none.
+func ReadMutators(data map[string]string) (l MutatorList) {
+	_ = json.Unmarshal([]byte(data[keyReport]), &l)
 	return l
 }
 
@@ -132,9 +125,9 @@ func lineOf(m *store.MutatorState, r *NativeReport) MutatorLine {
 	l := MutatorLine{ID: m.ID(), State: MutatorRunning}
 	switch {
 	case m.Err != nil && (m.Running || m.Out()):
-		l.State, l.Text = MutatorOutdated, "the version before goes on to run: "+message(m)
+		l.State, l.Text = MutatorOutdated, "the version before goes on to run: "+legacy.Reason(m.Err)
 	case m.Err != nil:
-		l.State, l.Text = MutatorRefused, message(m)
+		l.State, l.Text = MutatorRefused, legacy.Reason(m.Err)
 	case m.Conflict != nil && !m.Running && !m.Out():
 		l.State, l.Text = MutatorConflict, m.Conflict.Error()
 	case !m.Running && !m.Out():
@@ -154,11 +147,6 @@ func lineOf(m *store.MutatorState, r *NativeReport) MutatorLine {
 	}
 	l.Text = line(l.Text)
 	return l
-}
-
-// message is the error without the name of the mutator, which is said before.
-func message(m *store.MutatorState) string {
-	return strings.TrimPrefix(m.Err.Error(), m.ID()+": ")
 }
 
 // line is a text on one line.
@@ -181,16 +169,24 @@ func (l MutatorList) data() map[string]string {
 		width = max(width, len(m.ID))
 	}
 	var b strings.Builder
+	shown := l
+	size := 0 // of both forms
 	for i, m := range l.Mutators {
-		if b.Len() > maxList {
+		text, err := json.Marshal(m)
+		if size > maxList || err != nil {
 			fmt.Fprintf(&b, "and %d more\n", len(l.Mutators)-i)
+			shown.Mutators = l.Mutators[:i]
 			break
 		}
-		b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s  %-8s  %s", width, m.ID, m.State, m.Text), " ") + "\n")
+		row := strings.TrimRight(fmt.Sprintf("%-*s  %-8s  %s", width, m.ID, m.State, m.Text), " ") + "\n"
+		b.WriteString(row)
+		size += len(row) + len(text)
 	}
 	if b.Len() > 0 {
 		out[keyMutators] = b.String()
 	}
+	text, _ := json.Marshal(shown) // strings, which JSON has a form for
+	out[keyReport] = string(text)
 	return out
 }
 
@@ -300,7 +296,7 @@ func (w *Writer) writeList(ctx context.Context, s *store.MutatorsState, known ma
 // sameData says that nothing of want has to be written over live; what others have
 // put there besides is theirs.
 func sameData(live, want map[string]string) bool {
-	for _, key := range []string{keyMode, keySummary, keyMutators, keyProblems} {
+	for _, key := range []string{keyMode, keySummary, keyMutators, keyProblems, keyReport} {
 		if live[key] != want[key] {
 			return false
 		}

@@ -35,11 +35,13 @@ func TestListOf(t *testing.T) {
 		Mutators: []store.MutatorState{
 			changed(mutator("Assign", "a"), func(m *store.MutatorState) { m.Running = true }),
 			changed(mutator("Assign", "b"), func(m *store.MutatorState) {
-				m.Running, m.Err = true, errors.New("Assign/b: spec.location:\n  bad  ")
+				m.Running, m.Err = true, &legacy.Error{Mutator: "Assign/b", Field: "spec.location", Err: errors.New("\n  bad  ")}
 			}),
 			changed(mutator("Assign", "c"), func(m *store.MutatorState) { m.Conflict = &conflict }),
 			changed(mutator("Assign", "d"), func(m *store.MutatorState) { m.Running, m.Conflict = true, &conflict }),
-			changed(mutator("AssignImage", "long.name"), func(m *store.MutatorState) { m.Err = errors.New("AssignImage/long.name: no") }),
+			changed(mutator("AssignImage", "long.name"), func(m *store.MutatorState) {
+				m.Err = &legacy.Error{Mutator: "AssignImage/long.name", Field: "spec.location", Err: errors.New("no")}
+			}),
 			changed(mutator("ModifySet", "x"), func(m *store.MutatorState) { m.Reason = "external data is not supported yet" }),
 			changed(mutator("ModifySet", "y"), func(m *store.MutatorState) {
 				m.Running, m.Notes = true, []legacy.Note{{Field: "spec.match", Message: "odd"}, {Field: "spec", Message: "too"}}
@@ -55,9 +57,16 @@ func TestListOf(t *testing.T) {
 			"Assign/b               outdated  the version before goes on to run: spec.location: bad\n" +
 			"Assign/c               conflict  the following mutators have conflicting schemas: [Assign.mutations.gatekeeper.sh /c,Assign.mutations.gatekeeper.sh /d]\n" +
 			"Assign/d               running\n" +
-			"AssignImage/long.name  refused   no\n" +
+			"AssignImage/long.name  refused   spec.location: no\n" +
 			"ModifySet/x            off       external data is not supported yet\n" +
 			"ModifySet/y            running   spec.match: odd; spec: too\n",
+		"report.json": `{"mode":"on","mutators":[{"id":"Assign/a","state":"running"},` +
+			`{"id":"Assign/b","state":"outdated","text":"the version before goes on to run: spec.location: bad"},` +
+			`{"id":"Assign/c","state":"conflict","text":"the following mutators have conflicting schemas: [Assign.mutations.gatekeeper.sh /c,Assign.mutations.gatekeeper.sh /d]"},` +
+			`{"id":"Assign/d","state":"running"},{"id":"AssignImage/long.name","state":"refused","text":"spec.location: no"},` +
+			`{"id":"ModifySet/x","state":"off","text":"external data is not supported yet"},` +
+			`{"id":"ModifySet/y","state":"running","text":"spec.match: odd; spec: too"}],` +
+			`"problems":["Config gatekeeper-system/config is not valid: no"]}`,
 	}
 	if diff := cmp.Diff(want, list.data()); diff != "" {
 		t.Errorf("data (- want):\n%s", diff)
@@ -65,7 +74,7 @@ func TestListOf(t *testing.T) {
 	if diff := cmp.Diff(list, ReadMutators(list.data())); diff != "" {
 		t.Errorf("ReadMutators (- written):\n%s", diff)
 	}
-	if got := ListMutators(&store.MutatorsState{Mode: engine.Shadow}, nil).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators"}) {
+	if got := ListMutators(&store.MutatorsState{Mode: engine.Shadow}, nil).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators", "report.json": `{"mode":"shadow"}`}) {
 		t.Errorf("no mutators in shadow: %v", got)
 	}
 }
@@ -78,9 +87,13 @@ func TestListIsBounded(t *testing.T) {
 			m.Err = errors.New(strings.Repeat("ü", 1000))
 		}))
 	}
-	text := ListMutators(s, nil).data()[keyMutators]
-	if len(text) > maxList+2*maxListLine || !strings.Contains(text, "\nand ") {
-		t.Errorf("%d bytes, ending in %q", len(text), text[len(text)-50:])
+	data := ListMutators(s, nil).data()
+	text := data[keyMutators]
+	if size := len(text) + len(data[keyReport]); size > maxList+8*maxListLine || !strings.Contains(text, "\nand ") {
+		t.Errorf("%d bytes, ending in %q", size, text[len(text)-50:])
+	}
+	if n := len(ReadMutators(data).Mutators); n != strings.Count(text, "\n")-1 {
+		t.Errorf("%d mutators for programs, other than for people", n)
 	}
 }
 

@@ -270,8 +270,18 @@ type Error struct {
 }
 
 // Error names the mutator, the field, the place in it, and what is wrong.
-func (e *Error) Error() string {
-	s := e.Mutator + ": " + e.Field + ": "
+func (e *Error) Error() string { return e.Mutator + ": " + e.reason() }
+
+// Reason returns the text of err without the name of the mutator that it refuses.
+func Reason(err error) string {
+	if e, ok := err.(*Error); ok {
+		return e.reason()
+	}
+	return err.Error()
+}
+
+func (e *Error) reason() string {
+	s := e.Field + ": "
 	if at := e.syntax(); at != nil {
 		if at.Line > 1 {
 			s += fmt.Sprintf("line %d, ", at.Line)
