@@ -109,7 +109,7 @@ func runInstall(ctx context.Context, s streams, f *installFlags) error {
 	return nil
 }
 
-// dynamic is a client for the cluster of the flags; it is told on standard error
+// dynamic is a client for the cluster of the flags. It prints on standard error
 // which one that is.
 func (f *clusterFlags) dynamic(s streams) (dynamic.Interface, error) {
 	config, err := f.config()

@@ -38,7 +38,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	c, err := f.connect(ctx, log)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before the API server was there
+			return nil // stopped before the API server was there
 		}
 		return err
 	}
@@ -222,7 +222,7 @@ func ownUser(ctx context.Context, kube kubernetes.Interface, namespace string) s
 }
 
 // language is the version of the expressions that an API server takes. One that
-// is told to be like an older one (--emulated-version) takes those of that.
+// emulates an older version (--emulated-version) takes that version's.
 func language(info *apiversion.Info) (string, error) {
 	major, minor := info.Major, info.Minor
 	if info.EmulationMinor != "" {

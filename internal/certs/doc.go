@@ -1,9 +1,9 @@
 // Package certs answers two questions that belong together: which certificate
-// do we serve, and whom must the API server trust?
+// do we serve, and which authorities must the API server trust?
 //
 // There are two sources. Issuer keeps an authority of its own and what it has
-// signed in one Secret, from which every replica takes them; one replica at a
-// time, told so by a lease, renews and rotates them. Files takes all from files
+// signed in one Secret, from which every replica takes them; the replica
+// that holds the lease renews and rotates them. Files takes all from files
 // that somebody else, such as cert-manager, looks after.
 //
 // Both hold to one promise: what is served is trusted. Whatever replaces an

@@ -48,7 +48,7 @@ type authority struct {
 }
 
 // NewFiles reads the files; it fails if they cannot be used now. caFile may be
-// empty: then clients are left to trust whom they trust anyway.
+// empty: clients then trust the authorities of their system.
 func NewFiles(certFile, keyFile, caFile string) (*Files, error) {
 	pair, err := servingcert.LoadKeyPair(certFile, keyFile)
 	if err != nil {
@@ -82,8 +82,8 @@ func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.serving, nil
 }
 
-// Bundle is whom the API servers have to trust, in PEM: what is in the file, and
-// what was in it before and has not ended.
+// Bundle returns the authorities that API servers have to trust, in PEM: those in
+// the file, and earlier ones that are still valid.
 func (f *Files) Bundle() []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +184,7 @@ func (f *Files) announced(fresh *tls.Certificate, now time.Time) bool {
 			old = append(old, a.cert)
 		}
 	}
-	// Who signed it may be told in the chain, and root and bundle be only above it.
+	// The chain may contain the signer, below the root in the bundle.
 	return chained(fresh, old, now) || !chained(f.serving, f.known(), now)
 }
 

@@ -39,7 +39,7 @@ type Options struct {
 	Log                  *slog.Logger // nil: no log
 }
 
-// What certificates and authorities are valid for unless told otherwise.
+// How long certificates and authorities are valid by default.
 const (
 	DefaultValidity   = 90 * 24 * time.Hour
 	DefaultCAValidity = 5 * 365 * 24 * time.Hour
@@ -109,8 +109,8 @@ func (i *Issuer) none() error {
 	return fmt.Errorf("no certificate in Secret %s/%s yet", i.o.Namespace, i.o.Secret)
 }
 
-// Bundle is whom the API servers have to trust, in PEM; empty as long as the
-// Secret has not been read or made.
+// Bundle returns the authorities that API servers have to trust, in PEM; empty as
+// long as the Secret has not been read or made.
 func (i *Issuer) Bundle() []byte {
 	i.mu.Lock()
 	defer i.mu.Unlock()

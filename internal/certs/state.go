@@ -35,7 +35,7 @@ const RotateAnnotation = "mapd.dev/rotate"
 // refers to.
 type state struct {
 	leaf, ca, next pair
-	// bundle is whom to trust: ca, next, and what came before them.
+	// bundle has the authorities to trust: ca, next, and earlier ones.
 	bundle []*x509.Certificate
 	// until is when the last certificate that an authority signed ends, by the
 	// authority's fingerprint.

@@ -177,7 +177,7 @@ func testIssuerFollowsTheSecret(t *testing.T) {
 	serves("deleted", renewed)
 	heard("damage", false)
 
-	// Of others, whom nobody was told of: only if nobody puts it right.
+	// Authorities that were never announced are accepted only if nobody repairs the Secret.
 	other, _, _ := mustStep(t, state{}, start, nil, years)
 	replaced := secretOf("12", stored(t, other))
 	replaced.UID = "2" // another object under its name

@@ -44,8 +44,8 @@ func words(did []string) []string {
 	return out
 }
 
-// A life is told as the days on which something was done, with what the API
-// servers trusted following at once.
+// A life is a list of the days on which something was done; the API servers trust
+// the new bundle at once.
 func TestStepOfALife(t *testing.T) {
 	var s state
 	var story []string

@@ -56,7 +56,7 @@ func set(field string, value any) rule {
 }
 
 // fill gives a field a value if it is empty. It is for fields that are not
-// pointers in the Go type, where "" and 0 cannot be told from absence.
+// pointers in the Go type, where "" and 0 are the same as absence.
 func fill(field string, value any) rule { return give(field, value, empty) }
 
 func give(field string, value any, missing func(any) bool) rule {

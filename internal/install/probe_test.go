@@ -13,7 +13,7 @@ import (
 // Most texts are what an API server of 1.37.1 answered to the probe, each brought
 // about on purpose; addresses, ports and names of webhooks were changed. Those that
 // are marked are not from a server: they follow the sources of Kubernetes and Go, or
-// were made up to be told apart.
+// were made up for contrast.
 func TestClassify(t *testing.T) {
 	denied := func(code int32, reason metav1.StatusReason, message string) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}

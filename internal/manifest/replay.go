@@ -9,8 +9,8 @@ import (
 // Replay makes on orig the change that leads from before to after, where before
 // is orig as a server decodes it: quantities in their canonical form, empty
 // fields dropped or added. What did not change stays as orig has it. The second
-// result is false if orig has not the shape of before, so that the change has no
-// place in it.
+// result is false if orig lacks the shape of before, so that the change does not
+// apply.
 func Replay(orig, before, after map[string]any) (map[string]any, bool) {
 	var e tree.Edit
 	e.Reset(orig)

@@ -22,8 +22,8 @@ type Watcher struct {
 	// Patience is how long changes may go on before they are reported although
 	// it was never quiet.
 	Patience time.Duration
-	// Poll is how often to look without being told: on network file systems
-	// nobody tells.
+	// Poll is how often to look without a notification: network file systems
+	// send none.
 	Poll time.Duration
 
 	paths     []string

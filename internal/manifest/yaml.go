@@ -102,7 +102,7 @@ type converter struct {
 	sizes  map[*yaml.Node]extent
 }
 
-// extent is what a node comes to with all aliases in it expanded.
+// extent is the size of a node with all its aliases expanded.
 type extent struct{ bytes, height int }
 
 func convert(n *yaml.Node) (any, error) {

@@ -31,7 +31,7 @@ type Options struct {
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
 }
 
-// Result is what some mutators come to.
+// Result is the outcome of building a set of mutators.
 type Result struct {
 	Set *engine.Set
 	// States has an entry for each mutator, in Gatekeeper's order.

@@ -1,5 +1,5 @@
-// Package mutators answers one question: what Set do these Gatekeeper mutators
-// come to?
+// Package mutators answers one question: how do these Gatekeeper mutators become
+// a Set that an engine runs?
 //
 // A Builder translates mutators by their shape (see pkg/legacy/translate), of
 // which there are few, compiles each shape once and keeps it for the next build,

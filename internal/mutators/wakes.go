@@ -22,7 +22,7 @@ func wakes(ms []*legacy.Mutator) [][]int {
 	}
 	out := make([][]int, len(ms))
 	near := make([]int, 0, manyWakes)
-	seen := make([]int, len(ms)) // by whom, from 1
+	seen := make([]int, len(ms)) // by which mutator, from 1
 	for i, a := range ms {
 		near = near[:0]
 		add := func(list []int) bool {

@@ -208,7 +208,7 @@ type replica struct {
 	places Places
 }
 
-// set is whom it runs itself.
+// set names the mutators that the replica runs itself.
 func (r *replica) set() string {
 	var in []string
 	for id, p := range r.places {

@@ -1,5 +1,5 @@
-// Package snapshot answers one question: what do these documents come to, put
-// together?
+// Package snapshot answers one question: how do these documents become
+// policies that run?
 //
 // Build sorts documents into policies, bindings, CustomResourceDefinitions,
 // Gatekeeper's mutators, Namespaces, RBAC and parameters, decodes, validates and

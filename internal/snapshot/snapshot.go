@@ -36,7 +36,7 @@ type Options struct {
 	Trace bool
 }
 
-// Snapshot is what a set of documents comes to.
+// Snapshot is the result of reading a set of documents.
 type Snapshot struct {
 	Index    *binding.Index
 	Types    *openapi.Types

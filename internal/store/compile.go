@@ -25,7 +25,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// compiler keeps what policies and bindings have come to, and does again only
+// compiler keeps the results of compiling policies and bindings, and compiles only
 // what has changed. One goroutine uses it at a time.
 type compiler struct {
 	deps policy.Deps
@@ -95,8 +95,8 @@ type policyResult struct {
 	policy *policy.Policy
 	group  webhook.Group
 	errs   []error
-	// nowhere says that it cannot be told which requests the policy is about, so
-	// that it has no effect on any.
+	// nowhere: it is unknown which requests the policy is about, so it has no
+	// effect on any.
 	nowhere bool
 	// pending says that it is not known yet what will come of it.
 	pending  bool
@@ -132,7 +132,7 @@ func (c *catalogue) broken() int {
 func (p *compiledPolicy) key() string  { return p.stored.name }
 func (b *compiledBinding) key() string { return b.stored.name }
 
-// source is what an object is told from another version of itself by.
+// source identifies a version of an object.
 func (s *stored) source() *stored { return s }
 
 // compiled says how much work an update was.

@@ -8,14 +8,14 @@
 // start to its end; only parameters, Namespaces and the answers of the
 // authorizer are looked up while it runs, as a server itself does.
 // A policy that changes its group stays in the one it was in, too, until servers
-// have been told where to find it: the webhook configuration is watched for that.
+// know where to find it: the webhook configuration is watched for that.
 //
 // An object that is stored and cannot be used stays in sight: such a policy
 // fails the requests that it would have applied to by its failurePolicy, such a
 // binding has no effect, and both are reported in the Snapshot.
 //
-// If it is told to, a Store also watches Gatekeeper's mutators, while the cluster
-// has their kinds, and publishes what they come to, to an engine of their own. One
+// With Options for them, a Store also watches Gatekeeper's mutators, while the
+// cluster has their kinds, and publishes them to an engine of their own. One
 // that becomes invalid goes on as it was.
 //
 // A Store only reads. What mapd writes into a cluster is the business of

@@ -27,7 +27,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Metrics is told of every snapshot. *webhook.Metrics is one.
+// Metrics counts snapshots. *webhook.Metrics is one.
 type Metrics interface {
 	// SnapshotPublished tells how much is in use from now on, and how many of the
 	// policies cannot run.

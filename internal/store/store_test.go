@@ -22,7 +22,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// counted keeps what metrics are told.
+// counted keeps what metrics count.
 type counted struct {
 	last     []int
 	names    [][2]string // of what was counted

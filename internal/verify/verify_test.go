@@ -237,7 +237,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// What a built-in kind does not allow never comes to a policy.
+// What a built-in kind does not allow never reaches a policy.
 func TestNotAllowed(t *testing.T) {
 	ms := mutators(t, alwaysPull)
 	v := New(ms, []translate.Unit{unit(t, faithful, translate.Exact, ms[0])}, Options{})

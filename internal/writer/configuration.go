@@ -178,7 +178,7 @@ func (a asked) equal(b asked) bool {
 	return slices.Equal(a.entries, b.entries) && a.unread == b.unread && apiequality.Semantic.DeepEqual(a.rules, b.rules)
 }
 
-// derive sets what both configurations should be, with bundle for whom to trust.
+// derive sets what both configurations should be, with the authorities of bundle.
 //
 // While there are replicas that are not alike, each group has one entry: a release
 // may not know the paths of parts, and all serve that of the group.

@@ -88,7 +88,7 @@ func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-over: // cannot be before it was told to stop
+	case <-over: // cannot be before it was stopped
 		return nil
 	case lease := <-held:
 		defer context.AfterFunc(lease, cancel)()

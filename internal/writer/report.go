@@ -76,7 +76,7 @@ type reporter struct {
 	mu      sync.Mutex
 	wanted  map[key]wanted
 	written map[key]written
-	late    map[key]types.UID // who is to be told of if nothing changes
+	late    map[key]types.UID // to be reported if nothing changes
 }
 
 // report writes statuses until ctx is done.

@@ -39,7 +39,7 @@ func (s *single[T]) get() T {
 }
 
 // observe takes obj unless something newer is known. The answer to a write can come
-// after the watch has told that the object is gone.
+// after the watch has reported that the object is gone.
 func (s *single[T]) observe(obj T) {
 	if obj.GetName() != s.name {
 		return

@@ -28,8 +28,8 @@ func stored(generation int64) *unstructured.Unstructured {
 	return u
 }
 
-// told is a status in few words.
-func told(s status) []string {
+// brief formats a status briefly.
+func brief(s status) []string {
 	var out []string
 	for _, c := range s.Conditions {
 		out = append(out, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
@@ -80,7 +80,7 @@ func TestOfPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.in.Object = stored(7)
 			s := ofPolicy(tt.in, tt.unroutable)
-			if diff := cmp.Diff(tt.want, told(s)); diff != "" {
+			if diff := cmp.Diff(tt.want, brief(s)); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			if s.ObservedGeneration != 7 || s.Conditions[0].ObservedGeneration != 7 {
@@ -102,7 +102,7 @@ func TestOfBinding(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.in.Object, tt.in.PolicyName = stored(1), "p"
-			if diff := cmp.Diff(tt.want, told(ofBinding(tt.in))); diff != "" {
+			if diff := cmp.Diff(tt.want, brief(ofBinding(tt.in))); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 		})

@@ -23,7 +23,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Options say for whom a Writer writes, and where. All but URL, Exempt, Timeout,
+// Options configure a Writer. All but URL, Exempt, Timeout,
 // User, Maintain and Log are required.
 type Options struct {
 	Kubernetes   kubernetes.Interface
@@ -169,7 +169,7 @@ func (w *Writer) hold(ctx context.Context) error {
 		defer stop()
 		synced = append(synced, has)
 	}
-	// Informers are waited for after they have been told to stop.
+	// Informers are waited for after they have been stopped.
 	defer cancel()
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil

@@ -219,7 +219,7 @@ func ofAnyOrder(text string) bool {
 	return strings.Contains(text, "join: invalid input") || strings.Contains(text, "could not marshal to JSON") || strings.Contains(text, "for JSONPatchType '")
 }
 
-// The quick way gives up or agrees with cel-go, whatever the expression.
+// The quick evaluator has no answer or agrees with cel-go, whatever the expression.
 func TestQuickRandom(t *testing.T) {
 	env, err := NewEnv(Options{})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// What conditions take that hold is told once, with the first mutation.
+// The time of conditions that hold is reported once, with the first mutation.
 func TestConditionsThatHoldAreTold(t *testing.T) {
 	e := New(Options{})
 	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}},

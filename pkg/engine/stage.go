@@ -71,7 +71,7 @@ type Result struct {
 	// the request holds it; nil if it is unchanged or the request is refused. Nobody
 	// may modify it.
 	Object map[string]any
-	// Status is what the client is told if the stage refuses the request, else nil.
+	// Status is the client's answer if the stage refuses the request, else nil.
 	Status *metav1.Status
 	// Steps are what happened, in order.
 	Steps []Step

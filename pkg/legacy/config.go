@@ -14,8 +14,8 @@ const ConfigGroup = api.ConfigGroup
 // ConfigName is the name that a Config must have.
 const ConfigName = "config"
 
-// Config is what Gatekeeper's Config says about whom to leave alone. The rest of
-// it is not about mutators.
+// Config has the namespaces that Gatekeeper's Config excludes. The rest of it does
+// not concern mutators.
 type Config struct {
 	Match []ConfigMatch
 }

@@ -21,7 +21,7 @@ func (n Note) String() string { return n.text }
 type NoteKind uint8
 
 const (
-	// Other notes are told by their text only.
+	// Other notes are identified by their text only.
 	Other NoteKind = iota
 	// Unbound policies have no binding, so they have no effect.
 	Unbound

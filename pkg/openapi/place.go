@@ -71,7 +71,7 @@ func (p Place) Scalar() string {
 	return string(*p.atom.Scalar)
 }
 
-// Keys are the fields by which the elements of a list are told apart in a merge;
+// Keys returns the fields that identify the elements of a list in a merge;
 // none for a list that is replaced or that is a set.
 func (p Place) Keys() []string {
 	if p.atom.List == nil {

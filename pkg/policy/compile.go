@@ -31,7 +31,7 @@ func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, ex
 
 // CompileLenient is Compile for a policy that takes objects as they are: JSON
 // patches have numbers of the type that the expression gave them, and their
-// results are not held against the kind, so that fields stay that it has not.
+// results are not checked against the kind, so unknown fields are kept.
 // That is how Gatekeeper mutates, whose patches a server then decodes leniently
 // (Gatekeeper spec §9.4). Nor does it know budgets: what ends an evaluation is its
 // context.

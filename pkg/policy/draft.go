@@ -369,7 +369,7 @@ func (d *Draft) keep(address unsafe.Pointer, container any) {
 // bigger map costs whoever needs less.
 const maxOwn = 1 << 10
 
-// disownAll gives up everything.
+// disownAll disowns everything.
 func (d *Draft) disownAll() {
 	if len(d.own) > maxOwn {
 		d.own = nil
@@ -379,7 +379,7 @@ func (d *Draft) disownAll() {
 	d.recent = recent{}
 }
 
-// disown gives up what is in v.
+// disown releases the ownership of everything in v.
 func (d *Draft) disown(v any) {
 	switch v := v.(type) {
 	case map[string]any:

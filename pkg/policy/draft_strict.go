@@ -280,8 +280,8 @@ func identified(v any) bool {
 	return len(m) > 0
 }
 
-// allNamed says whether all elements of a list have names of their own, by which
-// they are told from each other wherever that list is compared.
+// allNamed reports whether all elements of a list have different names, which
+// identify them wherever that list is compared.
 func allNamed(list []any) bool {
 	if len(list) > maxNamed {
 		return false

@@ -110,7 +110,7 @@ func content(u *unstructured.Unstructured) map[string]any {
 }
 
 // result wraps a mutation's outcome: the object itself if the trees are equal,
-// so that "unchanged" can be told by the pointer. The comparison follows only
+// so that "unchanged" is a comparison of pointers. The comparison follows only
 // what is not shared, so it costs what the mutation touched.
 func result(before *unstructured.Unstructured, after map[string]any) *unstructured.Unstructured {
 	if tree.Equal(before.Object, after) {

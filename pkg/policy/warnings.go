@@ -33,9 +33,9 @@ type Warning struct {
 // the kinds that its rules name without wildcards. Creation looks at no schema
 // (spec §1.4), so that a misspelt field shows only when a request fails.
 //
-// It tells of fields that a kind has not, of atomic fields (spec §7.3), of
-// literals that do not fit their field, of literals with a wrong type name, and
-// of kinds that no apply configuration can change; only of what is certain.
+// It reports fields that a kind lacks, atomic fields (spec §7.3),
+// literals that do not fit their field, literals with a wrong type name, and
+// kinds that no apply configuration can change; only of what is certain.
 // Where an expression may tell kinds apart, by a condition of its own or by the
 // policy's matchConditions, a field is wrong only if it is for every kind. They
 // come in the order of the expressions; a policy that cannot run has none.

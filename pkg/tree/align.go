@@ -2,8 +2,8 @@ package tree
 
 import "slices"
 
-// identities are the fields by which an object in a list may be told from its
-// neighbours, most telling first. They are the map keys of the lists in
+// identities are the fields that may identify an object in a list, the best
+// first. They are the map keys of the lists in
 // Kubernetes' own types. A wrong guess is harmless: alignment only decides how
 // long a patch is, not whether it is right.
 var identities = []string{

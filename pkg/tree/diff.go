@@ -240,8 +240,8 @@ func (d *differ) diffMap(a, b map[string]any) {
 // removals from the highest index down and then, from the front, what changed
 // in place and what is new. At each operation everything before its index has
 // its final form, so that indices mean the same to whoever applies the patch. It
-// gives up, and returns false, if that would move too many elements (but a list
-// that is the document is not replaced, so it never gives up there).
+// returns false if that would move too many elements (but a list
+// that is the document is not replaced, so it never does there).
 func (d *differ) diffList(a, b []any) bool {
 	length := max(len(a), len(b))
 	front := 0

@@ -20,8 +20,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
-// reader reads reviews as servers write them, in one pass. It gives up on all
-// else: what it accepts, sigs.k8s.io/json reads as the same review.
+// reader reads reviews as servers write them, in one pass. It leaves
+// everything else to sigs.k8s.io/json: what it accepts, sigs.k8s.io/json reads as the same review.
 type reader struct {
 	tokens *jsontext.Decoder
 	in     bytes.Buffer

@@ -74,15 +74,15 @@ type Validator interface {
 
 // Options say what a Handler is made of. Something that decides is required.
 type Options struct {
-	// Admitter decides what comes to /mutate. Nil: there is no such path.
+	// Admitter decides reviews on /mutate. Nil: there is no such path.
 	Admitter Admitter
 	// Entries returns the Admitter that decides reviews on the path of an entry, or nil
 	// if the entry does not exist. The Handler calls it for each review. Without Entries
 	// the Handler serves no such paths.
 	Entries func(ID) Admitter
-	// Legacy decides what comes to LegacyPath. Nil: there is no such path.
+	// Legacy decides reviews on LegacyPath. Nil: there is no such path.
 	Legacy Admitter
-	// Validator decides what comes to ValidatePath. Nil: there is no such path.
+	// Validator decides reviews on ValidatePath. Nil: there is no such path.
 	Validator Validator
 	// WarnOnMutation tells clients which policy changed which fields, or would in
 	// shadow, as warnings.
@@ -179,8 +179,8 @@ func NewHandler(o Options) *Handler {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Load() {
-		// The client is told to come back to somebody else. Closing a connection
-		// between two requests instead could meet a request on its way.
+		// The client should connect to another replica. Closing a connection between
+		// two requests instead could meet a request on its way.
 		w.Header().Set("Connection", "close")
 	}
 	if d, ok := h.decider(r.URL.Path); ok {

@@ -85,7 +85,7 @@ type admits func(*policy.Request) *engine.Decision
 
 func (f admits) Admit(_ context.Context, req *policy.Request) *engine.Decision { return f(req) }
 
-// What only would happen is told, and does not happen.
+// In the shadow, a change is reported and does not happen.
 func TestShadow(t *testing.T) {
 	object := func(team string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{

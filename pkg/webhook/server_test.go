@@ -385,7 +385,7 @@ func TestDrain(t *testing.T) {
 // TestDrainLosesNothing stops a server while clients use it without a pause, those
 // that offer HTTP/1.1 only, as API servers do, and those that offer HTTP/2 too: a
 // request that was sent is answered, also if it was on its way when the server was
-// told to stop.
+// stopped.
 func TestDrainLosesNothing(t *testing.T) {
 	for name, protocols := range map[string]map[string]func(string, *tls.Conn) http.RoundTripper{"HTTP/1.1": {}, "HTTP/2 offered": nil} {
 		t.Run(name, func(t *testing.T) {

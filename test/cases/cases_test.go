@@ -32,7 +32,7 @@ func TestCorpus(t *testing.T) {
 		}
 	}
 	// The sections that say what happens to a request. 1.1, 1.2, 1.4 and 1.5 are
-	// about writing policies, 2.1 and 8.1 are told by the rest of their chapter.
+	// about writing policies, 2.1 and 8.1 are covered by the rest of their chapter.
 	for _, s := range strings.Fields(`1.3 2.2 2.3 2.4 2.5 2.6 2.7 2.8 3.1 3.2 3.4 4.1 4.2 4.3 4.4 5
 		6.1 6.2 6.3 6.4 6.5 6.6 6.7 7.1 7.2 7.3 7.4 7.6 8.1 8.2 8.3 9.1 9.2 9.3 9.4 9.5`) {
 		if !covered[s] {

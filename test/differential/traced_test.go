@@ -46,7 +46,7 @@ func TestTracedScenarios(t *testing.T) {
 		if diff := cmp.Diff(given, []any{c.Request.Object, c.Request.OldObject, c.Params, c.Namespaces}); diff != "" {
 			t.Errorf("seed %d: what was given is modified:\n%s", seed, diff)
 		}
-		if diff := cmp.Diff(told(plain.Steps), told(traced.Steps)); diff != "" {
+		if diff := cmp.Diff(untimed(plain.Steps), untimed(traced.Steps)); diff != "" {
 			t.Errorf("seed %d: steps (-plain +traced):\n%s", seed, diff)
 		}
 		if s := c.Request.Kind; s.Version != "v2" { // in which there may be conversions between
@@ -79,14 +79,14 @@ func follows(t *testing.T, seed int, at *unstructured.Unstructured, steps []engi
 		}
 		changes++
 		if diff := cmp.Diff(tree.Changed(s.Before.Object, s.After.Object), s.Paths()); diff != "" {
-			t.Errorf("seed %d: step %d changes (-seen +told):\n%s", seed, i, diff)
+			t.Errorf("seed %d: step %d changes (-seen +untimed):\n%s", seed, i, diff)
 		}
 	}
 	return changes
 }
 
-// told are the steps without what depends on time, tracing and the order of maps.
-func told(steps []engine.Step) (out []any) {
+// untimed returns the steps without what depends on time, tracing and the order of maps.
+func untimed(steps []engine.Step) (out []any) {
 	for _, s := range steps {
 		out = append(out, []any{s.Round, s.Policy, s.Binding, s.Mutation, s.Outcome.String(), s.Paths(), s.Cost})
 	}

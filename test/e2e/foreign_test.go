@@ -407,7 +407,7 @@ subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 		t.Errorf("no event says whose the configurations are: %v", events.Items)
 	}
 
-	// It is told to adopt them; the first one yields, although it goes on running.
+	// With --adopt it takes them; the first one yields, although it goes on running.
 	other.Stop(t, 30*time.Second)
 	other = m.Another(t, second, "--adopt")
 	owned := func(by string) {

@@ -334,7 +334,7 @@ func TestInstallation(t *testing.T) {
 	a.writes(t, "installed", true)
 	t.Run("doctor", a.doctor)
 
-	// mapd is not told to stop, and must not put back what is deleted.
+	// mapd is not stopped, and must not restore what is deleted.
 	out := a.mapd(t, "uninstall")
 	if out.code != 0 || !strings.Contains(out.stdout, "mutatingadmissionpolicies.admissionregistration.mapd.dev kept, and with it 1 policy and 1 binding; --purge deletes all\n") {
 		t.Error(out)
@@ -415,7 +415,7 @@ func (a *admin) install(t *testing.T, flags ...string) *admin {
 
 // olderParts leaves parts of another release in the cluster, applied by kubectl, and
 // another installation's claim on the configurations, which mapd install refuses to
-// write over without being told to.
+// write over without a flag.
 func (a *admin) olderParts(t *testing.T) {
 	t.Helper()
 	a.mustKubectl(t, `

@@ -301,7 +301,7 @@ func (r *migrateReader) files(t *testing.T) {
 	}
 }
 
-// Objects that may not be read are left out, and that is told.
+// Objects that may not be read are left out, and a note says so.
 func (r *migrateReader) poor(t *testing.T) {
 	code, _, stderr := migrate(t, r.Cluster, r.User(t, "poor"), "--from-cluster", "--verify", "--generated", "0")
 	if code != 0 || !strings.Contains(stderr, `note: not compared: list secrets: secrets is forbidden: User "poor" cannot list resource "secrets"`) {

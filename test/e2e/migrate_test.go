@@ -163,7 +163,7 @@ func (m *migrator) migrate(t *testing.T, c *cluster.Cluster, tc *migrateCase, fl
 	return dir
 }
 
-// await waits until a dry run comes to what is wanted, and then stores the object.
+// await waits until a dry run has the wanted result, and then stores the object.
 func await(t *testing.T, what string, s *cluster.Cluster, c *migrateCase) {
 	t.Helper()
 	until(t, what, s, c.object, c.stored)
@@ -172,7 +172,7 @@ func await(t *testing.T, what string, s *cluster.Cluster, c *migrateCase) {
 	}
 }
 
-// until waits until a dry run of an object comes to what is wanted.
+// until waits until a dry run of an object has the wanted result.
 func until(t *testing.T, what string, s *cluster.Cluster, object *unstructured.Unstructured, want []byte) {
 	t.Helper()
 	cluster.Eventually(t, 30*time.Second, what, func(ctx context.Context) error {

@@ -47,7 +47,7 @@ func TestNative(t *testing.T) {
 		all = append(all, part{tc.name, func(t *testing.T) {
 			overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "native")))
 			c := cluster.Start(t, tc.options)
-			// Before anything is asked of mapd, what the objects of the cases come to.
+			// The results of the cases' objects, before mapd has to do anything.
 			var cases []*migrateCase
 			for _, known := range ownCases(t) {
 				known.stored = stored(t, c, known.want)

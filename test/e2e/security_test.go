@@ -40,7 +40,7 @@ import (
 )
 
 // TestSecurity asks what those can do who should not be able to do anything, and
-// in the end whether anything was told that should not be.
+// in the end whether anything leaked.
 func TestSecurity(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -430,8 +430,7 @@ func forgedReview(t *testing.T) []byte {
 }
 
 // secrets runs policies that fail in many ways on objects that hold a secret, with
-// a secret for a parameter. What clients are told is what a native server tells
-// them; nothing else may hold a value.
+// a secret for a parameter. Clients get the same answers as from a native server; nothing else may hold a value.
 func (a *admin) secrets(t *testing.T, auditLog string) {
 	native := &admin{&cluster.Mapd{Cluster: cluster.Start(t, cluster.Options{Native: true})}}
 	const canary = "canary-5d1b7a!"

@@ -49,7 +49,7 @@ type Result struct {
 // Latency is how long requests took.
 type Latency struct{ P50, P90, P99, Max time.Duration }
 
-// Summarize sorts times and returns what they come to.
+// Summarize sorts times and returns their percentiles.
 func Summarize(times []time.Duration) Latency {
 	if len(times) == 0 {
 		return Latency{}

@@ -13,7 +13,7 @@ import (
 
 // List and Map are what an expression itself makes. Their elements are not
 // converted as those of data are when they get into an Object (spec §7.2), so the
-// two must be told apart there; everywhere else they are like data.
+// two differ there; everywhere else they are like data.
 type (
 	List []any
 	Map  map[string]any

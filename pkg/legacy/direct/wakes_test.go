@@ -11,7 +11,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// outcome is what passes over an object come to.
+// outcome is the result of the passes over an object.
 type outcome struct {
 	obj    map[string]any
 	passes int

@@ -111,7 +111,7 @@ func agreesWithDirect(t *testing.T, env *cel.Env, m *legacy.Mutator, types *open
 	}
 }
 
-// plain is v with empty lists where there are nil ones, which JSON has not.
+// plain is v with empty lists where there are nil ones, which JSON lacks.
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

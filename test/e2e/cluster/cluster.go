@@ -140,7 +140,7 @@ func (c *Cluster) RestartAPIServer(t testing.TB) {
 	c.WaitReady(t)
 }
 
-// As is the configuration of somebody whom the administrator impersonates.
+// As returns the configuration of a user that the administrator impersonates.
 func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	config := rest.CopyConfig(c.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
@@ -227,7 +227,7 @@ func (c *Cluster) KubectlAs(t testing.TB, config *rest.Config, stdin []byte, arg
 	t.Helper()
 	kubeconfig := c.Kubeconfig(t, config, "")
 	defer os.Remove(kubeconfig)
-	// Under HOME it keeps what discovery told, which must not be another test's.
+	// Under HOME it caches discovery, which must not be another test's.
 	return run(t, c.Dir, stdin, []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.Dir}, Program(t, "kubectl"), args...)
 }
 

@@ -10,5 +10,5 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// stopped cannot be told without a /proc.
+// stopped is unknown without a /proc.
 func stopped(int) bool { return true }

@@ -19,7 +19,7 @@ mkdir -p "$cache"
 tmp=$(mktemp -d "$cache/build.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' INT TERM
-# For which Kubernetes it renders, unless told, is that of its libraries.
+# By default it renders for the Kubernetes of its libraries.
 minor=$("$GO" list -m -f '{{.Version}}' k8s.io/client-go | cut -d. -f2)
 echo "building helm" >&2
 CGO_ENABLED=0 "$GO" build -trimpath -buildvcs=false \

@@ -143,7 +143,7 @@ func start(ctx context.Context, f *flags, s subject, dir string, cert *certifica
 			c.Close()
 		}
 		_ = cmd.Cancel() // it may have ended
-		_ = cmd.Wait()   // how is of no interest: it was told to
+		_ = cmd.Wait()   // how is of no interest: it was stopped
 	}
 	lines := bufio.NewScanner(out)
 	for v.url == "" && lines.Scan() {
