@@ -27,26 +27,26 @@ type benchFlags struct {
 
 const benchLong = `Measure what requests cost with your policies.
 
-Each object becomes the AdmissionReview that a server would send (but for
-managedFields, which manifests do not have), and an AdmissionReview is sent as it
-is. In this process, reviews go the way that they go in mapd serve, from the body
-of the request to the body of the answer: decode, policies and mutators, patch,
-encode, metrics. HTTP, TLS and the network are not in the figures. Times are for
-one request; CPU is that of the whole process, with its garbage collector.
+Each object becomes the AdmissionReview that a server would send, except for
+managedFields, which manifests lack. An AdmissionReview is sent as it is. bench
+does in this process what mapd serve does between the body of a request and the
+body of its answer: decode, run policies and mutators, patch, encode, count. HTTP,
+TLS and the network are not in the figures. Times are for one request; CPU is that
+of the whole process, with its garbage collector.
 
-Before that, each request is answered once and its patch applied. What is denied
-is told and not measured; a policy that fails is told. A tenth of the time is
-spent for warming up, besides, and another one for the second table.
+Before measuring, bench answers each request once and applies the patch. It
+reports denied objects, and does not measure them; it also reports policies that
+fail. Warming up takes a tenth of the time in addition, and the second table
+another tenth.
 
 The second table says where the time goes, as the mean over all requests: decode
-and encode are those of the review and of the answer, match is finding policies
-and parameters, and a policy is its conditions and mutations. Cost is in CEL
-units.
+and encode are for the review and the answer, match is finding policies and
+parameters, and a policy is its conditions and mutations. Cost is in CEL units.
 
---compare prints what has become of the figures of an earlier --save. One that is
-worse by more than --threshold percent and, if it is about time, by at least
---min-threshold is a regression. Times depend on the machine and on what else it
-does, allocations and bytes hardly.
+--compare prints the figures beside those of an earlier --save. A figure that is
+worse by more than --threshold percent and, if it is a time, by at least
+--min-threshold is a regression. Times depend on the machine and its load;
+allocations and bytes hardly do.
 
 Exit codes:
   0  done

@@ -21,13 +21,13 @@ type doctorFlags struct {
 	timeout time.Duration
 }
 
-const doctorLong = `Look at how mapd fares in a cluster, and print what was found, a line each:
+const doctorLong = `Check mapd's health in a cluster, and print one line for each finding:
 
   √  in order
-  ‼  may be meant so, or could not be looked at: the missing permission is named
-  ×  something does not do what it is there for
+  ‼  may be intended, or could not be read: the line names the missing permission
+  ×  broken
 
-Below ‼ and × stands what to do. Nothing is changed; one dry run is made, to see
+Below ‼ and × is what to do. doctor changes nothing; it makes one dry run, to see
 whether the API server reaches mapd.
 
 Exit codes:
@@ -39,7 +39,7 @@ func newDoctor(s streams) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Tell how mapd fares in a cluster",
+		Short:   "Check mapd's health in a cluster",
 		Long:    doctorLong,
 		Example: "  mapd doctor --context kind-test",
 		Args:    cobra.NoArgs,

@@ -38,15 +38,17 @@ type evalFlags struct {
 	raw             bool
 }
 
-const evalLong = `Run policies on objects and print what becomes of them.
+const evalLong = `Run policies on objects and print the results.
 
-Objects come out in the order in which they went in. What no policy touched is
-printed as it was, byte by byte; what was changed keeps its comments and the
-order of its keys. A denied object is not printed. Standard output is data
-only: what happened, and what had to be simulated, is told on standard error.
+Objects are printed in the order of the input: unchanged ones byte for byte,
+changed ones with their comments and the order of their keys. A denied object is
+not printed. Standard output has data only. Standard error says what each policy
+did, and what had to be simulated: other admission plugins and the validation of
+a server do not run.
 
-Policies do nothing without a binding, as in a cluster; --unbound is for trying
-them out.
+Pass Namespaces, CustomResourceDefinitions, parameters and RBAC objects with -p
+too: policies do not see those among the objects of -f. Policies do nothing
+without a binding, as in a cluster; use --unbound to try them out.
 
 Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
 the policies, as Gatekeeper runs them: in its order, until nothing changes.
@@ -70,7 +72,7 @@ func newEval(s streams) *cobra.Command {
 	f := evalFlags{command: "eval"}
 	cmd := &cobra.Command{
 		Use:   "eval -p PATH... -f PATH...",
-		Short: "Run policies on objects and print what becomes of them",
+		Short: "Run policies on objects and print the results",
 		Long:  evalLong,
 		Example: `  mapd eval -p policies/ -f deployment.yaml -o diff
   kustomize build . | mapd eval -p policies/ -f - | kubectl apply -f -`,

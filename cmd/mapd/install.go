@@ -27,17 +27,17 @@ type installFlags struct {
 	timeout time.Duration
 }
 
-const installLong = `Install mapd into a cluster, or bring what is there up to date.
+const installLong = `Install mapd into a cluster, or update an installation.
 
 The objects are those of manifests/install.yaml. They are applied by server-side
 apply, and then mapd install waits until the API server reaches mapd: it asks for
 a broken policy to be created, in a dry run, which only mapd refuses.
 
 Only one mapd of a cluster can have the webhook configurations. If they belong to
-one in another namespace nothing is applied, unless --adopt is given.
+one in another namespace nothing is applied, unless you pass --adopt.
 
-With --dry-run the objects are printed, no cluster is asked, and
-"mapd install --dry-run | kubectl apply --server-side -f -" does the rest.
+With --dry-run the objects are printed and no cluster is contacted; apply them with
+"mapd install --dry-run | kubectl apply --server-side -f -".
 
 Exit codes:
   0  installed, and the API server reaches mapd

@@ -56,7 +56,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		Use:   "mapd",
 		Short: "MutatingAdmissionPolicies outside the API server",
 		Long: `mapd runs Kubernetes MutatingAdmissionPolicies as a 1.37.1 API server would:
-on manifests, to see what becomes of them, and as an admission webhook.`,
+on manifests, to see what a policy does, and as an admission webhook.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,

@@ -53,10 +53,10 @@ const migrateLong = `Write native policies for Gatekeeper's mutators.
 
 Each Assign, AssignImage, AssignMetadata and ModifySet becomes a
 MutatingAdmissionPolicy and a binding in a file of their own; those whose order
-matters share a policy. What becomes of each is told on standard error:
+matters share a policy. Standard error has a verdict for each:
 
   exact        the policy does what the mutator did
-  differs      it does, but for what the note says
+  differs      it does, except for what the note says
   engine-only  no policy can do it; mapd runs the mutator as it is
   refused      the mutator cannot run: the note says why, and what to do
 
@@ -65,16 +65,16 @@ lists them.
 
 --verify runs both sides, Gatekeeper's rules and the written policies, on the same
 objects: those of --objects, with --from-cluster those in the cluster, and
-generated ones. It tells in how many there was no difference; that is evidence,
-not a proof. The cluster is only read, and what Secrets hold is not printed.
+generated ones. It counts the objects without a difference; that is evidence, not
+a proof. It only reads the cluster, and does not print the contents of Secrets.
 
---live writes the policies that are exact into the cluster instead, and keeps them
-true to the mutators until it is interrupted. Which API group they are in is found
-out, unless --group is given.
+--live writes the exact policies into the cluster instead, and keeps them in step
+with the mutators until it is interrupted. It finds out which API group they need,
+unless you pass --group.
 
-Besides mutators, the files may hold CustomResourceDefinitions of the kinds that
-mutators are about, Namespaces and Gatekeeper's Config, whose excluded namespaces
-are written into the policies.
+Besides mutators, the files may have CustomResourceDefinitions of the kinds that
+mutators apply to, Namespaces, and Gatekeeper's Config: the policies exclude the
+namespaces that it excludes.
 
 Exit codes:
   0  all exact and, with --verify, no difference
@@ -85,7 +85,7 @@ Exit codes:
 func newMigrate(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Turn what another engine runs into policies",
+		Short: "Convert policies of another engine",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -34,8 +34,7 @@ type sendFlags struct {
 	caFile string
 }
 
-const sendLong = `Send objects to a mutating webhook, as an API server does, and print what comes
-back.
+const sendLong = `Send objects to a mutating webhook, as an API server does, and print the answers.
 
 Each object is sent as the AdmissionReview of its creation; an AdmissionReview
 is sent as it is.`
@@ -45,7 +44,7 @@ func newSend(s streams) *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
 		Use:     "send -f PATH... --server URL",
-		Short:   "Send objects to a mutating webhook and print what comes back",
+		Short:   "Send objects to a mutating webhook and print the answers",
 		Long:    sendLong,
 		Example: "  mapd send -f pod.yaml --server https://127.0.0.1:8443/mutate --ca-file ca.crt",
 		Args:    cobra.NoArgs,

@@ -64,22 +64,21 @@ const serveLong = `Serve policies as a mutating admission webhook.
 
 Without --policies the policies are those of a cluster: the objects of
 admissionregistration.mapd.dev/v1 and the parameters that they name. One of the
-replicas, the holder of a Lease, keeps the webhook configurations, the
-certificate and the status of the objects as they have to be. mapd install puts
-all that into a cluster.
+replicas, the holder of a Lease, writes the webhook configurations, the
+certificate and the status of the objects. mapd install installs all that.
 
-With --policies they are those of the files, and POST /mutate takes an
-AdmissionReview of admission.k8s.io/v1. The files are watched; SIGHUP reads them
-at once. An edit takes effect without a restart and without a request lost; a
-broken one does not: it is logged with its position, /readyz?verbose shows it,
-and what was loaded before goes on being served. Without --tls-cert and --tls-key
-a certificate is made for localhost, this host and the address in --listen; the
-file with its CA bundle is printed.
+With --policies the policies are those of the files, and POST /mutate takes an
+AdmissionReview of admission.k8s.io/v1. serve watches the files; SIGHUP makes it
+read them at once. An edit takes effect without a restart and without a lost
+request. A broken edit has no effect: the log has its position, /readyz?verbose
+shows it, and the policies of before stay in force. Without --tls-cert and
+--tls-key, serve makes a certificate for localhost, this host and the address in
+--listen, and prints the name of the file with its CA bundle.
 
-Requests come over TLS 1.3. GET /healthz, /readyz (?verbose) and /metrics tell how
-it is. SIGTERM and SIGINT make /readyz fail, refuse new connections after
---shutdown-delay, and wait for the requests under way; a second one ends it at
-once.`
+Requests use TLS 1.3. GET /healthz, /readyz (?verbose) and /metrics report the
+state. SIGTERM and SIGINT make /readyz fail, refuse new connections after
+--shutdown-delay, and wait for the requests under way; a second signal ends serve
+at once.`
 
 func newServe(s streams) *cobra.Command {
 	var f serveFlags

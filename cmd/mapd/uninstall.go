@@ -17,17 +17,17 @@ type uninstallFlags struct {
 	timeout       time.Duration
 }
 
-const uninstallLong = `Remove mapd from a cluster, however much of it is there and whether it runs or not.
+const uninstallLong = `Remove mapd from a cluster, even a partial or broken installation.
 
-First mapd loses the permission to write webhook configurations, then those are
+First mapd loses the permission to write webhook configurations, then these are
 deleted: from then on no request waits for mapd. The rest follows, the namespace
 last.
 
-Policies and bindings are kept, and with them their CustomResourceDefinitions, unless
---purge is given. So are those that stand for Gatekeeper's mutators.
+Policies and bindings stay, and with them their CustomResourceDefinitions, unless
+you pass --purge. So do policies that stand for Gatekeeper's mutators.
 
 Exit codes:
-  0  nothing of mapd is left, except for what was said to be kept
+  0  nothing of mapd is left, except what it said it keeps
   1  something could not be removed
   2  wrong usage, or no cluster`
 
