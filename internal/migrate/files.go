@@ -6,9 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
@@ -53,23 +51,11 @@ func Objects(u translate.Unit, group string) []*unstructured.Unstructured {
 	if u.Policy == nil {
 		return nil
 	}
-	out := []*unstructured.Unstructured{object(u.Policy, group, api.PolicyKind)}
+	out := []*unstructured.Unstructured{api.Object(u.Policy, group)}
 	if u.Binding != nil {
-		out = append(out, object(u.Binding, group, api.BindingKind))
+		out = append(out, api.Object(u.Binding, group))
 	}
 	return out
-}
-
-func object[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrationv1.MutatingAdmissionPolicyBinding](obj *T, group, kind string) *unstructured.Unstructured {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		panic(err) // these types are plain
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetAPIVersion(group + "/v1")
-	u.SetKind(kind)
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	return u
 }
 
 // encode writes objects below a comment.

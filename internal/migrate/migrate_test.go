@@ -123,7 +123,7 @@ func checkFile(t *testing.T, f File, u translate.Unit, group string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := policy.Decode(object(u.Policy, api.NativeGroup, api.PolicyKind))
+	want, err := policy.Decode(api.Object(u.Policy, api.NativeGroup))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func checkFile(t *testing.T, f File, u translate.Unit, group string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantBinding, err := binding.Decode(object(u.Binding, api.NativeGroup, api.BindingKind))
+	wantBinding, err := binding.Decode(api.Object(u.Binding, api.NativeGroup))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -139,7 +138,7 @@ func unit(t *translate.Unit, owners map[string]Owner, exempt []string) Unit {
 		u.Owners = append(u.Owners, owners[m.ID()])
 	}
 	slices.SortFunc(u.Owners, compareOwners)
-	u.Policy = part(t.Policy, api.PolicyKind, u.Owners)
+	u.Policy = part(t.Policy, u.Owners)
 	b := t.Binding.DeepCopy()
 	if len(exempt) > 0 {
 		s := b.Spec.MatchResources.NamespaceSelector
@@ -147,25 +146,18 @@ func unit(t *translate.Unit, owners map[string]Owner, exempt []string) Unit {
 			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: exempt,
 		})
 	}
-	u.Binding = part(b, api.BindingKind, u.Owners)
+	u.Binding = part(b, u.Owners)
 	return u
 }
 
 // NewUnit returns a unit without mutators.
 func NewUnit(p *admissionregistrationv1.MutatingAdmissionPolicy, b *admissionregistrationv1.MutatingAdmissionPolicyBinding) Unit {
-	return Unit{Name: p.Name, Policy: part(p, api.PolicyKind, nil), Binding: part(b, api.BindingKind, nil)}
+	return Unit{Name: p.Name, Policy: part(p, nil), Binding: part(b, nil)}
 }
 
 // part returns the form of a policy or binding that is sent to a server.
-func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrationv1.MutatingAdmissionPolicyBinding](obj *T, kind string, owners []Owner) Part {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		panic(fmt.Sprintf("native: a %s is no object: %v", kind, err)) // these types are plain
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetAPIVersion(api.NativeGroup + "/v1")
-	u.SetKind(kind)
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrationv1.MutatingAdmissionPolicyBinding](obj *T, owners []Owner) Part {
+	u := api.Object(obj, api.NativeGroup)
 	label(u)
 	var refs []metav1.OwnerReference
 	for _, o := range owners {
@@ -174,9 +166,9 @@ func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrat
 	if len(refs) > 0 {
 		u.SetOwnerReferences(refs)
 	}
-	text, err := json.Marshal(content)
+	text, err := json.Marshal(u.Object)
 	if err != nil {
-		panic(fmt.Sprintf("native: a %s is no JSON: %v", kind, err))
+		panic(fmt.Sprintf("native: a %s is no JSON: %v", u.GetKind(), err))
 	}
-	return Part{u, digest(kind == api.BindingKind, text)}
+	return Part{u, digest(u.GetKind() == api.BindingKind, text)}
 }

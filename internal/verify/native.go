@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/compile"
@@ -48,7 +47,7 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 		if u.Policy == nil {
 			continue
 		}
-		written, err := text(u.Policy, api.PolicyKind)
+		written, err := api.JSON(api.Object(u.Policy, api.NativeGroup))
 		if err != nil {
 			return nil, fmt.Errorf("policy %q: %w", u.Policy.Name, err)
 		}
@@ -60,7 +59,7 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 		if u.Binding == nil {
 			return nil, fmt.Errorf("policy %q: has no binding", u.Policy.Name)
 		}
-		if written, err = text(u.Binding, api.BindingKind); err != nil {
+		if written, err = api.JSON(api.Object(u.Binding, api.NativeGroup)); err != nil {
 			return nil, fmt.Errorf("binding %q: %w", u.Binding.Name, err)
 		}
 		b := compile.NewBinding(written, compile.New)
@@ -79,19 +78,6 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 	e := engine.New(engine.Options{Convert: snapshot.Convert(types)})
 	e.Publish(engine.Policies(ix))
 	return &native{e}, nil
-}
-
-// text returns a policy or binding in the form that is sent to a server.
-func text(obj any, kind string) ([]byte, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return nil, err
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetAPIVersion(api.NativeGroup + "/v1")
-	u.SetKind(kind)
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	return api.JSON(u)
 }
 
 // refusal returns a server's error on one line.
