@@ -80,6 +80,10 @@ func (p Place) Keys() []string {
 	return p.atom.List.Keys
 }
 
+// Type returns the merge schema of the place, for questions about its forms; it is
+// empty where nothing is known.
+func (p Place) Type() smdschema.Atom { return p.atom }
+
 // Atomic reports whether a merge may not go below this place: it replaces the
 // whole list, map or struct.
 func (p Place) Atomic() bool {

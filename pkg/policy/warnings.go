@@ -90,9 +90,9 @@ type targets struct {
 // target is a kind with its schema; without one, no apply configuration works
 // on it (spec §2.6).
 type target struct {
-	kind   schema.GroupVersionKind
-	schema *smdschema.Schema
-	root   smdschema.TypeRef
+	kind      schema.GroupVersionKind
+	published bool // there is a schema
+	root      openapi.Place
 	// by is the resource by which a wildcard includes the kind; empty if it is named.
 	by string
 }
@@ -187,7 +187,7 @@ func (t *targets) add(types *openapi.Types, gvr schema.GroupVersionResource, sub
 	}
 	one := target{kind: gvk}
 	if err == nil {
-		one.schema, one.root = kind.Schema()
+		one.root, one.published = kind.Root()
 	}
 	t.kinds = append(t.kinds, one)
 }
@@ -222,10 +222,10 @@ func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
 		t = &targets{kinds: t.kinds[:room], more: true}
 	}
 	several := t.more || len(t.kinds) > 1
-	withSchema := slices.ContainsFunc(t.kinds, func(t target) bool { return t.schema != nil })
+	withSchema := slices.ContainsFunc(t.kinds, func(t target) bool { return t.published })
 	if !selective || !t.more && !withSchema {
 		for _, one := range t.kinds {
-			if one.schema == nil {
+			if !one.published {
 				advice := "use a JSONPatch"
 				if one.by != "" {
 					advice = "exclude " + one.by + ", which a wildcard includes"
@@ -250,7 +250,7 @@ func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
 		var found []fault
 		bad := 0 // kinds for which the field cannot be right
 		for _, one := range t.kinds {
-			if one.schema == nil {
+			if !one.published {
 				bad++
 				continue
 			}
@@ -321,22 +321,19 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 	fail := func(item bool, format string, args ...any) {
 		out = append(out, fault{kind: t.kind, message: fmt.Sprintf(format, args...), item: item})
 	}
-	tr := t.root
+	at := t.root
 	// The search for atomic content ends at what is not declared and, here,
 	// at what it has found.
 	search := true
 	for i, s := range f.Place {
-		atom, ok := t.schema.Resolve(tr)
-		if !ok {
-			return out
-		}
+		atom := at.Type()
 		last := i == len(f.Place)-1
 		if s.Kind == cel.Item {
 			if atom.List == nil {
 				return out
 			}
 			search = search && atom.List.ElementRelationship != smdschema.Atomic
-			tr = atom.List.ElementType
+			at, _ = at.Element()
 			continue
 		}
 		if atom.Map == nil {
@@ -348,26 +345,21 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 			}
 			search = false
 		}
-		declared, ok := atom.Map.FindField(s.Name)
 		switch {
-		case ok && (s.Kind == cel.Named || s.Name != ""):
-			tr = declared.Type
-		case isZeroRef(atom.Map.ElementType):
+		case at.Refuses(s.Name):
 			if last {
 				fail(false, "%s has no field %s; %s", name, path, advice(atom.Map, path, s.Name))
 			}
 			return out
+		case at.Declares(s.Name):
 		case s.Kind == cel.Value && s.Name == "" && len(atom.Map.Fields) > 0:
 			return out
 		default:
-			tr = atom.Map.ElementType
 			search = false
 		}
+		at, _ = at.Field(s.Name)
 	}
-	atom, ok := t.schema.Resolve(tr)
-	if !ok {
-		return out
-	}
+	atom := at.Type()
 	for _, form := range forms {
 		if f.Value&form.bit != 0 && form.misfit(atom) {
 			fail(false, misfitText, path, name, wanted(atom), form.text)
@@ -378,38 +370,30 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 		fail(false, atomicText, path, name)
 	}
 	if len(out) == 0 {
-		t.checkItems(f, path, atom, fail)
+		t.checkItems(f, path, at, fail)
 	}
 	return out
 }
 
 // checkItems looks at the literals in a list or map.
-func (t *target) checkItems(f cel.Field, path string, atom smdschema.Atom, fail func(item bool, format string, args ...any)) {
+func (t *target) checkItems(f cel.Field, path string, at openapi.Place, fail func(item bool, format string, args ...any)) {
 	if f.Items&(cel.FormList|cel.FormMap) != 0 {
 		// Whatever the schema says (spec §7.2).
 		fail(true, "%s of %s holds lists or maps that are written inside a list or map, which are not converted; write Object.%s{…} for them",
 			path, kindName(t.kind), strings.Join(f.Path, "."))
 		return
 	}
-	var item smdschema.TypeRef
+	var item openapi.Place
 	switch f.Value & (cel.FormList | cel.FormMap | cel.FormObject) {
 	case cel.FormList:
-		if atom.List == nil {
-			return
-		}
-		item = atom.List.ElementType
+		item, _ = at.Element()
 	case cel.FormMap:
-		if atom.Map == nil || len(atom.Map.Fields) > 0 {
+		if m := at.Type().Map; m == nil || len(m.Fields) > 0 {
 			return
 		}
-		item = atom.Map.ElementType
-	default:
-		return
+		item, _ = at.Field("")
 	}
-	atom, ok := t.schema.Resolve(item)
-	if !ok {
-		return
-	}
+	atom := item.Type()
 	for _, form := range forms {
 		if f.Items&form.bit != 0 && form.misfit(atom) {
 			fail(true, misfitText, path+"[]", kindName(t.kind), wanted(atom), form.text)
