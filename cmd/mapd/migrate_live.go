@@ -69,7 +69,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	}
 	write := writer.NewNative(writer.NativeOptions{
 		Dynamic: dyn, Store: read, Group: group, Namespace: "default", Log: log,
-		Told: func() {
+		Reported: func() {
 			select {
 			case told <- struct{}{}:
 			default:

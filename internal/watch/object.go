@@ -65,6 +65,9 @@ func (o *Object[T]) Run(ctx context.Context) {
 // nil only if there is no object.
 func (o *Object[T]) Read() <-chan struct{} { return o.read }
 
+// Name returns the name of the object.
+func (o *Object[T]) Name() string { return o.o.Name }
+
 // Get returns the object, nil if there is none. It must not be modified.
 func (o *Object[T]) Get() T {
 	o.mu.Lock()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -71,62 +72,61 @@ type configuration struct {
 	patience time.Duration
 }
 
-func (w *Writer) configurations(mutating *single[*admissionregistrationv1.MutatingWebhookConfiguration], validating *single[*admissionregistrationv1.ValidatingWebhookConfiguration]) []*configuration {
-	mutatingClient := w.o.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	validatingClient := w.o.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	force := metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}
-	return []*configuration{
-		{
-			name: webhook.ValidationName, kind: "ValidatingWebhookConfiguration", validating: true,
-			get: func() (metav1.ObjectMeta, []entry, bool) {
-				c := validating.get()
-				if c == nil {
-					return metav1.ObjectMeta{}, nil, false
-				}
-				return c.ObjectMeta, fromValidating(c.Webhooks), true
-			},
-			create: func(ctx context.Context, data []byte) error {
-				c, err := validatingClient.Patch(ctx, webhook.ValidationName, types.ApplyPatchType, data, force)
-				if err == nil {
-					validating.observe(c)
-				}
-				return err
-			},
-			replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error {
-				c, err := validatingClient.Update(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: toValidating(entries)},
-					metav1.UpdateOptions{FieldManager: fieldManager})
-				if err == nil {
-					validating.observe(c)
-				}
-				return err
-			},
+// configurationClient is what is used of a typed client.
+type configurationClient[T any] interface {
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (T, error)
+	Update(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
+}
+
+// newConfiguration returns a configuration that is read from live and written by client.
+// parts takes it apart, and build puts it together.
+func newConfiguration[T interface {
+	comparable
+	metav1.Object
+}](kind string, live *watch.Object[T], client configurationClient[T], parts func(T) (metav1.ObjectMeta, []entry), build func(metav1.ObjectMeta, []entry) T) *configuration {
+	observe := func(c T, err error) error {
+		if err == nil {
+			live.Observe(c)
+		}
+		return err
+	}
+	return &configuration{
+		name: live.Name(), kind: kind,
+		get: func() (meta metav1.ObjectMeta, entries []entry, exists bool) {
+			var none T
+			if c := live.Get(); c != none {
+				meta, entries = parts(c)
+				return meta, entries, true
+			}
+			return meta, nil, false
 		},
-		{
-			name: webhook.ConfigurationName, kind: "MutatingWebhookConfiguration",
-			get: func() (metav1.ObjectMeta, []entry, bool) {
-				c := mutating.get()
-				if c == nil {
-					return metav1.ObjectMeta{}, nil, false
-				}
-				return c.ObjectMeta, c.Webhooks, true
-			},
-			create: func(ctx context.Context, data []byte) error {
-				c, err := mutatingClient.Patch(ctx, webhook.ConfigurationName, types.ApplyPatchType, data, force)
-				if err == nil {
-					mutating.observe(c)
-				}
-				return err
-			},
-			replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error {
-				c, err := mutatingClient.Update(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: entries},
-					metav1.UpdateOptions{FieldManager: fieldManager})
-				if err == nil {
-					mutating.observe(c)
-				}
-				return err
-			},
+		create: func(ctx context.Context, data []byte) error {
+			return observe(client.Patch(ctx, live.Name(), types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}))
+		},
+		replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error {
+			return observe(client.Update(ctx, build(meta, entries), metav1.UpdateOptions{FieldManager: fieldManager}))
 		},
 	}
+}
+
+func (w *Writer) configurations(mutating *watch.Object[*admissionregistrationv1.MutatingWebhookConfiguration], validating *watch.Object[*admissionregistrationv1.ValidatingWebhookConfiguration]) []*configuration {
+	client := w.o.Kubernetes.AdmissionregistrationV1()
+	v := newConfiguration("ValidatingWebhookConfiguration", validating, client.ValidatingWebhookConfigurations(),
+		func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (metav1.ObjectMeta, []entry) {
+			return c.ObjectMeta, fromValidating(c.Webhooks)
+		},
+		func(meta metav1.ObjectMeta, entries []entry) *admissionregistrationv1.ValidatingWebhookConfiguration {
+			return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: toValidating(entries)}
+		})
+	v.validating = true
+	m := newConfiguration("MutatingWebhookConfiguration", mutating, client.MutatingWebhookConfigurations(),
+		func(c *admissionregistrationv1.MutatingWebhookConfiguration) (metav1.ObjectMeta, []entry) {
+			return c.ObjectMeta, c.Webhooks
+		},
+		func(meta metav1.ObjectMeta, entries []entry) *admissionregistrationv1.MutatingWebhookConfiguration {
+			return &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: entries}
+		})
+	return []*configuration{v, m}
 }
 
 // base is what all entries have in common.
@@ -224,77 +224,82 @@ func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
 	return webhook.LegacyEntry(live[i].Rules, base)
 }
 
-// keep writes the configurations whenever they are not what they should be, until
-// ctx is done or they belong to another installation. wake tells it of a change of
-// what is there.
-func (w *Writer) keep(ctx context.Context, configurations []*configuration, namespace *corev1.Namespace, endpoints func() (ready, alike bool), wake <-chan struct{}, report *events) {
-	// A new term assumes nothing of the last one.
-	for _, c := range configurations {
+// derivation is what the desired configurations were last derived from.
+type derivation struct {
+	snapshot     *store.Snapshot
+	asked        asked
+	bundle       []byte
+	ready, alike bool // of replicas
+}
+
+// updateDesired derives anew what the configurations should be if there is a reason to,
+// and reports whether the configurations may have to be written.
+func (t *term) updateDesired(d *derivation) (changed bool) {
+	stale := false
+	if s := t.o.Store.Snapshot(); s != nil && s != d.snapshot {
+		now := t.askedBy(s)
+		stale = d.snapshot == nil || !now.equal(d.asked)
+		d.snapshot, d.asked = s, now
+	}
+	if b := t.o.Certificates.Bundle(); !bytes.Equal(b, d.bundle) {
+		d.bundle, stale = b, true
+	}
+	ready, alike := t.replicas()
+	if ready = ready && t.o.Ready() == nil; ready != d.ready {
+		d.ready, changed = ready, true
+	}
+	if alike != d.alike {
+		d.alike, stale = alike, true
+	}
+	if stale && d.snapshot != nil {
+		t.derive(t.configurations, d.asked, d.bundle, d.alike)
+		changed = true
+	}
+	return changed
+}
+
+// keepConfigurations writes the configurations whenever they are not what they should
+// be, until ctx is done or they belong to another installation.
+func (t *term) keepConfigurations(ctx context.Context, namespace *corev1.Namespace) {
+	// Nothing is known of an earlier time as their owner.
+	for _, c := range t.configurations {
 		c.desired, c.written, c.retry, c.next, c.failed, c.waiting = nil, nil, 0, time.Time{}, nil, false
 	}
-	published, certificates := w.published, w.certificates
-	var snapshot *store.Snapshot
-	var derived asked
-	var bundle []byte
-	ticked, ready, alike := false, false, true
-	for {
+	d := &derivation{alike: true}
+	for ticked := false; ctx.Err() == nil; {
 		now := time.Now()
-		stale, fresh := false, !ticked
-		if s := w.o.Store.Snapshot(); s != nil && s != snapshot {
-			now := w.askedBy(s)
-			stale = snapshot == nil || !now.equal(derived)
-			snapshot, derived = s, now
-		}
-		if b := w.o.Certificates.Bundle(); !bytes.Equal(b, bundle) {
-			bundle, stale = b, true
-		}
-		answers, same := endpoints()
-		if r := answers && w.o.Ready() == nil; r != ready {
-			ready, fresh = r, true
-		}
-		if same != alike {
-			alike, stale = same, true
-		}
-		if stale && snapshot != nil {
-			w.derive(configurations, derived, bundle, alike)
-			fresh = true
-		}
-		if snapshot != nil {
-			for _, c := range configurations {
-				if !fresh && c.next.IsZero() || now.Before(c.next) {
-					continue
-				}
-				if _, ok := w.other(ctx, configurations); ok {
-					return
-				}
-				w.settle(ctx, c, namespace, ready, report)
+		changed := t.updateDesired(d) || !ticked
+		for _, c := range t.configurations {
+			if d.snapshot == nil || !changed && c.next.IsZero() || now.Before(c.next) {
+				continue
 			}
+			if _, ok := t.foreignOwner(ctx, t.configurations); ok {
+				return
+			}
+			t.reconcile(ctx, c, namespace, d.ready, t.events)
 		}
 		pause := lookEvery
-		for _, c := range configurations {
-			if d := time.Until(c.next); d > 0 {
-				pause = min(pause, d)
+		for _, c := range t.configurations {
+			if wait := time.Until(c.next); wait > 0 {
+				pause = min(pause, wait)
 			}
 		}
 		timer := time.NewTimer(pause)
 		ticked = false
 		select {
 		case <-ctx.Done():
-		case <-wake:
-		case <-published:
-		case <-certificates:
+		case <-t.configurationsChanged:
+		case <-t.published:
+		case <-t.certificates:
 		case <-timer.C:
 			ticked = true
 		}
 		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
 	}
 }
 
-// settle makes one configuration what it should be.
-func (w *Writer) settle(ctx context.Context, c *configuration, namespace *corev1.Namespace, ready bool, report *events) {
+// reconcile makes one configuration what it should be.
+func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *corev1.Namespace, ready bool, report *events) {
 	now := time.Now()
 	meta, live, exists := c.get()
 	if i := webhook.InstallationOf(meta); !ready && i.Namespace != "" && !i.Is(w.installation()) {
@@ -305,42 +310,32 @@ func (w *Writer) settle(ctx context.Context, c *configuration, namespace *corev1
 	for _, e := range live {
 		present = append(present, withDefaults(e, c.validating))
 	}
-	desired := c.desired
-	if w.o.Maintain != nil {
-		// Until our own authority is known, whoever is trusted stays so.
-		desired = slices.Clone(desired)
-		for i, d := range desired {
-			if l := slices.IndexFunc(present, func(l entry) bool { return l.Name == d.Name }); l >= 0 && len(d.ClientConfig.CABundle) == 0 {
-				desired[i].ClientConfig.CABundle = present[l].ClientConfig.CABundle
-			}
-		}
-	}
-	want, waiting := plan(desired, present, ready)
+	want, waiting := plan(w.withTrust(c.desired, present), present, ready)
 	if waiting && !c.waiting {
 		w.log.Info("entries are not added before a replica is ready", "configuration", c.name)
 	}
 	c.waiting = waiting
 	c.next = time.Time{}
-	dressed := w.dress(meta, namespace)
-	if !exists && len(want) == 0 || exists && same(want, present) && apiequality.Semantic.DeepEqual(meta, dressed) {
+	wantMeta := w.desiredMeta(meta, namespace)
+	if !exists && len(want) == 0 || exists && same(want, present) && apiequality.Semantic.DeepEqual(meta, wantMeta) {
 		c.failed, c.retry = nil, 0
 		return
 	}
 	var err error
-	if !exists {
+	if exists {
+		err = c.replace(ctx, wantMeta, want)
+	} else {
 		var data []byte
-		if data, err = c.encode(dressed, want); err == nil {
+		if data, err = c.encode(wantMeta, want); err == nil {
 			err = c.create(ctx, data)
 		}
-	} else {
-		err = c.replace(ctx, dressed, want)
 	}
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
 		w.log.Info("configuration written", "configuration", c.name, "entries", names(want))
 		c.failed, c.retry = nil, 0
-		c.next = now.Add(c.repair(now, want)) // look once more
+		c.next = now.Add(c.pauseAfterWrite(now, want)) // look once more
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || exists && apierrors.IsNotFound(err):
 		w.log.Debug("somebody else wrote the configuration; looking again", "configuration", c.name)
 		c.next = now.Add(pace)
@@ -356,9 +351,24 @@ func (w *Writer) settle(ctx context.Context, c *configuration, namespace *corev1
 	}
 }
 
-// repair says how long to wait after a write of entries. One of the same entries as
-// before has repaired what somebody else changed.
-func (c *configuration) repair(now time.Time, entries []entry) time.Duration {
+// withTrust returns the desired entries with the caBundle that is present where our own
+// authority is not known yet: until then, whoever is trusted stays so.
+func (w *Writer) withTrust(desired, present []entry) []entry {
+	if w.o.Maintain == nil {
+		return desired
+	}
+	desired = slices.Clone(desired)
+	for i, d := range desired {
+		if l := slices.IndexFunc(present, func(l entry) bool { return l.Name == d.Name }); l >= 0 && len(d.ClientConfig.CABundle) == 0 {
+			desired[i].ClientConfig.CABundle = present[l].ClientConfig.CABundle
+		}
+	}
+	return desired
+}
+
+// pauseAfterWrite returns how long to wait after a write of entries. A write of the same
+// entries as before has repaired what somebody else changed.
+func (c *configuration) pauseAfterWrite(now time.Time, entries []entry) time.Duration {
 	again := same(entries, c.written)
 	c.written = entries
 	switch {
@@ -381,11 +391,11 @@ func names(entries []entry) []string {
 	return out
 }
 
-// dress returns the metadata that a configuration should have, given what it has.
+// desiredMeta returns the metadata that a configuration should have, given what it has.
 // Labels and annotations of others stay. Their owners and finalizers do not: a
 // configuration has to go when the namespace goes, at once, or the API server would
 // refuse writes for the sake of a mapd that is no longer there.
-func (w *Writer) dress(meta metav1.ObjectMeta, namespace *corev1.Namespace) metav1.ObjectMeta {
+func (w *Writer) desiredMeta(meta metav1.ObjectMeta, namespace *corev1.Namespace) metav1.ObjectMeta {
 	meta = *meta.DeepCopy()
 	if meta.Labels == nil {
 		meta.Labels = map[string]string{}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -211,7 +210,7 @@ func TestDerive(t *testing.T) {
 	}
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own", UID: "1"}}
-	data, err := mutating.encode(w.dress(metav1.ObjectMeta{}, namespace), nil)
+	data, err := mutating.encode(w.desiredMeta(metav1.ObjectMeta{}, namespace), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +220,7 @@ func TestDerive(t *testing.T) {
 	if string(data) != want {
 		t.Errorf("encoded:\n%s\nwant\n%s", data, want)
 	}
-	if data, err = validating.encode(w.dress(metav1.ObjectMeta{}, namespace), validating.desired); err != nil || !bytes.Contains(data, []byte(`"webhooks":[{`)) {
+	if data, err = validating.encode(w.desiredMeta(metav1.ObjectMeta{}, namespace), validating.desired); err != nil || !bytes.Contains(data, []byte(`"webhooks":[{`)) {
 		t.Errorf("encoded: %s, %v", data, err)
 	}
 }
@@ -282,39 +281,6 @@ func TestAnyReady(t *testing.T) {
 		if got := anyReady(tt.in); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
-	}
-}
-
-func TestSingle(t *testing.T) {
-	told := 0
-	s := &single[*corev1.Namespace]{name: "own", tell: func() { told++ }}
-	at := func(uid, version string) *corev1.Namespace {
-		n := &corev1.Namespace{}
-		n.Name, n.UID, n.ResourceVersion = "own", types.UID(uid), version
-		return n
-	}
-	first, second := at("1", "9"), at("1", "10")
-	s.observe(first)
-	s.observe(second)
-	s.observe(first) // late
-	if s.get() != second || told != 3 {
-		t.Errorf("got %v, told %d times", s.get(), told)
-	}
-	again := at("2", "12")
-	s.observe(again)
-	s.gone(at("1", "11")) // late as well
-	if s.get() != again {
-		t.Error("the deletion of another object counts")
-	}
-	s.gone(at("2", "13"))
-	if s.get() != nil {
-		t.Error("still there")
-	}
-	other := at("3", "14")
-	other.Name = "another"
-	s.observe(other)
-	if s.get() != nil {
-		t.Error("another object counts")
 	}
 }
 

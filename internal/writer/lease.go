@@ -30,14 +30,15 @@ const (
 // has returned.
 func (w *Writer) lead(ctx context.Context, work func(context.Context)) error {
 	for ctx.Err() == nil {
-		if err := w.term(ctx, work); err != nil {
+		if err := w.holdLease(ctx, work); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
+// holdLease waits for the lease and runs work while this replica holds it.
+func (w *Writer) holdLease(ctx context.Context, work func(context.Context)) error {
 	// The elector notices late that it cannot renew, because it first tries to
 	// give the lease up. What must not happen is bound to the last renewal itself.
 	working, cancel := context.WithCancel(ctx)
@@ -45,8 +46,8 @@ func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
 	fence := time.AfterFunc(time.Hour, cancel)
 	defer fence.Stop()
 	held := make(chan context.Context, 1)
-	var unblocking sync.WaitGroup
-	defer unblocking.Wait()
+	var exempting sync.WaitGroup
+	defer exempting.Wait()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lock{LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: w.o.Namespace, Name: w.o.Lease},
@@ -54,10 +55,10 @@ func (w *Writer) term(ctx context.Context, work func(context.Context)) error {
 			LockConfig: resourcelock.ResourceLockConfig{Identity: w.o.Identity},
 			Labels:     labels(),
 		}, renewed: func() { fence.Reset(renewDeadline) }, refused: func() {
-			if w.unblocking.CompareAndSwap(false, true) {
-				unblocking.Go(func() {
-					defer w.unblocking.Store(false)
-					w.unblock(ctx)
+			if w.exempting.CompareAndSwap(false, true) {
+				exempting.Go(func() {
+					defer w.exempting.Store(false)
+					w.exemptOwnRequests(ctx)
 				})
 			}
 		}},
@@ -115,16 +116,16 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	record, raw, err := l.LeaseLock.Get(ctx)
 	if err == nil {
 		l.holder = record.HolderIdentity
-		plausible(record)
+		correct(record)
 	}
 	return record, raw, err
 }
 
-// plausible puts right what no replica of mapd writes into a lease, and what would keep
+// correct puts right what no replica of mapd writes into a lease, and what would keep
 // all of them from ever holding it: a duration of years, which the elector would
 // wait out, and a count of transitions that the next one would overflow. Times do not
 // matter, because the elector counts from when it saw the lease change.
-func plausible(r *resourcelock.LeaderElectionRecord) {
+func correct(r *resourcelock.LeaderElectionRecord) {
 	r.LeaseDurationSeconds = min(r.LeaseDurationSeconds, int(leaseDuration/time.Second))
 	if r.LeaderTransitions < 0 || r.LeaderTransitions >= math.MaxInt32 {
 		r.LeaderTransitions = 0

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -239,24 +240,10 @@ func (w *Writer) list(ctx context.Context, out *events) {
 				pause, wait = wait, min(2*wait, retryMost)
 			}
 		}
-		if !rest(ctx, listPause, nil, nil) || !rest(ctx, pause, w.listed, w.moved) {
+		if !watch.Sleep(ctx, listPause, nil, nil) || !watch.Sleep(ctx, pause, w.listed, w.nativeReported) {
 			return
 		}
 	}
-}
-
-// rest waits for a while, or for what may ring before, and says whether to go on.
-func rest(ctx context.Context, d time.Duration, ring, other <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-ring:
-	case <-other:
-	case <-timer.C:
-	}
-	return true
 }
 
 // writeList writes the ConfigMap if it is not what it should be, and returns what it

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/native"
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
@@ -40,9 +41,9 @@ type NativeOptions struct {
 	Group string
 	// Namespace is where a server is asked whether it runs policies.
 	Namespace string
-	// Told is called when there is something new to say.
-	Told func()
-	Log  *slog.Logger // nil: no log
+	// Reported is called when Report returns something new. May be nil.
+	Reported func()
+	Log      *slog.Logger // nil: no log
 }
 
 // Native keeps policies and bindings true to Gatekeeper's mutators. There may be
@@ -103,7 +104,7 @@ func (n *Native) Run(ctx context.Context, home *corev1.Namespace) {
 		if s := n.o.Store.Native(); s != nil {
 			pause = n.round(ctx, s)
 		}
-		if !rest(ctx, pace, nil, nil) || !rest(ctx, pause, n.changed, nil) {
+		if !watch.Sleep(ctx, pace, nil, nil) || !watch.Sleep(ctx, pause, n.changed, nil) {
 			return
 		}
 	}
@@ -321,7 +322,7 @@ func (n *Native) say(r *NativeReport) {
 	for _, p := range r.Problems {
 		n.log.Warn("policies for mutators", "problem", p)
 	}
-	if n.o.Told != nil {
-		n.o.Told()
+	if n.o.Reported != nil {
+		n.o.Reported()
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -55,11 +56,11 @@ func owner(configurations []*configuration) webhook.Installation {
 	return found
 }
 
-// other returns the installation that the configurations belong to; ok is false if
+// foreignOwner returns the installation that the configurations belong to; ok is false if
 // this one may write them: they are its own, nobody's, or those of an installation
 // whose namespace is gone, or it has to adopt them. It adopts only until they have
 // been its own once, so that two installations with --adopt do not fight.
-func (w *Writer) other(ctx context.Context, configurations []*configuration) (_ webhook.Installation, ok bool) {
+func (w *Writer) foreignOwner(ctx context.Context, configurations []*configuration) (_ webhook.Installation, ok bool) {
 	found := owner(configurations)
 	switch {
 	case found.Namespace == "":
@@ -80,52 +81,51 @@ func (w *Writer) other(ctx context.Context, configurations []*configuration) (_ 
 	return found, !gone
 }
 
-// await returns when this installation may write the configurations, or when ctx is
-// done.
-func (w *Writer) await(ctx context.Context, configurations []*configuration, wake <-chan struct{}, report *events) {
+// waitUntilOwner returns when this installation may write the configurations, or when
+// ctx is done.
+func (t *term) waitUntilOwner(ctx context.Context) {
 	var seen time.Time // when the configurations were last another's
-	if w.passive.Load() != nil {
+	if t.passive.Load() != nil {
 		seen = time.Now()
 	}
 	for ctx.Err() == nil {
-		found, ok := w.other(ctx, configurations)
+		found, ok := t.foreignOwner(ctx, t.configurations)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case ok:
 			seen = time.Now()
-			if last := w.passive.Swap(&found); last == nil || !last.Is(found) {
-				text := w.Passive().Error()
-				w.log.Warn("passive: the webhook configurations belong to another installation", "reason", text)
-				report.warn(corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: w.o.Namespace, Name: w.o.Lease},
-					"ConfigurationsNotOwned", "Configure", "the webhook configurations: "+text)
+			if last := t.passive.Swap(&found); last == nil || !last.Is(found) {
+				text := t.Passive().Error()
+				t.log.Warn("passive: the webhook configurations belong to another installation", "reason", text)
+				t.events.warn(t.leaseReference(), "ConfigurationsNotOwned", "Configure", "the webhook configurations: "+text)
 			}
 		case seen.IsZero() || time.Since(seen) > takeOver:
-			if w.passive.Swap(nil) != nil {
-				w.log.Info("taking over the webhook configurations: the other installation is gone")
-			} else if found.Namespace != "" && !found.Is(w.installation()) {
-				w.log.Info("taking over the webhook configurations of another installation", "installation", found.String(), "adopt", w.o.Adopt)
+			if t.passive.Swap(nil) != nil {
+				t.log.Info("taking over the webhook configurations: the other installation is gone")
+			} else if found.Namespace != "" && !found.Is(t.installation()) {
+				t.log.Info("taking over the webhook configurations of another installation", "installation", found.String(), "adopt", t.o.Adopt)
 			}
 			return
 		}
-		rest(ctx, lookAgain, wake, nil)
+		watch.Sleep(ctx, lookAgain, t.configurationsChanged, nil)
 	}
 }
 
-// unblock keeps the entries of this installation's configurations away from its own
-// requests, whoever wrote them, and changes nothing else. It needs no lease: an entry
-// that somebody has spoilt can refuse the very requests that renew the lease, and
+// exemptOwnRequests keeps the entries of this installation's configurations away from
+// its own requests, whoever wrote them, and changes nothing else. It needs no lease: an
+// entry that somebody has spoilt can refuse the very requests that renew the lease, and
 // then nobody would be there to repair it.
-func (w *Writer) unblock(ctx context.Context) {
-	mutating := &single[*admissionregistrationv1.MutatingWebhookConfiguration]{name: webhook.ConfigurationName, tell: func() {}}
-	validating := &single[*admissionregistrationv1.ValidatingWebhookConfiguration]{name: webhook.ValidationName, tell: func() {}}
+func (w *Writer) exemptOwnRequests(ctx context.Context) {
+	mutating, validating := w.webhookConfigurations(func() {})
 	calling, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if c, err := w.o.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(calling, mutating.name, metav1.GetOptions{}); err == nil {
-		mutating.observe(c)
+	client := w.o.Kubernetes.AdmissionregistrationV1()
+	if c, err := client.MutatingWebhookConfigurations().Get(calling, mutating.Name(), metav1.GetOptions{}); err == nil {
+		mutating.Observe(c)
 	}
-	if c, err := w.o.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(calling, validating.name, metav1.GetOptions{}); err == nil {
-		validating.observe(c)
+	if c, err := client.ValidatingWebhookConfigurations().Get(calling, validating.Name(), metav1.GetOptions{}); err == nil {
+		validating.Observe(c)
 	}
 	configurations := w.configurations(mutating, validating)
 	if i := owner(configurations); i.Namespace != "" && !i.Is(w.installation()) {
@@ -133,7 +133,7 @@ func (w *Writer) unblock(ctx context.Context) {
 	}
 	for _, c := range configurations {
 		meta, entries, exists := c.get()
-		entries, changed := spare(entries, w.o.Namespace, webhook.NotItself(w.o.User))
+		entries, changed := exempt(entries, w.o.Namespace, webhook.NotItself(w.o.User))
 		if !exists || !changed {
 			continue
 		}
@@ -145,9 +145,9 @@ func (w *Writer) unblock(ctx context.Context) {
 	}
 }
 
-// spare exempts a namespace and the requests that conditions exclude from entries
-// that exempt neither.
-func spare(entries []entry, namespace string, conditions []admissionregistrationv1.MatchCondition) (_ []entry, changed bool) {
+// exempt has entries leave out a namespace and the requests that conditions exclude,
+// where they leave out neither.
+func exempt(entries []entry, namespace string, conditions []admissionregistrationv1.MatchCondition) (_ []entry, changed bool) {
 	entries = slices.Clone(entries)
 	for i, e := range entries {
 		if slices.ContainsFunc(e.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return slices.Contains(conditions, c) }) {

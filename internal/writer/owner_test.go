@@ -67,7 +67,7 @@ func TestSettle(t *testing.T) {
 	e := w.base()
 	e.Name, e.Rules = "fail.never.mapd.dev", []admissionregistrationv1.RuleWithOperations{rule("CREATE", "", "pods")}
 	c.desired = []entry{withDefaults(e, false)}
-	settle := func() { w.settle(t.Context(), c, namespace, true, nil) }
+	settle := func() { w.reconcile(t.Context(), c, namespace, true, nil) }
 	settle()
 	if s.writes != 1 || !s.exists {
 		t.Fatalf("%d writes, exists %t", s.writes, s.exists)
@@ -151,7 +151,7 @@ func TestSettle(t *testing.T) {
 	out := &events{rate: never{}, log: w.log}
 	for i, want := range []time.Duration{retryFirst, 2 * retryFirst} {
 		s.err = errors.New("refused")
-		w.settle(t.Context(), c, namespace, true, out)
+		w.reconcile(t.Context(), c, namespace, true, out)
 		if c.retry != want {
 			t.Errorf("refusal %d: retry after %s, want %s", i, c.retry, want)
 		}
@@ -172,13 +172,13 @@ func TestRepair(t *testing.T) {
 	a, b := []entry{named("a")}, []entry{named("b")}
 	var got []time.Duration
 	for _, e := range [][]entry{a, b, b, b, b, a, a, a, a, a, a} {
-		got = append(got, c.repair(now, e))
+		got = append(got, c.pauseAfterWrite(now, e))
 	}
 	want := []time.Duration{pace, pace, pace, 2 * pace, 4 * pace, pace, 8 * pace, 16 * pace, paceMost, paceMost, paceMost}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("waits (-want +got):\n%s", diff)
 	}
-	if d := c.repair(now.Add(quarrelOver+time.Second), a); d != pace {
+	if d := c.pauseAfterWrite(now.Add(quarrelOver+time.Second), a); d != pace {
 		t.Errorf("after the quarrel: %s", d)
 	}
 }
@@ -263,7 +263,7 @@ func TestOther(t *testing.T) {
 			w := New(Options{Kubernetes: client, Namespace: "own", Lease: "lease", Adopt: tt.adopt})
 			w.owned = tt.owned
 			both := []*configuration{tt.validating.configuration(webhook.ValidationName, true), tt.mutating.configuration(webhook.ConfigurationName, false)}
-			got, ok := w.other(t.Context(), both)
+			got, ok := w.foreignOwner(t.Context(), both)
 			if !ok {
 				got = webhook.Installation{}
 			}
@@ -274,7 +274,7 @@ func TestOther(t *testing.T) {
 			// one can answer.
 			if !ok && got.Namespace == "" && tt.want == "" && tt.mutating.exists {
 				before := tt.mutating.writes
-				w.settle(t.Context(), both[1], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own", UID: "1"}}, false, nil)
+				w.reconcile(t.Context(), both[1], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own", UID: "1"}}, false, nil)
 				foreign := !webhook.InstallationOf(tt.mutating.meta).Is(w.installation()) && webhook.InstallationOf(tt.mutating.meta).Namespace != ""
 				if foreign && tt.mutating.writes != before {
 					t.Error("taken over by one that cannot answer")
@@ -296,7 +296,7 @@ func TestSpare(t *testing.T) {
 		{Name: "nothing"},
 	}
 	before := entryText(t, in)
-	got, changed := spare(in, "own", own)
+	got, changed := exempt(in, "own", own)
 	if !changed {
 		t.Fatal("nothing changed")
 	}
@@ -318,7 +318,7 @@ func TestSpare(t *testing.T) {
 	if after := entryText(t, in); after != before {
 		t.Errorf("the entries given were modified:\n%s\n%s", before, after)
 	}
-	if _, changed := spare(got, "own", own); changed {
+	if _, changed := exempt(got, "own", own); changed {
 		t.Error("once is not enough")
 	}
 }
@@ -346,7 +346,7 @@ func TestPlausible(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := tt.in
-			if plausible(&got); got != tt.want {
+			if correct(&got); got != tt.want {
 				t.Errorf("%+v, want %+v", got, tt.want)
 			}
 		})

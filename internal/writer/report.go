@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -79,8 +80,8 @@ type reporter struct {
 	late    map[key]types.UID // to be reported if nothing changes
 }
 
-// report writes statuses until ctx is done.
-func (w *Writer) report(ctx context.Context, out *events) {
+// writeStatuses keeps the statuses of policies and bindings up to date until ctx is done.
+func (w *Writer) writeStatuses(ctx context.Context, out *events) {
 	r := &reporter{
 		w: w, events: out,
 		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, statusRetryMost)),
@@ -99,7 +100,7 @@ func (w *Writer) report(ctx context.Context, out *events) {
 	defer r.queue.ShutDown()
 	for {
 		if s := w.o.Store.Snapshot(); s != nil {
-			r.take(s)
+			r.update(s)
 		}
 		select {
 		case <-ctx.Done():
@@ -109,8 +110,8 @@ func (w *Writer) report(ctx context.Context, out *events) {
 	}
 }
 
-// take works out what all statuses should be and queues those that are not.
-func (r *reporter) take(s *store.Snapshot) {
+// update works out what all statuses should be, and queues those that differ.
+func (r *reporter) update(s *store.Snapshot) {
 	var all []*policy.Policy
 	for _, p := range s.Policies {
 		if p.Policy != nil {
@@ -150,7 +151,7 @@ func (r *reporter) take(s *store.Snapshot) {
 func (r *reporter) before(k key, u *unstructured.Unstructured) status {
 	if w, ok := r.written[k]; ok && w.uid == u.GetUID() {
 		last := &metav1.ObjectMeta{ResourceVersion: w.version}
-		if older(u, last) {
+		if watch.Older(u, last) {
 			return w.status
 		}
 	}

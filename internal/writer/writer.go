@@ -11,15 +11,15 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apilabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/mapd-project/mapd/internal/certs"
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -65,17 +65,17 @@ type Options struct {
 type Writer struct {
 	o   Options
 	log *slog.Logger
-	// Three who hear of snapshots, and one of certificates.
+	// published, reported and listed are notified of snapshots: one for each task.
 	published, reported, listed, certificates <-chan struct{}
-	native                                    *Native       // nil: no policies are written
-	moved                                     chan struct{} // the list hears of the native
+	native                                    *Native      // nil: no policies are written
+	nativeReported                            watch.Signal // native has something new to say
 
 	// passive is the installation that the configurations belong to, if it is not
 	// this one; owned says that they were this one's before.
 	passive atomic.Pointer[webhook.Installation]
 	owned   bool
-	// unblocking is set while unblock runs.
-	unblocking atomic.Bool
+	// exempting is set while exemptOwnRequests runs.
+	exempting atomic.Bool
 }
 
 // New returns a Writer that has not begun.
@@ -84,183 +84,180 @@ func New(o Options) *Writer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	w := &Writer{o: o, log: log, moved: make(chan struct{}, 1)}
+	w := &Writer{o: o, log: log, nativeReported: watch.NewSignal()}
 	if o.Native {
-		w.native = NewNative(NativeOptions{Dynamic: o.Dynamic, Store: o.Store, Namespace: o.Namespace, Log: log, Told: func() {
-			select {
-			case w.moved <- struct{}{}:
-			default:
-			}
-		}})
+		w.native = NewNative(NativeOptions{Dynamic: o.Dynamic, Store: o.Store, Namespace: o.Namespace, Log: log, Reported: w.nativeReported.Notify})
 	}
 	return w
 }
 
 // Run takes part in the election and writes while it holds the lease, until ctx
-// is done. The lease is given up then. A Writer runs once.
+// is done; then it releases the lease. A Writer runs once.
 func (w *Writer) Run(ctx context.Context) error {
 	w.published, w.reported, w.listed = w.o.Store.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
 	w.certificates = w.o.Certificates.Changed()
 	return w.lead(ctx, func(ctx context.Context) {
-		if err := w.hold(ctx); err != nil && ctx.Err() == nil {
+		if err := w.runTerm(ctx); err != nil && ctx.Err() == nil {
 			w.log.Error("stopped writing", "error", err)
 		}
 	})
 }
 
-// hold does all there is to do while the lease is held.
-func (w *Writer) hold(ctx context.Context) error {
-	wake := make(chan struct{}, 1)
-	tell := func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
-	// Of the namespace and of what is in it as to configurations, each has to be
-	// known before anything is concluded from its absence.
-	moved := make(chan struct{}, 1)
-	namespace := &single[*corev1.Namespace]{name: w.o.Namespace, tell: func() {
-		select {
-		case moved <- struct{}{}:
-		default:
-		}
-	}}
-	mutating := &single[*admissionregistrationv1.MutatingWebhookConfiguration]{name: webhook.ConfigurationName, tell: tell}
-	validating := &single[*admissionregistrationv1.ValidatingWebhookConfiguration]{name: webhook.ValidationName, tell: tell}
-	ctx, cancel := context.WithCancel(ctx)
-	var synced []cache.InformerSynced
-	add := func(has cache.InformerSynced, stop func(), err error) (func(), error) {
-		synced = append(synced, has)
-		return stop, err
-	}
-	stop, err := add(watch(ctx, w.o.Kubernetes, w.log, namespace, func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-		return f.Core().V1().Namespaces().Informer()
-	}))
-	if err != nil {
-		cancel()
-		return err
-	}
-	defer stop()
-	stop, err = add(watch(ctx, w.o.Kubernetes, w.log, mutating, func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-		return f.Admissionregistration().V1().MutatingWebhookConfigurations().Informer()
-	}))
-	if err != nil {
-		cancel()
-		return err
-	}
-	defer stop()
-	stop, err = add(watch(ctx, w.o.Kubernetes, w.log, validating, func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-		return f.Admissionregistration().V1().ValidatingWebhookConfigurations().Informer()
-	}))
-	if err != nil {
-		cancel()
-		return err
-	}
-	defer stop()
-	endpoints := func() (ready, alike bool) { return true, true }
-	if w.o.URL == "" {
-		var has cache.InformerSynced
-		endpoints, has, stop, err = w.endpoints(ctx)
-		if err != nil {
-			cancel()
-			return err
-		}
-		defer stop()
-		synced = append(synced, has)
-	}
-	// Informers are waited for after they have been stopped.
-	defer cancel()
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil
-	}
-	out, err := newEvents(ctx, w.o.Kubernetes, w.log)
-	if err != nil {
-		return err
-	}
-	defer out.stop()
-	configurations := w.configurations(mutating, validating)
+// term is the time in which this replica holds the lease, and what it watches then.
+type term struct {
+	*Writer
+	namespace             *watch.Object[*corev1.Namespace]
+	namespaceChanged      watch.Signal
+	configurations        []*configuration
+	configurationsChanged watch.Signal
+	endpoints             *watch.Mirror[*discoveryv1.EndpointSlice] // nil: API servers reach mapd by a URL
+	events                *events
+}
 
-	told := false
-	for ctx.Err() == nil {
-		ns := namespace.get()
-		if ns == nil || ns.DeletionTimestamp != nil {
-			if !told {
-				told = true
-				w.log.Info("nothing is written while the namespace is going or gone", "namespace", w.o.Namespace)
-			}
-			select {
-			case <-ctx.Done():
-			case <-moved:
-			}
-			continue
-		}
-		told = false
-		w.inhabit(ctx, ns, moved, namespace, configurations, endpoints, wake, out)
+// runTerm writes until ctx is done, which ends with the lease.
+func (w *Writer) runTerm(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	t := &term{Writer: w, namespaceChanged: watch.NewSignal(), configurationsChanged: watch.NewSignal()}
+	t.namespace = watch.NewObject[corev1.Namespace](w.object(corev1.SchemeGroupVersion.WithResource("namespaces"), w.o.Namespace, t.namespaceChanged.Notify))
+	mutating, validating := w.webhookConfigurations(t.configurationsChanged.Notify)
+	t.configurations = w.configurations(mutating, validating)
+
+	type source interface {
+		Run(ctx context.Context)
+		Read() <-chan struct{}
 	}
+	sources := []source{t.namespace, mutating, validating}
+	if w.o.URL == "" {
+		t.endpoints = w.endpointSlices()
+		sources = append(sources, t.endpoints)
+	}
+	for _, s := range sources {
+		watching.Go(func() { s.Run(ctx) })
+	}
+	// Nothing may be concluded from the absence of what has not been looked for yet.
+	for _, s := range sources {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.Read():
+		}
+	}
+	var err error
+	if t.events, err = newEvents(ctx, w.o.Kubernetes, w.log); err != nil {
+		return err
+	}
+	defer t.events.stop()
+	t.run(ctx)
 	return nil
 }
 
-// inhabit does what there is to do for as long as the namespace is what it is.
-func (w *Writer) inhabit(ctx context.Context, ns *corev1.Namespace, moved <-chan struct{}, namespace *single[*corev1.Namespace],
-	configurations []*configuration, endpoints func() (ready, alike bool), wake <-chan struct{}, out *events) {
+// object are the options to watch one object without a namespace.
+func (w *Writer) object(resource schema.GroupVersionResource, name string, changed func()) watch.ObjectOptions {
+	return watch.ObjectOptions{Client: w.o.Dynamic, Resource: resource, Name: name, Log: w.log, Changed: changed}
+}
+
+// webhookConfigurations returns both, unread.
+func (w *Writer) webhookConfigurations(changed func()) (
+	mutating *watch.Object[*admissionregistrationv1.MutatingWebhookConfiguration],
+	validating *watch.Object[*admissionregistrationv1.ValidatingWebhookConfiguration],
+) {
+	gv := admissionregistrationv1.SchemeGroupVersion
+	return watch.NewObject[admissionregistrationv1.MutatingWebhookConfiguration](
+			w.object(gv.WithResource("mutatingwebhookconfigurations"), webhook.ConfigurationName, changed)),
+		watch.NewObject[admissionregistrationv1.ValidatingWebhookConfiguration](
+			w.object(gv.WithResource("validatingwebhookconfigurations"), webhook.ValidationName, changed))
+}
+
+// endpointSlices mirrors those of the Service.
+func (w *Writer) endpointSlices() *watch.Mirror[*discoveryv1.EndpointSlice] {
+	return watch.New(watch.Options[*discoveryv1.EndpointSlice]{
+		Client: w.o.Dynamic, Log: w.log, Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
+		Selection: watch.Selection{Namespace: w.o.Namespace, Labels: discoveryv1.LabelServiceName + "=" + w.o.Service},
+		Keep: func(u *unstructured.Unstructured, _ *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+			s := &discoveryv1.EndpointSlice{}
+			if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s) != nil {
+				return &discoveryv1.EndpointSlice{} // as if it had no endpoints
+			}
+			return s
+		},
+	})
+}
+
+// run writes whenever the namespace exists, until ctx is done.
+func (t *term) run(ctx context.Context) {
+	logged := false
+	for ctx.Err() == nil {
+		ns := t.namespace.Get()
+		if ns != nil && ns.DeletionTimestamp == nil {
+			logged = false
+			t.runInNamespace(ctx, ns)
+			continue
+		}
+		if !logged {
+			logged = true
+			t.log.Info("nothing is written while the namespace is going or gone", "namespace", t.o.Namespace)
+		}
+		t.namespaceChanged.Wait(ctx)
+	}
+}
+
+// runInNamespace starts all tasks, and stops them when the namespace is being deleted
+// or is another one.
+func (t *term) runInNamespace(ctx context.Context, ns *corev1.Namespace) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	if w.o.Maintain != nil {
+	if t.o.Maintain != nil {
 		// A passive installation has a certificate too, so that it can take over.
-		work.Go(func() {
-			w.maintain(ctx, func() []byte {
-				if w.passive.Load() != nil {
-					return nil
-				}
-				return applied(configurations)
-			}, out)
-		})
+		work.Go(func() { t.maintainCertificates(ctx) })
 	}
 	work.Go(func() {
 		for ctx.Err() == nil {
-			w.await(ctx, configurations, wake, out)
-			w.write(ctx, ns, configurations, endpoints, wake, out)
+			t.waitUntilOwner(ctx)
+			t.writeAsOwner(ctx, ns)
 		}
 	})
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-moved:
-		}
-		if now := namespace.get(); now == nil || now.UID != ns.UID || now.DeletionTimestamp != nil {
+	for t.namespaceChanged.Wait(ctx) {
+		if now := t.namespace.Get(); now == nil || now.UID != ns.UID || now.DeletionTimestamp != nil {
 			return
 		}
 	}
 }
 
-// write writes all but certificates, until ctx is done or the configurations are
+// writeAsOwner writes all but certificates, until ctx is done or the configurations are
 // another installation's.
-func (w *Writer) write(ctx context.Context, ns *corev1.Namespace, configurations []*configuration, endpoints func() (ready, alike bool), wake <-chan struct{}, out *events) {
+func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	work.Go(func() { w.report(ctx, out) })
-	if w.o.Mutators {
-		work.Go(func() { w.list(ctx, out) })
+	work.Go(func() { t.writeStatuses(ctx, t.events) })
+	if t.o.Mutators {
+		work.Go(func() { t.list(ctx, t.events) })
 	}
-	if w.native != nil {
-		work.Go(func() { w.native.Run(ctx, ns) })
+	if t.native != nil {
+		work.Go(func() { t.native.Run(ctx, ns) })
 	}
-	w.keep(ctx, configurations, ns, endpoints, wake, out)
+	t.keepConfigurations(ctx, ns)
 }
 
-// maintain has the certificates looked after, and begins again when that was not
-// possible.
-func (w *Writer) maintain(ctx context.Context, applied func() []byte, out *events) {
+// maintainCertificates has the certificates maintained, and begins again after a
+// failure.
+func (t *term) maintainCertificates(ctx context.Context) {
+	applied := func() []byte {
+		if t.passive.Load() != nil {
+			return nil
+		}
+		return applied(t.configurations)
+	}
 	wait, last := retryFirst, ""
 	for {
 		began := time.Now()
-		err := w.o.Maintain(ctx, applied)
+		err := t.o.Maintain(ctx, applied)
 		if ctx.Err() != nil {
 			return
 		}
@@ -269,34 +266,29 @@ func (w *Writer) maintain(ctx context.Context, applied func() []byte, out *event
 		}
 		if err != nil && err.Error() != last {
 			last = err.Error()
-			w.log.Error("certificates cannot be maintained; what is served stays", "error", err)
-			out.warn(corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: w.o.Namespace, Name: w.o.Lease},
-				"CertificateNotRenewed", "Renew", last)
+			t.log.Error("certificates cannot be maintained; what is served stays", "error", err)
+			t.events.warn(t.leaseReference(), "CertificateNotRenewed", "Renew", last)
 		}
-		select {
-		case <-ctx.Done():
+		if !watch.Sleep(ctx, wait, nil, nil) {
 			return
-		case <-time.After(wait):
 		}
 		wait = min(2*wait, retryMost)
 	}
 }
 
-// endpoints says whether the Service has an endpoint that can answer, and whether all
+// leaseReference is what events are about that concern the whole installation.
+func (w *Writer) leaseReference() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: w.o.Namespace, Name: w.o.Lease}
+}
+
+// replicas reports whether the Service has an endpoint that can answer, and whether all
 // of them are replicas like this one.
-func (w *Writer) endpoints(ctx context.Context) (func() (ready, alike bool), cache.InformerSynced, func(), error) {
-	pod, _, _ := strings.Cut(w.o.Identity, "_")
-	selector := apilabels.SelectorFromSet(apilabels.Set{discoveryv1.LabelServiceName: w.o.Service})
-	factory := informers.NewSharedInformerFactoryWithOptions(w.o.Kubernetes, 0, informers.WithNamespace(w.o.Namespace),
-		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = selector.String() }))
-	endpointSlices := factory.Discovery().V1().EndpointSlices()
-	if err := quiet(endpointSlices.Informer(), w.log, w.o.Service); err != nil {
-		return nil, nil, nil, err
+func (t *term) replicas() (ready, alike bool) {
+	if t.endpoints == nil {
+		return true, true
 	}
-	lister := endpointSlices.Lister()
-	factory.Start(ctx.Done())
-	return func() (ready, alike bool) {
-		all, err := lister.List(apilabels.Everything())
-		return err == nil && anyReady(all), err == nil && oneTemplate(all, pod)
-	}, endpointSlices.Informer().HasSynced, factory.Shutdown, nil
+	var all []*discoveryv1.EndpointSlice
+	t.endpoints.Each(t.o.Namespace, func(_ string, s *discoveryv1.EndpointSlice) { all = append(all, s) })
+	pod, _, _ := strings.Cut(t.o.Identity, "_")
+	return anyReady(all), oneTemplate(all, pod)
 }
