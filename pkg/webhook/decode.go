@@ -12,10 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
-	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/pkg/memory"
 )
@@ -130,58 +128,54 @@ func (r *reader) settle() error {
 }
 
 // field reads the value of one of the review's fields.
-func (out *review) field(r *reader, name string) (err error) {
+func (out *review) field(r *reader, name string) error {
 	switch name {
 	case "apiVersion":
-		out.APIVersion, err = r.str()
+		return into(r, &out.APIVersion)
 	case "kind":
-		out.Kind, err = r.str()
+		return into(r, &out.Kind)
 	case "request":
 		if r.tokens.PeekKind() == 'n' {
 			return r.skip()
 		}
 		out.Request = new(reviewRequest)
 		return r.fields(out.Request.field)
-	default:
-		return r.skip()
 	}
-	return err
+	return r.skip()
 }
 
 func (out *reviewRequest) field(r *reader, name string) (err error) {
 	switch name {
 	case "uid":
-		var s string
-		s, err = r.str()
-		out.UID = types.UID(s)
+		return into(r, &out.UID)
 	case "kind":
-		return r.kind(&out.Kind)
+		return r.triple(&out.Kind.Group, &out.Kind.Version, "kind", &out.Kind.Kind)
 	case "resource":
-		return r.resource(&out.Resource)
+		return r.triple(&out.Resource.Group, &out.Resource.Version, "resource", &out.Resource.Resource)
 	case "subResource":
-		out.SubResource, err = r.str()
+		return into(r, &out.SubResource)
 	case "requestKind":
 		if r.tokens.PeekKind() == 'n' {
 			return r.skip()
 		}
-		out.RequestKind = new(metav1.GroupVersionKind)
-		return r.kind(out.RequestKind)
+		k := new(metav1.GroupVersionKind)
+		out.RequestKind = k
+		return r.triple(&k.Group, &k.Version, "kind", &k.Kind)
 	case "requestResource":
 		if r.tokens.PeekKind() == 'n' {
 			return r.skip()
 		}
-		out.RequestResource = new(metav1.GroupVersionResource)
-		return r.resource(out.RequestResource)
+		g := new(metav1.GroupVersionResource)
+		out.RequestResource = g
+		return r.triple(&g.Group, &g.Version, "resource", &g.Resource)
 	case "requestSubResource":
-		out.RequestSubResource, err = r.str()
+		return into(r, &out.RequestSubResource)
 	case "name":
-		out.Name, err = r.str()
+		return into(r, &out.Name)
 	case "namespace":
-		out.Namespace, err = r.str()
+		return into(r, &out.Namespace)
 	case "operation":
-		var s string
-		s, err = r.str()
-		out.Operation = admissionv1.Operation(s)
+		return into(r, &out.Operation)
 	case "userInfo":
 		return r.user(&out.UserInfo)
 	case "object":
@@ -198,35 +192,25 @@ func (out *reviewRequest) field(r *reader, name string) (err error) {
 	return err
 }
 
-func (r *reader) kind(out *metav1.GroupVersionKind) error {
-	return r.fields(func(r *reader, name string) (err error) {
-		switch name {
-		case "group":
-			out.Group, err = r.str()
-		case "version":
-			out.Version, err = r.str()
-		case "kind":
-			out.Kind, err = r.str()
-		default:
-			return r.skip()
-		}
-		return err
-	})
+// into reads a string into a field.
+func into[T ~string](r *reader, out *T) error {
+	s, err := r.str()
+	*out = T(s)
+	return err
 }
 
-func (r *reader) resource(out *metav1.GroupVersionResource) error {
-	return r.fields(func(r *reader, name string) (err error) {
-		switch name {
+// triple reads a group, a version and a third field.
+func (r *reader) triple(group, version *string, name string, third *string) error {
+	return r.fields(func(r *reader, field string) error {
+		switch field {
 		case "group":
-			out.Group, err = r.str()
+			return into(r, group)
 		case "version":
-			out.Version, err = r.str()
-		case "resource":
-			out.Resource, err = r.str()
-		default:
-			return r.skip()
+			return into(r, version)
+		case name:
+			return into(r, third)
 		}
-		return err
+		return r.skip()
 	})
 }
 
@@ -234,11 +218,12 @@ func (r *reader) user(out *authenticationv1.UserInfo) error {
 	return r.fields(func(r *reader, name string) (err error) {
 		switch name {
 		case "username":
-			out.Username, err = r.str()
+			return into(r, &out.Username)
 		case "uid":
-			out.UID, err = r.str()
+			return into(r, &out.UID)
 		case "groups":
 			out.Groups, err = r.strs()
+			return err
 		case "extra":
 			if r.tokens.PeekKind() == 'n' {
 				return r.skip()
@@ -252,10 +237,8 @@ func (r *reader) user(out *authenticationv1.UserInfo) error {
 				out.Extra[r.keep(name)] = list
 				return err
 			})
-		default:
-			return r.skip()
 		}
-		return err
+		return r.skip()
 	})
 }
 
