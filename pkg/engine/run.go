@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,11 +22,10 @@ type policies struct{ index *binding.Index }
 
 // Run implements Runner.
 func (p policies) Run(ctx context.Context, a *Admission) (result Result, met bool) {
-	r := runs.Get().(*run)
+	r := &a.run
 	p.index.SelectInto(&r.selection, ctx, a.Request, a.Object)
 	if len(r.selection.Invocations) == 0 {
 		r.selection.Reset()
-		runs.Put(r)
 		return Result{}, false
 	}
 	r.begin(a, p.index)
@@ -51,7 +49,7 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 const noObject = "the request has no object"
 
 // run holds the state of one request in the policies' stage, and buffers that the
-// next request reuses.
+// next request reuses: a Decision must not retain anything of it.
 type run struct {
 	state
 	selection binding.Selection
@@ -83,9 +81,6 @@ type failure struct {
 	aboutPolicy bool
 }
 
-// runs pools run values. A Decision must not retain anything owned by one.
-var runs = sync.Pool{New: func() any { return new(run) }}
-
 func (r *run) begin(a *Admission, ix *binding.Index) {
 	r.Admission, r.index = a, ix
 	n := expected(r.selection.Invocations)
@@ -99,7 +94,6 @@ func (r *run) end() {
 	r.selection.Reset()
 	clear(r.failures)
 	r.state = state{}
-	runs.Put(r)
 }
 
 // expected is how many steps there will mostly be.

@@ -89,6 +89,12 @@ type Admission struct {
 	// Object is the object as the stages before left it, nil if the request has none.
 	Object *unstructured.Unstructured
 
+	progress
+	run run // buffers of the policies' stage, kept for the next request
+}
+
+// progress is what the next request must not see of an Admission.
+type progress struct {
 	options *Options
 	ctx     context.Context
 	asked   requestAuthorizer
@@ -115,7 +121,7 @@ func newAdmission(ctx context.Context, e *Engine, req *policy.Request) *Admissio
 
 func (a *Admission) end() {
 	a.turn.leave()
-	*a = Admission{}
+	a.Request, a.Object, a.progress = nil, nil, progress{}
 	admissions.Put(a)
 }
 
