@@ -147,13 +147,15 @@ func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 	var work compiled
 	changed := c.compile(policies, &work.policies)
 	work.changed = len(changed) > 0
+	renamed := false // a policy comes or goes
 	for name, p := range changed {
-		if old, ok := find(c.policies, name); p != nil && len(p.errs) > 0 && (!ok || old.policyResult != p.policyResult) {
+		old, ok := find(c.policies, name)
+		renamed = renamed || ok != (p != nil)
+		if p != nil && len(p.errs) > 0 && (!ok || old.policyResult != p.policyResult) {
 			work.broken = append(work.broken, name)
 		}
 	}
 	slices.Sort(work.broken)
-	renamed := reshapes(c.policies, changed)
 	c.policies = merge(c.policies, changed)
 	c.bindings = merge(c.bindings, compileAll(bindings, func(name string, now *stored) (*compiledBinding, bool) {
 		if old, ok := find(c.bindings, name); ok && bytes.Equal(old.text, now.text) {
@@ -363,23 +365,6 @@ func changes[T interface {
 	return out
 }
 
-// reshapes says that something comes or goes with what has changed.
-func reshapes[T any, P interface {
-	*T
-	listed
-}](list []P, changed map[string]*T) bool {
-	for name, p := range changed {
-		if _, ok := find(list, name); ok != (p != nil) {
-			return true
-		}
-	}
-	return false
-}
-
-// maxPatched is up to how many changes it is quicker to look each up in a list
-// than to go through all of it.
-const maxPatched = 100
-
 // merge returns the list with what has changed; nil is what is gone.
 func merge[T any, P interface {
 	*T
@@ -388,35 +373,17 @@ func merge[T any, P interface {
 	if len(changed) == 0 {
 		return list
 	}
-	if len(changed) <= maxPatched && !reshapes(list, changed) {
-		out := slices.Clone(list)
-		for name, p := range changed {
-			if i, ok := search(list, name); ok {
-				out[i] = P(p)
-			}
+	out := slices.Clone(list)
+	for _, name := range slices.Sorted(maps.Keys(changed)) {
+		i, ok := search(out, name)
+		switch p := changed[name]; {
+		case p == nil && ok:
+			out = slices.Delete(out, i, i+1)
+		case p != nil && ok:
+			out[i] = P(p)
+		case p != nil:
+			out = slices.Insert(out, i, P(p))
 		}
-		return out
-	}
-	names := slices.Sorted(maps.Keys(changed))
-	out := make([]P, 0, len(list)+len(names))
-	take := func() {
-		if p := changed[names[0]]; p != nil {
-			out = append(out, P(p))
-		}
-		names = names[1:]
-	}
-	for _, p := range list {
-		for len(names) > 0 && names[0] < p.key() {
-			take()
-		}
-		if len(names) > 0 && names[0] == p.key() {
-			take()
-			continue
-		}
-		out = append(out, p)
-	}
-	for len(names) > 0 {
-		take()
 	}
 	return out
 }

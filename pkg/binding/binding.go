@@ -19,7 +19,7 @@ type Binding struct {
 //
 // A selector that does not parse is not an error here: a server that holds such
 // a binding reports it only for requests that the binding would otherwise match,
-// under the policy's failurePolicy (spec §2.1), and so does Index.Select. Use
+// under the policy's failurePolicy (spec §2.1), and so does Index.SelectInto. Use
 // Validate to refuse it early. An error means that the binding can never apply.
 func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) (*Binding, error) {
 	switch {

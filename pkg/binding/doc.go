@@ -2,7 +2,7 @@
 // does one request meet?
 //
 // A Binding is one MutatingAdmissionPolicyBinding, parsed once (Compile). An
-// Index joins policies and bindings to one immutable snapshot; Index.Select
+// Index joins policies and bindings to one immutable snapshot; Index.SelectInto
 // answers the question with a list of Invocations, in the order in which they
 // run: by policy name, binding name, and parameter namespace and name. No CEL is
 // evaluated here, and the only I/O is behind the interfaces of Sources.

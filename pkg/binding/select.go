@@ -11,15 +11,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Select returns what a request meets, in order: configuration errors and
-// invocations. It returns nil for a request that no policy wants, at a cost that
-// does not depend on how many policies there are.
-func (ix *Index) Select(ctx context.Context, req *policy.Request) []Invocation {
-	var s Selection
-	ix.SelectInto(&s, ctx, req, req.Object)
-	return s.Invocations
-}
-
 // Selection is one answer of an Index, and room for the next one.
 type Selection struct {
 	Invocations []Invocation
@@ -50,9 +41,12 @@ func (s *Selection) Reset() {
 	*s = Selection{Invocations: s.Invocations[:0], found: s.found, met: s.met[:0], order: s.order[:0]}
 }
 
-// SelectInto is Select with another current object, which is how a second round
-// selects (spec §9.2): selectors see what the first round made of the request's
-// object. It writes over a selection that nobody needs any more.
+// SelectInto writes to s what a request meets, in order: configuration errors and
+// invocations. For a request that no policy wants there are none, at a cost that does
+// not depend on how many policies there are. What s held before is overwritten.
+//
+// Selectors see object: the request's in the first round, in the second what the first
+// one made of it (spec §9.2).
 func (ix *Index) SelectInto(s *Selection, ctx context.Context, req *policy.Request, object *unstructured.Unstructured) {
 	k := keyOf(req)
 	c := ix.candidates(&k)

@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"context"
 	"fmt"
 	"math/rand"
 	"strings"
@@ -434,4 +435,11 @@ func TestManyRules(t *testing.T) {
 	if len(c.tables) != 1 || len(c.tables[0].Always) != 0 || len(c.tables[0].FindOne(nil, lookup.Name, "", "p0500")) != 1 {
 		t.Errorf("%d tables, %d policies are always asked", len(c.tables), len(c.tables[0].Always))
 	}
+}
+
+// Select returns what a request meets.
+func (ix *Index) Select(ctx context.Context, req *policy.Request) []Invocation {
+	var s Selection
+	ix.SelectInto(&s, ctx, req, req.Object)
+	return s.Invocations
 }

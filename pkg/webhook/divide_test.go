@@ -409,7 +409,9 @@ func TestEntriesReachAll(t *testing.T) {
 			}
 			calls, callsBefore = calls+count(called), callsBefore+count(calledBefore)
 			most = max(most, count(called))
-			selected := slices.DeleteFunc(ix.Select(t.Context(), req), func(inv binding.Invocation) bool {
+			var selection binding.Selection
+			ix.SelectInto(&selection, t.Context(), req, req.Object)
+			selected := slices.DeleteFunc(selection.Invocations, func(inv binding.Invocation) bool {
 				if inv.PolicyError {
 					return true // no binding has been asked: row policy-errors-unsent
 				}
