@@ -25,6 +25,9 @@ type Options struct {
 	// Version is a Kubernetes minor such as "1.37", from 1.32 on. Empty means
 	// the newest that is known.
 	Version string
+	// CELGo evaluates all expressions with cel-go, and none with package quick. It is
+	// what tests and benchmarks of package quick compare with.
+	CELGo bool
 }
 
 // Env is the expression language of one Kubernetes minor. It is safe for
@@ -42,6 +45,7 @@ type languages struct {
 	// first needed: a server never needs those of Mode New.
 	of     [2][2]func() (*language, error)
 	shared shared
+	celGo  bool // see Options
 }
 
 // Nearest is the version whose language comes nearest to that of a server's
@@ -56,7 +60,7 @@ func NewEnv(opts Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{languages: &languages{}}
+	e := &Env{languages: &languages{celGo: opts.CELGo}}
 	for mode := range e.of {
 		known := minor
 		if Mode(mode) == New {

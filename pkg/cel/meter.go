@@ -60,6 +60,8 @@ type gauge struct {
 	digits int64
 	// size is the weight of the last result.
 	size int64
+	// quick counts evaluations that needed no cel-go.
+	quick int
 	// stop is why evaluations with the Activation have ended. It does not go away.
 	stop error
 }

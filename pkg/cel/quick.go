@@ -45,15 +45,22 @@ var roots = map[string]quick.Root{
 
 var _ quick.Host = (*Activation)(nil)
 
-// isQuick reports whether the quick evaluator may be tried.
-func (p *Program) isQuick(a *Activation) bool {
+// IsQuick reports whether package quick takes the expression.
+func (p *Program) IsQuick() bool { return p.quick != nil }
+
+// Quick returns how many expressions were evaluated without cel-go since a was bound.
+// Variables are not counted.
+func (a *Activation) Quick() int { return a.quick }
+
+// mayTry reports whether the quick evaluator may be tried.
+func (p *Program) mayTry(a *Activation) bool {
 	return p.quick != nil && a.stop == nil && a.ctx.Err() == nil
 }
 
 // quickly evaluates p without cel-go. If it returns nil cel-go has to: nothing is left
 // behind but the memory that was used.
 func (p *Program) quickly(a *Activation) *quick.Result {
-	if !p.isQuick(a) {
+	if !p.mayTry(a) {
 		return nil
 	}
 	touched, spent := len(a.touched), a.spent
@@ -68,6 +75,9 @@ func (p *Program) quickly(a *Activation) *quick.Result {
 		a.stop = a.count(int64(r.Made))
 	}
 	if ok && a.stop == nil {
+		if p.want != anything {
+			a.quick++
+		}
 		return r
 	}
 	// Whether cel-go touches the same variables is its own affair.

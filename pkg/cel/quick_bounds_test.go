@@ -2,6 +2,7 @@ package cel
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -147,7 +148,7 @@ func TestQuickOnceWrong(t *testing.T) {
 			}
 			got, gotErr := run(p, t.Context(), scope.Bind(in, nil))
 			correct, correctErr := runSlowly(p, t.Context(), scope.Bind(in, nil))
-			if !alike(got, correct) || errText(gotErr) != errText(correctErr) {
+			if !reflect.DeepEqual(got, correct) || errText(gotErr) != errText(correctErr) {
 				t.Errorf("%s: %v, %v; cel-go %v, %v", expr, got, gotErr, correct, correctErr)
 			}
 		}

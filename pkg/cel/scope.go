@@ -190,7 +190,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 		failure.Internal = true
 		return nil, nil, failure
 	}
-	if p.reads != 0 || want == anything {
+	if !s.env.celGo && (p.reads != 0 || want == anything) {
 		p.quick = s.quick(checked, want)
 	}
 	if want != anything {

@@ -56,7 +56,7 @@ func (a *Activation) variable(i int) ref.Val {
 func (a *Activation) Variable(i int) (any, bool) {
 	m := a.memo(i)
 	p := a.scope.variables[i].program
-	if m.isPlain || m.slow || !p.isQuick(a) {
+	if m.isPlain || m.slow || !p.mayTry(a) {
 		return m.plain, m.isPlain
 	}
 	r := p.quickly(a)

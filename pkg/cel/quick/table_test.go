@@ -1,38 +1,40 @@
-package quick
+package quick_test
 
 import (
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	celgo "github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
 // serverEnv is the environment of a server, which that of package cel is held to.
-func serverEnv(t *testing.T) *celgo.Env {
-	t.Helper()
+var serverEnv = sync.OnceValue(func() *celgo.Env {
 	set, err := environment.MustBaseEnvSet(version.MajorMinor(1, 37)).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: []celgo.EnvOption{library.JSONPatch()},
 	})
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return set.NewExpressionsEnv()
-}
+})
 
 // The package's documentation lists the functions and macros that are not taken, and
 // the table names no function or overload that the environment lacks.
 func TestNotTaken(t *testing.T) {
-	env := serverEnv(t)
+	env := serverEnv()
 	var others, macros []string
 	overloads := map[string]bool{}
 	for name, fn := range env.Functions() {
-		if functions[name] == nil && !strings.HasPrefix(name, "__") && name != "_in_" {
+		if quick.Overloads[name] == nil && !strings.HasPrefix(name, "__") && name != "_in_" {
 			others = append(others, name)
 		}
 		for _, o := range fn.OverloadDecls() {
@@ -45,8 +47,8 @@ func TestNotTaken(t *testing.T) {
 			macros = append(macros, m.Function())
 		}
 	}
-	for name, fn := range functions {
-		for _, id := range fn.overloads {
+	for name, ids := range quick.Overloads {
+		for _, id := range ids {
 			if !overloads[name+" "+id] {
 				t.Errorf("the table has %s of %s, which the environment lacks", id, name)
 			}

@@ -1,4 +1,4 @@
-package cel
+package quick_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/mapd-project/mapd/pkg/cel"
 )
 
 // kind is what an expression is mostly about; what it is in data may be another.
@@ -134,6 +136,9 @@ func (w *writer) strange() string {
 			func() string { return "[" + w.operation() + "]" },
 			func() string { return `JSONPatch{op: "add", path: "/s"}` + w.choose("", ".op", ".path") },
 		)
+	}
+	if w.one(2) {
+		return w.deeper(w.anyCall)
 	}
 	return w.deeper(forms[w.IntN(len(forms))])
 }
@@ -549,14 +554,14 @@ func (w *writer) object(name string, depth int) string {
 }
 
 // expression writes one of a type that programs have.
-func (w *writer) expression(want Want) string {
+func (w *writer) expression(want cel.Want) string {
 	w.depth = 1 + w.IntN(5)
-	w.patches = want != Bool
+	w.patches = want != cel.Bool
 	defer func() { w.depth, w.patches = 0, false }()
 	switch want {
-	case Bool:
+	case cel.Bool:
 		return w.boolean()
-	case Object:
+	case cel.Object:
 		if w.one(4) {
 			return "(" + w.boolean() + " ? " + w.object("Object", w.IntN(3)) + " : Object{})"
 		}
@@ -636,12 +641,12 @@ func (w *writer) odd(depth int) any {
 }
 
 // input makes up what expressions read.
-func (w *writer) input() (in *Input, all any) {
+func (w *writer) input() (in *cel.Input, all any) {
 	request := map[string]any{"operation": "CREATE", "userInfo": map[string]any{"username": "ann", "groups": []any{"a", "b"}, "extra": map[string]any{"a": []any{"x"}}}}
 	if w.IntN(4) > 0 {
 		request["namespace"] = w.choose("a", "", "lång", "\xff")
 	}
-	in = &Input{
+	in = &cel.Input{
 		Object: w.record(0), OldObject: w.record(0), Params: w.record(0),
 		Namespace: map[string]any{"metadata": map[string]any{"name": "shop", "labels": map[string]any{"a": "x", "b": "y"}}},
 		Request:   func() map[string]any { return request },

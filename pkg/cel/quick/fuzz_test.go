@@ -1,6 +1,7 @@
-package cel
+package quick_test
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/mapd-project/mapd/pkg/cel"
 )
 
 // copied is a deep copy.
@@ -55,9 +59,9 @@ func alike(a, b any) bool {
 	case []any:
 		b, ok := b.([]any)
 		return ok && (a == nil) == (b == nil) && slices.EqualFunc(a, b, alike)
-	case []PatchOp:
-		b, ok := b.([]PatchOp)
-		return ok && slices.EqualFunc(a, b, func(x, y PatchOp) bool {
+	case []cel.PatchOp:
+		b, ok := b.([]cel.PatchOp)
+		return ok && slices.EqualFunc(a, b, func(x, y cel.PatchOp) bool {
 			v, w := x.Value, y.Value
 			x.Value, y.Value = nil, nil
 			return x == y && alike(v, w)
@@ -80,19 +84,44 @@ func alike(a, b any) bool {
 
 // alikeVals compares what is left of values in JSON, if anything is.
 func alikeVals(a, b ref.Val) bool {
-	x, xErr := detour(a)
-	y, yErr := detour(b)
-	return alike(x, y) && (xErr == nil) == (yErr == nil)
+	x, xErr := a.ConvertToNative(reflect.TypeFor[*structpb.Value]())
+	y, yErr := b.ConvertToNative(reflect.TypeFor[*structpb.Value]())
+	if xErr != nil || yErr != nil {
+		return xErr != nil && yErr != nil
+	}
+	return alike(x.(*structpb.Value).AsInterface(), y.(*structpb.Value).AsInterface())
 }
 
-// duel is a policy whose expressions are evaluated both ways.
+// duel is a policy whose expressions are evaluated with package quick and without.
 type duel struct {
 	w        *writer
-	scope    *Scope
-	programs []*Program
+	scopes   [2]*cel.Scope // the second one has cel-go only
+	programs []program
+	texts    []string
 	seed     uint64
 	counts   *counts
 	results  []duelResult
+}
+
+// program is one expression.
+type program struct {
+	expr string
+	want cel.Want
+	of   [2]*cel.Program
+}
+
+// evaluate evaluates the program of a side.
+func (p *program) evaluate(side int, ctx context.Context, a *cel.Activation) (any, error) {
+	switch p.want {
+	case cel.Bool:
+		b, err := p.of[side].Bool(ctx, a)
+		return b, err
+	case cel.Object:
+		m, err := p.of[side].Object(ctx, a)
+		return m, err
+	}
+	ops, err := p.of[side].JSONPatch(ctx, a)
+	return append([]cel.PatchOp{}, ops...), err
 }
 
 // counts say how much was compared.
@@ -105,41 +134,58 @@ type duelResult struct {
 	expr      string
 }
 
-func newDuel(env *Env, seed uint64, c *counts) *duel {
+// newDuel makes up a policy. Both sides compile the same expressions, or refuse them
+// with the same error.
+func newDuel(t *testing.T, envs [2]*cel.Env, seed uint64, c *counts) *duel {
 	w := &writer{Rand: rand.New(rand.NewPCG(seed, 0)), metered: seed%4 != 0, single: seed%5 == 0}
 	d := &duel{w: w, seed: seed, counts: c}
-	wants := []Want{Bool, Object, JSONPatch, Bool}
-	vars := Vars{Params: true, Variables: true}
+	wants := []cel.Want{cel.Bool, cel.Object, cel.JSONPatch, cel.Bool}
+	vars := cel.Vars{Params: true, Variables: true}
 	if !w.metered {
-		wants = []Want{Bool, TypedPatch}
-		vars = Vars{Params: true, Unmetered: true}
+		wants = []cel.Want{cel.Bool, cel.TypedPatch}
+		vars = cel.Vars{Params: true, Unmetered: true}
 	}
-	d.scope = env.Scope(vars)
+	for side, env := range envs {
+		d.scopes[side] = env.Scope(vars)
+	}
 	if w.metered {
 		for _, name := range []string{"v", "u", "r"}[:w.IntN(4)] {
 			k := kind(w.IntN(int(anys) + 1))
-			if d.scope.Define(name, w.exactly(k)) == nil {
+			expr := w.exactly(k)
+			err, other := d.scopes[0].Define(name, expr), d.scopes[1].Define(name, expr)
+			if errText(err) != errText(other) {
+				t.Fatalf("%s: %v; with cel-go only %v", expr, err, other)
+			}
+			if err == nil {
 				w.variables = append(w.variables, typedName{"variables." + name, k})
+				d.texts = append(d.texts, "variables."+name+": "+expr)
 			}
 		}
 	}
 	for range 4 {
-		want := wants[w.IntN(len(wants))]
+		p := program{want: wants[w.IntN(len(wants))]}
 		// Those that have a wrong type are dropped.
 		c.written++
-		expr := w.expression(want)
-		p, err := d.scope.Compile(expr, want)
-		if err != nil {
+		p.expr = w.expression(p.want)
+		var errs [2]error
+		for side, scope := range d.scopes {
+			p.of[side], errs[side] = scope.Compile(p.expr, p.want)
+		}
+		if errText(errs[0]) != errText(errs[1]) {
+			t.Fatalf("%s: %v; with cel-go only %v", p.expr, errs[0], errs[1])
+		}
+		if errs[0] != nil {
 			// Not by a fault of ours; there is one in cel-go's checks.
-			if text := err.Error(); strings.Contains(text, "internal error") && !strings.Contains(text, "index out of range [0] with length 0") {
-				panic(text)
+			if text := errText(errs[0]); strings.Contains(text, "internal error") && !strings.Contains(text, "index out of range [0] with length 0") {
+				t.Fatal(text)
 			}
 			continue
 		}
 		c.compiled++
-		if p.reads != 0 {
+		if p.of[0].Reads() != 0 {
 			d.programs = append(d.programs, p)
-			if p.quick != nil {
+			d.texts = append(d.texts, p.expr)
+			if p.of[0].IsQuick() {
 				c.known++
 			}
 		}
@@ -147,28 +193,28 @@ func newDuel(env *Env, seed uint64, c *counts) *duel {
 	return d
 }
 
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 func (d *duel) String() string {
-	var lines []string
-	for _, v := range d.scope.variables {
-		lines = append(lines, "variables."+v.name+": "+v.program.expr)
-	}
-	for _, p := range d.programs {
-		lines = append(lines, p.expr)
-	}
-	return "seed " + strconv.FormatUint(d.seed, 10) + ":\n" + strings.Join(lines, "\n")
+	return "seed " + strconv.FormatUint(d.seed, 10) + ":\n" + strings.Join(d.texts, "\n")
 }
 
 // fight evaluates all expressions for inputs that are made up, with a budget that is
 // enough and with one that is nearly so.
 func (d *duel) fight(t *testing.T, inputs int) {
-	a, slow := &Activation{}, &Activation{}
+	sides := [2]*cel.Activation{{}, {}}
 	for range inputs {
 		in, all := d.w.input()
 		d.results = d.results[:0]
 		before := copied(all)
-		total := d.round(t, in, all, a, slow, MutationBudget)
+		total := d.round(t, in, all, sides, cel.MutationBudget)
 		left := []int64{total, total - 1, total + 1, d.w.Int64N(total + 2)}[d.w.IntN(4)]
-		d.round(t, in, all, a, slow, max(left, 0))
+		d.round(t, in, all, sides, max(left, 0))
 		for _, r := range d.results {
 			if !alike(r.want, r.got) {
 				t.Fatalf("%s\n%s\nwith %#v\nwant %#v\ngot  %#v", d, r.expr, all, r.want, r.got)
@@ -181,37 +227,37 @@ func (d *duel) fight(t *testing.T, inputs int) {
 }
 
 // round evaluates all expressions with one budget and returns what they cost.
-func (d *duel) round(t *testing.T, in *Input, all any, a, slow *Activation, left int64) int64 {
-	budget, slowBudget := Budget{left}, Budget{left}
-	d.scope.Rebind(a, in, &budget)
-	d.scope.Rebind(slow, in, &slowBudget)
-	for _, p := range d.programs {
+func (d *duel) round(t *testing.T, in *cel.Input, all any, sides [2]*cel.Activation, left int64) int64 {
+	budgets := [2]cel.Budget{{Remaining: left}, {Remaining: left}}
+	for side, a := range sides {
+		d.scopes[side].Rebind(a, in, &budgets[side])
+	}
+	for i := range d.programs {
+		p := &d.programs[i]
 		d.counts.evaluated++
-		got, ok, err := runQuickly(p, t.Context(), a)
-		if !ok {
-			// Both are cel-go then, but variables may have been evaluated quickly.
-			got, err = run(p, t.Context(), a)
-		}
-		want, wantErr := runSlowly(p, t.Context(), slow)
-		sameError := errText(err) == errText(wantErr) || !ok && ofAnyOrder(errText(err)) && ofAnyOrder(errText(wantErr))
-		if !sameError || budget != slowBudget {
-			t.Fatalf("%s\nprogram %s\n%#v\ncel-go: %v, %v, cost %d\nquick way (%v): %v, %v, cost %d", d, p.expr, all,
-				want, wantErr, left-slowBudget.Remaining, ok, got, err, left-budget.Remaining)
+		before := sides[0].Quick()
+		got, err := p.evaluate(0, t.Context(), sides[0])
+		quickly := sides[0].Quick() > before
+		want, wantErr := p.evaluate(1, t.Context(), sides[1])
+		sameError := errText(err) == errText(wantErr) || ofAnyOrder(errText(err)) && ofAnyOrder(errText(wantErr))
+		if !sameError || budgets[0] != budgets[1] {
+			t.Fatalf("%s\nprogram %s\n%#v\ncel-go: %v, %v, cost %d\nquick (%v): %v, %v, cost %d", d, p.expr, all,
+				want, wantErr, left-budgets[1].Remaining, quickly, got, err, left-budgets[0].Remaining)
 		}
 		switch {
 		case wantErr != nil:
 			d.counts.failed++
-		case ok:
-			d.counts.quickly++
-		}
-		if wantErr == nil {
+		default:
+			if quickly {
+				d.counts.quickly++
+			}
 			d.results = append(d.results, duelResult{got: got, want: want, expr: p.expr})
 		}
-		if budget.Remaining < 0 {
+		if budgets[0].Remaining < 0 {
 			break
 		}
 	}
-	return left - max(budget.Remaining, 0)
+	return left - max(budgets[0].Remaining, 0)
 }
 
 // ofAnyOrder tells errors that print a map, or are one of several that are in a map.
@@ -219,19 +265,28 @@ func ofAnyOrder(text string) bool {
 	return strings.Contains(text, "join: invalid input") || strings.Contains(text, "could not marshal to JSON") || strings.Contains(text, "for JSONPatchType '")
 }
 
-// The quick evaluator has no answer or agrees with cel-go, whatever the expression.
-func TestQuickRandom(t *testing.T) {
-	env, err := NewEnv(Options{})
-	if err != nil {
-		t.Fatal(err)
+// environments are of package cel, with package quick and without.
+func environments(t testing.TB) (envs [2]*cel.Env) {
+	for side := range envs {
+		env, err := cel.NewEnv(cel.Options{CELGo: side == 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		envs[side] = env
 	}
+	return envs
+}
+
+// Package quick declines or agrees with cel-go, whatever the expression.
+func TestRandom(t *testing.T) {
+	envs := environments(t)
 	seeds, inputs := uint64(400), 100
 	if testing.Short() {
 		seeds, inputs = 150, 20
 	}
 	var c counts
 	for seed := range seeds {
-		newDuel(env, seed, &c).fight(t, inputs)
+		newDuel(t, envs, seed, &c).fight(t, inputs)
 	}
 	t.Logf("%+v", c)
 	if c.quickly*4 < c.evaluated {
@@ -241,13 +296,10 @@ func TestQuickRandom(t *testing.T) {
 
 // A seed is a policy, the other one is where its inputs begin.
 func FuzzQuick(f *testing.F) {
-	env, err := NewEnv(Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	envs := environments(f)
 	f.Add(uint64(1), uint64(1))
 	f.Fuzz(func(t *testing.T, seed, data uint64) {
-		d := newDuel(env, seed, &counts{})
+		d := newDuel(t, envs, seed, &counts{})
 		d.w.Rand = rand.New(rand.NewPCG(seed, data))
 		d.fight(t, 100)
 	})
