@@ -8,13 +8,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/binding"
 )
 
 // Namespaces are the Namespace objects that were given. One that was not is made
 // up, with nothing but its name and the label that every server gives it, and
 // remembered in Synthesised.
 type Namespaces struct {
-	given map[string]*unstructured.Unstructured
+	given binding.MemoryNamespaces
 
 	mu     sync.Mutex
 	madeUp map[string]*unstructured.Unstructured
@@ -24,7 +26,7 @@ type Namespaces struct {
 const maxMadeUp = 10_000
 
 func newNamespaces() *Namespaces {
-	return &Namespaces{given: map[string]*unstructured.Unstructured{}, madeUp: map[string]*unstructured.Unstructured{}}
+	return &Namespaces{given: binding.MemoryNamespaces{}, madeUp: map[string]*unstructured.Unstructured{}}
 }
 
 // add takes a Namespace as policies are to see it.

@@ -1,27 +1,25 @@
 package snapshot
 
 import (
-	"context"
 	"fmt"
 	"maps"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
 // params are the objects that may be parameters, in every version in which a
 // policy may name them. They do not change once the Snapshot is built.
 type params struct {
-	types   *openapi.Types
-	objects map[schema.GroupVersionKind]map[string]map[string]*unstructured.Unstructured // namespace, name
+	*binding.MemoryParams
+	types *openapi.Types
 }
 
 func newParams(types *openapi.Types) *params {
-	return &params{types: types, objects: map[schema.GroupVersionKind]map[string]map[string]*unstructured.Unstructured{}}
+	return &params{binding.NewMemoryParams(Kinds(types)), types}
 }
 
 // add takes an object of a namespace ("" for a cluster-scoped kind) that a server
@@ -57,55 +55,31 @@ func (p *params) add(u *unstructured.Unstructured, namespace string) error {
 		delete(obj, "apiVersion")
 		delete(obj, "kind")
 		delete(meta, "managedFields")
-		p.put(gvk, namespace, u.GetName(), obj)
+		p.put(gvk, obj)
 		return nil
 	}
-	p.put(gvk, namespace, u.GetName(), obj)
+	p.put(gvk, obj)
 	for _, other := range p.types.Equivalents(res.GVR) {
 		if kind.ConvertibleTo(other.Kind) {
 			c := maps.Clone(obj)
 			c["apiVersion"] = other.Kind.GroupVersion().String()
-			p.put(other.Kind, namespace, u.GetName(), c)
+			p.put(other.Kind, c)
 		}
 	}
 	return nil
 }
 
-func (p *params) put(gvk schema.GroupVersionKind, namespace, name string, obj map[string]any) {
-	if p.objects[gvk] == nil {
-		p.objects[gvk] = map[string]map[string]*unstructured.Unstructured{}
-	}
-	if p.objects[gvk][namespace] == nil {
-		p.objects[gvk][namespace] = map[string]*unstructured.Unstructured{}
-	}
-	p.objects[gvk][namespace][name] = &unstructured.Unstructured{Object: obj}
+func (p *params) put(gvk schema.GroupVersionKind, obj map[string]any) {
+	p.Put(gvk, &unstructured.Unstructured{Object: obj})
 }
 
-// Kind implements binding.Params.
-func (p *params) Kind(gvk schema.GroupVersionKind) (namespaced bool, err error) {
-	res, ok := p.types.ResourceFor(gvk)
-	if !ok {
-		return false, fmt.Errorf("no matches for kind %q in version %q", gvk.Kind, gvk.GroupVersion())
-	}
-	return res.Namespaced, nil
-}
-
-// Get implements binding.Params.
-func (p *params) Get(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	if u, ok := p.objects[gvk][namespace][name]; ok {
-		return u, nil
-	}
-	res, _ := p.types.ResourceFor(gvk)
-	return nil, apierrors.NewNotFound(res.GVR.GroupResource(), name)
-}
-
-// List implements binding.Params.
-func (p *params) List(_ context.Context, gvk schema.GroupVersionKind, namespace string, sel labels.Selector) ([]*unstructured.Unstructured, error) {
-	var found []*unstructured.Unstructured
-	for _, u := range p.objects[gvk][namespace] {
-		if sel.Matches(labels.Set(u.GetLabels())) {
-			found = append(found, u)
+// Kinds answers for binding.NewMemoryParams from types.
+func Kinds(types *openapi.Types) func(schema.GroupVersionKind) (namespaced bool, err error) {
+	return func(gvk schema.GroupVersionKind) (bool, error) {
+		res, ok := types.ResourceFor(gvk)
+		if !ok {
+			return false, fmt.Errorf("no matches for kind %q in version %q", gvk.Kind, gvk.GroupVersion())
 		}
+		return res.Namespaced, nil
 	}
-	return found, nil
 }

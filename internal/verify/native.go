@@ -10,7 +10,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/compile"
@@ -40,7 +39,8 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := binding.Sources{Params: params{}, Namespaces: given{}, Equivalents: snapshot.Equivalents(types)}
+	params := newParams()
+	src := binding.Sources{Params: params, Namespaces: given{}, Equivalents: snapshot.Equivalents(types)}
 	var policies []*policy.Policy
 	var bindings []*binding.Binding
 	for _, u := range units {
@@ -67,8 +67,10 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 			return nil, fmt.Errorf("binding %q: %w", u.Binding.Name, refusal(b.Err))
 		}
 		bindings = append(bindings, b.Program)
-		for _, m := range u.Mutators {
-			src.Params.(params)[m.ID()] = &unstructured.Unstructured{Object: plain(m.Object)}
+		if kind := u.Policy.Spec.ParamKind; kind != nil {
+			for _, m := range u.Mutators {
+				params.Put(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind), &unstructured.Unstructured{Object: plain(m.Object)})
+			}
 		}
 	}
 	ix, err := binding.NewIndex(policies, bindings, src)
@@ -88,27 +90,14 @@ func refusal(err error) error {
 	return err
 }
 
-// params has the mutators, by ID, as parameters of policies.
-type params map[string]*unstructured.Unstructured
-
-func (params) Kind(gvk schema.GroupVersionKind) (bool, error) {
-	if !legacy.IsMutator(gvk) {
-		return false, fmt.Errorf("%s: not a mutator", gvk)
-	}
-	return false, nil
-}
-
-func (p params) Get(_ context.Context, gvk schema.GroupVersionKind, _, name string) (*unstructured.Unstructured, error) {
-	if u := p[gvk.Kind+"/"+name]; u != nil {
-		return u, nil
-	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name)
-}
-
-// List is for bindings that select their parameters. Bindings of translated
-// policies name them.
-func (params) List(context.Context, schema.GroupVersionKind, string, labels.Selector) ([]*unstructured.Unstructured, error) {
-	return nil, errors.New("parameters are found by name only")
+// newParams returns parameters that are mutators.
+func newParams() *binding.MemoryParams {
+	return binding.NewMemoryParams(func(gvk schema.GroupVersionKind) (bool, error) {
+		if !legacy.IsMutator(gvk) {
+			return false, fmt.Errorf("%s: not a mutator", gvk)
+		}
+		return false, nil
+	})
 }
 
 // given returns the Namespace that came with the object.

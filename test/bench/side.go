@@ -3,17 +3,13 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/mutators"
@@ -156,12 +152,12 @@ type loader struct {
 	policies, bindings [][]byte
 	turn               int
 	spec               *cases.RequestSpec
-	namespaces         namespaces
-	params             params
+	namespaces         binding.MemoryNamespaces
+	params             *binding.MemoryParams
 }
 
 func (l *loader) Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error) {
-	l.spec, l.namespaces, l.params = &w.Request, w.Namespaces, w.Params
+	l.spec, l.namespaces, l.params = &w.Request, namespacesOf(w), paramsOf(w)
 	var err error
 	if l.policies, err = texts(w.Policies); err != nil {
 		return nil, err
@@ -211,15 +207,11 @@ func (l *loader) load() (*published, error) {
 		p.policies = append(p.policies, compiled)
 	}
 	for _, text := range l.bindings {
-		obj, err := binding.DecodeJSON(text)
-		if err != nil {
-			return nil, err
+		compiled := compile.NewBinding(text, compile.Unchecked)
+		if compiled.Err != nil {
+			return nil, compiled.Err
 		}
-		compiled, err := binding.Compile(obj)
-		if err != nil {
-			return nil, err
-		}
-		p.bindings = append(p.bindings, compiled)
+		p.bindings = append(p.bindings, compiled.Program)
 	}
 	var err error
 	p.index, err = binding.NewIndex(p.policies, p.bindings, binding.Sources{
@@ -300,11 +292,11 @@ func LoadedMutators() Side { return &mutatorLoader{} }
 type mutatorLoader struct {
 	mutators   []*unstructured.Unstructured
 	spec       *cases.RequestSpec
-	namespaces namespaces
+	namespaces binding.MemoryNamespaces
 }
 
 func (l *mutatorLoader) take(w *Workload) {
-	l.mutators, l.spec, l.namespaces = w.Mutators, &w.Request, w.Namespaces
+	l.mutators, l.spec, l.namespaces = w.Mutators, &w.Request, namespacesOf(w)
 }
 
 func (l *mutatorLoader) Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error) {
@@ -333,32 +325,18 @@ func (l *mutatorLoader) load() (*engine.Engine, error) {
 	return e, nil
 }
 
-// namespaces and params are those of a workload.
-type (
-	namespaces []*unstructured.Unstructured
-	params     []*unstructured.Unstructured
-)
-
-func (n namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstructured, error) {
-	for _, u := range n {
-		if u.GetName() == name {
-			return u, nil
-		}
+func namespacesOf(w *Workload) binding.MemoryNamespaces {
+	n := binding.MemoryNamespaces{}
+	for _, u := range w.Namespaces {
+		n[u.GetName()] = u
 	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
+	return n
 }
 
-func (params) Kind(schema.GroupVersionKind) (namespaced bool, err error) { return true, nil }
-
-func (p params) Get(_ context.Context, _ schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	for _, u := range p {
-		if u.GetName() == name && u.GetNamespace() == namespace {
-			return u, nil
-		}
+func paramsOf(w *Workload) *binding.MemoryParams {
+	p := binding.NewMemoryParams(snapshot.Kinds(subject.Builtin))
+	for _, u := range w.Params {
+		p.Put(u.GroupVersionKind(), u)
 	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
-}
-
-func (params) List(context.Context, schema.GroupVersionKind, string, labels.Selector) ([]*unstructured.Unstructured, error) {
-	return nil, errors.New("workloads select no parameters")
+	return p
 }

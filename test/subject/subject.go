@@ -6,14 +6,9 @@ package subject
 
 import (
 	"context"
-	"errors"
-	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8stypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -179,21 +174,16 @@ func RunAs(ctx context.Context, c *cases.Case, env *cel.Env) (*engine.Decision, 
 	return e.Admit(ctx, Request(&c.Request)), nil
 }
 
-// params hold the parameter objects of a case in the shape in which expressions
-// see them: built-in kinds without type and managed fields (spec §3.2).
-type params struct {
-	types *openapi.Types
-	byKey map[schema.GroupVersionKind][]*unstructured.Unstructured
-}
-
-func newParams(objs []*unstructured.Unstructured, types *openapi.Types) *params {
-	p := &params{types: types, byKey: map[schema.GroupVersionKind][]*unstructured.Unstructured{}}
+// newParams returns the parameter objects of a case in the shape in which
+// expressions see them: built-in kinds without type and managed fields (spec §3.2).
+func newParams(objs []*unstructured.Unstructured, types *openapi.Types) *binding.MemoryParams {
+	p := binding.NewMemoryParams(snapshot.Kinds(types))
 	for _, u := range objs {
 		gvk := u.GroupVersionKind()
 		if kind, _ := types.Kind(gvk); kind.Builtin() {
 			u = informed(u)
 		}
-		p.byKey[gvk] = append(p.byKey[gvk], u)
+		p.Put(gvk, u)
 	}
 	return p
 }
@@ -208,47 +198,10 @@ func informed(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-func (p *params) Kind(gvk schema.GroupVersionKind) (bool, error) {
-	r, ok := p.types.ResourceFor(gvk)
-	if !ok {
-		return false, errors.New("unknown kind")
-	}
-	return r.Namespaced, nil
-}
-
-func (p *params) Get(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	i := slices.IndexFunc(p.byKey[gvk], func(u *unstructured.Unstructured) bool {
-		return u.GetName() == name && u.GetNamespace() == namespace
-	})
-	if i < 0 {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group}, name)
-	}
-	return p.byKey[gvk][i], nil
-}
-
-func (p *params) List(_ context.Context, gvk schema.GroupVersionKind, namespace string, sel labels.Selector) ([]*unstructured.Unstructured, error) {
-	var out []*unstructured.Unstructured
-	for _, u := range p.byKey[gvk] {
-		if (namespace == "" || u.GetNamespace() == namespace) && sel.Matches(labels.Set(u.GetLabels())) {
-			out = append(out, u)
-		}
-	}
-	return out, nil
-}
-
-type namespaces map[string]*unstructured.Unstructured
-
-func newNamespaces(objs []*unstructured.Unstructured) namespaces {
-	n := namespaces{}
+func newNamespaces(objs []*unstructured.Unstructured) binding.MemoryNamespaces {
+	n := binding.MemoryNamespaces{}
 	for _, u := range objs {
 		n[u.GetName()] = informed(u)
 	}
 	return n
-}
-
-func (n namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstructured, error) {
-	if u := n[name]; u != nil {
-		return u, nil
-	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 }
