@@ -24,17 +24,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// native is the side of the policies: a server with policies and bindings.
-type native struct{ engine *engine.Engine }
+// policySide is the side of the policies: a server with policies and bindings.
+type policySide struct{ engine *engine.Engine }
 
 // newest is the newest environment of expressions. It is made once, because
 // that takes long.
 var newest = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(cel.Options{}) })
 
-// newNative creates the policies and bindings of units as a server would:
+// newPolicySide creates the policies and bindings of units as a server would:
 // decoded strictly, validated, compiled. Its error is the one with which a
 // server would refuse them.
-func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
+func newPolicySide(types *openapi.Types, units []translate.Unit) (*policySide, error) {
 	env, err := newest()
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func newNative(types *openapi.Types, units []translate.Unit) (*native, error) {
 	}
 	e := engine.New(engine.Options{Convert: snapshot.Convert(types)})
 	e.Publish(engine.Policies(ix))
-	return &native{e}, nil
+	return &policySide{e}, nil
 }
 
 // refusal returns a server's error on one line.
@@ -113,7 +113,7 @@ func (given) Namespace(ctx context.Context, name string) (*unstructured.Unstruct
 	return &unstructured.Unstructured{Object: ns}, nil
 }
 
-func (s *native) run(ctx context.Context, r *request) Result {
+func (s *policySide) run(ctx context.Context, r *request) Result {
 	req := &policy.Request{
 		UID:  "verify",
 		Kind: r.gvk, Resource: r.resource.GVR,

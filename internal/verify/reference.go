@@ -13,14 +13,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// reference is the side of the mutators: Gatekeeper behind an API server.
-type reference struct {
+// mutatorSide is the side of the mutators: Gatekeeper behind an API server.
+type mutatorSide struct {
 	system direct.System
 	config *legacy.Config
 }
 
-// newReference returns a reference that runs some of all mutators.
-func newReference(all, some []*legacy.Mutator, config *legacy.Config) *reference {
+// newMutatorSide returns a side that runs some of all mutators.
+func newMutatorSide(all, some []*legacy.Mutator, config *legacy.Config) *mutatorSide {
 	on := map[string]bool{}
 	for _, m := range some {
 		on[m.ID()] = true
@@ -31,14 +31,14 @@ func newReference(all, some []*legacy.Mutator, config *legacy.Config) *reference
 			off[m.ID()] = true
 		}
 	}
-	return &reference{direct.System{Mutators: all, Off: off}, config}
+	return &mutatorSide{direct.System{Mutators: all, Off: off}, config}
 }
 
 // skips reports whether Gatekeeper does not look at a request, or its webhook is
 // not called: API servers call no webhook about objects of their own admission
 // group, and a namespace is exempt by its label or by being Gatekeeper's own
 // (Gatekeeper spec §9.2, §9.5).
-func (s *reference) skips(r *request) bool {
+func (s *mutatorSide) skips(r *request) bool {
 	if r.gvk.Group == api.NativeGroup || r.namespaceName() == api.GatekeeperNamespace || api.IsGatekeepers(r.gvk.Group) {
 		return true
 	}
@@ -55,7 +55,7 @@ func (s *reference) skips(r *request) bool {
 
 // run sends a request to Gatekeeper's webhook and applies the answer as a
 // server does.
-func (s *reference) run(_ context.Context, r *request) Result {
+func (s *mutatorSide) run(_ context.Context, r *request) Result {
 	if s.skips(r) {
 		return Result{Object: r.object}
 	}

@@ -191,8 +191,8 @@ func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Uni
 	}
 	slices.SortFunc(p.mutators, legacy.Compare)
 	p.Mutators = ids(p.mutators)
-	p.reference = newReference(all, p.mutators, v.config)
-	native, err := newNative(v.types, units)
+	p.reference = newMutatorSide(all, p.mutators, v.config)
+	native, err := newPolicySide(v.types, units)
 	if err != nil {
 		p.Invalid = err.Error()
 	}
@@ -235,7 +235,7 @@ func (v *Verifier) Comparisons() []Comparison {
 
 // run runs both sides.
 func (p *part) run(ctx context.Context, r *request) (ref, nat Result) {
-	return p.stored(p.reference.run(ctx, r)), p.stored(p.native.run(ctx, r))
+	return p.afterValidation(p.reference.run(ctx, r)), p.afterValidation(p.native.run(ctx, r))
 }
 
 // check compares on one object, given by its requests, and counts.

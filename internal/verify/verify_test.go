@@ -278,7 +278,7 @@ spec:
   parameters:
     assign: {value: of}
 `)
-	r := newReference(ms, ms, nil)
+	r := newMutatorSide(ms, ms, nil)
 	req := requests(types(), Object{Operation: create, Object: documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c}]}}`)[0].Object})[0]
 	if got := r.run(t.Context(), req); got.Refused != "" || !equalJSON(got.Object, req.object) {
 		t.Errorf("got %+v", got)
@@ -394,7 +394,7 @@ func TestUnique(t *testing.T) {
 	pod := func(names string) map[string]any {
 		return documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [`+names+`]}}`)[0].Object
 	}
-	twice, once := p.stored(Result{Object: pod("{name: a}, {name: b}, {name: a}")}), p.stored(Result{Object: pod("{name: a}, {name: b}")})
+	twice, once := p.afterValidation(Result{Object: pod("{name: a}, {name: b}, {name: a}")}), p.afterValidation(Result{Object: pod("{name: a}, {name: b}")})
 	if twice.Refused == "" || once.Refused != "" || (&request{}).same(twice, once) {
 		t.Errorf("got %+v and %+v", twice, once)
 	}

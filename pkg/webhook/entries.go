@@ -196,7 +196,7 @@ type division struct {
 	area
 	classes []string // sorted
 	first   string   // the first policy
-	free    place
+	free    requirementRef
 	more    [][]string // values of the free requirement, of all but the first Reach
 	into    *division  // what it was joined to
 }

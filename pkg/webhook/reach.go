@@ -18,7 +18,7 @@ type Reach struct {
 	// class is what stays the same of a Reach when the values of its free
 	// requirement change: Reaches of one class are united without loss.
 	class string
-	free  place
+	free  requirementRef
 }
 
 // An area is a set of requests.
@@ -30,9 +30,9 @@ type area struct {
 	gates               []string // one of these conditions holds; nil: of every request
 }
 
-// place identifies a requirement of an area: an index into objects or
+// requirementRef identifies a requirement of an area: an index into objects or
 // namespaces.
-type place struct {
+type requirementRef struct {
 	objects bool
 	at      int // -1: none
 }
@@ -252,9 +252,9 @@ func (r *Reach) Ungated() *Reach {
 // influence how policies are divided: each entry has the gates of all its
 // policies.
 func (r *Reach) classify() {
-	r.free = place{at: r.namespaces.free()}
+	r.free = requirementRef{at: r.namespaces.free()}
 	if r.free.at < 0 {
-		r.free = place{objects: true, at: r.objects.free()}
+		r.free = requirementRef{objects: true, at: r.objects.free()}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%t", r.equivalent)
@@ -265,7 +265,7 @@ func (r *Reach) classify() {
 		fmt.Fprintf(&b, " %d:", i)
 		for j, q := range c {
 			fmt.Fprintf(&b, " %q %s", q.key, q.op)
-			if r.free != (place{objects: i == 1, at: j}) {
+			if r.free != (requirementRef{objects: i == 1, at: j}) {
 				fmt.Fprintf(&b, " %q", q.values)
 			}
 		}
@@ -275,7 +275,7 @@ func (r *Reach) classify() {
 }
 
 // requirement returns the requirement at p, or nil.
-func (a *area) requirement(p place) *requirement {
+func (a *area) requirement(p requirementRef) *requirement {
 	switch {
 	case p.at < 0:
 		return nil
@@ -286,7 +286,7 @@ func (a *area) requirement(p place) *requirement {
 }
 
 // without returns the area without one of its requirements.
-func (a area) without(p place) area {
+func (a area) without(p requirementRef) area {
 	if p.objects {
 		a.objects = slices.Delete(slices.Clone(a.objects), p.at, p.at+1)
 	} else {

@@ -104,10 +104,10 @@ func (w *plainWalk) apply() configuration {
 	return configuration{conds, message("Object", m)}
 }
 
-// mergeFrom returns the member for the location's node d, in the object e of
+// mergeFrom returns the entry for the location's node d, in the object e of
 // type typ. within means that e is an element of a loop: the policy has no
 // condition for a value to keep, so it writes the value again.
-func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (member, []condition) {
+func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (entry, []condition) {
 	s := w.stretch(d, e)
 	conds := s.conds
 	names := make([]string, s.last+1)
@@ -127,14 +127,14 @@ func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (member, [
 		conds = append(conds, more...)
 	}
 	for i := s.last; i > d; i-- {
-		m := member{w.path[i].Name, value}
+		m := entry{w.path[i].Name, value}
 		if w.known.nodes[i].inMap {
 			value = mapOf(m)
 		} else {
 			value = message(names[i-1], m)
 		}
 	}
-	return member{w.path[d].Name, value}, conds
+	return entry{w.path[d].Name, value}, conds
 }
 
 // mergeList returns the list at the end of a stretch: with all elements, with
@@ -145,7 +145,7 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 	_, x := w.loop(d)
 	created := !node.Glob && w.creates(d)
 	next, conds := w.mergeFrom(d+1, ident(x), typ, !created)
-	element := func(key expr) expr { return message(typ, member{node.Name, key}, next) }
+	element := func(key expr) expr { return message(typ, entry{node.Name, key}, next) }
 	if created {
 		if len(conds) == 0 && w.mayFind(d) {
 			return listOf(element(constant(node.Value))), nil

@@ -13,12 +13,12 @@ import (
 
 // write makes the policy and the binding of a unit, or records in the fates of
 // its mutators why it cannot.
-func (n *native) write(u *Unit) {
+func (n *translation) write(u *Unit) {
 	if n.Params && len(u.Mutators) > 1 {
 		n.refuse(u, "its order with others matters, and a policy reads the values of one mutator only; use inlined values")
 		return
 	}
-	d := &draft{native: n, unit: u}
+	d := &policyDraft{translation: n, unit: u}
 	if n.Params {
 		d.fromParams(u.Mutators[0])
 	} else {
@@ -50,15 +50,15 @@ func (n *native) write(u *Unit) {
 	u.Binding.Spec.PolicyName = u.Name
 }
 
-func (n *native) refuse(u *Unit, text string) {
+func (n *translation) refuse(u *Unit, text string) {
 	for _, m := range u.Mutators {
 		n.fates[m.ID()] = refused("", text)
 	}
 }
 
-// draft is a policy that is being written.
-type draft struct {
-	*native
+// policyDraft is a policy that is being written.
+type policyDraft struct {
+	*translation
 	unit    *Unit
 	spec    admissionregistrationv1.MutatingAdmissionPolicySpec
 	binding admissionregistrationv1.MutatingAdmissionPolicyBindingSpec
@@ -66,7 +66,7 @@ type draft struct {
 }
 
 // inline writes a policy that contains all values.
-func (d *draft) inline() {
+func (d *policyDraft) inline() {
 	ms := d.unit.Mutators
 	d.match(ms)
 	guards := make([][]condition, len(ms))
@@ -101,7 +101,7 @@ func (d *draft) inline() {
 }
 
 // match writes rules and selectors.
-func (d *draft) match(ms []*legacy.Mutator) {
+func (d *policyDraft) match(ms []*legacy.Mutator) {
 	fail, exactly := admissionregistrationv1.Fail, admissionregistrationv1.Exact
 	d.spec.FailurePolicy = &fail
 	d.spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
@@ -117,7 +117,7 @@ func (d *draft) match(ms []*legacy.Mutator) {
 }
 
 // conditions writes match conditions with unique names.
-func (d *draft) conditions(conds []condition) {
+func (d *policyDraft) conditions(conds []condition) {
 	names := map[string]int{}
 	for _, c := range conds {
 		name := strings.TrimRight(c.Name, "-") // of a key without a letter nothing is left
@@ -152,7 +152,7 @@ func (m mutation) as(conds []condition) admissionregistrationv1.Mutation {
 }
 
 // mutation returns the mutation of a mutator and its conditions.
-func (d *draft) mutation(m *legacy.Mutator, vars *variables) (mutation, []condition) {
+func (d *policyDraft) mutation(m *legacy.Mutator, vars *variables) (mutation, []condition) {
 	w := d.walk(m, d.known(m), vars)
 	reason := w.unmergeable()
 	exactly := reason == "" && w.mergesExactly()
@@ -177,7 +177,7 @@ func (d *draft) mutation(m *legacy.Mutator, vars *variables) (mutation, []condit
 
 // mergeNotes notes how an apply configuration that was asked for differs from
 // the mutator.
-func (d *draft) mergeNotes(m *legacy.Mutator, w *plainWalk) {
+func (d *policyDraft) mergeNotes(m *legacy.Mutator, w *plainWalk) {
 	f := d.fates[m.ID()]
 	if !w.known.builtin {
 		f.differs("T9", "a merge takes null for missing; Gatekeeper refuses an object that has null on the way to the location")
@@ -213,7 +213,7 @@ func (u *Unit) addUnique(w *plainWalk) {
 
 // fromParams writes the policy that mapd runs, with the conditions that mapd's
 // engine checks itself.
-func (d *draft) fromParams(m *legacy.Mutator) {
+func (d *policyDraft) fromParams(m *legacy.Mutator) {
 	if d.Patch == "apply" {
 		d.refusal = "a policy that reads its values from the mutator is a JSON patch"
 		return
@@ -239,7 +239,7 @@ func (d *draft) fromParams(m *legacy.Mutator) {
 const commentWidth = width - 2
 
 // comment describes a unit in words.
-func (n *native) comment(u Unit) string {
+func (n *translation) comment(u Unit) string {
 	var lines []string
 	if len(u.Mutators) == 1 {
 		lines = append(lines, wrap(describe(u.Mutators[0]), commentWidth, ""))

@@ -215,15 +215,15 @@ func macro(recv expr, name string, vars []string, bodies ...expr) expr {
 	}
 }
 
-// member is one entry of a literal.
-type member struct {
+// entry is one entry of a literal.
+type entry struct {
 	name  string
 	value expr
 }
 
 // message returns a literal such as Object.spec{replicas: 1} or JSONPatch{…}. Names
 // are identifiers.
-func message(typ string, members ...member) expr {
+func message(typ string, members ...entry) expr {
 	var docs []doc
 	for _, m := range members {
 		docs = append(docs, concat(text(m.name+": "), m.value.doc))
@@ -252,7 +252,7 @@ func listOf(elems ...expr) expr {
 }
 
 // mapOf returns a map with constant keys.
-func mapOf(entries ...member) expr {
+func mapOf(entries ...entry) expr {
 	values := make([]expr, len(entries))
 	for i, m := range entries {
 		values[i] = m.value
@@ -350,11 +350,11 @@ func literal(v any, number func(float64) expr) expr {
 		}
 		return listOf(elems...)
 	case map[string]any:
-		entries := make([]member, 0, len(v))
+		entries := make([]entry, 0, len(v))
 		for k, e := range v {
-			entries = append(entries, member{k, literal(e, number)})
+			entries = append(entries, entry{k, literal(e, number)})
 		}
-		slices.SortFunc(entries, func(a, b member) int { return strings.Compare(a.name, b.name) })
+		slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 		return mapOf(entries...)
 	default:
 		// Decoded JSON has no other values.

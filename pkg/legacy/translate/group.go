@@ -17,7 +17,7 @@ import (
 
 // unshared returns conditions of a member that rules and the binding express
 // for the whole group only.
-func (d *draft) unshared(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
+func (d *policyDraft) unshared(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
 	conds := append(d.kindGuards(m, ms), d.operationGuards(m, ms)...)
 	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return d.scope(o) != d.scope(m) }) {
 		switch d.scope(m) {
@@ -45,7 +45,7 @@ func sameSelectors(ms []*legacy.Mutator) bool {
 
 // kindGuards returns the shortest conditions that tell the kinds of a member
 // from those of others.
-func (d *draft) kindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
+func (d *policyDraft) kindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
 	var own, others []schema.GroupVersionKind
 	for _, o := range ms {
 		kinds := d.kinds(o)
@@ -93,7 +93,7 @@ func isKind(m *legacy.Mutator) string {
 	return "is-" + name
 }
 
-func (d *draft) unknownKindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
+func (d *policyDraft) unknownKindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
 	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return !slices.Equal(Targets(o), Targets(m)) }) {
 		return d.form.kinds(m)
 	}
@@ -103,7 +103,7 @@ func (d *draft) unknownKindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []con
 // operationGuards returns conditions that tell the operations of a member from
 // those of others. A member with one operation for some kinds and both for
 // others gets conditions for all its kinds.
-func (d *draft) operationGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
+func (d *policyDraft) operationGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condition {
 	create, update := runsOn(m)
 	if slices.ContainsFunc(Targets(m), func(t Target) bool { return t.Create != create || t.Update != update }) {
 		return d.form.kinds(m)
@@ -124,7 +124,7 @@ func (d *draft) operationGuards(m *legacy.Mutator, ms []*legacy.Mutator) []condi
 
 // shared returns the conditions that all members of a group have and that none
 // can change.
-func (d *draft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
+func (d *policyDraft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
 	var out []condition
 	for _, c := range guards[0] {
 		if len(ms) > 1 && (c.Name == "labels-match" || c.Name == inMutation) {
@@ -178,7 +178,7 @@ func holds(conds []condition, c condition) bool {
 // mindEmpties notes which members of a group see less than in Gatekeeper:
 // between two mutations a server decodes an object of a built-in kind, and
 // empty values vanish (Kubernetes spec §8.1).
-func (n *native) mindEmpties(ms []*legacy.Mutator) {
+func (n *translation) mindEmpties(ms []*legacy.Mutator) {
 	for _, writes := range ms {
 		for _, m := range ms {
 			if m == writes || !looksAt(m, writes) || n.keeps(writes) {
@@ -203,7 +203,7 @@ func looksAt(m, other *legacy.Mutator) bool {
 }
 
 // keeps reports whether decoding keeps all values that a mutator writes.
-func (n *native) keeps(m *legacy.Mutator) bool {
+func (n *translation) keeps(m *legacy.Mutator) bool {
 	var v any = "x"
 	path := m.Location
 	switch {

@@ -15,7 +15,7 @@ import (
 
 // guards returns the match conditions of a native policy: what the mutator asks
 // for and neither rules nor a selector can express.
-func (n *native) guards(m *legacy.Mutator) []condition {
+func (n *translation) guards(m *legacy.Mutator) []condition {
 	var conds []condition
 	if names := m.Match.Namespaces; len(names) > 0 && !slices.ContainsFunc(names, isEverything) {
 		is := n.namespace(m, func(name expr) expr { return matches(name, names) })
@@ -44,7 +44,7 @@ var namespaceOfRequest = field(ident("request"), "namespace")
 
 // namespace returns whether a test holds for the name of the object's
 // namespace, if it has one.
-func (n *native) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
+func (n *translation) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
 	if n.namespaced(m) {
 		return test(namespaceOfRequest)
 	}
@@ -53,7 +53,7 @@ func (n *native) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
 
 // namespaced reports whether all kinds of the mutator are known to be
 // namespaced.
-func (n *native) namespaced(m *legacy.Mutator) bool {
+func (n *translation) namespaced(m *legacy.Mutator) bool {
 	if m.Match.Scope == "Namespaced" {
 		return true // the rules say so
 	}
@@ -63,7 +63,7 @@ func (n *native) namespaced(m *legacy.Mutator) bool {
 
 // scope returns match.scope, or "" if all kinds of the mutator have that scope
 // anyway.
-func (n *native) scope(m *legacy.Mutator) string {
+func (n *translation) scope(m *legacy.Mutator) string {
 	kinds := n.kinds(m)
 	switch s := m.Match.Scope; s {
 	case "Namespaced", "Cluster":
@@ -76,7 +76,7 @@ func (n *native) scope(m *legacy.Mutator) string {
 
 // rules returns the resource rules for some mutators. One rule has all
 // resources of one group, version, scope and pair of operations.
-func (n *native) rules(ms []*legacy.Mutator) []admissionregistrationv1.NamedRuleWithOperations {
+func (n *translation) rules(ms []*legacy.Mutator) []admissionregistrationv1.NamedRuleWithOperations {
 	var out []admissionregistrationv1.NamedRuleWithOperations
 	for _, m := range ms {
 		rules, _ := Rules(m, n.types)
@@ -105,7 +105,7 @@ func (n *native) rules(ms []*legacy.Mutator) []admissionregistrationv1.NamedRule
 }
 
 // withoutCovered leaves out resources that another rule lists anyway.
-func (n *native) withoutCovered(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
+func (n *translation) withoutCovered(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
 	for i := range rules {
 		r := &rules[i]
 		r.Resources = slices.DeleteFunc(r.Resources, func(resource string) bool {
@@ -122,7 +122,7 @@ func (n *native) withoutCovered(rules []admissionregistrationv1.NamedRuleWithOpe
 
 // covers reports whether other matches all requests for a resource that r
 // matches.
-func (n *native) covers(other, r admissionregistrationv1.RuleWithOperations, resource string) bool {
+func (n *translation) covers(other, r admissionregistrationv1.RuleWithOperations, resource string) bool {
 	lists := func(list []string, s string) bool { return slices.Contains(list, "*") || slices.Contains(list, s) }
 	group, version := r.APIGroups[0], r.APIVersions[0]
 	missing := func(o admissionregistrationv1.OperationType) bool { return !slices.Contains(other.Operations, o) }
@@ -137,7 +137,7 @@ func (n *native) covers(other, r admissionregistrationv1.RuleWithOperations, res
 }
 
 // inScope reports whether a resource is known to have a scope.
-func (n *native) inScope(group, version, resource string, scope admissionregistrationv1.ScopeType) bool {
+func (n *translation) inScope(group, version, resource string, scope admissionregistrationv1.ScopeType) bool {
 	kind, ok := n.types.KindFor(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, "")
 	if !ok {
 		return false

@@ -37,9 +37,9 @@ func mapLiteral(v any) expr {
 		}
 		return listOf(elems...)
 	case map[string]any:
-		var entries []member
+		var entries []entry
 		for _, k := range fieldOrder(v) {
-			entries = append(entries, member{k, mapLiteral(v[k])})
+			entries = append(entries, entry{k, mapLiteral(v[k])})
 		}
 		return mapOf(entries...)
 	}
@@ -54,7 +54,7 @@ func objectLiteral(v any, place openapi.Place, typ string) (expr, bool) {
 	if !ok {
 		return expr{}, false
 	}
-	var members []member
+	var members []entry
 	for _, k := range fieldOrder(obj) {
 		at, ok := place.Field(k)
 		if !ok || !place.Declares(k) || !isIdentifier(k) {
@@ -67,7 +67,7 @@ func objectLiteral(v any, place openapi.Place, typ string) (expr, bool) {
 			}
 			value = mapLiteral(obj[k])
 		}
-		members = append(members, member{k, value})
+		members = append(members, entry{k, value})
 	}
 	return message(typ, members...), true
 }

@@ -73,7 +73,7 @@ type Unit struct {
 // becomes one of its own. Units are sorted by name. A mutator without a policy
 // is a unit, too.
 func Native(ms []*legacy.Mutator, o Options) []Unit {
-	n := newNative(ms, o)
+	n := newTranslation(ms, o)
 	movable := n.movable()
 	components := legacy.Components(movable)
 	for _, c := range components {
@@ -102,7 +102,7 @@ func Native(ms []*legacy.Mutator, o Options) []Unit {
 }
 
 // unit makes the policy of a group, if there can be one.
-func (n *native) unit(name string, ms []*legacy.Mutator, rounds int) Unit {
+func (n *translation) unit(name string, ms []*legacy.Mutator, rounds int) Unit {
 	u := Unit{Name: name, Mutators: ms, Rounds: rounds}
 	if n.fates[ms[0].ID()].movable() {
 		n.mindEmpties(ms)

@@ -409,8 +409,8 @@ func (w *plainWalk) element(s stretch, p pointer, top bool) effect {
 		index = w.variables.add("index", index)
 	}
 	replace := func() choice {
-		return operations(message("JSONPatch", member{"op", constant("replace")}, member{"path", p.at(index).expr()},
-			member{"value", w.fresh(d)}))
+		return operations(message("JSONPatch", entry{"op", constant("replace")}, entry{"path", p.at(index).expr()},
+			entry{"value", w.fresh(d)}))
 	}
 	push := operations(operation("add", p.key("-"), w.fresh(d)))
 	if !found {
@@ -425,9 +425,9 @@ func (w *plainWalk) element(s stretch, p pointer, top bool) effect {
 	}
 	none := binary("<", index, constant(int64(0)))
 	either := operations(message("JSONPatch",
-		member{"op", cond(none, constant("add"), constant("replace"))},
-		member{"path", sum(p.key("").expr(), cond(none, constant("-"), fn("string", index)))},
-		member{"value", w.fresh(d)}))
+		entry{"op", cond(none, constant("add"), constant("replace"))},
+		entry{"path", sum(p.key("").expr(), cond(none, constant("-"), fn("string", index)))},
+		entry{"value", w.fresh(d)}))
 	return effect{do: w.listFirst(s, p, either)}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// native has the state of one call of Native.
-type native struct {
+// translation has the state of one call of Native.
+type translation struct {
 	Options
 	types *openapi.Types
 	form  form
@@ -54,8 +54,8 @@ func idle(trap, text string) fate {
 	return f
 }
 
-func newNative(ms []*legacy.Mutator, o Options) *native {
-	n := &native{Options: o, types: o.Types, form: form{served: true},
+func newTranslation(ms []*legacy.Mutator, o Options) *translation {
+	n := &translation{Options: o, types: o.Types, form: form{served: true},
 		fates: map[string]fate{}, served: map[*legacy.Mutator][]served{}}
 	if n.types == nil {
 		n.types = openapi.New(openapi.Builtin())
@@ -88,7 +88,7 @@ func conflictText(m *legacy.Mutator, c legacy.Conflict) string {
 }
 
 // movable returns the mutators that get policies.
-func (n *native) movable() []*legacy.Mutator {
+func (n *translation) movable() []*legacy.Mutator {
 	var out []*legacy.Mutator
 	for _, m := range n.all {
 		if n.fates[m.ID()].movable() {
@@ -99,7 +99,7 @@ func (n *native) movable() []*legacy.Mutator {
 }
 
 // judge returns the fate of a mutator on its own.
-func (n *native) judge(m *legacy.Mutator) fate {
+func (n *translation) judge(m *legacy.Mutator) fate {
 	if !m.Match.OfRequests() {
 		f := engineOnly("", "is for what expansion templates generate, which is never requested; leave it to Gatekeeper")
 		f.idle = true
@@ -140,7 +140,7 @@ func (n *native) judge(m *legacy.Mutator) fate {
 }
 
 // compare records how the policy will differ.
-func (n *native) compare(m *legacy.Mutator, w *plainWalk) fate {
+func (n *translation) compare(m *legacy.Mutator, w *plainWalk) fate {
 	f := exact()
 	if !legacy.Idempotent(m) {
 		f.differs("T33", "an image that reads as another one once its path is set, such as a@b/c, can be refused by Gatekeeper; the policy sets the path twice")
@@ -226,7 +226,7 @@ func isRough(v any) bool {
 
 // never returns why a mutator never changes an object of a request, and the
 // trap.
-func (n *native) never(m *legacy.Mutator) (text, trap string) {
+func (n *translation) never(m *legacy.Mutator) (text, trap string) {
 	for _, t := range m.Tests {
 		node := m.Location[t.Depth]
 		at := m.Location[:t.Depth+1].String()
@@ -248,7 +248,7 @@ func (n *native) never(m *legacy.Mutator) (text, trap string) {
 	return n.neverInScope(m)
 }
 
-func (n *native) neverInScope(m *legacy.Mutator) (text, trap string) {
+func (n *translation) neverInScope(m *legacy.Mutator) (text, trap string) {
 	kinds := n.kinds(m)
 	if len(kinds) == 0 {
 		return "", ""
@@ -269,7 +269,7 @@ func (n *native) neverInScope(m *legacy.Mutator) (text, trap string) {
 
 // keepOrder holds back mutators that would run too early: mutators without a
 // policy run after all policies.
-func (n *native) keepOrder() {
+func (n *translation) keepOrder() {
 	for changed := true; changed; {
 		changed = false
 		for _, behind := range n.all {
@@ -296,7 +296,7 @@ type served struct {
 
 // kinds returns the kinds that match the rules of a mutator; none if they are
 // not all known.
-func (n *native) kinds(m *legacy.Mutator) []served {
+func (n *translation) kinds(m *legacy.Mutator) []served {
 	kinds, ok := n.served[m]
 	if !ok {
 		kinds = n.findKinds(m)
@@ -305,7 +305,7 @@ func (n *native) kinds(m *legacy.Mutator) []served {
 	return kinds
 }
 
-func (n *native) findKinds(m *legacy.Mutator) []served {
+func (n *translation) findKinds(m *legacy.Mutator) []served {
 	rules, unknown := Rules(m, n.types)
 	if isWild(rules) || len(unknown) > 0 {
 		return nil
@@ -330,7 +330,7 @@ func (n *native) findKinds(m *legacy.Mutator) []served {
 }
 
 // known returns what is known about the location of a mutator.
-func (n *native) known(m *legacy.Mutator) known {
+func (n *translation) known(m *legacy.Mutator) known {
 	var gvks []schema.GroupVersionKind
 	for _, k := range n.kinds(m) {
 		if !slices.Contains(gvks, k.GroupVersionKind) {
@@ -340,7 +340,7 @@ func (n *native) known(m *legacy.Mutator) known {
 	return lookup(m.Location, gvks, n.types)
 }
 
-func (n *native) walk(m *legacy.Mutator, k known, v *variables) *plainWalk {
+func (n *translation) walk(m *legacy.Mutator, k known, v *variables) *plainWalk {
 	w := &plainWalk{walk: &walk{form: n.form, m: m, path: m.Location, used: []string{"o"}}, known: k, variables: v}
 	w.namespaced = n.namespaced(m)
 	w.trusted = k.builtin || m.Kind == legacy.AssignMetadata

@@ -64,9 +64,9 @@ func unpointable(p legacy.Path) (string, bool) {
 }
 
 func operation(op string, p pointer, value ...expr) expr {
-	members := []member{{"op", constant(op)}, {"path", p.expr()}}
+	members := []entry{{"op", constant(op)}, {"path", p.expr()}}
 	for _, v := range value {
-		members = append(members, member{"value", v})
+		members = append(members, entry{"value", v})
 	}
 	return message("JSONPatch", members...)
 }

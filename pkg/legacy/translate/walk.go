@@ -145,19 +145,19 @@ func (w *walk) fresh(d int) (expr, outcome) {
 		return w.initial()
 	}
 	if !w.path[d].List {
-		m, outcome := w.freshMember(d)
+		m, outcome := w.freshEntry(d)
 		return mapOf(m), outcome
 	}
 	e, outcome := w.freshElement(d)
 	return listOf(e), outcome
 }
 
-func (w *walk) freshMember(d int) (member, outcome) {
+func (w *walk) freshEntry(d int) (entry, outcome) {
 	if _, mayMiss := w.allowed(d); !mayMiss {
-		return member{}, nothing
+		return entry{}, nothing
 	}
 	v, outcome := w.fresh(d + 1)
-	return member{w.path[d].Name, v}, outcome
+	return entry{w.path[d].Name, v}, outcome
 }
 
 // freshElement returns the element that is created for the list selector at d.
@@ -169,7 +169,7 @@ func (w *walk) freshElement(d int) (expr, outcome) {
 	if d == len(w.path)-1 {
 		return w.initial()
 	}
-	key := member{n.Name, constant(n.Value)}
+	key := entry{n.Name, constant(n.Value)}
 	if w.path[d+1].Name == n.Name {
 		// The key exists and is a string or a number, so stepping into it
 		// fails.
@@ -178,7 +178,7 @@ func (w *walk) freshElement(d int) (expr, outcome) {
 		}
 		return expr{}, fails
 	}
-	m, outcome := w.freshMember(d + 1)
+	m, outcome := w.freshEntry(d + 1)
 	return mapOf(key, m), outcome
 }
 

@@ -7,10 +7,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// stored applies to a result the part of the validation after admission that
+// afterValidation applies to a result the part of the validation after admission that
 // matters here: policies may rely on unique keys in a list, because both sides
 // refuse an object with repeated keys in the end.
-func (p *part) stored(r Result) Result {
+func (p *part) afterValidation(r Result) Result {
 	for _, path := range p.unique {
 		if r.Refused == "" && repeats(r.Object, path) {
 			return Result{Refused: fmt.Sprintf("an API server refuses that two elements of %s have the same key", path)}
