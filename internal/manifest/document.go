@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Document is one object and where it stands. Nobody modifies one.
+// Document is one object and its position. It must not be modified.
 type Document struct {
 	// Object is nil for a document of nothing but comments.
 	Object *unstructured.Unstructured
@@ -23,9 +23,9 @@ type Document struct {
 	// that line says more. An item of a List has the text that it would have had
 	// on its own.
 	Raw []byte
-	// Explicit says that a "---" stood before Raw.
+	// Explicit: a "---" preceded Raw.
 	Explicit bool
-	// JSON says that Raw is JSON.
+	// JSON: Raw is JSON.
 	JSON bool
 
 	text  []byte // of the whole document, for source lines

@@ -177,8 +177,7 @@ func (f *Form) rank(key string) int {
 	return len(f.Order)
 }
 
-// quote gives a string that does not stand as it is on one line double quotes, and
-// returns the line.
+// quote returns a string on one line, and gives it double quotes if it needs any.
 func (f *Form) quote(n *yaml.Node) string {
 	if f == nil {
 		return ""
@@ -261,7 +260,7 @@ func keyNode(s string) *yaml.Node {
 	return n
 }
 
-// dated tells what other YAML readers may take for a date or a base 60 number.
+// dated reports whether other YAML readers may take s for a date or a base 60 number.
 func dated(s string) bool {
 	if len(s) < 3 || s[0] < '0' || s[0] > '9' {
 		return false

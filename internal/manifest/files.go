@@ -76,7 +76,7 @@ func inDirectory(dir string, recursive bool) ([]string, error) {
 	return found, fileError(err)
 }
 
-// fileError says of which file an error is, but not which system call found it.
+// fileError returns err with the name of the file and without that of the system call.
 func fileError(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -49,7 +49,7 @@ func (d *Document) open(yield func(*Document, error) bool) bool {
 	return true
 }
 
-// typed gives an item of a typed List (PodList) the kind that it may omit.
+// typed adds to an item of a typed List (PodList) the kind that it may omit.
 func typed(m map[string]any, kind, apiVersion string) map[string]any {
 	if kind == "" || m["kind"] != nil && m["apiVersion"] != nil {
 		return m

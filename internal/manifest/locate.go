@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// LineOf is where the field stands that path names, in the form of field.Path:
+// LineOf returns the position of the field that path names, in the form of field.Path:
 // spec.mutations[0].jsonPatch.expression, metadata.labels[a.b/c]. Of a scalar it
 // is the value's position, of anything else the key's. A field that is not there
 // has the position of the nearest one around it.
@@ -25,7 +25,7 @@ func (d *Document) LineOf(path string) Pos {
 	return Pos{d.first + n.Line - 1, n.Column}
 }
 
-// PosIn is where the character stands that has a line and column (1-based,
+// PosIn returns the position of the character that has a line and column (1-based,
 // columns in characters) in text, which is the string that path names, perhaps
 // without the white space around it: a server counts columns in what it
 // compiles, and it trims some expressions before that and others not.
@@ -141,8 +141,8 @@ func (d *Document) visible(scalar *yaml.Node, n int) (Pos, bool) {
 	return end, true
 }
 
-// escape tells the length of the escape sequence that s begins with, and
-// whether it stands for something visible.
+// escape returns the length of the escape sequence that s begins with, and whether
+// it is a visible character.
 func escape(s string) (size int, visible bool) {
 	hex := map[byte]int{'x': 2, 'u': 4, 'U': 8}
 	if n, ok := hex[s[1]]; ok && len(s) >= 2+n {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ReadError says that a file could not be read at all, or not to its end.
+// ReadError reports that a file could not be read at all, or not to its end.
 type ReadError struct{ Err error }
 
 func (e *ReadError) Error() string { return e.Err.Error() }
@@ -44,8 +44,8 @@ func Inputs(files []string, stdin io.Reader) []Input {
 }
 
 // Read yields the documents of inputs one by one; only one is in memory. With a
-// *PositionError that document is lost and reading goes on; with a *ReadError it
-// goes on with the next input.
+// *PositionError that document is skipped and reading continues; with a *ReadError
+// it continues with the next input.
 func Read(inputs []Input) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
 		for _, in := range inputs {

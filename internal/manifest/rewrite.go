@@ -105,8 +105,8 @@ func expand(n *yaml.Node) *yaml.Node {
 	return &c
 }
 
-// merged are the pairs that a << value gives to a mapping: those whose keys
-// neither the mapping has itself nor an earlier << gave it.
+// merged returns the pairs that a << value adds to a mapping: those whose keys are
+// neither in the mapping itself nor from an earlier <<.
 func merged(mapping, value *yaml.Node, earlier []*yaml.Node) []*yaml.Node {
 	taken := map[string]bool{}
 	take := func(pairs []*yaml.Node) {

@@ -55,7 +55,7 @@ var (
 // in its chunk.
 func (s *splitter) next() (chunk, error) {
 	for {
-		d := draft{chunk: chunk{line: s.line + 1}}
+		d := unfinished{chunk: chunk{line: s.line + 1}}
 		err := s.fill(&d)
 		if err != nil && err != io.EOF {
 			return chunk{}, err
@@ -73,8 +73,8 @@ func (s *splitter) next() (chunk, error) {
 	}
 }
 
-// draft is a document while its lines come in.
-type draft struct {
+// unfinished is a document while its lines are read.
+type unfinished struct {
 	chunk
 	begun     bool // its marker was read
 	content   bool // there is more than white space
@@ -84,7 +84,7 @@ type draft struct {
 
 // fill reads lines up to the end of the document, and io.EOF if that is the end
 // of the stream as well.
-func (s *splitter) fill(d *draft) error {
+func (s *splitter) fill(d *unfinished) error {
 	for {
 		line, err := s.readLine()
 		if err == errTooBig || (err == nil || err == io.EOF) && len(d.text)+len(line) > s.max {
@@ -111,8 +111,9 @@ func (s *splitter) fill(d *draft) error {
 	}
 }
 
-// add gives the draft one more line and tells whether it is complete.
-func (s *splitter) add(d *draft, line []byte) (done bool) {
+// add appends one more line to the unfinished document and reports whether it is
+// complete.
+func (s *splitter) add(d *unfinished, line []byte) (done bool) {
 	rest, mark := marker(line)
 	switch {
 	case mark == '-' && d.directive:
@@ -197,7 +198,7 @@ func (s *splitter) readLine() ([]byte, error) {
 	return long, err
 }
 
-// marker tells '-' or '.' if the line is a document marker, and what follows it.
+// marker returns '-' or '.' if the line is a document marker, and what follows it.
 func marker(line []byte) (rest []byte, mark byte) {
 	if len(line) < 3 || (line[0] != '-' && line[0] != '.') || line[1] != line[0] || line[2] != line[0] {
 		return nil, 0
@@ -209,7 +210,7 @@ func marker(line []byte) (rest []byte, mark byte) {
 	return rest, line[0]
 }
 
-// onlyComments tells whether text has no content yet, so that a line beginning
+// onlyComments reports whether text has no content yet, so that a line beginning
 // with % is a directive.
 func onlyComments(text []byte) bool {
 	for line := range bytes.Lines(text) {
@@ -227,7 +228,7 @@ type braces struct {
 	inString, escape bool
 }
 
-// scan goes on at start and returns the offset after the brace that closes the
+// scan continues at start and returns the offset after the brace that closes the
 // first one, if it is there.
 func (b *braces) scan(text []byte, start int) (end int, closed bool) {
 	for i := start; i < len(text); i++ {

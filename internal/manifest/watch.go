@@ -28,7 +28,7 @@ type Watcher struct {
 
 	paths     []string
 	recursive bool
-	events    *fsnotify.Watcher // nil if the system has no more to give
+	events    *fsnotify.Watcher // nil if the system has none left
 	last      string
 	known     map[string]bool // the files, and what they are links to
 }
@@ -57,7 +57,7 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 	defer poll.Stop()
 	quiet := time.NewTimer(w.Debounce) // there may be events already
 	defer quiet.Stop()
-	told, pending := false, true
+	sawEvent, pending := false, true
 	since := time.Now() // the first change that is not reported yet
 	wait := func() {
 		if !pending {
@@ -77,10 +77,10 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 			if e.Op == fsnotify.Chmod {
 				continue
 			}
-			// Of other files in the directory, such as a log that tells of every
-			// reload, the names say nothing: files that came, went or were
+			// Other files in the directory, such as a log with a line for every
+			// reload, do not matter: files that came, went or were
 			// replaced show in the fingerprint.
-			told = told || w.known[filepath.Clean(e.Name)]
+			sawEvent = sawEvent || w.known[filepath.Clean(e.Name)]
 			wait()
 		case _, ok := <-errs:
 			// Events were lost: look.
@@ -88,7 +88,7 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 				errs = nil
 				continue
 			}
-			told = true
+			sawEvent = true
 			wait()
 		case <-poll.C:
 			if now, _ := fingerprint(w.paths, w.recursive); !pending && now != w.last {
@@ -97,12 +97,12 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 		case <-quiet.C:
 			pending = false
 			// A file that is rewritten in the same instant with the same size looks
-			// the same, so an event counts whatever the files look like.
+			// the same, so every event counts.
 			now, known := fingerprint(w.paths, w.recursive)
-			if !told && now == w.last {
+			if !sawEvent && now == w.last {
 				continue
 			}
-			told, w.last, w.known = false, now, known
+			sawEvent, w.last, w.known = false, now, known
 			w.subscribe()
 			changed()
 		}
@@ -146,7 +146,7 @@ func (w *Watcher) subscribe() {
 	}
 }
 
-// fingerprint is different when a file is. It also gives the names of the files
+// fingerprint differs when a file does. It also returns the names of the files
 // and of what they are links to.
 func fingerprint(paths []string, recursive bool) (string, map[string]bool) {
 	var b strings.Builder

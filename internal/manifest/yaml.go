@@ -91,7 +91,7 @@ func yamlError(err error, text []byte) error {
 }
 
 // maxAliases is how many bytes the aliases of a document may expand to: what
-// they name is converted once and shared, but whatever walks or prints a tree
+// they name is converted once and shared, but code that walks or prints a tree
 // sees it in full. It is the size of the largest object a server takes.
 const maxAliases = 3 << 20
 

@@ -166,7 +166,7 @@ func (d *document) open() *smdschema.Schema {
 	return d.schema
 }
 
-// read gives the models of the document.
+// read returns the models of the document.
 func (d *document) read() (map[string]*spec.Schema, error) {
 	data, err := unpack(d.file, d.size)
 	if err != nil {

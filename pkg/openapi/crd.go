@@ -75,7 +75,7 @@ func (m *customModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
 	return m.schema, smdschema.TypeRef{NamedType: &m.name}
 }
 
-// custom is what objects of a custom kind are held to beyond its document.
+// custom holds what applies to objects of a custom kind beyond its document.
 type custom struct {
 	structural *structuralschema.Structural // with pruned defaults, as served
 	root       *member                      // the shape of its objects, with the same defaults
@@ -140,7 +140,7 @@ func (s *crdSource) addVersion(crd *apiextensionsv1.CustomResourceDefinition, i 
 
 func versionPath(i int) *field.Path { return field.NewPath("spec", "versions").Index(i) }
 
-// namesOf gives what a version of a definition is called.
+// namesOf returns the kinds and the resource of a version of a definition.
 func namesOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (kind, listKind schema.GroupVersionKind, resource schema.GroupVersionResource) {
 	gv := schema.GroupVersion{Group: crd.Spec.Group, Version: version}
 	return gv.WithKind(crd.Spec.Names.Kind), gv.WithKind(crd.Spec.Names.ListKind), gv.WithResource(crd.Spec.Names.Plural)

@@ -12,8 +12,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// settleCustom is Settle for a kind without Go type: the text of a JSON Patch
-// is read again, then come the defaults (k8s.io/apiextensions-apiserver
+// settleCustom is Settle for a kind without Go type: after a JSON Patch, scalars
+// are read again from their text; then missing fields get their defaults (k8s.io/apiextensions-apiserver
 // pkg/apiserver/customresource_handler.go: unstructuredDefaulter).
 func (k *Kind) settleCustom(before, after map[string]any, from Decoding) (map[string]any, error) {
 	if before != nil && tree.Same(before, after) {
@@ -52,9 +52,9 @@ var anything = func() *shape {
 	return sh
 }()
 
-// newFree returns the member for values of a structural schema. All that
-// settling needs of a schema is its defaults, so it is anything where there are
-// none at and below the place.
+// newFree returns the member for values of a structural schema. Settling needs
+// only the defaults of a schema, so the member is anything's where there are none
+// at and below the place.
 func newFree(s *structuralschema.Structural) *member {
 	if s == nil {
 		return anything.others
@@ -92,7 +92,7 @@ func newFree(s *structuralschema.Structural) *member {
 	return m
 }
 
-// Normalize gives a whole object as a server would hold it after decoding it
+// Normalize returns a whole object as a server would hold it after decoding it
 // strictly: for objects from files, of which nothing is known. A built-in kind
 // goes through its Go type; a custom one has its metadata checked, unknown
 // fields refused and its defaults filled in (k8s.io/apiextensions-apiserver

@@ -118,7 +118,7 @@ var goTypes = sync.OnceValue(func() *goTypeSet {
 	}
 })
 
-// of gives the Go type of a kind, nil if there is none.
+// of returns the Go type of a kind, nil if there is none.
 func (s *goTypeSet) of(gvk schema.GroupVersionKind) *goType {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,10 +144,9 @@ type goType struct {
 	root             member
 }
 
-// roundTrip is the truth that settling has to reproduce: a tree becomes a Go
-// object in the way of its decoding and then a tree again. It is used
-// when the cheap way met something odd, mostly an error, whose text then is
-// upstream's because upstream's code made it.
+// roundTrip converts a tree into a Go object and back, as upstream does; settling
+// has to reproduce its results. It runs where the settler stopped at something odd,
+// mostly an error, so that upstream's code makes upstream's error text.
 func (t *goType) roundTrip(tree map[string]any, from Decoding) (map[string]any, error) {
 	var obj runtime.Object
 	var err error

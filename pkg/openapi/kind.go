@@ -23,14 +23,14 @@ func (c *kindCache) get(gvk schema.GroupVersionKind) *Kind {
 	return c.m[gvk]
 }
 
-// all gives the kinds that are kept at this time.
+// all returns the kinds that are kept at this time.
 func (c *kindCache) all() map[schema.GroupVersionKind]*Kind {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return maps.Clone(c.m)
 }
 
-// keep gives k or, if another goroutine was faster, the Kind it kept.
+// keep returns k or, if another goroutine was faster, the Kind that it kept.
 func (c *kindCache) keep(k *Kind) *Kind {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ type Kind struct {
 // Kind looks a kind up. It does not open documents, so it is cheap.
 //
 // The error is a *NoGroupVersionError or a *NoKindError when there is no
-// schema, and says which of the two. The Kind is never nil: one without a
+// schema, depending on which is missing. The Kind is never nil: one without a
 // schema still settles and normalizes (a JSON Patch on a Scale needs no
 // schema), only Schema and Validate are not for it.
 func (t *Types) Kind(gvk schema.GroupVersionKind) (*Kind, error) {
@@ -86,7 +86,7 @@ func (k *Kind) GroupVersionKind() schema.GroupVersionKind { return k.gvk }
 // server holds its objects typed.
 func (k *Kind) Builtin() bool { return k.goType != nil }
 
-// Schema gives the merge schema: that of the document of the kind's own
+// Schema returns the merge schema: that of the document of the kind's own
 // group-version and of no other (spec §2.6). The schema is nil for a Kind that
 // came with an error. The first call opens the document.
 func (k *Kind) Schema() (*smdschema.Schema, smdschema.TypeRef) {
@@ -107,11 +107,11 @@ func (k *Kind) root() *member {
 	return anything.others
 }
 
-// declares returns the document that what was written has to comply with, false
-// if there is none. A server that is older than our Go types would lose what its document does
-// not declare without a word, since a server is lenient with what webhooks
-// answer. A merge goes by the document anyway, and the embedded documents are
-// those of our Go types.
+// declares returns the document by which Settle refuses fields, false if there is
+// none. A server that is older than our Go types silently drops fields that its
+// document does not declare, because it decodes the answers of webhooks leniently.
+// A merge follows the document anyway, and the embedded documents are those of our
+// Go types.
 func (k *Kind) declares(from Decoding) (Place, bool) {
 	if _, ours := k.model.(*builtinModel); ours || k.goType == nil || from != FromJSONPatch {
 		return Place{}, false

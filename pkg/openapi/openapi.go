@@ -1,7 +1,7 @@
 // Package openapi answers one question: what does a kind look like? It holds
 // the OpenAPI v3 documents of the built-in kinds (embedded) and of custom
-// ones (from CustomResourceDefinitions), gives the merge schema of a kind as
-// structured-merge-diff wants it, says which resource a kind is served as, and
+// ones (from CustomResourceDefinitions). It returns the merge schema of a kind in
+// the form of structured-merge-diff and the resource that serves the kind, and it
 // brings a patched object into the form in which an API server would hold it.
 //
 // Nothing here talks to a server. Everything is safe for concurrent use, and
@@ -38,20 +38,20 @@ type Source interface {
 
 // A Model is a kind in a document of a Source.
 type Model interface {
-	// Schema gives the merge schema of the kind. It may open the document, so
+	// Schema returns the merge schema of the kind. It may open the document, so
 	// the first call may take milliseconds; a Source has to make sure
 	// beforehand that this cannot fail.
 	Schema() (*smdschema.Schema, smdschema.TypeRef)
 }
 
-// Resource says how a kind is served.
+// Resource describes how a kind is served.
 type Resource struct {
 	GVR        schema.GroupVersionResource
 	Kind       schema.GroupVersionKind
 	Namespaced bool
 
-	// Subresources are the names of its subresources, sorted. KindFor tells
-	// their kinds.
+	// Subresources are the names of its subresources, sorted. KindFor
+	// returns their kinds.
 	Subresources []string
 
 	// Storage names what is stored: resources with the same Storage are views
@@ -71,7 +71,7 @@ func (r *Resource) storage() string {
 	return r.GVR.GroupResource().String()
 }
 
-// NoGroupVersionError says that no document of the group-version is known. A
+// NoGroupVersionError reports that no document of the group-version is known. A
 // server answers 503 then: "there can be a delay between when
 // CustomResourceDefinitions are created and when they are available".
 type NoGroupVersionError struct{ GVK schema.GroupVersionKind }
@@ -80,7 +80,7 @@ func (e *NoGroupVersionError) Error() string {
 	return fmt.Sprintf("no schema for %v", e.GVK)
 }
 
-// NoKindError says that the group-version is known but does not publish this
+// NoKindError reports that the group-version is known but does not publish this
 // kind, which is so for Scale, Eviction, TokenRequest and the options of
 // CONNECT (spec §2.6). Its text is the API server's.
 type NoKindError struct{ GVK schema.GroupVersionKind }
@@ -161,8 +161,8 @@ func (t *table) lookup(gvk schema.GroupVersionKind) Model {
 	return nil
 }
 
-// ResourceFor says which resource serves a kind: Pod is "pods". It answers for
-// main resources only, so false for Scale.
+// ResourceFor returns the resource that serves a kind: "pods" for Pod. It knows
+// main resources only, so it returns false for Scale.
 func (t *Types) ResourceFor(gvk schema.GroupVersionKind) (Resource, bool) {
 	if r := t.now.Load().byKind[gvk]; r != nil {
 		return r.copy(), true
@@ -188,7 +188,7 @@ func (t *Types) Resources() []Resource {
 	return out
 }
 
-// KindFor says which kind a request to a resource or subresource carries:
+// KindFor returns the kind that a request to a resource or subresource carries:
 // autoscaling/v1 Scale for deployments/scale, policy/v1 Eviction for
 // pods/eviction, Pod for pods/status. For CONNECT it is the kind of the
 // options.

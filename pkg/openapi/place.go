@@ -2,14 +2,14 @@ package openapi
 
 import smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
-// A Place is where something stands in the objects of a kind: the merge schema
-// there. The zero Place is one of which nothing is known.
+// A Place is a position in the objects of a kind, with the merge schema there. The
+// zero Place is a position of which nothing is known.
 type Place struct {
 	schema *smdschema.Schema
 	atom   smdschema.Atom
 }
 
-// Root is the object itself, false for a Kind without a schema.
+// Root returns the place of the object itself, false for a Kind without a schema.
 func (k *Kind) Root() (Place, bool) {
 	s, ref := k.Schema()
 	if s == nil {
@@ -25,8 +25,8 @@ func at(s *smdschema.Schema, ref smdschema.TypeRef) (Place, bool) {
 	return Place{schema: s, atom: atom}, ok
 }
 
-// Field is the member of that name, false if there cannot be one or nothing is
-// known of it.
+// Field returns the place of the member of that name, false if there cannot be one
+// or nothing is known of it.
 func (p Place) Field(name string) (Place, bool) {
 	if p.atom.Map == nil {
 		return Place{}, false
@@ -37,7 +37,7 @@ func (p Place) Field(name string) (Place, bool) {
 	return at(p.schema, p.atom.Map.ElementType)
 }
 
-// Element is any element of a list, false if there is no list.
+// Element returns the place of any element of a list, false if there is no list.
 func (p Place) Element() (Place, bool) {
 	if p.atom.List == nil {
 		return Place{}, false
@@ -46,7 +46,7 @@ func (p Place) Element() (Place, bool) {
 }
 
 // Declares reports whether the place is a struct that has a field of that name.
-// A map from any keys declares none.
+// A map with any keys declares none.
 func (p Place) Declares(name string) bool {
 	if p.atom.Map == nil {
 		return false
@@ -56,13 +56,13 @@ func (p Place) Declares(name string) bool {
 }
 
 // Refuses reports whether the place is a struct without a field of that name.
-// An element type tells a map from a struct, as in structured-merge-diff
+// A map has an element type and a struct has none, as in structured-merge-diff
 // (typed/validate.go).
 func (p Place) Refuses(name string) bool {
 	return p.atom.Map != nil && p.atom.Map.ElementType == (smdschema.TypeRef{}) && !p.Declares(name)
 }
 
-// Scalar is the type of a scalar: "string", "numeric", "boolean" or, for what may
+// Scalar returns the type of a scalar: "string", "numeric", "boolean" or, for what may
 // be one or the other, "untyped". It is empty for everything else.
 func (p Place) Scalar() string {
 	if p.atom.Scalar == nil {

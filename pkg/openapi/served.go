@@ -108,7 +108,7 @@ func (s *servedSource) open() error {
 	return nil
 }
 
-// split gives two definitions made of obj: one without what is there for people
+// split returns two definitions made of obj: one without what is there for people
 // to read, and one without schemas, too, for there is a lot of them.
 func split(obj *unstructured.Unstructured) (full, head map[string]any) {
 	spec, _ := obj.Object["spec"].(map[string]any)
@@ -210,7 +210,7 @@ func unpackText(packed string) ([]byte, error) {
 // publishes it, in JSON. It is for built-in kinds of another Kubernetes release
 // than the embedded one and for aggregated API servers. The document is read at
 // once, because only then is it known whether that can be done; what is kept is a
-// small part of it. It tells nothing of resources, which discovery lists.
+// small part of it. It lists no resources; discovery does.
 func Document(gv schema.GroupVersion, data []byte) (Source, error) {
 	var doc struct {
 		Components struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Decoding says how a patched object gets back into the form in which the
+// Decoding is the way in which a patched object gets back into the form in which the
 // server holds it; the two ways differ in what they refuse.
 type Decoding int
 
@@ -94,8 +94,8 @@ func (k *Kind) throughGoType(before, after map[string]any, from Decoding) (map[s
 
 // A settler walks a changed tree along a shape, beside the settled tree that
 // the changed one was made from. It copies a map or list when it first changes
-// something in it. It stops with odd at whatever is not plainly right: errors,
-// types that only the round trip knows, fields that are not declared.
+// something in it. It sets odd and stops at the first thing that is not plainly
+// right: an error, a type that only the round trip handles, an undeclared field.
 type settler struct {
 	from Decoding
 	odd  bool
@@ -362,7 +362,7 @@ func aligned(before, after []any) (head, tail int) {
 	return head, tail
 }
 
-// reread gives a scalar as a decoder reads what an encoder wrote.
+// reread returns a scalar as a decoder reads what an encoder wrote.
 func reread(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -380,8 +380,8 @@ func reread(v any) any {
 	return v
 }
 
-// share gives fresh with those of its parts replaced by before's, or else by
-// after's, that equal them, so that what did not change keeps its identity.
+// share returns fresh with its parts replaced by equal parts of before or, failing
+// that, of after, so that what did not change keeps its identity.
 // It modifies fresh, nothing else.
 func share(before, after, fresh any) any {
 	switch f := fresh.(type) {

@@ -61,7 +61,7 @@ const (
 // embedded structs included) or at any index of a list.
 type member struct {
 	shape  *shape
-	always bool // present whatever its value
+	always bool // present even with an empty value
 	fill   any  // the value where it is always present and missing
 	omit   omission
 }
@@ -82,7 +82,7 @@ func (sh *shape) target() *shape {
 	return sh
 }
 
-// omission says when a field is left out.
+// omission is the condition under which a field is left out.
 type omission int
 
 const (
@@ -245,7 +245,7 @@ func (s *shapeSet) addFields(sh *shape, t reflect.Type) bool {
 					f.omit = unsurely
 				}
 			default:
-				return false // ",string" and whatever comes next
+				return false // ",string" and options that this code does not know
 			}
 		}
 		sh.fields[name] = f

@@ -6,18 +6,18 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// A Spot is a place in a settled object at which one value is about to be
-// written. It does to that value alone what Settle would do to the whole object,
-// as long as nothing else of the object depends on it. Whatever is not sure is
-// left to Settle: every method then returns false.
+// A Spot is a position in a settled object at which one value is about to be
+// written. It does to that value alone what Kind.Settle would do to the whole
+// object, as long as nothing else of the object depends on the value. A method
+// returns false where that is not sure; the caller then uses Kind.Settle.
 type Spot struct {
 	from     Decoding
 	at       *member
 	declared Place // the kind's document if what it does not declare is refused here (see Kind.declares)
 }
 
-// Spot returns the object itself, which has been settled. It is false for an
-// object that does not say that it is of the kind.
+// Spot returns the spot of a whole settled object, false if its apiVersion or kind
+// is another.
 func (k *Kind) Spot(obj map[string]any, from Decoding) (Spot, bool) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kind, _ := obj["kind"].(string)
@@ -42,7 +42,7 @@ func (k *Kind) is(apiVersion, kind string) bool {
 	return apiVersion == k.gvk.Version
 }
 
-// Field goes on to the member of a map or struct.
+// Field moves the spot to a member of a map or struct.
 func (s *Spot) Field(name string) bool {
 	sh := s.at.shape.target()
 	m := sh.member(name)
@@ -54,7 +54,7 @@ func (s *Spot) Field(name string) bool {
 	return true
 }
 
-// Element goes on to any element of a list.
+// Element moves the spot to any element of a list.
 func (s *Spot) Element() bool {
 	items := s.at.shape.target().items
 	if items == nil {
@@ -65,16 +65,15 @@ func (s *Spot) Element() bool {
 	return true
 }
 
-// Removable reports whether the member of a map or struct can go without
-// anything taking its place. The caller makes sure that something else is left
-// there.
+// Removable reports whether a member of a map or struct can be removed without
+// anything taking its place, provided that other members remain.
 func (s *Spot) Removable(name string) bool {
 	m := s.at.shape.target().member(name)
 	return m != nil && !m.always && m.omit != unsurely
 }
 
-// Settle returns what after becomes in this place, where before stands, or nil
-// for nothing.
+// Settle returns what after becomes when it is written at the spot, in place of
+// before.
 func (s *Spot) Settle(before, after any) (any, bool) {
 	if isNull(after) {
 		return nil, false
