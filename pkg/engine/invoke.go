@@ -79,7 +79,7 @@ func (r *run) inputOf(inv *binding.Invocation) (policy.Input, error) {
 	if err != nil {
 		return in, err
 	}
-	in.Object, in.OldObject, in.Draft = object, old, policy.NewDraft(object)
+	in.Object, in.OldObject, in.Draft = object, old, r.draft.Converted(object)
 	return in, nil
 }
 
@@ -127,7 +127,8 @@ func (r *run) convertBack(inv *binding.Invocation, in policy.Input) *metav1.Stat
 	if err != nil {
 		return immediateStatus(apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err)))
 	}
-	r.draft.Put(back)
+	r.draft.Replace(back)
+	r.draft.Textual = r.draft.Textual || in.Draft.Textual
 	return nil
 }
 
@@ -194,17 +195,16 @@ func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, mutates 
 	return false, nil
 }
 
-// mutate is m.Mutate with panics as errors, which name the policy. A panic that
-// leaves the object half written ends the request, whatever the failurePolicy.
+// mutate is m.Mutate with panics as errors, which name the policy. What was written
+// before a panic is undone.
 func mutate(ctx context.Context, name string, m policy.Mutation, in policy.Input) (next *unstructured.Unstructured, err error) {
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		if next, err = nil, panicError(name, p); in.Draft != nil && in.Draft.Torn() {
-			err = apierrors.NewInternalError(err)
-		}
+		next, err = nil, panicError(name, p)
+		in.Draft.Undo()
 	}()
 	next, err = m.Mutate(ctx, in)
 	if err == nil && next == nil {

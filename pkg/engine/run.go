@@ -217,7 +217,7 @@ func (r *run) restoreVersion() *metav1.Status {
 	switch {
 	case err == nil && back != nil:
 		home.Kind = got.Kind // the server leaves that alone
-		r.draft.Put(WithVersion(back, home))
+		r.draft.Replace(WithVersion(back, home))
 		return nil
 	case !errors.Is(err, ErrNoConversion):
 	case got.Group != home.Group:

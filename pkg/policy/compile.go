@@ -96,11 +96,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 				fail(api.Mutations, i, "jsonPatch.expression", m.JSONPatch.Expression, err)
 				continue
 			}
-			if lenient {
-				mutator = &lenientMutator{expr: expression{scope, program}}
-			} else {
-				mutator = &jsonPatchMutator{expr: expression{scope, program}, types: deps.Types}
-			}
+			mutator = &jsonPatchMutator{expr: expression{scope, program}, types: deps.Types, lenient: lenient}
 		default:
 			fail(api.Mutations, i, "", "", fmt.Errorf("no patch of type %q", m.PatchType))
 			continue

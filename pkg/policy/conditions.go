@@ -34,7 +34,7 @@ func (p *Policy) Matches(ctx context.Context, in Input) (Match, error) {
 	}
 	in.Namespace = nil
 	_, in.Resource, _ = in.Request.client()
-	room := in.room()
+	room := &in.draft().room
 	room.budget.Remaining = cel.ConditionBudget
 	if in.Cost != nil {
 		defer func() { *in.Cost += spent(cel.ConditionBudget, &room.budget) }()

@@ -14,6 +14,8 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy/internal/random"
+	"github.com/mapd-project/mapd/pkg/policy/merge"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -62,7 +64,7 @@ var mixedKinds = []schema.GroupVersionKind{
 
 // mixer makes mutations for one kind.
 type mixer struct {
-	*dice
+	*random.Dice
 	kind   *openapi.Kind
 	schema *smdschema.Schema
 	ref    smdschema.TypeRef
@@ -80,12 +82,12 @@ type spot struct {
 }
 
 func (x *mixer) made(ref smdschema.TypeRef, depth int, patch bool) any {
-	return (&maker{dice: x.dice, s: x.schema, patch: patch, left: 20}).make(ref, depth)
+	return (&random.Maker{Dice: x.Dice, Schema: x.schema, Patch: patch, Left: 20}).Make(ref, depth)
 }
 
 // object makes an object as a server would send it, nil if this one would not.
 func (x *mixer) object(gvk schema.GroupVersionKind) map[string]any {
-	obj, _ := (&maker{dice: x.dice, s: x.schema, left: 150}).make(x.ref, 8).(map[string]any)
+	obj, _ := (&random.Maker{Dice: x.Dice, Schema: x.schema, Left: 150}).Make(x.ref, 8).(map[string]any)
 	if obj == nil {
 		return nil
 	}
@@ -94,7 +96,7 @@ func (x *mixer) object(gvk schema.GroupVersionKind) map[string]any {
 		meta = map[string]any{}
 	}
 	meta["name"], meta["namespace"] = "x", "default"
-	if x.n(2) == 0 {
+	if x.N(2) == 0 {
 		meta["labels"] = map[string]any{"a": "b", "x/y": "z"}
 	}
 	delete(meta, "managedFields")
@@ -131,10 +133,10 @@ func (x *mixer) spots(v any, at spot, out []spot) []spot {
 			out = x.spots(v[key], below(key), out)
 		}
 		if typed && atom.Map != nil && len(atom.Map.Fields) > 0 {
-			out = append(out, below(atom.Map.Fields[x.n(len(atom.Map.Fields))].Name))
+			out = append(out, below(atom.Map.Fields[x.N(len(atom.Map.Fields))].Name))
 		}
-		if x.n(2) == 0 {
-			out = append(out, below(pick(x.dice, "a", "b", "x/y", "a~1", "", "\xff", "é", "\"", "name")))
+		if x.N(2) == 0 {
+			out = append(out, below(random.Pick(x.Dice, "a", "b", "x/y", "a~1", "", "\xff", "é", "\"", "name")))
 		}
 	case []any:
 		below := func(token string) spot {
@@ -148,8 +150,8 @@ func (x *mixer) spots(v any, at spot, out []spot) []spot {
 			out = x.spots(v[i], below(strconv.Itoa(i)), out)
 		}
 		out = append(out, below("-"))
-		if x.n(4) == 0 {
-			out = append(out, below(pick(x.dice, "0", "00", "-1", "9", strconv.Itoa(len(v)))))
+		if x.N(4) == 0 {
+			out = append(out, below(random.Pick(x.Dice, "0", "00", "-1", "9", strconv.Itoa(len(v)))))
 		}
 	}
 	return out
@@ -157,25 +159,25 @@ func (x *mixer) spots(v any, at spot, out []spot) []spot {
 
 // value is something to write to a place.
 func (x *mixer) value(at spot, all []spot) any {
-	switch x.n(12) {
+	switch x.N(12) {
 	case 0:
-		return all[x.n(len(all))].value // a part of the object
+		return all[x.N(len(all))].value // a part of the object
 	case 1:
-		return []any{all[x.n(len(all))].value, all[x.n(len(all))].value}
+		return []any{all[x.N(len(all))].value, all[x.N(len(all))].value}
 	case 2:
-		return map[string]any{"a": all[x.n(len(all))].value, "name": "n"}
+		return map[string]any{"a": all[x.N(len(all))].value, "name": "n"}
 	case 3:
-		return pick[any](x.dice, nil, "", "1Gi", "1024Mi", "x\xff", true, false, int64(0), int64(1)<<40, 5.0, 1.5, 1e30, map[string]any{}, []any{},
+		return random.Pick[any](x.Dice, nil, "", "1Gi", "1024Mi", "x\xff", true, false, int64(0), int64(1)<<40, 5.0, 1.5, 1e30, map[string]any{}, []any{},
 			map[string]any{"a": nil, "b": map[string]any{}}, []any{nil, int64(1)}, map[string]any{"e": 5.0, "name": "n"}, "eA", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000001+01:00")
 	case 4:
-		return x.pool[x.n(len(x.pool))]
+		return x.pool[x.N(len(x.pool))]
 	case 5:
 		if at.value != nil {
 			return runtime.DeepCopyJSONValue(at.value)
 		}
 	}
 	if !at.typed {
-		return pick[any](x.dice, "s", int64(1), map[string]any{"a": "b"})
+		return random.Pick[any](x.Dice, "s", int64(1), map[string]any{"a": "b"})
 	}
 	return x.made(at.ref, 3, false)
 }
@@ -183,32 +185,32 @@ func (x *mixer) value(at spot, all []spot) any {
 func (x *mixer) ops(obj map[string]any) []cel.PatchOp {
 	all := x.spots(obj, spot{ref: x.ref, typed: true}, nil)
 	var ops []cel.PatchOp
-	favourite := all[x.n(len(all))]
-	for range max(1, x.n(6)-2) {
-		at := all[x.n(len(all))]
-		if x.n(3) == 0 {
+	favourite := all[x.N(len(all))]
+	for range max(1, x.N(6)-2) {
+		at := all[x.N(len(all))]
+		if x.N(3) == 0 {
 			at = favourite
 		}
-		if x.n(3) == 0 { // what many policies write
-			at = spot{path: pick(x.dice, "/metadata/labels/", "/metadata/annotations/", "/spec/", "/data/", "/spec/template/spec/", "/spec/m/a/") + pick(x.dice, "a", "b", "e", "x~1y")}
+		if x.N(3) == 0 { // what many policies write
+			at = spot{path: random.Pick(x.Dice, "/metadata/labels/", "/metadata/annotations/", "/spec/", "/data/", "/spec/template/spec/", "/spec/m/a/") + random.Pick(x.Dice, "a", "b", "e", "x~1y")}
 		}
-		op := cel.PatchOp{Op: pick(x.dice, "add", "add", "add", "replace", "replace", "remove", "remove", "test", "copy", "move"), Path: at.path}
+		op := cel.PatchOp{Op: random.Pick(x.Dice, "add", "add", "add", "replace", "replace", "remove", "remove", "test", "copy", "move"), Path: at.path}
 		switch op.Op {
 		case "remove":
 		case "copy", "move":
-			op.From = all[x.n(len(all))].path
+			op.From = all[x.N(len(all))].path
 		case "test":
 			op.Value, op.HasValue = at.value, true
-			if x.n(4) == 0 {
+			if x.N(4) == 0 {
 				op.Value = "x"
 			}
 		default:
-			if !at.typed && x.n(3) > 0 {
-				op.Value = pick[any](x.dice, "v1", "v2", "v3")
+			if !at.typed && x.N(3) > 0 {
+				op.Value = random.Pick[any](x.Dice, "v1", "v2", "v3")
 			} else {
 				op.Value = x.value(at, all)
 			}
-			op.HasValue = x.n(40) > 0
+			op.HasValue = x.N(40) > 0
 		}
 		ops = append(ops, op)
 	}
@@ -218,14 +220,14 @@ func (x *mixer) ops(obj map[string]any) []cel.PatchOp {
 // configuration is an apply configuration that is fit to be merged, or nil.
 func (x *mixer) configuration(obj map[string]any) map[string]any {
 	var patch map[string]any
-	switch x.n(4) {
+	switch x.N(4) {
 	case 0:
 		patch, _ = x.made(x.ref, 6, true).(map[string]any)
 	case 1:
-		patch = map[string]any{"metadata": map[string]any{pick(x.dice, "labels", "annotations"): map[string]any{pick(x.dice, "a", "b", "x/y"): pick(x.dice, "v1", "v2", "v3")}}}
+		patch = map[string]any{"metadata": map[string]any{random.Pick(x.Dice, "labels", "annotations"): map[string]any{random.Pick(x.Dice, "a", "b", "x/y"): random.Pick(x.Dice, "v1", "v2", "v3")}}}
 	default:
-		patch, _ = subset(x.r, obj).(map[string]any)
-		if patch = mapOf(patch); x.n(3) == 0 {
+		patch, _ = subset(x.R, obj).(map[string]any)
+		if patch = mapOf(patch); x.N(3) == 0 {
 			if more, _ := x.made(x.ref, 6, true).(map[string]any); more["spec"] != nil {
 				patch["spec"] = more["spec"]
 			}
@@ -234,7 +236,7 @@ func (x *mixer) configuration(obj map[string]any) map[string]any {
 	if patch == nil {
 		return nil
 	}
-	checked, err := checkPatch(x.kind, patch)
+	checked, err := merge.Check(x.kind, patch)
 	if err != nil {
 		return nil
 	}
@@ -268,7 +270,7 @@ func TestDraftMixedRandomly(t *testing.T) {
 			}
 			quick, slow := 0, 0
 			for seed := range seeds {
-				x := &mixer{dice: &dice{r: rand.New(rand.NewPCG(seed, mixedStream))}, kind: kind}
+				x := &mixer{Dice: &random.Dice{R: rand.New(rand.NewPCG(seed, mixedStream))}, kind: kind}
 				x.schema, x.ref = kind.Schema()
 				var obj map[string]any
 				for range 20 {
@@ -305,9 +307,9 @@ const mixedSeeds, mixedStream = 200, 17
 
 // run runs some mutations one after the other, also such as fail.
 func (x *mixer) run(r *draftRun) {
-	for range 2 + x.n(8) {
-		keep := x.n(5) == 0
-		if x.n(2) == 0 {
+	for range 2 + x.N(8) {
+		keep := x.N(5) == 0
+		if x.N(2) == 0 {
 			patch := x.configuration(r.on.Object.Object)
 			fresh, ok := copied(patch)
 			if patch == nil || !ok {
@@ -315,20 +317,20 @@ func (x *mixer) run(r *draftRun) {
 			}
 			r.mutate(fmt.Sprintf("%#v", patch), keep, func(in Input, isFresh bool) (*unstructured.Unstructured, error) {
 				if isFresh {
-					return in.merged(r.kind, fresh.(map[string]any), false)
+					return r.merged(in, fresh.(map[string]any), true)
 				}
-				return in.merged(r.kind, patch, false)
+				return r.merged(in, patch, false)
 			})
 			continue
 		}
 		ops := x.ops(r.on.Object.Object)
-		fresh := plainOps(ops)
+		fresh := random.Copies(ops)
 		what := strings.ReplaceAll(fmt.Sprintf("%#v", ops), "interface {}", "any")
 		r.mutate(what, keep, func(in Input, isFresh bool) (*unstructured.Unstructured, error) {
 			if isFresh {
-				return in.patched(r.kind, fresh)
+				return r.patched(in, fresh, true)
 			}
-			return in.patched(r.kind, ops)
+			return r.patched(in, ops, false)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +16,9 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy/internal/random"
+	"github.com/mapd-project/mapd/pkg/policy/merge"
+	"github.com/mapd-project/mapd/pkg/policy/patch"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -24,9 +28,30 @@ type draftRun struct {
 	name string
 	kind *openapi.Kind
 
-	on, by       Input // by has no draft
+	on, by       Input // by has a new draft for each mutation, which copies
 	kept, copies []map[string]any
 	quick, slow  int
+}
+
+// patched and merged do a mutation in both ways.
+func (r *draftRun) patched(in Input, ops []cel.PatchOp, copying bool) (*unstructured.Unstructured, error) {
+	apply := patch.Apply
+	if copying {
+		in.Draft, apply = nil, patch.ByCopying
+	}
+	d := in.draft()
+	err := apply(&d.Draft, r.kind, ops)
+	return d.Object(), err
+}
+
+func (r *draftRun) merged(in Input, configuration map[string]any, copying bool) (*unstructured.Unstructured, error) {
+	apply := merge.Apply
+	if copying {
+		in.Draft, apply = nil, merge.ByCopying
+	}
+	d := in.draft()
+	err := apply(&d.Draft, r.kind, configuration)
+	return d.Object(), err
 }
 
 func newDraftRun(t testing.TB, deps Deps, obj map[string]any) *draftRun {
@@ -55,6 +80,7 @@ func (r *draftRun) mutate(what string, keep bool, mutate func(in Input, fresh bo
 	before := r.by.Object
 	want, wantErr := mutate(r.by, true)
 	got, gotErr := mutate(r.on, false)
+	inPlace := d.Edit.Owns(d.Object().Object)
 	if (wantErr == nil) != (gotErr == nil) { // of several errors either may come first
 		r.t.Fatalf("%s: %s: error %v, want %v", r.name, what, gotErr, wantErr)
 	}
@@ -63,11 +89,10 @@ func (r *draftRun) mutate(what string, keep bool, mutate func(in Input, fresh bo
 			r.t.Fatalf("%s: %s: says changed: %v, want %v", r.name, what, got != r.on.Object, want != before)
 		}
 		if got != r.on.Object {
-			if got == d.Object() {
+			if inPlace {
 				r.quick++
 			} else {
 				r.slow++
-				d.Take(got)
 			}
 			paths := slices.Clone(d.Changed())
 			slices.Sort(paths)
@@ -125,7 +150,7 @@ var fieldNames = []string{"labels", "annotations", "name", "x", "a~1b", "replica
 func randomStrictOps(rnd *rand.Rand, obj map[string]any) []cel.PatchOp {
 	var paths []string
 	var values []any
-	places(obj, "", func(at string, v any) {
+	random.Places(obj, "", func(at string, v any) {
 		if at != "" {
 			paths = append(paths, at)
 		}
@@ -173,16 +198,47 @@ func randomStrictOps(rnd *rand.Rand, obj map[string]any) []cel.PatchOp {
 	return ops
 }
 
+func object(t testing.TB, text string) map[string]any {
+	t.Helper()
+	m, err := tree.Decode([]byte(text))
+	if err != nil {
+		t.Fatalf("Decode(%s): %v", text, err)
+	}
+	return m
+}
+
+func errString(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // foreign marks, in a field that these operations do not read, values that are no
 // part of the object.
 const foreign = "/elsewhere"
 
 func lookup(obj map[string]any, path string) (any, bool) {
-	at, token, ok := descend(obj, path[1:])
-	if !ok {
+	tokens, err := tree.ParsePointer(path)
+	if err != nil {
 		return nil, false
 	}
-	return child(at, token)
+	var at any = obj
+	for _, token := range tokens {
+		switch c := at.(type) {
+		case map[string]any:
+			at = c[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i >= len(c) {
+				return nil, false
+			}
+			at = c[i]
+		default:
+			return nil, false
+		}
+	}
+	return at, true
 }
 
 // Patches on a draft do what copying the object for each does: the object, the
@@ -202,13 +258,13 @@ func TestDraftPatchRandomly(t *testing.T) {
 			r.name = fmt.Sprintf("%s, seed %d", r.on.Kind.Kind, seed)
 			for range 1 + rnd.IntN(8) {
 				ops := randomStrictOps(rnd, r.on.Object.Object)
-				fresh, copied := plainOps(ops), plainOps(ops)
+				fresh, copied := random.Copies(ops), random.Copies(ops)
 				what := fmt.Sprint(ops)
 				r.mutate(what, rnd.IntN(4) == 0, func(in Input, isFresh bool) (*unstructured.Unstructured, error) {
 					if isFresh {
-						return in.patched(r.kind, fresh)
+						return r.patched(in, fresh, true)
 					}
-					return in.patched(r.kind, ops)
+					return r.patched(in, ops, false)
 				})
 				// Values that others hold stay what they are.
 				for i := range copied {
@@ -244,7 +300,7 @@ func TestDraftMergeRandomly(t *testing.T) {
 				if patch = mapOf(patch); rnd.IntN(3) == 0 {
 					addTo(patch, "metadata", "labels", fmt.Sprint("l", rnd.IntN(3)), fmt.Sprint("v", rnd.IntN(3)))
 				}
-				checked, err := checkPatch(r.kind, patch)
+				checked, err := merge.Check(r.kind, patch)
 				if err != nil {
 					continue
 				}
@@ -255,9 +311,9 @@ func TestDraftMergeRandomly(t *testing.T) {
 				}
 				r.mutate(fmt.Sprint(checked), rnd.IntN(4) == 0, func(in Input, isFresh bool) (*unstructured.Unstructured, error) {
 					if isFresh {
-						return in.merged(r.kind, fresh, false)
+						return r.merged(in, fresh, true)
 					}
-					return in.merged(r.kind, checked, false)
+					return r.merged(in, checked, false)
 				})
 			}
 			quick, slow = quick+r.quick, slow+r.slow
@@ -392,9 +448,7 @@ func TestDraftOfAnotherKind(t *testing.T) {
 					errs = append(errs, err.Error())
 					continue
 				}
-				if in.Object = out; draft != nil && out != draft.Object() {
-					draft.Take(out)
-				}
+				in.Object = out
 			}
 			outcomes = append(outcomes, []any{errs, in.Object.Object})
 		}

@@ -91,6 +91,7 @@ func newInput(obj map[string]any) Input {
 // run applies all mutations as the engine does, errors collected.
 func run(p *Policy, in Input) (*unstructured.Unstructured, []error) {
 	var errs []error
+	in.draft() // one for all of them
 	for _, m := range p.Mutations() {
 		out, err := m.Mutate(context.Background(), in)
 		if err != nil {

@@ -2,9 +2,7 @@ package policy
 
 import (
 	"context"
-	"slices"
 	"sync"
-	"sync/atomic"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -18,7 +16,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/openapi"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Source is where the object of a request comes from.
@@ -70,10 +67,8 @@ type Request struct {
 // requestMemo holds what is derived from a request at most once, by whichever
 // step needs it first.
 type requestMemo struct {
-	mu        sync.Mutex
-	asCEL     []celRequest
-	validated []validated
-	textual   atomic.Bool // an apply configuration left what changes as text, see changesAsText
+	mu    sync.Mutex
+	asCEL []celRequest
 }
 
 // celRequest is the variable request for one matched kind and resource.
@@ -81,12 +76,6 @@ type celRequest struct {
 	kind     schema.GroupVersionKind
 	resource schema.GroupVersionResource
 	value    map[string]any
-}
-
-// validated says that tree conforms to kind.
-type validated struct {
-	kind *openapi.Kind
-	tree map[string]any
 }
 
 // celRequest is the variable request as an expression sees it when kind and
@@ -137,39 +126,6 @@ func (r *Request) client() (schema.GroupVersionKind, schema.GroupVersionResource
 		resource, subResource = r.Resource, r.SubResource
 	}
 	return kind, resource, subResource
-}
-
-// isValid reports whether tree is known to conform to kind.
-func (r *Request) isValid(kind *openapi.Kind, object map[string]any) bool {
-	r.memo.mu.Lock()
-	defer r.memo.mu.Unlock()
-	for _, v := range r.memo.validated {
-		if v.kind == kind && tree.Same(v.tree, object) {
-			return true
-		}
-	}
-	return false
-}
-
-// forget drops what is known of object, which has been modified.
-func (r *Request) forget(object map[string]any) {
-	r.memo.mu.Lock()
-	defer r.memo.mu.Unlock()
-	r.memo.validated = slices.DeleteFunc(r.memo.validated, func(v validated) bool { return tree.Same(v.tree, object) })
-}
-
-// setValid remembers that tree conforms to kind. Only the last few trees are
-// kept: each is the successor of the one before.
-func (r *Request) setValid(kind *openapi.Kind, object map[string]any) {
-	r.memo.mu.Lock()
-	defer r.memo.mu.Unlock()
-	v := validated{kind, object}
-	if n := len(r.memo.validated); n >= 4 {
-		copy(r.memo.validated, r.memo.validated[1:])
-		r.memo.validated[n-1] = v
-		return
-	}
-	r.memo.validated = append(r.memo.validated, v)
 }
 
 func kindValue(k schema.GroupVersionKind) map[string]any {

@@ -49,12 +49,11 @@ type step struct {
 
 // change is one write, and what takes it back.
 type change struct {
-	kind  changeKind
-	had   bool // the map had the member
-	m     map[string]any
-	l     []any
+	in    any // the container
 	token Token
 	old   any
+	kind  changeKind
+	had   bool // the map had the member
 }
 
 type changeKind uint8
@@ -63,8 +62,8 @@ const (
 	changedRoot changeKind = iota
 	changedMember
 	changedElement
-	insertedElement // l is the list afterwards
-	deletedElement  // l is the list before
+	insertedElement // in is the list afterwards
+	deletedElement  // in is the list before
 )
 
 // maxReused is how many containers or changes leave their room to the next ones: to
@@ -169,23 +168,25 @@ func (e *Edit) forget() {
 func (e *Edit) Undo() {
 	e.Top()
 	for i := len(e.journal) - 1; i >= 0; i-- {
-		switch c := &e.journal[i]; c.kind {
+		c := &e.journal[i]
+		l, _ := c.in.([]any)
+		switch at := c.token.Index; c.kind {
 		case changedRoot:
 			e.way[0] = step{at: c.old}
 		case changedMember:
-			if c.had {
-				c.m[c.token.Key] = c.old
+			if m := c.in.(map[string]any); c.had {
+				m[c.token.Key] = c.old
 			} else {
-				delete(c.m, c.token.Key)
+				delete(m, c.token.Key)
 			}
 		case changedElement:
-			c.l[c.token.Index] = c.old
+			l[at] = c.old
 		case insertedElement:
-			copy(c.l[c.token.Index:], c.l[c.token.Index+1:])
-			c.l[len(c.l)-1] = nil
+			copy(l[at:], l[at+1:])
+			l[len(l)-1] = nil
 		case deletedElement:
-			copy(c.l[c.token.Index+1:], c.l[c.token.Index:])
-			c.l[c.token.Index] = c.old
+			copy(l[at+1:], l[at:])
+			l[at] = c.old
 		}
 	}
 	e.forget()
@@ -234,7 +235,7 @@ func (e *Edit) Grow(n int) { e.grow = n }
 // SetRoot replaces the whole tree, and moves the cursor to its root.
 func (e *Edit) SetRoot(v any) {
 	e.Top()
-	e.record(change{kind: changedRoot, old: e.way[0].at})
+	e.record(changedRoot, nil, Token{}, e.way[0].at, true)
 	e.way[0] = step{at: v}
 }
 
@@ -245,19 +246,29 @@ func (e *Edit) Set(t Token, v any) {
 	e.store(e.At(), t, v)
 }
 
+// SetMember is Set for a member of a map that is known to have the value old, or not to
+// be there.
+func (e *Edit) SetMember(t Token, old any, had bool, v any) {
+	e.claim()
+	at := e.At()
+	e.record(changedMember, at, t, old, had)
+	at.(map[string]any)[t.Key] = v
+}
+
 // Delete removes a member of the map or an element of the list at the cursor.
 func (e *Edit) Delete(t Token) {
 	e.claim()
-	switch c := e.At().(type) {
+	at := e.At()
+	switch c := at.(type) {
 	case map[string]any:
 		if old, had := c[t.Key]; had {
-			e.record(change{kind: changedMember, m: c, token: t, old: old, had: true})
+			e.record(changedMember, at, t, old, true)
 			delete(c, t.Key)
 		}
 	case []any:
 		old := c[t.Index]
 		shorter := slices.Delete(c, t.Index, t.Index+1)
-		e.record(change{kind: deletedElement, l: c, token: t, old: old})
+		e.record(deletedElement, at, t, old, true)
 		e.replace(len(e.way)-1, shorter)
 	}
 }
@@ -266,11 +277,10 @@ func (e *Edit) Delete(t Token) {
 // or after the last one.
 func (e *Edit) Insert(index int, v any) {
 	e.claim()
-	l := slices.Insert(e.At().([]any), index, v)
-	e.record(change{kind: insertedElement, l: l, token: Token{Index: index}})
-	var longer any = l
-	e.keep(longer)
-	e.replace(len(e.way)-1, longer)
+	var l any = slices.Insert(e.At().([]any), index, v)
+	e.record(insertedElement, l, Token{Index: index}, nil, false)
+	e.keep(l)
+	e.replace(len(e.way)-1, l)
 }
 
 // claim makes the container at the cursor, and those on the way to it, the Edit's
@@ -300,7 +310,7 @@ func (e *Edit) claim() {
 // with another length.
 func (e *Edit) replace(i int, container any) {
 	if i == 0 {
-		e.record(change{kind: changedRoot, old: e.way[0].at})
+		e.record(changedRoot, nil, Token{}, e.way[0].at, true)
 	} else {
 		e.store(e.way[i-1].at, e.way[i].token, container)
 	}
@@ -343,17 +353,17 @@ func (e *Edit) store(container any, t Token, v any) {
 	case map[string]any:
 		if e.journaling {
 			old, had := c[t.Key]
-			e.record(change{kind: changedMember, m: c, token: t, old: old, had: had})
+			e.record(changedMember, container, t, old, had)
 		}
 		c[t.Key] = v
 	case []any:
-		e.record(change{kind: changedElement, l: c, token: t, old: c[t.Index]})
+		e.record(changedElement, container, t, c[t.Index], true)
 		c[t.Index] = v
 	}
 }
 
-func (e *Edit) record(c change) {
+func (e *Edit) record(kind changeKind, in any, t Token, old any, had bool) {
 	if e.journaling {
-		e.journal = append(e.journal, c)
+		e.journal = append(e.journal, change{in: in, token: t, old: old, kind: kind, had: had})
 	}
 }

@@ -1,4 +1,4 @@
-package policy
+package patch
 
 import (
 	"fmt"
@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/policy/internal/random"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -23,20 +23,18 @@ func TestDraftRandomly(t *testing.T) {
 		kept := []map[string]any{given}
 		copies := []map[string]any{runtime.DeepCopyJSON(given)}
 		want := runtime.DeepCopyJSON(given)
-		d := NewDraft(&unstructured.Unstructured{Object: given})
+		d := newDraft(given)
 		for range 1 + rnd.IntN(8) {
 			ops := randomOps(rnd, d.Object().Object)
 			before := runtime.DeepCopyJSON(d.Object().Object)
-			next, err := applyJSONPatch(want, plainOps(ops))
+			next, err := applyJSONPatch(want, random.Copies(ops))
 			if err == nil {
 				want = runtime.DeepCopyJSON(next)
 			}
-			got, gotErr := d.apply(ops)
+			gotErr := Lenient(d, ops)
 			switch {
 			case (err == nil) != (gotErr == nil):
 				t.Fatalf("seed %d: apply(%v) error = %v, want %v", seed, ops, gotErr, err)
-			case err == nil && got != d.Object():
-				t.Fatalf("seed %d: apply returned another object", seed)
 			}
 			if diff := cmp.Diff(want, d.Object().Object); diff != "" {
 				t.Fatalf("seed %d: apply(%v) on %v (-want +got):\n%s", seed, ops, before, diff)
@@ -77,26 +75,11 @@ func randomObject(rnd *rand.Rand, depth int) any {
 	return int64(rnd.IntN(3))
 }
 
-// places lists the pointers into a value and what is there.
-func places(v any, at string, visit func(at string, v any)) {
-	visit(at, v)
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			places(e, at+"/"+k, visit)
-		}
-	case []any:
-		for i, e := range v {
-			places(e, fmt.Sprintf("%s/%d", at, i), visit)
-		}
-	}
-}
-
 // randomOps makes a patch whose values may be parts of the object.
 func randomOps(rnd *rand.Rand, obj map[string]any) []cel.PatchOp {
 	var paths []string
 	var values []any
-	places(obj, "", func(at string, v any) {
+	random.Places(obj, "", func(at string, v any) {
 		paths, values = append(paths, at), append(values, v)
 		switch v.(type) {
 		case map[string]any:
@@ -127,28 +110,18 @@ func randomOps(rnd *rand.Rand, obj map[string]any) []cel.PatchOp {
 	return ops
 }
 
-// plainOps are ops whose values share nothing with anything.
-func plainOps(ops []cel.PatchOp) []cel.PatchOp {
-	out := make([]cel.PatchOp, len(ops))
-	for i, op := range ops {
-		op.Value = runtime.DeepCopyJSONValue(op.Value)
-		out[i] = op
-	}
-	return out
-}
-
 // What a draft says was changed is where it was changed; an element that is
 // appended has its index.
 func TestDraftChanged(t *testing.T) {
 	obj := map[string]any{"a": int64(1), "l": []any{int64(1)}}
-	d := NewDraft(&unstructured.Unstructured{Object: obj})
+	d := newDraft(obj)
 	ops := []cel.PatchOp{
 		{Op: "add", Path: "/a", Value: int64(1), HasValue: true},
 		{Op: "add", Path: "/l/-", Value: int64(2), HasValue: true},
 		{Op: "add", Path: "/l/-", Value: int64(3), HasValue: true},
 		{Op: "add", Path: "/b~1c", Value: 1.0, HasValue: true},
 	}
-	if _, err := d.apply(ops); err != nil {
+	if err := Lenient(d, ops); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"/l/1", "/l/2", "/b~1c"}, d.Changed()); diff != "" {
@@ -158,11 +131,11 @@ func TestDraftChanged(t *testing.T) {
 		t.Error(diff)
 	}
 	before := d.Object()
-	if after, err := d.apply([]cel.PatchOp{{Op: "add", Path: "/b~1c", Value: 1.0, HasValue: true}}); err != nil || after != before || d.Changed() != nil {
-		t.Errorf("the same again gives %v, %v, changed %v", after, err, d.Changed())
+	if err := Lenient(d, []cel.PatchOp{{Op: "add", Path: "/b~1c", Value: 1.0, HasValue: true}}); err != nil || d.Object() != before || d.Changed() != nil {
+		t.Errorf("the same again gives %v, %v, changed %v", d.Object(), err, d.Changed())
 	}
-	if after, err := d.apply([]cel.PatchOp{{Op: "add", Path: "/b~1c", Value: int64(1), HasValue: true}}); err != nil || after == before {
-		t.Errorf("another type of number gives %v, %v", after, err)
+	if err := Lenient(d, []cel.PatchOp{{Op: "add", Path: "/b~1c", Value: int64(1), HasValue: true}}); err != nil || d.Object() == before {
+		t.Errorf("another type of number gives %v, %v", d.Object(), err)
 	}
 }
 
@@ -172,11 +145,11 @@ func TestDraftWritesInPlace(t *testing.T) {
 	for i := range 200 {
 		labels[fmt.Sprint("l", i)] = "x"
 	}
-	d := NewDraft(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": labels}}})
+	d := newDraft(map[string]any{"metadata": map[string]any{"labels": labels}})
 	i := 0
 	write := func() {
 		i++
-		if _, err := d.apply([]cel.PatchOp{{Op: "add", Path: "/metadata/labels/l0", Value: fmt.Sprint(i), HasValue: true}}); err != nil {
+		if err := Lenient(d, []cel.PatchOp{{Op: "add", Path: "/metadata/labels/l0", Value: fmt.Sprint(i), HasValue: true}}); err != nil {
 			t.Fatal(err)
 		}
 	}

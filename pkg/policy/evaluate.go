@@ -5,10 +5,9 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/openapi"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // expression is one mutation's expression and the names it is evaluated with.
@@ -20,7 +19,7 @@ type expression struct {
 // evaluate runs the expression on its own budget and variables (spec §5, §6.7);
 // run is the method that gives the result the patch type wants.
 func evaluate[T any](ctx context.Context, e expression, in Input, run func(*cel.Program, context.Context, *cel.Activation) (T, error)) (T, error) {
-	room := in.room()
+	room := &in.Draft.room
 	room.budget.Remaining = cel.MutationBudget
 	patch, err := run(e.program, ctx, e.scope.Rebind(&room.values, in.celInput(&room.vars), &room.budget))
 	if in.Cost != nil {
@@ -65,12 +64,16 @@ func (e expression) isConstant() bool { return e.program.Reads() == 0 }
 // spent is what has been taken from a budget; all of it once it has run out.
 func spent(full int64, b *cel.Budget) int64 { return full - max(b.Remaining, 0) }
 
-// room returns what an evaluation can use until the next one begins.
-func (in *Input) room() *room {
-	if in.Draft != nil {
-		return &in.Draft.room
+// draft returns the draft that a step works on: a new one if nobody gave one.
+func (in *Input) draft() *Draft {
+	if in.Draft == nil {
+		in.Draft = NewDraft(in.Object)
 	}
-	return &room{}
+	d := in.Draft
+	if d.SettledAs = in.Kind; d.Textual || in.Request != nil && in.Request.Kind != in.Kind {
+		d.SettledAs = schema.GroupVersionKind{}
+	}
+	return d
 }
 
 // celInput makes vars the input as expressions see it.
@@ -85,17 +88,9 @@ func (in *Input) celInput(vars *cel.Input) *cel.Input {
 	}
 	if r, kind, resource := in.Request, in.Kind, in.Resource; r != nil {
 		vars.Memory = r.Memory
-		if in.Draft != nil {
-			vars.Request = in.Draft.request(r, kind, resource)
-		} else {
-			vars.Request = func() map[string]any { return r.celRequest(kind, resource) }
-		}
+		vars.Request = in.Draft.request(r, kind, resource)
 		if in.Authorizer != nil {
-			if in.Draft != nil {
-				vars.User = in.Draft.user(r)
-			} else {
-				vars.User = r.User()
-			}
+			vars.User = in.Draft.user(r)
 			vars.Attributes = requestResource{r}
 		}
 	}
@@ -107,38 +102,4 @@ func content(u *unstructured.Unstructured) map[string]any {
 		return nil
 	}
 	return u.Object
-}
-
-// result wraps a mutation's outcome: the object itself if the trees are equal,
-// so that "unchanged" is a comparison of pointers. The comparison follows only
-// what is not shared, so it costs what the mutation touched.
-func result(before *unstructured.Unstructured, after map[string]any) *unstructured.Unstructured {
-	if tree.Equal(before.Object, after) {
-		return before
-	}
-	return &unstructured.Unstructured{Object: after}
-}
-
-// settled is the part of the current object that settling need not look at
-// again: all of it, with two exceptions. The defaults of another version, from
-// which the object came, are not this one's (spec §2.3; k8s.io/apiserver
-// …/mutating/dispatcher.go: dispatchOne fills in defaults after every
-// mutation). And a nil list turns into null when it becomes text.
-func (in *Input) settled() map[string]any {
-	if r := in.Request; r != nil && (r.Kind != in.Kind || r.memo.textual.Load()) {
-		return nil
-	}
-	return in.Object.Object
-}
-
-// unchanged is the outcome of a mutation that did nothing.
-func (in *Input) unchanged(kind *openapi.Kind, from openapi.Decoding) (*unstructured.Unstructured, error) {
-	if kind.Builtin() || in.settled() != nil {
-		return in.Object, nil
-	}
-	after, err := kind.Settle(nil, in.Object.Object, from)
-	if err != nil {
-		return nil, err
-	}
-	return result(in.Object, after), nil
 }

@@ -1,4 +1,4 @@
-package policy
+package patch
 
 import (
 	"encoding/json"
@@ -11,8 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/policy/draft"
+	"github.com/mapd-project/mapd/pkg/policy/internal/random"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -31,6 +34,27 @@ func op(kind, path string, value ...any) cel.PatchOp {
 		o.Value, o.HasValue = value[0], true
 	}
 	return o
+}
+
+func newDraft(doc map[string]any) *draft.Draft {
+	var d draft.Draft
+	d.Reset(&unstructured.Unstructured{Object: doc}, 0)
+	return &d
+}
+
+// applyJSONPatch applies a patch as the library does.
+func applyJSONPatch(doc map[string]any, ops []cel.PatchOp) (map[string]any, error) {
+	d := newDraft(doc)
+	d.Begin()
+	p := patching{draft: d, ops: len(ops)}
+	if err := p.all(ops); err != nil {
+		d.Undo()
+		if !tree.Same(d.Edit.Root(), doc) {
+			panic("the document is not what it was after Undo")
+		}
+		return nil, err
+	}
+	return d.Edit.Root().(map[string]any), nil
 }
 
 func errString(err error) string {
@@ -255,62 +279,45 @@ func compareJSONPatch(t testing.TB, doc map[string]any, ops []cel.PatchOp) {
 	}
 }
 
-// dice makes choices from random numbers or from fuzzed bytes.
-type dice struct {
-	r    *rand.Rand
-	data []byte
-}
-
-func (d *dice) n(n int) int {
-	if d.r != nil {
-		return d.r.IntN(n)
-	}
-	if len(d.data) == 0 {
-		return 0
-	}
-	b := d.data[0]
-	d.data = d.data[1:]
-	return int(b) % n
-}
-
-func pick[T any](d *dice, from ...T) T { return from[d.n(len(from))] }
+// dice makes documents and patches.
+type dice struct{ random.Dice }
 
 func (d *dice) value(depth int) any {
 	n := 12
 	if depth <= 0 {
 		n = 8
 	}
-	switch d.n(n) {
+	switch d.N(n) {
 	case 0:
 		return nil
 	case 1:
-		return pick(d, true, false)
+		return random.Pick(&d.Dice, true, false)
 	case 2, 3:
-		return pick(d, "", "a", "b", "<&>", "\u2028", "1")
+		return random.Pick(&d.Dice, "", "a", "b", "<&>", "\u2028", "1")
 	case 4, 5, 6:
-		return pick[any](d, int64(0), int64(1), int64(2), int64(-3))
+		return random.Pick[any](&d.Dice, int64(0), int64(1), int64(2), int64(-3))
 	case 7:
-		return pick[any](d, 1.5, 1e21, 1e-7, int64(9007199254740993))
+		return random.Pick[any](&d.Dice, 1.5, 1e21, 1e-7, int64(9007199254740993))
 	case 8, 9:
 		list := []any{}
-		for range d.n(4) {
+		for range d.N(4) {
 			list = append(list, d.value(depth-1))
 		}
 		return list
 	}
 	m := map[string]any{}
-	for range d.n(4) {
-		m[pick(d, "a", "b", "c", "", "0", "~1", "/")] = d.value(depth - 1)
+	for range d.N(4) {
+		m[random.Pick(&d.Dice, "a", "b", "c", "", "0", "~1", "/")] = d.value(depth - 1)
 	}
 	return m
 }
 
 func (d *dice) doc() map[string]any {
 	m := map[string]any{"a": d.value(3), "b": d.value(3)}
-	if d.n(2) == 0 {
+	if d.N(2) == 0 {
 		m["l"] = []any{d.value(2), d.value(2), d.value(1)}
 	}
-	if d.n(2) == 0 {
+	if d.N(2) == 0 {
 		m["o"] = map[string]any{"a": d.value(2), "b": d.value(2)}
 	}
 	return m
@@ -318,21 +325,21 @@ func (d *dice) doc() map[string]any {
 
 // path is mostly a way that exists, sometimes with a step of chance.
 func (d *dice) path(doc any) string {
-	if d.n(30) == 0 {
-		return pick(d, "", "/", "a", "a/b", "//", "/a//", "\u007f/a", "/\x01", "/ä", "/~", "/~2", "/-", "x/l/0", "/\"", "/\\")
+	if d.N(30) == 0 {
+		return random.Pick(&d.Dice, "", "/", "a", "a/b", "//", "/a//", "\u007f/a", "/\x01", "/ä", "/~", "/~2", "/-", "x/l/0", "/\"", "/\\")
 	}
 	path := ""
 	for depth := 0; ; depth++ {
-		if depth > 0 && d.n(3) == 0 {
+		if depth > 0 && d.N(3) == 0 {
 			return path
 		}
 		switch v := doc.(type) {
 		case map[string]any:
-			key := pick(d, "a", "b", "c", "l", "o", "", "0", "~1", "/", "new")
+			key := random.Pick(&d.Dice, "a", "b", "c", "l", "o", "", "0", "~1", "/", "new")
 			path += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 			doc = v[key]
 		case []any:
-			token := pick(d, "0", "1", "2", "-", "-1", "-2", "01", "+1", "-0", "9", "-9", "x", "", "99999999999999999999")
+			token := random.Pick(&d.Dice, "0", "1", "2", "-", "-1", "-2", "01", "+1", "-0", "9", "-9", "x", "", "99999999999999999999")
 			path += "/" + token
 			i, err := strconv.Atoi(token)
 			if err != nil || i < -len(v) || i >= len(v) {
@@ -344,10 +351,10 @@ func (d *dice) path(doc any) string {
 			}
 			doc = v[i]
 		default:
-			if depth > 0 && d.n(4) > 0 {
+			if depth > 0 && d.N(4) > 0 {
 				return path
 			}
-			return path + "/" + pick(d, "a", "0", "")
+			return path + "/" + random.Pick(&d.Dice, "a", "0", "")
 		}
 	}
 }
@@ -355,28 +362,28 @@ func (d *dice) path(doc any) string {
 func (d *dice) ops(doc map[string]any) []cel.PatchOp {
 	var ops []cel.PatchOp
 	now := doc
-	for range 1 + d.n(5) {
-		o := cel.PatchOp{Op: pick(d, "add", "add", "add", "remove", "replace", "replace", "move", "copy", "test", "test"), Path: d.path(now)}
-		if d.n(60) == 0 {
-			o.Op = pick(d, "", "Add", "ä", "\a")
+	for range 1 + d.N(5) {
+		o := cel.PatchOp{Op: random.Pick(&d.Dice, "add", "add", "add", "remove", "replace", "replace", "move", "copy", "test", "test"), Path: d.path(now)}
+		if d.N(60) == 0 {
+			o.Op = random.Pick(&d.Dice, "", "Add", "ä", "\a")
 		}
 		if o.Op == "move" || o.Op == "copy" {
 			o.From = d.path(now)
 		}
-		if d.n(8) > 0 {
+		if d.N(8) > 0 {
 			o.Value, o.HasValue = d.value(2), true
-			if o.Op == "test" && d.n(2) == 0 {
+			if o.Op == "test" && d.N(2) == 0 {
 				// A test that has a chance to hold.
-				p := patching{root: now}
-				if at, key, ok := p.find(o.Path); ok {
-					o.Value, _ = at.get(key)
+				p := patching{draft: newDraft(now)}
+				if key, ok := p.find(o.Path); ok {
+					o.Value, _ = p.get(key)
 				}
 			}
 		}
 		ops = append(ops, o)
 		if next, err := applyJSONPatch(now, ops[len(ops)-1:]); err == nil {
 			now = next
-		} else if d.n(4) > 0 {
+		} else if d.N(4) > 0 {
 			// Errors end a patch: keep most of them alive.
 			ops = ops[:len(ops)-1]
 		}
@@ -389,7 +396,7 @@ func TestJSONPatchDifferential(t *testing.T) {
 	if testing.Short() {
 		n = 5_000
 	}
-	d := &dice{r: rand.New(rand.NewPCG(1, 2))}
+	d := &dice{random.Dice{R: rand.New(rand.NewPCG(1, 2))}}
 	for range n {
 		doc := d.doc()
 		compareJSONPatch(t, doc, d.ops(doc))
@@ -406,7 +413,7 @@ func FuzzJSONPatch(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := &dice{data: data}
+		d := &dice{random.Dice{Data: data}}
 		doc := d.doc()
 		compareJSONPatch(t, doc, d.ops(doc))
 	})
@@ -422,5 +429,51 @@ func TestQuoted(t *testing.T) {
 		if (err == nil) != want || want && got != s {
 			t.Errorf("quoted(%q) = %q, %v; want it to come through: %v", s, got, err, want)
 		}
+	}
+}
+
+// A patch that opens a gap in a long list again and again ends.
+func TestMovedElements(t *testing.T) {
+	list := make([]any, 1<<18)
+	ops := make([]cel.PatchOp, 1000)
+	for i := range ops {
+		ops[i] = cel.PatchOp{Op: "add", Path: "/list/0", Value: "x", HasValue: true}
+	}
+	doc := map[string]any{"list": list}
+	if _, err := applyJSONPatch(doc, ops); err == nil || !strings.Contains(err.Error(), "elements of lists") {
+		t.Errorf("error = %v", err)
+	}
+	doc["list"] = list[:1000]
+	if _, err := applyJSONPatch(doc, ops); err != nil {
+		t.Error(err)
+	}
+}
+
+// inkless is a value whose text cannot be had.
+type inkless struct{}
+
+func (inkless) MarshalJSON() ([]byte, error) { panic("no ink") }
+
+// A patch that panics in its middle is undone.
+func TestPanicIsUndone(t *testing.T) {
+	d := newDraft(object(t, `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"x"}}`))
+	if err := Lenient(d, []cel.PatchOp{op("add", "/data/a", "y")}); err != nil {
+		t.Fatal(err)
+	}
+	before := d.Object()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_ = Lenient(d, []cel.PatchOp{op("add", "/data/b", "z"), op("add", "/data/c", inkless{}), {Op: "copy", From: "/data/c", Path: "/data/d"}})
+	}()
+	d.Undo()
+	if diff := cmp.Diff(object(t, `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"y"}}`), d.Object().Object); diff != "" || d.Object() != before {
+		t.Errorf("after Undo (-want +got):\n%s", diff)
+	}
+	if err := Lenient(d, []cel.PatchOp{op("add", "/data/a", "w")}); err != nil || d.Object().Object["data"].(map[string]any)["a"] != "w" {
+		t.Errorf("a patch after Undo gives %v, %v", d.Object().Object, err)
 	}
 }

@@ -1,7 +1,6 @@
-package policy
+package patch
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,61 +13,17 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy/draft"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// jsonPatchMutator is a mutation of type JSONPatch (spec §8).
-type jsonPatchMutator struct {
-	expr  expression
-	types *openapi.Types
-}
-
-// Mutate evaluates the patch, applies it and settles the result.
-func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unstructured, error) {
-	if in.Object == nil {
-		return nil, nil
-	}
-	ops, err := evaluate(ctx, m.expr, in, (*cel.Program).JSONPatch)
-	if err != nil {
-		return nil, err
-	}
-	if in.Grown != nil && slices.ContainsFunc(ops, func(op cel.PatchOp) bool { return op.Op == "copy" }) {
-		*in.Grown += copyLimit // at most
-	}
-	// Settling asks for the Go type alone, which Scale, Eviction and
-	// PodExecOptions have without a schema (spec §2.6).
-	kind, _ := m.types.Kind(in.Kind)
-	return in.patched(kind, ops)
-}
-
-// patched applies a patch to the object and settles the result.
-func (in *Input) patched(kind *openapi.Kind, ops []cel.PatchOp) (*unstructured.Unstructured, error) {
-	if d := in.Draft; d != nil && in.settled() != nil && d.patch(kind, ops) {
-		if d.object != in.Object && !kind.Builtin() {
-			in.Request.forget(d.object.Object)
-		}
-		return d.object, nil
-	}
-	after, err := applyJSONPatch(in.Object.Object, ops)
-	if err != nil {
-		if errors.Is(err, errTestFailed) {
-			// The whole mutation is skipped, and that is no error (spec §8.1).
-			return in.unchanged(kind, openapi.FromApply)
-		}
-		return nil, fmt.Errorf("JSON Patch: %w", err)
-	}
-	if tree.Same(in.Object.Object, after) {
-		return in.unchanged(kind, openapi.FromJSONPatch)
-	}
-	if after, err = kind.Settle(in.settled(), after, openapi.FromJSONPatch); err != nil {
-		return nil, err
-	}
-	return result(in.Object, after), nil
-}
-
-// copyLimit bounds what the copy operations of one patch may add, in bytes of
+// CopyLimit bounds what the copy operations of one patch may add, in bytes of
 // JSON: an API server's fixed setting for the process-wide limit of the library.
-const copyLimit = 3 << 20
+const CopyLimit = 3 << 20
+
+// maxMoved bounds the elements that the operations of one patch move. A thousand
+// operations at the front of a list of a thousand move 1.5 million.
+const maxMoved = 100 << 20
 
 var (
 	errTestFailed   = errors.New("test failed")
@@ -86,110 +41,180 @@ func crash(format string, args ...any) error {
 	return &crashError{what: fmt.Sprintf(format, args...)}
 }
 
-// applyJSONPatch applies ops to doc with the semantics of
-// gopkg.in/evanphx/json-patch.v4 v4.13.0, quirks included (spec §8.3): that is
-// what policies are written and tested against. It does not modify doc or any
-// value of ops; what no operation touches is shared with the result, which is
-// doc itself if there is nothing to do. A failed test is errTestFailed.
-func applyJSONPatch(doc map[string]any, ops []cel.PatchOp) (map[string]any, error) {
-	p := patching{root: doc}
-	for i := range ops {
-		if err := p.apply(&ops[i]); err != nil {
-			return nil, err
+// Apply applies a patch to the object of a draft, all of it or nothing, and settles
+// what it wrote.
+func Apply(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) error {
+	if !d.SettledAs.Empty() && inPlace(d, kind, ops) {
+		return nil
+	}
+	return ByCopying(d, kind, ops)
+}
+
+// ByCopying is Apply that copies what it writes to and settles the whole object.
+func ByCopying(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) error {
+	switch err := whole(d, ops); {
+	case errors.Is(err, errTestFailed):
+		// The whole mutation is skipped, and that is no error (spec §8.1).
+		return d.Settle(kind, openapi.FromApply)
+	case err != nil:
+		return err
+	}
+	return d.Settle(kind, openapi.FromJSONPatch)
+}
+
+// Lenient applies a patch to the object of a draft, all of it or nothing, and leaves
+// the result as it is.
+func Lenient(d *draft.Draft, ops []cel.PatchOp) error {
+	if inPlace(d, nil, ops) {
+		return nil
+	}
+	switch err := whole(d, ops); {
+	case errors.Is(err, errTestFailed):
+		return nil
+	case err != nil:
+		return err
+	}
+	d.Replace(&unstructured.Unstructured{Object: d.Edit.Root().(map[string]any)})
+	return nil
+}
+
+// inPlace applies a patch and settles each value that it writes, if kind is not nil.
+// It reports false, and does nothing, if the outcome may differ from what whole and
+// settling the object give, errors included.
+func inPlace(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) bool {
+	if r := &d.Recent; r.Kind != kind || r.Through {
+		r.Way = ""
+	}
+	if len(ops) > maxSure {
+		return false
+	}
+	if len(ops) > 1 {
+		for i := range ops {
+			d.Edit.Release(ops[i].Value)
 		}
 	}
-	after, ok := seal(p.root).(map[string]any)
-	if !ok || after == nil {
-		return nil, errors.New("the patched document is not an object")
+	d.Begin()
+	p := patching{draft: d, sure: true, kind: kind, ops: len(ops)}
+	for i := range ops {
+		if !p.write(ops, i) {
+			d.Undo()
+			return false
+		}
 	}
-	return after, nil
+	d.Commit()
+	return true
 }
 
-// patching is a document while a patch is applied to it. Containers that this
-// patch has copied are *ownMap and *ownList and may be changed in place, so
-// that a hundred operations on one map copy it once; all others belong to
-// somebody else and are copied before their first change. An owned container is
-// only ever reached through owned ones, and from one place.
-type patching struct {
-	root   any
-	copied int64
-	moved  int // elements of lists, to make or close gaps
-}
-
-// maxMoved bounds the elements that the operations of one patch move. A thousand
-// operations at the front of a list of a thousand move 1.5 million.
-const maxMoved = 100 << 20
-
-// move counts the elements of a list that an operation moves.
-func (at *place) move(elements int) error {
-	if at.p.moved += elements; at.p.moved > maxMoved {
-		return fmt.Errorf("the operations of one patch move more than %d elements of lists", maxMoved)
+// whole applies a patch with the semantics of gopkg.in/evanphx/json-patch.v4
+// v4.13.0, quirks included (spec §8.3): that is what policies are written and tested
+// against. The draft copies what it writes to. An error undoes the mutation; a failed
+// test is errTestFailed.
+func whole(d *draft.Draft, ops []cel.PatchOp) error {
+	d.Edit.Keep()
+	d.Top()
+	d.Begin()
+	p := patching{draft: d, ops: len(ops)}
+	err := p.all(ops)
+	d.Top()
+	if err != nil {
+		d.Undo()
+		if errors.Is(err, errTestFailed) {
+			return err
+		}
+		return fmt.Errorf("JSON Patch: %w", err)
 	}
 	return nil
 }
 
-type (
-	ownMap  struct{ m map[string]any }
-	ownList struct{ l []any }
+// maxSure bounds how many paths are compared each with each: about so many
+// operations are faster than copying the object.
+const maxSure = 256
 
-	// newNull is a null that an operation wrote with an explicit value. The
-	// library tells it from a null that the document or a nested value held,
-	// which it takes for an absent value: it can be looked into, finding
-	// nothing, compares equal to null and to {}, and cannot be added to.
-	newNull struct{}
-)
+// patching is a document under a patch. The container that an operation is about is
+// at the cursor of the draft's Edit.
+type patching struct {
+	draft  *draft.Draft
+	ops    int
+	copied int64
+	moved  int  // elements of lists, to make or close gaps
+	nulls  bool // some newNull was written
 
+	// sure applies only operations whose outcome is certain, and settles what they
+	// write for kind, if that is not nil.
+	sure bool
+	kind *openapi.Kind
+}
+
+// newNull is a null that an operation wrote with an explicit value. The library
+// tells it from a null that the document or a nested value held, which it takes for
+// an absent value: it can be looked into, finding nothing, compares equal to null and
+// to {}, and cannot be added to.
+type newNull struct{}
+
+// MarshalJSON writes null.
 func (newNull) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
-func (o *ownMap) MarshalJSON() ([]byte, error) {
-	return json.Marshal(o.m)
-}
-func (o *ownList) MarshalJSON() ([]byte, error) {
-	return json.Marshal(o.l)
+
+// all applies a patch as the library does.
+func (p *patching) all(ops []cel.PatchOp) error {
+	for i := range ops {
+		if err := p.apply(&ops[i]); err != nil {
+			return err
+		}
+	}
+	if p.nulls {
+		p.seal(p.draft.Edit.Root())
+	}
+	if after, ok := p.draft.Edit.Root().(map[string]any); !ok || after == nil {
+		return errors.New("the patched document is not an object")
+	}
+	return nil
 }
 
-// seal returns v as plain data, giving up the ownership of all it holds.
-func seal(v any) any {
+// seal makes plain nulls of those that the patch wrote. They are in containers that
+// the Edit owns, as is every container on the way to them.
+func (p *patching) seal(v any) {
+	if !p.draft.Edit.Owns(v) {
+		return
+	}
 	switch v := v.(type) {
-	case *ownMap:
-		for k, e := range v.m {
-			switch e.(type) {
-			case *ownMap, *ownList, newNull:
-				v.m[k] = seal(e)
+	case map[string]any:
+		for k, e := range v {
+			if _, null := e.(newNull); null {
+				v[k] = nil
 			}
+			p.seal(e)
 		}
-		return v.m
-	case *ownList:
-		for i, e := range v.l {
-			switch e.(type) {
-			case *ownMap, *ownList, newNull:
-				v.l[i] = seal(e)
+	case []any:
+		for i, e := range v {
+			if _, null := e.(newNull); null {
+				v[i] = nil
 			}
+			p.seal(e)
 		}
-		return v.l
-	case newNull:
+	}
+}
+
+// snapshot returns v to be put in a second place: what may be written to is copied.
+func (p *patching) snapshot(v any) any {
+	if _, null := v.(newNull); null {
 		return nil
 	}
-	return v
-}
-
-// snapshot is seal for a value that stays where it is: owned containers are
-// copied, since they may change later.
-func snapshot(v any) any {
+	if !p.draft.Edit.Owns(v) {
+		return v
+	}
 	switch v := v.(type) {
-	case *ownMap:
-		m := make(map[string]any, len(v.m))
-		for k, e := range v.m {
-			m[k] = snapshot(e)
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			m[k] = p.snapshot(e)
 		}
 		return m
-	case *ownList:
-		l := make([]any, len(v.l))
-		for i, e := range v.l {
-			l[i] = snapshot(e)
+	case []any:
+		l := make([]any, len(v))
+		for i, e := range v {
+			l[i] = p.snapshot(e)
 		}
 		return l
-	case newNull:
-		return nil
 	}
 	return v
 }
@@ -222,11 +247,11 @@ func (p *patching) add(op *cel.PatchOp) error {
 	if err != nil {
 		return fmt.Errorf("add operation failed to decode path: %w", errMissing)
 	}
-	at, key, ok := p.find(path)
+	key, ok := p.find(path)
 	if !ok {
 		return fmt.Errorf("add operation does not apply: doc is missing path: \"%s\": %w", path, errMissing)
 	}
-	if err := at.add(key, written(op)); err != nil {
+	if err := p.addTo(key, p.written(op)); err != nil {
 		return inner("error in add for path: '%s': %w", path, err)
 	}
 	return nil
@@ -237,11 +262,11 @@ func (p *patching) remove(op *cel.PatchOp) error {
 	if err != nil {
 		return fmt.Errorf("remove operation failed to decode path: %w", errMissing)
 	}
-	at, key, ok := p.find(path)
+	key, ok := p.find(path)
 	if !ok {
 		return fmt.Errorf("remove operation does not apply: doc is missing path: \"%s\": %w", path, errMissing)
 	}
-	if err := at.remove(key); err != nil {
+	if err := p.removeFrom(key); err != nil {
 		return inner("error in remove for path: '%s': %w", path, err)
 	}
 	return nil
@@ -258,20 +283,21 @@ func (p *patching) replace(op *cel.PatchOp) error {
 		}
 		switch op.Value.(type) {
 		case map[string]any, []any, nil:
-			p.root = op.Value
+			p.draft.Top()
+			p.draft.Edit.SetRoot(op.Value)
 			return nil
 		}
 		return errors.New("replace operation value must be object or array: %!w(<nil>)")
 	}
-	at, key, ok := p.find(path)
+	key, ok := p.find(path)
 	if !ok {
 		return fmt.Errorf("replace operation does not apply: doc is missing path: %s: %w", path, errMissing)
 	}
-	if _, err := at.get(key); err != nil {
+	if _, err := p.get(key); err != nil {
 		return fmt.Errorf("replace operation does not apply: doc is missing key: %s: %w", path, errMissing)
 	}
 	// The library says remove here.
-	if err := at.set(key, written(op)); err != nil {
+	if err := p.setIn(key, p.written(op)); err != nil {
 		return inner("error in remove for path: '%s': %w", path, err)
 	}
 	return nil
@@ -282,25 +308,25 @@ func (p *patching) move(op *cel.PatchOp) error {
 	if err != nil {
 		return fmt.Errorf("move operation failed to decode from: %w", err)
 	}
-	at, key, ok := p.find(from)
+	key, ok := p.find(from)
 	if !ok {
 		return fmt.Errorf("move operation does not apply: doc is missing from path: %s: %w", from, errMissing)
 	}
-	v, err := at.get(key)
+	v, err := p.get(key)
 	if err != nil {
 		return fmt.Errorf("error in move for path: '%s': %w", key, err)
 	}
-	if err := at.remove(key); err != nil {
+	if err := p.removeFrom(key); err != nil {
 		return inner("error in move for path: '%s': %w", key, err)
 	}
 	path, err := quoted(op.Path)
 	if err != nil {
 		return fmt.Errorf("move operation failed to decode path: %w", err)
 	}
-	if at, key, ok = p.find(path); !ok {
+	if key, ok = p.find(path); !ok {
 		return fmt.Errorf("move operation does not apply: doc is missing destination path: %s: %w", path, errMissing)
 	}
-	if err := at.add(key, v); err != nil {
+	if err := p.addTo(key, v); err != nil {
 		return inner("error in move for path: '%s': %w", path, err)
 	}
 	return nil
@@ -311,11 +337,11 @@ func (p *patching) copy(op *cel.PatchOp) error {
 	if err != nil {
 		return fmt.Errorf("copy operation failed to decode from: %w", err)
 	}
-	at, key, ok := p.find(from)
+	key, ok := p.find(from)
 	if !ok {
 		return fmt.Errorf("copy operation does not apply: doc is missing from path: %s: %w", from, errMissing)
 	}
-	v, err := at.get(key)
+	v, err := p.get(key)
 	if err != nil {
 		return fmt.Errorf("error in copy for from: '%s': %w", from, err)
 	}
@@ -323,7 +349,7 @@ func (p *patching) copy(op *cel.PatchOp) error {
 	if err != nil {
 		return fmt.Errorf("copy operation failed to decode path: %w", errMissing)
 	}
-	if at, key, ok = p.find(path); !ok {
+	if key, ok = p.find(path); !ok {
 		return fmt.Errorf("copy operation does not apply: doc is missing destination path: %s: %w", path, errMissing)
 	}
 	if v != nil {
@@ -333,15 +359,15 @@ func (p *patching) copy(op *cel.PatchOp) error {
 		if err != nil {
 			return fmt.Errorf("error while performing deep copy: %w", err)
 		}
-		if p.copied += int64(len(text)); p.copied > copyLimit {
+		if p.copied += int64(len(text)); p.copied > CopyLimit {
 			//lint:ignore ST1005 upstream's text
-			return fmt.Errorf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", p.copied, copyLimit)
+			return fmt.Errorf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", p.copied, CopyLimit)
 		}
 		if _, ok := v.(newNull); !ok {
-			v = snapshot(v)
+			v = p.snapshot(v)
 		}
 	}
-	if err := at.add(key, v); err != nil {
+	if err := p.addTo(key, v); err != nil {
 		if _, ok := err.(*crashError); ok {
 			return err
 		}
@@ -360,17 +386,17 @@ func (p *patching) test(op *cel.PatchOp) error {
 		if !op.HasValue {
 			return crash("test operation of the whole document has no value")
 		}
-		root := p.root
+		root := p.draft.Edit.Root()
 		if root == nil {
 			root = newNull{} // a document replaced by null is an empty one to test
 		}
 		return compare(root, op.Value, failed)
 	}
-	at, key, ok := p.find(path)
+	key, ok := p.find(path)
 	if !ok {
 		return fmt.Errorf("test operation does not apply: is missing path: %s: %w", path, errMissing)
 	}
-	v, err := at.get(key)
+	v, err := p.get(key)
 	switch {
 	case err != nil:
 		return fmt.Errorf("error in test for path: '%s': %w", path, err)
@@ -408,12 +434,8 @@ func sameJSON(have, want any) (same, crashes bool) {
 			return len(w) == 0, false
 		}
 		return false, false
-	case *ownMap:
-		return sameMap(h.m, want)
 	case map[string]any:
 		return sameMap(h, want)
-	case *ownList:
-		return sameList(h.l, want)
 	case []any:
 		return sameList(h, want)
 	}
@@ -479,11 +501,12 @@ func scalarText(v any) string {
 }
 
 // written is what an operation writes: nothing given writes a plain null.
-func written(op *cel.PatchOp) any {
+func (p *patching) written(op *cel.PatchOp) any {
 	switch {
 	case !op.HasValue:
 		return nil
 	case op.Value == nil:
+		p.nulls = true
 		return newNull{}
 	}
 	return op.Value
@@ -519,64 +542,65 @@ func inner(format, path string, err error) error {
 	return fmt.Errorf(format, path, err)
 }
 
-// place is one container of the document and the way to it: enough to read it
-// as it is and, before the first change, to make it the patch's own.
-type place struct {
-	p     *patching
-	way   string // what follows the path's first slash
-	depth int    // how many tokens of it lead to the container
-	v     any    // the container as it is
-}
-
-// find returns the container that path points into and the last token. As in
-// the library, what stands before the first slash is ignored.
-func (p *patching) find(path string) (place, string, bool) {
-	_, rest, ok := strings.Cut(path, "/")
-	if !ok {
-		return place{}, "", false
+// find moves the cursor to the container that path points into and returns the last
+// token. As in the library, what stands before the first slash is ignored.
+func (p *patching) find(path string) (key string, ok bool) {
+	end := strings.LastIndexByte(path, '/') + 1
+	if end == 0 {
+		return "", false
 	}
-	at := place{p: p, way: rest, v: p.root}
-	for {
-		token, more, ok := strings.Cut(rest, "/")
-		if token = unescape(token); !ok {
-			return at, token, true
+	way, key := path[:end], unescape(path[end:])
+	if r := &p.draft.Recent; r.Way == way && r.Kind == p.kind {
+		return key, true
+	}
+	p.draft.Top()
+	edit, recent := &p.draft.Edit, draft.Recent{Way: way, Kind: p.kind}
+	if p.kind != nil {
+		object, _ := edit.Root().(map[string]any)
+		if recent.Spot, ok = p.kind.Spot(object, openapi.FromJSONPatch); !ok {
+			return "", false
 		}
-		next, err := at.get(token)
+	}
+	_, rest, _ := strings.Cut(way, "/")
+	for rest != "" {
+		token, more, _ := strings.Cut(rest, "/")
+		rest = more
+		token = unescape(token)
+		at := edit.At()
+		if p.sure && !p.passes(&recent, at, token) {
+			return "", false
+		}
+		next, err := p.get(token)
 		if err != nil {
-			return place{}, "", false
+			return "", false
 		}
 		switch next.(type) {
-		case map[string]any, []any, *ownMap, *ownList, newNull:
+		case map[string]any, []any, newNull:
 		default:
-			return place{}, "", false
+			return "", false
 		}
-		at.depth++
-		at.v = next
-		rest = more
+		step := tree.Token{Key: token}
+		if list, ok := at.([]any); ok {
+			step.Index, _ = elementAt(token, len(list))
+		}
+		edit.Down(step, next)
 	}
+	p.draft.Recent = recent
+	return key, true
 }
 
-var unescaper = strings.NewReplacer("~1", "/", "~0", "~")
-
-// unescape decodes a token; an escape that is none stays as it is.
-func unescape(token string) string {
-	if strings.IndexByte(token, '~') < 0 {
-		return token
-	}
-	return unescaper.Replace(token)
-}
-
-// get returns the value at key; nil if it is null or a map has none.
-func (at *place) get(key string) (any, error) {
-	switch v := at.v.(type) {
+// get returns the value at key of the container at the cursor; nil if it is null or a
+// map has none.
+func (p *patching) get(key string) (any, error) {
+	switch at := p.draft.Edit.At().(type) {
 	case map[string]any:
-		return plain(v[key]), nil
-	case *ownMap:
-		return plain(v.m[key]), nil
+		return plain(at[key]), nil
 	case []any:
-		return element(v, key)
-	case *ownList:
-		return element(v.l, key)
+		i, err := elementAt(key, len(at))
+		if err != nil {
+			return nil, err
+		}
+		return plain(at[i]), nil
 	}
 	return nil, nil // a null looked into
 }
@@ -590,20 +614,13 @@ func plain(v any) any {
 	return v
 }
 
-func element(list []any, key string) (any, error) {
+// elementAt reads an index into a list of n elements, counting negative ones from the
+// end.
+func elementAt(key string, n int) (int, error) {
 	i, err := strconv.Atoi(key)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	if i, err = index(i, len(list)); err != nil {
-		return nil, err
-	}
-	return plain(list[i]), nil
-}
-
-// index resolves an index into a list of n elements, counting negative ones
-// from the end.
-func index(i, n int) (int, error) {
 	if i >= n || i < -n {
 		//lint:ignore ST1005 upstream's text
 		return 0, fmt.Errorf("Unable to access invalid index: %d: %w", i, errInvalidIndex)
@@ -614,137 +631,89 @@ func index(i, n int) (int, error) {
 	return i, nil
 }
 
-// own makes the container, and those on the way to it, the patch's own.
-func (at *place) own() {
-	switch at.v.(type) {
-	case *ownMap, *ownList:
-		return
-	}
-	p := at.p
-	p.root = owned(p.root)
-	v, rest := p.root, at.way
-	for range at.depth {
-		token, more, _ := strings.Cut(rest, "/")
-		token, rest = unescape(token), more
-		switch c := v.(type) {
-		case *ownMap:
-			v = owned(c.m[token])
-			c.m[token] = v
-		case *ownList:
-			// The way was walked before, so the index is good.
-			i, _ := strconv.Atoi(token)
-			i, _ = index(i, len(c.l))
-			v = owned(c.l[i])
-			c.l[i] = v
-		}
-	}
-	at.v = v
-}
-
-func owned(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		return &ownMap{maps.Clone(v)}
-	case []any:
-		return &ownList{append(make([]any, 0, len(v)+1), v...)}
-	}
-	return v
-}
-
-func (at *place) add(key string, v any) error {
-	switch at.v.(type) {
+// addTo adds a value under key to the container at the cursor.
+func (p *patching) addTo(key string, v any) error {
+	edit := &p.draft.Edit
+	switch at := edit.At().(type) {
 	case newNull, nil:
 		return crash("add operation below a null that the patch has just written")
-	}
-	if list, ok := at.list(); ok {
-		i, n := len(list), len(list)
+	case []any:
+		i := len(at)
 		if key != "-" {
 			var err error
-			if i, err = strconv.Atoi(key); err != nil {
-				return fmt.Errorf("value was not a proper array index: '%s': %w", key, err)
-			}
-			if i, err = index(i, n+1); err != nil {
+			if i, err = elementAt(key, len(at)+1); err != nil {
+				if _, syntax := err.(*strconv.NumError); syntax {
+					err = fmt.Errorf("value was not a proper array index: '%s': %w", key, err)
+				}
 				return err
 			}
 		}
-		if err := at.move(n - i); err != nil {
+		if err := p.shift(len(at) - i); err != nil {
 			return err
 		}
-		at.own()
-		own := at.v.(*ownList)
-		own.l = slices.Insert(own.l, i, v)
+		edit.Insert(i, v)
 		return nil
 	}
-	return at.setKey(key, v)
-}
-
-// set replaces the value at key, which a list must have.
-func (at *place) set(key string, v any) error {
-	switch at.v.(type) {
-	case newNull, nil:
-		return crash("replace operation below a null that the patch has just written")
-	}
-	if list, ok := at.list(); ok {
-		i, err := strconv.Atoi(key)
-		if err != nil {
-			return err
-		}
-		if i, err = index(i, len(list)); err != nil {
-			return err
-		}
-		at.own()
-		at.v.(*ownList).l[i] = v
-		return nil
-	}
-	return at.setKey(key, v)
-}
-
-func (at *place) setKey(key string, v any) error {
-	at.own()
-	at.v.(*ownMap).m[key] = v
+	edit.Set(tree.Token{Key: key}, v)
 	return nil
 }
 
-func (at *place) remove(key string) error {
-	if list, ok := at.list(); ok {
-		i, err := strconv.Atoi(key)
-		if err != nil {
+// setIn replaces the value at key, which a list must have.
+func (p *patching) setIn(key string, v any) error {
+	edit := &p.draft.Edit
+	token := tree.Token{Key: key}
+	switch at := edit.At().(type) {
+	case newNull, nil:
+		return crash("replace operation below a null that the patch has just written")
+	case []any:
+		var err error
+		if token.Index, err = elementAt(key, len(at)); err != nil {
 			return err
 		}
-		if i, err = index(i, len(list)); err != nil {
-			return err
-		}
-		if err := at.move(len(list) - i); err != nil {
-			return err
-		}
-		at.own()
-		own := at.v.(*ownList)
-		own.l = slices.Delete(own.l, i, i+1)
-		return nil
 	}
-	found := false
-	switch v := at.v.(type) {
+	edit.Set(token, v)
+	return nil
+}
+
+// removeFrom removes the value at key.
+func (p *patching) removeFrom(key string) error {
+	edit := &p.draft.Edit
+	token, found := tree.Token{Key: key}, false
+	switch at := edit.At().(type) {
+	case []any:
+		var err error
+		if token.Index, err = elementAt(key, len(at)); err != nil {
+			return err
+		}
+		if err := p.shift(len(at) - token.Index); err != nil {
+			return err
+		}
+		found = true
 	case map[string]any:
-		_, found = v[key]
-	case *ownMap:
-		_, found = v.m[key]
+		_, found = at[key]
 	}
 	if !found {
 		//lint:ignore ST1005 upstream's text
 		return fmt.Errorf("Unable to remove nonexistent key: %s: %w", key, errMissing)
 	}
-	at.own()
-	delete(at.v.(*ownMap).m, key)
+	edit.Delete(token)
 	return nil
 }
 
-// list is the container's elements, if it is a list.
-func (at *place) list() ([]any, bool) {
-	switch v := at.v.(type) {
-	case []any:
-		return v, true
-	case *ownList:
-		return v.l, true
+// shift counts the elements of a list that an operation moves.
+func (p *patching) shift(elements int) error {
+	if p.moved += elements; p.moved > maxMoved {
+		return fmt.Errorf("the operations of one patch move more than %d elements of lists", maxMoved)
 	}
-	return nil, false
+	return nil
+}
+
+var unescaper = strings.NewReplacer("~1", "/", "~0", "~")
+
+// unescape decodes a token; an escape that is none stays as it is.
+func unescape(token string) string {
+	if strings.IndexByte(token, '~') < 0 {
+		return token
+	}
+	return unescaper.Replace(token)
 }

@@ -1,12 +1,12 @@
-package policy
+package merge
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy/draft"
+	"github.com/mapd-project/mapd/pkg/policy/internal/random"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -127,118 +129,29 @@ func schemasUnderTest(t testing.TB) []schemaUnderTest {
 	return all
 }
 
-// maker makes values of a type: mostly good ones, of a small vocabulary so
-// that the two sides meet.
-type maker struct {
-	*dice
-	s     *smdschema.Schema
-	patch bool
-	bad   int // one in so many values is wrong; 0: none
-	left  int // values still to make
+func object(t testing.TB, text string) map[string]any {
+	t.Helper()
+	m, err := tree.Decode([]byte(text))
+	if err != nil {
+		t.Fatalf("Decode(%s): %v", text, err)
+	}
+	return m
 }
 
-func (k *maker) make(tr smdschema.TypeRef, depth int) any {
-	if k.left--; k.left < 0 {
-		return nil
+// mergeValues merges a patch into a value that is not settled, after having undone the
+// same once.
+func mergeValues(s *smdschema.Schema, live, patch any, ref smdschema.TypeRef) (any, error) {
+	var d draft.Draft
+	d.Edit.Reset(live)
+	m := merger{draft: &d, schema: s}
+	d.Begin()
+	_ = m.root(live, patch, ref, openapi.Spot{})
+	if d.Undo(); !tree.Same(d.Edit.Root(), live) {
+		return nil, errors.New("the value is not what it was after Undo")
 	}
-	if k.n(25) == 0 {
-		return nil
-	}
-	if k.bad > 0 && k.n(k.bad) == 0 {
-		return pick[any](k.dice, "x", int64(1), true, []any{}, []any{nil}, map[string]any{"zz": int64(1)}, uint64(7), time.Time{}, time.Second, 2.5)
-	}
-	atom, ok := k.s.Resolve(tr)
-	if !ok {
-		return nil
-	}
-	var forms []string
-	if atom.Map != nil {
-		forms = append(forms, "map")
-	}
-	if atom.List != nil {
-		forms = append(forms, "list")
-	}
-	if atom.Scalar != nil {
-		forms = append(forms, "scalar")
-	}
-	if len(forms) == 0 {
-		return nil
-	}
-	switch pick(k.dice, forms...) {
-	case "map":
-		m := map[string]any{}
-		if depth <= 0 {
-			return m
-		}
-		if n := len(atom.Map.Fields); n > 0 {
-			for range k.n(min(n, 6) + 1) {
-				f := atom.Map.Fields[k.n(n)]
-				m[f.Name] = k.make(f.Type, depth-1)
-			}
-		}
-		if !isZeroRef(atom.Map.ElementType) {
-			for range k.n(4) {
-				m[pick(k.dice, "a", "b", "c", "d")] = k.make(atom.Map.ElementType, depth-1)
-			}
-		}
-		return m
-	case "list":
-		return k.list(atom.List, depth)
-	}
-	switch *atom.Scalar {
-	case smdschema.String:
-		return pick(k.dice, "a", "b", "c", "d", "")
-	case smdschema.Boolean:
-		return pick(k.dice, true, false)
-	case smdschema.Numeric:
-		return pick[any](k.dice, int64(1), int64(80), int64(81), 80.0, 1.5)
-	}
-	return pick[any](k.dice, "a", "b", int64(1), 1.0, int64(2), true)
-}
-
-func (k *maker) list(t *smdschema.List, depth int) any {
-	list := []any{}
-	if depth <= 0 {
-		return list
-	}
-	keys := newKeyer(k.s, t)
-	seen := map[itemKey]bool{}
-	for range k.n(6) {
-		item := k.make(t.ElementType, depth-1)
-		if t.ElementRelationship == smdschema.Associative {
-			if m, ok := item.(map[string]any); ok {
-				for i, name := range t.Keys {
-					if k.n(10) > 0 {
-						m[name] = k.key(t, name)
-					} else if i > 0 {
-						delete(m, name)
-					}
-				}
-			}
-			key, err := keys.of(item)
-			if err != nil && k.n(50) > 0 {
-				continue
-			}
-			if seen[key] && (k.patch && k.n(50) > 0 || k.n(3) > 0) {
-				continue
-			}
-			seen[key] = true
-		}
-		list = append(list, item)
-	}
-	return list
-}
-
-func (k *maker) key(t *smdschema.List, name string) any {
-	atom, _ := k.s.Resolve(t.ElementType)
-	if atom.Map != nil {
-		if f, ok := atom.Map.FindField(name); ok {
-			if v := k.make(f.Type, 1); v != nil {
-				return v
-			}
-		}
-	}
-	return "a"
+	d.Begin()
+	err := m.root(live, patch, ref, openapi.Spot{})
+	return d.Edit.Root(), err
 }
 
 // compareMerge merges both ways.
@@ -275,7 +188,7 @@ func compareMerge(t testing.TB, s schemaUnderTest, live, patch any) (merged bool
 	if v := mergedTyped.AsValue(); v != nil {
 		want = v.Unstructured()
 	}
-	got, err := merger{s.schema}.merge(live, patch, s.ref)
+	got, err := mergeValues(s.schema, live, patch, s.ref)
 	if err != nil {
 		t.Fatalf("merge: %v\n%s", err, show())
 	}
@@ -337,7 +250,7 @@ func TestMergeDifferential(t *testing.T) {
 	if testing.Short() {
 		n = 4_000
 	}
-	d := &dice{r: rand.New(rand.NewPCG(4, 5))}
+	d := &random.Dice{R: rand.New(rand.NewPCG(4, 5))}
 	all := schemasUnderTest(t)
 	merged := 0
 	for i := range n {
@@ -355,13 +268,13 @@ func TestMergeDifferential(t *testing.T) {
 	}
 }
 
-func makePair(d *dice, s schemaUnderTest) (live, patch any) {
+func makePair(d *random.Dice, s schemaUnderTest) (live, patch any) {
 	bad := 0
-	if d.n(4) == 0 {
+	if d.N(4) == 0 {
 		bad = 20
 	}
-	live = (&maker{dice: d, s: s.schema, left: 60}).make(s.ref, 7)
-	patch = (&maker{dice: d, s: s.schema, patch: true, bad: bad, left: 30}).make(s.ref, 7)
+	live = (&random.Maker{Dice: d, Schema: s.schema, Left: 60}).Make(s.ref, 7)
+	patch = (&random.Maker{Dice: d, Schema: s.schema, Patch: true, Bad: bad, Left: 30}).Make(s.ref, 7)
 	return live, patch
 }
 
@@ -376,8 +289,8 @@ func FuzzMerge(f *testing.F) {
 	}
 	all := schemasUnderTest(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := &dice{data: data}
-		s := all[d.n(len(all))]
+		d := &random.Dice{Data: data}
+		s := all[d.N(len(all))]
 		live, patch := makePair(d, s)
 		compareMerge(t, s, live, patch)
 	})
@@ -405,7 +318,7 @@ func TestMergeLists(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := merger{widget.Schema}.merge(object(t, tt.live), object(t, tt.patch), widget.TypeRef)
+			got, err := mergeValues(widget.Schema, object(t, tt.live), object(t, tt.patch), widget.TypeRef)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,342 @@
+package merge
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// Check validates an apply configuration and refuses atomic content in it
+// (spec §7.1 steps 3 to 5). apiVersion and kind are the object's own whatever
+// the author wrote, so they are left out of what is merged.
+func Check(kind *openapi.Kind, patch map[string]any) (map[string]any, error) {
+	_, hasVersion := patch["apiVersion"]
+	_, hasKind := patch["kind"]
+	if hasVersion || hasKind {
+		patch = maps.Clone(patch)
+		delete(patch, "apiVersion")
+		delete(patch, "kind")
+	}
+	s, tr := kind.Schema()
+	c := checker{s}
+	if c.sound(patch, tr) {
+		return patch, representable(kind, patch)
+	}
+	if errs := c.validate(patch, tr); len(errs) > 0 {
+		return nil, fmt.Errorf("failed to convert patch object to typed object: %w", errs)
+	}
+	if found := c.atomics(nil, nil, patch, tr); len(found) > 0 {
+		// Upstream's order is random; sorted is one of its outcomes.
+		slices.Sort(found)
+		return nil, fmt.Errorf("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: %s", strings.Join(found, ", "))
+	}
+	return patch, representable(kind, patch)
+}
+
+// representable refuses numbers that JSON cannot represent in a patch for an object of a
+// custom kind. The Go types of built-in kinds do it themselves. In-tree such an object
+// is an internal error once it is written (row decode-errors of docs/compat.md).
+func representable(kind *openapi.Kind, patch map[string]any) error {
+	if kind.Builtin() {
+		return nil
+	}
+	place, number := unrepresentable(patch)
+	if number == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: json: unsupported value: %v", place, *number)
+}
+
+// unrepresentable returns the first place of a number that JSON cannot represent, as
+// .spec.list[2].n, and the number, nil if there is none.
+func unrepresentable(v any) (place string, number *float64) {
+	switch v := v.(type) {
+	case map[string]any:
+		var first string
+		for key, e := range v {
+			if at, n := unrepresentable(e); n != nil && (number == nil || key < first) {
+				first, place, number = key, "."+key+at, n
+			}
+		}
+	case []any:
+		for i, e := range v {
+			if at, n := unrepresentable(e); n != nil {
+				return "[" + strconv.Itoa(i) + "]" + at, n
+			}
+		}
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			number := v
+			return "", &number
+		}
+	}
+	return place, number
+}
+
+// checker validates an apply configuration against a schema and finds the
+// atomic places that it names. Its errors are structured-merge-diff's, one for
+// one; maps are walked in the order of their keys so that a text is the same
+// each time (the library's own order is random).
+type checker struct {
+	schema *smdschema.Schema
+}
+
+// sound reports whether validate and atomics find nothing in v. It looks at all
+// of it at once and makes nothing; false means that those have to be asked.
+func (c checker) sound(v any, tr smdschema.TypeRef) bool {
+	atom, ok := c.schema.Resolve(tr)
+	if !ok || v == nil {
+		return false
+	}
+	switch atom = deduce(atom, v); {
+	case atom.Map != nil:
+		fields, ok := v.(map[string]any)
+		if !ok || atom.Map.ElementRelationship == smdschema.Atomic {
+			return false
+		}
+		for key, v := range fields {
+			ft := atom.Map.ElementType
+			if f, ok := atom.Map.FindField(key); ok {
+				ft = f.Type
+			} else if isZeroRef(ft) {
+				return false
+			}
+			if !c.sound(v, ft) {
+				return false
+			}
+		}
+		return true
+	case atom.Scalar != nil:
+		return validateScalar(v, *atom.Scalar) == nil
+	case atom.List != nil:
+		list, ok := v.([]any)
+		return ok && c.soundList(list, atom.List)
+	}
+	return false
+}
+
+// soundList leaves long lists to validate: their keys are compared each with each.
+func (c checker) soundList(list []any, t *smdschema.List) bool {
+	var room [32]itemKey
+	if t.ElementRelationship != smdschema.Associative || len(list) > len(room) {
+		return false
+	}
+	keys, seen := newKeyer(c.schema, t), room[:0]
+	for _, item := range list {
+		key, err := keys.of(item)
+		if err != nil || slices.Contains(seen, key) || !c.sound(item, t.ElementType) {
+			return false
+		}
+		seen = append(seen, key)
+	}
+	return true
+}
+
+// validate is typed.TypedValue.Validate without options.
+func (c checker) validate(v any, tr smdschema.TypeRef) typed.ValidationErrors {
+	atom, ok := c.schema.Resolve(tr)
+	if !ok {
+		name := "inlined type"
+		if tr.NamedType != nil {
+			name = *tr.NamedType
+		}
+		return invalid("schema error: no type found matching: %v", name)
+	}
+	atom = deduce(atom, v)
+	switch {
+	case atom.Map != nil:
+		return c.validateMap(v, atom.Map)
+	case atom.Scalar != nil:
+		return validateScalar(v, *atom.Scalar)
+	case atom.List != nil:
+		return c.validateList(v, atom.List)
+	}
+	return invalidAtom(tr)
+}
+
+func (c checker) validateMap(v any, t *smdschema.Map) (errs typed.ValidationErrors) {
+	if v == nil {
+		return nil
+	}
+	fields, ok := v.(map[string]any)
+	if !ok {
+		return invalid("expected map, got %v", value.NewValueInterface(v))
+	}
+	one := func(key string, v any) bool {
+		ft := t.ElementType
+		if f, ok := t.FindField(key); ok {
+			ft = f.Type
+		} else if isZeroRef(t.ElementType) {
+			errs = append(errs, invalid("field not declared in schema").WithPrefix("."+key)...)
+			return false
+		}
+		if sub := c.validate(v, ft); sub != nil {
+			errs = append(errs, sub.WithPrefix("."+key)...)
+		}
+		return true
+	}
+	if len(fields) == 1 {
+		for key, v := range fields {
+			one(key, v)
+		}
+		return errs
+	}
+	// Unsorted first: an order is only needed to report.
+	for key, v := range fields {
+		if !one(key, v) || errs != nil {
+			errs = nil
+			for _, key := range slices.Sorted(maps.Keys(fields)) {
+				if !one(key, fields[key]) {
+					break
+				}
+			}
+			return errs
+		}
+	}
+	return nil
+}
+
+func (c checker) validateList(v any, t *smdschema.List) (errs typed.ValidationErrors) {
+	if v == nil {
+		return nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return invalid("expected list, got %v", value.NewValueInterface(v))
+	}
+	if t.ElementRelationship != smdschema.Associative {
+		for i, item := range list {
+			if sub := c.validate(item, t.ElementType); sub != nil {
+				errs = append(errs, sub.WithPrefix("["+strconv.Itoa(i)+"]")...)
+			}
+		}
+		return errs
+	}
+	keys := newKeyer(c.schema, t)
+	var seen map[itemKey]bool
+	if len(list) > 1 {
+		seen = make(map[itemKey]bool, len(list))
+	}
+	for i, item := range list {
+		key, err := keys.of(item)
+		if err != nil {
+			return append(errs, invalid("element %v: %v", i, err)...)
+		}
+		if seen[key] {
+			errs = append(errs, invalid("duplicate entries for key %v", keys.element(item))...)
+		}
+		if seen != nil {
+			seen[key] = true
+		}
+		if sub := c.validate(item, t.ElementType); sub != nil {
+			errs = append(errs, sub.WithPrefix(keys.element(item))...)
+		}
+	}
+	return errs
+}
+
+// validateScalar is the library's function of that name (typed/validate.go);
+// its texts print the value in two ways, both reproduced.
+func validateScalar(v any, t smdschema.Scalar) typed.ValidationErrors {
+	if v == nil {
+		return nil
+	}
+	switch t {
+	case smdschema.Numeric:
+		if !isNumber(v) {
+			return invalid("expected numeric (int or float), got %T", v)
+		}
+	case smdschema.String:
+		if _, ok := v.(string); !ok {
+			return invalid("expected string, got %#v", value.NewValueInterface(v))
+		}
+	case smdschema.Boolean:
+		if _, ok := v.(bool); !ok {
+			return invalid("expected boolean, got %v", value.NewValueInterface(v))
+		}
+	case smdschema.Untyped:
+		if !isScalar(v) {
+			return invalid("expected any scalar, got %v", value.NewValueInterface(v))
+		}
+	default:
+		return invalid("unexpected scalar type in schema: %v", t)
+	}
+	return nil
+}
+
+// atomics appends the paths of all atomic lists, maps and structs that v
+// names, in the sense of k8s.io/apiserver …/mutating/patch/smd.go: findAtomics
+// (spec §7.3): presence alone counts, and the values of a map without declared
+// fields are not looked at.
+func (c checker) atomics(found []string, path []string, v any, tr smdschema.TypeRef) []string {
+	atom, ok := c.schema.Resolve(tr)
+	if !ok {
+		return found
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if atom.Map == nil {
+			return found
+		}
+		if atom.Map.ElementRelationship == smdschema.Atomic {
+			found = append(found, strings.Join(path, ""))
+		}
+		for key, child := range v {
+			if f, ok := atom.Map.FindField(key); ok && mayHold(child) {
+				found = c.atomics(found, append(path, ".", key), child, f.Type)
+			}
+		}
+	case []any:
+		if atom.List == nil {
+			return found
+		}
+		if atom.List.ElementRelationship == smdschema.Atomic {
+			found = append(found, strings.Join(path, ""))
+		}
+		for i, child := range v {
+			if mayHold(child) {
+				found = c.atomics(found, append(path, "[", strconv.Itoa(i), "]"), child, atom.List.ElementType)
+			}
+		}
+	}
+	return found
+}
+
+func mayHold(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return true
+	}
+	return false
+}
+
+func isZeroRef(tr smdschema.TypeRef) bool { return tr == smdschema.TypeRef{} }
+
+func invalid(format string, args ...any) typed.ValidationErrors {
+	return typed.ValidationErrors{{ErrorMessage: fmt.Sprintf(format, args...)}}
+}
+
+func invalidAtom(tr smdschema.TypeRef) typed.ValidationErrors {
+	name := "inlined"
+	if tr.NamedType != nil {
+		name = "named type: " + *tr.NamedType
+	}
+	return invalid("schema error: invalid atom: %v", name)
+}
+
+func noType(tr smdschema.TypeRef) typed.ValidationErrors {
+	name := ""
+	if tr.NamedType != nil {
+		name = *tr.NamedType
+	}
+	return invalid("schema error: no type found matching: %v", name)
+}

@@ -1,0 +1,126 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy/merge"
+	"github.com/mapd-project/mapd/pkg/policy/patch"
+)
+
+// jsonPatchMutator is a mutation of type JSONPatch (spec §8).
+type jsonPatchMutator struct {
+	expr    expression
+	types   *openapi.Types
+	lenient bool // the result is not settled
+}
+
+// Mutate evaluates the patch, applies it and settles the result.
+func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unstructured, error) {
+	if in.Object == nil {
+		return nil, nil
+	}
+	d := in.draft()
+	ops, err := evaluate(ctx, m.expr, in, (*cel.Program).JSONPatch)
+	if err != nil {
+		return nil, err
+	}
+	if m.lenient {
+		err = patch.Lenient(&d.Draft, ops)
+		return d.Object(), err
+	}
+	if in.Grown != nil && slices.ContainsFunc(ops, func(op cel.PatchOp) bool { return op.Op == "copy" }) {
+		*in.Grown += patch.CopyLimit // at most
+	}
+	// Settling asks for the Go type alone, which Scale, Eviction and
+	// PodExecOptions have without a schema (spec §2.6).
+	kind, _ := m.types.Kind(in.Kind)
+	err = patch.Apply(&d.Draft, kind, ops)
+	return d.Object(), err
+}
+
+// applyMutator is a mutation of type ApplyConfiguration (spec §7).
+type applyMutator struct {
+	expr    expression
+	types   *openapi.Types
+	lenient bool // the result is not settled
+	// checked is the verdict on a constant patch for the kind it met last.
+	checked atomic.Pointer[checkedPatch]
+}
+
+// checkedPatch is a patch that was held against a kind's schema.
+type checkedPatch struct {
+	kind  *openapi.Kind
+	patch map[string]any
+	err   error
+}
+
+// Mutate evaluates the patch, merges it into the object and settles the result.
+func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unstructured, error) {
+	if in.Object == nil {
+		return nil, nil
+	}
+	d := in.draft()
+	kind, kindErr := m.types.Kind(in.Kind)
+	if kindErr != nil && noGroupVersion(kindErr) {
+		// Before anything is evaluated, and for the whole request: upstream's
+		// dispatcher asks for the group-version's schema first
+		// (k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne; spec §9.5b).
+		return nil, noSchema(in.Kind)
+	}
+	if gvk := in.Object.GroupVersionKind(); kindErr == nil && gvk != in.Kind {
+		// An earlier JSON Patch has given an object of a custom kind another
+		// one: the schema is looked up by what the object says it is.
+		if kind, kindErr = m.types.Kind(gvk); kindErr != nil {
+			kindErr = &openapi.NoKindError{GVK: gvk}
+		}
+	}
+	configuration, err := evaluate(ctx, m.expr, in, (*cel.Program).Object)
+	if err != nil {
+		return nil, err
+	}
+	if kindErr != nil {
+		return nil, fmt.Errorf("error applying patch: failed to convert patch object to typed object: %w", kindErr)
+	}
+	if configuration, err = m.check(kind, configuration); err != nil {
+		return nil, fmt.Errorf("error applying patch: %w", err)
+	}
+	if m.lenient {
+		err = merge.Lenient(&d.Draft, kind, configuration)
+	} else {
+		err = merge.Apply(&d.Draft, kind, configuration)
+	}
+	return d.Object(), err
+}
+
+func noGroupVersion(err error) bool {
+	var missing *openapi.NoGroupVersionError
+	return errors.As(err, &missing)
+}
+
+// noSchema is the answer while the server has no schema for a group-version.
+func noSchema(kind schema.GroupVersionKind) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.", kind))
+}
+
+// check returns the apply configuration in the form to merge, or why it cannot be.
+func (m *applyMutator) check(kind *openapi.Kind, configuration map[string]any) (map[string]any, error) {
+	if !m.expr.isConstant() {
+		return merge.Check(kind, configuration)
+	}
+	if c := m.checked.Load(); c != nil && c.kind == kind {
+		return c.patch, c.err
+	}
+	checked, err := merge.Check(kind, configuration)
+	m.checked.Store(&checkedPatch{kind: kind, patch: checked, err: err})
+	return checked, err
+}
