@@ -24,8 +24,8 @@ import (
 
 // Options say how the mutators run.
 type Options struct {
-	// Moved says, by ID, which mutators policies run in the place of the Set; nil:
-	// none.
+	// Moved reports whether policies run the mutator with an ID in the place of the
+	// Set. Nil: they run none.
 	Moved func(id string) bool
 	// Namespace returns the Namespace of a request. Nil: there are none.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
@@ -42,20 +42,20 @@ type Result struct {
 	Rules []admissionregistrationv1.RuleWithOperations
 }
 
-// State says what has become of one mutator.
+// State describes how one mutator runs, or why it does not.
 type State struct {
 	Mutator *legacy.Mutator
-	// Running says that it is in the Set and runs on requests of clients; Moved, that
-	// policies run it instead.
+	// Running means that it is in the Set and runs on requests of clients, and Moved
+	// that policies run it instead.
 	Running, Moved bool
 	// Conflict is set if other mutators see the object otherwise.
 	Conflict *legacy.Conflict
-	// Reason says why it does not run, "" if it does.
+	// Reason is why it does not run, "" if it does.
 	Reason string
 	Notes  []legacy.Note
 }
 
-// What Kind says.
+// The results of State.Kind.
 const (
 	Running     = "running"
 	Conflicting = "conflict"
@@ -155,7 +155,7 @@ func inOrder(crs []*legacy.Mutator) []*legacy.Mutator {
 	return all
 }
 
-// notRun says why a mutator does not run, "" if it does.
+// notRun returns why a mutator is not in the Set, "" if it is.
 func notRun(s *State) string {
 	m := s.Mutator
 	switch {
@@ -167,8 +167,8 @@ func notRun(s *State) string {
 	return ""
 }
 
-// member makes a mutator a member, with a program that is compiled if there is
-// none for its shape.
+// member makes a mutator a member. It compiles a program if there is none for the
+// mutator's shape.
 func (b *Builder) member(m *legacy.Mutator, used map[string]*policy.Policy, matches map[string]*engine.Match) (engine.Member, error) {
 	match, err := matchOf(m, matches)
 	if err != nil {
@@ -193,11 +193,11 @@ func (b *Builder) member(m *legacy.Mutator, used map[string]*policy.Policy, matc
 	}, nil
 }
 
-// matchOf returns what a mutator asks of an object, so far as a Set can use it, one
-// for all mutators that ask for the same.
+// matchOf returns the criteria of a mutator that a Set can use. Mutators with equal
+// criteria get the same Match.
 func matchOf(m *legacy.Mutator, known map[string]*engine.Match) (*engine.Match, error) {
 	asks := m.Match
-	asks.Kinds, asks.Name, asks.Source = nil, "", "" // kinds are for Applies, the others for the policy
+	asks.Kinds, asks.Name, asks.Source = nil, "", "" // Applies looks at kinds and source, the policy at the name
 	text, err := json.Marshal(asks)
 	if err != nil {
 		return nil, err
@@ -229,8 +229,8 @@ func matchOf(m *legacy.Mutator, known map[string]*engine.Match) (*engine.Match, 
 	return match, nil
 }
 
-// explain finds out from Gatekeeper's rules why a mutator refuses an object; nil
-// if by them it does not.
+// explain returns why a mutator refuses an object by Gatekeeper's rules, nil if it
+// does not.
 func explain(m *legacy.Mutator, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
 	c := direct.Context{Operation: string(req.Operation), Source: req.Source.String(), UID: string(req.UID)}
 	if ns != nil {

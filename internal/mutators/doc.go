@@ -3,6 +3,6 @@
 //
 // A Builder translates mutators by their shape (see pkg/legacy/translate), of
 // which there are few, compiles each shape once and keeps it for the next build,
-// and puts mutators that run into an engine.Set in Gatekeeper's order. It says of
-// every mutator whether it runs and, if not, why.
+// and puts mutators that run into an engine.Set in Gatekeeper's order. A Result has
+// the State of every mutator: whether it runs and, if not, why.
 package mutators

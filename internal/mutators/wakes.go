@@ -2,8 +2,8 @@ package mutators
 
 import "github.com/mapd-project/mapd/pkg/legacy"
 
-// manyWakes is from how many candidates on a mutator wakes everybody, unasked.
-// To ask about each pair of ten thousand mutators would take seconds.
+// manyWakes is the number of candidates from which on a mutator wakes all others
+// without a check. To check each pair of ten thousand mutators would take seconds.
 const manyWakes = 256
 
 // wakes returns, for each mutator, the indices of those that have to run again

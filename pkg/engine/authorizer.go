@@ -7,9 +7,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// requestAuthorizer asks about each thing once in the life of a request, as the
-// server does: many policies ask the same, and answers may come over a network.
-// It serves one request, which runs on one goroutine.
+// requestAuthorizer asks its Authorizer about equal attributes only once for a
+// request, as the server does: many policies ask the same, and answers may come over
+// a network. It serves one request, which runs on one goroutine.
 type requestAuthorizer struct {
 	authorizer.Authorizer
 	memo authorizer.UnconditionalAuthorizer

@@ -5,17 +5,17 @@ import (
 	"runtime"
 )
 
-// lane is where evaluations that take long wait for each other, so that they leave a
-// processor to all others.
+// lane limits how many long evaluations run at once, so that they leave a processor
+// to all others.
 type lane chan struct{}
 
-// newLane returns a lane for one evaluation less than there are processors, but at
-// least one.
+// newLane returns a lane for one evaluation less than the number of processors, but
+// at least for one.
 func newLane() lane { return make(lane, max(runtime.GOMAXPROCS(0)-1, 1)) }
 
-// A request is in the lane from freeYields times cel.YieldEvery units of work on. A
-// usual one is done before it yields for the first time. Whoever is in the lane lets the
-// next one in after laneYields.
+// A request needs a place in the lane after freeYields times cel.YieldEvery units of
+// work; a usual one ends before its first yield. It gives its place to the next one
+// after laneYields.
 const (
 	freeYields = 16
 	laneYields = 32
@@ -24,7 +24,7 @@ const (
 // turn is one request's use of the lane.
 type turn struct {
 	lane lane
-	// yields are those since the request began, or since it entered the lane.
+	// yields counts since the request began, or since it entered the lane.
 	yields int
 	inside bool
 }
@@ -47,7 +47,7 @@ func (t *turn) Yield(ctx context.Context) error {
 	}
 }
 
-// leave lets the next one in.
+// leave gives the place in the lane to the next one.
 func (t *turn) leave() {
 	if t.inside {
 		t.inside = false

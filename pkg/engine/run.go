@@ -96,7 +96,7 @@ func (r *run) end() {
 	r.state = state{}
 }
 
-// expected is how many steps there will mostly be.
+// expected returns how many steps a request usually has.
 func expected(selected []binding.Invocation) int {
 	n := 0
 	for i := range selected {

@@ -29,29 +29,29 @@ type Member struct {
 	// always. The Set calls it with what the object says of itself, once for each
 	// kind, operation and source, so its answer must not change.
 	Applies func(gvk schema.GroupVersionKind, op admissionv1.Operation, source policy.Source) bool
-	// Match is what the member asks of an object beside that; nil is nothing.
-	// Members that ask for the same should share it, so that it is asked once.
+	// Match has the member's other criteria; nil matches every object. Members with
+	// equal criteria should share one Match, which is then evaluated once.
 	Match *Match
-	// Wakes are the members, by index, that may do something else than before
-	// once this one has changed something; itself included if it is not
-	// idempotent. Too many are harmless, one too few is not.
+	// Wakes are the indices of the members that have to run again after this one has
+	// changed the object; its own if it is not idempotent. A superfluous index costs
+	// time, a missing one gives a wrong result.
 	Wakes []int
 }
 
-// Match is what members ask of an object. Only NamespaceSelector is for the Set to
-// decide: the others spare a Set the members whose policies do not match, so they
-// must hold wherever a policy's conditions do. They must not be modified.
+// Match has criteria of members. Only NamespaceSelector decides; the others let a Set
+// skip members whose policies would not match, so they must hold wherever a policy's
+// conditions hold. A Match must not be modified.
 type Match struct {
-	// NamespaceSelector is held against the labels of the object's Namespace, or
-	// of the object itself if that is a Namespace; other cluster-scoped objects
-	// pass. Nil: none.
+	// NamespaceSelector selects the labels of the object's Namespace, or of the
+	// object itself if that is a Namespace; other cluster-scoped objects match. Nil
+	// matches all.
 	NamespaceSelector labels.Selector
-	// Labels is held against the object's labels. Nil: none.
+	// Labels selects the object's labels. Nil matches all.
 	Labels labels.Selector
 	// Namespaces, if not nil, are the only namespaces of objects that match, and
 	// Namespace reports whether objects of a namespace may match; nil: all do.
-	// Neither is asked about Namespaces, and Namespaces not about cluster-scoped
-	// objects, whose namespace is "".
+	// Neither applies to objects that are Namespaces, and the list does not apply to
+	// cluster-scoped objects, whose namespace is "".
 	Namespaces []string
 	Namespace  func(name string) bool
 }
@@ -78,7 +78,7 @@ type SetOptions struct {
 // the object any more, as Gatekeeper runs its mutators (Gatekeeper spec §8). It
 // is immutable and safe for concurrent use.
 //
-// It leaves alone what Gatekeeper does: operations other than CREATE and UPDATE,
+// It skips what Gatekeeper skips: operations other than CREATE and UPDATE,
 // Gatekeeper's own kinds, namespaces that are excluded or carry api.IgnoreLabel. Any
 // error refuses the request.
 //
@@ -95,14 +95,14 @@ type Set struct {
 	rooms  sync.Pool // of *setRoom
 }
 
-// setRoom is room for one run of a Set.
+// setRoom has buffers for one run of a Set.
 type setRoom struct {
-	awake []bool        // which members were woken, by index; all false
+	awake []bool        // which members have to run again, by index; all false in the pool
 	list  []int         // of the candidates, those that may match; ascending
-	found []*matchGroup // what widen has found
+	found []*matchGroup // the groups that addMatching found
 }
 
-// kindKey is what Applies is asked about, and whether the object has a namespace.
+// kindKey has the arguments of Applies, and whether the object has a namespace.
 type kindKey struct {
 	apiVersion, kind string
 	operation        admissionv1.Operation
@@ -114,17 +114,17 @@ type kindKey struct {
 type candidates struct {
 	members []int // ascending
 	table   *lookup.Table[*matchGroup]
-	labels  bool // some group asks for the object's labels
+	labels  bool // some group selects the object's labels
 }
 
-// matchGroup is the members of one Match.
+// matchGroup has the members of one Match.
 type matchGroup struct {
 	match   *Match // nil: matches everything
 	members []int  // ascending
 }
 
-// maxKnown bounds how many kinds are remembered. A server has some hundreds, but
-// an object may say anything.
+// maxKnown bounds how many kinds a Set remembers. A server has some hundreds, but an
+// object may claim any kind.
 const maxKnown = 4096
 
 // NewSet returns a Set, which keeps o's lists.
@@ -134,7 +134,7 @@ func NewSet(o SetOptions) *Set {
 	return s
 }
 
-// Len is how many members there are.
+// Len returns the number of members.
 func (s *Set) Len() int { return len(s.options.Members) }
 
 // candidates returns the members that apply to objects of a kind.

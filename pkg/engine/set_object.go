@@ -135,7 +135,7 @@ func sameNumbersMap(before any, after map[string]any) any {
 	return out
 }
 
-// sameNumbersList takes elements of the same index for the same.
+// sameNumbersList compares elements of the same index.
 func sameNumbersList(before any, after []any) any {
 	if tree.Same(before, after) {
 		return before

@@ -40,7 +40,7 @@ func (r *setRun) decide(namespace string) (result Result) {
 	start := withNamespace(object, namespace)
 	r.setRoom = r.set.rooms.Get().(*setRoom)
 	defer r.leave()
-	if r.widen(start.Object); len(r.list) == 0 {
+	if r.addMatching(start.Object); len(r.list) == 0 {
 		return Result{}
 	}
 	r.draft = policy.NewDraft(start)
@@ -67,7 +67,7 @@ func (r *setRun) decide(namespace string) (result Result) {
 	return result
 }
 
-// leave makes r's room ready for another run.
+// leave makes r's buffers ready for another run.
 func (r *setRun) leave() {
 	if r.woken {
 		clear(r.awake)
@@ -103,7 +103,7 @@ func (r *setRun) onePass() error {
 		}
 		r.awake[m] = false
 		before := r.draft.Object()
-		if err := r.member(m); err != nil {
+		if err := r.runMember(m); err != nil {
 			return err
 		}
 		after := r.draft.Object()
@@ -114,30 +114,31 @@ func (r *setRun) onePass() error {
 			r.awake[w], r.woken = true, true
 		}
 		if key := keyOf(after.Object, r.Request, r.key.namespaced); key != r.key {
-			r.become(key)
-			i = r.goOn(m)
+			r.changeKind(key)
+			i = r.indexUpTo(m)
 		} else if r.relabeled && r.candidates.labels {
-			r.widen(after.Object)
-			i = r.goOn(m)
+			r.addMatching(after.Object)
+			i = r.indexUpTo(m)
 		}
 		r.relabeled = false
 	}
 	return nil
 }
 
-// become goes on with the members for another kind, all of which have to run.
-func (r *setRun) become(key kindKey) {
+// changeKind replaces the candidates with those for another kind, all of which have
+// to run.
+func (r *setRun) changeKind(key kindKey) {
 	r.key, r.candidates = key, r.set.candidates(key)
 	for _, m := range r.candidates.members {
 		r.awake[m] = true
 	}
 	r.woken, r.list = true, r.list[:0]
-	r.widen(r.draft.Object().Object)
+	r.addMatching(r.draft.Object().Object)
 }
 
-// widen adds to the list the candidates that may match an object as it is now. None
-// is taken away: whether it does match is found out when its turn comes.
-func (r *setRun) widen(object map[string]any) {
+// addMatching adds to the list the candidates that may match the object as it is now.
+// It removes none: runMember decides whether a member matches.
+func (r *setRun) addMatching(object map[string]any) {
 	c := r.candidates
 	set, plain := plainLabels(object)
 	if !plain || r.key.namespaced && r.namespace == nil {
@@ -152,7 +153,7 @@ func (r *setRun) widen(object map[string]any) {
 	}
 	n := len(r.list)
 	for _, g := range found {
-		if _, has := slices.BinarySearch(r.list[:n], g.members[0]); !has && r.may(g.match, set) {
+		if _, has := slices.BinarySearch(r.list[:n], g.members[0]); !has && r.mayMatch(g.match, set) {
 			r.list = append(r.list, g.members...)
 		}
 	}
@@ -163,8 +164,8 @@ func (r *setRun) widen(object map[string]any) {
 	}
 }
 
-// may reports whether members of a Match may match an object with these labels.
-func (r *setRun) may(m *Match, set lookup.Labels) bool {
+// mayMatch reports whether members of a Match may match an object with these labels.
+func (r *setRun) mayMatch(m *Match, set lookup.Labels) bool {
 	switch {
 	case m == nil:
 		return true
@@ -178,8 +179,8 @@ func (r *setRun) may(m *Match, set lookup.Labels) bool {
 	return m.Namespace == nil || m.Namespace(r.Request.Namespace)
 }
 
-// goOn returns where in the list the last member not behind m is.
-func (r *setRun) goOn(m int) int {
+// indexUpTo returns the index in the list of the last member that is not after m.
+func (r *setRun) indexUpTo(m int) int {
 	at, found := slices.BinarySearch(r.list, m)
 	if !found {
 		at--
@@ -195,8 +196,8 @@ func touchesLabels(pointers []string) bool {
 	})
 }
 
-// member runs one member, unless it does not match.
-func (r *setRun) member(m int) error {
+// runMember runs one member, unless it does not match.
+func (r *setRun) runMember(m int) error {
 	if status := interrupted(r.ctx, r.Request); status != nil {
 		return errors.New(status.Message)
 	}
@@ -260,8 +261,8 @@ func explained(explain func(int, *unstructured.Unstructured, *policy.Request, *u
 	return explain(m, obj, req, ns)
 }
 
-// selects holds a member's namespaceSelector against the object as it is now
-// (Gatekeeper spec §7.3).
+// selects reports whether a member's namespaceSelector matches the object as it is
+// now (Gatekeeper spec §7.3).
 func (r *setRun) selects(s labels.Selector) bool {
 	object := r.draft.Object().Object
 	if r.key.isNamespace() {

@@ -84,8 +84,8 @@ type Options struct {
 	Legacy Admitter
 	// Validator decides reviews on ValidatePath. Nil: there is no such path.
 	Validator Validator
-	// WarnOnMutation tells clients which policy changed which fields, or would in
-	// shadow, as warnings.
+	// WarnOnMutation warns clients which policy changed which fields, or would have
+	// changed them in shadow.
 	WarnOnMutation bool
 	// ClientCAs returns whose certificates a client has to have to be heard on
 	// the paths above; it is asked in each handshake. The other paths are for
