@@ -37,11 +37,11 @@ func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) (*Bind
 	return b, nil
 }
 
-// Name is the binding's name.
+// Name returns the binding's name.
 func (b *Binding) Name() string { return b.object.Name }
 
-// PolicyName is the name of the policy that the binding puts to work.
+// PolicyName returns the name of the policy that the binding names.
 func (b *Binding) PolicyName() string { return b.object.Spec.PolicyName }
 
-// Object is the binding as it was compiled; it must not be modified.
+// Object returns the binding as it was compiled. It must not be modified.
 func (b *Binding) Object() *admissionregistrationv1.MutatingAdmissionPolicyBinding { return b.object }

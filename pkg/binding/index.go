@@ -102,8 +102,8 @@ type pair struct {
 	binding *Binding // nil: the policy alone
 }
 
-// group is the pairs that the same requests meet: whether a request meets them is
-// decided once, for all of them. What differs are their parameters.
+// group holds the pairs that match alike. Whether a request meets them is decided
+// once, for all of them; only their parameters differ.
 type group struct {
 	groupKey
 	gvk    schema.GroupVersionKind // of params
@@ -115,17 +115,18 @@ type groupKey struct {
 	policy  *matcher
 	binding *matcher // nil: no restriction
 	params  paramKind
-	// alone says that the pairs are policies alone, which a request meets if their
-	// policy is an error for it.
+	// alone says that the pairs have no binding. A request meets them only if their
+	// policy returns an error for it.
 	alone bool
 }
 
-// room is the groups whose policies have one ruleset and whose bindings do.
+// room holds the groups whose policies share one ruleset and whose bindings share
+// another.
 type room struct {
 	roomKey
 	groups []*group
-	// tables are those without and with the needs of namespaceSelectors, each made
-	// when a request first needs it.
+	// tables[0] ignores the needs of namespaceSelectors, tables[1] includes them. Each
+	// is built when a request first needs it.
 	tables [2]*lookup.Table[*group]
 }
 
@@ -142,9 +143,9 @@ func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Ind
 	return newIndex(policies, bindings, src, &Index{})
 }
 
-// Next is NewIndex with the sources of ix, whose Equivalents are taken to answer
-// as they did. It costs less, and the kinds of requests that ix has met are known
-// to the new Index too.
+// Next returns what NewIndex returns for the sources of ix, for less: it reuses the
+// parsed rules of policies that have not changed, and prepares the kinds of requests
+// that ix has met. It assumes that Equivalents still gives the same answers.
 func (ix *Index) Next(policies []*policy.Policy, bindings []*Binding) (*Index, error) {
 	next, err := newIndex(policies, bindings, ix.src, ix)
 	if err != nil {
@@ -166,12 +167,12 @@ func (ix *Index) Next(policies []*policy.Policy, bindings []*Binding) (*Index, e
 	return next, nil
 }
 
-// maxRelearned bounds what Next does for requests that may never come: for each
-// kind of request it looks at all rooms, or at all pairs if there are many rooms, at
-// about 0.2 µs each.
+// maxRelearned bounds how much Next prepares for requests that may never come. For
+// each kind of request it visits all rooms, or all pairs if there are many rooms;
+// each takes about 0.2 µs.
 const maxRelearned = 100_000
 
-// newIndex takes the matchers of policies that an older Index has too from there.
+// newIndex reuses the matchers of policies that are in an older Index.
 func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *Index) (*Index, error) {
 	policies, twice := sorted(policies, (*policy.Policy).Name)
 	if twice != "" {
@@ -218,7 +219,7 @@ func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *
 	return ix, nil
 }
 
-// sorted returns a list by name, or a name that is there twice.
+// sorted returns a sorted copy of a list, or a name that occurs in it twice.
 func sorted[T any](list []T, name func(T) string) (_ []T, twice string) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(name(a), name(b)) })
@@ -230,8 +231,8 @@ func sorted[T any](list []T, name func(T) string) (_ []T, twice string) {
 	return list, ""
 }
 
-// group makes pairs of the entries, and groups, of which some number is
-// expected, and rooms of these.
+// group builds the pairs of all entries, their groups and the rooms of the groups.
+// expected is about how many groups there will be.
 func (ix *Index) group(expected int) {
 	type numbered struct {
 		*group
@@ -296,8 +297,8 @@ func newGroup(k groupKey) *group {
 	return g
 }
 
-// table returns the room's Table for requests to which the labels of namespaces
-// matter, or do not. The caller holds ix.learning or is alone.
+// table returns one of the room's tables and builds it first if necessary. The caller
+// must hold ix.learning unless nobody else has the Index yet.
 func (r *room) table(namespaces bool) *lookup.Table[*group] {
 	i := 0
 	if namespaces {
@@ -317,7 +318,8 @@ func (r *room) selectsNamespaces() bool {
 	})
 }
 
-// newTable returns a Table of groups, with or without what namespaceSelectors need.
+// newTable returns a Table of groups. Without namespaces it ignores what
+// namespaceSelectors need.
 func newTable(groups []*group, namespaces bool) *lookup.Table[*group] {
 	return lookup.New(groups, func(needs []lookup.Need, g *group) []lookup.Need {
 		if g.policy.fallible() {
@@ -356,7 +358,7 @@ func (ix *Index) Namespace(ctx context.Context, name string) (*unstructured.Unst
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 }
 
-// key is all of a request that resource rules look at, but for its name.
+// key holds everything about a request that resource rules test, except the name.
 type key struct {
 	operation   admissionv1.Operation
 	resource    schema.GroupVersionResource
@@ -364,8 +366,8 @@ type key struct {
 	namespaced  bool
 }
 
-// keyOf takes the client's own resource where the server converted the object
-// for us: that is what the server's rules are tested on.
+// keyOf returns the key of a request. If the server converted the object, rules are
+// tested on the resource that the client addressed.
 func keyOf(req *policy.Request) key {
 	k := key{
 		operation:   req.Operation,
@@ -381,13 +383,13 @@ func keyOf(req *policy.Request) key {
 
 // candidates are what requests of one key can meet.
 type candidates struct {
-	// verdicts are those of the rulesets under which requests may match or fail.
+	// verdicts holds the rulesets under which requests may match or fail.
 	verdicts map[*ruleset]*verdict
 	tables   []*lookup.Table[*group]
 	// namespaces says that the labels of the request's namespace are asked for.
 	namespaces bool
-	// all says that some rules are an error, whatever else is said, so that every
-	// group has to be asked.
+	// all says that some rules are invalid for this key, so that every group must be
+	// tested.
 	all bool
 }
 
@@ -395,8 +397,8 @@ type candidates struct {
 // a cluster has about a thousand keys. Beyond it every lookup pays in full.
 const maxKeys = 4096
 
-// maxTables bounds in how many tables a request looks. If there are more, which
-// takes as many different lists of rules, the key gets a table of its own.
+// maxTables bounds how many tables a request searches. A key that would need more,
+// because its policies have more different lists of rules, gets a table of its own.
 const maxTables = 4
 
 func (ix *Index) candidates(k *key) *candidates {
@@ -445,7 +447,7 @@ func (ix *Index) compute(k *key) *candidates {
 		}
 		return v
 	}
-	// Elsewhere a namespaceSelector always matches.
+	// For all other requests a namespaceSelector matches.
 	namespaces := k.namespaced || k.resource.Resource == "namespaces"
 	var met []*room
 	for _, r := range ix.rooms {
@@ -483,8 +485,8 @@ func (ix *Index) compute(k *key) *candidates {
 
 // admissible says whether policies see requests of this key at all (spec §2.7):
 // not deletions, not the reviews that authentication and authorization are made
-// of, and not policies and bindings themselves, lest a bad policy could not be
-// repaired. Our own group's policies are treated as the server treats its own.
+// of, and not policies and bindings themselves, because nobody could repair a bad
+// policy then. mapd's own group is treated as the server treats its own.
 func admissible(k *key) bool {
 	switch k.operation {
 	case admissionv1.Create, admissionv1.Update, admissionv1.Connect:

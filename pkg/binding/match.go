@@ -26,17 +26,17 @@ const namespaceNameLabel = "kubernetes.io/metadata.name"
 // matcher is one MatchResources with its selectors and resource names parsed.
 // Equal MatchResources have one matcher, see matcherOf.
 type matcher struct {
-	// err makes every request an error: the object was never defaulted.
+	// err is returned for every request: the object was never defaulted.
 	err        error
 	namespaces selector
 	objects    selector
 	rules      *ruleset // nil if err
-	// needs are what a request must have so that the matcher may match it; none if
-	// the matcher is fallible.
+	// needs lists the labels without which the matcher cannot match a request. It is
+	// empty if the matcher is fallible.
 	needs []lookup.Need
 }
 
-// ruleset is what a MatchResources says of resources. Equal ones are one.
+// ruleset holds the resource rules of a MatchResources. Equal rules share one.
 type ruleset struct {
 	rules      []rule
 	exclude    []rule
@@ -116,7 +116,7 @@ func newRuleset(m *admissionregistrationv1.MatchResources) *ruleset {
 	return out
 }
 
-// fallible reports whether the matcher is an error for some request whatever the
+// fallible reports whether the matcher can return an error for a request whatever the
 // request's labels are.
 func (m *matcher) fallible() bool {
 	return m.err != nil || m.namespaces.err != nil || m.objects.err != nil
@@ -198,8 +198,8 @@ func oneOf(items []string, s string) bool {
 	return slices.ContainsFunc(items, func(item string) bool { return item == "*" || item == s })
 }
 
-// verdict is what a ruleset says of the requests of one key: what is left to ask is
-// their name.
+// verdict is the answer of a ruleset for all requests of one key. Only their names
+// remain to be tested.
 type verdict struct {
 	excluded []hit
 	matched  []hit
@@ -215,11 +215,11 @@ type hit struct {
 	err      error
 }
 
-// always is what matches without rules.
+// always is the verdict of a ruleset without rules.
 var always = []hit{{}}
 
-// judge evaluates all that depends on the key only. It returns nil if no request of
-// that key can match or fail.
+// judge evaluates everything that depends on the key alone. It returns nil if no
+// request of that key can match or fail.
 func (r *ruleset) judge(k *key, equivalents []Equivalent) *verdict {
 	if r == nil {
 		return &verdict{}
@@ -234,14 +234,14 @@ func (r *ruleset) judge(k *key, equivalents []Equivalent) *verdict {
 	return v
 }
 
-// fails reports whether the rules themselves are an error for some request.
+// fails reports whether the rules themselves return an error for some request.
 func (v *verdict) fails() bool {
 	failing := func(h hit) bool { return h.err != nil }
 	return slices.ContainsFunc(v.excluded, failing) || slices.ContainsFunc(v.matched, failing)
 }
 
-// final returns the hit that decides whatever the request's name is. It can only
-// be the last, because hits stops there.
+// final returns the hit that applies whatever the request's name is, nil if there is
+// none. It can only be the last one, because hits stops there.
 func final(hits []hit) (hit, bool) {
 	if len(hits) == 0 || len(hits[len(hits)-1].names) > 0 {
 		return hit{}, false
@@ -285,10 +285,9 @@ func (r *ruleset) hits(rules []rule, k *key, equivalents []Equivalent) []hit {
 	return out
 }
 
-// test decides whether one request matches (spec §2.1); v is what m's rules say of
-// its key. The server asks the
-// selectors first but reports their errors last; here the cheap questions come
-// first, which gives the same answers because "no" from anyone is "no".
+// test reports whether m matches one request (spec §2.1); v is the verdict of m's rules
+// for its key. The server tests selectors first but reports their errors last. Here the
+// cheap tests come first, with the same result: one test that fails decides.
 func (m *matcher) test(t *target, v *verdict) (hit, bool, error) {
 	switch {
 	case m.err != nil:
@@ -335,8 +334,8 @@ func byName(hits []hit, name string) (hit, bool) {
 	return hit{}, false
 }
 
-// matchesNamespace reports whether the namespaceSelector holds (spec §2.5). Whether a request is about namespaces is
-// decided by the plural name alone, as the server does.
+// matchesNamespace reports whether the namespaceSelector holds (spec §2.5). As on the
+// server, the plural name alone decides whether a request is about a Namespace.
 func (m *matcher) matchesNamespace(t *target) (bool, error) {
 	if t.req.Namespace == "" && t.resource.Resource != "namespaces" {
 		return true, nil
@@ -438,7 +437,7 @@ func labelsOf(u *unstructured.Unstructured) (lookup.Labels, bool) {
 	return set, true
 }
 
-// sameLabels reports whether selectors cannot tell two objects apart.
+// sameLabels reports whether two objects have the same labels.
 func sameLabels(a, b *unstructured.Unstructured) bool {
 	x, okX := labelsOf(a)
 	y, okY := labelsOf(b)

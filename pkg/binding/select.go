@@ -11,21 +11,21 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Selection is one answer of an Index, and room for the next one.
+// Selection holds what one request meets, and buffers that the next one reuses.
 type Selection struct {
 	Invocations []Invocation
 
 	object *unstructured.Unstructured // what selectors saw
-	labels bool                       // its labels were asked for
-	others bool                       // so was what may change by itself, or there was an error
+	labels bool                       // they tested its labels
+	others bool                       // the result also depends on parameters or on an error
 
 	found []*group
 	met   []met
 	order []uint64
 }
 
-// Stands reports whether selecting again, with another current object, is sure
-// to give the same: nothing but the labels of the object was asked for, and they
+// Stands reports whether selecting again, with another current object, certainly
+// gives the same result: it depended on nothing but the object's labels, and those
 // are the same.
 func (s *Selection) Stands(object *unstructured.Unstructured) bool {
 	if s.others {
@@ -34,7 +34,7 @@ func (s *Selection) Stands(object *unstructured.Unstructured) bool {
 	return !s.labels || s.object == object || sameLabels(s.object, object)
 }
 
-// Reset forgets everything but the room.
+// Reset clears s and keeps its buffers.
 func (s *Selection) Reset() {
 	clear(s.Invocations)
 	clear(s.met)
@@ -64,7 +64,7 @@ func (ix *Index) SelectInto(s *Selection, ctx context.Context, req *policy.Reque
 // met is a group that a request meets.
 type met struct {
 	group *group
-	// invocation is that of each pair but for what is the pair's own.
+	// invocation holds what the invocations of all pairs have in common.
 	invocation Invocation
 	namespaced bool // the parameters have namespaces
 }
@@ -74,8 +74,8 @@ func (ix *Index) meet(s *Selection, t *target, c *candidates) {
 	var labels lookup.Labels
 	all := c.all
 	if c.namespaces {
-		// Without labels the question has to be put to every policy, so that each
-		// reports the error under its own failurePolicy.
+		// Without labels every policy must be tested, so that each reports the error
+		// under its own failurePolicy.
 		var err error
 		labels, err = t.namespaceLabels()
 		all = all || err != nil
@@ -112,7 +112,7 @@ func (ix *Index) meet(s *Selection, t *target, c *candidates) {
 	}
 }
 
-// ask notes a group if a request meets it.
+// ask adds a group to s.met if the request meets it.
 func (s *Selection) ask(t *target, c *candidates, g *group) {
 	m := met{group: g, invocation: Invocation{HasParams: g.params.given}}
 	inv := &m.invocation
@@ -146,8 +146,7 @@ func (s *Selection) ask(t *target, c *candidates, g *group) {
 	s.met = append(s.met, m)
 }
 
-// invoke makes invocations of the groups that were met, in the order of their
-// pairs.
+// invoke adds the invocations of the groups in s.met, in the order of their pairs.
 func (ix *Index) invoke(s *Selection, t *target) {
 	for i := range s.met {
 		t.expected += len(s.met[i].group.pairs)
@@ -182,7 +181,7 @@ func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 	inv := m.invocation
 	inv.Policy = pair.entry.policy
 	if inv.PolicyError {
-		// Each of its bindings says so.
+		// Its other bindings have returned the same error.
 		if n := len(s.Invocations); n == 0 || !s.Invocations[n-1].PolicyError || s.Invocations[n-1].Policy != inv.Policy {
 			s.add(t, inv)
 		}
@@ -207,7 +206,7 @@ func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 	}
 }
 
-// maxExpected bounds for how many invocations there is room from the start.
+// maxExpected bounds the capacity that Invocations starts with.
 const maxExpected = 128
 
 func (s *Selection) add(t *target, inv Invocation) {
@@ -239,7 +238,8 @@ func (t *target) paramScope(g *group) (namespaced bool, err error) {
 	return namespaced, nil
 }
 
-// resolve fills in what a match on the request's own resource leaves open.
+// resolve returns the resource and kind of a hit. A hit on the request's own resource
+// leaves both empty.
 func (t *target) resolve(h hit) (schema.GroupVersionResource, schema.GroupVersionKind) {
 	own := t.req.RequestKind
 	if own.Empty() {

@@ -10,10 +10,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// shared holds what is made from a MatchResources once for all that are equal, so
-// that a pointer stands for its content: policies and bindings that match alike can
-// be found out by comparing pointers. A value is held for as long as somebody uses
-// it.
+// shared makes one value for all equal MatchResources, so that policies and bindings
+// that match alike have the same pointer. It holds a value for as long as something
+// else refers to it.
 type shared[T any] struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]weak.Pointer[T]
@@ -40,7 +39,7 @@ func (s *shared[T]) of(m *admissionregistrationv1.MatchResources, make func() *T
 	return t
 }
 
-// drop forgets a value that is gone, unless there is another one by now.
+// drop removes a value that was collected, unless it was made again since.
 func (s *shared[T]) drop(sum [sha256.Size]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ type Input struct {
 	Attributes RequestAttributes
 	// Memory is charged for what evaluations allocate. Nil: nothing bounds it.
 	Memory *memory.Account
-	// Turn, if not nil, is asked for after every YieldEvery units of work.
+	// Turn, if not nil, is called after every YieldEvery units of work.
 	Turn Turn
 }
 
@@ -91,22 +91,22 @@ type Activation struct {
 	authorizer ref.Val
 	resource   ref.Val
 
-	// memos are of the variables, empty until one is touched; touched are the ones
-	// that are paid, in their order.
+	// memos holds one memo for each variable; it is empty until one is touched.
+	// touched lists the variables that are paid, in order.
 	memos   []memo
 	touched []int
 	room    quick.Room
 	gauge
 }
 
-// memo is what is known of a variable.
+// memo holds the value and cost of a variable.
 type memo struct {
 	// plain is the value for quick evaluations if isPlain, val the one for cel-go if
 	// it is not nil.
 	plain any
 	val   ref.Val
 	cost  int64
-	// paid says that the cost was counted; a value is not known before that.
+	// paid says that the cost was counted; there is no value before that.
 	isPlain, paid bool
 	// slow says that the quick evaluator declined.
 	slow bool
@@ -120,8 +120,8 @@ func (s *Scope) Bind(in *Input, b *Budget) *Activation {
 	return &Activation{scope: s, in: in, budget: b, gauge: gauge{account: in.Memory, turn: in.Turn}}
 }
 
-// Rebind makes a what s.Bind(in, b) returns, but keeps its room. Patches that were
-// evaluated with it before are no longer good.
+// Rebind does what s.Bind(in, b) does, in a, and reuses a's buffers. It invalidates
+// patches that were evaluated with a before.
 func (s *Scope) Rebind(a *Activation, in *Input, b *Budget) *Activation {
 	clear(a.memos)
 	*a = Activation{scope: s, in: in, budget: b, room: a.room, memos: a.memos[:0], touched: a.touched[:0],
@@ -129,7 +129,7 @@ func (s *Scope) Rebind(a *Activation, in *Input, b *Budget) *Activation {
 	return a
 }
 
-// ResolveName returns the value of a name. It is cel-go that calls it.
+// ResolveName implements interpreter.Activation.
 func (a *Activation) ResolveName(name string) (any, bool) {
 	if root, ok := roots[name]; ok {
 		return a.Root(root), true

@@ -230,7 +230,7 @@ const maxText = 100_000
 // is parsed.
 var room = semaphore.NewWeighted(maxNodes)
 
-// fewNodes are not worth waiting for.
+// fewNodes is up to how many nodes an expression is compiled without waiting.
 const fewNodes = 1024
 
 // takeRoom waits until there is room to compile an expression, and returns what gives

@@ -16,11 +16,10 @@ import (
 // operands are looked at before they run, what they take is counted, and those that
 // can take long are done in steps between which the context is asked.
 
-// guard does a call, or says why it must not be done.
+// guard executes a call, or returns an error value instead.
 type guard func(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val
 
-// call stands in for a call of a guarded function. Its cost is counted as that of the
-// one that it stands in for.
+// call replaces a call of a guarded function. It costs what the replaced one costs.
 type call struct {
 	interpreter.InterpretableCall
 	args  []interpreter.InterpretableV2
@@ -74,10 +73,10 @@ func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // Eval implements interpreter.Interpretable.
 func (c *call) Eval(vars interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(vars)) }
 
-// lightText is the length of strings below which nothing is worth counting.
+// lightText is the length up to which the work on a string is not counted.
 const lightText = 512
 
-// plain does the call as cel-go does it.
+// plain executes the call as cel-go does.
 func (c *call) plain(args []ref.Val) ref.Val {
 	impl := c.impl
 	if impl != nil && (impl.OperandTrait == 0 || args[0].Type().HasTrait(impl.OperandTrait)) {
@@ -125,8 +124,8 @@ type tick struct {
 	bytes int64
 }
 
-// To look for the Activation takes longer than many turns do, so it is done for one
-// of so many, by chance.
+// ticks is how many turns are counted at once, at random: looking for the Activation
+// takes longer than many turns.
 const ticks = 32
 
 // turns counts turns of a loop. cel-go's counter of costs keeps what it has seen, and
@@ -150,11 +149,11 @@ func (t *tick) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 
 func (t *tick) Eval(vars interpreter.Activation) ref.Val { return t.Exec(interpreter.AsFrame(vars)) }
 
-// bigLiteral is how many parts a literal has whose memory is counted. It costs no more
-// than one of one part.
+// bigLiteral is the number of parts from which on a literal's memory is counted. Its
+// cost does not depend on them.
 const bigLiteral = 16
 
-// making makes big literals count their memory. Nothing looks at a literal either.
+// making makes big literals count their memory. Like ticking it comes last.
 func making(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	if c, ok := i.(interpreter.InterpretableConstructor); ok && len(c.InitVals()) >= bigLiteral {
 		return &literal{i, int64(len(c.InitVals()))}, nil

@@ -33,8 +33,8 @@ const (
 	// of a string.
 	YieldEvery = quick.YieldEvery
 
-	// chargeStep is how much is made until the account is charged: usual evaluations
-	// make less.
+	// chargeStep is how many bytes an evaluation makes before it charges the account.
+	// Usual evaluations make less.
 	chargeStep = 16 << 10
 	workBytes  = quick.WorkBytes
 	slotBytes  = quick.SlotBytes
@@ -52,7 +52,7 @@ type gauge struct {
 	// made are the bytes of values so far; charged is how much of them the account knows.
 	made, charged int64
 	work          int64
-	// unpaid is the cost of work that was not done because it costs too much.
+	// unpaid is the cost of work that was refused because it costs too much.
 	unpaid int64
 	// turned are the turns of loops so far.
 	turned int64
@@ -70,7 +70,8 @@ type gauge struct {
 // cel-go is, since an expression can handle errors: `e || true` is true.
 type halt struct{ err error }
 
-// use counts bytes before they are allocated.
+// use counts bytes that are about to be allocated, and ends the evaluation if they are
+// too many.
 func (a *Activation) use(bytes int64) {
 	if a == nil {
 		return
@@ -80,7 +81,7 @@ func (a *Activation) use(bytes int64) {
 	}
 }
 
-// count is use with an error.
+// count is like use, but returns an error.
 func (a *Activation) count(bytes int64) error {
 	if a.made = add(a.made, bytes); a.made > MaxMemory {
 		return errMemory
@@ -92,7 +93,7 @@ func (a *Activation) count(bytes int64) error {
 	return nil
 }
 
-// toil counts work.
+// toil counts units of work, and ends the evaluation if its time is over.
 func (a *Activation) toil(units int64) {
 	if a == nil {
 		return
@@ -135,7 +136,7 @@ func (a *Activation) interrupted() error {
 	return interpreter.InterruptError{} // plan.run adds the cause
 }
 
-// halt ends the evaluation and all that follow with the same Activation.
+// halt ends the evaluation, and every later one with the same Activation.
 func (a *Activation) halt(err error) {
 	if a.stop == nil {
 		a.stop = err
@@ -159,7 +160,8 @@ func (a *Activation) limit(cost uint64) {
 	}
 }
 
-// meterName is a name that no expression has: for it an Activation resolves to itself.
+// meterName is a name that no expression can contain. An Activation resolves it to
+// itself.
 const meterName = "\x00meter"
 
 // activationOf returns the Activation that a frame evaluates with; nil while a

@@ -198,7 +198,7 @@ func short(err error) error {
 	return fmt.Errorf("%s… (%d bytes in all)", strings.ToValidUTF8(text[:maxErrorText], ""), len(text))
 }
 
-// halted is why evaluations with a have ended.
+// halted returns the error of an evaluation that ended early.
 func (a *Activation) halted() error {
 	if a.stop == error(interpreter.InterruptError{}) {
 		return fmt.Errorf("%w: %w", a.stop, context.Cause(a.ctx))
@@ -206,8 +206,8 @@ func (a *Activation) halted() error {
 	return a.stop
 }
 
-// goTypes are our Go types that cel-go can name in an error, with the names of
-// those that they stand in for. Data that is the key of an attribute is a CEL value in-tree.
+// goTypes replaces names of Go types that cel-go can put into an error by the names
+// that they have in-tree, where data that is the key of an attribute is a CEL value.
 var goTypes = strings.NewReplacer(
 	"*cel.objectVal", "*dynamic.ObjectVal", "*cel.variablesVal", "*lazy.MapValue",
 	invalidKey+"map[string]interface {}", invalidKey+"*types.baseMap",

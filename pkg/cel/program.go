@@ -35,7 +35,7 @@ type Program struct {
 	constant atomic.Pointer[outcome]
 }
 
-// outcome is what an evaluation came to.
+// outcome is the result of one evaluation.
 type outcome struct {
 	// result is a bool, map[string]any or []PatchOp; for variables a ref.Val.
 	result any
@@ -105,15 +105,15 @@ func (p *Program) JSONPatch(ctx context.Context, a *Activation) ([]PatchOp, erro
 	return ops, err
 }
 
-// evaluate is the way that knows everything.
+// evaluate evaluates p with cel-go.
 func (p *Program) evaluate(a *Activation) (any, error) {
 	o := p.constant.Load()
 	switch {
 	case o != nil:
 		a.touchAll(o)
 	case p.reads == 0:
-		// On values of its own, to learn what it touches no matter what was
-		// touched in a before. What it takes is what a takes.
+		// In an Activation of its own, to record all variables that it touches,
+		// whatever was touched in a before. Memory and turns are those of a.
 		own := a.scope.Bind(&Input{Memory: a.account, Turn: a.turn}, nil)
 		own.begin(a.ctx)
 		o = p.outcome(own)

@@ -57,8 +57,8 @@ func (p *Program) mayTry(a *Activation) bool {
 	return p.quick != nil && a.stop == nil && a.ctx.Err() == nil
 }
 
-// quickly evaluates p without cel-go. If it returns nil cel-go has to: nothing is left
-// behind but the memory that was used.
+// quickly evaluates p without cel-go. It returns nil if cel-go has to evaluate p:
+// then nothing counts but the memory that was used.
 func (p *Program) quickly(a *Activation) *quick.Result {
 	if !p.mayTry(a) {
 		return nil

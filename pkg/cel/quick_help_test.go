@@ -66,7 +66,7 @@ func runSlowly(p *Program, ctx context.Context, a *Activation) (any, error) {
 	return v, err
 }
 
-// runQuickly is run without cel-go for the program. done is false if it gave up.
+// runQuickly is run without cel-go for the program. done is false if that declined.
 func runQuickly(p *Program, ctx context.Context, a *Activation) (v any, done bool, err error) {
 	a.begin(ctx)
 	r := p.quickly(a)

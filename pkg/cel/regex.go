@@ -79,7 +79,7 @@ func (c *call) compileRegex() error {
 	return c.regex.err
 }
 
-// matching does matches, find and findAll.
+// matching guards matches, find and findAll.
 func matching(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	text, ok := args[0].(types.String)
 	by, also := args[1].(types.String)

@@ -11,12 +11,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
-// scale weighs values by the JSON text that they become at least, where a part that
-// is shared counts at each place. Values are small however much they unfold to: a
-// list of ten times the same list, eight levels deep, is a gigabyte of text.
+// scale weighs values by the least JSON text that they can become. A part that is
+// shared counts wherever it appears: a list of ten times the same list, eight levels
+// deep, takes little memory and is a gigabyte of text.
 type scale struct {
 	left int64
-	// a rests when less than rests is left; nil if nobody is to know of the work.
+	// a counts the work each time that left falls below rests; nil if nothing does.
 	a     *Activation
 	rests int64
 }
@@ -24,7 +24,7 @@ type scale struct {
 // restEvery is how many bytes are about YieldEvery units of work.
 const restEvery = 16 * YieldEvery
 
-// scale returns one for a result. Weighing ends with a.
+// scale returns a scale for a result. It stops when a has to stop.
 func (a *Activation) scale() scale { return scale{MaxResult, a, MaxResult - restEvery} }
 
 // weighs reports whether a result is not above MaxResult. If not, a.stop may be why.
@@ -63,7 +63,7 @@ func (s *scale) take(bytes int) bool {
 	return s.left >= s.rests || s.rest()
 }
 
-// rest lets others work and asks whether to go on.
+// rest counts work and reports whether to go on.
 func (s *scale) rest() bool {
 	if s.left < 0 {
 		return false

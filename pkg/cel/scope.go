@@ -163,7 +163,7 @@ func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
 
 func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, err error) {
 	defer func() {
-		// cel-go's checks of literals do, for an entry ?x whose type is not known.
+		// cel-go's validators of literals panic for an entry ?x of unknown type.
 		if r := recover(); r != nil {
 			failure := wholeError(expr, fmt.Sprintf("internal error: %v", r))
 			failure.Internal = true

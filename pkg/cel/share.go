@@ -24,8 +24,8 @@ type sharedProgram struct {
 	declared *types.Type // of a variable
 }
 
-// sum stands for all that a program is made from: what its scope declares, what
-// type is wanted, and its text.
+// sum identifies everything that a program is compiled from: what its scope declares,
+// the wanted type, and the text.
 type sum [sha256.Size]byte
 
 // with returns the sum of s and something more.
@@ -38,7 +38,7 @@ func (s sum) with(kind byte, texts ...string) sum {
 	return sha256.Sum256(data)
 }
 
-// get returns the program with a sum, nil if nobody has one.
+// get returns the program with a sum, nil if there is none.
 func (s *shared) get(of sum) (*Program, *types.Type) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +46,8 @@ func (s *shared) get(of sum) (*Program, *types.Type) {
 	return known.program.Value(), known.declared
 }
 
-// put keeps a program for as long as somebody uses it, and returns the one to use:
-// another one if there has been one in the meantime.
+// put adds a program for as long as something refers to it, and returns the one to
+// use, which is another one if that was added in the meantime.
 func (s *shared) put(of sum, p *Program, declared *types.Type) (*Program, *types.Type) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *shared) put(of sum, p *Program, declared *types.Type) (*Program, *types
 	return p, declared
 }
 
-// drop forgets a program that is gone, unless there is another one by now.
+// drop removes a program that was collected, unless it was compiled again since.
 func (s *shared) drop(of sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,9 +30,9 @@ func (a *Activation) pay(i int, cost int64) {
 	a.spent = add(a.spent, cost)
 }
 
-// variable returns the value of a variable for cel-go, which may be an error. What the
-// quick evaluator knows of it is not used: each evaluator computes what it reads, at
-// the same cost, which is paid once.
+// variable returns the value of a variable for cel-go, which may be an error. It
+// does not use the value that the quick evaluator may have: each evaluator computes
+// what it reads, at the same cost, which is paid once.
 func (a *Activation) variable(i int) ref.Val {
 	m := a.memo(i)
 	if m.val != nil {

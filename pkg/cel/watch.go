@@ -23,7 +23,7 @@ type (
 	}
 )
 
-// watcher says what an element counts.
+// watcher counts what one traversal takes.
 type watcher struct {
 	a *Activation
 	// copies is how often a string is copied, slots how much memory an element takes.
@@ -42,15 +42,16 @@ func isAggregate(v ref.Val) bool {
 	return false
 }
 
-// watch returns a value that counts, v itself if it is a scalar.
+// watch returns v wrapped so that reading its parts counts work. Scalars stay as they
+// are.
 func (a *Activation) watch(v ref.Val) ref.Val { return (&watcher{a: a}).watch(v) }
 
-// watchCopies is watch for a function that copies what it goes through.
+// watchCopies is like watch, for a function that copies what it reads.
 func (a *Activation) watchCopies(v ref.Val, copies, slots int64) ref.Val {
 	return (&watcher{a: a, copies: copies, slots: slots}).watch(v)
 }
 
-// watch counts a value and makes it count its parts.
+// watch counts v and wraps it.
 func (w *watcher) watch(v ref.Val) ref.Val {
 	if w.slots != 0 {
 		w.a.use(w.slots)

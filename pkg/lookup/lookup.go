@@ -50,7 +50,7 @@ func Needs(needs []Need, place Place, s labels.Selector) []Need {
 
 // Table finds items. It is immutable and safe for concurrent use.
 type Table[T any] struct {
-	// Always are the items that need nothing.
+	// Always holds the items that need nothing.
 	Always []T
 	items  []T
 	filed  []node
@@ -58,7 +58,7 @@ type Table[T any] struct {
 	keys   [places][]string        // the names of those of at
 }
 
-// key is where the lists of the items start that need one key.
+// key holds the heads of the lists of items that need one key.
 type key struct {
 	any    int32            // in any value
 	values map[string]int32 // in this value
@@ -67,7 +67,7 @@ type key struct {
 // node is a part of a list, as indices; 0 is the end.
 type node struct{ item, next int32 }
 
-// term is one value that a Need is content with.
+// term is one value that satisfies a Need.
 type term struct {
 	place      Place
 	key, value string
@@ -113,7 +113,7 @@ func New[T any](items []T, needs func([]Need, T) []Need) *Table[T] {
 			if len(own) == 1 {
 				break
 			}
-			most := 0 // that a request may find with this item
+			most := 0 // items that a request may find with this one
 			own[j].terms(func(t term) { most = max(most, count[t]) })
 			if j == 0 || most < least || most == least && own[best].Values == nil {
 				best, least = j, most
@@ -135,7 +135,7 @@ func (t *Table[T]) file(n *Need, item int32) {
 		t.keys[n.Place] = append(t.keys[n.Place], n.Key)
 	}
 	add := func(head int32) int32 {
-		// A selector may list a value twice; the item is one nevertheless.
+		// A selector may list a value twice; file the item once.
 		if head > 0 && t.filed[head].item == item {
 			return head
 		}
