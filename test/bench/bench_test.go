@@ -46,6 +46,22 @@ func matching(b *testing.B, side func() Side, has func(*Case) bool) {
 // BenchmarkAdmit decides a decoded request by policies that all apply.
 func BenchmarkAdmit(b *testing.B) { matching(b, Policies, (*Case).HasPolicy) }
 
+// BenchmarkWithout decides it with package quick and without, in turn.
+func BenchmarkWithout(b *testing.B) {
+	for _, c := range Cases {
+		for _, n := range []int{1, 10, 100} {
+			for _, side := range []struct {
+				name string
+				side func() Side
+			}{{"with", Policies}, {"without", CELGo}} {
+				if c.HasPolicy() {
+					b.Run(fmt.Sprintf("%s/%d/%s", c.Name, n, side.name), func(b *testing.B) { run(b, side.side(), Match(c, Objects[0], n)) })
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkMutators decides it by Gatekeeper's mutators.
 func BenchmarkMutators(b *testing.B) {
 	matching(b, Mutators, func(c *Case) bool { return !c.HasPolicy() })

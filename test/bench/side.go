@@ -50,11 +50,16 @@ type admitter struct {
 }
 
 // Policies returns the side that decides requests by policies.
-func Policies() Side {
+func Policies() Side { return policies(subject.New) }
+
+// CELGo returns the side that does without package quick.
+func CELGo() Side { return policies(subject.CELGo) }
+
+func policies(build func(*cases.Case) (*engine.Engine, error)) Side {
 	return &admitter{build: func(w *Workload) (*engine.Engine, error) {
 		only := *w
 		only.Mutators = nil
-		return subject.New(&only)
+		return build(&only)
 	}}
 }
 

@@ -6,6 +6,7 @@ package subject
 
 import (
 	"context"
+	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +46,11 @@ func New(c *cases.Case) (*engine.Engine, error) { return build(c, Env, false) }
 
 // Traced is New for an engine that tells the object around each mutation.
 func Traced(c *cases.Case) (*engine.Engine, error) { return build(c, Env, true) }
+
+// CELGo is New with an engine that evaluates all expressions with cel-go.
+func CELGo(c *cases.Case) (*engine.Engine, error) { return build(c, celGo(), false) }
+
+var celGo = sync.OnceValue(func() *cel.Env { return must(cel.NewEnv(cel.Options{CELGo: true})) })
 
 func build(c *cases.Case, env *cel.Env, trace bool) (*engine.Engine, error) {
 	types := Builtin
