@@ -72,7 +72,7 @@ func conflicts(ms []*Mutator) (off, reported map[string]Conflict) {
 	return off, reported
 }
 
-// binding is what has one opinion about an object's shape.
+// binding is a kind and an operation: mutators for the same one have to agree.
 type binding struct {
 	gvk schema.GroupVersionKind
 	op  operations
@@ -123,7 +123,7 @@ func (a ApplyTo) bindings(yield func(binding) bool) {
 	}
 }
 
-// shape is what a path says about one of its places.
+// shape is what a path says about the value of one of its nodes.
 type shape int
 
 const (
@@ -144,7 +144,7 @@ type shapeNode struct {
 	labels  map[string]*shapeLabel
 }
 
-// shapeLabel is a place in all the shapes that somebody sees in it.
+// shapeLabel is a node in all the shapes that mutators expect of it.
 type shapeLabel struct {
 	nodes  [shapes]*shapeNode
 	judged bool
@@ -174,19 +174,19 @@ func (n *shapeNode) add(i int, m *Mutator, depth int) {
 	label.nodes[s].add(i, m, depth+1)
 }
 
-// collect calls found with the clashes on a mutator's way.
+// collect calls found with the clashes along a mutator's location.
 func (n *shapeNode) collect(m *Mutator, depth int, found func(*clash)) {
 	if depth == len(m.Location) {
 		return
 	}
 	label := n.labels[m.Location[depth].Name]
-	if c := label.judge(); c != nil {
+	if c := label.findClash(); c != nil {
 		found(c)
 	}
 	label.nodes[m.shapeAt(depth)].collect(m, depth+1, found)
 }
 
-// shapeAt is what the mutator expects at a node of its location.
+// shapeAt returns the shape that the mutator expects at a node of its location.
 func (m *Mutator) shapeAt(depth int) shape {
 	switch {
 	case depth+1 < len(m.Location) && m.Location[depth+1].List:
@@ -202,8 +202,8 @@ func (m *Mutator) shapeAt(depth int) shape {
 	}
 }
 
-// judge finds out, once, who disagrees at a label.
-func (l *shapeLabel) judge() *clash {
+// findClash returns the mutators that disagree at a label, and remembers them.
+func (l *shapeLabel) findClash() *clash {
 	if l.judged {
 		return l.clash
 	}
@@ -216,8 +216,8 @@ func (l *shapeLabel) judge() *clash {
 	return l.clash
 }
 
-// differing returns those who see different shapes here, or one list with
-// different key fields.
+// differing returns the mutators that expect different shapes here, or one list
+// with different key fields.
 func (l *shapeLabel) differing() []int {
 	known := 0
 	for _, n := range l.nodes[shapeUnknown+1:] {
@@ -237,8 +237,8 @@ func (l *shapeLabel) differing() []int {
 	return members
 }
 
-// extending returns, if somebody insists on ending here, those who do and those
-// who go deeper.
+// extending returns the mutators that end here and forbid others to go on, and
+// those that go on; none if there are none of the former.
 func (l *shapeLabel) extending() []int {
 	var ends, deeper []int
 	for _, n := range l.nodes {
@@ -260,11 +260,11 @@ func (l *shapeLabel) extending() []int {
 	return append(ends, deeper...)
 }
 
-// clash is who disagrees at one label, by index and sorted.
+// clash has the mutators that disagree at one label, by index and sorted.
 type clash struct{ members []int }
 
-// joiner makes conflicts of the clashes on a mutator's way. Many mutators meet
-// the same ones; what was joined once is remembered.
+// joiner makes conflicts of the clashes along a mutator's location. It remembers
+// them, since many mutators share the same clashes.
 type joiner struct {
 	ms   []*Mutator
 	ids  map[*clash]uint64

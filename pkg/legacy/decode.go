@@ -39,7 +39,7 @@ func served(k Kind, version string) bool {
 	return false
 }
 
-// Version is the one that an Object is in.
+// Version returns the API version of Mutator.Object.
 func (k Kind) Version() string {
 	if k == AssignImage {
 		return "v1alpha1"
@@ -56,7 +56,7 @@ func (k Kind) Version() string {
 // an *Error.
 //
 // What only a definition's patterns and enumerations refuse is let through,
-// because Gatekeeper takes it from a file; Notes tells of it.
+// because Gatekeeper accepts it in a file; Notes reports it.
 func Decode(u *unstructured.Unstructured) (*Mutator, error) {
 	gvk := u.GroupVersionKind()
 	m := &Mutator{Kind: Kind(gvk.Kind), Name: u.GetName()}
@@ -85,7 +85,7 @@ func (m *Mutator) decode(in map[string]any, gvk schema.GroupVersionKind) *Error 
 	return m.refuseEarly(raw)
 }
 
-// raw is what is read of a mutator and not yet understood.
+// raw has the fields of a mutator that are read and not yet checked.
 type raw struct {
 	location  string
 	tests     []rawTest
@@ -97,7 +97,7 @@ type raw struct {
 
 type rawTest struct{ subPath, condition string }
 
-// read takes over all fields, and makes Object of what it has taken.
+// read reads all fields, and makes Object of them.
 func (m *Mutator) read(r *reader, in map[string]any) *raw {
 	out := map[string]any{"apiVersion": Group + "/" + m.Kind.Version(), "kind": string(m.Kind)}
 	top := object{r: r, in: in, out: out}
@@ -126,8 +126,8 @@ func (m *Mutator) read(r *reader, in map[string]any) *raw {
 	return raw
 }
 
-// checkStatus looks at types only. What the status says is for Gatekeeper to know,
-// but a mutator whose status it cannot read it refuses.
+// checkStatus checks types only: Gatekeeper refuses a mutator whose status it
+// cannot read.
 func checkStatus(top object) {
 	status, _ := top.object("status")
 	readEach(status, "byPod", func(pod object) struct{} {
@@ -259,7 +259,7 @@ func floats(v any) any {
 	}
 }
 
-// Error says why a mutator is refused.
+// Error is the reason why a mutator is refused.
 type Error struct {
 	Mutator string // "Assign/name"
 	Field   string // "spec.location", "spec.parameters.pathTests[0].subPath", …
@@ -324,7 +324,7 @@ func refusef(field, format string, args ...any) *Error {
 	return &Error{Field: field, Offset: -1, Err: fmt.Errorf(format, args...)}
 }
 
-// refuseLocation is for a text that ParsePath did not read.
+// refuseLocation returns the error for a text that ParsePath refused.
 func refuseLocation(field, text string, err error) *Error {
 	at := err.(*SyntaxError)
 	return &Error{Field: field, Offset: at.Offset, Err: &locationError{text, at}}
@@ -333,9 +333,9 @@ func refuseLocation(field, text string, err error) *Error {
 // reader keeps the first error about the type of a field.
 type reader struct{ err *Error }
 
-// object is an object that is read field by field. What is read is put into out,
-// so that in the end out has what is known, and nothing else. The zero object
-// has no fields.
+// object is an object that is read field by field. Every field that is read is
+// copied to out, so out ends up with the known fields only. The zero object has
+// no fields.
 type object struct {
 	r       *reader
 	path    string
@@ -357,8 +357,8 @@ func (o object) wrong(path, want string, got any) {
 
 func (o object) str(name string) string { return o.strOr(name, "") }
 
-// strOr is for a field with a default, which is written into the object, if it
-// is not "".
+// strOr reads a field with a default. A default other than "" is written into the
+// object.
 func (o object) strOr(name, def string) string {
 	v := o.in[name]
 	if v == nil {
@@ -376,7 +376,7 @@ func (o object) strOr(name, def string) string {
 	return s
 }
 
-// check is for a field of which only the type matters.
+// check checks the type of a field and ignores its value.
 func check[T any](o object, name, want string) {
 	v := o.in[name]
 	if _, ok := v.(T); !ok && v != nil {

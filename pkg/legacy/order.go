@@ -31,7 +31,7 @@ func Affects(a, b *Mutator) bool {
 	case a.WritesKind():
 		return true
 	default:
-		return (a.enablesMatch(b) || stirs(a, b)) && meetKinds(a, b)
+		return (a.enablesMatch(b) || affectsLocation(a, b)) && meetKinds(a, b)
 	}
 }
 
@@ -151,8 +151,8 @@ func anyShared(a, b *Mutator, shared int, relevant func(Condition) bool) bool {
 	return false
 }
 
-// stirs is Affects for locations alone.
-func stirs(a, b *Mutator) bool {
+// affectsLocation is Affects for locations alone.
+func affectsLocation(a, b *Mutator) bool {
 	shared, how := meet(a.Location, b.Location)
 	switch {
 	case shared == 0:
@@ -162,7 +162,7 @@ func stirs(a, b *Mutator) bool {
 	case how != within:
 		return enables(a, b, shared)
 	case len(a.Location) >= len(b.Location):
-		return stirsInside(a, b, shared)
+		return affectsWithin(a, b, shared)
 	case a.defaults():
 		// Where a finds nothing, b has found nothing either. If b could have
 		// created it, b has no reason to stay away.
@@ -172,8 +172,8 @@ func stirs(a, b *Mutator) bool {
 	}
 }
 
-// stirsInside is stirs for an a that writes at, or inside, what b writes.
-func stirsInside(a, b *Mutator, shared int) bool {
+// affectsWithin is affectsLocation for an a that writes at, or inside, what b writes.
+func affectsWithin(a, b *Mutator, shared int) bool {
 	switch {
 	case b.defaults():
 		return false // there is something now, if there was not before

@@ -89,7 +89,7 @@ func rounds(ms []*Mutator) (n int, why string) {
 			if Affects(m, ms[j]) {
 				edges = append(edges, edge{i, j, 0})
 			}
-			if !Affects(ms[j], m) || settles(m, ms[j]) && !unsteady(m, ms) && !unsteady(ms[j], ms) && !misfit(m, ms) {
+			if !Affects(ms[j], m) || settles(m, ms[j]) && !mayStopMatching(m, ms) && !mayStopMatching(ms[j], ms) && !mayMakeFail(m, ms) {
 				continue
 			}
 			edges = append(edges, edge{j, i, 1})
@@ -109,15 +109,15 @@ func rounds(ms []*Mutator) (n int, why string) {
 	return max(1, slices.Max(last)), why
 }
 
-// unsteady reports whether others can make a mutator stop matching.
-func unsteady(m *Mutator, ms []*Mutator) bool {
+// mayStopMatching reports whether others can make a mutator stop matching.
+func mayStopMatching(m *Mutator, ms []*Mutator) bool {
 	return slices.ContainsFunc(ms, func(other *Mutator) bool {
 		return other != m && (other.WritesKind() || other.writesLabelOf(m))
 	})
 }
 
-// misfit reports whether others write a value on which a mutator fails.
-func misfit(m *Mutator, ms []*Mutator) bool {
+// mayMakeFail reports whether others write a value on which a mutator fails.
+func mayMakeFail(m *Mutator, ms []*Mutator) bool {
 	return slices.ContainsFunc(ms, func(other *Mutator) bool {
 		if other == m || other.From == nil || len(other.Location) > len(m.Location) {
 			return false

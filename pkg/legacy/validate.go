@@ -52,7 +52,7 @@ func (m *Mutator) validate(raw *raw) *Error {
 // and each kind of applyTo is looked at for conflicts.
 const maxKinds = 10_000
 
-// checkCombinations refuses a mutator of more kinds than there can be.
+// checkCombinations refuses a mutator with more than maxKinds kinds.
 func (m *Mutator) checkCombinations() *Error {
 	kinds := 0
 	for _, a := range m.ApplyTo {
@@ -88,7 +88,7 @@ func (m *Mutator) parseLocation(raw *raw) *Error {
 	return nil
 }
 
-// locationText is what Gatekeeper puts in front of its parser's error.
+// locationText returns the text that Gatekeeper puts before its parser's error.
 func (m *Mutator) locationText(location string) string {
 	switch m.Kind {
 	case AssignMetadata:
@@ -207,7 +207,7 @@ func (m *Mutator) checkLabelValue() *Error {
 
 // checkTests reads the path tests. Gatekeeper's last rule compares places in the
 // list, not depths: two tests can be fine in one order and refused in the other
-// (Gatekeeper spec §3.6). It is kept, so that what is taken here is taken there.
+// (Gatekeeper spec §3.6). mapd does the same, so that both accept the same mutators.
 func (raw *raw) checkTests(m *Mutator) func() *Error {
 	return func() *Error {
 		paths := make([]Path, len(raw.tests))
@@ -343,9 +343,9 @@ func startsWithDomain(path string) bool {
 	return more && (strings.Contains(head, ".") || head == "localhost")
 }
 
-// refuseEarly refuses what Gatekeeper takes, and then refuses every request for,
-// or, for a merge of nothing, spoils (Gatekeeper spec §1.5, §7.2, §15); and what
-// no expression can say.
+// refuseEarly refuses mutators that Gatekeeper accepts and that then make it
+// refuse every request or, for a merge without values, write null (Gatekeeper
+// spec §1.5, §7.2, §15). It also refuses what no expression can say.
 func (m *Mutator) refuseEarly(raw *raw) *Error {
 	if n := len(m.Location); n > maxNodes {
 		return refusef(locationField, "a location of %d steps, more than the %d that mapd takes", n, maxNodes)
@@ -377,8 +377,8 @@ func checkSelector(field string, s *metav1.LabelSelector) *Error {
 	if s == nil {
 		return nil
 	}
-	// Label by label in the order of their names: LabelSelectorAsSelector goes
-	// through matchLabels in any.
+	// Label by label in the order of their names: LabelSelectorAsSelector uses the
+	// random order of the map.
 	for _, k := range sortedKeys(s.MatchLabels) {
 		one := &metav1.LabelSelector{MatchLabels: map[string]string{k: s.MatchLabels[k]}}
 		if _, err := metav1.LabelSelectorAsSelector(one); err != nil {
