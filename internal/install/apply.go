@@ -64,23 +64,23 @@ func Apply(ctx context.Context, o ApplyOptions) error {
 			then = append(then, obj)
 		}
 	}
-	if err := o.all(ctx, first); err != nil {
+	if err := o.applyAll(ctx, first); err != nil {
 		return err
 	}
 	for _, obj := range first {
 		if obj.GetKind() == "CustomResourceDefinition" {
-			if err := o.established(ctx, refOf(obj)); err != nil {
+			if err := o.waitUntilEstablished(ctx, refOf(obj)); err != nil {
 				return err
 			}
 		}
 	}
-	return o.all(ctx, then)
+	return o.applyAll(ctx, then)
 }
 
-func (o *ApplyOptions) all(ctx context.Context, objects []*unstructured.Unstructured) error {
+func (o *ApplyOptions) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var errs []error
 	for _, obj := range objects {
-		outcome, err := o.one(ctx, obj)
+		outcome, err := o.applyOne(ctx, obj)
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(append(errs, ctx.Err())...)
@@ -97,12 +97,12 @@ func (o *ApplyOptions) all(ctx context.Context, objects []*unstructured.Unstruct
 	return errors.Join(errs...)
 }
 
-func (o *ApplyOptions) one(ctx context.Context, obj *unstructured.Unstructured) (outcome string, err error) {
+func (o *ApplyOptions) applyOne(ctx context.Context, obj *unstructured.Unstructured) (outcome string, err error) {
 	r := refOf(obj)
 	client := r.client(o.Dynamic)
 	if obj.GetKind() == "Namespace" || obj.GetKind() == "CustomResourceDefinition" {
 		// What is applied to one that is going away goes with it.
-		if err := o.gone(ctx, r); err != nil {
+		if err := o.waitUntilGone(ctx, r); err != nil {
 			return "", err
 		}
 	}
@@ -125,8 +125,8 @@ func (o *ApplyOptions) one(ctx context.Context, obj *unstructured.Unstructured) 
 	return "configured", nil
 }
 
-// gone waits until an object that is being deleted is no more.
-func (o *ApplyOptions) gone(ctx context.Context, r ref) error {
+// waitUntilGone waits until an object that is being deleted is no more.
+func (o *ApplyOptions) waitUntilGone(ctx context.Context, r ref) error {
 	return poll(ctx, o.Progress, func() (string, error) {
 		obj, err := r.client(o.Dynamic).Get(ctx, r.name, metav1.GetOptions{})
 		switch {
@@ -141,9 +141,9 @@ func (o *ApplyOptions) gone(ctx context.Context, r ref) error {
 	})
 }
 
-// established waits until the API server serves what a CustomResourceDefinition
+// waitUntilEstablished waits until the API server serves what a CustomResourceDefinition
 // defines.
-func (o *ApplyOptions) established(ctx context.Context, crd ref) error {
+func (o *ApplyOptions) waitUntilEstablished(ctx context.Context, crd ref) error {
 	return poll(ctx, o.Progress, func() (string, error) {
 		obj, err := crd.client(o.Dynamic).Get(ctx, crd.name, metav1.GetOptions{})
 		if err != nil {

@@ -122,7 +122,7 @@ func classify(err error) error {
 		if !ours(m[1]) {
 			return &ProbeError{Refused, text, "that webhook does not answer and its failurePolicy is Fail; repair it or " + exempt, err}
 		}
-		reason, advice := unreached(m[2])
+		reason, advice := explainUnreachable(m[2])
 		return &ProbeError{reason, text, advice, err}
 	}
 	switch {
@@ -160,8 +160,8 @@ func Advice(err error) string {
 	return ""
 }
 
-// unreached explains why a call to mapd came to nothing.
-func unreached(cause string) (reason ProbeReason, advice string) {
+// explainUnreachable returns why a call to mapd failed, and what to do.
+func explainUnreachable(cause string) (reason ProbeReason, advice string) {
 	has := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(cause, p) })
 	}

@@ -55,7 +55,7 @@ type uninstall struct {
 
 func (u *uninstall) run(ctx context.Context) error {
 	if i, ok := owner(ctx, u.Dynamic); ok {
-		return u.share(ctx, i)
+		return u.removeNamespaced(ctx, i)
 	}
 	writers, rest := u.writers()
 	for _, w := range writers {
@@ -64,7 +64,7 @@ func (u *uninstall) run(ctx context.Context) error {
 		}
 	}
 	if !u.DryRun && u.found {
-		if err := u.powerless(ctx, writers); err != nil {
+		if err := u.waitUntilUnauthorized(ctx, writers); err != nil {
 			return err
 		}
 	}
@@ -87,21 +87,21 @@ func (u *uninstall) run(ctx context.Context) error {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
 	}
-	errs = append(errs, u.live(ctx), u.kinds(ctx))
+	errs = append(errs, u.removeNativePolicies(ctx), u.removeDefinitions(ctx))
 	if ns := find(u.Objects, "Namespace"); ns != nil {
 		if err := u.remove(ctx, refOf(ns)); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if !u.DryRun && u.found {
-		errs = append(errs, u.verify(ctx))
+		errs = append(errs, u.ensureConfigurationsGone(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-// share removes what is in mapd's namespace, and the namespace. What has no namespace
+// removeNamespaced removes what is in mapd's namespace, and the namespace. What has no namespace
 // is left to the other installation, which has the same.
-func (u *uninstall) share(ctx context.Context, other webhook.Installation) error {
+func (u *uninstall) removeNamespaced(ctx context.Context, other webhook.Installation) error {
 	_, rest := u.writers()
 	var errs []error
 	for _, obj := range append(rest, find(u.Objects, "Namespace")) {
@@ -173,7 +173,7 @@ func (u *uninstall) remove(ctx context.Context, r ref) error {
 		return fmt.Errorf("%s: %w", r, err)
 	case obj.GetDeletionTimestamp() != nil:
 		u.report(r, "is being deleted already")
-		return u.unstick(ctx, r, obj)
+		return u.removeFinalizers(ctx, r, obj)
 	case u.DryRun:
 		u.report(r, "would be deleted")
 		return nil
@@ -186,12 +186,12 @@ func (u *uninstall) remove(ctx context.Context, r ref) error {
 		return fmt.Errorf("%s: %w", r, err)
 	}
 	u.report(r, "deleted")
-	return u.unstick(ctx, r, obj)
+	return u.removeFinalizers(ctx, r, obj)
 }
 
-// unstick removes the finalizers of a webhook configuration that is being deleted:
+// removeFinalizers removes the finalizers of a webhook configuration that is being deleted:
 // it goes on refusing writes until it is gone, and none of the finalizers is mapd's.
-func (u *uninstall) unstick(ctx context.Context, r ref, obj *unstructured.Unstructured) error {
+func (u *uninstall) removeFinalizers(ctx context.Context, r ref, obj *unstructured.Unstructured) error {
 	if len(obj.GetFinalizers()) == 0 || !slices.Contains(configurations, r) {
 		return nil
 	}
@@ -208,9 +208,9 @@ func (u *uninstall) report(r ref, outcome string) {
 	u.Report(Result{r.String(), outcome})
 }
 
-// live removes the policies that `mapd serve --legacy native` has put into the
+// removeNativePolicies removes the policies that `mapd serve --legacy native` has put into the
 // place of mutators, if all is to go. Without mapd they go on doing what they did.
-func (u *uninstall) live(ctx context.Context) error {
+func (u *uninstall) removeNativePolicies(ctx context.Context) error {
 	var errs []error
 	for _, gvr := range []schema.GroupVersionResource{api.NativeBindings, api.NativePolicies} {
 		list, err := u.Dynamic.Resource(gvr).List(ctx, metav1.ListOptions{LabelSelector: native.LiveLabel})
@@ -237,8 +237,8 @@ func (u *uninstall) live(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// kinds removes the CustomResourceDefinitions if nothing of value goes with them.
-func (u *uninstall) kinds(ctx context.Context) error {
+// removeDefinitions removes the CustomResourceDefinitions if nothing of value goes with them.
+func (u *uninstall) removeDefinitions(ctx context.Context) error {
 	left := ""
 	if !u.Purge {
 		var counts []string
@@ -281,11 +281,11 @@ func (u *uninstall) kinds(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// powerless waits until the API server knows that mapd may no longer write webhook
+// waitUntilUnauthorized waits until the API server knows that mapd may no longer write webhook
 // configurations: it learns of deleted bindings a moment later, and in that moment
-// mapd could put a configuration back. Who may not ask has to do without; verify
+// mapd could put a configuration back. Who may not ask has to do without; ensureConfigurationsGone
 // looks again.
-func (u *uninstall) powerless(ctx context.Context, writers []*unstructured.Unstructured) error {
+func (u *uninstall) waitUntilUnauthorized(ctx context.Context, writers []*unstructured.Unstructured) error {
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, w := range writers {
@@ -342,8 +342,9 @@ func (u *uninstall) mayWrite(ctx context.Context, user string) (bool, error) {
 // a second of a change.
 const quiet = time.Second
 
-// verify sees to it that both configurations are gone and stay so.
-func (u *uninstall) verify(ctx context.Context) error {
+// ensureConfigurationsGone returns when both configurations are gone and stay away,
+// and deletes them again if they come back.
+func (u *uninstall) ensureConfigurationsGone(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	since := time.Now()

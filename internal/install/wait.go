@@ -73,17 +73,17 @@ func Rollout(deployment *unstructured.Unstructured) string {
 	case seen < deployment.GetGeneration():
 		return "its change was not seen yet"
 	case status("updatedReplicas") < want:
-		return fmt.Sprintf("%d of %d replicas updated%s", status("updatedReplicas"), want, stuck(deployment))
+		return fmt.Sprintf("%d of %d replicas updated%s", status("updatedReplicas"), want, rolloutProblem(deployment))
 	case status("replicas") > status("updatedReplicas"):
 		return fmt.Sprintf("%d old replicas still there", status("replicas")-status("updatedReplicas"))
 	case status("availableReplicas") < want:
-		return fmt.Sprintf("%d of %d replicas available%s", status("availableReplicas"), want, stuck(deployment))
+		return fmt.Sprintf("%d of %d replicas available%s", status("availableReplicas"), want, rolloutProblem(deployment))
 	}
 	return ""
 }
 
-// stuck is why a rollout makes no progress, as far as a Deployment knows.
-func stuck(deployment *unstructured.Unstructured) string {
+// rolloutProblem returns why a rollout makes no progress, as far as a Deployment knows.
+func rolloutProblem(deployment *unstructured.Unstructured) string {
 	for _, kind := range []string{"ReplicaFailure", "Progressing"} {
 		c := condition(deployment, kind)
 		if c.Message != "" && (kind == "ReplicaFailure") == (c.Status == metav1.ConditionTrue) {

@@ -179,7 +179,7 @@ func (c *compiler) compile(policies map[string]*stored, count *int) map[string]*
 	if c.slow == nil {
 		c.slow = newSlow(func() {})
 	}
-	changed := c.slow.take(policies)
+	changed := c.slow.takeFinished(policies)
 	*count = len(changed)
 	todo := map[string]*stored{}
 	for name, now := range policies {

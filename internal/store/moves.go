@@ -30,38 +30,38 @@ const (
 
 var configurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 
-// moves keep policies in the entry that they have left, by one of their bindings, for
-// as long as servers call that one for them: until the webhook configuration has what
-// their new entry needs. Who writes it may be away just then, and a policy with
-// failurePolicy Fail promises that nothing passes it by.
+// moves keeps a policy in the entry that it has left by one of its bindings, until the
+// webhook configuration has what the new entry needs: API servers call the old one until
+// then. The replica that writes the configuration may be down at that moment, and a
+// policy with failurePolicy Fail promises that no request bypasses it.
 //
-// A policy that is in two entries may act twice on one request, if servers know both.
-// It does not have to be for long, since servers hear of both entries in one write.
+// A policy in two entries may act twice on one request if servers know both. That is
+// brief, since servers learn of both entries by one write.
 type moves struct {
-	// base is what entries have besides what policies need.
+	// base has the fields that all entries have in common.
 	base admissionregistrationv1.MutatingWebhook
-	// configuration is what servers go by.
+	// configuration is the webhook configuration that API servers use.
 	configuration *watch.Mirror[routing]
-	// pending says that a change of the configuration may matter; always, that each
-	// does.
+	// pending says that a change of the configuration may end a move; always, that every
+	// change matters.
 	pending, always atomic.Bool
 
 	// The rest belongs to the loop.
 	moved map[string]*move // by binding
 }
 
-// A routing is what a configuration says, by the names of entries, of the requests
-// that come to them.
+// A routing has, by the name of an entry, the fields of a configuration that decide
+// which requests API servers send to it.
 type routing map[string]admissionregistrationv1.MutatingWebhook
 
-// A move is one policy on its way, by one of its bindings.
+// A move is one policy that has left an entry by one of its bindings.
 type move struct {
-	left  []webhook.ID // all that it was in, in order
+	left  []webhook.ID // all entries that it has left, in order
 	since time.Time
-	known time.Time // since when the configuration is what the new entry needs; zero: it is not
+	known time.Time // since when the configuration has what the new entry needs; zero: it has not
 }
 
-// newMoves takes a function to call when something may be over.
+// newMoves returns moves that call again when a move may have ended.
 func newMoves(client dynamic.Interface, exempt []string, log *slog.Logger, again func()) *moves {
 	m := &moves{moved: map[string]*move{}}
 	m.base.NamespaceSelector = webhook.Exempt(exempt)
@@ -77,7 +77,7 @@ func newMoves(client dynamic.Interface, exempt []string, log *slog.Logger, again
 	return m
 }
 
-// routingOf reads a configuration; of what cannot be read nothing is known.
+// routingOf reads a configuration. It returns nil for one that cannot be decoded.
 func routingOf(u *unstructured.Unstructured, _ routing) routing {
 	var c admissionregistrationv1.MutatingWebhookConfiguration
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &c) != nil {
@@ -109,7 +109,7 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 	return out
 }
 
-// legacyRouting is what the mutators need whose rules these are.
+// legacyRouting returns the routing that mutators with these rules need.
 func legacyRouting(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) routing {
 	entry := webhook.LegacyEntry(rules, base)
 	if entry == nil {
@@ -118,39 +118,38 @@ func legacyRouting(rules []admissionregistrationv1.RuleWithOperations, base admi
 	return routings(&admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{*entry}})
 }
 
-// live is what servers go by, as far as it is known.
+// live returns the routing that API servers use, nil if it is not known.
 func (m *moves) live() routing {
 	live, _ := m.configuration.Get("", webhook.ConfigurationName)
 	return live
 }
 
-// needed is what policies need.
+// needed returns the routing that policies need.
 func (m *moves) needed(c catalogue) routing {
 	return routings(webhook.Configuration(c.entries, m.base))
 }
 
-// settle takes in what is about to be published after before, which is nil the
-// first time, and returns the entries in which a policy still is by a binding besides
-// the binding's own, and after which time to ask again: 0 if only news can change
-// something.
-func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map[string][]webhook.ID, wait time.Duration) {
+// update compares what is about to be published with before, which is nil the first
+// time. It returns, by binding, the entries besides its own in which the policy has to
+// stay, and after which time to call update again; 0 if only a change can end a move.
+func (m *moves) update(before *catalogue, now catalogue, at time.Time) (also map[string][]webhook.ID, wait time.Duration) {
 	m.pending.Store(true) // first: a change from here on must not be missed
 	defer func() { m.pending.Store(len(m.moved) > 0) }()
 	live := m.live()
 	need := sync.OnceValue(func() routing { return m.needed(now) })
 	switch {
 	case before != nil:
-		m.compare(before, &now, at)
+		m.findMoves(before, &now, at)
 	case len(live) > 0:
-		// While no replica was there to see it, policies may have moved to an entry
-		// that servers have not heard of.
+		// Policies may have moved to an entry that servers do not know while no replica
+		// was running.
 		for i, b := range now.bindings {
 			if _, there := live[now.ids[i].Name()]; there || now.ids[i] == (webhook.ID{}) {
 				continue
 			}
 			for name := range live {
 				if id, ok := webhook.ParseName(name); ok {
-					m.leave(b.key(), id, now.ids[i], at)
+					m.noteLeft(b.key(), id, now.ids[i], at)
 				}
 			}
 		}
@@ -190,8 +189,8 @@ func (m *moves) settle(before *catalogue, now catalogue, at time.Time) (also map
 	return also, wait
 }
 
-// compare finds the bindings by which policies have moved. Both lists are by name.
-func (m *moves) compare(before, now *catalogue, at time.Time) {
+// findMoves notes the bindings by which policies have moved. Both lists are by name.
+func (m *moves) findMoves(before, now *catalogue, at time.Time) {
 	if len(before.ids) == len(now.ids) && (len(now.ids) == 0 || &before.ids[0] == &now.ids[0]) {
 		return // lists are replaced, never modified
 	}
@@ -206,20 +205,20 @@ func (m *moves) compare(before, now *catalogue, at time.Time) {
 		old := before.bindings[i]
 		from, to := before.ids[i], now.ids[j]
 		if old.key() == b.key() && old.policyName == b.policyName && from != to && from != (webhook.ID{}) && to != (webhook.ID{}) {
-			m.leave(b.key(), from, to, at)
+			m.noteLeft(b.key(), from, to, at)
 		}
 	}
 }
 
-// leave notes that a policy was in another entry than now by a binding.
-func (m *moves) leave(name string, from, now webhook.ID, at time.Time) {
+// noteLeft notes that a policy was in the entry from by a binding, and is in now.
+func (m *moves) noteLeft(name string, from, now webhook.ID, at time.Time) {
 	v := m.moved[name]
 	if v == nil {
 		v = &move{}
 		m.moved[name] = v
 	}
 	v.since, v.known = at, time.Time{}
-	// Who has been handed out the list goes on to use it.
+	// The list may have been returned by update, so it is replaced.
 	v.left = slices.DeleteFunc(append(slices.Clone(v.left), from), func(id webhook.ID) bool { return id == now })
 	slices.SortFunc(v.left, webhook.ID.Compare)
 	v.left = slices.Compact(v.left)

@@ -45,7 +45,7 @@ func (m *mover) write(t *testing.T) {
 
 // publish settles so long after the start and says what came of it.
 func (m *mover) publish(after time.Duration) string {
-	also, wait := m.settle(m.before, m.compiler.catalogue, m.start.Add(after))
+	also, wait := m.update(m.before, m.compiler.catalogue, m.start.Add(after))
 	published := m.compiler.catalogue
 	m.before = &published
 	var out []string

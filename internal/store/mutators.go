@@ -26,9 +26,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// gatekeeper runs Gatekeeper's mutators in its place: the five kinds that decide
-// it are read for as long as the cluster has them, and what they come to is
-// published to an engine of its own.
+// gatekeeper runs Gatekeeper's mutators in its place. It reads the five kinds that decide
+// what they do while the cluster has them, and publishes a set of mutators to an engine
+// of its own.
 type gatekeeper struct {
 	log       *slog.Logger
 	metrics   Metrics // may be nil
@@ -41,9 +41,9 @@ type gatekeeper struct {
 
 	natives *natives // nil: none is moved into policies
 
-	// The rest belongs to the loop.
+	// Only the goroutine of Store.Run uses the rest, but for what mu guards.
 	builder *mutators.Builder
-	stale   bool // build, whether or not an object has changed
+	stale   bool // the next update builds even if no object has changed
 	list    []*storedMutator
 	config  *storedConfig
 	state   *MutatorsState // nil before the first build
@@ -52,7 +52,7 @@ type gatekeeper struct {
 	built bool
 }
 
-// storedMutator is one mutator and what is known of it.
+// storedMutator is one mutator as it is stored, and as it applies.
 type storedMutator struct {
 	object *unstructured.Unstructured // apiVersion, kind and a little metadata
 	// mutator is what applies: the object as it is stored or, if that is not valid,
@@ -64,7 +64,7 @@ type storedMutator struct {
 func (m *storedMutator) kind() string { return m.object.GetKind() }
 func (m *storedMutator) name() string { return m.object.GetName() }
 
-// storedConfig is one Config, as a mutator is.
+// storedConfig is a storedMutator for a Config.
 type storedConfig struct {
 	object *unstructured.Unstructured
 	config *legacy.Config
@@ -108,7 +108,7 @@ func versionsOf(group, kind string, versions ...string) []schema.GroupVersionKin
 	return out
 }
 
-// keepMutator decodes a mutator, if it is another than before.
+// keepMutator decodes a mutator, unless old is the same version.
 func keepMutator(u *unstructured.Unstructured, old *storedMutator) *storedMutator {
 	if old != nil && sameSpec(u, old.object) {
 		return old
@@ -147,13 +147,13 @@ func keepConfig(u *unstructured.Unstructured, old *storedConfig) *storedConfig {
 	return now
 }
 
-// sameSpec says that there is no need to read an object again. A Gatekeeper that
-// is running writes statuses all the time; those have no generation.
+// sameSpec reports whether an object need not be decoded again. A running Gatekeeper
+// writes statuses all the time, which leave the generation as it is.
 func sameSpec(u, old *unstructured.Unstructured) bool {
 	return u.GetUID() == old.GetUID() && u.GetGeneration() == old.GetGeneration() && u.GetGeneration() > 0
 }
 
-// headOf says which object u is.
+// headOf returns an object with only what identifies u.
 func headOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	head := &unstructured.Unstructured{Object: map[string]any{}}
 	head.SetAPIVersion(u.GetAPIVersion())
@@ -165,8 +165,7 @@ func headOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return head
 }
 
-// guarded makes an error of a panic: one object must not take all others down
-// with it.
+// guarded returns a panic of f as an error: one object must not stop all others.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -189,7 +188,7 @@ func (g *gatekeeper) run(ctx context.Context) {
 	}
 }
 
-// look has it looked which of the kinds are served.
+// look has all mirrors find out again whether the server has their kinds.
 func (g *gatekeeper) look() {
 	for _, k := range g.kinds {
 		k.Look()
@@ -207,30 +206,29 @@ func (g *gatekeeper) ready() error {
 	if g.built {
 		return nil
 	}
-	if err := g.read(); err != nil {
+	if err := g.sourcesReady(); err != nil {
 		return err
 	}
 	return errors.New("no mutators are published yet")
 }
 
-// read says what has not been read yet.
-func (g *gatekeeper) read() error {
+// sourcesReady returns nil once everything has been read, and otherwise what has not.
+func (g *gatekeeper) sourcesReady() error {
 	errs := []error{g.configs.Settled()}
 	for _, k := range g.kinds {
 		errs = append(errs, k.Settled())
 	}
 	if g.natives != nil {
-		errs = append(errs, g.natives.read())
+		errs = append(errs, g.natives.sourcesReady())
 	}
 	return errors.Join(errs...)
 }
 
-// update publishes what has changed, and reports whether there is something new to
-// tell. Once everything has been read, kinds that appear later are taken in as they
-// come.
+// update publishes what has changed, and reports whether the Snapshot has to change. The
+// first set waits for all kinds; later ones include kinds as they appear.
 func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	g.stale = g.stale || kindsChanged
-	if g.state == nil && g.read() != nil {
+	if g.state == nil && g.sourcesReady() != nil {
 		return false
 	}
 	list, config := g.gather()
@@ -297,11 +295,11 @@ func (g *gatekeeper) move(list []*storedMutator, config *storedConfig) (bool, er
 			hidden = append(hidden, string(kind))
 		}
 	}
-	return g.natives.settle(list, config, !g.unchanged(list, config), hidden, rules)
+	return g.natives.update(list, config, !g.unchanged(list, config), hidden, rules)
 }
 
-// counts are how many mutators there are, by what has become of them. Those that are
-// not valid and never were do not run.
+// counts returns the number of mutators by state. Those that were never valid count as
+// not run.
 func counts(list []*storedMutator, result *mutators.Result) map[string]int {
 	out := map[string]int{mutators.Running: 0, mutators.Conflicting: 0, mutators.NotRun: len(list) - len(result.States)}
 	for i := range result.States {
@@ -314,7 +312,7 @@ func sameEffect(a, b MutatorState) bool {
 	return a.mutator == b.mutator && a.Running == b.Running && a.Moved.equal(b.Moved)
 }
 
-// gather is what there is, in Gatekeeper's order.
+// gather returns all mutators in Gatekeeper's order, and the Config.
 func (g *gatekeeper) gather() (list []*storedMutator, config *storedConfig) {
 	for _, k := range g.kinds {
 		k.Each("", func(_ string, m *storedMutator) { list = append(list, m) })
@@ -325,9 +323,9 @@ func (g *gatekeeper) gather() (list []*storedMutator, config *storedConfig) {
 	return list, g.chosenConfig()
 }
 
-// chosenConfig is the Config of Gatekeeper's namespace. Where that is cannot be
-// seen from here: it is taken to be the usual one or, if there is no Config, the
-// first that has one.
+// chosenConfig returns the Config of Gatekeeper's namespace, nil if there is none. That
+// namespace cannot be known: it is assumed to be the usual one or, if that has no Config,
+// the first that has one.
 func (g *gatekeeper) chosenConfig() *storedConfig {
 	found := map[string]*storedConfig{}
 	g.configs.EachNamespace(func(namespace string, items map[string]*storedConfig) {
@@ -344,7 +342,7 @@ func (g *gatekeeper) chosenConfig() *storedConfig {
 	return nil
 }
 
-// problems are what is wrong with all mutators at once.
+// problems returns what concerns more than one mutator.
 func (g *gatekeeper) problems(config *storedConfig) []string {
 	var out []string
 	for _, k := range g.kinds {
@@ -382,7 +380,8 @@ func (g *gatekeeper) build(list []*storedMutator, config *storedConfig) (result 
 	return result, err
 }
 
-// moved says which mutators policies run, nil if none can be.
+// moved returns a function that reports whether policies run a mutator; nil if mutators
+// do not move.
 func (g *gatekeeper) moved() func(id string) bool {
 	places := g.natives.places()
 	if places == nil {
@@ -391,7 +390,7 @@ func (g *gatekeeper) moved() func(id string) bool {
 	return func(id string) bool { return places[id].Out }
 }
 
-// holds says whether a mutator of that name is there, such as Assign/name.
+// holds reports whether a mutator with that ID is stored, such as Assign/name.
 func (g *gatekeeper) holds(id string) bool {
 	kind, name, ok := strings.Cut(id, "/")
 	if !ok {
@@ -403,7 +402,7 @@ func (g *gatekeeper) holds(id string) bool {
 	return found
 }
 
-// MutatorsState is what a Store has to say about Gatekeeper's mutators.
+// MutatorsState is the state of all of Gatekeeper's mutators.
 type MutatorsState struct {
 	Mode engine.Mode
 	// Native says that they are moved into policies.
@@ -417,13 +416,13 @@ type MutatorsState struct {
 	Rules []admissionregistrationv1.RuleWithOperations
 }
 
-// MutatorState is one mutator and what has become of it.
+// MutatorState is one mutator and its state.
 type MutatorState struct {
 	// Object has the mutator's apiVersion, kind, name, uid and generation. It must
 	// not be modified.
 	Object *unstructured.Unstructured
-	// Err is why the mutator is not valid as it is stored. Running says in that case
-	// that the version before, which was, goes on to run.
+	// Err is why the mutator is not valid as it is stored. Running then means that its last
+	// valid version continues to run.
 	Err     error
 	Running bool
 	// Conflict is set if it is off because others see the object otherwise.

@@ -25,25 +25,26 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// NativeOptions have Gatekeeper's mutators moved into policies.
+// NativeOptions say how Gatekeeper's mutators move into policies.
 type NativeOptions struct {
 	// Exempt are namespaces that no policy is for.
 	Exempt []string
-	// Alone says that nobody here runs what is not moved, so that nothing has to wait
-	// for that.
+	// Alone says that no mapd runs the mutators that are not moved, so that no move has to
+	// wait for one.
 	Alone bool
-	// Back has mapd run all mutators: no policies are wanted, and those that there are
-	// go as soon as nothing depends on them.
+	// Back moves all mutators back to mapd: their policies are deleted as soon as mapd runs
+	// them.
 	Back bool
 }
 
-// natives say which policies are to stand for mutators, and which do. Who writes
-// them is internal/writer; every replica sees for itself what has been written, and
-// leaves what is moved out of its set.
+// natives finds out which policies should stand for mutators, and which do.
+// internal/writer writes them; every replica watches what has been written, and leaves
+// the mutators that have moved out of its set.
 type natives struct {
 	NativeOptions
 	log *slog.Logger
-	// Policies and bindings of Kubernetes' own group. Those of mapd's are read anyway.
+	// policies and bindings are those of Kubernetes' own group. The Store reads those of
+	// mapd's anyway.
 	policies, bindings *watch.Mirror[*native.Object]
 	types              *openapi.Types
 	own                func() (c *catalogue, read bool)
@@ -60,8 +61,8 @@ type natives struct {
 	listeners watch.Listeners
 }
 
-// NativeState is what is to be moved, what is stored, and where each mutator runs.
-// It is immutable.
+// NativeState says which policies should be stored, which are, and where each mutator
+// runs. It is immutable.
 type NativeState struct {
 	*native.Wanted
 	// Back is that of NativeOptions.
@@ -94,7 +95,7 @@ func newNatives(client dynamic.Interface, s *Store, o NativeOptions) *natives {
 	return n
 }
 
-// keepNative keeps of a policy or binding what tells it from another.
+// keepNative reduces a policy or binding to what native.Plan compares.
 func keepNative(u *unstructured.Unstructured, old *native.Object) *native.Object {
 	if old != nil && old.UID == u.GetUID() && old.Version == u.GetResourceVersion() {
 		return old
@@ -118,8 +119,8 @@ func (n *natives) look() {
 	n.bindings.Look()
 }
 
-// read says what has not been read yet.
-func (n *natives) read() error {
+// sourcesReady returns nil once everything has been read, and otherwise what has not.
+func (n *natives) sourcesReady() error {
 	var own error
 	if _, ok := n.own(); !ok {
 		own = fmt.Errorf("policies of %s: not read yet", api.OwnGroup)
@@ -137,18 +138,18 @@ func (n *natives) problems() []string {
 	return out
 }
 
-// settle takes in what is there and reports whether other mutators than before
-// belong into the set, whose rules are those of its last build. If stale, it is
-// found out anew what is wanted. Those of the hidden kinds are not in the list.
-func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool, hidden []string, rules []admissionregistrationv1.RuleWithOperations) (moved bool, err error) {
+// update reports whether other mutators than before belong into the set; rules are those
+// of its last build. If stale is set, it finds anew which policies are wanted. Mutators of
+// the hidden kinds are missing from the list because they cannot be read.
+func (n *natives) update(list []*storedMutator, config *storedConfig, stale bool, hidden []string, rules []admissionregistrationv1.RuleWithOperations) (moved bool, err error) {
 	if stale || n.wanted == nil {
-		wanted, err := n.want(list, config)
+		wanted, err := n.findWanted(list, config)
 		if err != nil {
 			return false, err
 		}
 		n.wanted = wanted
 	}
-	sight, served := n.sight(rules)
+	sight, served := n.observe(rules)
 	sight.Hidden = hidden
 	places, wait := n.tracker.Settle(n.wanted, sight, time.Now())
 	if wait > 0 {
@@ -169,7 +170,7 @@ func (n *natives) settle(list []*storedMutator, config *storedConfig, stale bool
 	}), nil
 }
 
-func (n *natives) want(list []*storedMutator, config *storedConfig) (w *native.Wanted, err error) {
+func (n *natives) findWanted(list []*storedMutator, config *storedConfig) (w *native.Wanted, err error) {
 	if n.Back {
 		w = &native.Wanted{Stay: map[string]string{}}
 		for _, m := range list {
@@ -203,8 +204,9 @@ func (n *natives) want(list []*storedMutator, config *storedConfig) (w *native.W
 	return w, nil
 }
 
-// sight is what is there now.
-func (n *natives) sight(rules []admissionregistrationv1.RuleWithOperations) (s native.Sight, served []string) {
+// observe returns the policies and bindings that are stored now, and the groups that the
+// server serves.
+func (n *natives) observe(rules []admissionregistrationv1.RuleWithOperations) (s native.Sight, served []string) {
 	s.Objects = map[native.Key]*native.Object{}
 	for _, k := range []*watch.Mirror[*native.Object]{n.policies, n.bindings} {
 		k.Each("", func(_ string, o *native.Object) { s.Objects[o.Key] = o })
@@ -223,7 +225,7 @@ func (n *natives) sight(rules []admissionregistrationv1.RuleWithOperations) (s n
 	}
 	live := n.live()
 	s.Called = equalRoutes(live, legacyRouting(rules, n.base), webhook.LegacyName)
-	s.Acts = acts(c, live, n.base)
+	s.Acts = isCalled(c, live, n.base)
 	return s, served
 }
 
@@ -246,9 +248,9 @@ func (n *natives) addOwn(objects map[native.Key]*native.Object, c *catalogue) {
 	n.objects = kept
 }
 
-// acts says of a policy of mapd's group whether servers call for it; who runs those of
-// Kubernetes is not asked.
-func acts(c *catalogue, live routing, base admissionregistrationv1.MutatingWebhook) func(native.Key) bool {
+// isCalled returns a function that reports whether API servers call mapd for a policy of
+// mapd's group. It returns true for policies of Kubernetes' own group.
+func isCalled(c *catalogue, live routing, base admissionregistrationv1.MutatingWebhook) func(native.Key) bool {
 	uncalled := sync.OnceValue(func() map[string]bool {
 		needed := routings(webhook.Configuration(c.entries, base))
 		out := map[string]bool{}
@@ -268,7 +270,7 @@ func acts(c *catalogue, live routing, base admissionregistrationv1.MutatingWebho
 	}
 }
 
-// places are where mutators run, nil if none is moved.
+// places returns where each mutator runs, nil if none is moved.
 func (n *natives) places() native.Places {
 	if n == nil || n.state.Load() == nil {
 		return nil
@@ -298,7 +300,7 @@ func (s *Store) NativeChanged() <-chan struct{} {
 	return l
 }
 
-// A Moved is what has become of a mutator that is to be moved.
+// Moved is the state of a mutator that is to be moved.
 type Moved struct {
 	// Policy is what its policy is called, empty if it has none; Stays is why.
 	Policy, Stays string
@@ -307,7 +309,7 @@ type Moved struct {
 	Groups []string
 }
 
-// Of says it of one mutator.
+// Of returns the state of one mutator.
 func (s *NativeState) Of(id string) *Moved {
 	p := s.Places[id]
 	return &Moved{Policy: p.Unit, Stays: s.Stay[id], Out: p.Out, Groups: p.Settled}

@@ -29,15 +29,15 @@ const (
 	// that run on the snapshot before, and for a policy that is deleted and made
 	// anew.
 	linger = 10 * time.Second
-	// staleAfter is how long the server may refuse to list a kind before what was
-	// read of it is no longer used: a right that was taken away should end, one
-	// that a server which has just started does not know of yet should not.
+	// staleAfter is how long the server may refuse to list a kind before the objects that
+	// were read are dropped: a right that was revoked has to end, but a server that has just
+	// started may not know all rights yet.
 	staleAfter = 30 * time.Second
 )
 
-// params hold the objects that policies take as parameters: those of each kind
-// in use, as long as it is in use. They implement binding.Params. An object that
-// is handed out is shared and must not be modified.
+// params holds the objects of each kind that policies use as parameters, for as long as
+// they use it. It implements binding.Params. The objects that it returns are shared and
+// must not be modified.
 type params struct {
 	client  dynamic.Interface
 	types   *openapi.Types
@@ -51,8 +51,8 @@ type params struct {
 	mu sync.Mutex // of who replaces kinds
 }
 
-// newParams takes a function to call when the State of a kind has changed. It must
-// return soon.
+// newParams returns params without kinds. changed is called when the State of a kind has
+// changed; it must return soon.
 func newParams(client dynamic.Interface, types *openapi.Types, log *slog.Logger, changed func()) *params {
 	p := &params{client: client, types: types, log: log, changed: changed}
 	p.kinds.Store(&map[schema.GroupVersionKind]*paramKind{})
@@ -72,8 +72,7 @@ type param struct {
 	labels labels.Set // to select by, without asking the object each time
 }
 
-// Use says which kinds the policies name from now on. ctx bounds the life of what
-// is started for the new ones.
+// Use sets the kinds that policies name. It starts to read new ones, until ctx is done.
 func (p *params) Use(ctx context.Context, kinds []schema.GroupVersionKind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,14 +131,14 @@ func (p *params) sweep() {
 
 func (p *params) kind(gvk schema.GroupVersionKind) *paramKind { return (*p.kinds.Load())[gvk] }
 
-// look has the kinds find out whether they are served as they were.
+// look has each kind find out again whether the server has it.
 func (p *params) look() {
 	for _, k := range *p.kinds.Load() {
 		k.objects.Look()
 	}
 }
 
-// State tells how a kind is doing.
+// State returns the state of a kind, in use or not.
 func (p *params) State(gvk schema.GroupVersionKind) ParamState {
 	if k := p.kind(gvk); k != nil {
 		s := k.objects.State()
@@ -149,10 +148,9 @@ func (p *params) State(gvk schema.GroupVersionKind) ParamState {
 	return ParamState{GVK: gvk, Found: found}
 }
 
-// shape gives an object as policies see it (spec §3.2): of a built-in kind what
-// an informer of its Go type would hold, a custom one as it is. managedFields are
-// dropped from both: they are as large as the rest, and about the rest only.
-// u is given away.
+// shape returns an object as policies see it (spec §3.2): of a built-in kind what an
+// informer of its Go type would hold, of a custom kind the object as it is. It drops
+// managedFields, which are as large as the rest. The caller must not use u any more.
 func (p *params) shape(gvk schema.GroupVersionKind, u *unstructured.Unstructured) *unstructured.Unstructured {
 	if meta, ok := u.Object["metadata"].(map[string]any); ok {
 		delete(meta, "managedFields")
@@ -162,7 +160,7 @@ func (p *params) shape(gvk schema.GroupVersionKind, u *unstructured.Unstructured
 		return u
 	}
 	obj := u.Object
-	// What a server has sent is in order; what is not is newer than the Go type.
+	// An object that a server has sent fails only if it is newer than the Go type.
 	if normal, err := kind.Normalize(obj); err == nil {
 		obj = normal
 	}
@@ -181,8 +179,8 @@ func (p *params) Kind(gvk schema.GroupVersionKind) (namespaced bool, err error) 
 	return res.Namespaced, nil
 }
 
-// Get implements binding.Params. What is not in memory may be new, or the kind
-// has not been read yet or cannot be: the server is asked (k8s.io/apiserver
+// Get implements binding.Params. An object that is not in memory may be new, or its kind
+// may not have been read: Get asks the server (k8s.io/apiserver
 // …/policy/generic/policy_dispatcher.go: getParamDirectly).
 func (p *params) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	if k := p.kind(gvk); k != nil {
@@ -207,8 +205,8 @@ func (p *params) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace
 	return p.shape(gvk, u), nil
 }
 
-// List implements binding.Params. It answers from memory only, for which it
-// waits a little.
+// List implements binding.Params. It answers from memory only, and waits up to paramWait
+// for the objects to be read.
 func (p *params) List(ctx context.Context, gvk schema.GroupVersionKind, namespace string, sel labels.Selector) ([]*unstructured.Unstructured, error) {
 	k := p.kind(gvk)
 	if k == nil {

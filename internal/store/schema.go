@@ -50,8 +50,7 @@ var (
 	apiServiceResource = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
-// schemas keep openapi.Types true to what a cluster serves. Three things
-// are put together:
+// schemas keeps openapi.Types equal to what a cluster serves. It combines three sources:
 //
 //   - the group-versions of the server's own, as discovery lists them, with
 //     the embedded documents if the server is of their release, else with its own;
@@ -130,7 +129,7 @@ type definition struct {
 
 // define makes a definition of an object. Its source stays the same unless there
 // is a difference that matters: a CustomResourceDefinition is written to a lot, and
-// much is made again when its source is another one.
+// a new source makes much be built again.
 func (s *schemas) define(u *unstructured.Unstructured, old *definition) *definition {
 	d := &definition{uid: u.GetUID(), generation: u.GetGeneration(), established: isEstablished(u)}
 	if old != nil && old.uid == d.uid && old.generation == d.generation && old.established == d.established {
@@ -219,7 +218,7 @@ func register(u *unstructured.Unstructured, _ apiService) apiService {
 	return a
 }
 
-// servicesChanged asks for a round of discovery if it could bring news: what the
+// servicesChanged asks for a round of discovery if aggregated APIs have changed: what the
 // server itself and its definitions serve is known without.
 func (s *schemas) servicesChanged() {
 	now := map[apiService]bool{}
@@ -237,12 +236,11 @@ func (s *schemas) servicesChanged() {
 	}
 }
 
-// A discovered is what discovery and the OpenAPI index said at one time. It is
-// immutable.
+// A discovered is the result of one round of discovery. It is immutable.
 type discovered struct {
 	minor  string
 	groups map[schema.GroupVersion]*group
-	// waiting says that something is to be expected soon: ask again.
+	// waiting says that the server will soon serve more: ask again.
 	waiting bool
 }
 
@@ -266,11 +264,11 @@ func (g *group) Resources() []openapi.Resource { return g.resources }
 
 func (g *group) Lookup(gvk schema.GroupVersionKind) openapi.Model { return g.models.Lookup(gvk) }
 
-// discover asks the server what it serves, in time.
+// discover asks the server what it serves, again and again, until ctx is done.
 func (s *schemas) discover(ctx context.Context) {
 	note := watch.LogOutcomes(s.log.With("resource", "discovery"))
-	// Definitions and APIServices tell which group-versions are whose. Rights to
-	// read the latter are not necessary.
+	// Definitions and APIServices say which server has which group-version. mapd need not
+	// have the right to read the latter.
 	select {
 	case <-ctx.Done():
 		return
@@ -311,7 +309,7 @@ func (s *schemas) discover(ctx context.Context) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-s.refresh:
-			// What was announced takes the server a moment, too.
+			// The server needs a moment to serve what it has announced.
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -322,8 +320,8 @@ func (s *schemas) discover(ctx context.Context) {
 	}
 }
 
-// ask makes one round. What could not be learnt stays as it was before; an error
-// comes with nil if that is everything.
+// ask makes one round of discovery. Group-versions that could not be read stay as they
+// were before. It returns nil with the error if nothing could be read.
 func (s *schemas) ask(ctx context.Context, before *discovered, docs *documents) (*discovered, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
@@ -378,7 +376,7 @@ func (s *schemas) ask(ctx context.Context, before *discovered, docs *documents) 
 	return now, errors.Join(errs...)
 }
 
-// group gives what was known of a group-version, nil if nothing was.
+// group returns a group-version, nil if it is unknown. d may be nil.
 func (d *discovered) group(gv schema.GroupVersion) *group {
 	if d == nil {
 		return nil
@@ -386,7 +384,7 @@ func (d *discovered) group(gv schema.GroupVersion) *group {
 	return d.groups[gv]
 }
 
-// reuse gives the group as it was before, if nothing has changed.
+// reuse returns the group of d if it equals g, and else g.
 func (d *discovered) reuse(g *group) *group {
 	if old := d.group(g.gv); old != nil && old.models == g.models && old.foreign == g.foreign && reflect.DeepEqual(old.resources, g.resources) {
 		return old
@@ -394,8 +392,8 @@ func (d *discovered) reuse(g *group) *group {
 	return g
 }
 
-// fallback is what serves for a document that could not be had: that which there
-// was before, and for a kind of the server's own that of another release, which
+// fallback returns what replaces a document that could not be read: the one before or, for
+// a group-version of the server's own, the embedded one, which is of another release and
 // differs in some fields.
 func fallback(g *group, before *discovered) openapi.Source {
 	if old := before.group(g.gv); old != nil && old.models != nil {
@@ -436,8 +434,7 @@ func (s *schemas) isCustom(gv schema.GroupVersion) bool {
 	return found
 }
 
-// build puts together what is known and, if that makes a difference, updates the
-// types.
+// build combines the sources and updates the types if there are others than before.
 func (s *schemas) build() {
 	known := s.known.Load()
 	if known == nil || !s.definitions.IsRead() {
@@ -460,7 +457,7 @@ func (s *schemas) build() {
 		case g.foreign || !s.custom[gv]:
 			others = append(others, g)
 		}
-		// Else discovery still lists what a definition had defined.
+		// Otherwise discovery still lists a group-version whose definition is gone.
 	}
 	for _, name := range slices.Sorted(maps.Keys(defined)) {
 		sources = append(sources, defined[name])
@@ -578,7 +575,7 @@ func (d *documents) find(ctx context.Context, gv schema.GroupVersion) (openapi.S
 		return nil, fmt.Errorf("the OpenAPI document of %v: %w", gv, err)
 	}
 	if !strings.Contains(address, "hash=") {
-		// A server that tells no hash has to be asked every time.
+		// Without a hash in its address the document has to be read every time.
 		address = fmt.Sprintf("%s %x", address, sha256.Sum256(data))
 		if src := d.read[address]; src != nil {
 			d.used[address] = true
@@ -593,8 +590,8 @@ func (d *documents) find(ctx context.Context, gv schema.GroupVersion) (openapi.S
 	return src, nil
 }
 
-// done ends a round: documents that nothing refers to any more are dropped. One
-// that could not be asked for stays for the next round.
+// done ends a round. It drops documents that the index no longer has, unless the index
+// could not be read.
 func (d *documents) done() {
 	if d.err == nil {
 		maps.DeleteFunc(d.read, func(address string, _ openapi.Source) bool { return !d.used[address] })

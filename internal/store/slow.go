@@ -27,13 +27,12 @@ const (
 	maxSlow = 8
 )
 
-// slow has the policies that no update waits for while they are compiled. One
-// goroutine uses it at a time, but for what jobs do.
+// slow compiles policies, and keeps those that take long while updates go on without
+// them. Only one goroutine may use it at a time; its jobs have their own.
 type slow struct {
-	// changed is called when there is something to take.
+	// changed is called when takeFinished has something to return.
 	changed func()
-	// compile is compilePolicy, patience compilePatience and deadline compileDeadline,
-	// but in tests.
+	// Tests replace compilePolicy, compilePatience and compileDeadline.
 	compile            func(ctx context.Context, name string, text []byte, deps policy.Deps) *policyResult
 	patience, deadline time.Duration
 
@@ -44,7 +43,7 @@ type slow struct {
 // job is one policy that is being compiled.
 type job struct {
 	of     *stored
-	ctx    context.Context // done when the deadline has passed or nobody wants it
+	ctx    context.Context // done when the deadline has passed or the policy has changed
 	cancel context.CancelFunc
 	result atomic.Pointer[policyResult]
 }
@@ -59,9 +58,9 @@ func newSlow(changed func()) *slow {
 	}
 }
 
-// take returns the policies that have been compiled, or have taken too long, since
-// they were left, and forgets those that are gone or others by now.
-func (s *slow) take(changed map[string]*stored) map[string]*compiledPolicy {
+// takeFinished returns the policies that have been compiled, or have exceeded the
+// deadline, since the last call, and cancels those that have been deleted or changed.
+func (s *slow) takeFinished(changed map[string]*stored) map[string]*compiledPolicy {
 	out := map[string]*compiledPolicy{}
 	for name, j := range s.jobs {
 		if now, ok := changed[name]; ok && now != j.of {
@@ -85,12 +84,12 @@ func (s *slow) take(changed map[string]*stored) map[string]*compiledPolicy {
 	return out
 }
 
-// compileAll compiles policies on all cores. Of those that take long it returns
-// nothing; take does, after changed was called.
+// compileAll compiles policies on all cores. It leaves out those that take long:
+// takeFinished returns them after a call of changed.
 func (s *slow) compileAll(policies map[string]*stored, deps policy.Deps) map[string]*policyResult {
 	var mu sync.Mutex
 	results := map[string]*policyResult{}
-	// Long ones last: whatever takes long is among them.
+	// Long texts come last: policies that take long are among them.
 	names := make([]string, 0, len(policies))
 	for name := range policies {
 		names = append(names, name)

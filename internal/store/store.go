@@ -29,14 +29,14 @@ import (
 
 // Metrics counts snapshots. *webhook.Metrics is one.
 type Metrics interface {
-	// SnapshotPublished tells how much is in use from now on, and how many of the
-	// policies cannot run.
+	// SnapshotPublished reports how many policies and bindings are in use from now on, and
+	// how many of the policies cannot run.
 	SnapshotPublished(policies, bindings, compileErrors int)
-	// MutatorsPublished tells how many of Gatekeeper's mutators are in use from now
-	// on, by what has become of them, and how many programs they share.
+	// MutatorsPublished reports the number of Gatekeeper's mutators by state, and how many
+	// programs they share.
 	MutatorsPublished(states map[string]int, shapes int)
-	// Prune forgets what keep does not want to be remembered: policies and bindings
-	// that are gone. binding is empty where only a policy is meant.
+	// Prune forgets the policies and bindings for which keep returns false: they are gone.
+	// binding is empty for the series of a policy alone.
 	Prune(keep func(policy, binding string) bool)
 }
 
@@ -76,16 +76,16 @@ type Store struct {
 	sources    binding.Sources
 	engine     engine.Options
 	gatekeeper *gatekeeper // nil: its mutators are not run
-	// served are who runs the policies of each entry; nil before the first snapshot.
+	// served runs the policies of each entry; nil before the first snapshot.
 	served atomic.Pointer[served]
 
 	// changes is notified when there may be something to publish.
 	changes watch.Signal
-	// kindsChanged and stateChanged say that there is although no policy and no
-	// binding has changed: for Indexes, or for Snapshots only.
+	// kindsChanged asks for new Indexes, and stateChanged for a new Snapshot, although no
+	// policy and no binding has changed.
 	kindsChanged, stateChanged atomic.Bool
 
-	// The rest but for published and listeners belongs to the loop.
+	// Only the goroutine of Run uses the rest, except published and listeners.
 	compiler compiler
 	entries  map[webhook.ID]*joined
 	warnings warningsVersion
@@ -98,7 +98,7 @@ type Store struct {
 // before its objects count as deleted.
 const goneAfter = 3 * time.Second
 
-// New returns a Store that knows nothing until it runs.
+// New returns a Store. It is empty until Run has read the cluster.
 func New(o Options) *Store {
 	log := o.Log
 	if log == nil {
@@ -173,10 +173,11 @@ func (s *Store) Run(ctx context.Context) error {
 	return failed
 }
 
-// Ready returns nil once the first snapshot is published, else what is missing.
+// Ready returns nil once the first snapshot is published, and an error that says what is
+// missing before.
 func (s *Store) Ready() error {
 	if s.published.Load() == nil {
-		if err := s.read(); err != nil {
+		if err := s.sourcesReady(); err != nil {
 			return err
 		}
 		return errors.New("no snapshot is published yet")
@@ -187,8 +188,8 @@ func (s *Store) Ready() error {
 	return nil
 }
 
-// read says what has not been read yet.
-func (s *Store) read() error {
+// sourcesReady returns nil once everything has been read, and otherwise what has not.
+func (s *Store) sourcesReady() error {
 	errs := []error{s.policies.Ready(), s.bindings.Ready(), s.namespaces.Ready()}
 	if !s.schemas.Ready() {
 		errs = append(errs, errors.New("schemas: not read yet"))
@@ -196,20 +197,20 @@ func (s *Store) read() error {
 	return errors.Join(errs...)
 }
 
-// update takes in what has changed and publishes what has come of it. Policies
-// are compiled while other sources are still being read.
+// update compiles what has changed and, once all sources have been read, publishes the
+// result.
 func (s *Store) update(ctx context.Context) {
 	start := time.Now()
 	kinds, state := s.kindsChanged.Swap(false), s.stateChanged.Swap(false)
 	policies, bindings := changes(s.compiler.policies, s.policies), changes(s.compiler.bindings, s.bindings)
 	work := s.compiler.update(policies, bindings)
 	for _, name := range work.broken {
-		// What is wrong is in the policy's status; it quotes the policy.
+		// The error is in the policy's status, not in the log, because it quotes the policy.
 		s.log.Error("the policy cannot run", "policy", name)
 	}
-	// Mutators wait for nothing of what policies wait for, and policies not for them.
+	// Mutators and policies do not wait for each other's sources.
 	mutators := s.gatekeeper != nil && s.gatekeeper.update(ctx, kinds)
-	if s.read() != nil {
+	if s.sourcesReady() != nil {
 		return
 	}
 	if s.entries != nil && !kinds && !state && !mutators && !work.changed && len(bindings) == 0 {
@@ -240,7 +241,7 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	if p := s.published.Load(); p != nil {
 		last = &p.catalogue
 	}
-	also, wait := s.moves.settle(last, s.compiler.catalogue, time.Now())
+	also, wait := s.moves.update(last, s.compiler.catalogue, time.Now())
 	if wait > 0 {
 		time.AfterFunc(wait, s.refresh)
 	}
@@ -248,7 +249,7 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	if err != nil {
 		return err
 	}
-	// Before requests need them, so that their caches are on the way.
+	// Start reading parameters before requests need them.
 	s.params.Use(ctx, paramKinds(entries))
 	if s.metrics != nil && !maps.Equal(before, entries) {
 		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken())
@@ -263,8 +264,8 @@ func (s *Store) refresh() {
 	s.changes.Notify()
 }
 
-// publish puts all entries to work together. One request of a client comes in as
-// one call for each entry and may still meet the one before in an earlier call.
+// publish replaces the Indexes of all entries together. A client's request arrives as one
+// call per entry, so an earlier call of the same request may have used the Index before.
 func (s *Store) publish(entries map[webhook.ID]*joined) {
 	last, now := s.served.Load(), &served{entries: map[webhook.ID]*admitter{}, groups: map[webhook.Group]func() *admitter{}}
 	for id, j := range entries {
@@ -295,13 +296,13 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	s.listeners.Notify()
 }
 
-// holds says whether what is counted under these names is still there.
+// holds reports whether a policy, and its binding if that is named, still exist.
 func (s *Store) holds(policyName, bindingName string) bool {
 	return s.compiler.holds(policyName, bindingName) || s.gatekeeper != nil && s.gatekeeper.holds(policyName)
 }
 
-// Legacy runs Gatekeeper's mutators, nil if they are not run. Before they have been
-// read it changes nothing, as if it had not been asked.
+// Legacy returns an Admitter that runs Gatekeeper's mutators, nil if they are not run. It
+// changes nothing until they have been read.
 func (s *Store) Legacy() webhook.Admitter {
 	if s.gatekeeper == nil {
 		return nil
@@ -309,8 +310,8 @@ func (s *Store) Legacy() webhook.Admitter {
 	return s.gatekeeper.engine
 }
 
-// Entry runs the policies of one webhook entry. Before the first snapshot it does what
-// the entry's failurePolicy says.
+// Entry returns an Admitter that runs the policies of one webhook entry. Before the first
+// snapshot it answers by the entry's failurePolicy.
 //
 // An API server with an old configuration may call an entry that no longer exists.
 // Which policies it expects is unknown, so Entry runs all policies of the group.
@@ -325,16 +326,16 @@ func (s *Store) Entry(id webhook.ID) webhook.Admitter {
 	return served.groups[id.Group]()
 }
 
-// served is who runs the policies of each entry.
+// served has an admitter for each entry and for each group.
 type served struct {
 	entries map[webhook.ID]*admitter
 	groups  map[webhook.Group]func() *admitter
 }
 
-// wholeGroup runs all policies of a group.
+// wholeGroup returns an admitter that runs all policies of a group.
 func (s *Store) wholeGroup(c catalogue, g webhook.Group) *admitter {
 	j := groupShare(&c, g)
-	// Names are different, as in the entries.
+	// NewIndex fails only for two objects of one name, which a cluster cannot have.
 	index, err := binding.NewIndex(j.policies, j.bindings, s.sources)
 	if err != nil {
 		s.log.Error("policies of entries that are gone cannot be run", "error", err)
@@ -364,8 +365,8 @@ func (u unread) Admit(_ context.Context, req *policy.Request) *engine.Decision {
 	return &engine.Decision{Object: req.Object, Status: &status}
 }
 
-// Snapshot returns what was published last, nil before the first. The first call
-// for each does some work, in proportion to the policies that have changed.
+// Snapshot returns the last snapshot that was published, nil before the first. The first
+// call for each snapshot works in proportion to the policies that have changed.
 func (s *Store) Snapshot() *Snapshot {
 	p := s.published.Load()
 	if p == nil {
@@ -374,9 +375,8 @@ func (s *Store) Snapshot() *Snapshot {
 	return p.snapshot()
 }
 
-// Changed returns a channel of the caller's own, which holds a value after a
-// snapshot was published that the caller has not heard of. There is no way to
-// give a channel back.
+// Changed returns a new channel, which receives a value after a snapshot was published;
+// several snapshots may be one value. There is no way to give the channel back.
 func (s *Store) Changed() <-chan struct{} {
 	l := s.listeners.Add()
 	if s.published.Load() != nil {

@@ -31,8 +31,8 @@ const (
 	// refused a configuration.
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
-	// lookEvery is how often to look for what nobody tells of: a replica that has
-	// become ready, a bundle in a file.
+	// lookEvery is how often to look for changes without a notification: a replica that
+	// has become ready, a bundle in a file.
 	lookEvery = 250 * time.Millisecond
 	// pace is the least time between two writes of one configuration. While another
 	// writer keeps changing it, the time doubles with each repair, up to paceMost,
@@ -61,7 +61,7 @@ type configuration struct {
 	// whatever another manager owns.
 	replace func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error
 
-	// What follows is of one term.
+	// keepConfigurations resets the rest.
 	desired  []entry
 	waiting  bool // for a replica that is ready
 	failed   error
@@ -129,7 +129,7 @@ func (w *Writer) configurations(mutating *watch.Object[*admissionregistrationv1.
 	return []*configuration{v, m}
 }
 
-// base is what all entries have in common.
+// base returns an entry with the fields that all entries have in common.
 func (w *Writer) base() entry {
 	e := entry{
 		TimeoutSeconds:    new(timeoutSeconds(w.o.Timeout)),
@@ -159,13 +159,13 @@ func timeoutSeconds(d time.Duration) int32 {
 // asked is what mutating entries are derived from.
 type asked struct {
 	entries []*webhook.Entry
-	// rules are those of Gatekeeper's mutators. If the mutators are unread, it is not
-	// known what they are.
+	// rules are those of Gatekeeper's mutators. They are unknown while the mutators are
+	// unread.
 	rules  []admissionregistrationv1.RuleWithOperations
 	unread bool
 }
 
-// askedBy is what a snapshot asks for.
+// askedBy returns what the entries of a snapshot are derived from.
 func (w *Writer) askedBy(s *store.Snapshot) asked {
 	a := asked{entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil}
 	if s.Mutators != nil {
@@ -180,8 +180,8 @@ func (a asked) equal(b asked) bool {
 
 // derive sets what both configurations should be, with the authorities of bundle.
 //
-// While there are replicas that are not alike, each group has one entry: a release
-// may not know the paths of parts, and all serve that of the group.
+// While replicas are not alike, each group has one entry: an older release may not serve
+// the paths of parts of a group, and all releases serve that of the whole group.
 func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte, alike bool) {
 	if !alike {
 		a.entries = webhook.Undivide(a.entries)
@@ -210,8 +210,8 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte,
 	}
 }
 
-// legacyEntry is the entry for Gatekeeper's mutators, nil if there is none. As long as
-// nobody knows what they are it stays what it is.
+// legacyEntry returns the entry for Gatekeeper's mutators, nil if there is none. It keeps
+// the present one while the mutators are unread.
 func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
 	if !a.unread {
 		return webhook.LegacyEntry(a.rules, base)
@@ -224,7 +224,7 @@ func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
 	return webhook.LegacyEntry(live[i].Rules, base)
 }
 
-// derivation is what the desired configurations were last derived from.
+// derivation has what the desired configurations were last derived from.
 type derivation struct {
 	snapshot     *store.Snapshot
 	asked        asked
@@ -352,7 +352,7 @@ func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *cor
 }
 
 // withTrust returns the desired entries with the caBundle that is present where our own
-// authority is not known yet: until then, whoever is trusted stays so.
+// authority is not known yet: until then API servers go on to trust whom they trust.
 func (w *Writer) withTrust(desired, present []entry) []entry {
 	if w.o.Maintain == nil {
 		return desired
@@ -458,7 +458,7 @@ func applied(configurations []*configuration) []byte {
 	return out
 }
 
-// anyReady says that one of the slices has an endpoint that can answer.
+// anyReady reports whether one of the slices has an endpoint that can answer.
 func anyReady(slicesOf []*discoveryv1.EndpointSlice) bool {
 	for _, s := range slicesOf {
 		for _, e := range s.Endpoints {
@@ -470,10 +470,10 @@ func anyReady(slicesOf []*discoveryv1.EndpointSlice) bool {
 	return false
 }
 
-// oneTemplate says that all replicas that may be sent a request are of the same
-// ReplicaSet as the Pod with this name, so that they serve the same paths: an API
-// server goes on using connections to one that is about to end. Where the Pod is not
-// among the endpoints nobody can know, and the answer is yes.
+// oneTemplate reports whether all replicas that may receive a request are of the same
+// ReplicaSet as the Pod with this name, so that they serve the same paths. An API server
+// goes on using connections to a replica that is about to end. If the Pod is not among
+// the endpoints, oneTemplate returns true.
 func oneTemplate(slicesOf []*discoveryv1.EndpointSlice, pod string) bool {
 	here, others := false, false
 	for _, s := range slicesOf {
@@ -490,7 +490,7 @@ func oneTemplate(slicesOf []*discoveryv1.EndpointSlice, pod string) bool {
 	return !here || !others
 }
 
-// template is what the names of all Pods of a ReplicaSet begin with.
+// template returns what the names of all Pods of a ReplicaSet begin with.
 func template(pod string) string {
 	if i := strings.LastIndexByte(pod, '-'); i >= 0 {
 		return pod[:i]

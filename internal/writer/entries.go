@@ -12,8 +12,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// An entry is one webhook of either kind of configuration. Those of validating
-// ones are a part of those of mutating ones.
+// An entry is one webhook of either kind of configuration. The fields of a validating
+// webhook are among those of a mutating one.
 type entry = admissionregistrationv1.MutatingWebhook
 
 func fromValidating(in []admissionregistrationv1.ValidatingWebhook) []entry {
@@ -40,7 +40,7 @@ func toValidating(in []entry) []admissionregistrationv1.ValidatingWebhook {
 	return out
 }
 
-// withDefaults is e as a server stores it (k8s.io/kubernetes
+// withDefaults returns e as a server stores it (k8s.io/kubernetes
 // pkg/apis/admissionregistration/v1: SetDefaults_…).
 func withDefaults(e entry, validating bool) entry {
 	e = *e.DeepCopy()
@@ -67,17 +67,17 @@ func set[T any](p **T, value T) {
 	}
 }
 
-// same says that two lists of entries, both with their defaults, are the same.
+// same reports whether two lists of entries, both with their defaults, are equal.
 func same(a, b []entry) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
-// plan says which entries to write, given those that policies ask for and those
-// that are there. Whoever can answer is ready; as long as nobody is, no entry and
-// no rule is added and no selector widens, since with failurePolicy Fail that would
-// only keep people from working, and waiting is true if something would have.
+// plan returns the entries to write, given those that policies need and those that are
+// live. ready says that a replica can answer. Until one can, plan adds no entry and no rule
+// and widens no selector, since with failurePolicy Fail that would only block requests;
+// waiting reports that it would have.
 //
-// What is there and still asked for is never withdrawn for want of a replica:
-// failurePolicy Fail is a promise that nothing passes unmutated. Policies that have
-// gone to another entry of their group still need the one that they have left.
+// plan never removes a live rule that is still needed because no replica is ready:
+// failurePolicy Fail promises that no request passes unmutated. Policies that have moved to
+// another entry of their group still need the one that they have left.
 func plan(desired, live []entry, ready bool) (want []entry, waiting bool) {
 	if ready {
 		return desired, false
@@ -106,7 +106,7 @@ func plan(desired, live []entry, ready bool) (want []entry, waiting bool) {
 		w.MatchPolicy, w.MatchConditions = l.MatchPolicy, conditionsOf(*sibling, l)
 		// One entry, all of whose policies were in it before, may select less.
 		if siblings > 1 || w.Name != sibling.Name || !webhook.Covers(l, *sibling) {
-			w.NamespaceSelector, w.ObjectSelector = sparing(sibling.NamespaceSelector, l.NamespaceSelector), l.ObjectSelector
+			w.NamespaceSelector, w.ObjectSelector = withExemptNamespaces(sibling.NamespaceSelector, l.NamespaceSelector), l.ObjectSelector
 		}
 		if s := l.ClientConfig.Service; s != nil && w.ClientConfig.Service != nil {
 			w.ClientConfig.Service.Path = s.Path
@@ -119,16 +119,16 @@ func plan(desired, live []entry, ready bool) (want []entry, waiting bool) {
 	return want, !same(want, desired)
 }
 
-// sameGroup reports that two entries are of the same group of policies.
+// sameGroup reports whether two entries are of the same group of policies.
 func sameGroup(a, b string) bool {
 	idA, okA := webhook.ParseName(a)
 	idB, okB := webhook.ParseName(b)
 	return okA == okB && idA.Group == idB.Group && (okA || a == b)
 }
 
-// sparing is a namespaceSelector that is there, with the namespaces left out that all
-// entries should leave out: their requirement is the first.
-func sparing(should, is *metav1.LabelSelector) *metav1.LabelSelector {
+// withExemptNamespaces returns the selector is, with the namespaces that should leaves out
+// for all entries: the first requirement of both.
+func withExemptNamespaces(should, is *metav1.LabelSelector) *metav1.LabelSelector {
 	spares := func(s *metav1.LabelSelector) bool {
 		return s != nil && len(s.MatchExpressions) > 0 && s.MatchExpressions[0].Key == corev1.LabelMetadataName && s.MatchExpressions[0].Operator == metav1.LabelSelectorOpNotIn
 	}
@@ -140,8 +140,8 @@ func sparing(should, is *metav1.LabelSelector) *metav1.LabelSelector {
 	return out
 }
 
-// conditionsOf are the conditions of an entry that is there, as they should be; what
-// depends on its policies stays.
+// conditionsOf returns the conditions of should, but those that depend on policies from
+// is.
 func conditionsOf(should, is entry) []admissionregistrationv1.MatchCondition {
 	out := slices.DeleteFunc(slices.Clone(should.MatchConditions), webhook.DependsOnPolicies)
 	for _, m := range is.MatchConditions {
@@ -152,14 +152,14 @@ func conditionsOf(should, is entry) []admissionregistrationv1.MatchCondition {
 	return out
 }
 
-// overlap says that both rules may match one request. Where it is hard to tell
-// it says so too.
+// overlap reports whether both rules may match one request. It returns true where that is
+// hard to decide.
 func overlap(a, b admissionregistrationv1.RuleWithOperations) bool {
-	return meet(a.Operations, b.Operations, false) && meet(a.APIGroups, b.APIGroups, false) &&
-		meet(a.APIVersions, b.APIVersions, false) && meet(a.Resources, b.Resources, true)
+	return intersect(a.Operations, b.Operations, false) && intersect(a.APIGroups, b.APIGroups, false) &&
+		intersect(a.APIVersions, b.APIVersions, false) && intersect(a.Resources, b.Resources, true)
 }
 
-func meet[T ~string](a, b []T, patterns bool) bool {
+func intersect[T ~string](a, b []T, patterns bool) bool {
 	for _, x := range a {
 		for _, y := range b {
 			wild := x == "*" || y == "*"

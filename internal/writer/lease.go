@@ -26,8 +26,8 @@ const (
 )
 
 // lead runs work whenever this replica holds the lease, until ctx is done. The
-// context of work ends with the lease, and the lease is given up only when work
-// has returned.
+// context of work ends with the lease, and the lease is released only after work has
+// returned.
 func (w *Writer) lead(ctx context.Context, work func(context.Context)) error {
 	for ctx.Err() == nil {
 		if err := w.holdLease(ctx, work); err != nil {
@@ -39,8 +39,8 @@ func (w *Writer) lead(ctx context.Context, work func(context.Context)) error {
 
 // holdLease waits for the lease and runs work while this replica holds it.
 func (w *Writer) holdLease(ctx context.Context, work func(context.Context)) error {
-	// The elector notices late that it cannot renew, because it first tries to
-	// give the lease up. What must not happen is bound to the last renewal itself.
+	// The elector notices late that it cannot renew, because it first tries to release the
+	// lease. So the context of work ends a fixed time after the last renewal.
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
 	fence := time.AfterFunc(time.Hour, cancel)
@@ -102,8 +102,8 @@ func (w *Writer) holdLease(ctx context.Context, work func(context.Context)) erro
 	return nil
 }
 
-// lock is a lease whose calls take a bounded time, and that says when it has been
-// written and when it could not be.
+// lock is a lease whose calls take a bounded time. It calls renewed after a write that
+// succeeded, and refused after one that the server refused.
 type lock struct {
 	*resourcelock.LeaseLock
 	renewed, refused func()
@@ -142,17 +142,15 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// Who was stopped for a while still believes that it holds the lease, and would
-	// give up that of another (client-go v0.37.2 leaderelection: tryRelease). It has
-	// nothing to give up.
+	// A replica that was stopped for a while still believes that it holds the lease, and
+	// would release that of another (client-go v0.37.2 leaderelection: tryRelease).
 	if r.HolderIdentity == "" && l.holder != l.Identity() {
 		return nil
 	}
 	return l.wrote(l.LeaseLock.Update(ctx, r))
 }
 
-// wrote takes the outcome of a write. One that another replica was faster than is not
-// refused.
+// wrote reports the outcome of a write. A conflict with another replica is no refusal.
 func (l *lock) wrote(err error) error {
 	switch {
 	case err == nil:

@@ -214,8 +214,8 @@ func (l MutatorList) summary() string {
 	return text
 }
 
-// list keeps the ConfigMap what it should be until ctx is done.
-func (w *Writer) list(ctx context.Context, out *events) {
+// keepList keeps the ConfigMap what it should be until ctx is done.
+func (w *Writer) keepList(ctx context.Context, out *events) {
 	var known map[string]string // what is there
 	wait, last := retryFirst, ""
 	looked := time.Time{}

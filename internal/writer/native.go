@@ -31,8 +31,8 @@ import (
 // nativeManager owns the fields of policies that stand for mutators.
 const nativeManager = "mapd-native"
 
-// NativeOptions say what keeps policies true to mutators. Dynamic and Store are
-// required; the Store has to have NativeOptions of its own.
+// NativeOptions configure a Native. Dynamic and Store are required; the Store has to have
+// NativeOptions of its own.
 type NativeOptions struct {
 	Dynamic dynamic.Interface
 	Store   *store.Store
@@ -46,8 +46,8 @@ type NativeOptions struct {
 	Log      *slog.Logger // nil: no log
 }
 
-// Native keeps policies and bindings true to Gatekeeper's mutators. There may be
-// only one at a time that runs in a cluster.
+// Native keeps policies and bindings equal to Gatekeeper's mutators. Only one may run in
+// a cluster at a time.
 type Native struct {
 	o       NativeOptions
 	log     *slog.Logger
@@ -55,7 +55,7 @@ type Native struct {
 	rate    flowcontrol.RateLimiter
 	said    atomic.Pointer[NativeReport]
 
-	// What follows is of one term.
+	// Run resets the rest.
 	home   *corev1.Namespace
 	probe  probe
 	failed map[string]string // by the name of a policy: why it was not written
@@ -63,13 +63,13 @@ type Native struct {
 	retry  time.Duration
 }
 
-// NativeReport is what a Native has to say.
+// NativeReport says how policies differ from what they should be.
 type NativeReport struct {
 	// Group is where policies are written to; empty if they cannot be.
 	Group string
 	// Units says, by the name of a policy, why it is not what it should be.
 	Units map[string]string
-	// Problems are of more than one policy.
+	// Problems concern more than one policy.
 	Problems []string
 }
 
@@ -77,7 +77,7 @@ func (r *NativeReport) equal(o *NativeReport) bool {
 	return r != nil && o != nil && r.Group == o.Group && maps.Equal(r.Units, o.Units) && slices.Equal(r.Problems, o.Problems)
 }
 
-// NewNative returns a Native that has not begun.
+// NewNative returns a Native. Run starts it.
 func NewNative(o NativeOptions) *Native {
 	log := o.Log
 	if log == nil {
@@ -86,8 +86,7 @@ func NewNative(o NativeOptions) *Native {
 	return &Native{o: o, log: log, changed: o.Store.NativeChanged(), rate: flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst)}
 }
 
-// Report returns what there is to say, nil before the first look. It may be called
-// at any time, of a nil Native too.
+// Report returns the last report, nil before the first. A nil Native has none.
 func (n *Native) Report() *NativeReport {
 	if n == nil {
 		return nil
@@ -95,8 +94,8 @@ func (n *Native) Report() *NativeReport {
 	return n.said.Load()
 }
 
-// Run writes until ctx is done. It may be run again after that. What it writes for
-// itself goes with home; nil: it stays.
+// Run writes until ctx is done, and may be called again after that. The objects that it
+// writes for itself are owned by home, unless that is nil.
 func (n *Native) Run(ctx context.Context, home *corev1.Namespace) {
 	n.home, n.probe, n.logged, n.retry = home, probe{}, map[string]string{}, 0
 	for ctx.Err() == nil {
@@ -110,27 +109,27 @@ func (n *Native) Run(ctx context.Context, home *corev1.Namespace) {
 	}
 }
 
-// round does what there is to do, and says after which time to look again although
-// nothing has changed.
+// round writes what differs, and returns after which time to look again although nothing
+// has changed.
 func (n *Native) round(ctx context.Context, s *store.NativeState) time.Duration {
 	n.failed = map[string]string{}
 	report := &NativeReport{Units: map[string]string{}}
-	units, wait, ok := n.place(ctx, s, report)
+	units, wait, ok := n.chooseGroup(ctx, s, report)
 	if ctx.Err() != nil {
 		return wait
 	}
 	if !ok { // all stays as it is
-		n.say(report)
+		n.publishReport(report)
 		return wait
 	}
 	plan := native.Plan(units, s.Objects, s.Places)
 	maps.Copy(report.Units, plan.Foreign)
-	n.perform(ctx, plan.List)
+	n.executeAll(ctx, plan.List)
 	if ctx.Err() != nil {
 		return wait
 	}
 	maps.Copy(report.Units, n.failed)
-	n.say(report)
+	n.publishReport(report)
 	if len(n.failed) == 0 {
 		n.retry = 0
 		return wait
@@ -139,9 +138,9 @@ func (n *Native) round(ctx context.Context, s *store.NativeState) time.Duration 
 	return min(wait, n.retry)
 }
 
-// place finds the group for the units, and which there are. It is not ok as long as
-// that is not known. The wait is how long it may hold.
-func (n *Native) place(ctx context.Context, s *store.NativeState, report *NativeReport) (units []native.Placed, wait time.Duration, ok bool) {
+// chooseGroup returns the units that there should be, in the group that they belong to,
+// and how long that may hold. ok is false while the group is not known.
+func (n *Native) chooseGroup(ctx context.Context, s *store.NativeState, report *NativeReport) (units []native.Placed, wait time.Duration, ok bool) {
 	serves := func(g string) bool { return slices.Contains(s.Served, g) }
 	wait = probeEvery
 	switch {
@@ -154,9 +153,9 @@ func (n *Native) place(ctx context.Context, s *store.NativeState, report *Native
 	case serves(api.NativeGroup):
 		units = append(units, native.Placed{Unit: probeUnit(n.o.Namespace, n.home), Group: api.NativeGroup})
 		var runs verdict
-		switch runs, wait = n.ask(ctx, s, &units[0]); runs {
+		switch runs, wait = n.probeServer(ctx, s, &units[0]); runs {
 		case unknown:
-			n.perform(ctx, native.Plan(units, only(s.Objects, probeName), nil).List)
+			n.executeAll(ctx, native.Plan(units, objectsNamed(s.Objects, probeName), nil).List)
 			if why := n.failed[probeName]; why != "" {
 				report.Problems = append(report.Problems, "policies cannot be written: "+why)
 				wait = max(wait, retryFirst)
@@ -182,9 +181,9 @@ func (n *Native) place(ctx context.Context, s *store.NativeState, report *Native
 	return units, wait, true
 }
 
-// perform carries out actions one after the other. Where one fails, those that follow
+// executeAll carries out actions one after the other. Where one fails, those that follow
 // from it are left out.
-func (n *Native) perform(ctx context.Context, list []native.Action) {
+func (n *Native) executeAll(ctx context.Context, list []native.Action) {
 	for _, a := range list {
 		failed := cmp.Or(a.Unit, a.Name)
 		if n.failed[failed] != "" {
@@ -193,7 +192,7 @@ func (n *Native) perform(ctx context.Context, list []native.Action) {
 		if n.rate.Wait(ctx) != nil {
 			return
 		}
-		err := n.do(ctx, a)
+		err := n.execute(ctx, a)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -201,7 +200,7 @@ func (n *Native) perform(ctx context.Context, list []native.Action) {
 			n.log.Info("policy of mutators written", "action", a.String())
 			delete(n.logged, failed)
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err) && a.Seen != nil, apierrors.IsAlreadyExists(err) && a.Seen == nil:
-			// Somebody was faster, and the Store will say so.
+			// Somebody was faster; the Store will notice.
 			n.log.Debug("looking again", "action", a.String(), "error", err)
 		default:
 			n.failed[failed] = err.Error()
@@ -226,7 +225,8 @@ var errOther = errors.New("the server stores another spec than it was sent")
 // callLimit bounds one write.
 const callLimit = 10 * time.Second
 
-func (n *Native) do(ctx context.Context, a native.Action) error {
+// execute carries out one action.
+func (n *Native) execute(ctx context.Context, a native.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	client := n.o.Dynamic.Resource(resourceOf(a.Key))
@@ -246,18 +246,18 @@ func (n *Native) do(ctx context.Context, a native.Action) error {
 	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true})
 	switch {
 	case apierrors.IsInvalid(err):
-		// What another manager has put there contradicts what is applied.
+		// Fields of another manager contradict what is applied.
 		got, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: nativeManager})
 	case err == nil && digestOf(got) != a.Part.Digest:
-		// What another manager has a share in survives an apply.
+		// Fields that another manager shares survive an apply.
 		got.Object["spec"] = u.Object["spec"]
 		got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: nativeManager})
 	}
 	return finish(ctx, client, got, err, a.Part)
 }
 
-// finish takes the answer to a write. Of what was not applied the fields become those
-// of an apply, so that the next one removes what it no longer says.
+// finish handles the answer to a write. It gives fields that were not applied to the
+// manager of applies, so that the next apply removes those that it no longer has.
 func finish(ctx context.Context, client dynamic.ResourceInterface, got *unstructured.Unstructured, err error, part *native.Part) error {
 	if err == nil && digestOf(got) != part.Digest {
 		err = errOther
@@ -302,8 +302,8 @@ func resourceOf(k native.Key) schema.GroupVersionResource {
 	return r
 }
 
-// only are the objects of one name.
-func only(objects map[native.Key]*native.Object, name string) map[native.Key]*native.Object {
+// objectsNamed returns the objects that have a name.
+func objectsNamed(objects map[native.Key]*native.Object, name string) map[native.Key]*native.Object {
 	out := map[native.Key]*native.Object{}
 	for k, o := range objects {
 		if k.Name == name {
@@ -313,8 +313,8 @@ func only(objects map[native.Key]*native.Object, name string) map[native.Key]*na
 	return out
 }
 
-// say publishes a report if it is another one.
-func (n *Native) say(r *NativeReport) {
+// publishReport makes r the report if it differs from the last one.
+func (n *Native) publishReport(r *NativeReport) {
 	if n.said.Load().equal(r) {
 		return
 	}

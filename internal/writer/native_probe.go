@@ -90,13 +90,13 @@ func probeUnit(namespace string, home *corev1.Namespace) native.Unit {
 	return native.NewUnit(p, b)
 }
 
-// ask says whether the server runs policies, and when to ask again.
-func (n *Native) ask(ctx context.Context, s *store.NativeState, unit *native.Placed) (verdict, time.Duration) {
+// probeServer returns whether the server runs policies, and when to ask again.
+func (n *Native) probeServer(ctx context.Context, s *store.NativeState, unit *native.Placed) (verdict, time.Duration) {
 	p, now := &n.probe, time.Now()
 	if left := p.next.Sub(now); left > 0 {
 		return p.verdict, left
 	}
-	stored := len(native.Plan([]native.Placed{*unit}, only(s.Objects, probeName), nil).List) == 0
+	stored := len(native.Plan([]native.Placed{*unit}, objectsNamed(s.Objects, probeName), nil).List) == 0
 	runs, err := n.dryRun(ctx)
 	wait := probeEvery
 	switch {

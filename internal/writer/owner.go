@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// takeOver is how long the configurations must have been nobody else's before an
-	// installation that was passive writes them: the other one makes them anew within
-	// a second if somebody deletes or spoils them.
+	// takeOver is how long no other installation must have owned the configurations before
+	// a passive one writes them: the other one restores them within a second if somebody
+	// deletes or changes them.
 	takeOver = 10 * time.Second
 	// lookAgain is how often a passive installation looks whether the other one still
 	// exists.
 	lookAgain = time.Second
 )
 
-// installation is the one that this replica belongs to.
+// installation returns the one that this replica belongs to.
 func (w *Writer) installation() webhook.Installation {
 	return webhook.Installation{Namespace: w.o.Namespace, Lease: w.o.Lease}
 }

@@ -60,7 +60,7 @@ type wanted struct {
 	status status
 }
 
-// written is what we know to be the status of an object since we wrote it.
+// written is the status of an object as of our last write.
 type written struct {
 	uid     types.UID
 	version string
@@ -122,10 +122,10 @@ func (r *reporter) update(s *store.Snapshot) {
 	want := make(map[key]wanted, len(s.Policies)+len(s.Bindings))
 	for _, p := range s.Policies {
 		_, never := slices.BinarySearch(unroutable, p.Object.GetName())
-		want[key{api.OwnPolicies, p.Object.GetName()}] = wanted{p.Object, ofPolicy(p, never)}
+		want[key{api.OwnPolicies, p.Object.GetName()}] = wanted{p.Object, policyStatus(p, never)}
 	}
 	for _, b := range s.Bindings {
-		want[key{api.OwnBindings, b.Object.GetName()}] = wanted{b.Object, ofBinding(b)}
+		want[key{api.OwnBindings, b.Object.GetName()}] = wanted{b.Object, bindingStatus(b)}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +201,7 @@ func (r *reporter) write(ctx context.Context, k key) error {
 		}
 		return nil
 	}
-	s := want.status.since(before, metav1.NewTime(time.Now().Truncate(time.Second)))
+	s := want.status.withTransitionTimes(before, metav1.NewTime(time.Now().Truncate(time.Second)))
 	object, err := s.object(want.object)
 	if err != nil {
 		return err
@@ -221,9 +221,9 @@ func (r *reporter) write(ctx context.Context, k key) error {
 	return nil
 }
 
-// announce makes an event of what has ceased to work, or for another reason. A
-// binding that is written before its policy is no news, and a policy that is
-// written before its paramKind only if that does not come.
+// announce makes an event of an object that has stopped working, or whose reason has
+// changed. A binding that is written before its policy gets none, and a policy that is
+// written before its paramKind only if that does not appear within patience.
 func (r *reporter) announce(k key, u *unstructured.Unstructured, before, now status) {
 	was, is := before.get(typeReady), now.get(typeReady)
 	switch {
@@ -248,7 +248,7 @@ func (r *reporter) warn(u *unstructured.Unstructured, s status) {
 	r.events.warn(corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), UID: u.GetUID()}, is.Reason, "Check", message)
 }
 
-// events tells operators what they must act on, and not too much of it.
+// events reports to operators what they must act on, at a bounded rate.
 type events struct {
 	broadcaster eventsclient.EventBroadcaster
 	recorder    eventsclient.EventRecorder

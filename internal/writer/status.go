@@ -57,8 +57,8 @@ type expressionWarning struct {
 	Warning  string `json:"warning"`
 }
 
-// ofPolicy is the status of a policy, with zero times.
-func ofPolicy(p store.PolicyState, unroutable bool) status {
+// policyStatus returns the status of a policy, with zero times.
+func policyStatus(p store.PolicyState, unroutable bool) status {
 	s := status{ObservedGeneration: p.Object.GetGeneration()}
 	ok := func(kind, reason, message string) metav1.Condition { return s.condition(kind, true, reason, message) }
 	no := func(kind, reason, message string) metav1.Condition { return s.condition(kind, false, reason, message) }
@@ -114,8 +114,8 @@ func ofPolicy(p store.PolicyState, unroutable bool) status {
 	return s.bounded()
 }
 
-// ofBinding is the status of a binding, with zero times.
-func ofBinding(b store.BindingState) status {
+// bindingStatus returns the status of a binding, with zero times.
+func bindingStatus(b store.BindingState) status {
 	s := status{ObservedGeneration: b.Object.GetGeneration()}
 	found := s.condition(typePolicyFound, true, "Found", fmt.Sprintf("policy %q exists", b.PolicyName))
 	if !b.PolicyFound {
@@ -179,9 +179,9 @@ func joined(errs []error) string {
 	return b.String()
 }
 
-// since gives every condition the time of its last change: now, or what it was if
+// withTransitionTimes gives every condition the time of its last change: now, or what it was if
 // the status of the condition in before is the same.
-func (s status) since(before status, now metav1.Time) status {
+func (s status) withTransitionTimes(before status, now metav1.Time) status {
 	s.Conditions = slices.Clone(s.Conditions)
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
@@ -204,7 +204,7 @@ func (s status) get(kind string) *metav1.Condition {
 
 // equal says that there is no need to write s over before.
 func (s status) equal(before status) bool {
-	return apiequality.Semantic.DeepEqual(s.since(before, metav1.Time{}), before)
+	return apiequality.Semantic.DeepEqual(s.withTransitionTimes(before, metav1.Time{}), before)
 }
 
 // statusOf reads the status of an object; what cannot be read is as if it were

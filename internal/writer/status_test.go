@@ -42,7 +42,7 @@ func brief(s status) []string {
 	return out
 }
 
-func TestOfPolicy(t *testing.T) {
+func TestPolicyStatus(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Limit"}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "limits"}, "", errors.New("no"))
 	const (
@@ -79,7 +79,7 @@ func TestOfPolicy(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.in.Object = stored(7)
-			s := ofPolicy(tt.in, tt.unroutable)
+			s := policyStatus(tt.in, tt.unroutable)
 			if diff := cmp.Diff(tt.want, brief(s)); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
@@ -90,7 +90,7 @@ func TestOfPolicy(t *testing.T) {
 	}
 }
 
-func TestOfBinding(t *testing.T) {
+func TestBindingStatus(t *testing.T) {
 	tests := map[string]struct {
 		in   store.BindingState
 		want []string
@@ -102,7 +102,7 @@ func TestOfBinding(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.in.Object, tt.in.PolicyName = stored(1), "p"
-			if diff := cmp.Diff(tt.want, brief(ofBinding(tt.in))); diff != "" {
+			if diff := cmp.Diff(tt.want, brief(bindingStatus(tt.in))); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 		})
@@ -114,11 +114,11 @@ func TestOfBinding(t *testing.T) {
 func TestStatusOverTime(t *testing.T) {
 	at := func(s int64) metav1.Time { return metav1.NewTime(time.Unix(s, 0)) }
 	u := stored(1)
-	inUse := ofPolicy(store.PolicyState{Object: u, Bound: true}, false)
+	inUse := policyStatus(store.PolicyState{Object: u, Bound: true}, false)
 	if before := statusOf(u); inUse.equal(before) {
 		t.Fatal("an object without a status needs none")
 	}
-	first, err := inUse.since(statusOf(u), at(100)).object(u)
+	first, err := inUse.withTransitionTimes(statusOf(u), at(100)).object(u)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +128,8 @@ func TestStatusOverTime(t *testing.T) {
 	if !inUse.equal(statusOf(first)) {
 		t.Error("what was written has to be written again")
 	}
-	unbound := ofPolicy(store.PolicyState{Object: u}, false)
-	broken := ofPolicy(store.PolicyState{Object: u, Errs: []error{errors.New("x")}}, false)
+	unbound := policyStatus(store.PolicyState{Object: u}, false)
+	broken := policyStatus(store.PolicyState{Object: u, Errs: []error{errors.New("x")}}, false)
 	for name, tt := range map[string]struct {
 		s    status
 		want [3]int64
@@ -138,7 +138,7 @@ func TestStatusOverTime(t *testing.T) {
 		"another status":  {broken, [3]int64{200, 200, 100}},
 		"nothing changed": {inUse, [3]int64{100, 100, 100}},
 	} {
-		got := tt.s.since(statusOf(first), at(200))
+		got := tt.s.withTransitionTimes(statusOf(first), at(200))
 		for i, c := range got.Conditions {
 			if c.LastTransitionTime.Unix() != tt.want[i] {
 				t.Errorf("%s: %s changed at %d, want %d", name, c.Type, c.LastTransitionTime.Unix(), tt.want[i])
@@ -179,7 +179,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	for i := range 10 * maxWarnings {
 		p.Warnings = append(p.Warnings, policy.Warning{Field: fmt.Sprint(i), Message: strings.Repeat("x", 2*maxMessage)})
 	}
-	s := ofPolicy(p, false)
+	s := policyStatus(p, false)
 	if n := len(s.TypeChecking.ExpressionWarnings); n != maxWarnings {
 		t.Errorf("%d warnings", n)
 	}

@@ -237,7 +237,7 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	defer cancel()
 	work.Go(func() { t.writeStatuses(ctx, t.events) })
 	if t.o.Mutators {
-		work.Go(func() { t.list(ctx, t.events) })
+		work.Go(func() { t.keepList(ctx, t.events) })
 	}
 	if t.native != nil {
 		work.Go(func() { t.native.Run(ctx, ns) })
