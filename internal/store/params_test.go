@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -262,21 +262,15 @@ func TestHammerParams(t *testing.T) {
 	p := newTestParams(t)
 	unserved := schema.GroupVersionKind{Group: "ex.io", Version: "v9", Kind: "Foo"}
 	p.changed = func() { p.State(unserved) }
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			for i := range 300 {
-				p.Use(t.Context(), [][]schema.GroupVersionKind{nil, {unserved}}[i%2])
-				p.State(unserved)
-				p.Kind(configMapKind)
-				p.Get(t.Context(), unserved, "a", "b")
-				p.sweep()
-				if k := p.kind(unserved); k != nil {
-					k.objects.Note(apierrors.NewServiceUnavailable("x"))
-					k.objects.Note(nil)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	hammer.Run(3, 300, func(_, i int) {
+		p.Use(t.Context(), [][]schema.GroupVersionKind{nil, {unserved}}[i%2])
+		p.State(unserved)
+		p.Kind(configMapKind)
+		p.Get(t.Context(), unserved, "a", "b")
+		p.sweep()
+		if k := p.kind(unserved); k != nil {
+			k.objects.Note(apierrors.NewServiceUnavailable("x"))
+			k.objects.Note(nil)
+		}
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -554,19 +554,13 @@ func TestKeysAreBounded(t *testing.T) {
 func TestHammerSelect(t *testing.T) {
 	ix := mustIndex(t, []*policy.Policy{newPolicy("p", resources(newRule("*/* *")))}, []*Binding{newBinding(t, "b", "p")}, Sources{})
 	ctx := t.Context()
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for i := range 200 {
-				req := createPod("t1", "x")
-				req.RequestResource.Resource = fmt.Sprintf("r%d", i)
-				if got := len(ix.Select(ctx, req)); got != 1 {
-					t.Errorf("Select() gives %d invocations, want 1", got)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	hammer.Run(8, 200, func(_, i int) {
+		req := createPod("t1", "x")
+		req.RequestResource.Resource = fmt.Sprintf("r%d", i)
+		if got := len(ix.Select(ctx, req)); got != 1 {
+			t.Errorf("Select() gives %d invocations, want 1", got)
+		}
+	})
 }
 
 func BenchmarkSelect(b *testing.B) {

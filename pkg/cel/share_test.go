@@ -3,8 +3,9 @@ package cel
 import (
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // scopeOf is a scope with variables: name and expression, one after the other.
@@ -99,34 +100,26 @@ func TestHammerSharedPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 20 {
-				s := env.Scope(Vars{Variables: true})
-				if err := s.Define("a", `"x"`); err != nil {
-					t.Error(err)
-				}
-				p, err := s.Compile(`Object{metadata: Object.metadata{name: variables.a}}`, Object)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if err := s.Define("b", "1"); err != nil {
-					t.Error(err)
-				}
-				got, err := p.Object(t.Context(), s.Bind(&Input{}, nil))
-				if err != nil || got["metadata"].(map[string]any)["name"] != "x" {
-					t.Errorf("%v, %v", got, err)
-				}
-				if len(p.Fields()) == 0 {
-					t.Error("no fields")
-				}
-				if runtime.GC(); t.Failed() {
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
+	hammer.Run(8, 20, func(int, int) {
+		s := env.Scope(Vars{Variables: true})
+		if err := s.Define("a", `"x"`); err != nil {
+			t.Error(err)
+		}
+		p, err := s.Compile(`Object{metadata: Object.metadata{name: variables.a}}`, Object)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := s.Define("b", "1"); err != nil {
+			t.Error(err)
+		}
+		got, err := p.Object(t.Context(), s.Bind(&Input{}, nil))
+		if err != nil || got["metadata"].(map[string]any)["name"] != "x" {
+			t.Errorf("%v, %v", got, err)
+		}
+		if len(p.Fields()) == 0 {
+			t.Error("no fields")
+		}
+		runtime.GC()
+	})
 }

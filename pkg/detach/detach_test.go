@@ -3,9 +3,10 @@ package detach
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func TestDo(t *testing.T) {
@@ -67,26 +68,19 @@ func TestHammer(t *testing.T) {
 	const limit = 3
 	g := New(limit)
 	var running, most atomic.Int64
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			key := string(rune('a' + i%4))
-			for n := range 200 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if n%3 == 0 {
-					cancel()
-				}
-				_ = g.Do(ctx, key, func() {
-					if now := running.Add(1); now > most.Load() {
-						most.Store(now)
-					}
-					running.Add(-1)
-				})
-				cancel()
+	hammer.Run(8, 200, func(i, n int) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if n%3 == 0 {
+			cancel()
+		}
+		_ = g.Do(ctx, string(rune('a'+i%4)), func() {
+			if now := running.Add(1); now > most.Load() {
+				most.Store(now)
 			}
+			running.Add(-1)
 		})
-	}
-	all.Wait()
+	})
 	if most.Load() > limit {
 		t.Errorf("%d ran at once, limit %d", most.Load(), limit)
 	}

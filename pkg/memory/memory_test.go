@@ -4,8 +4,9 @@ import (
 	"errors"
 	"math"
 	"runtime"
-	"sync"
 	"testing"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func reason(err error) Reason {
@@ -189,22 +190,16 @@ func TestBesideHeap(t *testing.T) {
 // all of it comes back.
 func TestHammer(t *testing.T) {
 	b := New(4 << 20)
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for j := range 100 {
-				a := b.Open()
-				for range 4 {
-					_ = a.Charge(int64(1+i) << (j % 18))
-				}
-				if used := b.Used(); used > b.Limit() {
-					t.Errorf("used %d of %d", used, b.Limit())
-				}
-				a.Close()
-			}
-		})
-	}
-	wg.Wait()
+	hammer.Run(8, 100, func(i, j int) {
+		a := b.Open()
+		for range 4 {
+			_ = a.Charge(int64(1+i) << (j % 18))
+		}
+		if used := b.Used(); used > b.Limit() {
+			t.Errorf("used %d of %d", used, b.Limit())
+		}
+		a.Close()
+	})
 	awaitCollected(t, b)
 }
 

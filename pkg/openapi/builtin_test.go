@@ -22,6 +22,8 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // flatten writes the part of a schema that a type reaches, every name at its
@@ -328,22 +330,18 @@ func TestEquivalents(t *testing.T) {
 func TestHammerOpen(t *testing.T) {
 	types := New(Builtin())
 	gvk := schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}
-	var wg sync.WaitGroup
 	got := make([]*smdschema.Schema, 16)
-	for i := range got {
-		wg.Go(func() {
-			k, err := types.Kind(gvk)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			got[i], _ = k.Schema()
-			if _, err := k.Normalize(map[string]any{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+	hammer.Run(len(got), 1, func(i, _ int) {
+		k, err := types.Kind(gvk)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got[i], _ = k.Schema()
+		if _, err := k.Normalize(map[string]any{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, s := range got {
 		if s == nil || s != got[0] {
 			t.Fatal("schemas differ")

@@ -8,10 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func TestSelfSigned(t *testing.T) {
@@ -143,23 +144,17 @@ func TestHammerFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range 500 {
-				if got := files.Get(); got != "x" {
-					t.Errorf("%q", got)
-				}
-				if err := files.Err(); err != nil {
-					t.Error(err)
-				}
-				files.mu.Lock()
-				files.looked = time.Time{}
-				files.mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
+	hammer.Run(4, 500, func(int, int) {
+		if got := files.Get(); got != "x" {
+			t.Errorf("%q", got)
+		}
+		if err := files.Err(); err != nil {
+			t.Error(err)
+		}
+		files.mu.Lock()
+		files.looked = time.Time{}
+		files.mu.Unlock()
+	})
 }
 
 // writePair writes a new certificate and key and returns the certificate.

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/servingcert"
@@ -615,28 +616,22 @@ func TestHammerReview(t *testing.T) {
 		return (*current.Load())(ctx, req)
 	})})
 	r := run(t, h, nil, nil)
-	var clients sync.WaitGroup
-	for c := range 8 {
-		clients.Go(func() {
-			for i := range 50 {
-				swap()
-				object := fmt.Sprintf(`{"metadata": {}, "data": {"c": %d, "i": %d}}`, c, i)
-				resp, body := r.do(t, "POST", "/mutate", "application/json", strings.NewReader(reviewOf(`"object": `+object)))
-				if resp.StatusCode != 200 {
-					t.Errorf("answer %d: %s", resp.StatusCode, body)
-					continue
-				}
-				got := decodeResponse(t, []byte(body))
-				if want := `[{"op":"add","path":"/metadata/labels","value":{"team":"team-`; !strings.HasPrefix(string(got.Patch), want) {
-					t.Errorf("patch %s, want it to begin with %s", got.Patch, want)
-				}
-				if i%10 == 0 {
-					r.do(t, "GET", "/metrics", "", nil)
-				}
-			}
-		})
-	}
-	clients.Wait()
+	hammer.Run(8, 50, func(c, i int) {
+		swap()
+		object := fmt.Sprintf(`{"metadata": {}, "data": {"c": %d, "i": %d}}`, c, i)
+		resp, body := r.do(t, "POST", "/mutate", "application/json", strings.NewReader(reviewOf(`"object": `+object)))
+		if resp.StatusCode != 200 {
+			t.Errorf("answer %d: %s", resp.StatusCode, body)
+			return
+		}
+		got := decodeResponse(t, []byte(body))
+		if want := `[{"op":"add","path":"/metadata/labels","value":{"team":"team-`; !strings.HasPrefix(string(got.Patch), want) {
+			t.Errorf("patch %s, want it to begin with %s", got.Patch, want)
+		}
+		if i%10 == 0 {
+			r.do(t, "GET", "/metrics", "", nil)
+		}
+	})
 }
 
 func get(t *testing.T, h *Handler, path string) (int, string) {

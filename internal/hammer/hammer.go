@@ -1,0 +1,22 @@
+// Package hammer answers one question: does this hold when many do it at once?
+// Whatever has a lock or an atomic has a test that uses it, to be run with -race.
+package hammer
+
+import "sync"
+
+// Run has p goroutines call work n times each, and waits for them. They begin
+// together.
+func Run(p, n int, work func(p, n int)) {
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for i := range p {
+		all.Go(func() {
+			<-start
+			for j := range n {
+				work(i, j)
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+}
