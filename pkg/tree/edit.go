@@ -29,6 +29,7 @@ type Edit struct {
 	own map[unsafe.Pointer]any
 
 	journal    []change
+	used       int // of journal's room, since Reset
 	journaling bool
 	grow       int
 }
@@ -73,6 +74,11 @@ const maxReused = 1 << 10
 // Reset begins anew with root, which is never modified.
 func (e *Edit) Reset(root any) {
 	e.Keep()
+	if e.used > maxReused {
+		e.journal = nil
+	}
+	clear(e.journal[:min(e.used, cap(e.journal))])
+	e.used = 0
 	clear(e.way)
 	e.way = append(e.way[:0], step{at: root})
 	e.journaling, e.grow = false, 0
@@ -154,12 +160,9 @@ func (e *Edit) Begin() {
 	e.journaling = true
 }
 
+// forget empties the journal. What was in it is dropped by Reset.
 func (e *Edit) forget() {
-	if len(e.journal) > maxReused {
-		e.journal = nil
-		return
-	}
-	clear(e.journal)
+	e.used = max(e.used, len(e.journal))
 	e.journal = e.journal[:0]
 }
 
