@@ -148,7 +148,7 @@ func expressionOf(err error) string {
 	if !errors.As(err, &at) {
 		return ""
 	}
-	return at.Render()
+	return at.Excerpt()
 }
 
 // errorList is errors as one line, for places that have only one.

@@ -23,9 +23,9 @@ func (e *IssueError) Error() string {
 
 func (e *IssueError) Unwrap() error { return e.Fault }
 
-// Render returns the line of the expression that is at fault, with a caret below
+// Excerpt returns the line of the expression that is at fault, with a caret below
 // it; it is empty if the line is.
-func (e *IssueError) Render() string {
+func (e *IssueError) Excerpt() string {
 	lines := strings.Split(written(e.Fault), "\n")
 	if e.Issue.Line > len(lines) || strings.TrimSpace(lines[e.Issue.Line-1]) == "" {
 		return ""

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,7 +87,7 @@ func (r *request) lenient(obj map[string]any) (map[string]any, error) {
 		return r.kind.Settle(r.object, obj, openapi.FromJSONPatch)
 	}
 	out, err := r.kind.Normalize(obj)
-	if runtime.IsStrictDecodingError(err) && strings.Contains(err.Error(), "unknown field") {
+	if runtime.IsStrictDecodingError(err) {
 		// The conversion from a tree skips fields that the Go type lacks.
 		return r.kind.Settle(nil, obj, openapi.FromApply)
 	}

@@ -1,7 +1,10 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -170,22 +173,17 @@ func (r *review) check() (*policy.Request, error) {
 
 // mistyped turns the decoder's error about Go types into one about fields of
 // the review. It leaves out a large number that the decoder quotes, because it
-// is part of an object. The decoder does not export its type of error.
+// is part of an object.
 func mistyped(err error) string {
-	text := strings.TrimPrefix(err.Error(), "json: cannot unmarshal ")
-	value, target, ok := strings.Cut(text, " into Go ")
-	if !ok {
+	var typed *json.UnmarshalTypeError
+	if !errors.As(err, &typed) {
 		return "not the JSON of a review"
 	}
-	field := "the review"
-	if path, ok := strings.CutPrefix(target, "struct field "); ok {
-		path, _, _ = strings.Cut(path, " of type ")
-		_, field, _ = strings.Cut(path, ".")
-	}
-	if strings.HasPrefix(value, "number ") {
+	field := cmp.Or(typed.Field, "the review")
+	if strings.HasPrefix(typed.Value, "number ") {
 		return field + ": a number is out of range"
 	}
-	return field + ": unexpected " + value
+	return field + ": unexpected " + typed.Value
 }
 
 // object wraps what must be a JSON object or null.
