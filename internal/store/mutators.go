@@ -212,7 +212,7 @@ func (g *gatekeeper) ready() error {
 	return errors.New("no mutators are published yet")
 }
 
-// sourcesReady returns nil once everything has been read, and otherwise what has not.
+// sourcesReady returns nil once everything has been read, and otherwise what is missing.
 func (g *gatekeeper) sourcesReady() error {
 	errs := []error{g.configs.Settled()}
 	for _, k := range g.kinds {

@@ -119,7 +119,7 @@ func (n *natives) look() {
 	n.bindings.Look()
 }
 
-// sourcesReady returns nil once everything has been read, and otherwise what has not.
+// sourcesReady returns nil once everything has been read, and otherwise what is missing.
 func (n *natives) sourcesReady() error {
 	var own error
 	if _, ok := n.own(); !ok {

@@ -188,7 +188,7 @@ func (s *Store) Ready() error {
 	return nil
 }
 
-// sourcesReady returns nil once everything has been read, and otherwise what has not.
+// sourcesReady returns nil once everything has been read, and otherwise what is missing.
 func (s *Store) sourcesReady() error {
 	errs := []error{s.policies.Ready(), s.bindings.Ready(), s.namespaces.Ready()}
 	if !s.schemas.Ready() {

@@ -352,7 +352,7 @@ func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *cor
 }
 
 // withTrust returns the desired entries with the caBundle that is present where our own
-// authority is not known yet: until then API servers go on to trust whom they trust.
+// authority is not known yet: until then API servers keep the authorities that they have.
 func (w *Writer) withTrust(desired, present []entry) []entry {
 	if w.o.Maintain == nil {
 		return desired

@@ -77,7 +77,7 @@ type reporter struct {
 	mu      sync.Mutex
 	wanted  map[key]wanted
 	written map[key]written
-	late    map[key]types.UID // to be reported if nothing changes
+	late    map[key]types.UID // policies that get an event unless their paramKind appears
 }
 
 // writeStatuses keeps the statuses of policies and bindings up to date until ctx is done.
