@@ -3,7 +3,9 @@ package openapi
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -19,8 +21,23 @@ import (
 
 //go:generate go run ./internal/gen
 
-//go:embed builtin
-var builtinFiles embed.FS
+// stableFiles are what every program has: the merge schemas of the stable versions,
+// and the document that definitions of custom resources are read by.
+//
+//go:embed builtin/index.json builtin/*_v1.schema.zst builtin/*_v2.schema.zst builtin/apiextensions.k8s.io_v1.json.zst
+var stableFiles embed.FS
+
+// preview reports whether a version of the API is an alpha or a beta.
+func preview(version string) bool { return strings.ContainsAny(version, "ab") }
+
+// readBuiltin returns an embedded file.
+func readBuiltin(file string) ([]byte, error) {
+	data, err := stableFiles.ReadFile("builtin/" + file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return moreFiles.ReadFile("builtin/" + file)
+	}
+	return data, err
+}
 
 // builtinIndex is what the generator recorded about its documents.
 type builtinIndex struct {
@@ -53,7 +70,7 @@ type builtinDocument struct {
 func Builtin() Source { return builtin() }
 
 var builtin = sync.OnceValue(func() *builtinSource {
-	data, err := builtinFiles.ReadFile("builtin/index.json")
+	data, err := readBuiltin("index.json")
 	if err != nil {
 		panic(err) // the embedded files are part of the program
 	}
@@ -63,6 +80,9 @@ var builtin = sync.OnceValue(func() *builtinSource {
 	}
 	s := &builtinSource{index: ix, documents: map[schema.GroupVersion]*document{}}
 	for _, d := range ix.Documents {
+		if preview(d.Version) && len(previews) == 0 {
+			continue // left out of this program
+		}
 		doc := &document{file: d.File, size: d.Size, models: make(map[string]*builtinModel, len(d.Kinds))}
 		for _, k := range d.Kinds {
 			kind, model, _ := strings.Cut(k, "=")
@@ -71,6 +91,9 @@ var builtin = sync.OnceValue(func() *builtinSource {
 		s.documents[schema.GroupVersion{Group: d.Group, Version: d.Version}] = doc
 	}
 	for _, r := range ix.Resources {
+		if preview(r.Version) && len(previews) == 0 {
+			continue
+		}
 		res := Resource{
 			GVR:        schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource},
 			Kind:       schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind},
@@ -81,7 +104,7 @@ var builtin = sync.OnceValue(func() *builtinSource {
 			// k8s.io/kubernetes pkg/kubeapiserver, AddCohabitatingResources.
 			res.Storage = "events"
 		}
-		if strings.ContainsAny(r.Version, "ab") {
+		if preview(r.Version) {
 			// A stock 1.37 server serves no alpha or beta version, so objects of
 			// one that is switched on are no views of the others here: under
 			// Equivalent, a server would not look for them either.
@@ -178,7 +201,7 @@ func (d *document) read() (map[string]*spec.Schema, error) {
 
 // unpack reads an embedded file of about size bytes.
 func unpack(file string, size int) ([]byte, error) {
-	data, err := builtinFiles.ReadFile("builtin/" + file)
+	data, err := readBuiltin(file)
 	if err != nil {
 		return nil, err
 	}

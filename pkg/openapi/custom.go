@@ -5,7 +5,6 @@ import (
 	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	structuralobjectmeta "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	structuralpruning "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/pkg/api"
@@ -31,17 +30,6 @@ func (k *Kind) settleCustom(before, after map[string]any, from Decoding) (map[st
 	}
 	w := settler{from: from}
 	return w.members(root.shape, before, after), nil
-}
-
-// checkKind has the decoder read an object whose kind or apiVersion a patch
-// touched, because its errors have upstream's text.
-func checkKind(obj map[string]any) error {
-	data, err := encode(obj)
-	if err != nil {
-		return err
-	}
-	_, _, err = goTypes().codec.Decode(data, nil, &unstructured.Unstructured{})
-	return err
 }
 
 // anything is the shape of custom data without defaults.

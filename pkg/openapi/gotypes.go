@@ -9,9 +9,6 @@ import (
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	admissionregistrationv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
-	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
-	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -19,35 +16,26 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	coordinationv1alpha2 "k8s.io/api/coordination/v1alpha2"
-	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
-	resourcev1beta1 "k8s.io/api/resource/v1beta1"
-	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
-	storagemigrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	kjson "sigs.k8s.io/json"
 )
 
 // serverScheme is the name of the API server's scheme, which its errors quote
@@ -59,7 +47,6 @@ const serverScheme = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 // here (the import floors), and some of its types are served nowhere.
 type goTypeSet struct {
 	scheme *runtime.Scheme
-	codec  *json.Serializer // strict
 	shapes shapeSet
 
 	mu    sync.Mutex
@@ -68,12 +55,9 @@ type goTypeSet struct {
 
 var goTypes = sync.OnceValue(func() *goTypeSet {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
+	for _, add := range append([]func(*runtime.Scheme) error{
 		admissionregistrationv1.AddToScheme,
-		admissionregistrationv1alpha1.AddToScheme,
-		admissionregistrationv1beta1.AddToScheme,
 		apiextensionsv1.AddToScheme,
-		apiserverinternalv1alpha1.AddToScheme,
 		appsv1.AddToScheme,
 		authenticationv1.AddToScheme,
 		authorizationv1.AddToScheme,
@@ -81,30 +65,20 @@ var goTypes = sync.OnceValue(func() *goTypeSet {
 		autoscalingv2.AddToScheme,
 		batchv1.AddToScheme,
 		certificatesv1.AddToScheme,
-		certificatesv1beta1.AddToScheme,
 		coordinationv1.AddToScheme,
-		coordinationv1alpha2.AddToScheme,
-		coordinationv1beta1.AddToScheme,
 		corev1.AddToScheme,
 		discoveryv1.AddToScheme,
 		eventsv1.AddToScheme,
 		flowcontrolv1.AddToScheme,
-		lifecyclev1alpha1.AddToScheme,
 		networkingv1.AddToScheme,
 		nodev1.AddToScheme,
 		policyv1.AddToScheme,
 		rbacv1.AddToScheme,
 		resourcev1.AddToScheme,
-		resourcev1alpha3.AddToScheme,
-		resourcev1beta1.AddToScheme,
-		resourcev1beta2.AddToScheme,
 		schedulingv1.AddToScheme,
-		schedulingv1alpha3.AddToScheme,
-		schedulingv1beta1.AddToScheme,
 		storagev1.AddToScheme,
 		storagemigrationv1.AddToScheme,
-		storagemigrationv1beta1.AddToScheme,
-	} {
+	}, previews...) {
 		if err := add(s); err != nil {
 			panic(err) // two Go types for one kind: the list above is wrong
 		}
@@ -112,7 +86,6 @@ var goTypes = sync.OnceValue(func() *goTypeSet {
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	return &goTypeSet{
 		scheme: s,
-		codec:  json.NewSerializerWithOptions(json.DefaultMetaFactory, s, s, json.SerializerOptions{Strict: true}),
 		shapes: shapeSet{m: map[reflect.Type]*shape{}},
 		types:  map[schema.GroupVersionKind]*goType{},
 	}
@@ -176,7 +149,7 @@ func (t *goType) decode(tree map[string]any) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	obj, _, err := t.set.codec.Decode(data, nil, into)
+	obj, err := t.set.read(data, into)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +163,59 @@ func (t *goType) decode(tree map[string]any) (runtime.Object, error) {
 		return nil, fmt.Errorf("failed to convert object: converting (%v) to (%s.%s): unknown conversion", got, internalPackage(t.typ), t.typ.Name())
 	}
 	return obj, nil
+}
+
+// read decodes JSON as a server's strict serializer does: into an object, or into one
+// of the kind that data names if that is another. The serializer itself
+// (k8s.io/apimachinery …/serializer/json: Decode) reads YAML as well, so it brings a
+// YAML library into every program.
+func (s *goTypeSet) read(data []byte, into runtime.Object) (runtime.Object, error) {
+	named, err := json.DefaultMetaFactory.Interpret(data)
+	if err != nil {
+		return nil, err
+	}
+	kinds, _, err := s.scheme.ObjectKinds(into)
+	if err != nil {
+		return nil, err
+	}
+	if named.Kind == "" {
+		named.Kind = kinds[0].Kind
+	}
+	if named.Version == "" && (named.Group == "" || named.Group == kinds[0].Group) {
+		named.Group, named.Version = kinds[0].Group, kinds[0].Version
+	}
+	if named.Version == "" {
+		return nil, runtime.NewMissingVersionErr(string(data))
+	}
+	obj, err := runtime.UseOrCreateObject(s.scheme, s.scheme, *named, into)
+	if err != nil {
+		return nil, err
+	}
+	return obj, unmarshalStrict(data, obj)
+}
+
+func unmarshalStrict(data []byte, into any) error {
+	strict, err := kjson.UnmarshalStrict(data, into)
+	if err == nil && len(strict) > 0 {
+		err = runtime.NewStrictDecodingError(strict)
+	}
+	return err
+}
+
+// checkKind returns the error of a strict serializer about the kind and the
+// apiVersion of an object of any kind.
+func checkKind(obj map[string]any) error {
+	data, err := encode(obj)
+	if err != nil {
+		return err
+	}
+	if _, err := json.DefaultMetaFactory.Interpret(data); err != nil {
+		return err
+	}
+	if u := (&unstructured.Unstructured{Object: obj}); u.GroupVersionKind().Kind == "" {
+		return runtime.NewMissingKindErr(string(data))
+	}
+	return nil
 }
 
 // internalPackage names the package of the internal type: k8s.io/api/core/v1
