@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -62,6 +64,32 @@ type Request struct {
 	Memory *memory.Account
 
 	memo requestMemo
+}
+
+// NewRequest returns the request for an object of a kind that types have, as its
+// administrator would send it. A namespaced object without a namespace goes to the
+// namespace default. The object should be as a server holds it (openapi.Kind,
+// Normalize).
+func NewRequest(types *openapi.Types, operation admissionv1.Operation, obj *unstructured.Unstructured) (*Request, error) {
+	kind := obj.GroupVersionKind()
+	res, ok := types.ResourceFor(kind)
+	if !ok {
+		return nil, fmt.Errorf("no matches for kind %q in version %q", kind.Kind, kind.GroupVersion())
+	}
+	namespace := ""
+	switch {
+	case res.Namespaced:
+		namespace = cmp.Or(obj.GetNamespace(), "default")
+	case kind == schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}:
+		namespace = obj.GetName() // spec §6.1
+	}
+	return &Request{
+		Kind: kind, Resource: res.GVR, RequestKind: kind, RequestResource: res.GVR,
+		Name: obj.GetName(), Namespace: namespace, Operation: operation, Object: obj,
+		UserInfo: authenticationv1.UserInfo{
+			Username: "kubernetes-admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated},
+		},
+	}, nil
 }
 
 // requestMemo holds what is derived from a request at most once, by whichever
