@@ -5,7 +5,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate race e2e e2e-versions bench bench-compare bench-http attack bench-e2e fuzz fuzz-all image kind
+.PHONY: help build run test check fmt vet lint tidy generate web race e2e e2e-versions bench bench-compare bench-http attack bench-e2e fuzz fuzz-all image kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ test: ## all tests, the oracle, Gatekeeper itself and a short fixed count of ran
 	$(GO) test ./...
 	$(GO) -C test/gatekeeper test ./...
 
-check: fmt vet lint tidy generate race ## what a change must pass: format, vet, lint, tidy, generated files, tests with -race and fewer random cases
+check: fmt vet lint tidy generate web race ## what a change must pass: format, vet, lint, tidy, generated files, the size of web, tests with -race and fewer random cases
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
@@ -42,6 +42,9 @@ tidy:
 generate: ## make generated files anew and fail if that changes any
 	$(GO) generate ./...
 	@git diff --exit-code --stat -- pkg/openapi/builtin manifests || { echo "generated files were stale; commit the new ones"; exit 1; }
+
+web: ## build mapd for a browser into bin/web, hold its size against the limit, and run it under node if there is one
+	@GO="$(GO)" ./hack/web.sh bin/web
 
 race:
 	$(GO) test -race -short ./...

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
-	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -75,7 +74,7 @@ func (e *LoadError) Unwrap() []error { return e.Errs }
 // *LoadError with all faults; any other error is about opts.
 func Load(opts Options, files ...File) (*Policies, error) {
 	start := time.Now()
-	env, err := cel.NewEnv(cel.Options{Version: opts.Kubernetes})
+	env, err := environment(opts.Kubernetes)
 	if err != nil {
 		return nil, err
 	}

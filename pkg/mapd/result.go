@@ -121,11 +121,12 @@ func (r *Result) Patch() []tree.Op { return tree.Diff(r.Request.object, r.Object
 // A Change is one field that differs. A value that is not there is nil.
 type Change struct {
 	// Path calls list elements by their keys: spec.containers[name=app].image.
-	Path          string
-	Before, After any
+	Path   string `json:"path"`
+	Before any    `json:"before"`
+	After  any    `json:"after"`
 	// Moved says that only the order of a list's elements differs; Before and
 	// After are their names.
-	Moved bool
+	Moved bool `json:"moved,omitempty"`
 }
 
 // Diff returns the fields that differ between the object as it was given and

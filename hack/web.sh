@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# hack/web.sh OUT: build mapd for a browser into OUT, hold its size against the
+# limit, and run it under node where there is one.
+#
+# The Kubernetes modules are copied without some of their files. None of them is
+# used to evaluate a policy, and the linker cannot know: cel-go's protobuf library may
+# call Marshal and Unmarshal of any type that a program has, so those of all API
+# types stay, 2.7 of 11.9 MB.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$1 go=${GO:-go} limit=8000000 # bytes, gzip -9
+
+left_out() {
+	cat <<-'END'
+		api */generated.pb.go
+		apiextensions-apiserver */generated.pb.go
+		apiextensions-apiserver */schema/defaulting/validation.go
+		apiextensions-apiserver */schema/objectmeta/validation.go
+		apimachinery */pkg/watch/streamwatcher.go
+		kube-openapi */pkg/schemaconv/proto_models.go
+		kube-openapi */pkg/validation/spec/gnostic.go
+	END
+}
+
+mkdir -p "$out/modules"
+cp go.mod "$out/go.mod"
+cp go.sum "$out/go.sum"
+for module in $(left_out | cut -d' ' -f1 | sort -u); do
+	from=$($go list -m -f '{{.Dir}}' "k8s.io/$module")
+	to=$out/modules/$module
+	# A copy of the version that go.mod asks for is good for the next build.
+	if [ "$(cat "$to.from" 2>/dev/null)" != "$from" ]; then
+		rm -rf "$to"
+		cp -R "$from" "$to"
+		chmod -R u+w "$to"
+		find "$to" -name '*_test.go' -delete
+		left_out | while read -r m path; do
+			[ "$m" != "$module" ] || find "$to" -path "$path" -delete
+		done
+		echo "$from" >"$to.from"
+	fi
+	$go mod edit -replace "k8s.io/$module=$(cd "$to" && pwd)" "$out/go.mod"
+done
+
+GOOS=js GOARCH=wasm $go build -modfile "$out/go.mod" -tags mapd_stable -trimpath -ldflags '-s -w' -o "$out/mapd.wasm" ./web
+cp "$($go env GOROOT)/lib/wasm/wasm_exec.js" "$out/"
+gzip -9 -c "$out/mapd.wasm" >"$out/mapd.wasm.gz"
+size=$(wc -c <"$out/mapd.wasm.gz")
+echo "mapd.wasm: $(wc -c <"$out/mapd.wasm") bytes, $size gzipped, at most $limit"
+[ "$size" -le "$limit" ] || { echo "the program for the browser has become too large; docs/library.md says what weighs" >&2; exit 1; }
+
+if command -v node >/dev/null; then
+	node web/testdata/run.js "$out" <web/testdata/question.json | diff web/testdata/answer.json -
+	echo "node: the answer is as expected"
+fi

@@ -1,0 +1,23 @@
+package mapd
+
+import (
+	"sync"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// environments has an Env for each minor that was asked for. Making one is most of
+// what loading a few policies costs, and there are only as many as known minors.
+var environments sync.Map // of string to *cel.Env
+
+func environment(minor string) (*cel.Env, error) {
+	if env, ok := environments.Load(minor); ok {
+		return env.(*cel.Env), nil
+	}
+	env, err := cel.NewEnv(cel.Options{Version: minor})
+	if err != nil {
+		return nil, err
+	}
+	kept, _ := environments.LoadOrStore(minor, env)
+	return kept.(*cel.Env), nil
+}
