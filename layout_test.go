@@ -5,7 +5,9 @@
 package mapd_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -191,4 +193,22 @@ func goList(t *testing.T, format, pattern string) []string {
 		t.Fatalf("go list %s: %v\n%s", pattern, err, stderr.String())
 	}
 	return strings.Fields(string(out))
+}
+
+// go doc shows what a package is for by an example that runs.
+func TestEveryPublicPackageHasAnExample(t *testing.T) {
+	for _, f := range floors {
+		files := list(t, "TestGoFiles", f.pkg)
+		files = append(files, list(t, "XTestGoFiles", f.pkg)...)
+		if !slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(filepath.Join(f.pkg, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, example, ok := strings.Cut(string(text), "\nfunc Example")
+			return ok && strings.Contains(example, "\t// Output:")
+		}) {
+			t.Errorf("%s has no Example with an output", f.pkg)
+		}
+	}
 }
