@@ -1,7 +1,9 @@
 package mapd_test
 
 import (
+	"go/format"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -105,3 +107,28 @@ func TestVersionsPage(t *testing.T) {
 }
 
 var versionsRow = regexp.MustCompile("row `([a-z0-9-]+)`")
+
+// The first program of docs/library.md is a whole one. It is checked with the types of
+// this tree, not run: the examples of pkg/mapd are.
+func TestHelloWorldCompiles(t *testing.T) {
+	page, err := os.ReadFile("docs/library.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, ok := strings.Cut(string(page), "```go\n")
+	program, _, end := strings.Cut(program, "```\n")
+	if !ok || !end || !strings.Contains(program, "func main() {") {
+		t.Fatal("docs/library.md has no program")
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(program), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	formatted, err := format.Source([]byte(program))
+	if err != nil || string(formatted) != program {
+		t.Errorf("gofmt: %v; want\n%s", err, formatted)
+	}
+}
