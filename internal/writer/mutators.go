@@ -78,9 +78,10 @@ type MutatorList struct {
 	Problems []string      `json:"problems,omitempty"` // of more than one mutator
 }
 
-// ReadMutators returns the MutatorList in the data of the ConfigMap. It is empty if
-// there is none.
-func ReadMutators(data map[string]string) (l MutatorList) {
+// ReadMutators returns the MutatorList in the data of the ConfigMap. One that a release
+// without that list has written says the mode only.
+func ReadMutators(data map[string]string) MutatorList {
+	l := MutatorList{Mode: data[keyMode]}
 	_ = json.Unmarshal([]byte(data[keyReport]), &l)
 	return l
 }

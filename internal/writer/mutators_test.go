@@ -74,6 +74,9 @@ func TestListOf(t *testing.T) {
 	if diff := cmp.Diff(list, ReadMutators(list.data())); diff != "" {
 		t.Errorf("ReadMutators (- written):\n%s", diff)
 	}
+	if got := ReadMutators(map[string]string{"mode": "shadow"}); got.Mode != "shadow" {
+		t.Errorf("of an older release: mode %q", got.Mode)
+	}
 	if got := ListMutators(&store.MutatorsState{Mode: engine.Shadow}, nil).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators", "report.json": `{"mode":"shadow"}`}) {
 		t.Errorf("no mutators in shadow: %v", got)
 	}
