@@ -100,9 +100,7 @@ func contents(t *testing.T, env *celgo.Env) map[string][]string {
 	for _, v := range env.Validators() {
 		out["validators"] = append(out["validators"], v.Name())
 	}
-	for _, l := range env.Libraries() {
-		out["libraries"] = append(out["libraries"], l)
-	}
+	out["libraries"] = append(out["libraries"], env.Libraries()...)
 	config, err := env.ToConfig("env")
 	if err != nil {
 		t.Fatal(err)

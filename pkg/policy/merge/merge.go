@@ -285,6 +285,9 @@ func (m *merger) list(token tree.Token, list any, patch []any, t *smdschema.List
 	keys := newKeyer(m.schema, t)
 	var room [8]named
 	names := room[:0]
+	if len(patch) > len(room) {
+		names = make([]named, 0, len(patch))
+	}
 	for i, item := range patch {
 		key, err := keys.of(item)
 		if err != nil {
@@ -292,10 +295,7 @@ func (m *merger) list(token tree.Token, list any, patch []any, t *smdschema.List
 		}
 		names = append(names, named{key: key, live: -1})
 	}
-	index := indexOf(names)
-	var fewer [16]int
-	// at[i] is the patch's element that live[i] meets, -1: none.
-	at := fewer[:0]
+	index := nameIndex{names: names}
 	next, inOrder := 0, true
 	for i, item := range live {
 		key, err := keys.of(item)
@@ -304,10 +304,9 @@ func (m *merger) list(token tree.Token, list any, patch []any, t *smdschema.List
 		}
 		n := next
 		if n == len(names) || names[n].key != key {
-			n = index.find(key)
-		}
-		if at = append(at, n); n < 0 {
-			continue
+			if n = index.find(key); n < 0 {
+				continue
+			}
 		}
 		if inOrder = inOrder && n == next; inOrder {
 			next++
@@ -350,6 +349,15 @@ func (m *merger) list(token tree.Token, list any, patch []any, t *smdschema.List
 	}
 	merged := edit.At().([]any)
 	edit.Up()
+	// at[i] is the patch's element that live[i] meets, -1: none.
+	at := make([]int, len(live))
+	for i, item := range live {
+		key, err := keys.of(item)
+		if err != nil {
+			return noKey(i, err)
+		}
+		at[i] = index.find(key)
+	}
 	if out := ordered(merged, patch, names, at); !slices.EqualFunc(out, merged, tree.Same) {
 		edit.Set(token, out)
 	}
@@ -446,23 +454,18 @@ func ordered(live, patch []any, names []named, at []int) []any {
 // nameIndex finds elements by their keys.
 type nameIndex struct {
 	names []named
-	byKey map[itemKey]int // nil: they are few
-}
-
-func indexOf(names []named) nameIndex {
-	x := nameIndex{names: names}
-	if len(names) > 8 {
-		x.byKey = make(map[itemKey]int, len(names))
-		for i := range names {
-			x.byKey[names[i].key] = i
-		}
-	}
-	return x
+	byKey map[itemKey]int // made by the first find among many
 }
 
 // find returns the index of the element of a key, -1 if there is none.
 func (x *nameIndex) find(key itemKey) int {
-	if x.byKey != nil {
+	if len(x.names) > 8 {
+		if x.byKey == nil {
+			x.byKey = make(map[itemKey]int, len(x.names))
+			for i := range x.names {
+				x.byKey[x.names[i].key] = i
+			}
+		}
 		if i, ok := x.byKey[key]; ok {
 			return i
 		}
