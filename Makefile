@@ -56,7 +56,7 @@ e2e: export MAPD_E2E_KUBECONFIG = $(if $(findstring command line,$(origin KUBECO
 e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases natively and through mapd, faults, load
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/servers/build.sh >/dev/null
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/helm/build.sh >/dev/null
-	$(GO) -C test/e2e test -tags e2e -count 1 -parallel 4 -timeout 30m $(if $(MAPD_E2E_KUBECONFIG),,./...)
+	$(GO) -C test/e2e test -tags e2e -count 1 -p 1 -parallel 3 -timeout 30m $(if $(MAPD_E2E_KUBECONFIG),,./...)
 
 RELEASES ?= 1.32.13 1.33.13 1.34.9 1.35.8 1.36.4 1.37.1
 

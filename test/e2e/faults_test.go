@@ -30,10 +30,10 @@ import (
 
 const (
 	// slack is what a busy machine may add to a time that is promised.
-	slack = 5 * time.Second
+	slack = 10 * time.Second
 	// soon is within how much time a cluster has to be as before, by itself, once
 	// the cause of a fault is gone.
-	soon = 15 * time.Second
+	soon = 30 * time.Second
 	// noticed is how long connections to a process that is gone may still be used.
 	noticed = 2 * time.Second
 )
