@@ -61,12 +61,21 @@ type Snapshot struct {
 	Older []string
 
 	stages     []engine.Stage
+	sources    binding.Sources
 	authorizer *asked
 	trace      bool
 }
 
 // AuthorizerAsked tells whether a policy has used it.
 func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
+
+// Sources returns where the policies of the snapshot look for parameters and
+// Namespaces, for others that look for the same.
+func (s *Snapshot) Sources() binding.Sources { return s.sources }
+
+// Authorizer returns the authorizer of the RBAC objects, which has no opinion if there
+// is none of them.
+func (s *Snapshot) Authorizer() authorizer.Authorizer { return s.authorizer }
 
 // Engine returns an engine that runs this snapshot.
 func (s *Snapshot) Engine() *engine.Engine {
@@ -118,11 +127,8 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		return nil, inOrder(b.errs, docs)
 	}
 	s := b.snapshot
-	ix, err := binding.NewIndex(s.Policies, b.compiled, binding.Sources{
-		Params:      b.params,
-		Namespaces:  s.Namespaces,
-		Equivalents: Equivalents(s.Types),
-	})
+	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types)}
+	ix, err := binding.NewIndex(s.Policies, b.compiled, s.sources)
 	if err != nil {
 		return nil, []error{err}
 	}
