@@ -65,10 +65,11 @@ var doors = map[string][]string{
 	"github.com/fsnotify/fsnotify":          {"internal/manifest"},
 	"k8s.io/kubernetes/":                    nil,
 	"github.com/rogpeppe/go-internal/":      nil,
-	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/engine"},
+	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/engine", "internal/verdict"},
+	"k8s.io/pod-security-admission/":        {"internal/verdict"},
 	// An API server's feature gates, and with them its metrics and Prometheus.
 	"k8s.io/component-base/":               nil,
-	"k8s.io/apiserver/pkg/cel/environment": nil,
+	"k8s.io/apiserver/pkg/cel/environment": {"internal/verdict"},
 	// A template calls methods by their name, so the linker keeps every method of
 	// every type: half as much program again.
 	"text/template": nil,

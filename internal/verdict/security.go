@@ -108,7 +108,7 @@ func (j *judgement) podSecurity() error {
 	})
 	if !response.Allowed {
 		if response.Result.Code == 500 {
-			return fmt.Errorf("Pod Security: %s", response.Result.Message)
+			return fmt.Errorf("judging by Pod Security: %s", response.Result.Message)
 		}
 		_, message, ok := strings.Cut(response.Result.Message, " is forbidden: ")
 		if !ok {
