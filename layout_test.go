@@ -59,6 +59,7 @@ var doors = map[string][]string{
 	"github.com/klauspost/compress/":        {"pkg/openapi"},
 	"github.com/go-json-experiment/":        {"pkg/webhook"},
 	"github.com/KimMachineGun/":             {"cmd/mapd"},
+	"github.com/tetratelabs/wazero":         {"internal/wapc"},
 	"golang.org/x/perf/":                    nil,
 	"k8s.io/apiextensions-apiserver/":       {"pkg/openapi"},
 	"go.yaml.in/yaml/":                      {"internal/manifest"},

@@ -1,0 +1,250 @@
+package wapc
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+	"github.com/tetratelabs/wazero/sys"
+)
+
+// instance is one guest that is ready for its only call.
+type instance struct {
+	module api.Module
+	guest  api.Function
+	memory *accounts
+}
+
+func (i *instance) close() {
+	i.module.Close(context.Background())
+	i.memory.free()
+}
+
+// Call asks the guest for an operation, validate and the others of Kubewarden spec
+// §2.1, and returns its answer. It ends soon after ctx is done; without a deadline
+// it has Options.Timeout. A nil host refuses every host call. Every error of the
+// guest is an *Error.
+func (m *Module) Call(ctx context.Context, operation string, payload []byte, host Host) ([]byte, error) {
+	if !m.enter() {
+		return nil, &Error{Reason: NotInitialised, text: "module " + m.name + " is closed"}
+	}
+	defer m.leave()
+	if _, ok := ctx.Deadline(); !ok {
+		limited, cancel := context.WithTimeout(ctx, m.runtime.options.Timeout)
+		defer cancel()
+		ctx = limited
+	}
+	if host == nil {
+		host = NoHost{}
+	}
+	if m.mode == ModeWASI {
+		return m.callProgram(ctx, operation, payload, host)
+	}
+	i, err := m.take(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	defer i.close()
+	c := &call{module: m, host: host, operation: operation, payload: payload}
+	ctx = context.WithValue(ctx, callKey{}, c)
+	results, err := invoke(ctx, i.guest, uint64(len(operation)), uint64(len(payload)))
+	if err != nil {
+		return nil, i.memory.explain(ctx, err)
+	}
+	switch {
+	case results[0] != 0 && c.response != nil:
+		return c.response, nil
+	case c.failure != nil:
+		return nil, failed("%s", excerpt(string(c.failure)))
+	case results[0] != 0:
+		return nil, failed("No error message OR response set for call success")
+	}
+	return nil, failed("No error message set for call failure")
+}
+
+// invoke calls a function of a guest. wazero returns what a host function panicked
+// with as an error; a panic of wazero itself becomes one here.
+func invoke(ctx context.Context, f api.Function, params ...uint64) (results []uint64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return f.Call(ctx, params...)
+}
+
+// take returns an instance that nobody has used: one made ahead, or a new one.
+func (m *Module) take(ctx context.Context, host Host) (*instance, error) {
+	select {
+	case i := <-m.ahead:
+		if err := i.memory.bill(host); err != nil {
+			i.close()
+			return nil, err
+		}
+		m.fill()
+		return i, nil
+	default:
+		return m.newInstance(ctx, host)
+	}
+}
+
+// fill makes the next instance while somebody uses this one.
+func (m *Module) fill() {
+	r := m.runtime
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || !m.enter() {
+		return
+	}
+	r.filling.Add(1)
+	go func() {
+		defer r.filling.Done()
+		defer m.leave()
+		ctx, cancel := context.WithTimeout(r.ended, r.options.Timeout)
+		defer cancel()
+		i, err := m.newInstance(ctx, nil)
+		if err != nil {
+			return // the call that needs one reports it
+		}
+		select {
+		case m.ahead <- i:
+		default:
+			i.close()
+		}
+	}()
+}
+
+// config is what every guest has: streams that are logged, the time, random numbers.
+func (m *Module) config(in io.Reader, out, err io.Writer) wazero.ModuleConfig {
+	return wazero.NewModuleConfig().WithName("").WithStartFunctions().
+		WithStdin(in).WithStdout(out).WithStderr(err).
+		WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader)
+}
+
+// newInstance makes an instance and runs its initialisers, each of which has the
+// time that is left.
+func (m *Module) newInstance(ctx context.Context, host Host) (*instance, error) {
+	c := &call{module: m}
+	ctx = context.WithValue(ctx, callKey{}, c)
+	log := streamLog{context.WithoutCancel(ctx), c}
+	i, err := m.instantiate(ctx, host, m.config(bytes.NewReader(nil), log, log))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range initialisers {
+		f := i.module.ExportedFunction(name)
+		if f == nil {
+			continue
+		}
+		var exit *sys.ExitError
+		if _, err := invoke(ctx, f); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 0 && ctx.Err() == nil) {
+			i.close()
+			return nil, i.memory.explainInit(ctx, err)
+		}
+	}
+	if i.guest = i.module.ExportedFunction("__guest_call"); i.guest == nil {
+		i.close()
+		return nil, &Error{Reason: NotInitialised, text: "the guest does not export __guest_call"}
+	}
+	return i, nil
+}
+
+// instantiate makes an instance without running anything but its start section.
+func (m *Module) instantiate(ctx context.Context, host Host, config wazero.ModuleConfig) (i *instance, err error) {
+	acc := &accounts{runtime: m.runtime}
+	if err := acc.bill(host); err != nil {
+		return nil, err
+	}
+	if !acc.charge(int64(m.binary.memoryPages)*pageSize + int64(m.binary.tableEntries)*8) {
+		return nil, acc.refused()
+	}
+	acc.first = int64(m.binary.memoryPages) * pageSize
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+		if err != nil {
+			acc.free()
+			err = acc.explainInit(ctx, err)
+		}
+	}()
+	module, err := m.runtime.engine.InstantiateModule(experimental.WithMemoryAllocator(ctx, acc), m.compiled, config)
+	if err != nil {
+		return nil, err
+	}
+	return &instance{module: module, memory: acc}, nil
+}
+
+// callProgram runs a policy of execution mode wasi: a program that reads stdin and
+// writes stdout.
+func (m *Module) callProgram(ctx context.Context, operation string, payload []byte, host Host) ([]byte, error) {
+	argument, ok := map[string]string{"validate": "validate", "validate_settings": "validate-settings"}[operation]
+	if !ok {
+		return nil, failed("a policy of execution mode wasi has no operation %s", excerpt(operation))
+	}
+	c := &call{module: m, host: host, operation: operation, payload: bytes.Clone(payload)}
+	ctx = context.WithValue(ctx, callKey{}, c)
+	out, stderr := &bounded{limit: m.runtime.options.Answer}, &bounded{limit: maxLog, drop: true}
+	i, err := m.instantiate(ctx, host, m.config(c, out, stderr).WithArgs("policy.wasm", argument))
+	if err != nil {
+		return nil, err
+	}
+	defer i.close()
+	_, err = invoke(ctx, i.module.ExportedFunction("_start"))
+	said := strings.TrimSpace(strings.ToValidUTF8(stderr.String(), "\uFFFD"))
+	var exit *sys.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, interrupted(ctx)
+	case out.over:
+		return nil, &Error{Reason: Trapped, text: fmt.Sprintf("the answer has more than %d bytes", out.limit)}
+	case err == nil, errors.As(err, &exit) && exit.ExitCode() == 0:
+	case said != "":
+		return nil, &Error{Reason: Failed, text: excerpt(said)}
+	case exit != nil:
+		return nil, &Error{Reason: Failed, text: fmt.Sprintf("the policy ended with exit code %d and wrote nothing to stderr", exit.ExitCode())}
+	default:
+		return nil, i.memory.explain(ctx, err)
+	}
+	if said != "" {
+		c.logText(ctx, slog.LevelWarn, said)
+	}
+	return out.Bytes(), nil
+}
+
+// Read lets a program read its input and, after a host call, the answer: the end of
+// the input is followed by more of it.
+func (c *call) Read(b []byte) (int, error) {
+	if len(c.payload) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, c.payload)
+	c.payload = c.payload[n:]
+	return n, nil
+}
+
+// bounded keeps what is written to it up to a limit.
+type bounded struct {
+	bytes.Buffer
+	limit int
+	drop  bool // what is beyond the limit, instead of failing
+	over  bool
+}
+
+func (w *bounded) Write(b []byte) (int, error) {
+	n := min(len(b), w.limit-w.Len())
+	w.Buffer.Write(b[:n])
+	if n < len(b) && !w.drop {
+		w.over = true
+		return n, io.ErrShortWrite
+	}
+	return len(b), nil
+}

@@ -1,0 +1,270 @@
+package wapc
+
+// bounds says what a module may be made of. The compiler's time and memory grow
+// with the product of some of these, and neither a deadline nor a limit of memory
+// ends it: so what it is given is bounded.
+type bounds struct {
+	module       int // bytes
+	items        int // types, globals, exports, segments: each
+	imports      int
+	arity        int // parameters or results of one type
+	functions    int
+	tables       int
+	tableEntries int
+	elements     int // entries of all segments
+	memoryPages  int
+	body         int // bytes of one function
+	locals       int // of one function, parameters included
+	allLocals    int // of all functions
+	depth        int // blocks within blocks
+	width        int // labels of one br_table
+	work         int // of one function, see readCode
+	allWork      int // of all functions
+}
+
+// Each limit is a multiple of what the guests seen so far have, and TestBounds
+// measures the worst that they let through.
+func defaultBounds() bounds {
+	return bounds{
+		module: 32 << 20, items: 100_000, imports: 1000, arity: 1000, functions: 100_000, tables: 16, tableEntries: 1 << 20,
+		elements: 1 << 20, memoryPages: 65536, body: 1 << 20, locals: 10_000, allLocals: 2 << 20, depth: 10_000, width: 20_000,
+		work: 1 << 30, allWork: 1 << 32,
+	}
+}
+
+// readCode looks at each function as far as its compilation's cost goes: locals,
+// blocks and how deep they are nested.
+func (m *binary) readCode(r *reader, b *bounds) {
+	m.bodies = r.count("functions with code", b.functions)
+	if m.bodies != len(m.functions) {
+		r.fail("%d functions are declared and %d have code", len(m.functions), m.bodies)
+		return
+	}
+	var locals, work int
+	for i := range m.bodies {
+		size := r.u32()
+		if int64(size) > int64(b.body) {
+			r.fail("function %d has %d bytes, more than %d", i, size, b.body)
+			return
+		}
+		f := function{reader: reader{b: r.skip(size)}, params: m.types[m.functions[i]].params}
+		f.read(b)
+		if locals += f.locals; f.err == nil && locals > b.allLocals {
+			f.fail("all functions so far have %d locals, more than %d", locals, b.allLocals)
+		}
+		if work += f.work; f.err == nil && work > b.allWork {
+			f.fail("all functions so far have too many locals and blocks for the compiler")
+		}
+		if f.err != nil {
+			r.fail("function %d: %w", i, f.err)
+			return
+		}
+	}
+}
+
+// function is the code of one function while it is read.
+type function struct {
+	reader
+	params int
+
+	locals       int
+	blocks       int
+	instructions int
+	work         int
+}
+
+func (f *function) read(b *bounds) {
+	f.locals = f.params
+	for range f.count("groups of locals", b.locals) {
+		n := f.u32()
+		f.byte() // type
+		if int64(f.locals)+int64(n) > int64(b.locals) {
+			f.fail("%d locals, more than %d", int64(f.locals)+int64(n), b.locals)
+			return
+		}
+		f.locals += int(n)
+	}
+	depth := 1
+	for f.err == nil && depth > 0 {
+		op := f.byte()
+		f.instructions++
+		switch op {
+		case opBlock, opLoop, opIf:
+			f.leb(33) // type
+			f.blocks++
+			if depth++; depth > b.depth {
+				f.fail("blocks are nested %d deep, more than %d", depth, b.depth)
+			}
+		case opElse:
+			f.blocks++
+		case opEnd:
+			depth--
+		case opBrTable:
+			for range f.count("labels of a br_table", b.width) + 1 {
+				f.u32()
+				f.blocks++
+			}
+		case opBr, opBrIf:
+			f.u32()
+			f.blocks++
+		default:
+			f.immediates(op)
+		}
+	}
+	if f.err == nil && f.more() {
+		f.fail("code follows its end")
+	}
+	// The compiler looks at each block for each value that lives across it.
+	f.work = (f.locals + f.instructions) * (f.blocks + 1)
+	if f.err == nil && f.work > b.work {
+		f.fail("%d locals and %d instructions in %d blocks are too many for the compiler", f.locals, f.instructions, f.blocks)
+	}
+}
+
+const (
+	opBlock   = 0x02
+	opLoop    = 0x03
+	opIf      = 0x04
+	opElse    = 0x05
+	opEnd     = 0x0b
+	opBr      = 0x0c
+	opBrIf    = 0x0d
+	opBrTable = 0x0e
+	opCall    = 0x10
+	opRefFunc = 0xd2
+)
+
+// immediates reads what follows an instruction that is neither a block nor a branch.
+func (r *reader) immediates(op byte) {
+	switch {
+	case op == 0x00, op == 0x01, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4, op == 0xd1:
+	case op == opCall, op == 0x12, op == opRefFunc:
+		r.functionIndex()
+	case op == 0x11, op == 0x13: // call_indirect and its tail call
+		r.u32()
+		r.u32()
+	case op == 0x1c: // select with types
+		r.skip(uint32(r.count("types of a select", 1)))
+	case op >= 0x20 && op <= 0x26: // locals, globals, tables
+		r.u32()
+	case op >= 0x28 && op <= 0x3e: // loads and stores
+		r.memarg()
+	case op == 0x3f, op == 0x40: // size and growth of the memory
+		r.byte()
+	case op == 0x41:
+		r.leb(32)
+	case op == 0x42:
+		r.leb(64)
+	case op == 0x43:
+		r.skip(4)
+	case op == 0x44:
+		r.skip(8)
+	case op == 0xd0:
+		r.byte() // type of a null reference
+	case op == 0xfc:
+		r.bulk()
+	case op == 0xfd:
+		r.vector()
+	default:
+		r.fail("instruction 0x%02x is not supported", op)
+	}
+}
+
+func (r *reader) memarg() {
+	r.u32()
+	r.u32()
+}
+
+func (r *reader) functionIndex() { r.u32() }
+
+// bulk reads what follows the prefix of conversions and bulk operations.
+func (r *reader) bulk() {
+	switch op := r.u32(); {
+	case op <= 7: // saturating conversions
+	case op == 8: // memory.init
+		r.u32()
+		r.byte()
+	case op == 9, op == 13, op >= 15 && op <= 17: // data.drop, elem.drop, table.grow, table.size, table.fill
+		r.u32()
+	case op == 10: // memory.copy
+		r.byte()
+		r.byte()
+	case op == 11: // memory.fill
+		r.byte()
+	case op == 12, op == 14: // table.init, table.copy
+		r.u32()
+		r.u32()
+	default:
+		r.fail("instruction 0xfc %d is not supported", op)
+	}
+}
+
+// vector reads what follows the prefix of vector instructions.
+func (r *reader) vector() {
+	switch op := r.u32(); {
+	case op <= 11, op == 92, op == 93: // loads and a store
+		r.memarg()
+	case op == 12, op == 13: // a constant, a shuffle
+		r.skip(16)
+	case op >= 21 && op <= 34: // one lane
+		r.byte()
+	case op >= 84 && op <= 91: // one lane of memory
+		r.memarg()
+		r.byte()
+	case op <= 255:
+	default:
+		r.fail("instruction 0xfd %d is not supported", op)
+	}
+}
+
+// constant reads an expression that has a value before anything runs.
+func (r *reader) constant() {
+	for r.err == nil {
+		switch op := r.byte(); op {
+		case opEnd:
+			return
+		case 0x23, 0x41, 0x42, 0x43, 0x44, 0x6a, 0x6b, 0x6c, 0x7c, 0x7d, 0x7e, 0xd0, opRefFunc:
+			r.immediates(op)
+		case 0xfd:
+			if r.u32() != 12 {
+				r.fail("a constant is computed by an instruction that is not supported")
+			}
+			r.skip(16)
+		default:
+			r.fail("a constant is computed by instruction 0x%02x", op)
+		}
+	}
+}
+
+// elements reads the segments that fill tables.
+func (r *reader) elements(b *bounds) {
+	all := 0
+	for range r.count("element segments", b.items) {
+		flag := r.u32()
+		if flag > 7 {
+			r.fail("element segment of kind %d", flag)
+			return
+		}
+		if flag&1 == 0 { // it is copied at the start
+			if flag&2 != 0 {
+				r.u32() // table
+			}
+			r.constant()
+		}
+		if flag&3 != 0 {
+			r.byte() // kind or type
+		}
+		n := r.count("elements", b.elements)
+		if all += n; all > b.elements {
+			r.fail("%d elements, more than %d", all, b.elements)
+			return
+		}
+		for range n {
+			if flag&4 != 0 {
+				r.constant()
+			} else {
+				r.functionIndex()
+			}
+		}
+	}
+}

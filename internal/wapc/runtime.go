@@ -1,0 +1,315 @@
+package wapc
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/mapd-project/mapd/pkg/detach"
+)
+
+// Options says what guests may have. Zero fields have the defaults named there.
+type Options struct {
+	// Memory is the most that one guest's memory may grow to, in bytes: 256 MiB.
+	Memory int64
+	// AllMemory bounds the memories of all guests at once, in bytes: 1 GiB.
+	AllMemory int64
+	// Timeout bounds making an instance, and a call whose context has no deadline: 2 s.
+	Timeout time.Duration
+	// Answer is the largest answer of a guest, and of a host to a guest, in bytes: 16 MiB.
+	Answer int
+	// CacheDir keeps compiled code between processes; empty for none. Nobody else
+	// may write there: its content is run as it is.
+	CacheDir string
+	// Log receives what guests log; nil for nobody.
+	Log *slog.Logger
+}
+
+// Runtime compiles and runs modules. It is safe for concurrent use.
+type Runtime struct {
+	options Options
+	bounds  bounds
+	engine  wazero.Runtime
+	cache   wazero.CompilationCache
+	log     *slog.Logger
+
+	compiling *detach.Group
+	memory    atomic.Int64 // of all guests
+
+	mu      sync.Mutex
+	closed  bool
+	filling sync.WaitGroup // of instances made ahead
+	ended   context.Context
+	end     context.CancelFunc
+}
+
+// New returns a Runtime. It must be closed.
+func New(ctx context.Context, o Options) (*Runtime, error) {
+	if o.Memory == 0 {
+		o.Memory = 256 << 20
+	}
+	if o.AllMemory == 0 {
+		o.AllMemory = 1 << 30
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Second
+	}
+	if o.Answer == 0 {
+		o.Answer = 16 << 20
+	}
+	pages := o.Memory / pageSize
+	if pages < 1 || pages > 65536 {
+		return nil, fmt.Errorf("a guest's memory is between 64 KiB and 4 GiB, not %d bytes", o.Memory)
+	}
+	config := wazero.NewRuntimeConfig().
+		WithCoreFeatures(api.CoreFeaturesV2 | experimental.CoreFeaturesExtendedConst).
+		WithMemoryLimitPages(uint32(pages)).
+		WithCloseOnContextDone(true).
+		WithDebugInfoEnabled(false)
+	r := &Runtime{options: o, bounds: defaultBounds(), log: o.Log, compiling: detach.New(1)}
+	r.bounds.memoryPages = int(pages)
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if o.CacheDir != "" {
+		cache, err := wazero.NewCompilationCacheWithDir(o.CacheDir)
+		if err != nil {
+			return nil, fmt.Errorf("cache of compiled modules: %w", err)
+		}
+		r.cache = cache
+		config = config.WithCompilationCache(cache)
+	}
+	r.ended, r.end = context.WithCancel(context.WithoutCancel(ctx))
+	r.engine = wazero.NewRuntimeWithConfig(ctx, config)
+	if err := offer(ctx, r.engine); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// Close ends the calls that run and frees what the Runtime holds. Modules must not
+// be called afterwards.
+func (r *Runtime) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.end()
+	r.filling.Wait()
+	err := r.engine.Close(context.WithoutCancel(r.ended))
+	if r.cache != nil {
+		err = errors.Join(err, r.cache.Close(context.WithoutCancel(r.ended)))
+	}
+	return err
+}
+
+// Module is a policy that is ready to be called. It is safe for concurrent use.
+type Module struct {
+	name     string
+	digest   [sha256.Size]byte
+	runtime  *Runtime
+	binary   *binary
+	metadata Metadata
+	mode     Mode
+	compiled wazero.CompiledModule
+	ahead    chan *instance // made before somebody asks
+
+	mu     sync.Mutex
+	users  int
+	closed bool
+}
+
+// Refusal says why a module cannot be run. It does not depend on the machine.
+type Refusal struct{ Text string }
+
+func (e *Refusal) Error() string { return e.Text }
+
+func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
+
+// Compile makes a module ready to be called: it checks the bytes, compiles them and
+// makes a first instance. The name is for messages only. A *Refusal says that the
+// module will never run. If ctx is done first, the compiler goes on until it ends,
+// which the bounds of the module let it do soon; until then nothing else is compiled.
+func (r *Runtime) Compile(ctx context.Context, name string, wasm []byte) (*Module, error) {
+	m, err := r.inspect(name, wasm)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.runnable(); err != nil {
+		return nil, err
+	}
+	var compiled wazero.CompiledModule
+	var compileErr error
+	err = r.compiling.Do(ctx, string(m.digest[:]), func() {
+		defer func() {
+			if p := recover(); p != nil {
+				compileErr = refuse("the compiler failed: %v", p)
+			}
+		}()
+		if compiled, compileErr = r.engine.CompileModule(context.WithoutCancel(ctx), wasm); compileErr != nil {
+			compileErr = refuse("the module is not valid: %s", trapText(compileErr))
+		} else if ctx.Err() != nil {
+			compiled.Close(context.WithoutCancel(ctx)) // nobody waits for it
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("module %s was not compiled: %w", name, err)
+	}
+	if compileErr != nil {
+		return nil, compileErr
+	}
+	m.compiled = compiled
+	if m.mode == ModeWaPC {
+		ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+		defer cancel()
+		first, err := m.newInstance(ctx, nil)
+		if err != nil {
+			return nil, errors.Join(err, compiled.Close(context.WithoutCancel(ctx)))
+		}
+		m.ahead <- first
+	}
+	return m, nil
+}
+
+// inspect reads a module without compiling it.
+func (r *Runtime) inspect(name string, wasm []byte) (*Module, error) {
+	b, err := readBinary(wasm, &r.bounds)
+	if err != nil {
+		return nil, &Refusal{err.Error()}
+	}
+	m := &Module{name: name, digest: sha256.Sum256(wasm), runtime: r, binary: b, ahead: make(chan *instance, runtime.GOMAXPROCS(0))}
+	if m.metadata, err = readMetadata(b.metadata); err != nil {
+		return nil, &Refusal{err.Error()}
+	}
+	m.mode = b.mode(m.metadata)
+	return m, nil
+}
+
+// Metadata returns what the module says of itself.
+func (m *Module) Metadata() Metadata { return m.metadata }
+
+// Mode returns how the module is run.
+func (m *Module) Mode() Mode { return m.mode }
+
+// Name returns the name that the module was compiled under.
+func (m *Module) Name() string { return m.name }
+
+// enter counts a user of the module, unless it is closed.
+func (m *Module) enter() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.users++
+	return true
+}
+
+func (m *Module) leave() {
+	m.mu.Lock()
+	m.users--
+	last := m.closed && m.users == 0
+	m.mu.Unlock()
+	if last {
+		m.free()
+	}
+}
+
+// Close lets no further call begin, and frees the module when the last one has ended.
+func (m *Module) Close() error {
+	m.mu.Lock()
+	again := m.closed
+	m.closed = true
+	last := !again && m.users == 0
+	m.mu.Unlock()
+	if last {
+		return m.free()
+	}
+	return nil
+}
+
+func (m *Module) free() error {
+	for {
+		select {
+		case i := <-m.ahead:
+			i.close()
+		default:
+			return m.compiled.Close(context.WithoutCancel(m.runtime.ended))
+		}
+	}
+}
+
+// mode returns how a module wants to be run: what its metadata say, else what its
+// exports look like.
+func (b *binary) mode(m Metadata) Mode {
+	if m.ExecutionMode != nil {
+		return Mode(*m.ExecutionMode)
+	}
+	for name := range b.exports {
+		if len(name) > 4 && name[:4] == "opa_" {
+			return ModeOPA
+		}
+	}
+	return ModeWaPC
+}
+
+// runnable returns why the module cannot be run, or nil.
+func (m *Module) runnable() error {
+	switch m.mode {
+	case ModeWaPC, ModeWASI:
+	case ModeOPA, ModeGatekeeper:
+		return refuse("execution mode %s is Rego compiled to WebAssembly; mapd runs %s and %s", m.mode, ModeWaPC, ModeWASI)
+	default:
+		return refuse("execution mode %q does not exist; mapd runs %s and %s", m.mode, ModeWaPC, ModeWASI)
+	}
+	if !m.binary.exportsMemory {
+		return refuse("the module does not export its memory as memory")
+	}
+	entry, want := "__guest_call", signature{params: 2, results: 1}
+	if m.mode == ModeWASI {
+		entry, want = "_start", signature{plain: true}
+	}
+	index, ok := m.binary.exports[entry]
+	if !ok {
+		return refuse("the module does not export %s, which a policy of execution mode %s needs", entry, m.mode)
+	}
+	if s, _ := m.binary.signatureOf(index); s != want {
+		return refuse("%s takes %d values and returns %d, instead of %d and %d", entry, s.params, s.results, want.params, want.results)
+	}
+	for _, name := range initialisers {
+		if index, ok := m.binary.exports[name]; ok && m.mode == ModeWaPC {
+			if s, _ := m.binary.signatureOf(index); !s.plain {
+				return refuse("%s takes or returns values", name)
+			}
+		}
+	}
+	var unknown []string
+	for _, i := range m.binary.imports {
+		if i.Kind != "function" || !m.runtime.offers(i) {
+			unknown = append(unknown, i.Kind+" "+i.Module+"."+i.Name)
+		}
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		const most = 5
+		if n := len(unknown) - most; n > 0 {
+			unknown = append(unknown[:most], fmt.Sprintf("%d more", n))
+		}
+		return refuse("the module imports what mapd does not offer: %s", join(unknown))
+	}
+	return nil
+}
+
+// initialisers are called in this order, where a guest exports them. policy-server
+// leaves out _initialize, which guests of the Go toolchain need.
+var initialisers = []string{"_start", "_initialize", "wapc_init"}
