@@ -57,6 +57,7 @@ const (
 
 	MutationsGroup = "mutations.gatekeeper.sh"
 	ConfigGroup    = "config.gatekeeper.sh"
+	ExpansionGroup = "expansion.gatekeeper.sh"
 )
 
 // GatekeeperGroups are the groups whose objects Gatekeeper never mutates.

@@ -1,0 +1,172 @@
+// Package expand answers one question: which objects will this object create?
+//
+// Gatekeeper's ExpansionTemplates say so (Gatekeeper spec §10), and templates of this
+// package for the workloads of Kubernetes, so that a Deployment can be expanded into
+// its Pod without any ExpansionTemplate. The new objects are what Gatekeeper 3.23.1
+// makes: with its names, namespaces and owner references, but in an order that is the
+// same in every run.
+//
+// The package knows no mutators: its caller mutates each new object, see
+// Options.Admit, before that is expanded in turn.
+package expand
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// Set is the templates that are in force. It is immutable. The zero value expands
+// nothing.
+type Set struct {
+	byKind map[schema.GroupVersionKind][]*legacy.Template // by name
+	cyclic []*legacy.Template
+}
+
+// ErrCycle is what is wrong with the templates of Set.Cyclic, in Gatekeeper's words.
+const ErrCycle = "template forms expansion cycle"
+
+// New returns the Set of templates, of which the later counts if two have one name,
+// and of the built-in ones. A kind that one of the templates expands is not expanded by
+// a built-in one, and neither is one that would close a cycle with the templates.
+func New(templates []*legacy.Template) *Set {
+	templates = byName(templates)
+	s := &Set{byKind: map[schema.GroupVersionKind][]*legacy.Template{}}
+	claimed := map[schema.GroupVersionKind]bool{}
+	for _, t := range templates {
+		for _, gvk := range t.Kinds() {
+			claimed[gvk] = true
+		}
+	}
+	inCycle := cycles(templates)
+	var active []*legacy.Template
+	for _, t := range templates {
+		if inCycle[t] {
+			s.cyclic = append(s.cyclic, t)
+			continue
+		}
+		active = append(active, t)
+	}
+	for _, b := range builtIn {
+		if !claimed[b.Kinds()[0]] && !cycles(append(slices.Clone(active), b))[b] {
+			active = append(active, b)
+		}
+	}
+	for _, t := range byName(active) {
+		for _, gvk := range t.Kinds() {
+			s.byKind[gvk] = append(s.byKind[gvk], t)
+		}
+	}
+	return s
+}
+
+// Cyclic returns the templates that do nothing because each of them generates what
+// another one of them expands, in a circle. They are in the order of their names.
+func (s *Set) Cyclic() []*legacy.Template { return s.cyclic }
+
+// For returns the templates that expand objects of a kind, in the order of their
+// names. The list must not be modified.
+func (s *Set) For(gvk schema.GroupVersionKind) []*legacy.Template { return s.byKind[gvk] }
+
+// byName sorts templates. Of several with one name it keeps the last; the name of a
+// built-in template is no ExpansionTemplate's.
+func byName(templates []*legacy.Template) []*legacy.Template {
+	out := slices.Clone(templates)
+	slices.SortStableFunc(out, func(a, b *legacy.Template) int { return strings.Compare(a.Name, b.Name) })
+	last := out[:0]
+	for i, t := range out {
+		if i == len(out)-1 || out[i+1].Name != t.Name || out[i+1].BuiltIn != t.BuiltIn {
+			last = append(last, t)
+		}
+	}
+	return last
+}
+
+// cycles returns the templates that lie on a circle: those from which one gets back
+// by way of at least one other template (Gatekeeper spec §10.2). It is Tarjan's
+// algorithm without recursion, since there may be thousands of templates.
+func cycles(templates []*legacy.Template) map[*legacy.Template]bool {
+	expand := map[schema.GroupVersionKind][]int{}
+	for i, t := range templates {
+		for _, gvk := range t.Kinds() {
+			expand[gvk] = append(expand[gvk], i)
+		}
+	}
+	type frame struct{ at, edge int }
+	const unseen = 0
+	order, low := make([]int, len(templates)), make([]int, len(templates))
+	open := make([]bool, len(templates))
+	var path []int // of open templates
+	next := unseen
+	out := map[*legacy.Template]bool{}
+	for start := range templates {
+		if order[start] != unseen {
+			continue
+		}
+		var frames []frame
+		enter := func(i int) {
+			next++
+			order[i], low[i], open[i] = next, next, true
+			path = append(path, i)
+			frames = append(frames, frame{at: i})
+		}
+		enter(start)
+		for len(frames) > 0 {
+			f := &frames[len(frames)-1]
+			at := f.at
+			if edges := expand[templates[at].Generates]; f.edge < len(edges) {
+				to := edges[f.edge]
+				f.edge++
+				if order[to] == unseen {
+					enter(to)
+				} else if open[to] {
+					low[at] = min(low[at], order[to])
+				}
+				continue
+			}
+			frames = frames[:len(frames)-1]
+			if len(frames) > 0 {
+				from := frames[len(frames)-1].at
+				low[from] = min(low[from], low[at])
+			}
+			if low[at] != order[at] {
+				continue
+			}
+			first := slices.Index(path, at)
+			for _, i := range path[first:] {
+				open[i] = false
+				if len(path)-first > 1 {
+					out[templates[i]] = true
+				}
+			}
+			path = path[:first]
+		}
+	}
+	return out
+}
+
+// builtIn are the workloads of Kubernetes, one kind each.
+var builtIn = []*legacy.Template{
+	workload("apps", "Deployment", podTemplate, pod),
+	workload("apps", "ReplicaSet", podTemplate, pod),
+	workload("apps", "StatefulSet", podTemplate, pod),
+	workload("apps", "DaemonSet", podTemplate, pod),
+	workload("", "ReplicationController", podTemplate, pod),
+	workload("batch", "Job", podTemplate, pod),
+	workload("batch", "CronJob", "spec.jobTemplate", schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}),
+}
+
+const podTemplate = "spec.template"
+
+var pod = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+
+func workload(group, kind, source string, generates schema.GroupVersionKind) *legacy.Template {
+	return &legacy.Template{
+		Name:    "built-in " + kind, // no object has a name with a space
+		ApplyTo: []legacy.ApplyTo{{Groups: []string{group}, Versions: []string{"v1"}, Kinds: []string{kind}}},
+		Source:  source, Generates: generates, BuiltIn: true,
+	}
+}
