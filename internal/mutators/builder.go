@@ -48,6 +48,9 @@ type State struct {
 	// Running means that it is in the Set and runs on requests of clients, and Moved
 	// that policies run it instead.
 	Running, Moved bool
+	// Generated means that it is in the Set for objects that workloads create only, so
+	// that it runs where they are expanded.
+	Generated bool
 	// Conflict is set if other mutators see the object otherwise.
 	Conflict *legacy.Conflict
 	// Reason is why it does not run, "" if it does.
@@ -122,6 +125,7 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 			continue
 		}
 		if s.Running = m.Match.OfRequests(); !s.Running {
+			s.Generated = true
 			s.Reason = "match.source is Generated: only resources that others generate are meant, and none come here"
 		}
 		running, members = append(running, m), append(members, member)
@@ -233,6 +237,9 @@ func matchOf(m *legacy.Mutator, known map[string]*engine.Match) (*engine.Match, 
 // does not.
 func explain(m *legacy.Mutator, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
 	c := direct.Context{Operation: string(req.Operation), Source: req.Source.String(), UID: string(req.UID)}
+	if req.Source == policy.Generated {
+		c.Operation = ""
+	}
 	if ns != nil {
 		c.Namespace = ns.Object
 	}

@@ -27,7 +27,8 @@ type Member struct {
 	Params *unstructured.Unstructured
 	// Applies reports whether the member is about objects of a kind at all; nil is
 	// always. The Set calls it with what the object says of itself, once for each
-	// kind, operation and source, so its answer must not change.
+	// kind, operation and source, so its answer must not change. The operation is
+	// empty for a generated object.
 	Applies func(gvk schema.GroupVersionKind, op admissionv1.Operation, source policy.Source) bool
 	// Match has the member's other criteria; nil matches every object. Members with
 	// equal criteria should share one Match, which is then evaluated once.
@@ -181,6 +182,9 @@ func (s *Set) candidates(k kindKey) *candidates {
 
 func keyOf(obj map[string]any, req *policy.Request, namespaced bool) kindKey {
 	k := kindKey{operation: req.Operation, source: req.Source, namespaced: namespaced}
+	if req.Source == policy.Generated {
+		k.operation = "" // Gatekeeper expands without one
+	}
 	k.apiVersion, _ = obj["apiVersion"].(string)
 	k.kind, _ = obj["kind"].(string)
 	return k
