@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
+	"github.com/mapd-project/mapd/internal/expansion"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -36,6 +37,7 @@ type evalFlags struct {
 	kubernetes      string
 	unbound         bool
 	raw             bool
+	expand          bool
 }
 
 const evalLong = `Run policies on objects and print the results.
@@ -52,6 +54,9 @@ without a binding, as in a cluster; use --unbound to try them out.
 
 Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
 the policies, as Gatekeeper runs them: in its order, until nothing changes.
+
+With --expand, the objects that a workload creates are evaluated and printed after
+it: the Pods of a Deployment, and the Jobs and Pods of a CronJob. See mapd expand.
 
 Output formats:
   yaml    the objects (default)
@@ -86,6 +91,7 @@ func newEval(s streams) *cobra.Command {
 	f.addFiles(cmd)
 	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml, json, patch, diff, review or name")
 	f.addRequest(cmd)
+	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
 	return cmd
 }
 
@@ -104,8 +110,20 @@ func (f *evalFlags) addRequest(cmd *cobra.Command) {
 	fl.StringVar(&f.old, "old", "", "file with the objects as they are before an update")
 	fl.StringVar(&f.subresource, "subresource", "", "the subresource that is requested, such as status")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "set request.dryRun")
+	f.addUser(cmd)
+	f.addReading(cmd)
+}
+
+// addUser adds the flags for who asks.
+func (f *evalFlags) addUser(cmd *cobra.Command) {
+	fl := cmd.Flags()
 	fl.StringVar(&f.user, "user", "", "who asks (default kubernetes-admin of the group system:masters)")
 	fl.StringArrayVar(&f.groups, "group", nil, "a group of the user; repeatable")
+}
+
+// addReading adds the flags for how policies and objects are taken.
+func (f *evalFlags) addReading(cmd *cobra.Command) {
+	fl := cmd.Flags()
 	fl.StringVarP(&f.namespace, "namespace", "n", mapd.DefaultNamespace, "the namespace of namespaced objects that name none")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
@@ -122,12 +140,14 @@ func (f *evalFlags) usagef(format string, args ...any) error {
 // check finds wrong usage before anything is read.
 func (f *evalFlags) check(outputs []string) error {
 	switch {
-	case len(f.policies) == 0:
+	case len(f.policies) == 0 && !f.expand:
 		return f.usagef("no policies; give them with -p")
 	case len(f.files) == 0:
 		return f.usagef("no objects; give them with -f")
 	case !slices.Contains(outputs, f.output):
 		return f.usagef("-o %s: must be one of %s", f.output, strings.Join(outputs, ", "))
+	case f.expand && f.output == "review":
+		return f.usagef("-o review: with --expand there are results that no request asked for")
 	}
 	stdin := 0
 	for _, p := range append(append([]string{f.old}, f.policies...), f.files...) {
@@ -207,18 +227,22 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		return nil, &codedError{code: exitPolicy}
 	case err != nil:
 		return nil, usagef("--kubernetes: %w", err)
-	case len(policies.Policies()) == 0 && policies.Mutators() == 0:
+	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && !f.expand:
 		return nil, f.usagef("no policies in %s", strings.Join(f.policies, ", "))
 	}
 	e := &evaluation{flags: f, files: files, policies: policies, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
+	e.expander = newExpander(policies, f)
 	if f.old != "" {
 		if err := e.readOld(s); err != nil {
 			return nil, err
 		}
 	}
 	for _, n := range policies.Notes() {
-		e.notes.say("note: %s\n", report.Line(noteText(n)))
+		if n.Kind != mapd.OnlyGenerated || !f.expand {
+			e.notes.say("note: %s\n", report.Line(noteText(n)))
+		}
 	}
+	e.noteCycles()
 	return e, nil
 }
 
@@ -262,7 +286,8 @@ type evaluation struct {
 	flags                      *evalFlags
 	files                      []string // of the objects
 	policies                   *mapd.Policies
-	old                        *mapd.Objects // nil without --old
+	old                        *mapd.Objects       // nil without --old
+	expander                   *expansion.Expander // nil without --expand
 	out                        *printer
 	notes                      *notes
 	objects                    int
@@ -280,15 +305,28 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 		return nil
 	}
 	r := e.policies.Admit(ctx, req)
+	e.tell(r)
+	if err := e.show(r); err != nil {
+		return err
+	}
+	for _, g := range e.expand(ctx, r) {
+		if err := e.show(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell says what the policies did to an object.
+func (e *evaluation) tell(r *mapd.Result) {
 	e.notes.say("%s", r.Summary())
 	if fields := r.FilledIn(); len(fields) > 0 {
-		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(req.Name()), report.Line(strings.Join(fields, ", ")))
+		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(r.Request.Name()), report.Line(strings.Join(fields, ", ")))
 	}
 	if r.Denied() {
 		e.denied = true
-		e.notes.say("%s: %s\n", d.Where(), r.Refusal())
+		e.notes.say("%s: %s\n", r.Request.Document().Where(), r.Refusal())
 	}
-	return e.show(r)
 }
 
 // show prints what became of an object. Its error ends the run.
@@ -361,6 +399,8 @@ func noteText(n mapd.Note) string {
 		return "no binding, run as if bound to everything (--unbound): " + about
 	case mapd.UnknownParams:
 		return "unknown paramKind, give its CustomResourceDefinition with -p: " + strings.Join(n.About, "; ")
+	case mapd.OnlyGenerated:
+		return about + " does not run: match.source is Generated, so it is about what workloads create (--expand)"
 	case mapd.UnknownKind:
 		return fmt.Sprintf("%s is not known, give its CustomResourceDefinition with -p: taken as namespaced %s", n.About[0], n.About[1])
 	case mapd.TakenAsIs:

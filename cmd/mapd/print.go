@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -41,7 +42,7 @@ func (p *printer) comments(d *mapd.Document) error {
 	if p.format != "yaml" {
 		return nil
 	}
-	return p.yaml(d, d.Text())
+	return p.yaml(d.Separated(), d.Text())
 }
 
 func (p *printer) print(r *mapd.Result) error {
@@ -68,9 +69,12 @@ func (p *printer) print(r *mapd.Result) error {
 		if err != nil {
 			return unwritable{err}
 		}
-		return p.yaml(doc, text)
+		if req.Admission.Source == policy.Generated {
+			text = append([]byte("# "+report.Line(req.Name())+"\n"), text...)
+		}
+		return p.yaml(doc.Separated() && req.Written(), text)
 	case "json":
-		if !r.Changed() && doc.JSON() && !req.FromReview() {
+		if !r.Changed() && doc.JSON() && req.Written() {
 			return p.line(doc.Text())
 		}
 		out, err := marshal(r.Object(), "    ")
@@ -102,8 +106,8 @@ func (p *printer) print(r *mapd.Result) error {
 	return p.line([]byte(kubectlName(req.Admission)))
 }
 
-// yaml writes one document of a stream.
-func (p *printer) yaml(d *mapd.Document, text []byte) error {
+// yaml writes one document of a stream. separated puts "---" before the first, too.
+func (p *printer) yaml(separated bool, text []byte) error {
 	var b bytes.Buffer
 	switch {
 	case bytes.HasPrefix(text, []byte("---")):
@@ -111,7 +115,7 @@ func (p *printer) yaml(d *mapd.Document, text []byte) error {
 		if p.begun {
 			b.WriteString("...\n") // or the directive would be content
 		}
-	case p.begun || d.Separated():
+	case p.begun || separated:
 		b.WriteString("---\n")
 	}
 	p.begun = true

@@ -6,6 +6,25 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
+// ReplayProven returns orig with the change from before to after, like Replay. It
+// returns after itself if the change does not fit, or if decode, which returns an
+// object as a server decodes it, makes something else of the result than of after.
+func ReplayProven(orig, before, after map[string]any, decode func(map[string]any) (map[string]any, error)) map[string]any {
+	out, ok := Replay(orig, before, after)
+	if !ok {
+		return after
+	}
+	printed, err := decode(out)
+	if err != nil {
+		return after
+	}
+	meant, err := decode(after)
+	if err != nil || !tree.Equal(printed, meant) {
+		return after
+	}
+	return out
+}
+
 // Replay makes on orig the change that leads from before to after, where before
 // is orig as a server decodes it: quantities in their canonical form, empty
 // fields dropped or added. What did not change stays as orig has it. The second

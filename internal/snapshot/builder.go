@@ -36,7 +36,7 @@ type builder struct {
 
 	rbac []*unstructured.Unstructured
 
-	policies, bindings, crds, mutators, configs, others []*manifest.Document
+	policies, bindings, crds, mutators, configs, templates, others []*manifest.Document
 }
 
 // objectID is what can be there once: an object in whichever version.
@@ -81,6 +81,10 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			// Gatekeeper's namespace is not known here, so there is one of all.
 			if b.first(d, legacy.ConfigGroup, "") {
 				b.configs = append(b.configs, d)
+			}
+		case legacyKinds && legacy.IsTemplate(gvk):
+			if b.first(d, api.ExpansionGroup, "") {
+				b.templates = append(b.templates, d)
 			}
 		default:
 			b.others = append(b.others, d)
@@ -175,7 +179,7 @@ func (b *builder) readObjects() {
 			}
 		}
 	}
-	for _, d := range b.mutators {
+	for _, d := range slices.Concat(b.mutators, b.templates) {
 		// A policy may read the mutator that it stands for. One that its schema does
 		// not allow is no parameter, but what runs is decided by its own rules.
 		_ = b.params.add(d.Object, "")

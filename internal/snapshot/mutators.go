@@ -41,7 +41,19 @@ func (b *builder) readMutators(opts Options) {
 	b.snapshot.Mutators, b.snapshot.Shapes = built.States, built.Shapes
 }
 
-// MutatorError is err, from decoding a mutator or a Config, where its cause stands
+// readTemplates decodes the expansion templates.
+func (b *builder) readTemplates() {
+	for _, d := range b.templates {
+		t, err := legacy.DecodeTemplate(d.Object)
+		if err != nil {
+			b.fail(MutatorError(d, err))
+			continue
+		}
+		b.snapshot.Templates = append(b.snapshot.Templates, t)
+	}
+}
+
+// MutatorError is err, from decoding a mutator, a Config or an expansion template, where its cause stands
 // in the document.
 func MutatorError(d *manifest.Document, err error) error {
 	var refused *legacy.Error

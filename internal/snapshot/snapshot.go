@@ -12,6 +12,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -45,6 +46,8 @@ type Snapshot struct {
 	// they share.
 	Mutators []mutators.State
 	Shapes   int
+	// Templates are the expansion templates.
+	Templates []*legacy.Template
 	// Namespaces knows which Namespaces had to be made up.
 	Namespaces *Namespaces
 	// HasRBAC says that there was at least one RBAC object.
@@ -122,6 +125,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b.buildAuthorizer()
 	b.readPolicies()
 	b.readBindings(opts.Unbound)
+	b.readTemplates()
 	b.readMutators(opts)
 	if len(b.errs) > 0 {
 		return nil, inOrder(b.errs, docs)

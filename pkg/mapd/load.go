@@ -11,6 +11,8 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -109,6 +111,14 @@ func (p *Policies) Policies() []*policy.Policy { return p.loaded.Policies }
 // Mutators returns how many of Gatekeeper's mutators were loaded, those that do
 // not run included; Notes says which these are and why.
 func (p *Policies) Mutators() int { return len(p.loaded.Mutators) }
+
+// Templates returns Gatekeeper's expansion templates among the documents, in their
+// order.
+func (p *Policies) Templates() []*legacy.Template { return p.loaded.Templates }
+
+// Types returns the kinds that are known: the built-in ones, and those of the
+// documents' CustomResourceDefinitions.
+func (p *Policies) Types() *openapi.Types { return p.loaded.Types }
 
 // Times returns how long Load took to read the documents and to compile them.
 func (p *Policies) Times() (read, compile time.Duration) { return p.loaded.Read, p.compiled }

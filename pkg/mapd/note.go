@@ -35,6 +35,8 @@ const (
 	// TakenAsIs is the kind of an object that a server would not accept. There are
 	// only mutators, so it is taken as it is.
 	TakenAsIs
+	// OnlyGenerated are mutators that run on nothing but what workloads create.
+	OnlyGenerated
 )
 
 func note(kind NoteKind, about []string, format string, args ...any) Note {
@@ -64,9 +66,16 @@ func (p *Policies) Notes() []Note {
 	for _, m := range l.Mutators {
 		about := []string{m.Mutator.ID()}
 		if !m.Running {
-			notes = append(notes, note(Other, about, "%s does not run: %s", m.Mutator.ID(), m.Reason))
+			kind := Other
+			if m.Generated {
+				kind = OnlyGenerated
+			}
+			notes = append(notes, note(kind, about, "%s does not run: %s", m.Mutator.ID(), m.Reason))
 		}
 		for _, n := range m.Notes {
+			if m.Generated && n.Field == "spec.match.source" {
+				continue // said above
+			}
 			notes = append(notes, note(Other, about, "%s: %s: %s", m.Mutator.ID(), n.Field, n.Message))
 		}
 	}

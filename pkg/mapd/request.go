@@ -53,6 +53,7 @@ type Request struct {
 	kind      *openapi.Kind  // nil: taken as it is
 	name      string
 	review    bool
+	generated bool // the document is not the object's
 	defaulted bool // it is known what a server fills in for the kind
 }
 
@@ -66,8 +67,24 @@ func (r *Request) Name() string { return r.name }
 // modify it.
 func (r *Request) Object() map[string]any { return r.object }
 
+// Written reports whether the object stands in Document as it is, which one from a
+// review or one that another object will create does not.
+func (r *Request) Written() bool { return !r.review && !r.generated }
+
 // FromReview reports whether Review made the request.
 func (r *Request) FromReview() bool { return r.review }
+
+// Generated returns the request for an object that the object of r will create. made
+// is that object as it was found out, admission is the request with which a controller
+// will create it, and from says how it was found out, for messages. kind is nil if the
+// object was taken as it is, and defaulted says that admission has what a server fills
+// in.
+func (r *Request) Generated(made *unstructured.Unstructured, admission *policy.Request, from string, kind *openapi.Kind, defaulted bool) *Request {
+	return &Request{
+		Admission: admission, doc: r.doc, object: made.Object, kind: kind, name: fmt.Sprintf("%s (%s)", manifest.Name(made), from),
+		generated: true, defaulted: defaulted,
+	}
+}
 
 // asking is one call of Request or Review.
 type asking struct {

@@ -73,25 +73,13 @@ func (r *Result) Object() map[string]any {
 // replay makes the change from the request's object to decided on the object as it
 // was given. If the change does not fit there, it returns decided.
 func (r *Request) replay(decided *unstructured.Unstructured) map[string]any {
-	after, ok := manifest.Replay(r.object, r.Admission.Object.Object, decided.Object)
-	if !ok {
-		return decided.Object
-	}
-	// The proof: of the result a server must make what it makes of the policies'
-	// result.
-	check := after
-	if m, _ := after["metadata"].(map[string]any); m["namespace"] == nil && decided.GetNamespace() != "" {
-		check = withNamespace(&unstructured.Unstructured{Object: after}, decided.GetNamespace()).Object
-	}
-	printed, err := r.decode(check)
-	if err != nil {
-		return decided.Object
-	}
-	meant, err := r.decode(decided.Object)
-	if err != nil || !tree.Equal(printed, meant) {
-		return decided.Object
-	}
-	return after
+	return manifest.ReplayProven(r.object, r.Admission.Object.Object, decided.Object, func(obj map[string]any) (map[string]any, error) {
+		// The object as it was given may leave its namespace to the request.
+		if m, _ := obj["metadata"].(map[string]any); m["namespace"] == nil && decided.GetNamespace() != "" {
+			obj = withNamespace(&unstructured.Unstructured{Object: obj}, decided.GetNamespace()).Object
+		}
+		return r.decode(obj)
+	})
 }
 
 // Text returns the document with the changes of the policies: with its comments and
@@ -102,7 +90,7 @@ func (r *Result) Text() ([]byte, error) {
 	switch {
 	case r.Request.object == nil:
 		return nil, nil
-	case r.Request.review:
+	case r.Request.review, r.Request.generated:
 		text = manifest.Encode(r.Object())
 	case !r.Changed():
 		return r.Request.doc.Text(), nil

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/expansion"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/legacy/expand"
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
+
+const expandLong = `Print the objects that workloads create, as policies leave them.
+
+The Pods of Deployments, ReplicaSets, StatefulSets, DaemonSets,
+ReplicationControllers and Jobs are known, and the Jobs of CronJobs. Gatekeeper's
+ExpansionTemplates (-p) say what other kinds create; for the kinds of their applyTo
+they take the place of what is known.
+
+First the policies and mutators run on the workload, then on each object that it
+creates, and that object is expanded in turn. Mutators with match.source Generated
+run on created objects only, those with Original on the objects of -f only.
+
+Only created objects are printed, sorted by name, version and kind, descending, as
+gator expand sorts them. They are not what a cluster will have: a controller
+generates names, adds labels and sends its own user, and other webhooks run.
+
+Exit codes are those of mapd eval.`
+
+func newExpand(s streams) *cobra.Command {
+	f := evalFlags{command: "expand", expand: true}
+	var outputFile string
+	cmd := &cobra.Command{
+		Use:   "expand [-p PATH...] -f PATH...",
+		Short: "Print the objects that workloads create, as policies leave them",
+		Long:  expandLong,
+		Example: `  mapd expand -p policies/ -f deployment.yaml
+  mapd expand -f cronjob.yaml -o json --outputfile created.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runExpand(cmd.Context(), s, &f, outputFile)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	f.addFiles(cmd)
+	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml or json")
+	fl.StringVar(&outputFile, "outputfile", "", "write to this file instead of standard output")
+	f.addUser(cmd)
+	f.addReading(cmd)
+	return cmd
+}
+
+func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := f.check([]string{"yaml", "json"}); err != nil {
+		return err
+	}
+	e, err := newEvaluation(s, f, false)
+	if err != nil {
+		return err
+	}
+	defer e.notes.done()
+	var created []*mapd.Result
+	for d, err := range readDocuments(e.files, s.in) {
+		if err == nil && d.Object() == nil {
+			continue
+		}
+		req := e.take(d, err)
+		if req == nil {
+			continue
+		}
+		r := e.policies.Admit(ctx, req)
+		e.tell(r)
+		created = append(created, e.expand(ctx, r)...)
+	}
+	slices.SortStableFunc(created, func(a, b *mapd.Result) int { return cmp.Compare(gatorKey(b), gatorKey(a)) })
+	var text bytes.Buffer
+	if outputFile != "" {
+		e.out.w = &text
+	}
+	for _, r := range created {
+		if err := e.show(r); err != nil {
+			return err
+		}
+	}
+	if outputFile != "" {
+		if err := os.WriteFile(outputFile, text.Bytes(), 0o644); err != nil {
+			return &codedError{exitUsage, err}
+		}
+	}
+	e.noteAssumed()
+	return e.verdict()
+}
+
+// gatorKey is what gator sorts objects by.
+func gatorKey(r *mapd.Result) string {
+	u := unstructured.Unstructured{Object: r.Object()}
+	return u.GetName() + u.GetAPIVersion() + u.GetKind()
+}
+
+// newExpander returns what expands workloads, nil without --expand.
+func newExpander(policies *mapd.Policies, f *evalFlags) *expansion.Expander {
+	if !f.expand {
+		return nil
+	}
+	return &expansion.Expander{
+		Templates: expand.New(policies.Templates()), Types: policies.Types(), Admit: policies.Engine().Admit,
+		Raw: f.raw, Lenient: len(policies.Policies()) == 0,
+	}
+}
+
+// noteCycles says which templates do nothing because they are in a circle.
+func (e *evaluation) noteCycles() {
+	if e.expander == nil {
+		return
+	}
+	for _, t := range e.expander.Templates.Cyclic() {
+		e.notes.say("note: ExpansionTemplate/%s does nothing: %s\n", report.Line(t.Name), expand.ErrCycle)
+	}
+}
+
+// expand returns what became of the objects that an admitted workload creates, and
+// says it.
+func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result {
+	workload := r.Object()
+	if e.expander == nil || r.Denied() || workload == nil {
+		return nil
+	}
+	d, req := r.Request.Document(), r.Request
+	objects, err := e.expander.Evaluate(ctx, req.Admission, &unstructured.Unstructured{Object: workload})
+	if err != nil {
+		e.failed = true
+		e.notes.say("%s\n", render(d.Errorf("%s: unable to expand object: %w", req.Name(), err)))
+		return nil
+	}
+	var results []*mapd.Result
+	for _, o := range objects {
+		from := "Generated from " + req.Name()
+		if o.Depth > 1 {
+			from = "Generated from " + manifest.Name(o.Parent)
+		}
+		if !o.Template.BuiltIn {
+			from += " by " + o.Template.Name
+		}
+		if o.Err != nil {
+			e.failed = true
+			e.notes.say("%s\n", render(d.Errorf("%s (%s): %w", manifest.Name(o.Made), from, o.Err)))
+			continue
+		}
+		created := e.policies.Result(req.Generated(o.Made, o.Request, from, o.Kind, o.Defaulted), o.Decision)
+		e.tell(created)
+		results = append(results, created)
+	}
+	if len(objects) > 0 {
+		e.notes.once("note: %s\n", strings.Join(unfaithful, "; "))
+	}
+	return results
+}
+
+// unfaithful is where what is expanded is not what a cluster will have.
+var unfaithful = []string{
+	"generated objects are approximations: their names are made up (a controller sends generateName, so policies see no name)",
+	"the user is the workload's and not the controller's",
+	"labels and fields that controllers add are missing",
+	"other webhooks and admission plugins did not run",
+}
