@@ -15,7 +15,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
+require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
+	github.com/dominikbraun/graph v0.16.2 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.1 // indirect
