@@ -209,9 +209,9 @@ func TestExamplesReadme(t *testing.T) {
 	}
 }
 
-// tourBlock is a code block of the README that shows a command and all that it
+// tourBlock is a code block of a page that shows a command and all that it
 // prints, both streams as a terminal shows them.
-var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:eval|migrate) [^\n]*)\n(.*?)```\n")
+var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:eval|expand|migrate) [^\n]*)\n(.*?)```\n")
 
 // tourFile is a file that the README shows whole.
 var tourFile = regexp.MustCompile("(?s)```yaml\n# (docs/tour/[^\n]*)\n(.*?)```\n")
@@ -229,13 +229,20 @@ func TestReadmeFiles(t *testing.T) {
 	}
 }
 
-// The commands of the README print what it says they print.
+// The commands of the README, and of pages beside it, print what they say they print.
 func TestReadme(t *testing.T) {
 	t.Chdir("../..") // the commands name files from there
-	text := []byte(readFile(t, "README.md"))
+	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 2} {
+		t.Run(page, func(t *testing.T) { checkPage(t, page, least) })
+	}
+}
+
+// checkPage runs the commands of a page, of which there should be some.
+func checkPage(t *testing.T, page string, least int) {
+	text := []byte(readFile(t, page))
 	blocks := tourBlock.FindAllSubmatch(text, -1)
-	if len(blocks) < 3 {
-		t.Fatalf("found %d commands with output: the README is not read as it is written", len(blocks))
+	if len(blocks) < least {
+		t.Fatalf("found %d commands with output: the page is not read as it is written", len(blocks))
 	}
 	after := text
 	for _, m := range blocks {
@@ -249,11 +256,11 @@ func TestReadme(t *testing.T) {
 			continue
 		}
 		if d := cmp.Diff(want, out.String()); d != "" {
-			t.Errorf("mapd %s (-README +printed):\n%s", m[1], d)
+			t.Errorf("mapd %s (-%s +printed):\n%s", m[1], page, d)
 		}
 	}
 	if *update {
-		if err := os.WriteFile("README.md", after, 0o644); err != nil {
+		if err := os.WriteFile(page, after, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
