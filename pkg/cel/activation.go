@@ -77,6 +77,17 @@ func (b *Budget) charge(cost int64) error {
 // each mutation; all match conditions of an invocation share one. It must not
 // be used by two goroutines at once.
 type Activation struct {
+	evaluation
+
+	// memos holds one memo for each variable; it is empty until one is touched.
+	// touched lists the variables that are paid, in order.
+	memos   []memo
+	touched []int
+	room    quick.Room
+}
+
+// evaluation is what Bind gives an Activation anew; the rest of it is room that stays.
+type evaluation struct {
 	scope  *Scope
 	in     *Input
 	budget *Budget
@@ -91,11 +102,6 @@ type Activation struct {
 	authorizer ref.Val
 	resource   ref.Val
 
-	// memos holds one memo for each variable; it is empty until one is touched.
-	// touched lists the variables that are paid, in order.
-	memos   []memo
-	touched []int
-	room    quick.Room
 	gauge
 }
 
@@ -117,15 +123,18 @@ var _ interpreter.Activation = (*Activation)(nil)
 // Bind returns the values for programs that were compiled in s. Evaluations
 // are charged to b; nil means no budget.
 func (s *Scope) Bind(in *Input, b *Budget) *Activation {
-	return &Activation{scope: s, in: in, budget: b, gauge: gauge{account: in.Memory, turn: in.Turn}}
+	return &Activation{evaluation: s.evaluation(in, b)}
+}
+
+func (s *Scope) evaluation(in *Input, b *Budget) evaluation {
+	return evaluation{scope: s, in: in, budget: b, gauge: gauge{account: in.Memory, turn: in.Turn}}
 }
 
 // Rebind does what s.Bind(in, b) does, in a, and reuses a's buffers. It invalidates
 // patches that were evaluated with a before.
 func (s *Scope) Rebind(a *Activation, in *Input, b *Budget) *Activation {
 	clear(a.memos)
-	*a = Activation{scope: s, in: in, budget: b, room: a.room, memos: a.memos[:0], touched: a.touched[:0],
-		gauge: gauge{account: in.Memory, turn: in.Turn}}
+	a.evaluation, a.memos, a.touched = s.evaluation(in, b), a.memos[:0], a.touched[:0]
 	return a
 }
 

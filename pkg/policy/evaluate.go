@@ -69,9 +69,12 @@ func (in *Input) draft() *Draft {
 	if in.Draft == nil {
 		in.Draft = NewDraft(in.Object)
 	}
-	d := in.Draft
-	if d.SettledAs = in.Kind; d.Textual || in.Request != nil && in.Request.Kind != in.Kind {
-		d.SettledAs = schema.GroupVersionKind{}
+	d, as := in.Draft, in.Kind
+	if d.Textual || in.Request != nil && in.Request.Kind != in.Kind {
+		as = schema.GroupVersionKind{}
+	}
+	if d.SettledAs != as { // rarely, and comparing costs less than writing pointers
+		d.SettledAs = as
 	}
 	return d
 }
