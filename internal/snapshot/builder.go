@@ -88,6 +88,11 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			}
 		default:
 			b.others = append(b.others, d)
+			if opts.Provider != nil && legacy.IsProvider(gvk) {
+				if err := opts.Provider(d.Object); err != nil {
+					b.fail(MutatorError(d, err))
+				}
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/manifest"
@@ -33,8 +34,13 @@ type Options struct {
 	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
 	// objects.
 	Mutators engine.Mode
-	// Trace is that of engine.Options.
-	Trace bool
+	// Trace and Resolver are those of engine.Options.
+	Trace    bool
+	Resolver engine.Resolver
+	// Provider is called for each Provider of external data; its error, best from
+	// legacy.DecodeProvider, is one of Build. Nil takes Providers for any other
+	// objects.
+	Provider func(*unstructured.Unstructured) error
 }
 
 // Snapshot is the result of reading a set of documents.
@@ -67,6 +73,7 @@ type Snapshot struct {
 	sources    binding.Sources
 	authorizer *asked
 	trace      bool
+	resolver   engine.Resolver
 }
 
 // AuthorizerAsked tells whether a policy has used it.
@@ -82,7 +89,7 @@ func (s *Snapshot) Authorizer() authorizer.Authorizer { return s.authorizer }
 
 // Engine returns an engine that runs this snapshot.
 func (s *Snapshot) Engine() *engine.Engine {
-	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types), Trace: s.trace})
+	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types), Trace: s.trace, Resolver: s.resolver})
 	e.Publish(s.stages...)
 	return e
 }
@@ -109,7 +116,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b := &builder{
 		env:       opts.Env,
 		namespace: cmp.Or(opts.Namespace, DefaultNamespace),
-		snapshot:  &Snapshot{Namespaces: newNamespaces(), trace: opts.Trace},
+		snapshot:  &Snapshot{Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver},
 		seen:      map[objectID]*manifest.Document{},
 	}
 	if b.env == nil {

@@ -55,15 +55,16 @@ const (
 	// the label's value.
 	IgnoreLabel = "admission.gatekeeper.sh/ignore"
 
-	MutationsGroup = "mutations.gatekeeper.sh"
-	ConfigGroup    = "config.gatekeeper.sh"
-	ExpansionGroup = "expansion.gatekeeper.sh"
+	MutationsGroup    = "mutations.gatekeeper.sh"
+	ConfigGroup       = "config.gatekeeper.sh"
+	ExternalDataGroup = "externaldata.gatekeeper.sh"
+	ExpansionGroup    = "expansion.gatekeeper.sh"
 )
 
 // GatekeeperGroups are the groups whose objects Gatekeeper never mutates.
 var GatekeeperGroups = []string{
 	"templates.gatekeeper.sh", "constraints.gatekeeper.sh", MutationsGroup, ConfigGroup,
-	"externaldata.gatekeeper.sh", "expansion.gatekeeper.sh", "status.gatekeeper.sh",
+	ExternalDataGroup, "expansion.gatekeeper.sh", "status.gatekeeper.sh",
 }
 
 // IsAdmission reports whether policies and bindings are written in group.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -34,6 +36,12 @@ type Options struct {
 	// Brief leaves the objects before and after each step out of decisions, as a
 	// server does, so that an evaluation costs what it costs there.
 	Brief bool
+	// Resolver answers what policies ask of providers of external data. Nil makes every
+	// answer an error.
+	Resolver engine.Resolver
+	// Provider is called for each Provider of external data among the documents. Its
+	// error is one of Load, at the document. It may be nil.
+	Provider func(*unstructured.Unstructured) error
 }
 
 // A File is a text with a name: YAML or JSON, any number of documents.
@@ -89,6 +97,7 @@ func Load(opts Options, files ...File) (*Policies, error) {
 	}
 	l, errs, unread := snapshot.Load(inputs, snapshot.Options{
 		Env: env, Unbound: opts.Unbound, Namespace: opts.Namespace, Trace: !opts.Brief,
+		Resolver: opts.Resolver, Provider: opts.Provider,
 	})
 	if len(errs) > 0 {
 		for i, err := range errs {

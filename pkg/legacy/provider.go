@@ -1,0 +1,135 @@
+package legacy
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/api"
+)
+
+// Provider says where values for external data come from (Gatekeeper spec §11).
+// It is immutable.
+type Provider struct {
+	Name string
+	// URL has the scheme https and a host.
+	URL string
+	// Timeout bounds one call. It is positive.
+	Timeout time.Duration
+	// CABundle has the authorities that the server's certificate must come from,
+	// in PEM form. At least one can be used.
+	CABundle []byte
+	// NoSideEffects says that asking changes nothing, so that dry runs may ask.
+	NoSideEffects bool
+}
+
+const (
+	// ProviderKind is the kind of a Provider.
+	ProviderKind = "Provider"
+	// SideEffectsAnnotation says on a Provider whether asking it changes anything:
+	// "None" says that it does not. A Provider has no field for that.
+	SideEffectsAnnotation = "mapd.dev/side-effects"
+	// DefaultProviderTimeout is that of a Provider without one, or with 0. Gatekeeper
+	// means the same, and fails every call of such a Provider (Gatekeeper spec §11.2).
+	DefaultProviderTimeout = 5 * time.Second
+)
+
+// ProviderVersions returns the versions in which Gatekeeper serves Providers, the
+// newest first. They mean the same.
+func ProviderVersions() []string { return []string{"v1beta1", "v1alpha1"} }
+
+// IsProvider reports whether gvk is that of a Provider, in whichever version.
+func IsProvider(gvk schema.GroupVersionKind) bool {
+	return gvk.Group == api.ExternalDataGroup && gvk.Kind == ProviderKind
+}
+
+// DecodeProvider reads a Provider. It refuses what Gatekeeper refuses, in
+// Gatekeeper's order, and then what would make every call fail. The error is an
+// *Error.
+func DecodeProvider(u *unstructured.Unstructured) (*Provider, error) {
+	p := &Provider{Name: u.GetName()}
+	if err := p.decode(u); err != nil {
+		err.Mutator = ProviderKind + "/" + p.Name
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Provider) decode(u *unstructured.Unstructured) *Error {
+	gvk := u.GroupVersionKind()
+	switch {
+	case !IsProvider(gvk):
+		return refusef("apiVersion", "%s %s is not a Provider", gvk.GroupVersion(), gvk.Kind)
+	case gvk.Version != "v1beta1" && gvk.Version != "v1alpha1":
+		return refusef("apiVersion", "no kind %q is registered for version %q", gvk.Kind, gvk.GroupVersion())
+	}
+	r := &reader{}
+	top := object{r: r, in: u.Object, out: map[string]any{}}
+	spec, _ := top.object("spec")
+	caBundle := ""
+	var seconds int64
+	if spec.out != nil {
+		p.URL, caBundle = spec.str("url"), spec.str("caBundle")
+		check[int64](spec, "timeout", "an integer")
+		seconds, _ = spec.in["timeout"].(int64)
+	}
+	p.NoSideEffects = u.GetAnnotations()[SideEffectsAnnotation] == "None"
+	switch {
+	case r.err != nil:
+		return r.err
+	case p.Name == "":
+		return refusef("metadata.name", "provider name can not be empty. value %s", p.Name)
+	case p.URL == "":
+		return refusef("spec.url", "invalid provider url. value: %s", p.URL)
+	case seconds < 0:
+		return refusef("spec.timeout", "provider timeout should be a positive integer. value: %d", seconds)
+	}
+	at, err := url.Parse(p.URL)
+	switch {
+	case err != nil:
+		return refusef("spec.url", "%w", err)
+	case at.Scheme != "https":
+		return refusef("spec.url", "only HTTPS scheme is supported for Providers")
+	case caBundle == "":
+		return refusef("spec.caBundle", "caBundle should be set for HTTPS scheme")
+	}
+	if p.CABundle, err = authorities(caBundle); err != nil {
+		return refusef("spec.caBundle", "%w", err)
+	}
+	if at.Hostname() == "" {
+		return refusef("spec.url", "the url %q has no host", p.URL)
+	}
+	p.Timeout = DefaultProviderTimeout
+	if seconds > 0 {
+		// A call has no more time than that anyway, and more might not fit.
+		p.Timeout = time.Duration(min(seconds, 3600)) * time.Second
+	}
+	return nil
+}
+
+// authorities decodes a caBundle. Gatekeeper looks at the first block only, of any
+// type; the last check is the one that its client does.
+func authorities(caBundle string) ([]byte, error) {
+	text, err := base64.StdEncoding.DecodeString(caBundle)
+	if err != nil {
+		return nil, fmt.Errorf("failed to base64 decode caBundle: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("bad caBundle")
+	}
+	if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+		return nil, fmt.Errorf("failed to parse caBundle: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(text) {
+		return nil, errors.New("caBundle has no block of the type CERTIFICATE")
+	}
+	return text, nil
+}
