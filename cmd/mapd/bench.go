@@ -81,6 +81,7 @@ func newBench(s streams) *cobra.Command {
 	fl.Float64Var(&f.limits.Percent, "threshold", 10, "with --compare: by how many percent a figure may be worse")
 	fl.DurationVar(&f.limits.Time, "min-threshold", 0, "with --compare: how much longer a time has to be in any case, such as 20µs")
 	f.eval.addRequest(cmd)
+	f.eval.external.add(fl)
 	return cmd
 }
 

@@ -38,6 +38,7 @@ type evalFlags struct {
 	unbound         bool
 	raw             bool
 	expand          bool
+	external        externalFlags
 }
 
 const evalLong = `Run policies on objects and print the results.
@@ -57,6 +58,9 @@ the policies, as Gatekeeper runs them: in its order, until nothing changes.
 
 With --expand, the objects that a workload creates are evaluated and printed after
 it: the Pods of a Deployment, and the Jobs and Pods of a CronJob. See mapd expand.
+
+Providers of external data are not asked: --external FILE has their answers, a map
+of providers to keys to values, where {error: TEXT} stands for a failure.
 
 Output formats:
   yaml    the objects (default)
@@ -92,6 +96,7 @@ func newEval(s streams) *cobra.Command {
 	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml, json, patch, diff, review or name")
 	f.addRequest(cmd)
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
+	f.external.add(fl)
 	return cmd
 }
 
@@ -214,8 +219,13 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
+	outside, err := f.external.open()
+	if err != nil {
+		return nil, err
+	}
 	policies, err := mapd.Load(mapd.Options{
 		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief,
+		Resolver: outside.resolver, Provider: outside.provider,
 	}, texts...)
 	var refused *mapd.LoadError
 	switch {

@@ -64,7 +64,7 @@ const (
 // GatekeeperGroups are the groups whose objects Gatekeeper never mutates.
 var GatekeeperGroups = []string{
 	"templates.gatekeeper.sh", "constraints.gatekeeper.sh", MutationsGroup, ConfigGroup,
-	ExternalDataGroup, "expansion.gatekeeper.sh", "status.gatekeeper.sh",
+	ExternalDataGroup, ExpansionGroup, "status.gatekeeper.sh",
 }
 
 // IsAdmission reports whether policies and bindings are written in group.
