@@ -65,7 +65,7 @@ type Check struct {
 	Advisory bool
 }
 
-// Validator decides about objects of mapd's own API group.
+// Validator decides about objects that it does not change.
 type Validator interface {
 	// Validate returns why the request is refused, nil if it is allowed, and
 	// warnings for the client.
@@ -82,8 +82,12 @@ type Options struct {
 	Entries func(ID) Admitter
 	// Legacy decides reviews on LegacyPath. Nil: there is no such path.
 	Legacy Admitter
-	// Validator decides reviews on ValidatePath. Nil: there is no such path.
+	// Validator decides reviews on ValidatePath, which are about objects of mapd's own
+	// API group. Nil: there is no such path.
 	Validator Validator
+	// Expansion decides reviews on ExpandPath, which are about workloads. Nil: there is
+	// no such path.
+	Expansion Validator
 	// WarnOnMutation warns clients which policy changed which fields, or would have
 	// changed them in shadow.
 	WarnOnMutation bool
@@ -123,10 +127,12 @@ type Handler struct {
 	stopping  atomic.Bool
 }
 
-// decider decides the reviews of one path. Exactly one of its fields is set.
+// decider decides the reviews of one path. It has either an Admitter or a Validator.
 type decider struct {
 	Admitter
 	Validator
+	// validated records how a review of the Validator ended.
+	validated func(req *policy.Request, result string, took time.Duration)
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -161,7 +167,10 @@ func NewHandler(o Options) *Handler {
 		h.reviews[LegacyPath] = decider{Admitter: o.Legacy}
 	}
 	if o.Validator != nil {
-		h.reviews[ValidatePath] = decider{Validator: o.Validator}
+		h.reviews[ValidatePath] = decider{Validator: o.Validator, validated: h.metrics.validated}
+	}
+	if o.Expansion != nil {
+		h.reviews[ExpandPath] = decider{Validator: o.Expansion, validated: h.metrics.expanded}
 	}
 	all := slices.Collect(maps.Keys(h.reviews))
 	if h.entries != nil {
@@ -352,7 +361,7 @@ func (h *Handler) review(ctx context.Context, account *memory.Account, text stri
 	}
 	uid = req.UID
 	if d.Validator != nil {
-		return h.validate(ctx, d.Validator, req, start)
+		return h.validate(ctx, d, req, start)
 	}
 	return h.mutate(ctx, d.Admitter, req, start)
 }
@@ -435,11 +444,11 @@ func (h *Handler) logShadows(req *policy.Request, d *engine.Decision) {
 }
 
 // validate decides whether an object may be stored as it is.
-func (h *Handler) validate(ctx context.Context, v Validator, req *policy.Request, start time.Time) (int, []byte) {
-	status, warnings := v.Validate(ctx, req)
+func (h *Handler) validate(ctx context.Context, d decider, req *policy.Request, start time.Time) (int, []byte) {
+	status, warnings := d.Validate(ctx, req)
 	if err := ctx.Err(); err != nil {
 		// It may not have come to an end; the configuration says what then.
-		h.metrics.validated(req, "timeout")
+		d.validated(req, "timeout", time.Since(start))
 		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: validation stopped: "+context.Cause(ctx).Error())
 	}
 	answer := response{uid: req.UID, allowed: status == nil, status: status, warnings: boundWarnings(warnings)}
@@ -454,7 +463,7 @@ func (h *Handler) validate(ctx context.Context, v Validator, req *policy.Request
 	case len(warnings) > 0:
 		result = "warned"
 	}
-	h.metrics.validated(req, result)
+	d.validated(req, result, time.Since(start))
 	h.log.Debug("validation answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
 		"name", req.Name, "result", result, "duration", time.Since(start))
 	return http.StatusOK, body

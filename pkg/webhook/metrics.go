@@ -62,9 +62,18 @@ type Metrics struct {
 	//   result    allowed, warned (allowed with warnings), denied, or timeout (not decided)
 	validations *prometheus.CounterVec
 
+	// mapd_expansion_duration_seconds is how long a review of a workload took, whose
+	// objects were expanded and judged. Label:
+	//   result  allowed, warned (allowed with warnings), denied, or timeout (not decided)
+	expansions *prometheus.HistogramVec
+
+	// mapd_expanded_objects_total counts the objects that workloads were expanded into.
+	// No labels.
+	expandedObjects prometheus.Counter
+
 	// mapd_http_requests_total counts answers. Labels:
 	//   path  /mutate, the four such as /mutate/fail/never, /mutate/legacy,
-	//         /validate, /healthz, /readyz, /metrics or other
+	//         /validate, /expand, /healthz, /readyz, /metrics or other
 	//   code  HTTP status, such as 200, 400, 403, 404, 405, 413, 415, 429, 500 or 503
 	httpRequests *prometheus.CounterVec
 
@@ -147,7 +156,15 @@ func NewMetrics() *Metrics {
 			Help:    "Duration of answering one review, decoding and encoding included.",
 			Buckets: []float64{1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10},
 		}, []string{"operation", "result"}),
-		validations:   counters("mapd_validations_total", "Policies and bindings validated when they were written.", "resource", "result"),
+		validations: counters("mapd_validations_total", "Policies and bindings validated when they were written.", "resource", "result"),
+		expansions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "mapd_expansion_duration_seconds",
+			Help:    "Duration of expanding one workload and judging what it will create.",
+			Buckets: []float64{1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10},
+		}, []string{"result"}),
+		expandedObjects: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "mapd_expanded_objects_total", Help: "Objects that workloads were expanded into.",
+		}),
 		httpRequests:  counters("mapd_http_requests_total", "HTTP answers by path and status.", "path", "code"),
 		inFlight:      gauge("mapd_requests_in_flight", "Reviews being answered."),
 		panics:        prometheus.NewCounter(prometheus.CounterOpts{Name: "mapd_panics_total", Help: "Panics outside of policies."}),
@@ -170,7 +187,7 @@ func NewMetrics() *Metrics {
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
 	}, m.age)
-	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.httpRequests, m.inFlight,
+	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.expansions, m.expandedObjects, m.httpRequests, m.inFlight,
 		m.panics, &m.memory, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -216,7 +233,7 @@ func (m *Metrics) handler() http.Handler {
 }
 
 // paths are those that a Handler can have, but those of entries.
-var paths = map[string]bool{mutatePath: true, LegacyPath: true, ValidatePath: true, "/healthz": true, "/readyz": true, "/metrics": true}
+var paths = map[string]bool{mutatePath: true, LegacyPath: true, ValidatePath: true, ExpandPath: true, "/healthz": true, "/readyz": true, "/metrics": true}
 
 func (m *Metrics) http(path string, code int) {
 	if id, ok := parsePath(path); ok {
@@ -379,7 +396,7 @@ func (c *counts) seriesOf(m *Metrics, i int, name actorName) *series {
 }
 
 // validated records how a validation ended.
-func (m *Metrics) validated(req *policy.Request, result string) {
+func (m *Metrics) validated(req *policy.Request, result string, _ time.Duration) {
 	resource := req.Resource.Resource
 	if req.Resource.Group != api.OwnGroup || resource != api.PolicyResource && resource != api.BindingResource {
 		resource = "other"

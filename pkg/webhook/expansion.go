@@ -1,0 +1,51 @@
+package webhook
+
+import (
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+const (
+	// ExpansionName is the name of the entry for workloads.
+	ExpansionName = "expand.mapd.dev"
+	// ExpandPath is the path of Options.Expansion.
+	ExpandPath = "/expand"
+)
+
+// ExpansionEntry returns the validating entry for the workloads that rules name, or
+// nil without rules. base is as for ValidationConfiguration, with the NamespaceSelector
+// that it should have.
+//
+// The entry is skipped if mapd cannot be reached: it tells authors early what admission
+// will do to the objects of their workloads, and admission does it in any case. It
+// excludes workloads that a controller has made of another one, such as the ReplicaSets
+// of a Deployment, of which the author has been told.
+func ExpansionEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.ValidatingWebhook) *admissionregistrationv1.ValidatingWebhook {
+	if len(rules) == 0 {
+		return nil
+	}
+	w := base.DeepCopy()
+	w.Name = ExpansionName
+	w.ClientConfig = clientConfig(w.ClientConfig, ExpandPath)
+	w.Rules = mergeRules(rules)
+	w.FailurePolicy = new(admissionregistrationv1.Ignore)
+	w.MatchPolicy = new(admissionregistrationv1.Equivalent)
+	w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
+	w.AdmissionReviewVersions = []string{"v1"}
+	w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
+		Name:       "not-controlled",
+		Expression: "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(r, has(r.controller) && r.controller)",
+	})
+	return w
+}
+
+// expanded records how a review of a workload ended.
+func (m *Metrics) expanded(_ *policy.Request, result string, took time.Duration) {
+	m.expansions.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// ObjectsExpanded records that n objects were found out that a workload will create.
+func (m *Metrics) ObjectsExpanded(n int) { m.expandedObjects.Add(float64(n)) }
