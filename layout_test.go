@@ -38,7 +38,7 @@ var floors = []struct {
 	{"pkg/engine", []string{"pkg/api", "pkg/policy", "pkg/binding", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/tree"}},
 	{"pkg/webhook", []string{"pkg/api", "pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	{"pkg/mapd", []string{
-		"pkg/cel", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/tree",
+		"pkg/binding", "pkg/cel", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/tree",
 		"internal/manifest", "internal/snapshot", "internal/report", "internal/defaults",
 	}},
 	// Beside the tower: what it knows of Gatekeeper leaves as policies.

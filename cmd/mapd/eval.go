@@ -57,7 +57,8 @@ Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
 the policies, as Gatekeeper runs them: in its order, until nothing changes.
 
 With --expand, the objects that a workload creates are evaluated and printed after
-it: the Pods of a Deployment, and the Jobs and Pods of a CronJob. See mapd expand.
+it: the Pods of a Deployment, and the Jobs and Pods of a CronJob. They are judged by
+ValidatingAdmissionPolicies and Pod Security, too. See mapd expand.
 
 Providers of external data are not asked: --external FILE has their answers, a map
 of providers to keys to values, where {error: TEXT} stands for a failure.
@@ -241,7 +242,9 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		return nil, f.usagef("no policies in %s", strings.Join(f.policies, ", "))
 	}
 	e := &evaluation{flags: f, files: files, policies: policies, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
-	e.expander = newExpander(policies, f)
+	if e.expander, err = e.newExpander(s, texts); err != nil {
+		return nil, err
+	}
 	if f.old != "" {
 		if err := e.readOld(s); err != nil {
 			return nil, err

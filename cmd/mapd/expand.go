@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/mapd-project/mapd/internal/expansion"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/verdict"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
@@ -28,6 +31,11 @@ they take the place of what is known.
 First the policies and mutators run on the workload, then on each object that it
 creates, and that object is expanded in turn. Mutators with match.source Generated
 run on created objects only, those with Original on the objects of -f only.
+
+Then ValidatingAdmissionPolicies (-p) and the levels of Pod Security of the Namespace
+(-p) judge each created object. What they say goes to standard error, as deny, warn or
+dryrun; an ExpansionTemplate's enforcementAction takes the place of their own. An
+object that is denied is not printed.
 
 Only created objects are printed, sorted by name, version and kind, descending, as
 gator expand sorts them. They are not what a cluster will have: a controller
@@ -109,15 +117,61 @@ func gatorKey(r *mapd.Result) string {
 	return u.GetName() + u.GetAPIVersion() + u.GetKind()
 }
 
-// newExpander returns what expands workloads, nil without --expand.
-func newExpander(policies *mapd.Policies, f *evalFlags) *expansion.Expander {
+// newExpander returns what expands workloads, nil without --expand. texts are those of
+// the policies.
+func (e *evaluation) newExpander(s streams, texts []mapd.File) (*expansion.Expander, error) {
+	f, policies := e.flags, e.policies
 	if !f.expand {
-		return nil
+		return nil, nil
+	}
+	set, err := e.readVerdicts(s, texts)
+	if err != nil {
+		return nil, err
 	}
 	return &expansion.Expander{
 		Templates: expand.New(policies.Templates()), Types: policies.Types(), Admit: policies.Engine().Admit,
-		Raw: f.raw, Lenient: len(policies.Policies()) == 0,
+		Validators: []expansion.Validator{expansion.Server(set)},
+		Raw:        f.raw, Lenient: len(policies.Policies()) == 0,
+	}, nil
+}
+
+// readVerdicts returns the validation of a server with the ValidatingAdmissionPolicies
+// among texts.
+func (e *evaluation) readVerdicts(s streams, texts []mapd.File) (*verdict.Set, error) {
+	var inputs []manifest.Input
+	for _, f := range texts {
+		if bytes.Contains(f.Data, []byte(verdict.PolicyKind)) { // the bindings' kind begins with it
+			inputs = append(inputs, manifest.Input{Name: f.Name, Open: func() (io.ReadCloser, error) {
+				return io.NopCloser(bytes.NewReader(f.Data)), nil
+			}})
+		}
 	}
+	docs, errs := manifest.ReadAll(inputs, func(*manifest.Document) {})
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		return nil, &codedError{code: exitUsage}
+	}
+	read, errs := verdict.Read(context.Background(), docs)
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		return nil, &codedError{code: exitPolicy}
+	}
+	if unbound, dangling := read.Idle(); e.flags.unbound {
+		if len(unbound) > 0 {
+			e.notes.say("note: %s\n", report.Line(noteText(mapd.Note{Kind: mapd.BoundToAll, About: unbound})))
+		}
+		read.BindAll(unbound)
+	} else {
+		if len(unbound) > 0 {
+			e.notes.say("note: %s\n", report.Line(noteText(mapd.Note{Kind: mapd.Unbound, About: unbound})))
+		}
+		if len(dangling) > 0 {
+			e.notes.say("note: no such policy, so no effect: binding %s\n", report.Line(strings.Join(dangling, ", ")))
+		}
+	}
+	return verdict.NewSet(read.Policies, read.Bindings, verdict.Sources{
+		Sources: e.policies.Sources(), Types: e.policies.Types(), Convert: snapshot.Convert(e.policies.Types()), Authorizer: e.policies.Authorizer(),
+	})
 }
 
 // noteCycles says which templates do nothing because they are in a circle.
@@ -160,6 +214,13 @@ func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result 
 		}
 		created := e.policies.Result(req.Generated(o.Made, o.Request, from, o.Kind, o.Defaulted), o.Decision)
 		e.tell(created)
+		for _, f := range o.Findings {
+			e.notes.say("%s: %s: %s\n", report.Line(created.Request.Name()), o.Outcome(f), report.Line(f.Message))
+		}
+		if o.Denied() {
+			e.denied = true
+			continue
+		}
 		results = append(results, created)
 	}
 	if len(objects) > 0 {

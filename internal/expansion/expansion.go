@@ -43,35 +43,6 @@ type Expander struct {
 	Limits  expand.Limits
 }
 
-// Validator judges objects that a workload will create.
-type Validator interface {
-	// Validate returns what is wrong with o, which was admitted. It must return soon
-	// after ctx ends, and neither modify nor retain o.
-	Validate(ctx context.Context, o *Object) []Finding
-}
-
-// Finding is one reason why an object would be refused, or would only be stored with
-// a warning.
-type Finding struct {
-	// Source is what kind of rule found it, such as "ValidatingAdmissionPolicy", and
-	// Name which of them.
-	Source, Name string
-	Message      string
-	// Action says what the rule does about it.
-	Action Action
-}
-
-// Action is what a rule does about an object that it does not like, in Gatekeeper's
-// words.
-type Action string
-
-// The actions, of which each is milder than the one before.
-const (
-	Deny   Action = "deny"
-	Warn   Action = "warn"
-	DryRun Action = "dryrun"
-)
-
 // Object is one that a workload will create.
 type Object struct {
 	*expand.Object

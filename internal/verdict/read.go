@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 )
 
 // Documents are the ValidatingAdmissionPolicies and bindings among documents.
@@ -69,6 +73,20 @@ func Read(ctx context.Context, docs []*manifest.Document) (Documents, []error) {
 		}
 	}
 	return out, errs
+}
+
+// BindAll adds a binding that denies, to everything, for each of the policies.
+func (d *Documents) BindAll(policies []string) {
+	for _, name := range policies {
+		b, err := binding.Compile(&admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			// No name of an object has a colon.
+			ObjectMeta: metav1.ObjectMeta{Name: "unbound:" + name},
+			Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+		})
+		if err == nil { // nothing in it can be wrong
+			d.Bindings = append(d.Bindings, &Bound{b, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}})
+		}
+	}
 }
 
 // Idle returns the names of the policies that no binding names, and of the bindings

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -128,6 +130,14 @@ func (p *Policies) Templates() []*legacy.Template { return p.loaded.Templates }
 // Types returns the kinds that are known: the built-in ones, and those of the
 // documents' CustomResourceDefinitions.
 func (p *Policies) Types() *openapi.Types { return p.loaded.Types }
+
+// Sources returns where policies look for parameters and Namespaces, for others that
+// look for the same.
+func (p *Policies) Sources() binding.Sources { return p.loaded.Sources() }
+
+// Authorizer returns the authorizer of the documents' RBAC objects, which has no opinion
+// if there is none of them.
+func (p *Policies) Authorizer() authorizer.Authorizer { return p.loaded.Authorizer() }
 
 // Times returns how long Load took to read the documents and to compile them.
 func (p *Policies) Times() (read, compile time.Duration) { return p.loaded.Read, p.compiled }
