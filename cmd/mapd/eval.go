@@ -242,7 +242,7 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		return nil, f.usagef("no policies in %s", strings.Join(f.policies, ", "))
 	}
 	e := &evaluation{flags: f, files: files, policies: policies, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
-	if e.expander, err = e.newExpander(s, texts); err != nil {
+	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return nil, err
 	}
 	if f.old != "" {

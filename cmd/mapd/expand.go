@@ -117,9 +117,9 @@ func gatorKey(r *mapd.Result) string {
 	return u.GetName() + u.GetAPIVersion() + u.GetKind()
 }
 
-// newExpander returns what expands workloads, nil without --expand. texts are those of
+// makeExpander returns what expands workloads, nil without --expand. texts are those of
 // the policies.
-func (e *evaluation) newExpander(s streams, texts []mapd.File) (*expansion.Expander, error) {
+func (e *evaluation) makeExpander(s streams, texts []mapd.File) (*expansion.Expander, error) {
 	f, policies := e.flags, e.policies
 	if !f.expand {
 		return nil, nil

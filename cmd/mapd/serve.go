@@ -50,6 +50,7 @@ type serveFlags struct {
 	kubernetes          string
 	warn                bool
 	legacy              string
+	expansion           bool
 	logLevel, logFormat string
 	verbose             bool
 	pprof               string
@@ -74,6 +75,11 @@ request. A broken edit has no effect: the log has its position, /readyz?verbose
 shows it, and the policies of before stay in force. Without --tls-cert and
 --tls-key, serve makes a certificate for localhost, this host and the address in
 --listen, and prints the name of the file with its CA bundle.
+
+With --expansion, reviews of workloads (POST /expand) are answered with warnings of
+what would be denied, changed or violated among the objects that they create, and
+denied where one of Gatekeeper's ExpansionTemplates says deny. Besides policies and
+mutators, ValidatingAdmissionPolicies and Pod Security judge these objects.
 
 Requests use TLS 1.3. GET /healthz, /readyz (?verbose) and /metrics report the
 state. SIGTERM and SIGINT make /readyz fail, refuse new connections after
@@ -110,6 +116,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or the newest known)")
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
 	fl.StringVar(&f.legacy, "legacy", "", "Gatekeeper's mutators: on, shadow (tell what they would change), native (cluster: as on, and keep policies in their place where these do the same) or off (default on for files, off in a cluster, which needs more rights)")
+	fl.BoolVar(&f.expansion, "expansion", false, "warn the authors of workloads of what admission will do to the objects that these create, or deny where an ExpansionTemplate says so")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
@@ -144,7 +151,7 @@ const defaultNamespace = "mapd-system"
 
 // flags that have a meaning in one of the two modes only.
 var (
-	filesOnly   = []string{"recursive", "unbound", "poll"}
+	filesOnly   = []string{"recursive", "unbound", "poll", "expansion"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
 		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt"}
 )

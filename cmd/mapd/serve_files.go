@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/mapd-project/mapd/internal/expansion"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/snapshot"
@@ -96,12 +97,20 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 		}
 	})
 	err = f.run(ctx, webhook.Options{
-		Admitter: source, Checks: checks, Metrics: source.metrics, Log: log,
+		Admitter: source, Expansion: f.reviewer(source.expander.Load, source.metrics), Checks: checks, Metrics: source.metrics, Log: log,
 		WarnOnMutation: f.warn, ClientCAs: clients,
 	}, get, listener)
 	stop()
 	watchers.Wait()
 	return err
+}
+
+// reviewer returns what answers reviews of workloads, nil without --expansion.
+func (f *serveFlags) reviewer(expander func() *expansion.Expander, metrics *webhook.Metrics) webhook.Validator {
+	if !f.expansion {
+		return nil
+	}
+	return &expansion.Reviewer{Expander: expander, Expanded: metrics.ObjectsExpanded}
 }
 
 // mutators returns the mode that --legacy asks for.

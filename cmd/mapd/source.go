@@ -7,10 +7,13 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/mapd-project/mapd/internal/expansion"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/verdict"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy/expand"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -23,8 +26,9 @@ type source struct {
 	log     *slog.Logger
 	metrics *webhook.Metrics
 
-	engine atomic.Pointer[engine.Engine]
-	failed atomic.Pointer[error] // of the last load; nil: none
+	engine   atomic.Pointer[engine.Engine]
+	expander atomic.Pointer[expansion.Expander] // nil without --expansion
+	failed   atomic.Pointer[error]              // of the last load; nil: none
 }
 
 // Admit implements webhook.Admitter.
@@ -44,14 +48,32 @@ func (s *source) lastError() error {
 // time.
 func (s *source) load() (errs []error, code int) {
 	defer loadFrugally()()
-	l, errs, code := load(s.flags.policies, s.flags.recursive, s.options)
+	var judges verdict.Documents
+	options := s.options
+	if s.flags.expansion {
+		options.Also = func(docs []*manifest.Document) (errs []error) {
+			judges, errs = verdict.Read(context.Background(), docs)
+			return errs
+		}
+	}
+	l, errs, code := load(s.flags.policies, s.flags.recursive, options)
 	if len(errs) > 0 {
 		err := errorList(errs)
 		s.failed.Store(&err)
 		s.metrics.SnapshotFailed(len(errs))
 		return errs, code
 	}
-	s.engine.Store(l.Engine())
+	e := l.Engine()
+	if s.flags.expansion {
+		x, err := newExpander(l, e, judges)
+		if err != nil { // only for two objects of one name, which Read has refused
+			return []error{err}, exitPolicy
+		}
+		x.Limits = expansion.ReviewLimits
+		s.expander.Store(x)
+		s.log.Info("expansion loaded", "templates", len(l.Templates), "validatingPolicies", len(judges.Policies), "validatingBindings", len(judges.Bindings))
+	}
+	s.engine.Store(e)
 	s.failed.Store(nil)
 	bindings := l.Index.Bindings()
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
@@ -67,6 +89,20 @@ func (s *source) load() (errs []error, code int) {
 		s.log.Info("bindings without their policy have no effect", "bindings", strings.Join(l.Dangling, ","))
 	}
 	return nil, exitOK
+}
+
+// newExpander returns an Expander of what was loaded.
+func newExpander(l *snapshot.Loaded, e *engine.Engine, judges verdict.Documents) (*expansion.Expander, error) {
+	set, err := verdict.NewSet(judges.Policies, judges.Bindings, verdict.Sources{
+		Sources: l.Sources(), Types: l.Types, Convert: snapshot.Convert(l.Types), Authorizer: l.Authorizer(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &expansion.Expander{
+		Templates: expand.New(l.Templates), Types: l.Types, Admit: e.Admit, Validators: []expansion.Validator{expansion.Server(set)},
+		Lenient: len(l.Policies) == 0,
+	}, nil
 }
 
 // loadedMutators says what has become of the mutators.

@@ -41,6 +41,9 @@ type Options struct {
 	// legacy.DecodeProvider, is one of Build. Nil takes Providers for any other
 	// objects.
 	Provider func(*unstructured.Unstructured) error
+	// Also, if not nil, reads all documents for the caller, and returns what is wrong
+	// with those of its kinds. Other rooms judge by kinds that a Snapshot does not use.
+	Also func(docs []*manifest.Document) []error
 }
 
 // Snapshot is the result of reading a set of documents.
@@ -134,6 +137,9 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b.readBindings(opts.Unbound)
 	b.readTemplates()
 	b.readMutators(opts)
+	if opts.Also != nil {
+		b.errs = append(b.errs, opts.Also(docs)...)
+	}
 	if len(b.errs) > 0 {
 		return nil, inOrder(b.errs, docs)
 	}

@@ -22,7 +22,7 @@ const (
 // The entry is skipped if mapd cannot be reached: it tells authors early what admission
 // will do to the objects of their workloads, and admission does it in any case. It
 // excludes workloads that a controller has made of another one, such as the ReplicaSets
-// of a Deployment, of which the author has been told.
+// of a Deployment, of which the author has been warned.
 func ExpansionEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.ValidatingWebhook) *admissionregistrationv1.ValidatingWebhook {
 	if len(rules) == 0 {
 		return nil
