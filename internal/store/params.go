@@ -216,9 +216,14 @@ func (p *params) List(ctx context.Context, gvk schema.GroupVersionKind, namespac
 		return nil, err
 	}
 	var found []*unstructured.Unstructured
-	k.objects.Each(namespace, func(_ string, item param) {
-		if sel.Matches(item.labels) {
-			found = append(found, item.object)
+	k.objects.EachNamespace(func(in string, items map[string]param) {
+		if namespace != "" && in != namespace {
+			return
+		}
+		for _, item := range items {
+			if sel.Matches(item.labels) {
+				found = append(found, item.object)
+			}
 		}
 	})
 	return found, nil

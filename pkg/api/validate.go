@@ -57,10 +57,10 @@ func ValidateMatchResources(m *admissionregistrationv1.MatchResources, path *fie
 	errs = append(errs, requireSelector(m.NamespaceSelector, path.Child("namespaceSelector"))...)
 	errs = append(errs, requireSelector(m.ObjectSelector, path.Child("objectSelector"))...)
 	for i := range m.ResourceRules {
-		errs = append(errs, validateRule(&m.ResourceRules[i], path.Child("resourceRules").Index(i))...)
+		errs = append(errs, ValidateRule(&m.ResourceRules[i], path.Child("resourceRules").Index(i))...)
 	}
 	for i := range m.ExcludeResourceRules {
-		errs = append(errs, validateRule(&m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
+		errs = append(errs, ValidateRule(&m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
 	}
 	// A server names the field without the rule's index, and DELETE, which the
 	// rule itself may have, is refused only here. Exclusions may name it.
@@ -85,7 +85,8 @@ func ValidateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList
 	return sorted(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path))
 }
 
-func validateRule(rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) field.ErrorList {
+// ValidateRule checks one rule, as a server checks those of policies and webhooks.
+func ValidateRule(rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i, name := range rule.ResourceNames {

@@ -44,6 +44,8 @@ type Sources struct {
 	// order of the server's registry (spec §2.3). It is asked once for each
 	// kind of request that an Index meets.
 	Equivalents func(schema.GroupVersionResource) []Equivalent
+	// Deletions says that policies see DELETE requests, as webhooks do.
+	Deletions bool
 }
 
 // Invocation is one (policy, binding, parameter) to run on a request, or an
@@ -435,7 +437,7 @@ func (ix *Index) learn(k key) *candidates {
 
 func (ix *Index) compute(k *key) *candidates {
 	c := &candidates{}
-	if !admissible(k) || len(ix.rooms) == 0 {
+	if !admissible(k, ix.src.Deletions) || len(ix.rooms) == 0 {
 		return c
 	}
 	var equivalents []Equivalent
@@ -488,11 +490,15 @@ func (ix *Index) compute(k *key) *candidates {
 }
 
 // admissible says whether policies see requests of this key at all (spec §2.7):
-// not deletions, not the reviews that authentication and authorization are made
+// not deletions unless Sources say so, not the reviews that authentication and authorization are made
 // of, and not policies and bindings themselves, because nobody could repair a bad
 // policy then. mapd's own group is treated as the server treats its own.
-func admissible(k *key) bool {
+func admissible(k *key, deletions bool) bool {
 	switch k.operation {
+	case admissionv1.Delete:
+		if !deletions {
+			return false
+		}
 	case admissionv1.Create, admissionv1.Update, admissionv1.Connect:
 	default:
 		return false

@@ -51,9 +51,14 @@ func (p *MemoryParams) Get(_ context.Context, gvk schema.GroupVersionKind, names
 // List implements Params.
 func (p *MemoryParams) List(_ context.Context, gvk schema.GroupVersionKind, namespace string, sel labels.Selector) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
-	for _, u := range p.objects[gvk][namespace] {
-		if sel.Matches(labels.Set(u.GetLabels())) {
-			found = append(found, u)
+	for in, objects := range p.objects[gvk] {
+		if namespace != "" && in != namespace {
+			continue
+		}
+		for _, u := range objects {
+			if sel.Matches(labels.Set(u.GetLabels())) {
+				found = append(found, u)
+			}
 		}
 	}
 	return found, nil

@@ -26,7 +26,8 @@ type Params interface {
 	// Get returns one object; the error of a missing one is apierrors.IsNotFound.
 	// The namespace is empty for cluster-scoped kinds.
 	Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
-	// List returns the objects that sel matches, in any order.
+	// List returns the objects that sel matches, in any order. An empty namespace
+	// means all of them.
 	List(ctx context.Context, gvk schema.GroupVersionKind, namespace string, sel labels.Selector) ([]*unstructured.Unstructured, error)
 }
 

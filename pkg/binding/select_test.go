@@ -21,7 +21,7 @@ import (
 // scan is what Select gives, from asking each policy and each binding by itself.
 func scan(t testing.TB, ix *Index, req *policy.Request, object *unstructured.Unstructured) (out []Invocation) {
 	k := keyOf(req)
-	if !admissible(&k) {
+	if !admissible(&k, ix.src.Deletions) {
 		return nil
 	}
 	var equivalents []Equivalent

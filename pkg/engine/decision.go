@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -23,9 +25,11 @@ type Decision struct {
 	// Status is nil if the request is allowed. Otherwise it is what the server
 	// itself would answer the client (spec §9.5).
 	Status *metav1.Status
-	// Warnings are for the client. The server's own policies never warn, and no
-	// step of ours does so far.
+	// Warnings are for the client. Of all policies only Kubewarden's warn.
 	Warnings []string
+	// Annotations are for the audit event, by keys that name the policy. Only
+	// Kubewarden's policies have any.
+	Annotations map[string]string
 	// Steps are those of all stages that are on, in order.
 	Steps []Step
 	// Stages has a Record for each stage that met the request, in order; none comes
@@ -65,6 +69,13 @@ func (d *Decision) Rounds(stage string) int {
 		return r.Rounds
 	}
 	return 0
+}
+
+func (d *Decision) annotate(annotations map[string]string) {
+	if len(annotations) > 0 && d.Annotations == nil {
+		d.Annotations = make(map[string]string, len(annotations))
+	}
+	maps.Copy(d.Annotations, annotations)
 }
 
 // Outcome is how a step ended.
@@ -134,6 +145,8 @@ type Step struct {
 	// the policy matched; the same pointer if the outcome is not Changed. They are
 	// nil unless the engine traces.
 	Before, After *unstructured.Unstructured
+	// Remarks are what the policy said besides, nil if nothing.
+	Remarks *policy.Remarks
 
 	paths []string // in the order in which they were written
 }

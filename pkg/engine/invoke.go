@@ -65,6 +65,9 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 func (r *run) inputOf(inv *binding.Invocation) (policy.Input, error) {
 	in := r.input(&r.draft)
 	in.Kind, in.Resource, in.Params, in.Namespace = inv.Kind, inv.Resource, inv.Params, r.namespace
+	if r.guests {
+		in.Remarks = &r.said
+	}
 	if r.asked.Authorizer != nil {
 		in.Authorizer = &r.asked
 	}
@@ -93,7 +96,7 @@ func (r *run) mutations(inv *binding.Invocation, in policy.Input, possible bool,
 		conditions = spent{}
 		var err error
 		switch {
-		case in.Object == nil:
+		case in.Object == nil && !r.guests:
 			step.Reason = noObject
 			continue
 		case !possible:
@@ -144,6 +147,9 @@ func (a *Admission) mutate(name string, m policy.Mutation, in policy.Input, step
 	a.cost = 0
 	next, err := mutate(a.ctx, name, m, in)
 	step.Duration, step.Cost = a.lap(), a.cost
+	if in.Remarks != nil {
+		a.note(step, name)
+	}
 	if err != nil {
 		return err
 	}
@@ -152,6 +158,9 @@ func (a *Admission) mutate(name string, m policy.Mutation, in policy.Input, step
 	}
 	if draft.Object() == in.Object {
 		step.Outcome = Unchanged
+		if step.Remarks != nil && step.Remarks.Withheld != "" {
+			step.Outcome, step.Reason = Skipped, step.Remarks.Withheld
+		}
 		return nil
 	}
 	step.Outcome, step.paths = Changed, draft.Changed()
@@ -207,7 +216,7 @@ func mutate(ctx context.Context, name string, m policy.Mutation, in policy.Input
 		in.Draft.Undo()
 	}()
 	next, err = m.Mutate(ctx, in)
-	if err == nil && next == nil {
+	if err == nil && next == nil && in.Object != nil {
 		return nil, errors.New("mutation returned no object")
 	}
 	return next, err
@@ -241,7 +250,7 @@ func PanicText(v any) string {
 func (r *run) broken(inv *binding.Invocation) {
 	switch {
 	case r.number > 1: // nothing of it completed, so nothing of it runs again
-	case r.draft.Object() == nil:
+	case r.draft.Object() == nil && !r.guests:
 		r.stepOf(inv).Reason = noObject
 	default:
 		for _, e := range brokenErrors(inv.Policy) {
@@ -254,8 +263,11 @@ func (r *run) broken(inv *binding.Invocation) {
 // request.
 func (r *run) fail(inv *binding.Invocation, step *Step, err error) *metav1.Status {
 	status := immediateStatus(err)
-	if status == nil {
+	switch {
+	case status == nil:
 		status = interrupted(r.ctx, r.Request)
+	case r.guests:
+		status = refusedBy(step.Policy, status)
 	}
 	if status != nil {
 		step.Outcome, step.Err = Failed, err
@@ -289,5 +301,9 @@ func (r *run) deny(inv *binding.Invocation, step *Step, err error, reason metav1
 
 // stepOf adds a step of an invocation.
 func (r *run) stepOf(inv *binding.Invocation) *Step {
-	return r.step(r.number, inv.Policy.Name(), inv.Binding, inv.Params)
+	name := inv.Binding
+	if r.guests {
+		name = ""
+	}
+	return r.step(r.number, inv.Policy.Name(), name, inv.Params)
 }

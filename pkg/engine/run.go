@@ -18,7 +18,12 @@ import (
 )
 
 // policies is the Runner of an Index.
-type policies struct{ index *binding.Index }
+type policies struct {
+	index *binding.Index
+	// guests says that the policies are Kubewarden's: they run once, also on a request
+	// without an object, and have remarks.
+	guests bool
+}
 
 // Run implements Runner.
 func (p policies) Run(ctx context.Context, a *Admission) (result Result, met bool) {
@@ -28,16 +33,19 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 		r.selection.Reset()
 		return Result{}, false
 	}
-	r.begin(a, p.index)
+	r.begin(a, p)
 	result.Rounds = 1
 	result.Status = r.round()
-	if result.Status == nil && r.completed {
+	if result.Status == nil && r.completed && !p.guests {
 		// A mutation that completed asks for the second round even if it changed
 		// nothing: that is the server's "dirty" flag (spec §9.3).
 		result.Rounds = 2
 		result.Status = r.secondRound()
 	}
 	result.Steps = a.steps
+	if p.guests {
+		result.Remarks = remarks(a.steps)
+	}
 	if object := r.draft.Object(); result.Status == nil && a.Object != nil && object != a.Object && !tree.Equal(a.Object.Object, object.Object) {
 		result.Object = object.Object
 	}
@@ -60,7 +68,7 @@ type run struct {
 // state is what the next request must not see.
 type state struct {
 	*Admission
-	index *binding.Index
+	policies
 
 	number  int // of the round
 	denials []denial
@@ -81,8 +89,8 @@ type failure struct {
 	aboutPolicy bool
 }
 
-func (r *run) begin(a *Admission, ix *binding.Index) {
-	r.Admission, r.index = a, ix
+func (r *run) begin(a *Admission, p policies) {
+	r.Admission, r.policies = a, p
 	n := expected(r.selection.Invocations)
 	a.steps = make([]Step, 0, n)
 	r.draft.Reset(a.Object, n)

@@ -27,13 +27,28 @@ type Stage struct {
 
 // Names of the stages that this package makes.
 const (
-	PolicyStage  = "policies"
-	MutatorStage = "mutators"
+	PolicyStage    = "policies"
+	MutatorStage   = "mutators"
+	GuestStage     = "guests"
+	ValidatorStage = "validators"
 )
 
 // Policies returns the stage that runs the policies of an Index.
 func Policies(ix *binding.Index) Stage {
-	return Stage{Name: PolicyStage, Member: "policy", Round: "round", Rounds: "rounds", Runner: policies{ix}}
+	return Stage{Name: PolicyStage, Member: "policy", Round: "round", Rounds: "rounds", Runner: policies{index: ix}}
+}
+
+// Guests returns the stage that runs Kubewarden's mutating policies, each once. Their
+// Index has one binding for each policy, of which Steps say nothing, and finds them for
+// deletions too.
+func Guests(ix *binding.Index, mode Mode) Stage {
+	return Stage{Name: GuestStage, Member: "guest", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, guests: true}}
+}
+
+// Validators returns the stage that runs Kubewarden's policies that may not mutate.
+// They see the object that all other stages left.
+func Validators(ix *binding.Index, mode Mode) Stage {
+	return Stage{Name: ValidatorStage, Member: "validator", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, guests: true}}
 }
 
 // Mutators returns the stage that runs Gatekeeper's mutators.
@@ -80,6 +95,8 @@ type Result struct {
 	// denied (spec §9.3). For mutators the last one is that which changed nothing
 	// or failed, and it is 0 if already the first changed nothing.
 	Rounds int
+	// Remarks are what the members say besides, nil if nothing.
+	Remarks *policy.Remarks
 }
 
 // Admission is one request on its way through the stages of an Engine. It is used
@@ -104,6 +121,7 @@ type progress struct {
 	stage *Stage
 	steps []Step
 	cost  int64 // of the step that is running
+	said  policy.Remarks
 	began time.Time
 	clock time.Duration // from began to the end of the last step
 }

@@ -247,8 +247,21 @@ type Input struct {
 	// Grown, if not nil, is about how many bytes mutations have added to the object
 	// since its size was looked at.
 	Grown *int64
+	// Remarks, if not nil, is where a mutation puts what it says besides.
+	Remarks *Remarks
 	// Turn, if not nil, decides when an evaluation that takes long goes on.
 	Turn cel.Turn
+}
+
+// Remarks are what a policy of Kubewarden's says besides the object.
+type Remarks struct {
+	// Warnings are for the client.
+	Warnings []string
+	// Annotations are for the audit event.
+	Annotations map[string]string
+	// Withheld says what the policy would have done if its result counted, empty if
+	// it does.
+	Withheld string
 }
 
 // Match is the verdict of a policy's match conditions.

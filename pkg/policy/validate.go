@@ -147,6 +147,13 @@ type compiler struct {
 	kept                  *ratchet
 }
 
+// ValidateMatchConditions checks the match conditions of a new webhook or policy
+// without parameters. Their faults have the path spec.matchConditions.
+func ValidateMatchConditions(list []admissionregistrationv1.MatchCondition, env *cel.Env) api.Faults {
+	c := compiler{conditions: env.Scope(cel.Vars{Mode: cel.New})}
+	return c.validateMatchConditions(list, field.NewPath("spec", string(api.MatchConditions)))
+}
+
 func (c *compiler) validateMatchConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) api.Faults {
 	var errs api.Faults
 	if len(list) > maxMatchConditions {

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// AppendJSON appends a tree as json.Marshal writes it.
+func AppendJSON(b []byte, v any) ([]byte, error) { return appendValue(b, v) }
+
 // appendValue writes a tree as json.Marshal does, without reflection but for
 // numbers and what is no tree.
 func appendValue(b []byte, v any) ([]byte, error) {

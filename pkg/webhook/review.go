@@ -85,7 +85,7 @@ func decodeReview(ctx context.Context, account *memory.Account, text string) (*p
 		// does not.
 		r = review{}
 		data := bytesOf(text)
-		if err := account.Charge(weigh(data)); err != nil {
+		if err := account.Charge(WeighJSON(data)); err != nil {
 			return nil, err
 		}
 		if err := r.unmarshal(data); err != nil {

@@ -32,9 +32,9 @@ func mapCost(n int) int {
 // listCost returns the size of a []any of n elements in an any.
 func listCost(n int) int { return listHeader + n*valueSize }
 
-// weigh returns an upper bound of what sigs.k8s.io/json allocates for a
+// WeighJSON returns an upper bound of what sigs.k8s.io/json allocates for a
 // document, since its decoding cannot be stopped. data need not be JSON.
-func weigh(data []byte) int64 {
+func WeighJSON(data []byte) int64 {
 	var (
 		sum            int64
 		open           []int // how many elements each open map or list has so far

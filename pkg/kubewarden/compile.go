@@ -1,0 +1,68 @@
+package kubewarden
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Loader makes guests of policies. It must be safe for concurrent use.
+type Loader interface {
+	// Load returns the mutation that runs the module of a policy, whose settings the
+	// module has accepted. It may take long, but ends soon after ctx. The mutation
+	// reads objects of other kinds, if the policy may, from objects.
+	Load(ctx context.Context, p *Policy, deps policy.Deps, objects binding.Params) (policy.Mutator, error)
+}
+
+// Check returns what is wrong with the matchConditions of a policy, which Decode does
+// not look at.
+func (p *Policy) Check(env policy.Deps) api.Faults {
+	return policy.ValidateMatchConditions(p.object.Spec.MatchConditions, env.Env)
+}
+
+// Compile returns the policy as an engine runs it, with a guest as its mutation.
+func (p *Policy) Compile(deps policy.Deps, guest policy.Mutator) (*policy.Policy, error) {
+	return policy.Compile(p.object, deps, guest)
+}
+
+// Broken returns the policy without its guest: requests that it meets are refused or
+// let through by its failurePolicy.
+func (p *Policy) Broken(err error) *policy.Policy { return policy.Broken(p.object, err) }
+
+// ModuleFault is the fault of a policy whose module cannot be loaded, or refuses the
+// policy's settings.
+func ModuleFault(err error) *api.Fault {
+	return &api.Fault{Phase: api.Compiling, Path: "spec.module", Err: err}
+}
+
+// Indexes returns how requests find policies: those that may change objects, and those
+// that may not, which run after all that may.
+func Indexes(policies []*Policy, compiled []*policy.Policy, src binding.Sources) (guests, validators *binding.Index, err error) {
+	var lists [2][]*policy.Policy
+	var bindings [2][]*binding.Binding
+	src.Deletions = true
+	for i, p := range policies {
+		b, err := binding.Compile(&admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: p.ID()},
+			Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.ID()},
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("policy %q: %w", p.ID(), err)
+		}
+		at := 1
+		if p.Mutating {
+			at = 0
+		}
+		lists[at], bindings[at] = append(lists[at], compiled[i]), append(bindings[at], b)
+	}
+	if guests, err = binding.NewIndex(lists[0], bindings[0], src); err == nil {
+		validators, err = binding.NewIndex(lists[1], bindings[1], src)
+	}
+	return guests, validators, err
+}
