@@ -36,9 +36,10 @@ var floors = []struct {
 	{"pkg/servingcert", nil},
 	{"pkg/binding", []string{"pkg/api", "pkg/policy", "pkg/lookup", "pkg/tree"}},
 	{"pkg/engine", []string{"pkg/api", "pkg/policy", "pkg/binding", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/tree"}},
+	{"pkg/kubewarden", []string{"pkg/api", "pkg/binding", "pkg/policy"}},
 	{"pkg/webhook", []string{"pkg/api", "pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	{"pkg/mapd", []string{
-		"pkg/binding", "pkg/cel", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/tree",
+		"pkg/binding", "pkg/cel", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/kubewarden", "pkg/tree",
 		"internal/manifest", "internal/snapshot", "internal/report", "internal/defaults",
 	}},
 	// Beside the tower: what it knows of Gatekeeper leaves as policies.
@@ -71,6 +72,8 @@ var doors = map[string][]string{
 	"k8s.io/pod-security-admission/":        {"internal/verdict"},
 	// An API server's feature gates, and with them its metrics and Prometheus.
 	"k8s.io/component-base/":               nil,
+	"oras.land/oras-go/":                   {"internal/modules"},
+	"github.com/opencontainers/":           {"internal/modules"},
 	"k8s.io/apiserver/pkg/cel/environment": {"internal/verdict"},
 	// A template calls methods by their name, so the linker keeps every method of
 	// every type: half as much program again.

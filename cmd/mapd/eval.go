@@ -39,6 +39,7 @@ type evalFlags struct {
 	raw             bool
 	expand          bool
 	external        externalFlags
+	modules         moduleFlags
 }
 
 const evalLong = `Run policies on objects and print the results.
@@ -55,6 +56,10 @@ without a binding, as in a cluster; use --unbound to try them out.
 
 Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
 the policies, as Gatekeeper runs them: in its order, until nothing changes.
+Kubewarden's policies (ClusterAdmissionPolicy, AdmissionPolicy) run after those, by
+name, and those with "mutating: false" last. Their WebAssembly modules are fetched
+when they are loaded; --module takes a file in the place of one. The request files
+of kwctl can be given with -f.
 
 With --expand, the objects that a workload creates are evaluated and printed after
 it: the Pods of a Deployment, and the Jobs and Pods of a CronJob. They are judged by
@@ -104,8 +109,8 @@ func newEval(s streams) *cobra.Command {
 // addFiles adds the flags for what is read.
 func (f *evalFlags) addFiles(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
-	fl.StringArrayVarP(&f.files, "filename", "f", nil, "the objects: file, directory or - ; a List is opened, an AdmissionReview is a full request; repeatable")
+	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
+	fl.StringArrayVarP(&f.files, "filename", "f", nil, "the objects: file, directory or - ; a List is opened, an AdmissionReview or an AdmissionRequest is a full request; repeatable")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
 }
 
@@ -134,6 +139,7 @@ func (f *evalFlags) addReading(cmd *cobra.Command) {
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
 	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")
+	f.modules.add(cmd)
 }
 
 var outputs = []string{"yaml", "json", "patch", "diff", "review", "name"}
@@ -224,9 +230,13 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, err
 	}
+	loader, err := f.modules.loader(guestLog(s.err), nil)
+	if err != nil {
+		return nil, f.usagef("%w", err)
+	}
 	policies, err := mapd.Load(mapd.Options{
 		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief,
-		Resolver: outside.resolver, Provider: outside.provider,
+		Resolver: outside.resolver, Provider: outside.provider, Guests: loader,
 	}, texts...)
 	var refused *mapd.LoadError
 	switch {
@@ -238,7 +248,7 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		return nil, &codedError{code: exitPolicy}
 	case err != nil:
 		return nil, usagef("--kubernetes: %w", err)
-	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && !f.expand:
+	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
 		return nil, f.usagef("no policies in %s", strings.Join(f.policies, ", "))
 	}
 	e := &evaluation{flags: f, files: files, policies: policies, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
@@ -333,6 +343,9 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 // tell says what the policies did to an object.
 func (e *evaluation) tell(r *mapd.Result) {
 	e.notes.say("%s", r.Summary())
+	for _, w := range r.Decision.Warnings {
+		e.notes.say("warning: %s\n", report.Line(w))
+	}
 	if fields := r.FilledIn(); len(fields) > 0 {
 		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(r.Request.Name()), report.Line(strings.Join(fields, ", ")))
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mapd-project/mapd/pkg/servingcert"
+	"github.com/mapd-project/mapd/test/guest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
@@ -45,6 +46,7 @@ func TestScript(t *testing.T) {
 			"hangup":   hangUp,
 			"until":    until,
 			"makecert": makeCert,
+			"guest":    makeGuest,
 		},
 	})
 }
@@ -65,6 +67,36 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(got) != args[0] {
 		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
+}
+
+// makeGuest writes a module of Kubewarden's: "guest FILE [validate|settings|fail=TEXT |
+// trap]...". TEXT may be "@FILE".
+func makeGuest(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: guest FILE [FIELD=TEXT]...")
+	}
+	var a guest.Answers
+	for _, arg := range args[1:] {
+		name, value, _ := strings.Cut(arg, "=")
+		if file, ok := strings.CutPrefix(value, "@"); ok {
+			value = strings.TrimSpace(ts.ReadFile(file))
+		}
+		switch name {
+		case "validate":
+			a.Validate = value
+		case "settings":
+			a.Settings = value
+		case "fail":
+			a.Fail = value
+		case "call":
+			a.Call[0], a.Call[1], _ = strings.Cut(value, " ")
+		case "trap":
+			a.Trap = true
+		default:
+			ts.Fatalf("guest: no field %s", name)
+		}
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), guest.Module(a), 0o600))
 }
 
 // server is a mapd serve that a script started.

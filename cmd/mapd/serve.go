@@ -54,6 +54,7 @@ type serveFlags struct {
 	logLevel, logFormat string
 	verbose             bool
 	pprof               string
+	modules             moduleFlags
 	delay               time.Duration
 
 	connections  int
@@ -125,7 +126,8 @@ func newServe(s streams) *cobra.Command {
 	fl.IntVar(&f.connections, "max-connections", 1000, "connections that may be open at once, three quarters of them from one address")
 	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for those who do not know yet")
 
-	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "files: policies, bindings, params, CRDs, Namespaces and RBAC, mixed: file or directory; repeatable")
+	f.modules.add(cmd)
+	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "files: policies, bindings, Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file or directory; repeatable")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "files: read directories recursively")
 	fl.BoolVar(&f.unbound, "unbound", false, "files: run policies that have no binding as if bound to everything")
 	fl.DurationVar(&f.poll, "poll", 5*time.Second, "files: how often to look for changes that the file system does not report")

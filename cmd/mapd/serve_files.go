@@ -30,6 +30,10 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	if err != nil {
 		return err
 	}
+	loader, err := f.modules.loader(log, nil)
+	if err != nil {
+		return usagef("serve: %w", err)
+	}
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -38,7 +42,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	watcher := manifest.NewWatcher(f.policies, f.recursive)
 	watcher.Poll = f.poll
 	source := &source{
-		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators()},
+		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Guests: loader},
 		log: log, metrics: webhook.NewMetrics(),
 	}
 	if errs, code := source.load(); len(errs) > 0 {

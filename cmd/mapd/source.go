@@ -79,7 +79,10 @@ func (s *source) load() (errs []error, code int) {
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
 	s.log.Info("policies loaded", "documents", l.Documents, "policies", len(l.Policies), "bindings", len(bindings))
 	s.loadedMutators(l)
-	if len(l.Policies) == 0 && len(l.Mutators) == 0 {
+	if len(l.Guests) > 0 {
+		s.log.Info("Kubewarden's policies loaded", "policies", len(l.Guests))
+	}
+	if len(l.Policies) == 0 && len(l.Mutators) == 0 && len(l.Guests) == 0 {
 		s.log.Info("there are no policies, so nothing is changed")
 	}
 	if len(l.Unbound) > 0 && !s.flags.unbound {

@@ -153,8 +153,27 @@ func newDocument(file string, c chunk) (*Document, error) {
 	if !ok {
 		return nil, fail(errors.New("the document is not an object with apiVersion and kind"))
 	}
-	d.Object, d.source = &unstructured.Unstructured{Object: m}, m
+	d.Object, d.source = &unstructured.Unstructured{Object: reviewOf(m)}, m
 	return d, nil
+}
+
+// reviewOf returns the AdmissionReview for an AdmissionRequest that stands by itself or
+// in a review without type, which are the request files of kwctl (Kubewarden spec
+// §7.1). Anything else it returns as it is.
+func reviewOf(m map[string]any) map[string]any {
+	if _, typed := m["apiVersion"]; typed {
+		return m
+	}
+	request, ok := m["request"].(map[string]any)
+	if !ok {
+		request = m
+	}
+	_, kind := request["kind"].(map[string]any)
+	_, operation := request["operation"].(string)
+	if !kind || !operation {
+		return m
+	}
+	return map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 }
 
 // check refuses what cannot be an object.

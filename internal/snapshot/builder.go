@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -36,7 +38,7 @@ type builder struct {
 
 	rbac []*unstructured.Unstructured
 
-	policies, bindings, crds, mutators, configs, templates, others []*manifest.Document
+	policies, bindings, crds, mutators, configs, templates, guests, others []*manifest.Document
 }
 
 // objectID is what can be there once: an object in whichever version.
@@ -85,6 +87,14 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 		case legacyKinds && legacy.IsTemplate(gvk):
 			if b.first(d, api.ExpansionGroup, "") {
 				b.templates = append(b.templates, d)
+			}
+		case kubewarden.IsPolicy(gvk):
+			namespace := ""
+			if gvk.Kind == kubewarden.PolicyKind {
+				namespace = cmp.Or(d.Object.GetNamespace(), b.namespace)
+			}
+			if b.first(d, kubewarden.Group, namespace) {
+				b.guests = append(b.guests, d)
 			}
 		default:
 			b.others = append(b.others, d)

@@ -13,6 +13,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -34,6 +35,8 @@ type Options struct {
 	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
 	// objects.
 	Mutators engine.Mode
+	// Guests loads the modules of Kubewarden's policies. Without it they do not run.
+	Guests kubewarden.Loader
 	// Trace and Resolver are those of engine.Options.
 	Trace    bool
 	Resolver engine.Resolver
@@ -57,6 +60,10 @@ type Snapshot struct {
 	Shapes   int
 	// Templates are the expansion templates.
 	Templates []*legacy.Template
+	// Guests are Kubewarden's policies that run, in the order of their IDs, and NoGuests
+	// the names of those that do not since nothing loads modules.
+	Guests   []*kubewarden.Policy
+	NoGuests []string
 	// Namespaces knows which Namespaces had to be made up.
 	Namespaces *Namespaces
 	// HasRBAC says that there was at least one RBAC object.
@@ -137,6 +144,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b.readBindings(opts.Unbound)
 	b.readTemplates()
 	b.readMutators(opts)
+	b.readGuests(opts)
 	if opts.Also != nil {
 		b.errs = append(b.errs, opts.Also(docs)...)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,9 +38,7 @@ func remarks(steps []Step) *policy.Remarks {
 			all = &policy.Remarks{Annotations: map[string]string{}}
 		}
 		all.Warnings = append(all.Warnings, said.Warnings...)
-		for key, value := range said.Annotations {
-			all.Annotations[key] = value
-		}
+		maps.Copy(all.Annotations, said.Annotations)
 	}
 	return all
 }

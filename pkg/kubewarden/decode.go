@@ -217,8 +217,8 @@ func (p *Policy) renamed(id string) *Policy {
 	return &other
 }
 
-// Unique returns policies in the order of their IDs. Two that have one ID, such as
-// namespaced-a-b-c of the namespaces a and a-b, get different ones.
+// Unique returns policies in the order of their IDs. The second of two that have one
+// ID, such as namespaced-a-b-c of the namespaces a and a-b, gets another.
 func Unique(policies []*Policy) []*Policy {
 	policies = slices.Clone(policies)
 	slices.SortFunc(policies, func(a, b *Policy) int {
@@ -234,3 +234,9 @@ func Unique(policies []*Policy) []*Policy {
 	}
 	return policies
 }
+
+// Key tells policies apart.
+type Key struct{ Namespace, Name string }
+
+// Key returns the namespace, if the policy has one, and the name.
+func (p *Policy) Key() Key { return Key{p.Namespace, p.Name} }

@@ -15,6 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -35,6 +36,10 @@ type Options struct {
 	// Unbound binds each policy that has no binding to everything. Without it such
 	// a policy has no effect, as in a cluster.
 	Unbound bool
+	// Guests loads the modules of Kubewarden's policies, which do not run without it.
+	// The command mapd has one; it is not part of this package, since a WebAssembly
+	// runtime is large.
+	Guests kubewarden.Loader
 	// Brief leaves the objects before and after each step out of decisions, as a
 	// server does, so that an evaluation costs what it costs there.
 	Brief bool
@@ -99,7 +104,7 @@ func Load(opts Options, files ...File) (*Policies, error) {
 	}
 	l, errs, unread := snapshot.Load(inputs, snapshot.Options{
 		Env: env, Unbound: opts.Unbound, Namespace: opts.Namespace, Trace: !opts.Brief,
-		Resolver: opts.Resolver, Provider: opts.Provider,
+		Resolver: opts.Resolver, Provider: opts.Provider, Guests: opts.Guests,
 	})
 	if len(errs) > 0 {
 		for i, err := range errs {
@@ -138,6 +143,9 @@ func (p *Policies) Sources() binding.Sources { return p.loaded.Sources() }
 // Authorizer returns the authorizer of the documents' RBAC objects, which has no opinion
 // if there is none of them.
 func (p *Policies) Authorizer() authorizer.Authorizer { return p.loaded.Authorizer() }
+
+// Guests returns how many of Kubewarden's policies run.
+func (p *Policies) Guests() int { return len(p.loaded.Guests) }
 
 // Times returns how long Load took to read the documents and to compile them.
 func (p *Policies) Times() (read, compile time.Duration) { return p.loaded.Read, p.compiled }

@@ -60,6 +60,7 @@ func (p *Policies) Notes() []Note {
 	}
 	list(Other, l.Dangling, ", ", "bindings whose policy was not given, so no effect")
 	list(UnknownParams, l.UnknownParams, "; ", "unknown paramKind, give its CustomResourceDefinition")
+	list(Other, l.NoGuests, ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
 	for _, text := range l.Older {
 		notes = append(notes, note(Other, nil, "%s", text))
 	}

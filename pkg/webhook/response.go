@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -48,6 +49,7 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 		status:      d.Status, // the server reads one of success as no reason at all
 		warnings:    boundWarnings(warnings),
 		annotations: did.annotations(),
+		said:        d.Annotations,
 	}
 	if d.Status != nil {
 		return r.encode()
@@ -112,6 +114,7 @@ type response struct {
 	status      *metav1.Status
 	patch       []byte
 	annotations annotations
+	said        map[string]string // annotations of Kubewarden's policies
 	warnings    []string
 }
 
@@ -143,7 +146,7 @@ func (r *response) encode() ([]byte, error) {
 		b = base64.StdEncoding.AppendEncode(append(b, `,"patch":"`...), r.patch)
 		b = append(b, `","patchType":"`+string(admissionv1.PatchTypeJSONPatch)+`"`...)
 	}
-	b = r.annotations.append(b)
+	b = r.annotations.append(b, r.said)
 	for i, w := range r.warnings {
 		sign := ","
 		if i == 0 {
@@ -157,8 +160,12 @@ func (r *response) encode() ([]byte, error) {
 	return append(b, "}}"...), nil
 }
 
-// append writes the annotations that there are, preceded by a comma.
-func (a *annotations) append(b []byte) []byte {
+// maxSaid bounds the annotations of Kubewarden's policies, in bytes.
+const maxSaid = 64 << 10
+
+// append writes the annotations that there are, preceded by a comma, and after them as
+// many of those that policies made as the bound allows.
+func (a *annotations) append(b []byte, said map[string]string) []byte {
 	sign := `,"auditAnnotations":{`
 	for i := range a {
 		if a[i].value != "" {
@@ -166,6 +173,16 @@ func (a *annotations) append(b []byte) []byte {
 			b = tree.AppendString(append(b, ':'), a[i].value)
 			sign = ","
 		}
+	}
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(said)) {
+		value := said[key]
+		if size += len(key) + len(value); size > maxSaid {
+			break
+		}
+		b = tree.AppendString(append(b, sign...), key)
+		b = tree.AppendString(append(b, ':'), value)
+		sign = ","
 	}
 	if sign == "," {
 		b = append(b, '}')

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mapd-project/mapd/internal/guests"
+	"github.com/mapd-project/mapd/internal/modules"
+	"github.com/mapd-project/mapd/internal/wapc"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// moduleFlags say where the modules of Kubewarden's policies come from.
+type moduleFlags struct {
+	local    []string
+	cache    string
+	insecure []string
+	config   string
+}
+
+func (f *moduleFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringArrayVar(&f.local, "module", nil, "Kubewarden: MODULE=FILE takes FILE as the module that policies name by MODULE; repeatable")
+	fl.StringVar(&f.cache, "module-cache", "", "Kubewarden: directory for modules that were fetched and compiled, none for no directory (default mapd in the user's cache directory)")
+	fl.StringVar(&f.config, "registry-config", "", "Kubewarden: Docker config.json with the users of registries (default that of the user, if there is one)")
+	fl.StringSliceVar(&f.insecure, "insecure-registry", nil, "Kubewarden: registry, as host:port, that is asked over http")
+}
+
+// loader returns what loads modules. It does nothing until it is asked. files says
+// whether a policy may name a file; nil: every policy may.
+func (f *moduleFlags) loader(log *slog.Logger, files func(path string) error) (*guestLoader, error) {
+	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure, Files: files}
+	for _, pair := range f.local {
+		// A URL may contain an equals sign, a file's name rarely does.
+		i := strings.LastIndex(pair, "=")
+		if i <= 0 || i == len(pair)-1 {
+			return nil, fmt.Errorf("--module %s: want MODULE=FILE", pair)
+		}
+		o.Local[pair[:i]] = pair[i+1:]
+	}
+	usual := "" // the directory that may be used if it can be made
+	switch dir, err := os.UserCacheDir(); {
+	case f.cache == "none":
+	case f.cache != "":
+		o.Dir = f.cache
+	case err == nil:
+		usual = filepath.Join(dir, "mapd", "modules")
+	}
+	switch home, err := os.UserHomeDir(); {
+	case f.config != "":
+		if _, err := os.Stat(f.config); err != nil {
+			return nil, fmt.Errorf("--registry-config: %w", err)
+		}
+		o.Credentials = f.config
+	case os.Getenv("DOCKER_CONFIG") != "":
+		o.Credentials = existing(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"))
+	case err == nil:
+		o.Credentials = existing(filepath.Join(home, ".docker", "config.json"))
+	}
+	return &guestLoader{make: func() (*guests.Loader, error) {
+		if usual != "" && os.MkdirAll(usual, 0o700) == nil {
+			o.Dir = usual
+		}
+		var runtime wapc.Options
+		if o.Dir != "" {
+			runtime.CacheDir = filepath.Join(o.Dir, "compiled")
+		}
+		fetcher, err := modules.New(o)
+		if err != nil {
+			return nil, fmt.Errorf("--module-cache: %w", err)
+		}
+		return guests.New(context.Background(), guests.Options{Modules: fetcher, Runtime: runtime, Log: log})
+	}}, nil
+}
+
+// existing returns path if there is a file, else nothing.
+func existing(path string) string {
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// guestLoader is a guests.Loader that is made when the first policy needs it.
+type guestLoader struct {
+	make func() (*guests.Loader, error)
+
+	once   sync.Once
+	loader *guests.Loader
+	err    error
+}
+
+// Load implements kubewarden.Loader.
+func (l *guestLoader) Load(ctx context.Context, p *kubewarden.Policy, deps policy.Deps, objects binding.Params) (policy.Mutator, error) {
+	l.once.Do(func() { l.loader, l.err = l.make() })
+	if l.err != nil {
+		return nil, l.err
+	}
+	return l.loader.Load(ctx, p, deps, objects)
+}
+
+// guestLog writes what guests log to the standard error of a command.
+func guestLog(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey && len(groups) == 0 {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
