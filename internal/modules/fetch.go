@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/mapd-project/mapd/pkg/kubewarden"
@@ -39,6 +40,7 @@ type Options struct {
 // Fetcher fetches modules. It is safe for concurrent use.
 type Fetcher struct {
 	options Options
+	local   map[string]string // Options.Local by modules with a scheme
 	cache   *cache
 }
 
@@ -54,18 +56,12 @@ func New(o Options) (*Fetcher, error) {
 		o.MaxBytes = 64 << 20
 	}
 	if o.Client == nil {
-		// Redirects must not lead from https to anything else.
-		o.Client = &http.Client{CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			switch {
-			case len(via) >= 5:
-				return errors.New("more than 5 redirects")
-			case r.URL.Scheme != "https" && via[0].URL.Scheme == "https":
-				return fmt.Errorf("redirected from https to %s", r.URL.Scheme)
-			}
-			return nil
-		}}
+		o.Client = &http.Client{CheckRedirect: CheckRedirect}
 	}
-	f := &Fetcher{options: o}
+	f := &Fetcher{options: o, local: map[string]string{}}
+	for module, path := range o.Local {
+		f.local[withScheme(module)] = path
+	}
 	if o.Dir != "" {
 		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 			return nil, fmt.Errorf("directory for modules: %w", err)
@@ -73,6 +69,18 @@ func New(o Options) (*Fetcher, error) {
 		f.cache = &cache{dir: o.Dir, limit: o.DirBytes}
 	}
 	return f, nil
+}
+
+// CheckRedirect refuses a redirect that leads from https to anything else, and the
+// sixth one.
+func CheckRedirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > 5:
+		return errors.New("more than 5 redirects")
+	case r.URL.Scheme != "https" && via[0].URL.Scheme == "https":
+		return fmt.Errorf("redirected from https to %s", r.URL.Scheme)
+	}
+	return nil
 }
 
 // Fetch returns the bytes of a module. Its errors name the module.
@@ -90,7 +98,7 @@ func (f *Fetcher) Fetch(ctx context.Context, s kubewarden.Source) ([]byte, error
 }
 
 func (f *Fetcher) fetch(ctx context.Context, s kubewarden.Source) ([]byte, error) {
-	if path, ok := f.options.Local[s.URL]; ok {
+	if path, ok := f.local[withScheme(s.URL)]; ok {
 		return f.file(path)
 	}
 	switch s.Scheme {
@@ -112,6 +120,14 @@ func (f *Fetcher) fetch(ctx context.Context, s kubewarden.Source) ([]byte, error
 		return wasm, err
 	}
 	return f.pull(ctx, s.Location)
+}
+
+// withScheme returns the text of spec.module with the scheme that it has without one.
+func withScheme(module string) string {
+	if strings.Contains(module, "://") {
+		return module
+	}
+	return "registry://" + module
 }
 
 func (f *Fetcher) file(path string) ([]byte, error) {
