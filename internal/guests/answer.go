@@ -63,10 +63,15 @@ func checkVerdict(text []byte) error {
 	case *v.Valid:
 		return nil
 	case v.Message == nil:
-		return errors.New("Policy settings are invalid: no message")
+		return invalidSettings("no message")
 	}
-	return errors.New("Policy settings are invalid: " + bounded(*v.Message, maxMessage))
+	return invalidSettings(bounded(*v.Message, maxMessage))
 }
+
+// invalidSettings is why a module refuses settings, in policy-server's words.
+type invalidSettings string
+
+func (e invalidSettings) Error() string { return "Policy settings are invalid: " + string(e) }
 
 // read decodes JSON as strictly as policy-server: names have their case, and a known
 // field must not be there twice. Unknown fields are ignored.

@@ -62,14 +62,25 @@ func (h *host) HostCall(ctx context.Context, namespace, scope, operation string,
 	}
 	gvk := schema.FromAPIVersionAndKind(q.APIVersion, q.Kind)
 	if !slices.Contains(h.policy.ContextAware, gvk) {
-		return nil, fmt.Errorf("Policy has not been granted access to Kubernetes %s/%s resources. The violation has been reported.", q.APIVersion, q.Kind)
+		return nil, notGranted{q.APIVersion, q.Kind}
 	}
 	answer, err := h.answer(ctx, operation, gvk, &q)
 	if err != nil {
-		return nil, fmt.Errorf("Callback evaluation failure: %w", err)
+		return nil, notAnswered{err}
 	}
 	return answer, nil
 }
+
+// notGranted and notAnswered have policy-server's texts.
+type notGranted struct{ apiVersion, kind string }
+
+func (e notGranted) Error() string {
+	return fmt.Sprintf("Policy has not been granted access to Kubernetes %s/%s resources. The violation has been reported.", e.apiVersion, e.kind)
+}
+
+type notAnswered struct{ error }
+
+func (e notAnswered) Error() string { return "Callback evaluation failure: " + e.error.Error() }
 
 func (h *host) answer(ctx context.Context, operation string, gvk schema.GroupVersionKind, q *query) ([]byte, error) {
 	namespaced, err := h.objects.Kind(gvk)
