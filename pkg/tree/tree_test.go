@@ -1,7 +1,9 @@
 package tree
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -135,4 +137,27 @@ func errString(err error) string {
 		return ""
 	}
 	return fmt.Sprint(err)
+}
+
+func TestPending(t *testing.T) {
+	a, b := &Pending{Source: "p", Key: "a"}, &Pending{Source: "p", Key: "b"}
+	same := map[string]any{"x": []any{"y", int64(1)}}
+	in := map[string]any{"l": []any{"z", map[string]any{"c/d": b}}, "a": a, "same": same}
+	want := []Place{{"/a", a}, {"/l/1/c~1d", b}}
+	if got := Places(in); !slices.Equal(got, want) {
+		t.Errorf("Places = %v, want %v", got, want)
+	}
+	if again := (map[string]any{"a": new(*a)}); !Equal(again, map[string]any{"a": a}) || Equal(again, map[string]any{"a": b}) {
+		t.Error("a Pending equals another by what is asked")
+	}
+	out := Fill(in, func(p *Pending) string { return p.Key + "!" }).(map[string]any)
+	if !Equal(out, map[string]any{"l": []any{"z", map[string]any{"c/d": "b!"}}, "a": "a!", "same": same}) || !Same(out["same"], same) {
+		t.Errorf("Fill = %v", out)
+	}
+	if in["a"] != a || len(Places(in)) != 2 || len(Places(out)) != 0 {
+		t.Errorf("Fill modified %v", in)
+	}
+	if text, err := json.Marshal(in["a"]); err != nil || string(text) != `"\u003cwhat p has for \"a\"\u003e"` {
+		t.Errorf("Marshal = %s, %v", text, err)
+	}
 }
