@@ -137,7 +137,17 @@ type Source struct {
 // External is a value that a Provider supplies.
 type External struct {
 	Provider, DataSource, FailurePolicy, Default string
+	// AlwaysUsername says that the user name is asked for also where there is a string
+	// already, which Gatekeeper asks for instead.
+	AlwaysUsername bool
 }
+
+// UsernameAnnotation on a mutator with the data source Username and the value "always"
+// makes mapd ask for the user name everywhere. Gatekeeper does not know it.
+const UsernameAnnotation = "mapd.dev/username"
+
+// Asks reports whether the mutator needs external data.
+func (m *Mutator) Asks() bool { return m.From != nil && m.From.External != nil }
 
 // SetValues is what a ModifySet does to its list.
 type SetValues struct {

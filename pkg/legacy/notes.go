@@ -76,7 +76,7 @@ func (n *notes) match() {
 	n.patterns("spec.match.excludedNamespaces", match.ExcludedNamespaces...)
 	n.patterns("spec.match.name", match.Name)
 	if !match.OfRequests() {
-		n.add("spec.match.source", "Generated resources do not come by admission: the mutator never does anything there")
+		n.add("spec.match.source", "generated resources do not come by admission: the mutator is for expansion only")
 	}
 }
 

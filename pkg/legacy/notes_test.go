@@ -26,7 +26,7 @@ func TestNotes(t *testing.T) {
 			{"spec.match.namespaces", `an API server does not take "a.b": lower-case letters, digits, - and : only, with * in front or at the end`},
 			{"spec.match.excludedNamespaces", `an API server does not take "a*b": lower-case letters, digits, - and : only, with * in front or at the end`},
 			{"spec.match.name", `an API server does not take "A": lower-case letters, digits, - and : only, with * in front or at the end`},
-			{"spec.match.source", "Generated resources do not come by admission: the mutator never does anything there"}}},
+			{"spec.match.source", "generated resources do not come by admission: the mutator is for expansion only"}}},
 		{"tests", "a", Assign, pods + "\nlocation: 'spec.l[k: *].m[k: *].a'\nparameters: {assign: {value: x}, pathTests: [{subPath: spec.l, condition: MustExist}, {subPath: spec}, {subPath: 'spec.l[k: *]', condition: MustExist}, {subPath: 'spec.l[k: *].m[k: *]', condition: MustNotExist}]}",
 			[]Note{
 				{"spec.parameters.pathTests", `the condition "" of spec is none: the mutator never does anything`},

@@ -35,6 +35,12 @@ func Affects(a, b *Mutator) bool {
 	}
 }
 
+// RefusesPending reports whether b, an AssignImage or a ModifySet, refuses objects in
+// which a has external data pending (Gatekeeper spec §11.4).
+func RefusesPending(a, b *Mutator) bool {
+	return a.Asks() && (b.Image != nil || b.Set != nil) && len(a.Location) == len(b.Location) && a.Location.Meets(b.Location) && meetKinds(a, b)
+}
+
 // Commute reports whether a and b give the same in either order. It errs on the
 // side of false.
 func Commute(a, b *Mutator) bool {

@@ -7,14 +7,13 @@
 // it: the translation to CEL, with which it shares nothing, is checked against
 // it, and it supplies the error text when a mutation fails.
 //
-// External data is not supported: a mutator that needs it fails.
+// A mutator with external data leaves a [tree.Pending] where its value belongs.
 package direct
 
 import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -26,27 +25,31 @@ type Context struct {
 	Operation string         // CREATE or UPDATE; "" outside of a request
 	Source    string         // Original or Generated
 	UID       string         // names the mutation in errors
+	Username  string         // for external data
+	// Charge, if not nil, is called before memory is used, and may refuse it.
+	Charge func(bytes int) error
 }
 
 // Apply runs one mutator once, without checking whether it matches, and reports
 // whether it reached the last node of its location; the value that it writes
-// there may equal the old one. obj is not modified.
+// there may equal the old one. obj is not modified; next shares with it what is the
+// same.
 func Apply(m *legacy.Mutator, obj map[string]any, c Context) (next map[string]any, touched bool, err error) {
-	next = runtime.DeepCopyJSON(obj)
-	touched, err = apply(m, next, c)
+	next, touched, err = apply(m, obj, c, true)
 	if err != nil || !touched {
 		return obj, false, err
 	}
 	return next, true, nil
 }
 
-// apply is Apply in place. After an error, obj must be discarded.
-func apply(m *legacy.Mutator, obj map[string]any, c Context) (bool, error) {
-	touched, err := walk(m, obj)
+// apply is Apply or, unless it copies, the same in place: then obj must be discarded
+// after an error.
+func apply(m *legacy.Mutator, obj map[string]any, c Context, copies bool) (map[string]any, bool, error) {
+	next, touched, err := walk(m, obj, c, copies)
 	if err != nil {
-		return false, fmt.Errorf("mutation %s for mutator %s failed for %s: %w", c.UID, m, describe(obj), err)
+		return nil, false, fmt.Errorf("mutation %s for mutator %s failed for %s: %w", c.UID, m, describe(obj), err)
 	}
-	return touched, nil
+	return next, touched, nil
 }
 
 // describe names an object as Gatekeeper's errors do: by group, kind, namespace

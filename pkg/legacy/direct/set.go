@@ -1,11 +1,9 @@
 package direct
 
 import (
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -17,33 +15,75 @@ type setter interface {
 	field(obj map[string]any, name string) error
 }
 
-func setterOf(m *legacy.Mutator, obj *unstructured.Unstructured) (setter, error) {
+func setterOf(m *legacy.Mutator, obj *unstructured.Unstructured, c Context) setter {
 	switch {
+	case m.From != nil && m.From.External != nil:
+		return external{m.From.External, c.Username}
 	case m.From != nil:
-		value, err := valueOf(m.From, obj)
-		return assign{value}, err
+		return assign{valueOf(m.From, obj)}
 	case m.Set != nil && m.Set.Prune:
-		return prune{values: m.Set.Values}, nil
+		return prune{values: m.Set.Values}
 	case m.Set != nil:
-		return merge{values: deepCopy(m.Set.Values)}, nil
+		return merge{values: deepCopy(m.Set.Values)}
 	default:
-		return image{set: *m.Image}, nil
+		return image{set: *m.Image}
 	}
 }
 
 // valueOf returns what an Assign or AssignMetadata writes: "" for metadata that
 // the object lacks (Gatekeeper spec §3.2).
-func valueOf(from *legacy.Source, obj *unstructured.Unstructured) (any, error) {
-	switch {
-	case from.External != nil:
-		return nil, errors.New("external data is not supported")
-	case from.Metadata == "namespace":
-		return obj.GetNamespace(), nil
-	case from.Metadata == "name":
-		return obj.GetName(), nil
+func valueOf(from *legacy.Source, obj *unstructured.Unstructured) any {
+	switch from.Metadata {
+	case "namespace":
+		return obj.GetNamespace()
+	case "name":
+		return obj.GetName()
 	default:
-		return runtime.DeepCopyJSONValue(from.Value), nil
+		return deepCopy(from.Value)
 	}
+}
+
+// external writes what a Provider has to supply (Gatekeeper spec §11.4).
+type external struct {
+	*legacy.External
+	username string
+}
+
+func (s external) field(obj map[string]any, name string) error {
+	key := ""
+	if s.DataSource == "Username" {
+		key = s.username
+	}
+	if old, exists := obj[name]; exists {
+		var found string
+		switch old := old.(type) {
+		case *tree.Pending:
+			found = old.Key
+		case string:
+			found = old
+		default:
+			return fmt.Errorf("value assigned to external data placeholder is not a string, got %T", old)
+		}
+		if !s.AlwaysUsername {
+			key = found
+		}
+	}
+	obj[name] = s.pending(key)
+	return nil
+}
+
+// pending returns what stands for the value (Gatekeeper spec §11.5).
+func (s external) pending(key string) *tree.Pending {
+	p := &tree.Pending{Source: s.Provider, Key: key}
+	switch s.FailurePolicy {
+	case "Fail":
+		p.Must = true
+	case "Ignore":
+		p.Fallback = key
+	case "UseDefault":
+		p.Fallback = s.Default
+	}
+	return p
 }
 
 // assign writes a value.
@@ -116,7 +156,29 @@ func contains(list []any, value any) bool {
 	return false
 }
 
-// deepCopy copies values. It returns nil for nil, which is written as null.
-func deepCopy(values []any) []any {
-	return runtime.DeepCopyJSONValue(values).([]any)
+// deepCopy copies maps and lists. Nil ones, which are written as null, stay nil.
+func deepCopy[T any](value T) T { return copyOf(value).(T) }
+
+func copyOf(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if v == nil {
+			return v
+		}
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = copyOf(e)
+		}
+		return out
+	case []any:
+		if v == nil {
+			return v
+		}
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = copyOf(e)
+		}
+		return out
+	}
+	return v // a scalar, or a Pending
 }

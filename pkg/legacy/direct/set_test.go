@@ -19,9 +19,19 @@ func TestAssignFromMetadata(t *testing.T) {
 			want:    `{"a":"","metadata":{"generateName":"p-"}}`,
 		},
 		"external data": {
-			mutator: from(assignTo("a", nil), legacy.Source{External: &legacy.External{}}),
+			mutator: from(assignTo("a", nil), legacy.Source{External: &legacy.External{Provider: "p"}}),
 			in:      `{}`,
-			err:     "external data is not supported",
+			want:    `{"a":"\u003cwhat p has for \"\"\u003e"}`,
+		},
+		"external data for what is there": {
+			mutator: from(assignTo("a", nil), legacy.Source{External: &legacy.External{Provider: "p"}}),
+			in:      `{"a":"x"}`,
+			want:    `{"a":"\u003cwhat p has for \"x\"\u003e"}`,
+		},
+		"external data where there is no string": {
+			mutator: from(assignTo("a", nil), legacy.Source{External: &legacy.External{Provider: "p", DataSource: "Username"}}),
+			in:      `{"a":7}`,
+			err:     "value assigned to external data placeholder is not a string, got int64",
 		},
 	})
 	const in = `{"metadata":{"name":"p","namespace":"shop"}}`

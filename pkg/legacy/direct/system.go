@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -33,16 +31,17 @@ type Result struct {
 }
 
 // Mutate runs the mutators in passes, each in order, until a pass changes nothing
-// (Gatekeeper spec §8.2). Every error refuses the request. obj is not modified.
+// (Gatekeeper spec §8.2). Every error refuses the request. obj is not modified. What
+// external data is for is a Pending in the result.
 func (s *System) Mutate(obj map[string]any, c Context) (Result, error) {
 	mutators := s.Mutators
 	if !slices.IsSortedFunc(mutators, legacy.Compare) {
 		mutators = slices.SortedFunc(slices.Values(mutators), legacy.Compare)
 	}
 	result := Result{Object: obj}
-	now := runtime.DeepCopyJSON(obj)
+	now := deepCopy(obj)
 	for pass := 1; pass <= len(mutators)+1; pass++ {
-		before := runtime.DeepCopyJSON(now)
+		before := deepCopy(now)
 		touched, err := s.pass(mutators, now, c)
 		if err != nil {
 			result.Passes = pass
@@ -74,7 +73,7 @@ func (s *System) pass(mutators []*legacy.Mutator, obj map[string]any, c Context)
 		if !ok {
 			continue
 		}
-		if ok, err = apply(m, obj, c); err != nil {
+		if _, ok, err = apply(m, obj, c, false); err != nil {
 			return nil, err
 		}
 		if ok {

@@ -3,6 +3,7 @@ package direct
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -16,20 +17,30 @@ import (
 type walker struct {
 	m   *legacy.Mutator
 	set setter
+	// copies says that objects are replaced by changed copies, too.
+	copies bool
+	charge func(bytes int) error // may be nil
 }
 
-// walk applies a mutator to obj in place.
-func walk(m *legacy.Mutator, obj map[string]any) (touched bool, err error) {
+// walk applies a mutator to obj, in place unless it copies.
+func walk(m *legacy.Mutator, obj map[string]any, c Context, copies bool) (next map[string]any, touched bool, err error) {
 	if len(m.Location) == 0 {
-		return false, errors.New("attempting to mutate an empty target location")
+		return nil, false, errors.New("attempting to mutate an empty target location")
 	}
-	set, err := setterOf(m, &unstructured.Unstructured{Object: obj})
-	if err != nil {
-		return false, err
+	w := walker{m: m, set: setterOf(m, &unstructured.Unstructured{Object: obj}, c), copies: copies, charge: c.Charge}
+	v, touched, err := w.step(obj, 0)
+	if err != nil || !touched {
+		return nil, false, err
 	}
-	w := walker{m: m, set: set}
-	_, touched, err = w.step(obj, 0)
-	return touched, err
+	return v.(map[string]any), true, nil
+}
+
+// makes charges for a list or an object of that many values.
+func (w *walker) makes(values int) error {
+	if w.charge == nil {
+		return nil
+	}
+	return w.charge(100 + 50*values)
 }
 
 // step applies the location from a depth on to v. The caller keeps next only if
@@ -42,12 +53,14 @@ func (w *walker) step(v any, depth int) (next any, touched bool, err error) {
 		if !ok {
 			return nil, false, mismatch("object", v, node)
 		}
-		touched, err = w.field(obj, depth)
-		return obj, touched, err
+		return w.field(obj, depth)
 	}
 	list, ok := v.([]any)
 	if !ok {
 		return nil, false, mismatch("List", v, node)
+	}
+	if err := w.makes(len(list)); err != nil {
+		return nil, false, err
 	}
 	list = append(make([]any, 0, len(list)+1), list...)
 	switch {
@@ -62,14 +75,17 @@ func (w *walker) step(v any, depth int) (next any, touched bool, err error) {
 }
 
 // field steps into a member of an object.
-func (w *walker) field(obj map[string]any, depth int) (bool, error) {
+func (w *walker) field(obj map[string]any, depth int) (next any, touched bool, err error) {
 	name := w.m.Location[depth].Name
 	child, exists := obj[name] // null exists
 	if !w.allows(depth, exists) {
-		return false, nil
+		return nil, false, nil
 	}
 	if w.last(depth) {
-		return true, w.set.field(obj, name)
+		if obj, err = w.own(obj); err != nil {
+			return nil, false, err
+		}
+		return obj, true, w.set.field(obj, name)
 	}
 	if !exists {
 		child = map[string]any{}
@@ -77,12 +93,28 @@ func (w *walker) field(obj map[string]any, depth int) (bool, error) {
 			child = []any{}
 		}
 	}
-	next, touched, err := w.step(child, depth+1)
+	after, touched, err := w.step(child, depth+1)
 	if err != nil || !touched {
-		return false, err
+		return nil, false, err
 	}
-	obj[name] = next
-	return true, nil
+	if obj, err = w.own(obj); err != nil {
+		return nil, false, err
+	}
+	obj[name] = after
+	return obj, true, nil
+}
+
+// own returns an object that may be changed.
+func (w *walker) own(obj map[string]any) (map[string]any, error) {
+	if !w.copies {
+		return obj, nil
+	}
+	if err := w.makes(len(obj)); err != nil {
+		return nil, err
+	}
+	out := make(map[string]any, len(obj)+1)
+	maps.Copy(out, obj)
+	return out, nil
 }
 
 // all steps into every element of a list, whatever it is. With MustNotExist, a
@@ -92,12 +124,14 @@ func (w *walker) all(list []any, depth int) (bool, error) {
 		return false, nil
 	}
 	touched := false
-	for _, elem := range list {
-		_, t, err := w.step(elem, depth+1)
+	for i, elem := range list {
+		next, t, err := w.step(elem, depth+1)
 		if err != nil {
 			return false, err
 		}
-		touched = touched || t
+		if t {
+			list[i], touched = next, true
+		}
 	}
 	return touched, nil
 }
@@ -106,7 +140,7 @@ func (w *walker) all(list []any, depth int) (bool, error) {
 func (w *walker) keyed(list []any, depth int) (any, bool, error) {
 	node := w.m.Location[depth]
 	found, touched := false, false
-	for _, elem := range list {
+	for i, elem := range list {
 		obj, ok := elem.(map[string]any)
 		if !ok || !selects(node, obj) {
 			continue
@@ -114,11 +148,13 @@ func (w *walker) keyed(list []any, depth int) (any, bool, error) {
 		if !w.allows(depth, true) {
 			return nil, false, nil
 		}
-		_, t, err := w.step(obj, depth+1)
+		next, t, err := w.step(obj, depth+1)
 		if err != nil {
 			return nil, false, err
 		}
-		found, touched = true, touched || t
+		if found = true; t {
+			list[i], touched = next, true
+		}
 	}
 	if found {
 		return list, touched, nil

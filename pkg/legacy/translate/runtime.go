@@ -14,7 +14,8 @@ import (
 // Runtime returns the policy with which mapd runs all mutators of one shape, which
 // must be ShapeOf(m): a mutator is its parameter. The policy says nothing about
 // kinds, source and the namespace selector, in which those mutators may differ; the
-// engine looks at them.
+// engine looks at them. For a mutator with external data, for which no expression can
+// ask, it has no mutation.
 func Runtime(m *legacy.Mutator, shape string) *admissionregistrationv1.MutatingAdmissionPolicy {
 	hash := sha256.Sum256([]byte(shape))
 	policy := form{params: true}.policy(m)
@@ -44,11 +45,13 @@ func (f form) policy(m *legacy.Mutator) *admissionregistrationv1.MutatingAdmissi
 					},
 				}},
 			},
-			Mutations: []admissionregistrationv1.Mutation{{
-				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: f.patch(m).String()},
-			}},
 		},
+	}
+	if m.From == nil || m.From.External == nil {
+		p.Spec.Mutations = []admissionregistrationv1.Mutation{{
+			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: f.patch(m).String()},
+		}}
 	}
 	if f.params {
 		p.Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: legacy.Group + "/" + m.Kind.Version(), Kind: string(m.Kind)}
