@@ -29,6 +29,9 @@ type Options struct {
 	Moved func(id string) bool
 	// Namespace returns the Namespace of a request. Nil: there are none.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
+	// External says that the Engine has a Resolver, which asks Providers. Without one,
+	// mutators with external data do not run.
+	External bool
 }
 
 // Result is the outcome of building a set of mutators.
@@ -38,7 +41,8 @@ type Result struct {
 	States []State
 	// Shapes is how many programs the mutators that run share.
 	Shapes int
-	// Rules cover all that the mutators that run may change, each once and sorted.
+	// Rules cover all of clients' that the mutators that run may change, each once and
+	// sorted.
 	Rules []admissionregistrationv1.RuleWithOperations
 }
 
@@ -113,7 +117,7 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 		if c, ok := conflicts[m.ID()]; ok {
 			s.Conflict = &c
 		}
-		if s.Reason = notRun(s); s.Reason != "" {
+		if s.Reason = notRun(s, o); s.Reason != "" {
 			continue
 		}
 		if s.Moved = o.Moved != nil && o.Moved(m.ID()); s.Moved {
@@ -126,22 +130,44 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 		}
 		if s.Running = m.Match.OfRequests(); !s.Running {
 			s.Generated = true
-			s.Reason = "match.source is Generated: only resources that others generate are meant, and none come here"
+			s.Reason = "match.source is Generated: it runs on what expansion generates, and on no request"
 		}
 		running, members = append(running, m), append(members, member)
 	}
+	noteRefusals(r.States)
 	b.shapes = used
 	r.Shapes = len(used)
-	r.Rules = rules(running, types)
+	r.Rules = rules(slices.DeleteFunc(slices.Clone(running), func(m *legacy.Mutator) bool { return !m.Match.OfRequests() }), types)
 	for i, w := range wakes(running) {
 		members[i].Wakes = w
 	}
 	return r, engine.SetOptions{
 		Members: members, Bound: len(all), Namespace: o.Namespace,
 		Excludes: func(namespace string) bool { return config.Excludes(api.GatekeeperProcess, namespace) },
-		Explain: func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
-			return explain(running[member], obj, req, ns)
+		Explain: func(member int, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
+			return explain(running[member], obj, selected, req, ns)
 		},
+	}
+}
+
+// maxAsking is for how many mutators with external data noteRefusals looks.
+const maxAsking = 64
+
+// noteRefusals warns of mutators that refuse whatever another one asks a Provider for.
+func noteRefusals(states []State) {
+	var asking []*legacy.Mutator
+	for i := range states {
+		if m := states[i].Mutator; m.Asks() && states[i].Conflict == nil && len(asking) < maxAsking {
+			asking = append(asking, m)
+		}
+	}
+	for i := range states {
+		s := &states[i]
+		at := slices.IndexFunc(asking, func(a *legacy.Mutator) bool { return legacy.RefusesPending(a, s.Mutator) })
+		if at >= 0 && s.Conflict == nil {
+			s.Notes = append(s.Notes, legacy.Note{Field: "spec.location", Message: fmt.Sprintf(
+				"%s asks a Provider for the value here: objects that both match are refused", asking[at].ID())})
+		}
 	}
 }
 
@@ -160,13 +186,12 @@ func inOrder(crs []*legacy.Mutator) []*legacy.Mutator {
 }
 
 // notRun returns why a mutator is not in the Set, "" if it is.
-func notRun(s *State) string {
-	m := s.Mutator
+func notRun(s *State, o Options) string {
 	switch {
 	case s.Conflict != nil:
 		return s.Conflict.Error()
-	case m.From != nil && m.From.External != nil:
-		return "external data is not supported yet"
+	case s.Mutator.Asks() && !o.External:
+		return "it needs external data, and no Provider can be asked here"
 	}
 	return ""
 }
@@ -189,8 +214,11 @@ func (b *Builder) member(m *legacy.Mutator, used map[string]*policy.Policy, matc
 		}
 		used[shape] = p
 	}
+	if m.Asks() {
+		p = p.With(external{m})
+	}
 	return engine.Member{
-		Name: m.ID(), Policy: p, Params: &unstructured.Unstructured{Object: m.Object}, Match: match,
+		Name: m.ID(), Policy: p, Params: &unstructured.Unstructured{Object: m.Object}, Match: match, Asks: m.Asks(),
 		Applies: func(gvk schema.GroupVersionKind, op admissionv1.Operation, source policy.Source) bool {
 			return m.Match.FromSource(source.String()) && m.AppliesTo(gvk, string(op))
 		},
@@ -235,17 +263,46 @@ func matchOf(m *legacy.Mutator, known map[string]*engine.Match) (*engine.Match, 
 
 // explain returns why a mutator refuses an object by Gatekeeper's rules, nil if it
 // does not.
-func explain(m *legacy.Mutator, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
-	c := direct.Context{Operation: string(req.Operation), Source: req.Source.String(), UID: string(req.UID)}
-	if req.Source == policy.Generated {
-		c.Operation = ""
-	}
+func explain(m *legacy.Mutator, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
+	c := contextOf(req)
 	if ns != nil {
 		c.Namespace = ns.Object
 	}
-	if _, err := direct.Matches(m, obj.Object, c); err != nil {
+	if _, err := direct.Matches(m, selected.Object, c); err != nil {
 		return err
 	}
 	_, _, err := direct.Apply(m, obj.Object, c)
 	return err
+}
+
+func contextOf(req *policy.Request) direct.Context {
+	c := direct.Context{
+		Operation: string(req.Operation), Source: req.Source.String(), UID: string(req.UID), Username: req.UserInfo.Username,
+		Charge: func(bytes int) error { return req.Memory.Charge(int64(bytes)) },
+	}
+	if req.Source == policy.Generated {
+		c.Operation = ""
+	}
+	return c
+}
+
+// external is what a mutator with external data does: it notes what has to be asked.
+// No expression can say that, so it is interpreted.
+type external struct{ *legacy.Mutator }
+
+// Mutate implements policy.Mutator.
+func (e external) Mutate(ctx context.Context, in policy.Input) (*unstructured.Unstructured, error) {
+	c := contextOf(in.Request)
+	charge := c.Charge
+	c.Charge = func(bytes int) error {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		return charge(bytes)
+	}
+	next, touched, err := direct.Apply(e.Mutator, in.Object.Object, c)
+	if err != nil || !touched {
+		return in.Object, err
+	}
+	return &unstructured.Unstructured{Object: next}, nil
 }

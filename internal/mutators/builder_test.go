@@ -113,7 +113,7 @@ func TestStates(t *testing.T) {
 		assign(t, "list", "spec.x[n:a].q", "1"),
 		assign(t, "object", "spec.x.y.z", "1"),
 		decode(t, "Assign", "external", `{`+pods+`, location: spec.image, parameters: {assign: {externalData: {provider: p, failurePolicy: Fail, dataSource: ValueAtLocation}}}}`),
-		decode(t, "AssignMetadata", "generated", `{location: metadata.labels.g, match: {source: Generated}, parameters: {assign: {value: v}}}`),
+		decode(t, "AssignMetadata", "generated", `{location: metadata.labels.g, match: {source: Generated, kinds: [{apiGroups: [apps], kinds: [Deployment]}]}, parameters: {assign: {value: v}}}`),
 	}
 	r := build(NewBuilder(deps()), ms)
 	var got []string
@@ -122,10 +122,10 @@ func TestStates(t *testing.T) {
 	}
 	conflict := "the following mutators have conflicting schemas: [Assign.mutations.gatekeeper.sh /list,Assign.mutations.gatekeeper.sh /object]"
 	want := []string{
-		"Assign/external not-run external data is not supported yet",
+		"Assign/external not-run it needs external data, and no Provider can be asked here",
 		"Assign/list conflict " + conflict,
 		"Assign/object conflict " + conflict,
-		"AssignMetadata/generated not-run match.source is Generated: only resources that others generate are meant, and none come here",
+		"AssignMetadata/generated not-run match.source is Generated: it runs on what expansion generates, and on no request",
 		"AssignMetadata/ok running ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -133,6 +133,20 @@ func TestStates(t *testing.T) {
 	}
 	if r.Set.Len() != 2 {
 		t.Errorf("%d members, want ok and generated", r.Set.Len())
+	}
+	ms = append(ms, decode(t, "AssignImage", "tag", `{`+pods+`, location: spec.image, parameters: {assignTag: ":v2"}}`))
+	r = NewBuilder(deps()).Build(ms, nil, deps().Types, Options{External: true})
+	if s := r.States[0]; s.Kind() != Running || r.Set.Len() != 4 {
+		t.Errorf("%s is %s, with %d members", s.Mutator.ID(), s.Kind(), r.Set.Len())
+	}
+	note := legacy.Note{Field: "spec.location", Message: "Assign/external asks a Provider for the value here: objects that both match are refused"}
+	if s := r.States[3]; !slices.Contains(s.Notes, note) {
+		t.Errorf("notes of %s: %v", s.Mutator.ID(), s.Notes)
+	}
+	for _, rule := range r.Rules {
+		if slices.Contains(rule.Resources, "deployments") {
+			t.Errorf("a rule for generated objects only: %v", rule)
+		}
 	}
 }
 

@@ -37,6 +37,9 @@ type Member struct {
 	// changed the object; its own if it is not idempotent. A superfluous index costs
 	// time, a missing one gives a wrong result.
 	Wakes []int
+	// Asks says that the member may leave a tree.Pending in the object, for which the
+	// Set asks outside after the last pass.
+	Asks bool
 }
 
 // Match has criteria of members. Only NamespaceSelector decides; the others let a Set
@@ -71,8 +74,9 @@ type SetOptions struct {
 	// cannot. Nil: no Namespace has a label.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
 	// Explain returns the error with which a member refuses an object, in
-	// Gatekeeper's words; nil leaves it to the engine. obj must not be modified.
-	Explain func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error
+	// Gatekeeper's words; nil leaves it to the engine. obj, and selected, which is obj
+	// as selectors see it, must not be modified.
+	Explain func(member int, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error
 }
 
 // Set is policies that run in order, again and again until none of them changes
@@ -85,6 +89,9 @@ type SetOptions struct {
 //
 // After the first pass a member runs again only if another has woken it since.
 // The result, the refusals and the number of passes are those of running all.
+//
+// What members ask for outside is asked for after the last pass, in one call
+// (Gatekeeper spec §11.4). A label that is asked for is not there for selectors.
 //
 // A Set is a Runner: see Mutators.
 type Set struct {

@@ -27,10 +27,13 @@ type setRun struct {
 	*setRoom
 	woken     bool // some of awake may be true
 	relabeled bool // the member that runs has changed the object's labels
+	asks      bool // the object may have a tree.Pending
 
 	draft *policy.Draft
 	in    policy.Input // what all members see
 	pass  int
+	// answered is the object after the last pass, with what was asked for.
+	answered *unstructured.Unstructured
 }
 
 // decide runs the Set on the object, which carries the request's namespace
@@ -60,7 +63,7 @@ func (r *setRun) decide(namespace string) (result Result) {
 	}
 	// Whether the name of the namespace was spelled out is the client's choice.
 	original, _ := stringField(object.Object, "namespace")
-	after := withNamespace(r.draft.Keep(), original)
+	after := withNamespace(r.answered, original)
 	if settled := sameNumbers(object.Object, after.Object).(map[string]any); !tree.Same(settled, object.Object) {
 		result.Object = settled
 	}
@@ -90,7 +93,7 @@ func (r *setRun) passes() (int, error) {
 		if r.pass == 1 {
 			return 0, nil
 		}
-		return r.pass, nil
+		return r.pass, r.answer()
 	}
 	return r.set.passes, fmt.Errorf("mutation not converging: mutation %s not converging for %s", r.Request.UID, nameOf(r.draft.Object()))
 }
@@ -209,7 +212,7 @@ func (r *setRun) runMember(m int) error {
 	if p.Err() != nil {
 		return r.refuse(m, r.stepOf(member), p.Err())
 	}
-	r.in.Params, r.in.Object, r.cost = member.Params, r.draft.Object(), 0
+	r.in.Params, r.in.Object, r.cost = member.Params, r.selected(), 0
 	match, err := matches(r.ctx, p, r.in)
 	conditions := spent{r.cost, r.lap()}
 	if err != nil {
@@ -226,6 +229,7 @@ func (r *setRun) runMember(m int) error {
 			return r.refuse(m, step, err)
 		}
 		r.relabeled = r.relabeled || touchesLabels(step.paths)
+		r.asks = r.asks || member.Asks && step.Outcome == Changed
 	}
 	return nil
 }
@@ -242,7 +246,7 @@ func (r *setRun) stepOf(member *Member) *Step {
 func (r *setRun) refuse(m int, step *Step, err error) error {
 	step.Outcome, step.Err = Failed, err
 	if explain := r.set.options.Explain; explain != nil && interrupted(r.ctx, r.Request) == nil {
-		if e := explained(explain, m, r.draft.Object(), r.Request, r.namespace); e != nil {
+		if e := explained(explain, m, r.draft.Object(), r.selected(), r.Request, r.namespace); e != nil {
 			step.Err = e
 			return e
 		}
@@ -251,14 +255,14 @@ func (r *setRun) refuse(m int, step *Step, err error) error {
 }
 
 // explained is Explain, nil if that panics.
-func explained(explain func(int, *unstructured.Unstructured, *policy.Request, *unstructured.Unstructured) error,
-	m int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) (err error) {
+func explained(explain func(int, *unstructured.Unstructured, *unstructured.Unstructured, *policy.Request, *unstructured.Unstructured) error,
+	m int, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) (err error) {
 	defer func() {
 		if recover() != nil {
 			err = nil
 		}
 	}()
-	return explain(m, obj, req, ns)
+	return explain(m, obj, selected, req, ns)
 }
 
 // selects reports whether a member's namespaceSelector matches the object as it is
@@ -266,7 +270,7 @@ func explained(explain func(int, *unstructured.Unstructured, *policy.Request, *u
 func (r *setRun) selects(s labels.Selector) bool {
 	object := r.draft.Object().Object
 	if r.key.isNamespace() {
-		return s.Matches(labelsOf(object))
+		return s.Matches(labelsOf(r.selected().Object))
 	}
 	if namespace, _ := stringField(object, "namespace"); namespace == "" && r.namespace == nil {
 		return true

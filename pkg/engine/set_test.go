@@ -370,7 +370,7 @@ func TestSetRefuses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := SetOptions{Members: []Member{ok, tt.bad}}
-			o.Explain = func(m int, obj *unstructured.Unstructured, _ *policy.Request, _ *unstructured.Unstructured) error {
+			o.Explain = func(m int, obj, _ *unstructured.Unstructured, _ *policy.Request, _ *unstructured.Unstructured) error {
 				if m != 1 || obj.Object["data"].(map[string]any)["a"] != int64(1) {
 					t.Errorf("asked about member %d and %v", m, obj.Object)
 				}
@@ -390,7 +390,7 @@ func TestSetRefuses(t *testing.T) {
 // An explanation that panics is none.
 func TestSetExplainPanics(t *testing.T) {
 	o := SetOptions{Members: []Member{{Name: "Assign/b", Policy: lenient(t, "b", `[JSONPatch{op: "remove", path: "/x"}]`)}}}
-	o.Explain = func(int, *unstructured.Unstructured, *policy.Request, *unstructured.Unstructured) error {
+	o.Explain = func(int, *unstructured.Unstructured, *unstructured.Unstructured, *policy.Request, *unstructured.Unstructured) error {
 		panic("oops")
 	}
 	if d := admits(t, o, creates(widgetWith(nil))); d.Status == nil || !strings.Contains(d.Status.Message, "nonexistent key: x") {

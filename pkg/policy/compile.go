@@ -119,6 +119,17 @@ func Broken(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *Po
 	return &Policy{object: obj, err: err}
 }
 
+// With returns a policy with the conditions of p, and with mutators in the place of its
+// mutations.
+func (p *Policy) With(mutators ...Mutator) *Policy {
+	out := *p
+	out.mutations = make([]Mutation, len(mutators))
+	for i, m := range mutators {
+		out.mutations[i].Mutator = m
+	}
+	return &out
+}
+
 // Name is the policy's name.
 func (p *Policy) Name() string { return p.object.Name }
 
