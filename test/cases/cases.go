@@ -2,6 +2,7 @@ package cases
 
 import (
 	"embed"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -50,6 +51,9 @@ type Case struct {
 	Mutators []*unstructured.Unstructured
 	Config   *unstructured.Unstructured
 
+	// External has what Providers answer, by name and key. There are no others.
+	External map[string]map[string]Answer
+
 	Request RequestSpec
 
 	// WantError is the text of FormatStatus; empty when the request is allowed.
@@ -68,6 +72,30 @@ type Case struct {
 	WantPasses *int
 	// WantSteps is the text of the section want.steps, for the engine's record.
 	WantSteps string
+}
+
+// Answer is what a Provider says of a key: a value or, if it is not empty, an error.
+type Answer struct{ Value, Error string }
+
+// UnmarshalJSON reads a value, or {error: TEXT}.
+func (a *Answer) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &a.Value) == nil {
+		return nil
+	}
+	var failure struct{ Error string }
+	if err := json.Unmarshal(data, &failure); err != nil || failure.Error == "" {
+		return fmt.Errorf("%s is neither a string nor {error: TEXT}", data)
+	}
+	a.Error = failure.Error
+	return nil
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (a Answer) MarshalJSON() ([]byte, error) {
+	if a.Error != "" {
+		return json.Marshal(map[string]string{"error": a.Error})
+	}
+	return json.Marshal(a.Value)
 }
 
 // RequestSpec is the request of a case with every default filled in. Object

@@ -21,8 +21,8 @@ var (
 	directive  = regexp.MustCompile(`^(skip|compat): ([a-z0-9-]+) — (\S.*)$`)
 	documentAt = regexp.MustCompile(`(?m)^---\s*$`)
 	runners    = []string{"oracle", "engine", "e2e", "gatekeeper"}
-	sections   = []string{"policies.yaml", "mutators.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml", "request.yaml",
-		"want.object.yaml", "want.error", "want.rounds", "want.passes", "want.steps"}
+	sections   = []string{"policies.yaml", "mutators.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml", "external.yaml",
+		"request.yaml", "want.object.yaml", "want.error", "want.rounds", "want.passes", "want.steps"}
 )
 
 // Parse reads one case file. name is the case's name.
@@ -66,6 +66,9 @@ func Parse(name string, data []byte) (*Case, error) {
 		default:
 			return nil, fmt.Errorf("policies.yaml: kind %q is neither a policy nor a binding", u.GetKind())
 		}
+	}
+	if err := yaml.UnmarshalStrict([]byte(section["external.yaml"]), &c.External); err != nil {
+		return nil, fmt.Errorf("external.yaml: %w", err)
 	}
 	if err := c.mutators(docs["mutators.yaml"]); err != nil {
 		return nil, fmt.Errorf("mutators.yaml: %w", err)

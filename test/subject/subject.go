@@ -6,6 +6,7 @@ package subject
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -91,7 +92,7 @@ func build(c *cases.Case, env *cel.Env, trace bool) (*engine.Engine, error) {
 			return nil, err
 		}
 	}
-	e := engine.New(engine.Options{Authorizer: authz, Convert: snapshot.Convert(types), Trace: trace})
+	e := engine.New(engine.Options{Authorizer: authz, Convert: snapshot.Convert(types), Trace: trace, Resolver: external(c.External)})
 	set, err := Mutators(c, types)
 	if err != nil {
 		return nil, err
@@ -118,9 +119,31 @@ func Mutators(c *cases.Case, types *openapi.Types) (*engine.Set, error) {
 		}
 	}
 	built := mutators.NewBuilder(policy.Deps{Env: Env, Types: types}).Build(all, config, types, mutators.Options{
-		Namespace: newNamespaces(c.Namespaces).Namespace,
+		Namespace: newNamespaces(c.Namespaces).Namespace, External: true,
 	})
 	return built.Set, nil
+}
+
+// external answers as the Providers of a case do, in Gatekeeper's words.
+type external map[string]map[string]cases.Answer
+
+// Resolve implements engine.Resolver.
+func (e external) Resolve(_ context.Context, questions []engine.Question, _ bool) []engine.Answer {
+	out := make([]engine.Answer, len(questions))
+	for i, q := range questions {
+		provider, known := e[q.Source]
+		answer, has := provider[q.Key]
+		switch {
+		case !known:
+			out[i].Err = fmt.Errorf("failed to find external data provider %s in responses", q.Source)
+		case !has:
+			out[i].Err = fmt.Errorf("failed to find external data item in response for provider %s", q.Source)
+		case answer.Error != "":
+			out[i].Err = fmt.Errorf("failed to retrieve external data item from provider %s: %s", q.Source, answer.Error)
+		}
+		out[i].Value = answer.Value
+	}
+	return out
 }
 
 // Policies decodes and compiles. A policy that does not compile is in the
