@@ -81,7 +81,7 @@ type Set struct {
 // Take puts mutators in, with the defaults of an API server, on all sides, and
 // returns how the sides differ about them. What mapd refuses and Gatekeeper does
 // not, on purpose, is left out.
-func (c *Comparison) Take(us []*unstructured.Unstructured) (*Set, []string, error) {
+func (c *Comparison) Take(us []*unstructured.Unstructured, providers Providers) (*Set, []string, error) {
 	var differences []string
 	var kept []*unstructured.Unstructured
 	s := &Set{}
@@ -98,9 +98,9 @@ func (c *Comparison) Take(us []*unstructured.Unstructured) (*Set, []string, erro
 			kept, s.Mutators = append(kept, u), append(s.Mutators, m)
 		}
 	}
-	s.Gatekeeper = New(kept)
+	s.Gatekeeper = New(kept, providers)
 	differences = append(differences, s.conflicts()...)
-	s.Direct, s.Runtime = NewDirect(s.Mutators), c.shapes.NewRuntime(s.Mutators)
+	s.Direct, s.Runtime = NewDirect(s.Mutators, providers), c.shapes.NewRuntime(s.Mutators, providers)
 	s.Native = sync.OnceValues(func() (*Native, error) { return NewNative(s.Mutators, translate.Options{Types: types}) })
 	return s, differences, nil
 }
@@ -115,8 +115,6 @@ func (c *Comparison) accept(u *unstructured.Unstructured) (*legacy.Mutator, stri
 		c.Refused++
 	}
 	switch {
-	case theirs == nil && ours == nil && m.From != nil && m.From.External != nil:
-		c.Rows[rowExtern]++
 	case theirs == nil && ours == nil:
 		return m, ""
 	case theirs == nil && refusedEarly(u):
@@ -230,7 +228,7 @@ func (c *Comparison) Request(ctx context.Context, s *Set, r Request) ([]string, 
 	if !reflect.DeepEqual(want, got) {
 		differences = append(differences, "direct interpreter (-Gatekeeper +mapd):\n"+cmp.Diff(want, got))
 	}
-	want, rows, err := s.Gatekeeper.MutateAs(r)
+	want, rows, err := s.Gatekeeper.MutateAs(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +265,7 @@ func (c *Comparison) Policies(ctx context.Context, s *Set, r Request, kubernetes
 		c.NotAllowed++
 		return nil, nil
 	}
-	want, _, err := s.Gatekeeper.MutateAs(r)
+	want, _, err := s.Gatekeeper.MutateAs(ctx, r)
 	if err != nil {
 		return nil, err
 	}

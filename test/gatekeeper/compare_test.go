@@ -32,9 +32,9 @@ func compare(t *testing.T, c *Comparison, s *Set, r Request) {
 	}
 }
 
-func take(t *testing.T, c *Comparison, us []*unstructured.Unstructured) *Set {
+func take(t *testing.T, c *Comparison, us []*unstructured.Unstructured, providers Providers) *Set {
 	t.Helper()
-	s, differences, err := c.Take(us)
+	s, differences, err := c.Take(us, providers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestRecordedCases(t *testing.T) {
 		}
 		for _, c := range all {
 			t.Run(name+"/"+c.Name, func(t *testing.T) {
-				s := take(t, comparison, c.Mutators)
+				s := take(t, comparison, c.Mutators, c.providers)
 				if r := c.Request; r.Object != nil && r.Operation != "" && r.Source == "Original" {
 					r.Annotate = false
 					compare(t, comparison, s, r)
@@ -76,11 +76,11 @@ func TestCorpus(t *testing.T) {
 	var together []*unstructured.Unstructured
 	run := func(name string, us []*unstructured.Unstructured) {
 		t.Run(name, func(t *testing.T) {
-			s := take(t, comparison, us)
+			s := take(t, comparison, us, everyProvider())
 			for object, tree := range all {
 				if strings.HasPrefix(object, "input-") {
 					for _, operation := range []string{"CREATE", "UPDATE"} {
-						compare(t, comparison, s, Request{Object: tree, Namespace: "default", Operation: operation, Source: "Original"})
+						compare(t, comparison, s, Request{Object: tree, Namespace: "default", Operation: operation, Source: "Original", Username: "alice"})
 					}
 				}
 			}
@@ -113,12 +113,12 @@ func TestCases(t *testing.T) {
 			if why := c.Skip["gatekeeper"]; why != "" {
 				t.Skip(why)
 			}
-			s := take(t, comparison, c.Mutators)
+			s := take(t, comparison, c.Mutators, recordedProviders(c.External))
 			r := requestOf(c)
 			compare(t, comparison, s, r)
 			got, err := s.Gatekeeper.Mutate(t.Context(), r)
 			if c.Compat != "" {
-				got, _, err = s.Gatekeeper.MutateAs(r)
+				got, _, err = s.Gatekeeper.MutateAs(t.Context(), r)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -105,8 +105,11 @@ func (g *gen) mutator() *unstructured.Unstructured {
 	case "AssignMetadata":
 		path = []string{"metadata." + one(g, "labels", "labels", "annotations") + "." + quote(one(g, labels...))}
 		parameters["assign"] = map[string]any{"value": one(g, "x", "x", "x", "y", one(g, words...))}
-		if g.chance(15) {
+		switch {
+		case g.chance(15):
 			parameters["assign"] = map[string]any{"fromMetadata": map[string]any{"field": one(g, "name", "namespace")}}
+		case g.chance(15):
+			parameters["assign"] = map[string]any{"externalData": g.external("Username")}
 		}
 	case "ModifySet":
 		path = g.path("s")
@@ -154,7 +157,23 @@ func (g *gen) story() []*unstructured.Unstructured {
 	if !g.chance(20) {
 		return nil
 	}
-	switch g.n(4) {
+	external := func(location string) *unstructured.Unstructured {
+		m := assign(location, nil)
+		m.Object["spec"].(map[string]any)["parameters"] = map[string]any{"assign": map[string]any{"externalData": g.external("ValueAtLocation")}}
+		return m
+	}
+	switch g.n(6) {
+	case 4: // a label that waits beside those that selectors ask for
+		waits := mutator("AssignMetadata", map[string]any{"location": "metadata.labels.l1",
+			"parameters": map[string]any{"assign": map[string]any{"externalData": g.external("Username")}}})
+		return []*unstructured.Unstructured{waits, label("l2", "l3"), label("l4", "l1"), assign("spec.x", "beside")}
+	case 5: // external data, and others at the same place
+		others := []*unstructured.Unstructured{external("spec.l[name: *].i"), external("spec.l[name: x].i"), assign("spec.l[name: *].i", "plain")}
+		if g.chance(40) {
+			others = append(others, mutator("AssignImage", map[string]any{"applyTo": g.applyTo(), "location": "spec.l[name: x].i",
+				"parameters": map[string]any{"assignTag": ":v2"}}))
+		}
+		return others
 	case 0: // a chain through labels
 		return []*unstructured.Unstructured{label("l1", "l2"), label("l2", "l3"), label("l3", "l4"), assign("spec.x", "chained")}
 	case 1: // an element that another one visits once it is there
@@ -195,6 +214,8 @@ func (g *gen) assign() (map[string]any, []string) {
 		return map[string]any{"value": element}, []string{"spec", parent, parent + "[" + quote(key) + ": " + quote(value) + "]"}
 	}
 	switch {
+	case g.chance(10):
+		return map[string]any{"externalData": g.external(one(g, "ValueAtLocation", "ValueAtLocation", "Username", "", "Other"))}, path
 	case g.chance(8):
 		return map[string]any{"fromMetadata": map[string]any{"field": one(g, "name", "namespace")}}, path
 	case g.chance(20):
@@ -203,6 +224,19 @@ func (g *gen) assign() (map[string]any, []string) {
 			g.path(objects...)
 	}
 	return map[string]any{"value": g.value(1)}, path
+}
+
+// external makes the parameter of external data. Most Providers answer.
+func (g *gen) external(source string) map[string]any {
+	out := map[string]any{"provider": one(g, "p", "p", "ok", "other", "emptystr", "err", "int", "null", "nonidem", "system", "missing", "unknown"),
+		"failurePolicy": one(g, "Fail", "Ignore", "UseDefault", "UseDefault", "Ignore", "Other")}
+	if source != "" {
+		out["dataSource"] = source
+	}
+	if g.chance(90) {
+		out["default"] = one(g, "d", "x", "")
+	}
+	return out
 }
 
 // path makes a location that usually ends in one of the names: all that begin

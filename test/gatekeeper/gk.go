@@ -36,8 +36,9 @@ type Gatekeeper struct {
 	// name: "Assign/a". What is refused is not in the system.
 	Refused, Conflicts map[string]string
 
-	system *mutation.System
-	passes int
+	system    *mutation.System
+	providers Providers
+	passes    int
 	// members are the mutators of the system in its order.
 	members []member
 }
@@ -71,12 +72,12 @@ type Result struct {
 
 // New makes a system and puts mutators in, one after the other, if they are valid
 // (Gatekeeper's pkg/webhook/policy.go and pkg/controller/mutators).
-func New(mutators []*unstructured.Unstructured) *Gatekeeper {
-	g := &Gatekeeper{Refused: map[string]string{}, Conflicts: map[string]string{}}
-	g.system = mutation.NewSystem(mutation.SystemOpts{
+func New(mutators []*unstructured.Unstructured, providers Providers) *Gatekeeper {
+	g := &Gatekeeper{Refused: map[string]string{}, Conflicts: map[string]string{}, providers: providers}
+	g.system = mutation.NewSystem(providers.options(mutation.SystemOpts{
 		Reporter: counter{&g.passes},
 		NewUUID:  func() uuid.UUID { return uuid.Nil },
-	})
+	}))
 	for _, u := range mutators {
 		id := u.GetKind() + "/" + u.GetName()
 		m, err := decode(u)
@@ -215,6 +216,23 @@ func isNamespace(u *unstructured.Unstructured) bool {
 // pointer is an address, which an error text of Gatekeeper has in it.
 var pointer = regexp.MustCompile(`0x[0-9a-f]+`)
 
+// placeholder is how either side prints what stands for external data.
+var placeholder = regexp.MustCompile(`&\{Ref:[^ ]+ ValueAtLocation:(?s:.*?)\} is not|what [a-z]+ has for "(?s:.*?)" is not|\*unversioned\.ExternalDataPlaceholder|\*tree\.Pending`)
+
+// notString is how either side says that there is no string where external data belongs.
+var notString = regexp.MustCompile(`(external data placeholder is not a string), got (?s:.*)$`)
+
+// unresolved has the messages of the Providers, in any order.
+var unresolved = regexp.MustCompile(`^(failed to resolve external data placeholders: )\[(.*)\]$`)
+
 func mask(text string) string {
-	return pointer.ReplaceAllString(strings.ReplaceAll(text, uuid.Nil.String(), "<uuid>"), "<ptr>")
+	text = strings.ReplaceAll(text, uuid.Nil.String(), "<uuid>")
+	text = placeholder.ReplaceAllString(text, "<placeholder>")
+	text = notString.ReplaceAllString(text, "$1")
+	if parts := unresolved.FindStringSubmatch(text); parts != nil {
+		messages := strings.Split(parts[2], ", ")
+		slices.Sort(messages)
+		text = parts[1] + "[" + strings.Join(messages, ", ") + "]"
+	}
+	return pointer.ReplaceAllString(text, "<ptr>")
 }

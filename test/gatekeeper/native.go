@@ -43,11 +43,11 @@ func NewNative(ms []*legacy.Mutator, o translate.Options) (*Native, error) {
 		if unit.Policy == nil {
 			continue
 		}
-		policy, err := tree(unit.Policy)
+		policy, err := content(unit.Policy)
 		if err != nil {
 			return nil, err
 		}
-		binding, err := tree(unit.Binding)
+		binding, err := content(unit.Binding)
 		if err != nil {
 			return nil, err
 		}
@@ -81,9 +81,9 @@ func (n *Native) String() string {
 	return b.String()
 }
 
-func tree(obj runtime.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	return &unstructured.Unstructured{Object: content}, err
+func content(obj runtime.Object) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	return &unstructured.Unstructured{Object: fields}, err
 }
 
 // normal is a request as a server has it once it decoded it, with its namespace

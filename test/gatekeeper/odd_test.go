@@ -30,7 +30,7 @@ func TestOdd(t *testing.T) {
 			for _, m := range c.mutators {
 				m.SetName("a")
 			}
-			s := take(t, NewComparison(), c.mutators)
+			s := take(t, NewComparison(), c.mutators, nil)
 			r := Request{Namespace: "shop", Operation: "CREATE", Source: "Original",
 				Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{},
 					"metadata": map[string]any{"name": "p", "namespace": "shop", "labels": c.labels}},

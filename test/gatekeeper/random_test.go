@@ -83,7 +83,7 @@ func finding(ctx context.Context, random Case) string {
 
 // disagreement says how the sides differ on a case.
 func disagreement(ctx context.Context, c *Comparison, random Case) string {
-	s, differences, err := c.Take(random.Mutators)
+	s, differences, err := c.Take(random.Mutators, everyProvider())
 	if err != nil {
 		return err.Error()
 	}

@@ -32,6 +32,7 @@ type recordedCase struct {
 	Case
 	refused, conflicts map[string]string
 	result             Result
+	providers          Providers
 }
 
 var document = regexp.MustCompile(`(?m)^---$`)
@@ -79,11 +80,14 @@ func newRecorded(doc map[string]any) (recordedCase, error) {
 		}
 		r.Annotate, _ = request["annotate"].(bool)
 	}
+	replies, _, _ := unstructured.NestedStringMap(doc, "providers")
+	c.providers = Providers(replies)
 	c.refused, _, _ = unstructured.NestedStringMap(doc, "want", "refused")
 	c.conflicts, _, _ = unstructured.NestedStringMap(doc, "want", "conflicts")
 	passes, _, _ := unstructured.NestedInt64(doc, "want", "passes")
 	c.result.Passes = int(passes)
 	c.result.Error, _, _ = unstructured.NestedString(doc, "want", "error")
+	c.result.Error = mask(c.result.Error)
 	c.result.Object, _, _ = unstructured.NestedMap(doc, "want", "object")
 	if c.result.Object == nil && c.result.Error == "" {
 		c.result.Object = r.Object

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-var recordings = []string{"assign", "assignimage", "assignmetadata", "corpus", "match", "modifyset", "system"}
+var recordings = []string{"assign", "assignimage", "assignmetadata", "corpus", "external", "match", "modifyset", "system"}
 
 // The harness gives what was recorded: it is Gatekeeper.
 func TestRecorded(t *testing.T) {
@@ -26,7 +26,7 @@ func TestRecorded(t *testing.T) {
 }
 
 func testRecorded(t *testing.T, c recordedCase) {
-	g := New(c.Mutators)
+	g := New(c.Mutators, c.providers)
 	for what, d := range map[string]string{
 		"refused":   cmp.Diff(c.refused, g.Refused, cmpopts.EquateEmpty()),
 		"conflicts": cmp.Diff(c.conflicts, g.Conflicts, cmpopts.EquateEmpty()),

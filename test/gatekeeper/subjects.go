@@ -14,25 +14,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/test/subject"
 )
 
 // Direct is mapd's interpreter.
-type Direct struct{ system direct.System }
+type Direct struct {
+	system    direct.System
+	providers Providers
+}
 
 // NewDirect returns an interpreter of ms.
-func NewDirect(ms []*legacy.Mutator) *Direct {
+func NewDirect(ms []*legacy.Mutator, providers Providers) *Direct {
 	off := map[string]bool{}
 	for id := range legacy.Conflicts(ms) {
 		off[id] = true
 	}
-	return &Direct{direct.System{Mutators: ms, Off: off}}
+	return &Direct{direct.System{Mutators: ms, Off: off}, providers}
 }
 
 // Mutate answers a request as Gatekeeper's webhook would.
@@ -44,9 +49,12 @@ func (d *Direct) Mutate(r Request) (Result, error) {
 		obj.SetNamespace("")
 		namespace = r.Object
 	}
-	got, err := d.system.Mutate(obj.Object, direct.Context{Namespace: namespace, Operation: r.Operation, Source: r.Source, UID: "<uuid>"})
+	got, err := d.system.Mutate(obj.Object, direct.Context{Namespace: namespace, Operation: r.Operation, Source: r.Source, UID: "<uuid>", Username: r.Username})
+	if err == nil {
+		got.Object, err = d.resolve(got.Object)
+	}
 	if err != nil {
-		return Result{Passes: got.Passes, Error: err.Error()}, nil
+		return Result{Passes: got.Passes, Error: mask(err.Error())}, nil
 	}
 	if !got.Mutated {
 		return Result{Object: r.Object}, nil
@@ -54,6 +62,25 @@ func (d *Direct) Mutate(r Request) (Result, error) {
 	after := &unstructured.Unstructured{Object: got.Object}
 	after.SetNamespace(before)
 	return Result{Passes: got.Passes, Object: after.Object}, nil
+}
+
+// resolve fills in what is pending (Gatekeeper spec §11.5).
+func (d *Direct) resolve(obj map[string]any) (map[string]any, error) {
+	var errs []error
+	after := tree.Fill(obj, func(p *tree.Pending) string {
+		value, err := d.providers.answer(engine.Question{Source: p.Source, Key: p.Key})
+		switch {
+		case err != nil && p.Must:
+			errs = append(errs, err)
+		case err != nil:
+			return p.Fallback
+		}
+		return value
+	})
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("failed to resolve external data placeholders: %w", utilerrors.NewAggregate(errs))
+	}
+	return after.(map[string]any), nil
 }
 
 // Runtime is mapd's engine with a Set of mutators and no policies. Mutate must
@@ -75,9 +102,9 @@ func NewShapes() *Shapes {
 }
 
 // NewRuntime builds a Set of ms.
-func (s *Shapes) NewRuntime(ms []*legacy.Mutator) *Runtime {
-	r := &Runtime{engine: engine.New(engine.Options{})}
-	r.Built = s.builder.Build(ms, nil, types, mutators.Options{Namespace: r.find})
+func (s *Shapes) NewRuntime(ms []*legacy.Mutator, providers Providers) *Runtime {
+	r := &Runtime{engine: engine.New(engine.Options{Resolver: providers})}
+	r.Built = s.builder.Build(ms, nil, types, mutators.Options{Namespace: r.find, External: true})
 	r.engine.Publish(engine.Mutators(r.Built.Set, engine.On))
 	return r
 }
