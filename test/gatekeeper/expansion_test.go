@@ -32,14 +32,14 @@ func TestRandomExpansions(t *testing.T) {
 			}
 			ms = append(ms, m)
 		}
-		got, err := shapes.NewRuntime(ms).Expand(t.Context(), templates, r)
+		got, err := shapes.NewRuntime(ms, nil).Expand(t.Context(), templates, r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var difference string
 		// Which of two errors comes first is random in Gatekeeper.
 		for range 20 {
-			want, err := New(mutators).Expand(templates, r)
+			want, err := New(mutators, nil).Expand(templates, r)
 			if err != nil {
 				t.Fatal(err)
 			}
