@@ -35,7 +35,7 @@ func (b *builder) readMutators(opts Options) {
 		return
 	}
 	built := mutators.NewBuilder(policy.Deps{Env: b.env, Types: b.snapshot.Types}).Build(all, config, b.snapshot.Types, mutators.Options{
-		Namespace: b.snapshot.Namespaces.Namespace,
+		Namespace: b.snapshot.Namespaces.Namespace, External: opts.Resolver != nil,
 	})
 	b.snapshot.stages = []engine.Stage{engine.Mutators(built.Set, opts.Mutators)}
 	b.snapshot.Mutators, b.snapshot.Shapes = built.States, built.Shapes
