@@ -39,6 +39,9 @@ type reader struct {
 	b   []byte
 	at  int
 	err error
+	to  *writer // nil: the module is only read
+
+	globals uint32 // how many there are
 }
 
 func (r *reader) fail(format string, args ...any) {
@@ -131,8 +134,8 @@ type section struct {
 	body []byte
 }
 
-// binary is what mapd reads from a module's bytes before anything compiles them.
-type binary struct {
+// module is what mapd reads from a module's bytes before anything compiles them.
+type module struct {
 	size     int
 	sections []section // without custom ones
 	metadata []byte    // the first section of that name; nil if there is none
@@ -154,7 +157,7 @@ var header = []byte("\x00asm\x01\x00\x00\x00")
 
 // readBinary reads a module, and refuses one that is broken or beyond the bounds.
 // It takes time and memory in proportion to the bytes.
-func readBinary(wasm []byte, bounds *bounds) (*binary, error) {
+func readBinary(wasm []byte, bounds *bounds) (*module, error) {
 	switch {
 	case len(wasm) > bounds.module:
 		return nil, fmt.Errorf("the module has %d bytes, more than %d", len(wasm), bounds.module)
@@ -163,7 +166,7 @@ func readBinary(wasm []byte, bounds *bounds) (*binary, error) {
 	case !bytes.HasPrefix(wasm, header):
 		return nil, errors.New("not a WebAssembly module of version 1; components are not supported")
 	}
-	m := &binary{size: len(wasm), exports: map[string]uint32{}}
+	m := &module{size: len(wasm), exports: map[string]uint32{}}
 	r := &reader{b: wasm, at: len(header)}
 	last := 0
 	for r.more() {
@@ -172,7 +175,10 @@ func readBinary(wasm []byte, bounds *bounds) (*binary, error) {
 		if r.err != nil {
 			break
 		}
-		s := &reader{b: body}
+		s := &reader{b: body, globals: uint32(m.importedGlobals)}
+		if id > sectionGlobal {
+			s.globals += uint32(m.globals)
+		}
 		if id == sectionCustom {
 			if name := s.name(); s.err == nil && name == metadataSection && m.metadata == nil {
 				m.metadata = body[s.at:]
@@ -214,7 +220,7 @@ var sectionOrder = map[byte]int{
 	sectionExport: 7, sectionStart: 8, sectionElement: 9, sectionDataCount: 10, sectionCode: 11, sectionData: 12,
 }
 
-func (m *binary) read(id byte, r *reader, b *bounds) {
+func (m *module) read(id byte, r *reader, b *bounds) {
 	switch id {
 	case sectionType:
 		for range r.count("types", b.items) {
@@ -255,18 +261,25 @@ func (m *binary) read(id byte, r *reader, b *bounds) {
 			r.byte() // type
 			r.byte() // mutable
 			r.constant()
+			r.globals++
 		}
 	case sectionExport:
 		for range r.count("exports", b.items) {
-			name, kind, index := r.name(), r.byte(), r.u32()
-			switch kind {
+			switch name, kind := r.name(), r.byte(); kind {
 			case kindFunction:
-				m.exports[name] = index
+				m.exports[name] = r.functionIndex()
 			case kindMemory:
 				m.exportsMemory = m.exportsMemory || name == "memory"
+				r.u32()
+			case kindGlobal:
+				r.globalIndex()
+			default:
+				r.u32()
 			}
 		}
-	case sectionStart, sectionDataCount:
+	case sectionStart:
+		r.functionIndex()
+	case sectionDataCount:
 		r.u32()
 	case sectionElement:
 		r.elements(b)
@@ -286,6 +299,13 @@ func (m *binary) read(id byte, r *reader, b *bounds) {
 			}
 			r.skip(r.u32())
 		}
+	}
+}
+
+// globalIndex refuses what does not exist, which would be the counter of metered.
+func (r *reader) globalIndex() {
+	if n := r.u32(); r.err == nil && n >= r.globals {
+		r.fail("global %d does not exist", n)
 	}
 }
 
@@ -324,7 +344,7 @@ func (r *reader) limits() (low uint32, high int64) {
 	return low, high
 }
 
-func (m *binary) readImport(r *reader) {
+func (m *module) readImport(r *reader) {
 	i := Import{Module: r.name(), Name: r.name()}
 	switch kind := r.byte(); kind {
 	case kindFunction:
@@ -353,7 +373,7 @@ func (m *binary) readImport(r *reader) {
 
 // signatureOf returns the signature of a function by its index, the imported ones
 // included; ok is false if there is none.
-func (m *binary) signatureOf(index uint32) (s signature, ok bool) {
+func (m *module) signatureOf(index uint32) (s signature, ok bool) {
 	n := int(index)
 	if n >= m.importedFunctions {
 		if n -= m.importedFunctions; n >= len(m.functions) {

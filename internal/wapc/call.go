@@ -34,7 +34,7 @@ func (i *instance) close() {
 // guest is an *Error.
 func (m *Module) Call(ctx context.Context, operation string, payload []byte, host Host) ([]byte, error) {
 	if !m.enter() {
-		return nil, &Error{Reason: NotInitialised, text: "module " + m.name + " is closed"}
+		return nil, &Error{Reason: NotInitialised, text: "the module is closed"}
 	}
 	defer m.leave()
 	if _, ok := ctx.Deadline(); !ok {
@@ -99,14 +99,10 @@ func (m *Module) take(ctx context.Context, host Host) (*instance, error) {
 // fill makes the next instance while somebody uses this one.
 func (m *Module) fill() {
 	r := m.runtime
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed || !m.enter() {
+	if !m.enter() {
 		return
 	}
-	r.filling.Add(1)
 	go func() {
-		defer r.filling.Done()
 		defer m.leave()
 		ctx, cancel := context.WithTimeout(r.ended, r.options.Timeout)
 		defer cancel()

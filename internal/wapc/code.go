@@ -34,7 +34,7 @@ func defaultBounds() bounds {
 
 // readCode looks at each function as far as its compilation's cost goes: locals,
 // blocks and how deep they are nested.
-func (m *binary) readCode(r *reader, b *bounds) {
+func (m *module) readCode(r *reader, b *bounds) {
 	m.bodies = r.count("functions with code", b.functions)
 	if m.bodies != len(m.functions) {
 		r.fail("%d functions are declared and %d have code", len(m.functions), m.bodies)
@@ -47,7 +47,7 @@ func (m *binary) readCode(r *reader, b *bounds) {
 			r.fail("function %d has %d bytes, more than %d", i, size, b.body)
 			return
 		}
-		f := function{reader: reader{b: r.skip(size)}, params: m.types[m.functions[i]].params}
+		f := function{reader: reader{b: r.skip(size), globals: r.globals}, params: m.types[m.functions[i]].params}
 		f.read(b)
 		if locals += f.locals; f.err == nil && locals > b.allLocals {
 			f.fail("all functions so far have %d locals, more than %d", locals, b.allLocals)
@@ -71,6 +71,7 @@ type function struct {
 	blocks       int
 	instructions int
 	work         int
+	loops        []int // instructions of each loop, in the order of their beginnings
 }
 
 func (f *function) read(b *bounds) {
@@ -84,21 +85,29 @@ func (f *function) read(b *bounds) {
 		}
 		f.locals += int(n)
 	}
-	depth := 1
-	for f.err == nil && depth > 0 {
+	open := []int{-1} // blocks: which loop each one is, or -1
+	for f.err == nil && len(open) > 0 {
 		op := f.byte()
 		f.instructions++
 		switch op {
 		case opBlock, opLoop, opIf:
 			f.leb(33) // type
 			f.blocks++
-			if depth++; depth > b.depth {
-				f.fail("blocks are nested %d deep, more than %d", depth, b.depth)
+			if len(open) >= b.depth {
+				f.fail("blocks are nested more than %d deep", b.depth)
 			}
+			loop := -1
+			if op == opLoop {
+				loop, f.loops = len(f.loops), append(f.loops, -f.instructions)
+			}
+			open = append(open, loop)
 		case opElse:
 			f.blocks++
 		case opEnd:
-			depth--
+			if loop := open[len(open)-1]; loop >= 0 {
+				f.loops[loop] += f.instructions
+			}
+			open = open[:len(open)-1]
 		case opBrTable:
 			for range f.count("labels of a br_table", b.width) + 1 {
 				f.u32()
@@ -122,34 +131,44 @@ func (f *function) read(b *bounds) {
 }
 
 const (
-	opBlock   = 0x02
-	opLoop    = 0x03
-	opIf      = 0x04
-	opElse    = 0x05
-	opEnd     = 0x0b
-	opBr      = 0x0c
-	opBrIf    = 0x0d
-	opBrTable = 0x0e
-	opCall    = 0x10
-	opRefFunc = 0xd2
+	opBlock    = 0x02
+	opLoop     = 0x03
+	opIf       = 0x04
+	opElse     = 0x05
+	opEnd      = 0x0b
+	opBr       = 0x0c
+	opBrIf     = 0x0d
+	opBrTable  = 0x0e
+	opCall     = 0x10
+	opCallBy   = 0x11 // call_indirect
+	opTailCall = 0x12
+	opTailBy   = 0x13
+	opGrow     = 0x40 // memory.grow
+	opBulk     = 0xfc
+	opRefFunc  = 0xd2
+
+	opGlobalGet = 0x23
+	opGlobalSet = 0x24
 )
 
 // immediates reads what follows an instruction that is neither a block nor a branch.
 func (r *reader) immediates(op byte) {
 	switch {
 	case op == 0x00, op == 0x01, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4, op == 0xd1:
-	case op == opCall, op == 0x12, op == opRefFunc:
+	case op == opCall, op == opTailCall, op == opRefFunc:
 		r.functionIndex()
-	case op == 0x11, op == 0x13: // call_indirect and its tail call
+	case op == opCallBy, op == opTailBy:
 		r.u32()
 		r.u32()
 	case op == 0x1c: // select with types
 		r.skip(uint32(r.count("types of a select", 1)))
-	case op >= 0x20 && op <= 0x26: // locals, globals, tables
+	case op == opGlobalGet, op == opGlobalSet:
+		r.globalIndex()
+	case op >= 0x20 && op <= 0x26: // locals and tables
 		r.u32()
 	case op >= 0x28 && op <= 0x3e: // loads and stores
 		r.memarg()
-	case op == 0x3f, op == 0x40: // size and growth of the memory
+	case op == 0x3f, op == opGrow: // size and growth of the memory
 		r.byte()
 	case op == 0x41:
 		r.leb(32)
@@ -161,7 +180,7 @@ func (r *reader) immediates(op byte) {
 		r.skip(8)
 	case op == 0xd0:
 		r.byte() // type of a null reference
-	case op == 0xfc:
+	case op == opBulk:
 		r.bulk()
 	case op == 0xfd:
 		r.vector()
@@ -175,7 +194,18 @@ func (r *reader) memarg() {
 	r.u32()
 }
 
-func (r *reader) functionIndex() { r.u32() }
+// functionIndex reads the index of a function, and moves it where the module is
+// rewritten.
+func (r *reader) functionIndex() (index uint32) {
+	start := r.at
+	index = r.u32()
+	if r.to != nil {
+		r.to.copy(r.b[r.to.from:start])
+		r.to.index(index)
+		r.to.from = r.at
+	}
+	return index
+}
 
 // bulk reads what follows the prefix of conversions and bulk operations.
 func (r *reader) bulk() {
@@ -223,7 +253,7 @@ func (r *reader) constant() {
 		switch op := r.byte(); op {
 		case opEnd:
 			return
-		case 0x23, 0x41, 0x42, 0x43, 0x44, 0x6a, 0x6b, 0x6c, 0x7c, 0x7d, 0x7e, 0xd0, opRefFunc:
+		case opGlobalGet, 0x41, 0x42, 0x43, 0x44, 0x6a, 0x6b, 0x6c, 0x7c, 0x7d, 0x7e, 0xd0, opRefFunc:
 			r.immediates(op)
 		case 0xfd:
 			if r.u32() != 12 {

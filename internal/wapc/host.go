@@ -268,7 +268,8 @@ func (w streamLog) Write(b []byte) (int, error) {
 }
 
 // offer makes the host modules that guests import from.
-func offer(ctx context.Context, r wazero.Runtime) error {
+func (runtime *Runtime) offer(ctx context.Context) error {
+	r := runtime.engine
 	i32s := func(n int) []api.ValueType {
 		return bytes.Repeat([]byte{api.ValueTypeI32}, n)
 	}
@@ -301,7 +302,16 @@ func offer(ctx context.Context, r wazero.Runtime) error {
 	w.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, _ api.Module, p []uint64) {
 		panic(sys.NewExitError(uint32(p[0])))
 	}), i32s(1), nil).Export("proc_exit")
-	_, err := w.Instantiate(ctx)
+	if _, err := w.Instantiate(ctx); err != nil {
+		return err
+	}
+	_, err := r.NewHostModuleBuilder(meterModule).NewFunctionBuilder().
+		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, _ api.Module, p []uint64) {
+			if ctx.Err() != nil || runtime.ended.Err() != nil {
+				panic(interrupted(ctx))
+			}
+			p[0] = slice
+		}), nil, i32s(1)).Export(meterName).Instantiate(ctx)
 	return err
 }
 

@@ -47,11 +47,11 @@ type Runtime struct {
 	compiling *detach.Group
 	memory    atomic.Int64 // of all guests
 
-	mu      sync.Mutex
-	closed  bool
-	filling sync.WaitGroup // of instances made ahead
-	ended   context.Context
-	end     context.CancelFunc
+	mu     sync.Mutex
+	closed bool
+	under  sync.WaitGroup // calls, compilations and instances made ahead
+	ended  context.Context
+	end    context.CancelFunc
 }
 
 // New returns a Runtime. It must be closed.
@@ -73,9 +73,8 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("a guest's memory is between 64 KiB and 4 GiB, not %d bytes", o.Memory)
 	}
 	config := wazero.NewRuntimeConfig().
-		WithCoreFeatures(api.CoreFeaturesV2 | experimental.CoreFeaturesExtendedConst).
+		WithCoreFeatures(api.CoreFeaturesV2 | experimental.CoreFeaturesExtendedConst | experimental.CoreFeaturesTailCall).
 		WithMemoryLimitPages(uint32(pages)).
-		WithCloseOnContextDone(true).
 		WithDebugInfoEnabled(false)
 	r := &Runtime{options: o, bounds: defaultBounds(), log: o.Log, compiling: detach.New(1)}
 	r.bounds.memoryPages = int(pages)
@@ -92,20 +91,30 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	r.ended, r.end = context.WithCancel(context.WithoutCancel(ctx))
 	r.engine = wazero.NewRuntimeWithConfig(ctx, config)
-	if err := offer(ctx, r.engine); err != nil {
+	if err := r.offer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-// Close ends the calls that run and frees what the Runtime holds. Modules must not
-// be called afterwards.
+// begin counts work under way, unless the Runtime is closed.
+func (r *Runtime) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.under.Add(1)
+	}
+	return !r.closed
+}
+
+// Close ends the calls that run, waits for the compiler, and frees what the Runtime
+// holds. Modules cannot be called afterwards.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
 	r.end()
-	r.filling.Wait()
+	r.under.Wait()
 	err := r.engine.Close(context.WithoutCancel(r.ended))
 	if r.cache != nil {
 		err = errors.Join(err, r.cache.Close(context.WithoutCancel(r.ended)))
@@ -113,12 +122,14 @@ func (r *Runtime) Close() error {
 	return err
 }
 
+var errClosed = &Error{Reason: NotInitialised, text: "the runtime of WebAssembly policies is closed"}
+
 // Module is a policy that is ready to be called. It is safe for concurrent use.
 type Module struct {
 	name     string
 	digest   [sha256.Size]byte
 	runtime  *Runtime
-	binary   *binary
+	binary   *module
 	metadata Metadata
 	mode     Mode
 	compiled wazero.CompiledModule
@@ -148,15 +159,24 @@ func (r *Runtime) Compile(ctx context.Context, name string, wasm []byte) (*Modul
 	if err := m.runnable(); err != nil {
 		return nil, err
 	}
+	metered, err := m.binary.metered(&r.bounds)
+	if err != nil {
+		return nil, &Refusal{err.Error()}
+	}
 	var compiled wazero.CompiledModule
 	var compileErr error
 	err = r.compiling.Do(ctx, string(m.digest[:]), func() {
+		if !r.begin() {
+			compileErr = errClosed
+			return
+		}
+		defer r.under.Done()
 		defer func() {
 			if p := recover(); p != nil {
 				compileErr = refuse("the compiler failed: %v", p)
 			}
 		}()
-		if compiled, compileErr = r.engine.CompileModule(context.WithoutCancel(ctx), wasm); compileErr != nil {
+		if compiled, compileErr = r.engine.CompileModule(context.WithoutCancel(ctx), metered); compileErr != nil {
 			compileErr = refuse("the module is not valid: %s", trapText(compileErr))
 		} else if ctx.Err() != nil {
 			compiled.Close(context.WithoutCancel(ctx)) // nobody waits for it
@@ -204,11 +224,11 @@ func (m *Module) Mode() Mode { return m.mode }
 // Name returns the name that the module was compiled under.
 func (m *Module) Name() string { return m.name }
 
-// enter counts a user of the module, unless it is closed.
+// enter counts a user of the module, unless it or the Runtime is closed.
 func (m *Module) enter() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
+	if m.closed || !m.runtime.begin() {
 		return false
 	}
 	m.users++
@@ -223,6 +243,7 @@ func (m *Module) leave() {
 	if last {
 		m.free()
 	}
+	m.runtime.under.Done()
 }
 
 // Close lets no further call begin, and frees the module when the last one has ended.
@@ -251,7 +272,7 @@ func (m *Module) free() error {
 
 // mode returns how a module wants to be run: what its metadata say, else what its
 // exports look like.
-func (b *binary) mode(m Metadata) Mode {
+func (b *module) mode(m Metadata) Mode {
 	if m.ExecutionMode != nil {
 		return Mode(*m.ExecutionMode)
 	}
@@ -295,7 +316,7 @@ func (m *Module) runnable() error {
 	}
 	var unknown []string
 	for _, i := range m.binary.imports {
-		if i.Kind != "function" || !m.runtime.offers(i) {
+		if i.Kind != "function" || i.Module == meterModule || !m.runtime.offers(i) {
 			unknown = append(unknown, i.Kind+" "+i.Module+"."+i.Name)
 		}
 	}

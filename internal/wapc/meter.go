@@ -1,0 +1,239 @@
+package wapc
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// The compiler's own way to end a guest is a check at each loop, each of which
+// leaves the compiled code: guests with small loops take several times as long. And it is
+// none: functions that call themselves twice, or each the next one twice, run for
+// years without a loop, and compiled code that never leaves stops the garbage
+// collector, and with it the process.
+//
+// So a module is rewritten before it is compiled. It gets a counter (a global), and
+// code that takes from it what the next stretch costs: where a function begins, where a
+// loop begins anew, after calls in long functions, before operations on much memory
+// and before calls of the host. Below zero, it calls tick, which looks at the
+// context and gives the next slice.
+const (
+	meterModule = "mapd"
+	meterName   = "tick"
+
+	slice     = 100_000 // instructions between two ticks
+	costBulk  = 10_000  // of an operation that may touch all memory
+	longAfter = 512     // instructions that a function may have without charges after its calls
+)
+
+// writer writes the rewritten module.
+type writer struct {
+	out  []byte
+	from int // of what is read: it is copied up to here
+
+	functions uint32 // index of tick: those from here on move by one
+	counter   uint32 // index of the global
+}
+
+func (w *writer) copy(b []byte) { w.out = append(w.out, b...) }
+
+func (w *writer) u32(n uint32) { w.out = binary.AppendUvarint(w.out, uint64(n)) }
+
+func (w *writer) index(n uint32) {
+	if n >= w.functions {
+		n++
+	}
+	w.u32(n)
+}
+
+// bytes appends a string of bytes with its length.
+func (w *writer) bytes(b []byte) {
+	w.u32(uint32(len(b)))
+	w.copy(b)
+}
+
+// charge appends the code that takes cost from the counter.
+func (w *writer) charge(cost int) {
+	w.out = append(w.out, opGlobalGet)
+	w.u32(w.counter)
+	w.out = append(w.out, 0x41) // i32.const
+	w.signed(min(cost, slice))
+	w.out = append(w.out, 0x6b, opGlobalSet) // i32.sub
+	w.u32(w.counter)
+	w.out = append(w.out, opGlobalGet)
+	w.u32(w.counter)
+	w.out = append(w.out, 0x41, 0, 0x48, opIf, 0x40, opCall) // i32.const 0 i32.lt_s if call
+	w.u32(w.functions)
+	w.out = append(w.out, opGlobalSet)
+	w.u32(w.counter)
+	w.out = append(w.out, opEnd)
+}
+
+// signed appends a number that is not negative as signed LEB128.
+func (w *writer) signed(n int) {
+	for ; n > 0x3f; n >>= 7 {
+		w.out = append(w.out, byte(n)|0x80)
+	}
+	w.out = append(w.out, byte(n))
+}
+
+// metered returns the module with the counter, and without custom sections.
+func (m *module) metered(b *bounds) ([]byte, error) {
+	w := &writer{functions: uint32(m.importedFunctions), counter: uint32(m.importedGlobals + m.globals)}
+	out := append(make([]byte, 0, m.size+m.size/2), header...)
+	for _, s := range withSections(m.sections, sectionType, sectionImport, sectionGlobal) {
+		w.out, w.from = w.out[:0], 0
+		r := &reader{b: s.body, to: w, globals: uint32(m.importedGlobals + m.globals)}
+		switch s.id {
+		case sectionType:
+			w.list(s.body, len(m.types)+1, 0x60, 0, 1, 0x7f) // () -> i32
+		case sectionImport:
+			w.list(s.body, len(m.imports)+1)
+			w.bytes([]byte(meterModule))
+			w.bytes([]byte(meterName))
+			w.copy([]byte{kindFunction})
+			w.u32(uint32(len(m.types)))
+		case sectionGlobal:
+			r.u32()
+			w.u32(uint32(m.globals + 1))
+			w.from = r.at
+			for range m.globals {
+				r.skip(2)
+				r.constant()
+			}
+			w.copy(r.b[w.from:])
+			w.copy([]byte{0x7f, 1, 0x41, 0, opEnd}) // mutable i32, 0
+		case sectionTable:
+			w.u32(r.u32())
+			for r.more() {
+				w.copy([]byte{r.byte(), 1})
+				low, high := r.limits()
+				if high < 0 || high > int64(b.tableEntries) {
+					high = int64(b.tableEntries)
+				}
+				w.u32(low)
+				w.u32(uint32(high))
+			}
+		case sectionCode:
+			m.meterCode(r, b)
+		case sectionExport, sectionStart, sectionElement:
+			(&module{types: m.types, exports: map[string]uint32{}}).read(s.id, r, b)
+			w.copy(r.b[w.from:])
+		default:
+			w.copy(s.body)
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+		out = append(out, s.id)
+		out = binary.AppendUvarint(out, uint64(len(w.out)))
+		out = append(out, w.out...)
+	}
+	return out, nil
+}
+
+// list appends a section's list with another length, and with more behind it.
+func (w *writer) list(body []byte, n int, more ...byte) {
+	r := reader{b: body}
+	r.u32()
+	w.u32(uint32(n))
+	w.copy(body[r.at:])
+	w.copy(more)
+}
+
+// withSections returns sections with empty ones of those ids where there are none.
+func withSections(sections []section, ids ...byte) []section {
+	sections = slices.Clone(sections)
+	for _, id := range ids {
+		at, found := slices.BinarySearchFunc(sections, id, func(s section, id byte) int {
+			return sectionOrder[s.id] - sectionOrder[id]
+		})
+		if !found {
+			sections = slices.Insert(sections, at, section{id, []byte{0}})
+		}
+	}
+	return sections
+}
+
+func (m *module) meterCode(r *reader, b *bounds) {
+	w := r.to
+	w.u32(r.u32())
+	var body writer
+	for i := range m.bodies {
+		f := function{reader: reader{b: r.skip(r.u32()), globals: r.globals}, params: m.types[m.functions[i]].params}
+		f.read(b)
+		if f.err != nil {
+			r.fail("%w", f.err)
+			return
+		}
+		body = writer{out: body.out[:0], functions: w.functions, counter: w.counter}
+		f.meter(&body)
+		w.bytes(body.out)
+	}
+	w.from = r.at
+}
+
+// meter writes the function with charges. It was read before.
+func (f *function) meter(w *writer) {
+	r := &reader{b: f.b, to: w, globals: f.globals}
+	for range r.u32() {
+		r.u32()
+		r.byte()
+	}
+	charge := func(cost int) {
+		w.copy(r.b[w.from:r.at])
+		w.from = r.at
+		w.charge(cost)
+	}
+	// chargeBefore charges for an instruction whose first byte was read.
+	chargeBefore := func(cost int) {
+		r.at--
+		charge(cost)
+		r.at++
+	}
+	charge(f.instructions)
+	loop := 0
+	for n := 1; r.more(); n++ {
+		switch op := r.byte(); op {
+		case opLoop:
+			r.leb(33)
+			charge(f.loops[loop])
+			loop++
+		case opBlock, opIf:
+			r.leb(33)
+		case opElse, opEnd:
+		case opBr, opBrIf:
+			r.u32()
+		case opBrTable:
+			for range int(r.u32()) + 1 {
+				r.u32()
+			}
+		case opCall, opCallBy, opTailCall, opTailBy:
+			if op == opCall || op == opTailCall {
+				at := r.at
+				index := r.u32()
+				r.at = at
+				if index < w.functions {
+					chargeBefore(slice)
+				}
+			}
+			r.immediates(op)
+			if f.instructions > longAfter && (op == opCall || op == opCallBy) {
+				charge(f.instructions - n)
+			}
+		case opGrow:
+			chargeBefore(costBulk)
+			r.immediates(op)
+		case opBulk:
+			at := r.at
+			sub := r.u32()
+			r.at = at
+			if sub > 7 {
+				chargeBefore(costBulk)
+			}
+			r.immediates(op)
+		default:
+			r.immediates(op)
+		}
+	}
+	w.copy(r.b[w.from:])
+}
