@@ -151,6 +151,7 @@ type module struct {
 	tableEntries      uint32 // at the start, of all tables
 	globals           int
 	bodies            int
+	work              int
 }
 
 var header = []byte("\x00asm\x01\x00\x00\x00")

@@ -31,6 +31,7 @@ type writer struct {
 	from int // of what is read: it is copied up to here
 
 	functions uint32 // index of tick: those from here on move by one
+	charger   uint32 // index of the function that charges
 	counter   uint32 // index of the global
 }
 
@@ -51,17 +52,34 @@ func (w *writer) bytes(b []byte) {
 	w.copy(b)
 }
 
-// charge appends the code that takes cost from the counter.
+// charge appends code that takes cost from the counter.
 func (w *writer) charge(cost int) {
+	w.take(func() {
+		w.out = append(w.out, 0x41) // i32.const
+		w.signed(min(cost, slice))
+	})
+}
+
+// chargeByCall is charge by a call of a function: slower, and without the branch, of
+// which the compiler does not bear thousands in one function.
+func (w *writer) chargeByCall(cost int) {
+	w.out = append(w.out, 0x41)
+	w.signed(min(cost, slice))
+	w.out = append(w.out, opCall)
+	w.u32(w.charger)
+}
+
+// take appends code that takes from the counter what the code of cost puts on the
+// stack.
+func (w *writer) take(cost func()) {
 	w.out = append(w.out, opGlobalGet)
 	w.u32(w.counter)
-	w.out = append(w.out, 0x41) // i32.const
-	w.signed(min(cost, slice))
+	cost()
 	w.out = append(w.out, 0x6b, opGlobalSet) // i32.sub
 	w.u32(w.counter)
 	w.out = append(w.out, opGlobalGet)
 	w.u32(w.counter)
-	w.out = append(w.out, 0x41, 0, 0x48, opIf, 0x40, opCall) // i32.const 0 i32.lt_s if call
+	w.out = append(w.out, 0x41, 0, 0x48, opIf, 0x40, opCall) // i32.const 0 i32.lt_s
 	w.u32(w.functions)
 	w.out = append(w.out, opGlobalSet)
 	w.u32(w.counter)
@@ -78,20 +96,27 @@ func (w *writer) signed(n int) {
 
 // metered returns the module with the counter, and without custom sections.
 func (m *module) metered(b *bounds) ([]byte, error) {
-	w := &writer{functions: uint32(m.importedFunctions), counter: uint32(m.importedGlobals + m.globals)}
+	w := &writer{
+		functions: uint32(m.importedFunctions),
+		charger:   uint32(m.importedFunctions + 1 + len(m.functions)),
+		counter:   uint32(m.importedGlobals + m.globals),
+	}
 	out := append(make([]byte, 0, m.size+m.size/2), header...)
-	for _, s := range withSections(m.sections, sectionType, sectionImport, sectionGlobal) {
+	for _, s := range withSections(m.sections, sectionType, sectionImport, sectionFunction, sectionGlobal, sectionCode) {
 		w.out, w.from = w.out[:0], 0
 		r := &reader{b: s.body, to: w, globals: uint32(m.importedGlobals + m.globals)}
 		switch s.id {
 		case sectionType:
-			w.list(s.body, len(m.types)+1, 0x60, 0, 1, 0x7f) // () -> i32
+			w.list(s.body, len(m.types)+2, 0x60, 0, 1, 0x7f, 0x60, 1, 0x7f, 0) // () -> i32, i32 -> ()
 		case sectionImport:
 			w.list(s.body, len(m.imports)+1)
 			w.bytes([]byte(meterModule))
 			w.bytes([]byte(meterName))
 			w.copy([]byte{kindFunction})
 			w.u32(uint32(len(m.types)))
+		case sectionFunction:
+			w.list(s.body, len(m.functions)+1)
+			w.u32(uint32(len(m.types) + 1))
 		case sectionGlobal:
 			r.u32()
 			w.u32(uint32(m.globals + 1))
@@ -156,8 +181,10 @@ func withSections(sections []section, ids ...byte) []section {
 
 func (m *module) meterCode(r *reader, b *bounds) {
 	w := r.to
-	w.u32(r.u32())
-	var body writer
+	r.u32()
+	w.u32(uint32(m.bodies + 1))
+	body := *w
+	body.out = nil
 	for i := range m.bodies {
 		f := function{reader: reader{b: r.skip(r.u32()), globals: r.globals}, params: m.types[m.functions[i]].params}
 		f.read(b)
@@ -165,11 +192,14 @@ func (m *module) meterCode(r *reader, b *bounds) {
 			r.fail("%w", f.err)
 			return
 		}
-		body = writer{out: body.out[:0], functions: w.functions, counter: w.counter}
+		body.out, body.from = body.out[:0], 0
 		f.meter(&body)
 		w.bytes(body.out)
 	}
-	w.from = r.at
+	body.out = append(body.out[:0], 0)                         // no locals
+	body.take(func() { body.out = append(body.out, 0x20, 0) }) // local.get
+	body.out = append(body.out, opEnd)
+	w.bytes(body.out)
 }
 
 // meter writes the function with charges. It was read before.
@@ -179,24 +209,20 @@ func (f *function) meter(w *writer) {
 		r.u32()
 		r.byte()
 	}
-	charge := func(cost int) {
-		w.copy(r.b[w.from:r.at])
-		w.from = r.at
-		w.charge(cost)
+	// flush copies what was read, but for the last bytes.
+	flush := func(but int) {
+		w.copy(r.b[w.from : r.at-but])
+		w.from = r.at - but
 	}
-	// chargeBefore charges for an instruction whose first byte was read.
-	chargeBefore := func(cost int) {
-		r.at--
-		charge(cost)
-		r.at++
-	}
-	charge(f.instructions)
+	flush(0)
+	w.charge(f.instructions)
 	loop := 0
 	for n := 1; r.more(); n++ {
 		switch op := r.byte(); op {
 		case opLoop:
 			r.leb(33)
-			charge(f.loops[loop])
+			flush(0)
+			w.charge(f.loops[loop])
 			loop++
 		case opBlock, opIf:
 			r.leb(33)
@@ -213,22 +239,26 @@ func (f *function) meter(w *writer) {
 				index := r.u32()
 				r.at = at
 				if index < w.functions {
-					chargeBefore(slice)
+					flush(1)
+					w.chargeByCall(slice)
 				}
 			}
 			r.immediates(op)
 			if f.instructions > longAfter && (op == opCall || op == opCallBy) {
-				charge(f.instructions - n)
+				flush(0)
+				w.chargeByCall(f.instructions - n)
 			}
 		case opGrow:
-			chargeBefore(costBulk)
+			flush(1)
+			w.chargeByCall(costBulk)
 			r.immediates(op)
 		case opBulk:
 			at := r.at
 			sub := r.u32()
 			r.at = at
 			if sub > 7 {
-				chargeBefore(costBulk)
+				flush(1)
+				w.chargeByCall(costBulk)
 			}
 			r.immediates(op)
 		default:
