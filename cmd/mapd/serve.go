@@ -153,7 +153,7 @@ const defaultNamespace = "mapd-system"
 
 // flags that have a meaning in one of the two modes only.
 var (
-	filesOnly   = []string{"recursive", "unbound", "poll", "expansion"}
+	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
 		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt"}
 )

@@ -46,7 +46,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	policies := store.New(store.Options{
 		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics,
 		Mutators: f.mutators(),
-		Native:   f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...),
+		Native:   f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
 	})
 	certificates, err := f.certificates(c, log)
 	if err != nil {
@@ -55,7 +55,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := writer.New(writer.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil, Expansion: f.expansion,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
 				return err
@@ -72,20 +72,25 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 
 	stop := runInBackground(ctx, log, policies, certificates, writes)
 	defer stop()
+	checks := []webhook.Check{
+		{Name: "policies", Run: policies.Ready},
+		{Name: "certificate", Run: certificates.Check},
+		{Name: "webhook configurations", Run: writes.Passive, Advisory: true},
+	}
+	if f.expansion {
+		checks = append(checks, webhook.Check{Name: "expansion", Run: policies.ExpansionReady, Advisory: true})
+	}
 	return f.run(ctx, webhook.Options{
-		Entries: policies.Entry,
-		Legacy:  policies.Legacy(),
+		Entries:   policies.Entry,
+		Legacy:    policies.Legacy(),
+		Expansion: f.reviewer(policies.Expander, metrics),
 		Validator: &validation.Validator{
 			Env: c.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
 			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 				return c.dynamic.Resource(api.OwnPolicies).Get(ctx, name, metav1.GetOptions{})
 			},
 		},
-		Checks: []webhook.Check{
-			{Name: "policies", Run: policies.Ready},
-			{Name: "certificate", Run: certificates.Check},
-			{Name: "webhook configurations", Run: writes.Passive, Advisory: true},
-		},
+		Checks:  checks,
 		Metrics: metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
 	}, certificates.GetCertificate, listener)
 }

@@ -128,12 +128,14 @@ var (
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
 	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
 	// additions are what an overlay makes beside the manifest's objects and outside
-	// of their namespace: manifests/overlays/legacy and native.
+	// of their namespace: manifests/overlays/legacy, native and expansion.
 	additions = []ref{
 		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-legacy"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-legacy"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-native"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-native"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-expansion"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-expansion"},
 	}
 )
 

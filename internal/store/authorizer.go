@@ -30,7 +30,7 @@ func (r *reviewer) Authorize(ctx context.Context, attrs authorizer.Attributes) (
 	if err != nil {
 		return authorizer.DecisionNoOpinion, "", err
 	}
-	return verdict(review.Status)
+	return outcome(review.Status)
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer: a review knows no
@@ -44,10 +44,10 @@ func (r *reviewer) EvaluateConditions(context.Context, authorizer.ConditionsAwar
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// verdict reads the server's answer. A decision and an error do not exclude one
+// outcome reads the server's answer. A decision and an error do not exclude one
 // another (k8s.io/kubernetes pkg/registry/authorization/subjectaccessreview:
 // Create writes both).
-func verdict(status authorizationv1.SubjectAccessReviewStatus) (authorizer.Decision, string, error) {
+func outcome(status authorizationv1.SubjectAccessReviewStatus) (authorizer.Decision, string, error) {
 	var err error
 	if status.EvaluationError != "" {
 		err = errors.New(status.EvaluationError)

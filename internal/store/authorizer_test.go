@@ -87,7 +87,7 @@ func TestVerdict(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			decision, reason, err := verdict(tt.status)
+			decision, reason, err := outcome(tt.status)
 			if decision != tt.decision || reason != "r" || errString(err) != tt.err {
 				t.Errorf("= %v, %q, %v; want %v, r, %q", decision, reason, err, tt.decision, tt.err)
 			}

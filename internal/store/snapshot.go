@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,6 +27,9 @@ type Snapshot struct {
 	Entries []*webhook.Entry
 	// Mutators is nil if Gatekeeper's mutators are not run, or not read yet.
 	Mutators *MutatorsState
+	// Workloads has the rules of the workloads that are expanded, nil if none are or
+	// if they are not known yet.
+	Workloads []admissionregistrationv1.RuleWithOperations
 }
 
 // PolicyState is one policy and what has become of it.
@@ -170,10 +174,19 @@ func (s *share) joined(c *catalogue) *joined {
 
 // groupShare is all that has to do with a group, as if it were one entry.
 func groupShare(c *catalogue, g webhook.Group) *joined {
+	return shareOf(c, func(id webhook.ID) bool { return id.Group == g })
+}
+
+// wholeShare is all that has to do with any entry, as if there were one.
+func wholeShare(c *catalogue) *joined {
+	return shareOf(c, func(id webhook.ID) bool { return id != webhook.ID{} })
+}
+
+func shareOf(c *catalogue, has func(webhook.ID) bool) *joined {
 	s := shares{catalogue: c, of: map[webhook.ID]*share{}}
-	all := webhook.ID{Group: g}
+	all := webhook.ID{Group: webhook.Groups()[0]}
 	for i, id := range c.ids {
-		if id.Group == g {
+		if has(id) {
 			s.add(all, i)
 		}
 	}
@@ -225,7 +238,8 @@ type publication struct {
 	version uint64 // of the warnings
 	params  func(schema.GroupVersionKind) ParamState
 	// mutators may be nil.
-	mutators *MutatorsState
+	mutators  *MutatorsState
+	workloads []admissionregistrationv1.RuleWithOperations
 
 	snapshot func() *Snapshot
 }
@@ -240,7 +254,7 @@ func (p *publication) build() *Snapshot {
 		Policies: make([]PolicyState, len(p.policies)),
 		Bindings: make([]BindingState, len(p.bindings)),
 		Entries:  p.entries,
-		Mutators: p.mutators,
+		Mutators: p.mutators, Workloads: p.workloads,
 	}
 	for i, b := range p.bindings {
 		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: p.named[i] >= 0, Err: b.err}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/verdict"
 	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -59,6 +60,10 @@ type Options struct {
 	// Native moves them into policies, or back, for which mapd needs the right to read
 	// those of the cluster; the Store does not write them. Mutators has to be On.
 	Native *NativeOptions
+	// Expansion finds out what becomes of the objects that workloads create. mapd needs
+	// the right to read ValidatingAdmissionPolicies, and expansion templates if there
+	// are any.
+	Expansion bool
 }
 
 // Store turns a cluster into snapshots. It is safe for concurrent use.
@@ -76,6 +81,7 @@ type Store struct {
 	sources    binding.Sources
 	engine     engine.Options
 	gatekeeper *gatekeeper // nil: its mutators are not run
+	workloads  *workloads  // nil: they are not expanded
 	// served runs the policies of each entry; nil before the first snapshot.
 	served atomic.Pointer[served]
 
@@ -134,6 +140,11 @@ func New(o Options) *Store {
 			s.moves.always.Store(true)
 		}
 	}
+	if o.Expansion {
+		s.workloads = newWorkloads(o.Dynamic, verdict.Sources{
+			Sources: s.sources, Types: types, Convert: s.engine.Convert, Authorizer: s.authorizer,
+		}, s.engine, log, s.changes.Notify)
+	}
 	return s
 }
 
@@ -144,6 +155,9 @@ func (s *Store) servedKindsChanged() {
 	s.params.look()
 	if s.gatekeeper != nil {
 		s.gatekeeper.look()
+	}
+	if s.workloads != nil {
+		s.workloads.templates.Look()
 	}
 }
 
@@ -158,6 +172,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 	if s.gatekeeper != nil {
 		all.Go(func() { s.gatekeeper.run(ctx) })
+	}
+	if s.workloads != nil {
+		all.Go(func() { s.workloads.run(ctx) })
 	}
 	var failed error
 	all.Go(func() {
@@ -210,10 +227,11 @@ func (s *Store) update(ctx context.Context) {
 	}
 	// Mutators and policies do not wait for each other's sources.
 	mutators := s.gatekeeper != nil && s.gatekeeper.update(ctx, kinds)
+	workloads := s.workloads != nil && s.workloads.update(kinds)
 	if s.sourcesReady() != nil {
 		return
 	}
-	if s.entries != nil && !kinds && !state && !mutators && !work.changed && len(bindings) == 0 {
+	if s.entries != nil && !kinds && !state && !mutators && !workloads && !work.changed && len(bindings) == 0 {
 		return
 	}
 	before := s.entries
@@ -250,7 +268,11 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 		return err
 	}
 	// Start reading parameters before requests need them.
-	s.params.Use(ctx, paramKinds(entries))
+	used := paramKinds(entries)
+	if s.workloads != nil {
+		used = append(used, s.workloads.kinds...)
+	}
+	s.params.Use(ctx, used)
 	if s.metrics != nil && !maps.Equal(before, entries) {
 		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken())
 	}
@@ -291,6 +313,10 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	next := publication{catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State}
 	if s.gatekeeper != nil {
 		next.mutators = s.gatekeeper.state
+	}
+	if s.workloads != nil {
+		s.workloads.publish(s.compiler.catalogue, s.sources, s.gatekeeper)
+		next.workloads = s.workloads.rules
 	}
 	s.published.Store(newPublication(next))
 	s.listeners.Notify()

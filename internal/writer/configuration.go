@@ -163,11 +163,13 @@ type asked struct {
 	// unread.
 	rules  []admissionregistrationv1.RuleWithOperations
 	unread bool
+	// workloads are the rules of what is expanded, nil if it is unknown.
+	workloads []admissionregistrationv1.RuleWithOperations
 }
 
 // askedBy returns what the entries of a snapshot are derived from.
 func (w *Writer) askedBy(s *store.Snapshot) asked {
-	a := asked{entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil}
+	a := asked{entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil, workloads: s.Workloads}
 	if s.Mutators != nil {
 		a.rules = s.Mutators.Rules
 	}
@@ -175,7 +177,7 @@ func (w *Writer) askedBy(s *store.Snapshot) asked {
 }
 
 func (a asked) equal(b asked) bool {
-	return slices.Equal(a.entries, b.entries) && a.unread == b.unread && apiequality.Semantic.DeepEqual(a.rules, b.rules)
+	return slices.Equal(a.entries, b.entries) && a.unread == b.unread && apiequality.Semantic.DeepEqual(a.rules, b.rules) && apiequality.Semantic.DeepEqual(a.workloads, b.workloads)
 }
 
 // derive sets what both configurations should be, with the authorities of bundle.
@@ -195,6 +197,7 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte,
 				ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds,
 				MatchConditions: webhook.NotItself(w.o.User),
 			}).Webhooks)
+			desired = append(desired, w.expansionEntry(c, a, base)...)
 		} else {
 			desired = webhook.Configuration(a.entries, base).Webhooks
 			if legacy := w.legacyEntry(c, a, base); legacy != nil {
@@ -208,6 +211,28 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte,
 			c.desired, c.next, c.retry = desired, time.Time{}, 0
 		}
 	}
+}
+
+// expansionEntry returns the entry for workloads, if there is one. It keeps the present
+// one while it is unknown what is expanded.
+func (w *Writer) expansionEntry(c *configuration, a asked, base entry) []entry {
+	rules := a.workloads
+	if !w.o.Expansion {
+		return nil
+	}
+	if rules == nil {
+		_, live, _ := c.get()
+		if i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhook.ExpansionName }); i >= 0 {
+			rules = live[i].Rules
+		}
+	}
+	e := webhook.ExpansionEntry(rules, admissionregistrationv1.ValidatingWebhook{
+		ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds, NamespaceSelector: base.NamespaceSelector, MatchConditions: base.MatchConditions,
+	})
+	if e == nil {
+		return nil
+	}
+	return fromValidating([]admissionregistrationv1.ValidatingWebhook{*e})
 }
 
 // legacyEntry returns the entry for Gatekeeper's mutators, nil if there is none. It keeps

@@ -55,6 +55,8 @@ type Options struct {
 	// Mutators says that the Store runs Gatekeeper's mutators; Native, that it moves
 	// them into policies or back, and these are written or deleted.
 	Mutators, Native bool
+	// Expansion says that the Store finds out what workloads create.
+	Expansion bool
 
 	// Ready says why this replica cannot answer requests.
 	Ready func() error

@@ -102,6 +102,7 @@ func TestManifestsAgree(t *testing.T) {
 		{"the chart with cert-manager", kustomize("overlays", "cert-manager"), chart(namespace, "--set=certManager.enabled=true")},
 		{"the chart with Gatekeeper's mutators", kustomize("overlays", "legacy"), chart(namespace, "--set=legacy=on")},
 		{"the chart with policies for mutators", kustomize("overlays", "native"), chart(namespace, "--set=legacy=native")},
+		{"the chart with expansion", kustomize("overlays", "expansion"), chart(namespace, "--set=expansion=true")},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
 			t.Errorf("%s (- kustomize):\n%s", tc.name, diff)

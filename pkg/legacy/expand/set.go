@@ -11,6 +11,7 @@
 package expand
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -70,6 +71,13 @@ func (s *Set) Cyclic() []*legacy.Template { return s.cyclic }
 // For returns the templates that expand objects of a kind, in the order of their
 // names. The list must not be modified.
 func (s *Set) For(gvk schema.GroupVersionKind) []*legacy.Template { return s.byKind[gvk] }
+
+// Kinds returns the kinds that are expanded, sorted.
+func (s *Set) Kinds() []schema.GroupVersionKind {
+	return slices.SortedFunc(maps.Keys(s.byKind), func(a, b schema.GroupVersionKind) int {
+		return strings.Compare(a.String(), b.String())
+	})
+}
 
 // byName sorts templates. Of several with one name it keeps the last; the name of a
 // built-in template is no ExpansionTemplate's.
