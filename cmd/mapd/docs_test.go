@@ -188,6 +188,26 @@ func defaulted(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: obj}
 }
 
+// An example that is about Pods can be written for workloads, and has work to do there.
+func TestExamplesRewritten(t *testing.T) {
+	compared := regexp.MustCompile(`the same Pods of [0-9]+ generated workloads: [1-9][0-9]* changed`)
+	pods := 0
+	for _, name := range exampleNames(t) {
+		var stdout, stderr bytes.Buffer
+		code := run([]string{"expand", "--rewrite", filepath.Join(examples, name, "policy.yaml")}, nil, &stdout, &stderr)
+		switch text := stderr.String(); {
+		case code == exitPolicy && strings.Contains(text, "so there is nothing to rewrite"):
+		case code != exitOK || !compared.MatchString(text) || stdout.Len() == 0:
+			t.Errorf("%s: exit code %d\n%s", name, code, text)
+		default:
+			pods++
+		}
+	}
+	if pods < 8 {
+		t.Errorf("%d examples are rewritten", pods)
+	}
+}
+
 // TestExamplesReadme: the list is complete, and every policy says in two lines what it
 // is for.
 func TestExamplesReadme(t *testing.T) {

@@ -41,26 +41,37 @@ Only created objects are printed, sorted by name, version and kind, descending, 
 gator expand sorts them. They are not what a cluster will have: a controller
 generates names, adds labels and sends its own user, and other webhooks run.
 
-Exit codes are those of mapd eval.`
+With --rewrite, it prints the policies that do to Deployments, StatefulSets,
+DaemonSets, Jobs and CronJobs what the policies of a file do to Pods. Both are
+compared on generated workloads. A policy that cannot be rewritten is not printed:
+standard error says why, and where.
+
+Exit codes are those of mapd eval; 3 if a policy cannot be rewritten.`
 
 func newExpand(s streams) *cobra.Command {
 	f := evalFlags{command: "expand", expand: true}
-	var outputFile string
+	var outputFile, policies string
 	cmd := &cobra.Command{
 		Use:   "expand [-p PATH...] -f PATH...",
 		Short: "Print the objects that workloads create, as policies leave them",
 		Long:  expandLong,
 		Example: `  mapd expand -p policies/ -f deployment.yaml
-  mapd expand -f cronjob.yaml -o json --outputfile created.json`,
+  mapd expand -f cronjob.yaml -o json --outputfile created.json
+  mapd expand --rewrite policy.yaml | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runExpand(cmd.Context(), s, &f, outputFile)
+			ctx := cmp.Or[context.Context](cmd.Context(), context.Background())
+			if policies != "" {
+				return runRewrite(ctx, s, &f, policies, outputFile)
+			}
+			return runExpand(ctx, s, &f, outputFile)
 		},
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	f.addFiles(cmd)
 	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml or json")
+	fl.StringVar(&policies, "rewrite", "", "print policies for workloads that do what the policies for Pods in this file do, instead of objects")
 	fl.StringVar(&outputFile, "outputfile", "", "write to this file instead of standard output")
 	f.addUser(cmd)
 	f.addReading(cmd)
@@ -68,9 +79,6 @@ func newExpand(s streams) *cobra.Command {
 }
 
 func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if err := f.check([]string{"yaml", "json"}); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func Files(units []translate.Unit, group string) []File {
 		if u.Policy == nil {
 			continue
 		}
-		out = append(out, File{FileName(u), encode(header(u), Objects(u, group))})
+		out = append(out, File{FileName(u), Encode(header(u), Objects(u, group))})
 	}
 	return out
 }
@@ -58,8 +58,8 @@ func Objects(u translate.Unit, group string) []*unstructured.Unstructured {
 	return out
 }
 
-// encode writes objects below a comment.
-func encode(comment string, objects []*unstructured.Unstructured) []byte {
+// Encode writes policies and bindings below a comment, which may be empty.
+func Encode(comment string, objects []*unstructured.Unstructured) []byte {
 	b := []byte(comment)
 	for i, u := range objects {
 		if i > 0 {

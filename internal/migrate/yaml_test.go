@@ -30,7 +30,7 @@ func TestGoldensArePretty(t *testing.T) {
 			name, text, _ := strings.Cut(section, " --\n")
 			text, _, _ = strings.Cut(text, "\n-- ")
 			want := strings.TrimSuffix(text[strings.Index(text, "\napiVersion:")+1:], "\n") + "\n"
-			got := string(encode("", read(t, want)))
+			got := string(Encode("", read(t, want)))
 			if d := cmp.Diff(got, want); d != "" {
 				t.Errorf("%s: %s is not as encode writes it (-encode +golden):\n%s", filepath.Base(file), name, d)
 			}
