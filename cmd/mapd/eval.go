@@ -230,7 +230,7 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, err
 	}
-	loader, err := f.modules.loader(guestLog(s.err), nil)
+	loader, err := f.modules.loader(guestLog(s.err))
 	if err != nil {
 		return nil, f.usagef("%w", err)
 	}

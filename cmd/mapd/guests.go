@@ -16,6 +16,7 @@ import (
 	"github.com/mapd-project/mapd/internal/modules"
 	"github.com/mapd-project/mapd/internal/wapc"
 	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -36,10 +37,9 @@ func (f *moduleFlags) add(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.insecure, "insecure-registry", nil, "Kubewarden: registry, as host:port, that is asked over http")
 }
 
-// loader returns what loads modules. It does nothing until it is asked. files says
-// whether a policy may name a file; nil: every policy may.
-func (f *moduleFlags) loader(log *slog.Logger, files func(path string) error) (*guestLoader, error) {
-	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure, Files: files}
+// loader returns what loads modules. It does nothing until it is asked.
+func (f *moduleFlags) loader(log *slog.Logger) (*guestLoader, error) {
+	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure}
 	for _, pair := range f.local {
 		// A URL may contain an equals sign, a file's name rarely does.
 		i := strings.LastIndex(pair, "=")
@@ -81,6 +81,16 @@ func (f *moduleFlags) loader(log *slog.Logger, files func(path string) error) (*
 		}
 		return guests.New(context.Background(), guests.Options{Modules: fetcher, Runtime: runtime, Log: log})
 	}}, nil
+}
+
+// guestMode returns the mode that --kubewarden asks for.
+func (f *serveFlags) guestMode(usual engine.Mode) engine.Mode {
+	for _, mode := range []engine.Mode{engine.On, engine.Shadow, engine.Off} {
+		if f.kubewarden == mode.String() {
+			return mode
+		}
+	}
+	return usual
 }
 
 // existing returns path if there is a file, else nothing.

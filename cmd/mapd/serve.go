@@ -55,6 +55,7 @@ type serveFlags struct {
 	verbose             bool
 	pprof               string
 	modules             moduleFlags
+	kubewarden          string
 	delay               time.Duration
 
 	connections  int
@@ -118,6 +119,7 @@ func newServe(s streams) *cobra.Command {
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
 	fl.StringVar(&f.legacy, "legacy", "", "Gatekeeper's mutators: on, shadow (tell what they would change), native (cluster: as on, and keep policies in their place where these do the same) or off (default on for files, off in a cluster, which needs more rights)")
 	fl.BoolVar(&f.expansion, "expansion", false, "warn the authors of workloads of what admission will do to the objects that these create, or deny where an ExpansionTemplate says so")
+	fl.StringVar(&f.kubewarden, "kubewarden", "", "Kubewarden's policies: on, shadow (tell what they would do) or off (default on for files, off in a cluster, which needs more rights)")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
@@ -220,6 +222,11 @@ const (
 
 // checkLegacy fills in the default.
 func (f *serveFlags) checkLegacy() error {
+	switch f.kubewarden {
+	case "", legacyOn, legacyShadow, legacyOff:
+	default:
+		return usagef("serve: --kubewarden %q: must be on, shadow or off", f.kubewarden)
+	}
 	switch f.legacy {
 	case "":
 		f.legacy = legacyOff

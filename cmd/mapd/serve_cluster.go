@@ -30,6 +30,7 @@ import (
 	"github.com/mapd-project/mapd/internal/writer"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -43,10 +44,14 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		return err
 	}
 	metrics := webhook.NewMetrics()
+	guests, err := f.guests(log)
+	if err != nil {
+		return err
+	}
 	policies := store.New(store.Options{
 		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics,
-		Mutators: f.mutators(),
-		Native:   f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
+		Mutators: f.mutators(), Guests: guests,
+		Native: f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
 	})
 	certificates, err := f.certificates(c, log)
 	if err != nil {
@@ -55,7 +60,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := writer.New(writer.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil, Expansion: f.expansion,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil, Guests: guests != nil, Expansion: f.expansion,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
 				return err
@@ -83,6 +88,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	return f.run(ctx, webhook.Options{
 		Entries:   policies.Entry,
 		Legacy:    policies.Legacy(),
+		Guests:    policies.Guests(),
 		Expansion: f.reviewer(policies.Expander, metrics),
 		Validator: &validation.Validator{
 			Env: c.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
@@ -265,6 +271,19 @@ func (f *serveFlags) native(namespace string) *store.NativeOptions {
 		return &store.NativeOptions{Exempt: slices.Compact(exempt)}
 	}
 	return nil
+}
+
+// guests says how Kubewarden's policies of the cluster run; nil: they do not.
+func (f *serveFlags) guests(log *slog.Logger) (*store.GuestOptions, error) {
+	mode := f.guestMode(engine.Off)
+	if mode == engine.Off {
+		return nil, nil
+	}
+	loader, err := f.modules.loader(log)
+	if err != nil {
+		return nil, usagef("serve: %w", err)
+	}
+	return &store.GuestOptions{Mode: mode, Loader: loader}, nil
 }
 
 // hosts are the names by which the API server and probes from inside the cluster

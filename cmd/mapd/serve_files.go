@@ -30,7 +30,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	if err != nil {
 		return err
 	}
-	loader, err := f.modules.loader(log, nil)
+	loader, err := f.modules.loader(log)
 	if err != nil {
 		return usagef("serve: %w", err)
 	}
@@ -42,7 +42,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	watcher := manifest.NewWatcher(f.policies, f.recursive)
 	watcher.Poll = f.poll
 	source := &source{
-		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Guests: loader},
+		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Guests: loader, GuestMode: f.guestMode(engine.On)},
 		log: log, metrics: webhook.NewMetrics(),
 	}
 	if errs, code := source.load(); len(errs) > 0 {

@@ -120,8 +120,11 @@ func (x *examination) mutation() {
 		x.say(Warning, check, fmt.Sprintf("%s has %s; not all policies could be read to compare", configurationName, entryNames(config.Webhooks)), "")
 		return
 	}
-	// Another check looks at the entry for mutators.
-	have := slices.DeleteFunc(slices.Clone(config.Webhooks), func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhook.LegacyName })
+	// Another check looks at the entry for mutators, and Kubewarden's policies have their
+	// own.
+	have := slices.DeleteFunc(slices.Clone(config.Webhooks), func(w admissionregistrationv1.MutatingWebhook) bool {
+		return w.Name == webhook.LegacyName || webhook.IsGuestEntry(w.Name)
+	})
 	differences := compare(want, policies, have)
 	for _, l := range differences {
 		l.Check = check

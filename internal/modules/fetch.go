@@ -26,8 +26,6 @@ type Options struct {
 	MaxBytes int64
 	// Local has files that take the place of modules, by the text of spec.module.
 	Local map[string]string
-	// Files says whether a policy may name a file. Nil: every policy may.
-	Files func(path string) error
 	// Credentials is a Docker config.json with the users of registries, empty for
 	// none.
 	Credentials string
@@ -103,11 +101,6 @@ func (f *Fetcher) fetch(ctx context.Context, s kubewarden.Source) ([]byte, error
 	}
 	switch s.Scheme {
 	case "file":
-		if f.options.Files != nil {
-			if err := f.options.Files(s.Location); err != nil {
-				return nil, err
-			}
-		}
 		return f.file(s.Location)
 	case "https":
 		if wasm := f.cache.get(s.Digest, f.options.MaxBytes); wasm != nil {

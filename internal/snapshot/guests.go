@@ -13,6 +13,9 @@ import (
 
 // readGuests reads Kubewarden's policies and has their modules loaded.
 func (b *builder) readGuests(opts Options) {
+	if opts.GuestMode == engine.Off {
+		return
+	}
 	if opts.Guests == nil {
 		for _, d := range b.guests {
 			b.snapshot.NoGuests = append(b.snapshot.NoGuests, d.Name())
@@ -55,7 +58,7 @@ func (b *builder) readGuests(opts Options) {
 		b.fail(err)
 		return
 	}
-	b.snapshot.stages = append(b.snapshot.stages, engine.Guests(mutating, engine.On), engine.Validators(validating, engine.On))
+	b.snapshot.stages = append(b.snapshot.stages, engine.Guests(mutating, opts.GuestMode), engine.Validators(validating, opts.GuestMode))
 }
 
 // loadGuest compiles what a policy says and loads its module.

@@ -36,7 +36,8 @@ type Options struct {
 	// objects.
 	Mutators engine.Mode
 	// Guests loads the modules of Kubewarden's policies. Without it they do not run.
-	Guests kubewarden.Loader
+	Guests    kubewarden.Loader
+	GuestMode engine.Mode
 	// Trace and Resolver are those of engine.Options.
 	Trace    bool
 	Resolver engine.Resolver

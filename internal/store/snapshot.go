@@ -30,6 +30,8 @@ type Snapshot struct {
 	// Workloads has the rules of the workloads that are expanded, nil if none are or
 	// if they are not known yet.
 	Workloads []admissionregistrationv1.RuleWithOperations
+	// Guests is nil if Kubewarden's policies are not run, or not read yet.
+	Guests *GuestsState
 }
 
 // PolicyState is one policy and what has become of it.
@@ -239,6 +241,7 @@ type publication struct {
 	params  func(schema.GroupVersionKind) ParamState
 	// mutators may be nil.
 	mutators  *MutatorsState
+	guests    *GuestsState // may be nil
 	workloads []admissionregistrationv1.RuleWithOperations
 
 	snapshot func() *Snapshot
@@ -254,7 +257,7 @@ func (p *publication) build() *Snapshot {
 		Policies: make([]PolicyState, len(p.policies)),
 		Bindings: make([]BindingState, len(p.bindings)),
 		Entries:  p.entries,
-		Mutators: p.mutators, Workloads: p.workloads,
+		Mutators: p.mutators, Guests: p.guests, Workloads: p.workloads,
 	}
 	for i, b := range p.bindings {
 		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: p.named[i] >= 0, Err: b.err}

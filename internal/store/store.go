@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -64,6 +65,9 @@ type Options struct {
 	// the right to read ValidatingAdmissionPolicies, and expansion templates if there
 	// are any.
 	Expansion bool
+	// Guests runs Kubewarden's policies, for which mapd needs the right to read them.
+	// Nil: they are not run.
+	Guests *GuestOptions
 }
 
 // Store turns a cluster into snapshots. It is safe for concurrent use.
@@ -82,6 +86,7 @@ type Store struct {
 	engine     engine.Options
 	gatekeeper *gatekeeper // nil: its mutators are not run
 	workloads  *workloads  // nil: they are not expanded
+	guests     *guests     // nil: Kubewarden's policies are not run
 	// served runs the policies of each entry; nil before the first snapshot.
 	served atomic.Pointer[served]
 
@@ -145,6 +150,9 @@ func New(o Options) *Store {
 			Sources: s.sources, Types: types, Convert: s.engine.Convert, Authorizer: s.authorizer,
 		}, s.engine, log, s.changes.Notify)
 	}
+	if o.Guests != nil {
+		s.guests = newGuests(o.Dynamic, *o.Guests, s.compiler.deps, s.sources, s.engine, log, s.changes.Notify)
+	}
 	return s
 }
 
@@ -158,6 +166,9 @@ func (s *Store) servedKindsChanged() {
 	}
 	if s.workloads != nil {
 		s.workloads.templates.Look()
+	}
+	if s.guests != nil {
+		s.guests.look()
 	}
 }
 
@@ -175,6 +186,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 	if s.workloads != nil {
 		all.Go(func() { s.workloads.run(ctx) })
+	}
+	if s.guests != nil {
+		all.Go(func() { s.guests.run(ctx) })
 	}
 	var failed error
 	all.Go(func() {
@@ -199,10 +213,14 @@ func (s *Store) Ready() error {
 		}
 		return errors.New("no snapshot is published yet")
 	}
+	var errs []error
 	if s.gatekeeper != nil {
-		return s.gatekeeper.ready()
+		errs = append(errs, s.gatekeeper.ready())
 	}
-	return nil
+	if s.guests != nil {
+		errs = append(errs, s.guests.ready())
+	}
+	return errors.Join(errs...)
 }
 
 // sourcesReady returns nil once everything has been read, and otherwise what is missing.
@@ -228,10 +246,11 @@ func (s *Store) update(ctx context.Context) {
 	// Mutators and policies do not wait for each other's sources.
 	mutators := s.gatekeeper != nil && s.gatekeeper.update(ctx, kinds)
 	workloads := s.workloads != nil && s.workloads.update(kinds)
+	guests := s.guests != nil && s.guests.update(ctx, kinds)
 	if s.sourcesReady() != nil {
 		return
 	}
-	if s.entries != nil && !kinds && !state && !mutators && !workloads && !work.changed && len(bindings) == 0 {
+	if s.entries != nil && !kinds && !state && !mutators && !workloads && !guests && !work.changed && len(bindings) == 0 {
 		return
 	}
 	before := s.entries
@@ -268,16 +287,24 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 		return err
 	}
 	// Start reading parameters before requests need them.
-	used := paramKinds(entries)
-	if s.workloads != nil {
-		used = append(used, s.workloads.kinds...)
-	}
-	s.params.Use(ctx, used)
+	s.params.Use(ctx, s.kindsInUse(entries))
 	if s.metrics != nil && !maps.Equal(before, entries) {
 		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken())
 	}
 	s.publish(entries)
 	return nil
+}
+
+// kindsInUse returns the kinds that policies read.
+func (s *Store) kindsInUse(entries map[webhook.ID]*joined) []schema.GroupVersionKind {
+	kinds := paramKinds(entries)
+	if s.guests != nil {
+		kinds = append(kinds, s.guests.aware...)
+	}
+	if s.workloads != nil {
+		kinds = append(kinds, s.workloads.kinds...)
+	}
+	return kinds
 }
 
 // refresh asks for a new Snapshot of the same policies and bindings.
@@ -318,13 +345,26 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 		s.workloads.publish(s.compiler.catalogue, s.sources, s.gatekeeper)
 		next.workloads = s.workloads.rules
 	}
+	if s.guests != nil {
+		next.guests = s.guests.state
+	}
 	s.published.Store(newPublication(next))
 	s.listeners.Notify()
 }
 
 // holds reports whether a policy, and its binding if that is named, still exist.
 func (s *Store) holds(policyName, bindingName string) bool {
-	return s.compiler.holds(policyName, bindingName) || s.gatekeeper != nil && s.gatekeeper.holds(policyName)
+	return s.compiler.holds(policyName, bindingName) || s.gatekeeper != nil && s.gatekeeper.holds(policyName) ||
+		s.guests != nil && s.guests.holds(policyName)
+}
+
+// Guests returns what runs Kubewarden's policies of one path, see webhook.GuestPath; nil
+// if they are not run.
+func (s *Store) Guests() func(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) webhook.Admitter {
+	if s.guests == nil {
+		return nil
+	}
+	return s.guests.admitter
 }
 
 // Legacy returns an Admitter that runs Gatekeeper's mutators, nil if they are not run. It

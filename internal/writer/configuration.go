@@ -165,11 +165,17 @@ type asked struct {
 	unread bool
 	// workloads are the rules of what is expanded, nil if it is unknown.
 	workloads []admissionregistrationv1.RuleWithOperations
+	// guests are Kubewarden's policies, nil if they are not run or not read yet.
+	guests       *store.GuestsState
+	guestsUnread bool
 }
 
 // askedBy returns what the entries of a snapshot are derived from.
 func (w *Writer) askedBy(s *store.Snapshot) asked {
-	a := asked{entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil, workloads: s.Workloads}
+	a := asked{
+		entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil, workloads: s.Workloads,
+		guests: s.Guests, guestsUnread: w.o.Guests && s.Guests == nil,
+	}
 	if s.Mutators != nil {
 		a.rules = s.Mutators.Rules
 	}
@@ -177,7 +183,37 @@ func (w *Writer) askedBy(s *store.Snapshot) asked {
 }
 
 func (a asked) equal(b asked) bool {
-	return slices.Equal(a.entries, b.entries) && a.unread == b.unread && apiequality.Semantic.DeepEqual(a.rules, b.rules) && apiequality.Semantic.DeepEqual(a.workloads, b.workloads)
+	return slices.Equal(a.entries, b.entries) && a.unread == b.unread && a.guestsUnread == b.guestsUnread && sameGuests(a.guests, b.guests) && apiequality.Semantic.DeepEqual(a.rules, b.rules) && apiequality.Semantic.DeepEqual(a.workloads, b.workloads)
+}
+
+// sameGuests reports whether two states of Kubewarden's policies need the same entries.
+func sameGuests(a, b *store.GuestsState) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.EqualFunc(a.Guests, b.Guests, (*webhook.Reach).Equal) && slices.EqualFunc(a.Validators, b.Validators, (*webhook.Reach).Equal)
+}
+
+// guestEntries returns the entries for Kubewarden's policies. It keeps the present ones
+// while the policies are unread.
+func (w *Writer) guestEntries(c *configuration, a asked, base entry) []entry {
+	switch {
+	case a.guestsUnread:
+		_, live, _ := c.get()
+		var kept []entry
+		for _, e := range live {
+			if webhook.IsGuestEntry(e.Name) {
+				e.ClientConfig.CABundle = base.ClientConfig.CABundle
+				kept = append(kept, e)
+			}
+		}
+		return kept
+	case a.guests == nil:
+		return nil
+	case c.validating:
+		return webhook.GuestEntries(a.guests.Validators, false, base)
+	}
+	return webhook.GuestEntries(a.guests.Guests, true, base)
 }
 
 // derive sets what both configurations should be, with the authorities of bundle.
@@ -204,6 +240,7 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte,
 				desired = append(desired, *legacy)
 			}
 		}
+		desired = append(desired, w.guestEntries(c, a, base)...)
 		for i := range desired {
 			desired[i] = withDefaults(desired[i], c.validating)
 		}

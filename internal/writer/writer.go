@@ -57,6 +57,8 @@ type Options struct {
 	Mutators, Native bool
 	// Expansion says that the Store finds out what workloads create.
 	Expansion bool
+	// Guests says that the Store runs Kubewarden's policies.
+	Guests bool
 
 	// Ready says why this replica cannot answer requests.
 	Ready func() error
@@ -68,9 +70,9 @@ type Writer struct {
 	o   Options
 	log *slog.Logger
 	// published, reported and listed are notified of snapshots: one for each task.
-	published, reported, listed, certificates <-chan struct{}
-	native                                    *Native      // nil: no policies are written
-	nativeReported                            watch.Signal // native has something new to say
+	published, reported, listed, guestsListed, certificates <-chan struct{}
+	native                                                  *Native      // nil: no policies are written
+	nativeReported                                          watch.Signal // native has something new to say
 
 	// passive is the installation that the configurations belong to, if it is not
 	// this one; owned says that they were this one's before.
@@ -97,6 +99,9 @@ func New(o Options) *Writer {
 // is done; then it releases the lease. A Writer runs once.
 func (w *Writer) Run(ctx context.Context) error {
 	w.published, w.reported, w.listed = w.o.Store.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
+	if w.o.Guests {
+		w.guestsListed = w.o.Store.Changed()
+	}
 	w.certificates = w.o.Certificates.Changed()
 	return w.lead(ctx, func(ctx context.Context) {
 		if err := w.runTerm(ctx); err != nil && ctx.Err() == nil {
@@ -240,6 +245,9 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	work.Go(func() { t.writeStatuses(ctx, t.events) })
 	if t.o.Mutators {
 		work.Go(func() { t.keepList(ctx, t.events) })
+	}
+	if t.o.Guests {
+		work.Go(func() { t.keepGuests(ctx, t.events) })
 	}
 	if t.native != nil {
 		work.Go(func() { t.native.Run(ctx, ns) })

@@ -61,6 +61,9 @@ type Policy struct {
 	// Message takes the place of the policy's own when it refuses a request, if it
 	// is not empty.
 	Message string
+	// Unusable is not nil if Decode returned a policy and an error: only spec.module is
+	// at fault.
+	Unusable error
 	// PolicyServer and BackgroundAudit mean nothing to mapd.
 	PolicyServer    string
 	BackgroundAudit bool
@@ -125,7 +128,8 @@ type contextAware struct {
 
 // Decode reads a policy. An AdmissionPolicy that names no namespace belongs to the one
 // that is given. Decode is strict: an unknown field is an error, since it may restrict
-// what the policy does. Everything that is wrong comes as api.Faults.
+// what the policy does. Everything that is wrong comes as api.Faults. If that is only
+// where the module is, there is a policy as well: see Unusable.
 func Decode(text []byte, namespace string) (*Policy, error) {
 	var head metav1.TypeMeta
 	if err := json.Unmarshal(text, &head); err != nil {
@@ -147,10 +151,16 @@ func Decode(text []byte, namespace string) (*Policy, error) {
 		d.Namespace = cmp.Or(d.Namespace, namespace)
 	}
 	source, faults := d.validate()
-	if len(faults) > 0 {
-		return nil, faults
+	switch {
+	case len(faults) == 0:
+		return d.policy(source), nil
+	case len(faults) == 1 && faults[0].Path == "spec.module" && d.Spec.Module != "":
+		// What it matches is known, so that a server can fail for it.
+		p := d.policy(source)
+		p.Unusable = faults
+		return p, faults
 	}
-	return d.policy(source), nil
+	return nil, faults
 }
 
 // policy returns the policy of a valid document.

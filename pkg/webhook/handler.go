@@ -23,6 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -80,6 +82,9 @@ type Options struct {
 	// if the entry does not exist. The Handler calls it for each review. Without Entries
 	// the Handler serves no such paths.
 	Entries func(ID) Admitter
+	// Guests decides reviews of policies of Kubewarden's. Nil: their paths do not
+	// exist. See GuestPath.
+	Guests func(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) Admitter
 	// Legacy decides reviews on LegacyPath. Nil: there is no such path.
 	Legacy Admitter
 	// Validator decides reviews on ValidatePath, which are about objects of mapd's own
@@ -162,6 +167,13 @@ func NewHandler(o Options) *Handler {
 	h.bodies = newBodies(max(o.Bodies, leastBodies))
 	if o.Admitter != nil {
 		h.reviews[mutatePath] = decider{Admitter: o.Admitter}
+	}
+	if o.Guests != nil {
+		for _, failurePolicy := range []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore} {
+			for _, mutating := range []bool{true, false} {
+				h.reviews[GuestPath(mutating, failurePolicy)] = decider{Admitter: o.Guests(mutating, failurePolicy)}
+			}
+		}
 	}
 	if o.Legacy != nil {
 		h.reviews[LegacyPath] = decider{Admitter: o.Legacy}

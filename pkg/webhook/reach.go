@@ -60,6 +60,10 @@ const (
 // which version to send the object; the binding's narrow them only if neither
 // matches equivalent resources.
 func ReachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admissionregistrationv1.MatchResources) *Reach {
+	return reachOf(p, binding, false)
+}
+
+func reachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admissionregistrationv1.MatchResources, deletions bool) *Reach {
 	m := p.Spec.MatchConstraints
 	if m == nil {
 		return nil
@@ -67,7 +71,7 @@ func ReachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admiss
 	r := &Reach{policy: p.Name, group: GroupOf(p)}
 	r.equivalent = matchesEquivalent(m)
 	r.namespaces, r.objects = conjunctionOf(m.NamespaceSelector), conjunctionOf(m.ObjectSelector)
-	r.rules, r.names = reachedRules(m, m), namesOf(m.ResourceRules)
+	r.rules, r.names = reachedRules(m, m, deletions), namesOf(m.ResourceRules)
 	if binding != nil {
 		r.rules = narrowRules(r.rules, m, binding)
 		if r.names == nil {
@@ -104,10 +108,10 @@ func matchesEquivalent(m *admissionregistrationv1.MatchResources) bool {
 
 // reachedRules returns the rules of m in their normal form, without those that
 // a rule of exclude removes as a whole; such a rule names no objects.
-func reachedRules(m, exclude *admissionregistrationv1.MatchResources) []admissionregistrationv1.RuleWithOperations {
+func reachedRules(m, exclude *admissionregistrationv1.MatchResources, deletions bool) []admissionregistrationv1.RuleWithOperations {
 	var out []admissionregistrationv1.RuleWithOperations
 	for i := range m.ResourceRules {
-		if r, ok := normalRule(&m.ResourceRules[i].RuleWithOperations); ok && !excludes(exclude, &r) {
+		if r, ok := normalRuleOf(&m.ResourceRules[i].RuleWithOperations, deletions); ok && !excludes(exclude, &r) {
 			out = append(out, r)
 		}
 	}
@@ -126,7 +130,7 @@ func excludes(m *admissionregistrationv1.MatchResources, r *admissionregistratio
 func narrowRules(rules []admissionregistrationv1.RuleWithOperations, m, binding *admissionregistrationv1.MatchResources) []admissionregistrationv1.RuleWithOperations {
 	exact := !matchesEquivalent(m) && !matchesEquivalent(binding)
 	if len(binding.ResourceRules) > 0 {
-		own := reachedRules(binding, binding)
+		own := reachedRules(binding, binding, false)
 		var both []admissionregistrationv1.RuleWithOperations
 		for i := range rules {
 			for j := range own {

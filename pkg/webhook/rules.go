@@ -33,8 +33,13 @@ func routes(obj *admissionregistrationv1.MutatingAdmissionPolicy) []admissionreg
 // normalRule returns the normal form of a rule; ok is false if it cannot match
 // anything.
 func normalRule(in *admissionregistrationv1.RuleWithOperations) (r admissionregistrationv1.RuleWithOperations, ok bool) {
+	return normalRuleOf(in, false)
+}
+
+// normalRuleOf is normalRule, with deletions if the policy sees them.
+func normalRuleOf(in *admissionregistrationv1.RuleWithOperations, deletions bool) (r admissionregistrationv1.RuleWithOperations, ok bool) {
 	r = admissionregistrationv1.RuleWithOperations{
-		Operations: normalOperations(in.Operations),
+		Operations: normalOperations(in.Operations, deletions),
 		Rule: admissionregistrationv1.Rule{
 			APIGroups:   normalList(in.APIGroups),
 			APIVersions: normalList(named(in.APIVersions)),
@@ -60,9 +65,12 @@ func named(list []string) []string {
 
 // normalOperations returns which operations a policy can see of those that a
 // rule lists.
-func normalOperations(list []admissionregistrationv1.OperationType) []admissionregistrationv1.OperationType {
+func normalOperations(list []admissionregistrationv1.OperationType, deletions bool) []admissionregistrationv1.OperationType {
 	var out []admissionregistrationv1.OperationType
-	for _, op := range [...]admissionregistrationv1.OperationType{admissionregistrationv1.Connect, admissionregistrationv1.Create, admissionregistrationv1.Update} {
+	for _, op := range [...]admissionregistrationv1.OperationType{admissionregistrationv1.Connect, admissionregistrationv1.Create, admissionregistrationv1.Delete, admissionregistrationv1.Update} {
+		if op == admissionregistrationv1.Delete && !deletions {
+			continue
+		}
 		if slices.Contains(list, op) || slices.Contains(list, admissionregistrationv1.OperationAll) {
 			out = append(out, op)
 		}
@@ -169,7 +177,7 @@ func mergeBy(rules []admissionregistrationv1.RuleWithOperations,
 	}
 	for i := range out {
 		r := &out[i]
-		r.Operations = normalOperations(r.Operations)
+		r.Operations = normalOperations(r.Operations, true)
 		r.APIGroups, r.APIVersions, r.Resources = normalList(r.APIGroups), normalList(r.APIVersions), normalResources(r.Resources)
 	}
 	slices.SortFunc(out, compareRules)

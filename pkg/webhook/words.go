@@ -36,12 +36,13 @@ func Words(w *admissionregistrationv1.MutatingWebhook) string {
 
 func ruleWords(r *admissionregistrationv1.RuleWithOperations) string {
 	var operations, resources []string
-	for _, op := range normalOperations(r.Operations) {
+	for _, op := range normalOperations(r.Operations, true) {
 		operations = append(operations, map[admissionregistrationv1.OperationType]string{
 			admissionregistrationv1.Connect: "connections", admissionregistrationv1.Create: "creations", admissionregistrationv1.Update: "updates",
+			admissionregistrationv1.Delete: "deletions",
 		}[op])
 	}
-	prefix := map[admissionregistrationv1.OperationType]string{admissionregistrationv1.Connect: "to ", admissionregistrationv1.Create: "of ", admissionregistrationv1.Update: "of "}
+	prefix := map[admissionregistrationv1.OperationType]string{admissionregistrationv1.Connect: "to ", admissionregistrationv1.Create: "of ", admissionregistrationv1.Update: "of ", admissionregistrationv1.Delete: "of "}
 	for _, s := range r.Resources {
 		resource, sub, _ := strings.Cut(s, "/")
 		if resource == wildcard {
@@ -58,7 +59,7 @@ func ruleWords(r *admissionregistrationv1.RuleWithOperations) string {
 	}
 	of := "of "
 	if len(operations) == 1 {
-		of = prefix[normalOperations(r.Operations)[0]]
+		of = prefix[normalOperations(r.Operations, true)[0]]
 	}
 	out := wordList(operations, 3, " and ", ", ") + " " + of + wordList(resources, 8, " and ", ", ")
 	groups := slices.DeleteFunc(slices.Clone(r.APIGroups), func(g string) bool { return g == "" || g == wildcard })
