@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -71,7 +72,7 @@ func (f *moduleFlags) loader(log *slog.Logger) (*guestLoader, error) {
 		if usual != "" && os.MkdirAll(usual, 0o700) == nil {
 			o.Dir = usual
 		}
-		var runtime wapc.Options
+		runtime := guestMemory(debug.SetMemoryLimit(-1))
 		if o.Dir != "" {
 			runtime.CacheDir = filepath.Join(o.Dir, "compiled")
 		}
@@ -91,6 +92,17 @@ func (f *serveFlags) guestMode(usual engine.Mode) engine.Mode {
 		}
 	}
 	return usual
+}
+
+// guestMemory bounds the memory of guests by a quarter of what the process may have, so
+// that they cannot end it.
+func guestMemory(limit int64) (o wapc.Options) {
+	const usual = 1 << 30 // wapc's own bound
+	if limit/4 < usual {
+		o.AllMemory = max(limit/4, 32<<20)
+		o.Memory = min(o.AllMemory, 256<<20) &^ (64<<10 - 1) // whole pages
+	}
+	return o
 }
 
 // existing returns path if there is a file, else nothing.

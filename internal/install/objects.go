@@ -128,7 +128,7 @@ var (
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
 	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
 	// additions are what an overlay makes beside the manifest's objects and outside
-	// of their namespace: manifests/overlays/legacy, native and expansion.
+	// of their namespace: manifests/overlays/legacy, native, expansion and kubewarden.
 	additions = []ref{
 		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-legacy"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-legacy"},
@@ -136,6 +136,8 @@ var (
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-native"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-expansion"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-expansion"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-kubewarden"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-kubewarden"},
 	}
 )
 

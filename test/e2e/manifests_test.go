@@ -101,6 +101,7 @@ func TestManifestsAgree(t *testing.T) {
 		{"the chart with values-ha.yaml", kustomize("overlays", "ha"), chart(namespace, "--values="+manifests(t, "chart", "values-ha.yaml"))},
 		{"the chart with cert-manager", kustomize("overlays", "cert-manager"), chart(namespace, "--set=certManager.enabled=true")},
 		{"the chart with Gatekeeper's mutators", kustomize("overlays", "legacy"), chart(namespace, "--set=legacy=on")},
+		{"the chart with Kubewarden's policies", kustomize("overlays", "kubewarden"), chart(namespace, "--set=kubewarden=on")},
 		{"the chart with policies for mutators", kustomize("overlays", "native"), chart(namespace, "--set=legacy=native")},
 		{"the chart with expansion", kustomize("overlays", "expansion"), chart(namespace, "--set=expansion=true")},
 	} {

@@ -23,6 +23,16 @@ app.kubernetes.io/part-of: mapd
 {{- end -}}
 {{- end -}}
 
+{{/* kubewarden is the mode of Kubewarden's policies, empty if they do not run. */}}
+{{- define "mapd.kubewarden" -}}
+{{- $mode := toString .Values.kubewarden -}}
+{{- if has $mode (list "on" "shadow") -}}
+{{- $mode -}}
+{{- else if ne $mode "off" -}}
+{{- fail (printf "kubewarden: %q: must be \"on\", \"shadow\" or \"off\", in quotes" $mode) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* subjects is the one who everything is granted to. */}}
 {{- define "mapd.subjects" -}}
 subjects:
