@@ -174,6 +174,16 @@ func (a *annotations) append(b []byte, said map[string]string) []byte {
 			sign = ","
 		}
 	}
+	if len(said) > 0 {
+		b, sign = appendSaid(b, sign, said)
+	}
+	if sign == "," {
+		b = append(b, '}')
+	}
+	return b
+}
+
+func appendSaid(b []byte, sign string, said map[string]string) ([]byte, string) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(said)) {
 		value := said[key]
@@ -184,10 +194,7 @@ func (a *annotations) append(b []byte, said map[string]string) []byte {
 		b = tree.AppendString(append(b, ':'), value)
 		sign = ","
 	}
-	if sign == "," {
-		b = append(b, '}')
-	}
-	return b
+	return b, sign
 }
 
 // failure is a Status as the API machinery writes it for an HTTP code.
