@@ -22,11 +22,14 @@ type bounds struct {
 	allWork      int // of all functions
 }
 
+// MaxModule is how many bytes a module may have.
+const MaxModule = 32 << 20
+
 // The largest guests seen have 3.3 MB, functions of 30 kB, 813 locals, blocks 549
 // deep, and work for 12 s; they compile in 1.3 s.
 func defaultBounds() bounds {
 	return bounds{
-		module: 32 << 20, items: 100_000, imports: 1000, arity: 1000, functions: 100_000, tables: 16, tableEntries: 1 << 20,
+		module: MaxModule, items: 100_000, imports: 1000, arity: 1000, functions: 100_000, tables: 16, tableEntries: 1 << 20,
 		elements: 1 << 20, memoryPages: 65536, body: 256 << 10, locals: 10_000, allLocals: 2 << 20, depth: 5000, labels: 50_000,
 		work: 16e9, allWork: 64e9,
 	}
