@@ -53,9 +53,13 @@ func (m *Module) Call(ctx context.Context, operation string, payload []byte, hos
 		return nil, err
 	}
 	defer i.close()
-	c := &call{module: m, host: host, operation: operation, payload: payload}
+	return m.run(ctx, &call{module: m, host: host, operation: operation, payload: payload}, i)
+}
+
+// run makes the call that an instance is for.
+func (m *Module) run(ctx context.Context, c *call, i *instance) ([]byte, error) {
 	ctx = context.WithValue(ctx, callKey{}, c)
-	results, err := invoke(ctx, i.guest, uint64(len(operation)), uint64(len(payload)))
+	results, err := invoke(ctx, i.guest, uint64(len(c.operation)), uint64(len(c.payload)))
 	if err != nil {
 		return nil, i.memory.explain(ctx, err)
 	}
@@ -200,8 +204,6 @@ func (m *Module) callProgram(ctx context.Context, operation string, payload []by
 	switch {
 	case ctx.Err() != nil:
 		return nil, interrupted(ctx)
-	case out.over:
-		return nil, &Error{Reason: Trapped, text: fmt.Sprintf("the answer has more than %d bytes", out.limit)}
 	case err == nil, errors.As(err, &exit) && exit.ExitCode() == 0:
 	case said != "":
 		return nil, &Error{Reason: Failed, text: excerpt(said)}
@@ -227,20 +229,19 @@ func (c *call) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// bounded keeps what is written to it up to a limit.
+// bounded keeps what is written to it up to a limit. Beyond it the guest ends, unless
+// drop is set.
 type bounded struct {
 	bytes.Buffer
 	limit int
-	drop  bool // what is beyond the limit, instead of failing
-	over  bool
+	drop  bool
 }
 
 func (w *bounded) Write(b []byte) (int, error) {
 	n := min(len(b), w.limit-w.Len())
 	w.Buffer.Write(b[:n])
 	if n < len(b) && !w.drop {
-		w.over = true
-		return n, io.ErrShortWrite
+		trapf("the answer has more than %d bytes", w.limit)
 	}
 	return len(b), nil
 }
