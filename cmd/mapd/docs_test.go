@@ -208,6 +208,36 @@ func TestExamplesRewritten(t *testing.T) {
 	}
 }
 
+// What is written for workloads does in Kubernetes what it does here.
+func TestRewrittenInKubernetes(t *testing.T) {
+	object := filepath.Join("../../docs/tour/expansion", "deployment.yaml")
+	for _, name := range []string{"image-pull-policy", "security-context", "sidecar-jsonpatch", "tolerations"} {
+		// The bindings of the examples select Namespaces with such a label.
+		policies := printed(t, "expand", "--rewrite", filepath.Join(examples, name, "policy.yaml")) +
+			"---\n{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {policies.example.com/" + name + ": enabled}}}\n"
+		file := filepath.Join(t.TempDir(), "rewritten.yaml")
+		if err := os.WriteFile(file, []byte(policies), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c := asCase(t, policies, readFile(t, object))
+		want, err := oracle.Run(t.Context(), c)
+		if err != nil || want.Panic != nil || want.Status != nil {
+			t.Fatalf("%s: %v, %v, %v", name, err, want.Panic, want.Status)
+		}
+		printed := printed(t, "eval", "-p", file, "-f", object)
+		got, err := cases.Normal(defaulted(parseObject(t, printed)), c.CRDs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stored := defaulted(want.Object); !cases.Same(stored, got) {
+			t.Errorf("%s: -Kubernetes +mapd\n%s", name, cmp.Diff(stored, got))
+		}
+		if printed == readFile(t, object) {
+			t.Errorf("%s changes nothing", name)
+		}
+	}
+}
+
 // TestExamplesReadme: the list is complete, and every policy says in two lines what it
 // is for.
 func TestExamplesReadme(t *testing.T) {
