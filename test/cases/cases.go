@@ -115,9 +115,11 @@ type RequestSpec struct {
 	Namespace          string
 	User               authenticationv1.UserInfo
 	DryRun             bool
-	Options            map[string]any
-	Object             *unstructured.Unstructured
-	OldObject          *unstructured.Unstructured
+	// Generated says that the object is one that a workload will create.
+	Generated bool
+	Options   map[string]any
+	Object    *unstructured.Unstructured
+	OldObject *unstructured.Unstructured
 }
 
 var load = sync.OnceValues(func() ([]Case, error) {

@@ -254,6 +254,7 @@ type requestFile struct {
 	Namespace          *string                    `json:"namespace"`
 	User               *authenticationv1.UserInfo `json:"user"`
 	DryRun             bool                       `json:"dryRun"`
+	Source             string                     `json:"source"`
 	// The trees are taken from the raw document, where integers are kept.
 	Options   any `json:"options"`
 	Object    any `json:"object"`
@@ -276,6 +277,9 @@ func (c *Case) request(text string, k *kinds) error {
 	}
 	if !slices.Contains([]string{"CREATE", "UPDATE", "DELETE", "CONNECT"}, r.Operation) {
 		return fmt.Errorf("operation %q is not known", r.Operation)
+	}
+	if r.Generated = f.Source == "Generated"; !r.Generated && f.Source != "" {
+		return fmt.Errorf("source %q is not known", f.Source)
 	}
 	for _, o := range []struct {
 		key string

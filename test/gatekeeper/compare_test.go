@@ -143,6 +143,9 @@ func TestCases(t *testing.T) {
 
 func requestOf(c cases.Case) Request {
 	r := Request{Object: c.Request.Object.Object, Namespace: c.Request.Namespace, Operation: c.Request.Operation, Source: "Original", Username: c.Request.User.Username}
+	if c.Request.Generated { // outside of a request
+		r.Source, r.Operation = "Generated", ""
+	}
 	if isNamespace(c.Request.Object) {
 		r.Namespace = ""
 	}

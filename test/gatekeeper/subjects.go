@@ -138,6 +138,9 @@ func admission(q Request) *policy.Request {
 	if isNamespace(obj) {
 		out.Namespace = obj.GetName() // as a server sends it
 	}
+	if q.Source == "Generated" {
+		out.Source, out.Operation = policy.Generated, admissionv1.Create
+	}
 	if q.Operation == "UPDATE" {
 		out.OldObject = obj
 	}

@@ -173,9 +173,14 @@ func compiled(objs []*unstructured.Unstructured, types *openapi.Types, env *cel.
 
 // Request is the request of a case as the engine gets it.
 func Request(s *cases.RequestSpec) *policy.Request {
+	source := policy.Original
+	if s.Generated {
+		source = policy.Generated
+	}
 	return &policy.Request{
-		UID:  k8stypes.UID(s.UID),
-		Kind: s.Kind, Resource: s.Resource, SubResource: s.SubResource,
+		Source: source,
+		UID:    k8stypes.UID(s.UID),
+		Kind:   s.Kind, Resource: s.Resource, SubResource: s.SubResource,
 		RequestKind: s.RequestKind, RequestResource: s.RequestResource, RequestSubResource: s.RequestSubResource,
 		Name: s.Name, Namespace: s.Namespace, Operation: admissionv1.Operation(s.Operation),
 		UserInfo: s.User, DryRun: s.DryRun, Options: s.Options, Object: s.Object, OldObject: s.OldObject,
