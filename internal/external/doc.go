@@ -60,4 +60,5 @@ func failed(provider string, reason Reason, format string, args ...any) *Error {
 var (
 	_ engine.Resolver = (*Answers)(nil)
 	_ engine.Resolver = (*Recorder)(nil)
+	_ engine.Resolver = (*Client)(nil)
 )

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -132,4 +133,9 @@ func authorities(caBundle string) ([]byte, error) {
 		return nil, errors.New("caBundle has no block of the type CERTIFICATE")
 	}
 	return text, nil
+}
+
+// Equal reports whether two Providers say the same.
+func (p *Provider) Equal(q *Provider) bool {
+	return p.Name == q.Name && p.URL == q.URL && p.Timeout == q.Timeout && p.NoSideEffects == q.NoSideEffects && bytes.Equal(p.CABundle, q.CABundle)
 }

@@ -54,11 +54,12 @@ func NewAuthority(now time.Time, validity time.Duration) (Pair, error) {
 // no later than its authority: nobody would trust it after that.
 func NewLeaf(ca Pair, hosts []string, now time.Time, validity time.Duration) (Pair, error) {
 	leaf := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "mapd"},
-		NotBefore:   now.Add(-Skew),
-		NotAfter:    now.Add(validity),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Subject:   pkix.Name{CommonName: "mapd"},
+		NotBefore: now.Add(-Skew),
+		NotAfter:  now.Add(validity),
+		KeyUsage:  x509.KeyUsageDigitalSignature,
+		// Providers of external data are offered the serving certificate, as by Gatekeeper.
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if leaf.NotBefore.Before(ca.Cert.NotBefore) {
 		leaf.NotBefore = ca.Cert.NotBefore
