@@ -124,6 +124,8 @@ type Metrics struct {
 
 	memory memoryMetrics
 
+	external *externalMetrics
+
 	mu     sync.RWMutex
 	of     map[actorName]*series
 	pruned atomic.Uint64 // how often
@@ -141,6 +143,7 @@ func NewMetrics() *Metrics {
 	}
 	m := &Metrics{
 		of:        map[actorName]*series{},
+		external:  newExternalMetrics(),
 		registry:  prometheus.NewRegistry(),
 		decisions: counters("mapd_decisions_total", "Requests by the policy and binding that acted on them and how that ended.", "policy", "binding", "outcome"),
 		checks: counters("mapd_mutating_admission_policy_check_total",
@@ -190,6 +193,7 @@ func NewMetrics() *Metrics {
 	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.expansions, m.expandedObjects, m.httpRequests, m.inFlight,
 		m.panics, &m.memory, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.external.collectors()...)
 	return m
 }
 
