@@ -71,7 +71,7 @@ type storedConfig struct {
 	err    error
 }
 
-// gatekeeperOptions say how to run Gatekeeper's mutators. Only metrics may be nil.
+// gatekeeperOptions say how to run Gatekeeper's mutators. Metrics and resolver may be nil.
 type gatekeeperOptions struct {
 	client    dynamic.Interface
 	deps      policy.Deps
@@ -80,12 +80,13 @@ type gatekeeperOptions struct {
 	metrics   Metrics
 	log       *slog.Logger
 	changed   func() // called when there is something to publish
+	resolver  engine.Resolver
 }
 
 func newGatekeeper(o gatekeeperOptions) *gatekeeper {
 	g := &gatekeeper{
 		log: o.log, metrics: o.metrics, types: o.deps.Types, mode: o.mode, namespace: o.namespace,
-		engine: engine.New(engine.Options{}), builder: mutators.NewBuilder(o.deps), stale: true,
+		engine: engine.New(engine.Options{Resolver: o.resolver}), builder: mutators.NewBuilder(o.deps), stale: true,
 	}
 	for _, kind := range legacy.Kinds() {
 		g.kinds = append(g.kinds, watch.New(watch.Options[*storedMutator]{

@@ -24,6 +24,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -58,6 +59,13 @@ type Options struct {
 	// Mutators is the mode of Gatekeeper's mutators. Unless it is Off, mapd needs the
 	// right to read them.
 	Mutators engine.Mode
+	// Resolver answers what policies and mutators ask of providers of external data; nil
+	// makes every answer an error.
+	Resolver engine.Resolver
+	// Providers is called with the Providers of the cluster that are valid, and how many
+	// others there are, at first and after each change. Nil reads none; otherwise mapd
+	// needs the right to read them.
+	Providers func(valid []*legacy.Provider, refused int)
 	// Native moves them into policies, or back, for which mapd needs the right to read
 	// those of the cluster; the Store does not write them. Mutators has to be On.
 	Native *NativeOptions
@@ -87,6 +95,7 @@ type Store struct {
 	gatekeeper *gatekeeper // nil: its mutators are not run
 	workloads  *workloads  // nil: they are not expanded
 	guests     *guests     // nil: Kubewarden's policies are not run
+	providers  *providers  // nil: none are read
 	// served runs the policies of each entry; nil before the first snapshot.
 	served atomic.Pointer[served]
 
@@ -134,11 +143,14 @@ func New(o Options) *Store {
 	s.compiler.deps = policy.Deps{Env: o.Env, Types: types}
 	s.compiler.slow = newSlow(s.changes.Notify)
 	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: snapshot.Equivalents(types)}
-	s.engine = engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types)}
+	s.engine = engine.Options{Authorizer: s.authorizer, Convert: snapshot.Convert(types), Resolver: o.Resolver}
+	if o.Providers != nil {
+		s.providers = newProviders(o.Dynamic, types, log, o.Providers)
+	}
 	if o.Mutators != engine.Off {
 		s.gatekeeper = newGatekeeper(gatekeeperOptions{
 			client: o.Dynamic, deps: s.compiler.deps, mode: o.Mutators, namespace: s.namespaces.Namespace,
-			metrics: o.Metrics, log: log, changed: s.changes.Notify,
+			metrics: o.Metrics, log: log, changed: s.changes.Notify, resolver: o.Resolver,
 		})
 		if o.Native != nil {
 			s.gatekeeper.natives = newNatives(o.Dynamic, s, *o.Native)
@@ -170,6 +182,9 @@ func (s *Store) servedKindsChanged() {
 	if s.guests != nil {
 		s.guests.look()
 	}
+	if s.providers != nil {
+		s.providers.mirror.Look()
+	}
 }
 
 // Run watches the cluster and publishes snapshots until ctx is done. A Store
@@ -189,6 +204,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 	if s.guests != nil {
 		all.Go(func() { s.guests.run(ctx) })
+	}
+	if s.providers != nil {
+		all.Go(func() { s.providers.run(ctx) })
 	}
 	var failed error
 	all.Go(func() {
@@ -214,6 +232,9 @@ func (s *Store) Ready() error {
 		return errors.New("no snapshot is published yet")
 	}
 	var errs []error
+	if s.providers != nil {
+		errs = append(errs, s.providers.ready())
+	}
 	if s.gatekeeper != nil {
 		errs = append(errs, s.gatekeeper.ready())
 	}
