@@ -66,7 +66,9 @@ it: the Pods of a Deployment, and the Jobs and Pods of a CronJob. They are judge
 ValidatingAdmissionPolicies and Pod Security, too. See mapd expand.
 
 Providers of external data are not asked: --external FILE has their answers, a map
-of providers to keys to values, where {error: TEXT} stands for a failure.
+of providers to keys to values, where {error: TEXT} stands for a failure. With
+--record FILE, the Providers among the policies are asked for what --external does
+not have, and all answers are written to FILE.
 
 Output formats:
   yaml    the objects (default)
@@ -103,6 +105,7 @@ func newEval(s streams) *cobra.Command {
 	f.addRequest(cmd)
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
 	f.external.add(fl)
+	f.external.addRecord(fl)
 	return cmd
 }
 
@@ -212,6 +215,9 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 		}
 	}
 	e.noteAssumed()
+	if err := e.outside.save(); err != nil {
+		return err
+	}
 	return e.verdict()
 }
 
@@ -238,6 +244,7 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief,
 		Resolver: outside.resolver, Provider: outside.provider, Guests: loader,
 	}, texts...)
+	outside.publish()
 	var refused *mapd.LoadError
 	switch {
 	case errors.As(err, &refused):
@@ -251,7 +258,7 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
 		return nil, f.usagef("no policies in %s", strings.Join(f.policies, ", "))
 	}
-	e := &evaluation{flags: f, files: files, policies: policies, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
+	e := &evaluation{flags: f, files: files, policies: policies, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return nil, err
 	}
@@ -309,6 +316,7 @@ type evaluation struct {
 	flags                      *evalFlags
 	files                      []string // of the objects
 	policies                   *mapd.Policies
+	outside                    *outside
 	old                        *mapd.Objects       // nil without --old
 	expander                   *expansion.Expander // nil without --expand
 	out                        *printer

@@ -75,6 +75,7 @@ func newExpand(s streams) *cobra.Command {
 	fl.StringVar(&outputFile, "outputfile", "", "write to this file instead of standard output")
 	f.addUser(cmd)
 	f.addReading(cmd)
+	f.external.add(fl)
 	return cmd
 }
 

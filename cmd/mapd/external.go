@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -9,36 +13,138 @@ import (
 	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
-// externalFlags say who answers for providers of external data.
-type externalFlags struct{ answers string }
+// providerFlags say how providers of external data are asked.
+type providerFlags struct {
+	cert, key        string
+	ttl, negativeTTL time.Duration
+}
+
+func (f *providerFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&f.cert, "external-data-cert", "", "file with the client certificate for providers of external data; it is read again when it changes")
+	fl.StringVar(&f.key, "external-data-key", "", "file with its key")
+}
+
+// client returns a client for providers. It offers them the certificate of the flags,
+// or else what certificate returns, which may be nil.
+func (f *providerFlags) client(metrics external.Metrics, certificate func() (*tls.Certificate, error)) (*external.Client, error) {
+	if (f.cert == "") != (f.key == "") {
+		return nil, fmt.Errorf("--external-data-cert and --external-data-key go together")
+	}
+	if f.cert != "" {
+		files, err := servingcert.LoadKeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("--external-data-cert: %w", err)
+		}
+		certificate = func() (*tls.Certificate, error) { return files.GetCertificate(nil) }
+	}
+	return external.New(external.Options{Certificate: certificate, TTL: f.ttl, NegativeTTL: f.negativeTTL, Metrics: metrics}), nil
+}
+
+// checkProviders finds wrong usage of the flags of serve.
+func (f *serveFlags) checkProviders() error {
+	for _, name := range []string{"external-data-cert", "external-data-key", "external-data-cache-ttl", "external-data-cache-negative-ttl"} {
+		if f.set(name) && len(f.policies) == 0 && !f.externalData {
+			return usagef("serve: --%s has no meaning without --external-data", name)
+		}
+	}
+	if f.providers.ttl < 0 || f.providers.negativeTTL < 0 {
+		return usagef("serve: --external-data-cache-ttl and --external-data-cache-negative-ttl must not be negative")
+	}
+	return nil
+}
+
+// externalFlags say who answers for providers of external data when files are
+// evaluated.
+type externalFlags struct {
+	answers, record string
+	recordable      bool // the command has --record
+	providers       providerFlags
+}
 
 func (f *externalFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.answers, "external", "", "file with recorded answers of external data providers: provider to key to value, or to {error: TEXT}")
 }
 
-// outside is what policies may ask.
-type outside struct{ resolver engine.Resolver }
-
-// open reads the recorded answers.
-func (f *externalFlags) open() (*outside, error) {
-	if f.answers == "" {
-		return &outside{external.Offline("recorded answers are given with --external FILE")}, nil
-	}
-	data, err := os.ReadFile(f.answers)
-	if err != nil {
-		return nil, &codedError{exitUsage, err}
-	}
-	answers, err := external.ReadAnswers(f.answers, data)
-	if err != nil {
-		return nil, &codedError{exitUsage, err}
-	}
-	return &outside{answers}, nil
+func (f *externalFlags) addRecord(fl *pflag.FlagSet) {
+	f.recordable = true
+	fl.StringVar(&f.record, "record", "", "ask the providers, and write their answers to this file, for --external")
+	f.providers.add(fl)
 }
 
-// provider checks a Provider.
+// outside is what policies may ask.
+type outside struct {
+	flags     *externalFlags
+	resolver  engine.Resolver
+	client    *external.Client   // nil without --record
+	recorder  *external.Recorder // nil without --record
+	providers []*legacy.Provider
+}
+
+// open reads the recorded answers, if there are any.
+func (f *externalFlags) open() (*outside, error) {
+	o := &outside{flags: f}
+	var known *external.Answers
+	if f.answers != "" {
+		data, err := os.ReadFile(f.answers)
+		if err != nil {
+			return nil, &codedError{exitUsage, err}
+		}
+		if known, err = external.ReadAnswers(f.answers, data); err != nil {
+			return nil, &codedError{exitUsage, err}
+		}
+	}
+	switch {
+	case f.record != "":
+		client, err := f.providers.client(nil, nil)
+		if err != nil {
+			return nil, usagef("eval: %w", err)
+		}
+		o.client, o.recorder = client, &external.Recorder{From: client, Known: known}
+		o.resolver = o.recorder
+	case f.providers.cert != "" || f.providers.key != "":
+		return nil, usagef("eval: --external-data-cert and --external-data-key: only with --record")
+	case known != nil:
+		o.resolver = known
+	case f.recordable:
+		o.resolver = external.Offline("--external FILE has recorded answers, and --record FILE asks the provider")
+	default:
+		o.resolver = external.Offline("--external FILE has recorded answers")
+	}
+	return o, nil
+}
+
+// provider checks a Provider, and keeps it for publish.
 func (o *outside) provider(u *unstructured.Unstructured) error {
-	_, err := legacy.DecodeProvider(u)
+	p, err := legacy.DecodeProvider(u)
+	if err == nil {
+		o.providers = append(o.providers, p)
+	}
 	return err
+}
+
+// publish lets the Providers that were loaded be asked.
+func (o *outside) publish() {
+	if o.client != nil {
+		o.client.Set(o.providers, 0)
+	}
+}
+
+// save writes what was recorded, unless the file says the same.
+func (o *outside) save() error {
+	if o.recorder == nil {
+		return nil
+	}
+	text, err := o.recorder.File()
+	if err == nil {
+		if old, _ := os.ReadFile(o.flags.record); !bytes.Equal(old, text) || len(text) == 0 {
+			err = os.WriteFile(o.flags.record, text, 0o644)
+		}
+	}
+	if err != nil {
+		return &codedError{exitUsage, fmt.Errorf("--record: %w", err)}
+	}
+	return nil
 }

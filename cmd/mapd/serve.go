@@ -43,6 +43,7 @@ type serveFlags struct {
 	exempt        []string
 	timeout       time.Duration
 	adopt         bool
+	externalData  bool
 
 	listen              string
 	tlsCert, tlsKey     string
@@ -56,6 +57,7 @@ type serveFlags struct {
 	pprof               string
 	modules             moduleFlags
 	kubewarden          string
+	providers           providerFlags
 	delay               time.Duration
 
 	connections  int
@@ -129,12 +131,16 @@ func newServe(s streams) *cobra.Command {
 	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for those who do not know yet")
 
 	f.modules.add(cmd)
+	f.providers.add(fl)
+	fl.DurationVar(&f.providers.ttl, "external-data-cache-ttl", 0, "how long the value that a provider of external data gave for a key is used again (default not at all, as in Gatekeeper)")
+	fl.DurationVar(&f.providers.negativeTTL, "external-data-cache-negative-ttl", 0, "the same for a provider's error about a key")
 	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "files: policies, bindings, Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file or directory; repeatable")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "files: read directories recursively")
 	fl.BoolVar(&f.unbound, "unbound", false, "files: run policies that have no binding as if bound to everything")
 	fl.DurationVar(&f.poll, "poll", 5*time.Second, "files: how often to look for changes that the file system does not report")
 
 	f.cluster.add(fl)
+	fl.BoolVar(&f.externalData, "external-data", false, "cluster: ask the Providers of the cluster (externaldata.gatekeeper.sh), which needs more rights; with --policies, those among the files are asked")
 	fl.StringVar(&f.namespace, "namespace", "", "cluster: the namespace that mapd runs in (default that of its Pod, or "+defaultNamespace+")")
 	fl.StringVar(&f.service, "service", "mapd", "cluster: the Service in that namespace by which the API server reaches mapd")
 	fl.Int32Var(&f.servicePort, "service-port", 443, "cluster: the port of that Service")
@@ -157,7 +163,7 @@ const defaultNamespace = "mapd-system"
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
-		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt"}
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data"}
 )
 
 func (f *serveFlags) check() error {
@@ -171,6 +177,9 @@ func (f *serveFlags) check() error {
 		}
 	}
 	if err := f.checkLegacy(); err != nil {
+		return err
+	}
+	if err := f.checkProviders(); err != nil {
 		return err
 	}
 	switch {

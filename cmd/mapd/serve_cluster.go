@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
@@ -48,15 +49,25 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	policies := store.New(store.Options{
-		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics,
-		Mutators: f.mutators(), Guests: guests,
-		Native: f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
-	})
 	certificates, err := f.certificates(c, log)
 	if err != nil {
 		return err
 	}
+	options := store.Options{
+		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics,
+		Mutators: f.mutators(), Guests: guests,
+		Native: f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
+	}
+	if f.externalData {
+		// Gatekeeper offers its serving certificate, too.
+		providers, err := f.providers.client(metrics, func() (*tls.Certificate, error) { return certificates.GetCertificate(nil) })
+		if err != nil {
+			return usagef("serve: %w", err)
+		}
+		defer providers.Close()
+		options.Resolver, options.Providers = providers, providers.Set
+	}
+	policies := store.New(options)
 	writes := writer.New(writer.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,

@@ -41,9 +41,15 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	// Watching begins before the first load, so that no edit falls between.
 	watcher := manifest.NewWatcher(f.policies, f.recursive)
 	watcher.Poll = f.poll
+	metrics := webhook.NewMetrics()
+	providers, err := f.providers.client(metrics, nil)
+	if err != nil {
+		return usagef("serve: %w", err)
+	}
+	defer providers.Close()
 	source := &source{
-		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Guests: loader, GuestMode: f.guestMode(engine.On)},
-		log: log, metrics: webhook.NewMetrics(),
+		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Guests: loader, GuestMode: f.guestMode(engine.On), Resolver: providers},
+		log: log, metrics: metrics, providers: providers,
 	}
 	if errs, code := source.load(); len(errs) > 0 {
 		for _, err := range errs {

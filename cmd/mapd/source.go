@@ -8,11 +8,15 @@ import (
 	"sync/atomic"
 
 	"github.com/mapd-project/mapd/internal/expansion"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/internal/verdict"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -25,6 +29,8 @@ type source struct {
 	options snapshot.Options
 	log     *slog.Logger
 	metrics *webhook.Metrics
+	// providers asks the Providers of the files.
+	providers *external.Client
 
 	engine   atomic.Pointer[engine.Engine]
 	expander atomic.Pointer[expansion.Expander] // nil without --expansion
@@ -50,6 +56,14 @@ func (s *source) load() (errs []error, code int) {
 	defer loadFrugally()()
 	var judges verdict.Documents
 	options := s.options
+	var providers []*legacy.Provider
+	options.Provider = func(u *unstructured.Unstructured) error {
+		p, err := legacy.DecodeProvider(u)
+		if err == nil {
+			providers = append(providers, p)
+		}
+		return err
+	}
 	if s.flags.expansion {
 		options.Also = func(docs []*manifest.Document) (errs []error) {
 			judges, errs = verdict.Read(context.Background(), docs)
@@ -72,6 +86,10 @@ func (s *source) load() (errs []error, code int) {
 		x.Limits = expansion.ReviewLimits
 		s.expander.Store(x)
 		s.log.Info("expansion loaded", "templates", len(l.Templates), "validatingPolicies", len(judges.Policies), "validatingBindings", len(judges.Bindings))
+	}
+	s.providers.Set(providers, 0)
+	if len(providers) > 0 {
+		s.log.Info("providers of external data loaded", "providers", len(providers))
 	}
 	s.engine.Store(e)
 	s.failed.Store(nil)

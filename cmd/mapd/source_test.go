@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -35,7 +36,7 @@ func TestHammerReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &source{flags: &serveFlags{policies: []string{file}}, log: slog.New(slog.DiscardHandler), metrics: webhook.NewMetrics()}
+	s := &source{flags: &serveFlags{policies: []string{file}}, log: slog.New(slog.DiscardHandler), metrics: webhook.NewMetrics(), providers: external.New(external.Options{})}
 	s.options.Env = env
 	if errs, _ := s.load(); len(errs) > 0 {
 		t.Fatal(errs)
