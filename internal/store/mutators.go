@@ -38,6 +38,7 @@ type gatekeeper struct {
 	kinds     []*watch.Mirror[*storedMutator] // as legacy.Kinds
 	configs   *watch.Mirror[*storedConfig]
 	engine    *engine.Engine
+	asks      bool // mutators may ask providers
 
 	natives *natives // nil: none is moved into policies
 
@@ -87,6 +88,7 @@ func newGatekeeper(o gatekeeperOptions) *gatekeeper {
 	g := &gatekeeper{
 		log: o.log, metrics: o.metrics, types: o.deps.Types, mode: o.mode, namespace: o.namespace,
 		engine: engine.New(engine.Options{Resolver: o.resolver}), builder: mutators.NewBuilder(o.deps), stale: true,
+		asks: o.resolver != nil,
 	}
 	for _, kind := range legacy.Kinds() {
 		g.kinds = append(g.kinds, watch.New(watch.Options[*storedMutator]{
@@ -375,7 +377,7 @@ func (g *gatekeeper) build(list []*storedMutator, config *storedConfig) (result 
 		exclusions = config.config
 	}
 	err = guarded(func() error {
-		result = g.builder.Build(valid, exclusions, g.types, mutators.Options{Namespace: g.namespace, Moved: g.moved()})
+		result = g.builder.Build(valid, exclusions, g.types, mutators.Options{Namespace: g.namespace, Moved: g.moved(), External: g.asks})
 		return nil
 	})
 	return result, err
