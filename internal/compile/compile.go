@@ -9,6 +9,8 @@ package compile
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
@@ -44,7 +46,7 @@ type Policy struct {
 func NewPolicy(ctx context.Context, text []byte, rules Rules, deps policy.Deps) Policy {
 	p := CheckPolicy(ctx, text, nil, rules, deps.Env)
 	if p.Err == nil {
-		deps.Env = deps.Env.Within(ctx)
+		deps.Env = language(text, deps.Env).Within(ctx)
 		p.Program, p.Err = policy.Compile(p.Object, deps)
 	}
 	return p
@@ -56,6 +58,7 @@ func CheckPolicy(ctx context.Context, text []byte, old *admissionregistrationv1.
 	if p.Object, p.Err = policy.DecodeJSON(text); p.Err != nil {
 		return p
 	}
+	env = language(text, env)
 	var faults api.Faults
 	switch {
 	case rules == Stored:
@@ -69,6 +72,18 @@ func CheckPolicy(ctx context.Context, text []byte, old *admissionregistrationv1.
 		p.Err = faults
 	}
 	return p
+}
+
+// language returns the language of a policy that was decoded: a server could not run
+// one of its own group that asks for external data.
+func language(text []byte, env *cel.Env) *cel.Env {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil || !strings.HasPrefix(head.APIVersion, api.OwnGroup+"/") {
+		return env
+	}
+	return env.Asking()
 }
 
 // Binding is what becomes of a binding, as for a Policy. Older are the defaults

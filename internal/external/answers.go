@@ -91,7 +91,7 @@ func (a *Answers) get(q engine.Question) (answer engine.Answer, ok bool) {
 	case !ok:
 		return engine.Answer{}, false
 	case r.Error != "":
-		return engine.Answer{Err: &Error{q.Source, Recorded, r.Error}}, true
+		return engine.Answer{Err: &Error{q.Source, Key, r.Error}}, true
 	}
 	return engine.Answer{Value: r.Value}, true
 }

@@ -24,6 +24,9 @@ type Error struct {
 // Error names the provider.
 func (e *Error) Error() string { return "provider " + e.Provider + ": " + e.Text }
 
+// IsMissing reports whether the provider answered, and has no value for the key.
+func (e *Error) IsMissing() bool { return e.Reason == Key || e.Reason == Missing }
+
 // Reason tells the ways apart in which a provider can fail.
 type Reason string
 

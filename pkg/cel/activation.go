@@ -39,6 +39,8 @@ type Input struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Attributes make up authorizer.requestResource, which fails without them.
 	Attributes RequestAttributes
+	// Outside answers externalData, which fails without it.
+	Outside Outside
 	// Memory is charged for what evaluations allocate. Nil: nothing bounds it.
 	Memory *memory.Account
 	// Turn, if not nil, is called after every YieldEvery units of work.

@@ -324,7 +324,7 @@ func TestGuards(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lang, err := env.language(Stored, true)
+		lang, err := env.language(Stored, true, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ var nodesText = fmt.Sprintf("the expressions of the policy have more than %d syn
 // set of bounds, and compiling ends with ctx if it is at a place where it can. Of an
 // Env that Within did not return, each Scope is a policy of its own.
 func (e *Env) Within(ctx context.Context) *Env {
-	return &Env{e.languages, &compiling{ctx: ctx}}
+	return &Env{e.languages, &compiling{ctx: ctx}, e.asks}
 }
 
 // A stop is what parser and checker are left with, as a panic. It never leaves this

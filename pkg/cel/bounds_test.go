@@ -201,7 +201,7 @@ func TestInterruptedCompile(t *testing.T) {
 // Every macro counts, and those that copy an operand are known: how much room an
 // expression needs is estimated from their names.
 func TestMacros(t *testing.T) {
-	lang, err := testEnv(t).language(Stored, true)
+	lang, err := testEnv(t).language(Stored, true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func FuzzBounds(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	env := testEnv(f)
-	lang, err := env.language(Stored, true)
+	lang, err := env.language(Stored, true, false)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -37,13 +37,14 @@ type Env struct {
 	*languages
 	// compiling is nil but of what Within returns.
 	compiling *compiling
+	asks      bool // see Asking
 }
 
 // languages are the parts of an Env that all policies share.
 type languages struct {
-	// of are indexed by Mode and by whether patch types exist. Each is built when
-	// first needed: a server never needs those of Mode New.
-	of     [2][2]func() (*language, error)
+	// of are indexed by Mode, by whether patch types exist, and by whether externalData
+	// does. Each is built when first needed: a server never needs those of Mode New.
+	of     [2][2][2]func() (*language, error)
 	shared shared
 	celGo  bool // see Options
 }
@@ -69,13 +70,15 @@ func NewEnv(opts Options) (*Env, error) {
 			known--
 		}
 		for patch := range e.of[mode] {
-			e.of[mode][patch] = sync.OnceValues(func() (*language, error) {
-				return newLanguage(known, patch == 1)
-			})
+			for asks := range e.of[mode][patch] {
+				e.of[mode][patch][asks] = sync.OnceValues(func() (*language, error) {
+					return newLanguage(known, patch == 1, asks == 1)
+				})
+			}
 		}
 	}
 	// A fault in the table of libraries shows now, not at the first policy.
-	if _, err := e.of[Stored][0](); err != nil {
+	if _, err := e.of[Stored][0][0](); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -119,7 +122,7 @@ type language struct {
 	names     map[string]*form
 }
 
-func newLanguage(minor uint, patch bool) (*language, error) {
+func newLanguage(minor uint, patch, asks bool) (*language, error) {
 	env, err := baseEnv(minor)
 	if err != nil {
 		return nil, fmt.Errorf("environment of kubernetes 1.%d: %w", minor, err)
@@ -133,6 +136,11 @@ func newLanguage(minor uint, patch bool) (*language, error) {
 		}}))
 		if err != nil {
 			return nil, fmt.Errorf("patch types of kubernetes 1.%d: %w", minor, err)
+		}
+	}
+	if asks {
+		if env, err = env.Extend(externalData); err != nil {
+			return nil, fmt.Errorf("external data in kubernetes 1.%d: %w", minor, err)
 		}
 	}
 	env, err = env.Extend(countNodes)
@@ -166,9 +174,9 @@ func index(b bool) int {
 }
 
 // language returns the environment for the mode, with or without the types
-// Object and JSONPatch.
-func (l *languages) language(mode Mode, patch bool) (*language, error) {
-	return l.of[mode][index(patch)]()
+// Object and JSONPatch, and the function externalData.
+func (l *languages) language(mode Mode, patch, asks bool) (*language, error) {
+	return l.of[mode][index(patch)][index(asks)]()
 }
 
 // variablesType is the type of the name "variables". Its fields are known to

@@ -30,6 +30,8 @@ var guards = map[string]guard{
 	"_>=_": readingText(1, 0),
 	"size": readingText(1, 0),
 
+	externalDataName: askingOutside,
+
 	"matches": matching,
 	"find":    matching,
 	"findAll": matching,

@@ -29,6 +29,7 @@ type Vars struct {
 // for concurrent use.
 type Scope struct {
 	env       *languages
+	asks      bool // see Env.Asking
 	vars      Vars
 	variables []variable
 	byName    map[string]int
@@ -58,7 +59,10 @@ func (e *Env) Scope(v Vars) *Scope {
 	if c == nil {
 		c = alone()
 	}
-	return &Scope{env: e.languages, vars: v, declared: sum{}.with(byte(v.Mode), fmt.Sprint(v.Params, v.Variables, v.Unmetered)), compiling: c}
+	// Conditions cannot ask: a server may evaluate copies of them.
+	asks := e.asks && v.Variables
+	declared := sum{}.with(byte(v.Mode), fmt.Sprint(v.Params, v.Variables, v.Unmetered, asks))
+	return &Scope{env: e.languages, asks: asks, vars: v, declared: declared, compiling: c}
 }
 
 // Done ends Define and Compile, and drops what only they need.
@@ -201,7 +205,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 
 // check parses an expression, holds it to the bounds and settles its types.
 func (s *Scope) check(expr string, want Want) (lang *language, checked *ast.AST, needs weight, err error) {
-	lang, err = s.env.language(s.vars.Mode, want == Object || want == JSONPatch || want == TypedPatch)
+	lang, err = s.env.language(s.vars.Mode, want == Object || want == JSONPatch || want == TypedPatch, s.asks)
 	if err != nil {
 		return nil, nil, needs, err
 	}
@@ -270,6 +274,8 @@ const (
 	ReadsParams
 	ReadsNamespace
 	ReadsAuthorizer
+	// ReadsOutside is what externalData asks for.
+	ReadsOutside
 )
 
 var readsOf = map[string]Reads{
@@ -300,6 +306,10 @@ func (p *Program) survey(root ast.Expr, s *Scope) (loops bool) {
 		switch e.Kind() {
 		case ast.ComprehensionKind:
 			loops = true
+		case ast.CallKind:
+			if e.AsCall().FunctionName() == externalDataName {
+				p.reads |= ReadsOutside
+			}
 		case ast.SelectKind:
 			if name, ok := variableName(e); ok {
 				if i, ok := s.byName[name]; ok {

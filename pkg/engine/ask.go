@@ -11,7 +11,8 @@ import (
 // value of a key.
 type Question struct{ Source, Key string }
 
-// Answer is the value that a source gave, or why it gave none.
+// Answer is the value that a source gave, or why it gave none. An Err with a method
+// IsMissing() bool that returns true says that the source has nothing for the key.
 type Answer struct {
 	Value string
 	Err   error

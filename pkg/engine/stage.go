@@ -116,7 +116,9 @@ type progress struct {
 	ctx     context.Context
 	asked   requestAuthorizer
 	turn    turn
-	grown   int64 // see policy.Input
+	grown   int64               // see policy.Input
+	known   map[Question]Answer // what expressions have asked
+	asks    int                 // how many times they did
 
 	stage *Stage
 	steps []Step
@@ -163,7 +165,7 @@ func (a *Admission) lap() time.Duration {
 func (a *Admission) input(draft *policy.Draft) policy.Input {
 	return policy.Input{
 		Request: a.Request, Kind: a.Request.Kind, Resource: a.Request.Resource, Object: draft.Object(), OldObject: a.Request.OldObject,
-		Draft: draft, Cost: &a.cost, Turn: &a.turn, Grown: &a.grown,
+		Draft: draft, Cost: &a.cost, Turn: &a.turn, Grown: &a.grown, Outside: a,
 	}
 }
 

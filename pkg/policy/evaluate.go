@@ -88,6 +88,7 @@ func (in *Input) celInput(vars *cel.Input) *cel.Input {
 		Namespace:  content(in.Namespace),
 		Authorizer: in.Authorizer,
 		Turn:       in.Turn,
+		Outside:    in.Outside,
 	}
 	if r, kind, resource := in.Request, in.Kind, in.Resource; r != nil {
 		vars.Memory = r.Memory

@@ -249,6 +249,8 @@ type Input struct {
 	Grown *int64
 	// Remarks, if not nil, is where a mutation puts what it says besides.
 	Remarks *Remarks
+	// Outside, if not nil, answers what expressions ask with externalData.
+	Outside cel.Outside
 	// Turn, if not nil, decides when an evaluation that takes long goes on.
 	Turn cel.Turn
 }

@@ -137,14 +137,20 @@ func (e external) Resolve(_ context.Context, questions []engine.Question, _ bool
 		case !known:
 			out[i].Err = fmt.Errorf("failed to find external data provider %s in responses", q.Source)
 		case !has:
-			out[i].Err = fmt.Errorf("failed to find external data item in response for provider %s", q.Source)
+			out[i].Err = noValue(fmt.Sprintf("failed to find external data item in response for provider %s", q.Source))
 		case answer.Error != "":
-			out[i].Err = fmt.Errorf("failed to retrieve external data item from provider %s: %s", q.Source, answer.Error)
+			out[i].Err = noValue(fmt.Sprintf("failed to retrieve external data item from provider %s: %s", q.Source, answer.Error))
 		}
 		out[i].Value = answer.Value
 	}
 	return out
 }
+
+// noValue is the error of a key without a value.
+type noValue string
+
+func (e noValue) Error() string   { return string(e) }
+func (e noValue) IsMissing() bool { return true }
 
 // Policies decodes and compiles. A policy that does not compile is in the
 // result as a broken one, as it is in a server that has it stored.

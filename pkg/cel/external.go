@@ -1,0 +1,91 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+)
+
+// Outside answers what expressions ask of providers of external data.
+type Outside interface {
+	// External returns the values that a provider has for keys, which are all
+	// different. Keys for which it has none are missing. It may block until ctx ends.
+	External(ctx context.Context, provider string, keys []string) (map[string]string, error)
+}
+
+// Asking returns e with the function externalData in mutations and variables, for
+// policies that no server runs itself.
+func (e *Env) Asking() *Env {
+	out := *e
+	out.asks = true
+	return &out
+}
+
+// externalDataName is externalData(provider, keys), whose value is a map from those of
+// the keys for which the provider has a value. No Kubernetes has it.
+const externalDataName = "externalData"
+
+var externalData = celgo.Function(externalDataName,
+	celgo.Overload("external_data_string_list", []*celgo.Type{celgo.StringType, celgo.ListType(celgo.StringType)},
+		celgo.MapType(celgo.StringType, celgo.StringType),
+		celgo.BinaryBinding(func(_, _ ref.Val) ref.Val { return types.NewErr("externalData: nothing outside can be asked") })))
+
+// What a call of externalData costs, beside 1, and each of its keys; and how many keys it
+// may have.
+const (
+	askCost    = 10_000
+	askKeyCost = 100
+	maxAskKeys = 1000
+)
+
+// askingOutside executes a call of externalData.
+func askingOutside(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
+	a := activationOf(frame)
+	provider, isName := args[0].(types.String)
+	list, isList := args[1].(traits.Lister)
+	switch {
+	case !isName || !isList:
+		return types.MaybeNoSuchOverloadErr(args[1])
+	case a == nil || a.in == nil || a.in.Outside == nil:
+		return c.plain(args)
+	}
+	size, _ := list.Size().(types.Int)
+	if size > maxAskKeys {
+		return types.NewErr("externalData: %d keys, at most %d can be asked for at once", size, maxAskKeys)
+	}
+	a.use(int64(size) * slotBytes)
+	a.toil(int64(size))
+	a.unpaid = add(a.unpaid, askCost+int64(size)*askKeyCost)
+	keys := make([]string, 0, size)
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		key, ok := it.Next().(types.String)
+		if !ok {
+			return types.NewErr("externalData: a key is not a string")
+		}
+		a.read(len(key))
+		keys = append(keys, string(key))
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	if len(keys) == 0 {
+		return types.DefaultTypeAdapter.NativeToValue(map[string]any{})
+	}
+	values, err := a.in.Outside.External(a.ctx, string(provider), keys)
+	if err != nil {
+		return types.WrapErr(fmt.Errorf("externalData: %w", err))
+	}
+	data := make(map[string]any, len(values))
+	for _, key := range keys {
+		if v, ok := values[key]; ok {
+			a.use(int64(len(v)) + 4*slotBytes)
+			data[key] = v
+		}
+	}
+	return types.DefaultTypeAdapter.NativeToValue(data)
+}
