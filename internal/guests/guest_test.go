@@ -70,7 +70,7 @@ func load(t *testing.T, a guest.Answers, edit func(string) string) (*engine.Engi
 	return p.Engine(), nil
 }
 
-func object(t *testing.T, text string) *unstructured.Unstructured {
+func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
@@ -81,7 +81,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 
 const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"},"spec":{"containers":[{"name":"app","image":"nginx","resources":{}}]},"status":{}}`
 
-func request(t *testing.T) *policy.Request {
+func request(t testing.TB) *policy.Request {
 	return &policy.Request{
 		UID: "1", Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 		Name: "web", Namespace: "shop", Operation: admissionv1.Create, Object: object(t, pod),
