@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -314,4 +315,36 @@ func checkPage(t *testing.T, page string, least int) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The example of docs/kubewarden.md: the stock toolchain builds its module, and the
+// commands print what the page says.
+func TestKubewardenPage(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := t.TempDir()
+	for _, name := range []string{"docs", "examples"} {
+		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	const page = "docs/kubewarden.md"
+	_, build, ok := strings.Cut(readFile(t, page), "```\n$ GOOS=")
+	build, _, end := strings.Cut(build, "\n```")
+	if !ok || !end {
+		t.Fatal("the page builds no module")
+	}
+	if out, err := exec.Command("sh", "-c", "GOOS="+build).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	checkPage(t, page, 2)
 }

@@ -88,6 +88,10 @@ spec:
 	}
 	policies("clusterwide-keep      running", "clusterwide-label     running", "clusterwide-settings  broken   spec.module: Policy settings are invalid: no team")
 
+	r := newReader(t, m, cluster.Root(t), map[string]string{"kubectl apply -k manifests/overlays/kubewarden": "installed above"})
+	r.follow(t, "docs/kubewarden.md", nil, nil)
+	r.done(t, 3)
+
 	create := func(name string, labels map[string]string) error {
 		_, err := c.Kubectl(t, []byte(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: shop, labels: %s}\ndata: {a: b}", name, mapText(labels))), "create", "--filename=-")
 		return err
