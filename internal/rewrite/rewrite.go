@@ -79,6 +79,8 @@ func Binding(b *unstructured.Unstructured) ([]*unstructured.Unstructured, error)
 		rename(u, f.suffix)
 		policy, _, _ := unstructured.NestedString(u.Object, "spec", "policyName")
 		_ = unstructured.SetNestedField(u.Object, policy+f.suffix, "spec", "policyName")
+		// None of them is about Pods, and one may be about workloads.
+		unstructured.RemoveNestedField(u.Object, "spec", "matchResources", "excludeResourceRules")
 		if rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "matchResources", "resourceRules"); len(rules) > 0 {
 			set(u, f.rules, "spec", "matchResources")
 		}
