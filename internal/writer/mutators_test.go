@@ -123,3 +123,38 @@ func TestLegacyEntryStays(t *testing.T) {
 		live = c.desired
 	}
 }
+
+// The entry for workloads is there with the flag only, and stays while it is unknown what
+// is expanded.
+func TestExpansionEntry(t *testing.T) {
+	rules := []admissionregistrationv1.RuleWithOperations{rule("CREATE", "apps", "deployments")}
+	validation := []string{"params.validate.mapd.dev", "validate.mapd.dev"}
+	for _, on := range []bool{true, false} {
+		w := New(Options{Namespace: "own", Service: "mapd", Exempt: []string{"kube-system"}, Expansion: on})
+		var live []entry
+		c := &configuration{name: webhook.ValidationName, validating: true, get: func() (metav1.ObjectMeta, []entry, bool) { return metav1.ObjectMeta{}, live, true }}
+		with := validation
+		if on {
+			with = append(validation[:2:2], "expand.mapd.dev")
+		}
+		for _, step := range []struct {
+			name     string
+			snapshot *store.Snapshot
+			want     []string
+		}{
+			{"unknown, and there is no entry", &store.Snapshot{}, validation},
+			{"known", &store.Snapshot{Workloads: rules}, with},
+			{"unknown", &store.Snapshot{}, with},
+		} {
+			w.derive([]*configuration{c}, w.askedBy(step.snapshot), []byte("ca"), true)
+			if got := names(c.desired); !cmp.Equal(got, step.want) {
+				t.Errorf("expansion %t: %s: entries %v, want %v", on, step.name, got, step.want)
+			}
+			live = c.desired
+		}
+		if e := live[len(live)-1]; on && (*e.FailurePolicy != admissionregistrationv1.Ignore || *e.ClientConfig.Service.Path != webhook.ExpandPath ||
+			len(e.NamespaceSelector.MatchExpressions) != 1 || string(e.ClientConfig.CABundle) != "ca") {
+			t.Errorf("entry %+v", e)
+		}
+	}
+}
