@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"flag"
@@ -46,7 +47,12 @@ func TestScript(t *testing.T) {
 			"hangup":   hangUp,
 			"until":    until,
 			"makecert": makeCert,
-			"guest":    makeGuest,
+			"provider": startProvider,
+			"env-subst": func(ts *testscript.TestScript, _ bool, args []string) { // puts variables into a file
+				text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+			},
+			"guest": makeGuest,
 		},
 	})
 }
@@ -230,4 +236,34 @@ func makeCert(ts *testscript.TestScript, neg bool, args []string) {
 	} {
 		ts.Check(os.WriteFile(ts.MkAbs(name), data, 0o600))
 	}
+}
+
+// startProvider runs the sample provider of examples/external-data: "provider ARGS".
+// It issues certificates into certs, and sets $PROVIDER to the URL and $PROVIDER_CA to
+// the caBundle.
+func startProvider(ts *testscript.TestScript, neg bool, args []string) {
+	program := ts.MkAbs("external-data")
+	build := exec.Command("go", "build", "-o", program, "../../examples/external-data")
+	if out, err := build.CombinedOutput(); err != nil {
+		ts.Fatalf("%v\n%s", err, out)
+	}
+	certs := ts.MkAbs("certs")
+	ts.Check(exec.Command(program, "issue", "--dir", certs, "--host", "127.0.0.1").Run())
+	ca, err := os.ReadFile(certs + "/ca.crt")
+	ts.Check(err)
+	cmd := exec.Command(program, append([]string{"serve", "--certs", certs, "--table", "../../examples/external-data/table.txt"}, args...)...)
+	stdout, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if !ok {
+		ts.Fatalf("the provider did not start: %q", line)
+	}
+	ts.Setenv("PROVIDER", url)
+	ts.Setenv("PROVIDER_CA", base64.StdEncoding.EncodeToString(ca))
 }
