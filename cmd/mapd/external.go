@@ -118,7 +118,7 @@ func (f *externalFlags) open() (*outside, error) {
 
 // provider checks a Provider, and keeps it for publish.
 func (o *outside) provider(u *unstructured.Unstructured) error {
-	p, err := legacy.DecodeProvider(u)
+	p, err := external.DecodeProvider(u)
 	if err == nil {
 		o.providers = append(o.providers, p)
 	}

@@ -58,7 +58,7 @@ func (s *source) load() (errs []error, code int) {
 	options := s.options
 	var providers []*legacy.Provider
 	options.Provider = func(u *unstructured.Unstructured) error {
-		p, err := legacy.DecodeProvider(u)
+		p, err := external.DecodeProvider(u)
 		if err == nil {
 			providers = append(providers, p)
 		}

@@ -42,7 +42,7 @@ type Options struct {
 	Trace    bool
 	Resolver engine.Resolver
 	// Provider is called for each Provider of external data; its error, best from
-	// legacy.DecodeProvider, is one of Build. Nil takes Providers for any other
+	// external.DecodeProvider, is one of Build. Nil takes Providers for any other
 	// objects.
 	Provider func(*unstructured.Unstructured) error
 	// Also, if not nil, reads all documents for the caller, and returns what is wrong

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -57,7 +58,7 @@ func keepProvider(u *unstructured.Unstructured, old *storedProvider, log *slog.L
 	}
 	now := &storedProvider{object: headOf(u), annotations: map[string]string{legacy.SideEffectsAnnotation: says}}
 	now.err = guarded(func() (err error) {
-		now.provider, err = legacy.DecodeProvider(u)
+		now.provider, err = external.DecodeProvider(u)
 		return err
 	})
 	if now.err == nil {

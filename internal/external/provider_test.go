@@ -1,4 +1,4 @@
-package legacy_test
+package external_test
 
 import (
 	"encoding/base64"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/servingcert"
 )
@@ -50,7 +51,7 @@ func TestDecodeProvider(t *testing.T) {
 		u := provider(t, strings.ReplaceAll(spec, "CA", ca))
 		for _, version := range legacy.ProviderVersions() {
 			u.SetAPIVersion("externaldata.gatekeeper.sh/" + version)
-			p, err := legacy.DecodeProvider(u)
+			p, err := external.DecodeProvider(u)
 			if err != nil {
 				t.Errorf("%s: %v", spec, err)
 				continue
@@ -60,7 +61,7 @@ func TestDecodeProvider(t *testing.T) {
 			}
 		}
 		u.SetAnnotations(map[string]string{legacy.SideEffectsAnnotation: "None"})
-		if p, err := legacy.DecodeProvider(u); err != nil || !p.NoSideEffects {
+		if p, err := external.DecodeProvider(u); err != nil || !p.NoSideEffects {
 			t.Errorf("%s: %+v, %v", spec, p, err)
 		}
 	}
@@ -111,7 +112,7 @@ func TestDecodeProviderRefuses(t *testing.T) {
 			if v2 {
 				u.SetAPIVersion("externaldata.gatekeeper.sh/v2")
 			}
-			_, err := legacy.DecodeProvider(u)
+			_, err := external.DecodeProvider(u)
 			if err == nil || err.Error() != "Provider/"+name+": "+want {
 				t.Errorf("%v, want %s", err, want)
 			}
