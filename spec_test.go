@@ -29,7 +29,7 @@ var (
 
 	// citation is the name of a specification and what follows "spec".
 	citation = regexp.MustCompile(`\b(?:(Kubernetes|Gatekeeper|Kubewarden) )?[sS]pec (` + cited + `(?:[,;]?(?: and)?(?: trap)? ` + cited + `)*)`)
-	caseLine = regexp.MustCompile(`^(?:(Gatekeeper) )?(§\d+(?:\.\d+)?)((?: [TA]\d+,?)*): `)
+	caseLine = regexp.MustCompile(`^(?:(Gatekeeper|Kubewarden) )?(§\d+(?:\.\d+)?)((?: [TA]\d+,?)*): `)
 	item     = regexp.MustCompile(`§(\d+(?:\.\d+)?[a-z]?)(?:–(\d+\.\d+))?|\b([TAG]\d+)\b`)
 	bare     = regexp.MustCompile(`§\d`)
 

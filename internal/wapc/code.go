@@ -140,7 +140,7 @@ func (f *function) read(b *bounds) {
 // work estimates how long the compiler is busy with the function, in nanoseconds, at
 // the worst: it looks at each local in each block, and again for each loop around;
 // at what is alive in each block; and at each instruction. Real code takes a tenth
-// of it. The factors are what the shapes of TestCompilerWork took.
+// of it. The factors are what the shapes of TestCompilerBombs took.
 func (f *function) work() int {
 	return 3000*f.locals*(f.blocks+f.nested+1) + 20*f.instructions*f.blocks + 6000*f.instructions
 }

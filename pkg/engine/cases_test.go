@@ -1,14 +1,11 @@
 package engine_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/test/cases"
 	"github.com/mapd-project/mapd/test/subject"
 )
@@ -30,10 +27,10 @@ func TestCases(t *testing.T) {
 			given := deepCopy(req.Object)
 			d := e.Admit(t.Context(), req)
 			if diff := c.Diff(subject.Outcome(d)); diff != "" {
-				t.Errorf("%s\n%s\nsteps:\n%s", c.Story, diff, formatSteps(d))
+				t.Errorf("%s\n%s\nsteps:\n%s", c.Story, diff, subject.Steps(d))
 			}
 			if c.WantSteps != "" {
-				if diff := cmp.Diff(c.WantSteps, formatSteps(d)); diff != "" {
+				if diff := cmp.Diff(c.WantSteps, subject.Steps(d)); diff != "" {
 					t.Errorf("steps (-want +got):\n%s", diff)
 				}
 			}
@@ -49,37 +46,4 @@ func deepCopy(u *unstructured.Unstructured) *unstructured.Unstructured {
 		return nil
 	}
 	return u.DeepCopy()
-}
-
-// formatSteps writes the record of what happened, a line for each step, in
-// columns that do not depend on other lines.
-func formatSteps(d *engine.Decision) string {
-	var b strings.Builder
-	for _, s := range d.Steps {
-		fmt.Fprintf(&b, "%s %d  %s", d.Stage(s.Stage).Stage.Round, s.Round, s.Policy)
-		if s.Binding != "" {
-			fmt.Fprintf(&b, "  binding %s", s.Binding)
-		}
-		if s.Param != "" {
-			fmt.Fprintf(&b, "  param %s", s.Param)
-		}
-		if s.Mutation >= 0 {
-			fmt.Fprintf(&b, "  mutation %d", s.Mutation)
-		}
-		fmt.Fprintf(&b, "  %s", s.Outcome)
-		if s.Ignored {
-			b.WriteString(" (ignored)")
-		}
-		if s.Reason != "" {
-			fmt.Fprintf(&b, "  %s", s.Reason)
-		}
-		if s.Err != nil {
-			fmt.Fprintf(&b, "  %s", s.Err)
-		}
-		if paths := s.Paths(); len(paths) > 0 {
-			fmt.Fprintf(&b, "  %s", strings.Join(paths, " "))
-		}
-		b.WriteByte('\n')
-	}
-	return strings.TrimSpace(b.String())
 }

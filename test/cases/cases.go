@@ -13,6 +13,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/test/guest"
 )
 
 //go:embed */*.txtar
@@ -30,7 +32,7 @@ type Case struct {
 	// Appendix A, or Gatekeeper's traps, that the case covers: "A24", "T3".
 	Section string
 	Vectors []string
-	// Skip maps a runner ("oracle", "engine", "e2e", "gatekeeper") to the reason
+	// Skip maps a runner ("oracle", "engine", "e2e", "gatekeeper", "guests") to the reason
 	// why the case is not for it.
 	Skip map[string]string
 	// Compat names the row of docs/compat.md that explains why the wanted result
@@ -50,6 +52,11 @@ type Case struct {
 	// they are written. Config is Gatekeeper's too, nil if there is none.
 	Mutators []*unstructured.Unstructured
 	Config   *unstructured.Unstructured
+
+	// Guests are Kubewarden's policies. Modules says, by its name, what the module
+	// registry.example/NAME does.
+	Guests  []*unstructured.Unstructured
+	Modules map[string]guest.Answers
 
 	// External has what Providers answer, by name and key. There are no others.
 	External map[string]map[string]Answer

@@ -17,11 +17,11 @@ import (
 )
 
 var (
-	headline   = regexp.MustCompile(`^((?:Gatekeeper )?§)(\d+(?:\.\d+)?)((?: [AT]\d+,?)*): \S`)
+	headline   = regexp.MustCompile(`^((?:Gatekeeper |Kubewarden )?§)(\d+(?:\.\d+)?)((?: [AT]\d+,?)*): \S`)
 	directive  = regexp.MustCompile(`^(skip|compat): ([a-z0-9-]+) — (\S.*)$`)
 	documentAt = regexp.MustCompile(`(?m)^---\s*$`)
-	runners    = []string{"oracle", "engine", "e2e", "gatekeeper"}
-	sections   = []string{"policies.yaml", "mutators.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml", "external.yaml",
+	runners    = []string{"oracle", "engine", "e2e", "gatekeeper", "guests"}
+	sections   = []string{"policies.yaml", "mutators.yaml", "guests.yaml", "modules.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml", "external.yaml",
 		"request.yaml", "want.object.yaml", "want.error", "want.rounds", "want.passes", "want.steps"}
 )
 
@@ -43,14 +43,14 @@ func Parse(name string, data []byte) (*Case, error) {
 		section[f.Name] = string(f.Data)
 	}
 	switch {
-	case section["policies.yaml"] == "" && section["mutators.yaml"] == "":
+	case section["policies.yaml"] == "" && section["mutators.yaml"] == "" && section["guests.yaml"] == "":
 		return nil, fmt.Errorf("section %q is missing", "policies.yaml")
 	case section["request.yaml"] == "":
 		return nil, fmt.Errorf("section %q is missing", "request.yaml")
 	}
 
 	docs := map[string][]*unstructured.Unstructured{}
-	for _, name := range []string{"policies.yaml", "mutators.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml"} {
+	for _, name := range []string{"policies.yaml", "mutators.yaml", "guests.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml"} {
 		objs, err := documents(section[name])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -73,12 +73,15 @@ func Parse(name string, data []byte) (*Case, error) {
 	if err := c.mutators(docs["mutators.yaml"]); err != nil {
 		return nil, fmt.Errorf("mutators.yaml: %w", err)
 	}
+	if err := c.guests(docs["guests.yaml"], section["modules.yaml"]); err != nil {
+		return nil, err
+	}
 	c.CRDs, c.RBAC = docs["crds.yaml"], docs["rbac.yaml"]
 	kinds, err := newKinds(c.CRDs)
 	if err != nil {
 		return nil, fmt.Errorf("crds.yaml: %w", err)
 	}
-	kinds.raw = len(c.Mutators) > 0 && len(c.Policies) == 0
+	kinds.raw = len(c.Mutators) > 0 && len(c.Policies)+len(c.Guests) == 0
 	for _, u := range docs["params.yaml"] {
 		n, err := kinds.normal(u)
 		if err != nil {
@@ -112,6 +115,32 @@ func (c *Case) mutators(docs []*unstructured.Unstructured) error {
 		for _, r := range []string{"oracle", "e2e"} {
 			c.Skip[r] = "Kubernetes has no mutators"
 		}
+	}
+	return nil
+}
+
+// guests reads Kubewarden's policies and what their modules answer. Nobody but mapd runs
+// them.
+func (c *Case) guests(docs []*unstructured.Unstructured, modules string) error {
+	c.Guests = docs
+	if err := yaml.UnmarshalStrict([]byte(modules), &c.Modules); err != nil {
+		return fmt.Errorf("modules.yaml: %w", err)
+	}
+	for _, u := range docs {
+		if group := u.GroupVersionKind().Group; group != "policies.kubewarden.io" {
+			return fmt.Errorf("guests.yaml: group %q is not Kubewarden's", group)
+		}
+		module, _, _ := unstructured.NestedString(u.Object, "spec", "module")
+		if _, ok := c.Modules[strings.TrimPrefix(module, "registry.example/")]; !ok {
+			return fmt.Errorf("guests.yaml: module %q: want registry.example/ and a name of modules.yaml", module)
+		}
+	}
+	if len(docs) == 0 {
+		c.Skip["guests"] = "it has none"
+		return nil
+	}
+	for _, r := range []string{"oracle", "engine", "e2e", "gatekeeper"} {
+		c.Skip[r] = "only mapd runs WebAssembly, see internal/guests"
 	}
 	return nil
 }

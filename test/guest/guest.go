@@ -10,10 +10,10 @@ type Answers struct {
 	Validate string
 	// Settings is the answer to validate_settings: {"valid":true}.
 	Settings string
-	// Trap makes each request end in a trap, Spin in an endless loop, and Fail in a
-	// failure with that text.
-	Trap, Spin bool
-	Fail       string
+	// Trap makes each request end in a trap, Spin in an endless loop, Echo in a failure
+	// with what the module was asked, and Fail in one with that text.
+	Trap, Spin, Echo bool
+	Fail             string
 	// Call makes the module ask its host on each request, in the namespace kubernetes:
 	// an operation and its payload. The module fails with what the host says.
 	Call [2]string
@@ -84,6 +84,9 @@ func Module(a Answers) []byte {
 		code = append(code, 0x00)
 	case a.Spin:
 		code = append(code, 0x03, 0x40, 0x0c, 0, 0x0b)
+	case a.Echo:
+		code = append(append(append(code, 0x41), sleb(atPayload)...), 0x20, 1, 0x10, failure)
+		code = append(code, fail...)
 	case operation != "":
 		at := atCall
 		var params []int

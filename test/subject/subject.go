@@ -7,6 +7,7 @@ package subject
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -22,6 +23,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -43,17 +45,23 @@ func must[T any](v T, err error) T {
 }
 
 // New builds an engine with the policies of a case published.
-func New(c *cases.Case) (*engine.Engine, error) { return build(c, Env, false) }
+func New(c *cases.Case) (*engine.Engine, error) { return build(c, Env, false, nil) }
 
 // Traced is New for an engine that tells the object around each mutation.
-func Traced(c *cases.Case) (*engine.Engine, error) { return build(c, Env, true) }
+func Traced(c *cases.Case) (*engine.Engine, error) { return build(c, Env, true, nil) }
 
 // CELGo is New with an engine that evaluates all expressions with cel-go.
-func CELGo(c *cases.Case) (*engine.Engine, error) { return build(c, celGo(), false) }
+func CELGo(c *cases.Case) (*engine.Engine, error) { return build(c, celGo(), false, nil) }
+
+// Guests is New with Kubewarden's policies, whose modules the Loader loads. All others
+// leave them out, so that they need not link what runs WebAssembly.
+func Guests(c *cases.Case, loader kubewarden.Loader) (*engine.Engine, error) {
+	return build(c, Env, false, loader)
+}
 
 var celGo = sync.OnceValue(func() *cel.Env { return must(cel.NewEnv(cel.Options{CELGo: true})) })
 
-func build(c *cases.Case, env *cel.Env, trace bool) (*engine.Engine, error) {
+func build(c *cases.Case, env *cel.Env, trace bool, loader kubewarden.Loader) (*engine.Engine, error) {
 	types := Builtin
 	if len(c.CRDs) > 0 {
 		crds, err := openapi.CRDs(c.CRDs...)
@@ -78,11 +86,12 @@ func build(c *cases.Case, env *cel.Env, trace bool) (*engine.Engine, error) {
 		}
 		bindings = append(bindings, b.Program)
 	}
-	ix, err := binding.NewIndex(policies, bindings, binding.Sources{
+	sources := binding.Sources{
 		Params:      newParams(c.Params, types),
 		Namespaces:  newNamespaces(c.Namespaces),
 		Equivalents: snapshot.Equivalents(types),
-	})
+	}
+	ix, err := binding.NewIndex(policies, bindings, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +106,48 @@ func build(c *cases.Case, env *cel.Env, trace bool) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Publish(engine.Policies(ix), engine.Mutators(set, engine.On))
+	stages := []engine.Stage{engine.Policies(ix), engine.Mutators(set, engine.On)}
+	if loader != nil {
+		guests, err := guests(c, policy.Deps{Env: env, Types: types}, sources, loader)
+		if err != nil {
+			return nil, err
+		}
+		stages = append(stages, guests...)
+	}
+	e.Publish(stages...)
 	return e, nil
+}
+
+// guests returns the stages of a case's policies of Kubewarden's.
+func guests(c *cases.Case, deps policy.Deps, sources binding.Sources, loader kubewarden.Loader) ([]engine.Stage, error) {
+	var all []*kubewarden.Policy
+	for _, u := range c.Guests {
+		text, err := api.JSON(u)
+		if err != nil {
+			return nil, err
+		}
+		p, err := kubewarden.Decode(text, "default")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	all = kubewarden.Unique(all)
+	compiled := make([]*policy.Policy, len(all))
+	for i, p := range all {
+		if faults := p.Check(deps); len(faults) > 0 {
+			return nil, faults
+		}
+		guest, err := loader.Load(context.Background(), p, deps, sources.Params)
+		if err != nil {
+			return nil, err
+		}
+		if compiled[i], err = p.Compile(deps, guest); err != nil {
+			return nil, err
+		}
+	}
+	mutating, validating, err := kubewarden.Indexes(all, compiled, sources)
+	return []engine.Stage{engine.Guests(mutating, engine.On), engine.Validators(validating, engine.On)}, err
 }
 
 // Mutators is the Set of a case's mutators.
@@ -202,12 +251,45 @@ func Outcome(d *engine.Decision) cases.Outcome {
 	return out
 }
 
+// Steps writes the record of what happened, a line for each step, in
+// columns that do not depend on other lines.
+func Steps(d *engine.Decision) string {
+	var b strings.Builder
+	for _, s := range d.Steps {
+		fmt.Fprintf(&b, "%s %d  %s", d.Stage(s.Stage).Stage.Round, s.Round, s.Policy)
+		if s.Binding != "" {
+			fmt.Fprintf(&b, "  binding %s", s.Binding)
+		}
+		if s.Param != "" {
+			fmt.Fprintf(&b, "  param %s", s.Param)
+		}
+		if s.Mutation >= 0 {
+			fmt.Fprintf(&b, "  mutation %d", s.Mutation)
+		}
+		fmt.Fprintf(&b, "  %s", s.Outcome)
+		if s.Ignored {
+			b.WriteString(" (ignored)")
+		}
+		if s.Reason != "" {
+			fmt.Fprintf(&b, "  %s", s.Reason)
+		}
+		if s.Err != nil {
+			fmt.Fprintf(&b, "  %s", s.Err)
+		}
+		if paths := s.Paths(); len(paths) > 0 {
+			fmt.Fprintf(&b, "  %s", strings.Join(paths, " "))
+		}
+		b.WriteByte('\n')
+	}
+	return strings.TrimSpace(b.String())
+}
+
 // Run is the whole of a case: build and admit.
 func Run(ctx context.Context, c *cases.Case) (*engine.Decision, error) { return RunAs(ctx, c, Env) }
 
 // RunAs is Run with the language of another minor.
 func RunAs(ctx context.Context, c *cases.Case, env *cel.Env) (*engine.Decision, error) {
-	e, err := build(c, env, false)
+	e, err := build(c, env, false, nil)
 	if err != nil {
 		return nil, err
 	}
