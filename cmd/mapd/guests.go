@@ -40,7 +40,7 @@ func (f *moduleFlags) add(cmd *cobra.Command) {
 
 // loader returns what loads modules. It does nothing until it is asked.
 func (f *moduleFlags) loader(log *slog.Logger) (*guestLoader, error) {
-	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure}
+	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure, MaxBytes: wapc.MaxModule}
 	for _, pair := range f.local {
 		// A URL may contain an equals sign, a file's name rarely does.
 		i := strings.LastIndex(pair, "=")

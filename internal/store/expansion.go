@@ -272,9 +272,9 @@ func paramKindsOf(programs []*verdict.Program) []schema.GroupVersionKind {
 	return out
 }
 
-// publish has the objects that workloads create admitted by all policies, and by
-// Gatekeeper's mutators if these are run. g may be nil.
-func (w *workloads) publish(c catalogue, sources binding.Sources, g *gatekeeper) {
+// publish has the objects that workloads create admitted by all policies, by Gatekeeper's
+// mutators and by Kubewarden's policies, if these are run. g and k may be nil.
+func (w *workloads) publish(c catalogue, sources binding.Sources, g *gatekeeper, k *guests) {
 	j := wholeShare(&c)
 	index, err := binding.NewIndex(j.policies, j.bindings, sources)
 	if err != nil { // only for two objects of one name
@@ -284,6 +284,9 @@ func (w *workloads) publish(c catalogue, sources binding.Sources, g *gatekeeper)
 	stages := []engine.Stage{engine.Policies(index)}
 	if g != nil {
 		stages = append(stages, g.engine.Stages()...)
+	}
+	if k != nil {
+		stages = append(stages, k.whole...)
 	}
 	w.engine.Publish(stages...)
 }

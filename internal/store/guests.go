@@ -66,6 +66,8 @@ type guests struct {
 	list  []*storedGuest
 	read  bool // the first list was published
 	state *GuestsState
+	// whole are the stages of all paths, for what workloads create; none in shadow mode.
+	whole []engine.Stage
 	aware []schema.GroupVersionKind // kinds that policies may read
 
 	mu    sync.Mutex
@@ -375,6 +377,13 @@ func (g *guests) publish(policies []*kubewarden.Policy, programs []*policy.Polic
 			return err
 		}
 		made[failurePolicy] = stages{guests, validators}
+	}
+	guests, validators, err := kubewarden.Indexes(policies, programs, g.sources)
+	if err != nil {
+		return err
+	}
+	if g.options.Mode == engine.On {
+		g.whole = []engine.Stage{engine.Guests(guests, engine.On), engine.Validators(validators, engine.On)}
 	}
 	for path, e := range g.engines {
 		s := made[path.failurePolicy]

@@ -363,7 +363,7 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 		next.mutators = s.gatekeeper.state
 	}
 	if s.workloads != nil {
-		s.workloads.publish(s.compiler.catalogue, s.sources, s.gatekeeper)
+		s.workloads.publish(s.compiler.catalogue, s.sources, s.gatekeeper, s.guests)
 		next.workloads = s.workloads.rules
 	}
 	if s.guests != nil {

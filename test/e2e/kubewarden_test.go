@@ -25,7 +25,12 @@ func TestKubewarden(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "kubewarden")))
 	m := cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: -1})
-	m.AddReplica(t, "--kubewarden=on")
+	rights, err := os.ReadFile(filepath.Join(cluster.Root(t), "manifests/overlays/expansion/rbac-expansion.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t, string(rights))
+	m.AddReplica(t, "--kubewarden=on", "--expansion")
 	m.WaitReady(t)
 	c.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}")
 	if _, err := c.Kubectl(t, nil, "apply", "--filename="+filepath.Join(cluster.Root(t), "test/e2e/testdata/kubewarden-crds.yaml")); err != nil {
@@ -118,13 +123,28 @@ spec:
 		}
 		return nil
 	})
-	err := create("broken", map[string]string{"broken": "yes"})
+	err = create("broken", map[string]string{"broken": "yes"})
 	if err == nil || !strings.Contains(err.Error(), "Policy settings are invalid: no team") {
 		t.Errorf("a policy whose settings are not valid: %v", err)
 	}
 	if err := create("other", nil); err != nil {
 		t.Errorf("an object that no policy matches: %v", err)
 	}
+	// What a workload creates meets them, too.
+	policy("ClusterAdmissionPolicy", "pods", module("pods.wasm", guest.Answers{Validate: `{"accepted":false,"message":"no Pods here"}`}), `
+  mutating: true
+  objectSelector: {matchLabels: {app: web}}
+  rules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]
+`)
+	policies("clusterwide-pods      running")
+	cluster.Eventually(t, 30*time.Second, "the author of a Deployment to be warned", func(context.Context) error {
+		out, err := c.Kubectl(t, nil, "create", "--namespace=shop", "deployment", "web", "--image=nginx", "--dry-run=server", "--warnings-as-errors")
+		const want = `mapd: Pod shop/web-pod: policy "clusterwide-pods" denied request: no Pods here`
+		if err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("%s, error %v", out, err)
+		}
+		return nil
+	})
 	if _, err := c.Kubectl(t, nil, "delete", "clusteradmissionpolicies", "keep", "settings"); err != nil {
 		t.Fatal(err)
 	}
