@@ -14,7 +14,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
@@ -42,6 +44,8 @@ type migrateFlags struct {
 	report      string
 	live        bool
 	groupGiven  bool
+	snapshot    string
+	paramsIn    string
 
 	verify    bool
 	objects   []string
@@ -67,6 +71,12 @@ lists them.
 objects: those of --objects, with --from-cluster those in the cluster, and
 generated ones. It counts the objects without a difference; that is evidence, not
 a proof. It only reads the cluster, and does not print the contents of Secrets.
+
+--values params --external-snapshot FILE writes policies for mutators with external
+data, too. They ask nobody: a policy looks the string at the location, or the user
+name, up in a ConfigMap with the values of FILE. What FILE lacks fails as the
+mutator's failurePolicy says. A ConfigMap holds 1 MiB and keys of 253 characters, in
+which each character besides letters, digits, "-" and "." counts three times or more.
 
 --live writes the exact policies into the cluster instead, and keeps them in step
 with the mutators until it is interrupted. It finds out which API group they need,
@@ -117,6 +127,8 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	fl.StringVarP(&f.output, "output", "o", "-", "directory for the files; - is one stream on standard output")
 	fl.StringVar(&f.patch, "patch", "auto", "auto, json (JSONPatch everywhere) or apply (ApplyConfiguration or nothing)")
 	fl.StringVar(&f.values, "values", "inline", "inline: values stand in the policies; params: policies read them from the mutators, which stay")
+	fl.StringVar(&f.snapshot, "external-snapshot", "", "with --values params: file with answers of external data providers, as mapd eval --record writes it; policies look them up in ConfigMaps")
+	fl.StringVar(&f.paramsIn, "external-namespace", "kube-system", "namespace of these ConfigMaps")
 	fl.StringVar(&f.group, "group", "k8s.io", "k8s.io: policies for Kubernetes; mapd.dev: for mapd alone")
 	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
 	fl.BoolVar(&f.live, "live", false, "keep the policies in the cluster and true to its mutators until interrupted, as mapd serve --legacy native does")
@@ -160,6 +172,12 @@ func (f *migrateFlags) check() error {
 	switch {
 	case f.values == "params" && f.patch == "apply":
 		return usagef(name + "--values params: such policies are JSON patches; leave out --patch apply")
+	case f.snapshot != "" && f.values != "params":
+		return usagef(name + "--external-snapshot: only with --values params")
+	case f.snapshot == "" && f.paramsIn != "kube-system":
+		return usagef(name + "--external-namespace: only with --external-snapshot")
+	case len(validation.IsDNS1123Label(f.paramsIn)) > 0:
+		return usagef(name+"--external-namespace %q: must be the name of a namespace", f.paramsIn)
 	case f.output == "":
 		return usagef(name + "-o: must be a directory, or - for standard output")
 	case f.report != "" && reportFormats[filepath.Ext(f.report)] == nil:
@@ -198,6 +216,8 @@ func (f *migrateFlags) checkLive() error {
 		return usagef(name + "writes into the cluster; compare and report before, without it")
 	case f.values != "inline" || f.patch != "auto":
 		return usagef(name + "knows no --values and no --patch")
+	case f.snapshot != "" || f.paramsIn != "kube-system":
+		return usagef(name + "knows no --external-snapshot and no --external-namespace")
 	case !slices.Contains([]string{"k8s.io", "mapd.dev"}, f.group):
 		return usagef("migrate gatekeeper: --group %s: must be one of k8s.io, mapd.dev", f.group)
 	}
@@ -247,8 +267,9 @@ type migration struct {
 	mutatorInput
 	cluster *liveCluster // nil without --from-cluster
 
-	units  []translate.Unit
-	report *migrate.Report
+	answers *external.Answers // nil without --external-snapshot
+	units   []translate.Unit
+	report  *migrate.Report
 }
 
 // source says where the mutators come from.
@@ -262,6 +283,15 @@ func (m *migration) source() string {
 // read reads the mutators and the objects that they need.
 func (m *migration) read(ctx context.Context) error {
 	m.mutatorInput = newMutatorInput()
+	if m.flags.snapshot != "" {
+		data, err := os.ReadFile(m.flags.snapshot)
+		if err == nil {
+			m.answers, err = external.ReadAnswers(m.flags.snapshot, data)
+		}
+		if err != nil {
+			return usagef("migrate gatekeeper: --external-snapshot: %w", err)
+		}
+	}
 	if m.flags.fromCluster {
 		config, err := m.flags.cluster.config()
 		if err != nil {
@@ -298,6 +328,9 @@ func (m *migration) read(ctx context.Context) error {
 // options returns the options of the translation.
 func (m *migration) options() translate.Options {
 	o := translate.Options{Patch: m.flags.patch, Params: m.flags.values == "params", Group: api.NativeGroup, Types: m.types}
+	if m.answers != nil {
+		o.Recorded, o.ParamsNamespace = m.answers.Values(), m.flags.paramsIn
+	}
 	if m.flags.group == "mapd.dev" {
 		o.Group = api.OwnGroup
 	}
@@ -346,13 +379,17 @@ func (m *migration) write() error {
 
 // compare runs both sides on all objects.
 func (m *migration) compare(ctx context.Context) error {
-	v := verify.New(m.mutators, m.units, verify.Options{
+	o := verify.Options{
 		Types:  m.types,
 		Config: m.config,
 		Alone: func(one *legacy.Mutator) []translate.Unit {
 			return translate.Native([]*legacy.Mutator{one}, m.options())
 		},
-	})
+	}
+	if m.answers != nil {
+		o.Answers, o.Keys = m.answers, m.answers.Keys()
+	}
+	v := verify.New(m.mutators, m.units, o)
 	r := &migrate.Verification{Seed: m.flags.seed, Generated: m.flags.generated}
 	check := func(o verify.Object) {
 		o.Object = verify.Defaulted(o.Object)

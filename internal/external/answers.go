@@ -84,6 +84,29 @@ func ReadAnswers(file string, data []byte) (*Answers, error) {
 	return a, nil
 }
 
+// Values returns the values by provider and key, without errors.
+func (a *Answers) Values() map[string]map[string]string {
+	out := map[string]map[string]string{}
+	for provider, keys := range a.of {
+		out[provider] = map[string]string{}
+		for key, r := range keys {
+			if r.Error == "" {
+				out[provider][key] = r.Value
+			}
+		}
+	}
+	return out
+}
+
+// Keys returns the keys, those of errors included, sorted, by provider.
+func (a *Answers) Keys() map[string][]string {
+	out := map[string][]string{}
+	for provider, keys := range a.of {
+		out[provider] = sortedKeys(keys)
+	}
+	return out
+}
+
 // get returns the recorded answer to a question.
 func (a *Answers) get(q engine.Question) (answer engine.Answer, ok bool) {
 	r, ok := a.of[q.Source][q.Key]

@@ -12,7 +12,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
-// File is one file: a policy and its binding.
+// File is one file: a policy and its binding, after the ConfigMap that they need, if
+// any.
 type File struct {
 	Name string
 	Data []byte
@@ -46,12 +47,17 @@ func FileName(u translate.Unit) string {
 }
 
 // Objects returns the policy and the binding of a unit as one sends them to a
-// server, in a group. It returns none if the unit has no policy.
+// server, in a group, after their ConfigMap. It returns none if the unit has no
+// policy.
 func Objects(u translate.Unit, group string) []*unstructured.Unstructured {
 	if u.Policy == nil {
 		return nil
 	}
-	out := []*unstructured.Unstructured{api.Object(u.Policy, group)}
+	var out []*unstructured.Unstructured
+	if u.Params != nil {
+		out = append(out, u.Params)
+	}
+	out = append(out, api.Object(u.Policy, group))
 	if u.Binding != nil {
 		out = append(out, api.Object(u.Binding, group))
 	}

@@ -17,7 +17,7 @@ var order = []string{
 // form is how policies and bindings are written.
 var form = manifest.Form{
 	Order:  order,
-	Free:   []string{"labels", "annotations", "matchLabels"},
+	Free:   []string{"labels", "annotations", "matchLabels", "data"},
 	Blocks: []string{"expression"},
 	List:   80,
 	Line:   width,

@@ -87,7 +87,7 @@ func TestGenerateForTheLibrary(t *testing.T) {
 	ms := library(t)
 	for _, m := range ms {
 		seen := map[string]int{}
-		side := newMutatorSide([]*legacy.Mutator{m}, []*legacy.Mutator{m}, nil)
+		side := newMutatorSide([]*legacy.Mutator{m}, []*legacy.Mutator{m}, nil, nil)
 		for _, o := range Generate([]*legacy.Mutator{m}, types(), DefaultSeed, n) {
 			s := survey{seen: map[string]bool{}}
 			s.walk(o.Object, m, 0)

@@ -29,12 +29,18 @@ const DefaultSeed = 1
 // Generate tries again, a few times, if a server would not decode an object.
 // Otherwise few objects of built-in kinds would be left.
 func Generate(ms []*legacy.Mutator, types *openapi.Types, seed uint64, n int) []Object {
+	return generate(ms, types, nil, seed, n)
+}
+
+// generate is Generate for mutators that ask providers. keys are what these know, by
+// provider: objects and users have them.
+func generate(ms []*legacy.Mutator, types *openapi.Types, keys map[string][]string, seed uint64, n int) []Object {
 	if len(ms) == 0 {
 		return nil
 	}
 	out := make([]Object, n)
 	for i := range out {
-		g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(i))), types: types, all: ms}
+		g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(i))), types: types, all: ms, keys: keys}
 		const tries = 4
 		for range tries {
 			out[i] = g.object(ms[i%len(ms)], i%2 == 1)
@@ -52,6 +58,7 @@ type generator struct {
 	*rand.Rand
 	types *openapi.Types
 	all   []*legacy.Mutator
+	keys  map[string][]string
 }
 
 // chance returns true p times out of 100.
@@ -99,6 +106,9 @@ func (g *generator) object(m *legacy.Mutator, defaulted bool) Object {
 		old.SetName(u.GetName())
 		old.SetGenerateName(u.GetGenerateName())
 	}
+	if m.Asks() && m.From.External.DataSource == "Username" {
+		o.User = g.key(m)
+	}
 	if defaulted {
 		o.Object = Defaulted(o.Object)
 		if o.Old != nil {
@@ -106,6 +116,14 @@ func (g *generator) object(m *legacy.Mutator, defaulted bool) Object {
 		}
 	}
 	return o
+}
+
+// key returns a key that the provider of a mutator knows, or another one.
+func (g *generator) key(m *legacy.Mutator) string {
+	if known := g.keys[m.From.External.Provider]; len(known) > 0 && g.chance(70) {
+		return pick(g, known...)
+	}
+	return pick(g, "", "_", "other", "a b", "..", "é/x", "nginx_3a1", "x\ny")
 }
 
 // perturbed returns a plain object, perturbed along the locations of mutators.

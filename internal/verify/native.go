@@ -67,7 +67,9 @@ func newPolicySide(types *openapi.Types, units []translate.Unit) (*policySide, e
 			return nil, fmt.Errorf("binding %q: %w", u.Binding.Name, refusal(b.Err))
 		}
 		bindings = append(bindings, b.Program)
-		if kind := u.Policy.Spec.ParamKind; kind != nil {
+		if u.Params != nil {
+			params.Put(u.Params.GroupVersionKind(), u.Params)
+		} else if kind := u.Policy.Spec.ParamKind; kind != nil {
 			for _, m := range u.Mutators {
 				params.Put(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind), &unstructured.Unstructured{Object: plain(m.Object)})
 			}
@@ -90,10 +92,13 @@ func refusal(err error) error {
 	return err
 }
 
-// newParams returns parameters that are mutators.
+// newParams returns parameters that are mutators or ConfigMaps.
 func newParams() *binding.MemoryParams {
 	return binding.NewMemoryParams(func(gvk schema.GroupVersionKind) (bool, error) {
-		if !legacy.IsMutator(gvk) {
+		switch {
+		case gvk == schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}:
+			return true, nil
+		case !legacy.IsMutator(gvk):
 			return false, fmt.Errorf("%s: not a mutator", gvk)
 		}
 		return false, nil
@@ -120,7 +125,7 @@ func (s *policySide) run(ctx context.Context, r *request) Result {
 		RequestKind: r.gvk, RequestResource: r.resource.GVR,
 		Name: r.name(), Namespace: r.namespaceName(),
 		Operation: admissionv1.Operation(r.operation),
-		UserInfo:  authenticationv1.UserInfo{Username: "verify"},
+		UserInfo:  authenticationv1.UserInfo{Username: r.user},
 		Object:    &unstructured.Unstructured{Object: r.object},
 	}
 	if r.old != nil {

@@ -156,6 +156,8 @@ func (b perturber) value() any {
 		return pick(b.generator, images...)
 	case b.m.Set != nil:
 		return b.set(b.m.Set.Values)
+	case b.m.Asks():
+		return b.key(b.m)
 	case b.m.From.Value == nil:
 		return pick[any](b.generator, "", "web", "default", "other")
 	}

@@ -7,19 +7,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // mutatorSide is the side of the mutators: Gatekeeper behind an API server.
 type mutatorSide struct {
-	system direct.System
-	config *legacy.Config
+	system  direct.System
+	config  *legacy.Config
+	answers engine.Resolver // nil if no mutator asks
 }
 
 // newMutatorSide returns a side that runs some of all mutators.
-func newMutatorSide(all, some []*legacy.Mutator, config *legacy.Config) *mutatorSide {
+func newMutatorSide(all, some []*legacy.Mutator, config *legacy.Config, answers engine.Resolver) *mutatorSide {
 	on := map[string]bool{}
 	for _, m := range some {
 		on[m.ID()] = true
@@ -30,7 +33,7 @@ func newMutatorSide(all, some []*legacy.Mutator, config *legacy.Config) *mutator
 			off[m.ID()] = true
 		}
 	}
-	return &mutatorSide{direct.System{Mutators: all, Off: off}, config}
+	return &mutatorSide{direct.System{Mutators: all, Off: off}, config, answers}
 }
 
 // skips reports whether Gatekeeper does not look at a request, or its webhook is
@@ -54,11 +57,11 @@ func (s *mutatorSide) skips(r *request) bool {
 
 // run sends a request to Gatekeeper's webhook and applies the answer as a
 // server does.
-func (s *mutatorSide) run(_ context.Context, r *request) Result {
+func (s *mutatorSide) run(ctx context.Context, r *request) Result {
 	if s.skips(r) {
 		return Result{Object: r.object}
 	}
-	c := direct.Context{Namespace: r.namespace, Operation: r.operation, Source: "Original", UID: "<uuid>"}
+	c := direct.Context{Namespace: r.namespace, Operation: r.operation, Source: "Original", UID: "<uuid>", Username: r.user}
 	if r.isNamespace() {
 		c.Namespace = r.object
 	}
@@ -69,11 +72,40 @@ func (s *mutatorSide) run(_ context.Context, r *request) Result {
 	if !out.Mutated {
 		return Result{Object: r.object}
 	}
+	if out.Object, err = s.answered(ctx, out.Object); err != nil {
+		return Result{Refused: firstLine(err.Error())}
+	}
 	after, err := r.lenient(out.Object)
 	if err != nil {
 		return Result{Refused: "the API server cannot decode the result: " + firstLine(err.Error())}
 	}
 	return Result{Object: after}
+}
+
+// answered fills in what a mutated object is to have of providers (Gatekeeper spec
+// §11.5).
+func (s *mutatorSide) answered(ctx context.Context, obj map[string]any) (map[string]any, error) {
+	places := tree.Places(obj)
+	if len(places) == 0 {
+		return obj, nil
+	}
+	questions := make([]engine.Question, len(places))
+	for i, p := range places {
+		questions[i] = engine.Question{Source: p.Pending.Source, Key: p.Pending.Key}
+	}
+	texts := map[tree.Pending]string{}
+	for i, a := range s.answers.Resolve(ctx, questions, false) {
+		p := places[i].Pending
+		switch {
+		case a.Err == nil:
+			texts[*p] = a.Value
+		case p.Must:
+			return nil, a.Err
+		default:
+			texts[*p] = p.Fallback
+		}
+	}
+	return tree.Fill(obj, func(p *tree.Pending) string { return texts[*p] }).(map[string]any), nil
 }
 
 // lenient decodes the answer of a webhook as a server does: it drops unknown

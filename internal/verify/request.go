@@ -24,6 +24,7 @@ const (
 // request is one object as a server holds it when admission begins.
 type request struct {
 	operation   string
+	user        string
 	object, old map[string]any
 	namespace   map[string]any // nil for what is in none
 	gvk         schema.GroupVersionKind
@@ -67,7 +68,10 @@ func requests(types *openapi.Types, o Object) []*request {
 // would refuse it.
 func newRequest(types *openapi.Types, o Object, operation string, old map[string]any) *request {
 	u := unstructured.Unstructured{Object: o.Object}
-	r := &request{operation: operation, gvk: u.GroupVersionKind()}
+	r := &request{operation: operation, user: o.User, gvk: u.GroupVersionKind()}
+	if r.user == "" {
+		r.user = "verify"
+	}
 	var known bool
 	if r.resource, known = types.ResourceFor(r.gvk); !known {
 		gvr, _ := meta.UnsafeGuessKindToResource(r.gvk)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -21,7 +22,7 @@ const shrinkSteps = 2000
 // manner, a disagreement about a wrong field could end as one about a list that
 // is missing.
 func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, origin string) *Disagreement {
-	o := Object{Object: r.object, Old: r.old, Operation: r.operation, Namespace: r.namespace}
+	o := Object{Object: r.object, Old: r.old, Operation: r.operation, Namespace: r.namespace, User: r.user}
 	want := p.manner(ctx, r)
 	steps := 0
 	try := func(o Object) bool {
@@ -32,7 +33,7 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 		return r != nil && p.manner(ctx, r) == want
 	}
 	if o.Operation == update {
-		if c := (Object{Object: o.Object, Operation: create, Namespace: o.Namespace}); try(c) {
+		if c := (Object{Object: o.Object, Operation: create, Namespace: o.Namespace, User: o.User}); try(c) {
 			o = c
 		}
 	}
@@ -59,6 +60,9 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 	// which decoding has restored required fields.
 	r = requests(types, o)[0]
 	d := &Disagreement{Origin: origin, Operation: o.Operation, Object: r.object, Old: r.old, Namespace: r.namespace}
+	if slices.ContainsFunc(p.mutators, (*legacy.Mutator).Asks) {
+		d.User = r.user
+	}
 	d.Reference, d.Native = p.run(ctx, r)
 	conceal(d)
 	return d

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -38,6 +39,8 @@ type Object struct {
 	// Namespace is the Namespace of a namespaced object. Nil means one without
 	// labels except for its name.
 	Namespace map[string]any
+	// User is who makes the request; empty means a user of no importance.
+	User string
 	// Origin says where the object is from: "generated object 12".
 	Origin string
 }
@@ -84,6 +87,7 @@ type Disagreement struct {
 	Object    map[string]any `json:"object"`
 	Old       map[string]any `json:"oldObject,omitempty"`
 	Namespace map[string]any `json:"namespace,omitempty"`
+	User      string         `json:"user,omitempty"`
 	Reference Result         `json:"gatekeeper"`
 	Native    Result         `json:"native"`
 }
@@ -100,6 +104,11 @@ type Options struct {
 	Types *openapi.Types
 	// Config is Gatekeeper's, which excludes namespaces; nil means none.
 	Config *legacy.Config
+	// Answers answers for the providers that mutators ask, which the policies must do
+	// with what was recorded. Keys are those that it knows, by provider, for objects
+	// to have.
+	Answers engine.Resolver
+	Keys    map[string][]string
 	// Alone translates one mutator by itself. It is called for mutators that
 	// share a policy with others; if it is nil, these are compared together
 	// only.
@@ -110,9 +119,11 @@ type Options struct {
 // alone, those that share a policy together, and all of them. It is not safe
 // for concurrent use.
 type Verifier struct {
-	types  *openapi.Types
-	config *legacy.Config
-	parts  []*part
+	types   *openapi.Types
+	config  *legacy.Config
+	answers engine.Resolver
+	keys    map[string][]string
+	parts   []*part
 }
 
 // side is one of the two sides of a comparison.
@@ -134,7 +145,7 @@ func New(ms []*legacy.Mutator, units []translate.Unit, o Options) *Verifier {
 	if o.Types == nil {
 		o.Types = openapi.New(openapi.Builtin())
 	}
-	v := &Verifier{types: o.Types, config: o.Config}
+	v := &Verifier{types: o.Types, config: o.Config, answers: o.Answers, keys: o.Keys}
 	var moved, exact []translate.Unit
 	for _, u := range units {
 		if u.Policy == nil {
@@ -191,7 +202,7 @@ func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Uni
 	}
 	slices.SortFunc(p.mutators, legacy.Compare)
 	p.Mutators = ids(p.mutators)
-	p.reference = newMutatorSide(all, p.mutators, v.config)
+	p.reference = newMutatorSide(all, p.mutators, v.config, v.answers)
 	native, err := newPolicySide(v.types, units)
 	if err != nil {
 		p.Invalid = err.Error()
@@ -215,7 +226,7 @@ func (v *Verifier) CheckGenerated(ctx context.Context, seed uint64, n int) {
 		if p.Invalid != "" {
 			continue
 		}
-		for _, o := range Generate(p.mutators, v.types, seed, n) {
+		for _, o := range generate(p.mutators, v.types, v.keys, seed, n) {
 			if ctx.Err() != nil {
 				return
 			}

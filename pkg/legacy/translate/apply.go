@@ -13,6 +13,8 @@ func (w *plainWalk) unmergeable() string {
 	switch {
 	case w.m.Kind == legacy.ModifySet:
 		return "an apply configuration cannot say which members of a list to add or remove"
+	case w.m.Asks():
+		return "a policy that looks its values up is a JSON patch"
 	case len(w.known.kinds) == 0:
 		return "an apply configuration needs the schema of a kind, and this is about any kind"
 	case !w.known.schema:

@@ -19,9 +19,12 @@ func (n *translation) write(u *Unit) {
 		return
 	}
 	d := &policyDraft{translation: n, unit: u}
-	if n.Params {
+	switch {
+	case u.Mutators[0].Asks():
+		d.fromRecorded(u.Mutators[0])
+	case n.Params:
 		d.fromParams(u.Mutators[0])
-	} else {
+	default:
 		d.inline()
 	}
 	if d.refusal != "" {
@@ -169,7 +172,7 @@ func (d *policyDraft) mutation(m *legacy.Mutator, vars *variables) (mutation, []
 		return mutation{admissionregistrationv1.PatchTypeApplyConfiguration, c.value, message("Object")}, c.conds
 	}
 	if !w.trusted {
-		return mutation{admissionregistrationv1.PatchTypeJSONPatch, d.form.patch(m), listOf()}, nil
+		return mutation{admissionregistrationv1.PatchTypeJSONPatch, d.formOf(m).patch(m), listOf()}, nil
 	}
 	deed := w.from(0, ident("object"), pointer{}, true)
 	return mutation{admissionregistrationv1.PatchTypeJSONPatch, deed.do.program(), listOf()}, deed.conds
@@ -249,7 +252,12 @@ func (n *translation) comment(u Unit) string {
 			lines = append(lines, wrap(strconv.Itoa(i+1)+". "+describe(m), commentWidth, "   "))
 		}
 	}
-	if u.Policy != nil && n.Params {
+	switch {
+	case u.Params != nil:
+		text := "The provider is not asked: its values are those of the ConfigMap " + u.Params.GetName() + " in the namespace " + u.Params.GetNamespace() +
+			", where characters that its keys cannot have are written as _ and their code: nginx:1.25 as nginx_3a1.25."
+		lines = append(lines, wrap(text, commentWidth, ""))
+	case u.Policy != nil && n.Params:
 		lines = append(lines, wrap("The values are those of the mutator, which has to stay: the policy reads them there.", commentWidth, ""))
 	}
 	if u.Policy != nil && slices.ContainsFunc(u.Policy.Spec.Mutations, refuses) {

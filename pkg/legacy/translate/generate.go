@@ -9,4 +9,7 @@ type form struct {
 	// served: objects have metadata, as all objects that pass an API server
 	// have.
 	served bool
+	// recorded has what is known about the external data of the mutator; nil if the
+	// program cannot have any.
+	recorded *recording
 }

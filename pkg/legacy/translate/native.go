@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -18,6 +19,11 @@ type Options struct {
 	Patch string
 	// Params leaves the values in the mutator and reads them from there.
 	Params bool
+	// Recorded, with Params, has the values of external data. Policies read them from
+	// a ConfigMap; without it, mutators with external data get none.
+	Recorded Recorded
+	// ParamsNamespace is where these ConfigMaps are, kube-system if empty.
+	ParamsNamespace string
 	// Group is the API group of policies and bindings,
 	// admissionregistration.k8s.io if empty.
 	Group string
@@ -54,6 +60,8 @@ type Unit struct {
 	// Policy and Binding are nil if no policy does what the mutators do.
 	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
 	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
+	// Params is the ConfigMap with the recorded values; nil if there are none.
+	Params *unstructured.Unstructured
 	// Comment describes the policy in words, in lines of at most 100 characters
 	// without a comment sign.
 	Comment string

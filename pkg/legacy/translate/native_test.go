@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
@@ -36,6 +38,7 @@ var update = flag.Bool("update", false, "rewrite the want sections of testdata/n
 //
 //	-- mutators.yaml --     mutators, and CustomResourceDefinitions
 //	-- options --           lines such as "patch: json" or "params: true"
+//	-- recorded.yaml --     answers of external data providers
 //	-- object.yaml --       an object to create in the namespace it names
 //	-- want.verdicts --     what became of each mutator
 //	-- want/NAME.yaml --    the files
@@ -105,7 +108,7 @@ func documents(t *testing.T, text string) []*unstructured.Unstructured {
 }
 
 // units translates the mutators of a golden.
-func (g *golden) units(t *testing.T) ([]*legacy.Mutator, *openapi.Types, []translate.Unit) {
+func (g *golden) units(t *testing.T) ([]*legacy.Mutator, []translate.Unit, verify.Options) {
 	var ms []*legacy.Mutator
 	var crds []*unstructured.Unstructured
 	for _, u := range documents(t, g.sections["mutators.yaml"]) {
@@ -137,7 +140,15 @@ func (g *golden) units(t *testing.T) ([]*legacy.Mutator, *openapi.Types, []trans
 			t.Fatalf("options: %q", line)
 		}
 	}
-	return ms, types, translate.Native(ms, o)
+	v := verify.Options{Types: types}
+	if text, ok := g.sections["recorded.yaml"]; ok {
+		answers, err := external.ReadAnswers("recorded.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Recorded, v.Answers, v.Keys = answers.Values(), answers, answers.Keys()
+	}
+	return ms, translate.Native(ms, o), v
 }
 
 func TestNative(t *testing.T) {
@@ -148,7 +159,7 @@ func TestNative(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			g := readGolden(t, file)
-			ms, types, units := g.units(t)
+			ms, units, options := g.units(t)
 			want := map[string]string{"want.verdicts": verdicts(units)}
 			group := ""
 			for _, u := range units {
@@ -160,14 +171,14 @@ func TestNative(t *testing.T) {
 				want["want/"+f.Name] = string(f.Data)
 			}
 			if text, ok := g.sections["object.yaml"]; ok {
-				want["want.object.yaml"] = admit(t, want, types, documents(t, text)[0])
+				want["want.object.yaml"] = admit(t, want, options.Types, documents(t, text)[0])
 			}
 			if *update {
 				g.write(t, file, want)
 			} else if diff := cmp.Diff(g.wanted(), want); diff != "" {
 				t.Errorf("Native() (-want +got):\n%s", diff)
 			}
-			agree(t, ms, types, units)
+			agree(t, ms, units, options)
 		})
 	}
 }
@@ -219,12 +230,12 @@ func verdicts(units []translate.Unit) string {
 }
 
 // agree compares the units with the direct interpreter on generated objects.
-func agree(t *testing.T, ms []*legacy.Mutator, types *openapi.Types, units []translate.Unit) {
+func agree(t *testing.T, ms []*legacy.Mutator, units []translate.Unit, o verify.Options) {
 	n := 300
 	if testing.Short() {
 		n = 30
 	}
-	v := verify.New(ms, units, verify.Options{Types: types})
+	v := verify.New(ms, units, o)
 	v.CheckGenerated(t.Context(), verify.DefaultSeed, n)
 	for _, c := range v.Comparisons() {
 		if c.Invalid != "" {
@@ -243,19 +254,23 @@ func admit(t *testing.T, files map[string]string, types *openapi.Types, obj *uns
 	}
 	var policies []*policy.Policy
 	var bindings []*binding.Binding
+	params := binding.NewMemoryParams(func(schema.GroupVersionKind) (bool, error) { return true, nil })
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasPrefix(name, "want/") {
 			continue
 		}
 		for _, u := range documents(t, files[name]) {
-			if u.GetKind() == api.PolicyKind {
+			switch u.GetKind() {
+			case api.PolicyKind:
 				policies = append(policies, compile(t, u, policy.Deps{Env: env, Types: types}))
-			} else {
+			case "ConfigMap":
+				params.Put(u.GroupVersionKind(), u)
+			default:
 				bindings = append(bindings, bind(t, u))
 			}
 		}
 	}
-	ix, err := binding.NewIndex(policies, bindings, binding.Sources{Namespaces: namespaces{}})
+	ix, err := binding.NewIndex(policies, bindings, binding.Sources{Params: params, Namespaces: namespaces{}})
 	if err != nil {
 		t.Fatal(err)
 	}

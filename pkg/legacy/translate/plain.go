@@ -235,7 +235,7 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 	switch {
 	case s.fresh >= 0:
 		last = s.fresh
-		result.do = operations(operation("add", at[last], w.made(last+1)))
+		result.do = w.created(operations(operation("add", at[last], w.made(last+1))))
 	case s.last == len(w.path)-1:
 		result.add(w.leaf(s, at[s.last]))
 	default:
@@ -254,7 +254,7 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 	plainly := len(missing) == 1 && result.do.test == nil && result.do.many == nil
 	for _, i := range missing {
 		there := hasTest(w.parent(s, i), w.path[i].Name)
-		create := operations(operation("add", at[i], w.made(i+1)))
+		create := w.created(operations(operation("add", at[i], w.made(i+1))))
 		if plainly {
 			result.do = decide(there, result.do, create)
 		} else {
@@ -284,12 +284,30 @@ func (w *plainWalk) parent(s stretch, d int) expr {
 func (w *plainWalk) leaf(s stretch, p pointer) effect {
 	d := s.last
 	switch {
+	case w.recorded != nil:
+		key := w.recordedKey(s)
+		return effect{do: w.must(key, operations(operation("add", p, w.answer(key))))}
 	case w.m.Set == nil:
 		return effect{do: operations(operation("add", p, w.assigned(s)))}
 	case w.m.Set.Prune:
 		return w.pruned(s, p)
 	}
 	return w.merged(s, p, d)
+}
+
+// recordedKey returns the key with which external data is looked up for the last
+// field of a stretch.
+func (w *plainWalk) recordedKey(s stretch) *expr {
+	missing := w.missingKey()
+	if w.m.From.External.AlwaysUsername {
+		return missing
+	}
+	if missing == nil {
+		empty := constant("")
+		missing = &empty
+	}
+	key := w.read(s, s.last, *missing)
+	return &key
 }
 
 // assigned returns the value that the last field gets.
@@ -376,7 +394,7 @@ func (w *plainWalk) list(s stretch, p pointer, top bool) effect {
 		return effect{do: found}
 	}
 	some := macro(list, "exists", []string{x}, match)
-	push := operations(operation("add", p.key("-"), w.fresh(d)))
+	push := w.created(operations(operation("add", p.key("-"), w.fresh(d))))
 	if w.mayFind(d) {
 		return effect{do: decide(tested(some), found, push)}
 	}
@@ -500,6 +518,8 @@ func (w *plainWalk) content(d int) any {
 			namespace := w.namespace()
 			namespace.typ = "string"
 			return namespace
+		case w.recorded != nil:
+			return w.answer(w.missingKey())
 		case w.m.From.Metadata != "":
 			name := w.value()
 			name.typ = "dyn" // as all that is read from objects

@@ -72,6 +72,7 @@ func newTranslation(ms []*legacy.Mutator, o Options) *translation {
 		}
 		n.fates[m.ID()] = f
 	}
+	n.keepRecordedAlone()
 	n.keepOrder()
 	return n
 }
@@ -109,10 +110,15 @@ func (n *translation) judge(m *legacy.Mutator) fate {
 		return idle(trap, text)
 	}
 	switch {
-	case m.From != nil && m.From.External != nil:
+	case m.Asks() && !(n.Params && n.Recorded != nil):
 		return engineOnly("", "asks the provider "+m.From.External.Provider+" for its value, and a policy cannot call anybody")
 	case m.WritesKind():
 		return engineOnly("T27", "changes what kind an object is, which servers do not let policies do")
+	}
+	if m.Asks() {
+		if _, _, text := n.recordedOf(m); text != "" {
+			return engineOnly("", text)
+		}
 	}
 	if name, bad := unpointable(m.Location); bad {
 		return engineOnly("", "the field "+quote(name)+" cannot be written in a policy's JSON patch")
@@ -142,6 +148,9 @@ func (n *translation) judge(m *legacy.Mutator) fate {
 // compare records how the policy will differ.
 func (n *translation) compare(m *legacy.Mutator, w *plainWalk) fate {
 	f := exact()
+	if m.Asks() {
+		f.notes = n.recordedNotes(m)
+	}
 	if !legacy.Idempotent(m) {
 		f.differs("T33", "an image that reads as another one once its path is set, such as a@b/c, can be refused by Gatekeeper; the policy sets the path twice")
 	}
@@ -341,13 +350,22 @@ func (n *translation) known(m *legacy.Mutator) known {
 }
 
 func (n *translation) walk(m *legacy.Mutator, k known, v *variables) *plainWalk {
-	w := &plainWalk{walk: &walk{form: n.form, m: m, path: m.Location, used: []string{"o"}}, known: k, variables: v}
+	w := &plainWalk{walk: &walk{form: n.formOf(m), m: m, path: m.Location, used: []string{"o"}}, known: k, variables: v}
 	w.namespaced = n.namespaced(m)
 	w.trusted = k.builtin || m.Kind == legacy.AssignMetadata
 	if m.Kind == legacy.AssignMetadata && !k.builtin {
 		w.known.nodes = metadataNodes
 	}
 	return w
+}
+
+// formOf returns the form of the program for a mutator.
+func (n *translation) formOf(m *legacy.Mutator) form {
+	f := n.form
+	if m.Asks() {
+		f.recorded, _, _ = n.recordedOf(m)
+	}
+	return f
 }
 
 func kindText(gvk schema.GroupVersionKind) string {

@@ -35,13 +35,13 @@ func TestRuntime(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			g := readGolden(t, file)
-			ms, types, _ := g.units(t)
+			ms, _, options := g.units(t)
 			want := map[string]string{}
 			for _, m := range ms {
 				b := translate.Runtime(m, translate.ShapeOf(m))
 				want["want/"+strings.ToLower(m.ID())] = programs(b)
 				validate(t, m, b)
-				agreesWithDirect(t, env, m, types)
+				agreesWithDirect(t, env, m, options.Types)
 			}
 			if *update {
 				g.write(t, file, want)

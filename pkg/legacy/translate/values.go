@@ -20,6 +20,8 @@ func (w *walk) value() expr {
 		return call(optional(w.metadata(), "name"), "orValue", constant(""))
 	case from.Metadata == "namespace":
 		return w.namespaceOf()
+	case w.recorded != nil:
+		return w.answer(w.missingKey())
 	case w.params:
 		return param("assign", "value")
 	default:
@@ -38,7 +40,7 @@ func (w *walk) namespaceOf() expr {
 }
 
 // replaces reports whether the result does not depend on the old value.
-func (w *walk) replaces() bool { return w.m.From != nil }
+func (w *walk) replaces() bool { return w.m.From != nil && w.recorded == nil }
 
 // initial returns the value that a missing field or element gets.
 func (w *walk) initial() (expr, outcome) {
@@ -68,6 +70,12 @@ func (w *walk) change(e expr, p pointer) choice {
 			return w.expect(d, e, "string", "a string", c)
 		}
 		return c
+	case w.recorded != nil:
+		key := &e
+		if w.m.From.External.AlwaysUsername {
+			key = w.missingKey()
+		}
+		return w.expect(d, e, "string", "a string", w.must(key, operations(operation("replace", p, w.answer(key)))))
 	case w.m.Set == nil:
 		return operations(operation("add", p, w.value()))
 	case w.m.Set.Prune:

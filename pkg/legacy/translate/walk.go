@@ -127,7 +127,7 @@ func (w *walk) create(d int, p pointer) choice {
 	case nothing:
 		return choice{}
 	}
-	return operations(operation("add", p, fresh))
+	return w.created(operations(operation("add", p, fresh)))
 }
 
 // outcome says what happens to a missing part of the path.
@@ -232,7 +232,7 @@ func (w *walk) push(d int, p pointer) choice {
 	case nothing:
 		return choice{}
 	}
-	return operations(operation("add", p.key("-"), fresh))
+	return w.created(operations(operation("add", p.key("-"), fresh)))
 }
 
 // element replaces the first element that has the key of the path's last node,
