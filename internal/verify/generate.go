@@ -120,7 +120,7 @@ func (g *generator) object(m *legacy.Mutator, defaulted bool) Object {
 
 // key returns a key that the provider of a mutator knows, or another one.
 func (g *generator) key(m *legacy.Mutator) string {
-	if known := g.keys[m.From.External.Provider]; len(known) > 0 && g.chance(70) {
+	if known := g.keys[m.From.External.Provider]; len(known) > 0 && g.chance(90) {
 		return pick(g, known...)
 	}
 	return pick(g, "", "_", "other", "a b", "..", "é/x", "nginx_3a1", "x\ny")

@@ -86,7 +86,7 @@ func (b perturber) elements(l []any, depth int) []any {
 			if b.chance(40) {
 				l[i] = b.value()
 			}
-		case b.chance(80):
+		case b.m.Asks() || b.chance(80):
 			b.field(m, depth+1)
 		}
 	}
@@ -124,6 +124,10 @@ func retyped(v any) any {
 
 // leaf changes, or keeps, the value at the end of the location.
 func (b perturber) leaf(parent map[string]any, name string) {
+	if b.m.Asks() && b.chance(85) { // most keys are known, or all objects would be refused
+		parent[name] = b.key(b.m)
+		return
+	}
 	switch p := b.IntN(100); {
 	case p < 30:
 		delete(parent, name)

@@ -278,7 +278,7 @@ spec:
   parameters:
     assign: {value: of}
 `)
-	r := newMutatorSide(ms, ms, nil)
+	r := newMutatorSide(ms, ms, nil, nil)
 	req := requests(types(), Object{Operation: create, Object: documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c}]}}`)[0].Object})[0]
 	if got := r.run(t.Context(), req); got.Refused != "" || !equalJSON(got.Object, req.object) {
 		t.Errorf("got %+v", got)

@@ -3,6 +3,7 @@ package translate_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -287,6 +289,7 @@ func admit(t *testing.T, files map[string]string, types *openapi.Types, obj *uns
 	d := e.Admit(context.Background(), &policy.Request{
 		Kind: resource.Kind, Resource: resource.GVR, RequestKind: resource.Kind, RequestResource: resource.GVR,
 		Name: obj.GetName(), Namespace: obj.GetNamespace(), Operation: admissionv1.Create, Object: obj,
+		UserInfo: authenticationv1.UserInfo{Username: "system:serviceaccount:ci:builder"},
 	})
 	if d.Status != nil {
 		return d.Status.Message + "\n"
@@ -335,4 +338,72 @@ func (namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstr
 		"apiVersion": "v1", "kind": "Namespace",
 		"metadata": map[string]any{"name": name, "labels": map[string]any{"kubernetes.io/metadata.name": name}},
 	}}, nil
+}
+
+// What a ConfigMap cannot have, or a policy cannot escape, stays with the mutator; all
+// else has a name of its own there.
+func TestRecordedLimits(t *testing.T) {
+	m, err := legacy.Decode(documents(t, `
+apiVersion: mutations.gatekeeper.sh/v1
+kind: Assign
+metadata: {name: digests}
+spec:
+  applyTo:
+  - {groups: [""], kinds: [Pod], versions: [v1]}
+  location: spec.hostname
+  parameters:
+    assign:
+      externalData: {provider: p, dataSource: ValueAtLocation, failurePolicy: Fail}
+`)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	many, large := map[string]string{}, map[string]string{}
+	for i := range 30 {
+		many[string(rune('α'+i))] = "x"
+	}
+	for i := range 1025 {
+		large[fmt.Sprint("key", i)] = strings.Repeat("x", 1<<10)
+	}
+	odd := map[string]string{}
+	for _, key := range []string{"", "_", "__", ".", "..", "...", "..a", "a:b", "a_3ab", "a_5f3ab", "_5f", "_x", "_xe9_", "é", "\x00", "\n", "\\n", `"`, "$", "a/b@c"} {
+		odd[key] = "value of " + key
+	}
+	for _, c := range []struct {
+		name   string
+		values map[string]string
+		want   string // in the note; empty if there is a policy
+	}{
+		{"none", nil, "of which the snapshot has no value"},
+		{"many characters", many, "have 34 different characters that keys of a ConfigMap cannot have; a policy escapes 24"},
+		{"too large", large, "bytes, and a ConfigMap holds 1048576"},
+		{"a long key", map[string]string{strings.Repeat(":", 85): "x"}, "must be no more than 253 characters"},
+		{"a value of other bytes", map[string]string{"a": "\xff"}, `for the key "a" is not UTF-8`},
+		{"odd keys", odd, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := translate.Options{Params: true, Recorded: translate.Recorded{"p": c.values}}
+			units := translate.Native([]*legacy.Mutator{m}, o)
+			v := units[0].Verdicts[0]
+			if c.want != "" {
+				if v.Verdict != translate.EngineOnly || units[0].Policy != nil || !strings.Contains(v.Notes[0].Text, c.want) {
+					t.Errorf("%s %v, want engine-only with %q", v.Verdict, v.Notes, c.want)
+				}
+				return
+			}
+			data, _, _ := unstructured.NestedStringMap(units[0].Params.Object, "data")
+			if v.Verdict != translate.Exact || len(data) != len(c.values) {
+				t.Errorf("%s with %d entries for %d keys: %v", v.Verdict, len(data), len(c.values), data)
+			}
+			text, err := json.Marshal(o.Recorded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known, err := external.ReadAnswers("odd", text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			agree(t, []*legacy.Mutator{m}, units, verify.Options{Answers: known, Keys: known.Keys()})
+		})
+	}
 }

@@ -204,19 +204,20 @@ func (n *translation) recordedNotes(m *legacy.Mutator) []Note {
 	if other == "" {
 		other = "becomes empty"
 	}
-	keys := "1 key that is"
+	keys := "1 key"
 	if len(values) != 1 {
-		keys = strconv.Itoa(len(values)) + " keys that are"
+		keys = strconv.Itoa(len(values)) + " keys"
 	}
-	notes := []Note{{"", "the provider " + e.Provider + " is not asked: the ConfigMap has the values of the " + keys + " recorded; any other key " + other +
-		"; delete the mutator in the same step, because the second of the two looks up what the first has written"}}
+	notes := []Note{{"", "asks nobody: a ConfigMap has the values of " + keys + ", any other key " + other +
+		"; apply the policy and delete the mutator in one step"}}
 	if m.Kind == legacy.AssignMetadata || e.AlwaysUsername {
 		return notes
 	}
-	if _, update := runsOn(m); update {
+	only, _ := m.Test(len(m.Location) - 1)
+	if _, update := runsOn(m); update && only != legacy.MustNotExist {
 		for _, v := range values {
 			if _, ok := values[v]; !ok {
-				return append(notes, Note{"", "an update looks up what is there, as in Gatekeeper, and not all values are recorded as keys; record these too, or limit applyTo to CREATE"})
+				return append(notes, Note{"", "an update looks up what is there, as in Gatekeeper, and not all values are recorded as keys"})
 			}
 		}
 	}
