@@ -239,6 +239,33 @@ func TestRewrittenInKubernetes(t *testing.T) {
 	}
 }
 
+// Recorded external data is looked up in Kubernetes as Gatekeeper's mutator gets it
+// from a provider, and what is not recorded is refused.
+func TestRecordedInKubernetes(t *testing.T) {
+	policies := printed(t, "migrate", "gatekeeper", "-f", filepath.Join(examples, "external-data/mutator.yaml"),
+		"--values", "params", "--external-snapshot", filepath.Join(examples, "external-data/answers.yaml"))
+	object := filepath.Join(examples, "external-data/pod.yaml")
+	asked := printed(t, "eval", "-p", filepath.Join(examples, "external-data/mutator.yaml"), "-f", object,
+		"--external", filepath.Join(examples, "external-data/answers.yaml"))
+	c := asCase(t, policies, readFile(t, object))
+	got, err := oracle.Run(t.Context(), c)
+	if err != nil || got.Panic != nil || got.Status != nil {
+		t.Fatalf("%v, %v, %v", err, got.Panic, got.Status)
+	}
+	want, err := cases.Normal(defaulted(parseObject(t, asked)), c.CRDs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored := defaulted(got.Object); !cases.Same(want, stored) || asked == readFile(t, object) {
+		t.Errorf("-Gatekeeper +Kubernetes\n%s", cmp.Diff(want, stored))
+	}
+	other := strings.Replace(readFile(t, object), "nginx:1.25", "shop/app:1", 1)
+	got, err = oracle.Run(t.Context(), asCase(t, policies, other))
+	if err != nil || got.Panic != nil || got.Status == nil || !strings.Contains(got.Status.Message, "provider digests: no value is recorded for the key shop/app:1") {
+		t.Errorf("%v, %v, %v", err, got.Panic, got.Status)
+	}
+}
+
 // TestExamplesReadme: the list is complete, and every policy says in two lines what it
 // is for.
 func TestExamplesReadme(t *testing.T) {

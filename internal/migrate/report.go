@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -263,6 +264,9 @@ func Show(d *verify.Disagreement) string {
 	}
 	if labels := d.NamespaceLabels(); labels != "" {
 		fmt.Fprintf(&b, "in a Namespace with the labels %s\n", labels)
+	}
+	if d.User != "" {
+		fmt.Fprintf(&b, "by the user %s\n", strconv.Quote(d.User))
 	}
 	outcome(&b, "Gatekeeper", d.Object, d.Reference)
 	outcome(&b, "native", d.Object, d.Native)

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -262,6 +265,49 @@ func TestBothOperations(t *testing.T) {
 	if c.Objects != 1 || c.First == nil || c.First.Operation != "UPDATE" || c.First.Origin != "here" {
 		t.Errorf("got %+v", c)
 	}
+}
+
+// A ConfigMap with another value than the recorded one is found out, with who asked.
+func TestRecorded(t *testing.T) {
+	ms := mutators(t, `
+apiVersion: mutations.gatekeeper.sh/v1
+kind: AssignMetadata
+metadata: {name: who}
+spec:
+  match: {kinds: [{apiGroups: [""], kinds: [Pod]}]}
+  location: metadata.labels.who
+  parameters:
+    assign:
+      externalData: {provider: people, dataSource: Username, failurePolicy: Ignore}
+`)
+	o := Options{Answers: people{"alice": "a", "bob": "b"}, Keys: map[string][]string{"people": {"alice", "bob"}}}
+	units := translate.Native(ms, translate.Options{Params: true, Recorded: translate.Recorded{"people": {"alice": "a", "bob": "b"}}})
+	v := New(ms, units, o)
+	v.CheckGenerated(t.Context(), DefaultSeed, 100)
+	if c := v.Comparisons()[0]; c.Finding() || c.Changed < 10 {
+		t.Errorf("got %+v", c)
+	}
+	units[0].Params.Object["data"].(map[string]any)["bob"] = "c"
+	v = New(ms, units, o)
+	v.CheckGenerated(t.Context(), DefaultSeed, 100)
+	if c := v.Comparisons()[0]; !c.Finding() || c.First.User != "bob" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// people answer for users.
+type people map[string]string
+
+func (p people) Resolve(_ context.Context, questions []engine.Question, _ bool) []engine.Answer {
+	out := make([]engine.Answer, len(questions))
+	for i, q := range questions {
+		if name, ok := p[q.Key]; ok {
+			out[i].Value = name
+		} else {
+			out[i].Err = errors.New("nobody")
+		}
+	}
+	return out
 }
 
 // What a webhook adds and the kind does not know is dropped without a word; a
