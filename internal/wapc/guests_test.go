@@ -298,3 +298,39 @@ func FuzzModule(f *testing.F) {
 		compiled.Close(ctx)
 	})
 }
+
+// What Rust, TinyGo, Zig and C compile to, from the testdata of wazero's own module: all
+// of it is within the bounds and runs as a policy of execution mode wasi. These programs
+// know no policies, so they end by their own error, in their own words.
+func TestOtherCompilers(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f={{.Dir}}", "github.com/tetratelabs/wazero").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimSpace(string(out))
+	r := newRuntime(t, Options{})
+	const imports = "imports/wasi_snapshot_preview1/"
+	for file, want := range map[string]string{
+		imports + "testdata/print_args.wasm":                    "policy.wasm\x00validate\x00",
+		imports + "testdata/cargo-wasi/wasi.wasm":               "unknown command: validate",
+		imports + "testdata/zig-cc/wasi.wasm":                   "unknown command: validate",
+		imports + "example/testdata/tinygo/cat.wasm":            "the policy ended with exit code 1 and wrote nothing to stderr",
+		imports + "example/testdata/zig/cat.wasm":               "error: Unexpected",
+		imports + "example/testdata/zig-cc/cat.wasm":            "error opening validate: -1",
+		"internal/testing/dwarftestdata/testdata/zig/main.wasm": "Guest call failure: wasm error: unreachable",
+	} {
+		wasm, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := compile(t, r, asProgram(wasm))
+		answer, err := m.Call(t.Context(), "validate", []byte(`{"request":{},"settings":{}}`), nil)
+		got := string(answer)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}
