@@ -102,7 +102,10 @@ func reportText(r wapc.Report) ([]byte, error) {
 	row("execution mode", r.Mode)
 	row("imports", strings.Join(r.Imports, ", "))
 	m := r.Metadata
-	if !r.Annotated {
+	switch {
+	case r.Mode == "": // it could not be read
+		return []byte(b.String()), nil
+	case !r.Annotated:
 		b.WriteString("\nNo Kubewarden metadata found inside of the module; kwctl annotate writes it.\n")
 		return []byte(b.String()), nil
 	}

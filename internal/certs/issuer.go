@@ -109,8 +109,8 @@ func (i *Issuer) none() error {
 	return fmt.Errorf("no certificate in Secret %s/%s yet", i.o.Namespace, i.o.Secret)
 }
 
-// Bundle returns the authorities that API servers have to trust, in PEM; empty as
-// long as the Secret has not been read or made.
+// Bundle returns the authorities that API servers have to trust, in PEM; empty
+// until the Secret is read or made.
 func (i *Issuer) Bundle() []byte {
 	i.mu.Lock()
 	defer i.mu.Unlock()

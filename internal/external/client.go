@@ -74,8 +74,8 @@ func New(o Options) *Client {
 	return c
 }
 
-// Set makes providers those that are asked from now on; refused is how many others
-// there are that cannot be used, for metrics. A provider that has not changed keeps
+// Set makes providers those that are asked from now on; refused counts the others,
+// which cannot be used, for metrics. A provider that is equal to the one before keeps
 // its connections and its cached answers. Calls under way end as they began.
 func (c *Client) Set(providers []*legacy.Provider, refused int) {
 	next := make(map[string]*endpoint, len(providers))

@@ -420,7 +420,7 @@ type GuestState struct {
 	// so it has no effect.
 	Err       error
 	Undecoded bool
-	// Loading says that the module has not been loaded yet.
+	// Loading says that the module is still being loaded.
 	Loading bool
 }
 

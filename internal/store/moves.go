@@ -58,7 +58,7 @@ type routing map[string]admissionregistrationv1.MutatingWebhook
 type move struct {
 	left  []webhook.ID // all entries that it has left, in order
 	since time.Time
-	known time.Time // since when the configuration has what the new entry needs; zero: it has not
+	known time.Time // since when the configuration has what the new entry needs; zero if it lacks it
 }
 
 // newMoves returns moves that call again when a move may have ended.

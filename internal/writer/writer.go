@@ -144,7 +144,7 @@ func (w *Writer) runTerm(ctx context.Context) error {
 	for _, s := range sources {
 		watching.Go(func() { s.Run(ctx) })
 	}
-	// Nothing may be concluded from the absence of what has not been looked for yet.
+	// An object counts as absent only after its source has listed all objects.
 	for _, s := range sources {
 		select {
 		case <-ctx.Done():

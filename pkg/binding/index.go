@@ -147,7 +147,7 @@ func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Ind
 }
 
 // Next returns what NewIndex returns for the sources of ix, for less: it reuses the
-// parsed rules of policies that have not changed, and prepares the kinds of requests
+// parsed rules of policies that stay as they are, and prepares the kinds of requests
 // that ix has met. It assumes that Equivalents still gives the same answers.
 func (ix *Index) Next(policies []*policy.Policy, bindings []*Binding) (*Index, error) {
 	next, err := newIndex(policies, bindings, ix.src, ix)

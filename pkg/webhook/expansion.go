@@ -24,19 +24,13 @@ const (
 // excludes workloads that a controller has made of another one, such as the ReplicaSets
 // of a Deployment, of which the author has been warned.
 func ExpansionEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.ValidatingWebhook) *admissionregistrationv1.ValidatingWebhook {
-	var normal []admissionregistrationv1.RuleWithOperations
-	for i := range rules {
-		if r, ok := normalRule(&rules[i]); ok {
-			normal = append(normal, r)
-		}
-	}
-	if len(normal) == 0 {
+	if rules = mergeRules(normalRules(rules)); len(rules) == 0 {
 		return nil
 	}
 	w := base.DeepCopy()
 	w.Name = ExpansionName
 	w.ClientConfig = clientConfig(w.ClientConfig, ExpandPath)
-	w.Rules = mergeRules(normal)
+	w.Rules = rules
 	w.FailurePolicy = new(admissionregistrationv1.Ignore)
 	w.MatchPolicy = new(admissionregistrationv1.Equivalent)
 	w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)

@@ -28,19 +28,13 @@ const (
 // Gatekeeper's own objects, and Gatekeeper itself as it is installed by default
 // (Gatekeeper spec §9.2).
 func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
-	var normal []admissionregistrationv1.RuleWithOperations
-	for i := range rules {
-		if r, ok := normalRule(&rules[i]); ok {
-			normal = append(normal, r)
-		}
-	}
-	if len(normal) == 0 {
+	if rules = mergeRules(normalRules(rules)); len(rules) == 0 {
 		return nil
 	}
 	w := base.DeepCopy()
 	w.Name = LegacyName
 	w.ClientConfig = clientConfig(w.ClientConfig, LegacyPath)
-	w.Rules = mergeRules(normal)
+	w.Rules = rules
 	w.FailurePolicy = new(admissionregistrationv1.Ignore)
 	w.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
 	w.MatchPolicy = new(admissionregistrationv1.Exact)

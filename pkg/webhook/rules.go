@@ -30,6 +30,17 @@ func routes(obj *admissionregistrationv1.MutatingAdmissionPolicy) []admissionreg
 	return out
 }
 
+// normalRules returns the normal forms of those rules that can match anything.
+func normalRules(rules []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
+	var out []admissionregistrationv1.RuleWithOperations
+	for i := range rules {
+		if r, ok := normalRule(&rules[i]); ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // normalRule returns the normal form of a rule; ok is false if it cannot match
 // anything.
 func normalRule(in *admissionregistrationv1.RuleWithOperations) (r admissionregistrationv1.RuleWithOperations, ok bool) {
