@@ -356,6 +356,27 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// lateAnswers answers with nothing when a call's time is over, as net/http does when a
+// server notices the closed connection before the call ends.
+type lateAnswers struct{}
+
+func (lateAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+func TestLateAnswer(t *testing.T) {
+	p := &legacy.Provider{Name: "late", URL: "https://127.0.0.1", Timeout: time.Millisecond}
+	e := newEndpoint(p, &Options{now: time.Now})
+	e.client = &http.Client{Transport: lateAnswers{}}
+	ctx, cancel := context.WithTimeout(t.Context(), p.Timeout)
+	defer cancel()
+	_, err := e.ask(ctx, []string{"a"})
+	if want := "provider late: no complete answer within 1ms (spec.timeout)"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // A provider's answer is read as Gatekeeper reads it.
 func TestParse(t *testing.T) {
 	for body, want := range map[string]string{

@@ -126,14 +126,17 @@ func (e *endpoint) ask(ctx context.Context, keys []string) (answers map[string]e
 		return nil, e.transportError(err)
 	}
 	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	// When the time is over the client closes the connection, and a server that notices
+	// may still answer, with nothing: net/http gives that answer, not the deadline.
+	if ctx.Err() != nil {
+		return nil, e.transportError(ctx.Err())
+	}
 	switch {
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
 		return nil, e.failed(Redirect, "it answers %q and points elsewhere; mapd follows no redirects, so spec.url must be the last address", resp.Status)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		return nil, e.failed(Status, "it answers %q; expected 200 OK", resp.Status)
-	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	switch {
 	case err != nil:
 		return nil, e.transportError(err)
 	case len(data) > maxBody:
