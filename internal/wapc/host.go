@@ -3,10 +3,12 @@ package wapc
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero"
@@ -77,6 +79,9 @@ type call struct {
 	hostFailure       []byte
 
 	logged, entries int
+
+	running api.Function // what of the guest
+	memory  *accounts    // of the guest
 }
 
 type callKey struct{}
@@ -154,13 +159,38 @@ var hostFunctions = []hostFunction{
 	{"wapc", "__host_error", 1, false, func(_ context.Context, m api.Module, c *call, p []uint64) {
 		write(m, uint32(p[0]), c.hostFailure, "the host's error")
 	}},
-	{"env", "abort", 4, false, func(context.Context, api.Module, *call, []uint64) {
-		trapf("the guest aborted")
+	{"env", "abort", 4, false, func(_ context.Context, m api.Module, _ *call, p []uint64) {
+		text := "the guest aborted"
+		if why := scriptText(m, uint32(p[0])); why != "" {
+			text += ": " + why
+		}
+		if file := scriptText(m, uint32(p[1])); file != "" {
+			text += fmt.Sprintf(" (%s:%d:%d)", file, uint32(p[2]), uint32(p[3]))
+		}
+		trapf("%s", text)
 	}},
 	// Policies of execution mode wasi: what waPC calls success is 0 here, and the
 	// answer is read from stdin.
 	{"host", "call", 8, true, wasiHostCall},
 	{"kubewarden:javy/host", "call", 8, true, wasiHostCall},
+}
+
+// scriptText returns the beginning of a string of AssemblyScript: UTF-16, with its
+// length in bytes before it.
+func scriptText(m api.Module, at uint32) string {
+	n, ok := m.Memory().ReadUint32Le(at - 4)
+	if at < 4 || !ok {
+		return ""
+	}
+	b, ok := m.Memory().Read(at, min(n, maxName)&^1)
+	if !ok {
+		return ""
+	}
+	units := make([]uint16, len(b)/2)
+	for i := range units {
+		units[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
+	return string(utf16.Decode(units))
 }
 
 func wasiHostCall(ctx context.Context, m api.Module, c *call, p []uint64) {
@@ -309,6 +339,9 @@ func (runtime *Runtime) offer(ctx context.Context) error {
 		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, _ api.Module, p []uint64) {
 			if ctx.Err() != nil || runtime.ended.Err() != nil {
 				panic(interrupted(ctx))
+			}
+			if c, _ := ctx.Value(callKey{}).(*call); c != nil {
+				c.memory.chargeStack(c.running)
 			}
 			p[0] = slice
 		}), nil, i32s(1)).Export(meterName).Instantiate(ctx)
