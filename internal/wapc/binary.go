@@ -147,6 +147,9 @@ type module struct {
 	functions         []uint32          // type of each function defined here
 	exports           map[string]uint32 // functions by name
 	exportsMemory     bool
+	exportsStarter    bool
+	start             uint32 // function of the start section
+	starts            bool   // there is one
 	memoryPages       uint32 // at the start
 	tableEntries      uint32 // at the start, of all tables
 	globals           int
@@ -266,7 +269,9 @@ func (m *module) read(id byte, r *reader, b *bounds) {
 		}
 	case sectionExport:
 		for range r.count("exports", b.items) {
-			switch name, kind := r.name(), r.byte(); kind {
+			name, kind := r.name(), r.byte()
+			m.exportsStarter = m.exportsStarter || name == starter
+			switch kind {
 			case kindFunction:
 				m.exports[name] = r.functionIndex()
 			case kindMemory:
@@ -279,7 +284,7 @@ func (m *module) read(id byte, r *reader, b *bounds) {
 			}
 		}
 	case sectionStart:
-		r.functionIndex()
+		m.start, m.starts = r.functionIndex(), true
 	case sectionDataCount:
 		r.u32()
 	case sectionElement:

@@ -59,7 +59,7 @@ func (m *Module) Call(ctx context.Context, operation string, payload []byte, hos
 // run makes the call that an instance is for.
 func (m *Module) run(ctx context.Context, c *call, i *instance) ([]byte, error) {
 	ctx = context.WithValue(ctx, callKey{}, c)
-	results, err := invoke(ctx, i.guest, uint64(len(c.operation)), uint64(len(c.payload)))
+	results, err := c.invoke(ctx, i, i.guest, uint64(len(c.operation)), uint64(len(c.payload)))
 	if err != nil {
 		return nil, i.memory.explain(ctx, err)
 	}
@@ -72,6 +72,12 @@ func (m *Module) run(ctx context.Context, c *call, i *instance) ([]byte, error) 
 		return nil, failed("No error message OR response set for call success")
 	}
 	return nil, failed("No error message set for call failure")
+}
+
+// invoke calls a function of a guest, whose stack tick then knows.
+func (c *call) invoke(ctx context.Context, i *instance, f api.Function, params ...uint64) ([]uint64, error) {
+	c.running, c.memory = f, i.memory
+	return invoke(ctx, f, params...)
 }
 
 // invoke calls a function of a guest. wazero returns what a host function panicked
@@ -89,35 +95,64 @@ func invoke(ctx context.Context, f api.Function, params ...uint64) (results []ui
 func (m *Module) take(ctx context.Context, host Host) (*instance, error) {
 	select {
 	case i := <-m.ahead:
+		m.runtime.spare.Add(-i.memory.held)
+		m.fill()
 		if err := i.memory.bill(host); err != nil {
 			i.close()
 			return nil, err
 		}
-		m.fill()
 		return i, nil
 	default:
+		if n := m.wanted.Load(); int(n) < cap(m.ahead) {
+			m.wanted.CompareAndSwap(n, n+1)
+		}
+		m.fill()
 		return m.newInstance(ctx, host)
 	}
 }
 
-// fill makes the next instance while somebody uses this one.
+// keep puts an instance where the next call finds it, if there is room.
+func (m *Module) keep(i *instance) bool {
+	if m.runtime.spare.Add(i.memory.held) <= m.runtime.options.AllMemory/spareShare {
+		select {
+		case m.ahead <- i:
+			return true
+		default:
+		}
+	}
+	m.runtime.spare.Add(-i.memory.held)
+	i.close()
+	return false
+}
+
+// spareShare is the part of all memory that instances may have that nobody uses: what
+// they hold, calls do not get.
+const spareShare = 4
+
+// fill makes the next instances while somebody uses this one: as many as calls have
+// been missing at once.
 func (m *Module) fill() {
 	r := m.runtime
+	lacks := func() bool {
+		return len(m.ahead) < int(m.wanted.Load()) && r.spare.Load()+m.begins.Load() <= r.options.AllMemory/spareShare
+	}
+	if !lacks() || !m.filling.CompareAndSwap(false, true) {
+		return
+	}
 	if !m.enter() {
+		m.filling.Store(false)
 		return
 	}
 	go func() {
 		defer m.leave()
-		ctx, cancel := context.WithTimeout(r.ended, r.options.Timeout)
-		defer cancel()
-		i, err := m.newInstance(ctx, nil)
-		if err != nil {
-			return // the call that needs one reports it
-		}
-		select {
-		case m.ahead <- i:
-		default:
-			i.close()
+		defer m.filling.Store(false)
+		for lacks() && r.ended.Err() == nil {
+			ctx, cancel := context.WithTimeout(r.ended, r.options.Timeout)
+			i, err := m.newInstance(ctx, nil)
+			cancel()
+			if err != nil || !m.keep(i) {
+				return // the call that needs one reports the error
+			}
 		}
 	}()
 }
@@ -145,7 +180,7 @@ func (m *Module) newInstance(ctx context.Context, host Host) (*instance, error) 
 			continue
 		}
 		var exit *sys.ExitError
-		if _, err := invoke(ctx, f); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 0 && ctx.Err() == nil) {
+		if _, err := c.invoke(ctx, i, f); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 0 && ctx.Err() == nil) {
 			i.close()
 			return nil, i.memory.explainInit(ctx, err)
 		}
@@ -154,19 +189,20 @@ func (m *Module) newInstance(ctx context.Context, host Host) (*instance, error) 
 		i.close()
 		return nil, &Error{Reason: NotInitialised, text: "the guest does not export __guest_call"}
 	}
+	m.begins.Store(int64(len(i.memory.buf)))
 	return i, nil
 }
 
-// instantiate makes an instance without running anything but its start section.
+// instantiate makes an instance and runs only its start function.
 func (m *Module) instantiate(ctx context.Context, host Host, config wazero.ModuleConfig) (i *instance, err error) {
 	acc := &accounts{runtime: m.runtime}
 	if err := acc.bill(host); err != nil {
 		return nil, err
 	}
-	if !acc.charge(int64(m.binary.memoryPages)*pageSize + int64(m.binary.tableEntries)*8) {
+	acc.first = max(int64(m.binary.memoryPages)*pageSize, m.begins.Load())
+	if !acc.charge(acc.first + int64(m.binary.tableEntries)*8) {
 		return nil, acc.refused()
 	}
-	acc.first = int64(m.binary.memoryPages) * pageSize
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -180,7 +216,14 @@ func (m *Module) instantiate(ctx context.Context, host Host, config wazero.Modul
 	if err != nil {
 		return nil, err
 	}
-	return &instance{module: module, memory: acc}, nil
+	i = &instance{module: module, memory: acc}
+	if f := module.ExportedFunction(starter); f != nil {
+		if _, err := callOf(ctx).invoke(ctx, i, f); err != nil {
+			module.Close(ctx)
+			return nil, err
+		}
+	}
+	return i, nil
 }
 
 // callProgram runs a policy of execution mode wasi: a program that reads stdin and
@@ -198,7 +241,7 @@ func (m *Module) callProgram(ctx context.Context, operation string, payload []by
 		return nil, err
 	}
 	defer i.close()
-	_, err = invoke(ctx, i.module.ExportedFunction("_start"))
+	_, err = c.invoke(ctx, i, i.module.ExportedFunction("_start"))
 	said := strings.TrimSpace(strings.ToValidUTF8(stderr.String(), "\uFFFD"))
 	var exit *sys.ExitError
 	switch {

@@ -145,6 +145,17 @@ func (f *function) work() int {
 	return 3000*f.locals*(f.blocks+f.nested+1) + 20*f.instructions*f.blocks + 6000*f.instructions
 }
 
+// frame estimates how many bytes of the stack a call of the function takes, at the
+// worst: the compiler may keep each local in each block, and each result, in a place of
+// its own.
+func (f *function) frame() int {
+	return 8 * (f.locals*(f.blocks+1) + f.instructions)
+}
+
+// frameUnit is how many bytes of the stack cost as much as an instruction: between two
+// ticks it grows by no more than 100,000 times as much, or one frame.
+const frameUnit = 40
+
 const (
 	opBlock    = 0x02
 	opLoop     = 0x03

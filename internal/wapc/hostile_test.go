@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -161,6 +162,11 @@ func TestGuestsThatAreNeverReady(t *testing.T) {
 		`(memory 65)` + entry + `i32.const 1)`:                                                                     "section 5: the memory begins with 65 pages of 64 KiB, more than 64",
 		`(memory 1) (func (export "_start") (param i32))` + entry + `i32.const 1)`:                                 "_start takes or returns values",
 		`(memory 1) (func (export "__guest_call"))`:                                                                "__guest_call takes 0 values and returns 0, instead of 2 and 1",
+		`(memory 1) (func (export "_initialize") unreachable)` + entry + `i32.const 1)`:                            "the guest cannot be initialised: wasm error: unreachable",
+		`(memory 1) (func (export "mapd start"))` + entry + `i32.const 1)`:                                         `the module exports "mapd start", a name that mapd needs`,
+		`(memory 1) (table 10000000 10000000)` + entry + `i32.const 1)`:                                            "section 4: tables of 10000000 entries, more than 1048576",
+		`(memory 1) (data 65530 "beyond memory")` + entry + `i32.const 1)`:                                         "the guest cannot be initialised: data[0]: out of bounds memory access",
+		`(memory 1) (data 65530 "abc") (data 65531 "beyond memory")` + entry + `i32.const 1)`:                      "the guest cannot be initialised: data[1]: out of bounds memory access",
 		`(memory 1)`:                            "the module does not export __guest_call, which a policy of execution mode kubewarden-wapc needs",
 		`(memory 1) (func (export "opa_eval"))`: "execution mode opa is Rego compiled to WebAssembly; mapd runs kubewarden-wapc and wasi",
 		`(memory 1) (import "wasi_unstable" "fd_write" (func (param i32) (result i32)))` + entry + `i32.const 1)`: "the module imports what mapd does not offer: function wasi_unstable.fd_write",
@@ -231,48 +237,148 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// Calls, compilations and ends of modules at once, of good guests and of hostile ones.
-func TestManyAtOnce(t *testing.T) {
-	r := newRuntime(t, Options{Memory: 4 << 20})
-	good := unhex(t, validGuest)
-	bad := wat(t, `(memory 1)`+entry+`unreachable)`)
-	var wg sync.WaitGroup
+// What a guest's stack takes is charged, and it ends long before wazero would end it.
+func TestStack(t *testing.T) {
+	r := newRuntime(t, Options{})
+	var live strings.Builder // locals that a call must keep
+	for i := range 200 {
+		fmt.Fprintf(&live, " (local $l%d i32)", i)
+	}
+	for i := range 200 {
+		fmt.Fprintf(&live, " local.get $n i32.const %d i32.mul local.set $l%d", i+3, i)
+	}
+	live.WriteString(" local.get $n i32.const 1 i32.sub call $deep")
+	for i := range 200 {
+		fmt.Fprintf(&live, " local.get $l%d i32.xor", i)
+	}
+	recursion := func(body string) string {
+		return `(memory 1)` + say + `(func $deep (param $n i32) (result i32) ` + body + `)` + entry + `i32.const 0x7fffffff call $deep drop ` + okay + `)`
+	}
+	for name, code := range map[string]string{
+		"small frames": recursion(`local.get $n call $deep local.get $n i32.add`),
+		"large frames": recursion(live.String()),
+		"at the start": strings.Replace(recursion(`local.get $n call $deep local.get $n i32.add`), entry, `(func $s i32.const 1 call $deep drop) (start $s)`+entry, 1),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		m, err := r.Compile(t.Context(), "test", wat(t, code))
+		if err == nil {
+			_, err = m.Call(t.Context(), "validate", nil, nil)
+		}
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.HasSuffix(err.Error(), ": stack overflow") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 8*maxStack {
+			t.Errorf("%s: %d bytes were allocated", name, n)
+		}
+		if m == nil {
+			continue
+		}
+		var e *Error
+		if _, err := m.Call(t.Context(), "validate", nil, &purse{room: 1 << 20}); !errors.As(err, &e) || e.Reason != NoMemory {
+			t.Errorf("%s: error %v", name, err)
+		}
+		m.Close()
+	}
+}
+
+// What nobody uses yet leaves the memory to calls.
+func TestSparesLeaveRoom(t *testing.T) {
+	r := newRuntime(t, Options{AllMemory: 100 * pageSize})
+	var modules []*Module
 	for n := range 8 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for range 5 {
-				code := good
-				if n%2 == 0 {
-					code = bad
-				}
-				m, err := r.Compile(t.Context(), "test", code)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				var calls sync.WaitGroup
-				for range 4 {
-					calls.Add(1)
-					go func() {
-						defer calls.Done()
-						if _, err := m.Call(t.Context(), "validate", []byte("{}"), nil); (err == nil) != (n%2 == 1) {
-							var e *Error
-							if !errors.As(err, &e) || e.Reason != NotInitialised { // closed before
-								t.Error(err)
-							}
-						}
-					}()
-				}
-				if n > 3 {
-					calls.Wait()
-				}
-				if err := m.Close(); err != nil {
-					t.Error(err)
-				}
-				calls.Wait()
+		modules = append(modules, compile(t, r, wat(t, fmt.Sprintf(`(memory 10) (global i32 %d)`, n)+say+entry+okay+`)`)))
+	}
+	if spare := r.spare.Load(); spare == 0 || spare > 100*pageSize/spareShare {
+		t.Errorf("%d bytes are spare", spare)
+	}
+	var wg sync.WaitGroup
+	for _, m := range modules[:6] {
+		wg.Go(func() {
+			if _, err := m.Call(t.Context(), "validate", nil, nil); err != nil {
+				t.Error(err)
 			}
-		}()
+		})
 	}
 	wg.Wait()
+}
+
+// Calls, compilations and ends of modules at once, of good guests and of hostile ones:
+// no instance, memory or goroutine is left.
+func TestManyAtOnce(t *testing.T) {
+	before := runtime.NumGoroutine()
+	r, err := New(t.Context(), Options{Memory: 4 << 20, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grow := `i32.const 20 memory.grow drop `
+	guests := []struct {
+		wasm   []byte
+		reason Reason // empty: it answers
+	}{
+		{unhex(t, validGuest), ""},
+		{wat(t, `(memory 1)`+say+entry+grow+okay+`)`), ""},
+		{wat(t, `(memory 1)`+entry+grow+`unreachable)`), Trapped},
+		{wat(t, `(memory 1)`+entry+grow+`loop br 0 end i32.const 1)`), TimedOut},
+	}
+	var all []*Module
+	var wg sync.WaitGroup
+	for n := range 8 {
+		g := guests[n%len(guests)]
+		for range 5 {
+			m, err := r.Compile(t.Context(), "test", g.wasm)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
+			for range 4 {
+				wg.Go(func() {
+					ctx := t.Context()
+					if g.reason == TimedOut {
+						limited, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+						defer cancel()
+						ctx = limited
+					}
+					_, err := m.Call(ctx, "validate", []byte("{}"), nil)
+					var e *Error
+					if errors.As(err, &e) && e.Reason == NotInitialised {
+						return // closed before
+					}
+					if g.reason == "" && err != nil || g.reason != "" && (e == nil || e.Reason != g.reason) {
+						t.Errorf("error %v; want %q", err, g.reason)
+					}
+				})
+			}
+			if n%3 > 0 {
+				wg.Go(func() {
+					if err := m.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+	wg.Wait()
+	for _, m := range all {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, m := range all {
+		if m.users != 0 || len(m.ahead) != 0 {
+			t.Errorf("%d users and %d instances are left", m.users, len(m.ahead))
+		}
+	}
+	if held, spare := r.memory.Load(), r.spare.Load(); held != 0 || spare != 0 {
+		t.Errorf("%d bytes are held, %d of them spare", held, spare)
+	}
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
+	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 )
 
@@ -17,6 +19,7 @@ type accounts struct {
 	request interface{ Charge(int64) error } // nil: nobody
 	held    int64                            // of the Runtime's
 	first   int64                            // bytes of linear memory that are charged already
+	stack   int                              // bytes of the stack that are charged
 	full    bool
 	over    error // the request's refusal
 	buf     []byte
@@ -65,7 +68,7 @@ func (a *accounts) Reallocate(size uint64) []byte {
 		a.buf = a.buf[:size]
 		return a.buf
 	}
-	room := max(size, uint64(len(a.buf))*5/4)
+	room := max(size, uint64(len(a.buf))*5/4, uint64(a.first))
 	if more := int64(room) - a.first; more > 0 && !a.charge(more) {
 		return nil
 	}
@@ -78,6 +81,30 @@ func (a *accounts) Reallocate(size uint64) []byte {
 		a.runtime.memory.Add(-int64(cap(old)))
 	}
 	return a.buf
+}
+
+// maxStack bounds the stack of a guest, in bytes; policy-server's has 512 KiB. What
+// wazero does is to double it up to 100 MB.
+const maxStack = 8 << 20
+
+// chargeStack charges the stack of what runs, and ends a guest whose stack is too
+// large.
+func (a *accounts) chargeStack(f api.Function) {
+	v := reflect.ValueOf(f)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return
+	}
+	if v = v.Elem().FieldByName("stack"); v.Kind() != reflect.Slice {
+		return
+	}
+	n := v.Len() * int(v.Type().Elem().Size())
+	if n > maxStack {
+		trapf("stack overflow")
+	}
+	if n > a.stack && !a.charge(int64(n-a.stack)) {
+		panic(a.refused())
+	}
+	a.stack = max(a.stack, n)
 }
 
 // Free implements experimental.LinearMemory; the instance's end frees all.

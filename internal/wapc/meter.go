@@ -20,6 +20,8 @@ const (
 	meterModule = "mapd"
 	meterName   = "tick"
 
+	starter = "mapd start" // the export that takes the place of the start section
+
 	slice     = 100_000 // instructions between two ticks
 	costBulk  = 10_000  // of an operation that may touch all memory
 	longAfter = 512     // instructions that a function may have without charges after its calls
@@ -102,7 +104,7 @@ func (m *module) metered(b *bounds) ([]byte, error) {
 		counter:   uint32(m.importedGlobals + m.globals),
 	}
 	out := append(make([]byte, 0, m.size+m.size/2), header...)
-	for _, s := range withSections(m.sections, sectionType, sectionImport, sectionFunction, sectionGlobal, sectionCode) {
+	for _, s := range withSections(m.sections, sectionType, sectionImport, sectionFunction, sectionGlobal, sectionExport, sectionCode) {
 		w.out, w.from = w.out[:0], 0
 		r := &reader{b: s.body, to: w, globals: uint32(m.importedGlobals + m.globals)}
 		switch s.id {
@@ -140,9 +142,28 @@ func (m *module) metered(b *bounds) ([]byte, error) {
 			}
 		case sectionCode:
 			m.meterCode(r, b)
-		case sectionExport, sectionStart, sectionElement:
+		case sectionStart: // see below
+			continue
+		case sectionElement:
+			(&module{types: m.types}).read(s.id, r, b)
+			w.copy(r.b[w.from:])
+		case sectionExport:
+			// tick must know what runs, so that a start function is called like any other
+			more := uint32(0)
+			if m.starts {
+				more = 1
+			}
+			w.u32(r.u32() + more)
+			w.from, r.at = r.at, 0
 			(&module{types: m.types, exports: map[string]uint32{}}).read(s.id, r, b)
 			w.copy(r.b[w.from:])
+			if m.starts {
+				w.bytes([]byte(starter))
+				w.copy([]byte{kindFunction})
+				w.index(m.start)
+			}
+		case sectionData:
+			m.mergeData(r)
 		default:
 			w.copy(s.body)
 		}
@@ -154,6 +175,52 @@ func (m *module) metered(b *bounds) ([]byte, error) {
 		out = append(out, w.out...)
 	}
 	return out, nil
+}
+
+// mergeData writes the data segments with neighbours as one: an instance needs time and
+// memory for each, and the Go toolchain makes 37,000 of them.
+func (m *module) mergeData(r *reader) {
+	w := r.to
+	type segment struct {
+		at   int
+		data []byte
+	}
+	plain := !slices.ContainsFunc(m.sections, func(s section) bool { return s.id == sectionDataCount }) // none is used later
+	var all []segment
+	for n := r.u32(); plain && n > 0; n-- {
+		plain = r.u32() == 0 && r.byte() == 0x41 // i32.const
+		at := int(r.leb(32))
+		plain = plain && r.b[r.at-1]&0x40 == 0 && r.byte() == opEnd
+		if plain {
+			all = append(all, segment{at, slices.Clip(r.skip(r.u32()))})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b segment) int { return a.at - b.at })
+	merged := all[:0]
+	end := 0
+	for _, s := range all {
+		const gap = 64
+		last := len(merged) - 1
+		hole := s.at - end
+		plain = plain && hole >= 0 // or the order matters
+		if plain && last >= 0 && hole <= gap {
+			merged[last].data = append(append(merged[last].data, make([]byte, hole)...), s.data...)
+		} else {
+			merged = append(merged, s)
+		}
+		end = s.at + len(s.data)
+	}
+	if !plain || int64(end) > int64(m.memoryPages)*pageSize {
+		w.copy(r.b)
+		return
+	}
+	w.u32(uint32(len(merged)))
+	for _, s := range merged {
+		w.copy([]byte{0, 0x41})
+		w.signed(s.at)
+		w.copy([]byte{opEnd})
+		w.bytes(s.data)
+	}
 }
 
 // list appends a section's list with another length, and with more behind it.
@@ -215,7 +282,7 @@ func (f *function) meter(w *writer) {
 		w.from = r.at - but
 	}
 	flush(0)
-	w.charge(f.instructions)
+	w.charge(f.instructions + f.frame()/frameUnit)
 	loop := 0
 	for n := 1; r.more(); n++ {
 		switch op := r.byte(); op {

@@ -46,6 +46,7 @@ type Runtime struct {
 
 	compiling *detach.Group
 	memory    atomic.Int64 // of all guests
+	spare     atomic.Int64 // of those that nobody uses yet
 
 	mu     sync.Mutex
 	closed bool
@@ -134,6 +135,9 @@ type Module struct {
 	mode     Mode
 	compiled wazero.CompiledModule
 	ahead    chan *instance // made before somebody asks
+	wanted   atomic.Int32   // how many of them there should be
+	filling  atomic.Bool    // somebody makes them
+	begins   atomic.Int64   // bytes of memory that an instance has when it is ready
 
 	mu     sync.Mutex
 	users  int
@@ -196,7 +200,7 @@ func (r *Runtime) Compile(ctx context.Context, name string, wasm []byte) (*Modul
 		if err != nil {
 			return nil, errors.Join(err, compiled.Close(context.WithoutCancel(ctx)))
 		}
-		m.ahead <- first
+		m.keep(first)
 	}
 	return m, nil
 }
@@ -208,6 +212,7 @@ func (r *Runtime) inspect(name string, wasm []byte) (*Module, error) {
 		return nil, &Refusal{err.Error()}
 	}
 	m := &Module{name: name, digest: sha256.Sum256(wasm), runtime: r, binary: b, ahead: make(chan *instance, runtime.GOMAXPROCS(0))}
+	m.wanted.Store(1)
 	if m.metadata, err = readMetadata(b.metadata); err != nil {
 		return nil, &Refusal{err.Error()}
 	}
@@ -263,6 +268,7 @@ func (m *Module) free() error {
 	for {
 		select {
 		case i := <-m.ahead:
+			m.runtime.spare.Add(-i.memory.held)
 			i.close()
 		default:
 			return m.compiled.Close(context.WithoutCancel(m.runtime.ended))
@@ -302,7 +308,11 @@ func (m *Module) runnable() error {
 	}
 	index, ok := m.binary.exports[entry]
 	if !ok {
-		return refuse("the module does not export %s, which a policy of execution mode %s needs", entry, m.mode)
+		text := ""
+		if _, program := m.binary.exports["_start"]; program && m.metadata.ExecutionMode == nil {
+			text = fmt.Sprintf("; if it is a program, its metadata must name execution mode %s", ModeWASI)
+		}
+		return refuse("the module does not export %s, which a policy of execution mode %s needs%s", entry, m.mode, text)
 	}
 	if s, _ := m.binary.signatureOf(index); s != want {
 		return refuse("%s takes %d values and returns %d, instead of %d and %d", entry, s.params, s.results, want.params, want.results)
@@ -313,6 +323,9 @@ func (m *Module) runnable() error {
 				return refuse("%s takes or returns values", name)
 			}
 		}
+	}
+	if m.binary.exportsStarter {
+		return refuse("the module exports %q, a name that mapd needs", starter)
 	}
 	var unknown []string
 	for _, i := range m.binary.imports {

@@ -241,7 +241,7 @@ func (a *assembler) field() {
 
 var plainInstructions = map[string][]byte{
 	"unreachable": {0x00}, "else": {0x05}, "end": {0x0b}, "return": {0x0f}, "drop": {0x1a}, "i32.eqz": {0x45}, "i32.lt_s": {0x48},
-	"i32.add": {0x6a}, "i32.sub": {0x6b}, "i32.div_u": {0x6e}, "memory.grow": {0x40, 0}, "memory.size": {0x3f, 0},
+	"i32.add": {0x6a}, "i32.sub": {0x6b}, "i32.mul": {0x6c}, "i32.xor": {0x73}, "i32.div_u": {0x6e}, "memory.grow": {0x40, 0}, "memory.size": {0x3f, 0},
 	"memory.fill": {0xfc, 11, 0}, "i32.load8_u": {0x2d, 0, 0}, "i32.load": {0x28, 2, 0}, "i32.store": {0x36, 2, 0}, "i32.store8": {0x3a, 0, 0},
 	"block": {0x02, 0x40}, "loop": {0x03, 0x40}, "if": {0x04, 0x40}, "table.grow": {0xd0, 0x70, 0xfc, 15, 0},
 }
