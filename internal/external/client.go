@@ -121,11 +121,12 @@ func (c *Client) Resolve(ctx context.Context, questions []engine.Question, dryRu
 		g.endpoint = c.endpoints[g.name]
 	}
 	c.mu.RUnlock()
+	began := time.Now()
 	for _, g := range order {
 		g.start(c, dryRun)
 	}
 	for _, g := range order {
-		g.finish(ctx, c, out)
+		g.finish(ctx, c, out, began)
 	}
 	return out
 }
@@ -137,10 +138,8 @@ type group struct {
 	keys     []string
 	at       []int // of the answers
 
-	flights []*flight // by key
-	cached  int
-	shared  int
-	err     error // for all keys
+	tickets []ticket // by key
+	err     error    // for all keys
 }
 
 // start finds out which keys have to be asked for, and calls the provider with them.
@@ -153,34 +152,43 @@ func (g *group) start(c *Client, dryRun bool) {
 		g.err = failed(g.name, DryRun, "not asked in a dry run: it may have side effects; the annotation %s: None on the Provider says that it has none", legacy.SideEffectsAnnotation)
 		return
 	}
-	g.flights, g.cached, g.shared, g.err = g.endpoint.fly(c.cache, g.keys)
+	g.tickets = g.endpoint.fly(c.cache, g.keys)
 }
 
 // finish waits for the answers.
-func (g *group) finish(ctx context.Context, c *Client, out []engine.Answer) {
+func (g *group) finish(ctx context.Context, c *Client, out []engine.Answer, began time.Time) {
 	failures := 0
+	var ways [engine.Shared + 1]int
 	for i, at := range g.at {
 		answer := engine.Answer{Err: g.err}
 		if g.err == nil {
-			f := g.flights[i]
-			select {
-			case <-f.done:
-				answer = f.answer
-			default:
-				select {
-				case <-f.done:
-					answer = f.answer
-				case <-ctx.Done():
-					answer.Err = failed(g.name, Timeout, "no answer before the request's own time was over")
-				}
-			}
+			answer = g.tickets[i].wait(ctx, g.name, began)
 		}
 		if answer.Err != nil {
 			failures++
 		}
+		ways[answer.Way]++
 		out[at] = answer
 	}
 	if m := c.options.Metrics; m != nil && g.endpoint != nil {
-		m.ProviderAnswered(g.name, g.cached, g.shared, failures)
+		m.ProviderAnswered(g.name, ways[engine.Cached], ways[engine.Shared], failures)
 	}
+}
+
+// wait returns the answer of a flight, or an error when ctx ends before. An answer that
+// is there counts.
+func (t ticket) wait(ctx context.Context, provider string, began time.Time) (answer engine.Answer) {
+	select {
+	case <-t.done:
+	default:
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+			err := failed(provider, Timeout, "no answer before the request's own time was over")
+			return engine.Answer{Err: err, Way: t.way, Took: time.Since(began)}
+		}
+	}
+	answer = t.answer
+	answer.Way, answer.Took = t.way, max(0, t.ended.Sub(began))
+	return answer
 }

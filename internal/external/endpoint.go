@@ -16,6 +16,13 @@ import (
 type flight struct {
 	done   chan struct{}
 	answer engine.Answer
+	ended  time.Time
+}
+
+// ticket is one request's wait for a flight.
+type ticket struct {
+	*flight
+	way engine.Way
 }
 
 // landed is the flight of an answer that is there already.
@@ -49,47 +56,46 @@ func newEndpoint(p *legacy.Provider, o *Options) *endpoint {
 
 func (e *endpoint) close() { e.client.CloseIdleConnections() }
 
-// fly returns a flight for each of the keys, which are all different. Keys that
+// fly returns a ticket for each of the keys, which are all different. Keys that
 // neither the cache nor a call under way answers share one new call.
-func (e *endpoint) fly(answers *cache, keys []string) (flights []*flight, cached, shared int, err error) {
+func (e *endpoint) fly(answers *cache, keys []string) []ticket {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.options.now()
-	flights = make([]*flight, len(keys))
+	tickets := make([]ticket, len(keys))
 	var ask []string
 	for i, key := range keys {
 		if answer, ok := answers.get(e, key, now); ok {
-			flights[i] = landed(answer)
-			cached++
+			tickets[i] = ticket{landed(answer), engine.Cached}
 		} else if f := e.flights[key]; f != nil {
-			flights[i] = f
-			shared++
+			tickets[i] = ticket{f, engine.Shared}
 		} else {
 			ask = append(ask, key)
 		}
 	}
 	if len(ask) == 0 {
-		return flights, cached, shared, nil
+		return tickets
 	}
 	if refusal := e.admit(ask, now); refusal != nil {
 		// What is known already is an answer all the same.
-		for i := range flights {
-			if flights[i] == nil {
-				flights[i] = landed(engine.Answer{Err: refusal})
+		for i := range tickets {
+			if tickets[i].flight == nil {
+				tickets[i] = ticket{landed(engine.Answer{Err: refusal}), engine.Given}
 			}
 		}
-		return flights, cached, shared, nil
+		return tickets
 	}
 	own := make(map[string]*flight, len(ask))
 	for i, key := range keys {
-		if flights[i] == nil {
-			flights[i] = &flight{done: make(chan struct{})}
-			own[key], e.flights[key] = flights[i], flights[i]
+		if tickets[i].flight == nil {
+			f := &flight{done: make(chan struct{})}
+			tickets[i] = ticket{f, engine.Called}
+			own[key], e.flights[key] = f, f
 		}
 	}
 	e.calls++
 	go e.call(answers, ask, own)
-	return flights, cached, shared, nil
+	return tickets
 }
 
 // admit says why the provider cannot be called now, or counts a try of one that
@@ -128,7 +134,8 @@ func (e *endpoint) call(answers *cache, keys []string, flights map[string]*fligh
 	ctx, cancel := context.WithTimeout(context.Background(), min(e.provider.Timeout, maxTime))
 	given, err := e.ask(ctx, keys)
 	cancel()
-	took := time.Since(began)
+	ended := time.Now()
+	took := ended.Sub(began)
 	result := "ok"
 	if err != nil {
 		result = string(err.Reason)
@@ -150,6 +157,7 @@ func (e *endpoint) call(answers *cache, keys []string, flights map[string]*fligh
 			f.answer = given[key]
 			e.remember(answers, key, f.answer, now)
 		}
+		f.ended = ended
 		close(f.done)
 	}
 }

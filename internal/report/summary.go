@@ -34,6 +34,10 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 	case len(met.stages) > 0:
 		verdict = "unchanged; " + met.String() + " matched"
 	}
+	for _, s := range d.Asked() {
+		s.Time = 0 // the same input has the same summary
+		lines = append(lines, "  asked "+Line(s.String())+"\n")
+	}
 	return Line(name) + ": " + verdict + "\n" + strings.Join(lines, "")
 }
 

@@ -42,6 +42,8 @@ const (
 	askCost    = 10_000
 	askKeyCost = 100
 	maxAskKeys = 1000
+	// maxProviderName is that of any object's name.
+	maxProviderName = 253
 )
 
 // askingOutside executes a call of externalData.
@@ -54,6 +56,9 @@ func askingOutside(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) r
 		return types.MaybeNoSuchOverloadErr(args[1])
 	case a == nil || a.in == nil || a.in.Outside == nil:
 		return c.plain(args)
+	}
+	if n := len(provider); n > maxProviderName {
+		return types.NewErr("externalData: the name of the provider has %d bytes, a name has at most %d", n, maxProviderName)
 	}
 	size, _ := list.Size().(types.Int)
 	if size > maxAskKeys {

@@ -37,6 +37,7 @@ func TestExternalData(t *testing.T) {
 		`externalData("down", ["a"])`:                                   "externalData: down is down",
 		`externalData("p", [dyn(1)])`:                                   "externalData: a key is not a string",
 		`externalData("p", object.many)`:                                "externalData: 1001 keys, at most 1000 can be asked for at once",
+		`externalData(object.long, ["a"])`:                              "externalData: the name of the provider has 254 bytes, a name has at most 253",
 		`externalData("p", ["a"]).transformMap(k, v, v + k)`:            map[string]any{"a": "Aa"},
 		`externalData(object.keys[0], ["a"]) == {"a": "A"} ? "y" : "n"`: "y",
 	} {
@@ -58,7 +59,7 @@ func TestExternalData(t *testing.T) {
 		outside := &shout{}
 		budget := &Budget{Remaining: MutationBudget}
 		for range 2 { // no result is kept
-			ops, err := p.JSONPatch(t.Context(), s.Bind(&Input{Object: map[string]any{"keys": []any{"a", "b"}, "many": many}, Outside: outside}, budget))
+			ops, err := p.JSONPatch(t.Context(), s.Bind(&Input{Object: map[string]any{"keys": []any{"a", "b"}, "many": many, "long": strings.Repeat("p", 254)}, Outside: outside}, budget))
 			var got any
 			if err == nil {
 				got = ops[0].Value

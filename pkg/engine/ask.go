@@ -16,6 +16,9 @@ type Question struct{ Source, Key string }
 type Answer struct {
 	Value string
 	Err   error
+	// Way and Took say what finding the answer took.
+	Way  Way
+	Took time.Duration
 }
 
 // Resolver answers Questions from outside. It must be safe for concurrent use.
@@ -52,7 +55,9 @@ func (a *Admission) Ask(questions []Question) []Answer {
 			distinct = append(distinct, q)
 		}
 	}
+	began := time.Now()
 	answers, err := a.resolve(distinct)
+	a.count(distinct, answers, err, time.Since(began))
 	out := make([]Answer, len(questions))
 	for i, q := range questions {
 		if err != nil {
@@ -64,6 +69,8 @@ func (a *Admission) Ask(questions []Question) []Answer {
 	return out
 }
 
+// resolve returns one answer to each of the questions, or none, and why they cannot be
+// used.
 func (a *Admission) resolve(questions []Question) (answers []Answer, err error) {
 	resolver := a.options.Resolver
 	switch {
@@ -80,21 +87,21 @@ func (a *Admission) resolve(questions []Question) (answers []Answer, err error) 
 		}
 	}()
 	answers = resolver.Resolve(ctx, questions, a.Request.DryRun)
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("asking outside took too long: %w", context.Cause(ctx))
+	if n := len(answers); n != len(questions) {
+		answers, err = nil, fmt.Errorf("%d answers to %d questions", n, len(questions))
 	}
-	if len(answers) != len(questions) {
-		return nil, fmt.Errorf("%d answers to %d questions", len(answers), len(questions))
+	if ctx.Err() != nil {
+		err = fmt.Errorf("asking outside took too long: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		return answers, err
 	}
 	size := 0
 	for i := range answers {
 		size += len(answers[i].Value)
 	}
 	if size > maxAnswers {
-		return nil, fmt.Errorf("the answers have %d bytes, more than %d", size, maxAnswers)
+		return answers, fmt.Errorf("the answers have %d bytes, more than %d", size, maxAnswers)
 	}
-	if err := a.Request.Memory.Charge(int64(size)); err != nil {
-		return nil, err
-	}
-	return answers, nil
+	return answers, a.Request.Memory.Charge(int64(size))
 }

@@ -48,6 +48,9 @@ type Record struct {
 	Status  *metav1.Status
 	Steps   []Step
 	Rounds  int
+	// Asked has an entry for each source that the stage asked, in the order of the first
+	// questions; nil if it asked none.
+	Asked []Asked
 
 	room unstructured.Unstructured // of Object, if it changed
 }

@@ -84,6 +84,7 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 			d.Stages = d.first[:0]
 		}
 		d.add(req, s, object, result)
+		d.Stages[len(d.Stages)-1].Asked = a.sources
 		if d.Status != nil {
 			break
 		}

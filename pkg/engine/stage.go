@@ -119,6 +119,7 @@ type progress struct {
 	grown   int64               // see policy.Input
 	known   map[Question]Answer // what expressions have asked
 	asks    int                 // how many times they did
+	sources []Asked             // of the stage that is running
 
 	stage *Stage
 	steps []Step
@@ -147,7 +148,7 @@ func (a *Admission) end() {
 
 // enter makes a ready for a stage that takes the object.
 func (a *Admission) enter(s *Stage, object *unstructured.Unstructured) {
-	a.stage, a.Object, a.steps = s, object, nil
+	a.stage, a.Object, a.steps, a.sources = s, object, nil, nil
 }
 
 // startClock starts to measure the steps of a stage.

@@ -402,7 +402,7 @@ func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, s
 	if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
 		// Not a verdict of any policy: as if the server had not been reached.
 		h.metrics.interrupted(req, d, "timeout", time.Since(start))
-		h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))
+		h.log.Debug("review interrupted", asked(d, "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))...)
 		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
 	}
 	body, err := encodeResponse(req, d, h.warn)
@@ -419,10 +419,21 @@ func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, s
 	h.metrics.decision(req, d, took)
 	h.logShadows(req, d)
 	if h.log.Enabled(ctx, slog.LevelDebug) { // or the facts are boxed in vain
-		h.log.Debug("review answered", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
-			"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)
+		h.log.Debug("review answered", asked(d, "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
+			"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)...)
 	}
 	return http.StatusOK, body
+}
+
+// asked adds what the stages asked outside, whether they are on or in shadow, to the
+// facts of a line.
+func asked(d *engine.Decision, facts ...any) []any {
+	for i := range d.Stages {
+		if s := &d.Stages[i]; len(s.Asked) > 0 {
+			facts = append(facts, s.Stage.Name+"Asked", s.Asked)
+		}
+	}
+	return facts
 }
 
 // unaffordable answers a review whose account was refused a charge. That is not a

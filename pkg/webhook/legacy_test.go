@@ -172,3 +172,30 @@ func TestLegacyPath(t *testing.T) {
 		}
 	}
 }
+
+// The log says what was asked outside for a request, also by a stage in shadow.
+func TestLogAsked(t *testing.T) {
+	mutators, policies := engine.Mutators(nil, engine.Shadow), engine.Policies(nil)
+	object := &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap"}}
+	stages := []engine.Record{
+		{Stage: &policies, Object: object, Asked: []engine.Asked{{Source: "a", Calls: 1, Keys: 2, Failed: 1, Time: 3000}, {Source: "b", Keys: 1, Cached: 1}}},
+		{Stage: &mutators, Object: object, Asked: []engine.Asked{{Source: "a", Calls: 1, Keys: 1, Shared: 1}}},
+	}
+	for _, tt := range []struct {
+		stages []engine.Record
+		want   string
+	}{
+		{stages, `"policiesAsked":[{"source":"a","calls":1,"keys":2,"cached":0,"shared":0,"failed":1,"time":3000},{"source":"b","calls":0,"keys":1,"cached":1,"shared":0,"failed":0,"time":0}],` +
+			`"mutatorsAsked":[{"source":"a","calls":1,"keys":1,"cached":0,"shared":1,"failed":0,"time":0}]}` + "\n"},
+		{stages[:0], "}\n"},
+	} {
+		var log strings.Builder
+		h := NewHandler(Options{Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		_, _ = h.mutate(t.Context(), admits(func(*policy.Request) *engine.Decision {
+			return &engine.Decision{Object: object, Stages: tt.stages}
+		}), &policy.Request{UID: "u", Object: object}, time.Now())
+		if _, facts, _ := strings.Cut(log.String(), `"duration":`); strings.TrimLeft(facts, "0123456789") != strings.Replace(","+tt.want, ",}", "}", 1) {
+			t.Errorf("log %s, want it to end with %s", &log, tt.want)
+		}
+	}
+}
