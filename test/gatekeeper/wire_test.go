@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"os"
 	"os/exec"
@@ -272,6 +273,10 @@ func TestWire(t *testing.T) {
 	check(t, stranger, pod("nginx:1.25"), call, call)
 	check(t, spec("https://127.0.0.1:1/"), pod("nginx:1.25"), call, call)
 
+	zero := good // docs/compat.md: gk-provider-timeout
+	zero.Timeout = 0
+	check(t, zero, pod("nginx:1.25"), call, answer{images: []string{digest}})
+
 	for fault, want := range map[string]answer{
 		"slow": call, "cut": call, "garbage": call, "huge": call, "status": call, "redirect": call,
 		"system-error": {errors: "system"}, "not-idempotent": {errors: "not idempotent"}, "missing": {errors: "missing"}, "number": {errors: "no string"},
@@ -289,4 +294,55 @@ func TestWire(t *testing.T) {
 			check(t, spec, pod("nginx:1.25"), gatekeeper, want)
 		})
 	}
+}
+
+// A Provider is accepted, or refused with the same words, by both. What Gatekeeper
+// accepts and mapd does not is the row gk-provider-refused of docs/compat.md.
+func TestProviders(t *testing.T) {
+	server, err := started()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := base64.StdEncoding.DecodeString(server.ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	bundle := func(kind string, content []byte) string {
+		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
+	}
+	bundles := []string{
+		"", "!!!", "aGVsbG8=", server.ca, server.ca + "=", bundle("CERTIFICATE", []byte("x")), bundle("TRUSTED CERTIFICATE", block.Bytes),
+		base64.StdEncoding.EncodeToString(append([]byte("of ours:\n"), text...)),
+		base64.StdEncoding.EncodeToString(append(append([]byte{}, text...), "-----BEGIN CERTIFICATE-----\nrest"...)),
+	}
+	accepted, ours := 0, 0
+	for _, url := range []string{"", "x", "http://x", "ftp://x", "https://x", "HTTPS://x", "https://x:y", "https://x:8090/%zz", "https:///x", "https:x", " https://x", "https://[::1]:8090/a?b#c"} {
+		for _, timeout := range []int{-1, 0, 1, 1 << 40} {
+			for _, ca := range bundles {
+				for _, name := range []string{"", "p"} {
+					p := &unversioned.Provider{Spec: unversioned.ProviderSpec{URL: url, Timeout: timeout, CABundle: ca}}
+					p.Name = name
+					theirs := externaldata.NewCache().Upsert(p)
+					_, err := external.DecodeProvider(&unstructured.Unstructured{Object: map[string]any{
+						"apiVersion": "externaldata.gatekeeper.sh/v1beta1", "kind": "Provider", "metadata": map[string]any{"name": name},
+						"spec": map[string]any{"url": url, "timeout": int64(timeout), "caBundle": ca},
+					}})
+					var refused *legacy.Error
+					switch {
+					case theirs == nil && err == nil:
+						accepted++
+					case theirs == nil && errors.As(err, &refused) && (strings.HasSuffix(err.Error(), " has no host") || strings.HasSuffix(err.Error(), "caBundle has no block of the type CERTIFICATE")):
+						ours++
+					case theirs == nil || !errors.As(err, &refused) || !strings.HasSuffix(err.Error(), ": "+theirs.Error()):
+						t.Errorf("url %q, timeout %d, name %q, caBundle %.20q: Gatekeeper %v, mapd %v", url, timeout, name, ca, theirs, err)
+					}
+				}
+			}
+		}
+	}
+	if accepted == 0 || ours == 0 {
+		t.Errorf("%d are accepted by both, %d by Gatekeeper alone", accepted, ours)
+	}
+	t.Logf("%d are accepted by both, %d by Gatekeeper alone", accepted, ours)
 }
