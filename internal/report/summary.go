@@ -36,7 +36,7 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 	}
 	for _, s := range d.Asked() {
 		s.Time = 0 // the same input has the same summary
-		lines = append(lines, "  asked "+Line(s.String())+"\n")
+		lines = append(lines, "  provider "+Line(s.String())+"\n")
 	}
 	return Line(name) + ": " + verdict + "\n" + strings.Join(lines, "")
 }

@@ -257,3 +257,9 @@ func run(t testing.TB, dir string, stdin []byte, env []string, path string, args
 	}
 	return stdout.String(), nil
 }
+
+// Process describes a server of the test's own, which runs beside those of the cluster
+// and ends with the test. It is not started.
+func (c *Cluster) Process(t testing.TB, name, path string, args ...string) *Process {
+	return newProcess(t, c.Dir, name, path, args, nil)
+}
