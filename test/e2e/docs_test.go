@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -195,7 +194,7 @@ func TestGatekeeperDocument(t *testing.T) {
 		switch {
 		case command == "mapd doctor":
 			// The reader has taken a minute to come here: the entries are there.
-			cluster.Eventually(t, 30*time.Second, command, func(ctx context.Context) error {
+			cluster.Eventually(t, cluster.Patience, command, func(ctx context.Context) error {
 				out, err := r.run(ctx, command)
 				if err != nil {
 					err = fmt.Errorf("%w\n%s", err, out)
@@ -222,7 +221,7 @@ func TestGatekeeperDocument(t *testing.T) {
 			g.entry(t, "pods", "pods/ephemeralcontainers")
 		case strings.Contains(command, "objects/web.yaml"):
 			// Now, or as soon as the servers have heard of what was applied.
-			cluster.Eventually(t, 30*time.Second, command, func(ctx context.Context) error {
+			cluster.Eventually(t, cluster.Patience, command, func(ctx context.Context) error {
 				out, err := r.run(ctx, command)
 				if err == nil && (strings.Count(out, "imagePullPolicy: Always") != 2 || !strings.Contains(out, "owner: payments") || strings.Contains(out, "- NET_ADMIN")) {
 					err = errors.New("this is not what is wanted")
@@ -303,12 +302,12 @@ func TestExamples(t *testing.T) {
 	m.NeedFree(t, of.String())
 	m.GrantParams(t, "mutations.example.com", "*")
 	// A kind that is defined here is served a moment later.
-	cluster.Eventually(t, time.Minute, "everything is applied", func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "everything is applied", func(context.Context) error {
 		_, err := m.Kubectl(t, []byte(of.String()+in.String()), "apply", "-f", "-")
 		return err
 	})
 	m.DefaultServiceAccounts(t, slices.Sorted(maps.Keys(namespaces))...)
-	if _, err := m.Kubectl(t, nil, "wait", "--for=condition=Ready", "--timeout=60s", "map,mapb", "--all"); err != nil {
+	if _, err := m.Kubectl(t, nil, "wait", "--for=condition=Ready", "--timeout=180s", "map,mapb", "--all"); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range policies {
@@ -319,7 +318,7 @@ func TestExamples(t *testing.T) {
 				want[key(o)] = o
 			}
 			// The webhook's rules may be on their way still.
-			cluster.Eventually(t, 30*time.Second, "the objects are as they should be", func(context.Context) error {
+			cluster.Eventually(t, cluster.Patience, "the objects are as they should be", func(context.Context) error {
 				out, err := m.Kubectl(t, nil, "create", "--dry-run=server", "-o", "json", "-f", filepath.Join(dir, "objects.yaml"))
 				if err != nil {
 					return err

@@ -26,11 +26,11 @@ func TestGroupMove(t *testing.T) {
 	m.NeedProcesses(t)
 	policy := madePolicy{name: "e2e-move", mutation: `Object{metadata: Object.metadata{labels: {"moved": "yes"}}}`}
 	m.Apply(t, policy.String())
-	cluster.Eventually(t, 30*time.Second, "the policy acts", func(ctx context.Context) error { return moved(ctx, m.Kubernetes) })
+	cluster.Eventually(t, cluster.Patience, "the policy acts", func(ctx context.Context) error { return moved(ctx, m.Kubernetes) })
 
 	gone := holder(t, m)
 	gone.Kill()
-	cluster.Eventually(t, 30*time.Second, "the endpoint is gone", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the endpoint is gone", func(ctx context.Context) error {
 		slice, err := m.Kubernetes.DiscoveryV1().EndpointSlices(cluster.Namespace).Get(ctx, cluster.Name+"-e2e", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func TestGroupMove(t *testing.T) {
 	policy.reinvocation = "IfNeeded"
 	m.Apply(t, policy.String())
 	requests, over := 0, time.Time{}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(cluster.Patience)
 	for over.IsZero() || time.Since(over) < 2*time.Second {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody writes the configuration")
@@ -104,7 +104,7 @@ func TestSeats(t *testing.T) {
 		user := fmt.Sprint("system:serviceaccount:seats:writer-", i)
 		writers = append(writers, m.Client(t, m.As(user, "system:serviceaccounts", "system:serviceaccounts:seats", "system:authenticated")))
 	}
-	cluster.Eventually(t, 30*time.Second, "the policy acts", func(ctx context.Context) error { return moved(ctx, writers[0]) })
+	cluster.Eventually(t, cluster.Patience, "the policy acts", func(ctx context.Context) error { return moved(ctx, writers[0]) })
 	var all sync.WaitGroup
 	for _, w := range writers {
 		all.Go(func() {

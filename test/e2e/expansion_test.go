@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,7 +120,7 @@ func TestExpansion(t *testing.T) {
 		"mapd: Pod shop/web-pod: changed by team",
 	}
 	var created *unstructured.Unstructured
-	cluster.Eventually(t, time.Minute, "warnings about the Deployment", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "warnings about the Deployment", func(ctx context.Context) error {
 		o, got, err := create(ctx, deployment)
 		if err != nil {
 			return err
@@ -161,7 +160,7 @@ func TestExpansion(t *testing.T) {
 			generatedGVK: {group: "", version: v1, kind: Pod}}}`, action)
 	}
 	c.Apply(t, template("deny"))
-	cluster.Eventually(t, 30*time.Second, "a denial", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "a denial", func(ctx context.Context) error {
 		_, _, err := create(ctx, deployment)
 		var status *apierrors.StatusError
 		if !errors.As(err, &status) || status.ErrStatus.Code != 403 || !strings.Contains(err.Error(), `admission webhook "`+webhook.ExpansionName+`" denied the request: [Implied by deployments] Pod shop/web-pod: `) {
@@ -170,7 +169,7 @@ func TestExpansion(t *testing.T) {
 		return nil
 	})
 	c.Apply(t, template("dryrun"))
-	cluster.Eventually(t, 30*time.Second, "no warning", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "no warning", func(ctx context.Context) error {
 		if _, got, err := create(ctx, deployment); err != nil || len(got) > 0 {
 			return fmt.Errorf("warnings %q, %v", got, err)
 		}
@@ -182,7 +181,7 @@ func TestExpansion(t *testing.T) {
 	}
 	// A parameter that changes is seen, and a policy that is gone.
 	c.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: registries, namespace: shop}, data: {allowed: nginx}}")
-	cluster.Eventually(t, 30*time.Second, "the new parameter", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the new parameter", func(ctx context.Context) error {
 		if _, got, err := create(ctx, deployment); err != nil || !slices.Equal(got, want[1:]) {
 			return fmt.Errorf("warnings %q, %v", got, err)
 		}

@@ -166,7 +166,7 @@ func startStream(t *testing.T, m *cluster.Mapd) *stream {
 	t.Helper()
 	s := &stream{sender: newSender(t, m.Cluster), namespace: "stream", done: make(chan struct{})}
 	m.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: stream}}\n"+streamPolicies)
-	cluster.Eventually(t, 30*time.Second, "the policies of the stream to act", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the policies of the stream to act", func(ctx context.Context) error {
 		for _, kind := range streamKinds {
 			if w := s.write(ctx, kind, "probe", "?dryRun=All"); !w.clean() {
 				return errors.New(w.String())
@@ -308,7 +308,7 @@ func (s *stream) snapshot(after time.Time) []sent {
 // f says.
 func (s *stream) await(t *testing.T, what string, after time.Time, n int, f func(sent) bool) {
 	t.Helper()
-	cluster.Eventually(t, time.Minute, what, func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, what, func(context.Context) error {
 		count, last := map[streamKind]int{}, map[streamKind]sent{}
 		for _, w := range s.snapshot(after) {
 			if f(w) {
@@ -332,7 +332,7 @@ func (s *stream) await(t *testing.T, what string, after time.Time, n int, f func
 func (s *stream) recovered(t *testing.T, after time.Time, n int) time.Duration {
 	t.Helper()
 	var last time.Time
-	cluster.Eventually(t, time.Minute, "writes to be as before", func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "writes to be as before", func(context.Context) error {
 		s.mu.Lock()
 		open := s.open
 		s.mu.Unlock()
@@ -408,7 +408,7 @@ func (s *stream) finish(t *testing.T) []sent {
 func (s *stream) stored(t *testing.T, kind streamKind) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	cluster.Eventually(t, 30*time.Second, "the list of what is stored", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the list of what is stored", func(ctx context.Context) error {
 		code, body, err := s.sender.send(ctx, http.MethodGet, kind.path(s.namespace)+"?labelSelector=stream", nil)
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("%d %s", code, body.Message)
@@ -461,7 +461,7 @@ func (r reply) mutations() string {
 }
 
 // sendTimeout is longer than anything that a server bounds by itself.
-const sendTimeout = 45 * time.Second
+const sendTimeout = 2 * time.Minute
 
 func (s sender) send(ctx context.Context, method, path string, body any) (int, reply, error) {
 	var r reply
@@ -499,11 +499,20 @@ func (s sender) send(ctx context.Context, method, path string, body any) (int, r
 // faults were expected.
 func unclean(all []sent, expected func(sent) bool) (out []sent) {
 	for _, w := range all {
-		if !w.clean() && !expected(w) {
+		if !w.clean() && !expected(w) && !machineStood(all, w) {
 			out = append(out, w)
 		}
 	}
 	return out
+}
+
+// machineStood says whether the machine stood still during a write: then a write of
+// the same time that calls no webhook took about as long, and nothing is known of
+// what mapd would have done in time.
+func machineStood(all []sent, w sent) bool {
+	return w.took > time.Second && slices.ContainsFunc(all, func(f sent) bool {
+		return f.kind == free && f.took > w.took/2 && f.at.Before(w.at.Add(w.took)) && w.at.Before(f.at.Add(f.took))
+	})
 }
 
 // checkClean fails the test if a write was not clean where it had to be.

@@ -50,9 +50,9 @@ func readConfigured(ctx context.Context, m *cluster.Mapd) (configured, error) {
 }
 
 // awaitConfigured waits until the configurations are as they were.
-func awaitConfigured(t *testing.T, m *cluster.Mapd, what string, want configured, timeout time.Duration) {
+func awaitConfigured(t *testing.T, m *cluster.Mapd, what string, want configured) {
 	t.Helper()
-	cluster.Eventually(t, timeout, "mapd to repair what happened: "+what, func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "mapd to repair what happened: "+what, func(ctx context.Context) error {
 		got, err := readConfigured(ctx, m)
 		if diff := cmp.Diff(want, got); err == nil && diff != "" {
 			err = errors.New("(-want +got):\n" + diff)
@@ -75,9 +75,9 @@ func TestForeign(t *testing.T) {
 	m.NeedProcesses(t)
 	m.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: stream}\n")
 	m.Apply(t, policiesYAML(madePolicy{name: "own", resource: "resourcequotas", mutation: labelled("own")}, madePolicy{name: "also", failure: "Ignore", mutation: labelled("also")}))
-	acts(t, m, "resourcequotas", "own", soon+slack)
+	acts(t, m, "resourcequotas", "own")
 	var good configured
-	cluster.Eventually(t, soon, "two entries of each kind", func(ctx context.Context) (err error) {
+	cluster.Eventually(t, cluster.Patience, "two entries of each kind", func(ctx context.Context) (err error) {
 		if good, err = readConfigured(ctx, m); err == nil && (len(good.Mutators) != 2 || len(good.Validators) != 2) {
 			err = fmt.Errorf("%d and %d", len(good.Mutators), len(good.Validators))
 		}
@@ -167,7 +167,7 @@ func foreignEdits(t *testing.T, m *cluster.Mapd, good configured) {
 			return
 		}
 		start := time.Now()
-		awaitConfigured(t, m, what, good, soon)
+		awaitConfigured(t, m, what, good)
 		times = append(times, fmt.Sprintf("%s %s", what, since(start)))
 	}
 	both := func(what string, kind types.PatchType, text string) {
@@ -239,25 +239,25 @@ func foreignEdits(t *testing.T, m *cluster.Mapd, good configured) {
 		if _, err := secrets.Patch(t.Context(), "mapd-tls", types.MergePatchType, []byte(text), options); err != nil {
 			t.Fatal(err)
 		}
-		cluster.Eventually(t, soon, what, func(ctx context.Context) error {
+		cluster.Eventually(t, cluster.Patience, what, func(ctx context.Context) error {
 			s, err := secrets.Get(ctx, "mapd-tls", metav1.GetOptions{})
 			if err == nil && len(s.Data["tls.key"]) < 10 {
 				err = errors.New("it is not repaired")
 			}
 			return err
 		})
-		awaitConfigured(t, m, what, good, soon)
+		awaitConfigured(t, m, what, good)
 	}
 	if err := secrets.Delete(t.Context(), "mapd-tls", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, soon, "the Secret to come back", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the Secret to come back", func(ctx context.Context) error {
 		_, err := secrets.Get(ctx, "mapd-tls", metav1.GetOptions{})
 		return err
 	})
-	awaitConfigured(t, m, "the Secret is deleted", good, soon)
+	awaitConfigured(t, m, "the Secret is deleted", good)
 	t.Logf("repaired: %s", strings.Join(times, ", "))
-	acts(t, m, "resourcequotas", "own", soon)
+	acts(t, m, "resourcequotas", "own")
 }
 
 // foreignBlock adds an entry that refuses what mapd needs to be able to repair it,
@@ -274,7 +274,7 @@ func foreignBlock(t *testing.T, m *cluster.Mapd, good configured) {
 		types.StrategicMergePatchType, []byte(block), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, soon, "leases to be refused", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "leases to be refused", func(ctx context.Context) error {
 		_, err := m.Kubernetes.CoordinationV1().Leases(cluster.Namespace).Patch(ctx, cluster.Name, types.MergePatchType,
 			[]byte(`{"metadata": {"labels": {"x": "y"}}}`), metav1.PatchOptions{})
 		if err == nil {
@@ -285,7 +285,7 @@ func foreignBlock(t *testing.T, m *cluster.Mapd, good configured) {
 	for _, r := range replicas {
 		r.Start(t)
 	}
-	awaitConfigured(t, m, "an entry refuses the lease", good, time.Minute)
+	awaitConfigured(t, m, "an entry refuses the lease", good)
 	m.WaitReady(t)
 	if !strings.Contains(m.Logs(t), "stands in the way of mapd's own requests") {
 		t.Error("no log says that the entry stood in the way")
@@ -302,7 +302,7 @@ func foreignLease(t *testing.T, m *cluster.Mapd, good configured) {
 			LeaseTransitions: new(int32(1<<31 - 1))},
 		"empty": {},
 	} {
-		cluster.Eventually(t, soon, "to write a lease", func(ctx context.Context) error {
+		cluster.Eventually(t, cluster.Patience, "to write a lease", func(ctx context.Context) error {
 			l, err := leases.Get(ctx, cluster.Name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -316,8 +316,8 @@ func foreignLease(t *testing.T, m *cluster.Mapd, good configured) {
 			types.MergePatchType, []byte(`{"webhooks": null}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		awaitConfigured(t, m, "a lease "+what, good, soon+slack)
-		cluster.Eventually(t, soon+slack, "a replica to hold the lease", func(ctx context.Context) error {
+		awaitConfigured(t, m, "a lease "+what, good)
+		cluster.Eventually(t, cluster.Patience, "a replica to hold the lease", func(ctx context.Context) error {
 			l, err := leases.Get(ctx, cluster.Name, metav1.GetOptions{})
 			if err == nil && (l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "somebody" || *l.Spec.HolderIdentity == "" || *l.Spec.LeaseDurationSeconds > 60) {
 				err = fmt.Errorf("it is %+v", l.Spec)
@@ -352,9 +352,9 @@ func olderLayout(t *testing.T, m *cluster.Mapd, good configured) {
 	for _, r := range replicas {
 		r.Start(t)
 	}
-	awaitConfigured(t, m, "another release wrote the configuration", good, time.Minute)
+	awaitConfigured(t, m, "another release wrote the configuration", good)
 	m.WaitReady(t)
-	acts(t, m, "resourcequotas", "own", soon)
+	acts(t, m, "resourcequotas", "own")
 }
 
 // twoInstallations starts a second mapd in another namespace.
@@ -373,7 +373,7 @@ subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 `)
 	says := func(r *cluster.Replica, want string, not ...string) {
 		t.Helper()
-		cluster.Eventually(t, time.Minute, r.Name+" to say "+want, func(ctx context.Context) error {
+		cluster.Eventually(t, cluster.Patience, r.Name+" to say "+want, func(ctx context.Context) error {
 			_, body, err := r.Get(ctx, "/readyz?verbose")
 			if err == nil && !strings.Contains(body, want) {
 				err = errors.New(body)
@@ -384,7 +384,7 @@ subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 	const passive = "[!] webhook configurations: they belong to the installation "
 	other := m.Another(t, second)
 	says(other, passive+"mapd-system/mapd, so this one (mapd-second/mapd) writes nothing")
-	awaitConfigured(t, m, "a second installation starts", good, soon)
+	awaitConfigured(t, m, "a second installation starts", good)
 	before := configuration(t, m).Generation
 	s := &stream{sender: newSender(t, m.Cluster), namespace: "stream"}
 	for i := range 40 {
@@ -408,11 +408,11 @@ subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 	}
 
 	// With --adopt it takes them; the first one yields, although it goes on running.
-	other.Stop(t, 30*time.Second)
+	other.Stop(t, cluster.Patience)
 	other = m.Another(t, second, "--adopt")
 	owned := func(by string) {
 		t.Helper()
-		cluster.Eventually(t, time.Minute, "the configurations to be those of "+by, func(ctx context.Context) error {
+		cluster.Eventually(t, cluster.Patience, "the configurations to be those of "+by, func(ctx context.Context) error {
 			c, err := readConfigured(ctx, m)
 			if err != nil {
 				return err
@@ -425,7 +425,7 @@ subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 	}
 	owned(second + "/mapd")
 	says(holder(t, m), passive+second+"/mapd")
-	acts(t, m, "resourcequotas", "own", soon)
+	acts(t, m, "resourcequotas", "own")
 	before = configuration(t, m).Generation
 	cluster.Always(t, 3*time.Second, "the first installation yields", func(ctx context.Context) error {
 		if now := configuration(t, m).Generation; now != before {
@@ -435,13 +435,13 @@ subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 	})
 
 	// The second one goes, and its namespace with it.
-	other.Stop(t, 30*time.Second)
+	other.Stop(t, cluster.Patience)
 	if err := m.Kubernetes.CoreV1().Namespaces().Delete(t.Context(), second, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
 	owned("mapd-system/mapd")
 	t.Logf("taken over %s after the other installation's namespace went", since(start))
-	awaitConfigured(t, m, "the other installation is gone", good, soon)
-	acts(t, m, "resourcequotas", "own", soon)
+	awaitConfigured(t, m, "the other installation is gone", good)
+	acts(t, m, "resourcequotas", "own")
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -142,7 +141,7 @@ func (g *gatekeeper) said(ctx context.Context) (writer.MutatorList, error) {
 func (g *gatekeeper) says(t *testing.T, want ...string) writer.MutatorList {
 	t.Helper()
 	var list writer.MutatorList
-	cluster.Eventually(t, 30*time.Second, "what is said of mutators", func(ctx context.Context) (err error) {
+	cluster.Eventually(t, cluster.Patience, "what is said of mutators", func(ctx context.Context) (err error) {
 		if list, err = g.said(ctx); err != nil {
 			return err
 		}
@@ -161,7 +160,7 @@ func (g *gatekeeper) says(t *testing.T, want ...string) writer.MutatorList {
 // entry waits until servers call mapd for these resources, none for no entry.
 func (g *gatekeeper) entry(t *testing.T, want ...string) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, fmt.Sprintf("the entry to be for %q", want), func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, fmt.Sprintf("the entry to be for %q", want), func(ctx context.Context) error {
 		c, err := g.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhook.ConfigurationName, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -223,7 +222,7 @@ func (g *gatekeeper) ownerOf(ctx context.Context, namespace string) (string, err
 
 func (g *gatekeeper) awaitOwner(t *testing.T, namespace, want string) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, fmt.Sprintf("owner %q in %s", want, namespace), func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, fmt.Sprintf("owner %q in %s", want, namespace), func(ctx context.Context) error {
 		got, err := g.ownerOf(ctx, namespace)
 		if err == nil && got != want {
 			err = fmt.Errorf("owner %q", got)
@@ -243,7 +242,7 @@ func (g *gatekeeper) before(t *testing.T) {
 func (g *gatekeeper) shadow(t *testing.T) {
 	g.Apply(t, ownerLabel("shop"))
 	g.says(t, "AssignMetadata/owner running")
-	cluster.Eventually(t, 30*time.Second, "a line in the log", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "a line in the log", func(ctx context.Context) error {
 		if got, err := g.ownerOf(ctx, "default"); err != nil || got != "" {
 			t.Fatalf("in shadow the owner is %q, %v", got, err)
 		}
@@ -263,7 +262,7 @@ func (g *gatekeeper) shadow(t *testing.T) {
 // metric waits for a line of a replica's metrics.
 func (g *gatekeeper) metric(t *testing.T, line string) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, line, func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, line, func(ctx context.Context) error {
 		_, text, err := g.Replicas()[0].Get(ctx, "/metrics")
 		if err == nil && !strings.Contains(text, "\n"+line) {
 			err = errors.New("it is not there")
@@ -274,7 +273,7 @@ func (g *gatekeeper) metric(t *testing.T, line string) {
 
 func (g *gatekeeper) on(t *testing.T) {
 	g.awaitOwner(t, "default", "shop")
-	cluster.Eventually(t, 30*time.Second, "the mode on", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the mode on", func(ctx context.Context) error {
 		list, err := g.said(ctx)
 		if err == nil && list.Mode != "on" {
 			err = fmt.Errorf("mode %q", list.Mode)
@@ -337,7 +336,7 @@ func (g *gatekeeper) record(t *testing.T, tc recordedCase) {
 			t.Error(err)
 		}
 	}()
-	cluster.Eventually(t, 30*time.Second, "the recorded result", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the recorded result", func(ctx context.Context) error {
 		got, err := g.try(ctx, &unstructured.Unstructured{Object: tc.Object}, "default")
 		if tc.Error != "" {
 			if want := "denied the request: " + tc.Error; err == nil || !strings.HasSuffix(requestUID.ReplaceAllString(err.Error(), "UUID"), want) {
@@ -428,7 +427,7 @@ spec:
 	}
 	g.Apply(t, mutators)
 	g.says(t, "Assign/pull running", "Assign/sidecar running", "AssignImage/mirror running", "AssignMetadata/namespace running", "ModifySet/args running")
-	cluster.Eventually(t, 30*time.Second, "the Pod is mutated", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the Pod is mutated", func(ctx context.Context) error {
 		got, err := g.try(ctx, oneObject(t, pod), "default")
 		if err != nil {
 			return err
@@ -498,7 +497,7 @@ func oneObject(t *testing.T, text string) *unstructured.Unstructured {
 func (g *gatekeeper) awaitSpec(t *testing.T, want string) {
 	t.Helper()
 	wanted := oneObject(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: "+want+"}")
-	cluster.Eventually(t, 30*time.Second, "the spec "+want, func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the spec "+want, func(ctx context.Context) error {
 		got, err := g.try(ctx, oneObject(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: {}}"), "default")
 		if err != nil {
 			return err
@@ -531,7 +530,7 @@ func (g *gatekeeper) conflict(t *testing.T) {
 // event waits for an event about an Assign.
 func (g *gatekeeper) event(t *testing.T, reason, name string) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, reason+" of "+name, func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, reason+" of "+name, func(ctx context.Context) error {
 		list, err := g.Kubernetes.EventsV1().Events("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -630,7 +629,7 @@ func (g *gatekeeper) definitions(t *testing.T) {
 	g.entry(t)
 	g.WaitReady(t)
 	g.define(t)
-	cluster.Eventually(t, 30*time.Second, "the kind is served again", func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the kind is served again", func(context.Context) error {
 		_, err := g.Kubectl(t, []byte(ownerLabel("back")), "apply", "--filename=-")
 		return err
 	})

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -78,7 +77,7 @@ spec:
 `)
 	policies := func(want ...string) {
 		t.Helper()
-		cluster.Eventually(t, 60*time.Second, "what is said of policies", func(ctx context.Context) error {
+		cluster.Eventually(t, cluster.Patience, "what is said of policies", func(ctx context.Context) error {
 			cm, err := m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, writer.GuestsName, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -102,7 +101,7 @@ spec:
 		return err
 	}
 	// The entries come a moment after the policies.
-	cluster.Eventually(t, 30*time.Second, "the policy to label", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the policy to label", func(ctx context.Context) error {
 		if err := create("one", nil); err != nil {
 			return err
 		}
@@ -116,7 +115,7 @@ spec:
 	if err := create("kept", map[string]string{"keep": "yes"}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, 30*time.Second, "the deletion to be refused", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the deletion to be refused", func(ctx context.Context) error {
 		_, err := c.Kubectl(t, nil, "delete", "--namespace=shop", "configmap", "kept", "--dry-run=server")
 		if err == nil || !strings.Contains(err.Error(), `policy "clusterwide-keep" denied request: it stays`) {
 			return fmt.Errorf("error %v", err)
@@ -137,7 +136,7 @@ spec:
   rules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]
 `)
 	policies("clusterwide-pods      running")
-	cluster.Eventually(t, 30*time.Second, "the author of a Deployment to be warned", func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the author of a Deployment to be warned", func(context.Context) error {
 		out, err := c.Kubectl(t, nil, "create", "--namespace=shop", "deployment", "web", "--image=nginx", "--dry-run=server", "--warnings-as-errors")
 		const want = `mapd: Pod shop/web-pod: policy "clusterwide-pods" denied request: no Pods here`
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -148,7 +147,7 @@ spec:
 	if _, err := c.Kubectl(t, nil, "delete", "clusteradmissionpolicies", "keep", "settings"); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, 30*time.Second, "the policies to be gone", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the policies to be gone", func(ctx context.Context) error {
 		if _, err := c.Kubectl(t, nil, "delete", "--namespace=shop", "configmap", "kept", "--ignore-not-found"); err != nil {
 			return err
 		}

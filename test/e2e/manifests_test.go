@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -183,7 +182,7 @@ func webhooks(t *testing.T, c *cluster.Cluster) int {
 // objects with the prefix are there. Definitions take a moment to go.
 func wantLeft(t *testing.T, c *cluster.Cluster, n int, prefix string) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, "what is left behind", func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "what is left behind", func(context.Context) error {
 		out, err := c.Kubectl(t, nil, "get", "--selector=app.kubernetes.io/part-of=mapd", "--output=name",
 			"customresourcedefinitions,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations")
 		if err != nil {

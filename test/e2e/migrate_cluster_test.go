@@ -196,7 +196,7 @@ func (r *migrateReader) pages(t *testing.T, path string, n int) []url.Values {
 	t.Helper()
 	var all []url.Values
 	// The log is written after the answer.
-	cluster.Eventually(t, 10*time.Second, fmt.Sprintf("%d pages of %s", n, path), func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, fmt.Sprintf("%d pages of %s", n, path), func(context.Context) error {
 		all = nil
 		for _, e := range r.asked(t) {
 			u, err := url.Parse(e.RequestURI)

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -175,7 +174,7 @@ func await(t *testing.T, what string, s *cluster.Cluster, c *migrateCase) {
 // until waits until a dry run of an object has the wanted result.
 func until(t *testing.T, what string, s *cluster.Cluster, object *unstructured.Unstructured, want []byte) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, what, func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, what, func(ctx context.Context) error {
 		got, err := create(ctx, s, object, metav1.DryRunAll)
 		if err == nil && !bytes.Equal(want, own(t, got)) {
 			err = fmt.Errorf("-want, as stored, +got:\n%s", cmp.Diff(string(want), string(own(t, got))))

@@ -112,7 +112,7 @@ func (g *movers) kept(ctx context.Context) ([]string, error) {
 
 func (g *movers) keeps(t *testing.T, want ...string) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, fmt.Sprintf("the policies to be %q", want), func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, fmt.Sprintf("the policies to be %q", want), func(ctx context.Context) error {
 		got, err := g.kept(ctx)
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("they are %q", got)
@@ -125,7 +125,7 @@ func (g *movers) keeps(t *testing.T, want ...string) {
 func (g *movers) recorded(t *testing.T, c *migrateCase) {
 	g.Apply(t, c.mutators)
 	acts := false
-	cluster.Eventually(t, 30*time.Second, "the mutators are moved", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the mutators are moved", func(ctx context.Context) error {
 		got, err := create(ctx, g.Cluster, c.object, metav1.DryRunAll)
 		if err != nil {
 			return err
@@ -179,7 +179,7 @@ func (g *movers) specs(t *testing.T, until func(context.Context) error, want str
 		return oneObject(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: "+spec+"}").Object["spec"]
 	}
 	there := false
-	cluster.Eventually(t, 40*time.Second, "the spec "+want, func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the spec "+want, func(ctx context.Context) error {
 		got, err := g.try(ctx, oneObject(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: {}}"), "default")
 		if err != nil {
 			return err
@@ -241,7 +241,7 @@ func (g *movers) changes(t *testing.T) {
 	if _, err := g.Kubectl(t, nil, "patch", g.resources()[0].GroupResource().String(), "assign-a", "--type=json", "--patch="+spoil); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, 30*time.Second, "the policy is as before", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the policy is as before", func(ctx context.Context) error {
 		p, err := g.Dynamic.Resource(g.resources()[0]).Get(ctx, "assign-a", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -267,7 +267,7 @@ func (g *movers) stays(t *testing.T) {
 	g.specs(t, g.state("Assign/a", "native", g.group), "{v: 1}")
 	g.Apply(t, assign("a", "spec.v", "{big: 1}")+"---"+prune)
 	g.specs(t, g.state("ModifySet/prune", "running", "by mapd: differs: T21"), "{v: {big: 1}}", "{v: 1}")
-	cluster.Eventually(t, 30*time.Second, "a is moved", g.state("Assign/a", "native", g.group))
+	cluster.Eventually(t, cluster.Patience, "a is moved", g.state("Assign/a", "native", g.group))
 	g.keeps(t, "assign-a")
 	g.Apply(t, `
 apiVersion: mutations.gatekeeper.sh/v1
@@ -278,7 +278,7 @@ spec:
   location: spec.v
   parameters: {assign: {externalData: {provider: p, failurePolicy: UseDefault, default: "2"}}}
 `)
-	cluster.Eventually(t, 30*time.Second, "a is off", g.state("Assign/a", "off", "external data"))
+	cluster.Eventually(t, cluster.Patience, "a is off", g.state("Assign/a", "off", "external data"))
 	g.keeps(t)
 	g.specs(t, nil, "{}")
 	g.delete(t, "assign/a", "modifyset/prune")
@@ -430,7 +430,7 @@ func (g *movers) back(t *testing.T) {
 	g.entry(t, "things")
 	g.says(t, "Assign/a running")
 	for _, r := range g.resources() {
-		cluster.Eventually(t, 30*time.Second, "nothing to be left", func(ctx context.Context) error {
+		cluster.Eventually(t, cluster.Patience, "nothing to be left", func(ctx context.Context) error {
 			list, err := g.Dynamic.Resource(r).List(ctx, metav1.ListOptions{LabelSelector: native.LiveLabel})
 			if err == nil && len(list.Items) > 0 {
 				err = fmt.Errorf("there is %s", list.Items[0].GetName())
@@ -474,7 +474,7 @@ func (g *movers) uninstalled(t *testing.T) {
 func (g *movers) diagnosed(t *testing.T, line string) {
 	t.Helper()
 	kubeconfig := g.Kubeconfig(t, g.Config, "")
-	cluster.Eventually(t, 30*time.Second, "the doctor to say "+line, func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the doctor to say "+line, func(context.Context) error {
 		out, _, err := g.Mapd.Mapd(t, kubeconfig, "doctor")
 		if err == nil && !strings.Contains(out, line) {
 			err = errors.New(out)
@@ -512,7 +512,7 @@ func (g *movers) throughout(t *testing.T, f func()) {
 	}()
 	f()
 	before := n.Load()
-	cluster.Eventually(t, 30*time.Second, "a Thing afterwards", func(context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "a Thing afterwards", func(context.Context) error {
 		if n.Load() == before {
 			return errors.New("there is none")
 		}
@@ -592,7 +592,7 @@ func TestNativeLive(t *testing.T) {
 	g.specs(t, printed("ModifySet/prune: stays, differs: T21: "), "{w: 2, x: 3}")
 	g.delete(t, "assign/b")
 	g.keeps(t, "assign-a")
-	cluster.Eventually(t, 30*time.Second, "b is gone", printed("Assign/b: gone\n"))
+	cluster.Eventually(t, cluster.Patience, "b is gone", printed("Assign/b: gone\n"))
 	stop()
 	if err := first.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("after an interrupt: %v", err)

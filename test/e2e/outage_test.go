@@ -37,7 +37,7 @@ func TestOutage(t *testing.T) {
 		}
 		return has(o, "outage", want)
 	}
-	cluster.Eventually(t, 30*time.Second, "the policy acts", func(ctx context.Context) error { return acts(ctx, selected, "yes") })
+	cluster.Eventually(t, cluster.Patience, "the policy acts", func(ctx context.Context) error { return acts(ctx, selected, "yes") })
 
 	// Other policies of the group come, go and select something else: each of it
 	// divides the group anew.
@@ -60,7 +60,7 @@ func TestOutage(t *testing.T) {
 		}
 	}
 	a.draw(t, everywhere)
-	cluster.Eventually(t, 30*time.Second, "two entries", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "two entries", func(ctx context.Context) error {
 		c, err := a.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "000.mapd.dev", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -97,13 +97,13 @@ func TestOutage(t *testing.T) {
 	if _, err := a.Kubernetes.CoreV1().Namespaces().Patch(t.Context(), other, types.MergePatchType, []byte(`{"metadata": {"labels": {"outage": "selected"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, 30*time.Second, "the label counts", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the label counts", func(ctx context.Context) error {
 		if _, err := a.configMap(ctx, other); err == nil {
 			return fmt.Errorf("a write in a namespace that is selected now was let through")
 		}
 		return nil
 	})
 	a.Scale(t, 2)
-	cluster.Eventually(t, 60*time.Second, "mapd is back", func(ctx context.Context) error { return acts(ctx, other, "yes") })
+	cluster.Eventually(t, cluster.Patience, "mapd is back", func(ctx context.Context) error { return acts(ctx, other, "yes") })
 	a.erase(t, bound.name, everywhere.name)
 }

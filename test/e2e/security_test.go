@@ -21,7 +21,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -72,7 +71,7 @@ func TestSecurity(t *testing.T) {
 // guarded waits until configMaps in the namespace are mutated.
 func (a *admin) guarded(t *testing.T) {
 	t.Helper()
-	cluster.Eventually(t, 30*time.Second, "the policy to act", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the policy to act", func(ctx context.Context) error {
 		o, err := a.configMap(ctx, "e2e-security")
 		if err != nil {
 			return err
@@ -93,7 +92,7 @@ func (a *admin) stranger(t *testing.T) {
 	}
 	mallory := a.DynamicClient(t, a.As("mallory", "system:authenticated"))
 	may := a.Client(t, a.As("mallory", "system:authenticated"))
-	cluster.Eventually(t, 30*time.Second, "mallory's own rights", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "mallory's own rights", func(ctx context.Context) error {
 		_, err := may.CoreV1().ConfigMaps("e2e-mallory").List(ctx, metav1.ListOptions{})
 		_, err2 := mallory.Resource(policiesGVR).List(ctx, metav1.ListOptions{})
 		return errors.Join(err, err2)
@@ -194,7 +193,7 @@ func (a *admin) writerOfPolicies(t *testing.T) {
 	}
 	refused := func(do func(context.Context) error, field, text string) {
 		t.Helper()
-		cluster.Eventually(t, 30*time.Second, "an answer that is not about the right to write", func(ctx context.Context) error {
+		cluster.Eventually(t, cluster.Patience, "an answer that is not about the right to write", func(ctx context.Context) error {
 			err := do(ctx)
 			var status apierrors.APIStatus
 			if !errors.As(err, &status) || status.Status().Code == http.StatusForbidden || apierrors.IsConflict(err) {
@@ -239,12 +238,12 @@ func (a *admin) writerOfPolicies(t *testing.T) {
 	// the binding.
 	a.mustKubectl(t, "", "-n", "e2e-params", "create", "role", "e2e-author", "--verb=get", "--resource=secrets", "--resource-name=credentials")
 	a.mustKubectl(t, "", "-n", "e2e-params", "create", "rolebinding", "e2e-author", "--role=e2e-author", "--user=author")
-	cluster.Eventually(t, 30*time.Second, "the binding to be accepted", create(bindingsGVR, d.bindingYAML()))
+	cluster.Eventually(t, cluster.Patience, "the binding to be accepted", create(bindingsGVR, d.bindingYAML()))
 	a.erase(t, d.name)
 	refused(create(policiesGVR, d.policyYAML()), "spec.paramKind", "kind=Secret")
 	a.mustKubectl(t, "", "create", "clusterrole", "e2e-author-secrets", "--verb=get", "--resource=secrets")
 	a.mustKubectl(t, "", "create", "clusterrolebinding", "e2e-author-secrets", "--clusterrole=e2e-author-secrets", "--user=author")
-	cluster.Eventually(t, 30*time.Second, "the policy to be accepted", create(policiesGVR, d.policyYAML()))
+	cluster.Eventually(t, cluster.Patience, "the policy to be accepted", create(policiesGVR, d.policyYAML()))
 }
 
 // ownRights asks what mapd's ServiceAccount may do.
@@ -312,7 +311,7 @@ func (a *admin) ownRights(t *testing.T) {
 // port speaks to mapd directly, as a Pod in the cluster could.
 func (a *admin) port(t *testing.T) {
 	replica := a.Replicas()[0]
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Timeout: cluster.Patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	post := func(path, contentType string, body io.Reader) (int, string) {
 		t.Helper()
@@ -455,7 +454,7 @@ func (a *admin) secrets(t *testing.T, auditLog string) {
 		// One policy for each, so each says when it is there.
 		for _, f := range tries {
 			var text string
-			cluster.Eventually(t, 30*time.Second, f.name+" to fail", func(ctx context.Context) error {
+			cluster.Eventually(t, cluster.Patience, f.name+" to fail", func(ctx context.Context) error {
 				err := on.try(ctx, f, canary)
 				if err == nil && f.failure != "Ignore" {
 					return errors.New("it does not fail")
@@ -493,7 +492,7 @@ func (a *admin) secrets(t *testing.T, auditLog string) {
 	}
 
 	// Now for what was written down meanwhile.
-	cluster.Eventually(t, 30*time.Second, "a failure that is ignored to be noted", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "a failure that is ignored to be noted", func(ctx context.Context) error {
 		ignored := tries[slices.IndexFunc(tries, func(f drawing) bool { return f.failure == "Ignore" })]
 		if err := a.try(ctx, ignored, canary); err != nil {
 			return err
@@ -734,7 +733,7 @@ plugins:
 		if all := tt.certificates(); len(all) > 0 {
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &all[0], nil }
 		}
-		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		client := &http.Client{Timeout: cluster.Patience, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 		for _, path := range []string{"/mutate/fail/never", "/mutate/ignore/never", "/mutate/fail/ifneeded", "/mutate/ignore/ifneeded", "/validate"} {
 			resp, err := client.Post("https://"+a.Replicas()[0].Addr+path, "application/json", bytes.NewReader(forgedReview(t)))
 			if err != nil {

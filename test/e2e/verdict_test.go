@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
@@ -68,7 +67,7 @@ func TestVerdicts(t *testing.T) {
 					want.warnings = append(want.warnings, message)
 				}
 			}
-			cluster.Eventually(t, 30*time.Second, "the server's verdict", func(ctx context.Context) error {
+			cluster.Eventually(t, cluster.Patience, "the server's verdict", func(ctx context.Context) error {
 				got := send(ctx, client, warnings, sections["object.yaml"])
 				return want.check(got)
 			})

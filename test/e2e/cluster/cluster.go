@@ -113,7 +113,7 @@ func Start(t testing.TB, o Options) *Cluster {
 }
 
 // startTimeout is long: many servers may start at once on few cores.
-const startTimeout = 2 * time.Minute
+const startTimeout = 5 * time.Minute
 
 // WaitReady waits until the API server is ready and has made what it makes by
 // itself: the default namespace and the roles that RBAC begins with.
@@ -135,7 +135,7 @@ func (c *Cluster) WaitReady(t testing.TB) {
 // until it is ready.
 func (c *Cluster) RestartAPIServer(t testing.TB) {
 	t.Helper()
-	c.APIServer.Stop(t, time.Minute)
+	c.APIServer.Stop(t, Patience)
 	c.APIServer.Start(t)
 	c.WaitReady(t)
 }

@@ -40,7 +40,7 @@ func TestInstall(t *testing.T) {
 	m := Install(t, Start(t, Options{}), InstallOptions{Replicas: 2})
 	m.Roll(t)
 	m.Replicas()[0].Kill()
-	Eventually(t, 5*time.Second, "one ready endpoint", func(ctx context.Context) error {
+	Eventually(t, Patience, "one ready endpoint", func(ctx context.Context) error {
 		slice, err := m.Kubernetes.DiscoveryV1().EndpointSlices(Namespace).Get(ctx, Name+"-e2e", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@
 //	m.Apply(t, policies)                       // kubectl apply
 //	m.Kubernetes, m.Dynamic                    // clients of the administrator
 //	m.Client(t, m.As("alice", "developers"))   // somebody else's
-//	cluster.Eventually(t, 5*time.Second, "the policy acts", func(ctx context.Context) error { … })
+//	cluster.Eventually(t, cluster.Patience, "the policy acts", func(ctx context.Context) error { … })
 //
 // With MAPD_E2E_KUBECONFIG set, Installed returns that cluster, where mapd must
 // be installed already, and starts nothing. A test that stops processes says so

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -142,7 +141,7 @@ func sweep(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	selector := metav1.ListOptions{LabelSelector: Label + "=" + LabelValue}
 	for _, gvr := range []schema.GroupVersionResource{
@@ -154,7 +153,7 @@ func sweep(config *rest.Config) error {
 			return fmt.Errorf("%s: %w", gvr.Resource, err)
 		}
 	}
-	return poll(context.Background(), 3*time.Minute, func(ctx context.Context) error {
+	return poll(context.Background(), Patience, func(ctx context.Context) error {
 		all, err := client.Resource(namespaces).List(ctx, selector) // they cannot be deleted all at once
 		if err != nil {
 			return err

@@ -200,11 +200,14 @@ func (m *Mapd) start(t testing.TB, listen int, flags []string) *Replica {
 	}
 	args := []string{"serve", "--kubeconfig", m.Kubeconfig(t, config, Namespace), "--listen", addr,
 		// The proxy needs a moment to see that a replica is going, as kube-proxy does.
-		"--shutdown-delay", "500ms"}
+		"--shutdown-delay", "500ms",
+		// A machine that does other things too must not fail a test that is about
+		// something else. (30 s is the most that a server takes.)
+		"--webhook-timeout", "25s"}
 	r := &Replica{
 		Process: newProcess(m.test, m.Dir, fmt.Sprintf("mapd-%d", n), Binary(t), append(args, flags...), m.options.Env),
 		Addr:    addr, IP: fmt.Sprintf("192.0.2.%d", n),
-		client: &http.Client{Timeout: time.Second, Transport: &http.Transport{
+		client: &http.Client{Timeout: Patience, Transport: &http.Transport{
 			// As a kubelet: it has no CA to check with. A connection for each probe
 			// sees a server that has stopped listening.
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
@@ -252,8 +255,8 @@ func (m *Mapd) Remove(t testing.TB, r *Replica) {
 	}
 }
 
-// stopTimeout is what a Pod is given by default.
-const stopTimeout = 30 * time.Second
+// stopTimeout is how long a replica may take to end.
+const stopTimeout = Patience
 
 // WaitReady waits until every replica is ready and connections reach them.
 func (m *Mapd) WaitReady(t testing.TB) {
@@ -334,6 +337,10 @@ func (m *Mapd) watchEndpoints(t testing.TB) {
 	}()
 }
 
+// probeTimeout is how long a replica may take to say that it is ready. One that is
+// paused gets no new connections after it; one that is only slow must keep them.
+const probeTimeout = 5 * time.Second
+
 // updateEndpoints probes the replicas, tells the proxy which are ready, and
 // writes that down in the EndpointSlice.
 func (m *Mapd) updateEndpoints(ctx context.Context) error {
@@ -349,7 +356,11 @@ func (m *Mapd) updateEndpoints(ctx context.Context) error {
 	ready := make([]bool, len(replicas))
 	var probes sync.WaitGroup
 	for i, r := range replicas {
-		probes.Go(func() { ready[i] = r.Running() && r.Probe(ctx) == nil })
+		probes.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+			defer cancel()
+			ready[i] = r.Running() && r.Probe(ctx) == nil
+		})
 	}
 	probes.Wait()
 	var targets []string
@@ -364,7 +375,7 @@ func (m *Mapd) updateEndpoints(ctx context.Context) error {
 	}
 	m.Proxy.Targets(targets...)
 
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	slices := m.Kubernetes.DiscoveryV1().EndpointSlices(Namespace)
 	old, err := slices.Get(ctx, slice.Name, metav1.GetOptions{})

@@ -168,7 +168,7 @@ func (p *Process) Kill() {
 // stop, so Pause waits until all of them have.
 func (p *Process) Pause() {
 	p.signal(syscall.SIGSTOP)
-	for deadline := time.Now().Add(5 * time.Second); p.Running() && !stopped(p.cmd.Process.Pid) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); p.Running() && !stopped(p.cmd.Process.Pid) && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -30,7 +30,7 @@ func (m *Mapd) GrantParams(t testing.TB, group string, resources ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		_ = roles.Delete(ctx, role.Name, metav1.DeleteOptions{}) // the server may be gone already
 	})

@@ -12,6 +12,10 @@ import (
 // to load the two cores that the servers share with the tests.
 const pollEvery = 25 * time.Millisecond
 
+// Patience is the timeout of a wait that measures nothing: it only ends a test that
+// would wait for ever, so it must be long enough for any machine.
+const Patience = 3 * time.Minute
+
 // Eventually calls f until it returns nil. After timeout the test fails with
 // what was waited for and the last error. f's context ends with the timeout.
 func Eventually(t testing.TB, timeout time.Duration, what string, f func(ctx context.Context) error) {
