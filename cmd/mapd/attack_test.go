@@ -149,28 +149,27 @@ func TestAttacks(t *testing.T) {
 		check(a.Name, outcome, served)
 	}
 	// Attacks by evaluation take turns whoever sends them, so all of them go on at once.
-	served := bystander.Served()
-	outcomes := make([]*attack.Outcome, len(attack.Evaluations))
-	attacking, end := context.WithTimeout(ctx, 8*each)
-	var attackers errgroup.Group
-	for i, a := range attack.Evaluations {
-		attackers.Go(func() (err error) {
-			outcomes[i], err = a.Run(attacking, target, 1)
-			return err
-		})
-	}
-	err = attackers.Wait()
-	end()
-	if err != nil {
-		t.Fatal(err)
-	}
-	denied := 0
-	for i, a := range attack.Evaluations {
-		check(a.Name, outcomes[i], served)
-		denied += len(outcomes[i].Denied())
-	}
-	if denied == 0 {
-		t.Error("nothing was denied, want some evaluations to meet a bound")
+	// Some of them meet a bound, sooner or later.
+	for denied := 0; denied == 0; {
+		served := bystander.Served()
+		outcomes := make([]*attack.Outcome, len(attack.Evaluations))
+		attacking, end := context.WithTimeout(ctx, 8*each)
+		var attackers errgroup.Group
+		for i, a := range attack.Evaluations {
+			attackers.Go(func() (err error) {
+				outcomes[i], err = a.Run(attacking, target, 1)
+				return err
+			})
+		}
+		err = attackers.Wait()
+		end()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range attack.Evaluations {
+			check(a.Name, outcomes[i], served)
+			denied += len(outcomes[i].Denied())
+		}
 	}
 	stop()
 	others.Wait()

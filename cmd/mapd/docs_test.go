@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/internal/defaults"
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/test/cases"
 	"github.com/mapd-project/mapd/test/oracle"
 )
@@ -60,6 +61,7 @@ func readFile(t *testing.T, elem ...string) string {
 }
 
 func TestExamples(t *testing.T) {
+	hammer.Alone(t)
 	together := []string{"eval"}
 	for _, name := range exampleNames(t) {
 		together = append(together, "-p", filepath.Join(examples, name, "policy.yaml"))
@@ -92,6 +94,7 @@ func TestExamples(t *testing.T) {
 
 // TestExamplesInKubernetes runs the examples in the dispatcher of an API server.
 func TestExamplesInKubernetes(t *testing.T) {
+	hammer.Alone(t)
 	for _, name := range exampleNames(t) {
 		t.Run(name, func(t *testing.T) {
 			objects, want := splitStream(readFile(t, examples, name, "objects.yaml")), splitStream(readFile(t, examples, name, "want.yaml"))
@@ -191,6 +194,7 @@ func defaulted(u *unstructured.Unstructured) *unstructured.Unstructured {
 
 // An example that is about Pods can be written for workloads, and has work to do there.
 func TestExamplesRewritten(t *testing.T) {
+	hammer.Alone(t)
 	compared := regexp.MustCompile(`the same Pods of [0-9]+ generated workloads: [1-9][0-9]* changed`)
 	pods := 0
 	for _, name := range exampleNames(t) {
@@ -211,6 +215,7 @@ func TestExamplesRewritten(t *testing.T) {
 
 // What is written for workloads does in Kubernetes what it does here.
 func TestRewrittenInKubernetes(t *testing.T) {
+	hammer.Alone(t)
 	object := filepath.Join("../../docs/tour/expansion", "deployment.yaml")
 	for _, name := range []string{"image-pull-policy", "security-context", "sidecar-jsonpatch", "tolerations"} {
 		// The bindings of the examples select Namespaces with such a label.
@@ -309,6 +314,7 @@ func TestReadmeFiles(t *testing.T) {
 
 // The commands of the README, and of pages beside it, print what they say they print.
 func TestReadme(t *testing.T) {
+	hammer.Alone(t)
 	t.Chdir("../..") // the commands name files from there
 	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 4, "docs/external-data.md": 3} {
 		t.Run(page, func(t *testing.T) { checkPage(t, page, least) })
@@ -352,6 +358,7 @@ func checkPage(t *testing.T, page string, least int) {
 // The example of docs/kubewarden.md: the stock toolchain builds its module, and the
 // commands print what the page says.
 func TestKubewardenPage(t *testing.T) {
+	hammer.Alone(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

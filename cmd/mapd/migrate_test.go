@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // docBlock is a code block that shows a command and all that it prints.
@@ -16,6 +18,7 @@ var docBlock = regexp.MustCompile("(?s)```\n\\$ (mapd|cat) ([^\n]*)\n(.*?)```\n"
 
 // The commands of docs/gatekeeper.md print what it says they print.
 func TestGatekeeperDoc(t *testing.T) {
+	hammer.Alone(t)
 	doc, err := filepath.Abs("../../docs/gatekeeper.md")
 	if err != nil {
 		t.Fatal(err)

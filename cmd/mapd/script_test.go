@@ -12,7 +12,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,9 +36,19 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// concurrent matches the scripts of commands in which several goroutines work.
+var concurrent = regexp.MustCompile(`/(serve.*|eval_(external.*|guests|record)|expand(_validation)?|bench|migrate_verify)\.txtar$`)
+
 func TestScript(t *testing.T) {
+	all, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d scripts, %v", len(all), err)
+	}
+	if testing.Short() { // for the race detector: each command takes a second with it
+		all = slices.DeleteFunc(all, func(file string) bool { return !concurrent.MatchString(filepath.ToSlash(file)) })
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Files:               all,
 		UpdateScripts:       *update,
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,

@@ -72,7 +72,11 @@ func TestHammerReload(t *testing.T) {
 			}
 		})
 	}
-	for i := range 30 {
+	rounds := 30
+	if testing.Short() {
+		rounds = 9
+	}
+	for i := range rounds {
 		write(editions[i%len(editions)])
 		s.reload()
 		if broken := i%len(editions) == 2; (s.lastError() != nil) != broken {

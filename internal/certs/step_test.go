@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 var (
@@ -47,6 +49,7 @@ func words(did []string) []string {
 // A life is a list of the days on which something was done; the API servers trust
 // the new bundle at once.
 func TestStepOfALife(t *testing.T) {
+	hammer.Alone(t)
 	var s state
 	var story []string
 	applied := []*x509.Certificate(nil)

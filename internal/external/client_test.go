@@ -227,7 +227,9 @@ func TestShared(t *testing.T) {
 	f := newFake(t)
 	f.hold = make(chan struct{})
 	m := &counts{}
-	c := New(Options{Metrics: m})
+	// The endpoint looks at the clock once for each request, with its lock held.
+	looked := make(chan struct{}, 100)
+	c := New(Options{Metrics: m, now: func() time.Time { looked <- struct{}{}; return time.Unix(0, 0) }})
 	defer c.Close()
 	c.Set([]*legacy.Provider{f.provider("p")}, 0)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -246,6 +248,9 @@ func TestShared(t *testing.T) {
 		})
 	}
 	<-f.arrived // the call for b
+	for range 1 + 10 {
+		<-looked
+	}
 	cancel()
 	e := c.endpoints["p"]
 	for {

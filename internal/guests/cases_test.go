@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mapd-project/mapd/internal/guests"
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/modules"
 	"github.com/mapd-project/mapd/test/cases"
 	"github.com/mapd-project/mapd/test/guest"
@@ -17,6 +18,7 @@ import (
 
 // Every case with policies of Kubewarden's has the result and the steps that it wants.
 func TestCases(t *testing.T) {
+	hammer.Alone(t)
 	ran := 0
 	for _, c := range cases.All(t) {
 		if c.Skip["guests"] != "" {

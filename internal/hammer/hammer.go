@@ -2,7 +2,10 @@
 // Whatever has a lock or an atomic has a test that uses it, to be run with -race.
 package hammer
 
-import "sync"
+import (
+	"sync"
+	"testing"
+)
 
 // Run has p goroutines call work n times each, and waits for them. They begin
 // together.
@@ -19,4 +22,13 @@ func Run(p, n int, work func(p, n int)) {
 	}
 	close(start)
 	all.Wait()
+}
+
+// Alone skips a test that computes much on one goroutine if -short is set, as make
+// race does: the race detector makes it ten times as long and has nothing to find.
+func Alone(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("one goroutine computes this, and -short is for what several do")
+	}
 }

@@ -34,11 +34,11 @@ func TestWatcher(t *testing.T) {
 		change  func(t *testing.T, dir string)
 		file    bool // watch the file instead of the directory
 	}{
-		{"write", nil, func(t *testing.T, dir string) { write(t, filepath.Join(dir, "p.yaml"), "b") }, false},
+		{"write", nil, func(t *testing.T, dir string) { write(t, filepath.Join(dir, "p.yaml"), "bb") }, false},
 		{"new file", nil, func(t *testing.T, dir string) { write(t, filepath.Join(dir, "q.yaml"), "b") }, false},
 		{"remove", nil, func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "p.yaml"))) }, false},
 		{"rename over a file", nil, func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, "tmp"), "c")
+			write(t, filepath.Join(dir, "tmp"), "cc")
 			must(t, os.Rename(filepath.Join(dir, "tmp"), filepath.Join(dir, "p.yaml")))
 		}, true},
 		{"ConfigMap swap", configMap, func(t *testing.T, dir string) {
@@ -71,7 +71,7 @@ func TestWatcher(t *testing.T) {
 				} else if w.events == nil {
 					t.Skip("this system has no more watches")
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				changed := make(chan struct{}, 100)
 				go w.Run(ctx, func() { changed <- struct{}{} })
@@ -94,7 +94,7 @@ func TestWatcherPatience(t *testing.T) {
 		t.Skip("this system has no more watches")
 	}
 	w.Debounce, w.Poll, w.Patience = time.Hour, time.Hour, time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	changed := make(chan struct{}, 100)
 	go w.Run(ctx, func() { changed <- struct{}{} })
@@ -123,7 +123,7 @@ func TestWatcherOtherFiles(t *testing.T) {
 		t.Skip("this system has no more watches")
 	}
 	w.Debounce, w.Poll = time.Millisecond, time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	changed := make(chan string, 1000)
 	go w.Run(ctx, func() {

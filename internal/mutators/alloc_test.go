@@ -7,6 +7,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -16,6 +17,7 @@ import (
 // as it is, but for the paths at which they look for elements; each change is a
 // few allocations.
 func TestAllocations(t *testing.T) {
+	hammer.Alone(t)
 	const n = 100
 	labels := func(i int) *legacy.Mutator { return label(t, fmt.Sprint("l", i), fmt.Sprint("l", i)) }
 	globs := func(i int) *legacy.Mutator {

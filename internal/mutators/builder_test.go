@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -228,6 +229,7 @@ func random(t testing.TB, rnd *rand.Rand, i int) *legacy.Mutator {
 
 // Whom wakes does not ask about is not affected.
 func TestWakesRandomly(t *testing.T) {
+	hammer.Alone(t)
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		var ms []*legacy.Mutator

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -25,6 +26,7 @@ func (opaque) Requirements() (labels.Requirements, bool) { return nil, false }
 // with passes that run everybody: objects, refusals and the number of passes are the
 // same.
 func FuzzPasses(f *testing.F) {
+	hammer.Alone(f)
 	for seed := range uint64(300) {
 		f.Add(seed)
 	}

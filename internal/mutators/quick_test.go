@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
@@ -19,6 +20,7 @@ import (
 // FuzzQuick runs the programs of random mutators on random objects the quick way, with
 // costs and without, and in a form that only cel-go knows.
 func FuzzQuick(f *testing.F) {
+	hammer.Alone(f)
 	for seed := range uint64(300) {
 		f.Add(seed)
 	}

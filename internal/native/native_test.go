@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -229,6 +230,7 @@ func (r *replica) look(c *cluster, w *Wanted) {
 // However mutators change, policies are lost and replicas come and go: a mutator that
 // has once been run is run until it is deleted, by the server or by every replica.
 func TestNoMutatorIsLost(t *testing.T) {
+	hammer.Alone(t)
 	locations := []string{"spec.nodeName", "spec.hostNetwork", "spec.nodeName"}
 	versions := map[string][]Mutator{}
 	for i, name := range []string{"a", "b", "c"} {

@@ -24,6 +24,7 @@ func newHeld(t *testing.T) *held {
 		now: map[string]*stored{},
 	}
 	h.slow = newSlow(func() { h.changed <- struct{}{} })
+	h.slow.patience = 50 * time.Millisecond // is waited for in vain where something is held
 	h.slow.compile = func(ctx context.Context, name string, text []byte, deps policy.Deps) *policyResult {
 		if strings.Contains(string(text), "HOLD") {
 			h.began <- struct{}{}
@@ -35,7 +36,7 @@ func newHeld(t *testing.T) *held {
 }
 
 // set replaces policies, and looks at what is not as it was taken in, as the Store
-// does.
+// does. It waits for what is not held.
 func (h *held) set(policies map[string]*stored) compiled {
 	maps.Copy(h.now, policies)
 	changed := map[string]*stored{}
@@ -44,7 +45,15 @@ func (h *held) set(policies map[string]*stored) compiled {
 			changed[name] = now
 		}
 	}
-	return h.update(changed, nil)
+	out := h.update(changed, nil)
+	for _, j := range h.slow.jobs {
+		if !strings.Contains(string(j.of.text), "HOLD") { // the machine is busy
+			<-j.ctx.Done()
+			<-h.changed
+			return h.set(nil)
+		}
+	}
+	return out
 }
 
 // begins returns when the next policy that is held is being compiled. It cannot

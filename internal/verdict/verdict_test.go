@@ -12,6 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/internal/verdict"
@@ -90,6 +91,7 @@ func text(v verdict.Verdict) string {
 }
 
 func TestCases(t *testing.T) {
+	hammer.Alone(t)
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)

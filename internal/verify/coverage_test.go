@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -82,6 +83,7 @@ func situations(m *legacy.Mutator) []string {
 // Of every mutator that people use, the objects that are made for it go every way
 // that its location can go, and often enough that chance is not at work.
 func TestGenerateForTheLibrary(t *testing.T) {
+	hammer.Alone(t)
 	const n, enough = 300, 3
 	total := map[string]int{}
 	ms := library(t)

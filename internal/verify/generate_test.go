@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -65,6 +66,7 @@ spec:
 
 // The generator goes everywhere it says it goes.
 func TestGenerateCovers(t *testing.T) {
+	hammer.Alone(t)
 	ms := mutators(t, gadgets)
 	seen := map[string]bool{}
 	note := func(what string, is bool) {
@@ -235,6 +237,7 @@ func TestGenerateRepeats(t *testing.T) {
 // Most objects of built-in kinds have to be ones that their kind allows, or little
 // is compared.
 func TestGenerateIsAllowed(t *testing.T) {
+	hammer.Alone(t)
 	var pods []*legacy.Mutator
 	for _, m := range mutators(t, gadgets) {
 		if m.Kind == legacy.AssignImage {

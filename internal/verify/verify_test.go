@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -152,6 +153,7 @@ func (d *Disagreement) text() string {
 // What verify is for: a translation that is wrong, even in one thing, is found, and
 // shown with nothing but what shows it.
 func TestPlantedFaults(t *testing.T) {
+	hammer.Alone(t)
 	pod := func(containers ...any) map[string]any {
 		// As a server holds it: with what the Go type always has.
 		return map[string]any{

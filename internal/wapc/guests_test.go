@@ -16,6 +16,8 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 var example = sync.OnceValues(func() ([]byte, error) {
@@ -49,6 +51,7 @@ const bpfRequest = `{"settings":{"drop":["BPF"]},"request":{"operation":"CREATE"
 
 // The example of Kubewarden's documentation, by a guest of the stock Go toolchain.
 func TestGoGuest(t *testing.T) {
+	hammer.Alone(t)
 	cache := t.TempDir()
 	for range 2 { // the second time from the cache
 		r := newRuntime(t, Options{CacheDir: cache})
@@ -124,7 +127,7 @@ func TestPrograms(t *testing.T) {
 		{`loop i32.const 1 i32.const 0 i32.const 1 i32.const 8 i32.const 4 i32.const 1000 i32.store call $fd_write drop br 0 end)`, "Guest call failure: the answer has more than 4000 bytes", Trapped},
 	} {
 		m := compile(t, r, asProgram(wat(t, program+c.code)))
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		got, err := m.Call(ctx, "validate", []byte(`{"a":1}`), host)
 		cancel()
 		var e *Error
@@ -143,6 +146,7 @@ func TestPrograms(t *testing.T) {
 
 // What wazero's own tests run does the same with the counter.
 func TestMeteredModulesDoTheSame(t *testing.T) {
+	hammer.Alone(t)
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
 	if err != nil {
 		t.Fatal(err)

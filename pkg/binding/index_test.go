@@ -423,6 +423,7 @@ func (c cached) Namespace(context.Context, string) (*unstructured.Unstructured, 
 
 // A policy that cannot match costs a request nothing (decisions: index).
 func TestMissAllocatesNothing(t *testing.T) {
+	hammer.Alone(t)
 	src := Sources{Namespaces: cached{object("", "t1", namespaceNameLabel, "t1")}}
 	req := createPod("t1", "x")
 	for _, how := range []string{"other resource", "policies of other namespaces", "bindings of other namespaces", "other operation"} {
@@ -474,6 +475,7 @@ func tenants(t testing.TB, n int, shape string) (policies []*policy.Policy, bind
 
 // What a request costs does not grow with the number of other tenants.
 func TestTenants(t *testing.T) {
+	hammer.Alone(t)
 	for _, shape := range tenantShapes {
 		t.Run(shape, func(t *testing.T) {
 			var cost []float64
@@ -492,7 +494,7 @@ func TestTenants(t *testing.T) {
 					cost = append(cost, testing.AllocsPerRun(100, func() { ix.Select(t.Context(), req) }))
 				}
 			}
-			if slices.Max(cost) != slices.Min(cost) {
+			if slices.Max(cost) > slices.Min(cost)+1 { // a garbage collection empties pools
 				t.Errorf("allocations %v, want the same for 10 and 10,000", cost)
 			}
 		})
@@ -585,6 +587,7 @@ func BenchmarkSelect(b *testing.B) {
 // An Index made from another one answers like one that was made from nothing,
 // whatever the other one has learned.
 func TestNextEqualsNewIndex(t *testing.T) {
+	hammer.Alone(t)
 	rnd := rand.New(rand.NewSource(1))
 	pick := func(s ...string) string { return s[rnd.Intn(len(s))] }
 	match := func() *admissionregistrationv1.MatchResources {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -209,6 +210,7 @@ func (d dice) request() *policy.Request {
 // Looking policies up gives what asking each of them gives, in an Index that is new
 // and in one that was made from another.
 func TestSelectEqualsScan(t *testing.T) {
+	hammer.Alone(t)
 	d := dice{rand.New(rand.NewSource(1))}
 	widgets := func(version, kind string) Equivalent {
 		gv := schema.GroupVersion{Group: "ex.io", Version: version}
@@ -356,6 +358,7 @@ func selecting(t testing.TB, n, distinct int, operator, who, place string) ([]*p
 // A request asks equal selectors once however many policies and bindings have them,
 // and those of which it lacks the labels not at all.
 func TestEqualSelectorsAreAskedOnce(t *testing.T) {
+	hammer.Alone(t)
 	req := createPod("t1", "x", "app", "web")
 	req.Operation, req.OldObject = admissionv1.Update, object("t1", "x", "app", "web")
 	for _, operator := range selectors {
@@ -386,7 +389,7 @@ func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 							t.Errorf("%d groups are asked, want %d", asked, want)
 						}
 						ctx := t.Context()
-						if n := testing.AllocsPerRun(10, func() { ix.Select(ctx, req) }); n != 0 {
+						if n := testing.AllocsPerRun(100, func() { ix.Select(ctx, req) }); n != 0 {
 							t.Errorf("Select() makes %v allocations, want 0", n)
 						}
 					})

@@ -19,6 +19,7 @@ import (
 	listersv1 "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -42,6 +43,7 @@ func (c upstreamCriteria) GetMatchResources() admissionregistrationv1.MatchResou
 // The server's own matcher, asked about random rules and requests, gives the
 // same answers, matched versions and error texts.
 func TestMatchesAsUpstream(t *testing.T) {
+	hammer.Alone(t)
 	rnd := rand.New(rand.NewSource(7))
 	pick := func(s ...string) string { return s[rnd.Intn(len(s))] }
 	some := func(s ...string) []string {

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // counting makes every authorization check count.
@@ -333,6 +335,7 @@ func TestPanic(t *testing.T) {
 
 // TestInputIsNotModified evaluates the whole corpus and looks at the input.
 func TestInputIsNotModified(t *testing.T) {
+	hammer.Alone(t)
 	w := testWorld(t)
 	s := testScope(t, Vars{Params: true, Variables: true}, variablesForTests)
 	for name, tt := range expressions {

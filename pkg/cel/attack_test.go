@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -181,6 +182,7 @@ func attack(t *testing.T, s *Scope, expr string, want Want) error {
 }
 
 func TestAttacks(t *testing.T) {
+	hammer.Alone(t)
 	s := unfolding(t, Vars{})
 	for _, tt := range attacks {
 		t.Run(tt.function+"/"+tt.expr[:min(40, len(tt.expr))], func(t *testing.T) {
@@ -204,6 +206,7 @@ func TestAttacks(t *testing.T) {
 // Results that unfold end at the weight of what they unfold to, also where they are
 // only looked at.
 func TestResultsThatUnfold(t *testing.T) {
+	hammer.Alone(t)
 	s := unfolding(t, Vars{})
 	for _, tt := range []struct {
 		want Want

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // policies are what BenchmarkCompile compiles: expressions of one policy.
@@ -177,6 +179,7 @@ func TestAllocations(t *testing.T) {
 
 // TestRetained holds the goal of 16 KiB of live heap per one-mutation policy.
 func TestRetained(t *testing.T) {
+	hammer.Alone(t)
 	const count, goal = 200, 16 << 10
 	env, err := NewEnv(Options{})
 	if err != nil {

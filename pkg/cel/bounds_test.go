@@ -11,6 +11,8 @@ import (
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 var boundsEnv = sync.OnceValues(func() (*Env, error) { return NewEnv(Options{}) })
@@ -46,6 +48,7 @@ func allocated(f func()) uint64 {
 
 // Each of these took a minute and more or gigabytes, or had no end.
 func TestBounds(t *testing.T) {
+	hammer.Alone(t)
 	const (
 		steps        = "the types of the policy's expressions need more than 10000000 steps to be checked"
 		nodes        = "the expressions of the policy have more than 200000 syntax-tree nodes after macros are expanded"
@@ -109,6 +112,7 @@ func TestBoundsVariables(t *testing.T) {
 
 // What people write is far from every bound.
 func TestBoundsLeaveRoom(t *testing.T) {
+	hammer.Alone(t)
 	s := testEnv(t).Scope(Vars{Variables: true})
 	for _, expr := range []string{
 		"optional.of(1).optMap(a, a+1).optMap(b, b+1).optMap(c, c+1).optMap(d, d+1).orValue(0)",

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/test/cases"
 )
 
@@ -90,6 +91,7 @@ func policyPrograms(env *Env, name string, policy *unstructured.Unstructured, in
 // TestCorpusIsTheSame evaluates every expression of the case corpus both ways, and
 // sees to it that most of them need no cel-go.
 func TestCorpusIsTheSame(t *testing.T) {
+	hammer.Alone(t)
 	env, err := NewEnv(Options{})
 	if err != nil {
 		t.Fatal(err)

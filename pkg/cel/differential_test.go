@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // variablesForTests are defined in every case of the differential test.
@@ -268,6 +270,7 @@ func testScope(t testing.TB, vars Vars, definitions []definition) *Scope {
 
 // TestDifferential compares value, error and cost with the in-tree plugin.
 func TestDifferential(t *testing.T) {
+	hammer.Alone(t)
 	w := testWorld(t)
 	scope := testScope(t, Vars{Params: true, Variables: true}, variablesForTests)
 	for name, tt := range expressions {

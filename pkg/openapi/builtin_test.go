@@ -111,6 +111,7 @@ var kubernetes = sync.OnceValues(func() (string, error) {
 
 // The stripped documents give the schemas of the full ones.
 func TestBuiltinSchemaIsUpstreams(t *testing.T) {
+	hammer.Alone(t)
 	dir, err := kubernetes()
 	if err != nil {
 		t.Skipf("the Kubernetes module is not to be had: %v", err)

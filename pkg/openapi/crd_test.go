@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/spec3"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 const gadgetCRD = `
@@ -42,6 +44,7 @@ spec:
 // The document that we make of a definition gives the schema that the
 // server's document gives.
 func TestCRDSchemaIsUpstreams(t *testing.T) {
+	hammer.Alone(t)
 	types := New(mustCRDs(t, widgetCRD, gadgetCRD))
 	for _, src := range []string{widgetCRD, gadgetCRD} {
 		var crd apiextensionsv1.CustomResourceDefinition

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -132,6 +133,7 @@ spec:
 // A document as a server publishes it gives the schemas that were made of it
 // beforehand.
 func TestDocumentIsLikeBuiltin(t *testing.T) {
+	hammer.Alone(t)
 	dir, err := kubernetes()
 	if err != nil {
 		t.Skipf("the Kubernetes module is not to be had: %v", err)

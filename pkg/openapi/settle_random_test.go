@@ -19,6 +19,7 @@ import (
 	kjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -414,6 +415,7 @@ func asJSON(v any) string {
 // TestSettleRandomEdits is the heart of the package: settling what changed
 // gives what upstream's round trip of the whole object gives.
 func TestSettleRandomEdits(t *testing.T) {
+	hammer.Alone(t)
 	chains := 3000
 	if testing.Short() {
 		chains = 400

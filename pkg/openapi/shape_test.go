@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -39,6 +40,7 @@ func allKinds() []schema.GroupVersionKind {
 // Zero values are worked out from the shapes; the converter agrees on every
 // type that a built-in kind reaches, and there is none that we do not know.
 func TestShapeZeroIsTheConverters(t *testing.T) {
+	hammer.Alone(t)
 	set := &shapeSet{m: map[reflect.Type]*shape{}}
 	for _, rt := range goTypes().scheme.AllKnownTypes() {
 		set.of(rt)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
@@ -252,6 +253,7 @@ func copied(v any) (out any, ok bool) {
 // Mixtures of all mutations on objects of all sorts do the same on a draft as by
 // copying; what a draft kept, was given or begins with is not modified.
 func TestDraftMixedRandomly(t *testing.T) {
+	hammer.Alone(t)
 	deps := testDeps(t)
 	crds, err := openapi.CRDs(&unstructured.Unstructured{Object: object(t, widgetCRD)}, &unstructured.Unstructured{Object: object(t, gadgetCRD)})
 	if err != nil {

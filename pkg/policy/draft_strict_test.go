@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
@@ -245,6 +246,7 @@ func lookup(obj map[string]any, path string) (any, bool) {
 // errors, whether it changed and where, and nothing that was given or kept is
 // modified.
 func TestDraftPatchRandomly(t *testing.T) {
+	hammer.Alone(t)
 	deps := testDeps(t)
 	seeds := uint64(2000)
 	if testing.Short() {
@@ -284,6 +286,7 @@ func TestDraftPatchRandomly(t *testing.T) {
 
 // The same for apply configurations.
 func TestDraftMergeRandomly(t *testing.T) {
+	hammer.Alone(t)
 	deps := testDeps(t)
 	seeds := 1000
 	if testing.Short() {

@@ -464,7 +464,7 @@ func TestMutateAllocations(t *testing.T) {
 				})
 			}
 			small, big := allocs(newInput(pod(t, deps, 3, 2))), allocs(newInput(pod(t, deps, 20, 40)))
-			if small != big {
+			if big > small+2 || small > big+2 { // a garbage collection empties pools
 				t.Errorf("%v allocations on a small pod, %v on a big one", small, big)
 			}
 			if big > tt.limit {

@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
@@ -89,6 +90,7 @@ func valid(t testing.TB) *admissionregistrationv1.MutatingAdmissionPolicy {
 }
 
 func TestValidateLimits(t *testing.T) {
+	hammer.Alone(t)
 	env := newEnv(t)
 	conditions := func(n int) (list []admissionregistrationv1.MatchCondition) {
 		for i := range n {

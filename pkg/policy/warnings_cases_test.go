@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -30,6 +31,7 @@ var unseen = map[string]string{
 // Over the whole corpus: no mutation that a warning is about ever succeeds, and
 // what is visible in the expression of a failing one is found.
 func TestWarningsOfCases(t *testing.T) {
+	hammer.Alone(t)
 	found := 0
 	for _, c := range cases.All(t) {
 		t.Run(c.Name, func(t *testing.T) {

@@ -3,6 +3,8 @@ package tree
 import (
 	"math/rand"
 	"testing"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func TestApply(t *testing.T) {
@@ -80,6 +82,7 @@ func TestApplyShares(t *testing.T) {
 
 // What Apply remembers between two operations makes no difference.
 func TestApplyAtOnce(t *testing.T) {
+	hammer.Alone(t)
 	rnd := rand.New(rand.NewSource(1))
 	pick := func(s ...string) string { return s[rnd.Intn(len(s))] }
 	const text = `{"a": {"x": {"a": 1}, "y": "s"}, "l": [{"x": 1}, {"a": []}, 3], "a/b": {"x": {}}}`

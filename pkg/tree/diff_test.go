@@ -12,6 +12,8 @@ import (
 	jsonpatchv5 "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	jsonpatchv4 "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func TestDiff(t *testing.T) {
@@ -438,6 +440,7 @@ func TestEncodePatch(t *testing.T) {
 
 // TestDiffOfThousands bounds patches that would be dear to apply.
 func TestDiffOfThousands(t *testing.T) {
+	hammer.Alone(t)
 	numbers := func(n int, keep func(int) bool) []any {
 		var list []any
 		for i := range n {

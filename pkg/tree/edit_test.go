@@ -6,12 +6,15 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // Random writes give what they give on a copy of everything, Undo gives back what
 // was there at Begin, and nothing that an Edit was given or that was kept is
 // modified.
 func TestEditRandomly(t *testing.T) {
+	hammer.Alone(t)
 	for seed := range uint64(1500) {
 		editRandomly(t, seed, 24)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func TestPatch(t *testing.T) {
@@ -55,6 +57,7 @@ func TestPatch(t *testing.T) {
 // TestPatchIsShort compares the text with that of Diff for maps of all sizes of
 // which some part changes.
 func TestPatchIsShort(t *testing.T) {
+	hammer.Alone(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	whole := 0
 	for range 2000 {

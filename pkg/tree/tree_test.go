@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func TestSameAndEqual(t *testing.T) {
@@ -92,6 +94,7 @@ func TestDecode(t *testing.T) {
 // TestDepth walks the deepest document that Decode accepts with everything
 // that recurses.
 func TestDepth(t *testing.T) {
+	hammer.Alone(t)
 	const depth = 10_000
 	doc := func(leaf string) map[string]any {
 		t.Helper()

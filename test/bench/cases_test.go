@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	mapdpolicy "github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/cases"
 	"github.com/mapd-project/mapd/test/oracle"
@@ -16,6 +17,7 @@ import (
 
 // The answers that benchmarks check against are those of Kubernetes and of mapd.
 func TestCases(t *testing.T) {
+	hammer.Alone(t)
 	for _, c := range append(slices.Clone(Cases), Shapes) {
 		for _, o := range Objects {
 			t.Run(c.Name+"/"+o.Name, func(t *testing.T) {
@@ -39,6 +41,7 @@ func TestCases(t *testing.T) {
 }
 
 func TestMissesAndTenants(t *testing.T) {
+	hammer.Alone(t)
 	workloads := map[string]*Workload{}
 	for _, how := range Misses {
 		for _, n := range []int{0, 3} {

@@ -92,7 +92,7 @@ func TestFixedScenarios(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(600))
 	first, last := 0, 1500
 	if testing.Short() {
-		last = 200
+		last = 60
 	}
 	if from, to, ok := strings.Cut(os.Getenv("MAPD_SCENARIOS"), "-"); ok {
 		first, _ = strconv.Atoi(from)

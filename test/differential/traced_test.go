@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/test/cases"
@@ -16,6 +17,7 @@ import (
 // mutation, decides as one that writes to the same copy all the time; and what it
 // kept is not modified afterwards: each step begins with what the one before left.
 func TestTracedScenarios(t *testing.T) {
+	hammer.Alone(t)
 	last := 900
 	if testing.Short() {
 		last = 150

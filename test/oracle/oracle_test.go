@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/test/cases"
 )
 
@@ -14,6 +15,7 @@ var update = flag.Bool("update", false, "rewrite the want sections of the cases 
 // Every case that does not say otherwise has the result that Kubernetes gives.
 // With -update the want sections are rewritten from it.
 func TestCases(t *testing.T) {
+	hammer.Alone(t)
 	for _, c := range cases.All(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			if reason := c.Skip["oracle"]; reason != "" {
@@ -41,6 +43,7 @@ func TestCases(t *testing.T) {
 // A case keeps the oracle away because Kubernetes does something else. When that
 // is no longer so, the case can do without.
 func TestSkippedCasesDiffer(t *testing.T) {
+	hammer.Alone(t)
 	for _, c := range cases.All(t) {
 		if c.Skip["oracle"] == "" || len(c.Mutators) > 0 || len(c.Guests) > 0 {
 			continue

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
@@ -172,6 +173,7 @@ func (w *writer) anyCall() string {
 // The writer knows all functions and macros of a server's environment: each can be
 // compiled as it writes them.
 func TestWriterKnowsAll(t *testing.T) {
+	hammer.Alone(t)
 	scope := environments(t)[0].Scope(cel.Vars{Params: true})
 	compiles := func(write func(w *writer) string) (last string, err error) {
 		for seed := range uint64(60) {

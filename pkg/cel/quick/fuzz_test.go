@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
@@ -279,6 +280,7 @@ func environments(t testing.TB) (envs [2]*cel.Env) {
 
 // Package quick declines or agrees with cel-go, whatever the expression.
 func TestRandom(t *testing.T) {
+	hammer.Alone(t)
 	envs := environments(t)
 	seeds, inputs := uint64(400), 100
 	if testing.Short() {

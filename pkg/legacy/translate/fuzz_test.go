@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -139,6 +140,7 @@ func forms(m *legacy.Mutator, types *openapi.Types) map[string]*admissionregistr
 // Whatever mutator is accepted, the policies made of it are valid, compile, and
 // can be written to a file.
 func FuzzTranslate(f *testing.F) {
+	hammer.Alone(f)
 	fuzzSeeds(f)
 	types := fuzzTypes(f)
 	env, err := cel.NewEnv(cel.Options{})
@@ -206,6 +208,7 @@ func sources(p *admissionregistrationv1.MutatingAdmissionPolicy) []string {
 // A location, a key, a name or a value is never more than a string: programs have
 // the structure that they have with harmless ones.
 func FuzzInjection(f *testing.F) {
+	hammer.Alone(f)
 	fuzzSeeds(f)
 	types := fuzzTypes(f)
 	env, err := celgo.NewEnv(celgo.ClearMacros(), celgo.OptionalTypes(), celgo.EnableIdentifierEscapeSyntax())

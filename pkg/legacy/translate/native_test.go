@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/external"
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
@@ -154,6 +155,7 @@ func (g *golden) units(t *testing.T) ([]*legacy.Mutator, []translate.Unit, verif
 }
 
 func TestNative(t *testing.T) {
+	hammer.Alone(t)
 	files, err := filepath.Glob("testdata/native/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("testdata/native: %d files, %v", len(files), err)

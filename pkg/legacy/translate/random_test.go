@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -78,6 +79,7 @@ var kinds = []string{"/v1, Kind=Pod", "/v1, Kind=Pod", "/v1, Kind=Pod", "apps/v1
 // policies held against the direct interpreter. MAPD_SCENARIOS asks for another
 // number of them.
 func TestNativeRandom(t *testing.T) {
+	hammer.Alone(t)
 	n := 120
 	if s, err := strconv.Atoi(os.Getenv("MAPD_SCENARIOS")); err == nil {
 		n = s

@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -27,6 +28,7 @@ import (
 // them. What servers would say of the policies is asked too, and that they do to
 // generated objects what the direct interpreter does.
 func TestRuntime(t *testing.T) {
+	hammer.Alone(t)
 	files, err := filepath.Glob("testdata/runtime/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("testdata/runtime: %d files, %v", len(files), err)

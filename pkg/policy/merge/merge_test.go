@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy/draft"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
@@ -246,6 +247,7 @@ func checkShared(t testing.TB, live, patch, got any, show func() string) {
 }
 
 func TestMergeDifferential(t *testing.T) {
+	hammer.Alone(t)
 	n := 30_000
 	if testing.Short() {
 		n = 4_000

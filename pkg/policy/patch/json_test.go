@@ -13,6 +13,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy/draft"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
@@ -392,6 +393,7 @@ func (d *dice) ops(doc map[string]any) []cel.PatchOp {
 }
 
 func TestJSONPatchDifferential(t *testing.T) {
+	hammer.Alone(t)
 	n := 40_000
 	if testing.Short() {
 		n = 5_000
@@ -434,6 +436,7 @@ func TestQuoted(t *testing.T) {
 
 // A patch that opens a gap in a long list again and again ends.
 func TestMovedElements(t *testing.T) {
+	hammer.Alone(t)
 	list := make([]any, 1<<18)
 	ops := make([]cel.PatchOp, 1000)
 	for i := range ops {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -17,6 +18,7 @@ import (
 // between the object, the values and what was kept on the way; and nothing that
 // was given or kept is modified.
 func TestDraftRandomly(t *testing.T) {
+	hammer.Alone(t)
 	for seed := range uint64(3000) {
 		rnd := rand.New(rand.NewPCG(seed, 9))
 		given := randomObject(rnd, 3).(map[string]any)
