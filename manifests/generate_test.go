@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 var update = flag.Bool("update", false, "make the generated files anew")
@@ -17,6 +19,7 @@ var update = flag.Bool("update", false, "make the generated files anew")
 // TestGenerated holds the files that are made from base to base, or makes them
 // anew with -update.
 func TestGenerated(t *testing.T) {
+	hammer.Alone(t)
 	files := map[string][]byte{"install.yaml": bundle(t)}
 	for _, name := range []string{"crd-policies.yaml", "crd-bindings.yaml"} {
 		files[filepath.Join("chart/files", name)] = read(t, filepath.Join("base", name))

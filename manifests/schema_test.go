@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -198,6 +199,7 @@ func fields(typ reflect.Type) func(func(reflect.StructField) bool) {
 // decides is mapd's own decoding and validation, which other tests hold to a
 // server. (What a native server refuses may pass: mapd's webhook refuses it.)
 func TestSchemaTakesWhatAServerTakes(t *testing.T) {
+	hammer.Alone(t)
 	kinds := newKinds(t)
 	n := 0
 	for name, obj := range corpus(t) {
@@ -223,6 +225,7 @@ func TestSchemaTakesWhatAServerTakes(t *testing.T) {
 // The same for one object of each kind that has every field, with each value in
 // turn left out or replaced by another.
 func TestSchemaTakesVariants(t *testing.T) {
+	hammer.Alone(t)
 	const rules = `
     namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: x, operator: In, values: [a]}]}
     objectSelector: {matchExpressions: [{key: x, operator: Exists}]}

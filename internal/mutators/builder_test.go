@@ -66,6 +66,7 @@ func build(b *Builder, ms []*legacy.Mutator) *Result {
 // A thousand Assigns of twenty shapes are twenty programs, and a second build
 // compiles nothing but what is new.
 func TestShapesAreShared(t *testing.T) {
+	hammer.Alone(t)
 	var ms []*legacy.Mutator
 	for i := range 1000 {
 		ms = append(ms, assign(t, fmt.Sprint("a", i), fmt.Sprintf("spec.f%d", i%20), fmt.Sprintf(`{"n": %d}`, i)))

@@ -253,6 +253,7 @@ func TestMacros(t *testing.T) {
 
 // FuzzBounds writes expressions of all macros and literals that nest.
 func FuzzBounds(f *testing.F) {
+	hammer.Alone(f)
 	for _, seed := range []string{"", "0123456789abcdefghij", "oooooooooooooooooooooooo", "mmmmmmmmmmmmmmmmmm", "\x05\x06\x07\x05\x06\x07\x01\x02", "ABCDABCDABCDABCDABCD"} {
 		f.Add([]byte(seed))
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func TestFields(t *testing.T) {
@@ -180,6 +182,7 @@ func TestFieldsOfOthers(t *testing.T) {
 // The number of places of one literal may be exponential in the length of the
 // expression.
 func TestFieldsBounded(t *testing.T) {
+	hammer.Alone(t)
 	expr := `[Object.z{y: 1}]`
 	for range 40 {
 		expr += `.map(x, {string(object.k): x, "b": x})`

@@ -9,11 +9,14 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/go-cmp/cmp"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // What the quick way does not know it must not look at twice at each level: at this
 // depth compiling would never end.
 func TestQuickReadsOnce(t *testing.T) {
+	hammer.Alone(t)
 	env, err := NewEnv(Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -69,6 +72,7 @@ func sameBothWays(t *testing.T, scope *Scope, expr string, in *Input) (quickly b
 
 // Lists and texts that double at each step take no more room than in cel-go.
 func TestQuickGrowth(t *testing.T) {
+	hammer.Alone(t)
 	env, err := NewEnv(Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func TestUnmetered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := make([]any, 2000)
+	list := make([]any, 300)
 	for i := range list {
 		list[i] = int64(i)
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -463,6 +464,7 @@ func TestSetAfterPolicies(t *testing.T) {
 
 // Running only who was woken is the same as running everybody.
 func TestSetWakesRandomly(t *testing.T) {
+	hammer.Alone(t)
 	fields := strings.Split("abcdef", "")
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 4))

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -298,6 +299,7 @@ func checkComponents(t *testing.T, seed uint64) (rounds [4]int) {
 // What Components says about rounds and about independence is true of what
 // package direct does.
 func TestComponents(t *testing.T) {
+	hammer.Alone(t)
 	var rounds [4]int
 	for seed := range uint64(3_000) {
 		for i, n := range checkComponents(t, seed) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -108,6 +109,7 @@ func describeAll(t *testing.T, ms []*legacy.Mutator, obj map[string]any) string 
 // Running again only those that Affects names gives what running all does. This
 // is what the engine's passes rely on.
 func TestAffectsWakesAllThatMatters(t *testing.T) {
+	hammer.Alone(t)
 	var all, woken int
 	for seed := range uint64(50_000) {
 		want, got := checkWakes(t, seed)
