@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/test/cases"
 	"github.com/mapd-project/mapd/test/subject"
 )
@@ -14,7 +13,6 @@ import (
 // Every case of the corpus has the result, the rounds and, where it lists them,
 // the steps that it wants.
 func TestCases(t *testing.T) {
-	hammer.Alone(t)
 	for _, c := range cases.All(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
