@@ -141,6 +141,13 @@ func TestExternalData(t *testing.T) {
 	c.Apply(t, strings.Replace(p.object("", p.ca), "v1beta1", "v1alpha1", 1))
 	p.stores(t, digestImage)
 
+	p.holdsSnapshot(t)
+	sample, err := os.ReadFile(filepath.Join(cluster.Root(t), "examples/external-data/manifest.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t, string(sample))
+
 	if log := m.Logs(t); !strings.Contains(log, `mutatorsAsked="[digests: 1 key, 1 call, `) || !strings.Contains(log, `policiesAsked="[digests: 1 key, 1 call, `) {
 		t.Error("the log does not say what was asked")
 	}
@@ -278,6 +285,40 @@ func (p *sampleProvider) metric(t *testing.T, want string) {
 		}
 		return err
 	})
+}
+
+// holdsSnapshot: the largest ConfigMap that migrate writes can be stored.
+func (p *sampleProvider) holdsSnapshot(t *testing.T) {
+	t.Helper()
+	files := p.mapd.Dir
+	var answers strings.Builder
+	answers.WriteString("digests:\n")
+	for i := range 5600 { // 2*115+15+20 bytes each
+		fmt.Fprintf(&answers, "  %q: %q\n", fmt.Sprintf("%s%05d", strings.Repeat("k", 110), i), fmt.Sprintf("value %09d", i))
+	}
+	for name, text := range map[string]string{"answers.yaml": answers.String(), "digest.yaml": assignDigest("Fail")} {
+		if err := os.WriteFile(filepath.Join(files, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(files, "migrated")
+	output(t, exec.Command(cluster.Binary(t), "migrate", "gatekeeper", "-f", filepath.Join(files, "digest.yaml"), "--values", "params",
+		"--external-snapshot", filepath.Join(files, "answers.yaml"), "-o", out))
+	policy, err := os.ReadFile(filepath.Join(out, "assign-digest.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The ConfigMap is stored; the rest is of a group that this server does not run.
+	_, params, ok := strings.Cut(string(policy), "kind: ConfigMap\n")
+	params, _, _ = strings.Cut(params, "\n---")
+	if !ok {
+		t.Fatal("there is no ConfigMap")
+	}
+	for range 2 { // the second time is an update
+		if _, err := p.mapd.Kubectl(t, []byte("apiVersion: v1\nkind: ConfigMap\n"+params), "apply", "--server-side", "--field-manager", strings.Repeat("m", 100), "-f", "-"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // refusesStrangers: without mapd's certificate there is no answer.

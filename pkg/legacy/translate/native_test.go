@@ -367,6 +367,10 @@ spec:
 	for i := range 1025 {
 		large[fmt.Sprint("key", i)] = strings.Repeat("x", 1<<10)
 	}
+	longKeys := map[string]string{}
+	for i := range 5000 {
+		longKeys[strings.Repeat("k", 160)+fmt.Sprint(i)] = "x"
+	}
 	odd := map[string]string{}
 	for _, key := range []string{"", "_", "__", ".", "..", "...", "..a", "a:b", "a_3ab", "a_5f3ab", "_5f", "_x", "_xe9_", "é", "\x00", "\n", "\\n", `"`, "$", "a/b@c"} {
 		odd[key] = "value of " + key
@@ -379,6 +383,7 @@ spec:
 		{"none", nil, "of which the snapshot has no value"},
 		{"many characters", many, "have 34 different characters that keys of a ConfigMap cannot have; a policy escapes 24"},
 		{"too large", large, "bytes, and a ConfigMap holds 1048576"},
+		{"many long keys", longKeys, "the 5000 keys for the provider p take 1742780 bytes with managedFields, and an API server stores 1500000"},
 		{"a long key", map[string]string{strings.Repeat(":", 85): "x"}, "must be no more than 253 characters"},
 		{"a value of other bytes", map[string]string{"a": "\xff"}, `for the key "a" is not UTF-8`},
 		{"odd keys", odd, ""},

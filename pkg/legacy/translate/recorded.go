@@ -31,6 +31,11 @@ type Recorded map[string]map[string]string
 const (
 	// maxParams is how much an API server lets a ConfigMap hold, in bytes.
 	maxParams = 1 << 20
+	// maxStored bounds a ConfigMap as it is stored: etcd takes requests of 1.5 MiB, and
+	// managedFields has each key again. keyOverhead is what a key takes beside its
+	// characters and its value.
+	maxStored   = 1_500_000
+	keyOverhead = 20
 	// maxEscapes bounds the characters that a policy escapes: each is a call for
 	// each lookup.
 	maxEscapes = 24
@@ -59,7 +64,7 @@ func (n *translation) recordedOf(m *legacy.Mutator) (*recording, map[string]any,
 	if len(r.escapes) > maxEscapes {
 		return nil, nil, fmt.Sprintf("the keys for the provider %s have %d different characters that keys of a ConfigMap cannot have; a policy escapes %d", e.Provider, len(r.escapes), maxEscapes)
 	}
-	data, size := map[string]any{}, 0
+	data, size, stored := map[string]any{}, 0, 0
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		name, value := r.nameOf(key), values[key]
 		if errs := validation.IsConfigMapKey(name); len(errs) > 0 {
@@ -70,9 +75,13 @@ func (n *translation) recordedOf(m *legacy.Mutator) (*recording, map[string]any,
 		}
 		data[name] = value
 		size += len(name) + len(value)
+		stored += 2*len(name) + len(value) + keyOverhead
 	}
 	if size > maxParams {
 		return nil, nil, fmt.Sprintf("the values of the provider %s take %d bytes, and a ConfigMap holds %d", e.Provider, size, maxParams)
+	}
+	if stored > maxStored {
+		return nil, nil, fmt.Sprintf("the %d keys for the provider %s take %d bytes with managedFields, and an API server stores %d", len(data), e.Provider, stored, maxStored)
 	}
 	return r, data, ""
 }
