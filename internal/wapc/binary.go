@@ -331,7 +331,7 @@ func (r *reader) functionType(b *bounds) signature {
 	var s signature
 	s.params = r.count("parameters", b.arity)
 	r.skip(uint32(s.params))
-	s.results = r.count("results", b.arity)
+	s.results = r.count("results", b.values)
 	r.skip(uint32(s.results))
 	s.plain = s.params+s.results == 0
 	return s

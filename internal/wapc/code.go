@@ -7,7 +7,8 @@ type bounds struct {
 	module       int // bytes
 	items        int // types, globals, exports, segments: each
 	imports      int
-	arity        int // parameters or results of one type
+	arity        int // parameters of one function
+	values       int // results of one function, parameters or results of a block
 	functions    int
 	tables       int
 	tableEntries int
@@ -17,7 +18,7 @@ type bounds struct {
 	locals       int // of one function, parameters included
 	allLocals    int // of all functions
 	depth        int // blocks within blocks
-	labels       int // of one br_table
+	labels       int // of the br_tables of one function
 	work         int // of one function, see function.work
 	allWork      int // of all functions
 }
@@ -29,7 +30,7 @@ const MaxModule = 32 << 20
 // deep, and work for 12 s; they compile in 1.3 s.
 func defaultBounds() bounds {
 	return bounds{
-		module: MaxModule, items: 100_000, imports: 1000, arity: 1000, functions: 100_000, tables: 16, tableEntries: 1 << 20,
+		module: MaxModule, items: 100_000, imports: 1000, arity: 1000, values: 32, functions: 100_000, tables: 16, tableEntries: 1 << 20,
 		elements: 1 << 20, memoryPages: 65536, body: 256 << 10, locals: 10_000, allLocals: 2 << 20, depth: 5000, labels: 50_000,
 		work: 16e9, allWork: 64e9,
 	}
@@ -50,7 +51,7 @@ func (m *module) readCode(r *reader, b *bounds) {
 			r.fail("function %d has %d bytes, more than %d", i, size, b.body)
 			return
 		}
-		f := function{reader: reader{b: r.skip(size), globals: r.globals}, params: m.types[m.functions[i]].params}
+		f := function{reader: reader{b: r.skip(size), globals: r.globals}, types: m.types, params: m.types[m.functions[i]].params}
 		f.read(b)
 		if locals += f.locals; f.err == nil && locals > b.allLocals {
 			f.fail("all functions so far have %d locals, more than %d", locals, b.allLocals)
@@ -69,6 +70,7 @@ func (m *module) readCode(r *reader, b *bounds) {
 // function is the code of one function while it is read.
 type function struct {
 	reader
+	types  []signature
 	params int
 
 	locals       int
@@ -91,12 +93,13 @@ func (f *function) read(b *bounds) {
 	}
 	open := []int{-1} // blocks: which loop each one is, or -1
 	within := 0       // loops
+	labels := 0
 	for f.err == nil && len(open) > 0 {
 		op := f.byte()
 		f.instructions++
 		switch op {
 		case opBlock, opLoop, opIf:
-			f.leb(33) // type
+			f.blockType(b)
 			f.blocks++
 			if len(open) >= b.depth {
 				f.fail("blocks are nested more than %d deep", b.depth)
@@ -117,7 +120,11 @@ func (f *function) read(b *bounds) {
 			}
 			open = open[:len(open)-1]
 		case opBrTable:
-			for range f.count("labels of a br_table", b.labels) + 1 {
+			n := f.count("labels of a br_table", b.labels)
+			if labels += n; f.err == nil && labels > b.labels {
+				f.fail("the br_tables have %d labels, more than %d", labels, b.labels)
+			}
+			for range n + 1 {
 				f.u32()
 				f.blocks++
 			}
@@ -134,6 +141,24 @@ func (f *function) read(b *bounds) {
 	if work := f.work(); f.err == nil && work > b.work {
 		f.fail("%d instructions, %d locals and %d branches would keep the compiler busy for about %d s, more than %d",
 			f.instructions, f.locals, f.blocks, work/1e9, b.work/1e9)
+	}
+}
+
+// blockType reads the type of a block. The compiler takes each of its values through
+// each branch.
+func (f *function) blockType(b *bounds) {
+	at := f.at
+	if f.byte()&0xc0 == 0x40 {
+		return // one result, or none
+	}
+	f.at = at
+	n := f.leb(33)
+	switch {
+	case f.err != nil:
+	case int64(n) >= int64(len(f.types)):
+		f.fail("a block has type %d, which does not exist", n)
+	case f.types[n].params > b.values:
+		f.fail("a block takes %d values, more than %d", f.types[n].params, b.values)
 	}
 }
 

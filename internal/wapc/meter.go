@@ -253,7 +253,7 @@ func (m *module) meterCode(r *reader, b *bounds) {
 	body := *w
 	body.out = nil
 	for i := range m.bodies {
-		f := function{reader: reader{b: r.skip(r.u32()), globals: r.globals}, params: m.types[m.functions[i]].params}
+		f := function{reader: reader{b: r.skip(r.u32()), globals: r.globals}, types: m.types, params: m.types[m.functions[i]].params}
 		f.read(b)
 		if f.err != nil {
 			r.fail("%w", f.err)
