@@ -18,6 +18,7 @@ func TestAttacks(t *testing.T) {
 		want    string // part of the error, or of the status
 	}{
 		"nested without end":        {guest.Answers{Validate: `{"accepted":true,"mutated_object":` + deep + `}`}, "invalid response from policy"},
+		"half a million nodes":      {guest.Answers{Validate: `{"accepted":true,"mutated_object":{"apiVersion":"v1","kind":"Pod","spec":{"x":[` + strings.Repeat("0,", 500_000) + `0]}}}`}, "mutated_object: "},
 		"a kind of its own":         {guest.Answers{Validate: `{"accepted":true,"mutated_object":{"apiVersion":"v1","kind":7}}`}, "another kind"},
 		"fields given twice":        {guest.Answers{Validate: `{"accepted":true,"mutated_object":` + wide + `}`}, ""},
 		"numbers beyond all bounds": {guest.Answers{Validate: `{"accepted":true,"mutated_object":{"apiVersion":"v1","kind":"Pod","spec":{"priority":1e400}}}`}, "invalid response from policy"},
