@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -354,7 +355,7 @@ func (w *twin) run(ctx context.Context, p *plan) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, noAnswer := w.send(ctx, r)
+	a, noAnswer := w.settled(ctx, r)
 	if noAnswer != nil {
 		a = answer{Body: map[string]any{"message": "the connection was closed without an answer"}}
 	}
@@ -378,6 +379,23 @@ func (w *twin) run(ctx context.Context, p *plan) (*outcome, error) {
 		w.forget(ctx, p) // the next case may use the same name
 	}
 	return out, nil
+}
+
+// settled sends a request, again for as long as the answer only says that the server
+// has not heard yet of rights or parameters that were made before. Such a request was
+// refused, so it has changed nothing. An answer that stays is the answer.
+func (w *twin) settled(ctx context.Context, r request) (a answer, noAnswer error) {
+	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	_ = w.until(limited, "the server to know all", func() error {
+		a, noAnswer = w.send(ctx, r)
+		text := message(a.Body)
+		if noAnswer == nil && (strings.Contains(text, "not yet synced to use for admission") || strings.Contains(text, "is forbidden: User ") && strings.Contains(text, " cannot ")) {
+			return errors.New(text)
+		}
+		return nil
+	})
+	return a, noAnswer
 }
 
 // forget deletes what the request of a case has created.
@@ -444,7 +462,7 @@ func (w *twin) send(ctx context.Context, r request) (answer, error) {
 		}
 		body = bytes.NewReader(data)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, r.method, w.cluster.Config.Host+r.path, body)
 	if err != nil {
@@ -516,7 +534,7 @@ func (w *twin) policy(o object) any {
 // until polls. It is not cluster.Eventually because both twins wait at the same
 // time, on goroutines that must not end the test.
 func (w *twin) until(ctx context.Context, what string, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, cluster.Patience)
 	defer cancel()
 	tick := time.NewTicker(40 * time.Millisecond)
 	defer tick.Stop()
