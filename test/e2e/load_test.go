@@ -224,7 +224,7 @@ type load struct {
 
 // loadBound is how many requests may be without an answer. Servers that cannot keep
 // up, on a machine that does other things too, get less.
-const loadBound = 500
+const loadBound = 50
 
 // run sends creates at a rate, each on its own, and returns how long that took.
 func (l *load) run(resources []loaded, d time.Duration, rate int) time.Duration {
@@ -434,7 +434,8 @@ func profile(ctx context.Context, addr, name string) (string, error) {
 
 const mib = 1 << 20
 
-// checkGrowth compares the medians of two windows: the second and the third third
+// checkGrowth looks at memory only: goroutines come and go with the requests that are
+// under way, and are compared when none is. It compares the medians of two windows: the second and the third third
 // of the time. In the first one connections are made and pools filled.
 func checkGrowth(t *testing.T, name string, all []usage) {
 	t.Helper()
@@ -454,7 +455,6 @@ func checkGrowth(t *testing.T, name string, all []usage) {
 	}{
 		{"RSS in MiB", func(u usage) float64 { return u.rss }, mib, 1.1, 4},
 		{"heap after collection in MiB", func(u usage) float64 { return u.live }, mib, 1.1, 1},
-		{"goroutines without those of connections", func(u usage) float64 { return u.inner }, 1, 1, 5},
 	} {
 		a, b := median(middle, c.of)/c.unit, median(last, c.of)/c.unit
 		t.Logf("%s: %s %.1f, later %.1f", name, c.what, a, b)
