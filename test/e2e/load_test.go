@@ -434,9 +434,9 @@ func profile(ctx context.Context, addr, name string) (string, error) {
 
 const mib = 1 << 20
 
-// checkGrowth looks at memory only: goroutines come and go with the requests that are
-// under way, and are compared when none is. It compares the medians of two windows: the second and the third third
-// of the time. In the first one connections are made and pools filled.
+// checkGrowth compares the medians of two windows: the second and the third third
+// of the time. In the first one connections are made and pools filled. It looks at
+// memory only: goroutines come and go with requests, and are compared at rest.
 func checkGrowth(t *testing.T, name string, all []usage) {
 	t.Helper()
 	if len(all) < 15 {
