@@ -55,7 +55,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":    exits,
 			"serve":    startServer,
-			"stop":     stopServer,
+			"halt":     stopServer, // "stop" is a command of testscript itself, and ends the script
 			"hangup":   hangUp,
 			"until":    until,
 			"makecert": makeCert,
