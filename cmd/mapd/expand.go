@@ -188,8 +188,8 @@ func (e *evaluation) noteCycles() {
 	if e.expander == nil {
 		return
 	}
-	for _, t := range e.expander.Templates.Cyclic() {
-		e.notes.say("note: ExpansionTemplate/%s does nothing: %s\n", report.Line(t.Name), expand.ErrCycle)
+	for _, circle := range e.expander.Templates.Circles() {
+		e.notes.say("warning: ExpansionTemplates do nothing: %s\n", report.Line(expand.CycleError(circle).Error()))
 	}
 }
 

@@ -48,7 +48,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	}
 	defer providers.Close()
 	source := &source{
-		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Guests: loader, GuestMode: f.guestMode(engine.On), Resolver: providers},
+		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Expansion: f.expansion, Guests: loader, GuestMode: f.guestMode(engine.On), Resolver: providers},
 		log: log, metrics: metrics, providers: providers,
 	}
 	if errs, code := source.load(); len(errs) > 0 {

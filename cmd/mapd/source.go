@@ -84,6 +84,9 @@ func (s *source) load() (errs []error, code int) {
 			return []error{err}, exitPolicy
 		}
 		x.Limits = expansion.ReviewLimits
+		for _, circle := range x.Templates.Circles() {
+			s.log.Warn("expansion templates do nothing", "error", expand.CycleError(circle))
+		}
 		s.expander.Store(x)
 		s.log.Info("expansion loaded", "templates", len(l.Templates), "validatingPolicies", len(judges.Policies), "validatingBindings", len(judges.Bindings))
 	}

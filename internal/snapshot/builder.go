@@ -84,7 +84,7 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			if b.first(d, legacy.ConfigGroup, "") {
 				b.configs = append(b.configs, d)
 			}
-		case legacyKinds && legacy.IsTemplate(gvk):
+		case (legacyKinds || opts.Expansion) && legacy.IsTemplate(gvk):
 			if b.first(d, api.ExpansionGroup, "") {
 				b.templates = append(b.templates, d)
 			}

@@ -35,6 +35,8 @@ type Options struct {
 	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
 	// objects.
 	Mutators engine.Mode
+	// Expansion reads Gatekeeper's expansion templates although Mutators is Off.
+	Expansion bool
 	// Guests loads the modules of Kubewarden's policies. Without it they do not run.
 	Guests    kubewarden.Loader
 	GuestMode engine.Mode

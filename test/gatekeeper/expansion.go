@@ -122,9 +122,12 @@ func (r *Runtime) Expand(ctx context.Context, templates []*unstructured.Unstruct
 		valid = append(valid, t)
 	}
 	set := expand.New(valid)
-	for _, t := range set.Cyclic() {
-		e.Cyclic = append(e.Cyclic, t.Name)
+	for _, circle := range set.Circles() {
+		for _, t := range circle {
+			e.Cyclic = append(e.Cyclic, t.Name)
+		}
 	}
+	slices.Sort(e.Cyclic)
 	r.namespace = q.NamespaceObject
 	req := admission(q)
 	req.Operation = admissionv1.Create

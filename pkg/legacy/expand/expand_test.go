@@ -48,9 +48,19 @@ func TestCycles(t *testing.T) {
 		template("b", "C", "B"), template("a", "B", "A"), template("c", "A", "C"), // a circle
 		template("into", "A", "D"), template("out", "E", "B"), // touch it
 		template("named-twice", "Y", "X", "X"),
+		template("g", "F", "G"), template("f", "G", "F"), // another circle
 	})
-	if got := names(s.Cyclic()); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("in a circle: %v", got)
+	if got := s.Circles(); len(got) != 2 || !slices.Equal(names(got[0]), []string{"a", "b", "c"}) || !slices.Equal(names(got[1]), []string{"f", "g"}) {
+		t.Errorf("circles: %v", got)
+	} else if err := expand.CycleError(got[0]); err.Error() != expand.ErrCycle+": a, b, c" {
+		t.Errorf("error %v", err)
+	}
+	var many []*legacy.Template
+	for i := range 12 {
+		many = append(many, template(fmt.Sprintf("t%02d", i), fmt.Sprintf("K%d", (i+1)%12), fmt.Sprintf("K%d", i)))
+	}
+	if got := expand.CycleError(expand.New(many).Circles()[0]).Error(); !strings.HasSuffix(got, ": t00, t01, t02, t03, t04, t05, t06, t07, t08, t09 and 2 more") {
+		t.Errorf("of many: %s", got)
 	}
 	for kind, want := range map[string][]string{"A": nil, "B": {"out"}, "C": nil, "D": {"into"}, "X": {"named-twice"}} {
 		if got := names(s.For(schema.GroupVersionKind{Version: "v1", Kind: kind})); !slices.Equal(got, want) {
@@ -74,8 +84,8 @@ func TestBuiltIn(t *testing.T) {
 	reverse := template("reverse", "Deployment", "Pod")
 	reverse.Generates = deployment
 	s = expand.New([]*legacy.Template{reverse})
-	if len(s.Cyclic()) != 0 || len(s.For(deployment)) != 0 || len(s.For(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})) != 1 {
-		t.Errorf("a template that closes a circle with a built-in one: %v, %v", names(s.Cyclic()), names(s.For(deployment)))
+	if len(s.Circles()) != 0 || len(s.For(deployment)) != 0 || len(s.For(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})) != 1 {
+		t.Errorf("a template that closes a circle with a built-in one: %v, %v", s.Circles(), names(s.For(deployment)))
 	}
 	// A ReplicationController without a template creates nothing.
 	rc := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ReplicationController"}}

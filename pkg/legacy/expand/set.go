@@ -11,6 +11,7 @@
 package expand
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -23,11 +24,11 @@ import (
 // Set is the templates that are in force. It is immutable. The zero value expands
 // nothing.
 type Set struct {
-	byKind map[schema.GroupVersionKind][]*legacy.Template // by name
-	cyclic []*legacy.Template
+	byKind  map[schema.GroupVersionKind][]*legacy.Template // by name
+	circles [][]*legacy.Template
 }
 
-// ErrCycle is what is wrong with the templates of Set.Cyclic, in Gatekeeper's words.
+// ErrCycle is what is wrong with the templates of Set.Circles, in Gatekeeper's words.
 const ErrCycle = "template forms expansion cycle"
 
 // New returns the Set of templates, of which the later counts if two have one name,
@@ -42,18 +43,11 @@ func New(templates []*legacy.Template) *Set {
 			claimed[gvk] = true
 		}
 	}
-	inCycle := cycles(templates)
-	var active []*legacy.Template
-	for _, t := range templates {
-		if inCycle[t] {
-			s.cyclic = append(s.cyclic, t)
-			continue
-		}
-		active = append(active, t)
-	}
+	s.circles = circles(templates)
+	active := slices.DeleteFunc(slices.Clone(templates), func(t *legacy.Template) bool { return s.Circle(t) != nil })
 	for _, b := range builtIn {
-		if !claimed[b.Kinds()[0]] && !cycles(append(slices.Clone(active), b))[b] {
-			active = append(active, b)
+		if more := append(slices.Clone(active), b); !claimed[b.Kinds()[0]] && len(circles(more)) == 0 {
+			active = more
 		}
 	}
 	for _, t := range byName(active) {
@@ -64,9 +58,37 @@ func New(templates []*legacy.Template) *Set {
 	return s
 }
 
-// Cyclic returns the templates that do nothing because each of them generates what
-// another one of them expands, in a circle. They are in the order of their names.
-func (s *Set) Cyclic() []*legacy.Template { return s.cyclic }
+// Circles returns the templates that do nothing because each of them generates what
+// another one of its circle expands. The templates of a circle are in the order of their
+// names, and the circles in that of their first ones.
+func (s *Set) Circles() [][]*legacy.Template { return s.circles }
+
+// Circle returns the circle that a template is in, nil if it is in none.
+func (s *Set) Circle(t *legacy.Template) []*legacy.Template {
+	for _, c := range s.circles {
+		if slices.Contains(c, t) {
+			return c
+		}
+	}
+	return nil
+}
+
+// CycleError says of the templates of a circle that they do nothing, and names the first
+// ones.
+func CycleError(circle []*legacy.Template) error {
+	var names []string
+	for _, t := range circle[:min(len(circle), maxNamed)] {
+		names = append(names, t.Name)
+	}
+	text := strings.Join(names, ", ")
+	if more := len(circle) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("%s: %s", ErrCycle, text)
+}
+
+// maxNamed is how many templates of a circle an error names.
+const maxNamed = 10
 
 // For returns the templates that expand objects of a kind, in the order of their
 // names. The list must not be modified.
@@ -93,10 +115,11 @@ func byName(templates []*legacy.Template) []*legacy.Template {
 	return last
 }
 
-// cycles returns the templates that lie on a circle: those from which one gets back
-// by way of at least one other template (Gatekeeper spec §10.2). It is Tarjan's
-// algorithm without recursion, since there may be thousands of templates.
-func cycles(templates []*legacy.Template) map[*legacy.Template]bool {
+// circles returns the templates from which one gets back by way of at least one other
+// template (Gatekeeper spec §10.2), those from which one gets to each other together. It
+// is Tarjan's algorithm without recursion, since there may be thousands of templates, which
+// are in the order of their names.
+func circles(templates []*legacy.Template) (out [][]*legacy.Template) {
 	expand := map[schema.GroupVersionKind][]int{}
 	for i, t := range templates {
 		for _, gvk := range t.Kinds() {
@@ -109,7 +132,6 @@ func cycles(templates []*legacy.Template) map[*legacy.Template]bool {
 	open := make([]bool, len(templates))
 	var path []int // of open templates
 	next := unseen
-	out := map[*legacy.Template]bool{}
 	for start := range templates {
 		if order[start] != unseen {
 			continue
@@ -144,15 +166,20 @@ func cycles(templates []*legacy.Template) map[*legacy.Template]bool {
 				continue
 			}
 			first := slices.Index(path, at)
-			for _, i := range path[first:] {
+			members := path[first:]
+			slices.Sort(members)
+			var circle []*legacy.Template
+			for _, i := range members {
 				open[i] = false
-				if len(path)-first > 1 {
-					out[templates[i]] = true
-				}
+				circle = append(circle, templates[i])
+			}
+			if len(circle) > 1 {
+				out = append(out, circle)
 			}
 			path = path[:first]
 		}
 	}
+	slices.SortFunc(out, func(a, b []*legacy.Template) int { return strings.Compare(a[0].Name, b[0].Name) })
 	return out
 }
 
