@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -24,11 +25,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // workloads finds out what becomes of the objects that workloads create. It reads
-// Gatekeeper's expansion templates, if the cluster has them, and
-// ValidatingAdmissionPolicies with their bindings.
+// Gatekeeper's expansion templates, if the cluster has them, ValidatingAdmissionPolicies
+// with their bindings, and the MutatingAdmissionPolicies that the API server itself runs.
 type workloads struct {
 	log       *slog.Logger
 	sources   verdict.Sources
@@ -36,13 +39,52 @@ type workloads struct {
 	templates *watch.Mirror[*storedTemplate]
 	policies  *watch.Mirror[*storedValidating]
 	bindings  *watch.Mirror[*storedBound]
+	natives   nativePolicies
 	engine    *engine.Engine
 	current   atomic.Pointer[expansion.Expander] // nil before the first
 
 	// Only the goroutine of Store.Run uses the rest.
 	read  workloadObjects
-	rules []admissionregistrationv1.RuleWithOperations
-	kinds []schema.GroupVersionKind // of the parameters
+	state *ExpansionState           // nil before the first Expander
+	kinds []schema.GroupVersionKind // of the parameters of ValidatingAdmissionPolicies
+}
+
+// nativePolicies are the MutatingAdmissionPolicies of Kubernetes' own group, compiled.
+type nativePolicies struct {
+	policies, bindings *watch.Mirror[*stored]
+	compiler           compiler
+}
+
+// update takes in what has changed, and reports whether anything has.
+func (n *nativePolicies) update() bool {
+	bindings := changes(n.compiler.bindings, n.bindings)
+	work := n.compiler.update(changes(n.compiler.policies, n.policies), bindings)
+	return work.changed || len(bindings) > 0
+}
+
+// nativeStage is the name of the stage that stands for the API server's own.
+const nativeStage = "native policies"
+
+// ExpansionState is what workloads are expanded with.
+type ExpansionState struct {
+	// Rules are those of the workloads that are expanded.
+	Rules []admissionregistrationv1.RuleWithOperations
+	// Templates are Gatekeeper's expansion templates, by name.
+	Templates []TemplateState
+	// Problems say which other objects have no effect on what workloads create, and which
+	// kinds cannot be read.
+	Problems []string
+}
+
+// TemplateState is one expansion template and its state.
+type TemplateState struct {
+	// Object has the template's apiVersion, kind, name, uid and generation. It must not
+	// be modified.
+	Object *unstructured.Unstructured
+	// Err is why the template does nothing, nil if it is in force. Cycle says that it is in
+	// a circle, and otherwise it is not valid.
+	Err   error
+	Cycle bool
 }
 
 // workloadObjects are what an Expander is made of.
@@ -77,8 +119,15 @@ type storedBound struct {
 	err     error
 }
 
-func newWorkloads(client dynamic.Interface, sources verdict.Sources, options engine.Options, log *slog.Logger, changed func()) *workloads {
+func newWorkloads(client dynamic.Interface, sources verdict.Sources, deps policy.Deps, options engine.Options, log *slog.Logger, changed func()) *workloads {
 	w := &workloads{log: log, sources: sources, types: sources.Types, engine: engine.New(options)}
+	mirror := func(kind string) *watch.Mirror[*stored] {
+		return watch.New(watch.Options[*stored]{
+			Client: client, Log: log, Types: w.types, Kinds: versionsOf(api.NativeGroup, kind, "v1", "v1beta1", "v1alpha1"),
+			Keep: keepStored, Changed: changed, StateChanged: changed, Names: true,
+		})
+	}
+	w.natives = nativePolicies{policies: mirror(api.PolicyKind), bindings: mirror(api.BindingKind), compiler: compiler{deps: deps, slow: newSlow(changed)}}
 	w.templates = watch.New(watch.Options[*storedTemplate]{
 		Client: client, Log: log, Types: w.types, Kinds: versionsOf(api.ExpansionGroup, legacy.TemplateKind, "v1beta1", "v1alpha1"),
 		Keep: keepTemplate, Changed: changed, StateChanged: changed,
@@ -155,10 +204,17 @@ func textOf(u *unstructured.Unstructured) ([]byte, error) {
 
 func (w *workloads) run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){w.templates.Run, w.policies.Run, w.bindings.Run} {
+	for _, run := range []func(context.Context){w.templates.Run, w.policies.Run, w.bindings.Run, w.natives.policies.Run, w.natives.bindings.Run} {
 		all.Go(func() { run(ctx) })
 	}
 	all.Wait()
+}
+
+// look has mirrors find out again whether the server has their kinds.
+func (w *workloads) look() {
+	w.templates.Look()
+	w.natives.policies.Look()
+	w.natives.bindings.Look()
 }
 
 // ready returns nil once workloads are expanded, else what is missing.
@@ -173,17 +229,25 @@ func (w *workloads) ready() error {
 }
 
 func (w *workloads) sourcesReady() error {
-	return errors.Join(w.templates.Settled(), w.policies.Ready(), w.bindings.Ready())
+	return errors.Join(w.templates.Settled(), w.policies.Ready(), w.bindings.Ready(), w.natives.policies.Settled(), w.natives.bindings.Settled())
 }
 
 // update makes a new Expander if something has changed, and reports whether it has.
 func (w *workloads) update(kindsChanged bool) bool {
+	natives := w.natives.update()
 	if w.sourcesReady() != nil && w.current.Load() == nil {
 		return false
 	}
 	now := w.gather()
 	if w.current.Load() != nil && !kindsChanged && now.equal(w.read) {
-		return false
+		problems := w.problems()
+		if slices.Equal(problems, w.state.Problems) {
+			return natives
+		}
+		state := *w.state
+		state.Problems = problems
+		w.state = &state
+		return true
 	}
 	before := w.read
 	w.read = now
@@ -214,12 +278,49 @@ func (w *workloads) update(kindsChanged bool) bool {
 		return false
 	}
 	expands := expand.New(templates)
-	w.rules, w.kinds = w.rulesOf(expands), paramKindsOf(programs)
+	w.state, w.kinds = w.stateOf(expands), paramKindsOf(programs)
 	w.current.Store(&expansion.Expander{
 		Templates: expands, Types: w.types, Admit: w.engine.Admit, Validators: []expansion.Validator{expansion.Server(set)}, Limits: expansion.ReviewLimits,
 	})
 	w.log.Info("expansion published", "templates", len(templates), "validatingPolicies", len(programs), "validatingBindings", len(bound))
 	return true
+}
+
+// stateOf returns what has become of the objects that were read.
+func (w *workloads) stateOf(expands *expand.Set) *ExpansionState {
+	s := &ExpansionState{Rules: w.rulesOf(expands), Problems: w.problems()}
+	for _, t := range w.read.templates {
+		state := TemplateState{Object: t.object, Err: t.err}
+		if circle := expands.Circle(t.template); circle != nil {
+			state.Err, state.Cycle = expand.CycleError(circle), true
+		}
+		s.Templates = append(s.Templates, state)
+	}
+	return s
+}
+
+// problems returns what has no effect on what workloads create, but for templates.
+func (w *workloads) problems() []string {
+	var out []string
+	for _, err := range []error{
+		w.templates.Problem(), w.policies.Problem(), w.bindings.Problem(), w.natives.policies.Problem(), w.natives.bindings.Problem(),
+	} {
+		if err != nil {
+			out = append(out, err.Error())
+		}
+	}
+	add := func(err error, object *unstructured.Unstructured) {
+		if err != nil {
+			out = append(out, fmt.Sprintf("%s %s has no effect: %v", object.GetKind(), object.GetName(), err))
+		}
+	}
+	for _, p := range w.read.policies {
+		add(p.err, p.object)
+	}
+	for _, b := range w.read.bindings {
+		add(b.err, b.object)
+	}
+	return out
 }
 
 // complain logs why an object has no effect, once.
@@ -257,6 +358,12 @@ func (w *workloads) rulesOf(templates *expand.Set) []admissionregistrationv1.Rul
 	return out
 }
 
+// paramKinds returns the kinds of parameters of all policies that only workloads meet.
+func (w *workloads) paramKinds() []schema.GroupVersionKind {
+	j := wholeShare(&w.natives.compiler.catalogue)
+	return append(paramKinds(map[webhook.ID]*joined{{}: j}), w.kinds...)
+}
+
 // paramKindsOf returns the kinds of parameters that policies name.
 func paramKindsOf(programs []*verdict.Program) []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
@@ -272,16 +379,21 @@ func paramKindsOf(programs []*verdict.Program) []schema.GroupVersionKind {
 	return out
 }
 
-// publish has the objects that workloads create admitted by all policies, by Gatekeeper's
+// publish has the objects that workloads create admitted by all policies, those of the
+// API server first, by Gatekeeper's
 // mutators and by Kubewarden's policies, if these are run. g and k may be nil.
 func (w *workloads) publish(c catalogue, sources binding.Sources, g *gatekeeper, k *guests) {
-	j := wholeShare(&c)
-	index, err := binding.NewIndex(j.policies, j.bindings, sources)
-	if err != nil { // only for two objects of one name
-		w.log.Error("workloads are expanded with the policies of before", "error", err)
-		return
+	var stages []engine.Stage
+	for _, c := range []*catalogue{&w.natives.compiler.catalogue, &c} { // the API server calls webhooks after its own
+		j := wholeShare(c)
+		index, err := binding.NewIndex(j.policies, j.bindings, sources)
+		if err != nil { // only for two objects of one name
+			w.log.Error("workloads are expanded with the policies of before", "error", err)
+			return
+		}
+		stages = append(stages, engine.Policies(index))
 	}
-	stages := []engine.Stage{engine.Policies(index)}
+	stages[0].Name = nativeStage
 	if g != nil {
 		stages = append(stages, g.engine.Stages()...)
 	}

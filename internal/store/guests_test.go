@@ -40,7 +40,7 @@ func TestGuestsOfWorkloads(t *testing.T) {
 			k.SetServed(true)
 			put(t, k)
 		}
-		w := newWorkloads(nil, verdict.Sources{Types: deps.Types}, engine.Options{}, log, func() {})
+		w := newWorkloads(nil, verdict.Sources{Types: deps.Types}, deps, engine.Options{}, log, func() {})
 		pod := parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}")
 		admit := func() string {
 			t.Helper()

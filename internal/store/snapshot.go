@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -27,9 +26,8 @@ type Snapshot struct {
 	Entries []*webhook.Entry
 	// Mutators is nil if Gatekeeper's mutators are not run, or not read yet.
 	Mutators *MutatorsState
-	// Workloads has the rules of the workloads that are expanded, nil if none are or
-	// if they are not known yet.
-	Workloads []admissionregistrationv1.RuleWithOperations
+	// Expansion is nil if workloads are not expanded, or it is not known yet with what.
+	Expansion *ExpansionState
 	// Guests is nil if Kubewarden's policies are not run, or not read yet.
 	Guests *GuestsState
 }
@@ -241,8 +239,8 @@ type publication struct {
 	params  func(schema.GroupVersionKind) ParamState
 	// mutators may be nil.
 	mutators  *MutatorsState
-	guests    *GuestsState // may be nil
-	workloads []admissionregistrationv1.RuleWithOperations
+	guests    *GuestsState    // may be nil
+	workloads *ExpansionState // may be nil
 
 	snapshot func() *Snapshot
 }
@@ -257,7 +255,7 @@ func (p *publication) build() *Snapshot {
 		Policies: make([]PolicyState, len(p.policies)),
 		Bindings: make([]BindingState, len(p.bindings)),
 		Entries:  p.entries,
-		Mutators: p.mutators, Guests: p.guests, Workloads: p.workloads,
+		Mutators: p.mutators, Guests: p.guests, Expansion: p.workloads,
 	}
 	for i, b := range p.bindings {
 		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: p.named[i] >= 0, Err: b.err}

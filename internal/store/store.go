@@ -70,8 +70,8 @@ type Options struct {
 	// those of the cluster; the Store does not write them. Mutators has to be On.
 	Native *NativeOptions
 	// Expansion finds out what becomes of the objects that workloads create. mapd needs
-	// the right to read ValidatingAdmissionPolicies, and expansion templates if there
-	// are any.
+	// the right to read ValidatingAdmissionPolicies, and, if the server has them, expansion
+	// templates and Kubernetes' own MutatingAdmissionPolicies.
 	Expansion bool
 	// Guests runs Kubewarden's policies, for which mapd needs the right to read them.
 	// Nil: they are not run.
@@ -160,7 +160,7 @@ func New(o Options) *Store {
 	if o.Expansion {
 		s.workloads = newWorkloads(o.Dynamic, verdict.Sources{
 			Sources: s.sources, Types: types, Convert: s.engine.Convert, Authorizer: s.authorizer,
-		}, s.engine, log, s.changes.Notify)
+		}, s.compiler.deps, s.engine, log, s.changes.Notify)
 	}
 	if o.Guests != nil {
 		s.guests = newGuests(o.Dynamic, *o.Guests, s.compiler.deps, s.sources, s.engine, log, s.changes.Notify)
@@ -177,7 +177,7 @@ func (s *Store) servedKindsChanged() {
 		s.gatekeeper.look()
 	}
 	if s.workloads != nil {
-		s.workloads.templates.Look()
+		s.workloads.look()
 	}
 	if s.guests != nil {
 		s.guests.look()
@@ -323,7 +323,7 @@ func (s *Store) kindsInUse(entries map[webhook.ID]*joined) []schema.GroupVersion
 		kinds = append(kinds, s.guests.aware...)
 	}
 	if s.workloads != nil {
-		kinds = append(kinds, s.workloads.kinds...)
+		kinds = append(kinds, s.workloads.paramKinds()...)
 	}
 	return kinds
 }
@@ -364,7 +364,7 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	}
 	if s.workloads != nil {
 		s.workloads.publish(s.compiler.catalogue, s.sources, s.gatekeeper, s.guests)
-		next.workloads = s.workloads.rules
+		next.workloads = s.workloads.state
 	}
 	if s.guests != nil {
 		next.guests = s.guests.state

@@ -173,11 +173,14 @@ type asked struct {
 // askedBy returns what the entries of a snapshot are derived from.
 func (w *Writer) askedBy(s *store.Snapshot) asked {
 	a := asked{
-		entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil, workloads: s.Workloads,
+		entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil,
 		guests: s.Guests, guestsUnread: w.o.Guests && s.Guests == nil,
 	}
 	if s.Mutators != nil {
 		a.rules = s.Mutators.Rules
+	}
+	if s.Expansion != nil {
+		a.workloads = s.Expansion.Rules
 	}
 	return a
 }

@@ -143,7 +143,7 @@ func TestExpansionEntry(t *testing.T) {
 			want     []string
 		}{
 			{"unknown, and there is no entry", &store.Snapshot{}, validation},
-			{"known", &store.Snapshot{Workloads: rules}, with},
+			{"known", &store.Snapshot{Expansion: &store.ExpansionState{Rules: rules}}, with},
 			{"unknown", &store.Snapshot{}, with},
 		} {
 			w.derive([]*configuration{c}, w.askedBy(step.snapshot), []byte("ca"), true)

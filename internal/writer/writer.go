@@ -55,7 +55,8 @@ type Options struct {
 	// Mutators says that the Store runs Gatekeeper's mutators; Native, that it moves
 	// them into policies or back, and these are written or deleted.
 	Mutators, Native bool
-	// Expansion says that the Store finds out what workloads create.
+	// Expansion says that the Store finds out what workloads create, so that there is an
+	// entry for workloads, and a ConfigMap about expansion templates.
 	Expansion bool
 	// Guests says that the Store runs Kubewarden's policies.
 	Guests bool
@@ -70,9 +71,9 @@ type Writer struct {
 	o   Options
 	log *slog.Logger
 	// published, reported and listed are notified of snapshots: one for each task.
-	published, reported, listed, guestsListed, certificates <-chan struct{}
-	native                                                  *Native      // nil: no policies are written
-	nativeReported                                          watch.Signal // native has something new to say
+	published, reported, listed, guestsListed, expansionListed, certificates <-chan struct{}
+	native                                                                   *Native      // nil: no policies are written
+	nativeReported                                                           watch.Signal // native has something new to say
 
 	// passive is the installation that the configurations belong to, if it is not
 	// this one; owned says that they were this one's before.
@@ -101,6 +102,9 @@ func (w *Writer) Run(ctx context.Context) error {
 	w.published, w.reported, w.listed = w.o.Store.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
 	if w.o.Guests {
 		w.guestsListed = w.o.Store.Changed()
+	}
+	if w.o.Expansion {
+		w.expansionListed = w.o.Store.Changed()
 	}
 	w.certificates = w.o.Certificates.Changed()
 	return w.lead(ctx, func(ctx context.Context) {
@@ -247,7 +251,10 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 		work.Go(func() { t.keepList(ctx, t.events) })
 	}
 	if t.o.Guests {
-		work.Go(func() { t.keepGuests(ctx, t.events) })
+		work.Go(func() { t.keep(ctx, &guestListing, t.guestsListed, t.events) })
+	}
+	if t.o.Expansion {
+		work.Go(func() { t.keep(ctx, &expansionListing, t.expansionListed, t.events) })
 	}
 	if t.native != nil {
 		work.Go(func() { t.native.Run(ctx, ns) })

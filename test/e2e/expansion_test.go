@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/writer"
 	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
@@ -76,6 +77,24 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: images}
 spec: {policyName: images, paramRef: {name: registries, parameterNotFoundAction: Deny}, validationActions: [Deny]}
+`
+
+const nativePolicies = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: native}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"native": "yes"}}}'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: native}
+spec: {policyName: native}
 `
 
 // TestExpansion has authors of workloads warned of what their Pods will meet, in the
@@ -177,6 +196,59 @@ func TestExpansion(t *testing.T) {
 	})
 	templates := schema.GroupVersionResource{Group: "expansion.gatekeeper.sh", Version: "v1beta1", Resource: "expansiontemplate"}
 	if err := c.Dynamic.Resource(templates).Delete(t.Context(), "deployments", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Templates in a circle are reported, and in force once that is broken.
+	link := func(name, from, to string) string {
+		return fmt.Sprintf(`{apiVersion: expansion.gatekeeper.sh/v1beta1, kind: ExpansionTemplate, metadata: {name: %s}, spec: {
+			applyTo: [{groups: [example.com], versions: [v1], kinds: [%s]}], templateSource: spec, generatedGVK: {group: example.com, version: v1, kind: %s}}}`, name, from, to)
+	}
+	listed := func(want string) {
+		t.Helper()
+		cluster.Eventually(t, cluster.Patience, "the ConfigMap", func(ctx context.Context) error {
+			cm, err := m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, writer.ExpansionName, metav1.GetOptions{})
+			if err != nil || cm.Data["templates"] != want {
+				return fmt.Errorf("it has %q: %v", cm.Data["templates"], err)
+			}
+			return nil
+		})
+	}
+	c.Apply(t, link("a", "A", "B"))
+	c.Apply(t, link("b", "B", "A"))
+	const cycle = "template forms expansion cycle: a, b"
+	listed("a  cycle  " + cycle + "\nb  cycle  " + cycle + "\n")
+	cluster.Eventually(t, cluster.Patience, "events about both", func(ctx context.Context) error {
+		list, err := m.Kubernetes.EventsV1().Events("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		about := map[string]bool{}
+		for _, e := range list.Items {
+			if e.Reason == "TemplateDisabled" && e.Note == cycle && e.Regarding.Kind == "ExpansionTemplate" {
+				about[e.Regarding.Name] = true
+			}
+		}
+		if !about["a"] || !about["b"] {
+			return fmt.Errorf("events about %v", about)
+		}
+		return nil
+	})
+	c.Apply(t, link("b", "B", "C"))
+	listed("a  running\nb  running\n")
+
+	// The API server's own policies are met before mapd's.
+	for _, text := range strings.Split(nativePolicies, "---\n") {
+		c.Apply(t, text)
+	}
+	native := append(want[:2:2], "mapd: Pod shop/web-pod: changed by native, team")
+	cluster.Eventually(t, cluster.Patience, "the native policy", func(ctx context.Context) error {
+		if _, got, err := create(ctx, deployment); err != nil || !slices.Equal(got, native) {
+			return fmt.Errorf("warnings %q, %v", got, err)
+		}
+		return nil
+	})
+	if err := c.Dynamic.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"}).
+		Delete(t.Context(), "native", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// A parameter that changes is seen, and a policy that is gone.
