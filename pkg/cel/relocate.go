@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -131,6 +132,7 @@ func (w *relocating) walk(e ast.Expr, bound []string) ast.Expr {
 	switch e.Kind() {
 	case ast.SelectKind:
 		s := e.AsSelect()
+		w.checkOperand(s.Operand())
 		return w.make.NewSelect(e.ID(), w.walk(s.Operand(), bound), s.FieldName())
 	case ast.CallKind:
 		return w.call(e, bound)
@@ -200,8 +202,9 @@ func text(e ast.Expr) (string, bool) {
 
 // field returns what becomes of a chain.
 func (w *relocating) field(e, root ast.Expr, path, bound []string) ast.Expr {
-	name := root.AsIdent()
-	if slices.Contains(bound, name) {
+	// Macros do not hide a name that begins with a dot.
+	name, global := strings.CutPrefix(root.AsIdent(), ".")
+	if !global && slices.Contains(bound, name) {
 		return e
 	}
 	switch name {
@@ -220,6 +223,9 @@ func (w *relocating) field(e, root ast.Expr, path, bound []string) ast.Expr {
 		return w.make.NewLiteral(w.id(), types.String(*moved.Value))
 	case moved.Stays:
 		return e
+	}
+	if global && slices.Contains(bound, name) {
+		name = "." + name
 	}
 	to := w.make.NewIdent(w.id(), name)
 	for _, step := range w.Path {
@@ -260,9 +266,14 @@ func (w *relocating) call(e ast.Expr, bound []string) ast.Expr {
 		}
 		return w.make.NewCall(e.ID(), c.FunctionName(), out)
 	}
+	switch c.FunctionName() {
+	case operators.Index, operators.OptIndex, operators.OptSelect:
+		w.checkOperand(args[0])
+	}
 	if !c.IsMemberFunction() {
 		return w.make.NewCall(e.ID(), c.FunctionName(), w.all(args, bound)...)
 	}
+	w.checkOperand(c.Target())
 	target := w.walk(c.Target(), bound)
 	defines, outside := binders(c)
 	inner := bound
@@ -280,6 +291,17 @@ func (w *relocating) call(e ast.Expr, bound []string) ast.Expr {
 	return w.make.NewMemberCall(e.ID(), c.FunctionName(), target, out...)
 }
 
+// checkOperand refuses what parser.Unparse prints without the parentheses that it needs.
+func (w *relocating) checkOperand(e ast.Expr) {
+	if e.Kind() != ast.CallKind {
+		return
+	}
+	switch e.AsCall().FunctionName() {
+	case operators.Negate, operators.LogicalNot:
+		w.refuse(e, errors.New("a negation that is the operand of something else cannot be printed; move it into a variable"))
+	}
+}
+
 // compared returns what becomes of a comparison of object or oldObject with null.
 func (w *relocating) compared(e ast.Expr, bound []string) (ast.Expr, bool) {
 	c := e.AsCall()
@@ -292,7 +314,7 @@ func (w *relocating) compared(e ast.Expr, bound []string) (ast.Expr, bool) {
 		if a.Kind() != ast.IdentKind || slices.Contains(bound, a.AsIdent()) || other.Kind() != ast.LiteralKind || other.AsLiteral() != types.NullValue {
 			continue
 		}
-		switch a.AsIdent() {
+		switch strings.TrimPrefix(a.AsIdent(), ".") {
 		case objectName:
 			return e, true
 		case oldObjectName:
@@ -334,7 +356,7 @@ func binders(c ast.CallExpr) (defines, from int) {
 // literal returns what becomes of an Object or a JSONPatch.
 func (w *relocating) literal(e ast.Expr, bound []string) ast.Expr {
 	s := e.AsStruct()
-	name, path := s.TypeName(), []string(nil)
+	name, path := strings.TrimPrefix(s.TypeName(), "."), []string(nil)
 	moves := name == objectLiteral || strings.HasPrefix(name, objectLiteral+".")
 	if moves {
 		path = strings.Split(name, ".")[1:]
@@ -350,7 +372,7 @@ func (w *relocating) literal(e ast.Expr, bound []string) ast.Expr {
 			}
 		}
 		value := f.Value()
-		if s.TypeName() == patchLiteral && (f.Name() == "path" || f.Name() == "from") {
+		if name == patchLiteral && (f.Name() == "path" || f.Name() == "from") {
 			value = w.pointer(value, true, bound)
 		} else {
 			value = w.walk(value, bound)

@@ -54,7 +54,11 @@ func TestRelocate(t *testing.T) {
 		{`object.?spec.optMap(object, object.x)`, `object.spec.template.?spec.optMap(object, object.x)`},
 		{`object.spec.filter(request, request.name)`, `object.spec.template.spec.filter(request, request.name)`},
 		{`object.spec.map(x)`, `object.spec.template.spec.map(x)`},
+		// A name with a dot is that of a variable outside of all macros.
+		{`.object.spec.x && [1].all(object, .object.spec.y == object)`, `object.spec.template.spec.x && [1].all(object, .object.spec.template.spec.y == object)`},
+		{`[1].all(object, .oldObject == null)`, `[1].all(object, true)`},
 		// Types and paths of mutations.
+		{`.Object{spec: .Object.spec{a: 1}}`, `Object.spec.template{spec: Object.spec.template.spec{a: 1}}`},
 		{`Object{spec: Object.spec{a: object.spec.a, ?b: object.?spec.b}}`, `Object.spec.template{spec: Object.spec.template.spec{a: object.spec.template.spec.a, ?b: object.spec.template.?spec.b}}`},
 		{`[JSONPatch{op: "add", path: "/spec/x", value: Object.spec.x{y: 1}}]`, `[JSONPatch{op: "add", path: "/spec/template/spec/x", value: Object.spec.template.spec.x{y: 1}}]`},
 		{`[JSONPatch{op: "move", from: "/spec/" + variables.a, path: has(object.spec.x) ? "/spec/a" : "/spec/b"}]`,
@@ -86,6 +90,8 @@ func TestRelocateRefuses(t *testing.T) {
 		{`object[variables.x] == 1 || request.name == ""`, "1:1: no object; 1:29: no request.name"},
 		{`Object{metadata: Object.metadata{uid: "x"}}`, "1:39: no Object.metadata.uid"},
 		{`[JSONPatch{op: "add", path: "/metadata/uid"}, JSONPatch{op: "add", path: true ? "" : "/x"}]`, "1:29: no such path; 1:81: no such path"},
+		{`.object.metadata.uid == ""`, "1:2: no object.metadata.uid"},
+		{`(-variables.a).b() + (!true).c`, "1:2: a negation that is the operand of something else cannot be printed; move it into a variable; 1:23: a negation that is the operand of something else cannot be printed; move it into a variable"},
 		{`object.`, ""},
 	} {
 		_, err := relocation().Relocate(c.in, false)
