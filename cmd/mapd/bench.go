@@ -72,7 +72,7 @@ func newBench(s streams) *cobra.Command {
 	f.eval.addFiles(cmd)
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringVarP(&f.eval.output, "output", "o", "table", "table, json or yaml")
+	choiceVarP(fl, &f.eval.output, "output", "o", "table", "", "table", "json", "yaml")
 	fl.DurationVar(&f.duration, "duration", 5*time.Second, "how long to measure in all; the objects share it equally")
 	fl.IntVar(&f.iterations, "iterations", 0, "how many requests for each object, instead of --duration")
 	fl.IntVar(&f.concurrency, "concurrency", 1, "how many requests at once")
@@ -108,7 +108,7 @@ func (f *benchFlags) check() error {
 			return usagef("bench: --save %s: %w", f.save, err)
 		}
 	}
-	return f.eval.check([]string{"table", "json", "yaml"})
+	return f.eval.check()
 }
 
 func runBench(ctx context.Context, s streams, f *benchFlags) error {

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,17 +48,13 @@ func newDoctor(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	f.cluster.add(fl)
-	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
+	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json")
 	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long it may take in all")
 	return cmd
 }
 
 func runDoctor(ctx context.Context, s streams, f *doctorFlags) error {
-	formats := []string{"text", "json"}
-	switch {
-	case !slices.Contains(formats, f.output):
-		return usagef("doctor: -o %s: must be one of %s", f.output, strings.Join(formats, ", "))
-	case f.timeout <= 0:
+	if f.timeout <= 0 {
 		return usagef("doctor: --timeout %s: must be positive", f.timeout)
 	}
 	config, err := f.cluster.config()

@@ -101,7 +101,7 @@ func newEval(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	f.addFiles(cmd)
-	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml, json, patch, diff, review or name")
+	choiceVarP(fl, &f.output, "output", "o", "yaml", "", outputs...)
 	f.addRequest(cmd)
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
 	f.external.add(fl)
@@ -120,7 +120,7 @@ func (f *evalFlags) addFiles(cmd *cobra.Command) {
 // addRequest adds the flags for what is asked of the policies.
 func (f *evalFlags) addRequest(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.operation, "operation", "", "create, update or connect (default create, or update with --old)")
+	choiceVar(fl, &f.operation, "operation", "", " (default create, or update with --old)", "create", "update", "connect")
 	fl.StringVar(&f.old, "old", "", "file with the objects as they are before an update")
 	fl.StringVar(&f.subresource, "subresource", "", "the subresource that is requested, such as status")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "set request.dryRun")
@@ -153,14 +153,12 @@ func (f *evalFlags) usagef(format string, args ...any) error {
 }
 
 // check finds wrong usage before anything is read.
-func (f *evalFlags) check(outputs []string) error {
+func (f *evalFlags) check() error {
 	switch {
 	case len(f.policies) == 0 && !f.expand:
 		return f.usagef("no policies; give them with -p")
 	case len(f.files) == 0:
 		return f.usagef("no objects; give them with -f")
-	case !slices.Contains(outputs, f.output):
-		return f.usagef("-o %s: must be one of %s", f.output, strings.Join(outputs, ", "))
 	case f.expand && f.output == "review":
 		return f.usagef("-o review: with --expand there are results that no request asked for")
 	}
@@ -173,7 +171,7 @@ func (f *evalFlags) check(outputs []string) error {
 	if stdin > 1 {
 		return f.usagef("standard input (-) can be read only once")
 	}
-	switch strings.ToLower(f.operation) {
+	switch f.operation {
 	case "":
 		f.operation = "create"
 		if f.old != "" {
@@ -187,8 +185,6 @@ func (f *evalFlags) check(outputs []string) error {
 		if f.old == "" {
 			return f.usagef("--operation update needs the objects before it: --old FILE")
 		}
-	default:
-		return f.usagef("--operation %s: must be create, update or connect", f.operation)
 	}
 	f.operation = strings.ToUpper(f.operation)
 	if f.namespace == "" {
@@ -201,7 +197,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if err := f.check(outputs); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	e, err := newEvaluation(s, f, false)

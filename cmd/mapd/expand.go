@@ -70,7 +70,7 @@ func newExpand(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	f.addFiles(cmd)
-	fl.StringVarP(&f.output, "output", "o", "yaml", "yaml or json")
+	choiceVarP(fl, &f.output, "output", "o", "yaml", "", "yaml", "json")
 	fl.StringVar(&policies, "rewrite", "", "print policies for workloads that do what the policies for Pods in this file do, instead of objects")
 	fl.StringVar(&outputFile, "outputfile", "", "write to this file instead of standard output")
 	f.addUser(cmd)
@@ -80,7 +80,7 @@ func newExpand(s streams) *cobra.Command {
 }
 
 func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) error {
-	if err := f.check([]string{"yaml", "json"}); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	e, err := newEvaluation(s, f, false)

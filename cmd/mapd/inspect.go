@@ -26,9 +26,6 @@ compiles the module, and makes an instance of it. Nothing asks the policy anythi
 The exit code is 3 if mapd does not run the module; the reason is printed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{"text", "json", "yaml"}, output) {
-				return usagef("-o %s: want text, json or yaml", output)
-			}
 			wasm, err := readModule(args[0])
 			if err != nil {
 				return usagef("%w", err)
@@ -51,7 +48,7 @@ The exit code is 3 if mapd does not run the module; the reason is printed.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	choiceVarP(cmd.Flags(), &output, "output", "o", "text", "", "text", "json", "yaml")
 	return cmd
 }
 

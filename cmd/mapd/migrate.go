@@ -125,11 +125,11 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the mutators from a cluster; with --verify its objects, too (with -f only these)")
 	f.cluster.add(fl)
 	fl.StringVarP(&f.output, "output", "o", "-", "directory for the files; - is one stream on standard output")
-	fl.StringVar(&f.patch, "patch", "auto", "auto, json (JSONPatch everywhere) or apply (ApplyConfiguration or nothing)")
-	fl.StringVar(&f.values, "values", "inline", "inline: values stand in the policies; params: policies read them from the mutators, which stay")
+	choiceVar(fl, &f.patch, "patch", "auto", ": JSONPatch or ApplyConfiguration for each, JSONPatch everywhere, or ApplyConfiguration or nothing", "auto", "json", "apply")
+	choiceVar(fl, &f.values, "values", "inline", ": values stand in the policies, or policies read them from the mutators, which stay", "inline", "params")
 	fl.StringVar(&f.snapshot, "external-snapshot", "", "with --values params: file with answers of external data providers, as mapd eval --record writes it; policies look them up in ConfigMaps")
 	fl.StringVar(&f.paramsIn, "external-namespace", "kube-system", "namespace of these ConfigMaps")
-	fl.StringVar(&f.group, "group", "k8s.io", "k8s.io: policies for Kubernetes; mapd.dev: for mapd alone")
+	choiceVar(fl, &f.group, "group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")
 	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
 	fl.BoolVar(&f.live, "live", false, "keep the policies in the cluster and true to its mutators until interrupted, as mapd serve --legacy native does")
 	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
@@ -156,18 +156,6 @@ func (f *migrateFlags) check() error {
 	}
 	if len(f.files) > 0 && f.fromCluster && !f.verify {
 		return usagef(name + "-f and --from-cluster: only with --verify, which then takes the cluster's objects")
-	}
-	for _, c := range []struct {
-		flag, value string
-		allowed     []string
-	}{
-		{"--patch", f.patch, []string{"auto", "json", "apply"}},
-		{"--values", f.values, []string{"inline", "params"}},
-		{"--group", f.group, []string{"k8s.io", "mapd.dev"}},
-	} {
-		if !slices.Contains(c.allowed, c.value) {
-			return usagef(name+"%s %s: must be one of %s", c.flag, c.value, strings.Join(c.allowed, ", "))
-		}
 	}
 	switch {
 	case f.values == "params" && f.patch == "apply":
@@ -218,8 +206,6 @@ func (f *migrateFlags) checkLive() error {
 		return usagef(name + "knows no --values and no --patch")
 	case f.snapshot != "" || f.paramsIn != "kube-system":
 		return usagef(name + "knows no --external-snapshot and no --external-namespace")
-	case !slices.Contains([]string{"k8s.io", "mapd.dev"}, f.group):
-		return usagef("migrate gatekeeper: --group %s: must be one of k8s.io, mapd.dev", f.group)
 	}
 	return nil
 }

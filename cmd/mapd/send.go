@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +61,7 @@ func newSend(s streams) *cobra.Command {
 	fl.BoolVarP(&f.eval.recursive, "recursive", "R", false, "read directories recursively")
 	fl.StringVar(&f.server, "server", "", "the webhook's URL")
 	fl.StringVar(&f.caFile, "ca-file", "", "file with the CA bundle of the server (default the system's)")
-	fl.StringVarP(&f.eval.output, "output", "o", "diff", "diff, yaml, json, patch, review or name")
+	choiceVarP(fl, &f.eval.output, "output", "o", "diff", "", outputs...)
 	fl.StringVarP(&f.eval.namespace, "namespace", "n", mapd.DefaultNamespace, "the namespace of namespaced objects that name none")
 	return cmd
 }
@@ -73,8 +72,6 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 		return usagef("send: no objects; give them with -f")
 	case !strings.HasPrefix(f.server, "https://"):
 		return usagef("send: --server %q: must be an https:// URL", f.server)
-	case !slices.Contains(outputs, f.eval.output):
-		return usagef("send: -o %s: must be one of %s", f.eval.output, strings.Join(outputs, ", "))
 	}
 	files, err := manifest.Files(f.eval.files, f.eval.recursive)
 	if err != nil {

@@ -119,11 +119,11 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.clientCA, "client-ca", "", "file with the authority of the API server's client certificate; without one of it nobody may send reviews")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or the newest known)")
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
-	fl.StringVar(&f.legacy, "legacy", "", "Gatekeeper's mutators: on, shadow (tell what they would change), native (cluster: as on, and keep policies in their place where these do the same) or off (default on for files, off in a cluster, which needs more rights)")
+	choiceVar(fl, &f.legacy, "legacy", "", ": whether Gatekeeper's mutators run; with shadow mapd says what they would change, with native (cluster) it also keeps policies in their place where these do the same (default on for files, off in a cluster, which needs more rights)", legacyOn, legacyShadow, legacyNative, legacyOff)
 	fl.BoolVar(&f.expansion, "expansion", false, "warn the authors of workloads of what admission will do to the objects that these create, or deny where an ExpansionTemplate says so")
-	fl.StringVar(&f.kubewarden, "kubewarden", "", "Kubewarden's policies: on, shadow (tell what they would do) or off (default on for files, off in a cluster, which needs more rights)")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	choiceVar(fl, &f.kubewarden, "kubewarden", "", ": whether Kubewarden's policies run; with shadow mapd says what they would do (default on for files, off in a cluster, which needs more rights)", legacyOn, legacyShadow, legacyOff)
+	choiceVar(fl, &f.logLevel, "log-level", "info", "", "debug", "info", "warn", "error")
+	choiceVar(fl, &f.logFormat, "log-format", "text", "", "text", "json")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
 	fl.StringVar(&f.pprof, "pprof", "", "loopback address for profiles, such as 127.0.0.1:6060")
 	fl.StringVar(&f.reviewMemory, "review-memory", "", "memory that all reviews may hold together, such as 128Mi (default what the limit of the container leaves beside the policies)")
@@ -231,49 +231,33 @@ const (
 
 // checkLegacy fills in the default.
 func (f *serveFlags) checkLegacy() error {
-	switch f.kubewarden {
-	case "", legacyOn, legacyShadow, legacyOff:
-	default:
-		return usagef("serve: --kubewarden %q: must be on, shadow or off", f.kubewarden)
-	}
 	switch f.legacy {
 	case "":
 		f.legacy = legacyOff
 		if len(f.policies) > 0 {
 			f.legacy = legacyOn
 		}
-	case legacyOn, legacyShadow, legacyOff:
 	case legacyNative:
 		if len(f.policies) > 0 {
 			return usagef("serve: --legacy native: only in a cluster; for files, mapd migrate gatekeeper writes policies")
 		}
-	default:
-		return usagef("serve: --legacy %q: must be on, shadow, native or off", f.legacy)
 	}
 	return nil
 }
 
 func (f *serveFlags) logger(s streams) (*slog.Logger, error) {
 	var level slog.Level
-	switch f.logLevel {
-	case "debug", "info", "warn", "error":
-		if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, usagef("serve: --log-level %q: must be debug, info, warn or error", f.logLevel)
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, err
 	}
 	if f.verbose {
 		level = slog.LevelDebug
 	}
 	opts := &slog.HandlerOptions{Level: level}
-	switch f.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(s.err, opts)), nil
-	case "json":
+	if f.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(s.err, opts)), nil
 	}
-	return nil, usagef("serve: --log-format %q: must be text or json", f.logFormat)
+	return slog.New(slog.NewTextHandler(s.err, opts)), nil
 }
 
 func serve(ctx context.Context, s streams, f *serveFlags) error {

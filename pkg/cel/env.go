@@ -55,6 +55,15 @@ func Nearest(minor int) string {
 	return fmt.Sprintf("1.%d", min(max(minor, oldestMinor), newestMinor))
 }
 
+// Minors are the versions that Options take, the newest first.
+func Minors() []string {
+	var out []string
+	for minor := newestMinor; minor >= oldestMinor; minor-- {
+		out = append(out, fmt.Sprintf("1.%d", minor))
+	}
+	return out
+}
+
 // NewEnv returns the language of a minor.
 func NewEnv(opts Options) (*Env, error) {
 	minor, err := parseMinor(opts.Version)

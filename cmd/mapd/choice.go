@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// choice is the value of a flag that takes one of a few words, in any case. They stand in its help,
+// in the error for another word, and in the shell's completion.
+type choice struct {
+	value *string
+	words []string
+	usual string
+}
+
+// choiceVarP adds a flag with the default value, which need not be one of words.
+// usage follows the words in the help.
+func choiceVarP(fl *pflag.FlagSet, p *string, name, shorthand, value, usage string, words ...string) {
+	*p = value
+	fl.VarP(&choice{p, words, value}, name, shorthand, either(words)+usage)
+}
+
+func choiceVar(fl *pflag.FlagSet, p *string, name, value, usage string, words ...string) {
+	choiceVarP(fl, p, name, "", value, usage, words...)
+}
+
+// either returns "a, b or c".
+func either(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func (c *choice) String() string { return *c.value }
+
+func (c *choice) Type() string { return "string" }
+
+func (c *choice) Set(word string) error {
+	if word == c.usual {
+		*c.value = word
+		return nil
+	}
+	i := slices.IndexFunc(c.words, func(w string) bool { return strings.EqualFold(w, word) })
+	if i < 0 {
+		return fmt.Errorf("must be one of %s", strings.Join(c.words, ", "))
+	}
+	*c.value = c.words[i]
+	return nil
+}
+
+// flagError says which command a wrong flag was given to.
+func flagError(cmd *cobra.Command, err error) error {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	if path == "" {
+		return &codedError{exitUsage, err}
+	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		if _, ok := invalid.GetFlag().Value.(*choice); ok {
+			name := "--" + invalid.GetFlag().Name
+			if short := invalid.GetFlag().Shorthand; short != "" {
+				name = "-" + short
+			}
+			return usagef("%s: %s %s: %w", path, name, invalid.GetValue(), invalid.Unwrap())
+		}
+	}
+	return usagef("%s: %w", path, err)
+}
