@@ -1,12 +1,12 @@
 package main
 
-// The examples as tests: each gives what its want.yaml says, gives it again when
-// it runs on its own result, is not disturbed by the other examples, and gives
-// the same in Kubernetes. And the README: what it shows is what is printed.
+// The examples as tests: the suites beside them pass, and they give the same in
+// Kubernetes. And the README: what it shows is what is printed.
 
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,35 +60,22 @@ func readFile(t *testing.T, elem ...string) string {
 	return string(data)
 }
 
+// The suites of the examples pass. There is one for each, and one with all policies.
 func TestExamples(t *testing.T) {
 	hammer.Alone(t)
-	together := []string{"eval"}
-	for _, name := range exampleNames(t) {
-		together = append(together, "-p", filepath.Join(examples, name, "policy.yaml"))
+	names := exampleNames(t)
+	out := printed(t, "test", examples+"/...")
+	if want := fmt.Sprintf("%d suites: ", len(names)+1); !strings.Contains(out, want) {
+		t.Errorf("want %s; make test prints\n%s", want, out)
 	}
-	for _, name := range exampleNames(t) {
-		t.Run(name, func(t *testing.T) {
-			policy, objects, want := filepath.Join(examples, name, "policy.yaml"), filepath.Join(examples, name, "objects.yaml"), filepath.Join(examples, name, "want.yaml")
-			got := printed(t, "eval", "-p", policy, "-f", objects)
-			if *update {
-				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			wanted := readFile(t, want)
-			if diff := cmp.Diff(wanted, got); diff != "" {
-				t.Errorf("-want.yaml +got\n%s", diff)
-			}
-			if diff := cmp.Diff(wanted, printed(t, "eval", "-p", policy, "-f", want)); diff != "" {
-				t.Errorf("a second run changes its result: -want.yaml +got\n%s", diff)
-			}
-			if diff := cmp.Diff(wanted, printed(t, append(together, "-f", objects)...)); diff != "" {
-				t.Errorf("with the policies of all examples: -want.yaml +got\n%s", diff)
-			}
-			if wanted == readFile(t, objects) {
-				t.Error("the example changes nothing")
-			}
-		})
+	together := readFile(t, examples, "mapd-test.yaml")
+	for _, name := range names {
+		if readFile(t, examples, name, "want.yaml") == readFile(t, examples, name, "objects.yaml") {
+			t.Errorf("%s changes nothing", name)
+		}
+		if !strings.Contains(together, "  objects: "+name+"/objects.yaml\n  expect: {objects: "+name+"/want.yaml}\n") {
+			t.Errorf("%s is not in the suite of all examples", name)
+		}
 	}
 }
 
@@ -294,20 +281,20 @@ func TestExamplesReadme(t *testing.T) {
 
 // tourBlock is a code block of a page that shows a command and all that it
 // prints, both streams as a terminal shows them.
-var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:eval|expand|inspect|migrate) [^\n]*)\n(.*?)```\n")
+var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:eval|expand|inspect|migrate|test) [^\n]*)\n(.*?)```\n")
 
 // tourFile is a file that the README shows whole.
 var tourFile = regexp.MustCompile("(?s)```yaml\n# (docs/tour/[^\n]*)\n(.*?)```\n")
 
-// The files that the README shows are those that its commands read.
+// The files that pages show are those that their commands read.
 func TestReadmeFiles(t *testing.T) {
-	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md"), -1)
-	if len(blocks) < 2 {
+	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md")+readFile(t, "../../docs/authoring.md"), -1)
+	if len(blocks) < 3 {
 		t.Fatalf("found %d files: the README is not read as it is written", len(blocks))
 	}
 	for _, m := range blocks {
 		if d := cmp.Diff(m[2], readFile(t, "../..", m[1])); d != "" {
-			t.Errorf("%s (-README +file):\n%s", m[1], d)
+			t.Errorf("%s (-page +file):\n%s", m[1], d)
 		}
 	}
 }
@@ -316,7 +303,7 @@ func TestReadmeFiles(t *testing.T) {
 func TestReadme(t *testing.T) {
 	hammer.Alone(t)
 	t.Chdir("../..") // the commands name files from there
-	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 4, "docs/external-data.md": 3} {
+	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 4, "docs/external-data.md": 3, "docs/authoring.md": 1} {
 		t.Run(page, func(t *testing.T) { checkPage(t, page, least) })
 	}
 }

@@ -18,7 +18,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 // The exit codes are part of the interface: scripts decide by them.
 const (
 	exitOK      = 0
-	exitDenied  = 1 // an object was denied
+	exitDenied  = 1 // an object was denied, or a case of a suite failed
 	exitUsage   = 2 // wrong usage, or input that cannot be read
 	exitPolicy  = 3 // a policy does not compile or validate
 	exitPartial = 5 // some inputs failed, the others were done
@@ -65,10 +65,10 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newEval(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newMigrate(s), newInspect(s), newVersion(s))
+	root.AddCommand(newEval(s), newTest(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newMigrate(s), newInspect(s), newVersion(s))
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)
-	root.SetArgs(args)
+	root.SetArgs(spelled(args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -133,3 +133,20 @@ func (d *Document) root() *yaml.Node {
 	}
 	return d.node
 }
+
+// Part returns the object at a path of the document, in the form of field.Path, as a
+// document of its own whose errors have the positions of the whole one. The caller may
+// have replaced texts in the object.
+func (d *Document) Part(path string, object map[string]any) (*Document, error) {
+	part := &Document{
+		Object: &unstructured.Unstructured{Object: object}, File: d.File, Index: d.Index, Line: d.Line, Raw: Encode(object),
+		text: d.text, first: d.first, source: object, item: true, inJSON: d.JSON || d.inJSON,
+	}
+	if n, _ := lookup(d.root(), path); n != nil {
+		part.node, part.Line = n, d.first+n.Line-1
+	}
+	if err := check(part); err != nil {
+		return nil, err
+	}
+	return part, nil
+}

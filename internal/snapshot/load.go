@@ -23,6 +23,7 @@ func Load(inputs []manifest.Input, opts Options) (l *Loaded, errs []error, unrea
 	if len(errs) > 0 {
 		return nil, errs, true
 	}
+	docs = append(docs, opts.Documents...)
 	docs = slices.DeleteFunc(docs, func(d *manifest.Document) bool { return d.Object == nil })
 	read := time.Now()
 	s, errs := Build(docs, opts)

@@ -24,6 +24,8 @@ const DefaultNamespace = "default"
 
 // Options configure Build. The zero value is usable.
 type Options struct {
+	// Documents are added by Load to those that it reads.
+	Documents []*manifest.Document
 	// Env is the expression language; nil is that of the newest minor.
 	Env *cel.Env
 	// Unbound binds each policy without a binding to everything. Without it such

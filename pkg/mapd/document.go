@@ -55,6 +55,32 @@ func (d *Document) Errorf(format string, args ...any) *Error {
 	return (*Error)(d.doc.Errorf(format, args...))
 }
 
+// Part returns the object at a path of the document, such as cases[0].object, as a
+// document of its own; object is its content, in which texts may have been replaced. Its
+// errors have the positions of the whole document.
+func (d *Document) Part(path string, object map[string]any) (*Document, error) {
+	part, err := d.doc.Part(path, object)
+	if err != nil {
+		return nil, located(err)
+	}
+	return &Document{part}, nil
+}
+
+// ErrorAt returns err at the field that a path names, in the form of field.Path, or at
+// the nearest one around it.
+func (d *Document) ErrorAt(path string, err error) *Error {
+	return (*Error)(d.doc.ErrorAt(path, err))
+}
+
+// ErrorAtKey is ErrorAt for a field that should not be there.
+func (d *Document) ErrorAtKey(path string, err error) *Error {
+	return (*Error)(d.doc.ErrorAtKey(path, err))
+}
+
+// Rewrite returns the document's text with its object changed to after: it keeps the
+// comments and the order of the keys.
+func (d *Document) Rewrite(after map[string]any) []byte { return manifest.Rewrite(d.doc, after) }
+
 // objectID tells objects apart across versions.
 type objectID struct{ group, kind, namespace, name string }
 
@@ -83,7 +109,7 @@ func (p *Policies) Objects(name string, docs iter.Seq2[*Document, error]) (*Obje
 			continue
 		}
 		res, known := p.loaded.Types.ResourceFor(d.Object().GroupVersionKind())
-		id := identify(d.Object(), p.namespaceOf(d.Object(), res.Namespaced || !known))
+		id := identify(d.Object(), namespaceOf(d.Object(), res.Namespaced || !known, p.namespace))
 		if first, ok := o.docs[id]; ok && id.name != "" {
 			errs = append(errs, (*Error)(d.doc.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where()))))
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -40,6 +41,10 @@ type Options struct {
 	// The command mapd has one; it is not part of this package, since a WebAssembly
 	// runtime is large.
 	Guests kubewarden.Loader
+	// Documents are read already. They come after the files.
+	Documents []*Document
+	// Env is the expression language, instead of that of Kubernetes.
+	Env *cel.Env
 	// Brief leaves the objects before and after each step out of decisions, as a
 	// server does, so that an evaluation costs what it costs there.
 	Brief bool
@@ -91,9 +96,12 @@ func (e *LoadError) Unwrap() []error { return e.Errs }
 // *LoadError with all faults; any other error is about opts.
 func Load(opts Options, files ...File) (*Policies, error) {
 	start := time.Now()
-	env, err := environment(opts.Kubernetes)
-	if err != nil {
-		return nil, err
+	env := opts.Env
+	if env == nil {
+		var err error
+		if env, err = environment(opts.Kubernetes); err != nil {
+			return nil, err
+		}
 	}
 	made := time.Since(start)
 	inputs := make([]manifest.Input, len(files))
@@ -102,8 +110,13 @@ func Load(opts Options, files ...File) (*Policies, error) {
 			return io.NopCloser(bytes.NewReader(f.Data)), nil
 		}}
 	}
+	docs := make([]*manifest.Document, len(opts.Documents))
+	for i, d := range opts.Documents {
+		docs[i] = d.doc
+	}
 	l, errs, unread := snapshot.Load(inputs, snapshot.Options{
-		Env: env, Unbound: opts.Unbound, Namespace: opts.Namespace, Trace: !opts.Brief,
+		Documents: docs,
+		Env:       env, Unbound: opts.Unbound, Namespace: opts.Namespace, Trace: !opts.Brief,
 		Resolver: opts.Resolver, Provider: opts.Provider, Guests: opts.Guests,
 	})
 	if len(errs) > 0 {

@@ -33,6 +33,9 @@ type RequestOptions struct {
 	// Subresource is the one that is requested, such as "status".
 	Subresource string
 	DryRun      bool
+	// Namespace is that of a namespaced object that names none, Options.Namespace if it
+	// is empty.
+	Namespace string
 	// User is who asks. Groups that every server adds are added.
 	User authenticationv1.UserInfo
 	// Raw takes objects as they are: without schemas and without a server's
@@ -127,7 +130,7 @@ func (e *asking) request(document *Document) (*Request, error) {
 	}
 	s := &Request{doc: document, object: d.Object.Object, kind: e.kind(gvk)}
 	obj := d.Object
-	namespace := e.namespaceOf(obj, res.Namespaced)
+	namespace := namespaceOf(obj, res.Namespaced, cmp.Or(e.Namespace, e.namespace))
 	if res.Namespaced && !connects(gvk) { // or it has no metadata
 		obj = withNamespace(obj, namespace)
 	}
@@ -151,7 +154,7 @@ func (e *asking) request(document *Document) (*Request, error) {
 		if e.Old == nil {
 			return nil, d.Errorf("%s: an update needs the object before it", s.name)
 		}
-		old, ok := e.Old.docs[identify(obj, namespace)]
+		old, ok := e.Old.docs[identify(obj, namespaceOf(d.Object, res.Namespaced, e.namespace))]
 		switch {
 		case obj.GetName() == "":
 			return nil, d.Errorf("%s: without metadata.name there is nothing to update", s.name)
@@ -314,10 +317,10 @@ func connects(gvk schema.GroupVersionKind) bool {
 
 // namespaceOf is request.namespace. That of a Namespace is its own name (spec
 // §6.1).
-func (p *Policies) namespaceOf(u *unstructured.Unstructured, namespaced bool) string {
+func namespaceOf(u *unstructured.Unstructured, namespaced bool, fallback string) string {
 	switch {
 	case namespaced:
-		return cmp.Or(u.GetNamespace(), p.namespace)
+		return cmp.Or(u.GetNamespace(), fallback)
 	case u.GetKind() == "Namespace" && u.GetAPIVersion() == "v1":
 		return u.GetName()
 	}

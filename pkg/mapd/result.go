@@ -134,6 +134,40 @@ func (r *Result) changes() []report.Change {
 	return report.Diff(r.Request.object, r.Object(), r.policies.keys(r.Decision.Object))
 }
 
+// Against returns the fields in which Object differs from want, as changes from want.
+// There are none if a server would hold the same object for both: quantities may be
+// written in another form, and defaults may be left out.
+func (r *Result) Against(want map[string]any) []Change {
+	got := r.Object()
+	if tree.Equal(want, got) {
+		return nil
+	}
+	hold := func(obj map[string]any) map[string]any {
+		if ns := r.Request.Admission.Namespace; ns != "" && r.Request.Admission.Object.GetNamespace() == ns {
+			obj = withNamespace(&unstructured.Unstructured{Object: obj}, ns).Object
+		}
+		held, err := r.Request.decode(obj)
+		if err != nil {
+			return obj
+		}
+		return held
+	}
+	before, after := hold(want), hold(got)
+	if tree.Equal(before, after) {
+		return nil
+	}
+	keys := r.policies.keys(r.Request.Admission.Object)
+	changes := report.Diff(want, got, keys)
+	if len(changes) == 0 {
+		changes = report.Diff(before, after, keys)
+	}
+	out := make([]Change, len(changes))
+	for i, c := range changes {
+		out[i] = Change(c)
+	}
+	return out
+}
+
 // DiffText returns Diff as text below the object's name, for a terminal if
 // colour is set.
 func (r *Result) DiffText(colour bool) string {

@@ -1,0 +1,71 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// fileNames are the files of a directory that are suites.
+var fileNames = []string{"mapd-test.yaml", "mapd-test.yml", "kyverno-test.yaml", "suite.yaml"}
+
+// Find returns the files of suites: a file is itself, a directory stands for the suites
+// in it, and DIR/... for those of all directories below it too, except those that are
+// named testdata, vendor or node_modules or begin with a dot or an underscore. A path
+// without suites is an error.
+func Find(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		dir, all := strings.CutSuffix(path, "...")
+		if all {
+			dir = filepath.Clean(strings.TrimSuffix(dir, "/"))
+		}
+		info, err := os.Stat(dir)
+		if err != nil {
+			var of *fs.PathError
+			if errors.As(err, &of) {
+				err = of.Err
+			}
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		found := []string{dir}
+		if info.IsDir() {
+			if found, err = below(dir, all); err != nil {
+				return nil, err
+			}
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s: no suites (%s)", path, strings.Join(fileNames, ", "))
+		}
+		for _, file := range found {
+			if !slices.Contains(files, file) {
+				files = append(files, file)
+			}
+		}
+	}
+	return files, nil
+}
+
+func below(dir string, all bool) (found []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == dir:
+		case d.IsDir() && (!all || ignored(d.Name())):
+			return fs.SkipDir
+		case !d.IsDir() && slices.Contains(fileNames, d.Name()):
+			found = append(found, path)
+		}
+		return nil
+	})
+	return found, err
+}
+
+func ignored(dir string) bool {
+	return slices.Contains([]string{"testdata", "vendor", "node_modules"}, dir) || strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_")
+}

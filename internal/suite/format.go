@@ -1,0 +1,85 @@
+package suite
+
+// APIVersion and Kind are those of a suite.
+const (
+	APIVersion = "test.mapd.dev/v1alpha1"
+	Kind       = "Suite"
+)
+
+// Types of fields that are written in more than one way.
+type (
+	// source is the name of a file, or an object in place.
+	source any
+	// value is any value.
+	value any
+	// denial is true, or a record with the fields of a denialText.
+	denial any
+	// operation is one of CREATE, UPDATE and CONNECT.
+	operation string
+)
+
+// suite is a suite as it is written. Its fields and their comments (tag doc) are the
+// JSON schema, see Schema; need says that a field must be there.
+type suite struct {
+	APIVersion string            `json:"apiVersion" need:"y" doc:"The version of this format: test.mapd.dev/v1alpha1."`
+	Kind       string            `json:"kind" need:"y" doc:"Suite."`
+	Policies   []string          `json:"policies" need:"y" doc:"Files, directories and globs, relative to this file, with policies, bindings, Gatekeeper's mutators, Kubewarden's policies and what they need: parameters, Namespaces, CustomResourceDefinitions, RBAC objects."`
+	Context    []source          `json:"context" doc:"Objects beside those of policies: names of files, or objects in place."`
+	Kubernetes string            `json:"kubernetes" doc:"The minor whose CEL libraries are there, such as \"1.37\"; the newest known if left out."`
+	Namespace  string            `json:"namespace" doc:"The namespace of namespaced objects that name none; default if left out."`
+	Unbound    bool              `json:"unbound" doc:"Run policies that have no binding as if bound to everything."`
+	External   string            `json:"external" doc:"A file with recorded answers of providers of external data."`
+	Modules    map[string]string `json:"modules" doc:"Files that stand in for the modules of Kubewarden's policies, by the module's name."`
+	Skip       string            `json:"skip" doc:"Why no case of the suite is run."`
+	Cases      []testCase        `json:"cases" need:"y" doc:"The cases."`
+}
+
+// testCase is a case as it is written.
+type testCase struct {
+	Name        string           `json:"name" need:"y" doc:"What the case shows. Names of a suite differ."`
+	Skip        string           `json:"skip" doc:"Why the case is not run."`
+	Focus       bool             `json:"focus" doc:"Run only the cases of the suite that have focus, while working on them."`
+	Object      source           `json:"object" doc:"The object of the request: an object in place, or the name of a file with one."`
+	Objects     string           `json:"objects" doc:"A file with objects, each a request of its own, instead of object."`
+	Old         source           `json:"old" doc:"The object before an update."`
+	Operation   operation        `json:"operation" doc:"CREATE, UPDATE or CONNECT; UPDATE with old and CREATE without if left out."`
+	Subresource string           `json:"subresource" doc:"The subresource that is requested, such as status."`
+	DryRun      bool             `json:"dryRun" doc:"Whether the request is a dry run."`
+	User        *user            `json:"user" doc:"Who asks; kubernetes-admin of the group system:masters if left out."`
+	Namespace   string           `json:"namespace" doc:"The namespace of an object that names none."`
+	Context     []source         `json:"context" doc:"Objects that the policies see in this case beside those of the suite, such as parameters and Namespaces: names of files, or objects in place."`
+	Expect      *expect          `json:"expect" doc:"What has to come out. mapd test --update writes it."`
+	Table       []map[string]any `json:"table" doc:"Rows of values, each a case of its own: $(column) in a text of the case stands for the value of the row. The column name is the name of the row."`
+}
+
+// user is who asks.
+type user struct {
+	Name   string              `json:"name" doc:"The user's name, such as system:serviceaccount:shop:deployer."`
+	UID    string              `json:"uid" doc:"The user's UID."`
+	Groups []string            `json:"groups" doc:"The user's groups. Those that every server adds are added."`
+	Extra  map[string][]string `json:"extra" doc:"What an authenticator says besides."`
+}
+
+// expect is what has to come out. One field is set.
+type expect struct {
+	Unchanged bool             `json:"unchanged" doc:"The object is admitted as it is."`
+	Object    source           `json:"object" doc:"The whole object, in place or the name of a file with one. Defaults of a server may be left out."`
+	Objects   string           `json:"objects" doc:"A file with what becomes of the objects of the case, in their order."`
+	Patch     []patchOp        `json:"patch" doc:"A JSON patch that makes the same of the object; it may be written in another way than mapd would."`
+	Fields    map[string]value `json:"fields" doc:"Some fields of the result, by path, such as spec.containers[name=app].image or metadata.labels[example.com/team]; null for a field that is not there."`
+	Denied    denial           `json:"denied" doc:"The request is refused: true, or what its message has to be."`
+}
+
+// patchOp is one operation of a patch.
+type patchOp struct {
+	Op    string `json:"op" need:"y" doc:"add, replace or remove."`
+	Path  string `json:"path" need:"y" doc:"A JSON pointer."`
+	Value value  `json:"value" doc:"The new value."`
+}
+
+// denialText says what a denial's message has to be.
+type denialText struct {
+	Message  string `json:"message" doc:"The whole message."`
+	Contains string `json:"contains" doc:"A part of the message."`
+	Matches  string `json:"matches" doc:"A regular expression (RE2) that matches a part of the message."`
+}
