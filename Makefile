@@ -5,7 +5,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate web race e2e e2e-versions bench bench-compare bench-http attack bench-e2e fuzz fuzz-all image kind
+.PHONY: help build run test check fmt vet lint tidy generate web race e2e e2e-versions bench bench-compare bench-http attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,10 @@ IMAGE   ?= ghcr.io/mapd-project/mapd:$(VERSION)
 image: ## build the image IMAGE for ARCH with docker; nothing is pulled
 	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
 	docker build --platform linux/$(ARCH) --build-arg ARCH=$(ARCH) --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+release: ## archives for all platforms, bills of materials, checksums and the manifest for krew into dist; VERSION=v1.2.3
+	rm -rf dist
+	$(GO) run ./hack/release -version "$(VERSION)" -out dist
 
 kind: ## a kind cluster with mapd in it, the examples, and the tests of test/e2e against it
 	@./hack/kind.sh

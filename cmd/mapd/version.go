@@ -22,8 +22,15 @@ func newVersion(s streams) *cobra.Command {
 	}
 }
 
-// version returns the version of the module, or the commit that was built.
+// release is the version of a released binary; the linker sets it.
+var release string
+
+// version returns the version of the release or the module, or the commit that was
+// built.
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

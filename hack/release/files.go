@@ -1,0 +1,138 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"debug/buildinfo"
+	_ "embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	"sigs.k8s.io/yaml"
+)
+
+const repository = "https://github.com/mapd-project/mapd"
+
+// kubectl asks this program to complete the words after "kubectl mapd".
+//
+//go:embed kubectl_complete-mapd
+var completer []byte
+
+// pack returns the archive of a platform: zip for Windows, tar and gzip for all others.
+func pack(base, goos string, binary []byte, modified time.Time) (name string, data []byte, err error) {
+	type file struct {
+		name string
+		mode fs.FileMode
+		data []byte
+	}
+	files := []file{{"mapd", 0o755, binary}, {"kubectl_complete-mapd", 0o755, completer}}
+	if goos == "windows" {
+		files = []file{{"mapd.exe", 0o755, binary}}
+	}
+	for _, name := range []string{"LICENSE", "README.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", nil, err
+		}
+		files = append(files, file{name, 0o644, text})
+	}
+	var out bytes.Buffer
+	if goos == "windows" {
+		w := zip.NewWriter(&out)
+		for _, f := range files {
+			header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: modified}
+			header.SetMode(f.mode)
+			entry, err := w.CreateHeader(header)
+			if err != nil {
+				return "", nil, err
+			}
+			if _, err := entry.Write(f.data); err != nil {
+				return "", nil, err
+			}
+		}
+		err := w.Close()
+		return base + ".zip", out.Bytes(), err
+	}
+	compressed := gzip.NewWriter(&out)
+	w := tar.NewWriter(compressed)
+	for _, f := range files {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: modified, Format: tar.FormatUSTAR}); err != nil {
+			return "", nil, err
+		}
+		if _, err := w.Write(f.data); err != nil {
+			return "", nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return "", nil, err
+	}
+	if err := compressed.Close(); err != nil {
+		return "", nil, err
+	}
+	return base + ".tar.gz", out.Bytes(), nil
+}
+
+// materials lists the modules that a binary says it is built from, in CycloneDX.
+func materials(binary []byte, version string) ([]byte, error) {
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		return nil, err
+	}
+	reference := func(path, version string) string { return "pkg:golang/" + path + "@" + version }
+	of := func(kind cyclonedx.ComponentType, path, version string) cyclonedx.Component {
+		url := reference(path, version)
+		return cyclonedx.Component{BOMRef: url, Type: kind, Name: path, Version: version, PackageURL: url}
+	}
+	main := of(cyclonedx.ComponentTypeApplication, "github.com/mapd-project/mapd", version)
+	components := []cyclonedx.Component{of(cyclonedx.ComponentTypeLibrary, "std", info.GoVersion)}
+	needs := []string{components[0].BOMRef}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		c := of(cyclonedx.ComponentTypeLibrary, m.Path, m.Version)
+		components, needs = append(components, c), append(needs, c.BOMRef)
+	}
+	bom := cyclonedx.NewBOM()
+	bom.Metadata = &cyclonedx.Metadata{Component: &main}
+	bom.Components = &components
+	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: main.BOMRef, Dependencies: &needs}}
+	var out bytes.Buffer
+	err = cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+	return out.Bytes(), err
+}
+
+// krew returns the manifest by which `kubectl krew install` finds the archives.
+func krew(version string, archives []archive) ([]byte, error) {
+	var platforms []map[string]any
+	for _, a := range archives {
+		bin := "mapd"
+		if a.goos == "windows" {
+			bin += ".exe"
+		}
+		platforms = append(platforms, map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]any{"os": a.goos, "arch": a.goarch}},
+			"uri":      fmt.Sprintf("%s/releases/download/%s/%s", repository, version, a.name),
+			"sha256":   fmt.Sprintf("%x", a.sum),
+			"bin":      bin,
+		})
+	}
+	return yaml.Marshal(map[string]any{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+		"kind":       "Plugin",
+		"metadata":   map[string]any{"name": "mapd"},
+		"spec": map[string]any{
+			"version":          version,
+			"homepage":         repository,
+			"shortDescription": "Try, test and run mutating policies written in CEL",
+			"description": "mapd runs Kubernetes MutatingAdmissionPolicies outside the API server: on\n" +
+				"manifests, in tests, and as an admission webhook. It converts Gatekeeper's\nmutators to policies, too.\n",
+			"platforms": platforms,
+		},
+	})
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// makeRelease makes a release whose binaries are this test's.
+func makeRelease(t *testing.T, version string) (string, error) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "dist")
+	r := &release{
+		version: version, out: out, platforms: strings.Split(platforms, ","),
+		build: func(_ context.Context, _, _, _, file string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			binary, err := os.ReadFile(self)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(file, binary, 0o755)
+		},
+		time: func() time.Time { return time.Unix(1_700_000_000, 0) },
+	}
+	return out, r.run(t.Context())
+}
+
+// read returns the files of a directory.
+func read(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// unpack returns the names and modes of what is in an archive.
+func unpack(t *testing.T, name string, data []byte) []string {
+	t.Helper()
+	var out []string
+	if strings.HasSuffix(name, ".zip") {
+		r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range r.File {
+			out = append(out, fmt.Sprintf("%s %s", f.Mode(), f.Name))
+		}
+		return out
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := tar.NewReader(z)
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%s %s", h.FileInfo().Mode(), h.Name))
+	}
+}
+
+func TestRelease(t *testing.T) {
+	t.Chdir("../..")
+	dir, err := makeRelease(t, "v1.2.3-rc.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := read(t, dir)
+	var names []string
+	for _, p := range strings.Split(platforms, ",") {
+		base := "mapd_v1.2.3-rc.1_" + strings.ReplaceAll(p, "/", "_")
+		want := []string{"-rwxr-xr-x mapd", "-rwxr-xr-x kubectl_complete-mapd", "-rw-r--r-- LICENSE", "-rw-r--r-- README.md"}
+		name := base + ".tar.gz"
+		if strings.HasPrefix(p, "windows/") {
+			name, want = base+".zip", []string{"-rwxr-xr-x mapd.exe", "-rw-r--r-- LICENSE", "-rw-r--r-- README.md"}
+		}
+		if got := unpack(t, name, files[name]); !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+		names = append(names, name, base+".cdx.json")
+	}
+	var sums strings.Builder
+	for _, name := range append(names, "mapd.yaml") {
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(files[name]), name)
+	}
+	if got := string(files["SHA256SUMS"]); got != sums.String() {
+		t.Errorf("SHA256SUMS:\n%s\nwant\n%s", got, sums.String())
+	}
+	if want := append(names, "SHA256SUMS", "mapd.yaml"); len(files) != len(want) {
+		t.Errorf("files %q, want %q", slices.Sorted(maps.Keys(files)), want)
+	}
+
+	var bill struct {
+		BOMFormat  string
+		Metadata   struct{ Component struct{ Version string } }
+		Components []struct{ Name, Version, Purl string }
+	}
+	if err := json.Unmarshal(files["mapd_v1.2.3-rc.1_linux_amd64.cdx.json"], &bill); err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, c := range bill.Components {
+		known[c.Name] = c.Version != "" && c.Purl == "pkg:golang/"+c.Name+"@"+c.Version
+	}
+	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.Version != "v1.2.3-rc.1" || !known["std"] || !known["sigs.k8s.io/yaml"] {
+		t.Errorf("bill of materials: %+v", bill)
+	}
+
+	var plugin struct {
+		Spec struct {
+			Version   string
+			Platforms []struct{ URI, SHA256, Bin string }
+		}
+	}
+	if err := yaml.Unmarshal(files["mapd.yaml"], &plugin); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(plugin.Spec.Platforms); n != 6 || plugin.Spec.Version != "v1.2.3-rc.1" {
+		t.Fatalf("krew: %+v", plugin)
+	}
+	for _, p := range plugin.Spec.Platforms {
+		name := p.URI[strings.LastIndex(p.URI, "/")+1:]
+		if fmt.Sprintf("%x", sha256.Sum256(files[name])) != p.SHA256 || !slices.ContainsFunc(unpack(t, name, files[name]), func(f string) bool { return strings.HasSuffix(f, " "+p.Bin) }) {
+			t.Errorf("krew: %+v is not what %s is", p, name)
+		}
+	}
+
+	again, err := makeRelease(t, "v1.2.3-rc.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !maps.EqualFunc(files, read(t, again), bytes.Equal) {
+		t.Error("the same release again has other bytes")
+	}
+}
+
+func TestReleaseRefuses(t *testing.T) {
+	t.Chdir("../..")
+	for version, want := range map[string]string{
+		"":      `version "": must be a semantic version such as v1.2.3`,
+		"1.2.3": `version "1.2.3": must be a semantic version such as v1.2.3`,
+		"v1.2":  `version "v1.2": must be a semantic version such as v1.2.3`,
+		"devel": `version "devel": must be a semantic version such as v1.2.3`,
+	} {
+		if _, err := makeRelease(t, version); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", version, err, want)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "old"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&release{version: "v1.0.0", out: dir}).run(t.Context()); err == nil || err.Error() != dir+": must be empty" {
+		t.Error(err)
+	}
+}
