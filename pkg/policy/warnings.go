@@ -18,6 +18,8 @@ import (
 // Warning is something in a policy that compiles and is nevertheless sure to
 // fail when it is reached.
 type Warning struct {
+	// Rule is the rule of `mapd lint` that finds it, one of those below.
+	Rule string
 	// Field is the expression's place, such as
 	// spec.mutations[0].applyConfiguration.expression.
 	Field string
@@ -27,6 +29,26 @@ type Warning struct {
 	// Kind is the kind whose objects it fails for; empty if that is any.
 	Kind    schema.GroupVersionKind
 	Message string
+}
+
+// The rules of Warnings.
+const (
+	UnknownField     = "unknown-field"
+	AtomicField      = "atomic-field"
+	WrongType        = "wrong-type"
+	TypeName         = "type-name"
+	UnchangeableKind = "unchangeable-kind"
+)
+
+// Targets returns the kinds that rules name, and whether they let in others, too.
+func Targets(m *admissionregistrationv1.MatchResources, types *openapi.Types) (kinds []schema.GroupVersionKind, more bool) {
+	targets := newTargets(m, types)
+	for _, t := range targets.kinds {
+		if t.by == "" {
+			kinds = append(kinds, t.kind)
+		}
+	}
+	return kinds, targets.more
 }
 
 // Warnings holds the apply configurations of a policy against the schemas of
@@ -230,7 +252,7 @@ func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
 				if one.by != "" {
 					advice = "exclude " + one.by + ", which a wildcard includes"
 				}
-				out = append(out, Warning{Line: 1, Column: 1, Kind: one.kind, Message: fmt.Sprintf(
+				out = append(out, Warning{Rule: UnchangeableKind, Line: 1, Column: 1, Kind: one.kind, Message: fmt.Sprintf(
 					"an ApplyConfiguration cannot change %s, whose schema is not published with its group; %s", kindName(one.kind), advice)})
 			}
 		}
@@ -244,7 +266,7 @@ func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
 			continue
 		}
 		for _, name := range f.Misnamed {
-			out = append(out, Warning{Line: f.Line, Column: f.Column, Message: fmt.Sprintf(
+			out = append(out, Warning{Rule: TypeName, Line: f.Line, Column: f.Column, Message: fmt.Sprintf(
 				"the value of %s is of type %s; name it Object.%s, after the fields that lead to it", path, name, strings.Join(f.Path, "."))})
 		}
 		var found []fault
@@ -269,7 +291,7 @@ func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
 				continue
 			}
 			told[fault.message] = true
-			out = append(out, Warning{Line: f.Line, Column: f.Column, Kind: fault.kind, Message: fault.message})
+			out = append(out, Warning{Rule: fault.rule, Line: f.Line, Column: f.Column, Kind: fault.kind, Message: fault.message})
 		}
 	}
 	return out
@@ -299,6 +321,7 @@ func fieldPath(f cel.Field) (string, bool) {
 
 // fault is what is wrong with a field for a kind.
 type fault struct {
+	rule    string
 	kind    schema.GroupVersionKind
 	message string
 	// item: only for items, which may not be there. All fields of an item and
@@ -318,8 +341,8 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 		return nil
 	}
 	name := kindName(t.kind)
-	fail := func(item bool, format string, args ...any) {
-		out = append(out, fault{kind: t.kind, message: fmt.Sprintf(format, args...), item: item})
+	fail := func(item bool, rule, format string, args ...any) {
+		out = append(out, fault{rule: rule, kind: t.kind, message: fmt.Sprintf(format, args...), item: item})
 	}
 	at := t.root
 	// The search for atomic content ends at what is not declared and, here,
@@ -341,14 +364,14 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 		}
 		if search && atom.Map.ElementRelationship == smdschema.Atomic {
 			if last && i > 0 && f.Place[i-1].Kind != cel.Named {
-				fail(true, atomicText, strings.TrimSuffix(path, "."+s.Name), name)
+				fail(true, AtomicField, atomicText, strings.TrimSuffix(path, "."+s.Name), name)
 			}
 			search = false
 		}
 		switch {
 		case at.Refuses(s.Name):
 			if last {
-				fail(false, "%s has no field %s; %s", name, path, advice(atom.Map, path, s.Name))
+				fail(false, UnknownField, "%s has no field %s; %s", name, path, advice(atom.Map, path, s.Name))
 			}
 			return out
 		case at.Declares(s.Name):
@@ -362,12 +385,12 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 	atom := at.Type()
 	for _, form := range forms {
 		if f.Value&form.bit != 0 && form.misfit(atom) {
-			fail(false, misfitText, path, name, wanted(atom), form.text)
+			fail(false, WrongType, misfitText, path, name, wanted(atom), form.text)
 		}
 	}
 	if search && (f.Value&(cel.FormMap|cel.FormObject) != 0 && atom.Map != nil && atom.Map.ElementRelationship == smdschema.Atomic ||
 		f.Value&cel.FormList != 0 && atom.List != nil && atom.List.ElementRelationship == smdschema.Atomic) {
-		fail(false, atomicText, path, name)
+		fail(false, AtomicField, atomicText, path, name)
 	}
 	if len(out) == 0 {
 		t.checkItems(f, path, at, fail)
@@ -376,10 +399,10 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 }
 
 // checkItems looks at the literals in a list or map.
-func (t *target) checkItems(f cel.Field, path string, at openapi.Place, fail func(item bool, format string, args ...any)) {
+func (t *target) checkItems(f cel.Field, path string, at openapi.Place, fail func(item bool, rule, format string, args ...any)) {
 	if f.Items&(cel.FormList|cel.FormMap) != 0 {
 		// Whatever the schema says (spec §7.2).
-		fail(true, "%s of %s holds lists or maps that are written inside a list or map, which are not converted; write Object.%s{…} for them",
+		fail(true, WrongType, "%s of %s holds lists or maps that are written inside a list or map, which are not converted; write Object.%s{…} for them",
 			path, kindName(t.kind), strings.Join(f.Path, "."))
 		return
 	}
@@ -396,7 +419,7 @@ func (t *target) checkItems(f cel.Field, path string, at openapi.Place, fail fun
 	atom := item.Type()
 	for _, form := range forms {
 		if f.Items&form.bit != 0 && form.misfit(atom) {
-			fail(true, misfitText, path+"[]", kindName(t.kind), wanted(atom), form.text)
+			fail(true, WrongType, misfitText, path+"[]", kindName(t.kind), wanted(atom), form.text)
 		}
 	}
 }
