@@ -65,7 +65,7 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newEval(s), newTest(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newMigrate(s), newInspect(s), newVersion(s))
+	root.AddCommand(newEval(s), newTest(s), newLint(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newMigrate(s), newInspect(s), newVersion(s))
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)
 	root.SetArgs(spelled(args))

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mapd-project/mapd/internal/lint"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/report/annotate"
+)
+
+type lintFlags struct {
+	recursive  bool
+	output     string
+	kubernetes string
+	failOn     string
+	rules      []string
+	list       bool
+	fix        bool
+	quiet      bool
+}
+
+const lintLong = `Look for what in policies will not do what its author meant.
+
+Pass bindings, CustomResourceDefinitions, Namespaces and parameters among the files: rules
+hold policies against them. What is not given is not missed. Nothing is run on an object.
+
+A comment "# mapd:ignore RULE REASON" (in an expression "// mapd:ignore RULE REASON")
+suppresses the findings of a rule in its line, or in the next one and all that is indented
+deeper than that; on top of a document, in all of it. One that has no reason or
+suppresses nothing is a finding.
+
+With --fix, findings that end with "fixable" are mended in the files, one by one, as
+long as the policy compiles after it. Comments stay.
+
+Output formats:
+  text    a line for each finding, with the line of the file (default)
+  json    the findings as a list
+  sarif   SARIF 2.1.0, for code scanning
+  github  commands of a GitHub workflow, which show as annotations
+
+Exit codes:
+  0  no finding is as bad as --fail-on
+  1  one is
+  2  wrong usage, or input that cannot be read`
+
+func newLint(s streams) *cobra.Command {
+	var f lintFlags
+	cmd := &cobra.Command{
+		Use:   "lint PATH...",
+		Short: "Look for mistakes in policies",
+		Long:  lintLong,
+		Example: `  mapd lint -R policies/
+  mapd lint --kubernetes 1.34-1.37 -o github policies/`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd.Context(), s, args)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	fl.StringVarP(&f.output, "output", "o", "text", "text, json, sarif or github")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default the newest known)")
+	fl.StringVar(&f.failOn, "fail-on", "error", "the least severity that makes the exit code 1: error, warning, info or none")
+	fl.StringSliceVar(&f.rules, "rule", nil, "use these rules only, separated by commas; repeatable")
+	fl.BoolVar(&f.list, "rules", false, "list the rules instead")
+	fl.BoolVar(&f.fix, "fix", false, "mend what can be mended in the files")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing; the exit code tells")
+	return cmd
+}
+
+func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if f.list {
+		for _, r := range lint.Rules() {
+			fmt.Fprintf(s.out, "%-20s %-8s %s\n", r.Name, r.Severity, strings.ReplaceAll(r.Summary, "`", ""))
+		}
+		return nil
+	}
+	opts, err := f.options()
+	switch {
+	case err != nil:
+		return err
+	case len(paths) == 0:
+		return usagef("lint: no files; name files or directories")
+	case !slices.Contains([]string{"text", "json", "sarif", "github"}, f.output):
+		return usagef("lint: -o %s: must be one of text, json, sarif, github", f.output)
+	case !slices.Contains([]string{"error", "warning", "info", "none"}, f.failOn):
+		return usagef("lint: --fail-on %s: must be error, warning, info or none", f.failOn)
+	case f.fix && slices.Contains(paths, manifest.Stdin):
+		return usagef("lint: --fix changes files; standard input is none")
+	}
+	files, err := readFiles(paths, f.recursive, s.in)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	var sources []lint.Source
+	for _, file := range files {
+		if !slices.ContainsFunc(sources, func(s lint.Source) bool { return filepath.Clean(s.Name) == filepath.Clean(file.Name) }) {
+			sources = append(sources, lint.Source{Name: file.Name, Data: file.Data})
+		}
+	}
+	if f.fix {
+		if err := f.mend(ctx, s, sources, opts); err != nil {
+			return err
+		}
+	}
+	r, err := lint.Run(ctx, sources, opts)
+	if err != nil {
+		return usagef("lint: %w", err)
+	}
+	if r.Policies+r.Bindings == 0 && len(r.Findings) == 0 {
+		return usagef("lint: no policies in %s", strings.Join(paths, ", "))
+	}
+	if !f.quiet {
+		if err := f.print(s, r); err != nil {
+			return &codedError{exitUsage, err}
+		}
+	}
+	if f.failOn != "none" && slices.ContainsFunc(r.Findings, func(x lint.Finding) bool { return x.Severity.Reaches(lint.Severity(f.failOn)) }) {
+		return &codedError{code: exitDenied}
+	}
+	return nil
+}
+
+// options reads the range of --kubernetes and the names of --rule.
+func (f *lintFlags) options() (opts lint.Options, err error) {
+	known := lint.Rules()
+	for _, name := range f.rules {
+		if !slices.ContainsFunc(known, func(r lint.Rule) bool { return r.Name == name }) {
+			return opts, usagef("lint: --rule %s: there is no such rule; --rules lists them", name)
+		}
+	}
+	opts = lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: f.rules}
+	if f.kubernetes == "" {
+		return opts, nil
+	}
+	oldest, newest, isRange := strings.Cut(f.kubernetes, "-")
+	if !isRange {
+		newest = oldest
+	}
+	var errs [2]error
+	opts.Oldest, errs[0] = minorOf(oldest)
+	opts.Newest, errs[1] = minorOf(newest)
+	if err := cmp.Or(errs[0], errs[1]); err != nil {
+		return opts, usagef("lint: --kubernetes %s: %w", f.kubernetes, err)
+	}
+	if opts.Oldest > opts.Newest {
+		return opts, usagef("lint: --kubernetes %s: the older minor stands first", f.kubernetes)
+	}
+	return opts, nil
+}
+
+func minorOf(version string) (int, error) {
+	minor, ok := strings.CutPrefix(strings.TrimPrefix(version, "v"), "1.")
+	n, err := strconv.Atoi(minor)
+	if !ok || err != nil || n < lint.OldestMinor || n > lint.NewestMinor {
+		return 0, fmt.Errorf("want minors from 1.%d to 1.%d, such as 1.36 or 1.34-1.37", lint.OldestMinor, lint.NewestMinor)
+	}
+	return n, nil
+}
+
+// mend writes what lint.Fix makes of the files, each whole or not at all.
+func (f *lintFlags) mend(ctx context.Context, s streams, sources []lint.Source, opts lint.Options) error {
+	fixed, err := lint.Fix(ctx, sources, opts)
+	if err != nil {
+		return usagef("lint: %w", err)
+	}
+	for _, file := range fixed {
+		if err := overwrite(file.Name, file.Data); err != nil {
+			return &codedError{exitUsage, err}
+		}
+		for i := range sources {
+			if sources[i].Name == file.Name {
+				sources[i].Data = file.Data
+			}
+		}
+		if !f.quiet {
+			for _, x := range file.Mended {
+				fmt.Fprintf(s.err, "fixed: %s: %s: %s (%s)\n", report.Line(x.File), report.Line(x.Object), report.Line(x.Message), x.Rule)
+			}
+		}
+	}
+	return nil
+}
+
+// overwrite puts a new file in the place of an old one, whose mode it keeps. A file that a
+// link leads to is replaced where it is.
+func overwrite(name string, data []byte) error {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	t, err := os.CreateTemp(filepath.Dir(name), ".mapd-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(t.Name())
+	_, err = t.Write(data)
+	if err := cmp.Or(err, t.Chmod(info.Mode().Perm()), t.Sync(), t.Close()); err != nil {
+		return err
+	}
+	return os.Rename(t.Name(), name)
+}
+
+// print writes the findings to standard output, and a line about them to standard error.
+func (f *lintFlags) print(s streams, r *lint.Result) error {
+	var b bytes.Buffer
+	switch f.output {
+	case "text":
+		for i := range r.Findings {
+			b.WriteString(report.Printable(r.Findings[i].Render()))
+			if r.Findings[i].Fixable {
+				b.WriteString("\n  fixable: --fix")
+			}
+			b.WriteByte('\n')
+		}
+	case "json":
+		list := slices.Concat([]lint.Finding{}, r.Findings, r.Suppressed)
+		if list == nil {
+			list = []lint.Finding{}
+		}
+		text, err := marshal(list, "  ")
+		if err != nil {
+			return err
+		}
+		b.Write(text)
+	default:
+		var remarks []annotate.Remark
+		for _, x := range slices.Concat(r.Findings, r.Suppressed) {
+			level := string(x.Severity)
+			if x.Severity == lint.Info {
+				level = "note"
+			}
+			remarks = append(remarks, annotate.Remark{Rule: x.Rule, Level: level, File: x.File, Line: x.Line, Column: x.Column, Message: x.Message, Suppressed: x.Reason})
+		}
+		var err error
+		if f.output == "github" {
+			err = annotate.GitHub(&b, remarks)
+		} else {
+			var rules []annotate.Rule
+			for _, rule := range lint.Rules() {
+				rules = append(rules, annotate.Rule{Name: rule.Name, Summary: rule.Summary})
+			}
+			err = annotate.SARIF(&b, "mapd", version(), rules, remarks)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := s.out.Write(b.Bytes()); err != nil {
+		return err
+	}
+	count := map[lint.Severity]int{}
+	for _, x := range r.Findings {
+		count[x.Severity]++
+	}
+	more := ""
+	if r.More {
+		more = "; there are more"
+	}
+	_, err := fmt.Fprintf(s.err, "policies: %d, bindings: %d; errors: %d, warnings: %d, info: %d, suppressed: %d%s\n",
+		r.Policies, r.Bindings, count[lint.Error], count[lint.Warning], count[lint.Info], len(r.Suppressed), more)
+	return err
+}

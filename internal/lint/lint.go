@@ -1,0 +1,225 @@
+// Package lint answers one question: what in these policies will not do what its author
+// meant?
+//
+// It holds policies and bindings against the schemas of the kinds that they match, against
+// each other and against what releases of Kubernetes are known to do. A rule that
+// cannot be sure says nothing, or says it as [Info]. Nothing is evaluated on an object.
+package lint
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// Severity says how bad a finding is.
+type Severity string
+
+// The severities. An Error fails, or never has the effect that it says; a Warning does so
+// for some objects; an Info may be meant.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+	Info    Severity = "info"
+)
+
+// Reaches reports whether s is at least as bad as least.
+func (s Severity) Reaches(least Severity) bool {
+	order := []Severity{Info, Warning, Error}
+	return slices.Index(order, s) >= slices.Index(order, least)
+}
+
+// Rule is one thing to look for.
+type Rule struct {
+	Name     string
+	Severity Severity // the worst that it finds
+	// Summary says what it finds, in a line.
+	Summary string
+	// Fixes says that Fix mends what it finds, at least at times.
+	Fixes bool
+
+	policy func(*pass) // called for each policy that compiles
+	set    func(*pass) // called once
+}
+
+// Rules are all rules, by name.
+func Rules() []Rule {
+	out := slices.Concat(ruleList(), []Rule{suppressionRule})
+	slices.SortFunc(out, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Finding is what a rule found, and where.
+type Finding struct {
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	File     string   `json:"file"`
+	Document int      `json:"document"`
+	Line     int      `json:"line"`
+	Column   int      `json:"column,omitempty"`
+	// Object is the kind and name of the policy or binding.
+	Object  string `json:"object,omitempty"`
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+	// Fixable says that Fix can mend it.
+	Fixable bool `json:"fixable"`
+	// Reason is why it is suppressed, empty if it is not.
+	Reason string `json:"reason,omitempty"`
+
+	at  *manifest.PositionError
+	doc *manifest.Document
+	fix func(object map[string]any) bool
+}
+
+// Render returns the finding on one line, and the line of the file below it.
+func (f *Finding) Render() string {
+	if f.at == nil {
+		return fmt.Sprintf("%s:%d: %s: %s (%s)", f.File, f.Line, f.Severity, f.Message, f.Rule)
+	}
+	source := strings.TrimPrefix(f.at.Render(), f.at.Error())
+	return fmt.Sprintf("%s:%d:%d: %s: %s (%s)%s", f.File, f.Line, max(f.Column, 1), f.Severity, f.Message, f.Rule, source)
+}
+
+// Options say what is looked for.
+type Options struct {
+	// Oldest and Newest are the minors of the servers that the policies are for.
+	Oldest, Newest int
+	// Only are the names of the rules to use; none is all.
+	Only []string
+}
+
+// Result is what Run found.
+type Result struct {
+	// Findings are in the order of their places; Suppressed are those with a Reason.
+	Findings, Suppressed []Finding
+	// Policies and Bindings were looked at, and Ignored counts other objects by kind.
+	Policies, Bindings int
+	// More says that there is more than maxFindings.
+	More bool
+}
+
+// maxFindings bounds the findings of a run, and maxOfPolicy those of a policy.
+const maxFindings, maxOfPolicy = 10_000, 200
+
+// Source is a file.
+type Source struct {
+	Name string
+	Data []byte
+}
+
+// Run looks at policies and what belongs to them. Its error is about opts, or it is why
+// ctx ended.
+func Run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
+	s, err := newSet(ctx, sources, opts)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range ruleList() {
+		if len(opts.Only) > 0 && !slices.Contains(opts.Only, r.Name) {
+			continue
+		}
+		if r.set != nil {
+			r.set(&pass{set: s, rule: &r})
+		}
+		if r.policy != nil {
+			for _, p := range s.policies {
+				if p.sound {
+					r.policy(&pass{set: s, rule: &r, subject: p})
+				}
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+			}
+		}
+	}
+	return s.result(sources), nil
+}
+
+// result sorts findings, and takes away those that are suppressed.
+func (s *set) result(sources []Source) *Result {
+	out := &Result{Policies: len(s.policies), Bindings: len(s.bindings)}
+	for _, f := range s.readErrors {
+		out.Findings = append(out.Findings, f)
+	}
+	out.Findings = append(out.Findings, s.findings...)
+	marks := suppressions(sources)
+	var left []Finding
+	for _, f := range out.Findings {
+		if m := marks.of(&f); m != nil {
+			m.used, f.Reason = true, m.reason
+			out.Suppressed = append(out.Suppressed, f)
+			continue
+		}
+		left = append(left, f)
+	}
+	left = append(left, marks.findings(s.opts.Only)...)
+	order := func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message))
+	}
+	slices.SortStableFunc(left, order)
+	slices.SortStableFunc(out.Suppressed, order)
+	left = slices.CompactFunc(left, func(a, b Finding) bool { return order(a, b) == 0 })
+	if out.More = s.more || len(left) > maxFindings; len(left) > maxFindings {
+		left = left[:maxFindings]
+	}
+	out.Findings = left
+	return out
+}
+
+// pass is one rule at work on one policy, or on all.
+type pass struct {
+	set     *set
+	rule    *Rule
+	subject *subject
+}
+
+// note adds a finding.
+func (p *pass) note(d *manifest.Document, path string, at *manifest.PositionError, message string) *Finding {
+	if p.set.count[d]++; p.set.count[d] > maxOfPolicy {
+		p.set.more = true
+		return &Finding{}
+	}
+	p.set.findings = append(p.set.findings, Finding{
+		Rule: p.rule.Name, Severity: p.rule.Severity, File: d.File, Document: d.Index, Line: at.Line, Column: at.Column,
+		Object: d.Name(), Field: path, Message: message, at: at, doc: d,
+	})
+	return &p.set.findings[len(p.set.findings)-1]
+}
+
+// field is a finding about a field of an object.
+func (p *pass) field(d *manifest.Document, path, format string, args ...any) *Finding {
+	message := fmt.Sprintf(format, args...)
+	return p.note(d, path, d.ErrorAt(path, fmt.Errorf("%s", message)), message)
+}
+
+// node is a finding about a part of an expression of the policy.
+func (p *pass) node(e *expression, n *cel.Node, format string, args ...any) *Finding {
+	return p.place(e, n.Line, n.Column, fmt.Sprintf(format, args...))
+}
+
+func (p *pass) place(e *expression, line, column int, message string) *Finding {
+	d := p.subject.doc
+	return p.note(d, e.field, d.ErrorIn(e.field, e.text, max(line, 1), max(column, 1), fmt.Errorf("%s", message)), message)
+}
+
+// faults are findings about what a server refuses.
+func (p *pass) faults(d *manifest.Document, faults api.Faults, prefix string) {
+	for _, err := range d.Errors(faults) {
+		at, ok := err.(*manifest.PositionError)
+		if !ok {
+			continue
+		}
+		message := strings.TrimPrefix(at.Err.Error(), d.Name()+": ")
+		p.note(d, "", at, prefix+message)
+	}
+}
+
+// The minors that Options may name.
+const OldestMinor, NewestMinor = 32, 37

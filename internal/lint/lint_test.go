@@ -1,0 +1,173 @@
+package lint
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "rewrite what rules are expected to find, and the table of docs/lint.md")
+
+// TestRules runs the cases of testdata, one file for each rule: what the rule finds in the
+// files fires*.yaml is in want, and in the files quiet*.yaml it finds nothing. In the comment
+// of an archive, "kubernetes: 32-36" sets the minors.
+func TestRules(t *testing.T) {
+	for _, r := range Rules() {
+		t.Run(r.Name, func(t *testing.T) {
+			file := filepath.Join("testdata", r.Name+".txtar")
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			opts := Options{Oldest: NewestMinor, Newest: NewestMinor}
+			if _, minors, ok := strings.Cut(string(archive.Comment), "kubernetes: "); ok {
+				if _, err := fmt.Sscanf(minors, "%d-%d", &opts.Oldest, &opts.Newest); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fires, quiet := 0, 0
+			for i := range archive.Files {
+				f := archive.Files[i]
+				isQuiet := strings.HasPrefix(f.Name, "quiet")
+				if !isQuiet && !strings.HasPrefix(f.Name, "fires") {
+					continue
+				}
+				found := lines(t, []Source{{f.Name, f.Data}}, opts, r.Name)
+				if isQuiet {
+					quiet++
+					if found != "" {
+						t.Errorf("%s is not quiet:\n%s", f.Name, found)
+					}
+					continue
+				}
+				fires++
+				want := section(archive, "want of "+f.Name)
+				if *update {
+					want.Data = []byte(found)
+				}
+				if found == "" {
+					t.Errorf("%s: nothing is found", f.Name)
+				}
+				if diff := cmp.Diff(string(want.Data), found); diff != "" {
+					t.Errorf("%s: -want +got\n%s", f.Name, diff)
+				}
+			}
+			if fires == 0 || quiet == 0 {
+				t.Errorf("%d files fires*.yaml, %d files quiet*.yaml: want one of each", fires, quiet)
+			}
+			if *update {
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// section returns a file of an archive, which is added if it is not there.
+func section(a *txtar.Archive, name string) *txtar.File {
+	i := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == name })
+	if i < 0 {
+		i = len(a.Files)
+		a.Files = append(a.Files, txtar.File{Name: name})
+	}
+	return &a.Files[i]
+}
+
+// lines are the findings of one rule. Whatever is in a file, others may find more; but a
+// case is not about a policy that no server takes, unless it is the rule's.
+func lines(t *testing.T, sources []Source, opts Options, rule string) string {
+	t.Helper()
+	r, err := Run(t.Context(), sources, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, f := range r.Findings {
+		if f.Rule == rule {
+			fmt.Fprintf(&b, "%d:%d: %s: %s\n", f.Line, f.Column, f.Severity, f.Message)
+			if f.Fixable {
+				b.WriteString("  fixable\n")
+			}
+		} else if f.Rule == invalidRule {
+			t.Errorf("invalid: %s", f.Render())
+		}
+	}
+	return b.String()
+}
+
+// TestQuietOnExamples holds all rules against the examples.
+func TestQuietOnExamples(t *testing.T) {
+	var sources []Source
+	files, err := filepath.Glob("../../examples/*/policy.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d examples: %v", len(files), err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, Source{f, text})
+	}
+	for _, oldest := range []int{NewestMinor, 36} {
+		r, err := Run(t.Context(), sources, Options{Oldest: oldest, Newest: NewestMinor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Policies < len(files) {
+			t.Fatalf("%d policies in %d files", r.Policies, len(files))
+		}
+		for _, f := range r.Findings {
+			t.Errorf("1.%d: %s", oldest, f.Render())
+		}
+	}
+}
+
+// TestDocs holds docs/lint.md to the rules: its table, and a section for each.
+func TestDocs(t *testing.T) {
+	const page, begin, end = "../../docs/lint.md", "| Rule |", "\n\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	want.WriteString("| Rule | Severity | Fix | Finds |\n| --- | --- | --- | --- |\n")
+	for _, r := range Rules() {
+		fix := ""
+		if r.Fixes {
+			fix = "yes"
+		}
+		fmt.Fprintf(&want, "| [%s](#%s) | %s | %s | %s |\n", r.Name, r.Name, r.Severity, fix, r.Summary)
+		if !strings.Contains(string(text), "\n### "+r.Name+"\n\n") {
+			t.Errorf("no section ### %s", r.Name)
+		}
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	if !ok {
+		t.Fatal("no table")
+	}
+	table, after, _ := strings.Cut(begin+rest, end)
+	if *update {
+		if err := os.WriteFile(page, []byte(before+strings.TrimSuffix(want.String(), "\n")+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want.String(), table+"\n"); diff != "" {
+		t.Errorf("run go test ./internal/lint -run TestDocs -update; -want +got\n%s", diff)
+	}
+	for line := range strings.Lines(string(text)) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "### ")
+		if ok && !slices.ContainsFunc(Rules(), func(r Rule) bool { return r.Name == name }) {
+			t.Errorf("section %s is of no rule", name)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package lint
+
+import (
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// operation is a JSONPatch literal.
+type operation struct {
+	node *cel.Node
+	op   string // empty if it is computed
+	// pieces are the parts of the path that are added to each other.
+	pieces []*cel.Node
+	value  *cel.Node // nil if there is none
+	list   *cel.Node // the list literal that it is in, nil if none
+	index  int       // in list
+	// conditional: a condition or a loop decides whether it is done, and how often.
+	conditional bool
+	in          *names
+}
+
+// operations are the operations of a patch, in their order in the text.
+func operations(p *subject, root *cel.Node) (out []*operation) {
+	r := resolver{policy: p}
+	var walk func(n, list *cel.Node, index int, conditional bool, in *names)
+	walk = func(n, list *cel.Node, index int, conditional bool, in *names) {
+		switch {
+		case n.Kind == cel.Struct && n.Name == "JSONPatch":
+			o := &operation{node: n, list: list, index: index, conditional: conditional, in: in}
+			for i, name := range n.Names {
+				switch a := n.Args[i]; name {
+				case "op":
+					o.op, _ = a.Value.(string)
+				case "path":
+					o.pieces = added(a)
+				case "value":
+					o.value = a
+				}
+			}
+			out = append(out, o)
+			for _, a := range n.Args {
+				walk(a, nil, 0, conditional, in)
+			}
+		case n.Kind == cel.List:
+			for i, a := range n.Args {
+				walk(a, n, i, conditional, in)
+			}
+		case n.Kind == cel.Loop:
+			below := r.inside(n, in)
+			for i, a := range n.Args {
+				if i < 2 {
+					walk(a, nil, 0, conditional, in)
+				} else {
+					walk(a, nil, 0, true, below)
+				}
+			}
+		case n.Kind == cel.Call && n.Name == "_?_:_":
+			walk(n.Args[0], nil, 0, conditional, in)
+			walk(n.Args[1], nil, 0, true, in)
+			walk(n.Args[2], nil, 0, true, in)
+		default:
+			for _, a := range n.Args {
+				walk(a, nil, 0, conditional, in)
+			}
+		}
+	}
+	walk(root, nil, 0, false, nil)
+	return out
+}
+
+// added are the operands of a chain of +.
+func added(n *cel.Node) []*cel.Node {
+	if n.Kind == cel.Call && n.Name == "_+_" {
+		return append(added(n.Args[0]), added(n.Args[1])...)
+	}
+	return []*cel.Node{n}
+}
+
+// literal returns the text of a path that is written out up to its end, or to the first
+// piece that is computed.
+func (o *operation) literal() (text string, whole bool) {
+	for _, n := range o.pieces {
+		s, ok := n.Value.(string)
+		if n.Kind != cel.Literal || !ok {
+			return text, false
+		}
+		text += s
+	}
+	return text, true
+}
+
+// path returns the steps that are written out. If the path is not whole, they end
+// before the step that is computed.
+func (o *operation) path() (steps path, whole bool) {
+	text, whole := o.literal()
+	if !strings.HasPrefix(text, "/") {
+		return nil, false
+	}
+	tokens := strings.Split(text[1:], "/")
+	if !whole {
+		tokens = tokens[:len(tokens)-1]
+	}
+	for _, t := range tokens {
+		steps = append(steps, unescape.Replace(t))
+	}
+	return steps, whole
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
+// inObject is a pointer's steps as a path of object: what is a number or - among them
+// is an element.
+func inObject(steps path) path {
+	out := path{"object"}
+	for _, s := range steps {
+		if s == "-" || s != "" && strings.Trim(s, "0123456789") == "" {
+			s = anyElement
+		}
+		out = append(out, s)
+	}
+	return out
+}

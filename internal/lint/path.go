@@ -1,0 +1,447 @@
+package lint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/defaults"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// path is the way from a variable to a part of its value: object, spec, containers, any.
+type path []string
+
+// any is the step into an element of a list.
+const anyElement = "\x00[]"
+
+func (p path) key() string { return strings.Join(p, "\x00.") }
+
+// with returns p and one step more.
+func (p path) with(step string) path { return append(slices.Clone(p), step) }
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// String is p as an expression.
+func (p path) String() string {
+	var b strings.Builder
+	for i, s := range p {
+		switch {
+		case i == 0:
+			b.WriteString(s)
+		case s == anyElement:
+			b.WriteString("[]")
+		case identifier.MatchString(s):
+			b.WriteString("." + s)
+		default:
+			b.WriteString("[" + quote(s) + "]")
+		}
+	}
+	return b.String()
+}
+
+func quote(s string) string { return string(tree.AppendString(nil, s)) }
+
+// names are the variables of loops, the innermost first.
+type names struct {
+	outer *names
+	name  string
+	path  path // nil if it is not known
+}
+
+func (n *names) find(name string) (path, bool) {
+	for ; n != nil; n = n.outer {
+		if n.name == name {
+			return n.path, true
+		}
+	}
+	return nil, false
+}
+
+// resolver says which part of the input an expression is.
+type resolver struct {
+	policy *subject
+	depth  int
+}
+
+// maxDepth bounds how deep variables that use variables are followed.
+const maxDepth = 20
+
+// path returns the part of object, oldObject, params, request or namespaceObject that n
+// is, through optionals and variables; nil if it is none or not known.
+func (r resolver) path(n *cel.Node, in *names) path {
+	switch n.Kind {
+	case cel.Ident:
+		if p, ok := in.find(n.Name); ok {
+			return p
+		}
+		switch n.Name {
+		case "object", "oldObject", "params", "request", "namespaceObject":
+			return path{n.Name}
+		}
+	case cel.Select:
+		if n.Test {
+			return nil
+		}
+		if e := r.variable(n, in); e != nil {
+			return resolver{r.policy, r.depth + 1}.path(e.root, nil)
+		}
+		if p := r.path(n.Args[0], in); p != nil {
+			return p.with(n.Name)
+		}
+	case cel.Call:
+		switch n.Name {
+		case "_[_]", "_[?_]", "_?._":
+			p := r.path(n.Args[0], in)
+			if p == nil || n.Args[1].Kind != cel.Literal {
+				return nil
+			}
+			switch v := n.Args[1].Value.(type) {
+			case string:
+				return p.with(v)
+			case int64:
+				return p.with(anyElement)
+			}
+		case "dyn", "value", "orValue":
+			return r.path(n.Args[0], in)
+		}
+	case cel.Loop:
+		// A filter has the elements of its range.
+		if step := n.Args[3]; step.Kind == cel.Call && step.Name == "_?_:_" && step.Args[2].Kind == cel.Ident && step.Args[2].Name == n.Names[0] {
+			if sum := step.Args[1]; sum.Kind == cel.Call && sum.Name == "_+_" && sum.Args[1].Kind == cel.List && len(sum.Args[1].Args) == 1 {
+				if e := sum.Args[1].Args[0]; e.Kind == cel.Ident && e.Name == n.Names[len(n.Names)-1] {
+					return r.path(n.Args[0], in)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// variable returns the definition if n is variables.x.
+func (r resolver) variable(n *cel.Node, in *names) *expression {
+	if r.depth > maxDepth || n.Kind != cel.Select || n.Args[0].Kind != cel.Ident || n.Args[0].Name != "variables" {
+		return nil
+	}
+	if _, shadowed := in.find("variables"); shadowed {
+		return nil
+	}
+	return r.policy.variable(n.Name)
+}
+
+// inside returns the names in the condition, the step and the result of a loop.
+func (r resolver) inside(n *cel.Node, in *names) *names {
+	if len(n.Names) > 1 && n.Names[1] == "#unused" {
+		// optMap, cel.bind: what is gathered is a name for a value.
+		return &names{in, n.Names[0], r.path(n.Args[1], in)}
+	}
+	over := r.path(n.Args[0], in)
+	in = &names{in, n.Names[0], nil}
+	var element path
+	if over != nil {
+		element = over.with(anyElement)
+	}
+	if len(n.Names) == 3 {
+		in = &names{in, n.Names[1], nil}
+		return &names{in, n.Names[2], element}
+	}
+	if over != nil && r.isMap(over) {
+		element = nil // the loop goes over keys
+	}
+	return &names{in, n.Names[1], element}
+}
+
+// isMap says that a place is a map whose keys anybody chooses.
+func (r resolver) isMap(p path) bool {
+	if len(p) < 3 {
+		return false
+	}
+	last := p[len(p)-1]
+	return last == "labels" || last == "annotations" || last == "matchLabels" || last == "nodeSelector" || p[1] == "data" && len(p) == 2
+}
+
+// optional says that the value of n is an optional, of which a selection cannot fail.
+func optional(n *cel.Node) bool {
+	switch n.Kind {
+	case cel.Select:
+		return !n.Test && optional(n.Args[0])
+	case cel.Call:
+		switch n.Name {
+		case "_?._", "_[?_]", "optional.of", "optional.none", "optional.ofNonZeroValue", "or":
+			return true
+		case "_[_]":
+			return optional(n.Args[0])
+		case "_?_:_":
+			return optional(n.Args[1]) || optional(n.Args[2])
+		}
+	}
+	return false
+}
+
+// facts are paths of which somebody has looked whether they are there.
+type facts map[string]bool
+
+func (f facts) add(p path) {
+	for i := 2; i <= len(p); i++ {
+		f[p[:i].key()] = true
+	}
+}
+
+func (f facts) with(others ...facts) facts {
+	out := facts{}
+	for _, m := range append(others, f) {
+		for k := range m {
+			out[k] = true
+		}
+	}
+	return out
+}
+
+// knows says that the part is there if what was looked at was.
+func (f facts) knows(p path) bool {
+	return f[p.key()] || f[p[:len(p)-1].with("*").key()]
+}
+
+// oldFact is that there is an oldObject.
+const oldFact = "oldObject"
+
+// looks returns what an expression looks at: by has, in, optionals and plain access. Where
+// it is the condition of another, that one can take these parts for granted. strict adds
+// plain access; without it, only what asks whether a part is there counts.
+func (r resolver) looks(n *cel.Node, in *names, strict bool) facts {
+	out := facts{}
+	r.look(n, in, strict, out)
+	return out
+}
+
+func (r resolver) look(n *cel.Node, in *names, strict bool, out facts) {
+	switch n.Kind {
+	case cel.Ident:
+		if _, ok := in.find(n.Name); !ok && n.Name == "oldObject" {
+			out[oldFact] = true
+		}
+	case cel.Select:
+		if e := r.variable(n, in); e != nil {
+			resolver{r.policy, r.depth + 1}.look(e.root, nil, strict, out)
+			return
+		}
+		if n.Test {
+			if p := r.path(n.Args[0], in); p != nil {
+				out.add(p.with(n.Name))
+			}
+		} else if p := r.path(n, in); p != nil {
+			if strict || optional(n) {
+				out.add(p)
+			}
+			if p.key() == (path{"request", "operation"}).key() {
+				out[oldFact] = true
+			}
+		}
+	case cel.Call:
+		switch n.Name {
+		case "@in":
+			if p := r.path(n.Args[1], in); p != nil {
+				out.add(p)
+				if key, ok := n.Args[0].Value.(string); ok && n.Args[0].Kind == cel.Literal {
+					out.add(p.with(key))
+				} else {
+					out.add(p.with("*"))
+				}
+			}
+		case "_[_]", "_?._", "_[?_]":
+			if p := r.path(n, in); p != nil && (strict || optional(n)) {
+				out.add(p)
+			}
+		}
+	case cel.Loop:
+		if p := r.path(n.Args[0], in); p != nil {
+			out.add(p.with("*"))
+		}
+		r.look(n.Args[0], in, strict, out)
+		r.look(n.Args[1], in, strict, out)
+		below := r.inside(n, in)
+		for _, a := range n.Args[2:] {
+			r.look(a, below, strict, out)
+		}
+		return
+	}
+	for _, a := range n.Args {
+		r.look(a, in, strict, out)
+	}
+}
+
+// presence says whether a part of an object is always there.
+type presence int
+
+const (
+	unknown presence = iota
+	always
+	mayBeMissing
+	mapKey  // of a map with any keys
+	refused // the schema has no such field
+)
+
+// presentIn returns the presence of a part below object in all kinds that a policy
+// meets: unknown unless they agree.
+func (s *set) presentIn(p *subject, at path) presence {
+	if len(at) < 2 || at[0] != "object" && at[0] != "oldObject" {
+		return unknown
+	}
+	steps := at[1:]
+	if p.more || len(p.kinds) == 0 {
+		if len(steps) <= 3 && steps[0] == "metadata" && len(steps) > 1 && !unsure(steps) && (steps[1] == "labels" || steps[1] == "annotations") {
+			return []presence{mayBeMissing, mapKey}[len(steps)-2]
+		}
+		return unknown
+	}
+	all := unknown
+	for i, kind := range p.kinds {
+		one := s.present(kind, steps)
+		if i > 0 && one != all {
+			return unknown
+		}
+		all = one
+	}
+	return all
+}
+
+// present finds out whether a part is there by putting an object without it through
+// what a server does to objects before admission.
+func (s *set) present(gvk schema.GroupVersionKind, steps path) presence {
+	key := kindName(gvk) + " " + steps.key()
+	if known, ok := s.presence[key]; ok {
+		return known
+	}
+	if len(s.presence) > 100_000 {
+		return unknown
+	}
+	out := s.findPresence(gvk, steps)
+	s.presence[key] = out
+	return out
+}
+
+func (s *set) findPresence(gvk schema.GroupVersionKind, steps path) presence {
+	kind, err := s.types.Kind(gvk)
+	if err != nil {
+		return unknown
+	}
+	at, ok := kind.Root()
+	if !ok {
+		return unknown
+	}
+	for i, step := range steps {
+		last := i == len(steps)-1
+		switch {
+		case step == anyElement:
+			at, ok = at.Element()
+		case at.Refuses(step):
+			if last {
+				return refused
+			}
+			return unknown
+		case !at.Declares(step):
+			if m := at.Type().Map; m == nil || len(m.Fields) > 0 {
+				return unknown
+			}
+			if at, ok = at.Field(step); last && ok {
+				return mapKey
+			}
+		default:
+			at, ok = at.Field(step)
+		}
+		if !ok {
+			return unknown
+		}
+	}
+	if steps[len(steps)-1] == anyElement || unsure(steps) {
+		return unknown
+	}
+	if !kind.Builtin() && steps[0] != "metadata" {
+		return unknown // what a definition requires is not known here
+	}
+	apiVersion, name := gvk.ToAPIVersionAndKind()
+	obj := map[string]any{}
+	if built, ok := build(steps[:len(steps)-1]).(map[string]any); ok {
+		obj = built
+	}
+	obj["apiVersion"], obj["kind"] = apiVersion, name
+	obj, _ = defaults.Apply(obj)
+	settled, err := kind.Normalize(obj)
+	if err != nil {
+		return unknown
+	}
+	switch there, parent := find(settled, steps); {
+	case !parent:
+		return unknown
+	case there:
+		return always
+	}
+	return mayBeMissing
+}
+
+// build returns an object in which a path leads somewhere.
+func build(steps path) any {
+	if len(steps) == 0 {
+		return map[string]any{}
+	}
+	below := build(steps[1:])
+	if steps[0] == anyElement {
+		return []any{below}
+	}
+	return map[string]any{steps[0]: below}
+}
+
+// find says whether the end of a path is there, and whether what it would be in is.
+func find(v any, steps path) (there, parent bool) {
+	for i, step := range steps {
+		var ok bool
+		switch c := v.(type) {
+		case map[string]any:
+			v, ok = c[step]
+		case []any:
+			if ok = step == anyElement && len(c) > 0; ok {
+				v = c[0]
+			}
+		}
+		if !ok {
+			return false, i == len(steps)-1
+		}
+	}
+	return true, true
+}
+
+// unsure says that a server, another admission plugin or validation sees to a part, so
+// that it is there although no default says so.
+func unsure(steps path) bool {
+	switch {
+	case steps[0] == "status":
+		return true
+	case steps[0] == "metadata" && len(steps) > 1:
+		switch steps[1] {
+		case "labels", "annotations", "ownerReferences", "finalizers", "generateName":
+			return false
+		}
+		return true
+	}
+	switch steps[len(steps)-1] {
+	// Of Pods: what the plugins ServiceAccount, Priority and DefaultTolerationSeconds set, and
+	// what validation wants.
+	case "serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "tolerations", "volumes", "volumeMounts", "image":
+		return true
+	// Of others: what validation wants.
+	case "ports", "accessModes", "requests", "resources", "selector", "matchLabels", "rules", "subjects", "template", "http", "spec":
+		return true
+	// What is of use only together, or where a union decides.
+	case "name", "key", "kind", "apiGroup", "namespace", "value", "path", "number", "port":
+		return true
+	}
+	return false
+}
+
+// kindsThatLack says that no kind which the policy meets has the field.
+func (s *set) lacks(p *subject, at path) bool {
+	return !p.more && len(p.kinds) > 0 && s.presentIn(p, at) == refused
+}

@@ -1,0 +1,360 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+const invalidRule = "invalid"
+
+// ruleList are the rules that can be suppressed.
+func ruleList() []Rule {
+	static := func(p *pass) { p.static() }
+	return []Rule{
+		{Name: invalidRule, Severity: Error, Summary: "a server refuses the policy or the binding", set: invalid},
+		{Name: "library", Severity: Error, Summary: "a function or macro that the oldest server of `--kubernetes` does not know", policy: library},
+		{Name: policy.UnknownField, Severity: Error, Summary: "a field that no matched kind has: set, patched or read", policy: func(p *pass) { p.static(); unknownFields(p) }},
+		{Name: policy.AtomicField, Severity: Error, Summary: "an ApplyConfiguration that sets an atomic field, which is refused", policy: static},
+		{Name: policy.WrongType, Severity: Error, Summary: "a literal that does not fit its field", policy: static},
+		{Name: policy.TypeName, Severity: Error, Summary: "an object literal whose type is not named after its fields", policy: static},
+		{Name: policy.UnchangeableKind, Severity: Error, Summary: "a kind that no ApplyConfiguration can change", policy: static},
+		{Name: "unguarded-access", Severity: Warning, Fixes: true, Summary: "an optional field that is read without a look whether it is there", policy: unguarded},
+		{Name: "unguarded-key", Severity: Warning, Fixes: true, Summary: "a key of a map that is read without a look whether it is there", policy: unguarded},
+		{Name: "unused-variable", Severity: Warning, Fixes: true, Summary: "a variable that no mutation uses", policy: unusedVariables},
+	}
+}
+
+// static has the warnings of package policy that are the rule's.
+func (p *pass) static() {
+	for _, w := range p.warnings() {
+		if w.Rule != p.rule.Name {
+			continue
+		}
+		for _, e := range p.subject.exprs {
+			if e.field == w.Field {
+				p.place(e, w.Line, w.Column, w.Message)
+			}
+		}
+	}
+}
+
+func (p *pass) warnings() []policy.Warning {
+	if !p.subject.warned {
+		p.subject.warned, p.subject.warnings = true, policy.Warnings(p.subject.program, p.set.types)
+	}
+	return p.subject.warnings
+}
+
+// invalid finds what a server refuses.
+func invalid(p *pass) {
+	for _, s := range p.set.policies {
+		p.faults(s.doc, s.faults, "")
+	}
+	for _, b := range p.set.bindings {
+		p.faults(b.doc, b.faults, "")
+	}
+}
+
+// library compiles the policy for the oldest server, and where that fails finds the
+// first that takes it.
+func library(p *pass) {
+	oldest, newest := p.set.opts.Oldest, p.set.opts.Newest
+	if oldest == newest {
+		return
+	}
+	refused := func(minor int) api.Faults {
+		env, err := p.set.env(minor)
+		if err != nil {
+			return nil
+		}
+		if group(p.subject.doc) == api.OwnGroup {
+			env = env.Asking()
+		}
+		return policy.Validate(p.subject.object, env.Within(p.set.ctx))
+	}
+	faults := refused(oldest)
+	if len(faults) == 0 {
+		return
+	}
+	since := oldest + 1
+	for since < newest && len(refused(since)) > 0 {
+		since++
+	}
+	p.faults(p.subject.doc, faults, fmt.Sprintf("Kubernetes 1.%d is the first that takes this, 1.%d does not: ", since, oldest))
+}
+
+// unknownFields finds fields that are read or patched and that no matched kind has.
+func unknownFields(p *pass) {
+	told := map[string]bool{}
+	for _, e := range p.subject.exprs {
+		p.eachPath(e, func(n *cel.Node, at path, _ facts) {
+			if at[0] != "object" && at[0] != "oldObject" || told[at[1:].key()] || !p.set.lacks(p.subject, at) {
+				return
+			}
+			told[at[1:].key()] = true
+			p.node(e, n, "%s: %s has no such field", at, kindNames(p.subject.kinds)).Severity = Warning
+		})
+		for _, o := range e.ops {
+			steps, whole := o.path()
+			for i := range steps {
+				at := inObject(steps[:i+1])
+				if !p.set.lacks(p.subject, at) {
+					continue
+				}
+				if whole || i < len(steps) {
+					p.node(e, o.pieces[0], "/%s: %s has no such field", strings.Join(steps[:i+1], "/"), kindNames(p.subject.kinds))
+				}
+				break
+			}
+		}
+	}
+}
+
+// eachPath calls visit with each selection from the input that is evaluated, and with what
+// is known to be there at that place. A selection that visit has seen is not part
+// of another one that it sees.
+func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known facts)) {
+	r := resolver{policy: p.subject}
+	var walk func(n *cel.Node, in *names, known facts)
+	// chain goes down a selection and visits its shorter parts first.
+	walk = func(n *cel.Node, in *names, known facts) {
+		switch {
+		case n.Kind == cel.Select && n.Test:
+			if r.variable(n, in) == nil {
+				walk(n.Args[0], in, known)
+				if at := r.path(n.Args[0], in); len(at) > 0 && !optional(n.Args[0]) {
+					visit(n.Args[0], at.with(n.Name), known.with(facts{at.with(n.Name).key(): true}))
+				}
+			}
+			return
+		case n.Kind == cel.Select || n.Kind == cel.Call && n.Name == "_[_]":
+			for _, a := range n.Args {
+				walk(a, in, known)
+			}
+			if r.variable(n, in) == nil && !optional(n) {
+				if at := r.path(n, in); len(at) > 1 {
+					visit(n, at, known)
+				}
+			}
+			return
+		case n.Kind == cel.Call && (n.Name == "_&&_" || n.Name == "_||_"):
+			// The other operand may decide, whichever stands first.
+			for i, a := range n.Args {
+				more := known
+				for j, other := range n.Args {
+					if i != j {
+						more = more.with(r.looks(other, in, true))
+					}
+				}
+				walk(a, in, more)
+			}
+			return
+		case n.Kind == cel.Call && n.Name == "_?_:_":
+			walk(n.Args[0], in, known)
+			more := known.with(r.looks(n.Args[0], in, true))
+			walk(n.Args[1], in, more)
+			walk(n.Args[2], in, more)
+			return
+		case n.Kind == cel.Loop:
+			walk(n.Args[0], in, known)
+			walk(n.Args[1], in, known)
+			more := known.with(r.looks(n.Args[0], in, true))
+			below := r.inside(n, in)
+			for _, a := range n.Args[2:] {
+				walk(a, below, more)
+			}
+			return
+		}
+		for _, a := range n.Args {
+			walk(a, in, known)
+		}
+	}
+	walk(e.root, nil, p.given(e))
+}
+
+// given is what an expression can take for granted.
+func (p *pass) given(e *expression) facts {
+	r := resolver{policy: p.subject}
+	out := facts{}
+	for _, other := range p.subject.exprs {
+		switch {
+		case other == e:
+		case other.part == api.MatchConditions:
+			// If one of them is false, errors of the others do not count.
+			r.look(other.root, nil, true, out)
+		case e.part == api.Variables && other.part != api.MatchConditions:
+			// A variable is evaluated where it is used, perhaps behind a guard.
+			r.look(other.root, nil, false, out)
+		case e.part == api.Mutations && other.part == api.Mutations && other.index < e.index:
+			for _, at := range p.subject.writes(other) {
+				out.add(at.path)
+			}
+		}
+	}
+	if !p.subject.operations["CREATE"] {
+		out[oldFact] = true
+	}
+	return out
+}
+
+// write is a part of the object that an expression sets.
+type write struct {
+	path        path
+	conditional bool
+	value       *cel.Node // nil if it is not one value that is written out
+	node        *cel.Node
+}
+
+// writes are the parts that a mutation sets, as far as they are written out.
+func (s *subject) writes(e *expression) (out []write) {
+	if e.patch {
+		for _, o := range e.ops {
+			if steps, whole := o.path(); whole && (o.op == "add" || o.op == "replace") {
+				out = append(out, write{inObject(steps), o.conditional, o.value, o.node})
+			}
+		}
+		return out
+	}
+	var walk func(n *cel.Node, at path, conditional bool)
+	walk = func(n *cel.Node, at path, conditional bool) {
+		switch {
+		case n.Kind == cel.Struct:
+			for i, name := range n.Names {
+				next := at.with(name)
+				out = append(out, write{next, conditional, n.Args[i], n})
+				walk(n.Args[i], next, conditional)
+			}
+		case n.Kind == cel.Map:
+			for i := 0; i+1 < len(n.Args); i += 2 {
+				if key, ok := n.Args[i].Value.(string); ok && n.Args[i].Kind == cel.Literal {
+					out = append(out, write{at.with(key), conditional, n.Args[i+1], n.Args[i]})
+				}
+			}
+		case n.Kind == cel.List:
+			for _, a := range n.Args {
+				walk(a, at.with(anyElement), conditional)
+			}
+		case n.Kind == cel.Call && n.Name == "_?_:_":
+			walk(n.Args[1], at, true)
+			walk(n.Args[2], at, true)
+		case n.Kind == cel.Loop:
+			// map, filter: what is put together is a list's element.
+			if sum := n.Args[3]; sum.Kind == cel.Call && sum.Name == "_+_" {
+				walk(sum.Args[1], at, true)
+			}
+		}
+	}
+	walk(e.root, path{"object"}, false)
+	return out
+}
+
+// unguarded finds access to what may be missing. A server then denies the request, or
+// leaves the mutation out.
+func unguarded(p *pass) {
+	told := map[string]bool{}
+	for _, e := range p.subject.exprs {
+		var seen []path
+		p.eachPath(e, func(n *cel.Node, at path, known facts) {
+			if at[0] != "object" && at[0] != "oldObject" || known.knows(at) || told[at.key()] {
+				return
+			}
+			for _, shorter := range seen {
+				if len(shorter) < len(at) && shorter.key() == at[:len(shorter)].key() {
+					return // one finding for a selection
+				}
+			}
+			missing := p.set.presentIn(p.subject, at)
+			what := "may be missing"
+			switch {
+			case missing == mayBeMissing && p.rule.Name == "unguarded-access":
+			case missing == mapKey && p.rule.Name == "unguarded-key":
+				if m := at[:len(at)-1]; !known.knows(m) && p.set.presentIn(p.subject, m) == mayBeMissing {
+					return // unguarded-access has the map
+				}
+				what = "may be no key of the map"
+			default:
+				return
+			}
+			told[at.key()] = true
+			seen = append(seen, at)
+			guard := p.guard(e, at, known)
+			f := p.node(e, n, "%s %s; guard it: %s", at, what, guard)
+			if strings.Contains(guard, "[]") {
+				f.Message = fmt.Sprintf("%s %s; ask with has() or in before, or read it with .? or [?]", at, what)
+				return
+			}
+			f.fix = fixGuard(e, guard)
+			f.Fixable = f.fix != nil
+		})
+	}
+}
+
+// guard is the condition under which the whole selection that begins with at can be
+// evaluated: of all selections of the expression that begin so, the longest.
+func (p *pass) guard(e *expression, at path, known facts) string {
+	whole := at
+	p.eachPath(e, func(_ *cel.Node, other path, _ facts) {
+		if len(other) > len(whole) && other[:len(whole)].key() == whole.key() {
+			whole = other
+		}
+	})
+	var parts []string
+	for i := 2; i <= len(whole); i++ {
+		part := whole[:i]
+		if known.knows(part) {
+			continue
+		}
+		switch p.set.presentIn(p.subject, part) {
+		case mayBeMissing:
+			parts = append(parts, fmt.Sprintf("has(%s)", part))
+		case mapKey:
+			parts = append(parts, fmt.Sprintf("%s in %s", quote(part[i-1]), part[:i-1]))
+		}
+	}
+	return strings.Join(parts, " && ")
+}
+
+// unusedVariables finds variables that no mutation uses, itself or through others.
+func unusedVariables(p *pass) {
+	used := map[string]bool{}
+	all := false
+	var use func(n *cel.Node)
+	use = func(n *cel.Node) {
+		n.Walk(func(n *cel.Node) bool {
+			switch {
+			case n.Kind == cel.Select && n.Args[0].Kind == cel.Ident && n.Args[0].Name == "variables":
+				if e := p.subject.variable(n.Name); e != nil && !used[n.Name] {
+					used[n.Name] = true
+					use(e.root)
+				}
+				return false
+			case n.Kind == cel.Ident && n.Name == "variables":
+				all = true
+			}
+			return true
+		})
+	}
+	for _, e := range p.subject.ofPart(api.Mutations) {
+		use(e.root)
+	}
+	if all {
+		return
+	}
+	for _, e := range p.subject.ofPart(api.Variables) {
+		if used[e.name] {
+			continue
+		}
+		f := p.field(p.subject.doc, fmt.Sprintf("spec.variables[%d].name", e.index), "no mutation uses variables.%s", e.name)
+		f.fix = func(object map[string]any) bool {
+			return editSpec(object, "variables", e.index, func(list []any) []any {
+				return slices.Delete(slices.Clone(list), e.index, e.index+1)
+			})
+		}
+		f.Fixable = true
+	}
+}

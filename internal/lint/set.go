@@ -1,0 +1,279 @@
+package lint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/compile"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// set is everything that was given.
+type set struct {
+	ctx      context.Context
+	opts     Options
+	types    *openapi.Types
+	policies []*subject
+	bindings []*bound
+	// namespaces and others are what selectors and parameters are held against.
+	namespaces []*unstructured.Unstructured
+	others     []*unstructured.Unstructured
+	presence   map[string]presence
+
+	findings, readErrors []Finding
+	count                map[*manifest.Document]int
+	more                 bool
+}
+
+// subject is a policy.
+type subject struct {
+	doc    *manifest.Document
+	object *admissionregistrationv1.MutatingAdmissionPolicy
+	faults api.Faults
+	// sound says that it is valid, compiles, and that its expressions are there.
+	sound    bool
+	program  *policy.Policy
+	warned   bool
+	warnings []policy.Warning
+	bindings []*bound
+	// exprs are the conditions, the variables and the mutations.
+	exprs []*expression
+	// kinds are those that the rules name; more says that they let in others.
+	kinds []schema.GroupVersionKind
+	more  bool
+	// operations that the rules let in.
+	operations map[string]bool
+}
+
+// expression is one expression of a policy.
+type expression struct {
+	part  api.Part
+	index int
+	name  string // of a variable or condition
+	field string
+	text  string
+	patch bool // it is a JSON patch
+	root  *cel.Node
+	ops   []*operation // of a JSON patch
+}
+
+// bound is a binding.
+type bound struct {
+	doc    *manifest.Document
+	object *admissionregistrationv1.MutatingAdmissionPolicyBinding
+	faults api.Faults
+	policy *subject // nil if it is not there
+}
+
+func newSet(ctx context.Context, sources []Source, opts Options) (*set, error) {
+	s := &set{ctx: ctx, opts: opts, presence: map[string]presence{}, count: map[*manifest.Document]int{}}
+	if opts.Oldest < OldestMinor || opts.Oldest > opts.Newest || opts.Newest > NewestMinor {
+		return nil, fmt.Errorf("minors %d to %d: only %d to %d are known", opts.Oldest, opts.Newest, OldestMinor, NewestMinor)
+	}
+	var crds []*unstructured.Unstructured
+	var docs []*manifest.Document
+	for _, src := range sources {
+		in := manifest.Input{Name: src.Name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(src.Data)), nil }}
+		for d, err := range manifest.Read([]manifest.Input{in}) {
+			switch at := (*manifest.PositionError)(nil); {
+			case errors.As(err, &at) && kindless(at.Err):
+				// Values for a chart, answers of a provider: a directory has other files, too.
+			case errors.As(err, &at):
+				s.readErrors = append(s.readErrors, Finding{Rule: invalidRule, Severity: Error, File: at.File, Document: at.Document,
+					Line: max(at.Line, 1), Column: at.Column, Message: at.Err.Error(), at: at})
+			case err != nil:
+				return nil, err
+			case d.Object != nil:
+				docs = append(docs, d)
+				if gvk := d.Object.GroupVersionKind(); gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind {
+					crds = append(crds, d.Object)
+				}
+			}
+		}
+	}
+	s.types = openapi.New(openapi.Builtin())
+	if custom, err := openapi.CRDs(crds...); err == nil {
+		s.types = openapi.New(openapi.Builtin(), custom)
+	}
+	for _, d := range docs {
+		if err := s.add(d); err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	for _, b := range s.bindings {
+		if b.object == nil {
+			continue
+		}
+		for _, p := range s.policies {
+			if p.object != nil && p.object.Name == b.object.Spec.PolicyName && group(p.doc) == group(b.doc) {
+				b.policy = p
+				p.bindings = append(p.bindings, b)
+			}
+		}
+	}
+	return s, nil
+}
+
+func group(d *manifest.Document) string { return d.Object.GroupVersionKind().Group }
+
+func (s *set) add(d *manifest.Document) error {
+	gvk := d.Object.GroupVersionKind()
+	switch {
+	case api.IsAdmission(gvk.Group) && gvk.Kind == api.PolicyKind:
+		return s.addPolicy(d)
+	case api.IsAdmission(gvk.Group) && gvk.Kind == api.BindingKind:
+		text, err := json.Marshal(d.Object.Object)
+		if err != nil {
+			return err
+		}
+		b := compile.NewBinding(text, compile.New)
+		s.bindings = append(s.bindings, &bound{doc: d, object: b.Object, faults: api.FaultsOf(b.Err)})
+	case gvk.Group == "" && gvk.Kind == "Namespace":
+		s.namespaces = append(s.namespaces, d.Object)
+	default:
+		s.others = append(s.others, d.Object)
+	}
+	return nil
+}
+
+func (s *set) addPolicy(d *manifest.Document) error {
+	text, err := json.Marshal(d.Object.Object)
+	if err != nil {
+		return err
+	}
+	env, err := s.env(s.opts.Newest)
+	if err != nil {
+		return err
+	}
+	c := compile.NewPolicy(s.ctx, text, compile.New, policy.Deps{Env: env, Types: s.types})
+	p := &subject{doc: d, object: c.Object, faults: api.FaultsOf(c.Err), program: c.Program}
+	s.policies = append(s.policies, p)
+	if c.Err == nil {
+		if group(d) == api.OwnGroup {
+			env = env.Asking()
+		}
+		p.read(s, env.Within(s.ctx))
+	}
+	return nil
+}
+
+// languages are kept, since making one takes longer than using it.
+var languages sync.Map // of func() (*cel.Env, error), by minor
+
+// env returns the language of a minor.
+func (s *set) env(minor int) (*cel.Env, error) {
+	made, _ := languages.LoadOrStore(minor, sync.OnceValues(func() (*cel.Env, error) {
+		return cel.NewEnv(cel.Options{Version: fmt.Sprintf("1.%d", minor)})
+	}))
+	return made.(func() (*cel.Env, error))()
+}
+
+// read takes the policy apart.
+func (p *subject) read(s *set, env *cel.Env) {
+	spec := &p.object.Spec
+	params := spec.ParamKind != nil
+	conditions := env.Scope(cel.Vars{Params: params})
+	scope := env.Scope(cel.Vars{Params: params, Variables: true})
+	p.sound = true
+	add := func(scope *cel.Scope, want cel.Want, e expression) {
+		root, err := scope.Syntax(e.text, want)
+		if err != nil {
+			// It has just compiled; what is left is the end of ctx.
+			p.sound = false
+			return
+		}
+		e.root = root
+		p.exprs = append(p.exprs, &e)
+	}
+	for i, c := range spec.MatchConditions {
+		add(conditions, cel.Bool, expression{part: api.MatchConditions, index: i, name: c.Name, text: c.Expression,
+			field: fmt.Sprintf("spec.matchConditions[%d].expression", i)})
+	}
+	for i, v := range spec.Variables {
+		add(scope, cel.Anything, expression{part: api.Variables, index: i, name: v.Name, text: v.Expression,
+			field: fmt.Sprintf("spec.variables[%d].expression", i)})
+		if scope.Define(v.Name, v.Expression) != nil {
+			p.sound = false
+		}
+	}
+	for i, m := range spec.Mutations {
+		switch {
+		case m.ApplyConfiguration != nil:
+			add(scope, cel.Object, expression{part: api.Mutations, index: i, text: m.ApplyConfiguration.Expression,
+				field: fmt.Sprintf("spec.mutations[%d].applyConfiguration.expression", i)})
+		case m.JSONPatch != nil:
+			add(scope, cel.JSONPatch, expression{part: api.Mutations, index: i, text: m.JSONPatch.Expression, patch: true,
+				field: fmt.Sprintf("spec.mutations[%d].jsonPatch.expression", i)})
+		}
+	}
+	p.kinds, p.more = policy.Targets(spec.MatchConstraints, s.types)
+	p.operations = map[string]bool{}
+	for _, r := range spec.MatchConstraints.ResourceRules {
+		for _, o := range r.Operations {
+			if o == "*" {
+				p.operations["CREATE"], p.operations["UPDATE"], p.operations["CONNECT"] = true, true, true
+				continue
+			}
+			p.operations[string(o)] = true
+		}
+	}
+	for _, e := range p.exprs {
+		if e.patch {
+			e.ops = operations(p, e.root)
+		}
+	}
+}
+
+// ofPart are the expressions of a part of the spec.
+func (p *subject) ofPart(part api.Part) (out []*expression) {
+	for _, e := range p.exprs {
+		if e.part == part {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// variable is the definition of variables.name, nil if there is none.
+func (p *subject) variable(name string) *expression {
+	for _, e := range p.exprs {
+		if e.part == api.Variables && e.name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// kindName is a kind as it is written in a manifest: apps/v1 Deployment.
+func kindName(gvk schema.GroupVersionKind) string {
+	return gvk.GroupVersion().String() + " " + gvk.Kind
+}
+
+func kindNames(kinds []schema.GroupVersionKind) string {
+	var out []string
+	for _, k := range kinds {
+		out = append(out, kindName(k))
+	}
+	return strings.Join(out, ", ")
+}
+
+// kindless says that a document is no object: it has no kind. The error of package
+// unstructured has become a text on its way.
+func kindless(err error) bool { return strings.HasPrefix(err.Error(), "Object 'Kind' is missing") }
