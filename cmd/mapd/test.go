@@ -1,18 +1,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/suite"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -24,6 +30,9 @@ type testFlags struct {
 	verbose  bool
 	count    int
 	parallel int
+	output   string
+	update   bool
+	watch    bool
 	modules  moduleFlags
 }
 
@@ -65,6 +74,9 @@ func newTest(s streams) *cobra.Command {
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every case and what its policies did")
 	fl.IntVar(&f.count, "count", 1, "run each case so many times; all have to give the same")
 	fl.IntVar(&f.parallel, "parallel", 0, "how many cases run at once (default as many as there are cores)")
+	choiceVarP(fl, &f.output, "output", "o", "text", "", suite.Formats...)
+	fl.BoolVar(&f.update, "update", false, "write what came out of the cases that fail as what is expected, after printing how it differs")
+	fl.BoolVar(&f.watch, "watch", false, "run again after each change of suites, policies and objects")
 	f.modules.add(cmd)
 	return cmd
 }
@@ -124,20 +136,88 @@ func test(ctx context.Context, s streams, f *testFlags, paths []string) error {
 	if err != nil {
 		return err
 	}
+	if f.watch && (f.output != "text" || f.update) {
+		return usagef("test: --watch goes with neither -o nor --update")
+	}
 	if len(paths) == 0 {
 		paths = []string{"."}
+	}
+	if f.watch {
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return watchTests(ctx, s, f, opts, paths)
 	}
 	files, err := suite.Find(paths)
 	if err != nil {
 		return usagef("test: %w", err)
 	}
+	return testOnce(ctx, s, f, opts, files)
+}
+
+func testOnce(ctx context.Context, s streams, f *testFlags, opts suite.Options, files []string) error {
 	results := suite.Run(ctx, files, opts)
-	colour := isTerminal(s.out) && os.Getenv("NO_COLOR") == ""
-	if _, err := io.WriteString(s.out, results.Text(f.verbose, colour)); err != nil {
+	var err error
+	if f.output == "text" {
+		_, err = io.WriteString(s.out, results.Text(f.verbose, isTerminal(s.out) && os.Getenv("NO_COLOR") == ""))
+	} else {
+		err = results.Write(s.out, f.output, version())
+	}
+	if err != nil {
 		return &codedError{exitUsage, err}
 	}
 	printSuiteErrors(s.err, results.Errs)
+	if f.update && len(results.Errs) == 0 {
+		return updateTests(s, results)
+	}
 	return testVerdict(results)
+}
+
+// updateTests writes what came out of the cases that failed, or nothing after an error.
+func updateTests(s streams, results *suite.Results) error {
+	files, errs := results.Update()
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		fmt.Fprintln(s.err, "mapd: test: nothing was written")
+		return &codedError{code: exitDenied}
+	}
+	if err := suite.WriteFiles(files); err != nil {
+		return &codedError{exitUsage, err}
+	}
+	for _, file := range files {
+		fmt.Fprintf(s.err, "%s: wrote what came out of %s\n", report.Line(file.File), report.Line(strings.Join(file.Cases, ", ")))
+	}
+	if results.Count(suite.Broken) > 0 {
+		return &codedError{code: exitDenied}
+	}
+	return nil
+}
+
+// watchTests runs the suites, and again after each change, until ctx ends.
+func watchTests(ctx context.Context, s streams, f *testFlags, opts suite.Options, paths []string) error {
+	files, err := suite.Find(paths)
+	if err != nil {
+		return usagef("test: %w", err)
+	}
+	watcher := manifest.NewWatcher(suite.Watched(paths, files), true)
+	var failed error
+	again := func() {
+		files, err := suite.Find(paths)
+		if err != nil {
+			fmt.Fprintln(s.err, "mapd: test:", report.Line(err.Error()))
+			return
+		}
+		err = testOnce(ctx, s, f, opts, files)
+		var coded *codedError
+		if errors.As(err, &coded) && coded.err != nil {
+			failed = cmp.Or(failed, err) // standard output cannot be written to
+		}
+		fmt.Fprintln(s.err, "mapd: test: waiting for changes")
+	}
+	again()
+	if failed == nil {
+		watcher.Run(ctx, again)
+	}
+	return failed
 }
 
 // printSuiteErrors prints what is wrong with suites, and each fault of their policies.

@@ -69,3 +69,31 @@ func below(dir string, all bool) (found []string, err error) {
 func ignored(dir string) bool {
 	return slices.Contains([]string{"testdata", "vendor", "node_modules"}, dir) || strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_")
 }
+
+// Watched returns the files and directories to watch for changes that concern suites:
+// paths, the directories of files, and what the suites name elsewhere.
+func Watched(paths, files []string) []string {
+	var out []string
+	add := func(path string) {
+		if _, err := os.Stat(path); err == nil && !slices.Contains(out, path) {
+			out = append(out, path)
+		}
+	}
+	for _, path := range paths {
+		dir, _ := strings.CutSuffix(path, "...")
+		add(filepath.Clean(dir))
+	}
+	for _, file := range files {
+		add(filepath.Dir(file))
+		suites, _ := Read(file) // running says what is wrong
+		for _, s := range suites {
+			for _, name := range s.Policies {
+				matches, _ := filepath.Glob(s.near(name))
+				for _, m := range append(matches, s.near(name)) {
+					add(m)
+				}
+			}
+		}
+	}
+	return out
+}

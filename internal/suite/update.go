@@ -1,0 +1,242 @@
+package suite
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
+
+// Updated is a file with what came out as what is expected.
+type Updated struct {
+	File  string
+	Text  []byte
+	Cases []string // whose expectation changed
+}
+
+// Update returns the files that change if what came out of failed cases becomes what is
+// expected, and why it cannot for some. Nothing is written yet. An expectation keeps
+// its form where it can: fields stay fields, a patch a patch; a case without one gets the
+// fields that changed.
+func (r *Results) Update() (files []Updated, errs []error) {
+	texts := map[string]*Updated{} // by file
+	var order []string
+	change := func(file, name string, text []byte) {
+		if texts[file] == nil {
+			texts[file] = &Updated{File: file}
+			order = append(order, file)
+		}
+		texts[file].Text = text
+		texts[file].Cases = append(texts[file].Cases, name)
+	}
+	// Objects of other files: all of a file at once.
+	others := map[string]map[string][]byte{} // file → name of a document's place → text
+	suites := map[*Suite]map[string]any{}
+	for _, o := range r.Outcomes {
+		if o.Status != Failed || o.result == nil {
+			continue
+		}
+		u := o.unit
+		if u.want != nil && u.want.Object() != nil && u.spec.inFile() && !o.result.Denied() {
+			file := u.suite.near(u.spec.wantFile())
+			if others[file] == nil {
+				others[file] = map[string][]byte{}
+			}
+			text := u.want.Rewrite(o.result.Object())
+			if before, ok := others[file][u.want.Where()]; ok && !bytes.Equal(before, text) {
+				errs = append(errs, fmt.Errorf("%s: %s: another case expects the same object of %s, and its result differs", o.where(), o.Name, file))
+				continue
+			}
+			others[file][u.want.Where()] = text
+			change(file, o.Name, nil)
+			continue
+		}
+		switch {
+		case u.row >= 0:
+			errs = append(errs, fmt.Errorf("%s: %s: the case is a row of a table; change the row or the case by hand", o.where(), o.Name))
+			continue
+		case u.many:
+			errs = append(errs, fmt.Errorf("%s: %s: the case has several objects; expect objects, a file with what becomes of them", o.where(), o.Name))
+			continue
+		}
+		if suites[u.suite] == nil {
+			suites[u.suite] = clone(u.suite.doc.Object().Object)
+		}
+		c := suites[u.suite]["cases"].([]any)[indexOf(u.path)].(map[string]any)
+		c["expect"] = outcomeAs(o.result, u.spec.Expect)
+		change(u.suite.File, o.Name, nil)
+	}
+	for _, file := range order {
+		text, err := rewritten(file, func(d *mapd.Document) []byte {
+			if text, ok := others[file][d.Where()]; ok {
+				return text
+			}
+			for s, after := range suites {
+				if s.File == file && s.doc.Where() == d.Where() {
+					return d.Rewrite(after)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		texts[file].Text = text
+		files = append(files, *texts[file])
+	}
+	return files, errs
+}
+
+// inFile reports whether the expected object is in a file of its own.
+func (c *testCase) inFile() bool { return c.wantFile() != "" }
+
+func (c *testCase) wantFile() string {
+	if c.Expect == nil {
+		return ""
+	}
+	if name, ok := c.Expect.Object.(string); ok {
+		return name
+	}
+	return c.Expect.Objects
+}
+
+// indexOf returns the number in "cases[3]".
+func indexOf(path string) (i int) {
+	_, _ = fmt.Sscanf(path, "cases[%d]", &i) // the path was made so
+	return i
+}
+
+func clone(m map[string]any) map[string]any {
+	out := maps.Clone(m)
+	if list, ok := out["cases"].([]any); ok {
+		list = slices.Clone(list)
+		for i := range list {
+			if c, ok := list[i].(map[string]any); ok {
+				list[i] = maps.Clone(c)
+			}
+		}
+		out["cases"] = list
+	}
+	return out
+}
+
+// outcomeAs returns a result as an expectation, in the form of one if that fits.
+func outcomeAs(r *mapd.Result, e *expect) map[string]any {
+	switch {
+	case r.Denied():
+		return map[string]any{"denied": map[string]any{"message": r.Decision.Status.Message}}
+	case !r.Changed():
+		return map[string]any{"unchanged": true}
+	case e != nil && e.Object != nil:
+		return map[string]any{"object": r.Object()}
+	case e != nil && e.Patch != nil:
+		ops := []any{}
+		for _, op := range r.Patch() {
+			m := map[string]any{"op": op.Op, "path": op.Path}
+			if op.Op != "remove" {
+				m["value"] = op.Value
+			}
+			ops = append(ops, m)
+		}
+		return map[string]any{"patch": ops}
+	}
+	fields := map[string]any{}
+	for _, c := range r.Diff() {
+		if c.Moved {
+			return map[string]any{"object": r.Object()}
+		}
+		fields[c.Path] = c.After
+	}
+	probe := &judge{expect: &expect{Fields: map[string]value{}}}
+	for path, v := range fields {
+		probe.Fields[path] = v
+	}
+	if probe.of(r, nil) != nil {
+		return map[string]any{"object": r.Object()} // paths that do not lead there
+	}
+	return map[string]any{"fields": fields}
+}
+
+// rewritten returns the text of a file in which some documents have another text.
+func rewritten(file string, text func(*mapd.Document) []byte) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	first := true
+	for d, err := range mapd.Read(file, bytes.NewReader(data)) {
+		if err != nil {
+			return nil, err
+		}
+		t := d.Text()
+		if d.Object() != nil {
+			if changed := text(d); changed != nil {
+				t = changed
+			}
+		}
+		if (!first || d.Separated()) && !bytes.HasPrefix(t, []byte("---")) {
+			out.WriteString("---\n")
+		}
+		first = false
+		out.Write(t)
+		if !bytes.HasSuffix(t, []byte("\n")) {
+			out.WriteByte('\n')
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// WriteFiles writes files: first all beside their places, and then each takes its own,
+// so that an error leaves every one whole.
+func WriteFiles(files []Updated) (err error) {
+	var made []string
+	defer func() {
+		for _, name := range made {
+			err = errors.Join(err, ignoreMissing(os.Remove(name)))
+		}
+	}()
+	for _, f := range files {
+		// A link stays a link.
+		file, err := filepath.EvalSymlinks(f.File)
+		if err != nil {
+			return err
+		}
+		mode := os.FileMode(0o644)
+		if info, err := os.Stat(file); err == nil {
+			mode = info.Mode().Perm()
+		}
+		tmp, err := os.CreateTemp(filepath.Dir(file), ".mapd-test-*")
+		if err != nil {
+			return err
+		}
+		made = append(made, tmp.Name())
+		_, err = tmp.Write(f.Text)
+		if err := errors.Join(err, tmp.Chmod(mode), tmp.Close()); err != nil {
+			return err
+		}
+	}
+	for i, f := range files {
+		file, err := filepath.EvalSymlinks(f.File)
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(made[i], file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
