@@ -31,15 +31,16 @@ var floors = []struct {
 	{"pkg/policy/draft", []string{"pkg/openapi", "pkg/tree"}},
 	{"pkg/policy/patch", []string{"pkg/cel", "pkg/openapi", "pkg/policy/draft", "pkg/tree"}},
 	{"pkg/policy/merge", []string{"pkg/openapi", "pkg/policy/draft", "pkg/tree"}},
-	{"pkg/policy", []string{"pkg/api", "pkg/cel", "pkg/detach", "pkg/memory", "pkg/openapi", "pkg/policy/draft", "pkg/policy/merge", "pkg/policy/patch"}},
+	{"pkg/policy", []string{"pkg/api", "pkg/cel", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/openapi", "pkg/policy/draft", "pkg/policy/merge", "pkg/policy/patch"}},
 	{"pkg/lookup", nil},
 	{"pkg/servingcert", nil},
 	{"pkg/binding", []string{"pkg/api", "pkg/policy", "pkg/lookup", "pkg/tree"}},
 	{"pkg/engine", []string{"pkg/api", "pkg/policy", "pkg/binding", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/tree"}},
+	{"pkg/explain", []string{"pkg/binding", "pkg/cel", "pkg/engine", "pkg/lookup", "pkg/openapi", "pkg/policy", "pkg/tree"}},
 	{"pkg/kubewarden", []string{"pkg/api", "pkg/binding", "pkg/policy"}},
 	{"pkg/webhook", []string{"pkg/api", "pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	{"pkg/mapd", []string{
-		"pkg/binding", "pkg/cel", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/kubewarden", "pkg/tree",
+		"pkg/binding", "pkg/cel", "pkg/explain", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/kubewarden", "pkg/tree",
 		"internal/manifest", "internal/snapshot", "internal/report", "internal/defaults",
 	}},
 	// Beside the tower: what it knows of Gatekeeper leaves as policies.

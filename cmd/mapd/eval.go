@@ -38,6 +38,7 @@ type evalFlags struct {
 	unbound         bool
 	raw             bool
 	expand          bool
+	explain         bool
 	external        externalFlags
 	modules         moduleFlags
 }
@@ -103,6 +104,7 @@ func newEval(s streams) *cobra.Command {
 	f.addFiles(cmd)
 	choiceVarP(fl, &f.output, "output", "o", "yaml", "", outputs...)
 	f.addRequest(cmd)
+	fl.BoolVar(&f.explain, "explain", false, "say of every policy and binding that did nothing which of its criteria did not hold")
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
 	f.external.add(fl)
 	f.external.addRecord(fl)
@@ -333,6 +335,7 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 	}
 	r := e.policies.Admit(ctx, req)
 	e.tell(r)
+	e.whyNot(ctx, r)
 	if err := e.show(r); err != nil {
 		return err
 	}
@@ -356,6 +359,40 @@ func (e *evaluation) tell(r *mapd.Result) {
 	if r.Denied() {
 		e.denied = true
 		e.notes.say("%s: %s\n", r.Request.Document().Where(), r.Refusal())
+	}
+}
+
+const (
+	// maxReasons is how many reasons are given for an object without --explain.
+	maxReasons = 3
+	// maxExplained is for how many policies those are looked for.
+	maxExplained = 1000
+)
+
+// whyNot says why policies did nothing with an object: with --explain all of them, and
+// without it some that may have been expected to, if no policy matched.
+func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
+	all := e.flags.explain
+	if !all && (len(r.Decision.Steps) > 0 || len(e.policies.Policies())+e.policies.Mutators()+e.policies.Guests() > maxExplained) {
+		return
+	}
+	said, more := 0, 0
+	for reason := range r.WhyNot(ctx) {
+		switch {
+		case !all && !reason.Near:
+		case !all && said == maxReasons:
+			more++
+		default:
+			said++
+			text := reason.String()
+			if reason.Generated && !e.flags.expand {
+				text += " (--expand)"
+			}
+			e.notes.say("  %s\n", report.Line("not met: "+text))
+		}
+	}
+	if more > 0 {
+		e.notes.say("  and %d more (--explain)\n", more)
 	}
 }
 

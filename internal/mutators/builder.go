@@ -147,6 +147,9 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 		Explain: func(member int, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
 			return explain(running[member], obj, selected, req, ns)
 		},
+		WhyNot: func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) string {
+			return whyNot(running[member], obj, req, ns)
+		},
 	}
 }
 

@@ -162,18 +162,32 @@ func newRules(in []admissionregistrationv1.NamedRuleWithOperations) []rule {
 // matches applies everything of a rule but its resourceNames to requests of
 // kind k that address resource (spec §2.2).
 func (r *rule) matches(k *key, resource schema.GroupVersionResource) bool {
-	return r.inScope(k, resource) &&
-		slices.ContainsFunc(r.operations, func(op admissionregistrationv1.OperationType) bool {
-			return op == admissionregistrationv1.OperationAll || string(op) == string(k.operation)
-		}) &&
-		oneOf(r.groups, resource.Group) &&
-		oneOf(r.versions, resource.Version) &&
-		slices.ContainsFunc(r.resources, func(rr resourceRule) bool {
-			// A "*" behind the slash accepts the empty subresource too, so
-			// "pods/*" covers pods themselves.
-			return (rr.resource == "*" || rr.resource == resource.Resource) &&
-				(rr.subresource == "*" || rr.subresource == k.subresource)
-		})
+	return r.fails(k, resource) == Satisfied
+}
+
+// fails returns the first criterion of matches that does not hold. The order is free,
+// since all have to hold: what a rule is about comes first.
+func (r *rule) fails(k *key, resource schema.GroupVersionResource) Criterion {
+	switch {
+	case !oneOf(r.groups, resource.Group):
+		return Group
+	case !oneOf(r.versions, resource.Version):
+		return Version
+	case !slices.ContainsFunc(r.resources, func(rr resourceRule) bool {
+		// A "*" behind the slash accepts the empty subresource too, so
+		// "pods/*" covers pods themselves.
+		return (rr.resource == "*" || rr.resource == resource.Resource) &&
+			(rr.subresource == "*" || rr.subresource == k.subresource)
+	}):
+		return Resource
+	case !slices.ContainsFunc(r.operations, func(op admissionregistrationv1.OperationType) bool {
+		return op == admissionregistrationv1.OperationAll || string(op) == string(k.operation)
+	}):
+		return Operation
+	case !r.inScope(k, resource):
+		return Scope
+	}
+	return Satisfied
 }
 
 // namespacesResource counts as cluster-scoped although requests for a Namespace
@@ -285,44 +299,45 @@ func (r *ruleset) hits(rules []rule, k *key, equivalents []Equivalent) []hit {
 	return out
 }
 
-// test reports whether m matches one request (spec §2.1); v is the verdict of m's rules
-// for its key. The server tests selectors first but reports their errors last. Here the
+// test reports whether m matches one request (spec §2.1), or the criterion that does
+// not hold; v is the verdict of m's rules for its key. Of the rules it says only that
+// none holds: nearest knows more. The server tests selectors first but reports their errors last. Here the
 // cheap tests come first, with the same result: one test that fails decides.
-func (m *matcher) test(t *target, v *verdict) (hit, bool, error) {
+func (m *matcher) test(t *target, v *verdict) (hit, Criterion, error) {
 	switch {
 	case m.err != nil:
-		return hit{}, false, m.err
+		return hit{}, Satisfied, m.err
 	case v == nil:
-		return hit{}, false, nil
+		return hit{}, Rules, nil
 	}
 	var found hit
 	var err error
 	if h, ok := byName(v.excluded, t.req.Name); ok {
 		if h.err == nil {
-			return hit{}, false, nil
+			return hit{}, Rules, nil
 		}
 		err = h.err
 	} else {
 		h, ok := byName(v.matched, t.req.Name)
 		if !ok {
-			return hit{}, false, nil
+			return hit{}, Rules, nil
 		}
 		found, err = h, h.err
 	}
 	ok, nsErr := m.matchesNamespace(t)
 	if !ok && nsErr == nil {
-		return hit{}, false, nil
+		return hit{}, NamespaceLabels, nil
 	}
 	ok, objErr := m.matchesObject(t)
 	if !ok && objErr == nil {
-		return hit{}, false, nil
+		return hit{}, ObjectLabels, nil
 	}
 	for _, e := range [...]error{err, nsErr, objErr} {
 		if e != nil {
-			return hit{}, false, e
+			return hit{}, Satisfied, e
 		}
 	}
-	return found, true, nil
+	return found, Satisfied, nil
 }
 
 func byName(hits []hit, name string) (hit, bool) {

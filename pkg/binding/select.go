@@ -116,14 +116,14 @@ func (ix *Index) meet(s *Selection, t *target, c *candidates) {
 func (s *Selection) ask(t *target, c *candidates, g *group) {
 	m := met{group: g, invocation: Invocation{HasParams: g.params.given}}
 	inv := &m.invocation
-	h, ok, err := g.policy.test(t, c.verdicts[g.policy.rules])
+	h, failed, err := g.policy.test(t, c.verdicts[g.policy.rules])
 	if err != nil {
 		t.others = true
 		inv.Err, inv.PolicyError = err, true
 		s.met = append(s.met, m)
 		return
 	}
-	if !ok {
+	if failed != Satisfied {
 		return
 	}
 	inv.Resource, inv.Kind = t.resolve(h)
@@ -136,8 +136,8 @@ func (s *Selection) ask(t *target, c *candidates, g *group) {
 		return
 	}
 	if g.binding != nil {
-		_, ok, err := g.binding.test(t, c.verdicts[g.binding.rules])
-		if err == nil && !ok {
+		_, failed, err := g.binding.test(t, c.verdicts[g.binding.rules])
+		if failed != Satisfied {
 			return
 		}
 		t.others = t.others || err != nil

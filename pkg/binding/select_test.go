@@ -30,7 +30,10 @@ func scan(t testing.TB, ix *Index, req *policy.Request, object *unstructured.Uns
 		equivalents = ix.src.Equivalents(k.resource)
 	}
 	target := target{ctx: t.Context(), ix: ix, req: req, resource: k.resource, object: object}
-	test := func(m *matcher) (hit, bool, error) { return m.test(&target, m.rules.judge(&k, equivalents)) }
+	test := func(m *matcher) (hit, bool, error) {
+		h, failed, err := m.test(&target, m.rules.judge(&k, equivalents))
+		return h, err == nil && failed == Satisfied, err
+	}
 	for _, e := range ix.entries {
 		inv := Invocation{Policy: e.policy, HasParams: e.params.given}
 		h, ok, err := test(matcherOf(e.policy.Object().Spec.MatchConstraints))
@@ -277,6 +280,30 @@ func TestSelectEqualsScan(t *testing.T) {
 			}
 			if diff := cmp.Diff(describeAll(want), describeAll(s.Invocations)); diff != "" {
 				t.Fatalf("round %d: Select(%+v) (-scan +Select):\n%s", round, req, diff)
+			}
+			// What is not selected is missed, with a reason.
+			met := map[string]bool{}
+			for _, inv := range s.Invocations {
+				if met[inv.Policy.Name()+"/"+inv.Binding] = true; inv.PolicyError {
+					met[inv.Policy.Name()] = true
+				}
+			}
+			for m := range ix.Misses(t.Context(), req, req.Object) {
+				at := m.Policy.Name()
+				if m.Binding != nil {
+					at += "/" + m.Binding.Name()
+				}
+				if met[at] || m.Criterion == Satisfied {
+					t.Fatalf("round %d: Misses(%+v): %s is met and missed for %d", round, req, at, m.Criterion)
+				}
+				met[at] = true
+			}
+			for _, p := range ix.Policies() {
+				for _, b := range ix.Bindings() {
+					if at := p.Name(); b.PolicyName() == at && !met[at] && !met[at+"/"+b.Name()] {
+						t.Fatalf("round %d: Misses(%+v): %s/%s is neither met nor missed", round, req, at, b.Name())
+					}
+				}
 			}
 			for _, inv := range s.Invocations {
 				if inv.Err != nil {

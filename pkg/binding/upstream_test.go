@@ -151,7 +151,9 @@ func TestMatchesAsUpstream(t *testing.T) {
 		var gotErr error
 		var h hit
 		match := matcherOf(m)
-		h, gotOK, gotErr = match.test(&target, match.rules.judge(&k, equivalents(gvr)))
+		var missed Criterion
+		h, missed, gotErr = match.test(&target, match.rules.judge(&k, equivalents(gvr)))
+		gotOK = gotErr == nil && missed == Satisfied
 		resource, kind = schema.GroupVersionResource{}, schema.GroupVersionKind{}
 		if gotOK {
 			resource, kind = target.resolve(h)

@@ -77,6 +77,9 @@ type SetOptions struct {
 	// Gatekeeper's words; nil leaves it to the engine. obj, and selected, which is obj
 	// as selectors see it, must not be modified.
 	Explain func(member int, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error
+	// WhyNot returns the criterion of a member that an object does not satisfy, in
+	// words; "" if it matches. Nil: nothing is known. obj must not be modified.
+	WhyNot func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) string
 }
 
 // Set is policies that run in order, again and again until none of them changes
@@ -204,44 +207,66 @@ func (k kindKey) isNamespace() bool {
 
 // Run implements Runner.
 func (s *Set) Run(ctx context.Context, a *Admission) (result Result, met bool) {
-	req, object := a.Request, a.Object
-	if object == nil || len(s.options.Members) == 0 || !mutable(req) {
+	if a.Object == nil || len(s.options.Members) == 0 {
 		return Result{}, false
 	}
-	key := keyOf(object.Object, req, req.Namespace != "")
-	namespace := req.Namespace
-	excluded := namespace
-	if key.isNamespace() {
-		key.namespaced, namespace, excluded = false, "", object.GetName()
-	}
-	c := s.candidates(key)
-	if len(c.members) == 0 {
+	b, skip, err := s.begin(ctx, a.Request, a.Object)
+	switch {
+	case skip != "":
 		return Result{}, false
+	case err != nil:
+		if status := interrupted(ctx, a.Request); status != nil {
+			return Result{Status: status}, true
+		}
+		return Result{Status: refusedStatus(err)}, true
+	}
+	r := setRun{Admission: a, set: s, key: b.key, candidates: b.candidates, namespace: b.ns}
+	return r.decide(b.namespace), true
+}
+
+// beginning is what a Set finds out about a request before it looks at its members.
+type beginning struct {
+	key        kindKey
+	candidates *candidates
+	namespace  string // that the object carries meanwhile
+	ns         *unstructured.Unstructured
+}
+
+// noCandidates is why a Set does nothing that has no member for a kind.
+const noCandidates = "no mutator applies to this kind"
+
+// begin returns in skip why the Set does nothing with a request, "" if it does.
+func (s *Set) begin(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) (b beginning, skip string, err error) {
+	if !mutable(req) {
+		return b, "Gatekeeper mutates nothing but CREATE and UPDATE, and none of its own kinds", nil
+	}
+	b.key = keyOf(object.Object, req, req.Namespace != "")
+	b.namespace = req.Namespace
+	excluded := req.Namespace
+	if b.key.isNamespace() {
+		b.key.namespaced, b.namespace, excluded = false, "", object.GetName()
+	}
+	if b.candidates = s.candidates(b.key); len(b.candidates.members) == 0 {
+		return b, noCandidates, nil
 	}
 	if s.options.Excludes != nil && s.options.Excludes(excluded) {
-		return Result{}, false
+		return b, "Gatekeeper's Config excludes the namespace", nil
 	}
-	var ns *unstructured.Unstructured
-	if namespace != "" && s.options.Namespace != nil {
-		var err error
-		if ns, err = s.options.Namespace(ctx, namespace); err != nil {
-			if status := interrupted(ctx, req); status != nil {
-				return Result{Status: status}, true
-			}
-			return Result{Status: refusedStatus(err)}, true
+	if b.namespace != "" && s.options.Namespace != nil {
+		if b.ns, err = s.options.Namespace(ctx, b.namespace); err != nil {
+			return b, "", err
 		}
 	}
-	home := ns // whose labels count
-	if key.isNamespace() {
+	home := b.ns // whose labels count
+	if b.key.isNamespace() {
 		home = object
 	}
 	if home != nil {
 		if _, ignored := rawLabels(home.Object)[api.IgnoreLabel]; ignored {
-			return Result{}, false
+			return b, "the Namespace has the label " + api.IgnoreLabel, nil
 		}
 	}
-	r := setRun{Admission: a, set: s, key: key, candidates: c, namespace: ns}
-	return r.decide(namespace), true
+	return b, "", nil
 }
 
 // mutable reports whether Gatekeeper would look at a request at all (Gatekeeper

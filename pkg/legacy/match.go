@@ -40,10 +40,11 @@ func WildcardPrefix(pattern, generateName string) bool {
 // of applyTo has to include both. An AssignMetadata does not look at
 // operations.
 func (m *Mutator) AppliesTo(gvk schema.GroupVersionKind, operation string) bool {
-	return m.inApplyTo(gvk, operation) && m.inKinds(gvk)
+	return m.InApplyTo(gvk, operation) && m.InKinds(gvk)
 }
 
-func (m *Mutator) inApplyTo(gvk schema.GroupVersionKind, operation string) bool {
+// InApplyTo is the part of AppliesTo about applyTo.
+func (m *Mutator) InApplyTo(gvk schema.GroupVersionKind, operation string) bool {
 	return m.Kind == AssignMetadata || slices.ContainsFunc(m.ApplyTo, func(a ApplyTo) bool {
 		return slices.Contains(a.Groups, gvk.Group) &&
 			slices.Contains(a.Versions, gvk.Version) &&
@@ -52,7 +53,8 @@ func (m *Mutator) inApplyTo(gvk schema.GroupVersionKind, operation string) bool 
 	})
 }
 
-func (m *Mutator) inKinds(gvk schema.GroupVersionKind) bool {
+// InKinds is the part of AppliesTo about match.kinds.
+func (m *Mutator) InKinds(gvk schema.GroupVersionKind) bool {
 	return len(m.Match.Kinds) == 0 || slices.ContainsFunc(m.Match.Kinds, func(k MatchKinds) bool {
 		return anyOf(k.Kinds, gvk.Kind) && anyOf(k.APIGroups, gvk.Group)
 	})

@@ -238,7 +238,7 @@ func (m *Mutator) selectors(yield func(*metav1.LabelSelector) bool) {
 
 func (m *Mutator) aboutNamespaces() bool {
 	namespace := schema.GroupVersionKind{Kind: "Namespace"}
-	return m.inKinds(namespace) && (m.Kind == AssignMetadata || slices.ContainsFunc(m.ApplyTo, func(a ApplyTo) bool {
+	return m.InKinds(namespace) && (m.Kind == AssignMetadata || slices.ContainsFunc(m.ApplyTo, func(a ApplyTo) bool {
 		return slices.Contains(a.Groups, "") && slices.Contains(a.Kinds, "Namespace")
 	}))
 }

@@ -48,6 +48,30 @@ func Needs(needs []Need, place Place, s labels.Selector) []Need {
 	return needs
 }
 
+// Unmet returns the first requirement of a selector that labels do not satisfy, and what
+// they have for its key, as texts: "env=prod" and "env=dev", or "no label env". Both are
+// empty if the selector matches.
+func Unmet(s labels.Selector, set Labels) (want, got string) {
+	if s == nil {
+		return "", ""
+	}
+	requirements, selectable := s.Requirements()
+	if !selectable {
+		return "nothing", "anything"
+	}
+	for i := range requirements {
+		r := &requirements[i]
+		if r.Matches(set) {
+			continue
+		}
+		if value, ok := set.Lookup(r.Key()); ok {
+			return r.String(), r.Key() + "=" + value
+		}
+		return r.String(), "no label " + r.Key()
+	}
+	return "", ""
+}
+
 // Table finds items. It is immutable and safe for concurrent use.
 type Table[T any] struct {
 	// Always holds the items that need nothing.

@@ -16,6 +16,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -67,6 +68,7 @@ type File struct {
 type Policies struct {
 	loaded    *snapshot.Loaded
 	engine    *engine.Engine
+	explainer *explain.Explainer
 	namespace string
 	unbound   bool
 	compiled  time.Duration
@@ -125,8 +127,9 @@ func Load(opts Options, files ...File) (*Policies, error) {
 		}
 		return nil, &LoadError{unread, errs}
 	}
+	e := l.Engine()
 	return &Policies{
-		loaded: l, engine: l.Engine(), compiled: made + l.Compiled,
+		loaded: l, engine: e, explainer: explain.New(e, l.Types), compiled: made + l.Compiled,
 		namespace: cmp.Or(opts.Namespace, DefaultNamespace), unbound: opts.Unbound,
 	}, nil
 }

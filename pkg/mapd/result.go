@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -180,6 +182,12 @@ func (r *Result) DiffText(colour bool) string {
 // step that is worth telling.
 func (r *Result) Summary() string {
 	return report.Summary(r.Request.name, r.Decision, r.policies.keys)
+}
+
+// WhyNot yields why policies, bindings and mutators did nothing with the object, of
+// those that left no Step in the Decision.
+func (r *Result) WhyNot(ctx context.Context) iter.Seq[explain.Reason] {
+	return r.policies.explainer.WhyNot(ctx, r.Request.Admission, r.Decision)
 }
 
 // keys are how the list elements of an object are called in reports.

@@ -12,6 +12,7 @@ import (
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -488,46 +489,15 @@ func wanted(atom smdschema.Atom) string {
 
 // advice says what to do about an unknown field.
 func advice(m *smdschema.Map, path, name string) string {
-	// A third of a name may be wrong; of two names as near, the first counts.
-	best, distance := "", len(name)/3+1
-	for _, f := range m.Fields {
-		d := edits(name, f.Name, distance+1)
-		if strings.EqualFold(name, f.Name) {
-			d = 0
-		}
-		if d < distance || d == distance && best != "" && f.Name < best {
-			best, distance = f.Name, d
-		}
+	names := make([]string, len(m.Fields))
+	for i, f := range m.Fields {
+		names[i] = f.Name
 	}
+	best := lookup.Nearest(name, names)
 	if best == "" {
 		return "leave it out"
 	}
 	return "did you mean " + strings.TrimSuffix(path, name) + best + "?"
-}
-
-// edits is the number of insertions, deletions and substitutions between two
-// names, or limit if it is not less.
-func edits(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return min(row[len(b)], limit)
 }
 
 // kindName is a kind as it is written in a manifest: apps/v1 Deployment.

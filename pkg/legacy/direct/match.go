@@ -13,28 +13,51 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Matches reports whether a mutator applies to an object as it is now. It
+// Matches reports whether a mutator applies to an object as it is now, see Misses.
+func Matches(m *legacy.Mutator, obj map[string]any, c Context) (bool, error) {
+	failed, err := Misses(m, obj, c)
+	return failed == "" && err == nil, err
+}
+
+// Misses returns the field of the first criterion of a mutator that does not hold for an
+// object as it is now, such as "spec.match.scope"; "" if all do. It
 // checks the criteria in Gatekeeper's order and stops at the first that fails,
 // so a broken one is an error only if all before it hold (Gatekeeper spec
 // §7.2).
-func Matches(m *legacy.Mutator, obj map[string]any, c Context) (bool, error) {
+func Misses(m *legacy.Mutator, obj map[string]any, c Context) (field string, err error) {
 	s := subject{Unstructured: unstructured.Unstructured{Object: obj}, source: c.Source}
 	if c.Namespace != nil {
 		s.in = &unstructured.Unstructured{Object: c.Namespace}
 	}
-	if !m.AppliesTo(s.GroupVersionKind(), c.Operation) || !s.inScope(m.Match.Scope) || !s.inNamespaces(&m.Match) {
-		return false, nil
+	gvk := s.GroupVersionKind()
+	switch {
+	case !m.InApplyTo(gvk, c.Operation):
+		return "spec.applyTo", nil
+	case !m.InKinds(gvk):
+		return "spec.match.kinds", nil
+	case !s.inScope(m.Match.Scope):
+		return "spec.match.scope", nil
+	case !s.inNamespaces(&m.Match):
+		return "spec.match.namespaces", nil
+	case s.excluded(&m.Match):
+		return "spec.match.excludedNamespaces", nil
 	}
-	for _, criterion := range []func(*legacy.Match) (bool, error){s.labels, s.namespaceLabels, s.name, s.from} {
-		ok, err := criterion(&m.Match)
+	for _, criterion := range []struct {
+		field string
+		holds func(*legacy.Match) (bool, error)
+	}{
+		{"spec.match.labelSelector", s.labels}, {"spec.match.namespaceSelector", s.namespaceLabels},
+		{"spec.match.name", s.name}, {"spec.match.source", s.from},
+	} {
+		ok, err := criterion.holds(&m.Match)
 		if err != nil {
-			return false, fmt.Errorf("matching for mutator %s failed for %s: failed to run Match criteria: %w", m, describe(obj), err)
+			return "", fmt.Errorf("matching for mutator %s failed for %s: failed to run Match criteria: %w", m, describe(obj), err)
 		}
 		if !ok {
-			return false, nil
+			return criterion.field, nil
 		}
 	}
-	return true, nil
+	return "", nil
 }
 
 // subject is an object that a mutator may match.
@@ -60,21 +83,32 @@ func (s *subject) inScope(scope string) bool {
 	}
 }
 
-// inNamespaces checks namespaces and excludedNamespaces. Both hold for objects
-// without a namespace (Gatekeeper spec §7.3).
+// inNamespaces checks namespaces, and excluded checks excludedNamespaces. Both let objects
+// without a namespace pass (Gatekeeper spec §7.3).
 func (s *subject) inNamespaces(match *legacy.Match) bool {
-	name := s.GetNamespace()
+	name, ok := s.home()
+	return !ok || len(match.Namespaces) == 0 || among(match.Namespaces, name)
+}
+
+func (s *subject) excluded(match *legacy.Match) bool {
+	name, ok := s.home()
+	return ok && among(match.ExcludedNamespaces, name)
+}
+
+func among(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return legacy.Wildcard(pattern, name) })
+}
+
+// home returns the name of the Namespace that the object is in, or is.
+func (s *subject) home() (name string, ok bool) {
 	switch {
 	case s.isNamespace():
-		name = s.GetName()
+		return s.GetName(), true
 	case s.in != nil:
-		name = s.in.GetName()
-	case name == "":
-		return true
+		return s.in.GetName(), true
 	}
-	matches := func(pattern string) bool { return legacy.Wildcard(pattern, name) }
-	return (len(match.Namespaces) == 0 || slices.ContainsFunc(match.Namespaces, matches)) &&
-		!slices.ContainsFunc(match.ExcludedNamespaces, matches)
+	name = s.GetNamespace()
+	return name, name != ""
 }
 
 func (s *subject) labels(match *legacy.Match) (bool, error) {

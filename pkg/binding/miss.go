@@ -1,0 +1,173 @@
+package binding
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/lookup"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Criterion is something that a policy or a binding asks of a request.
+type Criterion uint8
+
+// The criteria, in the order in which Misses reports the first that does not hold. Of
+// several rules it reports the one that comes nearest, which fails the last.
+const (
+	// Satisfied means that every criterion holds.
+	Satisfied Criterion = iota
+	// Bound is for a policy that has no binding.
+	Bound
+	// Admissible is for requests that no policy sees, such as those for policies.
+	Admissible
+	// Rules are all that a rule asks for: the following, up to Excluded.
+	Rules
+	Group
+	Version
+	Resource
+	Operation
+	Scope
+	Name
+	// Excluded means that one of the excludeResourceRules holds.
+	Excluded
+	NamespaceLabels
+	ObjectLabels
+	// Param means that there is no parameter, which the binding allows.
+	Param
+)
+
+// Miss is a policy or a binding that a request does not meet.
+type Miss struct {
+	Policy *policy.Policy
+	// Binding is nil if the policy itself is not met.
+	Binding *Binding
+	// Criterion is the first that does not hold.
+	Criterion Criterion
+	// Rule is the index of the rule for Group to Excluded.
+	Rule int
+	// Selector and Labels are the two that do not fit, for NamespaceLabels and
+	// ObjectLabels. Labels are nil for an object that has no metadata.
+	Selector labels.Selector
+	Labels   lookup.Labels
+}
+
+// Misses returns the policies and bindings that are not among what SelectInto finds for
+// the same arguments, in the order of their names. A policy that is missed is
+// reported once and its bindings are not. It asks the same matchers, one by one, so that
+// its cost grows with the number of policies. What SelectInto returns with an error is
+// not missed.
+func (ix *Index) Misses(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) iter.Seq[Miss] {
+	return func(yield func(Miss) bool) {
+		k := keyOf(req)
+		t := &target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object}
+		var equivalents []Equivalent
+		if ix.src.Equivalents != nil {
+			equivalents = ix.src.Equivalents(k.resource)
+		}
+		entries := ix.entries
+		for _, p := range ix.policies {
+			if len(entries) == 0 || entries[0].policy != p {
+				if !yield(Miss{Policy: p, Criterion: Bound}) {
+					return
+				}
+				continue
+			}
+			e := &entries[0]
+			entries = entries[1:]
+			if !e.misses(t, &k, equivalents, yield) {
+				return
+			}
+		}
+	}
+}
+
+// misses yields what a request misses of one policy, and returns what yield does.
+func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(Miss) bool) bool {
+	if !admissible(k, t.ix.src.Deletions) {
+		return yield(Miss{Policy: e.policy, Criterion: Admissible})
+	}
+	m, err := e.match.miss(t, k, equivalents)
+	if err != nil {
+		return true
+	}
+	m.Policy = e.policy
+	if m.Criterion != Satisfied {
+		return yield(m)
+	}
+	group := newGroup(groupKey{params: e.params})
+	namespaced, err := t.paramScope(group)
+	if err != nil {
+		return true
+	}
+	for _, b := range e.bindings {
+		m := Miss{}
+		if b.match != nil {
+			if m, err = b.match.miss(t, k, equivalents); err != nil {
+				continue
+			}
+		}
+		if m.Criterion == Satisfied && e.params.given && b.params.ParamRef != nil {
+			if found, err := b.params.collect(t.ctx, t.ix.src.Params, group.gvk, namespaced, t.req.Namespace); err == nil && len(found) == 0 {
+				m.Criterion = Param
+			}
+		}
+		if m.Policy, m.Binding = e.policy, b; m.Criterion != Satisfied && !yield(m) {
+			return false
+		}
+	}
+	return true
+}
+
+// miss returns the first criterion that a request does not satisfy.
+func (m *matcher) miss(t *target, k *key, equivalents []Equivalent) (Miss, error) {
+	if m.err != nil {
+		return Miss{}, m.err
+	}
+	_, failed, err := m.test(t, m.rules.judge(k, equivalents))
+	out := Miss{Criterion: failed}
+	switch failed {
+	case Rules:
+		out.Criterion, out.Rule = m.rules.nearest(k, equivalents, t.req.Name)
+	case NamespaceLabels:
+		out.Selector = m.namespaces.Selector
+		out.Labels, _ = t.namespaceLabels()
+	case ObjectLabels:
+		out.Selector = m.objects.Selector
+		out.Labels, _ = labelsOf(t.object)
+	}
+	return out, err
+}
+
+// nearest returns why no rule holds for requests of a key: the index of the rule that
+// fails the last, and its criterion.
+func (r *ruleset) nearest(k *key, equivalents []Equivalent, name string) (Criterion, int) {
+	if i := slices.IndexFunc(r.exclude, func(x rule) bool {
+		return len(r.hits([]rule{x}, k, equivalents)) > 0 && (len(x.names) == 0 || slices.Contains(x.names, name))
+	}); i >= 0 {
+		return Excluded, i
+	}
+	resources := []schema.GroupVersionResource{k.resource}
+	if r.equivalent {
+		for _, e := range equivalents {
+			resources = append(resources, e.Resource)
+		}
+	}
+	nearest, at := Rules, 0
+	for i := range r.rules {
+		for _, resource := range resources {
+			failed := r.rules[i].fails(k, resource)
+			if failed == Satisfied {
+				failed = Name
+			}
+			if failed > nearest {
+				nearest, at = failed, i
+			}
+		}
+	}
+	return nearest, at
+}

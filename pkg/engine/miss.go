@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"iter"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Miss is a member of a stage that does nothing with a request, and why.
+type Miss struct {
+	Stage *Stage
+	// Miss is set for policies.
+	binding.Miss
+	// Member and Reason are set for members of a Set.
+	Member, Reason string
+}
+
+// Misses returns the members of the stages that did not meet a request, with the first
+// of their criteria that it does not satisfy, in the order in which they would have run. d is what e
+// decided for the request. Members that left a Step are not missed: the Step says why
+// one was skipped. The stages themselves are asked again, so that Admit pays nothing for
+// this. Stages after one that refused the request are left out.
+func (e *Engine) Misses(ctx context.Context, req *policy.Request, d *Decision) iter.Seq[Miss] {
+	return func(yield func(Miss) bool) {
+		stages, object := e.Stages(), req.Object
+		for i := range stages {
+			s := &stages[i]
+			record := d.Stage(s.Name)
+			runner, ok := s.Runner.(interface {
+				misses(context.Context, *policy.Request, *unstructured.Unstructured) iter.Seq[Miss]
+			})
+			if ok && s.Mode == On {
+				for m := range runner.misses(ctx, req, object) {
+					if m.Stage = s; !m.ran(record) && !yield(m) {
+						return
+					}
+				}
+			}
+			if record != nil && s.Mode == On {
+				if object = record.Object; record.Status != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ran reports whether the member has a Step after all, from a later round.
+func (m *Miss) ran(r *Record) bool {
+	if r == nil {
+		return false
+	}
+	for _, s := range r.Steps {
+		switch {
+		case m.Policy == nil && s.Policy == m.Member,
+			m.Policy != nil && s.Policy == m.Policy.Name() && (m.Binding == nil || s.Binding == m.Binding.Name()):
+			return true
+		}
+	}
+	return false
+}
+
+func (p policies) misses(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) iter.Seq[Miss] {
+	return func(yield func(Miss) bool) {
+		for m := range p.index.Misses(ctx, req, object) {
+			if !yield(Miss{Miss: m}) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Set) misses(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) iter.Seq[Miss] {
+	return func(yield func(Miss) bool) {
+		if object == nil {
+			return
+		}
+		b, skip, err := s.begin(ctx, req, object)
+		if err != nil {
+			return
+		}
+		subject := withNamespace(object, b.namespace)
+		for i := range s.options.Members {
+			m := Miss{Member: s.options.Members[i].Name, Reason: skip}
+			if (skip == "" || skip == noCandidates) && s.options.WhyNot != nil {
+				m.Reason = s.options.WhyNot(i, subject, req, b.ns)
+			}
+			if m.Reason != "" && !yield(m) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,7 @@
+// Package explain answers one question: why did policies make this of an object, and not
+// something else?
+//
+// Explainer.WhyNot says for each policy and binding that did not meet a request which of its
+// criteria failed first, with what it asks for and what the request has. It asks the
+// stages of the Engine that decided; nothing here matches by rules of its own.
+package explain
