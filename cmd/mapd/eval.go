@@ -266,7 +266,10 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		}
 	}
 	for _, n := range policies.Notes() {
-		if n.Kind != mapd.OnlyGenerated || !f.expand {
+		switch {
+		case n.Kind == mapd.Mistake:
+			e.notes.say("warning: %s\n", report.Line(n.String()))
+		case n.Kind != mapd.OnlyGenerated || !f.expand:
 			e.notes.say("note: %s\n", report.Line(noteText(n)))
 		}
 	}

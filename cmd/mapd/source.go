@@ -106,6 +106,11 @@ func (s *source) load() (errs []error, code int) {
 	if len(l.Policies) == 0 && len(l.Mutators) == 0 && len(l.Guests) == 0 {
 		s.log.Info("there are no policies, so nothing is changed")
 	}
+	for _, p := range l.Policies {
+		for _, w := range policy.Warnings(p, l.Types) {
+			s.log.Warn("policy will fail", "policy", p.Name(), "field", w.Field, "line", w.Line, "column", w.Column, "warning", w.Message)
+		}
+	}
 	if len(l.Unbound) > 0 && !s.flags.unbound {
 		s.log.Info("policies without a binding have no effect", "policies", strings.Join(l.Unbound, ","))
 	}

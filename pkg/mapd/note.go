@@ -3,6 +3,8 @@ package mapd
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // A Note says what a person should know about a result that is no error: what had
@@ -35,6 +37,9 @@ const (
 	// TakenAsIs is the kind of an object that a server would not accept. There are
 	// only mutators, so it is taken as it is.
 	TakenAsIs
+	// Mistake is something in a policy, the first of About, that is sure to fail when it
+	// is reached.
+	Mistake
 	// OnlyGenerated are mutators that run on nothing but what workloads create.
 	OnlyGenerated
 )
@@ -61,6 +66,11 @@ func (p *Policies) Notes() []Note {
 	list(Other, l.Dangling, ", ", "bindings whose policy was not given, so no effect")
 	list(UnknownParams, l.UnknownParams, "; ", "unknown paramKind, give its CustomResourceDefinition")
 	list(Other, l.NoGuests, ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
+	for _, p := range l.Policies {
+		for _, w := range policy.Warnings(p, l.Types) {
+			notes = append(notes, note(Mistake, []string{p.Name()}, "%s: %s", p.Name(), w))
+		}
+	}
 	for _, text := range l.Older {
 		notes = append(notes, note(Other, nil, "%s", text))
 	}

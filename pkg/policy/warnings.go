@@ -52,6 +52,11 @@ func Targets(m *admissionregistrationv1.MatchResources, types *openapi.Types) (k
 	return kinds, targets.more
 }
 
+// String returns the warning on one line, with its place.
+func (w Warning) String() string {
+	return fmt.Sprintf("%s: line %d, column %d: %s", w.Field, w.Line, w.Column, w.Message)
+}
+
 // Warnings holds the apply configurations of a policy against the schemas of
 // the kinds that its rules name without wildcards. Creation looks at no schema
 // (spec §1.4), so that a misspelt field shows only when a request fails.
