@@ -191,7 +191,7 @@ func randomStrictOps(rnd *rand.Rand, obj map[string]any) []cel.PatchOp {
 			}
 			if op.Op == "test" && rnd.IntN(2) == 0 {
 				op.From = ""
-				op.Value, _ = lookup(obj, op.Path)
+				op.Value, _ = valueAt(obj, op.Path)
 			}
 		}
 		ops = append(ops, op)
@@ -219,7 +219,7 @@ func errString(err error) string {
 // part of the object.
 const foreign = "/elsewhere"
 
-func lookup(obj map[string]any, path string) (any, bool) {
+func valueAt(obj map[string]any, path string) (any, bool) {
 	tokens, err := tree.ParsePointer(path)
 	if err != nil {
 		return nil, false
