@@ -382,7 +382,7 @@ func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
 	said, more := 0, 0
 	for reason := range r.WhyNot(ctx) {
 		switch {
-		case !all && !reason.Near:
+		case !all && (!reason.Near || reason.Generated && e.flags.expand):
 		case !all && said == maxReasons:
 			more++
 		default:
