@@ -238,6 +238,7 @@ type load struct {
 
 	again     sync.Once
 	withTrace *mapd.Policies
+	traceErr  error // err is read by cases that run meanwhile
 }
 
 // read reads what all cases of the suite share, and compiles it.
@@ -353,8 +354,8 @@ func (h *house) traced(l *load) (*mapd.Policies, error) {
 	if h.opts.Verbose {
 		return l.policies, nil
 	}
-	l.again.Do(func() { l.withTrace, l.err = h.compile(l.docs, false) })
-	return l.withTrace, l.err
+	l.again.Do(func() { l.withTrace, l.traceErr = h.compile(l.docs, false) })
+	return l.withTrace, l.traceErr
 }
 
 func (h *house) loaded() (all []Loaded) {
