@@ -63,7 +63,7 @@ func newBench(s streams) *cobra.Command {
 		Long:  benchLong,
 		Example: `  mapd bench -p policies/ -f deployment.yaml --save before.json
   mapd bench -p policies/ -f deployment.yaml --compare before.json --threshold 20`,
-		Args: cobra.NoArgs,
+		Args: noArguments("-p and -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.set = cmd.Flags().Changed
 			return runBench(cmd.Context(), s, &f)
@@ -127,9 +127,10 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	if err != nil {
 		return err
 	}
+	defer e.close()
 	defer e.notes.done()
 	b := &bench{evaluation: e, flags: f, names: map[string]int{}, met: map[string]bool{}}
-	for d, err := range readDocuments(e.files, s.in) {
+	for d, err := range readDocuments(e.files, e.in()) {
 		b.add(ctx, d, err)
 	}
 	e.noteAssumed()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/mapd-project/mapd/pkg/lookup"
 )
 
 // choice is the value of a flag that takes one of a few words, in any case. They stand in its help,
@@ -57,6 +59,20 @@ func flagError(cmd *cobra.Command, err error) error {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	if path == "" {
 		return &codedError{exitUsage, err}
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		near := lookup.Nearest(unknown.GetSpecifiedName(), names)
+		if i := slices.IndexFunc(names, func(n string) bool {
+			return strings.HasPrefix(n, unknown.GetSpecifiedName()[:len(unknown.GetSpecifiedName())-1])
+		}); near == "" && i >= 0 {
+			near = names[i]
+		}
+		if near != "" {
+			return usagef("%s: %w; did you mean --%s?", path, err, near)
+		}
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -39,6 +41,8 @@ type evalFlags struct {
 	raw             bool
 	expand          bool
 	explain         bool
+	quiet           bool
+	exitCode        bool
 	external        externalFlags
 	modules         moduleFlags
 }
@@ -52,8 +56,12 @@ did, and what had to be simulated: other admission plugins and the validation of
 a server do not run.
 
 Pass Namespaces, CustomResourceDefinitions, parameters and RBAC objects with -p
-too: policies do not see those among the objects of -f. Policies do nothing
-without a binding, as in a cluster; use --unbound to try them out.
+too. Those among the objects of -f count as well, RBAC objects excepted, and so do
+policies and bindings there; of two with one name the one of -p counts, or else the
+first. Standard input is read without -f, too, if it is no terminal. Policies do nothing
+without a binding, as in a cluster; use --unbound to try them out. If no policy
+matched an object, standard error says why those did not that may have been expected
+to; with --explain it says so of all policies and bindings.
 
 Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
 the policies, as Gatekeeper runs them: in its order, until nothing changes.
@@ -74,14 +82,15 @@ not have, and all answers are written to FILE.
 Output formats:
   yaml    the objects (default)
   json    the objects
-  patch   for each object one line: the RFC 6902 patch, [] if there is none
+  patch   for each object one line: apiVersion, kind, namespace and name, and the RFC
+          6902 patch, [] if there is none, or why it was denied
   diff    for each changed object the fields that differ
   review  for each object one line: an AdmissionReview with the response
   name    the names of the changed objects, as kubectl writes them
 
 Exit codes:
   0  done
-  1  an object was denied
+  1  an object was denied, or with --exit-code one would change
   2  wrong usage, or input that cannot be read
   3  a policy does not compile or validate
   5  some inputs failed, the others were done (also if another was denied)`
@@ -89,13 +98,14 @@ Exit codes:
 func newEval(s streams) *cobra.Command {
 	f := evalFlags{command: "eval"}
 	cmd := &cobra.Command{
-		Use:   "eval -p PATH... -f PATH...",
+		Use:   "eval [-p PATH...] [-f PATH...]",
 		Short: "Run policies on objects and print the results",
 		Long:  evalLong,
 		Example: `  mapd eval -p policies/ -f deployment.yaml -o diff
   kustomize build . | mapd eval -p policies/ -f - | kubectl apply -f -`,
-		Args: cobra.NoArgs,
+		Args: noArguments("-p and -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.stdinByDefault(s)
 			return eval(cmd.Context(), s, &f)
 		},
 	}
@@ -105,10 +115,27 @@ func newEval(s streams) *cobra.Command {
 	choiceVarP(fl, &f.output, "output", "o", "yaml", "", outputs...)
 	f.addRequest(cmd)
 	fl.BoolVar(&f.explain, "explain", false, "say of every policy and binding that did nothing which of its criteria did not hold")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "of messages print only errors and denials")
+	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change, as kubectl diff does")
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
 	f.external.add(fl)
 	f.external.addRecord(fl)
 	return cmd
+}
+
+// stdinByDefault has the objects read from standard input if nothing else is given and
+// it is no terminal.
+func (f *evalFlags) stdinByDefault(s streams) {
+	if in, ok := s.in.(*os.File); len(f.files) == 0 && !slices.Contains(f.policies, manifest.Stdin) && (!ok || piped(in)) {
+		f.files = []string{manifest.Stdin}
+	}
+}
+
+// piped reports whether a file is a pipe or a plain file, and neither a terminal nor the
+// null device.
+func piped(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && (info.Mode()&os.ModeNamedPipe != 0 || info.Mode().IsRegular())
 }
 
 // addFiles adds the flags for what is read.
@@ -157,12 +184,19 @@ func (f *evalFlags) usagef(format string, args ...any) error {
 // check finds wrong usage before anything is read.
 func (f *evalFlags) check() error {
 	switch {
-	case len(f.policies) == 0 && !f.expand:
+	case len(f.policies) == 0 && len(f.files) == 0 && !f.expand:
 		return f.usagef("no policies; give them with -p")
 	case len(f.files) == 0:
 		return f.usagef("no objects; give them with -f")
 	case f.expand && f.output == "review":
 		return f.usagef("-o review: with --expand there are results that no request asked for")
+	}
+	var err error
+	if f.policies, err = paths(f.policies); err != nil {
+		return f.usagef("-p: %w", err)
+	}
+	if f.files, err = paths(f.files); err != nil {
+		return f.usagef("-f: %w", err)
 	}
 	stdin := 0
 	for _, p := range append(append([]string{f.old}, f.policies...), f.files...) {
@@ -207,12 +241,14 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 		return err
 	}
 	defer e.notes.done()
-	for d, err := range readDocuments(e.files, s.in) {
+	defer e.close()
+	for d, err := range readDocuments(e.files, e.in()) {
 		if err := e.next(ctx, d, err); err != nil {
 			return err
 		}
 	}
 	e.noteAssumed()
+	e.summarize()
 	if err := e.outside.save(); err != nil {
 		return err
 	}
@@ -238,7 +274,16 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, f.usagef("%w", err)
 	}
+	in, closeStream := func() io.Reader { return s.in }, func() {}
+	if slices.Contains(files, manifest.Stdin) {
+		input, err := spool(s.in)
+		if err != nil {
+			return nil, &codedError{exitUsage, err}
+		}
+		in, closeStream = input.fromStart, input.close
+	}
 	policies, err := mapd.Load(mapd.Options{
+		Context:    contextOf(files, in, texts),
 		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief,
 		Resolver: outside.resolver, Provider: outside.provider, Guests: loader,
 	}, texts...)
@@ -254,9 +299,10 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	case err != nil:
 		return nil, usagef("--kubernetes: %w", err)
 	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
-		return nil, f.usagef("no policies in %s", strings.Join(f.policies, ", "))
+		return nil, f.usagef("no policies in %s", strings.Join(append(slices.Clone(f.policies), f.files...), ", ")+ignoredSuffix(policies.Ignored()))
 	}
-	e := &evaluation{flags: f, files: files, policies: policies, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
+	e := &evaluation{flags: f, files: files, in: in, close: closeStream, policies: policies, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
+	e.notes.quiet = f.quiet
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return nil, err
 	}
@@ -272,6 +318,9 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		case n.Kind != mapd.OnlyGenerated || !f.expand:
 			e.notes.say("note: %s\n", report.Line(noteText(n)))
 		}
+	}
+	if text := ignoredText(policies.Ignored()); text != "" {
+		e.notes.say("note: ignored: %s\n", text)
 	}
 	e.noteCycles()
 	return e, nil
@@ -306,16 +355,25 @@ func (e *evaluation) verdict() error {
 		return &codedError{code: exitUsage}
 	case e.failed:
 		return &codedError{code: exitPartial}
-	case e.denied:
+	case e.denied, e.flags.exitCode && e.changes > 0:
 		return &codedError{code: exitDenied}
 	}
 	return nil
 }
 
+// summarize says how many objects there were and what became of them.
+func (e *evaluation) summarize() {
+	if e.objects > 1 {
+		e.notes.say("%d objects: %d changed, %d unchanged, %d denied\n", e.objects, e.changes, e.objects-e.changes-e.denials, e.denials)
+	}
+}
+
 // evaluation is one run of eval.
 type evaluation struct {
 	flags                      *evalFlags
-	files                      []string // of the objects
+	files                      []string         // of the objects
+	in                         func() io.Reader // standard input from its beginning
+	close                      func()
 	policies                   *mapd.Policies
 	outside                    *outside
 	old                        *mapd.Objects       // nil without --old
@@ -323,6 +381,7 @@ type evaluation struct {
 	out                        *printer
 	notes                      *notes
 	objects                    int
+	changes, denials           int
 	denied, failed, unreadable bool
 }
 
@@ -359,9 +418,13 @@ func (e *evaluation) tell(r *mapd.Result) {
 	if fields := r.FilledIn(); len(fields) > 0 {
 		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(r.Request.Name()), report.Line(strings.Join(fields, ", ")))
 	}
+	if r.Changed() {
+		e.changes++
+	}
 	if r.Denied() {
 		e.denied = true
-		e.notes.say("%s: %s\n", r.Request.Document().Where(), r.Refusal())
+		e.denials++
+		e.notes.fail("%s: %s\n", r.Request.Document().Where(), r.Refusal())
 	}
 }
 
@@ -405,7 +468,7 @@ func (e *evaluation) show(r *mapd.Result) error {
 	switch err := e.out.print(r); {
 	case errors.As(err, &bad):
 		e.failed = true
-		e.notes.say("%s\n", render(r.Request.Document().Errorf("%s: %w", r.Request.Name(), bad)))
+		e.notes.fail("%s\n", render(r.Request.Document().Errorf("%s: %w", r.Request.Name(), bad)))
 	case err != nil:
 		return &codedError{exitUsage, err}
 	}
@@ -419,11 +482,11 @@ func (e *evaluation) take(d *mapd.Document, err error) *mapd.Request {
 	switch {
 	case errors.As(err, &unread):
 		e.unreadable = true
-		e.notes.say("%s\n", render(err))
+		e.notes.fail("%s\n", render(err))
 		return nil
 	case err != nil:
 		e.failed = true
-		e.notes.say("%s\n", render(err))
+		e.notes.fail("%s\n", render(err))
 		return nil
 	}
 	e.objects++
@@ -431,7 +494,7 @@ func (e *evaluation) take(d *mapd.Document, err error) *mapd.Request {
 	req, err := e.request(d)
 	if err != nil {
 		e.failed = true
-		e.notes.say("%s\n", render(err))
+		e.notes.fail("%s\n", render(err))
 		return nil
 	}
 	return req

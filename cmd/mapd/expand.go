@@ -58,7 +58,7 @@ func newExpand(s streams) *cobra.Command {
 		Example: `  mapd expand -p policies/ -f deployment.yaml
   mapd expand -f cronjob.yaml -o json --outputfile created.json
   mapd expand --rewrite policy.yaml | kubectl apply -f -`,
-		Args: cobra.NoArgs,
+		Args: noArguments("-p and -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmp.Or[context.Context](cmd.Context(), context.Background())
 			if policies != "" {
@@ -88,8 +88,9 @@ func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) 
 		return err
 	}
 	defer e.notes.done()
+	defer e.close()
 	var created []*mapd.Result
-	for d, err := range readDocuments(e.files, s.in) {
+	for d, err := range readDocuments(e.files, e.in()) {
 		if err == nil && d.Object() == nil {
 			continue
 		}

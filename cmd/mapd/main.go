@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/lookup"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -59,7 +60,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 on manifests, to see what a policy does, and as an admission webhook.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
@@ -85,4 +86,21 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 	}
 	fmt.Fprintln(stderr, "mapd:", report.Printable(err.Error()))
 	return exitUsage
+}
+
+// unknownCommand refuses a word that is no command, with the one that was meant.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := lookup.Nearest(args[0], names); near != "" {
+		return usagef("unknown command %q; did you mean %s?", args[0], near)
+	}
+	return usagef("unknown command %q; mapd --help lists them", args[0])
 }

@@ -17,6 +17,7 @@ type notes struct {
 	w        io.Writer
 	said     map[string]bool
 	terminal bool
+	quiet    bool // only errors
 	objects  int
 	shown    bool
 	last     time.Time
@@ -34,7 +35,15 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// say prints what is no error.
 func (n *notes) say(format string, args ...any) {
+	if !n.quiet {
+		n.fail(format, args...)
+	}
+}
+
+// fail prints an error, also if the others are not printed.
+func (n *notes) fail(format string, args ...any) {
 	n.clear()
 	fmt.Fprint(n.w, report.Printable(fmt.Sprintf(format, args...)))
 }

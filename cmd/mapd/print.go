@@ -54,15 +54,13 @@ func (p *printer) print(r *mapd.Result) error {
 		}
 		return p.line(out)
 	}
+	if p.format == "patch" && req.Object() != nil {
+		return p.patch(r)
+	}
 	if r.Denied() || req.Object() == nil {
 		return nil
 	}
-	if r.Changed() && req.Builtin() {
-		p.builtin = true
-		if !req.DefaultsKnown() {
-			p.undefaulted[req.Admission.Kind.Kind] = true
-		}
-	}
+	p.noteDefaults(r)
 	switch p.format {
 	case "yaml":
 		text, err := r.Text()
@@ -82,16 +80,6 @@ func (p *printer) print(r *mapd.Result) error {
 			return err
 		}
 		return p.line(out)
-	case "patch":
-		ops := r.Patch()
-		if ops == nil {
-			ops = []tree.Op{}
-		}
-		out, err := marshal(ops, "")
-		if err != nil {
-			return err
-		}
-		return p.line(out)
 	}
 	if !r.Changed() {
 		return nil
@@ -104,6 +92,43 @@ func (p *printer) print(r *mapd.Result) error {
 		return err
 	}
 	return p.line([]byte(kubectlName(req.Admission)))
+}
+
+// patch writes one line for an object, which says which one it is.
+func (p *printer) patch(r *mapd.Result) error {
+	p.noteDefaults(r)
+	req := r.Request.Admission
+	line := struct {
+		APIVersion string     `json:"apiVersion"`
+		Kind       string     `json:"kind"`
+		Namespace  string     `json:"namespace,omitempty"`
+		Name       string     `json:"name"`
+		Generated  bool       `json:"generated,omitempty"`
+		Denied     string     `json:"denied,omitempty"`
+		Patch      *[]tree.Op `json:"patch,omitempty"`
+	}{APIVersion: req.Kind.GroupVersion().String(), Kind: req.Kind.Kind, Namespace: req.Namespace, Name: req.Object.GetName(), Generated: req.Source == policy.Generated}
+	if line.Denied = r.Refusal(); !r.Denied() {
+		ops := r.Patch()
+		if ops == nil {
+			ops = []tree.Op{}
+		}
+		line.Patch = &ops
+	}
+	out, err := marshal(line, "")
+	if err != nil {
+		return err
+	}
+	return p.line(out)
+}
+
+// noteDefaults remembers what has to be said about the defaults of changed objects.
+func (p *printer) noteDefaults(r *mapd.Result) {
+	if req := r.Request; r.Changed() && req.Builtin() {
+		p.builtin = true
+		if !req.DefaultsKnown() {
+			p.undefaulted[req.Admission.Kind.Kind] = true
+		}
+	}
 }
 
 // yaml writes one document of a stream. separated puts "---" before the first, too.

@@ -98,7 +98,7 @@ func newServe(s streams) *cobra.Command {
 		Long:  serveLong,
 		Example: `  mapd serve                                 # the policies of the cluster it runs in
   mapd serve --policies policies/ --listen 127.0.0.1:0`,
-		Args: cobra.NoArgs,
+		Args: noArguments("-p"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.set = cmd.Flags().Changed
 			ctx := cmd.Context()

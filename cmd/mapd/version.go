@@ -11,15 +11,25 @@ import (
 )
 
 func newVersion(s streams) *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if output == "json" {
+				out, err := marshal(map[string]string{"mapd": version(), "kubernetes": mapd.Kubernetes, "go": runtime.Version()}, "    ")
+				if err == nil {
+					_, err = s.out.Write(out)
+				}
+				return err
+			}
 			_, err := fmt.Fprintf(s.out, "mapd %s, Kubernetes %s, %s\n", version(), mapd.Kubernetes, runtime.Version())
 			return err
 		},
 	}
+	choiceVarP(cmd.Flags(), &output, "output", "o", "text", "", "text", "json")
+	return cmd
 }
 
 // release is the version of a released binary; the linker sets it.

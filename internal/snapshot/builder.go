@@ -31,6 +31,7 @@ type builder struct {
 	env       *cel.Env
 	namespace string // of objects that name none
 	seen      map[objectID]*manifest.Document
+	more      map[*manifest.Document]bool // see Options
 	snapshot  *Snapshot
 	params    *params
 	compiled  []*binding.Binding
@@ -54,6 +55,15 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			continue
 		}
 		gvk := d.Object.GroupVersionKind()
+		if ignored(gvk) {
+			if b.snapshot.Ignored == nil {
+				b.snapshot.Ignored = map[string]int{}
+			}
+			b.snapshot.Ignored[gvk.Kind]++
+			if gvk.Group != api.NativeGroup {
+				continue
+			}
+		}
 		if d.Object.GetName() == "" {
 			why := "name or generateName is required"
 			if d.Object.GetGenerateName() != "" {
@@ -107,6 +117,34 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 	}
 }
 
+// IsContext reports whether objects of a kind say how others are evaluated: policies,
+// bindings, mutators, definitions and Namespaces. Parameters may be of any kind.
+func IsContext(gvk schema.GroupVersionKind) bool {
+	switch gvk.Group {
+	case "":
+		return gvk.Kind == "Namespace"
+	case api.DefinitionGroup:
+		return gvk.Kind == api.DefinitionKind
+	case legacy.ConfigGroup:
+		return gvk.Kind == "Config"
+	}
+	return api.IsAdmission(gvk.Group) && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) ||
+		legacy.IsMutator(gvk) || legacy.IsTemplate(gvk) || kubewarden.IsPolicy(gvk)
+}
+
+// ignored reports whether a kind is about policies or manifests, and nothing that a
+// Snapshot is made of. Objects of the API server's own group may be parameters all the
+// same.
+func ignored(gvk schema.GroupVersionKind) bool {
+	switch gvk.Group {
+	case "kustomize.config.k8s.io", "kyverno.io", "policies.kyverno.io", "templates.gatekeeper.sh", "constraints.gatekeeper.sh", "test.mapd.dev", "cli.kyverno.io", "test.gatekeeper.sh":
+		return true
+	case api.NativeGroup:
+		return gvk.Kind != api.PolicyKind && gvk.Kind != api.BindingKind
+	}
+	return false
+}
+
 // Pack has a document of which there may be very many take less space until Build
 // reads it.
 func Pack(d *manifest.Document) {
@@ -122,6 +160,9 @@ func Pack(d *manifest.Document) {
 func (b *builder) first(d *manifest.Document, group, namespace string) bool {
 	id := objectID{group, d.Object.GetKind(), namespace, d.Object.GetName()}
 	if first, ok := b.seen[id]; ok {
+		if b.more[d] {
+			return false
+		}
 		b.fail(d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())))
 		return false
 	}
@@ -182,7 +223,9 @@ func (b *builder) readObjects() {
 			continue
 		}
 		if err := b.params.add(d.Object, namespace); err != nil {
-			b.faults(d, err)
+			if !b.more[d] { // of which the request for it says the same
+				b.faults(d, err)
+			}
 			continue
 		}
 		if gvk.Group == api.RBACGroup && slices.Contains(rbac.Kinds, gvk.Kind) {

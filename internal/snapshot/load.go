@@ -24,7 +24,7 @@ func Load(inputs []manifest.Input, opts Options) (l *Loaded, errs []error, unrea
 		return nil, errs, true
 	}
 	docs = append(docs, opts.Documents...)
-	docs = slices.DeleteFunc(docs, func(d *manifest.Document) bool { return d.Object == nil })
+	docs = append(slices.DeleteFunc(docs, func(d *manifest.Document) bool { return d.Object == nil }), opts.More...)
 	read := time.Now()
 	s, errs := Build(docs, opts)
 	if len(errs) > 0 {

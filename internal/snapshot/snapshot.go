@@ -49,6 +49,9 @@ type Options struct {
 	// external.DecodeProvider, is one of Build. Nil takes Providers for any other
 	// objects.
 	Provider func(*unstructured.Unstructured) error
+	// More are documents beside those that are given: those of them count that IsContext
+	// holds for or that are no policies, unless there is one of the same kind and name.
+	More []*manifest.Document
 	// Also, if not nil, reads all documents for the caller, and returns what is wrong
 	// with those of its kinds. Other rooms judge by kinds that a Snapshot does not use.
 	Also func(docs []*manifest.Document) []error
@@ -69,6 +72,8 @@ type Snapshot struct {
 	// the names of those that do not since nothing loads modules.
 	Guests   []*kubewarden.Policy
 	NoGuests []string
+	// Ignored counts the documents that nothing here is for, by kind.
+	Ignored map[string]int
 	// Namespaces knows which Namespaces had to be made up.
 	Namespaces *Namespaces
 	// HasRBAC says that there was at least one RBAC object.
@@ -133,6 +138,10 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		namespace: cmp.Or(opts.Namespace, DefaultNamespace),
 		snapshot:  &Snapshot{Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver},
 		seen:      map[objectID]*manifest.Document{},
+		more:      map[*manifest.Document]bool{},
+	}
+	for _, d := range opts.More {
+		b.more[d] = true
 	}
 	if b.env == nil {
 		env, err := cel.NewEnv(cel.Options{})

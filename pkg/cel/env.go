@@ -97,7 +97,7 @@ func parseMinor(s string) (uint, error) {
 	if s == "" {
 		return newestMinor, nil
 	}
-	rest, ok := strings.CutPrefix(s, "1.")
+	rest, ok := strings.CutPrefix(strings.TrimPrefix(s, "v"), "1.")
 	minor, err := strconv.ParseUint(rest, 10, 16)
 	if !ok || err != nil || strconv.FormatUint(minor, 10) != rest {
 		return 0, fmt.Errorf("kubernetes version %q: want a minor such as \"1.%d\"", s, newestMinor)

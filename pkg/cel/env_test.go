@@ -20,7 +20,7 @@ func TestNewEnv(t *testing.T) {
 		"before the first":      {"1.31", `kubernetes version "1.31": only 1.32 to 1.37 are known`},
 		"after the last":        {"1.38", `kubernetes version "1.38": only 1.32 to 1.37 are known`},
 		"a patch release":       {"1.37.1", `kubernetes version "1.37.1": want a minor such as "1.37"`},
-		"with a v":              {"v1.37", `kubernetes version "v1.37": want a minor such as "1.37"`},
+		"two vs":                {"vv1.37", `kubernetes version "vv1.37": want a minor such as "1.37"`},
 		"another major":         {"2.0", `kubernetes version "2.0": want a minor such as "1.37"`},
 		"not quite the minor":   {"1.037", `kubernetes version "1.037": want a minor such as "1.37"`},
 		"no minor":              {"1.", `kubernetes version "1.": want a minor such as "1.37"`},

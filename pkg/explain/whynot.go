@@ -73,7 +73,7 @@ func (e *Explainer) WhyNot(ctx context.Context, req *policy.Request, d *engine.D
 			w.resource, w.subresource = req.Resource, req.SubResource
 		}
 		for m := range e.engine.Misses(ctx, req, d) {
-			r := Reason{Policy: m.Member, Text: m.Reason, Near: !strings.HasPrefix(m.Reason, "spec.applyTo") && !strings.HasPrefix(m.Reason, "spec.match.kinds")}
+			r := Reason{Policy: m.Member, Text: m.Reason, Near: strings.HasPrefix(m.Reason, "spec.match.") && !strings.HasPrefix(m.Reason, "spec.match.kinds")}
 			if m.Policy != nil {
 				r = w.of(&m.Miss)
 			}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/snapshot"
 )
 
 // A Document is one object of a text, and where it stands. It does not change.
@@ -39,6 +40,10 @@ func (d *Document) Name() string { return d.doc.Name() }
 
 // Where returns the position, such as "pods.yaml: document 3, line 57".
 func (d *Document) Where() string { return d.doc.Where() }
+
+// IsContext reports whether the object is one that says how others are evaluated: a
+// policy, binding, mutator, definition or Namespace.
+func (d *Document) IsContext() bool { return snapshot.IsContext(d.Object().GroupVersionKind()) }
 
 // Text returns the document as it is written, without the "---" before it unless
 // that line says more. Callers must not modify it.

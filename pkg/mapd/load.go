@@ -52,6 +52,10 @@ type Options struct {
 	// Resolver answers what policies ask of providers of external data. Nil makes every
 	// answer an error.
 	Resolver engine.Resolver
+	// Context are documents beside the files of Load, such as the objects of a stream: those
+	// count that are policies, bindings, mutators, definitions, Namespaces or parameters,
+	// and that no file has. The others cost nothing but memory.
+	Context []*Document
 	// Provider is called for each Provider of external data among the documents. Its
 	// error is one of Load, at the document. It may be nil.
 	Provider func(*unstructured.Unstructured) error
@@ -116,7 +120,12 @@ func Load(opts Options, files ...File) (*Policies, error) {
 	for i, d := range opts.Documents {
 		docs[i] = d.doc
 	}
+	more := make([]*manifest.Document, len(opts.Context))
+	for i, d := range opts.Context {
+		more[i] = d.doc
+	}
 	l, errs, unread := snapshot.Load(inputs, snapshot.Options{
+		More:      more,
 		Documents: docs,
 		Env:       env, Unbound: opts.Unbound, Namespace: opts.Namespace, Trace: !opts.Brief,
 		Resolver: opts.Resolver, Provider: opts.Provider, Guests: opts.Guests,
@@ -159,6 +168,10 @@ func (p *Policies) Sources() binding.Sources { return p.loaded.Sources() }
 // Authorizer returns the authorizer of the documents' RBAC objects, which has no opinion
 // if there is none of them.
 func (p *Policies) Authorizer() authorizer.Authorizer { return p.loaded.Authorizer() }
+
+// Ignored counts the documents that are about policies or manifests and are not used, by
+// kind.
+func (p *Policies) Ignored() map[string]int { return p.loaded.Ignored }
 
 // Guests returns how many of Kubewarden's policies run.
 func (p *Policies) Guests() int { return len(p.loaded.Guests) }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
+
+// stream is standard input that can be read again from its beginning.
+type stream struct{ file *os.File }
+
+// spool copies standard input to a file that has no name, so that an input of any length
+// needs no memory.
+func spool(in io.Reader) (*stream, error) {
+	f, err := os.CreateTemp("", "mapd-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(f.Name()) // where that is not possible, close does it
+	if _, err = io.Copy(f, in); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("<stdin>: %w", err)
+	}
+	return &stream{f}, nil
+}
+
+// fromStart returns all of the input.
+func (s *stream) fromStart() io.Reader { return io.NewSectionReader(s.file, 0, 1<<62) }
+
+func (s *stream) close() {
+	s.file.Close()
+	_ = os.Remove(s.file.Name())
+}
+
+// contextOf returns the objects of files that say how others are evaluated: policies,
+// bindings, mutators, definitions and Namespaces, and the objects of kinds that a policy,
+// also one of texts, has as parameters. What cannot be read is left to the
+// evaluation, which reports it in its place.
+func contextOf(files []string, stdin func() io.Reader, texts []mapd.File) []*mapd.Document {
+	params := map[schema.GroupKind]bool{}
+	for _, t := range texts {
+		if !bytes.Contains(t.Data, []byte("paramKind")) {
+			continue
+		}
+		for d, err := range mapd.Read(t.Name, bytes.NewReader(t.Data)) {
+			if err == nil && d.Object() != nil {
+				addParamKind(params, d.Object())
+			}
+		}
+	}
+	before := len(params)
+	docs := collect(files, stdin(), func(d *mapd.Document) bool {
+		if !d.IsContext() {
+			return params[d.Object().GroupVersionKind().GroupKind()]
+		}
+		addParamKind(params, d.Object())
+		return true
+	})
+	if len(params) == before {
+		return docs
+	}
+	// A policy of the stream has parameters that may stand before it.
+	return collect(files, stdin(), func(d *mapd.Document) bool {
+		return d.IsContext() || params[d.Object().GroupVersionKind().GroupKind()]
+	})
+}
+
+func collect(files []string, stdin io.Reader, wanted func(*mapd.Document) bool) (docs []*mapd.Document) {
+	for d, err := range readDocuments(files, stdin) {
+		if err == nil && d.Object() != nil && d.Object().GetName() != "" && wanted(d) {
+			docs = append(docs, d)
+		}
+	}
+	return docs
+}
+
+func addParamKind(kinds map[schema.GroupKind]bool, policy *unstructured.Unstructured) {
+	kind, ok, _ := unstructured.NestedStringMap(policy.Object, "spec", "paramKind")
+	if ok {
+		kinds[schema.FromAPIVersionAndKind(kind["apiVersion"], kind["kind"]).GroupKind()] = true
+	}
+}
+
+// ignoredText says which of the documents given with -p are not used.
+func ignoredText(counts map[string]int) string {
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		text := fmt.Sprintf("%d %s", counts[kind], kind)
+		if strings.HasPrefix(kind, "ValidatingAdmissionPolicy") {
+			text += " (--expand runs them on what workloads create)"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ignoredSuffix says the same in an error.
+func ignoredSuffix(counts map[string]int) string {
+	if text := ignoredText(counts); text != "" {
+		return ", only " + text
+	}
+	return ""
+}
+
+// noArguments refuses arguments, with the flags that take what a user probably means.
+func noArguments(flags string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("unexpected argument %q; files are given with %s, one each", args[0], flags)
+		}
+		return nil
+	}
+}
+
+// paths opens what -p and -f take besides paths: several in one value, separated by
+// commas, and patterns that no shell has expanded.
+func paths(values []string) ([]string, error) {
+	var out []string
+	for _, value := range values {
+		if _, err := os.Stat(value); err == nil || value == manifest.Stdin {
+			out = append(out, value)
+			continue
+		}
+		for _, path := range strings.Split(value, ",") {
+			if path == "" {
+				return nil, errors.New("an empty path in " + value)
+			}
+			if _, err := os.Lstat(path); err != nil && strings.ContainsAny(path, "*?[") {
+				found, err := filepath.Glob(path)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", path, err)
+				}
+				if len(found) == 0 {
+					return nil, fmt.Errorf("%s: no file matches", path)
+				}
+				out = append(out, found...)
+				continue
+			}
+			out = append(out, path)
+		}
+	}
+	return out, nil
+}
