@@ -94,12 +94,15 @@ func addParamKind(kinds map[schema.GroupKind]bool, policy *unstructured.Unstruct
 	}
 }
 
-// ignoredText says which of the documents given with -p are not used.
-func ignoredText(counts map[string]int) string {
+// ignoredText says which of the documents are not used, with --expand or without.
+func ignoredText(counts map[string]int, expands bool) string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		text := fmt.Sprintf("%d %s", counts[kind], kind)
 		if strings.HasPrefix(kind, "ValidatingAdmissionPolicy") {
+			if expands {
+				continue
+			}
 			text += " (--expand runs them on what workloads create)"
 		}
 		parts = append(parts, text)
@@ -109,7 +112,7 @@ func ignoredText(counts map[string]int) string {
 
 // ignoredSuffix says the same in an error.
 func ignoredSuffix(counts map[string]int) string {
-	if text := ignoredText(counts); text != "" {
+	if text := ignoredText(counts, false); text != "" {
 		return ", only " + text
 	}
 	return ""

@@ -319,7 +319,7 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 			e.notes.say("note: %s\n", report.Line(noteText(n)))
 		}
 	}
-	if text := ignoredText(policies.Ignored()); text != "" {
+	if text := ignoredText(policies.Ignored(), f.expand); text != "" {
 		e.notes.say("note: ignored: %s\n", text)
 	}
 	e.noteCycles()
