@@ -144,10 +144,7 @@ func Run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
 // result sorts findings, and takes away those that are suppressed.
 func (s *set) result(sources []Source) *Result {
 	out := &Result{Policies: len(s.policies), Bindings: len(s.bindings)}
-	for _, f := range s.readErrors {
-		out.Findings = append(out.Findings, f)
-	}
-	out.Findings = append(out.Findings, s.findings...)
+	out.Findings = slices.Concat(s.readErrors, s.findings)
 	marks := suppressions(sources)
 	var left []Finding
 	for _, f := range out.Findings {

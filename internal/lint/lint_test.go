@@ -171,3 +171,45 @@ func TestDocs(t *testing.T) {
 		}
 	}
 }
+
+// TestBounded looks at policies whose parts multiply if rules follow them naively.
+func TestBounded(t *testing.T) {
+	head := `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: a}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  reinvocationPolicy: Never
+`
+	mutation := "  mutations:\n  - patchType: JSONPatch\n    jsonPatch:\n      expression: '%s'\n"
+	var doubling strings.Builder
+	doubling.WriteString("  variables:\n  - {name: v0, expression: \"has(object.metadata.labels) ? 'a/b' : 'c'\"}\n")
+	for i := range 60 {
+		fmt.Fprintf(&doubling, "  - {name: v%d, expression: \"variables.v%d == 'x' && variables.v%d != 'y' ? variables.v%d : variables.v%d\"}\n", i+1, i, i, i, i)
+	}
+	for name, text := range map[string]string{
+		"variables that use others twice": head + doubling.String() + fmt.Sprintf(mutation, `[JSONPatch{op: "add", path: "/metadata/labels/" + variables.v60, value: "x"}]`),
+		"a long condition": head + "  matchConditions:\n  - name: c\n    expression: '" + strings.TrimSuffix(strings.Repeat(`object.metadata.labels["a"] == "b" && `, 400), " && ") + "'\n" +
+			fmt.Sprintf(mutation, `[JSONPatch{op: "remove", path: "/metadata/labels/a"}]`),
+		"many operations": head + fmt.Sprintf(mutation, "["+strings.TrimSuffix(strings.Repeat(`JSONPatch{op: "add", path: "/metadata/labels", value: null},`, 800), ",")+"]"),
+		"nested choices":  head + fmt.Sprintf(mutation, strings.Repeat(`has(object.spec.nodeName) ? [] : (`, 60)+`[JSONPatch{op: "add", path: "/spec/nodeName", value: "x"}]`+strings.Repeat(")", 60)),
+		"many mutations":  head + "  mutations:\n" + strings.Repeat("  - {patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{nodeName: object.spec.hostname}}'}}\n", 500),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Run(t.Context(), []Source{{"a.yaml", []byte(text)}}, Options{Oldest: NewestMinor, Newest: NewestMinor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range r.Findings {
+				if f.Rule == invalidRule {
+					t.Error(f.Render()[:200])
+				}
+			}
+			if r.Policies != 1 || len(r.Findings) > maxOfPolicy+1 {
+				t.Errorf("%d policies, %d findings", r.Policies, len(r.Findings))
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,7 +50,18 @@ func quote(s string) string { return string(tree.AppendString(nil, s)) }
 type names struct {
 	outer *names
 	name  string
-	path  path // nil if it is not known
+	path  path      // nil if it is not known
+	loop  *cel.Node // of an element
+}
+
+// over returns what a loop goes over whose element has the name, nil if none does.
+func (n *names) over(name string) *cel.Node {
+	for ; n != nil; n = n.outer {
+		if n.name == name {
+			return n.loop
+		}
+	}
+	return nil
 }
 
 func (n *names) find(name string) (path, bool) {
@@ -136,22 +148,22 @@ func (r resolver) variable(n *cel.Node, in *names) *expression {
 func (r resolver) inside(n *cel.Node, in *names) *names {
 	if len(n.Names) > 1 && n.Names[1] == "#unused" {
 		// optMap, cel.bind: what is gathered is a name for a value.
-		return &names{in, n.Names[0], r.path(n.Args[1], in)}
+		return &names{in, n.Names[0], r.path(n.Args[1], in), nil}
 	}
 	over := r.path(n.Args[0], in)
-	in = &names{in, n.Names[0], nil}
+	in = &names{in, n.Names[0], nil, nil}
 	var element path
 	if over != nil {
 		element = over.with(anyElement)
 	}
 	if len(n.Names) == 3 {
-		in = &names{in, n.Names[1], nil}
-		return &names{in, n.Names[2], element}
+		in = &names{in, n.Names[1], nil, n.Args[0]}
+		return &names{in, n.Names[2], element, nil}
 	}
 	if over != nil && r.isMap(over) {
 		element = nil // the loop goes over keys
 	}
-	return &names{in, n.Names[1], element}
+	return &names{in, n.Names[1], element, n.Args[0]}
 }
 
 // isMap says that a place is a map whose keys anybody chooses.
@@ -191,11 +203,9 @@ func (f facts) add(p path) {
 }
 
 func (f facts) with(others ...facts) facts {
-	out := facts{}
-	for _, m := range append(others, f) {
-		for k := range m {
-			out[k] = true
-		}
+	out := maps.Clone(f)
+	for _, m := range others {
+		maps.Copy(out, m)
 	}
 	return out
 }
@@ -218,6 +228,9 @@ func (r resolver) looks(n *cel.Node, in *names, strict bool) facts {
 }
 
 func (r resolver) look(n *cel.Node, in *names, strict bool, out facts) {
+	if !r.policy.spend(1) {
+		return
+	}
 	switch n.Kind {
 	case cel.Ident:
 		if _, ok := in.find(n.Name); !ok && n.Name == "oldObject" {
@@ -225,7 +238,17 @@ func (r resolver) look(n *cel.Node, in *names, strict bool, out facts) {
 		}
 	case cel.Select:
 		if e := r.variable(n, in); e != nil {
-			resolver{r.policy, r.depth + 1}.look(e.root, nil, strict, out)
+			known := e.looked[strict]
+			if known == nil {
+				known = facts{}
+				resolver{r.policy, r.depth + 1}.look(e.root, nil, strict, known)
+				if e.looked == nil {
+					e.looked = map[bool]facts{}
+				}
+				e.looked[strict] = known
+			}
+			r.policy.spend(len(known))
+			maps.Copy(out, known)
 			return
 		}
 		if n.Test {
@@ -308,6 +331,9 @@ func (s *set) presentIn(p *subject, at path) presence {
 	return all
 }
 
+// maxPresence bounds how many parts are looked for.
+const maxPresence = 20_000
+
 // present finds out whether a part is there by putting an object without it through
 // what a server does to objects before admission.
 func (s *set) present(gvk schema.GroupVersionKind, steps path) presence {
@@ -315,7 +341,7 @@ func (s *set) present(gvk schema.GroupVersionKind, steps path) presence {
 	if known, ok := s.presence[key]; ok {
 		return known
 	}
-	if len(s.presence) > 100_000 {
+	if len(s.presence) > maxPresence {
 		return unknown
 	}
 	out := s.findPresence(gvk, steps)
@@ -364,7 +390,7 @@ func (s *set) findPresence(gvk schema.GroupVersionKind, steps path) presence {
 	}
 	apiVersion, name := gvk.ToAPIVersionAndKind()
 	obj := map[string]any{}
-	if built, ok := build(steps[:len(steps)-1]).(map[string]any); ok {
+	if built, ok := buildWith(steps[:len(steps)-1], map[string]any{}).(map[string]any); ok {
 		obj = built
 	}
 	obj["apiVersion"], obj["kind"] = apiVersion, name
@@ -380,18 +406,6 @@ func (s *set) findPresence(gvk schema.GroupVersionKind, steps path) presence {
 		return always
 	}
 	return mayBeMissing
-}
-
-// build returns an object in which a path leads somewhere.
-func build(steps path) any {
-	if len(steps) == 0 {
-		return map[string]any{}
-	}
-	below := build(steps[1:])
-	if steps[0] == anyElement {
-		return []any{below}
-	}
-	return map[string]any{steps[0]: below}
 }
 
 // find says whether the end of a path is there, and whether what it would be in is.

@@ -26,6 +26,24 @@ func ruleList() []Rule {
 		{Name: "unguarded-access", Severity: Warning, Fixes: true, Summary: "an optional field that is read without a look whether it is there", policy: unguarded},
 		{Name: "unguarded-key", Severity: Warning, Fixes: true, Summary: "a key of a map that is read without a look whether it is there", policy: unguarded},
 		{Name: "unused-variable", Severity: Warning, Fixes: true, Summary: "a variable that no mutation uses", policy: unusedVariables},
+		{Name: "api-version", Severity: Error, Summary: "a version of the API that not all servers of `--kubernetes` have", set: apiVersion},
+		{Name: "binding", Severity: Warning, Summary: "a binding without its policy, or a policy without a binding (info)", set: bindings},
+		{Name: "constant-condition", Severity: Warning, Summary: "a condition that is always true or always false", policy: constantCondition},
+		{Name: "cost", Severity: Error, Summary: "an expression that ends at a limit of cost", policy: cost},
+		{Name: "escape-key", Severity: Error, Fixes: true, Summary: "a key with `/` or `~` in the path of a JSONPatch, not escaped", policy: escapeKey},
+		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},
+		{Name: "integer-overflow", Severity: Error, Summary: "an integer that an ApplyConfiguration writes with fewer bits", policy: integerOverflow},
+		{Name: "missing-parent", Severity: Warning, Summary: "a JSONPatch on a place that may not be there", policy: missingParent},
+		{Name: "not-idempotent", Severity: Warning, Summary: "a mutation that changes the object each time it runs", policy: notIdempotent},
+		{Name: "order-dependent", Severity: Warning, Summary: "two policies that set one field to different values", set: orderDependent},
+		{Name: "params", Severity: Warning, Summary: "parameters that are read and not bound, or bound and not read", policy: params},
+		{Name: "reflection-value", Severity: Error, Summary: "a value that Kubernetes 1.37 cannot put into a JSONPatch", policy: reflectionValue},
+		{Name: "replicaset-template", Severity: Error, Summary: "a change of the template of ReplicaSets, which makes new ones without end", policy: replicaSets},
+		{Name: "selector", Severity: Warning, Summary: "a selector that selects nothing", policy: selectors},
+		{Name: "server-panic", Severity: Error, Summary: "a JSONPatch that makes a server drop the connection", policy: serverPanic},
+		{Name: "system-namespaces", Severity: Warning, Summary: "`failurePolicy: Fail` on Pods of kube-system", policy: systemNamespaces},
+		{Name: "test-operation", Severity: Error, Summary: "a test of a JSONPatch that always or never passes", policy: testOperations},
+		{Name: "unknown-resource", Severity: Error, Fixes: true, Summary: "a resource that no server has", policy: unknownResource},
 	}
 }
 
@@ -101,6 +119,9 @@ func unknownFields(p *pass) {
 		})
 		for _, o := range e.ops {
 			steps, whole := o.path()
+			if o.op != "add" && o.op != "replace" {
+				continue // what is not there can be tested, on purpose
+			}
 			for i := range steps {
 				at := inObject(steps[:i+1])
 				if !p.set.lacks(p.subject, at) {
@@ -123,6 +144,9 @@ func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known fa
 	var walk func(n *cel.Node, in *names, known facts)
 	// chain goes down a selection and visits its shorter parts first.
 	walk = func(n *cel.Node, in *names, known facts) {
+		if !p.subject.spend(1) {
+			return
+		}
 		switch {
 		case n.Kind == cel.Select && n.Test:
 			if r.variable(n, in) == nil {
@@ -151,12 +175,18 @@ func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known fa
 						more = more.with(r.looks(other, in, true))
 					}
 				}
+				if !p.subject.spend(len(more)) {
+					return
+				}
 				walk(a, in, more)
 			}
 			return
 		case n.Kind == cel.Call && n.Name == "_?_:_":
 			walk(n.Args[0], in, known)
 			more := known.with(r.looks(n.Args[0], in, true))
+			if !p.subject.spend(len(more)) {
+				return
+			}
 			walk(n.Args[1], in, more)
 			walk(n.Args[2], in, more)
 			return
@@ -164,6 +194,9 @@ func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known fa
 			walk(n.Args[0], in, known)
 			walk(n.Args[1], in, known)
 			more := known.with(r.looks(n.Args[0], in, true))
+			if !p.subject.spend(len(more)) {
+				return
+			}
 			below := r.inside(n, in)
 			for _, a := range n.Args[2:] {
 				walk(a, below, more)
@@ -174,7 +207,9 @@ func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known fa
 			walk(a, in, known)
 		}
 	}
-	walk(e.root, nil, p.given(e))
+	if given := p.given(e); p.subject.spend(len(given)) {
+		walk(e.root, nil, given)
+	}
 }
 
 // given is what an expression can take for granted.
@@ -211,7 +246,17 @@ type write struct {
 }
 
 // writes are the parts that a mutation sets, as far as they are written out.
-func (s *subject) writes(e *expression) (out []write) {
+func (s *subject) writes(e *expression) []write {
+	if !e.setsOf {
+		e.sets, e.setsOf = s.findWrites(e), true
+	}
+	if !s.spend(len(e.sets)) {
+		return nil
+	}
+	return e.sets
+}
+
+func (s *subject) findWrites(e *expression) (out []write) {
 	if e.patch {
 		for _, o := range e.ops {
 			if steps, whole := o.path(); whole && (o.op == "add" || o.op == "replace") {

@@ -57,6 +57,17 @@ type subject struct {
 	more  bool
 	// operations that the rules let in.
 	operations map[string]bool
+	work       int // that rules did
+}
+
+// maxWork bounds what rules do for one policy, to about a second. What a policy that somebody
+// wrote needs is some thousands.
+const maxWork = 3_000_000
+
+// spend counts work, and returns false if there was too much. Rules then say nothing more.
+func (p *subject) spend(work int) bool {
+	p.work += work
+	return p.work < maxWork
 }
 
 // expression is one expression of a policy.
@@ -69,6 +80,10 @@ type expression struct {
 	patch bool // it is a JSON patch
 	root  *cel.Node
 	ops   []*operation // of a JSON patch
+
+	looked map[bool]facts // of a variable, see resolver.look
+	sets   []write        // of a mutation, see subject.writes
+	setsOf bool           // sets is known
 }
 
 // bound is a binding.

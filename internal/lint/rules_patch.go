@@ -1,0 +1,478 @@
+package lint
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// stringMaps are the fields that are maps of strings whose keys anybody chooses.
+var stringMaps = []string{"labels", "annotations", "matchLabels", "nodeSelector", "data", "binaryData", "stringData", "requests", "limits"}
+
+// inStringMap returns at which step of a pointer a map of strings is, -1 if at none.
+func (p *pass) inStringMap(steps path) int {
+	for i, s := range steps {
+		if !slices.Contains(stringMaps, s) {
+			continue
+		}
+		if is := p.set.presentIn(p.subject, inObject(steps[:i+1])); is == mayBeMissing || is == always ||
+			i == 1 && steps[0] == "metadata" {
+			return i
+		}
+	}
+	return -1
+}
+
+// escapeKey finds keys in pointers whose / or ~ means something else there.
+func escapeKey(p *pass) {
+	for _, e := range p.subject.exprs {
+		for _, o := range e.ops {
+			text, _ := o.literal()
+			steps, whole := o.path()
+			at := p.inStringMap(steps)
+			switch {
+			case at < 0:
+			case len(steps) > at+2 || !whole && len(steps) > at+1:
+				if !whole {
+					continue // what follows may belong to something else
+				}
+				parent := "/" + strings.Join(steps[:at+1], "/") + "/"
+				key, ok := strings.CutPrefix(text, parent)
+				if !ok {
+					continue
+				}
+				right := parent + strings.ReplaceAll(key, "/", "~1")
+				f := p.node(e, o.pieces[0], "%s goes below a string; write the key as %s", text, strings.TrimPrefix(right, parent))
+				if len(o.pieces) == 1 {
+					f.fix = fixAt(e, o.pieces[0].Offset, quotedLength(text), func(old string) string {
+						return strings.Replace(old, text, right, 1)
+					})
+					f.Fixable = true
+				}
+			case !whole && len(steps) == at+1:
+				piece := o.pieces[slices.IndexFunc(o.pieces, func(n *cel.Node) bool { return n.Kind != cel.Literal })]
+				if !strings.HasSuffix(text, "/") || !p.mayHaveSlash(piece, o.in, 0) {
+					continue
+				}
+				f := p.node(e, piece, "a / or ~ in this key leads somewhere else; put it into jsonpatch.escapeKey()")
+				f.Severity = Warning
+				if n := operandLength([]rune(e.text), piece.Offset); n > 0 {
+					f.fix = fixAt(e, piece.Offset, n, func(old string) string { return "jsonpatch.escapeKey(" + old + ")" })
+					f.Fixable = true
+				}
+			}
+		}
+	}
+}
+
+func quotedLength(text string) int { return len([]rune(text)) + 2 }
+
+// fixAt changes so many characters of an expression from an offset on.
+func fixAt(e *expression, offset, length int, change func(string) string) func(map[string]any) bool {
+	return fixText(e, func(text string) string {
+		runes := []rune(text)
+		if offset < 0 || offset+length > len(runes) {
+			return text
+		}
+		return string(runes[:offset]) + change(string(runes[offset:offset+length])) + string(runes[offset+length:])
+	})
+}
+
+// operandLength is how many characters an operand of + has that begins at an offset, 0
+// if its end is not sure.
+func operandLength(text []rune, from int) int {
+	depth := 0
+	var open rune
+	for i := from; i >= 0 && i < len(text); i++ {
+		c := text[i]
+		switch {
+		case open != 0:
+			if c == '\\' {
+				return 0
+			}
+			if c == open {
+				open = 0
+			}
+		case c == '"' || c == '\'':
+			open = c
+		case strings.ContainsRune("([{", c):
+			depth++
+		case depth > 0 && strings.ContainsRune(")]}", c):
+			depth--
+		case depth == 0 && strings.ContainsRune(")]},+?:", c):
+			return len(strings.TrimRight(string(text[from:i]), " \t\n")) - (len(string(text[from:i])) - len([]rune(string(text[from:i]))))
+		}
+	}
+	return 0
+}
+
+// mayHaveSlash says that a key is known to be one that can have a / in it: a label's or an
+// annotation's, a parameter, or a literal that has.
+func (p *pass) mayHaveSlash(n *cel.Node, in *names, depth int) bool {
+	r := resolver{p.subject, depth}
+	if !p.subject.spend(1) {
+		return false
+	}
+	switch {
+	case n.Kind == cel.Literal:
+		s, _ := n.Value.(string)
+		return strings.ContainsAny(s, "/~")
+	case n.Kind == cel.Call && n.Name == "_?_:_":
+		return p.mayHaveSlash(n.Args[1], in, depth) || p.mayHaveSlash(n.Args[2], in, depth)
+	case n.Kind == cel.Ident:
+		over := in.over(n.Name)
+		if over == nil {
+			return false
+		}
+		if e := r.variable(over, nil); e != nil {
+			over = e.root
+		}
+		if over.Kind == cel.List {
+			return slices.ContainsFunc(over.Args, func(n *cel.Node) bool { return n.Kind == cel.Literal && p.mayHaveSlash(n, nil, depth) })
+		}
+		if over.Kind == cel.Map {
+			for i := 0; i < len(over.Args); i += 2 {
+				if over.Args[i].Kind == cel.Literal && p.mayHaveSlash(over.Args[i], nil, depth) {
+					return true
+				}
+			}
+			return false
+		}
+		at := r.path(over, in)
+		return len(at) > 1 && (at[len(at)-1] == "labels" || at[len(at)-1] == "annotations")
+	}
+	if e := r.variable(n, in); e != nil {
+		return p.mayHaveSlash(e.root, nil, depth+1)
+	}
+	at := r.path(n, in)
+	return len(at) > 1 && at[0] == "params"
+}
+
+// testOperations finds test operations whose result is known.
+func testOperations(p *pass) {
+	r := resolver{policy: p.subject}
+	for _, e := range p.subject.exprs {
+		for i, o := range e.ops {
+			steps, whole := o.path()
+			if o.op != "test" || !whole || o.value == nil {
+				continue
+			}
+			if o.value.Kind == cel.Literal && o.value.Value == nil {
+				p.node(e, o.value, "a test for null never passes; leave the value out to test that nothing is there")
+				continue
+			}
+			if at := r.path(o.value, o.in); i == 0 && at != nil && !optional(o.value) && o.value.Name != "orValue" && at.key() == inObject(steps).key() {
+				p.node(e, o.node, "this test always passes: the value is read from the place that is tested").Severity = Warning
+				continue
+			}
+			if i > 0 && o.list != nil && e.ops[i-1].list == o.list && o.index == e.ops[i-1].index+1 {
+				before := e.ops[i-1]
+				if other, ok := before.path(); ok && (before.op == "add" || before.op == "replace") && other.key() == steps.key() && steps[len(steps)-1] != "-" &&
+					before.value != nil && before.value.Kind == cel.Literal && o.value.Kind == cel.Literal && before.value.Value == o.value.Value {
+					p.node(e, o.node, "this test always passes: the operation before has just set the value").Severity = Warning
+				}
+			}
+		}
+	}
+}
+
+// missingParent finds operations on places that may not be there. An error of a JSON patch
+// denies the request, or leaves the mutation out.
+func missingParent(p *pass) {
+	r := resolver{policy: p.subject}
+	looked := facts{}
+	for _, e := range p.subject.exprs {
+		r.look(e.root, nil, true, looked)
+	}
+	told := map[string]bool{}
+	for _, e := range p.subject.ofPart(api.Mutations) {
+		if !e.patch {
+			for _, w := range p.subject.writes(e) {
+				looked.add(w.path)
+			}
+			continue
+		}
+		for _, o := range e.ops {
+			if steps, _ := o.path(); o.op == "test" && len(steps) > 0 {
+				looked.add(inObject(steps))
+			}
+		}
+		for _, o := range e.ops {
+			steps, whole := o.path()
+			if steps == nil {
+				continue
+			}
+			parent := steps
+			if whole && o.op != "remove" {
+				parent = steps[:len(steps)-1]
+			}
+			switch o.op {
+			case "add", "replace", "remove":
+			default:
+				continue
+			}
+			for i := range parent {
+				at := inObject(parent[:i+1])
+				is := p.set.presentIn(p.subject, at)
+				if looked.knows(at) || is != mayBeMissing && (is != mapKey || o.op != "remove") {
+					continue
+				}
+				if told[at.key()] {
+					break
+				}
+				told[at.key()] = true
+				pointer := "/" + strings.Join(parent[:i+1], "/")
+				switch last := i == len(parent)-1; {
+				case o.op == "remove" && last && whole:
+					p.node(e, o.node, "nothing may be at %s, and then remove fails; ask with has() or in before", pointer)
+				case o.op != "remove" && last && strings.HasSuffix("/"+strings.Join(steps, "/"), "/-"):
+					p.node(e, o.node, "there may be no list at %s, and then %s fails; add it before: (has(%s) ? [] : [JSONPatch{op: \"add\", path: %s, value: []}]) + …",
+						pointer, o.op, at, quote(pointer))
+				case o.op != "remove" && last:
+					p.node(e, o.node, "there may be nothing at %s, and then %s fails; add it before: (has(%s) ? [] : [JSONPatch{op: \"add\", path: %s, value: {}}]) + …",
+						pointer, o.op, at, quote(pointer))
+				default:
+					p.node(e, o.node, "there may be nothing at %s, and then %s fails; ask with has() before", pointer, o.op)
+				}
+				break
+			}
+			if whole && (o.op == "add" || o.op == "replace") {
+				looked.add(inObject(steps))
+			}
+		}
+	}
+}
+
+// serverPanic finds operations that crash the patch library of a server, which drops the
+// connection.
+func serverPanic(p *pass) {
+	if group(p.subject.doc) == api.OwnGroup {
+		return // no server runs it
+	}
+	for _, e := range p.subject.exprs {
+		for i, o := range e.ops {
+			text, whole := o.literal()
+			if o.op == "replace" && whole && text == "" && len(o.pieces) > 0 && o.value == nil {
+				p.node(e, o.node, "replacing the whole object by nothing makes a server drop the connection, whatever failurePolicy says")
+			}
+			if isNull(o.value) && (o.op == "add" || o.op == "replace") && whole && o.list != nil {
+				if !p.subject.spend(len(e.ops) - i) {
+					return
+				}
+				for _, later := range e.ops[i+1:] {
+					if below, _ := later.literal(); later.list == o.list && strings.HasPrefix(below, text+"/") {
+						p.node(e, later.node, "an operation below %s, which has just become null, makes a server drop the connection; add {} or [] there", text)
+						break
+					}
+				}
+			}
+			if oldest := p.set.opts.Oldest; oldest <= 36 && holdsObjects(o.value) {
+				p.node(e, o.value, "servers before 1.37 crash on a list of Object literals as the value of a JSONPatch, and 1.%d is among the servers; write maps", oldest)
+			}
+		}
+	}
+}
+
+func isNull(n *cel.Node) bool { return n != nil && n.Kind == cel.Literal && n.Value == nil }
+
+// holdsObjects says that a value is a list of literals Object.….
+func holdsObjects(n *cel.Node) bool {
+	if n == nil {
+		return false
+	}
+	if n.Kind == cel.Loop {
+		if sum := n.Args[3]; sum.Kind == cel.Call && sum.Name == "_+_" {
+			return holdsObjects(sum.Args[1])
+		}
+	}
+	return n.Kind == cel.List && slices.ContainsFunc(n.Args, func(e *cel.Node) bool { return e.Kind == cel.Struct && e.Name != "JSONPatch" })
+}
+
+// reflectionValue finds values that Kubernetes 1.37 cannot put into a JSON patch.
+func reflectionValue(p *pass) {
+	if p.set.opts.Newest < 37 || group(p.subject.doc) == api.OwnGroup {
+		return
+	}
+	spec := &p.subject.object.Spec
+	builtin := len(p.subject.kinds) > 0 && !p.subject.more
+	for _, k := range p.subject.kinds {
+		kind, err := p.set.types.Kind(k)
+		builtin = builtin && err == nil && kind.Builtin()
+	}
+	typedParams := spec.ParamKind != nil && spec.ParamKind.APIVersion == "v1" && (spec.ParamKind.Kind == "ConfigMap" || spec.ParamKind.Kind == "Secret")
+	r := resolver{policy: p.subject}
+	for _, e := range p.subject.exprs {
+		for _, o := range e.ops {
+			if o.value == nil {
+				continue
+			}
+			at := r.path(o.value, o.in)
+			if len(at) < 2 || at[len(at)-1] == anyElement && at[0] != "object" {
+				continue
+			}
+			aggregate := slices.Contains([]string{"labels", "annotations", "finalizers", "metadata", "ownerReferences"}, at[len(at)-1])
+			switch at[0] {
+			case "params":
+				if typedParams && (aggregate || len(at) == 2 && (at[1] == "data" || at[1] == "binaryData")) {
+					p.node(e, o.value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it: %s.transformMap(k, v, v)", at, at)
+				}
+			case "namespaceObject":
+				if aggregate || len(at) == 2 {
+					p.node(e, o.value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it, such as with transformMap(k, v, v)", at)
+				}
+			case "request":
+				if last := at[len(at)-1]; last == "groups" || last == "userInfo" || len(at) == 2 && (last == "kind" || last == "resource") {
+					p.node(e, o.value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it, such as with map(x, x)", at)
+				}
+			case "object", "oldObject":
+				if builtin && len(spec.MatchConditions) > 0 && p.aggregate(at[1:]) {
+					p.node(e, o.value, "Kubernetes 1.37 cannot put %s into the JSONPatch of a policy with matchConditions; put the conditions into the mutation, or copy the value field by field", at)
+				}
+			}
+		}
+	}
+}
+
+// aggregate says that the part is a list or a map in every kind that the policy meets.
+func (p *pass) aggregate(steps path) bool {
+	for _, k := range p.subject.kinds {
+		kind, err := p.set.types.Kind(k)
+		if err != nil {
+			return false
+		}
+		at, ok := kind.Root()
+		for _, s := range steps {
+			if !ok {
+				return false
+			}
+			if s == anyElement {
+				at, ok = at.Element()
+			} else {
+				at, ok = at.Field(s)
+			}
+		}
+		if t := at.Type(); !ok || t.Scalar != nil || t.List == nil && t.Map == nil {
+			return false
+		}
+	}
+	return len(p.subject.kinds) > 0
+}
+
+// integerOverflow finds integers that an ApplyConfiguration writes with fewer bits.
+func integerOverflow(p *pass) {
+	for _, e := range p.subject.ofPart(api.Mutations) {
+		if e.patch {
+			continue
+		}
+		for _, w := range p.subject.writes(e) {
+			if w.value == nil || w.value.Kind != cel.Literal {
+				continue
+			}
+			n, ok := w.value.Value.(int64)
+			if !ok || n >= math.MinInt32 && n <= math.MaxInt32 {
+				continue
+			}
+			for _, k := range p.subject.kinds {
+				if p.fits(k.GroupVersion().String(), k.Kind, w.path[1:], int64(1)) && !p.fits(k.GroupVersion().String(), k.Kind, w.path[1:], n) {
+					p.node(e, w.value, "%d does not fit %s of %s, and a server writes %d without an error", n, w.path[1:], kindName(k), int32(n))
+					break
+				}
+			}
+		}
+	}
+}
+
+// fits says that a server decodes an object with a value at a place.
+func (p *pass) fits(apiVersion, kind string, steps path, value any) bool {
+	obj, ok := buildWith(steps, value).(map[string]any)
+	if !ok {
+		return false
+	}
+	obj["apiVersion"], obj["kind"] = apiVersion, kind
+	for _, k := range p.subject.kinds {
+		if k.GroupVersion().String() == apiVersion && k.Kind == kind {
+			known, err := p.set.types.Kind(k)
+			if err != nil {
+				return false
+			}
+			_, err = known.Normalize(obj)
+			return err == nil
+		}
+	}
+	return false
+}
+
+// notIdempotent finds mutations that change an object each time that they run.
+func notIdempotent(p *pass) {
+	spec := &p.subject.object.Spec
+	again := "every update"
+	switch {
+	case p.subject.operations["UPDATE"]:
+	case spec.ReinvocationPolicy == "IfNeeded":
+		again = "every reinvocation"
+	default:
+		return
+	}
+	for _, c := range p.subject.ofPart(api.MatchConditions) {
+		if mentions(c.root, "object", "oldObject") || mentionsOperation(c.root) {
+			return
+		}
+	}
+	r := resolver{policy: p.subject}
+	for _, e := range p.subject.ofPart(api.Mutations) {
+		tested := slices.ContainsFunc(e.ops, func(o *operation) bool { return o.op == "test" })
+		for _, o := range e.ops {
+			text, whole := o.literal()
+			if o.op == "add" && whole && strings.HasSuffix(text, "/-") && !o.conditional && !tested {
+				p.node(e, o.node, "%s adds an element to %s again; ask before whether it is there", again, strings.TrimSuffix(text, "/-"))
+			}
+		}
+		for _, w := range p.subject.writes(e) {
+			if w.conditional || tested || w.value == nil || w.value.Kind != cel.Call || w.value.Name != "_+_" || slices.Contains(w.path, anyElement) {
+				continue
+			}
+			self, text := false, false
+			for _, n := range added(w.value) {
+				at := r.path(n, nil)
+				self = self || at != nil && at.key() == w.path.key()
+				s, ok := n.Value.(string)
+				text = text || n.Kind == cel.Literal && ok && s != ""
+			}
+			if self && text {
+				p.node(e, w.value, "%s makes %s longer; ask before whether it is done", again, w.path)
+			}
+		}
+	}
+}
+
+// mentions says that one of the names is used.
+func mentions(n *cel.Node, list ...string) (found bool) {
+	n.Walk(func(n *cel.Node) bool {
+		found = found || n.Kind == cel.Ident && slices.Contains(list, n.Name)
+		return !found
+	})
+	return found
+}
+
+func mentionsOperation(n *cel.Node) (found bool) {
+	n.Walk(func(n *cel.Node) bool {
+		found = found || n.Kind == cel.Select && (n.Name == "operation" || n.Name == "subResource")
+		return !found
+	})
+	return found
+}
+
+// buildWith is build with a value at the end.
+func buildWith(steps path, value any) any {
+	if len(steps) == 0 {
+		return value
+	}
+	below := buildWith(steps[1:], value)
+	if steps[0] == anyElement {
+		return []any{below}
+	}
+	return map[string]any{steps[0]: below}
+}
