@@ -17,9 +17,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mapd-project/mapd/internal/coverage"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/suite"
+	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
@@ -33,6 +35,9 @@ type testFlags struct {
 	output   string
 	update   bool
 	watch    bool
+	coverage bool
+	html     string
+	lcov     string
 	modules  moduleFlags
 }
 
@@ -77,6 +82,9 @@ func newTest(s streams) *cobra.Command {
 	choiceVarP(fl, &f.output, "output", "o", "text", "", suite.Formats...)
 	fl.BoolVar(&f.update, "update", false, "write what came out of the cases that fail as what is expected, after printing how it differs")
 	fl.BoolVar(&f.watch, "watch", false, "run again after each change of suites, policies and objects")
+	fl.BoolVar(&f.coverage, "coverage", false, "print on standard error which parts of the policies the cases did not try")
+	fl.StringVar(&f.html, "coverage-html", "", "write the policies with their coverage marked to this file")
+	fl.StringVar(&f.lcov, "coverage-lcov", "", "write the coverage to this file, in the format of lcov")
 	f.modules.add(cmd)
 	return cmd
 }
@@ -120,6 +128,11 @@ func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
 	}
 	if _, err := f.modules.loader(log); err != nil {
 		return opts, usagef("test: %w", err)
+	}
+	if f.covers() {
+		opts.Env = func(minor string) (*cel.Env, error) {
+			return cel.NewEnv(cel.Options{Version: minor, Coverage: true})
+		}
 	}
 	opts.Guests = func(local map[string]string) (kubewarden.Loader, error) {
 		own := f.modules
@@ -166,10 +179,48 @@ func testOnce(ctx context.Context, s streams, f *testFlags, opts suite.Options, 
 		return &codedError{exitUsage, err}
 	}
 	printSuiteErrors(s.err, results.Errs)
+	if err := f.report(s, results); err != nil {
+		return &codedError{exitUsage, err}
+	}
 	if f.update && len(results.Errs) == 0 {
 		return updateTests(s, results)
 	}
 	return testVerdict(results)
+}
+
+func (f *testFlags) covers() bool { return f.coverage || f.html != "" || f.lcov != "" }
+
+// report writes the coverage of the policies that ran.
+func (f *testFlags) report(s streams, results *suite.Results) error {
+	if !f.covers() {
+		return nil
+	}
+	var r coverage.Report
+	for _, l := range results.Loaded {
+		r.Add(l.Policies.Policies(), l.Documents, func(policy string, index int) int64 {
+			return l.Changed[suite.Mutation{Policy: policy, Index: index}]
+		})
+	}
+	if f.coverage {
+		if _, err := io.WriteString(s.err, report.Printable(r.Text())); err != nil {
+			return err
+		}
+	}
+	if f.lcov != "" {
+		if err := os.WriteFile(f.lcov, []byte(r.LCOV()), 0o644); err != nil {
+			return fmt.Errorf("--coverage-lcov: %w", err)
+		}
+	}
+	if f.html != "" {
+		page, err := r.HTML(os.ReadFile)
+		if err == nil {
+			err = os.WriteFile(f.html, []byte(page), 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("--coverage-html: %w", err)
+		}
+	}
+	return nil
 }
 
 // updateTests writes what came out of the cases that failed, or nothing after an error.

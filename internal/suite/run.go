@@ -109,6 +109,14 @@ type Loaded struct {
 	Suite     string
 	Policies  *mapd.Policies
 	Documents []*mapd.Document
+	// Changed says how often a mutation changed an object.
+	Changed map[Mutation]int64
+}
+
+// Mutation is one of a policy, by its index.
+type Mutation struct {
+	Policy string
+	Index  int
 }
 
 // Count returns how many outcomes have a status.
@@ -236,6 +244,9 @@ type load struct {
 	policies *mapd.Policies
 	err      error
 
+	mu      sync.Mutex
+	changed map[Mutation]int64
+
 	again     sync.Once
 	withTrace *mapd.Policies
 	traceErr  error // err is read by cases that run meanwhile
@@ -331,7 +342,7 @@ func (h *house) load(more []*mapd.Document) *load {
 	h.mu.Lock()
 	l := h.loads[key.String()]
 	if l == nil {
-		l = &load{docs: slices.Concat(h.docs, more)}
+		l = &load{docs: slices.Concat(h.docs, more), changed: map[Mutation]int64{}}
 		h.loads[key.String()] = l
 		h.order = append(h.order, l)
 	}
@@ -351,9 +362,6 @@ func (h *house) compile(docs []*mapd.Document, brief bool) (*mapd.Policies, erro
 // traced returns the policies of a load with an engine that keeps the objects before and
 // after each step. The compiled programs are the same.
 func (h *house) traced(l *load) (*mapd.Policies, error) {
-	if h.opts.Verbose {
-		return l.policies, nil
-	}
 	l.again.Do(func() { l.withTrace, l.traceErr = h.compile(l.docs, false) })
 	return l.withTrace, l.traceErr
 }
@@ -361,7 +369,7 @@ func (h *house) traced(l *load) (*mapd.Policies, error) {
 func (h *house) loaded() (all []Loaded) {
 	for _, l := range h.order {
 		if l.policies != nil {
-			all = append(all, Loaded{h.suite.File, l.policies, l.docs})
+			all = append(all, Loaded{h.suite.File, l.policies, l.docs, l.changed})
 		}
 	}
 	return all
@@ -384,21 +392,40 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 		return o
 	}
 	first := h.once(ctx, l.policies, u, o)
+	if first != nil && h.opts.Env != nil {
+		l.count(first.Decision)
+	}
 	for n := 2; n <= h.opts.Count && o.Status == Passed; n++ {
 		if r := h.once(ctx, l.policies, u, o); r != nil && !same(first, r) {
 			o.Status, o.Message = Failed, fmt.Sprintf("run %d gives another result than the first one", n)
 		}
 	}
-	if first != nil && (o.Status == Failed || h.opts.Verbose) {
+	switch {
+	case first == nil || o.Status != Failed && !h.opts.Verbose:
+		return o
+	case h.opts.Verbose:
+		o.result = first
+	default:
 		policies, err := h.traced(l)
 		if err != nil {
 			o.Status, o.Message = Broken, err.Error()
 			return o
 		}
 		o.result = policies.Admit(ctx, first.Request)
-		o.Trace = o.result.Summary()
 	}
+	o.Trace = o.result.Summary()
 	return o
+}
+
+// count counts the mutations that changed the object of a decision.
+func (l *load) count(d *engine.Decision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range d.Steps {
+		if s.Stage == engine.PolicyStage && s.Outcome == engine.Changed {
+			l.changed[Mutation{s.Policy, s.Mutation}]++
+		}
+	}
 }
 
 // same reports whether two results are equal.

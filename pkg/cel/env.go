@@ -28,6 +28,9 @@ type Options struct {
 	// CELGo evaluates all expressions with cel-go, and none with package quick. It is
 	// what tests and benchmarks of package quick compare with.
 	CELGo bool
+	// Coverage makes programs count what their parts give, see Program.Coverage. They are
+	// evaluated with cel-go, and no two policies share one.
+	Coverage bool
 }
 
 // Env is the expression language of one Kubernetes minor. It is safe for
@@ -47,6 +50,7 @@ type languages struct {
 	of     [2][2][2]func() (*language, error)
 	shared shared
 	celGo  bool // see Options
+	counts bool // Options.Coverage
 }
 
 // Nearest is the version whose language comes nearest to that of a server's
@@ -70,7 +74,7 @@ func NewEnv(opts Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{languages: &languages{celGo: opts.CELGo}}
+	e := &Env{languages: &languages{celGo: opts.CELGo || opts.Coverage, counts: opts.Coverage}}
 	for mode := range e.of {
 		known := minor
 		if Mode(mode) == New {

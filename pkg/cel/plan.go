@@ -126,7 +126,8 @@ type plan struct {
 	loops bool
 }
 
-func (p *planner) plan(checked *ast.AST, loops, metered bool) (plan, error) {
+// plan returns the plan for an expression. coverage is nil if nothing is counted.
+func (p *planner) plan(checked *ast.AST, loops, metered bool, coverage *Coverage) (plan, error) {
 	options := p.options
 	if !metered {
 		options = options[:len(options)-1]
@@ -134,6 +135,9 @@ func (p *planner) plan(checked *ast.AST, loops, metered bool) (plan, error) {
 	options = append(slices.Clip(options), interpreter.CustomDecoratorV2(making))
 	if loops {
 		options = append(options, interpreter.CustomDecoratorV2(ticking(checked)))
+	}
+	if coverage != nil {
+		options = append(options, interpreter.CustomDecoratorV2(coverage.counting))
 	}
 	root, err := p.interpreter.NewInterpretable(checked, options...)
 	if err != nil {

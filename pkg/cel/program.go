@@ -33,6 +33,8 @@ type Program struct {
 	uses []int
 	// constant is the outcome of a program that reads nothing.
 	constant atomic.Pointer[outcome]
+	// coverage is nil unless the Env counts.
+	coverage *Coverage
 }
 
 // outcome is the result of one evaluation.
@@ -111,7 +113,7 @@ func (p *Program) evaluate(a *Activation) (any, error) {
 	switch {
 	case o != nil:
 		a.touchAll(o)
-	case p.reads == 0:
+	case p.reads == 0 && p.coverage == nil:
 		// In an Activation of its own, to record all variables that it touches,
 		// whatever was touched in a before. Memory and turns are those of a.
 		own := a.scope.Bind(&Input{Memory: a.account, Turn: a.turn}, nil)
@@ -202,7 +204,7 @@ func (p *Program) run(a *Activation) (ref.Val, int64, error) {
 		return o.result.(ref.Val), o.cost, nil
 	}
 	val, cost, err := p.plan.run(a.ctx, a)
-	if err == nil && p.reads == 0 && len(p.uses) == 0 && immutable(val) {
+	if err == nil && p.reads == 0 && p.coverage == nil && len(p.uses) == 0 && immutable(val) {
 		p.constant.Store(&outcome{result: val, cost: cost})
 	}
 	return val, cost, err

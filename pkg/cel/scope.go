@@ -161,6 +161,9 @@ func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if s.env.counts {
+		return p, declared, nil // each policy counts for itself
+	}
 	p, declared = s.env.shared.put(of, p, declared)
 	return p, declared, nil
 }
@@ -188,7 +191,10 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 	scope.compiling = nil
 	p := &Program{expr: expr, want: want, scope: &scope, weight: needs.kept()}
 	loops := p.survey(checked.Expr(), s)
-	p.plan, err = lang.planner.plan(checked, loops, !s.vars.Unmetered)
+	if s.env.counts {
+		p.coverage = newCoverage(checked, expr, want)
+	}
+	p.plan, err = lang.planner.plan(checked, loops, !s.vars.Unmetered, p.coverage)
 	if err != nil {
 		failure := wholeError(expr, "program instantiation failed: "+err.Error())
 		failure.Internal = true

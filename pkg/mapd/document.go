@@ -82,6 +82,13 @@ func (d *Document) ErrorAtKey(path string, err error) *Error {
 	return (*Error)(d.doc.ErrorAtKey(path, err))
 }
 
+// PosIn returns the line and column in the file of the character at a line and column of
+// text, the string that a path names.
+func (d *Document) PosIn(path, text string, line, column int) (int, int) {
+	pos := d.doc.PosIn(path, text, line, column)
+	return pos.Line, pos.Column
+}
+
 // Rewrite returns the document's text with its object changed to after: it keeps the
 // comments and the order of the keys.
 func (d *Document) Rewrite(after map[string]any) []byte { return manifest.Rewrite(d.doc, after) }

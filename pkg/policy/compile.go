@@ -17,6 +17,24 @@ type Policy struct {
 	conditionScope *cel.Scope
 	conditions     []condition
 	mutations      []Mutation
+	covered        []Covered
+}
+
+// Covered is an expression of a policy and what its evaluations gave.
+type Covered struct {
+	// Path is that of the expression, such as spec.variables[0].expression.
+	Path, Expression string
+	Coverage         *cel.Coverage
+}
+
+// Covered returns the expressions in the order of the policy if its Env counts
+// (cel.Options.Coverage), else nothing.
+func (p *Policy) Covered() []Covered { return p.covered }
+
+func (p *Policy) cover(part api.Part, i int, member, expression string, c *cel.Coverage) {
+	if c != nil {
+		p.covered = append(p.covered, Covered{field.NewPath("spec", string(part)).Index(i).Child(member).String(), expression, c})
+	}
 }
 
 // Compile compiles every expression of a policy as a server compiles a stored
@@ -65,6 +83,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 				continue
 			}
 			p.conditions = append(p.conditions, condition{name: c.Name, program: program})
+			p.cover(api.MatchConditions, i, "expression", c.Expression, program.Coverage())
 		}
 	}
 
@@ -74,6 +93,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 		if err := scope.Define(v.Name, v.Expression); err != nil {
 			fail(api.Variables, i, "expression", v.Expression, err)
 		}
+		p.cover(api.Variables, i, "expression", v.Expression, scope.Coverage(v.Name))
 	}
 	p.mutations = make([]Mutation, 0, len(obj.Spec.Mutations)+len(extra))
 	for i, m := range obj.Spec.Mutations {
@@ -85,6 +105,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 				fail(api.Mutations, i, "applyConfiguration.expression", m.ApplyConfiguration.Expression, err)
 				continue
 			}
+			p.cover(api.Mutations, i, "applyConfiguration.expression", m.ApplyConfiguration.Expression, program.Coverage())
 			mutator = &applyMutator{expr: expression{scope, program}, types: deps.Types, lenient: lenient}
 		case m.PatchType == admissionregistrationv1.PatchTypeJSONPatch && m.JSONPatch != nil:
 			want := cel.JSONPatch
@@ -96,6 +117,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 				fail(api.Mutations, i, "jsonPatch.expression", m.JSONPatch.Expression, err)
 				continue
 			}
+			p.cover(api.Mutations, i, "jsonPatch.expression", m.JSONPatch.Expression, program.Coverage())
 			mutator = &jsonPatchMutator{expr: expression{scope, program}, types: deps.Types, lenient: lenient}
 		default:
 			fail(api.Mutations, i, "", "", fmt.Errorf("no patch of type %q", m.PatchType))
