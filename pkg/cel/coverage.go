@@ -243,11 +243,15 @@ func (f *pointFinder) extent(e ast.Expr) (start, end int) {
 		return 0, f.length
 	}
 	// A call of a function stands at its bracket.
-	if e.Kind() == ast.CallKind && !e.AsCall().IsMemberFunction() {
-		name := []rune(e.AsCall().FunctionName())
-		if begin := start - len(name); begin >= 0 && string(f.source[begin:start]) == string(name) {
-			start = begin
-		}
+	name := ""
+	switch {
+	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly():
+		name = operators.Has
+	case e.Kind() == ast.CallKind && !e.AsCall().IsMemberFunction():
+		name = e.AsCall().FunctionName()
+	}
+	if begin := start - len([]rune(name)); begin >= 0 && string(f.source[begin:start]) == name {
+		start = begin
 	}
 	// The brackets behind the last argument belong to no node.
 	end = min(end, f.length)
