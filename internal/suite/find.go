@@ -11,7 +11,7 @@ import (
 )
 
 // fileNames are the files of a directory that are suites.
-var fileNames = []string{"mapd-test.yaml", "mapd-test.yml", "kyverno-test.yaml", "suite.yaml"}
+var fileNames = []string{"mapd-test.yaml", "mapd-test.yml"}
 
 // Find returns the files of suites: a file is itself, a directory stands for the suites
 // in it, and DIR/... for those of all directories below it too, except those that are

@@ -21,8 +21,6 @@ type Suite struct {
 	suite
 	doc   *mapd.Document
 	units []*unit
-	// policies are documents of a peer's suite that the policies come from besides.
-	documents []*mapd.Document
 }
 
 // unit is one request of a case, and what has to come out of it.
@@ -317,8 +315,6 @@ func (s *Suite) several(d *decoder, path string, src source) []*mapd.Document {
 			return nil
 		}
 		return []*mapd.Document{part}
-	case *mapd.Document:
-		return []*mapd.Document{src}
 	}
 	return nil
 }

@@ -193,7 +193,6 @@ func run(ctx context.Context, suites []*Suite, opts Options, out *Results) *Resu
 		}
 	}
 	for _, h := range houses {
-		out.fails(h.late)
 		out.Loaded = append(out.Loaded, h.loaded()...)
 	}
 	return out
@@ -234,7 +233,6 @@ type house struct {
 	mu    sync.Mutex
 	loads map[string]*load
 	order []*load
-	late  []error // of loads for single cases
 }
 
 // load is one call of mapd.Load.
@@ -256,7 +254,6 @@ type load struct {
 func (h *house) read() {
 	s := h.suite
 	dec := &decoder{doc: s.doc}
-	h.docs = append(h.docs, s.documents...)
 	for i, name := range s.Policies {
 		h.docs = append(h.docs, s.policyFiles(dec, fmt.Sprintf("policies[%d]", i), name)...)
 	}
@@ -324,7 +321,7 @@ func (s *Suite) policyFiles(d *decoder, path, name string) (docs []*mapd.Documen
 		read, errs := documents(file)
 		d.errs = append(d.errs, errs...)
 		for _, doc := range read {
-			if u := doc.Object(); u.GetAPIVersion() != APIVersion && !isPeer(u) {
+			if u := doc.Object(); u.GetAPIVersion() != APIVersion {
 				docs = append(docs, doc)
 			}
 		}
@@ -487,5 +484,3 @@ func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *O
 
 // where returns "FILE:LINE" of an outcome.
 func (o *Outcome) where() string { return fmt.Sprintf("%s:%d", cmp.Or(o.Suite, "-"), o.Line) }
-
-func isPeer(u *unstructured.Unstructured) bool { return false }
