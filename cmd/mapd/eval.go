@@ -42,6 +42,7 @@ type evalFlags struct {
 	expand          bool
 	explain         bool
 	quiet           bool
+	blame           bool
 	exitCode        bool
 	external        externalFlags
 	modules         moduleFlags
@@ -115,6 +116,7 @@ func newEval(s streams) *cobra.Command {
 	choiceVarP(fl, &f.output, "output", "o", "yaml", "", outputs...)
 	f.addRequest(cmd)
 	fl.BoolVar(&f.explain, "explain", false, "say of every policy and binding that did nothing which of its criteria did not hold")
+	fl.BoolVar(&f.blame, "blame", false, "print the objects as YAML, and behind each field that changed which policy, binding, parameter and mutation did it")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "of messages print only errors and denials")
 	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change, as kubectl diff does")
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
@@ -174,6 +176,9 @@ func (f *evalFlags) addReading(cmd *cobra.Command) {
 	f.modules.add(cmd)
 }
 
+// blameFormat is the output format of --blame.
+const blameFormat = "blame"
+
 var outputs = []string{"yaml", "json", "patch", "diff", "review", "name"}
 
 // usagef returns an error about wrong usage that begins with the command.
@@ -190,6 +195,12 @@ func (f *evalFlags) check() error {
 		return f.usagef("no objects; give them with -f")
 	case f.expand && f.output == "review":
 		return f.usagef("-o review: with --expand there are results that no request asked for")
+	}
+	if f.blame {
+		if f.output != "yaml" {
+			return f.usagef("--blame prints YAML; leave -o %s out", f.output)
+		}
+		f.output = blameFormat
 	}
 	var err error
 	if f.policies, err = paths(f.policies); err != nil {

@@ -62,6 +62,8 @@ func (p *printer) print(r *mapd.Result) error {
 	}
 	p.noteDefaults(r)
 	switch p.format {
+	case blameFormat:
+		return p.yaml(false, []byte(r.BlameText()))
 	case "yaml":
 		text, err := r.Text()
 		if err != nil {

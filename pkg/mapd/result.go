@@ -182,6 +182,13 @@ func (r *Result) DiffText(colour bool) string {
 	return b.String()
 }
 
+// BlameText returns Object as YAML, with a comment behind each field that policies
+// changed: policy, binding, parameter and mutation, and all of them in order if there
+// were several. Options.Brief must not have been set.
+func (r *Result) BlameText() string {
+	return report.BlameText(r.Object(), explain.BlameOf(r.Decision))
+}
+
 // hidden returns changes of a Secret without its values.
 func hidden(changes []report.Change) []report.Change {
 	out := slices.Clone(changes)

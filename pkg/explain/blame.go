@@ -1,0 +1,172 @@
+package explain
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Cause is one mutation that wrote a field.
+type Cause struct {
+	Stage   string `json:"stage"`
+	Round   int    `json:"round"`
+	Policy  string `json:"policy"`
+	Binding string `json:"binding,omitempty"`
+	Param   string `json:"param,omitempty"`
+	// Mutation is the index in spec.mutations.
+	Mutation int `json:"mutation"`
+}
+
+// String returns policy › binding › parameter › mutation, without those that there are
+// not.
+func (c Cause) String() string {
+	text := c.Policy
+	if c.Binding != "" {
+		text += " › " + c.Binding
+	}
+	if c.Binding != "" && c.Param != "" {
+		text += " › " + c.Param
+	}
+	if c.Stage == engine.PolicyStage {
+		text += " › mutations[" + strconv.Itoa(c.Mutation) + "]"
+	}
+	return text
+}
+
+// Blame says who wrote a value of an object: Causes for the whole of it, in order, and
+// more in its Fields or Items. A nil Blame means that nobody did.
+type Blame struct {
+	Causes []Cause
+	Fields map[string]*Blame
+	Items  []*Blame // of a list, one for each
+	// Removed are the fields that are no longer there, with who removed them.
+	Removed map[string][]Cause
+}
+
+// BlameOf returns who wrote the object of a Decision that an engine with Trace made; nil
+// if nothing changed it. Elements of lists keep their blame where they are moved: equal
+// ones are the same, and those of one name.
+func BlameOf(d *engine.Decision) *Blame {
+	if d.Status != nil {
+		return nil
+	}
+	var all *Blame
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		if s.Outcome != engine.Changed || s.Before == nil || s.After == nil {
+			continue
+		}
+		c := Cause{Stage: s.Stage, Round: s.Round, Policy: s.Policy, Binding: s.Binding, Param: s.Param, Mutation: s.Mutation}
+		all = all.after(s.Before.Object, s.After.Object, c)
+	}
+	return all
+}
+
+// after returns the blame for a value after c changed it.
+func (b *Blame) after(before, after any, c Cause) *Blame {
+	if tree.Equal(before, after) {
+		return b
+	}
+	out := &Blame{}
+	if b != nil {
+		*out = *b
+	}
+	switch x := after.(type) {
+	case map[string]any:
+		if y, ok := before.(map[string]any); ok {
+			out.fields(y, x, c)
+			return out
+		}
+	case []any:
+		if y, ok := before.([]any); ok {
+			out.items(y, x, c)
+			return out
+		}
+	}
+	return &Blame{Causes: append(slices.Clone(out.Causes), c)}
+}
+
+func (b *Blame) fields(before, after map[string]any, c Cause) {
+	fields, removed := maps.Clone(b.Fields), maps.Clone(b.Removed)
+	if fields == nil {
+		fields = map[string]*Blame{}
+	}
+	for name, x := range after {
+		y, had := before[name]
+		switch {
+		case had:
+			if f := fields[name].after(y, x, c); f != nil {
+				fields[name] = f
+			}
+		default:
+			fields[name] = &Blame{Causes: append(slices.Clone(removed[name]), c)}
+			delete(removed, name)
+		}
+	}
+	for name := range before {
+		if _, has := after[name]; has {
+			continue
+		}
+		if removed == nil {
+			removed = map[string][]Cause{}
+		}
+		var chain []Cause
+		if f := fields[name]; f != nil {
+			chain = f.Causes
+		}
+		removed[name] = append(slices.Clone(chain), c)
+		delete(fields, name)
+	}
+	b.Fields, b.Removed = fields, removed
+}
+
+func (b *Blame) items(before, after []any, c Cause) {
+	used := make([]bool, len(before))
+	from := make([]int, len(after))
+	find := func(same func(x, y any, i, j int) bool) {
+		for i, x := range after {
+			for j, y := range before {
+				if from[i] < 0 && !used[j] && same(x, y, i, j) {
+					from[i], used[j] = j, true
+				}
+			}
+		}
+	}
+	for i := range from {
+		from[i] = -1
+	}
+	if len(before)*len(after) <= maxPairs {
+		find(func(x, y any, _, _ int) bool { return tree.Equal(x, y) })
+		find(func(x, y any, _, _ int) bool { return nameIn(x) != "" && nameIn(x) == nameIn(y) })
+	}
+	for i, x := range after {
+		if from[i] < 0 && len(before) == len(after) && !used[i] && nameIn(x) == nameIn(before[i]) {
+			from[i], used[i] = i, true
+		}
+	}
+	items := make([]*Blame, len(after))
+	for i, x := range after {
+		switch j := from[i]; {
+		case j < 0:
+			items[i] = &Blame{Causes: []Cause{c}}
+		case j < len(b.Items):
+			items[i] = b.Items[j].after(before[j], x, c)
+		default:
+			items[i] = (*Blame)(nil).after(before[j], x, c)
+		}
+	}
+	b.Items = items
+}
+
+// maxPairs bounds how many elements of two lists are compared.
+const maxPairs = 1 << 16
+
+// nameIn returns the name of a list's element, "" if it has none.
+func nameIn(v any) string {
+	m, _ := v.(map[string]any)
+	name, _ := m["name"].(string)
+	return name
+}
