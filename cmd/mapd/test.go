@@ -293,7 +293,7 @@ func testVerdict(r *suite.Results) error {
 	case r.Count(suite.Failed)+r.Count(suite.Broken) > 0:
 		return &codedError{code: exitDenied}
 	case len(r.Outcomes) == 0:
-		return usagef("test: no case matches --run")
+		return usagef("test: there is no case, or none that --run matches")
 	}
 	return nil
 }
