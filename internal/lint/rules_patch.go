@@ -258,6 +258,9 @@ func serverPanic(p *pass) {
 			if o.op == "replace" && whole && text == "" && len(o.pieces) > 0 && o.value == nil {
 				p.node(e, o.node, "replacing the whole object by nothing makes a server drop the connection, whatever failurePolicy says")
 			}
+			if o.op == "test" && o.value != nil && o.value.Kind == cel.List && slices.ContainsFunc(taken(o.value), isNull) {
+				p.node(e, o.node, "a test against a list with null in it makes a server drop the connection")
+			}
 			if isNull(o.value) && (o.op == "add" || o.op == "replace") && whole && o.list != nil {
 				if !p.subject.spend(len(e.ops) - i) {
 					return
@@ -306,32 +309,55 @@ func reflectionValue(p *pass) {
 	r := resolver{policy: p.subject}
 	for _, e := range p.subject.exprs {
 		for _, o := range e.ops {
-			if o.value == nil {
-				continue
+			for _, value := range taken(o.value) {
+				p.reflected(e, value, r.path(value, o.in), typedParams, builtin)
 			}
-			at := r.path(o.value, o.in)
-			if len(at) < 2 || at[len(at)-1] == anyElement && at[0] != "object" {
-				continue
-			}
-			aggregate := slices.Contains([]string{"labels", "annotations", "finalizers", "metadata", "ownerReferences"}, at[len(at)-1])
-			switch at[0] {
-			case "params":
-				if typedParams && (aggregate || len(at) == 2 && (at[1] == "data" || at[1] == "binaryData")) {
-					p.node(e, o.value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it: %s.transformMap(k, v, v)", at, at)
-				}
-			case "namespaceObject":
-				if aggregate || len(at) == 2 {
-					p.node(e, o.value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it, such as with transformMap(k, v, v)", at)
-				}
-			case "request":
-				if last := at[len(at)-1]; last == "groups" || last == "userInfo" || len(at) == 2 && (last == "kind" || last == "resource") {
-					p.node(e, o.value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it, such as with map(x, x)", at)
-				}
-			case "object", "oldObject":
-				if builtin && len(spec.MatchConditions) > 0 && p.aggregate(at[1:]) {
-					p.node(e, o.value, "Kubernetes 1.37 cannot put %s into the JSONPatch of a policy with matchConditions; put the conditions into the mutation, or copy the value field by field", at)
-				}
-			}
+		}
+	}
+}
+
+// taken are a value, or what is put into lists and maps that are written out.
+func taken(n *cel.Node) (out []*cel.Node) {
+	switch {
+	case n == nil:
+	case n.Kind == cel.List:
+		for _, a := range n.Args {
+			out = append(out, taken(a)...)
+		}
+	case n.Kind == cel.Map:
+		for i := 1; i < len(n.Args); i += 2 {
+			out = append(out, taken(n.Args[i])...)
+		}
+	case n.Kind == cel.Call && n.Name == "dyn":
+		return taken(n.Args[0])
+	default:
+		out = append(out, n)
+	}
+	return out
+}
+
+// reflected is reflectionValue for the part of the input that a value is.
+func (p *pass) reflected(e *expression, value *cel.Node, at path, typedParams, builtin bool) {
+	if len(at) < 2 || at[len(at)-1] == anyElement && at[0] != "object" {
+		return
+	}
+	aggregate := slices.Contains([]string{"labels", "annotations", "finalizers", "metadata", "ownerReferences"}, at[len(at)-1])
+	switch at[0] {
+	case "params":
+		if typedParams && (aggregate || len(at) == 2 && (at[1] == "data" || at[1] == "binaryData")) {
+			p.node(e, value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it: %s.transformMap(k, v, v)", at, at)
+		}
+	case "namespaceObject":
+		if aggregate || len(at) == 2 {
+			p.node(e, value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it, such as with transformMap(k, v, v)", at)
+		}
+	case "request":
+		if last := at[len(at)-1]; last == "groups" || last == "userInfo" || len(at) == 2 && (last == "kind" || last == "resource") {
+			p.node(e, value, "Kubernetes 1.37 cannot put %s into a JSONPatch; copy it, such as with map(x, x)", at)
+		}
+	case "object", "oldObject":
+		if builtin && len(p.subject.object.Spec.MatchConditions) > 0 && p.aggregate(at[1:]) {
+			p.node(e, value, "Kubernetes 1.37 cannot put %s into the JSONPatch of a policy with matchConditions; put the conditions into the mutation, or copy the value field by field", at)
 		}
 	}
 }
