@@ -81,13 +81,14 @@ of providers to keys to values, where {error: TEXT} stands for a failure. With
 not have, and all answers are written to FILE.
 
 Output formats:
-  yaml    the objects (default)
-  json    the objects
-  patch   for each object one line: apiVersion, kind, namespace and name, and the RFC
-          6902 patch, [] if there is none, or why it was denied
-  diff    for each changed object the fields that differ
-  review  for each object one line: an AdmissionReview with the response
-  name    the names of the changed objects, as kubectl writes them
+  yaml      the objects (default)
+  json      the objects
+  patch     for each object one line: apiVersion, kind, namespace and name, and the RFC
+            6902 patch, [] if there is none, or why it was denied
+  diff      for each changed object the fields that differ
+  markdown  the same, and what was denied, for a comment on a pull request
+  review    for each object one line: an AdmissionReview with the response
+  name      the names of the changed objects, as kubectl writes them
 
 Exit codes:
   0  done
@@ -179,7 +180,7 @@ func (f *evalFlags) addReading(cmd *cobra.Command) {
 // blameFormat is the output format of --blame.
 const blameFormat = "blame"
 
-var outputs = []string{"yaml", "json", "patch", "diff", "review", "name"}
+var outputs = []string{"yaml", "json", "patch", "diff", "markdown", "review", "name"}
 
 // usagef returns an error about wrong usage that begins with the command.
 func (f *evalFlags) usagef(format string, args ...any) error {

@@ -69,9 +69,9 @@ func newLint(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json, sarif or github")
+	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json", "sarif", "github")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default the newest known)")
-	fl.StringVar(&f.failOn, "fail-on", "error", "the least severity that makes the exit code 1: error, warning, info or none")
+	choiceVar(fl, &f.failOn, "fail-on", "error", ": the least severity that makes the exit code 1", "error", "warning", "info", "none")
 	fl.StringSliceVar(&f.rules, "rule", nil, "use these rules only, separated by commas; repeatable")
 	fl.BoolVar(&f.list, "rules", false, "list the rules instead")
 	fl.BoolVar(&f.fix, "fix", false, "mend what can be mended in the files")
@@ -95,10 +95,6 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 		return err
 	case len(paths) == 0:
 		return usagef("lint: no files; name files or directories")
-	case !slices.Contains([]string{"text", "json", "sarif", "github"}, f.output):
-		return usagef("lint: -o %s: must be one of text, json, sarif, github", f.output)
-	case !slices.Contains([]string{"error", "warning", "info", "none"}, f.failOn):
-		return usagef("lint: --fail-on %s: must be error, warning, info or none", f.failOn)
 	case f.fix && slices.Contains(paths, manifest.Stdin):
 		return usagef("lint: --fix changes files; standard input is none")
 	}

@@ -57,6 +57,9 @@ func (p *printer) print(r *mapd.Result) error {
 	if p.format == "patch" && req.Object() != nil {
 		return p.patch(r)
 	}
+	if p.format == "markdown" && req.Object() != nil && (r.Changed() || r.Denied()) {
+		return p.markdown(r)
+	}
 	if r.Denied() || req.Object() == nil {
 		return nil
 	}
@@ -121,6 +124,31 @@ func (p *printer) patch(r *mapd.Result) error {
 		return err
 	}
 	return p.line(out)
+}
+
+// markdown writes a block of code for an object, in which forges colour the lines of a
+// diff. Nothing in it ends the block.
+func (p *printer) markdown(r *mapd.Result) error {
+	p.noteDefaults(r)
+	what := strings.TrimSuffix(r.Summary(), "\n")
+	var text string
+	if r.Denied() {
+		text = "- " + strings.ReplaceAll(what, "\n", "\n# ") + "\n"
+	} else {
+		_, changes, _ := strings.Cut(r.DiffText(false), "\n") // the title is in what, too
+		text = "# " + strings.ReplaceAll(what, "\n", "\n# ") + "\n" + changes
+		text = strings.ReplaceAll(text, "\n~ ", "\n! ") // a changed line
+	}
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	if p.begun {
+		fmt.Fprintln(p.w)
+	}
+	p.begun = true
+	_, err := fmt.Fprintf(p.w, "%sdiff\n%s%s\n", fence, text, fence)
+	return err
 }
 
 // noteDefaults remembers what has to be said about the defaults of changed objects.

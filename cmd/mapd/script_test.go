@@ -47,8 +47,16 @@ func TestScript(t *testing.T) {
 	if testing.Short() { // for the race detector: each command takes a second with it
 		all = slices.DeleteFunc(all, func(file string) bool { return !concurrent.MatchString(filepath.ToSlash(file)) })
 	}
+	action, err := filepath.Abs("../../hack/action.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Files:               all,
+		Files: all,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("ACTION", action)
+			return nil
+		},
 		UpdateScripts:       *update,
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,

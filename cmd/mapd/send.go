@@ -61,7 +61,7 @@ func newSend(s streams) *cobra.Command {
 	fl.BoolVarP(&f.eval.recursive, "recursive", "R", false, "read directories recursively")
 	fl.StringVar(&f.server, "server", "", "the webhook's URL")
 	fl.StringVar(&f.caFile, "ca-file", "", "file with the CA bundle of the server (default the system's)")
-	choiceVarP(fl, &f.eval.output, "output", "o", "diff", "", outputs...)
+	choiceVarP(fl, &f.eval.output, "output", "o", "diff", "", "diff", "yaml", "json", "patch", "review", "name")
 	fl.StringVarP(&f.eval.namespace, "namespace", "n", mapd.DefaultNamespace, "the namespace of namespaced objects that name none")
 	return cmd
 }

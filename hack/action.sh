@@ -1,0 +1,33 @@
+#!/bin/sh
+# What action.yml does once mapd is built: it lints POLICIES, runs TESTS, and writes
+# what the policies make of OBJECTS to the file $1 and to the job's summary. It does
+# all of them, and fails if one failed. Findings become annotations.
+set -f # the inputs are split at spaces, and patterns are mapd's
+comment=$1 failed=0
+
+mapd lint -R -o github ${KUBERNETES:+--kubernetes "$KUBERNETES"} $POLICIES || failed=1
+
+if [ -n "$TESTS" ]; then
+	mapd test -o github $TESTS || failed=1
+fi
+
+if [ -n "$OBJECTS" ]; then
+	set --
+	for path in $POLICIES; do set -- "$@" -p "$path"; done
+	for path in $OBJECTS; do set -- "$@" -f "$path"; done
+	mapd eval -R "$@" -o markdown >"$comment.part" || failed=1
+	{
+		echo '### What policies make of these objects'
+		echo
+		if [ -s "$comment.part" ]; then
+			head -c 60000 "$comment.part" # a comment has at most 65,536 characters
+		else
+			echo 'Nothing changes.'
+		fi
+	} >"$comment"
+	rm "$comment.part"
+	if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
+		cat "$comment" >>"$GITHUB_STEP_SUMMARY"
+	fi
+fi
+exit $failed
