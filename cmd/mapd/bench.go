@@ -130,7 +130,7 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	defer e.close()
 	defer e.notes.done()
 	b := &bench{evaluation: e, flags: f, names: map[string]int{}, met: map[string]bool{}}
-	for d, err := range readDocuments(e.files, e.in()) {
+	for d, err := range readDocuments(e.inputs) {
 		b.add(ctx, d, err)
 	}
 	e.noteAssumed()

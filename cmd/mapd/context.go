@@ -19,37 +19,50 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// stream is standard input that can be read again from its beginning.
-type stream struct{ file *os.File }
-
-// spool copies standard input to a file that has no name, so that an input of any length
-// needs no memory.
-func spool(in io.Reader) (*stream, error) {
-	f, err := os.CreateTemp("", "mapd-*")
-	if err != nil {
-		return nil, err
+// rereadable returns files as inputs that can be opened more than once. What is no file
+// of a disk, such as standard input or a pipe, is copied to one that has no name, so
+// that an input of any length needs no memory; done removes it.
+func rereadable(files []string, stdin io.Reader) (inputs []manifest.Input, done func(), err error) {
+	var copies []*os.File
+	done = func() {
+		for _, f := range copies {
+			f.Close()
+			_ = os.Remove(f.Name()) // where a name cannot be removed before
+		}
 	}
-	_ = os.Remove(f.Name()) // where that is not possible, close does it
-	if _, err = io.Copy(f, in); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("<stdin>: %w", err)
+	inputs = manifest.Inputs(files, stdin)
+	for i, file := range files {
+		if file != manifest.Stdin {
+			if info, err := os.Stat(file); err != nil || info.Mode().IsRegular() {
+				continue // an error is reported where the file is read
+			}
+		}
+		f, err := os.CreateTemp("", "mapd-*")
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		copies = append(copies, f)
+		_ = os.Remove(f.Name())
+		r, err := inputs[i].Open()
+		if err == nil {
+			_, err = io.Copy(f, r)
+			r.Close()
+		}
+		if err != nil {
+			done()
+			return nil, nil, fmt.Errorf("%s: %w", inputs[i].Name, err)
+		}
+		inputs[i].Open = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(f, 0, 1<<62)), nil }
 	}
-	return &stream{f}, nil
-}
-
-// fromStart returns all of the input.
-func (s *stream) fromStart() io.Reader { return io.NewSectionReader(s.file, 0, 1<<62) }
-
-func (s *stream) close() {
-	s.file.Close()
-	_ = os.Remove(s.file.Name())
+	return inputs, done, nil
 }
 
 // contextOf returns the objects of files that say how others are evaluated: policies,
 // bindings, mutators, definitions and Namespaces, and the objects of kinds that a policy,
 // also one of texts, has as parameters. What cannot be read is left to the
 // evaluation, which reports it in its place.
-func contextOf(files []string, stdin func() io.Reader, texts []mapd.File) []*mapd.Document {
+func contextOf(inputs []manifest.Input, texts []mapd.File) []*mapd.Document {
 	params := map[schema.GroupKind]bool{}
 	for _, t := range texts {
 		if !bytes.Contains(t.Data, []byte("paramKind")) {
@@ -62,7 +75,7 @@ func contextOf(files []string, stdin func() io.Reader, texts []mapd.File) []*map
 		}
 	}
 	before := len(params)
-	docs := collect(files, stdin(), func(d *mapd.Document) bool {
+	docs := collect(inputs, func(d *mapd.Document) bool {
 		if !d.IsContext() {
 			return params[d.Object().GroupVersionKind().GroupKind()]
 		}
@@ -73,13 +86,13 @@ func contextOf(files []string, stdin func() io.Reader, texts []mapd.File) []*map
 		return docs
 	}
 	// A policy of the stream has parameters that may stand before it.
-	return collect(files, stdin(), func(d *mapd.Document) bool {
+	return collect(inputs, func(d *mapd.Document) bool {
 		return d.IsContext() || params[d.Object().GroupVersionKind().GroupKind()]
 	})
 }
 
-func collect(files []string, stdin io.Reader, wanted func(*mapd.Document) bool) (docs []*mapd.Document) {
-	for d, err := range readDocuments(files, stdin) {
+func collect(inputs []manifest.Input, wanted func(*mapd.Document) bool) (docs []*mapd.Document) {
+	for d, err := range readDocuments(inputs) {
 		if err == nil && d.Object() != nil && d.Object().GetName() != "" && wanted(d) {
 			docs = append(docs, d)
 		}

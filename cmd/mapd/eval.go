@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -254,7 +253,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	}
 	defer e.notes.done()
 	defer e.close()
-	for d, err := range readDocuments(e.files, e.in()) {
+	for d, err := range readDocuments(e.inputs) {
 		if err := e.next(ctx, d, err); err != nil {
 			return err
 		}
@@ -286,41 +285,48 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, f.usagef("%w", err)
 	}
-	in, closeStream := func() io.Reader { return s.in }, func() {}
-	if slices.Contains(files, manifest.Stdin) {
-		input, err := spool(s.in)
-		if err != nil {
-			return nil, &codedError{exitUsage, err}
-		}
-		in, closeStream = input.fromStart, input.close
+	inputs, done, err := rereadable(files, s.in)
+	if err != nil {
+		return nil, &codedError{exitUsage, err}
 	}
+	e := &evaluation{flags: f, inputs: inputs, close: done, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
+	if err := e.load(s, loader, texts, brief); err != nil {
+		done()
+		return nil, err
+	}
+	return e, nil
+}
+
+// load reads the policies, and prints the notes about them.
+func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, brief bool) error {
+	f := e.flags
 	policies, err := mapd.Load(mapd.Options{
-		Context:    contextOf(files, in, texts),
+		Context:    contextOf(e.inputs, texts),
 		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief,
-		Resolver: outside.resolver, Provider: outside.provider, Guests: loader,
+		Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
 	}, texts...)
-	outside.publish()
+	e.outside.publish()
 	var refused *mapd.LoadError
 	switch {
 	case errors.As(err, &refused):
 		printErrors(s.err, refused.Errs)
 		if refused.Unreadable {
-			return nil, &codedError{code: exitUsage}
+			return &codedError{code: exitUsage}
 		}
-		return nil, &codedError{code: exitPolicy}
+		return &codedError{code: exitPolicy}
 	case err != nil:
-		return nil, usagef("--kubernetes: %w", err)
+		return usagef("--kubernetes: %w", err)
 	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
-		return nil, f.usagef("no policies in %s", strings.Join(append(slices.Clone(f.policies), f.files...), ", ")+ignoredSuffix(policies.Ignored()))
+		return f.usagef("no policies in %s", strings.Join(append(slices.Clone(f.policies), f.files...), ", ")+ignoredSuffix(policies.Ignored()))
 	}
-	e := &evaluation{flags: f, files: files, in: in, close: closeStream, policies: policies, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
+	e.policies = policies
 	e.notes.quiet = f.quiet
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
-		return nil, err
+		return err
 	}
 	if f.old != "" {
 		if err := e.readOld(s); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, n := range policies.Notes() {
@@ -335,7 +341,7 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		e.notes.say("note: ignored: %s\n", text)
 	}
 	e.noteCycles()
-	return e, nil
+	return nil
 }
 
 // readOld reads the objects of --old.
@@ -344,7 +350,7 @@ func (e *evaluation) readOld(s streams) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	old, errs := e.policies.Objects(e.flags.old, readDocuments(files, s.in))
+	old, errs := e.policies.Objects(e.flags.old, readDocuments(manifest.Inputs(files, s.in)))
 	if len(errs) > 0 {
 		printErrors(s.err, errs)
 		return &codedError{code: exitUsage}
@@ -383,9 +389,8 @@ func (e *evaluation) summarize() {
 // evaluation is one run of eval.
 type evaluation struct {
 	flags                      *evalFlags
-	files                      []string         // of the objects
-	in                         func() io.Reader // standard input from its beginning
-	close                      func()
+	inputs                     []manifest.Input // with the objects
+	close                      func()           // gives up what inputs hold
 	policies                   *mapd.Policies
 	outside                    *outside
 	old                        *mapd.Objects       // nil without --old

@@ -90,7 +90,7 @@ func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) 
 	defer e.notes.done()
 	defer e.close()
 	var created []*mapd.Result
-	for d, err := range readDocuments(e.files, e.in()) {
+	for d, err := range readDocuments(e.inputs) {
 		if err == nil && d.Object() == nil {
 			continue
 		}

@@ -55,10 +55,10 @@ func readFiles(paths []string, recursive bool, stdin io.Reader) ([]mapd.File, er
 	return texts, nil
 }
 
-// readDocuments yields the documents of files one by one.
-func readDocuments(files []string, stdin io.Reader) iter.Seq2[*mapd.Document, error] {
+// readDocuments yields the documents of inputs one by one.
+func readDocuments(inputs []manifest.Input) iter.Seq2[*mapd.Document, error] {
 	return func(yield func(*mapd.Document, error) bool) {
-		for _, in := range manifest.Inputs(files, stdin) {
+		for _, in := range inputs {
 			if !eachDocument(in, yield) {
 				return
 			}

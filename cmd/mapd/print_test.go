@@ -30,7 +30,7 @@ func TestPrintNeverLosesAnObject(t *testing.T) {
 				flags: &evalFlags{operation: "CREATE", namespace: "default"}, out: newPrinter(&out, format), notes: newNotes(&said),
 				policies: none,
 			}
-			for d, err := range readDocuments([]string{manifest.Stdin}, strings.NewReader(objects)) {
+			for d, err := range readDocuments(manifest.Inputs([]string{manifest.Stdin}, strings.NewReader(objects))) {
 				req := e.take(d, err)
 				if req == nil {
 					t.Fatal(said.String())

@@ -88,7 +88,7 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 	}
 	e := &evaluation{flags: &f.eval, policies: none, out: newPrinter(s.out, f.eval.output), notes: newNotes(s.err)}
 	defer e.notes.done()
-	for d, err := range readDocuments(files, s.in) {
+	for d, err := range readDocuments(manifest.Inputs(files, s.in)) {
 		if err == nil && d.Object() == nil {
 			continue
 		}
