@@ -129,6 +129,9 @@ func (p *printer) patch(r *mapd.Result) error {
 // markdown writes a block of code for an object, in which forges colour the lines of a
 // diff. Nothing in it ends the block.
 func (p *printer) markdown(r *mapd.Result) error {
+	if _, err := marshal(r.Object(), ""); err != nil && !r.Denied() {
+		return err
+	}
 	p.noteDefaults(r)
 	what := strings.TrimSuffix(r.Summary(), "\n")
 	var text string
