@@ -83,7 +83,7 @@ func TestRemarks(t *testing.T) {
 	if diff := cmp.Diff([]string{"one", "two"}, d.Warnings); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]string{"clusterwide-p.k": "v"}, d.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{"clusterwide-p.k": "v"}, d.Annotations()); diff != "" {
 		t.Error(diff)
 	}
 
@@ -96,10 +96,10 @@ func TestRemarks(t *testing.T) {
 		t.Fatal(errs)
 	}
 	d = e.Admit(t.Context(), request(t))
-	if d.Status != nil || len(d.Warnings) != 64 || len(d.Annotations) > 32 {
-		t.Errorf("status %v, %d warnings, %d annotations", d.Status, len(d.Warnings), len(d.Annotations))
+	if d.Status != nil || len(d.Warnings) != 64 || len(d.Annotations()) > 32 {
+		t.Errorf("status %v, %d warnings, %d annotations", d.Status, len(d.Warnings), len(d.Annotations()))
 	}
-	for key, value := range d.Annotations {
+	for key, value := range d.Annotations() {
 		if len(key) > 200 || len(value) > 4<<10 {
 			t.Errorf("an annotation has a key of %d bytes and a value of %d", len(key), len(value))
 		}

@@ -27,9 +27,6 @@ type Decision struct {
 	Status *metav1.Status
 	// Warnings are for the client. Of all policies only Kubewarden's warn.
 	Warnings []string
-	// Annotations are for the audit event, by keys that name the policy. Only
-	// Kubewarden's policies have any.
-	Annotations map[string]string
 	// Steps are those of all stages that are on, in order.
 	Steps []Step
 	// Stages has a Record for each stage that met the request, in order; none comes
@@ -74,11 +71,19 @@ func (d *Decision) Rounds(stage string) int {
 	return 0
 }
 
-func (d *Decision) annotate(annotations map[string]string) {
-	if len(annotations) > 0 && d.Annotations == nil {
-		d.Annotations = make(map[string]string, len(annotations))
+// Annotations returns what is for the audit event, by keys that name the policy, or nil.
+// Only Kubewarden's policies have any.
+func (d *Decision) Annotations() map[string]string {
+	var all map[string]string
+	for i := range d.Steps {
+		if said := d.Steps[i].Remarks; said != nil && len(said.Annotations) > 0 {
+			if all == nil {
+				all = make(map[string]string, len(said.Annotations))
+			}
+			maps.Copy(all, said.Annotations)
+		}
 	}
-	maps.Copy(d.Annotations, annotations)
+	return all
 }
 
 // Outcome is how a step ended.

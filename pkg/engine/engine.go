@@ -115,10 +115,7 @@ func (d *decided) add(req *policy.Request, s *Stage, object *unstructured.Unstru
 	if s.Mode != On {
 		return
 	}
-	if said := result.Remarks; said != nil {
-		d.Warnings = append(d.Warnings, said.Warnings...)
-		d.annotate(said.Annotations)
-	}
+	d.Warnings = append(d.Warnings, result.Warnings...)
 	if len(d.Steps) == 0 {
 		d.Steps = result.Steps
 	} else {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,19 +25,12 @@ func (a *Admission) note(step *Step, name string) {
 	step.Remarks = &said
 }
 
-// remarks returns what all policies of a stage have said, nil if nothing.
-func remarks(steps []Step) *policy.Remarks {
-	var all *policy.Remarks
+// warnings returns those of all policies of a stage.
+func warnings(steps []Step) (all []string) {
 	for i := range steps {
-		said := steps[i].Remarks
-		if said == nil {
-			continue
+		if said := steps[i].Remarks; said != nil {
+			all = append(all, said.Warnings...)
 		}
-		if all == nil {
-			all = &policy.Remarks{Annotations: map[string]string{}}
-		}
-		all.Warnings = append(all.Warnings, said.Warnings...)
-		maps.Copy(all.Annotations, said.Annotations)
 	}
 	return all
 }

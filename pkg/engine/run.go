@@ -44,7 +44,7 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 	}
 	result.Steps = a.steps
 	if p.guests {
-		result.Remarks = remarks(a.steps)
+		result.Warnings = warnings(a.steps)
 	}
 	if object := r.draft.Object(); result.Status == nil && a.Object != nil && object != a.Object && !tree.Equal(a.Object.Object, object.Object) {
 		result.Object = object.Object

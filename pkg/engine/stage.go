@@ -95,8 +95,8 @@ type Result struct {
 	// denied (spec §9.3). For mutators the last one is that which changed nothing
 	// or failed, and it is 0 if already the first changed nothing.
 	Rounds int
-	// Remarks are what the members say besides, nil if nothing.
-	Remarks *policy.Remarks
+	// Warnings are for the client.
+	Warnings []string
 }
 
 // Admission is one request on its way through the stages of an Engine. It is used

@@ -49,7 +49,7 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 		status:      d.Status, // the server reads one of success as no reason at all
 		warnings:    boundWarnings(warnings),
 		annotations: did.annotations(),
-		said:        d.Annotations,
+		said:        d.Annotations(),
 	}
 	if d.Status != nil {
 		return r.encode()
