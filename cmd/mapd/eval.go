@@ -390,7 +390,7 @@ func (e *evaluation) summarize() {
 type evaluation struct {
 	flags                      *evalFlags
 	inputs                     []manifest.Input // with the objects
-	close                      func()           // gives up what inputs hold
+	close                      func()           // releases what inputs hold
 	policies                   *mapd.Policies
 	outside                    *outside
 	old                        *mapd.Objects       // nil without --old
