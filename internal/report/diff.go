@@ -30,6 +30,41 @@ func Diff(before, after map[string]any, keys Keys) []Change {
 	return d.changes
 }
 
+// Hide returns changes of an object without the values of Secrets; of other kinds they
+// stay as they are.
+func Hide(group, kind string, changes []Change) []Change {
+	if group != "" || kind != "Secret" {
+		return changes
+	}
+	out := slices.Clone(changes)
+	for i, c := range out {
+		steps, err := stepsOf(c.Path)
+		if err != nil || steps[0] != "data" && steps[0] != "stringData" || c.Moved {
+			continue
+		}
+		before, after := "***", "***"
+		if c.Before != nil && c.After != nil {
+			before, after = "*** (before)", "*** (after)"
+		}
+		out[i].Before, out[i].After = hide(c.Before, before), hide(c.After, after)
+	}
+	return out
+}
+
+func hide(v any, text string) any {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = hide(e, text)
+		}
+		return out
+	}
+	return text
+}
+
 type differ struct {
 	keys    Keys
 	changes []Change

@@ -465,7 +465,7 @@ func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *O
 	r := policies.Admit(ctx, req)
 	o.Status, o.Message, o.Diff = Passed, "", nil
 	if u.spec.Expect == nil {
-		o.Status, o.Message, o.Diff = Failed, "the case has no expect; --update writes what comes out", asReport(r.Diff())
+		o.Status, o.Message, o.Diff = Failed, "the case has no expect; --update writes what comes out", shown(r, asReport(r.Diff()))
 		return r
 	}
 	j, err := newJudge(u.spec.Expect)
@@ -477,9 +477,16 @@ func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *O
 		want = u.want.Object().Object
 	}
 	if w := j.of(r, want); w != nil {
-		o.Status, o.Message, o.Diff = Failed, w.message, w.changes
+		o.Status, o.Message, o.Diff = Failed, w.message, shown(r, w.changes)
 	}
 	return r
+}
+
+// shown returns changes as they are printed, without the values of Secrets: what tests
+// print ends up in logs.
+func shown(r *mapd.Result, changes []report.Change) []report.Change {
+	kind := r.Request.Admission.Kind
+	return report.Hide(kind.Group, kind.Kind, changes)
 }
 
 // where returns "FILE:LINE" of an outcome.

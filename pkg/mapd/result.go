@@ -173,10 +173,8 @@ func (r *Result) Against(want map[string]any) []Change {
 // DiffText returns Diff as text below the object's name, for a terminal if
 // colour is set. It hides the values of Secrets, as kubectl diff does.
 func (r *Result) DiffText(colour bool) string {
-	changes := r.changes()
-	if kind := r.Request.Admission.Kind; kind.Kind == "Secret" && kind.Group == "" {
-		changes = hidden(changes)
-	}
+	kind := r.Request.Admission.Kind
+	changes := report.Hide(kind.Group, kind.Kind, r.changes())
 	var b strings.Builder
 	_ = report.WriteDiff(&b, r.Request.name, changes, report.Colour(colour)) // a Builder takes everything
 	return b.String()
@@ -187,38 +185,6 @@ func (r *Result) DiffText(colour bool) string {
 // were several. Options.Brief must not have been set.
 func (r *Result) BlameText() string {
 	return report.BlameText(r.Object(), explain.BlameOf(r.Decision))
-}
-
-// hidden returns changes of a Secret without its values.
-func hidden(changes []report.Change) []report.Change {
-	out := slices.Clone(changes)
-	for i, c := range out {
-		field, _, _ := strings.Cut(c.Path, ".")
-		field, _, _ = strings.Cut(field, "[")
-		if field != "data" && field != "stringData" || c.Moved {
-			continue
-		}
-		before, after := "***", "***"
-		if c.Before != nil && c.After != nil {
-			before, after = "*** (before)", "*** (after)"
-		}
-		out[i].Before, out[i].After = hide(c.Before, before), hide(c.After, after)
-	}
-	return out
-}
-
-func hide(v any, text string) any {
-	switch v := v.(type) {
-	case nil:
-		return nil
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[k] = hide(e, text)
-		}
-		return out
-	}
-	return text
 }
 
 // Summary returns what happened as text: a line with the verdict, and a line for each
