@@ -35,6 +35,9 @@ type Expander struct {
 	Admit func(ctx context.Context, req *policy.Request) *engine.Decision
 	// Validators judge each object that is admitted, in this order.
 	Validators []Validator
+	// Advisory is the name of a stage that runs what others will really run, with their
+	// rights and bounds. That it refuses an object denies no workload.
+	Advisory string
 	// Raw takes objects as they are: without schemas and without a server's defaults.
 	Raw bool
 	// Lenient takes an object as it is that a server would not accept, which mutators
@@ -61,6 +64,8 @@ type Object struct {
 	// server fills in; nil if the object is refused.
 	Stored   *unstructured.Unstructured
 	Findings []Finding
+
+	advisory bool // an advisory stage refuses the object
 }
 
 // Refused reports whether the policies, or the server itself, refuse the object.
@@ -103,8 +108,8 @@ type evaluation struct {
 
 // admit implements expand.Options.Admit.
 func (e *evaluation) admit(made *expand.Object) (*unstructured.Unstructured, bool, error) {
-	if err := e.ctx.Err(); err != nil {
-		return nil, false, context.Cause(e.ctx)
+	if err := e.interrupted(); err != nil {
+		return nil, false, err
 	}
 	o := &Object{Object: made}
 	e.objects[made] = o
@@ -118,14 +123,34 @@ func (e *evaluation) admit(made *expand.Object) (*unstructured.Unstructured, boo
 	}
 	o.Request = e.request(o, settled)
 	o.Decision = e.Admit(e.ctx, o.Request)
+	if err := e.interrupted(); err != nil {
+		return nil, false, err
+	}
 	if o.Decision.Status != nil {
+		r := o.Decision.Stage(e.Advisory)
+		o.advisory = r != nil && r.Status != nil
 		return nil, false, nil
 	}
 	o.Stored = o.replay()
 	for _, v := range e.Validators {
 		o.Findings = append(o.Findings, v.Validate(e.ctx, o)...)
 	}
+	if err := e.interrupted(); err != nil {
+		return nil, false, err
+	}
 	return o.Stored, true, nil
+}
+
+// interrupted returns why the evaluation has to end. What was decided in the end may say
+// that only, and nothing of the object.
+func (e *evaluation) interrupted() error {
+	if refused := e.req.Memory.Refused(); refused != nil {
+		return refused
+	}
+	if e.ctx.Err() != nil {
+		return context.Cause(e.ctx)
+	}
+	return nil
 }
 
 // settle returns an object as a server holds it when admission begins.

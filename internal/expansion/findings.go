@@ -27,6 +27,9 @@ type Finding struct {
 	Reason  metav1.StatusReason
 	// Action says what the rule does about it.
 	Action Action
+	// Advice says that it denies nothing, whatever a template says: what decides of a real
+	// object may find something else.
+	Advice bool
 }
 
 // Action is what a rule does about an object that it does not like, in Gatekeeper's
@@ -44,14 +47,18 @@ const (
 // enforcementAction puts it in the place of the rule's own action (Gatekeeper spec
 // §10.1); one that Gatekeeper does not know means as little as dryrun.
 func (o *Object) Outcome(f Finding) Action {
-	switch action := Action(o.Template.EnforcementAction); action {
+	action := Action(o.Template.EnforcementAction)
+	switch action {
 	case "":
-		return f.Action
+		action = f.Action
 	case Deny, Warn:
-		return action
 	default:
 		return DryRun
 	}
+	if f.Advice && action == Deny {
+		return Warn
+	}
+	return action
 }
 
 // Denied reports whether a Finding means that the workload is to be denied.
@@ -78,7 +85,7 @@ var actions = map[admissionregistrationv1.ValidationAction]Action{
 func (s server) Validate(ctx context.Context, o *Object) []Finding {
 	v, err := s.set.Judge(ctx, o.Request, o.Decision.Object)
 	if err != nil {
-		return []Finding{{Source: "mapd", Message: "validation could not judge it: " + err.Error(), Action: Warn}}
+		return []Finding{{Source: "mapd", Message: "validation could not judge it: " + err.Error(), Action: Warn, Advice: true}}
 	}
 	out := make([]Finding, 0, len(v.Findings))
 	for _, f := range v.Findings {

@@ -68,9 +68,9 @@ type answer struct {
 }
 
 func (a *answer) add(o *Object) {
-	say := func(own Action, text string) {
-		text = about(o) + text
-		action := o.Outcome(Finding{Action: own})
+	say := func(f Finding) {
+		text := about(o) + f.Message
+		action := o.Outcome(f)
 		if o.Template.BuiltIn && action == Deny {
 			action = Warn
 		}
@@ -83,14 +83,14 @@ func (a *answer) add(o *Object) {
 	}
 	switch {
 	case o.Err != nil:
-		say(Deny, o.Err.Error())
+		say(Finding{Action: Deny, Message: o.Err.Error()})
 		return
 	case o.Decision.Status != nil:
-		say(Deny, o.Decision.Status.Message)
+		say(Finding{Action: Deny, Message: o.Decision.Status.Message, Advice: o.advisory})
 		return
 	}
 	for _, f := range o.Findings {
-		say(f.Action, f.Message)
+		say(f)
 	}
 	if names := changedBy(o); len(names) > 0 && o.Template.EnforcementAction != string(DryRun) && len(a.warnings) < maxWarnings {
 		a.warnings = append(a.warnings, about(o)+"changed by "+strings.Join(names, ", "))

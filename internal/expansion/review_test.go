@@ -2,6 +2,7 @@ package expansion_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,7 +16,9 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/internal/verdict"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
+	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -178,6 +181,45 @@ func TestReviewBounds(t *testing.T) {
 	cancel()
 	if status, warnings := r.Validate(ended, requestFor(t, s, deployment)); status != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "unable to expand object") {
 		t.Errorf("no time: %v, %q", status, warnings)
+	}
+
+	// Time or memory may end while an object is admitted or judged. What refuses it then is
+	// no reason to deny the workload, though a template denies.
+	r, s = reviewer(t, fmt.Sprintf(patch, "fails", "pods", `[JSONPatch{op: "remove", path: "/none/x"}]`)+fmt.Sprintf(template, "spec.template", "deny"))
+	for _, judging := range []bool{false, true} {
+		ended, cancel := context.WithCancelCause(t.Context())
+		x := *r.Expander()
+		admit := x.Admit
+		x.Admit = func(ctx context.Context, req *policy.Request) *engine.Decision {
+			if judging {
+				return &engine.Decision{Object: req.Object}
+			}
+			cancel(errors.New("time is up"))
+			return admit(ctx, req)
+		}
+		x.Validators = []expansion.Validator{validator(func(*expansion.Object) []expansion.Finding {
+			cancel(errors.New("time is up"))
+			return []expansion.Finding{{Message: "cannot judge", Action: expansion.Deny}}
+		})}
+		r := &expansion.Reviewer{Expander: func() *expansion.Expander { return &x }}
+		if status, warnings := r.Validate(ended, requestFor(t, s, deployment)); status != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "time is up") {
+			t.Errorf("time ends, judging %t: %v, %q", judging, status, warnings)
+		}
+	}
+	full := memory.New(1 << 20).Open()
+	defer full.Close()
+	x := *r.Expander()
+	x.Admit = func(_ context.Context, req *policy.Request) *engine.Decision {
+		if req.Memory.Charge(1<<40) == nil {
+			t.Error("there is memory for everything")
+		}
+		return &engine.Decision{Object: req.Object, Status: &metav1.Status{Message: "too large"}}
+	}
+	req := requestFor(t, s, deployment)
+	req.Memory = full
+	memoryEnds := &expansion.Reviewer{Expander: func() *expansion.Expander { return &x }}
+	if status, warnings := memoryEnds.Validate(t.Context(), req); status != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "unable to expand object") {
+		t.Errorf("memory ends: %v, %q", status, warnings)
 	}
 
 	none := &expansion.Reviewer{Expander: func() *expansion.Expander { return nil }}

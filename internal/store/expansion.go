@@ -71,8 +71,8 @@ type ExpansionState struct {
 	Rules []admissionregistrationv1.RuleWithOperations
 	// Templates are Gatekeeper's expansion templates, by name.
 	Templates []TemplateState
-	// Problems say which other objects have no effect on what workloads create, and which
-	// kinds cannot be read.
+	// Problems say which other objects have no effect on what workloads create or cannot be
+	// run, and which kinds cannot be read.
 	Problems []string
 }
 
@@ -281,6 +281,7 @@ func (w *workloads) update(kindsChanged bool) bool {
 	w.state, w.kinds = w.stateOf(expands), paramKindsOf(programs)
 	w.current.Store(&expansion.Expander{
 		Templates: expands, Types: w.types, Admit: w.engine.Admit, Validators: []expansion.Validator{expansion.Server(set)}, Limits: expansion.ReviewLimits,
+		Advisory: nativeStage,
 	})
 	w.log.Info("expansion published", "templates", len(templates), "validatingPolicies", len(programs), "validatingBindings", len(bound))
 	return true
@@ -299,7 +300,7 @@ func (w *workloads) stateOf(expands *expand.Set) *ExpansionState {
 	return s
 }
 
-// problems returns what has no effect on what workloads create, but for templates.
+// problems returns what is wrong with all objects but templates.
 func (w *workloads) problems() []string {
 	var out []string
 	for _, err := range []error{
@@ -319,6 +320,16 @@ func (w *workloads) problems() []string {
 	}
 	for _, b := range w.read.bindings {
 		add(b.err, b.object)
+	}
+	for _, p := range w.natives.compiler.policies {
+		if len(p.errs) > 0 && !p.pending {
+			out = append(out, fmt.Sprintf("%s %s cannot run here: %v", api.PolicyKind, p.name, p.errs[0]))
+		}
+	}
+	for _, b := range w.natives.compiler.bindings {
+		if b.err != nil {
+			out = append(out, fmt.Sprintf("%s %s is not valid here: %v", api.BindingKind, b.name, b.err))
+		}
 	}
 	return out
 }
@@ -380,8 +391,8 @@ func paramKindsOf(programs []*verdict.Program) []schema.GroupVersionKind {
 }
 
 // publish has the objects that workloads create admitted by all policies, those of the
-// API server first, by Gatekeeper's
-// mutators and by Kubewarden's policies, if these are run. g and k may be nil.
+// API server first, by Gatekeeper's mutators and by Kubewarden's policies, if these are
+// run. g and k may be nil.
 func (w *workloads) publish(c catalogue, sources binding.Sources, g *gatekeeper, k *guests) {
 	var stages []engine.Stage
 	for _, c := range []*catalogue{&w.natives.compiler.catalogue, &c} { // the API server calls webhooks after its own

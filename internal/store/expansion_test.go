@@ -213,6 +213,22 @@ func TestNativePoliciesOfWorkloads(t *testing.T) {
 	if got := warned(); !strings.HasPrefix(got, "mapd: Pod shop/web-pod: ") || !strings.Contains(got, "undeclared reference to 'nothing'") {
 		t.Errorf("warnings %s", got)
 	}
+	if got := strings.Join(w.state.Problems, "; "); !strings.HasPrefix(got, "MutatingAdmissionPolicy both cannot run here: ") {
+		t.Errorf("problems %s", got)
+	}
+	// No template makes a denial of it: the API server may be able to run the policy.
+	denies := testTemplate(t, "pods", "None", "Pod", 1)
+	for field, value := range map[string]any{
+		"applyTo":        []any{map[string]any{"groups": []any{"apps"}, "versions": []any{"v1"}, "kinds": []any{"Deployment"}}},
+		"templateSource": "spec.template", "enforcementAction": "deny", "generatedGVK": map[string]any{"version": "v1", "kind": "Pod"},
+	} {
+		denies.Object["spec"].(map[string]any)[field] = value
+	}
+	put(t, w.templates, denies)
+	if got := warned(); !strings.HasPrefix(got, "[Implied by pods] Pod shop/web-pod: ") || !strings.Contains(got, "undeclared reference to 'nothing'") {
+		t.Errorf("warnings %s", got)
+	}
+	put(t, w.templates)
 	put(t, w.natives.policies)
 	if got := warned(); got != denied {
 		t.Errorf("warnings %s\nwant %s", got, denied)
