@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 
@@ -11,8 +12,21 @@ import (
 
 // Rewrite is the text of the document with its object changed to after: keys
 // keep their order and comments stay, new keys come last. Only the layout of
-// white space is the encoder's.
+// white space is the encoder's, and lines end as the first one does.
 func Rewrite(d *Document, after map[string]any) []byte {
+	crlf, lf := []byte("\r\n"), []byte("\n")
+	if i := bytes.IndexByte(d.Raw, '\n'); d.JSON || i <= 0 || d.Raw[i-1] != '\r' {
+		return rewrite(d, after)
+	}
+	// The parser takes the end of such a line for two, and a comment for one that stands alone.
+	plain := *d
+	if root, around, err := parseYAML(bytes.ReplaceAll(d.Raw, crlf, lf)); err == nil && root != nil {
+		plain.node, plain.around = root, around
+	}
+	return bytes.ReplaceAll(rewrite(&plain, after), lf, crlf)
+}
+
+func rewrite(d *Document, after map[string]any) []byte {
 	root := d.root()
 	if root == nil {
 		return Encode(after)

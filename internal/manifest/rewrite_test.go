@@ -94,6 +94,12 @@ func TestRewrite(t *testing.T) {
 			head + "a: {x: 1, y: 1} # a\nb: {x: 2, w: 2}\nc: # c\n  y: 3\n  x: 2\n  w: 2\n  z: 4\n",
 		},
 		{
+			"lines end as they did",
+			strings.ReplaceAll("# top\n"+head+"a: 1 # why\nb: |\n  x\n  y\n", "\n", "\r\n"),
+			head + "a: 2\nb: |\n  x\n  y\nc: |\n  z\n",
+			strings.ReplaceAll("# top\n"+head+"a: 2 # why\nb: |\n  x\n  y\nc: |\n  z\n", "\n", "\r\n"),
+		},
+		{
 			"JSON becomes YAML in its own order",
 			`{"kind":"A","apiVersion":"v1","s":"yes","l":[],"f":0.50}`,
 			head + "s: 'yes'\nl: [a]\nf: 0.5\n",
