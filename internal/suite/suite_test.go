@@ -264,3 +264,45 @@ func BenchmarkThousand(b *testing.B) {
 		}
 	}
 }
+
+// Files keep their form: JSON stays JSON, lines end as they did, and directives stand
+// where they may.
+func TestUpdateKeepsForm(t *testing.T) {
+	const object = `{"apiVersion":"v1","kind":"Pod","metadata":{%s"name":"%s","namespace":"shop"},"spec":{"containers":[{"image":"<nginx>","name":"app"}]}}`
+	a, b := fmt.Sprintf(object, "", "a"), fmt.Sprintf(object, "", "b")
+	changed := func(name string) string { return fmt.Sprintf(object, `"labels":{"owner":"shop"},`, name) }
+	yamlOf := func(name, labels string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n  namespace: shop\n" + labels + "spec: {containers: [{name: app, image: nginx}]}\n"
+	}
+	crlf := func(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
+	const own, skip = "  labels:\n    owner: shop\n", "  labels: {skip: \"yes\"}\n"
+	for _, tt := range []struct{ name, in, want string }{
+		{"a.json", a + "\n" + b + "\n", changed("a") + "\n" + changed("b") + "\n"},
+		{"b.yaml", crlf("# top\n" + yamlOf("a", "") + "---\n" + yamlOf("b", "")), crlf("# top\n" + yamlOf("a", own) + "---\n" + yamlOf("b", own))},
+		{"c.yaml", yamlOf("a", "") + "...\n%YAML 1.1\n---\n" + yamlOf("b", skip), yamlOf("a", own) + "...\n%YAML 1.1\n---\n" + yamlOf("b", skip)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := write(t, "- {name: c, objects: "+tt.name+", expect: {objects: want-"+tt.name+"}}\n")
+			for _, name := range []string{tt.name, "want-" + tt.name} {
+				if err := os.WriteFile(filepath.Join(filepath.Dir(file), name), []byte(tt.in), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			files, errs := Run(t.Context(), []string{file}, Options{}).Update()
+			if len(errs) > 0 || len(files) != 1 {
+				t.Fatalf("%d files, errors %v", len(files), errs)
+			}
+			if got := string(files[0].Text); got != tt.want {
+				t.Errorf("got:\n%q\nwant:\n%q", got, tt.want)
+			}
+			if err := WriteFiles(files); err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range Run(t.Context(), []string{file}, Options{}).Outcomes {
+				if o.Status != Passed {
+					t.Errorf("%s after it: %s %s", o.Name, o.Status, o.Message)
+				}
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -47,7 +48,7 @@ func (r *Results) Update() (files []Updated, errs []error) {
 			if others[file] == nil {
 				others[file] = map[string][]byte{}
 			}
-			text := u.want.Rewrite(o.result.Object())
+			text := withObject(u.want, o.result.Object())
 			if before, ok := others[file][u.want.Where()]; ok && !bytes.Equal(before, text) {
 				errs = append(errs, fmt.Errorf("%s: %s: another case expects the same object of %s, and its result differs", o.where(), o.Name, file))
 				continue
@@ -78,7 +79,7 @@ func (r *Results) Update() (files []Updated, errs []error) {
 			}
 			for s, after := range suites {
 				if s.File == file && s.doc.Where() == d.Where() {
-					return d.Rewrite(after)
+					return withObject(d, after)
 				}
 			}
 			return nil
@@ -163,11 +164,32 @@ func outcomeAs(r *mapd.Result, e *expect) map[string]any {
 	return map[string]any{"fields": fields}
 }
 
+// withObject returns the text of a document with another object. JSON stays JSON.
+func withObject(d *mapd.Document, after map[string]any) []byte {
+	if !d.JSON() {
+		return d.Rewrite(after)
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if bytes.Contains(bytes.TrimSpace(d.Text()), []byte("\n")) {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(after); err != nil {
+		return d.Rewrite(after)
+	}
+	return out.Bytes()
+}
+
 // rewritten returns the text of a file in which some documents have another text.
 func rewritten(file string, text func(*mapd.Document) []byte) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
+	}
+	eol := "\n"
+	if i := bytes.IndexByte(data, '\n'); i > 0 && data[i-1] == '\r' {
+		eol = "\r\n"
 	}
 	var out bytes.Buffer
 	first := true
@@ -181,13 +203,19 @@ func rewritten(file string, text func(*mapd.Document) []byte) ([]byte, error) {
 				t = changed
 			}
 		}
-		if (!first || d.Separated()) && !bytes.HasPrefix(t, []byte("---")) {
-			out.WriteString("---\n")
+		switch {
+		case bytes.HasPrefix(t, []byte("---")):
+		case bytes.HasPrefix(bytes.TrimLeft(t, " \t\r\n"), []byte("%")):
+			if !first {
+				out.WriteString("..." + eol) // or the directive would be content
+			}
+		case d.Separated() || !first && !d.JSON():
+			out.WriteString("---" + eol)
 		}
 		first = false
 		out.Write(t)
 		if !bytes.HasSuffix(t, []byte("\n")) {
-			out.WriteByte('\n')
+			out.WriteString(eol)
 		}
 	}
 	return out.Bytes(), nil
