@@ -70,8 +70,8 @@ func editSpec(object map[string]any, part string, index int, change func([]any) 
 	return true
 }
 
-// maxRounds bounds how many fixes one document gets.
-const maxRounds = 50
+// maxFixes bounds how many fixes one document gets.
+const maxFixes = 50
 
 // Fixed is a file with what Fix has made of it.
 type Fixed struct {
@@ -88,35 +88,33 @@ func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
 	files := slices.Clone(sources)
 	mended := make([][]Finding, len(files))
 	failed := map[string]bool{}
-	for range maxRounds {
-		r, err := Run(ctx, files, opts)
-		if err != nil {
-			return nil, err
-		}
-		changed := false
-		done := map[*manifest.Document]bool{}
+	fixes := map[string]int{} // by document
+	r, err := Run(ctx, files, opts)
+	if err != nil {
+		return nil, err
+	}
+	for changed := true; changed; {
+		changed = false
 		for _, f := range r.Findings {
 			at := slices.IndexFunc(files, func(s Source) bool { return s.Name == f.File })
 			id := f.File + "\x00" + f.Object + "\x00" + f.Rule + "\x00" + f.Field + "\x00" + f.Message
-			if f.fix == nil || at < 0 || done[f.doc] || failed[id] {
+			doc := f.File + "\x00" + f.Object
+			if f.fix == nil || at < 0 || failed[id] || fixes[doc] == maxFixes {
 				continue
 			}
-			next, err := apply(ctx, files, at, &f, opts, countErrors(r))
+			next, after, err := apply(ctx, files, at, &f, opts, r)
 			if err != nil {
 				return nil, err
 			}
 			if next == nil {
 				failed[id] = true
-				changed = true // others may still be made
 				continue
 			}
 			files[at].Data = next
 			mended[at] = append(mended[at], f)
-			changed = true
+			fixes[doc]++
+			r, changed = after, true
 			// The other findings of this run stand in the text as it was.
-			break
-		}
-		if !changed {
 			break
 		}
 	}
@@ -138,39 +136,35 @@ func countErrors(r *Result) (n int) {
 	return n
 }
 
-// apply returns the text of a file with one fix, nil if it cannot be made or does not help.
-func apply(ctx context.Context, files []Source, at int, f *Finding, opts Options, errorsBefore int) ([]byte, error) {
+// apply returns the text of a file with one fix and the findings after it, nil if it
+// cannot be made or does not help. before are the findings without it.
+func apply(ctx context.Context, files []Source, at int, f *Finding, opts Options, before *Result) ([]byte, *Result, error) {
 	object := maps.Clone(f.doc.Object.Object)
 	if !f.fix(object) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	next := replace(files[at], f.doc, manifest.Rewrite(f.doc, object))
 	if next == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	trial := slices.Clone(files)
 	trial[at].Data = next
-	r, err := Run(ctx, trial, opts)
+	after, err := Run(ctx, trial, opts)
 	if err != nil {
-		return nil, err
-	}
-	same := func(g Finding) bool { return g.Object == f.Object && g.File == f.File && g.Rule == f.Rule }
-	before, err := Run(ctx, files, opts)
-	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	count := func(r *Result) (n int) {
 		for _, g := range r.Findings {
-			if same(g) {
+			if g.Object == f.Object && g.File == f.File && g.Rule == f.Rule {
 				n++
 			}
 		}
 		return n
 	}
-	if countErrors(r) > errorsBefore || count(r) >= count(before) {
-		return nil, nil
+	if countErrors(after) > countErrors(before) || count(after) >= count(before) {
+		return nil, nil, nil
 	}
-	return next, nil
+	return next, after, nil
 }
 
 // replace puts the text of a document in the place of what it was, nil if its text

@@ -213,3 +213,32 @@ spec:
 		})
 	}
 }
+
+// Fix mends all documents of a file, however many there are.
+func TestFixMany(t *testing.T) {
+	var text strings.Builder
+	for i := range 51 {
+		fmt.Fprintf(&text, `---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: p%d}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  variables:
+  - {name: unused, expression: "1"}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/spec/nodeName"}]'}
+`, i)
+	}
+	fixed, err := Fix(t.Context(), []Source{{Name: "p.yaml", Data: []byte(text.String())}}, Options{Oldest: NewestMinor, Newest: NewestMinor, Only: []string{"unused-variable"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(fixed) != 1 || len(fixed[0].Mended) != 51 || strings.Contains(string(fixed[0].Data), "unused") {
+		t.Errorf("not all are mended: %d files", len(fixed))
+	}
+}
