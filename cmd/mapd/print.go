@@ -96,7 +96,7 @@ func (p *printer) print(r *mapd.Result) error {
 		_, err := io.WriteString(p.w, r.DiffText(p.colour))
 		return err
 	}
-	return p.line([]byte(kubectlName(req.Admission)))
+	return p.line([]byte(report.Line(kubectlName(req.Admission)))) // a name may have line breaks
 }
 
 // patch writes one line for an object, which says which one it is.
