@@ -124,8 +124,6 @@ type Import struct {
 	Module string `json:"module"`
 	Name   string `json:"name"`
 	Kind   string `json:"kind"`
-
-	typ uint32 // of a function
 }
 
 // section is one section of a module.
@@ -140,21 +138,21 @@ type module struct {
 	sections []section // without custom ones
 	metadata []byte    // the first section of that name; nil if there is none
 
-	types             []signature
-	imports           []Import
-	importedFunctions int
-	importedGlobals   int
-	functions         []uint32          // type of each function defined here
-	exports           map[string]uint32 // functions by name
-	exportsMemory     bool
-	exportsStarter    bool
-	start             uint32 // function of the start section
-	starts            bool   // there is one
-	memoryPages       uint32 // at the start
-	tableEntries      uint32 // at the start, of all tables
-	globals           int
-	bodies            int
-	work              int
+	types           []signature
+	imports         []Import
+	importedTypes   []uint32 // of the functions
+	importedGlobals int
+	functions       []uint32          // type of each function defined here
+	exports         map[string]uint32 // functions by name
+	exportsMemory   bool
+	exportsStarter  bool
+	start           uint32 // function of the start section
+	starts          bool   // there is one
+	memoryPages     uint32 // at the start
+	tableEntries    uint32 // at the start, of all tables
+	globals         int
+	bodies          int
+	work            int
 }
 
 var header = []byte("\x00asm\x01\x00\x00\x00")
@@ -285,6 +283,9 @@ func (m *module) read(id byte, r *reader, b *bounds) {
 		}
 	case sectionStart:
 		m.start, m.starts = r.functionIndex(), true
+		if s, ok := m.signatureOf(m.start); r.err == nil && ok && !s.plain {
+			r.fail("the start function takes or returns values")
+		}
 	case sectionDataCount:
 		r.u32()
 	case sectionElement:
@@ -355,10 +356,11 @@ func (m *module) readImport(r *reader) {
 	switch kind := r.byte(); kind {
 	case kindFunction:
 		i.Kind = "function"
-		if i.typ = r.u32(); r.err == nil && int(i.typ) >= len(m.types) {
-			r.fail("import %s.%s has type %d, which does not exist", i.Module, i.Name, i.typ)
+		typ := r.u32()
+		if r.err == nil && int(typ) >= len(m.types) {
+			r.fail("import %s.%s has type %d, which does not exist", i.Module, i.Name, typ)
 		}
-		m.importedFunctions++
+		m.importedTypes = append(m.importedTypes, typ)
 	case kindTable:
 		i.Kind = "table"
 		r.byte()
@@ -381,19 +383,12 @@ func (m *module) readImport(r *reader) {
 // included; ok is false if there is none.
 func (m *module) signatureOf(index uint32) (s signature, ok bool) {
 	n := int(index)
-	if n >= m.importedFunctions {
-		if n -= m.importedFunctions; n >= len(m.functions) {
-			return signature{}, false
-		}
-		return m.types[m.functions[n]], true
+	of := m.importedTypes
+	if n >= len(of) {
+		n, of = n-len(of), m.functions
 	}
-	for _, i := range m.imports {
-		if i.Kind == "function" {
-			if n == 0 {
-				return m.types[i.typ], true
-			}
-			n--
-		}
+	if n >= len(of) {
+		return signature{}, false
 	}
-	return signature{}, false
+	return m.types[of[n]], true
 }

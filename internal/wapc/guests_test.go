@@ -253,6 +253,7 @@ func TestCompilerBombs(t *testing.T) {
 		}
 		return m
 	}
+	calls, many := body(0, repeat(50_000, opCall, 1)...), body(0, repeat(32, 0x41, 0)...)
 	b := defaultBounds()
 	for name, c := range map[string]struct {
 		wasm []byte
@@ -262,12 +263,14 @@ func TestCompilerBombs(t *testing.T) {
 		"locals in all":         {module(20_000, body(9_000)), "all functions so far have 2097233 locals, more than 2097152"},
 		"nested blocks":         {module(1, body(0, append(repeat(60_000, opBlock, 0x40), repeat(60_000, opEnd)...)...)), "blocks are nested more than 5000 deep"},
 		"nested loops":          {module(1, body(500, append(repeat(500, opLoop, 0x40), repeat(500, 0x20, 0, opBrIf, 0, opEnd)...)...)), "would keep the compiler busy for about 189 s"},
-		"branches":              {module(1, body(0, append(append([]byte{opBlock, 0x40}, repeat(50_000, 0x20, 0, opBrIf, 0)...), opEnd)...)), "would keep the compiler busy for about 10"},
-		"work in all":           {module(90, body(300, append(append([]byte{opBlock, 0x40}, repeat(1000, 0x20, 0, opBrIf, 0)...), opEnd)...)), "all functions so far would keep the compiler busy for about 6"},
+		"branches":              {module(1, body(0, append(append([]byte{opBlock, 0x40}, repeat(50_000, 0x20, 0, opBrIf, 0)...), opEnd)...)), "would keep the compiler busy for about 100 s"},
+		"work in all":           {module(90, body(300, append(append([]byte{opBlock, 0x40}, repeat(1000, 0x20, 0, opBrIf, 0)...), opEnd)...)), "all functions so far would keep the compiler busy for about 64 s, more than 64"},
 		"straight":              {module(1, body(0, repeat(200_000, 0x20, 0, 0x1a)...)), "function 0 has 600004 bytes, more than 262144"},
 		"blocks of many values": {heavyModule(33, withCode(slicesConcat(locals(1), repeat(33, 0x41, 0), repeat(900, opLoop, 2, 0x20, 0, opBrIf, 0, opEnd), repeat(33, 0x1a), []byte{opEnd}))...), "33 results, more than 32"},
 		"labels in all": {heavyModule(0, withCode(slicesConcat(locals(1), []byte{0x20, 0, opBrTable}, uleb(30_000), labels(30_001, 1),
 			[]byte{0x20, 0, opBrTable}, uleb(30_000), labels(30_001, 1), []byte{opEnd}))...), "the br_tables have 60000 labels, more than 50000"},
+		"calls of many results": {slicesConcat(header, []byte{sectionType, 40, 2, 0x60, 0, 32}, repeat(32, 0x7f), []byte{0x60, 1, 0x7f, 0, sectionFunction, 3, 2, 1, 0, sectionCode},
+			uleb(1+len(calls)+len(many)), []byte{2}, calls, many), "would keep the compiler busy for about 49 s"},
 		"locals that overflow": {module(1, body(0xffffffff)), "4294967296 locals, more than 10000"},
 	} {
 		_, err := readBinary(c.wasm, &b)

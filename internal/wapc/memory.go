@@ -91,11 +91,11 @@ const maxStack = 8 << 20
 // large.
 func (a *accounts) chargeStack(f api.Function) {
 	v := reflect.ValueOf(f)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		return
+	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		v = v.Elem().FieldByName("stack")
 	}
-	if v = v.Elem().FieldByName("stack"); v.Kind() != reflect.Slice {
-		return
+	if v.Kind() != reflect.Slice {
+		trapf("the guest's stack cannot be measured: wazero's %T has none", f)
 	}
 	n := v.Len() * int(v.Type().Elem().Size())
 	if n > maxStack {

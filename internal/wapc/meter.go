@@ -99,8 +99,8 @@ func (w *writer) signed(n int) {
 // metered returns the module with the counter, and without custom sections.
 func (m *module) metered(b *bounds) ([]byte, error) {
 	w := &writer{
-		functions: uint32(m.importedFunctions),
-		charger:   uint32(m.importedFunctions + 1 + len(m.functions)),
+		functions: uint32(len(m.importedTypes)),
+		charger:   uint32(len(m.importedTypes) + 1 + len(m.functions)),
 		counter:   uint32(m.importedGlobals + m.globals),
 	}
 	out := append(make([]byte, 0, m.size+m.size/2), header...)
@@ -253,7 +253,7 @@ func (m *module) meterCode(r *reader, b *bounds) {
 	body := *w
 	body.out = nil
 	for i := range m.bodies {
-		f := function{reader: reader{b: r.skip(r.u32()), globals: r.globals}, types: m.types, params: m.types[m.functions[i]].params}
+		f := function{reader: reader{b: r.skip(r.u32()), globals: r.globals}, module: m, params: m.types[m.functions[i]].params}
 		f.read(b)
 		if f.err != nil {
 			r.fail("%w", f.err)

@@ -314,6 +314,9 @@ func (m *Module) runnable() error {
 		}
 		return refuse("the module does not export %s, which a policy of execution mode %s needs%s", entry, m.mode, text)
 	}
+	if int(index) < len(m.binary.importedTypes) { // which would look for a memory of its own
+		return refuse("%s is a function of the host", entry)
+	}
 	if s, _ := m.binary.signatureOf(index); s != want {
 		return refuse("%s takes %d values and returns %d, instead of %d and %d", entry, s.params, s.results, want.params, want.results)
 	}

@@ -15,7 +15,7 @@ import (
 // ($guest_request and so on), and one memory that it exports.
 //
 //	(import "m" "f" (func $f (param i32) (result i32)))
-//	(memory 1) (global i32 5) (table 1 10) (data 16 "text") (start $f)
+//	(memory 1) (global i32 5) (table 1 10) (data 16 "text") (start $f) (export "h" $f)
 //	(func $g (export "g") (param $a i32) (result i32) (local $b i32) local.get $a i32.const 1 i32.add)
 func wat(t testing.TB, text string) []byte {
 	t.Helper()
@@ -195,6 +195,8 @@ func (a *assembler) field() {
 		a.globals = append(a.globals, slicesConcat([]byte{valueTypes[a.next()], 1, 0x41}, sleb(a.number()), []byte{opEnd}))
 	case "data":
 		a.datas = append(a.datas, slicesConcat([]byte{0, 0x41}, sleb(a.number()), []byte{opEnd}, a.text()))
+	case "export":
+		a.exports = append(a.exports, slicesConcat(a.text(), []byte{kindFunction}, uleb(a.functions[a.next()])))
 	case "start":
 		token := a.next()
 		a.bodies = append(a.bodies, func() { a.start = uleb(a.functions[token]) })

@@ -85,7 +85,7 @@ func shapes() []shape {
 			return heavyModule(0, withCode(slicesConcat(locals(max(n, 1)), set, times(50, opBlock, 0x40), []byte{0x20, 0, opBrTable}, uleb(k), labels(k+1, 50), times(50, opEnd), useAll(n), []byte{opEnd}))...)
 		})
 	}
-	for _, wide := range []int{8, 32} {
+	for _, wide := range []int{8, 16, 32} {
 		push, drop := times(wide, 0x41, 0), times(wide, 0x1a)
 		add(fmt.Sprintf("loops of %d values", wide), 60_000, func(k int) []byte {
 			return heavyModule(wide, withCode(slicesConcat(locals(1), push, times(k, opLoop, 2, 0x20, 0, opBrIf, 0, opEnd), drop, []byte{opEnd}))...)
@@ -118,6 +118,17 @@ func shapes() []shape {
 	add("calls", 80_000, func(k int) []byte {
 		return heavyModule(0, withCode(slicesConcat(locals(1), times(k, opCall, 0), []byte{opEnd}))...)
 	})
+	for name, call := range map[string][]byte{"calls": {opCall, 1}, "calls by the table": {0x41, 0, opCallBy, 0, 0}} {
+		add(name+" of 32 results", 130_000, func(k int) []byte {
+			s := withCode(slicesConcat([]byte{0}, times(k, call...), []byte{0, opEnd}), slicesConcat([]byte{0}, times(32, 0x41, 0), []byte{opEnd}))
+			types := slicesConcat([]byte{2, 0x60, 0, 32}, times(32, 0x7f), []byte{0x60, 0, 0})
+			out := header
+			for _, s := range []section{{sectionType, types}, {sectionFunction, []byte{2, 1, 0}}, {sectionTable, []byte{1, 0x70, 0, 1}}, s[1]} {
+				out = slicesConcat(out, []byte{s.id}, uleb(len(s.body)), s.body)
+			}
+			return out
+		})
+	}
 	add("vectors", 30_000, func(k int) []byte {
 		return heavyModule(0, withCode(slicesConcat([]byte{1, 100, 0x7b}, times(k, 0x20, 0, 0x20, 1, 0xfd, 0x6e, 0x21, 0), []byte{opEnd}))...)
 	})
