@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/migrate"
@@ -83,6 +84,7 @@ func runRewrite(ctx context.Context, s streams, f *evalFlags, file, outputFile s
 		objects = append(objects, out...)
 	}
 	if len(objects) > 0 {
+		fmt.Fprintln(r.err, "note: Pods, ReplicaSets and ReplicationControllers that no workload owns are not covered; keep the policies for Pods for them")
 		text := migrate.Encode("", objects)
 		if outputFile == "" {
 			_, err = s.out.Write(text)
@@ -179,10 +181,25 @@ func (r *rewriting) policy(ctx context.Context, p *manifest.Document, bindings [
 	}
 	fmt.Fprintf(r.err, "%s: the same Pods of %d generated workloads: %d changed, %d refused, nothing changes twice\n",
 		report.Line(p.Name()), c.Workloads, c.Changed, c.Refused)
+	if kind, ok := paramKind(p.Object); ok {
+		given := slices.ContainsFunc(r.common, func(d *manifest.Document) bool { return d.Object.GroupVersionKind() == kind })
+		switch {
+		case !given:
+			fmt.Fprintf(r.err, "note: %s: no %s was given, so what it does with parameters was not compared; pass some with -p\n", report.Line(p.Name()), report.Line(kind.Kind))
+		case len(bindings) == 0:
+			fmt.Fprintf(r.err, "note: %s: no binding was given, so what it does with parameters was not compared; pass one with -p\n", report.Line(p.Name()))
+		}
+	}
 	if c.Changed == 0 {
 		fmt.Fprintf(r.err, "note: %s: none of the generated Pods was changed, so the comparison says little; pass parameters and Namespaces with -p\n", report.Line(p.Name()))
 	}
 	return out, nil
+}
+
+// paramKind returns the kind of a policy's parameters, false if it has none.
+func paramKind(p *unstructured.Unstructured) (schema.GroupVersionKind, bool) {
+	kind, _, _ := unstructured.NestedStringMap(p.Object, "spec", "paramKind")
+	return schema.FromAPIVersionAndKind(kind["apiVersion"], kind["kind"]), len(kind) > 0
 }
 
 // namespaces returns the names of the Namespaces to compare in, and a document with one

@@ -217,11 +217,19 @@ func (f form) selectLabels(u *unstructured.Unstructured) {
 	selector, _, _ := unstructured.NestedMap(u.Object, "spec", "matchConstraints", "objectSelector")
 	spec, _ := u.Object["spec"].(map[string]any)
 	conditions, _ := spec["matchConditions"].([]any)
-	before := len(conditions)
+	taken := map[any]bool{}
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		taken[c["name"]] = true
+	}
+	before, number := len(conditions), 0
 	add := func(format string, args ...any) {
-		conditions = append(conditions, map[string]any{
-			"name": fmt.Sprintf("pod-labels-%d", len(conditions)-before+1), "expression": fmt.Sprintf(format, args...),
-		})
+		name := ""
+		for name == "" || taken[name] {
+			number++
+			name = fmt.Sprintf("pod-labels-%d", number)
+		}
+		conditions = append(conditions, map[string]any{"name": name, "expression": fmt.Sprintf(format, args...)})
 	}
 	label := func(key any) string {
 		return fmt.Sprintf("object.%s.?metadata.?labels[?%q]", strings.Join(f.path, "."), key)
