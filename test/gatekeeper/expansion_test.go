@@ -62,6 +62,93 @@ func TestRandomExpansions(t *testing.T) {
 	}
 }
 
+// TestOddExpansions has objects and templates that nobody would write, and what both
+// make of them.
+func TestOddExpansions(t *testing.T) {
+	pod := func(name string) string {
+		return `{metadata: {name: ` + name + `}, spec: {applyTo: [{groups: [ex.io], versions: [v1], kinds: [Thing]}], templateSource: spec.template, generatedGVK: {version: v1, kind: Pod}}}`
+	}
+	spec := func(change string) string {
+		return strings.Replace(pod("t"), "templateSource: spec.template", change, 1)
+	}
+	action := func(value string) string {
+		return spec(`templateSource: spec.template, enforcementAction: "` + value + `"`)
+	}
+	thing := func(meta, spec string) string {
+		return `{apiVersion: ex.io/v1, kind: Thing, metadata: ` + meta + `, spec: ` + spec + `}`
+	}
+	const full = `{template: {metadata: {labels: {a: b}}, spec: {x: 1}}}`
+	cron := []string{
+		`{metadata: {name: cron}, spec: {applyTo: [{groups: [batch], versions: [v1], kinds: [CronJob]}], templateSource: spec.jobTemplate, generatedGVK: {group: batch, version: v1, kind: Job}}}`,
+		`{metadata: {name: job}, spec: {applyTo: [{groups: [batch], versions: [v1], kinds: [Job]}], templateSource: spec.template, generatedGVK: {version: v1, kind: Pod}}}`,
+	}
+	// Of each outcome, want is how many objects there are, and wantError or wantRefused a
+	// part of why there are none.
+	for name, tc := range map[string]struct {
+		object      string
+		templates   []string
+		want        int
+		wantError   string
+		wantRefused string
+	}{
+		"no name":                 {thing(`{}`, full), []string{pod("t")}, 1, "", ""},
+		"empty name":              {thing(`{name: ""}`, full), []string{pod("t")}, 1, "", ""},
+		"generateName":            {thing(`{generateName: web-}`, full), []string{pod("t")}, 1, "", ""},
+		"names of the template":   {thing(`{name: web}`, `{template: {metadata: {name: own, generateName: own-, namespace: other}}}`), []string{pod("t")}, 1, "", ""},
+		"capitals":                {thing(`{name: Web.X}`, full), []string{pod("t")}, 1, "", ""},
+		"apiVersion and kind":     {thing(`{name: web}`, `{template: {apiVersion: ex.io/v2, kind: Other}}`), []string{pod("t")}, 1, "", ""},
+		"source missing":          {thing(`{name: web}`, `{}`), []string{pod("t")}, 0, `could not find source field "spec.template" in resource web`, ""},
+		"source missing, no name": {thing(`{}`, `{}`), []string{pod("t")}, 0, "could not find source field", ""},
+		"source null":             {thing(`{name: web}`, `{template: null}`), []string{pod("t")}, 0, "could not", ""},
+		"source a text":           {thing(`{name: web}`, `{template: x}`), []string{pod("t")}, 0, "could not extract source field from unstructured", ""},
+		"source a list":           {thing(`{name: web}`, `{template: [{}]}`), []string{pod("t")}, 0, "could not extract source field from unstructured", ""},
+		"source in a text":        {thing(`{name: web}`, `x`), []string{pod("t")}, 0, "could not extract source field from unstructured", ""},
+		"source empty":            {thing(`{name: web}`, `{template: {}}`), []string{pod("t")}, 1, "", ""},
+		"metadata a text":         {thing(`{name: web}`, `{template: {metadata: x}}`), []string{pod("t")}, 1, "", ""},
+		"two templates":           {thing(`{name: web}`, full), []string{pod("a"), pod("b")}, 2, "", ""},
+		"same name":               {thing(`{name: web}`, full), []string{action("deny"), action("warn")}, 1, "", ""},
+		"cron job": {`{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {jobTemplate: {metadata: {labels: {l: m}}, spec: {template: {spec: {x: 1}}}}}}`,
+			cron, 2, "", ""},
+		"cron job without a Pod": {`{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {jobTemplate: {spec: {}}}}`,
+			cron, 0, `could not find source field "spec.template" in resource c-job`, ""},
+		"unknown action":    {thing(`{name: web}`, full), []string{action("scoped")}, 1, "", ""},
+		"action in capital": {thing(`{name: web}`, full), []string{action("Deny")}, 1, "", ""},
+		"empty action":      {thing(`{name: web}`, full), []string{action("")}, 1, "", ""},
+		"deny":              {thing(`{name: web}`, full), []string{action("deny")}, 1, "", ""},
+		"a list":            {`{apiVersion: v1, kind: List, metadata: {}, items: [` + thing(`{name: web}`, full) + `]}`, []string{pod("t")}, 0, "", ""},
+		"no template":       {thing(`{name: web}`, full), nil, 0, "", ""},
+		"template no name":  {thing(`{name: web}`, full), []string{pod(`""`)}, 0, "", "empty name"},
+		"no source":         {thing(`{name: web}`, full), []string{spec(`templateSource: ""`)}, 0, "", "empty source"},
+		"dots":              {thing(`{name: web}`, full), []string{spec(`templateSource: ".spec.template"`)}, 0, "could not find source field", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var templates []*unstructured.Unstructured
+			for _, text := range tc.templates {
+				u := readAll(t, []byte(text))[0]
+				u.SetAPIVersion("expansion.gatekeeper.sh/v1beta1")
+				u.SetKind("ExpansionTemplate")
+				templates = append(templates, u)
+			}
+			r := Request{Operation: "CREATE", Source: "Original", Object: readAll(t, []byte(tc.object))[0].Object}
+			want, err := New(nil, nil).Expand(templates, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := NewShapes().NewRuntime(nil, nil).Expand(t.Context(), templates, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("(-Gatekeeper +mapd)\n%s", d)
+			}
+			refused := fmt.Sprint(got.Refused)
+			if len(got.Objects) != tc.want || (got.Error != "") != (tc.wantError != "") || !strings.Contains(got.Error, tc.wantError) || !strings.Contains(refused, tc.wantRefused) {
+				t.Errorf("objects %v, error %q, refused %s", got.Objects, got.Error, refused)
+			}
+		})
+	}
+}
+
 // expansion makes templates, mutators, and an object that some of the templates may
 // expand.
 func (g *gen) expansion() (templates, mutators []*unstructured.Unstructured, r Request) {
