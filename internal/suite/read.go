@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -152,12 +153,12 @@ func (f *filling) in(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for k, e := range v {
+		for _, k := range slices.Sorted(maps.Keys(v)) { // two may become the same
 			key, ok := f.in(k).(string)
 			if !ok {
 				key = k
 			}
-			out[key] = f.in(e)
+			out[key] = f.in(v[k])
 		}
 		return out
 	case []any:
@@ -180,12 +181,24 @@ func (f *filling) in(v any) any {
 			ref := "$(" + column + ")"
 			if strings.Contains(v, ref) {
 				f.used[column] = true
-				pairs = append(pairs, ref, fmt.Sprint(f.columns[column]))
+				pairs = append(pairs, ref, inText(f.columns[column]))
 			}
 		}
 		return strings.NewReplacer(pairs...).Replace(v)
 	}
 	return v
+}
+
+// inText returns a value as a part of a text: what is no text as JSON.
+func inText(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(out)
 }
 
 // addUnits adds the requests of a case that has no table, or of one of its rows.

@@ -144,6 +144,19 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// Values that are no texts stand in texts as JSON, and of keys that become the same the
+// last one in the order of names counts.
+func TestTablesOfValues(t *testing.T) {
+	fill := &filling{columns: map[string]any{"f": 1000000.5, "n": nil, "m": map[string]any{"a": int64(1)}, "k": "x"}, used: map[string]bool{}}
+	for range 10 {
+		got := fill.in(map[string]any{"$(f)!": "<$(n)> $(m)", "$(k)": "1", "x": "2"})
+		want := map[string]any{"1000000.5!": `<null> {"a":1}`, "x": "2"}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
 func TestFocus(t *testing.T) {
 	object := fmt.Sprintf(pod, "")
 	file := write(t, "- {name: a, object: "+object+", expect: {denied: true}}\n- {name: b, focus: true, object: "+object+", expect: {fields: {metadata.labels.owner: shop}}}\n")
