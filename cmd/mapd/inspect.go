@@ -116,7 +116,7 @@ func reportText(r wapc.Report) ([]byte, error) {
 	row("background audit support", value(m.BackgroundAudit, true))
 	row("context aware", len(m.ContextAwareResources) > 0)
 	row("policy type", value(m.PolicyType, "kubernetes"))
-	row("protocol version", value(m.ProtocolVersion, "unknown"))
+	row("protocol version", strings.TrimPrefix(value(m.ProtocolVersion, "unknown"), "v")) // 1, as kwctl does
 	row("minimum kubewarden version", value(m.MinimumKubewardenVersion, ""))
 	var others []string
 	for name := range m.Annotations {

@@ -41,7 +41,7 @@ mutating:                   true
 background audit support:   true
 context aware:              true
 policy type:                kubernetes
-protocol version:           v1
+protocol version:           1
 minimum kubewarden version: 1.20.0
 
 Annotations
