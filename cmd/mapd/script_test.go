@@ -51,10 +51,15 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	guests, err := filepath.Abs("../../internal/wapc/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Files: all,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("ACTION", action)
+			env.Setenv("GUESTS", guests)
 			return nil
 		},
 		UpdateScripts:       *update,
