@@ -114,6 +114,9 @@ func (s *Suite) addCase(d *decoder, i int, raw map[string]any) {
 		s.addUnits(d, path, -1, c.Name, c, raw)
 		return
 	}
+	if len(c.Table) == 0 {
+		d.fail(path+".table", "%s.table: it has no rows, so that the case would not run", path)
+	}
 	template := maps.Clone(raw)
 	delete(template, "table")
 	for row, columns := range c.Table {

@@ -180,6 +180,7 @@ func TestStrict(t *testing.T) {
 		"- {name: a, " + object + ", operation: DELETE}":                 "cases[0].operation: want one of CREATE, UPDATE, CONNECT",
 		"- {name: a, object: none.yaml, expect: {unchanged: true}}":      "cases[0].object: there is no file ",
 		"- {name: a, " + object + "}\n- {name: a, " + object + "}":       `cases[1].name: "a" is given twice`,
+		"- {name: a, " + object + ", table: []}":                         "cases[0].table: it has no rows",
 		"- {name: a, " + object + ", table: [{x: 3}]}":                   "cases[0].table[0].x: no text of the case has $(x)",
 		"- {name: a, object: {kind: $(x)}, table: [{x: Pod}]}":           "Object 'apiVersion' is missing",
 		"- {name: a, user: {name: [x]}, " + object + "}":                 "cases[0].user.name: want a text, not a list",
