@@ -258,4 +258,17 @@ func BenchmarkReview(b *testing.B) {
 			r.Validate(b.Context(), req)
 		}
 	})
+	b.Run("large", func(b *testing.B) { // about 1 MB
+		var env strings.Builder
+		for i := range 10000 {
+			fmt.Fprintf(&env, "{name: N%d, value: %q},", i, strings.Repeat("x", 80))
+		}
+		req := requestFor(b, s, strings.Replace(deployment, "{name: a, image: a,", "{name: a, image: a, env: ["+env.String()+"],", 1))
+		b.ReportAllocs()
+		for b.Loop() {
+			if status, warnings := r.Validate(b.Context(), req); status != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "changed by label-00") {
+				b.Fatal(status, warnings)
+			}
+		}
+	})
 }
