@@ -172,8 +172,9 @@ func (c *copying) Run(context.Context) (any, error) {
 
 func TestHold(t *testing.T) {
 	s, err := hold(t.Context(), &big{}, time.Millisecond)
-	if err != nil || s.n < 1 || s.figures[kept] < 1<<20 || s.figures[kept] > 1.1*(1<<20) {
-		t.Errorf("%+v, %v, want a mebibyte", s, err)
+	// What else the program had before the first look may be gone at the second.
+	if err != nil || s.n < 1 || s.figures[kept] < 0.75*(1<<20) || s.figures[kept] > 1.25*(1<<20) {
+		t.Errorf("%+v, %v, want about a mebibyte", s, err)
 	}
 }
 
