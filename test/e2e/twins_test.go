@@ -381,9 +381,9 @@ func (w *twin) run(ctx context.Context, p *plan) (*outcome, error) {
 	return out, nil
 }
 
-// settled sends a request, again for as long as the answer only says that the server
-// has not heard yet of rights or parameters that were made before. Such a request was
-// refused, so it has changed nothing. An answer that stays is the answer.
+// settled sends a request. While the answer says that the server does not see rights or
+// parameters that exist already, it sends the request again: a refused request changes
+// nothing. After 30 seconds the last answer counts.
 func (w *twin) settled(ctx context.Context, r request) (a answer, noAnswer error) {
 	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
