@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/test/attack"
 	testload "github.com/mapd-project/mapd/test/load"
 )
@@ -134,7 +135,7 @@ func TestAttacks(t *testing.T) {
 			t.Fatalf("%s: the process is gone: %v", name, err)
 		}
 		t.Logf("%-28s peak %3d MiB, answers %s", name, usage.Peak>>20, o)
-		if usage.Peak > bound && !raceDetector {
+		if usage.Peak > bound && !hammer.Race {
 			t.Fatalf("%s: the process took %d MiB, want at most %d", name, usage.Peak>>20, bound>>20)
 		}
 	}

@@ -32,3 +32,18 @@ func Alone(t testing.TB) {
 		t.Skip("one goroutine computes this, and -short is for what several do")
 	}
 }
+
+// Allocs returns how many allocations one call of f makes: the least of several
+// rounds, because a garbage collection empties pools in between. It skips the test
+// if races are looked for: pools then drop, at random, some of what they are given.
+func Allocs(t testing.TB, f func()) float64 {
+	t.Helper()
+	if Race {
+		t.Skip("the race detector makes pools drop what they are given")
+	}
+	least := testing.AllocsPerRun(100, f)
+	for range 4 {
+		least = min(least, testing.AllocsPerRun(100, f))
+	}
+	return least
+}

@@ -63,7 +63,7 @@ func TestAllocations(t *testing.T) {
 			if d := admit(); d.Status != nil || tt.wanted && d.Changed {
 				t.Fatalf("Admit = %+v, %+v", d, d.Status)
 			}
-			if got := testing.AllocsPerRun(20, func() { admit() }); got > tt.limit {
+			if got := hammer.Allocs(t, func() { admit() }); got > tt.limit {
 				t.Errorf("%v allocations with %d mutators, want at most %v", got, n, tt.limit)
 			}
 		})

@@ -115,7 +115,7 @@ func TestParamsFromMemory(t *testing.T) {
 			t.Errorf("List(%q) = %q, want %q", sel, got, want)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { p.Get(t.Context(), configMapKind, "shop", "a") }); n != 0 {
+	if n := hammer.Allocs(t, func() { p.Get(t.Context(), configMapKind, "shop", "a") }); n != 0 {
 		t.Errorf("Get allocates %v times, want 0", n)
 	}
 }

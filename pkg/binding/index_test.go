@@ -435,7 +435,7 @@ func TestMissAllocatesNothing(t *testing.T) {
 				if got := ix.Select(ctx, req); got != nil {
 					t.Fatalf("Select() = %v, want nil", describe(got))
 				}
-				if n := testing.AllocsPerRun(100, func() { ix.Select(ctx, req) }); n != 0 {
+				if n := hammer.Allocs(t, func() { ix.Select(ctx, req) }); n != 0 {
 					t.Errorf("Select() makes %v allocations, want 0", n)
 				}
 			})
@@ -491,7 +491,7 @@ func TestTenants(t *testing.T) {
 					if cap(got) > 4 {
 						t.Errorf("%s of %d: room for %d invocations", ns, n, cap(got))
 					}
-					cost = append(cost, testing.AllocsPerRun(100, func() { ix.Select(t.Context(), req) }))
+					cost = append(cost, hammer.Allocs(t, func() { ix.Select(t.Context(), req) }))
 				}
 			}
 			if slices.Max(cost) > slices.Min(cost)+1 { // a garbage collection empties pools

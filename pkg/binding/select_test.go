@@ -416,7 +416,7 @@ func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 							t.Errorf("%d groups are asked, want %d", asked, want)
 						}
 						ctx := t.Context()
-						if n := testing.AllocsPerRun(100, func() { ix.Select(ctx, req) }); n != 0 {
+						if n := hammer.Allocs(t, func() { ix.Select(ctx, req) }); n != 0 {
 							t.Errorf("Select() makes %v allocations, want 0", n)
 						}
 					})

@@ -165,7 +165,7 @@ func TestAllocations(t *testing.T) {
 	for _, tt := range evaluations {
 		t.Run(tt.name, func(t *testing.T) {
 			evaluate := evaluator(t, tt.want, tt.expr)
-			got := testing.AllocsPerRun(100, func() {
+			got := hammer.Allocs(t, func() {
 				if err := evaluate(); err != nil {
 					t.Fatal(err)
 				}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -850,7 +851,7 @@ func TestMissAllocatesTheDecisionOnly(t *testing.T) {
 			if d := e.Admit(ctx, req); d.Steps != nil || d.Changed {
 				t.Fatalf("Admit() = %+v, want nothing done", d)
 			}
-			if n := testing.AllocsPerRun(100, func() { e.Admit(ctx, req) }); n > 1 {
+			if n := hammer.Allocs(t, func() { e.Admit(ctx, req) }); n > 1 {
 				t.Errorf("Admit() makes %v allocations, want at most 1", n)
 			}
 		})

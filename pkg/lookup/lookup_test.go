@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 func parse(t testing.TB, s string) labels.Selector {
@@ -107,7 +109,7 @@ func TestFindAllocatesNothing(t *testing.T) {
 		return append(needs, Need{Object, fmt.Sprint("k", i%100), []string{fmt.Sprint("v", i)}})
 	})
 	set := Labels{"app": "web", "k1": "v2"}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := hammer.Allocs(t, func() {
 		if found := table.Find(nil, Object, set); found != nil {
 			t.Errorf("Find() = %v, want nil", found)
 		}

@@ -206,7 +206,7 @@ func TestHammer(t *testing.T) {
 // The usual charge allocates nothing, and an Account is one allocation.
 func TestAllocations(t *testing.T) {
 	b := New(64 << 20)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := hammer.Allocs(t, func() {
 		a := b.Open()
 		for range 10 {
 			_ = a.Charge(1000)

@@ -250,7 +250,7 @@ func TestKindAllocates(t *testing.T) {
 		if _, err := types.Kind(gvk); err != nil {
 			t.Fatal(err)
 		}
-		if n := testing.AllocsPerRun(100, func() { types.Kind(gvk) }); n != 0 {
+		if n := hammer.Allocs(t, func() { types.Kind(gvk) }); n != 0 {
 			t.Errorf("Kind(%v) allocates %v times, want 0", gvk, n)
 		}
 	}

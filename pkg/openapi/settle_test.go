@@ -12,6 +12,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -369,7 +370,7 @@ func TestSettleAllocations(t *testing.T) {
 		}
 		after := withLabel(before, "x", "y")
 		for _, from := range []Decoding{FromJSONPatch, FromApply} {
-			if n := testing.AllocsPerRun(100, func() {
+			if n := hammer.Allocs(t, func() {
 				if _, err := k.Settle(before, after, from); err != nil {
 					t.Fatal(err)
 				}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -457,7 +458,7 @@ func TestMutateAllocations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := compiled(t, deps, newPolicy(tt.m))
 			allocs := func(in Input) float64 {
-				return testing.AllocsPerRun(100, func() {
+				return hammer.Allocs(t, func() {
 					if _, err := p.Mutations()[0].Mutate(context.Background(), in); err != nil {
 						t.Fatal(err)
 					}

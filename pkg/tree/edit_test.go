@@ -260,7 +260,7 @@ func TestEditWritesInPlace(t *testing.T) {
 		e.Set(Token{Key: "l0"}, "y")
 	}
 	write()
-	if got := testing.AllocsPerRun(100, write); got > 0 {
+	if got := hammer.Allocs(t, write); got > 0 {
 		t.Errorf("%v allocations for a member of the Edit's own map", got)
 	}
 	if labels["l0"] != "x" {

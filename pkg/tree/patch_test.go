@@ -100,7 +100,7 @@ func TestPatchAllocations(t *testing.T) {
 	for i := range 100 {
 		labels[fmt.Sprint("l", i)] = "v"
 	}
-	got := testing.AllocsPerRun(100, func() {
+	got := hammer.Allocs(t, func() {
 		if _, err := EncodePatch(Patch(before, after)); err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,8 @@ package webhook
 import (
 	"net/http"
 	"testing"
+
+	"github.com/mapd-project/mapd/internal/hammer"
 )
 
 // TestAllocations bounds what a review of a small Pod costs from the first byte
@@ -12,7 +14,7 @@ import (
 func TestAllocations(t *testing.T) {
 	const label = `[JSONPatch{op: "add", path: "/metadata/labels/l%d", value: "v"}]`
 	review := usualReviews(t)["create"]
-	count := func(f func()) int { return int(testing.AllocsPerRun(200, f)) }
+	count := func(f func()) int { return int(hammer.Allocs(t, f)) }
 	decode := count(func() {
 		if _, err := DecodeReview(review); err != nil {
 			t.Fatal(err)

@@ -156,7 +156,7 @@ func TestDraftWritesInPlace(t *testing.T) {
 		}
 	}
 	write()
-	if got := testing.AllocsPerRun(100, write); got > 6 {
+	if got := hammer.Allocs(t, write); got > 6 {
 		t.Errorf("%v allocations for one label of a draft's own", got)
 	}
 }
