@@ -169,7 +169,7 @@ func (f *benchFlags) earlier() (*benchmark.Result, error) {
 	}
 	r, err := benchmark.Read(data)
 	if err != nil {
-		return nil, usagef("bench: --compare: %s: %w", f.compare, err)
+		return nil, usagef("bench: --compare: %s is not a file that --save wrote: %w", f.compare, err)
 	}
 	return r, nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
@@ -107,28 +108,89 @@ func addParamKind(kinds map[schema.GroupKind]bool, policy *unstructured.Unstruct
 	}
 }
 
-// ignoredText says which of the documents are not used, with --expand or without.
-func ignoredText(counts map[string]int, expands bool) string {
+// ignoredText says which of the documents, by kind, and of the files of directories are not
+// used, with --expand or without.
+func ignoredText(documents map[string]int, files manifest.Skipped, expands bool) string {
+	counts := maps.Clone(documents)
+	if counts == nil {
+		counts = map[string]int{}
+	}
+	for what, n := range files {
+		counts[what] += n
+	}
 	var parts []string
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		text := fmt.Sprintf("%d %s", counts[kind], kind)
-		if strings.HasPrefix(kind, "ValidatingAdmissionPolicy") {
-			if expands {
-				continue
-			}
-			text += " (--expand runs them on what workloads create)"
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		text := fmt.Sprintf("%d %s", counts[what], what)
+		switch {
+		case !strings.HasPrefix(what, "ValidatingAdmissionPolicy"):
+		case expands:
+			continue
+		case what == "ValidatingAdmissionPolicy":
+			text += " (mapd expand runs them)"
 		}
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
 }
 
-// ignoredSuffix says the same in an error.
-func ignoredSuffix(counts map[string]int) string {
-	if text := ignoredText(counts, false); text != "" {
-		return ", only " + text
+// onlySuffix ends an error about files that have no policies with what they have.
+func onlySuffix(ignored string) string {
+	if ignored == "" {
+		return ""
 	}
-	return ""
+	return ", only " + ignored
+}
+
+// noPolicies returns the error for files without policies, after what may be misspelt.
+func (e *evaluation) noPolicies() error {
+	f, p := e.flags, e.policies
+	for _, n := range p.Notes() {
+		if n.Kind == mapd.Mistake {
+			e.notes.warn("%s\n", report.Line(n.String()))
+		}
+	}
+	return f.usagef("no policies in %s%s", strings.Join(slices.Concat(f.policies, f.files), ", "), onlySuffix(ignoredText(p.Ignored(), e.skipped, false)))
+}
+
+// sayRead says what the files have, if something of it is not used.
+func (e *evaluation) sayRead() {
+	f, p := e.flags, e.policies
+	ignored := ignoredText(p.Ignored(), e.skipped, f.expand)
+	if ignored == "" {
+		return
+	}
+	var parts []string
+	for _, c := range []struct {
+		n          int
+		one, other string
+	}{
+		{len(p.Policies()), "policy", "policies"}, {p.Bindings(), "binding", "bindings"},
+		{p.Mutators(), "mutator", "mutators"}, {p.Guests(), "policy of Kubewarden", "policies of Kubewarden"},
+	} {
+		if c.n > 0 {
+			parts = append(parts, counted(c.n, c.one, c.other))
+		}
+	}
+	text := counted(e.files, "file", "files")
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	e.notes.say("%s; ignored: %s\n", report.Line(text), report.Line(ignored))
+}
+
+// total returns how many files were skipped.
+func total(skipped manifest.Skipped) (n int) {
+	for _, c := range skipped {
+		n += c
+	}
+	return n
+}
+
+func counted(n int, one, other string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, other)
 }
 
 // noArguments refuses arguments, with the flags that take what a user probably means.

@@ -34,7 +34,7 @@ type evalFlags struct {
 	dryRun          bool
 	user            string
 	groups          []string
-	namespace       string
+	namespace, only string // only: the one that was asked for
 	kubernetes      string
 	unbound         bool
 	raw             bool
@@ -169,7 +169,7 @@ func (f *evalFlags) addUser(cmd *cobra.Command) {
 // addReading adds the flags for how policies and objects are taken.
 func (f *evalFlags) addReading(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVarP(&f.namespace, "namespace", "n", mapd.DefaultNamespace, "the namespace of namespaced objects that name none")
+	fl.StringVarP(&f.namespace, "namespace", "n", "", "the namespace of namespaced objects that name none (default \"default\"); objects that name another one are refused")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
 	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")
@@ -234,6 +234,7 @@ func (f *evalFlags) check() error {
 		}
 	}
 	f.operation = strings.ToUpper(f.operation)
+	f.only = f.namespace
 	if f.namespace == "" {
 		f.namespace = mapd.DefaultNamespace // as with kubectl
 	}
@@ -269,11 +270,15 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 // newEvaluation reads everything but the objects, and prints the notes about it.
 // brief keeps steps short, as a server does.
 func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
-	files, err := manifest.Files(f.files, f.recursive)
+	hintKeyboard(s, slices.Concat(f.policies, f.files)...)
+	files, skipped, err := manifest.Files(f.files, f.recursive)
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
-	texts, err := readFiles(f.policies, f.recursive, s.in)
+	texts, more, err := readFiles(f.policies, f.recursive, s.in)
+	for what, n := range more {
+		skipped[what] += n
+	}
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
@@ -289,7 +294,10 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
-	e := &evaluation{flags: f, inputs: inputs, close: done, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err)}
+	e := &evaluation{
+		flags: f, inputs: inputs, files: len(files) + len(texts) + total(skipped), skipped: skipped, close: done, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err),
+	}
+	e.notes.beside(s.out, f.output)
 	if err := e.load(s, loader, texts, brief); err != nil {
 		done()
 		return nil, err
@@ -306,6 +314,7 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, bri
 		Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
 	}, texts...)
 	e.outside.publish()
+	e.policies = policies
 	var refused *mapd.LoadError
 	switch {
 	case errors.As(err, &refused):
@@ -317,9 +326,8 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, bri
 	case err != nil:
 		return usagef("--kubernetes: %w", err)
 	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
-		return f.usagef("no policies in %s", strings.Join(append(slices.Clone(f.policies), f.files...), ", ")+ignoredSuffix(policies.Ignored()))
+		return e.noPolicies()
 	}
-	e.policies = policies
 	e.notes.quiet = f.quiet
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return err
@@ -332,21 +340,19 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, bri
 	for _, n := range policies.Notes() {
 		switch {
 		case n.Kind == mapd.Mistake:
-			e.notes.say("warning: %s\n", report.Line(n.String()))
+			e.notes.warn("%s\n", report.Line(n.String()))
 		case n.Kind != mapd.OnlyGenerated || !f.expand:
 			e.notes.say("note: %s\n", report.Line(noteText(n)))
 		}
 	}
-	if text := ignoredText(policies.Ignored(), f.expand); text != "" {
-		e.notes.say("note: ignored: %s\n", text)
-	}
+	e.sayRead()
 	e.noteCycles()
 	return nil
 }
 
 // readOld reads the objects of --old.
 func (e *evaluation) readOld(s streams) error {
-	files, err := manifest.Files([]string{e.flags.old}, e.flags.recursive)
+	files, _, err := manifest.Files([]string{e.flags.old}, e.flags.recursive)
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
@@ -390,7 +396,9 @@ func (e *evaluation) summarize() {
 type evaluation struct {
 	flags                      *evalFlags
 	inputs                     []manifest.Input // with the objects
-	close                      func()           // releases what inputs hold
+	files                      int              // that were read or skipped
+	skipped                    manifest.Skipped
+	close                      func() // releases what inputs hold
 	policies                   *mapd.Policies
 	outside                    *outside
 	old                        *mapd.Objects       // nil without --old
@@ -428,9 +436,13 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 
 // tell says what the policies did to an object.
 func (e *evaluation) tell(r *mapd.Result) {
-	e.notes.say("%s", r.Summary())
+	if r.Denied() && !e.notes.quiet {
+		e.notes.fail("%s", r.Summary())
+	} else {
+		e.notes.say("%s", r.Summary())
+	}
 	for _, w := range r.Decision.Warnings {
-		e.notes.say("warning: %s\n", report.Line(w))
+		e.notes.warn("%s\n", report.Line(w))
 	}
 	if fields := r.FilledIn(); len(fields) > 0 {
 		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(r.Request.Name()), report.Line(strings.Join(fields, ", ")))
@@ -526,6 +538,9 @@ func (e *evaluation) request(d *mapd.Document) (*mapd.Request, error) {
 		Note: func(n mapd.Note) { e.notes.once("note: %s\n", noteText(n)) },
 	}
 	if gvk := d.Object().GroupVersionKind(); gvk.Group != admissionv1.GroupName || gvk.Kind != "AdmissionReview" {
+		if ns := d.Object().GetNamespace(); f.only != "" && ns != "" && ns != f.only {
+			return nil, d.ErrorAt("metadata.namespace", fmt.Errorf("%s: its namespace is not that of --namespace, %s", d.Name(), f.only))
+		}
 		return e.policies.Request(d, opts)
 	}
 	data, err := json.Marshal(d.Object().Object)

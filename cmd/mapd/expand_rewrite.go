@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func runRewrite(ctx context.Context, s streams, f *evalFlags, file, outputFile s
 
 // read reads documents with an object.
 func (r *rewriting) read(paths []string, stdin io.Reader) ([]*manifest.Document, error) {
-	files, err := manifest.Files(paths, r.flags.recursive)
+	files, _, err := manifest.Files(paths, r.flags.recursive)
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
@@ -216,7 +217,7 @@ func (r *rewriting) namespaces(p *manifest.Document, bindings []*unstructured.Un
 		return nil, names[1:], nil
 	}
 	selected, err = reread(ns)
-	return selected, append(names, r.flags.namespace), err
+	return selected, append(names, cmp.Or(r.flags.namespace, snapshot.DefaultNamespace)), err
 }
 
 // reread returns objects as documents, as if they had been given.

@@ -98,7 +98,8 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 	case f.fix && slices.Contains(paths, manifest.Stdin):
 		return usagef("lint: --fix changes files; standard input is none")
 	}
-	files, err := readFiles(paths, f.recursive, s.in)
+	hintKeyboard(s, paths...)
+	files, skipped, err := readFiles(paths, f.recursive, s.in)
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
@@ -118,10 +119,10 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 		return usagef("lint: %w", err)
 	}
 	if r.Policies+r.Bindings == 0 && len(r.Findings) == 0 {
-		return usagef("lint: no policies in %s", strings.Join(paths, ", "))
+		return usagef("lint: no policies in %s%s", strings.Join(paths, ", "), onlySuffix(ignoredText(nil, skipped, true)))
 	}
 	if !f.quiet {
-		if err := f.print(s, r); err != nil {
+		if err := f.print(s, r, ignoredText(nil, skipped, true)); err != nil {
 			return &codedError{exitUsage, err}
 		}
 	}
@@ -216,7 +217,7 @@ func overwrite(name string, data []byte) error {
 }
 
 // print writes the findings to standard output, and a line about them to standard error.
-func (f *lintFlags) print(s streams, r *lint.Result) error {
+func (f *lintFlags) print(s streams, r *lint.Result, ignored string) error {
 	var b bytes.Buffer
 	switch f.output {
 	case "text":
@@ -270,6 +271,9 @@ func (f *lintFlags) print(s streams, r *lint.Result) error {
 	more := ""
 	if r.More {
 		more = "; there are more"
+	}
+	if ignored != "" {
+		more += "; ignored: " + ignored
 	}
 	_, err := fmt.Fprintf(s.err, "policies: %d, bindings: %d; errors: %d, warnings: %d, info: %d, suppressed: %d%s\n",
 		r.Policies, r.Bindings, count[lint.Error], count[lint.Warning], count[lint.Info], len(r.Suppressed), more)

@@ -66,6 +66,8 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.Version = version()
+	root.SetVersionTemplate(versionText())
 	root.AddCommand(newEval(s), newTest(s), newLint(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newMigrate(s), newInspect(s), newVersion(s))
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)

@@ -50,9 +50,12 @@ func newMutatorInput() mutatorInput {
 // readFiles reads mutators and others from files. Its errors are about files
 // that cannot be read.
 func (in *mutatorInput) readFiles(paths []string, recursive bool, stdin io.Reader) []error {
-	files, err := manifest.Files(paths, recursive)
+	files, skipped, err := manifest.Files(paths, recursive)
 	if err != nil {
 		return []error{err}
+	}
+	for what, n := range skipped {
+		in.ignored[what] += n
 	}
 	var errs []error
 	for d, err := range manifest.Read(manifest.Inputs(once(files), stdin)) {
@@ -147,7 +150,7 @@ func (in *mutatorInput) settle() error {
 // readObjects reads the objects to compare on and calls check with each. A
 // Namespace among them, at any position, is also the Namespace of the others.
 func (in *mutatorInput) readObjects(paths []string, recursive bool, stdin io.Reader, check func(verify.Object)) (n int, errs []error) {
-	files, err := manifest.Files(paths, recursive)
+	files, _, err := manifest.Files(paths, recursive)
 	if err != nil {
 		return 0, []error{err}
 	}

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 )
 
@@ -16,8 +19,10 @@ import (
 type notes struct {
 	w        io.Writer
 	said     map[string]bool
-	terminal bool
+	terminal bool // a progress line may be shown
 	quiet    bool // only errors
+	colour   bool
+	comments bool // see beside
 	objects  int
 	shown    bool
 	last     time.Time
@@ -27,7 +32,7 @@ type notes struct {
 const progressEvery = 100 * time.Millisecond
 
 func newNotes(w io.Writer) *notes {
-	return &notes{w: w, said: map[string]bool{}, terminal: isTerminal(w)}
+	return &notes{w: w, said: map[string]bool{}, terminal: isTerminal(w) && os.Getenv("TERM") != "dumb", colour: coloured(w)}
 }
 
 func isTerminal(w any) bool {
@@ -35,17 +40,59 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// say prints what is no error.
-func (n *notes) say(format string, args ...any) {
-	if !n.quiet {
-		n.fail(format, args...)
+// coloured reports whether text on w may have colours.
+func coloured(w any) bool {
+	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// hintKeyboard says that a person is waited for, if one of paths is standard input and
+// that is a terminal.
+func hintKeyboard(s streams, paths ...string) {
+	if slices.Contains(paths, manifest.Stdin) && isTerminal(s.in) {
+		fmt.Fprintln(s.err, "reading standard input from the keyboard; Ctrl-D ends it")
 	}
 }
 
-// fail prints an error, also if the others are not printed.
-func (n *notes) fail(format string, args ...any) {
+// beside makes the messages comments of YAML if both they and the YAML on out go to a
+// terminal, so that what is copied from there is YAML.
+func (n *notes) beside(out io.Writer, format string) {
+	n.comments = isTerminal(n.w) && isTerminal(out) && (format == "yaml" || format == blameFormat)
+}
+
+// say prints what is no error.
+func (n *notes) say(format string, args ...any) {
+	if !n.quiet {
+		n.print("", format, args...)
+	}
+}
+
+// warn prints what is likely to be a mistake.
+func (n *notes) warn(format string, args ...any) {
+	if !n.quiet {
+		n.print(yellow, "warning: "+format, args...)
+	}
+}
+
+// fail prints an error or a denial, also if nothing else is printed.
+func (n *notes) fail(format string, args ...any) { n.print(red, format, args...) }
+
+const red, yellow = "31", "33"
+
+// print prints a message, the first line of it in a colour.
+func (n *notes) print(colour, format string, args ...any) {
 	n.clear()
-	fmt.Fprint(n.w, report.Printable(fmt.Sprintf(format, args...)))
+	text := report.Printable(fmt.Sprintf(format, args...))
+	if n.colour && colour != "" {
+		first, rest, more := strings.Cut(text, "\n")
+		text = "\x1b[" + colour + "m" + first + "\x1b[0m"
+		if more {
+			text += "\n" + rest
+		}
+	}
+	if n.comments {
+		text = "# " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n# ") + "\n"
+	}
+	fmt.Fprint(n.w, text)
 }
 
 // once says what need not be said for every object.

@@ -18,41 +18,40 @@ import (
 
 // load reads the policies' files for a server. Errors that users can correct are
 // all returned; code is the exit code for them.
-func load(paths []string, recursive bool, opts snapshot.Options) (l *snapshot.Loaded, errs []error, code int) {
-	files, err := manifest.Files(paths, recursive)
+func load(paths []string, recursive bool, opts snapshot.Options) (l *snapshot.Loaded, skipped manifest.Skipped, errs []error, code int) {
+	files, skipped, err := manifest.Files(paths, recursive)
 	if err != nil {
-		return nil, []error{err}, exitUsage
+		return nil, nil, []error{err}, exitUsage
 	}
 	l, errs, unread := snapshot.Load(manifest.Inputs(once(files), nil), opts)
 	switch {
 	case unread:
-		return nil, errs, exitUsage
+		return nil, nil, errs, exitUsage
 	case len(errs) > 0:
-		return nil, errs, exitPolicy
+		return nil, nil, errs, exitPolicy
 	}
-	return l, nil, exitOK
+	return l, skipped, nil, exitOK
 }
 
 // readFiles reads files whole.
-func readFiles(paths []string, recursive bool, stdin io.Reader) ([]mapd.File, error) {
-	files, err := manifest.Files(paths, recursive)
+func readFiles(paths []string, recursive bool, stdin io.Reader) (texts []mapd.File, skipped manifest.Skipped, err error) {
+	files, skipped, err := manifest.Files(paths, recursive)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var texts []mapd.File
 	for _, in := range manifest.Inputs(once(files), stdin) {
 		r, err := in.Open()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		data, err := io.ReadAll(r)
 		r.Close()
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", in.Name, err)
+			return nil, nil, fmt.Errorf("%s: %w", in.Name, err)
 		}
 		texts = append(texts, mapd.File{Name: in.Name, Data: data})
 	}
-	return texts, nil
+	return texts, skipped, nil
 }
 
 // readDocuments yields the documents of inputs one by one.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/report"
@@ -28,7 +27,7 @@ type printer struct {
 }
 
 func newPrinter(w io.Writer, format string) *printer {
-	return &printer{w: w, format: format, undefaulted: map[string]bool{}, colour: isTerminal(w) && os.Getenv("NO_COLOR") == ""}
+	return &printer{w: w, format: format, undefaulted: map[string]bool{}, colour: coloured(w)}
 }
 
 // unwritable is why a decision has no text in the format that is asked for. It is the

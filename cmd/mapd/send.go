@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -46,7 +48,7 @@ func newSend(s streams) *cobra.Command {
 		Short:   "Send objects to a mutating webhook and print the answers",
 		Long:    sendLong,
 		Example: "  mapd send -f pod.yaml --server https://127.0.0.1:8443/mutate --ca-file ca.crt",
-		Args:    cobra.NoArgs,
+		Args:    noArguments("-f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			if ctx == nil {
@@ -62,7 +64,7 @@ func newSend(s streams) *cobra.Command {
 	fl.StringVar(&f.server, "server", "", "the webhook's URL")
 	fl.StringVar(&f.caFile, "ca-file", "", "file with the CA bundle of the server (default the system's)")
 	choiceVarP(fl, &f.eval.output, "output", "o", "diff", "", "diff", "yaml", "json", "patch", "review", "name")
-	fl.StringVarP(&f.eval.namespace, "namespace", "n", mapd.DefaultNamespace, "the namespace of namespaced objects that name none")
+	fl.StringVarP(&f.eval.namespace, "namespace", "n", "", "the namespace of namespaced objects that name none (default \"default\"); objects that name another one are refused")
 	return cmd
 }
 
@@ -73,7 +75,8 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 	case !strings.HasPrefix(f.server, "https://"):
 		return usagef("send: --server %q: must be an https:// URL", f.server)
 	}
-	files, err := manifest.Files(f.eval.files, f.eval.recursive)
+	hintKeyboard(s, f.eval.files...)
+	files, _, err := manifest.Files(f.eval.files, f.eval.recursive)
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
@@ -81,6 +84,7 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
+	f.eval.only = f.eval.namespace
 	f.eval.operation = string(admissionv1.Create)
 	none, err := mapd.Load(mapd.Options{Namespace: f.eval.namespace})
 	if err != nil {
@@ -95,9 +99,14 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 		if err == nil {
 			err = f.one(ctx, client, e, d)
 		}
+		var off *unreachableError
+		if errors.As(err, &off) {
+			e.notes.fail("mapd: send: %s; the objects from %s on were not sent\n", report.Line(off.Error()), d.Where())
+			return &codedError{code: exitPartial}
+		}
 		if err != nil {
 			e.failed = true
-			e.notes.say("%s\n", render(err))
+			e.notes.fail("%s\n", render(err))
 		}
 	}
 	switch {
@@ -172,7 +181,7 @@ func (f *sendFlags) post(ctx context.Context, client *http.Client, body []byte) 
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, f.unreachable(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 2*webhook.MaxBody))
@@ -183,6 +192,28 @@ func (f *sendFlags) post(ctx context.Context, client *http.Client, body []byte) 
 		return nil, fmt.Errorf("the server answered %s: %s", resp.Status, bytes.TrimSpace(answer))
 	}
 	return answer, nil
+}
+
+// unreachableError says that no connection to the server came about, so that the next
+// object would meet the same.
+type unreachableError struct{ error }
+
+func (e *unreachableError) Unwrap() error { return e.error }
+
+// unreachable returns err as an *unreachableError if it is one, with what may help.
+func (f *sendFlags) unreachable(err error) error {
+	var dial *net.OpError
+	var verify *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &unknown) && f.caFile == "":
+		return &unreachableError{fmt.Errorf("%w; --ca-file names the file with the server's authority", err)}
+	case errors.As(err, &unknown):
+		return &unreachableError{fmt.Errorf("%w; %s (--ca-file) does not have it", err, f.caFile)}
+	case errors.As(err, &verify), errors.As(err, &dial) && dial.Op == "dial":
+		return &unreachableError{err}
+	}
+	return err
 }
 
 // reviewOf is a request as an API server sends it.

@@ -70,7 +70,7 @@ func (s *source) load() (errs []error, code int) {
 			return errs
 		}
 	}
-	l, errs, code := load(s.flags.policies, s.flags.recursive, options)
+	l, skipped, errs, code := load(s.flags.policies, s.flags.recursive, options)
 	if len(errs) > 0 {
 		err := errorList(errs)
 		s.failed.Store(&err)
@@ -99,6 +99,9 @@ func (s *source) load() (errs []error, code int) {
 	bindings := l.Index.Bindings()
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
 	s.log.Info("policies loaded", "documents", l.Documents, "policies", len(l.Policies), "bindings", len(bindings))
+	if text := ignoredText(l.Ignored, skipped, s.flags.expansion); text != "" {
+		s.log.Info("documents and files that policies have no use for", "ignored", text)
+	}
 	s.loadedMutators(l)
 	if len(l.Guests) > 0 {
 		s.log.Info("Kubewarden's policies loaded", "policies", len(l.Guests))

@@ -24,12 +24,17 @@ func newVersion(s streams) *cobra.Command {
 				}
 				return err
 			}
-			_, err := fmt.Fprintf(s.out, "mapd %s, Kubernetes %s, %s\n", version(), mapd.Kubernetes, runtime.Version())
+			_, err := fmt.Fprint(s.out, versionText())
 			return err
 		},
 	}
 	choiceVarP(cmd.Flags(), &output, "output", "o", "text", "", "text", "json")
 	return cmd
+}
+
+// versionText is what --version and the command print.
+func versionText() string {
+	return fmt.Sprintf("mapd %s, Kubernetes %s, %s\n", version(), mapd.Kubernetes, runtime.Version())
 }
 
 // release is the version of a released binary; the linker sets it.

@@ -98,7 +98,7 @@ type Options struct {
 type Result struct {
 	// Findings are in the order of their places; Suppressed are those with a Reason.
 	Findings, Suppressed []Finding
-	// Policies and Bindings were looked at, and Ignored counts other objects by kind.
+	// Policies and Bindings were looked at.
 	Policies, Bindings int
 	// More says that there is more than maxFindings.
 	More bool

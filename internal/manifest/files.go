@@ -21,32 +21,56 @@ var extensions = []string{".yaml", ".yml", ".json"}
 // subdirectories too), Stdin stays. Every file that is returned existed a moment
 // ago. Hidden directories are skipped when recursing, except that a mounted
 // ConfigMap's links into its hidden ..data are followed, because they are
-// files to us.
-func Files(paths []string, recursive bool) ([]string, error) {
-	var files []string
+// files to us. Files of directories that have no objects, such as a
+// kustomization.yaml, are skipped and counted.
+func Files(paths []string, recursive bool) (files []string, skipped Skipped, err error) {
+	skipped = Skipped{}
+	err = eachFile(paths, recursive, func(file string, found bool) {
+		if found {
+			if what := foreign(file); what != "" {
+				skipped[what]++
+				return
+			}
+		}
+		files = append(files, file)
+	})
+	return files, skipped, err
+}
+
+// eachFile calls yield for each file. found says that a directory has it, and no path names it.
+func eachFile(paths []string, recursive bool, yield func(file string, found bool)) error {
 	for _, path := range paths {
 		if path == Stdin {
-			files = append(files, path)
+			yield(path, false)
 			continue
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, fileError(err)
+			if strings.HasPrefix(path, "https://") || strings.HasPrefix(path, "http://") {
+				return fmt.Errorf("%s: URLs are not read; pass what they have on standard input, as with curl -sSf %s | mapd …", path, path)
+			}
+			return fileError(err)
 		}
 		if !info.IsDir() {
-			files = append(files, path)
+			yield(path, false)
 			continue
 		}
 		found, err := inDirectory(path, recursive)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%s: no %s files in this directory", path, strings.Join(extensions, ", "))
+			hint := ""
+			if below, err := inDirectory(path, true); !recursive && err == nil && len(below) > 0 {
+				hint = fmt.Sprintf("; -R reads those below it, such as %s", below[0])
+			}
+			return fmt.Errorf("%s: no %s files in this directory%s", path, strings.Join(extensions, ", "), hint)
 		}
-		files = append(files, found...)
+		for _, file := range found {
+			yield(file, true)
+		}
 	}
-	return files, nil
+	return nil
 }
 
 func inDirectory(dir string, recursive bool) ([]string, error) {

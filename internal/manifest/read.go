@@ -109,6 +109,8 @@ func understand(name string, c chunk, yield func(*Document, error) bool) bool {
 	return doc.open(yield)
 }
 
+var errNoObject = errors.New("the document is not an object with apiVersion and kind")
+
 // newDocument understands a chunk.
 func newDocument(file string, c chunk) (*Document, error) {
 	d := &Document{File: file, Index: c.index, Line: c.line, Raw: c.text, Explicit: c.explicit, JSON: c.json, text: c.text, first: c.line}
@@ -151,7 +153,7 @@ func newDocument(file string, c chunk) (*Document, error) {
 	}
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, fail(errors.New("the document is not an object with apiVersion and kind"))
+		return nil, fail(errNoObject)
 	}
 	d.Object, d.source = &unstructured.Unstructured{Object: reviewOf(m)}, m
 	return d, nil

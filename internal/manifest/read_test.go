@@ -184,7 +184,7 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rel := func(files []string, err error) []string {
+	rel := func(files []string, _ Skipped, err error) []string {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -200,11 +200,65 @@ func TestFiles(t *testing.T) {
 	if diff := cmp.Diff([]string{"a.yml", "b.yaml", "c.json", "sub/e.yaml"}, rel(Files([]string{dir}, true))); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := Files([]string{filepath.Join(dir, "nope")}, false); err == nil {
+	if _, _, err := Files([]string{filepath.Join(dir, "nope")}, false); err == nil {
 		t.Error("a missing file is no error")
 	}
-	if _, err := Files([]string{t.TempDir()}, false); err == nil {
+	if _, _, err := Files([]string{t.TempDir()}, false); err == nil {
 		t.Error("an empty directory is no error")
+	}
+}
+
+// TestFilesForeign has what stands beside manifests in directories.
+func TestFilesForeign(t *testing.T) {
+	dir := t.TempDir()
+	const pod = "apiVersion: v1\nkind: Pod\n"
+	for name, text := range map[string]string{
+		"a/kustomization.yaml":         "resources: [pod.yaml]\n",
+		"a/pod.yaml":                   pod,
+		"a/patch.yaml":                 "- op: remove\n  path: /a\n",
+		"a/schema.json":                `{"$schema": "x", "type": "object"}`,
+		"a/pod.json":                   `{"apiVersion": "v1", "kind": "Pod"}`,
+		"a/one.yaml":                   "a: 1\n---\n" + pod,
+		"a/mapd-test.yaml":             "apiVersion: test.mapd.dev/v1\nkind: Suite\n",
+		"a/template.yaml":              pod + "metadata:\n  name: {{ .Name }}\n",
+		"a/quoted.yaml":                pod + "metadata:\n  annotations: {a: '{{ .Name }}'}\n",
+		"a/unversioned.yaml":           "kind: Pod\n",
+		"a/unkind.yaml":                "apiVersion: v1\nmetadata: {name: a}\n",
+		"a/broken.yaml":                "a: [\n",
+		"a/empty.yaml":                 "# nothing\n",
+		"chart/Chart.yaml":             "apiVersion: v2\nname: c\n",
+		"chart/values.yaml":            "kind: Deployment\n",
+		"chart/values-prod.yaml":       "a: 1\n",
+		"chart/values.schema.json":     `{"$schema": "x"}`,
+		"chart/templates/a.yaml":       pod + "metadata: {name: '{{ .Name }}'}\n",
+		"chart/templates/sub/b.yaml":   pod + "{{- if x }}\n{{- end }}\n",
+		"chart/templates/literal.yaml": pod,
+		"chart/crds/crd.yaml":          pod,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, skipped, err := Files([]string{dir, filepath.Join(dir, "a/patch.yaml")}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		files[i] = strings.TrimPrefix(f, dir+"/")
+	}
+	want := []string{
+		"a/broken.yaml", "a/empty.yaml", "a/one.yaml", "a/pod.json", "a/pod.yaml", "a/quoted.yaml", "a/unkind.yaml", "a/unversioned.yaml",
+		"chart/crds/crd.yaml", "chart/templates/literal.yaml", "a/patch.yaml", // which is named
+	}
+	if diff := cmp.Diff(want, files); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(Skipped{Kustomization: 1, HelmChart: 1, HelmValues: 2, HelmTemplate: 3, JSONSchema: 2, OtherFile: 1, "Suite": 1}, skipped); diff != "" {
+		t.Error(diff)
 	}
 }
 

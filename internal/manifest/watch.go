@@ -152,7 +152,8 @@ func fingerprint(paths []string, recursive bool) (string, map[string]bool) {
 	var b strings.Builder
 	known := map[string]bool{}
 	for _, path := range paths {
-		files, err := Files([]string{path}, recursive)
+		var files []string
+		err := eachFile([]string{path}, recursive, func(file string, _ bool) { files = append(files, file) })
 		if err != nil {
 			fmt.Fprintf(&b, "%s: %v\n", path, err)
 			continue

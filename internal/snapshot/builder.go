@@ -38,12 +38,21 @@ type builder struct {
 	errs      []error
 
 	rbac []*unstructured.Unstructured
+	// paramKinds are those of policies, also of such that are not compiled here.
+	paramKinds map[schema.GroupKind]bool
+	twice      []twice // among others
 
 	policies, bindings, crds, mutators, configs, templates, guests, others []*manifest.Document
 }
 
 // objectID is what can be there once: an object in whichever version.
 type objectID struct{ group, kind, namespace, name string }
+
+// twice is an object that is given for the second time, and what is to say of that.
+type twice struct {
+	doc *manifest.Document
+	err error
+}
 
 func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
@@ -55,11 +64,18 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			continue
 		}
 		gvk := d.Object.GroupVersionKind()
-		if ignored(gvk) {
-			if b.snapshot.Ignored == nil {
-				b.snapshot.Ignored = map[string]int{}
+		if what := misspelt(gvk); what != "" {
+			b.snapshot.Misspelt = append(b.snapshot.Misspelt, fmt.Sprintf("%s: %s", d.Where(), what))
+			if gvk.Group != api.NativeGroup {
+				b.snapshot.Ignored[gvk.Kind]++ // that group counts below
+				continue
 			}
+		}
+		if ignored(gvk) {
 			b.snapshot.Ignored[gvk.Kind]++
+			if pk, ok, _ := unstructured.NestedStringMap(d.Object.Object, "spec", "paramKind"); ok {
+				b.paramKinds[schema.FromAPIVersionAndKind(pk["apiVersion"], pk["kind"]).GroupKind()] = true
+			}
 			if gvk.Group != api.NativeGroup {
 				continue
 			}
@@ -118,7 +134,7 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 }
 
 // IsContext reports whether objects of a kind say how others are evaluated: policies,
-// bindings, mutators, definitions and Namespaces. Parameters may be of any kind.
+// bindings, mutators, definitions and Namespaces, also under a misspelt kind. Parameters may be of any kind.
 func IsContext(gvk schema.GroupVersionKind) bool {
 	switch gvk.Group {
 	case "":
@@ -128,7 +144,7 @@ func IsContext(gvk schema.GroupVersionKind) bool {
 	case legacy.ConfigGroup:
 		return gvk.Kind == "Config"
 	}
-	return api.IsAdmission(gvk.Group) && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) ||
+	return misspelt(gvk) != "" || api.IsAdmission(gvk.Group) && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) ||
 		legacy.IsMutator(gvk) || legacy.IsTemplate(gvk) || kubewarden.IsPolicy(gvk)
 }
 
@@ -158,16 +174,24 @@ func Pack(d *manifest.Document) {
 
 // first refuses a name that is given twice.
 func (b *builder) first(d *manifest.Document, group, namespace string) bool {
+	err, ok := b.firstOf(d, group, namespace)
+	if err != nil {
+		b.fail(err)
+	}
+	return ok
+}
+
+// firstOf is first, and leaves the error to the caller.
+func (b *builder) firstOf(d *manifest.Document, group, namespace string) (error, bool) {
 	id := objectID{group, d.Object.GetKind(), namespace, d.Object.GetName()}
 	if first, ok := b.seen[id]; ok {
 		if b.more[d] {
-			return false
+			return nil, false
 		}
-		b.fail(d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())))
-		return false
+		return d.ErrorAt("metadata.name", fmt.Errorf("%s is given twice, first in %s", d.Name(), first.Where())), false
 	}
 	b.seen[id] = d
-	return true
+	return nil, true
 }
 
 func (b *builder) readTypes() {
@@ -219,7 +243,10 @@ func (b *builder) readObjects() {
 		} else if namespace == "" {
 			namespace = b.namespace
 		}
-		if !b.first(d, gvk.Group, namespace) {
+		if err, ok := b.firstOf(d, gvk.Group, namespace); !ok {
+			if err != nil {
+				b.twice = append(b.twice, twice{d, err})
+			}
 			continue
 		}
 		if err := b.params.add(d.Object, namespace); err != nil {
@@ -268,6 +295,28 @@ func (b *builder) buildAuthorizer() {
 	b.snapshot.authorizer.Authorizer = a
 }
 
+// countOthers counts the objects that nothing reads, and refuses those of the others that
+// are given twice.
+func (b *builder) countOthers() {
+	for _, t := range b.twice {
+		if len(b.errs) > 0 || b.used(t.doc.Object.GroupVersionKind()) { // with errors, not all that is used is known
+			b.fail(t.err)
+		}
+	}
+	for _, d := range b.others {
+		if gvk := d.Object.GroupVersionKind(); !b.more[d] && !ignored(gvk) && !b.used(gvk) {
+			b.snapshot.Ignored[gvk.Kind]++
+		}
+	}
+}
+
+// used reports whether objects of a kind may be read: as parameters, as Namespaces, for
+// the authorizer, as providers, or by Kubewarden's policies, which may read any.
+func (b *builder) used(gvk schema.GroupVersionKind) bool {
+	return len(b.guests) > 0 || b.paramKinds[gvk.GroupKind()] || gvk.Group == api.RBACGroup || legacy.IsProvider(gvk) ||
+		gvk.Group == "" && gvk.Kind == "Namespace"
+}
+
 // readAll reads documents on all cores.
 func readAll[T any](docs []*manifest.Document, read func(text []byte) T, failed func(error) T) []T {
 	out := make([]T, len(docs))
@@ -295,6 +344,7 @@ func (b *builder) readPolicies() {
 		b.snapshot.Policies = append(b.snapshot.Policies, r.Program)
 		if pk := r.Object.Spec.ParamKind; pk != nil {
 			gvk := schema.FromAPIVersionAndKind(pk.APIVersion, pk.Kind)
+			b.paramKinds[gvk.GroupKind()] = true
 			if _, err := b.params.Kind(gvk); err != nil {
 				unknown[fmt.Sprintf("%s, Kind=%s", pk.APIVersion, pk.Kind)] = true
 			}

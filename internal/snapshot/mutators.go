@@ -34,10 +34,20 @@ func (b *builder) readMutators(opts Options) {
 	if len(all) == 0 || len(b.errs) > 0 {
 		return
 	}
+	unknown := map[string][]legacy.Note{}
+	for _, d := range b.mutators {
+		if notes := legacy.Unknown(d.Object); len(notes) > 0 {
+			unknown[d.Object.GetKind()+"/"+d.Object.GetName()] = notes
+		}
+	}
 	built := mutators.NewBuilder(policy.Deps{Env: b.env, Types: b.snapshot.Types}).Build(all, config, b.snapshot.Types, mutators.Options{
 		Namespace: b.snapshot.Namespaces.Namespace, External: opts.Resolver != nil,
 	})
 	b.snapshot.stages = []engine.Stage{engine.Mutators(built.Set, opts.Mutators)}
+	for i := range built.States {
+		s := &built.States[i]
+		s.Notes = append(unknown[s.Mutator.ID()], s.Notes...)
+	}
 	b.snapshot.Mutators, b.snapshot.Shapes = built.States, built.Shapes
 }
 
@@ -65,6 +75,10 @@ func MutatorError(d *manifest.Document, err error) error {
 	var syntax *legacy.SyntaxError
 	if errors.As(refused.Err, &syntax) {
 		return d.ErrorIn(refused.Field, syntax.Location, syntax.Line, syntax.Column, text)
+	}
+	for _, n := range legacy.Unknown(d.Object) {
+		// A misspelt field is the likely cause of what is missing.
+		return d.ErrorAtKey(n.Field, fmt.Errorf("%w; %s: %s", text, n.Field, n.Message))
 	}
 	return d.ErrorAt(refused.Field, text)
 }

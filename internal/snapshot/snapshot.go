@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/manifest"
@@ -72,6 +73,8 @@ type Snapshot struct {
 	// the names of those that do not since nothing loads modules.
 	Guests   []*kubewarden.Policy
 	NoGuests []string
+	// Misspelt says which documents have a kind that looks like that of a policy and is none.
+	Misspelt []string
 	// Ignored counts the documents that nothing here is for, by kind.
 	Ignored map[string]int
 	// Namespaces knows which Namespaces had to be made up.
@@ -134,11 +137,12 @@ func (a *asked) ConditionsAwareAuthorize(ctx context.Context, attrs authorizer.A
 // *PositionErrors in the order of their places; with any there is no Snapshot.
 func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b := &builder{
-		env:       opts.Env,
-		namespace: cmp.Or(opts.Namespace, DefaultNamespace),
-		snapshot:  &Snapshot{Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver},
-		seen:      map[objectID]*manifest.Document{},
-		more:      map[*manifest.Document]bool{},
+		env:        opts.Env,
+		namespace:  cmp.Or(opts.Namespace, DefaultNamespace),
+		snapshot:   &Snapshot{Ignored: map[string]int{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver},
+		seen:       map[objectID]*manifest.Document{},
+		more:       map[*manifest.Document]bool{},
+		paramKinds: map[schema.GroupKind]bool{},
 	}
 	for _, d := range opts.More {
 		b.more[d] = true
@@ -155,6 +159,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b.readObjects()
 	b.buildAuthorizer()
 	b.readPolicies()
+	b.countOthers()
 	b.readBindings(opts.Unbound)
 	b.readTemplates()
 	b.readMutators(opts)

@@ -312,7 +312,7 @@ func (s *Suite) policyFiles(d *decoder, path, name string) (docs []*mapd.Documen
 			return nil
 		}
 	}
-	files, err := manifest.Files(paths, false)
+	files, _, err := manifest.Files(paths, false)
 	if err != nil {
 		d.fail(path, "%s: %w", path, err)
 		return nil

@@ -221,7 +221,7 @@ func (m *Mutator) readSource(params object, raw *raw) {
 	if !ok {
 		return
 	}
-	if v := assign.in["value"]; v != nil {
+	if v := assign.get("value"); v != nil {
 		raw.value = true
 		m.From.Value = floats(v)
 		assign.out["value"] = m.From.Value
@@ -335,7 +335,17 @@ func refuseLocation(field, text string, err error) *Error {
 }
 
 // reader keeps the first error about the type of a field.
-type reader struct{ err *Error }
+type reader struct {
+	err *Error
+	// asked, unless it is nil, collects the objects that were read and the names of the
+	// fields that were asked for, by path.
+	asked map[string]*asked
+}
+
+type asked struct {
+	in    map[string]any
+	names []string
+}
 
 // object is an object that is read field by field. Every field that is read is
 // copied to out, so out ends up with the known fields only. The zero object has
@@ -353,6 +363,19 @@ func (o object) at(name string) string {
 	return o.path + "." + name
 }
 
+// get returns a field.
+func (o object) get(name string) any {
+	if o.r != nil && o.r.asked != nil && o.in != nil {
+		a := o.r.asked[o.path]
+		if a == nil {
+			a = &asked{in: o.in}
+			o.r.asked[o.path] = a
+		}
+		a.names = append(a.names, name)
+	}
+	return o.in[name]
+}
+
 func (o object) wrong(path, want string, got any) {
 	if o.r.err == nil {
 		o.r.err = refusef(path, "expected %s, got %s", want, typeName(got))
@@ -364,7 +387,7 @@ func (o object) str(name string) string { return o.strOr(name, "") }
 // strOr reads a field with a default. A default other than "" is written into the
 // object.
 func (o object) strOr(name, def string) string {
-	v := o.in[name]
+	v := o.get(name)
 	if v == nil {
 		if def != "" && o.out != nil {
 			o.out[name] = def
@@ -382,14 +405,14 @@ func (o object) strOr(name, def string) string {
 
 // check checks the type of a field and ignores its value.
 func check[T any](o object, name, want string) {
-	v := o.in[name]
+	v := o.get(name)
 	if _, ok := v.(T); !ok && v != nil {
 		o.wrong(o.at(name), want, v)
 	}
 }
 
 func (o object) list(name string) ([]any, bool) {
-	v := o.in[name]
+	v := o.get(name)
 	if v == nil {
 		return nil, false
 	}
@@ -438,7 +461,7 @@ func (o object) text(path string, v any) string {
 }
 
 func (o object) object(name string) (object, bool) {
-	v := o.in[name]
+	v := o.get(name)
 	if v == nil {
 		return object{r: o.r}, false
 	}

@@ -169,8 +169,16 @@ func (p *Policies) Sources() binding.Sources { return p.loaded.Sources() }
 // if there is none of them.
 func (p *Policies) Authorizer() authorizer.Authorizer { return p.loaded.Authorizer() }
 
-// Ignored counts the documents that are about policies or manifests and are not used, by
-// kind.
+// Bindings returns how many bindings were loaded.
+func (p *Policies) Bindings() int {
+	n := len(p.loaded.Index.Bindings())
+	if p.unbound {
+		n -= len(p.loaded.Unbound) // have one that no document has
+	}
+	return n
+}
+
+// Ignored counts the documents that are not used, by kind: nothing runs them or reads them.
 func (p *Policies) Ignored() map[string]int { return p.loaded.Ignored }
 
 // Guests returns how many of Kubewarden's policies run.

@@ -38,7 +38,7 @@ const (
 	// only mutators, so it is taken as it is.
 	TakenAsIs
 	// Mistake is something in a policy, the first of About, that is sure to fail when it
-	// is reached.
+	// is reached, or a document whose kind is misspelt.
 	Mistake
 	// OnlyGenerated are mutators that run on nothing but what workloads create.
 	OnlyGenerated
@@ -66,6 +66,9 @@ func (p *Policies) Notes() []Note {
 	list(Other, l.Dangling, ", ", "bindings whose policy was not given, so no effect")
 	list(UnknownParams, l.UnknownParams, "; ", "unknown paramKind, give its CustomResourceDefinition")
 	list(Other, l.NoGuests, ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
+	for _, text := range l.Misspelt {
+		notes = append(notes, note(Mistake, nil, "%s", text))
+	}
 	for _, p := range l.Policies {
 		for _, w := range policy.Warnings(p, l.Types) {
 			notes = append(notes, note(Mistake, []string{p.Name()}, "%s: %s", p.Name(), w))

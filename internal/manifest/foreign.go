@@ -1,0 +1,144 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Skipped counts files of directories that have no objects, by what they are.
+type Skipped map[string]int
+
+// What files are that have no objects.
+const (
+	Kustomization = "Kustomization"
+	HelmChart     = "Helm chart"
+	HelmValues    = "Helm values"
+	HelmTemplate  = "Helm template"
+	JSONSchema    = "JSON schema"
+	OtherFile     = "file without apiVersion and kind"
+)
+
+// clientSide are the API groups of files that no server takes.
+var clientSide = []string{"kustomize.config.k8s.io/", "test.mapd.dev/", "cli.kyverno.io/", "test.gatekeeper.sh/"}
+
+// foreign returns what a file of a directory is, if it is none with objects. It returns ""
+// for every other file, also for one that cannot be read.
+func foreign(path string) string {
+	base := strings.ToLower(filepath.Base(path))
+	name := strings.TrimSuffix(base, filepath.Ext(base))
+	dir := filepath.Dir(path)
+	switch {
+	case name == "kustomization":
+		return Kustomization
+	case base == "chart.yaml":
+		return HelmChart
+	case strings.HasPrefix(name, "values") && filepath.Ext(base) != ".json" && inChart(dir):
+		return HelmValues
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, sniffed))
+	if err != nil || plainly(text) {
+		return ""
+	}
+	rest, err := io.ReadAll(io.LimitReader(f, MaxDocument+1-int64(len(text))))
+	if text = append(text, rest...); err != nil || len(text) > MaxDocument {
+		return ""
+	}
+	if bytes.Contains(text, []byte("{{")) && underTemplates(dir) {
+		return HelmTemplate
+	}
+	return understood(text)
+}
+
+// sniffed is how much of a file is read to see that it has objects.
+const sniffed = 4 << 10
+
+// inChart reports whether a directory is that of a Helm chart.
+func inChart(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "Chart.yaml"))
+	return err == nil
+}
+
+// underTemplates reports whether a directory is the one for templates of a Helm chart, or
+// below it.
+func underTemplates(dir string) bool {
+	for {
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return false
+		}
+		if filepath.Base(dir) == "templates" && inChart(parent) {
+			return true
+		}
+		dir = parent
+	}
+}
+
+// plainly reports whether a text begins with an object of YAML, as far as its lines show.
+func plainly(text []byte) bool {
+	var kind, version bool
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, []byte("---")) && (kind || version) {
+			break
+		}
+		kind = kind || bytes.HasPrefix(line, []byte("kind: "))
+		if v, ok := bytes.CutPrefix(line, []byte("apiVersion: ")); ok {
+			version = !ofClient(string(v))
+		}
+	}
+	return kind && version && !bytes.Contains(text, []byte("{{"))
+}
+
+func ofClient(apiVersion string) bool {
+	return slices.ContainsFunc(clientSide, func(group string) bool { return strings.HasPrefix(apiVersion, group) })
+}
+
+// understood returns what a text is in which no document has a kind, or an apiVersion and
+// metadata. It returns "" for others: a field that is missing there is a mistake.
+func understood(text []byte) (what string) {
+	chunks("", bytes.NewReader(text), MaxDocument, func(c chunk, err error) bool {
+		var d *Document
+		if err == nil {
+			d, err = newDocument("", c)
+		}
+		switch {
+		case errors.Is(err, errNoObject):
+			what = cmp.Or(what, OtherFile)
+			return true
+		case err != nil && bytes.Contains(text, []byte("{{")):
+			what = HelmTemplate
+			return false
+		case err != nil:
+			what = ""
+			return false
+		case d.Object == nil:
+			return true
+		}
+		object := d.Object.Object
+		version, typed := object["apiVersion"].(string)
+		kind, _ := object["kind"].(string)
+		switch {
+		case object["$schema"] != nil:
+			what = JSONSchema
+		case ofClient(version) && kind != "":
+			what = kind
+		case object["kind"] != nil, typed && object["metadata"] != nil:
+			what = ""
+			return false
+		default:
+			what = cmp.Or(what, OtherFile)
+		}
+		return true
+	})
+	return what
+}
