@@ -423,6 +423,9 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 	r := e.policies.Admit(ctx, req)
 	e.tell(r)
 	e.whyNot(ctx, r)
+	if !e.complete(r) {
+		return nil
+	}
 	if err := e.show(r); err != nil {
 		return err
 	}
@@ -489,6 +492,21 @@ func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
 	if more > 0 {
 		e.notes.say("  and %d more (--explain)\n", more)
 	}
+}
+
+// complete reports what a server would miss in the object. It returns false without a
+// name, without which the object cannot be one.
+func (e *evaluation) complete(r *mapd.Result) bool {
+	doc, name := r.Request.Document(), report.Line(r.Request.Name())
+	for _, path := range r.Missing() {
+		if path == "metadata.name" {
+			e.failed = true
+			e.notes.fail("%s\n", render(doc.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: name or generateName is required", r.Request.Name()))))
+			return false
+		}
+		e.notes.warn("%s: a server refuses it: %s is required and empty\n", name, report.Line(path))
+	}
+	return true
 }
 
 // show prints what became of an object. Its error ends the run.
@@ -580,7 +598,7 @@ func (e *evaluation) noteAssumed() {
 		e.notes.say("note: %s\n", n)
 	}
 	if e.out.builtin {
-		e.notes.say("note: built-in kinds have the defaults of Kubernetes 1.37; other admission plugins of a server did not run\n")
+		e.notes.say("note: built-in kinds have the defaults of Kubernetes 1.37; not validated, and other admission plugins of a server did not run\n")
 	}
 	if kinds := slices.Sorted(maps.Keys(e.out.undefaulted)); len(kinds) > 0 {
 		e.notes.say("note: what a server fills in is not known here for %s\n", strings.Join(kinds, ", "))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -242,6 +243,25 @@ func (r *Result) Refusal() string {
 	}
 	return text
 }
+
+// Missing returns the paths of what an API server would miss in the object after the
+// policies: a name, and texts and lists that the types of built-in kinds require. Nothing
+// else is validated. It is empty for a denied object and one of a review.
+func (r *Result) Missing() []string {
+	q := r.Request
+	obj := r.Decision.Object
+	if r.Denied() || q.review || q.kind == nil || obj == nil || q.Admission.Operation == admissionv1.Connect {
+		return nil
+	}
+	var out []string
+	if q.Admission.SubResource == "" && obj.GetName() == "" && obj.GetGenerateName() == "" && !nameless[q.Admission.Kind.Group] && !q.generated {
+		out = append(out, "metadata.name")
+	}
+	return append(out, q.kind.Missing(obj.Object)...)
+}
+
+// nameless are the groups of kinds that are asked for an answer and not stored.
+var nameless = map[string]bool{"authentication.k8s.io": true, "authorization.k8s.io": true}
 
 // AsGiven returns the request and its decision about the object as it was given,
 // for writing a response: a patch of the object as a server holds it need not
