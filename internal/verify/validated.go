@@ -8,15 +8,31 @@ import (
 )
 
 // afterValidation applies to a result the part of the validation after admission that
-// matters here: policies may rely on unique keys in a list, because both sides
-// refuse an object with repeated keys in the end.
-func (p *part) afterValidation(r Result) Result {
+// matters here: policies may rely on unique keys in a list, and on an element in
+// spec.containers, because an API server refuses all other objects in the end.
+func (p *part) afterValidation(req *request, r Result) Result {
 	for _, path := range p.unique {
 		if r.Refused == "" && repeats(r.Object, path) {
 			return Result{Refused: fmt.Sprintf("an API server refuses that two elements of %s have the same key", path)}
 		}
 	}
+	for _, path := range p.filled {
+		if r.Refused == "" && req.kind != nil && req.kind.Builtin() && isEmpty(r.Object, path) {
+			return Result{Refused: fmt.Sprintf("an API server refuses that %s is empty", path)}
+		}
+	}
 	return r
+}
+
+// isEmpty reports whether the list at path exists and has no element, which null has
+// neither.
+func isEmpty(obj map[string]any, path legacy.Path) bool {
+	for _, n := range path[:len(path)-1] {
+		obj, _ = obj[n.Name].(map[string]any)
+	}
+	v, ok := obj[path[len(path)-1].Name]
+	l, isList := v.([]any)
+	return ok && (v == nil || isList && len(l) == 0)
 }
 
 // repeats reports whether two elements of the list that path globs have the

@@ -136,7 +136,7 @@ type part struct {
 	Comparison
 	mutators          []*legacy.Mutator
 	reference, native side
-	unique            []legacy.Path // see translate.Unit
+	unique, filled    []legacy.Path // see translate.Unit
 }
 
 // New prepares all comparisons. Mutators without a policy take part in none,
@@ -198,6 +198,7 @@ func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Uni
 		if u.Policy != nil {
 			p.mutators = append(p.mutators, u.Mutators...)
 			p.unique = append(p.unique, u.Unique...)
+			p.filled = append(p.filled, u.Filled...)
 		}
 	}
 	slices.SortFunc(p.mutators, legacy.Compare)
@@ -246,7 +247,7 @@ func (v *Verifier) Comparisons() []Comparison {
 
 // run runs both sides.
 func (p *part) run(ctx context.Context, r *request) (ref, nat Result) {
-	return p.afterValidation(p.reference.run(ctx, r)), p.afterValidation(p.native.run(ctx, r))
+	return p.afterValidation(r, p.reference.run(ctx, r)), p.afterValidation(r, p.native.run(ctx, r))
 }
 
 // check compares on one object, given by its requests, and counts.

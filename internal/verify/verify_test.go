@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/manifest"
@@ -442,7 +443,8 @@ func TestUnique(t *testing.T) {
 	pod := func(names string) map[string]any {
 		return documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [`+names+`]}}`)[0].Object
 	}
-	twice, once := p.afterValidation(Result{Object: pod("{name: a}, {name: b}, {name: a}")}), p.afterValidation(Result{Object: pod("{name: a}, {name: b}")})
+	req := &request{}
+	twice, once := p.afterValidation(req, Result{Object: pod("{name: a}, {name: b}, {name: a}")}), p.afterValidation(req, Result{Object: pod("{name: a}, {name: b}")})
 	if twice.Refused == "" || once.Refused != "" || (&request{}).same(twice, once) {
 		t.Errorf("got %+v and %+v", twice, once)
 	}
@@ -522,6 +524,36 @@ func TestConfig(t *testing.T) {
 		v.Check(t.Context(), Object{Object: pod})
 		if got := v.Comparisons()[0].First != nil; got != differs {
 			t.Errorf("process %s: a difference is %v, want %v", process, got, differs)
+		}
+	}
+}
+
+// Where a policy takes for granted that a Pod has a container, one without is refused in
+// the end; a list that is not there, and one of a custom kind, is nobody's concern.
+func TestFilled(t *testing.T) {
+	path, err := legacy.ParsePath("spec.containers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	builtin, err := openapi.New(openapi.Builtin()).Kind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &part{filled: []legacy.Path{path}}
+	for text, want := range map[string]bool{
+		"{containers: []}":          true,
+		"{containers: null}":        true,
+		"{containers: [{name: a}]}": false,
+		"{containers: none}":        false,
+		"{}":                        false,
+		"none":                      false,
+	} {
+		obj := documents(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: `+text+`}`)[0].Object
+		if got := p.afterValidation(&request{kind: builtin}, Result{Object: obj}); (got.Refused != "") != want {
+			t.Errorf("%s: refused %q, want %v", text, got.Refused, want)
+		}
+		if got := p.afterValidation(&request{}, Result{Object: obj}); got.Refused != "" {
+			t.Errorf("%s of an unknown kind: refused %q", text, got.Refused)
 		}
 	}
 }

@@ -178,5 +178,8 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 // canBeEmpty reports whether the list at depth d can exist without an element.
 // Merged with nothing it would become null, which other mutations refuse. Of
 // built-in kinds only lists that always exist can be empty; a server drops all
-// others.
-func (w *plainWalk) canBeEmpty(d int) bool { return !w.known.builtin || w.known.nodes[d].always }
+// others, and refuses an object with an empty one of those that must have an element,
+// unless a mutator adds it.
+func (w *plainWalk) canBeEmpty(d int) bool {
+	return !w.known.builtin || w.known.nodes[d].always && !(w.known.nodes[d].filled && !w.added(w.path[:d+1]))
+}

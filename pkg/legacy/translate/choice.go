@@ -86,6 +86,18 @@ func (c choice) weight() int {
 	return len(c.ops)
 }
 
+// after returns the operations of lists, and then those of c.
+func (c choice) after(lists ...expr) choice {
+	if len(lists) == 0 {
+		return c
+	}
+	if !c.isNone() {
+		lists = append(lists, c.list())
+	}
+	all := chain(lists...)
+	return choice{many: &all}
+}
+
 // program returns the whole expression of a mutation.
 func (c choice) program() expr {
 	if c.isNone() {

@@ -168,14 +168,26 @@ func (d *policyDraft) mutation(m *legacy.Mutator, vars *variables) (mutation, []
 		if !exactly {
 			d.mergeNotes(m, w)
 		}
-		d.unit.addUnique(w)
+		d.unit.assume(w)
 		return mutation{admissionregistrationv1.PatchTypeApplyConfiguration, c.value, message("Object")}, c.conds
 	}
 	if !w.trusted {
-		return mutation{admissionregistrationv1.PatchTypeJSONPatch, d.formOf(m).patch(m), listOf()}, nil
+		patch := sayOften(vars, func(r *repeats, _ *variables) expr {
+			f := d.formOf(m)
+			f.repeats = r
+			return f.patch(m)
+		})
+		return mutation{admissionregistrationv1.PatchTypeJSONPatch, patch, listOf()}, nil
 	}
-	deed := w.from(0, ident("object"), pointer{}, true)
-	return mutation{admissionregistrationv1.PatchTypeJSONPatch, deed.do.program(), listOf()}, deed.conds
+	var conds []condition
+	patch := sayOften(vars, func(r *repeats, vars *variables) expr {
+		w := d.walk(m, d.known(m), vars)
+		w.repeats = r
+		deed := w.from(0, ident("object"), pointer{}, true)
+		conds = deed.conds
+		return deed.do.program()
+	})
+	return mutation{admissionregistrationv1.PatchTypeJSONPatch, patch, listOf()}, conds
 }
 
 // mergeNotes notes how an apply configuration that was asked for differs from
@@ -202,16 +214,28 @@ func (d *policyDraft) mergeNotes(m *legacy.Mutator, w *plainWalk) {
 	d.fates[m.ID()] = f
 }
 
-func (u *Unit) addUnique(w *plainWalk) {
+// assume records what the apply configuration of a mutator assumes of lists.
+func (u *Unit) assume(w *plainWalk) {
 	for i, node := range w.path {
-		if !node.List || !w.known.nodes[i].unique {
+		if !node.List {
 			continue
 		}
 		list := append(slices.Clone(w.path[:i]), legacy.Node{List: true, Name: node.Name, Glob: true})
-		if !slices.ContainsFunc(u.Unique, func(p legacy.Path) bool { return p.String() == list.String() }) {
-			u.Unique = append(u.Unique, list)
+		if w.known.nodes[i].unique {
+			u.Unique = withPath(u.Unique, list)
+		}
+		if w.known.nodes[i-1].filled && !w.canBeEmpty(i-1) {
+			u.Filled = withPath(u.Filled, list[:i])
 		}
 	}
+}
+
+// withPath returns the paths with one more, unless it is there.
+func withPath(paths []legacy.Path, p legacy.Path) []legacy.Path {
+	if slices.ContainsFunc(paths, func(o legacy.Path) bool { return o.String() == p.String() }) {
+		return paths
+	}
+	return append(paths, p)
 }
 
 // fromParams writes the policy that mapd runs, with the conditions that mapd's

@@ -15,6 +15,8 @@ type expr struct {
 	bind int
 	// typ is the CEL type, as far as literals need it; "" if it is unknown.
 	typ string
+	// everywhere: it reads nothing that a loop around it names.
+	everywhere bool
 	// chain is the layout of a conditional without indentation: a conditional
 	// after the colon of another one stands below it and not further in.
 	chain *doc
@@ -179,6 +181,21 @@ func sum(parts ...expr) expr {
 		docs = append(docs, p.within(bindSum))
 	}
 	return expr{doc: group(docs[0], nest(concat(text(" +"), line), join(concat(text(" +"), line), docs[1:]))), bind: bindSum}
+}
+
+// chain joins lists with +, each from the same column on. It needs at least one.
+func chain(lists ...expr) expr {
+	if len(lists) == 1 {
+		return lists[0]
+	}
+	docs := make([]doc, len(lists))
+	for i, l := range lists {
+		docs[i] = l.doc
+		if l.bind < bindSum {
+			docs[i] = concat(text("("), l.doc, text(")"))
+		}
+	}
+	return expr{doc: group(join(concat(text(" +"), line), docs)), bind: bindSum, typ: lists[0].typ}
 }
 
 // call returns recv.name(args…), and fn returns name(args…).

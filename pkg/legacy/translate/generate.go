@@ -12,4 +12,6 @@ type form struct {
 	// recorded has what is known about the external data of the mutator; nil if the
 	// program cannot have any.
 	recorded *recording
+	// repeats, if it is not nil, makes variables of repeated values.
+	repeats *repeats
 }

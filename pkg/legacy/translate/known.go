@@ -32,6 +32,7 @@ type known struct {
 
 type knownNode struct {
 	always bool // the field is there whenever its parent is
+	filled bool // an API server refuses it without an element
 	atomic bool // a merge must not go below it
 	inMap  bool // it is a key of a map and not a field of a struct
 	// Of a list selector:
@@ -78,6 +79,7 @@ func (k *known) add(kind *openapi.Kind, gvk schema.GroupVersionKind, at openapi.
 			n.inMap = n.inMap || !at.Declares(node.Name)
 			there, null := present(kind, gvk, path[:i], node.Name)
 			n.always = n.always && kind.Builtin() && there
+			n.filled = kind.Builtin() && node.Name == "containers" && keepsUnique[node.Name]
 			// A list that is null fails wherever it is read, an object does
 			// not.
 			k.nullable = k.nullable || null && i+1 < len(path) && !path[i+1].List

@@ -52,7 +52,8 @@ func mapLiteral(v any) expr {
 func objectLiteral(v any, place openapi.Place, typ string) (expr, bool) {
 	obj, ok := v.(map[string]any)
 	if !ok {
-		return expr{}, false
+		e, is := v.(expr)
+		return e, is && e.typ == typ
 	}
 	var members []entry
 	for _, k := range fieldOrder(obj) {
@@ -78,6 +79,8 @@ func isFlat(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return false
+	case expr:
+		return !strings.Contains(v.typ, "map(") && !strings.Contains(v.typ, "Object")
 	case []any:
 		return scalars(slices.Values(v)) && !strings.Contains(mapLiteral(v).typ, "dyn")
 	case map[string]any:
@@ -88,9 +91,13 @@ func isFlat(v any) bool {
 
 func scalars(values iter.Seq[any]) bool {
 	for v := range values {
-		switch v.(type) {
+		switch v := v.(type) {
 		case []any, map[string]any, nil:
 			return false
+		case expr:
+			if !isFlat(v) || strings.HasPrefix(v.typ, "list(") {
+				return false
+			}
 		}
 	}
 	return true

@@ -74,6 +74,10 @@ type Unit struct {
 	// policy assumes that no two elements have the same key, because an API
 	// server refuses such objects in the end.
 	Unique []legacy.Path
+	// Filled are lists of built-in kinds of which the policy assumes that they have an
+	// element, because an API server refuses an object in which one is empty, and none
+	// of the mutators adds an element.
+	Filled []legacy.Path
 }
 
 // Native translates mutators into policies, exactly or with named differences.

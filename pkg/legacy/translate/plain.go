@@ -18,6 +18,8 @@ type plainWalk struct {
 	variables *variables
 	// trusted reports whether the walk can be used for the mutator at all.
 	trusted bool
+	// added reports whether a mutator adds an element to a list.
+	added func(list legacy.Path) bool
 	// namespaced says that all objects have a namespace.
 	namespaced        bool
 	namespaceVariable expr
@@ -230,8 +232,7 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 		at[i] = q
 	}
 	result := effect{conds: s.conds}
-	last := s.last
-	var missing []int // fields that may be missing, the innermost first
+	last := s.last // the first depth whose parents all have to exist
 	switch {
 	case s.fresh >= 0:
 		last = s.fresh
@@ -240,28 +241,26 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 		result.add(w.leaf(s, at[s.last]))
 	default:
 		result.add(w.list(s, at[s.last], top))
-		if w.mayLack(s, s.last) && s.last+1 < len(w.path)-1 {
-			missing = append(missing, s.last)
-		}
+		last++
 	}
-	for i := last - 1; i >= d; i-- {
+	var parents []expr // that may be missing, the outermost first
+	for i := d; i < last; i++ {
 		if w.mayLack(s, i) {
-			missing = append(missing, i)
+			parents = append(parents, w.unlessThere(s, i, at[i]))
 		}
 	}
-	// One condition is written as it is. Of several, or before a longer result,
-	// each one is handled before the next.
-	plainly := len(missing) == 1 && result.do.test == nil && result.do.many == nil
-	for _, i := range missing {
-		there := hasTest(w.parent(s, i), w.path[i].Name)
-		create := w.created(operations(operation("add", at[i], w.made(i+1))))
-		if plainly {
-			result.do = decide(there, result.do, create)
-		} else {
-			result.do = decide(there.opposite(), create, result.do)
-		}
-	}
+	result.do = result.do.after(parents...)
 	return result
+}
+
+// unlessThere returns the operation that creates what the field at depth i of a
+// stretch holds, empty, in a list that is empty if the field exists.
+func (w *plainWalk) unlessThere(s stretch, i int, p pointer) expr {
+	empty := mapOf()
+	if i+1 < len(w.path) && w.path[i+1].List || i+1 == len(w.path) {
+		empty = listOf()
+	}
+	return cond(w.exists(s, i), listOf(), listOf(operation("add", p, empty)))
 }
 
 // mayLack reports whether a field of a stretch may be missing although its
@@ -271,13 +270,6 @@ func (w *plainWalk) mayLack(s stretch, d int) bool { return d > s.sure && !w.kno
 func (d *effect) add(more effect) {
 	d.conds = append(d.conds, more.conds...)
 	d.do = more.do
-}
-
-func (w *plainWalk) parent(s stretch, d int) expr {
-	if d == s.first {
-		return s.at
-	}
-	return w.fieldAt(s, d-1)
 }
 
 // leaf returns the effect on the last field, at p.
@@ -307,6 +299,7 @@ func (w *plainWalk) recordedKey(s stretch) *expr {
 		missing = &empty
 	}
 	key := w.read(s, s.last, *missing)
+	key.everywhere = s.first == 0
 	return &key
 }
 
@@ -342,26 +335,32 @@ func (w *plainWalk) pruned(s stretch, p pointer) effect {
 // merged appends missing values. One value needs a condition, several a loop.
 func (w *plainWalk) merged(s stretch, p pointer, d int) effect {
 	values := distinct(w.m.Set.Values)
-	if len(values) == 1 && len(w.m.Set.Values) == 1 {
-		v := w.literal(values[0], nil, "")
-		missing := condition{"lacks-a-value", not(binary("in", v, w.read(s, d, listOf())))}
-		add := operations(operation("add", p.key("-"), v))
-		if w.mayLack(s, d) {
-			add = decide(hasTest(w.parent(s, d), w.path[d].Name), add, operations(operation("add", p, w.made(d+1))))
-		}
-		return effect{conds: []condition{missing}, do: add}
+	list := w.read(s, d, listOf())
+	if len(values) < len(w.m.Set.Values) && w.mayLack(s, d) {
+		// A new list gets all of them.
+		add := operations(operation("add", p, w.made(d+1)))
+		return effect{do: decide(tested(w.exists(s, d)), w.appended(values, w.fieldAt(s, d), p), add)}
 	}
-	do := choice{}
-	if len(values) > 0 {
-		v := w.unused("v", "w", "x")
-		add := macro(w.literal(values, nil, ""), "map", []string{v},
-			not(binary("in", ident(v), w.fieldAt(s, d))), operation("add", p.key("-"), ident(v)))
-		do = choice{many: &add}
+	result := effect{do: w.appended(values, list, p)}
+	if len(w.m.Set.Values) == 1 {
+		v := w.literal(values[0], nil, "")
+		result.conds = []condition{{"lacks-a-value", not(binary("in", v, list))}}
+		result.do = operations(operation("add", p.key("-"), v))
 	}
 	if w.mayLack(s, d) {
-		do = decide(hasTest(w.parent(s, d), w.path[d].Name), do, operations(operation("add", p, w.made(d+1))))
+		result.do = result.do.after(w.unlessThere(s, d, p))
 	}
-	return effect{do: do}
+	return result
+}
+
+// appended returns the operations that append those values that a list lacks.
+func (w *plainWalk) appended(values []any, list expr, p pointer) choice {
+	if len(values) == 0 {
+		return choice{}
+	}
+	v := w.unused("v", "w", "x")
+	add := macro(w.literal(values, nil, ""), "map", []string{v}, not(binary("in", ident(v), list)), operation("add", p.key("-"), ident(v)))
+	return choice{many: &add}
 }
 
 func (w *plainWalk) listOfScalars() bool {
@@ -382,7 +381,7 @@ func (w *plainWalk) list(s stretch, p pointer, top bool) effect {
 	if d == len(w.path)-1 {
 		return w.element(s, p, top)
 	}
-	list := w.fieldAt(s, s.last)
+	list := w.fieldAt(s, s.last) // where an element of it was found
 	i, x := w.loop(d)
 	sub := w.from(d+1, ident(x), p.index(i), false)
 	if node.Glob {
@@ -393,7 +392,7 @@ func (w *plainWalk) list(s stretch, p pointer, top bool) effect {
 	if !w.creates(d) {
 		return effect{do: found}
 	}
-	some := macro(list, "exists", []string{x}, match)
+	some := macro(w.read(s, s.last, listOf()), "exists", []string{x}, match)
 	push := w.created(operations(operation("add", p.key("-"), w.fresh(d))))
 	if w.mayFind(d) {
 		return effect{do: decide(tested(some), found, push)}
@@ -432,31 +431,21 @@ func (w *plainWalk) element(s stretch, p pointer, top bool) effect {
 	}
 	push := operations(operation("add", p.key("-"), w.fresh(d)))
 	if !found {
-		return effect{conds: []condition{w.lacks(s, x, match)}, do: w.listFirst(s, p, push)}
+		return effect{conds: []condition{w.lacks(s, x, match)}, do: push}
 	}
 	if !missing {
 		has := condition{"has-" + kebab(keyText(w.path[d])), macro(list, "exists", []string{x}, match)}
 		return effect{conds: []condition{has}, do: replace()}
 	}
 	if !top {
-		return effect{do: w.listFirst(s, p, decide(tested(macro(list, "exists", []string{x}, match)), replace(), push))}
+		return effect{do: decide(tested(macro(list, "exists", []string{x}, match)), replace(), push)}
 	}
 	none := binary("<", index, constant(int64(0)))
 	either := operations(message("JSONPatch",
 		entry{"op", cond(none, constant("add"), constant("replace"))},
 		entry{"path", sum(p.key("").expr(), cond(none, constant("-"), fn("string", index)))},
 		entry{"value", w.fresh(d)}))
-	return effect{do: w.listFirst(s, p, either)}
-}
-
-// listFirst creates an empty list where it is missing.
-func (w *plainWalk) listFirst(s stretch, p pointer, c choice) choice {
-	if !w.mayLack(s, s.last) {
-		return c
-	}
-	create := cond(has(w.parent(s, s.last), w.path[s.last].Name), listOf(), listOf(operation("add", p, listOf())))
-	both := sum(create, c.list())
-	return choice{many: &both}
+	return effect{do: either}
 }
 
 // selects returns whether the list selector at d selects x.
@@ -511,7 +500,9 @@ func (w *plainWalk) content(d int) any {
 	if d == len(w.path) {
 		switch {
 		case w.m.Image != nil:
-			return w.m.Image.Domain + domainEnd(w.m.Image) + w.m.Image.Path + w.m.Image.Tag
+			image := w.image(nil)
+			image.typ = "string"
+			return image
 		case w.m.Set != nil:
 			return w.m.Set.Values
 		case w.m.From.Metadata == "namespace":
@@ -525,14 +516,14 @@ func (w *plainWalk) content(d int) any {
 			name.typ = "dyn" // as all that is read from objects
 			return name
 		}
-		return w.m.From.Value
+		return w.once(w.m.From.Value)
 	}
 	node := w.path[d]
 	if !node.List {
 		return map[string]any{node.Name: w.content(d + 1)}
 	}
 	if d == len(w.path)-1 {
-		return []any{w.m.From.Value}
+		return []any{w.once(w.m.From.Value)}
 	}
 	element := map[string]any{node.Name: node.Value}
 	for k, v := range w.content(d + 1).(map[string]any) {
@@ -553,11 +544,18 @@ func (w *plainWalk) namespace() expr {
 	return w.namespaceVariable
 }
 
-func domainEnd(i *legacy.Image) string {
-	if i.Domain == "" {
-		return ""
+// once returns the value v of the location, or a variable that has it.
+func (w *plainWalk) once(v any) any {
+	var plain expr
+	if place, typ, ok := w.where(len(w.path)); ok {
+		plain = w.literal(v, &place, typ)
+	} else {
+		plain = w.literal(v, nil, "")
 	}
-	return "/"
+	if e := w.repeats.say(w.valueName(), plain); e.String() != plain.String() {
+		return e
+	}
+	return v
 }
 
 func keyText(n legacy.Node) string {

@@ -351,12 +351,20 @@ func (n *translation) known(m *legacy.Mutator) known {
 
 func (n *translation) walk(m *legacy.Mutator, k known, v *variables) *plainWalk {
 	w := &plainWalk{walk: &walk{form: n.formOf(m), m: m, path: m.Location, used: []string{"o"}}, known: k, variables: v}
-	w.namespaced = n.namespaced(m)
+	w.namespaced, w.added = n.namespaced(m), n.added
 	w.trusted = k.builtin || m.Kind == legacy.AssignMetadata
 	if m.Kind == legacy.AssignMetadata && !k.builtin {
 		w.known.nodes = metadataNodes
 	}
 	return w
+}
+
+// added reports whether a mutator adds an element to a list.
+func (n *translation) added(list legacy.Path) bool {
+	return slices.ContainsFunc(n.all, func(m *legacy.Mutator) bool {
+		d := len(list)
+		return d < len(m.Location) && m.Location[d].List && !m.Location[d].Glob && creates(m, d) && slices.Equal(m.Location[:d], list)
+	})
 }
 
 // formOf returns the form of the program for a mutator.

@@ -152,7 +152,7 @@ var recordedData = field(ident("params"), "data")
 // it is for the case that there is one: see must.
 func (w *walk) answer(key *expr) expr {
 	r := w.recorded
-	name := r.name(key)
+	name := w.recordedName(key)
 	if r.external.FailurePolicy == "Fail" {
 		value := item(recordedData, name)
 		value.typ = "dyn"
@@ -171,6 +171,16 @@ func (w *walk) answer(key *expr) expr {
 	return value
 }
 
+// recordedName is the name of a key, or a variable that has it.
+func (w *walk) recordedName(key *expr) expr {
+	name := w.recorded.name(key)
+	if key == nil || !key.everywhere {
+		return name
+	}
+	name.typ = "string"
+	return w.repeats.say("key", name)
+}
+
 // must returns the choice c, which writes the value for a key, if there is one, and
 // else refuses the object if failurePolicy is Fail. The refusal leads into a string,
 // so that no object can have what it removes.
@@ -185,7 +195,7 @@ func (w *walk) must(key *expr, c choice) choice {
 	} else {
 		p.tail += `""`
 	}
-	return decide(tested(binary("in", r.name(key), recordedData)), c, operations(operation("remove", p)))
+	return decide(tested(binary("in", w.recordedName(key), recordedData)), c, operations(operation("remove", p)))
 }
 
 // missingKey returns the key for a missing field, nil for "".
@@ -194,6 +204,7 @@ func (w *walk) missingKey() *expr {
 		return nil
 	}
 	user := field(field(ident("request"), "userInfo"), "username")
+	user.everywhere = true
 	return &user
 }
 

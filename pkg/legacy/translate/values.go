@@ -1,6 +1,9 @@
 package translate
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // param returns spec.parameters.<names…> of the mutator, which is params.
 func param(names ...string) expr {
@@ -25,7 +28,7 @@ func (w *walk) value() expr {
 	case w.params:
 		return param("assign", "value")
 	default:
-		return jsonConstant(from.Value)
+		return w.repeats.say(w.valueName(), jsonConstant(from.Value))
 	}
 }
 
@@ -218,9 +221,13 @@ func (w *walk) image(old *expr) expr {
 	set := func(value, parameter string) {
 		if w.params {
 			r.add(param(parameter))
-		} else {
-			r.text(value)
+			return
 		}
+		name := strings.ToLower(strings.TrimPrefix(parameter, "assign"))
+		if strings.HasPrefix(value, "@") {
+			name = "digest"
+		}
+		r.value(value, w.repeats.say(name, constant(value)))
 	}
 	find := func(e expr, pattern string) expr { return call(e, "find", constant(pattern)) }
 	behindDomain := func() expr {
@@ -260,6 +267,15 @@ type reference struct {
 }
 
 func (r *reference) text(s string) { r.tail += s }
+
+// value adds a constant, or the variable that has it.
+func (r *reference) value(s string, e expr) {
+	if e.String() == quote(s) {
+		r.text(s)
+	} else {
+		r.add(e)
+	}
+}
 
 func (r *reference) add(e expr) {
 	if r.tail != "" {
