@@ -73,6 +73,8 @@ func objectLiteral(v any, place openapi.Place, typ string) (expr, bool) {
 	return message(typ, members...), true
 }
 
+var scalarTypes = []string{"bool", "int", "double", "string"}
+
 // isFlat reports whether a value is a scalar, or a list or map of one type of
 // scalars.
 func isFlat(v any) bool {
@@ -80,7 +82,8 @@ func isFlat(v any) bool {
 	case nil:
 		return false
 	case expr:
-		return !strings.Contains(v.typ, "map(") && !strings.Contains(v.typ, "Object")
+		inner := strings.TrimPrefix(strings.TrimPrefix(v.typ, "list("), "map(")
+		return slices.Contains(scalarTypes, strings.TrimSuffix(inner, ")"))
 	case []any:
 		return scalars(slices.Values(v)) && !strings.Contains(mapLiteral(v).typ, "dyn")
 	case map[string]any:
@@ -95,7 +98,7 @@ func scalars(values iter.Seq[any]) bool {
 		case []any, map[string]any, nil:
 			return false
 		case expr:
-			if !isFlat(v) || strings.HasPrefix(v.typ, "list(") {
+			if !slices.Contains(scalarTypes, v.typ) {
 				return false
 			}
 		}
