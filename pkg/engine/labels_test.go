@@ -95,7 +95,7 @@ func podRequest(containers int) *policy.Request {
 // What the first policy copies the others write to, so ten cost less than ten
 // times one, and none costs more on a bigger object.
 func TestAllocationsOfLabels(t *testing.T) {
-	allocs := func(expression string, policies, containers int) float64 {
+	allocs := func(t *testing.T, expression string, policies, containers int) float64 {
 		e, req := podEngine(t, expression, policies), podRequest(containers)
 		if d := e.Admit(t.Context(), req); d.Status != nil || !d.Changed || len(d.Steps) != policies {
 			t.Fatalf("Admit = %+v", d)
@@ -104,14 +104,14 @@ func TestAllocationsOfLabels(t *testing.T) {
 	}
 	for i, limit := range []float64{15, 17, 20} {
 		t.Run(mutations[i].name, func(t *testing.T) {
-			one, ten := allocs(mutations[i].expression, 1, 3), allocs(mutations[i].expression, 10, 3)
+			one, ten := allocs(t, mutations[i].expression, 1, 3), allocs(t, mutations[i].expression, 10, 3)
 			if one > limit {
 				t.Errorf("%v allocations for one label, want at most %v", one, limit)
 			}
 			if ten >= 5*one {
 				t.Errorf("%v allocations for ten labels, %v for one", ten, one)
 			}
-			if big := allocs(mutations[i].expression, 1, 20); big != one {
+			if big := allocs(t, mutations[i].expression, 1, 20); big != one {
 				t.Errorf("%v allocations on a small Pod, %v on a big one", one, big)
 			}
 		})
