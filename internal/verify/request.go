@@ -108,14 +108,12 @@ func namespaceObject(name string, given map[string]any) map[string]any {
 	u.SetAPIVersion("v1")
 	u.SetKind("Namespace")
 	u.SetName(name)
-	labels := u.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels["kubernetes.io/metadata.name"] = name
-	u.SetLabels(labels)
+	setLabel(u, nameLabel, name)
 	return u.Object
 }
+
+// nameLabel is the label with its name that a server gives each Namespace.
+const nameLabel = "kubernetes.io/metadata.name"
 
 // decode decodes an object as a server does, in the request's namespace. It
 // returns nil if that fails, and objects of unknown kinds as they are.
@@ -130,6 +128,10 @@ func (r *request) decode(obj map[string]any) map[string]any {
 	obj, err := r.kind.Normalize(obj)
 	if err != nil {
 		return nil
+	}
+	// A server gives each Namespace a label with its name, whatever a client sends.
+	if u := (&unstructured.Unstructured{Object: obj}); r.isNamespace() && u.GetName() != "" {
+		setLabel(u, nameLabel, u.GetName())
 	}
 	return obj
 }

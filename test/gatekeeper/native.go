@@ -87,7 +87,8 @@ func content(obj runtime.Object) (*unstructured.Unstructured, error) {
 }
 
 // normal is a request as a server has it once it decoded it, with its namespace
-// in the object. It fails if the object is none of its kind, or of no known one.
+// in the object and the name of a Namespace in its label. It fails if the object is none
+// of its kind, or of no known one.
 func normal(r Request) (Request, error) {
 	obj := (&unstructured.Unstructured{Object: r.Object}).DeepCopy()
 	if _, ok := types.ResourceFor(obj.GroupVersionKind()); !ok {
@@ -99,7 +100,28 @@ func normal(r Request) (Request, error) {
 		return r, err
 	}
 	r.Object = obj.Object
+	if isNamespace(obj) {
+		labelName(obj)
+	}
+	if r.NamespaceObject != nil {
+		namespace := (&unstructured.Unstructured{Object: r.NamespaceObject}).DeepCopy()
+		labelName(namespace)
+		r.NamespaceObject = namespace.Object
+	}
 	return r, nil
+}
+
+// labelName gives a Namespace the label with its name that servers give it.
+func labelName(u *unstructured.Unstructured) {
+	if u.GetName() == "" {
+		return
+	}
+	labels := u.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels["kubernetes.io/metadata.name"] = u.GetName()
+	u.SetLabels(labels)
 }
 
 // Mapd runs the policies in mapd's engine. The request must be a normal one.
