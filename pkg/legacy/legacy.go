@@ -40,7 +40,10 @@ type Mutator struct {
 	Location Path
 	// ApplyTo is empty for an AssignMetadata, which applies to every kind.
 	ApplyTo []ApplyTo
-	Match   Match
+	// CreateOnly narrows the mutator to requests that create objects, whatever ApplyTo
+	// says. Gatekeeper has no such field; see OnCreate.
+	CreateOnly bool
+	Match      Match
 	// Tests are the path tests that belong to a depth of Location, by depth and
 	// at most one for each. An AssignMetadata has the one that Gatekeeper adds:
 	// its label or annotation must not exist.

@@ -45,12 +45,22 @@ func (m *Mutator) AppliesTo(gvk schema.GroupVersionKind, operation string) bool 
 
 // InApplyTo is the part of AppliesTo about applyTo.
 func (m *Mutator) InApplyTo(gvk schema.GroupVersionKind, operation string) bool {
+	if m.CreateOnly && operation != "CREATE" {
+		return false
+	}
 	return m.Kind == AssignMetadata || slices.ContainsFunc(m.ApplyTo, func(a ApplyTo) bool {
 		return slices.Contains(a.Groups, gvk.Group) &&
 			slices.Contains(a.Versions, gvk.Version) &&
 			slices.Contains(a.Kinds, gvk.Kind) &&
 			a.Covers(operation)
 	})
+}
+
+// OnCreate returns a mutator that does the same to new objects and nothing else.
+func (m *Mutator) OnCreate() *Mutator {
+	c := *m
+	c.CreateOnly = true
+	return &c
 }
 
 // InKinds is the part of AppliesTo about match.kinds.

@@ -84,6 +84,7 @@ func (d *policyDraft) inline() {
 	for i := range guards {
 		guards[i] = slices.DeleteFunc(guards[i], func(c condition) bool { return holds(shared, c) })
 	}
+	shared = d.selectNames(shared)
 	sayOnce(guards, vars)
 	for i, m := range ms {
 		own := guards[i]

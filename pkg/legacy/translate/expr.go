@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // expr is a piece of CEL: its layout, and how tightly it binds. Expressions
@@ -23,6 +25,9 @@ type expr struct {
 	// opposite is the negation, if there is a better one than with an
 	// exclamation mark.
 	opposite *expr
+	// names says the same of an object's namespace as a selector of namespaces does;
+	// nil if none can.
+	names *metav1.LabelSelectorRequirement
 }
 
 // How tightly operators bind, loosest first.

@@ -127,7 +127,7 @@ func (d *policyDraft) operationGuards(m *legacy.Mutator, ms []*legacy.Mutator) [
 func (d *policyDraft) shared(ms []*legacy.Mutator, guards [][]condition) []condition {
 	var out []condition
 	for _, c := range guards[0] {
-		if len(ms) > 1 && (c.Name == "labels-match" || c.Name == inMutation) {
+		if len(ms) > 1 && (c.Name == "labels-match" && slices.ContainsFunc(ms, writesLabels) || c.Name == inMutation) {
 			continue
 		}
 		if !slices.ContainsFunc(guards, func(g []condition) bool { return !holds(g, c) }) {
@@ -135,6 +135,10 @@ func (d *policyDraft) shared(ms []*legacy.Mutator, guards [][]condition) []condi
 		}
 	}
 	return out
+}
+
+func writesLabels(m *legacy.Mutator) bool {
+	return m.Location.Meets(legacy.Path{{Name: "metadata"}, {Name: "labels"}})
 }
 
 // sayOnce replaces conditions about kind, operation and scope that several

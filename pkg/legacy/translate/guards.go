@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -19,13 +20,24 @@ func (n *translation) guards(m *legacy.Mutator) []condition {
 	var conds []condition
 	if names := m.Match.Namespaces; len(names) > 0 && !slices.ContainsFunc(names, isEverything) {
 		is := n.namespace(m, func(name expr) expr { return matches(name, names) })
+		if exact, rest := selectable(names); len(rest) == 0 {
+			is.names = nameRequirement(metav1.LabelSelectorOpIn, exact)
+		}
 		conds = append(conds, condition{"in-namespace", is})
 	}
 	if names := m.Match.ExcludedNamespaces; slices.ContainsFunc(names, isEverything) {
 		conds = append(conds, condition{"in-no-namespace", not(fn("has", namespaceOfRequest))})
-	} else if len(names) > 0 {
-		is := n.namespace(m, func(name expr) expr { return not(matches(name, names)) })
-		conds = append(conds, condition{"not-in-excluded-namespace", is})
+	} else {
+		exact, rest := selectable(names)
+		exclude := func(names []string, in *metav1.LabelSelectorRequirement) {
+			if len(names) > 0 {
+				is := n.namespace(m, func(name expr) expr { return not(matches(name, names)) })
+				is.names = in
+				conds = append(conds, condition{"not-in-excluded-namespace", is})
+			}
+		}
+		exclude(exact, nameRequirement(metav1.LabelSelectorOpNotIn, exact))
+		exclude(rest, nil)
 	}
 	if s := m.Match.LabelSelector; s != nil {
 		if e, ok := n.form.selects(s, optional(n.form.metadata(), "labels"), "labelSelector"); ok {
@@ -36,6 +48,58 @@ func (n *translation) guards(m *legacy.Mutator) []condition {
 		conds = append(conds, condition{"name-matches", n.form.named(p)})
 	}
 	return conds
+}
+
+// selectable returns the names of namespaces that a selector can have as values of
+// metadataName, each once, and the other patterns.
+func selectable(patterns []string) (names, rest []string) {
+	for _, p := range patterns {
+		switch {
+		case kindOf(p) != exactly || p == "" || len(validation.IsValidLabelValue(p)) > 0:
+			rest = append(rest, p)
+		case !slices.Contains(names, p):
+			names = append(names, p)
+		}
+	}
+	return names, rest
+}
+
+// metadataName is the label with its name that a server gives each Namespace, and
+// keeps. A selector in a binding treats objects as Gatekeeper does: it selects a Namespace
+// by its own labels, and every other object without a namespace (Gatekeeper spec §7.3,
+// Kubernetes spec §2.5).
+const metadataName = "kubernetes.io/metadata.name"
+
+func nameRequirement(op metav1.LabelSelectorOperator, names []string) *metav1.LabelSelectorRequirement {
+	return &metav1.LabelSelectorRequirement{Key: metadataName, Operator: op, Values: names}
+}
+
+// selectNames puts conditions about names of namespaces into the binding, and returns
+// the others.
+func (d *policyDraft) selectNames(conds []condition) (rest []condition) {
+	s := d.binding.MatchResources.NamespaceSelector
+	own := &s.MatchExpressions[len(s.MatchExpressions)-1] // excludes Gatekeeper's own namespace
+	var in []string
+	for _, c := range conds {
+		switch r := c.Expr.names; {
+		case r == nil:
+			rest = append(rest, c)
+		case r.Operator == metav1.LabelSelectorOpIn:
+			in = r.Values
+		default:
+			own.Values = slices.Compact(slices.Sorted(slices.Values(slices.Concat(own.Values, r.Values))))
+		}
+	}
+	if in == nil {
+		return rest
+	}
+	left := slices.DeleteFunc(slices.Clone(in), func(name string) bool { return slices.Contains(own.Values, name) })
+	if len(left) == 0 {
+		s.MatchExpressions = append(s.MatchExpressions, *nameRequirement(metav1.LabelSelectorOpIn, in))
+		return rest
+	}
+	*own = *nameRequirement(metav1.LabelSelectorOpIn, left)
+	return rest
 }
 
 // namespaceOfRequest exists for objects that have a namespace, and for
@@ -74,6 +138,12 @@ func (n *translation) scope(m *legacy.Mutator) string {
 	return ""
 }
 
+// ephemeral is all of a Pod that requests for ephemeralResource can change: a server drops
+// other changes, so only mutators about it get a rule for that.
+var ephemeral = legacy.Path{{Name: "spec"}, {Name: "ephemeralContainers"}}
+
+const ephemeralResource = "pods/ephemeralcontainers"
+
 // rules returns the resource rules for some mutators. One rule has all
 // resources of one group, version, scope and pair of operations.
 func (n *translation) rules(ms []*legacy.Mutator) []admissionregistrationv1.NamedRuleWithOperations {
@@ -81,6 +151,12 @@ func (n *translation) rules(ms []*legacy.Mutator) []admissionregistrationv1.Name
 	for _, m := range ms {
 		rules, _ := Rules(m, n.types)
 		for _, r := range rules {
+			if !m.Location.Meets(ephemeral) {
+				r.Resources = slices.DeleteFunc(r.Resources, func(s string) bool { return s == ephemeralResource })
+			}
+			if len(r.Resources) == 0 {
+				continue
+			}
 			r.Scope = nil // any
 			if s := admissionregistrationv1.ScopeType(n.scope(m)); s != "" {
 				r.Scope = &s
@@ -181,7 +257,7 @@ func namespaces(s *metav1.LabelSelector) *metav1.LabelSelector {
 	out.MatchExpressions = append(out.MatchExpressions,
 		metav1.LabelSelectorRequirement{Key: api.IgnoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist},
 		metav1.LabelSelectorRequirement{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{api.GatekeeperNamespace},
+			Key: metadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{api.GatekeeperNamespace},
 		})
 	return out
 }

@@ -3,7 +3,7 @@ package translate
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -25,12 +25,17 @@ const reservedSuffix = ".static.k8s.io"
 // uniqueNames names each unit after its mutators, so that a name shows what the
 // unit was made from and stays the same when others are added or removed. Names
 // of mutators in files need not be valid names; a name that had to be changed
-// and is then not unique gets a hash of the original.
-func uniqueNames(units [][]*legacy.Mutator) []string {
+// and is then not unique gets a hash of the original. All names begin with before.
+func uniqueNames(units [][]*legacy.Mutator, before string) []string {
 	taken := map[string]int{}
 	names, exact := make([]string, len(units)), make([]bool, len(units))
 	for i, ms := range units {
 		names[i], exact[i] = unitName(ms)
+		if full := before + names[i]; len(full) > validation.DNS1123SubdomainMaxLength {
+			names[i], exact[i] = cut(full, validation.DNS1123SubdomainMaxLength), false
+		} else {
+			names[i] = full
+		}
 		taken[names[i]]++
 	}
 	for i, ms := range units {
@@ -52,9 +57,43 @@ func unitName(ms []*legacy.Mutator) (name string, exact bool) {
 		second, _ := mutatorName(ms[1])
 		name += "-and-" + second
 	default:
-		name += "-and-" + strconv.Itoa(len(ms)-1) + "-more"
+		name = subject(ms)
 	}
 	return cut(name, validation.DNS1123SubdomainMaxLength), false
+}
+
+// subject names what many mutators change: the kinds, and the deepest field that leads
+// to all of their locations, such as "pod-containers" or "objects-labels".
+func subject(ms []*legacy.Mutator) string {
+	var kinds []string
+	common := fieldsOf(ms[0].Location)
+	for _, m := range ms {
+		kinds = append(kinds, kindNames(m)...)
+		fields, n := fieldsOf(m.Location), 0
+		for n < len(common) && n < len(fields) && common[n] == fields[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	slices.Sort(kinds)
+	kinds = slices.Compact(kinds)
+	name := subdomain(strings.Join(kinds, "-and-"))
+	if name == "" || len(kinds) > 2 || slices.Contains(kinds, "*") {
+		name = "objects"
+	}
+	if n := len(common); n > 0 {
+		name = subdomain(name + "-" + kebab(common[n-1]))
+	}
+	return name
+}
+
+func fieldsOf(path legacy.Path) (names []string) {
+	for _, node := range path {
+		if !node.List {
+			names = append(names, node.Name)
+		}
+	}
+	return names
 }
 
 func mutatorName(m *legacy.Mutator) (name string, exact bool) {

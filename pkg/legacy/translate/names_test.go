@@ -12,10 +12,19 @@ import (
 
 func TestUniqueNames(t *testing.T) {
 	a := func(name string) *legacy.Mutator { return &legacy.Mutator{Kind: legacy.Assign, Name: name} }
+	of := func(name, kind string, path ...string) *legacy.Mutator {
+		m := a(name)
+		m.ApplyTo = []legacy.ApplyTo{{Groups: []string{""}, Versions: []string{"v1"}, Kinds: []string{kind}}}
+		for _, field := range path {
+			m.Location = append(m.Location, legacy.Node{Name: field})
+		}
+		return m
+	}
 	set := &legacy.Mutator{Kind: legacy.ModifySet, Name: "args"}
 	tests := map[string]struct {
-		in   [][]*legacy.Mutator
-		want []string
+		in     [][]*legacy.Mutator
+		prefix string
+		want   []string
 	}{
 		"kind and name": {
 			in:   [][]*legacy.Mutator{{a("demo")}, {set}},
@@ -41,21 +50,48 @@ func TestUniqueNames(t *testing.T) {
 			in:   [][]*legacy.Mutator{{a("sidecar"), set}},
 			want: []string{"assign-sidecar-and-modifyset-args"},
 		},
-		"more than two": {
-			in:   [][]*legacy.Mutator{{a("a"), a("b"), a("c")}},
-			want: []string{"assign-a-and-2-more"},
+		"more than two are named after what they change": {
+			in: [][]*legacy.Mutator{{of("a", "Pod", "spec", "initContainers", "image"), of("b", "Pod", "spec", "initContainers", "env"), of("c", "Pod", "spec", "initContainers")},
+				{of("d", "Pod", "spec", "a"), of("e", "Deployment", "metadata"), of("f", "Pod", "spec", "a")},
+				{of("g", "Pod", "spec", "a"), of("h", "Deployment", "spec", "b"), of("i", "Service", "spec", "a")}},
+			want: []string{"pod-init-containers", "deployment-and-pod", "objects-spec"},
 		},
-		"a group and a mutator that has its name": {
-			in:   [][]*legacy.Mutator{{a("a"), a("b"), a("c")}, {a("a-and-2-more")}},
-			want: []string{"assign-a-and-2-more-db150304", "assign-a-and-2-more"},
+		"two groups that change the same": {
+			in: [][]*legacy.Mutator{{of("a", "Pod", "spec"), of("b", "Pod", "spec"), of("c", "Pod", "spec")},
+				{of("d", "Pod", "spec"), of("e", "Pod", "spec"), of("f", "Pod", "spec")}},
+			want: []string{"pod-spec-db150304", "pod-spec-c855e293"},
+		},
+		"a group without kinds and fields": {
+			in:   [][]*legacy.Mutator{{a("a"), a("b"), a("c")}},
+			want: []string{"objects"},
+		},
+		"a prefix": {
+			in:     [][]*legacy.Mutator{{a("demo")}, {a("Demo")}, {a(strings.Repeat("x", 246))}},
+			prefix: "team-a.",
+			want:   []string{"team-a.assign-demo", "team-a.assign-demo-1209c80c", "team-a.assign-" + strings.Repeat("x", 239)},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := uniqueNames(tt.in); !slices.Equal(got, tt.want) {
+			if got := uniqueNames(tt.in, tt.prefix); !slices.Equal(got, tt.want) {
 				t.Errorf("uniqueNames() = %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// Names that a prefix makes too long stay valid and different.
+func TestLongNames(t *testing.T) {
+	var units [][]*legacy.Mutator
+	for i := 200; i < 260; i++ {
+		units = append(units, []*legacy.Mutator{{Kind: legacy.Assign, Name: strings.Repeat("x", i)}})
+	}
+	seen := map[string]bool{}
+	for _, name := range uniqueNames(units, "team-a.") {
+		if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 || seen[name] || !strings.HasPrefix(name, "team-a.assign-x") {
+			t.Errorf("%q: taken: %v, %v", name, seen[name], errs)
+		}
+		seen[name] = true
 	}
 }
 
@@ -76,14 +112,14 @@ func FuzzNames(f *testing.F) {
 	f.Add("-..-", "a.-b")
 	f.Add("日本", strings.Repeat("A.", 130))
 	f.Fuzz(func(t *testing.T, a, b string) {
-		names := uniqueNames([][]*legacy.Mutator{{{Kind: legacy.Assign, Name: a}}, {{Kind: legacy.AssignImage, Name: b}}})
+		names := uniqueNames([][]*legacy.Mutator{{{Kind: legacy.Assign, Name: a}}, {{Kind: legacy.AssignImage, Name: b}}}, "pre-")
 		for _, name := range names {
 			if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
 				t.Errorf("uniqueNames(%q, %q) = %q: %v", a, b, name, errs)
 			}
 		}
 		if a != b {
-			same := uniqueNames([][]*legacy.Mutator{{{Kind: legacy.Assign, Name: a}}, {{Kind: legacy.Assign, Name: b}}})
+			same := uniqueNames([][]*legacy.Mutator{{{Kind: legacy.Assign, Name: a}}, {{Kind: legacy.Assign, Name: b}}}, "")
 			if same[0] == same[1] {
 				t.Errorf("uniqueNames(%q, %q) are both %q", a, b, same[0])
 			}

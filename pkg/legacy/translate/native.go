@@ -2,6 +2,7 @@ package translate
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -27,6 +28,10 @@ type Options struct {
 	// Group is the API group of policies and bindings,
 	// admissionregistration.k8s.io if empty.
 	Group string
+	// ByMatch joins mutators that match the same requests into one policy.
+	ByMatch bool
+	// NamePrefix begins the names of policies and bindings.
+	NamePrefix string
 	// Types know the kinds; nil is the built-in ones.
 	Types *openapi.Types
 }
@@ -95,6 +100,9 @@ func Native(ms []*legacy.Mutator, o Options) []Unit {
 			}
 		}
 	}
+	if o.ByMatch {
+		components = n.byMatch(components)
+	}
 	for _, m := range n.all {
 		if !slices.Contains(movable, m) {
 			components = append(components, legacy.Component{Members: []*legacy.Mutator{m}, Rounds: 1})
@@ -104,13 +112,47 @@ func Native(ms []*legacy.Mutator, o Options) []Unit {
 	for i, c := range components {
 		groups[i] = c.Members
 	}
-	names := uniqueNames(groups)
+	names := uniqueNames(groups, o.NamePrefix)
 	units := make([]Unit, len(components))
 	for i, c := range components {
 		units[i] = n.unit(names[i], c.Members, c.Rounds)
 	}
 	slices.SortFunc(units, func(a, b Unit) int { return cmp.Compare(a.Name, b.Name) })
 	return units
+}
+
+// byMatch joins components whose members all match the same requests. Members of
+// different components commute, so one policy runs them as several do, in any order.
+func (n *translation) byMatch(components []legacy.Component) []legacy.Component {
+	var out []legacy.Component
+	at := map[string]int{}
+	for _, c := range components {
+		key := n.matchKey(c.Members[0])
+		for _, m := range c.Members {
+			if m.Asks() || n.matchKey(m) != key || c.Rounds > 2 {
+				key = c.Members[0].ID() // and no other's
+			}
+		}
+		i, ok := at[key]
+		if !ok {
+			at[key] = len(out)
+			out = append(out, c)
+			continue
+		}
+		o := &out[i]
+		o.Members = slices.SortedFunc(slices.Values(slices.Concat(o.Members, c.Members)), legacy.Compare)
+		o.Rounds = max(o.Rounds, c.Rounds)
+	}
+	return out
+}
+
+// matchKey returns a text that two mutators share if they match the same requests.
+func (n *translation) matchKey(m *legacy.Mutator) string {
+	rules, _ := Rules(m, n.types)
+	sorted := func(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
+	key, _ := json.Marshal([]any{rules, n.scope(m), sorted(m.Match.Namespaces), sorted(m.Match.ExcludedNamespaces),
+		m.Match.LabelSelector, m.Match.NamespaceSelector, m.Match.Name})
+	return string(key)
 }
 
 // unit makes the policy of a group, if there can be one.

@@ -151,6 +151,9 @@ func (n *translation) compare(m *legacy.Mutator, w *plainWalk) fate {
 	if m.Asks() {
 		f.notes = n.recordedNotes(m)
 	}
+	if rules, _ := Rules(m, n.types); isWild(rules) {
+		f.notes = append(f.notes, Note{"", "limit me: it names no kinds, so the policy runs for every object; name them in match.kinds, or in the rules of the policy"})
+	}
 	if !legacy.Idempotent(m) {
 		f.differs("T33", "an image that reads as another one once its path is set, such as a@b/c, can be refused by Gatekeeper; the policy sets the path twice")
 	}
@@ -251,6 +254,9 @@ func (n *translation) never(m *legacy.Mutator) (text, trap string) {
 			if slices.Contains(slices.Concat(a.Groups, a.Versions, a.Kinds), "*") {
 				return "applyTo knows no wildcards; name the kinds", "T38"
 			}
+		}
+		if m.CreateOnly && !slices.ContainsFunc(m.ApplyTo, func(a legacy.ApplyTo) bool { return a.Covers("CREATE") }) {
+			return "it is for updates, and policies are wanted for creations only", ""
 		}
 		return "match.kinds has nothing in common with applyTo", ""
 	}

@@ -33,11 +33,14 @@ func Targets(m *legacy.Mutator) []Target {
 // applied returns the combinations of applyTo.
 func applied(m *legacy.Mutator) []Target {
 	if m.Kind == legacy.AssignMetadata {
-		return []Target{{Group: "*", Version: "*", Kind: "*", Create: true, Update: true}}
+		return []Target{{Group: "*", Version: "*", Kind: "*", Create: true, Update: !m.CreateOnly}}
 	}
 	var out []Target
 	for _, a := range m.ApplyTo {
-		create, update := a.Covers("CREATE"), a.Covers("UPDATE")
+		create, update := a.Covers("CREATE"), a.Covers("UPDATE") && !m.CreateOnly
+		if !create && !update {
+			continue
+		}
 		for _, g := range a.Groups {
 			for _, v := range a.Versions {
 				for _, k := range a.Kinds {

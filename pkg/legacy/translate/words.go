@@ -53,6 +53,11 @@ func describeAssign(m *legacy.Mutator) string {
 		return "Sets " + leaf(m) + " to " + valueWords(m) + " on " + placeWords(m)
 	}
 	what, of := element(m.Location, last), within(m.Location[:last-1], m)
+	if v, ok := m.From.Value.(map[string]any); ok {
+		if contents := fieldsWords(v, m.Location[last].Name); contents != "" {
+			what += ", with " + contents + ","
+		}
+	}
 	switch c, _ := m.Test(last); c {
 	case legacy.MustExist:
 		return "Replaces " + what + " of " + of
@@ -63,14 +68,8 @@ func describeAssign(m *legacy.Mutator) string {
 }
 
 func describeSet(m *legacy.Mutator) string {
-	var values []string
-	for _, v := range distinct(m.Set.Values) {
-		values = append(values, scalarWords(v, "a value"))
-	}
-	what := enumerate(values, "and")
-	if len(values) > 5 {
-		what = strconv.Itoa(len(values)) + " values"
-	}
+	values := distinct(m.Set.Values)
+	what := listWords(values, "values")
 	if m.Set.Prune {
 		return "Removes " + what + " from " + leaf(m) + " of " + placeWords(m)
 	}
@@ -375,19 +374,78 @@ func valueWords(m *legacy.Mutator) string {
 	case m.From.External != nil:
 		return "what the provider " + word(m.From.External.Provider) + " answers"
 	}
-	if _, ok := m.From.Value.([]any); ok {
-		return scalarWords(m.From.Value, "the list below")
-	}
-	return scalarWords(m.From.Value, "the value below")
+	return inWords(m.From.Value)
 }
 
-// scalarWords returns a short value, or long.
+// inWords returns a short value as it is, and says what a longer one has.
+func inWords(v any) string {
+	if text := scalarWords(v, ""); len(text) <= maxWords {
+		return text
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		return "a value with " + fieldsWords(v, "")
+	case []any:
+		return "the list of " + listWords(v, "elements")
+	}
+	return scalarWords(v, "")
+}
+
+// maxWords is how many bytes of a value a sentence has.
+const maxWords = 60
+
+// fieldsWords names the fields of a value and those of their values that are short, except
+// for one field; "" if there is no other.
+func fieldsWords(v map[string]any, except string) string {
+	var parts []string
+	for _, k := range fieldOrder(v) {
+		if k == except {
+			continue
+		}
+		part := word(k)
+		if text := scalarWords(v[k], "x"); text != "x" && len(text) <= maxWords {
+			part += " " + text
+		}
+		parts = append(parts, part)
+	}
+	return fewWords(parts, "fields")
+}
+
+// listWords names the elements of a list that are short or have a name.
+func listWords(list []any, noun string) string {
+	var parts []string
+	for _, v := range list {
+		part := scalarWords(v, "")
+		if fields, ok := v.(map[string]any); ok && len(part) > maxWords {
+			if part = "one with " + fieldsWords(fields, ""); fields["name"] != nil {
+				part = scalarWords(fields["name"], "one")
+			}
+		}
+		parts = append(parts, part)
+	}
+	return fewWords(parts, noun)
+}
+
+// fewWords enumerates the first few of some.
+func fewWords(parts []string, noun string) string {
+	const most = 5
+	if more := len(parts) - most; more > 0 {
+		parts = append(slices.Clone(parts[:most]), strconv.Itoa(more)+" more "+noun)
+	}
+	return enumerate(parts, "and")
+}
+
+// scalarWords returns a value, a long string without its end, or instead of a value that
+// is long otherwise long, unless that is empty.
 func scalarWords(v any, long string) string {
 	if s, ok := v.(string); ok {
+		if runes := []rune(s); len(runes) > 2*maxWords {
+			s = string(runes[:2*maxWords]) + "…"
+		}
 		return word(s)
 	}
 	text, err := json.Marshal(v)
-	if err != nil || long != "" && len(text) > 60 {
+	if err != nil || long != "" && len(text) > maxWords {
 		return long
 	}
 	return string(text)
