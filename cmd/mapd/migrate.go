@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mapd-project/mapd/internal/external"
+	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
@@ -46,6 +47,9 @@ type migrateFlags struct {
 	groupGiven  bool
 	snapshot    string
 	paramsIn    string
+	operations  string
+	groupBy     string
+	namePrefix  string
 
 	verify    bool
 	objects   []string
@@ -130,6 +134,9 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	fl.StringVar(&f.snapshot, "external-snapshot", "", "with --values params: file with answers of external data providers, as mapd eval --record writes it; policies look them up in ConfigMaps")
 	fl.StringVar(&f.paramsIn, "external-namespace", "kube-system", "namespace of these ConfigMaps")
 	choiceVar(fl, &f.group, "group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")
+	choiceVar(fl, &f.operations, "operations", "all", ": policies act on the requests that the mutators act on, or on creations only", "all", "create")
+	choiceVar(fl, &f.groupBy, "group-by", "order", ": mutators share a policy if their order matters, or also if they match the same requests", "order", "match")
+	fl.StringVar(&f.namePrefix, "name-prefix", "", "begins the names of all policies, bindings and files")
 	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
 	fl.BoolVar(&f.live, "live", false, "keep the policies in the cluster and true to its mutators until interrupted, as mapd serve --legacy native does")
 	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
@@ -144,6 +151,9 @@ var reportFormats = map[string]func(*migrate.Report, io.Writer) error{
 	".md":   (*migrate.Report).WriteMarkdown,
 	".html": (*migrate.Report).WriteHTML,
 }
+
+// maxPrefix leaves room for the names of mutators in names of policies.
+const maxPrefix = 63
 
 // check refuses wrong usage before anything is read.
 func (f *migrateFlags) check() error {
@@ -164,6 +174,10 @@ func (f *migrateFlags) check() error {
 		return usagef(name + "--external-snapshot: only with --values params")
 	case f.snapshot == "" && f.paramsIn != "kube-system":
 		return usagef(name + "--external-namespace: only with --external-snapshot")
+	case f.values == "params" && f.groupBy == "match":
+		return usagef(name + "--values params: a policy reads the values of one mutator; leave out --group-by match")
+	case len(f.namePrefix) > maxPrefix || f.namePrefix != "" && len(validation.IsDNS1123Subdomain(f.namePrefix+"a")) > 0:
+		return usagef(name+"--name-prefix %q: must be at most %d lower-case letters, digits, - and ., and begin with a letter or a digit", f.namePrefix, maxPrefix)
 	case len(validation.IsDNS1123Label(f.paramsIn)) > 0:
 		return usagef(name+"--external-namespace %q: must be the name of a namespace", f.paramsIn)
 	case f.output == "":
@@ -206,6 +220,8 @@ func (f *migrateFlags) checkLive() error {
 		return usagef(name + "knows no --values and no --patch")
 	case f.snapshot != "" || f.paramsIn != "kube-system":
 		return usagef(name + "knows no --external-snapshot and no --external-namespace")
+	case f.operations != "all" || f.groupBy != "order" || f.namePrefix != "":
+		return usagef(name + "knows no --operations, no --group-by and no --name-prefix")
 	}
 	return nil
 }
@@ -229,7 +245,7 @@ func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
 	if len(m.mutators) == 0 && len(m.refused) == 0 {
 		return usagef("migrate gatekeeper: no mutators in %s", m.source())
 	}
-	if err := m.write(); err != nil {
+	if err := m.write(ctx); err != nil {
 		return &codedError{exitUsage, err}
 	}
 	if f.verify {
@@ -313,7 +329,7 @@ func (m *migration) read(ctx context.Context) error {
 
 // options returns the options of the translation.
 func (m *migration) options() translate.Options {
-	o := translate.Options{Patch: m.flags.patch, Params: m.flags.values == "params", Group: api.NativeGroup, Types: m.types}
+	o := translate.Options{Patch: m.flags.patch, ByMatch: m.flags.groupBy == "match", NamePrefix: m.flags.namePrefix, Params: m.flags.values == "params", Group: api.NativeGroup, Types: m.types}
 	if m.answers != nil {
 		o.Recorded, o.ParamsNamespace = m.answers.Values(), m.flags.paramsIn
 	}
@@ -324,7 +340,13 @@ func (m *migration) options() translate.Options {
 }
 
 // write translates and writes the files.
-func (m *migration) write() error {
+func (m *migration) write(ctx context.Context) error {
+	if m.flags.operations == "create" {
+		for i, mutator := range m.mutators {
+			m.mutators[i] = mutator.OnCreate()
+		}
+		m.notes = append(m.notes, "--operations create: policies, and mutators in comparisons, leave updates alone, which Gatekeeper does not")
+	}
 	excluded := m.config.Patterns(api.GatekeeperProcess)
 	translated := make([]*legacy.Mutator, len(m.mutators))
 	for i, mutator := range m.mutators {
@@ -343,6 +365,9 @@ func (m *migration) write() error {
 		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the Config keeps mutation from the namespaces %s: the policies exclude them", strings.Join(excluded, ", ")))
 	}
 	files := migrate.Files(m.units, m.options().Group)
+	if err := m.warnOfUpdates(ctx, files); err != nil {
+		return err
+	}
 	if m.flags.output == manifest.Stdin {
 		for i, f := range files {
 			if i > 0 {
@@ -361,6 +386,34 @@ func (m *migration) write() error {
 		m.report.Notes = append(m.report.Notes, path+" is of an earlier run; nothing stands for it now, so it is best removed")
 	}
 	return err
+}
+
+// warnOfUpdates notes which policies set what an update cannot change.
+func (m *migration) warnOfUpdates(ctx context.Context, files []migrate.File) error {
+	sources := make([]lint.Source, len(files))
+	for i, f := range files {
+		sources[i] = lint.Source{Name: f.Name, Data: f.Data}
+	}
+	const rule = "immutable-field"
+	found, err := lint.Run(ctx, sources, lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: []string{rule}})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, f := range found.Findings {
+		if f.Rule == rule && !slices.Contains(names, f.File) {
+			names = append(names, f.File)
+		}
+	}
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	if len(names) > 0 {
+		m.report.Notes = append(m.report.Notes, fmt.Sprintf("%s: updates of objects that are older than the policy are refused, as with Gatekeeper, because a server lets no update change what it sets; --operations create leaves updates alone, and without it mapd lint warns (%s)",
+			strings.Join(names, ", "), rule))
+	}
+	return nil
 }
 
 // compare runs both sides on all objects.

@@ -35,7 +35,6 @@ type builder struct {
 	snapshot  *Snapshot
 	params    *params
 	compiled  []*binding.Binding
-	like      map[*manifest.Document]compile.Policy // of Options.Like
 	errs      []error
 
 	rbac []*unstructured.Unstructured
@@ -318,13 +317,11 @@ func (b *builder) used(gvk schema.GroupVersionKind) bool {
 		gvk.Group == "" && gvk.Kind == "Namespace"
 }
 
-// readAll reads documents on all cores, except those that were read already.
-func readAll[T any](docs []*manifest.Document, there map[*manifest.Document]T, read func(text []byte) T, failed func(error) T) []T {
+// readAll reads documents on all cores.
+func readAll[T any](docs []*manifest.Document, read func(text []byte) T, failed func(error) T) []T {
 	out := make([]T, len(docs))
 	parallel.Each(len(docs), func(i int) {
-		if known, ok := there[docs[i]]; ok {
-			out[i] = known
-		} else if text, err := docs[i].JSONText(); err != nil {
+		if text, err := docs[i].JSONText(); err != nil {
 			out[i] = failed(err)
 		} else {
 			out[i] = read(text)
@@ -335,7 +332,7 @@ func readAll[T any](docs []*manifest.Document, there map[*manifest.Document]T, r
 
 func (b *builder) readPolicies() {
 	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
-	readings := readAll(b.policies, b.like, func(text []byte) compile.Policy {
+	readings := readAll(b.policies, func(text []byte) compile.Policy {
 		return compile.NewPolicy(context.Background(), text, compile.New, deps)
 	}, func(err error) compile.Policy { return compile.Policy{Err: err} })
 	unknown := map[string]bool{}
@@ -344,7 +341,6 @@ func (b *builder) readPolicies() {
 			b.faults(b.policies[i], r.Err)
 			continue
 		}
-		b.snapshot.compiled[b.policies[i]] = r
 		b.snapshot.Policies = append(b.snapshot.Policies, r.Program)
 		if pk := r.Object.Spec.ParamKind; pk != nil {
 			gvk := schema.FromAPIVersionAndKind(pk.APIVersion, pk.Kind)
@@ -361,7 +357,7 @@ func (b *builder) readPolicies() {
 }
 
 func (b *builder) readBindings(unbound bool) {
-	readings := readAll(b.bindings, nil, func(text []byte) compile.Binding {
+	readings := readAll(b.bindings, func(text []byte) compile.Binding {
 		return compile.NewBinding(text, compile.New)
 	}, func(err error) compile.Binding { return compile.Binding{Err: err} })
 	bound := map[string]bool{}

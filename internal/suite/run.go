@@ -19,7 +19,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/coverage"
 	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/parallel"
@@ -110,8 +109,14 @@ type Loaded struct {
 	Suite     string
 	Policies  *mapd.Policies
 	Documents []*mapd.Document
-	// Counter counted the decisions.
-	Counter *coverage.Counter
+	// Changed says how often a mutation changed an object.
+	Changed map[Mutation]int64
+}
+
+// Mutation is one of a policy, by its index.
+type Mutation struct {
+	Policy string
+	Index  int
 }
 
 // Count returns how many outcomes have a status.
@@ -214,8 +219,8 @@ func each(n, limit int, f func(int)) {
 	workers.Wait()
 }
 
-// house has the policies of a suite, compiled once, and loaded for each set of objects
-// beside them.
+// house has the policies of a suite, compiled once for each set of objects beside
+// them.
 type house struct {
 	suite    *Suite
 	opts     *Options
@@ -224,7 +229,6 @@ type house struct {
 	resolver engine.Resolver
 	env      *cel.Env
 	errs     []error
-	first    *mapd.Policies // without more documents
 
 	mu    sync.Mutex
 	loads map[string]*load
@@ -238,7 +242,8 @@ type load struct {
 	policies *mapd.Policies
 	err      error
 
-	counter coverage.Counter
+	mu      sync.Mutex
+	changed map[Mutation]int64
 
 	again     sync.Once
 	withTrace *mapd.Policies
@@ -288,7 +293,7 @@ func (h *house) read() {
 		return
 	}
 	l := h.load(nil)
-	if h.first = l.policies; l.err != nil {
+	if l.err != nil {
 		h.errs = []error{l.err}
 	} else if p := l.policies; len(p.Policies())+p.Mutators()+p.Guests() == 0 {
 		h.errs = []error{s.doc.ErrorAt("policies", errors.New("policies: there is no policy in these files"))}
@@ -334,19 +339,17 @@ func (h *house) load(more []*mapd.Document) *load {
 	h.mu.Lock()
 	l := h.loads[key.String()]
 	if l == nil {
-		l = &load{docs: slices.Concat(h.docs, more)}
+		l = &load{docs: slices.Concat(h.docs, more), changed: map[Mutation]int64{}}
 		h.loads[key.String()] = l
 		h.order = append(h.order, l)
 	}
 	h.mu.Unlock()
-	l.once.Do(func() { l.policies, l.err = h.compile(l.docs, h.first, !h.opts.Verbose) })
+	l.once.Do(func() { l.policies, l.err = h.compile(l.docs, !h.opts.Verbose) })
 	return l
 }
 
-// compile loads documents. Policies that like has already are not compiled again.
-func (h *house) compile(docs []*mapd.Document, like *mapd.Policies, brief bool) (*mapd.Policies, error) {
+func (h *house) compile(docs []*mapd.Document, brief bool) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{
-		Like:       like,
 		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Documents: docs, Env: h.env,
 		Guests: h.loader, Resolver: h.resolver, Brief: brief,
 		Provider: func(u *unstructured.Unstructured) error { _, err := external.DecodeProvider(u); return err },
@@ -354,22 +357,16 @@ func (h *house) compile(docs []*mapd.Document, like *mapd.Policies, brief bool) 
 }
 
 // traced returns the policies of a load with an engine that keeps the objects before and
-// after each step.
+// after each step. The compiled programs are the same.
 func (h *house) traced(l *load) (*mapd.Policies, error) {
-	l.again.Do(func() {
-		like := l.policies
-		if h.opts.Env != nil {
-			like = nil // it counts what runs
-		}
-		l.withTrace, l.traceErr = h.compile(l.docs, like, false)
-	})
+	l.again.Do(func() { l.withTrace, l.traceErr = h.compile(l.docs, false) })
 	return l.withTrace, l.traceErr
 }
 
 func (h *house) loaded() (all []Loaded) {
 	for _, l := range h.order {
 		if l.policies != nil {
-			all = append(all, Loaded{h.suite.File, l.policies, l.docs, &l.counter})
+			all = append(all, Loaded{h.suite.File, l.policies, l.docs, l.changed})
 		}
 	}
 	return all
@@ -393,7 +390,7 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 	}
 	first := h.once(ctx, l.policies, u, o)
 	if first != nil && h.opts.Env != nil {
-		l.counter.Count(first.Decision)
+		l.count(first.Decision)
 	}
 	for n := 2; n <= h.opts.Count && o.Status == Passed; n++ {
 		if r := h.once(ctx, l.policies, u, o); r != nil && !same(first, r) {
@@ -415,6 +412,17 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 	}
 	o.Trace = o.result.Summary()
 	return o
+}
+
+// count counts the mutations that changed the object of a decision.
+func (l *load) count(d *engine.Decision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range d.Steps {
+		if s.Stage == engine.PolicyStage && s.Outcome == engine.Changed {
+			l.changed[Mutation{s.Policy, s.Mutation}]++
+		}
+	}
 }
 
 // same reports whether two results are equal.
