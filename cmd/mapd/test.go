@@ -131,7 +131,7 @@ func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
 	}
 	if f.covers() {
 		opts.Env = func(minor string) (*cel.Env, error) {
-			return cel.NewEnv(cel.Options{Version: minor, Coverage: true})
+			return cel.NewEnv(cel.Options{Version: minor, Observe: true})
 		}
 	}
 	opts.Guests = func(local map[string]string) (kubewarden.Loader, error) {

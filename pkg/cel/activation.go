@@ -86,6 +86,7 @@ type Activation struct {
 	memos   []memo
 	touched []int
 	room    quick.Room
+	traced  int // about the bytes of all Traces, see ForgetTraces
 }
 
 // evaluation is what Bind gives an Activation anew; the rest of it is room that stays.
@@ -103,6 +104,7 @@ type evaluation struct {
 	hasRequest bool
 	authorizer ref.Val
 	resource   ref.Val
+	trace      *Trace // nil unless a program is observed
 
 	gauge
 }

@@ -8,9 +8,6 @@ import (
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/interpreter"
 )
 
 // PointKind says what a Point is.
@@ -50,11 +47,25 @@ type Point struct {
 	Outcomes   []string
 }
 
-// Coverage counts what evaluations of a Program gave. It is safe for concurrent use.
+// Coverage counts what evaluations of a Program gave, and knows which of its parts a
+// Trace has. It is safe for concurrent use.
 type Coverage struct {
+	// Name is what a Trace calls the expression. It must not be set later than the first
+	// evaluation.
+	Name   string
 	points []Point
 	hits   [][2]atomic.Int64 // by point and outcome
-	at     map[int64]int     // the point of a node
+	reads  []read
+	// unread is how many places have no entry in reads, since there are too many.
+	unread int
+	at     map[int64]node
+}
+
+// node is what is observed of a node of the syntax tree: its index in points and in
+// reads, or -1.
+type node struct {
+	point, read int
+	indexed     bool // it is x[y], x.?y or x[?y]
 }
 
 // Points returns the points of the expression, the whole of it first and the others in
@@ -64,7 +75,7 @@ func (c *Coverage) Points() []Point { return c.points }
 // Hits returns how many times a point had an outcome.
 func (c *Coverage) Hits(point, outcome int) int64 { return c.hits[point][outcome].Load() }
 
-// Coverage returns what was counted, nil if the Env does not count.
+// Coverage returns what was counted, nil if the Env does not observe.
 func (p *Program) Coverage() *Coverage { return p.coverage }
 
 // Coverage returns that of a variable, nil if there is none.
@@ -77,7 +88,8 @@ func (s *Scope) Coverage(variable string) *Coverage {
 
 // newCoverage finds the points of a checked expression.
 func newCoverage(checked *ast.AST, expr string, want Want) *Coverage {
-	f := pointFinder{info: checked.SourceInfo(), source: []rune(expr), length: len([]rune(expr)), at: map[int64]Point{}}
+	c := &Coverage{at: map[int64]node{}}
+	f := pointFinder{info: checked.SourceInfo(), source: []rune(expr), length: len([]rune(expr)), at: map[int64]Point{}, coverage: c}
 	root := checked.Expr()
 	f.visit(root)
 	outcomes := []string{Ran}
@@ -85,16 +97,15 @@ func newCoverage(checked *ast.AST, expr string, want Want) *Coverage {
 		outcomes = []string{True, False}
 	}
 	f.at[root.ID()] = Point{Kind: Whole, Text: f.text(root), Start: 0, End: f.length, Outcomes: outcomes}
-	c := &Coverage{at: map[int64]int{}}
-	type node struct {
+	type place struct {
 		id int64
 		Point
 	}
-	var nodes []node
+	var places []place
 	for id, p := range f.at {
-		nodes = append(nodes, node{id, p})
+		places = append(places, place{id, p})
 	}
-	slices.SortFunc(nodes, func(a, b node) int {
+	slices.SortFunc(places, func(a, b place) int {
 		switch {
 		case (a.Kind == Whole) != (b.Kind == Whole):
 			return index(b.Kind == Whole) - index(a.Kind == Whole)
@@ -105,19 +116,26 @@ func newCoverage(checked *ast.AST, expr string, want Want) *Coverage {
 		}
 		return int(a.id - b.id)
 	})
-	for i, n := range nodes {
-		c.points, c.at[n.id] = append(c.points, n.Point), i
+	for i, p := range places {
+		n, ok := c.at[p.id]
+		if !ok {
+			n.read = -1
+		}
+		n.point = i
+		c.points, c.at[p.id] = append(c.points, p.Point), n
 	}
 	c.hits = make([][2]atomic.Int64, len(c.points))
 	return c
 }
 
-// pointFinder collects points by node.
+// pointFinder collects points by node, and the reads of a Coverage.
 type pointFinder struct {
-	info   *ast.SourceInfo
-	source []rune
-	length int
-	at     map[int64]Point
+	info     *ast.SourceInfo
+	source   []rune
+	length   int
+	at       map[int64]Point
+	coverage *Coverage
+	bound    []string // names that macros bind around the node that is visited
 }
 
 func (f *pointFinder) add(e ast.Expr, kind PointKind, outcomes ...string) {
@@ -130,8 +148,21 @@ func (f *pointFinder) addAs(e, shown ast.Expr, kind PointKind, outcomes ...strin
 	f.at[e.ID()] = Point{Kind: kind, Text: f.text(shown), Start: start, End: end, Outcomes: outcomes}
 }
 
-// visit adds the points of an expression and what is below it.
+// visit adds the points and reads of an expression and what is below it.
 func (f *pointFinder) visit(e ast.Expr) {
+	f.read(e)
+	f.below(e)
+}
+
+// below is visit for what is below an expression.
+func (f *pointFinder) below(e ast.Expr) {
+	if next, rest := link(e); next != nil {
+		f.below(next) // it is part of what e reads
+		for _, arg := range rest {
+			f.visit(arg)
+		}
+		return
+	}
 	switch e.Kind() {
 	case ast.CallKind:
 		call := e.AsCall()
@@ -192,8 +223,11 @@ func (f *pointFinder) visit(e ast.Expr) {
 		loop := e.AsComprehension()
 		f.visit(loop.IterRange())
 		f.visit(loop.AccuInit())
+		n := len(f.bound)
+		f.bound = append(f.bound, loop.IterVar(), loop.IterVar2(), loop.AccuVar())
 		f.visit(loop.LoopStep())
 		f.visit(loop.Result())
+		f.bound = f.bound[:n]
 		if r := loop.IterRange(); r.Kind() == ast.ListKind && r.AsList().Size() == 0 {
 			return // binds a name
 		}
@@ -268,63 +302,18 @@ func (f *pointFinder) extent(e ast.Expr) (start, end int) {
 	return start, end // a bracket within a text
 }
 
+// maxPointText is how long the text of a Point is at most, in characters.
+const maxPointText = 60
+
 // text returns an expression on one line, cut if it is long.
-func (f *pointFinder) text(e ast.Expr) string {
+func (f *pointFinder) text(e ast.Expr) string { return cutText(f.whole(e), maxPointText) }
+
+// whole returns an expression on one line.
+func (f *pointFinder) whole(e ast.Expr) string {
 	s, err := celgo.ExprToString(e, f.info)
 	if err != nil { // cel-go cannot write some macros
 		start, end := f.extent(e)
 		s = string(f.source[start:end])
 	}
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > 60 {
-		s = string(r[:59]) + "…"
-	}
-	return s
-}
-
-// counting makes the nodes of points count their values. It comes after the observer of
-// costs, which sees the nodes themselves.
-func (c *Coverage) counting(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	if point, ok := c.at[i.ID()]; ok {
-		return &counted{i, c.points[point].Outcomes, &c.hits[point]}, nil
-	}
-	return i, nil
-}
-
-// counted is the node of a point.
-type counted struct {
-	interpreter.InterpretableV2
-	outcomes []string
-	hits     *[2]atomic.Int64
-}
-
-func (c *counted) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	v := c.InterpretableV2.Exec(frame)
-	outcome := -1
-	switch v := v.(type) {
-	case *types.Err, *types.Unknown:
-	case types.Bool:
-		if len(c.outcomes) == 2 {
-			outcome = index(!bool(v))
-		} else {
-			outcome = 0
-		}
-	case *types.Optional:
-		outcome = 0
-		if len(c.outcomes) == 2 {
-			outcome = index(!v.HasValue())
-		}
-	default:
-		if len(c.outcomes) == 1 {
-			outcome = 0
-		}
-	}
-	if outcome >= 0 {
-		c.hits[outcome].Add(1)
-	}
-	return v
-}
-
-func (c *counted) Eval(vars interpreter.Activation) ref.Val {
-	return c.Exec(interpreter.AsFrame(vars))
+	return strings.Join(strings.Fields(s), " ")
 }

@@ -45,7 +45,7 @@ func coverageInput(n int) *Input {
 
 // Coverage is what a person counts, and counting changes neither results nor costs.
 func TestCoverage(t *testing.T) {
-	counting, err := NewEnv(Options{Coverage: true})
+	counting, err := NewEnv(Options{Observe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestCoverage(t *testing.T) {
 
 // Policies do not share what they count, and constants count each evaluation.
 func TestCoverageOfPolicies(t *testing.T) {
-	env, err := NewEnv(Options{Coverage: true})
+	env, err := NewEnv(Options{Observe: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,10 @@ type Options struct {
 	// CELGo evaluates all expressions with cel-go, and none with package quick. It is
 	// what tests and benchmarks of package quick compare with.
 	CELGo bool
-	// Coverage makes programs count what their parts give, see Program.Coverage. They are
-	// evaluated with cel-go, and no two policies share one.
-	Coverage bool
+	// Observe makes programs count what their parts give, see Program.Coverage, and keep
+	// what they read, see Activation.TakeTrace. They are evaluated with cel-go, and no two
+	// policies share one.
+	Observe bool
 }
 
 // Env is the expression language of one Kubernetes minor. It is safe for
@@ -47,10 +48,10 @@ type Env struct {
 type languages struct {
 	// of are indexed by Mode, by whether patch types exist, and by whether externalData
 	// does. Each is built when first needed: a server never needs those of Mode New.
-	of     [2][2][2]func() (*language, error)
-	shared shared
-	celGo  bool // see Options
-	counts bool // Options.Coverage
+	of       [2][2][2]func() (*language, error)
+	shared   shared
+	celGo    bool // see Options
+	observes bool // Options.Observe
 }
 
 // Nearest is the version whose language comes nearest to that of a server's
@@ -74,7 +75,7 @@ func NewEnv(opts Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{languages: &languages{celGo: opts.CELGo || opts.Coverage, counts: opts.Coverage}}
+	e := &Env{languages: &languages{celGo: opts.CELGo || opts.Observe, observes: opts.Observe}}
 	for mode := range e.of {
 		known := minor
 		if Mode(mode) == New {

@@ -22,6 +22,7 @@ import (
 // each program and the program keeps it, 30 KiB for `true`.
 type planner struct {
 	interpreter interpreter.Interpreter
+	attributes  interpreter.AttributeFactory
 	options     []interpreter.PlannerOption
 }
 
@@ -44,6 +45,7 @@ func newPlanner(env *celgo.Env) (*planner, error) {
 	attributes := interpreter.NewAttributeFactory(env.Container, adapter, provider)
 	return &planner{
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
+		attributes:  attributes,
 		// In the order of cel-go's newProgram: decorators of libraries, then
 		// interrupts, folding, and the observer last. Guarded calls compile constant
 		// regular expressions themselves.
@@ -126,7 +128,7 @@ type plan struct {
 	loops bool
 }
 
-// plan returns the plan for an expression. coverage is nil if nothing is counted.
+// plan returns the plan for an expression. coverage is nil if nothing is observed.
 func (p *planner) plan(checked *ast.AST, loops, metered bool, coverage *Coverage) (plan, error) {
 	options := p.options
 	if !metered {
@@ -137,7 +139,7 @@ func (p *planner) plan(checked *ast.AST, loops, metered bool, coverage *Coverage
 		options = append(options, interpreter.CustomDecoratorV2(ticking(checked)))
 	}
 	if coverage != nil {
-		options = append(options, interpreter.CustomDecoratorV2(coverage.counting))
+		options = append(options, interpreter.CustomDecoratorV2(coverage.observing(p.attributes)))
 	}
 	root, err := p.interpreter.NewInterpretable(checked, options...)
 	if err != nil {

@@ -33,7 +33,7 @@ type Program struct {
 	uses []int
 	// constant is the outcome of a program that reads nothing.
 	constant atomic.Pointer[outcome]
-	// coverage is nil unless the Env counts.
+	// coverage is nil unless the Env observes.
 	coverage *Coverage
 }
 
@@ -169,7 +169,7 @@ func (a *Activation) charge(cost int64) error {
 
 // outcome runs the program and converts its value.
 func (p *Program) outcome(a *Activation) *outcome {
-	val, cost, err := p.plan.run(a.ctx, a)
+	val, cost, err := p.execute(a)
 	o := &outcome{cost: cost}
 	if err != nil {
 		o.err = fmt.Errorf("expression '%s' resulted in error: %w", p.expr, err)
@@ -203,7 +203,7 @@ func (p *Program) run(a *Activation) (ref.Val, int64, error) {
 	if o := p.constant.Load(); o != nil {
 		return o.result.(ref.Val), o.cost, nil
 	}
-	val, cost, err := p.plan.run(a.ctx, a)
+	val, cost, err := p.execute(a)
 	if err == nil && p.reads == 0 && p.coverage == nil && len(p.uses) == 0 && immutable(val) {
 		p.constant.Store(&outcome{result: val, cost: cost})
 	}

@@ -161,8 +161,8 @@ func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.env.counts {
-		return p, declared, nil // each policy counts for itself
+	if s.env.observes {
+		return p, declared, nil // each policy is observed for itself
 	}
 	p, declared = s.env.shared.put(of, p, declared)
 	return p, declared, nil
@@ -191,7 +191,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 	scope.compiling = nil
 	p := &Program{expr: expr, want: want, scope: &scope, weight: needs.kept()}
 	loops := p.survey(checked.Expr(), s)
-	if s.env.counts {
+	if s.env.observes {
 		p.coverage = newCoverage(checked, expr, want)
 	}
 	p.plan, err = lang.planner.plan(checked, loops, !s.vars.Unmetered, p.coverage)

@@ -153,6 +153,10 @@ type Step struct {
 	// the policy matched; the same pointer if the outcome is not Changed. They are
 	// nil unless the engine traces.
 	Before, After *unstructured.Unstructured
+	// Trace is what the step evaluated, and ConditionTrace what the policy's match
+	// conditions did: like ConditionCost, but also of a step that was skipped since one was
+	// false. They are nil unless the policies observe (cel.Options.Observe).
+	Trace, ConditionTrace *policy.Trace
 	// Remarks are what the policy said besides, nil if nothing.
 	Remarks *policy.Remarks
 

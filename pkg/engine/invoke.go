@@ -92,7 +92,7 @@ func (r *run) mutations(inv *binding.Invocation, in policy.Input, possible bool,
 	for i, m := range inv.Policy.Mutations() {
 		step := r.stepOf(inv)
 		step.Mutation, step.Type = i, m.Type
-		step.ConditionCost, step.ConditionTime = conditions.cost, conditions.time
+		step.ConditionCost, step.ConditionTime, step.ConditionTrace = conditions.cost, conditions.time, conditions.trace
 		conditions = spent{}
 		var err error
 		switch {
@@ -146,7 +146,7 @@ func (a *Admission) mutate(name string, m policy.Mutation, in policy.Input, step
 	}
 	a.cost = 0
 	next, err := mutate(a.ctx, name, m, in)
-	step.Duration, step.Cost = a.lap(), a.cost
+	step.Duration, step.Cost, step.Trace = a.lap(), a.cost, draft.TakeTrace()
 	if in.Remarks != nil {
 		a.note(step, name)
 	}
@@ -172,8 +172,9 @@ func (a *Admission) mutate(name string, m policy.Mutation, in policy.Input, step
 
 // spent is what match conditions took.
 type spent struct {
-	cost int64
-	time time.Duration
+	cost  int64
+	time  time.Duration
+	trace *policy.Trace
 }
 
 // matchConditions reports whether the mutations of an invocation may run. Its verdict
@@ -182,7 +183,7 @@ type spent struct {
 func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, mutates bool, took *spent) (proceed bool, _ *metav1.Status) {
 	r.cost = 0
 	match, err := matches(r.ctx, inv.Policy, in)
-	took.time, took.cost = r.lap(), r.cost
+	took.time, took.cost, took.trace = r.lap(), r.cost, in.Draft.TakeTrace()
 	if err == nil && match.OK {
 		return true, nil
 	}
@@ -195,7 +196,7 @@ func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, mutates 
 		return false, nil
 	}
 	step := r.stepOf(inv)
-	step.Duration, step.Cost = took.time, took.cost
+	step.Duration, step.Cost, step.ConditionTrace = took.time, took.cost, took.trace
 	if err != nil {
 		r.deny(inv, step, err, metav1.StatusReasonInvalid)
 		return false, nil

@@ -214,7 +214,7 @@ func (r *setRun) runMember(m int) error {
 	}
 	r.in.Params, r.in.Object, r.cost = member.Params, r.selected(), 0
 	match, err := matches(r.ctx, p, r.in)
-	conditions := spent{r.cost, r.lap()}
+	conditions := spent{r.cost, r.lap(), r.draft.TakeTrace()}
 	if err != nil {
 		return r.refuse(m, r.stepOf(member), err)
 	}
@@ -223,7 +223,7 @@ func (r *setRun) runMember(m int) error {
 	}
 	for i, mutation := range p.Mutations() {
 		step := r.stepOf(member)
-		step.Mutation, step.ConditionCost, step.ConditionTime = i, conditions.cost, conditions.time
+		step.Mutation, step.ConditionCost, step.ConditionTime, step.ConditionTrace = i, conditions.cost, conditions.time, conditions.trace
 		conditions = spent{}
 		if err := r.mutate(member.Name, mutation, r.in, step); err != nil {
 			return r.refuse(m, step, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,6 +77,7 @@ type Policies struct {
 	namespace string
 	unbound   bool
 	compiled  time.Duration
+	observed  func() (*Policies, error)
 }
 
 // LoadError lists everything that Load found wrong, in the order of the files.
@@ -101,6 +103,30 @@ func (e *LoadError) Unwrap() []error { return e.Errs }
 // Load reads and compiles documents. If any of them is at fault, it returns a
 // *LoadError with all faults; any other error is about opts.
 func Load(opts Options, files ...File) (*Policies, error) {
+	p, err := load(opts, files)
+	if err == nil {
+		p.observed = sync.OnceValues(func() (*Policies, error) {
+			opts.Brief, opts.Provider = false, nil
+			var err error
+			if opts.Env, err = cel.NewEnv(cel.Options{Version: opts.Kubernetes, Observe: true}); err != nil {
+				return nil, err
+			}
+			p, err := load(opts, files)
+			if err == nil {
+				p.observed = func() (*Policies, error) { return p, nil }
+			}
+			return p, err
+		})
+	}
+	return p, err
+}
+
+// Observed returns the same policies with an engine whose Steps have a Trace of what
+// expressions read, and the objects before and after. It is slower. The policies are
+// loaded again when it is called first.
+func (p *Policies) Observed() (*Policies, error) { return p.observed() }
+
+func load(opts Options, files []File) (*Policies, error) {
 	start := time.Now()
 	env := opts.Env
 	if env == nil {

@@ -27,12 +27,14 @@ type Covered struct {
 	Coverage         *cel.Coverage
 }
 
-// Covered returns the expressions in the order of the policy if its Env counts
-// (cel.Options.Coverage), else nothing.
+// Covered returns the expressions in the order of the policy if its Env observes
+// (cel.Options.Observe), else nothing.
 func (p *Policy) Covered() []Covered { return p.covered }
 
-func (p *Policy) cover(part api.Part, i int, member, expression string, c *cel.Coverage) {
+// cover keeps what is observed of an expression; name is what a Trace calls it.
+func (p *Policy) cover(part api.Part, i int, member, name, expression string, c *cel.Coverage) {
 	if c != nil {
+		c.Name = name
 		p.covered = append(p.covered, Covered{field.NewPath("spec", string(part)).Index(i).Child(member).String(), expression, c})
 	}
 }
@@ -83,7 +85,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 				continue
 			}
 			p.conditions = append(p.conditions, condition{name: c.Name, program: program})
-			p.cover(api.MatchConditions, i, "expression", c.Expression, program.Coverage())
+			p.cover(api.MatchConditions, i, "expression", "condition "+c.Name, c.Expression, program.Coverage())
 		}
 	}
 
@@ -93,7 +95,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 		if err := scope.Define(v.Name, v.Expression); err != nil {
 			fail(api.Variables, i, "expression", v.Expression, err)
 		}
-		p.cover(api.Variables, i, "expression", v.Expression, scope.Coverage(v.Name))
+		p.cover(api.Variables, i, "expression", "variables."+v.Name, v.Expression, scope.Coverage(v.Name))
 	}
 	p.mutations = make([]Mutation, 0, len(obj.Spec.Mutations)+len(extra))
 	for i, m := range obj.Spec.Mutations {
@@ -105,7 +107,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 				fail(api.Mutations, i, "applyConfiguration.expression", m.ApplyConfiguration.Expression, err)
 				continue
 			}
-			p.cover(api.Mutations, i, "applyConfiguration.expression", m.ApplyConfiguration.Expression, program.Coverage())
+			p.cover(api.Mutations, i, "applyConfiguration.expression", fmt.Sprintf("mutations[%d]", i), m.ApplyConfiguration.Expression, program.Coverage())
 			mutator = &applyMutator{expr: expression{scope, program}, types: deps.Types, lenient: lenient}
 		case m.PatchType == admissionregistrationv1.PatchTypeJSONPatch && m.JSONPatch != nil:
 			want := cel.JSONPatch
@@ -117,7 +119,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 				fail(api.Mutations, i, "jsonPatch.expression", m.JSONPatch.Expression, err)
 				continue
 			}
-			p.cover(api.Mutations, i, "jsonPatch.expression", m.JSONPatch.Expression, program.Coverage())
+			p.cover(api.Mutations, i, "jsonPatch.expression", fmt.Sprintf("mutations[%d]", i), m.JSONPatch.Expression, program.Coverage())
 			mutator = &jsonPatchMutator{expr: expression{scope, program}, types: deps.Types, lenient: lenient}
 		default:
 			fail(api.Mutations, i, "", "", fmt.Errorf("no patch of type %q", m.PatchType))

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy/draft"
 )
 
@@ -26,6 +27,13 @@ type Draft struct {
 	}
 }
 
+// Trace is what was evaluated, and what that read.
+type Trace = cel.Trace
+
+// TakeTrace returns what was evaluated since it was called last, nil if nothing was, or
+// if the Env does not observe.
+func (d *Draft) TakeTrace() *Trace { return d.room.values.TakeTrace() }
+
 // NewDraft begins with obj, which is never modified.
 func NewDraft(obj *unstructured.Unstructured) *Draft {
 	d := &Draft{}
@@ -38,6 +46,7 @@ func NewDraft(obj *unstructured.Unstructured) *Draft {
 func (d *Draft) Reset(obj *unstructured.Unstructured, changes int) {
 	d.Draft.Reset(obj, changes)
 	d.room = room{values: d.room.values}
+	d.room.values.ForgetTraces()
 	d.asked.request, d.asked.value, d.asked.by, d.asked.user = nil, nil, nil, nil
 }
 
