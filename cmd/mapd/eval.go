@@ -40,6 +40,7 @@ type evalFlags struct {
 	raw             bool
 	expand          bool
 	explain         bool
+	trace           bool
 	quiet           bool
 	blame           bool
 	exitCode        bool
@@ -88,6 +89,7 @@ Output formats:
   markdown  the same, and what was denied, for a comment on a pull request
   review    for each object one line: an AdmissionReview with the response
   name      the names of the changed objects, as kubectl writes them
+  trace.json  for each object one line of JSON: what --trace says, for machines
 
 Exit codes:
   0  done
@@ -116,6 +118,7 @@ func newEval(s streams) *cobra.Command {
 	choiceVarP(fl, &f.output, "output", "o", "yaml", "", outputs...)
 	f.addRequest(cmd)
 	fl.BoolVar(&f.explain, "explain", false, "say of every policy and binding that did nothing which of its criteria did not hold")
+	fl.BoolVar(&f.trace, "trace", false, "say of every condition, variable and mutation what it gave, which values it read and what it cost")
 	fl.BoolVar(&f.blame, "blame", false, "print the objects as YAML, and behind each field that changed which policy, binding, parameter and mutation did it")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "of messages print only errors and denials")
 	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change, as kubectl diff does")
@@ -179,7 +182,7 @@ func (f *evalFlags) addReading(cmd *cobra.Command) {
 // blameFormat is the output format of --blame.
 const blameFormat = "blame"
 
-var outputs = []string{"yaml", "json", "patch", "diff", "markdown", "review", "name"}
+var outputs = []string{"yaml", "json", "patch", "diff", "markdown", "review", "name", traceFormat}
 
 // usagef returns an error about wrong usage that begins with the command.
 func (f *evalFlags) usagef(format string, args ...any) error {
@@ -195,6 +198,9 @@ func (f *evalFlags) check() error {
 		return f.usagef("no objects; give them with -f")
 	case f.expand && f.output == "review":
 		return f.usagef("-o review: with --expand there are results that no request asked for")
+	}
+	if f.trace && f.quiet {
+		return f.usagef("--trace writes to standard error, on which -q leaves only errors")
 	}
 	if f.blame {
 		if f.output != "yaml" {
@@ -310,7 +316,7 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, bri
 	f := e.flags
 	policies, err := mapd.Load(mapd.Options{
 		Context:    contextOf(e.inputs, texts),
-		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief,
+		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
 		Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
 	}, texts...)
 	e.outside.publish()
@@ -420,7 +426,7 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 	if req == nil {
 		return nil
 	}
-	r := e.policies.Admit(ctx, req)
+	r := e.admit(ctx, req)
 	e.tell(r)
 	e.whyNot(ctx, r)
 	if !e.complete(r) {
@@ -440,9 +446,9 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 // tell says what the policies did to an object.
 func (e *evaluation) tell(r *mapd.Result) {
 	if r.Denied() && !e.notes.quiet {
-		e.notes.fail("%s", r.Summary())
+		e.notes.fail("%s", e.summary(r))
 	} else {
-		e.notes.say("%s", r.Summary())
+		e.notes.say("%s", e.summary(r))
 	}
 	for _, w := range r.Decision.Warnings {
 		e.notes.warn("%s\n", report.Line(w))
@@ -471,7 +477,7 @@ const (
 // without it some that may have been expected to, if no policy matched.
 func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
 	all := e.flags.explain
-	if !all && (len(r.Decision.Steps) > 0 || len(e.policies.Policies())+e.policies.Mutators()+e.policies.Guests() > maxExplained) {
+	if !all && (len(r.Decision.Steps) > 0 || e.many()) {
 		return
 	}
 	said, more := 0, 0

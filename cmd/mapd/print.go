@@ -53,6 +53,9 @@ func (p *printer) print(r *mapd.Result) error {
 		}
 		return p.line(out)
 	}
+	if p.format == traceFormat {
+		return p.trace(r)
+	}
 	if p.format == "patch" && req.Object() != nil {
 		return p.patch(r)
 	}
@@ -98,20 +101,33 @@ func (p *printer) print(r *mapd.Result) error {
 	return p.line([]byte(report.Line(kubectlName(req.Admission)))) // a name may have line breaks
 }
 
+// named says in a line of JSON which object it is about.
+type named struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	Generated  bool   `json:"generated,omitempty"`
+	Denied     string `json:"denied,omitempty"`
+}
+
+func namedOf(r *mapd.Result) named {
+	req := r.Request.Admission
+	id := named{req.Kind.GroupVersion().String(), req.Kind.Kind, req.Namespace, req.Name, req.Source == policy.Generated, r.Refusal()}
+	if req.Object != nil {
+		id.Name = req.Object.GetName()
+	}
+	return id
+}
+
 // patch writes one line for an object, which says which one it is.
 func (p *printer) patch(r *mapd.Result) error {
 	p.noteDefaults(r)
-	req := r.Request.Admission
 	line := struct {
-		APIVersion string     `json:"apiVersion"`
-		Kind       string     `json:"kind"`
-		Namespace  string     `json:"namespace,omitempty"`
-		Name       string     `json:"name"`
-		Generated  bool       `json:"generated,omitempty"`
-		Denied     string     `json:"denied,omitempty"`
-		Patch      *[]tree.Op `json:"patch,omitempty"`
-	}{APIVersion: req.Kind.GroupVersion().String(), Kind: req.Kind.Kind, Namespace: req.Namespace, Name: req.Object.GetName(), Generated: req.Source == policy.Generated}
-	if line.Denied = r.Refusal(); !r.Denied() {
+		named
+		Patch *[]tree.Op `json:"patch,omitempty"`
+	}{named: namedOf(r)}
+	if !r.Denied() {
 		ops := r.Patch()
 		if ops == nil {
 			ops = []tree.Op{}

@@ -7,22 +7,42 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/explain"
+	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Summary says what happened to one object: a line with the verdict, and one
-// for every step worth a line.
-func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructured) Keys) string {
+// Detail is how much a Summary says of each step.
+type Detail uint8
+
+const (
+	// Brief has a line for each step worth one.
+	Brief Detail = iota
+	// Values has below it a line for each expression with its result and the first values
+	// that it read.
+	Values
+	// Everything has all steps, and of each expression the cost and a line for each value.
+	Everything
+)
+
+// Summary says what happened to one object: a line with the verdict, and the steps. What
+// expressions read is known of policies that are observed.
+func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructured) Keys, detail Detail) string {
 	var lines []string
 	var met, changed actors
-	for _, s := range d.Steps {
+	for i := range d.Steps {
+		s := &d.Steps[i]
 		stage := d.Stage(s.Stage).Stage
 		met.add(stage, s.Policy)
 		if s.Outcome == engine.Changed {
 			changed.add(stage, s.Policy)
 		}
-		if line := step(s, stage.Round, keys); line != "" {
+		if line := step(s, stage.Round, keys, detail); line != "" {
 			lines = append(lines, "  "+line+"\n")
+			if detail == Everything || s.Outcome != engine.Skipped {
+				lines = append(lines, traceText(s.ConditionTrace, detail), traceText(s.Trace, detail))
+			}
 		}
 	}
 	verdict := "no policy matched"
@@ -73,8 +93,8 @@ func count(n int, one, many string) string {
 
 // step describes one step, or returns "" for one of a later round that changed
 // nothing.
-func step(s engine.Step, round string, keys func(*unstructured.Unstructured) Keys) string {
-	if s.Round > 1 && (s.Outcome == engine.Unchanged || s.Outcome == engine.Skipped) {
+func step(s *engine.Step, round string, keys func(*unstructured.Unstructured) Keys, detail Detail) string {
+	if detail < Everything && s.Round > 1 && (s.Outcome == engine.Unchanged || s.Outcome == engine.Skipped) {
 		return ""
 	}
 	where := []string{s.Policy}
@@ -108,10 +128,45 @@ func step(s engine.Step, round string, keys func(*unstructured.Unstructured) Key
 	case engine.Unchanged:
 		return text + ": no change"
 	case engine.Skipped:
-		return text + ": skipped: " + s.Reason
+		text += ": skipped: " + s.Reason
+		if unmet := explain.Unmet(s); unmet != "" && detail < Everything {
+			text += ": " + Line(unmet)
+		}
+		return text
 	}
 	if s.Ignored {
 		return text + ": error, ignored (failurePolicy): " + s.Err.Error()
 	}
 	return text + ": error: " + s.Err.Error()
+}
+
+// traceText returns the lines of what a step evaluated.
+func traceText(t *policy.Trace, detail Detail) string {
+	if t == nil || detail == Brief {
+		return ""
+	}
+	var b strings.Builder
+	line := func(indent, text string) { b.WriteString(indent + Line(text) + "\n") }
+	for i := range t.Evaluations {
+		e := &t.Evaluations[i]
+		if detail == Values {
+			text := e.Name + " = " + explain.Short(e.Result)
+			if reads := explain.OneLine(e); reads != "" {
+				text += "; " + reads
+			}
+			line("    ", text)
+			continue
+		}
+		line("    ", fmt.Sprintf("%s = %s (cost %d)", e.Name, e.Result, e.Cost))
+		for i := range e.Reads {
+			line("      ", explain.ReadText(&e.Reads[i], cel.Excerpt.String))
+		}
+		if e.LeftOut > 0 {
+			line("      ", fmt.Sprintf("and %d more that were not kept", e.LeftOut))
+		}
+	}
+	if t.LeftOut > 0 {
+		line("    ", fmt.Sprintf("%s not kept: there are too many", count(t.LeftOut, "evaluation was", "evaluations were")))
+	}
+	return b.String()
 }

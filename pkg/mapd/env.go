@@ -10,7 +10,10 @@ import (
 // what loading a few policies costs, and there are only as many as known minors.
 var environments sync.Map // of string to *cel.Env
 
-func environment(minor string) (*cel.Env, error) {
+func environment(minor string, observe bool) (*cel.Env, error) {
+	if observe {
+		return cel.NewEnv(cel.Options{Version: minor, Observe: true})
+	}
 	if env, ok := environments.Load(minor); ok {
 		return env.(*cel.Env), nil
 	}

@@ -47,6 +47,9 @@ type Options struct {
 	Documents []*Document
 	// Env is the expression language, instead of that of Kubernetes.
 	Env *cel.Env
+	// Observe keeps in the Steps of decisions what expressions read, and what they gave. An
+	// evaluation takes several times as long.
+	Observe bool
 	// Brief leaves the objects before and after each step out of decisions, as a
 	// server does, so that an evaluation costs what it costs there.
 	Brief bool
@@ -106,24 +109,18 @@ func Load(opts Options, files ...File) (*Policies, error) {
 	p, err := load(opts, files)
 	if err == nil {
 		p.observed = sync.OnceValues(func() (*Policies, error) {
-			opts.Brief, opts.Provider = false, nil
-			var err error
-			if opts.Env, err = cel.NewEnv(cel.Options{Version: opts.Kubernetes, Observe: true}); err != nil {
-				return nil, err
+			if opts.Observe {
+				return p, nil
 			}
-			p, err := load(opts, files)
-			if err == nil {
-				p.observed = func() (*Policies, error) { return p, nil }
-			}
-			return p, err
+			opts.Observe, opts.Env, opts.Brief, opts.Provider = true, nil, false, nil
+			return load(opts, files)
 		})
 	}
 	return p, err
 }
 
-// Observed returns the same policies with an engine whose Steps have a Trace of what
-// expressions read, and the objects before and after. It is slower. The policies are
-// loaded again when it is called first.
+// Observed returns the same policies as Options.Observe makes them. They are loaded again
+// when it is called first.
 func (p *Policies) Observed() (*Policies, error) { return p.observed() }
 
 func load(opts Options, files []File) (*Policies, error) {
@@ -131,7 +128,7 @@ func load(opts Options, files []File) (*Policies, error) {
 	env := opts.Env
 	if env == nil {
 		var err error
-		if env, err = environment(opts.Kubernetes); err != nil {
+		if env, err = environment(opts.Kubernetes, opts.Observe); err != nil {
 			return nil, err
 		}
 	}

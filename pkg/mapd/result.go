@@ -191,7 +191,30 @@ func (r *Result) BlameText() string {
 // Summary returns what happened as text: a line with the verdict, and a line for each
 // step that is worth telling.
 func (r *Result) Summary() string {
-	return report.Summary(r.Request.name, r.Decision, r.policies.keys)
+	return report.Summary(r.Request.name, r.Decision, r.policies.keys, report.Brief)
+}
+
+// TraceText is Summary with what expressions gave and read, see Options.Observe: with all
+// with all steps, costs and values, otherwise with a line for each expression.
+func (r *Result) TraceText(all bool) string {
+	detail := report.Values
+	if all {
+		detail = report.Everything
+	}
+	return report.Summary(r.Request.name, r.Decision, r.policies.keys, detail)
+}
+
+// Trace returns the steps of the Decision with what expressions gave and read, see
+// Options.Observe.
+func (r *Result) Trace() []explain.Traced { return explain.TraceOf(r.Decision) }
+
+// Observe runs the policies once more, as Options.Observe makes them.
+func (r *Result) Observe(ctx context.Context) (*Result, error) {
+	p, err := r.policies.Observed()
+	if err != nil {
+		return nil, err
+	}
+	return p.Admit(ctx, r.Request), nil
 }
 
 // WhyNot yields why policies, bindings and mutators did nothing with the object, of

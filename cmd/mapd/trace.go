@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/explain"
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
+
+// traceFormat is the output format for machines of what --trace says.
+const traceFormat = "trace.json"
+
+// trace writes one line for an object.
+func (p *printer) trace(r *mapd.Result) error {
+	line := struct {
+		named
+		Changed bool             `json:"changed"`
+		Steps   []explain.Traced `json:"steps"`
+	}{namedOf(r), r.Changed(), r.Trace()}
+	if line.Denied != "" && slices.ContainsFunc(line.Steps, func(t explain.Traced) bool { return t.Error == explain.HiddenError }) {
+		line.Denied = explain.HiddenError // which quotes that error
+	}
+	out, err := marshal(line, "")
+	if err != nil {
+		return err
+	}
+	return p.line(out)
+}
+
+// admit runs the policies on a request: once more and observed if nothing came of it
+// since a condition is false, whose values people want to see.
+func (e *evaluation) admit(ctx context.Context, req *mapd.Request) *mapd.Result {
+	r := e.policies.Admit(ctx, req)
+	unmet := func(s engine.Step) bool {
+		return s.Outcome == engine.Skipped && s.ConditionCost+s.Cost > 0 && s.ConditionTrace == nil
+	}
+	if e.notes.quiet || e.many() || r.Denied() || r.Changed() || len(r.Decision.Asked()) > 0 || !slices.ContainsFunc(r.Decision.Steps, unmet) {
+		return r
+	}
+	if observed, err := r.Observe(ctx); err == nil {
+		return observed
+	}
+	return r
+}
+
+// many reports whether there are more policies than are explained without a flag.
+func (e *evaluation) many() bool {
+	return len(e.policies.Policies())+e.policies.Mutators()+e.policies.Guests() > maxExplained
+}
+
+// summary says what policies did to an object.
+func (e *evaluation) summary(r *mapd.Result) string {
+	if e.flags.trace {
+		return r.TraceText(true)
+	}
+	return r.Summary()
+}

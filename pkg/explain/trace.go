@@ -1,0 +1,126 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Traced is a Step with what its expressions read and gave, in a form for machines.
+type Traced struct {
+	Stage   string `json:"stage"`
+	Round   int    `json:"round"`
+	Policy  string `json:"policy"`
+	Binding string `json:"binding,omitempty"`
+	Param   string `json:"param,omitempty"`
+	// Mutation is the index in spec.mutations; nil if the step is about none.
+	Mutation *int   `json:"mutation,omitempty"`
+	Type     string `json:"type,omitempty"`
+	Outcome  string `json:"outcome"`
+	Reason   string `json:"reason,omitempty"`
+	// Error is why the step failed, Ignored that the failurePolicy swallowed it. If the
+	// step read what may be in a Secret, Error is HiddenError.
+	Error   string `json:"error,omitempty"`
+	Ignored bool   `json:"ignored,omitempty"`
+	// Changed has JSON pointers.
+	Changed []string `json:"changed,omitempty"`
+	// Cost is that of the step in CEL units, ConditionCost that of the conditions before
+	// it.
+	Cost          int64         `json:"cost"`
+	ConditionCost int64         `json:"conditionCost,omitempty"`
+	Conditions    *policy.Trace `json:"conditions,omitempty"`
+	Trace         *policy.Trace `json:"trace,omitempty"`
+}
+
+// TraceOf returns the steps of a decision.
+func TraceOf(d *engine.Decision) []Traced {
+	out := []Traced{}
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		t := Traced{
+			Stage: s.Stage, Round: s.Round, Policy: s.Policy, Binding: s.Binding, Param: s.Param, Type: string(s.Type), Outcome: s.Outcome.String(),
+			Reason: s.Reason, Ignored: s.Ignored, Changed: s.Paths(), Cost: s.Cost, ConditionCost: s.ConditionCost, Conditions: s.ConditionTrace, Trace: s.Trace,
+		}
+		if s.Mutation >= 0 {
+			t.Mutation = &s.Mutation
+		}
+		if s.Err != nil {
+			t.Error = s.Err.Error()
+			if hides(s.Trace) || hides(s.ConditionTrace) {
+				t.Error = HiddenError
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// hides reports whether a trace has values that are not shown.
+func hides(t *policy.Trace) bool {
+	hidden := func(v cel.Excerpt) bool { return v.Form == cel.Hidden }
+	return t != nil && slices.ContainsFunc(t.Evaluations, func(e cel.Evaluation) bool {
+		return hidden(e.Result) || slices.ContainsFunc(e.Reads, func(r cel.Read) bool { return slices.ContainsFunc(r.Values, hidden) })
+	})
+}
+
+// HiddenError stands for an error that may quote a Secret.
+const HiddenError = "***"
+
+const (
+	// fewReads is how many reads stand on one line.
+	fewReads = 4
+	// shortText is how long a value on such a line is, in characters.
+	shortText = 60
+)
+
+// Unmet returns what the condition read that is false, on one line; "" if none is, or if
+// the policies are not observed.
+func Unmet(s *engine.Step) string {
+	if s.ConditionTrace == nil {
+		return ""
+	}
+	for _, e := range s.ConditionTrace.Evaluations {
+		if e.Result == (cel.Excerpt{Text: "false"}) {
+			return OneLine(&e)
+		}
+	}
+	return ""
+}
+
+// OneLine returns the first values that an evaluation read, cut if they are long.
+func OneLine(e *cel.Evaluation) string {
+	var parts []string
+	for i, r := range e.Reads {
+		if i == fewReads {
+			parts = append(parts, fmt.Sprintf("and %d more", len(e.Reads)+e.LeftOut-i))
+			break
+		}
+		parts = append(parts, ReadText(&r, Short))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Short returns a value cut for a line with others.
+func Short(v cel.Excerpt) string {
+	if r := []rune(v.Text); len(r) > shortText {
+		v.Text, v.Cut = string(r[:shortText]), true
+	}
+	return v.String()
+}
+
+// ReadText returns what was read on one line: object.spec.replicas = 3. Of many values
+// it says how many are missing.
+func ReadText(r *cel.Read, text func(cel.Excerpt) string) string {
+	var values []string
+	for i, v := range r.Values {
+		if r.LeftOut > 0 && i == len(r.Values)-1 {
+			values = append(values, fmt.Sprintf("(%d more)", r.LeftOut))
+		}
+		values = append(values, text(v))
+	}
+	return r.Text + " = " + strings.Join(values, ", ")
+}
