@@ -169,7 +169,7 @@ func TestSummary(t *testing.T) {
 		"Pod a: unchanged; 1 policy matched\n  q › b: skipped: because\n": {Steps: steps[2:3]},
 	} {
 		d.Stages = []engine.Record{{Stage: &policies, Steps: d.Steps}}
-		if got := Summary("Pod a", d, nil); got != want {
+		if got := Summary("Pod a", d, nil, Brief); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}

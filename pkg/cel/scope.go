@@ -15,6 +15,9 @@ import (
 type Vars struct {
 	// Params declares params: the policy has a paramKind.
 	Params bool
+	// SecretParams says that the paramKind is Secret. Parameters of built-in kinds do not
+	// say so themselves, and a Trace does not show Secrets.
+	SecretParams bool
 	// Variables declares variables: true for mutations and the variables
 	// themselves, false for match conditions (spec §4.2).
 	Variables bool

@@ -175,12 +175,12 @@ func openInSecret(fields []string) bool {
 }
 
 // secrets returns the names that stand for Secrets in an input.
-func secrets(in *Input) (all Reads) {
+func (p *Program) secrets(in *Input) (all Reads) {
 	is := func(m map[string]any) bool { return m["kind"] == "Secret" && m["apiVersion"] == "v1" }
 	if is(in.Object) || is(in.OldObject) {
 		all |= ReadsObject | ReadsOldObject
 	}
-	if is(in.Params) {
+	if is(in.Params) || p.scope.vars.SecretParams {
 		all |= ReadsParams
 	}
 	return all
@@ -236,14 +236,13 @@ func (p *Program) execute(a *Activation) (ref.Val, int64, error) {
 		t.LeftOut++
 		return val, cost, err
 	}
-	e := p.evaluation(r, secrets(a.in))
+	names := p.secrets(a.in)
+	e := p.evaluation(r, names)
 	e.Cost = cost
-	switch hidden := p.reads&secrets(a.in) != 0; {
-	case err != nil:
-		e.Result = shown(types.WrapErr(err), hidden)
-	default:
-		e.Result = shown(val, hidden)
+	if err != nil {
+		val = types.WrapErr(err)
 	}
+	e.Result = shown(val, p.reads&names != 0)
 	t.Evaluations = append(t.Evaluations, e)
 	a.traced += e.size()
 	return val, cost, err

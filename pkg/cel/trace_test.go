@@ -179,11 +179,12 @@ func TestTraceOfSecrets(t *testing.T) {
 		{&Input{Object: secret}, `variables.name`, `"r" variables.name = "r"`},
 		{&Input{OldObject: secret}, `oldObject.data.pin`, `*** oldObject.data.pin = ***`},
 		{&Input{Params: secret}, `params.data.pin`, `*** params.data.pin = ***`},
+		{&Input{Params: map[string]any{"data": secret["data"]}}, `params.data.pin`, `*** params.data.pin = ***`},
 		{&Input{Params: secret, Object: map[string]any{"a": "b"}}, `object.a`, `"b" object.a = "b"`},
 	}
 	env := observing(t)
 	for _, c := range cases {
-		s := env.Scope(Vars{Params: true, Variables: true})
+		s := env.Scope(Vars{Params: true, SecretParams: c.in.Params["data"] != nil, Variables: true})
 		for _, v := range [][2]string{{"pin", `object.data.pin`}, {"name", `request.name`}} {
 			if err := s.Define(v[0], v[1]); err != nil {
 				t.Fatal(err)

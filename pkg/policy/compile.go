@@ -71,11 +71,14 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 		f.Part, f.Index = part, i
 		faults = append(faults, f)
 	}
-	params := obj.Spec.ParamKind != nil
+	vars := cel.Vars{Unmetered: lenient}
+	if kind := obj.Spec.ParamKind; kind != nil {
+		vars.Params, vars.SecretParams = true, kind.APIVersion == "v1" && kind.Kind == "Secret"
+	}
 
 	if len(obj.Spec.MatchConditions) > 0 {
 		// Conditions cannot use variables: the API refuses them (spec §4.2).
-		p.conditionScope = deps.Env.Scope(cel.Vars{Params: params, Unmetered: lenient})
+		p.conditionScope = deps.Env.Scope(vars)
 		defer p.conditionScope.Done()
 		p.conditions = make([]condition, 0, len(obj.Spec.MatchConditions))
 		for i, c := range obj.Spec.MatchConditions {
@@ -89,7 +92,8 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 		}
 	}
 
-	scope := deps.Env.Scope(cel.Vars{Params: params, Variables: true, Unmetered: lenient})
+	vars.Variables = true
+	scope := deps.Env.Scope(vars)
 	defer scope.Done()
 	for i, v := range obj.Spec.Variables {
 		if err := scope.Define(v.Name, v.Expression); err != nil {
