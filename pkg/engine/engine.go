@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -28,6 +29,12 @@ type Options struct {
 	// Resolver answers what stages ask with Admission.Ask. Nil makes every answer an
 	// error.
 	Resolver Resolver
+	// Order changes in which order a round runs the invocations that a request meets, and
+	// may leave some out: it returns them in the memory of its argument, which has them by
+	// policy, binding and parameter. Kubewarden's policies are not asked about. Nil keeps
+	// the order. A server runs those of one policy together, and of them those of one
+	// binding.
+	Order func([]binding.Invocation) []binding.Invocation
 }
 
 // Engine runs requests through the stages that were published last. It is safe for
@@ -41,6 +48,15 @@ type Engine struct {
 // New returns an Engine without stages; it admits every request unchanged until the
 // first Publish.
 func New(opts Options) *Engine { return &Engine{options: opts, lane: newLane()} }
+
+// With returns an engine with the stages of e and changed options.
+func (e *Engine) With(change func(*Options)) *Engine {
+	opts := e.options
+	change(&opts)
+	out := New(opts)
+	out.Publish(e.Stages()...)
+	return out
+}
 
 // Publish makes stages, in this order, those of all requests that start from now on.
 // Requests that have started finish with the stages with which they started.

@@ -148,6 +148,9 @@ func (r *run) secondRound() *metav1.Status {
 func (r *run) round() *metav1.Status {
 	r.number++
 	r.lap()
+	if order := r.options.Order; order != nil && !r.guests {
+		r.selection.Invocations = order(r.selection.Invocations)
+	}
 	if r.configure() {
 		if status := r.fetchNamespace(); status != nil {
 			return status
