@@ -86,7 +86,7 @@ func library(p *pass) {
 		return
 	}
 	refused := func(minor int) api.Faults {
-		env, err := p.set.env(minor)
+		env, err := language(minor)
 		if err != nil {
 			return nil
 		}

@@ -173,7 +173,7 @@ func (s *set) addPolicy(d *manifest.Document) error {
 	if err != nil {
 		return err
 	}
-	env, err := s.env(s.opts.Newest)
+	env, err := language(s.opts.Newest)
 	if err != nil {
 		return err
 	}
@@ -192,8 +192,8 @@ func (s *set) addPolicy(d *manifest.Document) error {
 // languages are kept, since making one takes longer than using it.
 var languages sync.Map // of func() (*cel.Env, error), by minor
 
-// env returns the language of a minor.
-func (s *set) env(minor int) (*cel.Env, error) {
+// language returns the language of a minor.
+func language(minor int) (*cel.Env, error) {
 	made, _ := languages.LoadOrStore(minor, sync.OnceValues(func() (*cel.Env, error) {
 		return cel.NewEnv(cel.Options{Version: fmt.Sprintf("1.%d", minor)})
 	}))
@@ -202,6 +202,28 @@ func (s *set) env(minor int) (*cel.Env, error) {
 
 // read takes the policy apart.
 func (p *subject) read(s *set, env *cel.Env) {
+	p.parse(env)
+	spec := &p.object.Spec
+	p.kinds, p.more = policy.Targets(spec.MatchConstraints, s.types)
+	p.operations = map[string]bool{}
+	for _, r := range spec.MatchConstraints.ResourceRules {
+		for _, o := range r.Operations {
+			if o == "*" {
+				p.operations["CREATE"], p.operations["UPDATE"], p.operations["CONNECT"] = true, true, true
+				continue
+			}
+			p.operations[string(o)] = true
+		}
+	}
+	for _, e := range p.exprs {
+		if e.patch {
+			e.ops = operations(p, e.root)
+		}
+	}
+}
+
+// parse reads the expressions.
+func (p *subject) parse(env *cel.Env) {
 	spec := &p.object.Spec
 	params := spec.ParamKind != nil
 	conditions := env.Scope(cel.Vars{Params: params})
@@ -236,22 +258,6 @@ func (p *subject) read(s *set, env *cel.Env) {
 		case m.JSONPatch != nil:
 			add(scope, cel.JSONPatch, expression{part: api.Mutations, index: i, text: m.JSONPatch.Expression, patch: true,
 				field: fmt.Sprintf("spec.mutations[%d].jsonPatch.expression", i)})
-		}
-	}
-	p.kinds, p.more = policy.Targets(spec.MatchConstraints, s.types)
-	p.operations = map[string]bool{}
-	for _, r := range spec.MatchConstraints.ResourceRules {
-		for _, o := range r.Operations {
-			if o == "*" {
-				p.operations["CREATE"], p.operations["UPDATE"], p.operations["CONNECT"] = true, true, true
-				continue
-			}
-			p.operations[string(o)] = true
-		}
-	}
-	for _, e := range p.exprs {
-		if e.patch {
-			e.ops = operations(p, e.root)
 		}
 	}
 }

@@ -1,0 +1,241 @@
+package lint
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// AnyElement is the step of a Read into the elements of a list.
+const AnyElement = anyElement
+
+// A Read is a part of the object on which it depends what a policy does.
+type Read struct {
+	// Path are the steps from the object; none for all of it.
+	Path []string
+	How  How
+}
+
+// How says what of a part counts.
+type How uint8
+
+// The ways to read a part.
+const (
+	// Value is the part with everything below it.
+	Value How = iota
+	// Presence is whether it is there.
+	Presence
+	// Elements is which elements a list has, but not what is in them.
+	Elements
+	// Place is the value, and whether what it would be in is there.
+	Place
+)
+
+// Reads returns on which parts of the object it depends whether a policy's conditions
+// hold, and on which others what its mutations do: what their expressions look at, and
+// the places that they write to. There may be more than necessary, and there is all of the
+// object where an expression does not say it.
+func Reads(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) (conditions, mutations []Read) {
+	all := []Read{{}}
+	env, err := language(NewestMinor)
+	if err != nil {
+		return all, all
+	}
+	p := &subject{object: &admissionregistrationv1.MutatingAdmissionPolicy{Spec: *spec}}
+	if p.parse(env.Asking()); !p.sound {
+		return all, all
+	}
+	r := reader{resolver: resolver{policy: p}, walked: map[*expression]bool{}}
+	for _, e := range p.ofPart(api.MatchConditions) {
+		r.walk(e.root, nil)
+	}
+	conditions, r.reads = r.reads, nil
+	for _, e := range p.ofPart(api.Mutations) {
+		r.walk(e.root, nil)
+		if e.patch {
+			r.patches(e)
+		} else {
+			r.configures(e.root, nil, nil)
+		}
+	}
+	if !p.spend(1) {
+		return all, all
+	}
+	return conditions, r.reads
+}
+
+type reader struct {
+	resolver
+	walked map[*expression]bool // variables
+	reads  []Read
+}
+
+// add notes a path that begins with a variable.
+func (r *reader) add(p path, how How) {
+	if p[0] == "object" {
+		r.reads = append(r.reads, Read{p[1:], how})
+	}
+}
+
+// configures notes the places that an ApplyConfiguration writes to.
+func (r *reader) configures(n *cel.Node, at path, in *names) {
+	switch {
+	case n.Kind == cel.Struct && len(n.Names) > 0:
+		for i, name := range n.Names {
+			r.configures(n.Args[i], at.with(name), in)
+		}
+		return
+	case n.Kind == cel.Map && len(n.Args) > 0:
+		for i := 0; i+1 < len(n.Args); i += 2 {
+			key, ok := n.Args[i].Value.(string)
+			if !ok || n.Args[i].Kind != cel.Literal {
+				r.reads = append(r.reads, Read{at, Value})
+				return
+			}
+			r.configures(n.Args[i+1], at.with(key), in)
+		}
+		return
+	case n.Kind == cel.List && len(n.Args) > 0:
+		r.reads = append(r.reads, Read{at, Elements})
+		for _, a := range n.Args {
+			r.configures(a, at.with(anyElement), in)
+		}
+		return
+	case n.Kind == cel.Call && n.Name == "_?_:_":
+		r.configures(n.Args[1], at, in)
+		r.configures(n.Args[2], at, in)
+		return
+	case n.Kind == cel.Loop && len(n.Args[1].Args) == 0 && n.Args[1].Kind == cel.List:
+		// map and filter put a list of one element behind what they have.
+		if sum := n.Args[3]; sum.Kind == cel.Call && sum.Name == "_+_" && len(sum.Args) == 2 && sum.Args[0].Kind == cel.Ident &&
+			sum.Args[0].Name == n.Names[0] && n.Args[4].Kind == cel.Ident && n.Args[4].Name == n.Names[0] {
+			r.configures(sum.Args[1], at, in)
+			return
+		}
+	}
+	r.reads = append(r.reads, Read{at, Value})
+}
+
+// patches notes the places of the operations of a JSON patch.
+func (r *reader) patches(e *expression) {
+	for _, o := range operations(r.policy, e.root) {
+		steps, _ := o.path()
+		r.reads = append(r.reads, Read{inObject(steps)[1:], Place})
+		for i, name := range o.node.Names {
+			if name == "from" {
+				steps, _ := (&operation{pieces: added(o.node.Args[i])}).path()
+				r.reads = append(r.reads, Read{inObject(steps)[1:], Place})
+			}
+		}
+	}
+}
+
+// walk notes what an expression looks at.
+func (r *reader) walk(n *cel.Node, in *names) {
+	if !r.policy.spend(1) {
+		return
+	}
+	switch n.Kind {
+	case cel.Ident:
+		if p := r.path(n, in); p != nil {
+			r.add(p, Value)
+		} else if _, ok := in.find(n.Name); !ok && n.Name == "variables" {
+			r.reads = append(r.reads, Read{})
+		}
+		return
+	case cel.Select:
+		if n.Test {
+			if p := r.path(n.Args[0], in); p != nil {
+				r.add(p.with(n.Name), Presence)
+				r.beside(n.Args[0], in)
+				return
+			}
+			break
+		}
+		if p := r.path(n, in); p != nil {
+			r.add(p, Value)
+			r.beside(n, in)
+			return
+		}
+		if r.define(n, in) {
+			return
+		}
+	case cel.Call:
+		if p := r.path(n, in); p != nil {
+			r.add(p, Value)
+			r.beside(n, in)
+			return
+		}
+		if n.Name == "@in" && n.Args[0].Kind == cel.Literal {
+			if key, ok := n.Args[0].Value.(string); ok {
+				if p := r.path(n.Args[1], in); p != nil && r.isMap(p) {
+					r.add(p.with(key), Presence)
+					r.beside(n.Args[1], in)
+					return
+				}
+			}
+		}
+	case cel.Loop:
+		if p := r.path(n, in); p != nil {
+			r.add(p, Value)
+		}
+		r.loop(n, in)
+		return
+	}
+	for _, a := range n.Args {
+		r.walk(a, in)
+	}
+}
+
+// define notes what a variable looks at, if n is one.
+func (r *reader) define(n *cel.Node, in *names) bool {
+	e := r.variable(n, in)
+	if e != nil && !r.walked[e] {
+		r.walked[e] = true
+		r.walk(e.root, nil)
+	}
+	return e != nil
+}
+
+// beside notes what an expression with a path looks at besides this path.
+func (r *reader) beside(n *cel.Node, in *names) {
+	switch n.Kind {
+	case cel.Select:
+		if e := r.variable(n, in); e != nil {
+			if !r.walked[e] {
+				r.walked[e] = true
+				r.beside(e.root, nil)
+			}
+			return
+		}
+		r.beside(n.Args[0], in)
+	case cel.Call:
+		r.beside(n.Args[0], in)
+		for _, a := range n.Args[1:] {
+			r.walk(a, in)
+		}
+	case cel.Loop:
+		r.loop(n, in)
+	}
+}
+
+func (r *reader) loop(n *cel.Node, in *names) {
+	below := r.inside(n, in)
+	bound := len(n.Names) > 1 && n.Names[1] == "#unused"
+	switch p := r.path(n.Args[0], in); {
+	case bound || p == nil || below.path == nil:
+		r.walk(n.Args[0], in)
+	default:
+		r.add(p, Elements)
+		r.beside(n.Args[0], in)
+	}
+	if bound && r.path(n.Args[1], in) != nil {
+		r.beside(n.Args[1], in)
+	} else {
+		r.walk(n.Args[1], in)
+	}
+	for _, a := range n.Args[2:] {
+		r.walk(a, below)
+	}
+}
