@@ -60,11 +60,11 @@ func readFile(t *testing.T, elem ...string) string {
 	return string(data)
 }
 
-// The suites of the examples pass. There is one for each, and one with all policies.
+// The suites of the examples pass, in every order of the policies. There is one for each, and one with all policies.
 func TestExamples(t *testing.T) {
 	hammer.Alone(t)
 	names := exampleNames(t)
-	out := printed(t, "test", examples+"/...")
+	out := printed(t, "test", examples+"/...", "--orders")
 	if want := fmt.Sprintf("%d suites: ", len(names)+1); !strings.Contains(out, want) {
 		t.Errorf("want %s; make test prints\n%s", want, out)
 	}

@@ -44,6 +44,7 @@ type evalFlags struct {
 	quiet           bool
 	blame           bool
 	exitCode        bool
+	orders          ordersFlags
 	external        externalFlags
 	modules         moduleFlags
 }
@@ -93,7 +94,7 @@ Output formats:
 
 Exit codes:
   0  done
-  1  an object was denied, or with --exit-code one would change
+  1  an object was denied, with --exit-code one would change, or --orders found something
   2  wrong usage, or input that cannot be read
   3  a policy does not compile or validate
   5  some inputs failed, the others were done (also if another was denied)`
@@ -123,6 +124,7 @@ func newEval(s streams) *cobra.Command {
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "of messages print only errors and denials")
 	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change, as kubectl diff does")
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
+	f.orders.add(fl)
 	f.external.add(fl)
 	f.external.addRecord(fl)
 	return cmd
@@ -201,6 +203,12 @@ func (f *evalFlags) check() error {
 	}
 	if f.trace && f.quiet {
 		return f.usagef("--trace writes to standard error, on which -q leaves only errors")
+	}
+	if err := f.orders.check(); err != nil {
+		return f.usagef("%w", err)
+	}
+	if f.orders.on && f.external.record != "" {
+		return f.usagef("--orders does not go with --record")
 	}
 	if f.blame {
 		if f.output != "yaml" {
@@ -385,7 +393,7 @@ func (e *evaluation) verdict() error {
 		return &codedError{code: exitUsage}
 	case e.failed:
 		return &codedError{code: exitPartial}
-	case e.denied, e.flags.exitCode && e.changes > 0:
+	case e.denied, e.disordered, e.flags.exitCode && e.changes > 0:
 		return &codedError{code: exitDenied}
 	}
 	return nil
@@ -414,6 +422,7 @@ type evaluation struct {
 	objects                    int
 	changes, denials           int
 	denied, failed, unreadable bool
+	disordered                 bool // --orders found something
 }
 
 // next evaluates one document. Its error ends the run: standard output cannot be
@@ -432,6 +441,7 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 	if !e.complete(r) {
 		return nil
 	}
+	e.reorder(ctx, r)
 	if err := e.show(r); err != nil {
 		return err
 	}

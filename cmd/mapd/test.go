@@ -38,6 +38,7 @@ type testFlags struct {
 	coverage bool
 	html     string
 	lcov     string
+	orders   ordersFlags
 	modules  moduleFlags
 }
 
@@ -53,7 +54,7 @@ for editors.
 
 Exit codes:
   0  all cases passed
-  1  a case failed
+  1  a case failed, or --orders found something
   2  wrong usage, or a suite that cannot be read
   3  a policy does not compile or validate`
 
@@ -85,6 +86,7 @@ func newTest(s streams) *cobra.Command {
 	fl.BoolVar(&f.coverage, "coverage", false, "print on standard error which parts of the policies the cases did not try")
 	fl.StringVar(&f.html, "coverage-html", "", "write the policies with their coverage marked to this file")
 	fl.StringVar(&f.lcov, "coverage-lcov", "", "write the coverage to this file, in the format of lcov")
+	f.orders.add(fl)
 	f.modules.add(cmd)
 	return cmd
 }
@@ -111,9 +113,15 @@ func spelled(args []string) []string {
 }
 
 func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
-	opts := suite.Options{Count: f.count, Parallel: f.parallel, Verbose: f.verbose}
+	opts := suite.Options{Count: f.count, Parallel: f.parallel, Verbose: f.verbose, Orders: f.orders.limit()}
 	if f.count < 1 || f.parallel < 0 {
 		return opts, usagef("test: --count must be at least 1, and --parallel not negative")
+	}
+	if err := f.orders.check(); err != nil {
+		return opts, usagef("test: %w", err)
+	}
+	if f.orders.on && (f.update || f.covers()) {
+		return opts, usagef("test: --orders goes with neither --update nor coverage")
 	}
 	if f.run != "" {
 		re, err := regexp.Compile(f.run)

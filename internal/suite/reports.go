@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/orders"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/report/annotate"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -64,20 +65,21 @@ func (r *Results) json(w io.Writer) error {
 		Result   any    `json:"result"`
 	}
 	type outcome struct {
-		Suite   string   `json:"suite"`
-		Name    string   `json:"name"`
-		Line    int      `json:"line"`
-		Status  Status   `json:"status"`
-		Message string   `json:"message,omitempty"`
-		Diff    []change `json:"diff,omitempty"`
-		Trace   string   `json:"trace,omitempty"`
+		Suite   string         `json:"suite"`
+		Name    string         `json:"name"`
+		Line    int            `json:"line"`
+		Status  Status         `json:"status"`
+		Message string         `json:"message,omitempty"`
+		Diff    []change       `json:"diff,omitempty"`
+		Trace   string         `json:"trace,omitempty"`
+		Orders  *orders.Result `json:"orders,omitempty"`
 	}
 	out := struct {
 		Cases  []outcome `json:"cases"`
 		Errors []string  `json:"errors,omitempty"`
 	}{Cases: []outcome{}}
 	for _, o := range r.Outcomes {
-		c := outcome{Suite: o.Suite, Name: o.Name, Line: o.Line, Status: o.Status, Message: o.Message, Trace: o.Trace}
+		c := outcome{Suite: o.Suite, Name: o.Name, Line: o.Line, Status: o.Status, Message: o.Message, Trace: o.Trace, Orders: o.Orders}
 		for _, d := range o.Diff {
 			c.Diff = append(c.Diff, change{d.Path, d.Before, d.After})
 		}

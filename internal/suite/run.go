@@ -21,6 +21,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/orders"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -46,6 +47,8 @@ type Options struct {
 	Env func(minor string) (*cel.Env, error)
 	// Verbose keeps the Trace of cases that pass, too.
 	Verbose bool
+	// Orders is how many other orders of policies are run for a case at most; 0: none.
+	Orders int
 }
 
 // Status is how a case ended.
@@ -74,6 +77,8 @@ type Outcome struct {
 	// Trace says what each policy did. Without Options.Verbose only failures have it.
 	Trace    string
 	Duration time.Duration
+	// Orders is what other orders of the policies gave; nil without Options.Orders.
+	Orders *orders.Result
 
 	unit   *unit
 	result *mapd.Result // of a failure
@@ -397,6 +402,9 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 			o.Status, o.Message = Failed, fmt.Sprintf("run %d gives another result than the first one", n)
 		}
 	}
+	if first != nil && h.opts.Orders > 0 {
+		h.reorder(ctx, l.policies, first, o)
+	}
 	switch {
 	case first == nil || o.Status != Failed && !h.opts.Verbose:
 		return o
@@ -412,6 +420,20 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 	}
 	o.Trace = o.result.Summary()
 	return o
+}
+
+// reorder runs the policies in other orders. What it finds fails the case.
+func (h *house) reorder(ctx context.Context, policies *mapd.Policies, first *mapd.Result, o *Outcome) {
+	found, err := orders.Check(ctx, policies, first.Request, h.opts.Orders)
+	if err != nil {
+		o.Status, o.Message = Broken, err.Error()
+		return
+	}
+	o.Orders = found
+	for i := range found.Findings {
+		o.Status = Failed
+		o.Message = strings.TrimPrefix(o.Message+"\n"+strings.TrimSuffix(found.Findings[i].Text(), "\n"), "\n")
+	}
 }
 
 // count counts the mutations that changed the object of a decision.

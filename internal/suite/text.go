@@ -33,10 +33,36 @@ func (r *Results) Text(verbose, colour bool) string {
 	if files > 1 {
 		fmt.Fprintf(&b, "%d suites: %s\n", files, r.counts())
 	}
+	r.ordersText(&b)
 	if r.Focused {
 		b.WriteString("Only cases with focus were run.\n")
 	}
 	return b.String()
+}
+
+// ordersText says how many orders of policies were run.
+func (r *Results) ordersText(b *strings.Builder) {
+	runs, cases := 0, 0
+	var more []string
+	for _, o := range r.Outcomes {
+		if o.Orders == nil {
+			continue
+		}
+		runs, cases = runs+o.Orders.Runs, cases+1
+		if !o.Orders.Whole {
+			more = append(more, fmt.Sprintf("%s (%s): %s", report.Line(o.Name), report.Line(o.where()), o.Orders.Summary()))
+		}
+	}
+	if cases > 0 {
+		fmt.Fprintf(b, "orders: %d run for %d %s", runs, cases, map[bool]string{true: "case", false: "cases"}[cases == 1])
+		if len(more) == 0 {
+			b.WriteString(", which stand for all that there are")
+		}
+		b.WriteString("\n")
+	}
+	for _, line := range more {
+		b.WriteString("  " + line + "\n")
+	}
 }
 
 // counts is "3 passed, 1 failed".
@@ -59,6 +85,9 @@ func (o *Outcome) text(b *strings.Builder, verbose, colour bool) {
 	indent(b, report.Printable(o.Message))
 	if o.Diff != nil {
 		indent(b, o.DiffText(colour))
+	}
+	if verbose && o.Orders != nil {
+		indent(b, "orders: "+o.Orders.Summary())
 	}
 	if verbose || o.Status == Failed {
 		indent(b, o.Trace)

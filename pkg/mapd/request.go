@@ -387,3 +387,34 @@ func uid(d *manifest.Document) types.UID {
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]))
 }
+
+// Again returns the request that puts an object, which policies made of that of r, in
+// again as an update that changes nothing; nil if r does not create or update an object.
+func (r *Request) Again(object map[string]any) (*policy.Request, error) {
+	q := r.Admission
+	if object == nil || q.Operation != admissionv1.Update && (q.Operation != admissionv1.Create || q.SubResource != "") {
+		return nil, nil
+	}
+	object, err := r.decode(object)
+	if err != nil {
+		return nil, err
+	}
+	name := q.Name
+	if u := (&unstructured.Unstructured{Object: object}); u.GetName() == "" {
+		// A server has made a name of generateName.
+		name = u.GetGenerateName() + "00000"
+		u = u.DeepCopy()
+		u.SetName(name)
+		object = u.Object
+	}
+	options := maps.Clone(q.Options)
+	if options != nil {
+		options["kind"] = "UpdateOptions"
+	}
+	return &policy.Request{
+		UID: q.UID, Kind: q.Kind, Resource: q.Resource, SubResource: q.SubResource,
+		RequestKind: q.RequestKind, RequestResource: q.RequestResource, RequestSubResource: q.RequestSubResource,
+		Name: name, Namespace: q.Namespace, Operation: admissionv1.Update, UserInfo: q.UserInfo, DryRun: q.DryRun, Options: options, Source: q.Source,
+		Object: &unstructured.Unstructured{Object: object}, OldObject: &unstructured.Unstructured{Object: object},
+	}, nil
+}
