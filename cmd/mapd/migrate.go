@@ -40,6 +40,7 @@ type migrateFlags struct {
 	fromCluster bool
 	output      string
 	patch       string
+	style       string
 	values      string
 	group       string
 	report      string
@@ -130,6 +131,7 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	f.cluster.add(fl)
 	fl.StringVarP(&f.output, "output", "o", "-", "directory for the files; - is one stream on standard output")
 	choiceVar(fl, &f.patch, "patch", "auto", ": JSONPatch or ApplyConfiguration for each, JSONPatch everywhere, or ApplyConfiguration or nothing", "auto", "json", "apply")
+	choiceVar(fl, &f.style, "style", "exact", ": what does exactly what the mutator did, or an ApplyConfiguration wherever there can be one, with the differences in the verdict", "exact", "readable")
 	choiceVar(fl, &f.values, "values", "inline", ": values stand in the policies, or policies read them from the mutators, which stay", "inline", "params")
 	fl.StringVar(&f.snapshot, "external-snapshot", "", "with --values params: file with answers of external data providers, as mapd eval --record writes it; policies look them up in ConfigMaps")
 	fl.StringVar(&f.paramsIn, "external-namespace", "kube-system", "namespace of these ConfigMaps")
@@ -168,6 +170,8 @@ func (f *migrateFlags) check() error {
 		return usagef(name + "-f and --from-cluster: only with --verify, which then takes the cluster's objects")
 	}
 	switch {
+	case f.style == "readable" && (f.patch != "auto" || f.values != "inline"):
+		return usagef(name + "--style readable: chooses the patch by itself, with values in the policy; leave out --patch and --values")
 	case f.values == "params" && f.patch == "apply":
 		return usagef(name + "--values params: such policies are JSON patches; leave out --patch apply")
 	case f.snapshot != "" && f.values != "params":
@@ -216,8 +220,8 @@ func (f *migrateFlags) checkLive() error {
 		return usagef(name + "is for the mutators of a cluster, without -f")
 	case f.output != "-" || f.report != "" || f.verify:
 		return usagef(name + "writes into the cluster; compare and report before, without it")
-	case f.values != "inline" || f.patch != "auto":
-		return usagef(name + "knows no --values and no --patch")
+	case f.values != "inline" || f.patch != "auto" || f.style != "exact":
+		return usagef(name + "knows no --values, no --patch and no --style")
 	case f.snapshot != "" || f.paramsIn != "kube-system":
 		return usagef(name + "knows no --external-snapshot and no --external-namespace")
 	case f.operations != "all" || f.groupBy != "order" || f.namePrefix != "":
@@ -329,7 +333,7 @@ func (m *migration) read(ctx context.Context) error {
 
 // options returns the options of the translation.
 func (m *migration) options() translate.Options {
-	o := translate.Options{Patch: m.flags.patch, ByMatch: m.flags.groupBy == "match", NamePrefix: m.flags.namePrefix, Params: m.flags.values == "params", Group: api.NativeGroup, Types: m.types}
+	o := translate.Options{Patch: m.flags.patch, Readable: m.flags.style == "readable", ByMatch: m.flags.groupBy == "match", NamePrefix: m.flags.namePrefix, Params: m.flags.values == "params", Group: api.NativeGroup, Types: m.types}
 	if m.answers != nil {
 		o.Recorded, o.ParamsNamespace = m.answers.Values(), m.flags.paramsIn
 	}

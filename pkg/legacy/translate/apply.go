@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
 // unmergeable returns why no apply configuration does what a mutator does, or
@@ -19,8 +20,6 @@ func (w *plainWalk) unmergeable() string {
 		return "an apply configuration needs the schema of a kind, and this is about any kind"
 	case !w.known.schema:
 		return "an apply configuration needs a schema that declares " + w.path.String()
-	case w.terminal():
-		return "an apply configuration merges an element into the one that is there and does not replace it"
 	}
 	for d, n := range w.path {
 		last := d == len(w.path)-1
@@ -42,26 +41,113 @@ func (w *plainWalk) unmergeable() string {
 }
 
 func (w *plainWalk) unmergeableValue() string {
-	want := "string"
+	var value any = "" // a string, if it is not known
 	if w.m.From != nil && w.m.From.Metadata == "" {
-		switch v := w.m.From.Value.(type) {
-		case map[string]any, []any:
-			return "an apply configuration merges an object or a list into what is there and does not replace it"
-		case bool:
-			want = "boolean"
-		case float64:
-			want = "numeric"
-			if v != math.Trunc(v) || math.Abs(v) > math.MaxInt32 {
-				return "a number that is no 32-bit integer can be cut in an apply configuration"
-			}
+		value = w.m.From.Value
+	}
+	switch v := value.(type) {
+	case []any:
+		return "an apply configuration merges a list into what is there and does not replace it"
+	case map[string]any:
+		if last := w.path[len(w.path)-1]; last.List && v[last.Name] != last.Value {
+			return "the value is not the element of that " + last.Name
 		}
 	}
 	for _, p := range w.known.places {
-		if p.Scalar() != want {
-			return "the value does not have the type that the schema wants"
+		if _, why := configured(value, p, ""); why != "" {
+			return why
 		}
 	}
 	return ""
+}
+
+// configured writes a value in an apply configuration, or says why there cannot be one.
+// place is the schema of the value and typ the name of its type.
+func configured(v any, place openapi.Place, typ string) (e expr, whyNot string) {
+	const mistyped = "the value does not have the type that the schema wants"
+	switch v := v.(type) {
+	case map[string]any:
+		return configuredObject(v, place, typ)
+	case []any:
+		at, ok := place.Element()
+		switch {
+		case !ok:
+			return expr{}, mistyped
+		case place.Atomic() || len(place.Keys()) == 0:
+			return expr{}, "the value has a list that is atomic, or a set, which an apply configuration may not change"
+		}
+		elems := make([]expr, len(v))
+		for i := range v {
+			if elems[i], whyNot = configured(v[i], at, typ); whyNot != "" {
+				return expr{}, whyNot
+			}
+		}
+		return listOf(elems...), ""
+	}
+	want := "string"
+	switch v := v.(type) {
+	case nil:
+		return expr{}, "an apply configuration takes null for missing"
+	case bool:
+		want = "boolean"
+	case float64:
+		want = "numeric"
+		if v != math.Trunc(v) || math.Abs(v) > math.MaxInt32 {
+			return expr{}, "a number that is no 32-bit integer can be cut in an apply configuration"
+		}
+	}
+	if place.Scalar() != want {
+		return expr{}, mistyped
+	}
+	return jsonConstant(v), ""
+}
+
+// configuredObject is configured for an object, which is a struct or a map of scalars.
+func configuredObject(v map[string]any, place openapi.Place, typ string) (expr, string) {
+	if place.Type().Map == nil {
+		return expr{}, "the value does not have the type that the schema wants"
+	}
+	if place.Atomic() {
+		return expr{}, "the value has an object that is atomic, which an apply configuration may not change"
+	}
+	var members []entry
+	declared := 0
+	for _, k := range fieldOrder(v) {
+		at, ok := place.Field(k)
+		if place.Declares(k) {
+			declared++
+		}
+		switch {
+		case !ok:
+			return expr{}, "nothing is known of the field " + quote(k) + " of the value"
+		case place.Declares(k) && !isIdentifier(k):
+			return expr{}, "an apply configuration cannot name the field " + quote(k)
+		case !place.Declares(k) && at.Scalar() == "":
+			return expr{}, "the value has a map of objects or lists"
+		}
+		member, whyNot := configured(v[k], at, typ+"."+k)
+		if whyNot != "" {
+			return expr{}, whyNot
+		}
+		members = append(members, entry{k, member})
+	}
+	switch declared {
+	case len(v):
+		return message(typ, members...), ""
+	case 0:
+		return mapOf(members...), ""
+	}
+	return expr{}, "the value has fields and keys of a map in one object"
+}
+
+// mergesObject reports whether the value is an object, which an apply configuration
+// merges into the one that is there.
+func (w *plainWalk) mergesObject() bool {
+	if w.m.From == nil {
+		return false
+	}
+	_, ok := w.m.From.Value.(map[string]any)
+	return ok
 }
 
 // mergesExactly reports whether the apply configuration has exactly the
@@ -72,7 +158,7 @@ func (w *plainWalk) unmergeableValue() string {
 // the configuration leaves elements out, because a merge joins those that it
 // names with others of the same key instead of refusing both.
 func (w *plainWalk) mergesExactly() bool {
-	if !w.known.builtin {
+	if !w.known.builtin || w.terminal() || w.mergesObject() && w.mayFind(len(w.path)-1) {
 		return false
 	}
 	for d, n := range w.path {
@@ -88,10 +174,11 @@ func (w *plainWalk) mergesExactly() bool {
 }
 
 // keeps reports whether the path test at a depth keeps an existing value. An
-// apply configuration then repeats that value.
+// apply configuration then repeats that value, if it is a scalar: some servers cannot
+// copy an object (Kubernetes spec, T1).
 func (w *plainWalk) keeps(d int) bool {
 	found, missing := w.allowed(d)
-	return d == len(w.path)-1 && !found && missing && w.m.From != nil
+	return d == len(w.path)-1 && !found && missing && w.m.From != nil && !w.mergesObject()
 }
 
 // configuration is an apply configuration that applies if all conditions hold.
@@ -120,6 +207,9 @@ func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (entry, []
 	var value expr
 	if s.last == len(w.path)-1 {
 		value = w.assigned(s)
+		if w.mergesObject() {
+			value, _ = configured(w.m.From.Value, w.known.places[0], names[s.last])
+		}
 		if within && s.fresh == s.last && w.keeps(s.last) {
 			value, conds = w.read(s, s.last, value), conds[:len(conds)-1]
 		}
@@ -146,6 +236,17 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 	node := w.path[d]
 	_, x := w.loop(d)
 	created := !node.Glob && w.creates(d)
+	if d == len(w.path)-1 {
+		element, _ := configured(w.m.From.Value, w.known.places[0], typ)
+		list, match := w.read(s, s.last, listOf()), w.selects(d, x)
+		switch {
+		case !w.mayFind(d):
+			return listOf(element), []condition{w.lacks(s, x, match)}
+		case !created:
+			return listOf(element), []condition{{"has-" + kebab(keyText(node)), macro(list, "exists", []string{x}, match)}}
+		}
+		return listOf(element), nil
+	}
 	next, conds := w.mergeFrom(d+1, ident(x), typ, !created)
 	element := func(key expr) expr { return message(typ, entry{node.Name, key}, next) }
 	if created {

@@ -164,7 +164,7 @@ func (d *policyDraft) mutation(m *legacy.Mutator, vars *variables) (mutation, []
 	case d.Patch == "apply" && reason != "":
 		d.refusal = reason
 		return mutation{}, nil
-	case d.Patch == "apply", d.Patch != "json" && exactly:
+	case d.Patch == "apply", d.Patch != "json" && (exactly || d.Readable && reason == ""):
 		c := w.apply()
 		if !exactly {
 			d.mergeNotes(m, w)
@@ -198,13 +198,21 @@ func (d *policyDraft) mergeNotes(m *legacy.Mutator, w *plainWalk) {
 	if !w.known.builtin {
 		f.differs("T9", "a merge takes null for missing; Gatekeeper refuses an object that has null on the way to the location")
 	}
+	last := len(m.Location) - 1
+	switch {
+	case !w.mergesObject() || !w.mayFind(last):
+	case m.Location[last].List:
+		f.differs("", "an element of "+m.Location[:last].String()+" that is there keeps the fields that the value lacks; Gatekeeper replaces it")
+	default:
+		f.differs("", m.Location.String()+" keeps the fields that the value lacks; Gatekeeper replaces it")
+	}
 	for i, node := range m.Location {
 		if !node.List {
 			continue
 		}
 		list := m.Location[:i].String()
 		if !w.known.nodes[i].unique {
-			f.differs("T12", "elements of "+list+" with the same "+node.Name+" become one, or are refused")
+			f.differs("T12", "elements of "+list+" with the same "+node.Name+" are merged into one, or refused; Gatekeeper changes each")
 		} else if !node.Glob && w.creates(i) || len(m.Tests) > 0 {
 			f.differs("T12", "elements of "+list+" with the same "+node.Name+", which a server refuses, can become one")
 		}

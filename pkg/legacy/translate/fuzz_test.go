@@ -128,7 +128,7 @@ func fuzzTypes(tb testing.TB) *openapi.Types {
 func forms(m *legacy.Mutator, types *openapi.Types) map[string]*admissionregistrationv1.MutatingAdmissionPolicy {
 	out := map[string]*admissionregistrationv1.MutatingAdmissionPolicy{"runtime": translate.Runtime(m, translate.ShapeOf(m))}
 	for name, o := range map[string]translate.Options{
-		"auto": {}, "json": {Patch: "json"}, "apply": {Patch: "apply"}, "params": {Params: true},
+		"auto": {}, "json": {Patch: "json"}, "apply": {Patch: "apply"}, "readable": {Readable: true}, "params": {Params: true},
 	} {
 		o.Types = types
 		for _, u := range translate.Native([]*legacy.Mutator{m}, o) {

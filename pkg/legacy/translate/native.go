@@ -18,6 +18,9 @@ import (
 type Options struct {
 	// Patch is "auto" (or empty), "json" or "apply".
 	Patch string
+	// Readable, with the first of these, takes an ApplyConfiguration wherever there can
+	// be one, even if it differs from the mutator.
+	Readable bool
 	// Params leaves the values in the mutator and reads them from there.
 	Params bool
 	// Recorded, with Params, has the values of external data. Policies read them from

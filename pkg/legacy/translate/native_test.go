@@ -135,6 +135,8 @@ func (g *golden) units(t *testing.T) ([]*legacy.Mutator, []translate.Unit, verif
 		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ": "); key {
 		case "patch":
 			o.Patch = value
+		case "style":
+			o.Readable = value == "readable"
 		case "params":
 			o.Params = value == "true"
 		case "group":

@@ -96,7 +96,7 @@ func TestNativeRandom(t *testing.T) {
 				ms = append(ms, m)
 			}
 		}
-		units := translate.Native(ms, translate.Options{Types: types, Patch: []string{"auto", "auto", "json", "apply"}[r.IntN(4)]})
+		units := translate.Native(ms, translate.Options{Types: types, Patch: []string{"auto", "auto", "json", "apply"}[r.IntN(4)], Readable: r.IntN(3) == 0})
 		for _, u := range units {
 			switch {
 			case u.Policy == nil:
