@@ -56,14 +56,17 @@ func (p *Policy) Counts() (had, all int) {
 }
 
 // Report has policies in the order of their files and names.
-type Report struct{ Policies []*Policy }
+type Report struct {
+	Policies []*Policy
+	added    map[*policy.Policy]bool
+}
 
 // changed is the outcome of a mutation.
 const changed = "changed"
 
 // Add adds what the programs of policies, which were loaded from docs, counted. mutations
 // returns how often a mutation changed an object. What was added of the same policy before
-// is added up.
+// is added up; a program that was added before counts once.
 func (r *Report) Add(policies []*policy.Policy, docs []*mapd.Document, mutations func(policy string, index int) int64) {
 	for _, p := range policies {
 		i := slices.IndexFunc(docs, func(d *mapd.Document) bool {

@@ -35,6 +35,7 @@ type builder struct {
 	snapshot  *Snapshot
 	params    *params
 	compiled  []*binding.Binding
+	like      map[*manifest.Document]compile.Policy // of Options.Like
 	errs      []error
 
 	rbac []*unstructured.Unstructured
@@ -317,11 +318,13 @@ func (b *builder) used(gvk schema.GroupVersionKind) bool {
 		gvk.Group == "" && gvk.Kind == "Namespace"
 }
 
-// readAll reads documents on all cores.
-func readAll[T any](docs []*manifest.Document, read func(text []byte) T, failed func(error) T) []T {
+// readAll reads documents on all cores, except those that were read already.
+func readAll[T any](docs []*manifest.Document, there map[*manifest.Document]T, read func(text []byte) T, failed func(error) T) []T {
 	out := make([]T, len(docs))
 	parallel.Each(len(docs), func(i int) {
-		if text, err := docs[i].JSONText(); err != nil {
+		if known, ok := there[docs[i]]; ok {
+			out[i] = known
+		} else if text, err := docs[i].JSONText(); err != nil {
 			out[i] = failed(err)
 		} else {
 			out[i] = read(text)
@@ -332,7 +335,7 @@ func readAll[T any](docs []*manifest.Document, read func(text []byte) T, failed 
 
 func (b *builder) readPolicies() {
 	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
-	readings := readAll(b.policies, func(text []byte) compile.Policy {
+	readings := readAll(b.policies, b.like, func(text []byte) compile.Policy {
 		return compile.NewPolicy(context.Background(), text, compile.New, deps)
 	}, func(err error) compile.Policy { return compile.Policy{Err: err} })
 	unknown := map[string]bool{}
@@ -341,6 +344,7 @@ func (b *builder) readPolicies() {
 			b.faults(b.policies[i], r.Err)
 			continue
 		}
+		b.snapshot.compiled[b.policies[i]] = r
 		b.snapshot.Policies = append(b.snapshot.Policies, r.Program)
 		if pk := r.Object.Spec.ParamKind; pk != nil {
 			gvk := schema.FromAPIVersionAndKind(pk.APIVersion, pk.Kind)
@@ -357,7 +361,7 @@ func (b *builder) readPolicies() {
 }
 
 func (b *builder) readBindings(unbound bool) {
-	readings := readAll(b.bindings, func(text []byte) compile.Binding {
+	readings := readAll(b.bindings, nil, func(text []byte) compile.Binding {
 		return compile.NewBinding(text, compile.New)
 	}, func(err error) compile.Binding { return compile.Binding{Err: err} })
 	bound := map[string]bool{}

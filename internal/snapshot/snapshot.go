@@ -3,12 +3,14 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -53,6 +55,9 @@ type Options struct {
 	// More are documents beside those that are given: those of them count that IsContext
 	// holds for or that are no policies, unless there is one of the same kind and name.
 	More []*manifest.Document
+	// Like was built from some of the same documents with the same Env. If the definitions
+	// are the same, what was compiled of a policy's document is used again. It may be nil.
+	Like *Snapshot
 	// Also, if not nil, reads all documents for the caller, and returns what is wrong
 	// with those of its kinds. Other rooms judge by kinds that a Snapshot does not use.
 	Also func(docs []*manifest.Document) []error
@@ -92,6 +97,8 @@ type Snapshot struct {
 	// fills in.
 	Older []string
 
+	crds       []*manifest.Document
+	compiled   map[*manifest.Document]compile.Policy
 	stages     []engine.Stage
 	sources    binding.Sources
 	authorizer *asked
@@ -139,7 +146,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b := &builder{
 		env:        opts.Env,
 		namespace:  cmp.Or(opts.Namespace, DefaultNamespace),
-		snapshot:   &Snapshot{Ignored: map[string]int{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver},
+		snapshot:   &Snapshot{Ignored: map[string]int{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]compile.Policy{}},
 		seen:       map[objectID]*manifest.Document{},
 		more:       map[*manifest.Document]bool{},
 		paramKinds: map[schema.GroupKind]bool{},
@@ -155,7 +162,12 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		b.env = env
 	}
 	b.sort(docs, opts)
-	b.readTypes()
+	b.snapshot.crds = b.crds
+	if like := opts.Like; like != nil && slices.Equal(like.crds, b.crds) {
+		b.snapshot.Types, b.like = like.Types, like.compiled
+	} else {
+		b.readTypes()
+	}
 	b.readObjects()
 	b.buildAuthorizer()
 	b.readPolicies()

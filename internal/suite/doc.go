@@ -3,6 +3,6 @@
 //
 // A suite is a file named mapd-test.yaml with policies and cases: an object, who does
 // what with it, and what is to become of it. Find finds the files of suites, Read reads
-// them strictly, and Run runs their cases with the engine that serves. Policies are
-// compiled once for all cases that see the same objects beside them.
+// them strictly, and Run runs their cases with the engine that serves. A suite's
+// policies are compiled once for all its cases.
 package suite

@@ -224,8 +224,8 @@ func each(n, limit int, f func(int)) {
 	workers.Wait()
 }
 
-// house has the policies of a suite, compiled once for each set of objects beside
-// them.
+// house has the policies of a suite, compiled once, and loaded for each set of objects
+// beside them.
 type house struct {
 	suite    *Suite
 	opts     *Options
@@ -234,6 +234,7 @@ type house struct {
 	resolver engine.Resolver
 	env      *cel.Env
 	errs     []error
+	first    *mapd.Policies // without more documents
 
 	mu    sync.Mutex
 	loads map[string]*load
@@ -298,7 +299,7 @@ func (h *house) read() {
 		return
 	}
 	l := h.load(nil)
-	if l.err != nil {
+	if h.first = l.policies; l.err != nil {
 		h.errs = []error{l.err}
 	} else if p := l.policies; len(p.Policies())+p.Mutators()+p.Guests() == 0 {
 		h.errs = []error{s.doc.ErrorAt("policies", errors.New("policies: there is no policy in these files"))}
@@ -349,12 +350,14 @@ func (h *house) load(more []*mapd.Document) *load {
 		h.order = append(h.order, l)
 	}
 	h.mu.Unlock()
-	l.once.Do(func() { l.policies, l.err = h.compile(l.docs, !h.opts.Verbose) })
+	l.once.Do(func() { l.policies, l.err = h.compile(l.docs, h.first, !h.opts.Verbose) })
 	return l
 }
 
-func (h *house) compile(docs []*mapd.Document, brief bool) (*mapd.Policies, error) {
+// compile loads documents. Policies that like has already are not compiled again.
+func (h *house) compile(docs []*mapd.Document, like *mapd.Policies, brief bool) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{
+		Like: like,
 		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Documents: docs, Env: h.env,
 		Guests: h.loader, Resolver: h.resolver, Brief: brief,
 		Provider: func(u *unstructured.Unstructured) error { _, err := external.DecodeProvider(u); return err },
@@ -362,9 +365,15 @@ func (h *house) compile(docs []*mapd.Document, brief bool) (*mapd.Policies, erro
 }
 
 // traced returns the policies of a load with an engine that keeps the objects before and
-// after each step. The compiled programs are the same.
+// after each step.
 func (h *house) traced(l *load) (*mapd.Policies, error) {
-	l.again.Do(func() { l.withTrace, l.traceErr = h.compile(l.docs, false) })
+	l.again.Do(func() {
+		like := l.policies
+		if h.opts.Env != nil {
+			like = nil // it counts what runs
+		}
+		l.withTrace, l.traceErr = h.compile(l.docs, like, false)
+	})
 	return l.withTrace, l.traceErr
 }
 

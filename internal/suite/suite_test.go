@@ -254,29 +254,46 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// BenchmarkThousand runs 1,000 cases over 100 policies, from the files on.
+// BenchmarkThousand runs 1,000 cases over 100 policies, from the files on: with the same
+// objects beside them, and each with a Namespace and a parameter of its own.
 func BenchmarkThousand(b *testing.B) {
-	file := write(b, "[]\n")
+	for name, more := range map[string]string{
+		"same": "", "own": ", context: [{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {n: '%[1]d'}}}, {apiVersion: v1, kind: ConfigMap, metadata: {name: c-%[1]d}}]",
+	} {
+		b.Run(name, func(b *testing.B) {
+			file := thousand(b, 1000, more)
+			for b.Loop() {
+				r := Run(b.Context(), []string{file}, Options{})
+				if len(r.Errs) > 0 || r.Count(Passed) != 1000 {
+					b.Fatal(r.Errs, r.Text(false, false))
+				}
+			}
+		})
+	}
+}
+
+// thousand writes a suite of n cases over 100 policies.
+func thousand(t testing.TB, n int, more string) string {
+	file := write(t, "[]\n")
 	dir := filepath.Dir(file)
 	for i := range 100 {
 		text := fmt.Sprintf(policyText, fmt.Sprintf("owner-%d", i))
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("policy-%03d.yaml", i)), []byte(text), 0o644); err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	cases := "apiVersion: test.mapd.dev/v1alpha1\nkind: Suite\npolicies: ['policy-*.yaml']\nunbound: true\ncases:\n"
-	for i := range 1000 {
-		cases += fmt.Sprintf("- {name: case %d, object: %s, expect: {fields: {metadata.labels.owner-%d: shop}}}\n", i, fmt.Sprintf(pod, ""), i%100)
+	for i := range n {
+		own := more
+		if more != "" {
+			own = fmt.Sprintf(more, i)
+		}
+		cases += fmt.Sprintf("- {name: case %d, object: %s, expect: {fields: {metadata.labels.owner-%d: shop}}%s}\n", i, fmt.Sprintf(pod, ""), i%100, own)
 	}
 	if err := os.WriteFile(file, []byte(cases), 0o644); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	for b.Loop() {
-		r := Run(b.Context(), []string{file}, Options{})
-		if len(r.Errs) > 0 || r.Count(Passed) != 1000 {
-			b.Fatal(r.Errs, r.Text(false, false))
-		}
-	}
+	return file
 }
 
 // Files keep their form: JSON stays JSON, lines end as they did, and directives stand

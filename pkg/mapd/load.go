@@ -56,6 +56,10 @@ type Options struct {
 	// Resolver answers what policies ask of providers of external data. Nil makes every
 	// answer an error.
 	Resolver engine.Resolver
+	// Like are policies that were loaded with the same Env and Kubernetes from some of the
+	// same Documents: Load does not compile those policies again if the definitions among
+	// the documents are the same, too. It may be nil.
+	Like *Policies
 	// Context are documents beside the files of Load, such as the objects of a stream: those
 	// count that are policies, bindings, mutators, definitions, Namespaces or parameters,
 	// and that no file has. The others cost nothing but memory.
@@ -78,6 +82,7 @@ type Policies struct {
 	engine    *engine.Engine
 	explainer *explain.Explainer
 	namespace string
+	env       *cel.Env
 	unbound   bool
 	compiled  time.Duration
 	observed  func() (*Policies, error)
@@ -147,7 +152,12 @@ func load(opts Options, files []File) (*Policies, error) {
 	for i, d := range opts.Context {
 		more[i] = d.doc
 	}
+	var like *snapshot.Snapshot
+	if opts.Like != nil && opts.Like.env == env {
+		like = opts.Like.loaded.Snapshot
+	}
 	l, errs, unread := snapshot.Load(inputs, snapshot.Options{
+		Like:      like,
 		More:      more,
 		Documents: docs,
 		Env:       env, Unbound: opts.Unbound, Namespace: opts.Namespace, Trace: !opts.Brief,
@@ -162,7 +172,7 @@ func load(opts Options, files []File) (*Policies, error) {
 	e := l.Engine()
 	return &Policies{
 		loaded: l, engine: e, explainer: explain.New(e, l.Types), compiled: made + l.Compiled,
-		namespace: cmp.Or(opts.Namespace, DefaultNamespace), unbound: opts.Unbound,
+		namespace: cmp.Or(opts.Namespace, DefaultNamespace), unbound: opts.Unbound, env: env,
 	}, nil
 }
 
