@@ -14,7 +14,7 @@ type (
 	value any
 	// denial is true, or a record with the fields of a denialText.
 	denial any
-	// operation is one of CREATE, UPDATE and CONNECT.
+	// operation is one of CREATE, UPDATE, CONNECT and DELETE.
 	operation string
 )
 
@@ -41,8 +41,8 @@ type testCase struct {
 	Focus       bool             `json:"focus" doc:"Run only the cases of the suite that have focus, while working on them."`
 	Object      source           `json:"object" doc:"The object of the request: an object in place, or the name of a file with one."`
 	Objects     string           `json:"objects" doc:"A file with objects, each a request of its own, instead of object."`
-	Old         source           `json:"old" doc:"The object before an update."`
-	Operation   operation        `json:"operation" doc:"CREATE, UPDATE or CONNECT; UPDATE with old and CREATE without if left out."`
+	Old         source           `json:"old" doc:"The object before an update, or the one that is deleted."`
+	Operation   operation        `json:"operation" doc:"CREATE, UPDATE, CONNECT or DELETE; UPDATE with old and CREATE without if left out. A DELETE has old and no object; of all policies only Kubewarden's see it."`
 	Subresource string           `json:"subresource" doc:"The subresource that is requested, such as status."`
 	DryRun      bool             `json:"dryRun" doc:"Whether the request is a dry run."`
 	User        *user            `json:"user" doc:"Who asks; kubernetes-admin of the group system:masters if left out."`

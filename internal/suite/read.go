@@ -214,11 +214,19 @@ func (s *Suite) addUnits(d *decoder, path string, row int, name string, c testCa
 	if s.Skip != "" {
 		base.skip = s.Skip
 	}
-	if (c.Object == nil) == (c.Objects == "") {
+	deletes := c.Operation == "DELETE"
+	switch {
+	case deletes && (c.Old == nil || c.Object != nil || c.Objects != ""):
+		d.fail(path, "%s: a DELETE has old, the object that is deleted, and no other", path)
+		return
+	case !deletes && (c.Object == nil) == (c.Objects == ""):
 		d.fail(path, "%s: want object or objects, one of them", path)
 		return
 	}
 	base.old = s.one(d, path+".old", c.Old)
+	if deletes {
+		base.object, base.old = base.old, nil
+	}
 	for i, src := range c.Context {
 		base.context = append(base.context, s.several(d, fmt.Sprintf("%s.context[%d]", path, i), src)...)
 	}
@@ -227,12 +235,14 @@ func (s *Suite) addUnits(d *decoder, path string, row int, name string, c testCa
 		d.fail(path+".old", "%s.old: is for a case with object", path)
 	case c.Operation == "UPDATE" && c.Old == nil:
 		d.fail(path+".operation", "%s.operation: UPDATE needs old, the object before it", path)
-	case c.Operation != "UPDATE" && c.Operation != "" && c.Old != nil:
-		d.fail(path+".old", "%s.old: is for UPDATE", path)
+	case c.Operation != "UPDATE" && !deletes && c.Operation != "" && c.Old != nil:
+		d.fail(path+".old", "%s.old: is for UPDATE and DELETE", path)
 	}
 	s.checkExpect(d, path+".expect", &c)
 	if c.Objects == "" {
-		base.object = s.one(d, path+".object", c.Object)
+		if !deletes {
+			base.object = s.one(d, path+".object", c.Object)
+		}
 		if c.Expect != nil {
 			base.want = s.one(d, path+".expect.object", c.Expect.Object)
 		}

@@ -19,7 +19,7 @@ var (
 	caseType      = reflect.TypeFor[testCase]()
 	denialFields  = reflect.TypeFor[denialText]()
 
-	operations = []string{"CREATE", "UPDATE", "CONNECT"}
+	operations = []string{"CREATE", "UPDATE", "CONNECT", "DELETE"}
 )
 
 // decoder fills Go values from a document and collects what does not fit.

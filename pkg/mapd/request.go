@@ -26,7 +26,8 @@ import (
 // RequestOptions say what is asked of an API server. The zero value creates the
 // object, as the administrator that kubeadm makes.
 type RequestOptions struct {
-	// Operation is CREATE if it is empty, or UPDATE with Old.
+	// Operation is CREATE if it is empty, or UPDATE with Old. The object of a DELETE is the
+	// one that is deleted, which the Request has as its old object.
 	Operation admissionv1.Operation
 	// Old has the objects before an update.
 	Old *Objects
@@ -170,6 +171,9 @@ func (e *asking) request(document *Document) (*Request, error) {
 		if req.OldObject, err = s.normalize(e, old.doc, "", oldObj); err != nil {
 			return nil, err
 		}
+	}
+	if e.Operation == admissionv1.Delete {
+		s.object, req.Object, req.OldObject = nil, nil, settled
 	}
 	s.Admission = req
 	return s, nil
@@ -370,7 +374,7 @@ func (e *asking) userInfo() authenticationv1.UserInfo {
 
 // options are request.options; CONNECT has none (spec §2.6).
 func (e *asking) options() map[string]any {
-	kind := map[admissionv1.Operation]string{admissionv1.Create: "CreateOptions", admissionv1.Update: "UpdateOptions"}[e.Operation]
+	kind := map[admissionv1.Operation]string{admissionv1.Create: "CreateOptions", admissionv1.Update: "UpdateOptions", admissionv1.Delete: "DeleteOptions"}[e.Operation]
 	if kind == "" {
 		return nil
 	}
