@@ -60,12 +60,21 @@ func readFile(t *testing.T, elem ...string) string {
 	return string(data)
 }
 
-// The suites of the examples pass, in every order of the policies. There is one for each, and one with all policies.
+// The suites of the examples pass, in every order of the policies. There is one for each, one with all policies, and those
+// of the programs.
 func TestExamples(t *testing.T) {
 	hammer.Alone(t)
 	names := exampleNames(t)
-	out := printed(t, "test", examples+"/...", "--orders")
-	if want := fmt.Sprintf("%d suites: ", len(names)+1); !strings.Contains(out, want) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	const program = examples + "/kubewarden/drop-capabilities"
+	module := filepath.Join(t.TempDir(), "drop.wasm")
+	build := exec.Command("go", "build", "-C", program+"/guest", "-buildmode=c-shared", "-trimpath", "-ldflags=-s", "-o", module, ".")
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	out := printed(t, "test", "--module", "ghcr.io/example/drop-capabilities:v1="+module, examples+"/...", "--orders")
+	if want := fmt.Sprintf("%d suites: ", len(names)+3); !strings.Contains(out, want) {
 		t.Errorf("want %s; make test prints\n%s", want, out)
 	}
 	together := readFile(t, examples, "mapd-test.yaml")
