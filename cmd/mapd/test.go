@@ -205,9 +205,7 @@ func (f *testFlags) report(s streams, results *suite.Results) error {
 	}
 	var r coverage.Report
 	for _, l := range results.Loaded {
-		r.Add(l.Policies.Policies(), l.Documents, func(policy string, index int) int64 {
-			return l.Changed[suite.Mutation{Policy: policy, Index: index}]
-		})
+		r.Add(l.Policies, l.Documents, l.Counter)
 	}
 	if f.coverage {
 		if _, err := io.WriteString(s.err, report.Printable(r.Text())); err != nil {

@@ -3,8 +3,9 @@
 //
 // It gathers what programs of pkg/cel counted, by policy and place in its file: match
 // conditions that were true and false, both ways of ?:, && and ||, optionals with and
-// without a value, bodies of macros, and mutations that changed an object. Text, HTML and
-// LCOV show it.
+// without a value, bodies of macros, and mutations that changed an object. Of Gatekeeper's
+// mutators and Kubewarden's policies it has what decisions say. Text, HTML and LCOV show
+// it.
 package coverage
 
 import (
@@ -40,6 +41,13 @@ func (p *Part) Missed() (missed []string) {
 	return missed
 }
 
+// runs reports whether an outcome says that the part ran. Some say what came of a run, or
+// that there was none.
+func (p *Part) runs(outcome int) bool {
+	o := p.Outcomes[outcome]
+	return p.Kind == "guest" || o != changed && o != kept && o != unmatched
+}
+
 // Policy is a policy with its parts, in the order of the file.
 type Policy struct {
 	Name, File string
@@ -58,24 +66,42 @@ func (p *Policy) Counts() (had, all int) {
 // Report has policies in the order of their files and names.
 type Report struct {
 	Policies []*Policy
-	added    map[*policy.Policy]bool
+	programs map[*policy.Policy]bool // that were added
 }
 
-// changed is the outcome of a mutation.
-const changed = "changed"
-
-// Add adds what the programs of policies, which were loaded from docs, counted. mutations
-// returns how often a mutation changed an object. What was added of the same policy before
-// is added up; a program that was added before counts once.
-func (r *Report) Add(policies []*policy.Policy, docs []*mapd.Document, mutations func(policy string, index int) int64) {
-	for _, p := range policies {
+// Add adds what the programs of policies, which were loaded from docs, counted, and what
+// c counted of their decisions. What was added of the same policy before is added up; a
+// program that was added before counts once.
+func (r *Report) Add(policies *mapd.Policies, docs []*mapd.Document, c *Counter) {
+	for _, d := range docs {
+		if p := c.mutator(d); p != nil {
+			r.add(p)
+		} else if p := c.guest(d, policies.Kubewarden()); p != nil {
+			r.add(p)
+		}
+	}
+	for _, p := range policies.Policies() {
 		i := slices.IndexFunc(docs, func(d *mapd.Document) bool {
 			return d.Object().GetKind() == "MutatingAdmissionPolicy" && d.Object().GetName() == p.Name()
 		})
 		if i < 0 {
 			continue
 		}
-		r.add(&Policy{Name: p.Name(), File: file(docs[i]), Parts: parts(p, docs[i], mutations)})
+		all := parts(p, docs[i], c)
+		if r.programs[p] {
+			for _, part := range all {
+				for n, o := range part.Outcomes {
+					if o != changed {
+						part.Hits[n] = 0
+					}
+				}
+			}
+		}
+		if r.programs == nil {
+			r.programs = map[*policy.Policy]bool{}
+		}
+		r.programs[p] = true
+		r.add(&Policy{Name: p.Name(), File: file(docs[i]), Parts: all})
 	}
 }
 
@@ -96,8 +122,8 @@ func (r *Report) add(p *Policy) {
 	}
 }
 
-func parts(p *policy.Policy, d *mapd.Document, mutations func(string, int) int64) (all []*Part) {
-	mutation := 0
+func parts(p *policy.Policy, d *mapd.Document, counter *Counter) (all []*Part) {
+	index := 0
 	for _, c := range p.Covered() {
 		of := strings.HasPrefix(c.Path, "spec.mutations[")
 		for i, point := range c.Coverage.Points() {
@@ -110,8 +136,8 @@ func parts(p *policy.Policy, d *mapd.Document, mutations func(string, int) int64
 			}
 			if point.Kind == cel.Whole && of {
 				part.Outcomes = append(part.Outcomes, changed)
-				part.Hits = append(part.Hits, mutations(p.Name(), mutation))
-				mutation++
+				part.Hits = append(part.Hits, counter.changes(p.Name(), index))
+				index++
 			}
 			all = append(all, part)
 		}
@@ -146,9 +172,8 @@ func (r *Report) Text() string {
 		for _, part := range p.Parts {
 			missed := part.Missed()
 			for i, outcome := range missed {
-				missed[i] = "was never " + outcome
-				if outcome == changed {
-					missed[i] = "never changed an object"
+				if missed[i] = never[outcome]; missed[i] == "" {
+					missed[i] = "was never " + outcome
 				}
 			}
 			if len(missed) > 0 {
@@ -186,7 +211,7 @@ func (r *Report) LCOV() string {
 					if hits > 0 {
 						taken++
 					}
-					if part.Outcomes[n] != changed {
+					if part.runs(n) {
 						sum += hits
 					}
 				}

@@ -19,6 +19,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/coverage"
 	"github.com/mapd-project/mapd/internal/external"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/orders"
@@ -114,14 +115,8 @@ type Loaded struct {
 	Suite     string
 	Policies  *mapd.Policies
 	Documents []*mapd.Document
-	// Changed says how often a mutation changed an object.
-	Changed map[Mutation]int64
-}
-
-// Mutation is one of a policy, by its index.
-type Mutation struct {
-	Policy string
-	Index  int
+	// Counter counted the decisions.
+	Counter *coverage.Counter
 }
 
 // Count returns how many outcomes have a status.
@@ -248,8 +243,7 @@ type load struct {
 	policies *mapd.Policies
 	err      error
 
-	mu      sync.Mutex
-	changed map[Mutation]int64
+	counter coverage.Counter
 
 	again     sync.Once
 	withTrace *mapd.Policies
@@ -345,7 +339,7 @@ func (h *house) load(more []*mapd.Document) *load {
 	h.mu.Lock()
 	l := h.loads[key.String()]
 	if l == nil {
-		l = &load{docs: slices.Concat(h.docs, more), changed: map[Mutation]int64{}}
+		l = &load{docs: slices.Concat(h.docs, more)}
 		h.loads[key.String()] = l
 		h.order = append(h.order, l)
 	}
@@ -357,7 +351,7 @@ func (h *house) load(more []*mapd.Document) *load {
 // compile loads documents. Policies that like has already are not compiled again.
 func (h *house) compile(docs []*mapd.Document, like *mapd.Policies, brief bool) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{
-		Like: like,
+		Like:       like,
 		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Documents: docs, Env: h.env,
 		Guests: h.loader, Resolver: h.resolver, Brief: brief,
 		Provider: func(u *unstructured.Unstructured) error { _, err := external.DecodeProvider(u); return err },
@@ -380,7 +374,7 @@ func (h *house) traced(l *load) (*mapd.Policies, error) {
 func (h *house) loaded() (all []Loaded) {
 	for _, l := range h.order {
 		if l.policies != nil {
-			all = append(all, Loaded{h.suite.File, l.policies, l.docs, l.changed})
+			all = append(all, Loaded{h.suite.File, l.policies, l.docs, &l.counter})
 		}
 	}
 	return all
@@ -404,7 +398,7 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 	}
 	first := h.once(ctx, l.policies, u, o)
 	if first != nil && h.opts.Env != nil {
-		l.count(first.Decision)
+		l.counter.Count(first.Decision)
 	}
 	for n := 2; n <= h.opts.Count && o.Status == Passed; n++ {
 		if r := h.once(ctx, l.policies, u, o); r != nil && !same(first, r) {
@@ -442,17 +436,6 @@ func (h *house) reorder(ctx context.Context, policies *mapd.Policies, first *map
 	for i := range found.Findings {
 		o.Status = Failed
 		o.Message = strings.TrimPrefix(o.Message+"\n"+strings.TrimSuffix(found.Findings[i].Text(), "\n"), "\n")
-	}
-}
-
-// count counts the mutations that changed the object of a decision.
-func (l *load) count(d *engine.Decision) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range d.Steps {
-		if s.Stage == engine.PolicyStage && s.Outcome == engine.Changed {
-			l.changed[Mutation{s.Policy, s.Mutation}]++
-		}
 	}
 }
 

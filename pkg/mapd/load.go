@@ -217,6 +217,9 @@ func (p *Policies) Ignored() map[string]int { return p.loaded.Ignored }
 // Guests returns how many of Kubewarden's policies run.
 func (p *Policies) Guests() int { return len(p.loaded.Guests) }
 
+// Kubewarden returns Kubewarden's policies that run, in the order of their IDs.
+func (p *Policies) Kubewarden() []*kubewarden.Policy { return p.loaded.Guests }
+
 // Times returns how long Load took to read the documents and to compile them.
 func (p *Policies) Times() (read, compile time.Duration) { return p.loaded.Read, p.compiled }
 

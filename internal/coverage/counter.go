@@ -1,0 +1,140 @@
+package coverage
+
+import (
+	"sync"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
+
+// Outcomes that decisions have, beside those of expressions.
+const (
+	changed   = "changed"
+	matched   = "matched"
+	unmatched = "not matched"
+	kept      = "kept"
+	accepted  = "accepted"
+	denied    = "denied"
+)
+
+// never says of outcomes that an object never met them; of others it is "was never X".
+var never = map[string]string{
+	changed: "never changed an object", matched: "never matched an object", unmatched: "never left out an object",
+	kept: "never kept an object that it matched", accepted: "never accepted an object as it was", denied: "never denied an object",
+}
+
+// Counter counts what decisions say about mutations, Gatekeeper's mutators and
+// Kubewarden's policies. The zero value is ready; it is safe for concurrent use.
+type Counter struct {
+	mu       sync.Mutex
+	changed  map[mutation]int64
+	requests int64
+	members  map[member]map[string]int64
+}
+
+// mutation is one of a policy, by its index.
+type mutation struct {
+	policy string
+	index  int
+}
+
+// member is a mutator or a guest.
+type member struct{ stage, name string }
+
+// Count counts a decision.
+func (c *Counter) Count(d *engine.Decision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed == nil {
+		c.changed, c.members = map[mutation]int64{}, map[member]map[string]int64{}
+	}
+	c.requests++
+	outcomes := map[member]string{}
+	for _, s := range d.Steps {
+		of := member{s.Stage, s.Policy}
+		switch {
+		case s.Stage == engine.PolicyStage:
+			if s.Outcome == engine.Changed {
+				c.changed[mutation{s.Policy, s.Mutation}]++
+			}
+		case s.Stage != engine.MutatorStage && s.Outcome == engine.Skipped:
+			// A guest's condition is false.
+		case s.Outcome == engine.Failed:
+			outcomes[of] = denied
+		case s.Outcome == engine.Changed:
+			outcomes[of] = changed
+		case outcomes[of] == "":
+			outcomes[of] = kept
+		}
+	}
+	for of, outcome := range outcomes {
+		if c.members[of] == nil {
+			c.members[of] = map[string]int64{}
+		}
+		c.members[of][outcome]++
+	}
+}
+
+// changes returns how often a mutation changed an object.
+func (c *Counter) changes(policy string, index int) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed[mutation{policy, index}]
+}
+
+// hits returns how often a member had outcomes.
+func (c *Counter) hits(of member, outcomes []string) (hits []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	had := c.members[of]
+	met := had[changed] + had[kept] + had[denied]
+	for _, o := range outcomes {
+		switch o {
+		case matched:
+			hits = append(hits, met)
+		case unmatched:
+			hits = append(hits, c.requests-met)
+		case accepted:
+			hits = append(hits, had[kept])
+		default:
+			hits = append(hits, had[o])
+		}
+	}
+	return hits
+}
+
+// mutator and guest return what is covered of a mutator and of a guest, nil if the
+// document is none.
+func (c *Counter) mutator(d *mapd.Document) *Policy {
+	u := d.Object()
+	if !legacy.IsMutator(u.GroupVersionKind()) {
+		return nil
+	}
+	of := member{engine.MutatorStage, u.GetKind() + "/" + u.GetName()}
+	return c.covered(d, "mutator", of, matched, unmatched, changed, kept)
+}
+
+func (c *Counter) guest(d *mapd.Document, guests []*kubewarden.Policy) *Policy {
+	u := d.Object()
+	for _, p := range guests {
+		switch {
+		case u.GetKind() != p.Kind() || u.GetName() != p.Name || u.GetNamespace() != "" && p.Namespace != "" && u.GetNamespace() != p.Namespace:
+		case p.Mutating:
+			return c.covered(d, "guest", member{engine.GuestStage, p.ID()}, accepted, changed, denied)
+		default:
+			return c.covered(d, "guest", member{engine.ValidatorStage, p.ID()}, accepted, denied)
+		}
+	}
+	return nil
+}
+
+func (c *Counter) covered(d *mapd.Document, kind string, of member, outcomes ...string) *Policy {
+	at := d.ErrorAt("metadata.name", nil)
+	name := d.Object().GetKind() + "/" + d.Object().GetName()
+	return &Policy{Name: name, File: at.File, Parts: []*Part{{
+		Path: "metadata.name", Kind: kind, Text: d.Object().GetName(), Outcomes: outcomes, Hits: c.hits(of, outcomes),
+		Line: at.Line, Column: at.Column, EndLine: at.Line, EndColumn: at.Column + len([]rune(d.Object().GetName())),
+	}}}
+}
