@@ -51,7 +51,7 @@ func load(t *testing.T, docs []*mapd.Document, like *mapd.Policies, env *cel.Env
 
 func counting(t *testing.T) *cel.Env {
 	t.Helper()
-	env, err := cel.NewEnv(cel.Options{Coverage: true})
+	env, err := cel.NewEnv(cel.Options{Observe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
