@@ -9,7 +9,7 @@ import (
 // walk translates a location into a choice of operations (Gatekeeper spec
 // §14.3). All of them refer to the object before the mutation. They touch
 // different places, and lists grow at their ends only, so their order does not
-// matter.
+// matter, except that parents are created before what is in them.
 //
 // The program has to refuse what Gatekeeper refuses: a step into something that
 // is not an object, or not a list. Most steps need no test, since an operation
@@ -70,6 +70,9 @@ func (w *walk) field(d int, e expr, p pointer) choice {
 		w.missing = true
 		return decide(tested(there), choice{}, w.field(d, e, p))
 	}
+	if c, ok := w.chained(d, e, p); ok {
+		return c
+	}
 	name := w.path[d].Name
 	value, at := field(e, name), p.key(name)
 	mayFind, mayMiss := w.allowed(d)
@@ -99,6 +102,35 @@ func (w *walk) field(d int, e expr, p pointer) choice {
 		return decide(hasTest(e, name), found, missing)
 	}
 	return c
+}
+
+// chained returns the operations from node d on, one for each parent that is missing and
+// one for the value, if there are fields only and the value does not depend on what is
+// there. Below a value that is no object the last operation cannot be applied.
+func (w *walk) chained(d int, e expr, p pointer) (choice, bool) {
+	last := len(w.path) - 1
+	if w.params || !w.replaces() || d == last {
+		return choice{}, false
+	}
+	var parents []expr
+	for i := d; i <= last; i++ {
+		name := w.path[i].Name
+		mayFind, mayMiss := w.allowed(i)
+		if w.path[i].List || looksLikeIndex(name) || !mayMiss || !mayFind && !(i == last && w.missing) {
+			return choice{}, false
+		}
+		p = p.key(name)
+		if i == last {
+			break
+		}
+		there := has(e, name)
+		if i > d {
+			there = call(optional(e, name), "hasValue")
+		}
+		e = optional(e, name)
+		parents = append(parents, cond(there, listOf(), listOf(operation("add", p, mapOf()))))
+	}
+	return operations(operation("add", p, w.value())).after(parents...), true
 }
 
 // blocked returns whether the end of the location exists, if from node d on it
