@@ -30,6 +30,7 @@ import (
 const (
 	exitFindings    = 1 // a mutator has no exact policy, or a comparison found a difference
 	exitUnreachable = 4 // the cluster cannot be read
+	exitInterrupted = 130
 )
 
 // migrateFlags are the flags of migrate gatekeeper as they were given.
@@ -95,7 +96,8 @@ Exit codes:
   0  all exact and, with --verify, no difference
   1  a mutator is not exact, or there is a difference
   2  wrong usage, input that cannot be read, or output that cannot be written
-  4  the cluster cannot be read: it does not answer, or rights are missing`
+  4  the cluster cannot be read: it does not answer, or rights are missing
+  130  a comparison was interrupted; the policies are written, a report is not`
 
 func newMigrate(s streams) *cobra.Command {
 	cmd := &cobra.Command{
@@ -458,7 +460,7 @@ func (m *migration) compare(ctx context.Context) error {
 	}
 	v.CheckGenerated(ctx, m.flags.seed, m.flags.generated)
 	if ctx.Err() != nil {
-		return &codedError{exitUsage, errors.New("migrate gatekeeper: interrupted")}
+		return &codedError{exitInterrupted, errors.New("migrate gatekeeper: interrupted; the comparison is not complete")}
 	}
 	r.Comparisons = v.Comparisons()
 	m.report.Verification = r

@@ -2,13 +2,16 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
 // This file uses no template package. Templates call methods by name, so the
@@ -21,7 +24,7 @@ const title = "From Gatekeeper's mutators to policies"
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n%s.\n\n| Mutator | Verdict | File | Notes |\n| --- | --- | --- | --- |\n", title, r.Totals())
-	for _, e := range r.Mutators {
+	for _, e := range r.decisions() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(e.Mutator), e.Verdict, cell(e.File), e.lines(cell))
 	}
 	for _, n := range r.Notes {
@@ -41,10 +44,20 @@ func (v *Verification) markdown(b *bytes.Buffer) {
 	}
 	for _, c := range v.Comparisons {
 		if c.First != nil {
-			fmt.Fprintf(b, "\n%s\n", fence(Show(c.First)))
+			fmt.Fprintf(b, "\n### %s\n\n%s.\n\n%s\n", cell(c.Name), cell(Result(c)), fence(Show(c.First)))
 		}
 	}
 }
+
+// decisions returns the mutators with those first that need a decision: all that are
+// not exact.
+func (r *Report) decisions() []Entry {
+	out := slices.Clone(r.Mutators)
+	slices.SortStableFunc(out, func(a, b Entry) int { return cmp.Compare(rank(a.Verdict), rank(b.Verdict)) })
+	return out
+}
+
+func rank(v translate.Verdict) int { return -slices.Index(verdicts, v) }
 
 // lines joins the notes, each escaped, into one cell.
 func (e Entry) lines(escape func(string) string) string {
@@ -65,7 +78,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<h1>%s</h1>\n<p>%s.</p>\n", head, title, text(r.Totals()))
 	b.WriteString("<table>\n<thead><tr><th>Mutator</th><th>Verdict</th><th>File</th><th>Notes</th></tr></thead>\n<tbody>\n")
-	for _, e := range r.Mutators {
+	for _, e := range r.decisions() {
 		verdict := text(string(e.Verdict))
 		fmt.Fprintf(&b, "<tr><td>%s</td><td class=\"%s\">%s</td><td>%s</td><td>%s</td></tr>\n",
 			text(e.Mutator), verdict, verdict, text(e.File), e.lines(text))
@@ -91,7 +104,7 @@ func (v *Verification) html(b *bytes.Buffer) {
 	b.WriteString("</tbody>\n</table>\n")
 	for _, c := range v.Comparisons {
 		if c.First != nil {
-			fmt.Fprintf(b, "<pre>%s</pre>\n", text(Show(c.First)))
+			fmt.Fprintf(b, "<h3>%s</h3>\n<p>%s.</p>\n<pre>%s</pre>\n", text(c.Name), text(Result(c)), text(Show(c.First)))
 		}
 	}
 }

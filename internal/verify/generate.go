@@ -40,17 +40,23 @@ func generate(ms []*legacy.Mutator, types *openapi.Types, keys map[string][]stri
 	}
 	out := make([]Object, n)
 	for i := range out {
-		g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(i))), types: types, all: ms, keys: keys}
-		const tries = 4
-		for range tries {
-			out[i] = g.object(ms[i%len(ms)], i%2 == 1)
-			out[i].Origin = fmt.Sprintf("generated object %d (seed %d)", i+1, seed)
-			if requests(types, out[i])[0] != nil {
-				break
-			}
-		}
+		out[i] = generateOne(ms, types, keys, seed, i)
 	}
 	return out
+}
+
+// generateOne makes the object at i of those that generate makes.
+func generateOne(ms []*legacy.Mutator, types *openapi.Types, keys map[string][]string, seed uint64, i int) (o Object) {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(i))), types: types, all: ms, keys: keys}
+	const tries = 4
+	for range tries {
+		o = g.object(ms[i%len(ms)], i%2 == 1)
+		o.Origin = fmt.Sprintf("generated object %d (seed %d)", i+1, seed)
+		if requests(types, o)[0] != nil {
+			break
+		}
+	}
+	return o
 }
 
 // generator makes one object at a time.

@@ -224,13 +224,14 @@ func (v *Verifier) Check(ctx context.Context, o Object) {
 // for it.
 func (v *Verifier) CheckGenerated(ctx context.Context, seed uint64, n int) {
 	for _, p := range v.parts {
-		if p.Invalid != "" {
+		if p.Invalid != "" || len(p.mutators) == 0 {
 			continue
 		}
-		for _, o := range generate(p.mutators, v.types, v.keys, seed, n) {
+		for i := range n {
 			if ctx.Err() != nil {
 				return
 			}
+			o := generateOne(p.mutators, v.types, v.keys, seed, i)
 			p.check(ctx, v.types, requests(v.types, o), o.Origin)
 		}
 	}
