@@ -11,10 +11,10 @@ import (
 )
 
 // fileNames are the files of a directory that are suites.
-var fileNames = []string{"mapd-test.yaml", "mapd-test.yml"}
+var fileNames = []string{"mapd-test.yaml", "mapd-test.yml", "kyverno-test.yaml", "kyverno-test.yml"}
 
 // Find returns the files of suites: a file is itself, a directory stands for the suites
-// in it, and DIR/... for those of all directories below it too, except those that are
+// in it, which for those of gator are files of any name, and DIR/... for those of all directories below it too, except those that are
 // named testdata, vendor or node_modules or begin with a dot or an underscore. A path
 // without suites is an error.
 func Find(paths []string) ([]string, error) {
@@ -39,7 +39,7 @@ func Find(paths []string) ([]string, error) {
 			}
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%s: no suites (%s)", path, strings.Join(fileNames, ", "))
+			return nil, fmt.Errorf("%s: no suites (mapd-test.yaml, kyverno-test.yaml, or suites of gator)", path)
 		}
 		for _, file := range found {
 			if !slices.Contains(files, file) {
@@ -58,7 +58,8 @@ func below(dir string, all bool) (found []string, err error) {
 		case path == dir:
 		case d.IsDir() && (!all || ignored(d.Name())):
 			return fs.SkipDir
-		case !d.IsDir() && slices.Contains(fileNames, d.Name()):
+		case d.IsDir():
+		case slices.Contains(fileNames, d.Name()), isGator(path):
 			found = append(found, path)
 		}
 		return nil

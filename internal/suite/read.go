@@ -22,6 +22,12 @@ type Suite struct {
 	suite
 	doc   *mapd.Document
 	units []*unit
+
+	// Of a test of Kyverno's, given is true, docs are the policies up to that which its
+	// results are about, and beside what they may read.
+	given        bool
+	tests        string
+	docs, beside []*mapd.Document
 }
 
 // unit is one request of a case, and what has to come out of it.
@@ -38,6 +44,7 @@ type unit struct {
 	many              bool
 	context           []*mapd.Document
 	skip              string
+	claim             *claim // of a test of Kyverno's, beside want
 }
 
 // Read reads the suites of a file. The errors have the places of what is wrong; the
@@ -46,10 +53,10 @@ func Read(file string) ([]*Suite, []error) {
 	docs, errs := documents(file)
 	var suites []*Suite
 	for _, d := range docs {
-		s, wrong := readSuite(file, d)
+		read, wrong := readDocument(file, d)
 		errs = append(errs, wrong...)
-		if s != nil && len(wrong) == 0 {
-			suites = append(suites, s)
+		if len(wrong) == 0 {
+			suites = append(suites, read...)
 		}
 	}
 	if len(docs) == 0 && len(errs) == 0 {
@@ -78,11 +85,25 @@ func documents(file string) (docs []*mapd.Document, errs []error) {
 	return docs, errs
 }
 
+// readDocument reads a suite, of mapd, gator or Kyverno.
+func readDocument(file string, d *mapd.Document) ([]*Suite, []error) {
+	var s *Suite
+	var errs []error
+	switch apiVersion, kind := d.Object().GetAPIVersion(), d.Object().GetKind(); {
+	case apiVersion == APIVersion && kind == Kind:
+		s, errs = readSuite(file, d)
+	case apiVersion == gatorVersion && kind == Kind:
+		s, errs = readGator(file, d)
+	case isKyverno(apiVersion, kind):
+		return readKyverno(file, d)
+	default:
+		return nil, []error{d.Errorf("%s %s is no suite; want %s %s", apiVersion, kind, APIVersion, Kind)}
+	}
+	return []*Suite{s}, errs
+}
+
 func readSuite(file string, d *mapd.Document) (*Suite, []error) {
 	u := d.Object()
-	if u.GetAPIVersion() != APIVersion || u.GetKind() != Kind {
-		return nil, []error{d.Errorf("%s %s is no suite; want %s %s", u.GetAPIVersion(), u.GetKind(), APIVersion, Kind)}
-	}
 	s := &Suite{File: file, doc: d}
 	dec := &decoder{doc: d}
 	dec.decode("", u.Object, reflect.ValueOf(&s.suite).Elem())

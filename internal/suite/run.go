@@ -254,7 +254,11 @@ type load struct {
 func (h *house) read() {
 	s := h.suite
 	dec := &decoder{doc: s.doc}
+	h.docs = slices.Clone(s.docs)
 	for i, name := range s.Policies {
+		if s.given {
+			break
+		}
 		h.docs = append(h.docs, s.policyFiles(dec, fmt.Sprintf("policies[%d]", i), name)...)
 	}
 	for i, src := range s.Context {
@@ -351,7 +355,7 @@ func (h *house) load(more []*mapd.Document) *load {
 // compile loads documents. Policies that like has already are not compiled again.
 func (h *house) compile(docs []*mapd.Document, like *mapd.Policies, brief bool) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{
-		Like:       like,
+		Like: like, Context: h.suite.beside,
 		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Documents: docs, Env: h.env,
 		Guests: h.loader, Resolver: h.resolver, Brief: brief,
 		Provider: func(u *unstructured.Unstructured) error { _, err := external.DecodeProvider(u); return err },
@@ -478,6 +482,16 @@ func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *O
 	}
 	r := policies.Admit(ctx, req)
 	o.Status, o.Message, o.Diff = Passed, "", nil
+	var want map[string]any
+	if u.want != nil {
+		want = u.want.Object().Object
+	}
+	if u.claim != nil {
+		if w := u.claim.of(r, want); w != nil {
+			o.Status, o.Message, o.Diff = Failed, w.message, shown(r, w.changes)
+		}
+		return r
+	}
 	if u.spec.Expect == nil {
 		o.Status, o.Message, o.Diff = Failed, "the case has no expect; --update writes what comes out", shown(r, asReport(r.Diff()))
 		return r
@@ -485,10 +499,6 @@ func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *O
 	j, err := newJudge(u.spec.Expect)
 	if err != nil {
 		return broken(err)
-	}
-	var want map[string]any
-	if u.want != nil {
-		want = u.want.Object().Object
 	}
 	if w := j.of(r, want); w != nil {
 		o.Status, o.Message, o.Diff = Failed, w.message, shown(r, w.changes)

@@ -43,7 +43,7 @@ func (r *Results) Update() (files []Updated, errs []error) {
 			continue
 		}
 		u := o.unit
-		if u.want != nil && u.want.Object() != nil && u.spec.inFile() && !o.result.Denied() {
+		if u.want != nil && u.want.Object() != nil && u.spec.inFile() && !o.result.Denied() && (u.claim == nil || u.claim.meets(o.result)) {
 			file := u.suite.near(u.spec.wantFile())
 			if others[file] == nil {
 				others[file] = map[string][]byte{}
@@ -58,6 +58,9 @@ func (r *Results) Update() (files []Updated, errs []error) {
 			continue
 		}
 		switch {
+		case u.claim != nil:
+			errs = append(errs, fmt.Errorf("%s: %s: the case is one of Kyverno's; change its result by hand", o.where(), o.Name))
+			continue
 		case u.row >= 0:
 			errs = append(errs, fmt.Errorf("%s: %s: the case is a row of a table; change the row or the case by hand", o.where(), o.Name))
 			continue
