@@ -127,7 +127,8 @@ func join(path, name string) string {
 }
 
 // Printable returns s with its control characters escaped, except line ends and
-// tabs, so that a name in a manifest cannot move the cursor of a terminal.
+// tabs, so that a name in a manifest cannot move the cursor of a terminal. What is no
+// UTF-8 becomes U+FFFD.
 func Printable(s string) string {
 	return escaped(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
 }
@@ -138,7 +139,7 @@ func Line(s string) string { return escaped(s, unicode.IsControl) }
 
 func escaped(s string, control func(rune) bool) string {
 	if !strings.ContainsFunc(s, control) {
-		return s
+		return strings.ToValidUTF8(s, "\uFFFD")
 	}
 	var b strings.Builder
 	for _, r := range s {

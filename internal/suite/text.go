@@ -90,7 +90,7 @@ func (o *Outcome) text(b *strings.Builder, verbose, colour bool) {
 		indent(b, "orders: "+o.Orders.Summary())
 	}
 	if verbose || o.Status == Failed {
-		indent(b, o.Trace)
+		indent(b, report.Printable(o.Trace))
 	}
 }
 

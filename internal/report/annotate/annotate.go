@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Remark is one thing to say about a place in a file.
@@ -38,7 +39,7 @@ func GitHub(w io.Writer, remarks []Remark) error {
 		if level == "note" {
 			level = "notice"
 		}
-		props := []string{"file=" + property.Replace(filepath.ToSlash(r.File))}
+		props := []string{"file=" + property.Replace(clean(filepath.ToSlash(r.File)))}
 		if r.Line > 0 {
 			props = append(props, fmt.Sprintf("line=%d", r.Line))
 		}
@@ -48,7 +49,7 @@ func GitHub(w io.Writer, remarks []Remark) error {
 		if r.Rule != "" {
 			props = append(props, "title="+property.Replace(r.Rule))
 		}
-		if _, err := fmt.Fprintf(w, "::%s %s::%s\n", level, strings.Join(props, ","), data.Replace(r.Message)); err != nil {
+		if _, err := fmt.Fprintf(w, "::%s %s::%s\n", level, strings.Join(props, ","), data.Replace(clean(r.Message))); err != nil {
 			return err
 		}
 	}
@@ -60,6 +61,17 @@ var (
 	data     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
+
+// clean returns s as it may stand in a log: of control characters, which a command has no
+// form for, only tabs and line ends are left.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
 
 type (
 	text struct {
@@ -117,8 +129,10 @@ func SARIF(w io.Writer, tool, version string, rules []Rule, remarks []Remark) er
 // uri is a file name as a URI reference, which GitHub takes relative to the repository.
 func uri(file string) string {
 	var b strings.Builder
+	first := true // in the first segment, where what is before a colon would be a scheme
 	for _, c := range []byte(filepath.ToSlash(file)) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"%<>?#[\]^{|}`+"`", c) >= 0 {
+		first = first && c != '/'
+		if c == ':' && first || c <= ' ' || c >= 0x7f || strings.IndexByte(`"%<>?#[\]^{|}`+"`", c) >= 0 {
 			fmt.Fprintf(&b, "%%%02X", c)
 		} else {
 			b.WriteByte(c)
