@@ -244,10 +244,6 @@ type load struct {
 	err      error
 
 	counter coverage.Counter
-
-	again     sync.Once
-	withTrace *mapd.Policies
-	traceErr  error // err is read by cases that run meanwhile
 }
 
 // read reads what all cases of the suite share, and compiles it.
@@ -348,31 +344,18 @@ func (h *house) load(more []*mapd.Document) *load {
 		h.order = append(h.order, l)
 	}
 	h.mu.Unlock()
-	l.once.Do(func() { l.policies, l.err = h.compile(l.docs, h.first, !h.opts.Verbose) })
+	l.once.Do(func() { l.policies, l.err = h.compile(l.docs, h.first) })
 	return l
 }
 
 // compile loads documents. Policies that like has already are not compiled again.
-func (h *house) compile(docs []*mapd.Document, like *mapd.Policies, brief bool) (*mapd.Policies, error) {
+func (h *house) compile(docs []*mapd.Document, like *mapd.Policies) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{
 		Like: like, Context: h.suite.beside,
 		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Documents: docs, Env: h.env,
-		Guests: h.loader, Resolver: h.resolver, Brief: brief,
+		Guests: h.loader, Resolver: h.resolver, Brief: !h.opts.Verbose,
 		Provider: func(u *unstructured.Unstructured) error { _, err := external.DecodeProvider(u); return err },
 	})
-}
-
-// traced returns the policies of a load with an engine that keeps the objects before and
-// after each step.
-func (h *house) traced(l *load) (*mapd.Policies, error) {
-	l.again.Do(func() {
-		like := l.policies
-		if h.opts.Env != nil {
-			like = nil // it counts what runs
-		}
-		l.withTrace, l.traceErr = h.compile(l.docs, like, false)
-	})
-	return l.withTrace, l.traceErr
 }
 
 func (h *house) loaded() (all []Loaded) {
@@ -415,17 +398,19 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 	switch {
 	case first == nil || o.Status != Failed && !h.opts.Verbose:
 		return o
-	case h.opts.Verbose:
-		o.result = first
-	default:
-		policies, err := h.traced(l)
-		if err != nil {
-			o.Status, o.Message = Broken, err.Error()
-			return o
-		}
-		o.result = policies.Admit(ctx, first.Request)
+	case o.Status != Failed:
+		o.Trace = first.Summary()
+		return o
 	}
-	o.Trace = o.result.Summary()
+	observed, err := first.Observe(ctx)
+	if err != nil {
+		o.Status, o.Message = Broken, err.Error()
+		return o
+	}
+	o.result, o.Trace = observed, observed.TraceText(false)
+	if len(observed.Decision.Steps) == 0 {
+		o.Trace += whyNot(ctx, observed)
+	}
 	return o
 }
 
@@ -441,6 +426,21 @@ func (h *house) reorder(ctx context.Context, policies *mapd.Policies, first *map
 		o.Status = Failed
 		o.Message = strings.TrimPrefix(o.Message+"\n"+strings.TrimSuffix(found.Findings[i].Text(), "\n"), "\n")
 	}
+}
+
+// maxReasons is how many reasons are given why no policy matched.
+const maxReasons = 3
+
+// whyNot returns lines that say why no policy matched that may have been expected to.
+func whyNot(ctx context.Context, r *mapd.Result) (text string) {
+	n := 0
+	for reason := range r.WhyNot(ctx) {
+		if reason.Near && n < maxReasons {
+			text += "  not met: " + report.Line(reason.String()) + "\n"
+			n++
+		}
+	}
+	return text
 }
 
 // same reports whether two results are equal.

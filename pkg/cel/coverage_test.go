@@ -28,6 +28,7 @@ var coverageCases = []struct{ expression, want string }{
 	{`[1, ?object.?opt.optMap(o, 2)].size() == 2`,
 		`expression true 1 false 2; optional object.?opt.optMap(o, 2) present 1 absent 2; optional object.?opt present 1 absent 2`},
 	{`has(object.opt) && object.opt == "y"`, `expression true 1 false 2; operand has(object.opt) true 1 false 2; operand object.opt == "y" true 1 false 0`},
+	{`[true, false, true][object.n - 1] && object.n > 0`, `expression true 2 false 1; operand [true, false, true][object.n - 1] true 2 false 1; operand object.n > 0 true 2 false 0`},
 	{`object.list[0] == 0 && true`, `expression true 2 false 0; operand object.list[0] == 0 true 2 false 0; operand true true 3 false 0`},
 }
 

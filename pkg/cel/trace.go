@@ -195,11 +195,15 @@ func (p *Program) hides(r *read, names Reads) bool {
 		return readsOf[r.root]&names != 0 && !r.open
 	case variablesName:
 		if i, ok := p.scope.byName[r.variable]; ok {
-			return p.scope.variables[i].program.reads&names != 0
+			return p.scope.variables[i].program.mayTell(names)
 		}
 	}
-	return p.reads&names != 0
+	return p.mayTell(names)
 }
+
+// mayTell reports whether the value of an expression may be in a Secret: it reads one, or
+// may become part of the object, which is one.
+func (p *Program) mayTell(names Reads) bool { return p.reads&names != 0 || names&ReadsObject != 0 }
 
 // TakeTrace returns what was evaluated since a was bound or TakeTrace was called, nil if
 // the Env does not observe.
@@ -242,7 +246,7 @@ func (p *Program) execute(a *Activation) (ref.Val, int64, error) {
 	if err != nil {
 		val = types.WrapErr(err)
 	}
-	e.Result = shown(val, p.reads&names != 0)
+	e.Result = shown(val, p.mayTell(names))
 	t.Evaluations = append(t.Evaluations, e)
 	a.traced += e.size()
 	return val, cost, err

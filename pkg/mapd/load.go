@@ -118,6 +118,13 @@ func Load(opts Options, files ...File) (*Policies, error) {
 				return p, nil
 			}
 			opts.Observe, opts.Env, opts.Brief, opts.Provider = true, nil, false, nil
+			if opts.Like != nil {
+				like, err := opts.Like.Observed()
+				if err != nil {
+					return nil, err
+				}
+				opts.Like, opts.Env = like, like.env
+			}
 			return load(opts, files)
 		})
 	}
