@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -106,8 +107,24 @@ func (d *Document) errorAt(pos Pos, err error) *PositionError {
 	return &PositionError{File: d.File, Document: d.Index, Line: pos.Line, Column: pos.Column, Source: d.sourceLine(pos.Line), Err: err}
 }
 
-// sourceLine returns a line of the file.
+// saysSecret finds a Secret in a text that need not be YAML or JSON. A kind that is written with
+// an alias, a tag or an escape is not found.
+var saysSecret = regexp.MustCompile(`\bkind["']?\s*:\s*["']?Secret(List)?\b`)
+
+// mayTell reports whether a line of the document may be data of a Secret. A List, and what
+// cannot be read, may be one with Secrets in it.
+func (d *Document) mayTell() bool {
+	if d.Object != nil && !strings.HasSuffix(d.Object.GetKind(), "List") {
+		return d.Object.GetKind() == "Secret"
+	}
+	return saysSecret.Match(d.text)
+}
+
+// sourceLine returns a line of the file, "" if it may be data of a Secret.
 func (d *Document) sourceLine(line int) string {
+	if d.mayTell() {
+		return ""
+	}
 	text := d.text
 	for n := d.first; n < line; n++ {
 		i := bytes.IndexByte(text, '\n')

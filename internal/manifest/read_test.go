@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -382,4 +383,43 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The line of an error is not shown if it may be data of a Secret, which need not be
+// YAML or JSON any more.
+func TestErrorsDoNotQuoteSecrets(t *testing.T) {
+	const broken = "\ndata: {a: hush, a: b}\n"
+	for text, shown := range map[string]bool{
+		"apiVersion: v1\nkind: ConfigMap" + broken:                                              true,
+		"apiVersion: v1\nkind: SecretStore" + broken:                                            true,
+		"apiVersion: v1\nkind: Secret" + broken:                                                 false,
+		"apiVersion: v1\n\"kind\": 'Secret'  # x" + broken:                                      false,
+		"apiVersion: v1\nkind:\n  Secret" + broken:                                              false,
+		"apiVersion: v1" + broken + "kind: Secret\n":                                            false,
+		"apiVersion: v1\nkind: List\nitems:\n- kind: Secret\n  data: {a: hush, a: b}\n":         false,
+		"apiVersion: v1\nkind: SecretList\nitems:\n- data: {a: hush, a: b}\n":                   false,
+		"{\"apiVersion\": \"v1\", \"kind\": \"Secret\", \"data\": {\"a\": \"hush\", \"a\": 1}}": false,
+	} {
+		failed := false
+		for _, err := range ReadStream("f", strings.NewReader(text)) {
+			var at *PositionError
+			if errors.As(err, &at) {
+				failed = true
+				if quoted := strings.Contains(at.Render(), "hush"); quoted != shown {
+					t.Errorf("%s\nis shown as\n%s", text, at.Render())
+				}
+			}
+		}
+		if !failed {
+			t.Errorf("%s\nhas no error", text)
+		}
+	}
+	for d, err := range ReadStream("f", strings.NewReader("apiVersion: v1\nkind: Secret\ndata: {a: hush}\n")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := d.ErrorAt("data.a", errors.New("no")).Render(); strings.Contains(text, "hush") {
+			t.Error(text)
+		}
+	}
 }
