@@ -42,6 +42,7 @@ type evalFlags struct {
 	explain         bool
 	trace           bool
 	quiet           bool
+	inPlace         bool
 	blame           bool
 	exitCode        bool
 	orders          ordersFlags
@@ -121,6 +122,7 @@ func newEval(s streams) *cobra.Command {
 	fl.BoolVar(&f.explain, "explain", false, "say of every policy and binding that did nothing which of its criteria did not hold")
 	fl.BoolVar(&f.trace, "trace", false, "say of every condition, variable and mutation what it gave, which values it read and what it cost")
 	fl.BoolVar(&f.blame, "blame", false, "print the objects as YAML, and behind each field that changed which policy, binding, parameter and mutation did it")
+	fl.BoolVar(&f.inPlace, "in-place", false, "write the results into the files that the objects are from; a file of which an object is denied or fails stays as it is")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "of messages print only errors and denials")
 	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change, as kubectl diff does")
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
@@ -268,9 +270,18 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	}
 	defer e.notes.done()
 	defer e.close()
-	for d, err := range readDocuments(e.inputs) {
-		if err := e.next(ctx, d, err); err != nil {
-			return err
+	for _, in := range e.inputs {
+		var end func(string)
+		if e.inPlace != nil {
+			end = e.inPlace.begin()
+		}
+		for d, err := range readDocuments([]manifest.Input{in}) {
+			if err := e.next(ctx, d, err); err != nil {
+				return err
+			}
+		}
+		if end != nil {
+			end(in.Name)
 		}
 	}
 	e.noteAssumed()
@@ -296,6 +307,11 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
+	if f.inPlace {
+		if files, err = f.checkInPlace(files); err != nil {
+			return nil, err
+		}
+	}
 	outside, err := f.external.open()
 	if err != nil {
 		return nil, err
@@ -311,7 +327,11 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	e := &evaluation{
 		flags: f, inputs: inputs, files: len(files) + len(texts) + total(skipped), skipped: skipped, close: done, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err),
 	}
-	e.notes.beside(s.out, f.output)
+	if f.inPlace {
+		e.inPlace = &inPlace{evaluation: e}
+	} else {
+		e.notes.beside(s.out, f.output)
+	}
 	if err := e.load(s, loader, texts, brief); err != nil {
 		done()
 		return nil, err
@@ -417,6 +437,7 @@ type evaluation struct {
 	outside                    *outside
 	old                        *mapd.Objects       // nil without --old
 	expander                   *expansion.Expander // nil without --expand
+	inPlace                    *inPlace            // nil without --in-place
 	out                        *printer
 	notes                      *notes
 	objects                    int
@@ -429,6 +450,9 @@ type evaluation struct {
 // written to any more.
 func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) error {
 	if err == nil && d.Object() == nil {
+		if e.inPlace != nil {
+			return nil
+		}
 		return e.out.comments(d)
 	}
 	req := e.take(d, err)
@@ -527,6 +551,13 @@ func (e *evaluation) complete(r *mapd.Result) bool {
 
 // show prints what became of an object. Its error ends the run.
 func (e *evaluation) show(r *mapd.Result) error {
+	if e.inPlace != nil {
+		e.inPlace.take(r)
+		if e.flags.output == "yaml" {
+			e.out.noteDefaults(r)
+			return nil
+		}
+	}
 	var bad unwritable
 	switch err := e.out.print(r); {
 	case errors.As(err, &bad):

@@ -78,6 +78,10 @@ func TestScript(t *testing.T) {
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 			},
 			"guest": makeGuest,
+			"crlf": func(ts *testscript.TestScript, _ bool, args []string) { // gives a file a mark of its encoding and Windows line ends
+				text := "\ufeff" + strings.ReplaceAll(ts.ReadFile(args[0]), "\n", "\r\n")
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+			},
 		},
 	})
 }

@@ -37,9 +37,11 @@ type Document struct {
 	// source is the tree that node stands for: Object's, except that an item of
 	// a List may have left its kind to the List.
 	source map[string]any
-	item   bool   // one of a List's
-	inJSON bool   // the text of its List is JSON
-	packed []byte // the object as JSON, see Pack
+	item   bool      // one of a List's, or a part of a document
+	parent *Document // the List of an item
+	at     int       // in parent's items
+	inJSON bool      // the text of its List is JSON
+	packed []byte    // the object as JSON, see Pack
 }
 
 // Name is how messages call the object: kind and name, with the namespace where

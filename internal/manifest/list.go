@@ -34,7 +34,7 @@ func (d *Document) open(yield func(*Document, error) bool) bool {
 			}
 			continue
 		}
-		item := &Document{File: d.File, Index: d.Index, Line: d.Line, Explicit: i > 0 || d.Explicit, text: d.text, first: d.first, item: true, inJSON: d.JSON || d.inJSON}
+		item := &Document{parent: d, at: i, File: d.File, Index: d.Index, Line: d.Line, Explicit: i > 0 || d.Explicit, text: d.text, first: d.first, item: true, inJSON: d.JSON || d.inJSON}
 		if nodes != nil {
 			item.node = nodes[i]
 			item.Line = d.first + nodes[i].Line - 1

@@ -106,6 +106,28 @@ func (r *Result) Text() ([]byte, error) {
 	return text, nil
 }
 
+// An Edit is what a Result makes of its document.
+type Edit struct{ edit manifest.Edit }
+
+// Edit returns what the policies make of the document, false if they did not change it or
+// if it does not have the object itself.
+func (r *Result) Edit() (Edit, bool) {
+	if !r.Changed() || !r.Request.Written() {
+		return Edit{}, false
+	}
+	return Edit{manifest.Edit{Document: r.Request.doc.doc, After: r.Object()}}, true
+}
+
+// Splice returns a text, from which the documents of edits were read, with the edits and
+// otherwise as it is, byte by byte.
+func Splice(text []byte, edits []Edit) ([]byte, error) {
+	list := make([]manifest.Edit, len(edits))
+	for i, e := range edits {
+		list[i] = e.edit
+	}
+	return manifest.Splice(text, list)
+}
+
 // Patch returns the RFC 6902 operations from the object as it was given to Object.
 func (r *Result) Patch() []tree.Op { return tree.Diff(r.Request.object, r.Object()) }
 

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
+
+// inPlace writes what policies make of objects into the files that the objects are from. A
+// file is written whole or not at all, and not if anything in it failed or was denied.
+type inPlace struct {
+	evaluation *evaluation
+	edits      []mapd.Edit // of the file that is being read
+}
+
+// checkInPlace refuses flags and files that do not go with --in-place.
+func (f *evalFlags) checkInPlace(files []string) ([]string, error) {
+	switch {
+	case f.expand:
+		return nil, f.usagef("--in-place with --expand: what workloads create is in no file")
+	case f.dryRun:
+		return nil, f.usagef("--in-place with --dry-run: that only sets request.dryRun; leave --in-place out to write nothing")
+	case f.output == "json" || f.output == "review" || f.output == blameFormat:
+		return nil, f.usagef("--in-place keeps the form of each file; of the formats only diff, markdown, name and patch go with it")
+	}
+	seen := map[string]bool{}
+	var out []string
+	for _, file := range files {
+		if file == manifest.Stdin {
+			return nil, f.usagef("--in-place changes files; standard input is none")
+		}
+		real, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			return nil, &codedError{exitUsage, err}
+		}
+		info, err := os.Stat(real)
+		if err != nil {
+			return nil, &codedError{exitUsage, err}
+		}
+		if !info.Mode().IsRegular() {
+			return nil, f.usagef("--in-place: %s is no plain file", file)
+		}
+		if real, err = filepath.Abs(real); err != nil {
+			return nil, &codedError{exitUsage, err}
+		}
+		if !seen[real] {
+			out = append(out, file)
+		}
+		seen[real] = true
+	}
+	return out, nil
+}
+
+// take notes what became of an object.
+func (p *inPlace) take(r *mapd.Result) {
+	if edit, ok := r.Edit(); ok {
+		p.edits = append(p.edits, edit)
+	}
+}
+
+// begin is called before a file is read, and end after it.
+func (p *inPlace) begin() (end func(name string)) {
+	e := p.evaluation
+	failed, unreadable, denials := e.failed, e.unreadable, e.denials
+	p.edits = p.edits[:0]
+	e.failed, e.unreadable = false, false
+	return func(name string) {
+		keep := e.failed || e.unreadable || e.denials > denials
+		e.failed, e.unreadable = e.failed || failed, e.unreadable || unreadable
+		switch {
+		case len(p.edits) == 0:
+		case keep:
+			e.notes.fail("%s: left as it is\n", report.Line(name))
+		default:
+			p.write(name)
+		}
+	}
+}
+
+func (p *inPlace) write(name string) {
+	text, err := os.ReadFile(name)
+	if err == nil {
+		text, err = mapd.Splice(text, p.edits)
+	}
+	if err == nil {
+		err = overwrite(name, text)
+	}
+	if err != nil {
+		p.evaluation.failed = true
+		p.evaluation.notes.fail("%s: left as it is: %s\n", report.Line(name), report.Line(err.Error()))
+		return
+	}
+	p.evaluation.notes.say("%s: %s written\n", report.Line(name), counted(len(p.edits), "object", "objects"))
+}
