@@ -74,6 +74,7 @@ var doors = map[string][]string{
 	// An API server's feature gates, and with them its metrics and Prometheus.
 	"k8s.io/component-base/":               nil,
 	"oras.land/oras-go/":                   {"internal/modules"},
+	"sigs.k8s.io/kustomize/":               {"internal/kustomize"},
 	"github.com/opencontainers/":           {"internal/modules"},
 	"k8s.io/apiserver/pkg/cel/environment": {"internal/verdict"},
 	// A template calls methods by their name, so the linker keeps every method of

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/kustomize"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -57,6 +58,20 @@ func rereadable(files []string, stdin io.Reader) (inputs []manifest.Input, done 
 		inputs[i].Open = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(f, 0, 1<<62)), nil }
 	}
 	return inputs, done, nil
+}
+
+// kustomized returns what the kustomizations in directories make, as inputs.
+func kustomized(dirs []string) (inputs []manifest.Input, err error) {
+	for _, dir := range dirs {
+		text, err := kustomize.Build(dir)
+		if err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, manifest.Input{
+			Name: dir + " (kustomize)", Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil },
+		})
+	}
+	return inputs, nil
 }
 
 // contextOf returns the objects of files that say how others are evaluated: policies,
@@ -122,6 +137,8 @@ func ignoredText(documents map[string]int, files manifest.Skipped, expands bool)
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		text := fmt.Sprintf("%d %s", counts[what], what)
 		switch {
+		case what == manifest.Kustomization:
+			text += " (-k builds it)"
 		case !strings.HasPrefix(what, "ValidatingAdmissionPolicy"):
 		case expands:
 			continue
@@ -149,7 +166,7 @@ func (e *evaluation) noPolicies() error {
 			e.notes.warn("%s\n", report.Line(n.String()))
 		}
 	}
-	return f.usagef("no policies in %s%s", strings.Join(slices.Concat(f.policies, f.files), ", "), onlySuffix(ignoredText(p.Ignored(), e.skipped, false)))
+	return f.usagef("no policies in %s%s", strings.Join(slices.Concat(f.policies, f.files, f.kustomize), ", "), onlySuffix(ignoredText(p.Ignored(), e.skipped, false)))
 }
 
 // sayRead says what the files have, if something of it is not used.

@@ -26,6 +26,7 @@ import (
 type evalFlags struct {
 	command         string // for errors
 	policies, files []string
+	kustomize       []string
 	recursive       bool
 	output          string
 	operation       string
@@ -54,7 +55,7 @@ const evalLong = `Run policies on objects and print the results.
 
 Objects are printed in the order of the input: unchanged ones byte for byte,
 changed ones with their comments and the order of their keys. A denied object is
-not printed. Standard output has data only. Standard error says what each policy
+not printed, so apply the rest only if the exit code is 0. Standard output has data only. Standard error says what each policy
 did, and what had to be simulated: other admission plugins and the validation of
 a server do not run.
 
@@ -107,7 +108,8 @@ func newEval(s streams) *cobra.Command {
 		Short: "Run policies on objects and print the results",
 		Long:  evalLong,
 		Example: `  mapd eval -p policies/ -f deployment.yaml -o diff
-  kustomize build . | mapd eval -p policies/ -f - | kubectl apply -f -`,
+  mapd eval -p policies/ -k overlays/prod > out.yaml && kubectl apply -f out.yaml
+  mapd eval -p policies/ -f manifests/ --in-place`,
 		Args: noArguments("-p and -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.stdinByDefault(s)
@@ -135,7 +137,7 @@ func newEval(s streams) *cobra.Command {
 // stdinByDefault has the objects read from standard input if nothing else is given and
 // it is no terminal.
 func (f *evalFlags) stdinByDefault(s streams) {
-	if in, ok := s.in.(*os.File); len(f.files) == 0 && !slices.Contains(f.policies, manifest.Stdin) && (!ok || piped(in)) {
+	if in, ok := s.in.(*os.File); len(f.files)+len(f.kustomize) == 0 && !slices.Contains(f.policies, manifest.Stdin) && (!ok || piped(in)) {
 		f.files = []string{manifest.Stdin}
 	}
 }
@@ -152,6 +154,7 @@ func (f *evalFlags) addFiles(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "the objects: file, directory or - ; a List is opened, an AdmissionReview or an AdmissionRequest is a full request; repeatable")
+	fl.StringArrayVarP(&f.kustomize, "kustomize", "k", nil, "the objects: what the kustomization in this directory makes; nothing is fetched; repeatable")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
 }
 
@@ -196,9 +199,9 @@ func (f *evalFlags) usagef(format string, args ...any) error {
 // check finds wrong usage before anything is read.
 func (f *evalFlags) check() error {
 	switch {
-	case len(f.policies) == 0 && len(f.files) == 0 && !f.expand:
+	case len(f.policies) == 0 && len(f.files)+len(f.kustomize) == 0 && !f.expand:
 		return f.usagef("no policies; give them with -p")
-	case len(f.files) == 0:
+	case len(f.files)+len(f.kustomize) == 0:
 		return f.usagef("no objects; give them with -f")
 	case f.expand && f.output == "review":
 		return f.usagef("-o review: with --expand there are results that no request asked for")
@@ -324,6 +327,12 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
+	made, err := kustomized(f.kustomize)
+	if err != nil {
+		done()
+		return nil, &codedError{exitUsage, err}
+	}
+	inputs = append(inputs, made...)
 	e := &evaluation{
 		flags: f, inputs: inputs, files: len(files) + len(texts) + total(skipped), skipped: skipped, close: done, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err),
 	}
@@ -405,7 +414,7 @@ func (e *evaluation) readOld(s streams) error {
 // verdict returns the error whose exit code the objects together deserve.
 func (e *evaluation) verdict() error {
 	if e.objects == 0 && !e.failed && !e.unreadable {
-		return e.flags.usagef("no objects in %s", strings.Join(e.flags.files, ", "))
+		return e.flags.usagef("no objects in %s", strings.Join(slices.Concat(e.flags.files, e.flags.kustomize), ", "))
 	}
 	switch {
 	case e.unreadable, e.failed && e.objects == 0:

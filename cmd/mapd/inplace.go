@@ -19,6 +19,8 @@ type inPlace struct {
 // checkInPlace refuses flags and files that do not go with --in-place.
 func (f *evalFlags) checkInPlace(files []string) ([]string, error) {
 	switch {
+	case len(f.kustomize) > 0:
+		return nil, f.usagef("--in-place with --kustomize: what a kustomization makes is in no file")
 	case f.expand:
 		return nil, f.usagef("--in-place with --expand: what workloads create is in no file")
 	case f.dryRun:

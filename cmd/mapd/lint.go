@@ -21,6 +21,7 @@ import (
 
 type lintFlags struct {
 	recursive  bool
+	kustomize  []string
 	output     string
 	kubernetes string
 	failOn     string
@@ -68,6 +69,7 @@ func newLint(s streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
+	fl.StringArrayVarP(&f.kustomize, "kustomize", "k", nil, "also what the kustomization in this directory makes; nothing is fetched; repeatable")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
 	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json", "sarif", "github")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default the newest known)")
@@ -93,8 +95,10 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 	switch {
 	case err != nil:
 		return err
-	case len(paths) == 0:
+	case len(paths)+len(f.kustomize) == 0:
 		return usagef("lint: no files; name files or directories")
+	case f.fix && len(f.kustomize) > 0:
+		return usagef("lint: --fix changes files; what a kustomization makes is in none")
 	case f.fix && slices.Contains(paths, manifest.Stdin):
 		return usagef("lint: --fix changes files; standard input is none")
 	}
@@ -102,6 +106,17 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 	files, skipped, err := readFiles(paths, f.recursive, s.in)
 	if err != nil {
 		return &codedError{exitUsage, err}
+	}
+	made, err := kustomized(f.kustomize)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	for _, in := range made {
+		text, err := readInput(in)
+		if err != nil {
+			return &codedError{exitUsage, err}
+		}
+		files = append(files, text)
 	}
 	var sources []lint.Source
 	for _, file := range files {

@@ -61,13 +61,17 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.Version = version()
-	root.SetVersionTemplate(versionText())
+	// cobra's own flag would link text/template, and with it every method of every type.
+	showVersion := root.Flags().BoolP("version", "v", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *showVersion {
+			_, err := fmt.Fprint(s.out, versionText())
+			return err
+		}
+		return cmd.Help()
+	}
 	root.AddCommand(newEval(s), newTest(s), newLint(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newMigrate(s), newInspect(s), newVersion(s))
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)

@@ -40,18 +40,27 @@ func readFiles(paths []string, recursive bool, stdin io.Reader) (texts []mapd.Fi
 		return nil, nil, err
 	}
 	for _, in := range manifest.Inputs(once(files), stdin) {
-		r, err := in.Open()
+		text, err := readInput(in)
 		if err != nil {
 			return nil, nil, err
 		}
-		data, err := io.ReadAll(r)
-		r.Close()
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", in.Name, err)
-		}
-		texts = append(texts, mapd.File{Name: in.Name, Data: data})
+		texts = append(texts, text)
 	}
 	return texts, skipped, nil
+}
+
+// readInput reads an input whole.
+func readInput(in manifest.Input) (mapd.File, error) {
+	r, err := in.Open()
+	if err != nil {
+		return mapd.File{}, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return mapd.File{}, fmt.Errorf("%s: %w", in.Name, err)
+	}
+	return mapd.File{Name: in.Name, Data: data}, nil
 }
 
 // readDocuments yields the documents of inputs one by one.
