@@ -14,6 +14,11 @@ const traceFormat = "trace.json"
 
 // trace writes one line for an object.
 func (p *printer) trace(r *mapd.Result) error {
+	if !r.Denied() {
+		if _, err := marshal(r.Object(), ""); err != nil { // the result is no object
+			return err
+		}
+	}
 	line := struct {
 		named
 		Changed bool             `json:"changed"`
