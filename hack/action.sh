@@ -21,6 +21,9 @@ if [ -n "$OBJECTS" ]; then
 		echo
 		if [ -s "$comment.part" ]; then
 			head -c 60000 "$comment.part" # a comment has at most 65,536 characters
+			if [ "$(wc -c <"$comment.part")" -gt 60000 ]; then
+				printf '\n```\n\n%s\n' 'Cut after 60,000 bytes; `mapd eval -o markdown` prints all of it.'
+			fi
 		else
 			echo 'Nothing changes.'
 		fi
