@@ -38,6 +38,7 @@ type testFlags struct {
 	coverage bool
 	html     string
 	lcov     string
+	generate string
 	orders   ordersFlags
 	modules  moduleFlags
 }
@@ -88,6 +89,7 @@ func newTest(s streams) *cobra.Command {
 	fl.BoolVar(&f.coverage, "coverage", false, "print on standard error which parts of the policies the cases did not try")
 	fl.StringVar(&f.html, "coverage-html", "", "write the policies with their coverage marked to this file")
 	fl.StringVar(&f.lcov, "coverage-lcov", "", "write the coverage to this file, in the format of lcov")
+	fl.StringVar(&f.generate, "generate", "", "print a suite for the policies of this file, with cases that reach the branches of their expressions")
 	f.orders.add(fl)
 	f.modules.add(cmd)
 	return cmd
@@ -158,6 +160,12 @@ func test(ctx context.Context, s streams, f *testFlags, paths []string) error {
 	opts, err := f.options(s.err)
 	if err != nil {
 		return err
+	}
+	if f.generate != "" {
+		if len(paths) > 0 || f.output != "text" || f.update || f.watch || f.orders.on || f.covers() || f.run != "" || f.generate == manifest.Stdin {
+			return usagef("test: --generate takes a file of policies, and goes with no other flag")
+		}
+		return generateSuite(ctx, s, f.generate)
 	}
 	if f.watch && (f.output != "text" || f.update) {
 		return usagef("test: --watch goes with neither -o nor --update")

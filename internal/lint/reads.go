@@ -1,6 +1,8 @@
 package lint
 
 import (
+	"slices"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/mapd-project/mapd/pkg/api"
@@ -238,4 +240,30 @@ func (r *reader) loop(n *cel.Node, in *names) {
 	for _, a := range n.Args[2:] {
 		r.walk(a, below)
 	}
+}
+
+// Literals returns the texts and numbers that the expressions of a policy have, each once,
+// in their order. Names of fields behind .? are none.
+func Literals(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) (out []any) {
+	env, err := language(NewestMinor)
+	if err != nil {
+		return nil
+	}
+	p := &subject{object: &admissionregistrationv1.MutatingAdmissionPolicy{Spec: *spec}}
+	p.parse(env.Asking())
+	for _, e := range p.exprs {
+		e.root.Walk(func(n *cel.Node) bool {
+			if n.Kind == cel.Call && n.Name == "_?._" {
+				n.Args = n.Args[:1]
+			}
+			switch n.Value.(type) {
+			case string, int64:
+				if n.Kind == cel.Literal && !slices.Contains(out, n.Value) {
+					out = append(out, n.Value)
+				}
+			}
+			return true
+		})
+	}
+	return out
 }

@@ -134,7 +134,7 @@ func (g *generator) key(m *legacy.Mutator) string {
 
 // perturbed returns a plain object, perturbed along the locations of mutators.
 func (g *generator) perturbed(gvk schema.GroupVersionKind, m *legacy.Mutator) map[string]any {
-	obj := skeleton(gvk)
+	obj := Skeleton(gvk)
 	u := &unstructured.Unstructured{Object: obj}
 	for _, other := range g.all {
 		if other == m || (other.AppliesTo(gvk, create) || other.AppliesTo(gvk, update)) && g.chance(70) {

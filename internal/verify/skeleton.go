@@ -88,9 +88,9 @@ func served(types *openapi.Types, group, kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 }
 
-// skeleton returns a plain object of a kind. Kinds that run Pods get two
+// Skeleton returns a plain object of a kind. Kinds that run Pods get two
 // containers.
-func skeleton(gvk schema.GroupVersionKind) map[string]any {
+func Skeleton(gvk schema.GroupVersionKind) map[string]any {
 	obj := map[string]any{
 		"apiVersion": gvk.GroupVersion().String(),
 		"kind":       gvk.Kind,
