@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/coverage"
 	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/verify"
@@ -66,7 +67,7 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 	if len(policies.Policies()) == 0 {
 		return nil, nil, fmt.Errorf("%s: there is no MutatingAdmissionPolicy in it", file)
 	}
-	g := &generation{ctx: ctx, policies: policies, changed: map[Mutation]int64{}}
+	g := &generation{ctx: ctx, policies: policies, changed: map[string]bool{}}
 	for _, d := range all {
 		if u := d.Object(); u.GetKind() == "Namespace" && u.GetAPIVersion() == "v1" {
 			g.namespaces = append(g.namespaces, u.GetName())
@@ -105,7 +106,7 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 			text = append(text, '\n')
 		}
 	}
-	return text, &Loaded{Suite: file, Policies: policies, Documents: all, Changed: g.changed}, nil
+	return text, &Loaded{Suite: file, Policies: policies, Documents: all, Counter: &g.counter}, nil
 }
 
 // selectedNamespace returns a Namespace with no more labels than the selectors of policies
@@ -163,7 +164,8 @@ type generation struct {
 	ctx        context.Context
 	policies   *mapd.Policies
 	namespaces []string
-	changed    map[Mutation]int64
+	changed    map[string]bool
+	counter    coverage.Counter
 	kept       []*candidate
 	tried      int
 }
@@ -420,6 +422,7 @@ func (g *generation) try(c *candidate) *candidate {
 		}
 		before := g.hits()
 		c.result = g.policies.Admit(g.ctx, req)
+		g.counter.Count(c.result.Decision)
 		c.reached = map[string]bool{}
 		more := false
 		for key, n := range g.hits() {
@@ -429,10 +432,10 @@ func (g *generation) try(c *candidate) *candidate {
 			}
 		}
 		for _, s := range c.result.Decision.Steps {
-			if m := (Mutation{s.Policy, s.Mutation}); s.Stage == engine.PolicyStage && s.Outcome == engine.Changed {
-				c.reached[fmt.Sprint(m)] = true
-				more = more || g.changed[m] == 0
-				g.changed[m]++
+			if m := fmt.Sprintf("%s %d", s.Policy, s.Mutation); s.Stage == engine.PolicyStage && s.Outcome == engine.Changed {
+				c.reached[m] = true
+				more = more || !g.changed[m]
+				g.changed[m] = true
 			}
 		}
 		if more {

@@ -64,7 +64,7 @@ func TestGenerate(t *testing.T) {
 func counts(list ...Loaded) (n [2]int) {
 	var r coverage.Report
 	for _, l := range list {
-		r.Add(l.Policies.Policies(), l.Documents, func(policy string, index int) int64 { return l.Changed[Mutation{policy, index}] })
+		r.Add(l.Policies, l.Documents, l.Counter)
 	}
 	for _, p := range r.Policies {
 		had, all := p.Counts()
