@@ -143,16 +143,18 @@ func remote(text []byte) string {
 		return "a Helm chart"
 	}
 	// These may be directories, so also repositories.
-	for _, entry := range slices.Concat(k.Resources, k.Components, k.Bases, k.Generators, k.Transformers, k.Validators) {
+	//lint:ignore SA1019 old kustomizations have them
+	bases, patches, merges := k.Bases, k.PatchesJson6902, k.PatchesStrategicMerge
+	for _, entry := range slices.Concat(k.Resources, k.Components, bases, k.Generators, k.Transformers, k.Validators) {
 		if !strings.Contains(entry, "\n") && (isURL(entry) || isRepository(entry)) { // or it is text in its place
 			return entry
 		}
 	}
 	paths := slices.Concat(k.Crds, k.Configurations)
-	for _, p := range slices.Concat(k.Patches, k.PatchesJson6902) {
+	for _, p := range slices.Concat(k.Patches, patches) {
 		paths = append(paths, p.Path)
 	}
-	for _, p := range k.PatchesStrategicMerge {
+	for _, p := range merges {
 		paths = append(paths, string(p))
 	}
 	for _, r := range k.Replacements {
