@@ -30,7 +30,7 @@ func TestGatekeeperDoc(t *testing.T) {
 	t.Chdir(dir)
 	text := []byte(readFile(t, doc))
 	blocks := docBlock.FindAllSubmatch(text, -1)
-	if len(blocks) != 4 {
+	if len(blocks) != 8 {
 		t.Fatalf("found %d commands with output", len(blocks))
 	}
 	after := text
