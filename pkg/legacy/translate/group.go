@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -27,7 +28,7 @@ func (d *policyDraft) unshared(m *legacy.Mutator, ms []*legacy.Mutator) []condit
 			conds = append(conds, condition{"is-namespaced", d.form.inside(m)})
 		}
 	}
-	if e, ok := d.form.namespaceSelector(m); ok && !sameSelectors(ms) {
+	if e, ok := d.form.namespaceSelector(m); ok && (!sameSelectors(ms) || relabelled(m, ms)) {
 		conds = append(conds, condition{inMutation, e})
 	}
 	return conds
@@ -40,6 +41,19 @@ const inMutation = "namespace-labels-match"
 func sameSelectors(ms []*legacy.Mutator) bool {
 	return !slices.ContainsFunc(ms, func(m *legacy.Mutator) bool {
 		return !reflect.DeepEqual(m.Match.NamespaceSelector, ms[0].Match.NamespaceSelector)
+	})
+}
+
+// relabelled reports whether a member writes a label of Namespaces that m selects them by.
+// The binding is about the object before all of them.
+func relabelled(m *legacy.Mutator, ms []*legacy.Mutator) bool {
+	selects := func(key string) bool {
+		s := m.Match.NamespaceSelector
+		_, ok := s.MatchLabels[key]
+		return ok || slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+	}
+	return mayBeNamespace(m) && slices.ContainsFunc(ms, func(o *legacy.Mutator) bool {
+		return o != m && mayBeNamespace(o) && writesLabels(o) && (len(o.Location) < 3 || selects(o.Location[2].Name))
 	})
 }
 

@@ -352,7 +352,21 @@ func (n *translation) known(m *legacy.Mutator) known {
 			gvks = append(gvks, k.GroupVersionKind)
 		}
 	}
-	return lookup(m.Location, gvks, n.types)
+	k := lookup(m.Location, gvks, n.types)
+	for i, node := range m.Location {
+		if node.List && n.replaced(m, i) {
+			k.nodes[i].unique, k.nodes[i-1].filled = false, false
+		}
+	}
+	return k
+}
+
+// replaced reports whether another mutator replaces the list that the node at a depth
+// selects from, or what it is in. An API server then never validates the list that m found.
+func (n *translation) replaced(m *legacy.Mutator, depth int) bool {
+	return slices.ContainsFunc(n.all, func(o *legacy.Mutator) bool {
+		return len(o.Location) <= depth && o.Location.Meets(m.Location) && !legacy.Commute(o, m)
+	})
 }
 
 func (n *translation) walk(m *legacy.Mutator, k known, v *variables) *plainWalk {
