@@ -219,6 +219,9 @@ func overwrite(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	if info.Mode().Perm()&0o222 == 0 {
+		return fmt.Errorf("%s is read-only", name) // a rename would not ask
+	}
 	t, err := os.CreateTemp(filepath.Dir(name), ".mapd-*")
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -141,10 +142,16 @@ func untyped(object, source map[string]any) map[string]any {
 	return object
 }
 
+// directives are lines such as %YAML 1.1, with the line that ends them.
+var directives = regexp.MustCompile(`\A(?:%[^\n]*\n)+---[ \t\r]*\n`)
+
 // inForm returns the text of a document with another tree, nil if it has none.
 func (d *Document) inForm(after map[string]any) []byte {
 	if !d.JSON {
 		text := Rewrite(d, after)
+		if m := directives.Find(d.text); text != nil && m != nil {
+			return append(bytes.Clone(m), text...)
+		}
 		if text != nil && bytes.HasPrefix(d.text, []byte("---")) && !bytes.HasPrefix(text, []byte("---")) {
 			text = append([]byte("---\n"), text...)
 		}
