@@ -7,7 +7,6 @@ package kustomize
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,6 +20,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/mapd-project/mapd/internal/manifest"
 )
 
 const (
@@ -34,10 +35,19 @@ var building sync.Mutex
 
 // Build returns the objects of the kustomization in a directory as YAML. It replaces
 // http.DefaultTransport while it runs, so nothing else may use that at the time.
-func Build(dir string) ([]byte, error) {
+func Build(dir string) (made []byte, err error) {
 	building.Lock()
 	defer building.Unlock()
 	defer offline()()
+	defer func() {
+		if r := recover(); r != nil { // as the YAML parser does of some malformed files
+			made, err = nil, fmt.Errorf("%s: kustomize panicked: %v", dir, r)
+		}
+	}()
+	return build(dir)
+}
+
+func build(dir string) ([]byte, error) {
 	files := &files{FileSystem: filesys.MakeFsOnDisk()}
 	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
 	if files.refused != nil {
@@ -103,6 +113,10 @@ func (f *files) ReadFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := manifest.CheckAliases(text); err != nil {
+		f.refused = fmt.Errorf("%s: %w", path, err)
+		return nil, f.refused
+	}
 	if slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(path)) {
 		if what := remote(text); what != "" {
 			f.refused = fmt.Errorf("%s: %w", path, errNotFetched(what))
@@ -113,14 +127,19 @@ func (f *files) ReadFile(path string) ([]byte, error) {
 }
 
 func (f *files) bounded(path string) ([]byte, error) {
+	info, err := os.Stat(path) // to open a pipe is to wait for who writes to it
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		f.refused = fmt.Errorf("%s: no plain file", path)
+		return nil, f.refused
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s: no plain file", path))
-	}
 	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, err

@@ -233,6 +233,52 @@ func (c *converter) alias(n *yaml.Node, depth int) (*yaml.Node, error) {
 	return n.Alias, nil
 }
 
+// CheckAliases returns an error if the aliases of a YAML document in text, or in a string in
+// it, expand to more than those of an object may. Text that is not YAML has none.
+func CheckAliases(text []byte) error { return checkAliases(text, maxNested) }
+
+// maxNested is how deep text with YAML in a string of it is searched.
+const maxNested = 3
+
+func checkAliases(text []byte, nested int) (err error) {
+	if nested == 0 || bytes.IndexByte(text, '&') < 0 || bytes.IndexByte(text, '*') < 0 {
+		return nil
+	}
+	defer func() {
+		if recover() != nil { // see parseYAML
+			err = nil
+		}
+	}()
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var doc yaml.Node
+		if dec.Decode(&doc) != nil {
+			return nil
+		}
+		c := &converter{budget: maxAliases, sizes: map[*yaml.Node]extent{}}
+		if err := c.charge(&doc, nested); err != nil {
+			return err
+		}
+	}
+}
+
+// charge charges the budget with all aliases in n.
+func (c *converter) charge(n *yaml.Node, nested int) error {
+	switch n.Kind {
+	case yaml.AliasNode:
+		_, err := c.alias(n, 0)
+		return err
+	case yaml.ScalarNode:
+		return checkAliases([]byte(n.Value), nested-1)
+	}
+	for _, child := range n.Content {
+		if err := c.charge(child, nested); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // extent measures a node. Sums stop growing at what no budget allows.
 func (c *converter) extent(n *yaml.Node) (extent, error) {
 	if n.Kind == yaml.AliasNode {
