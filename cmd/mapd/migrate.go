@@ -360,6 +360,7 @@ func (m *migration) write(ctx context.Context) error {
 	}
 	m.units = translate.Native(translated, m.options())
 	m.report = migrate.NewReport(m.units)
+	m.report.Version, m.report.Source = version(), m.source()
 	for _, r := range m.refused {
 		m.report.Refuse(r.id, r.err)
 		if r.at != nil {
@@ -371,6 +372,7 @@ func (m *migration) write(ctx context.Context) error {
 		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the Config keeps mutation from the namespaces %s: the policies exclude them", strings.Join(excluded, ", ")))
 	}
 	files := migrate.Files(m.units, m.options().Group)
+	m.report.Files = files
 	if err := m.warnOfUpdates(ctx, files); err != nil {
 		return err
 	}

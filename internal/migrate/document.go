@@ -23,9 +23,9 @@ const title = "From Gatekeeper's mutators to policies"
 // WriteMarkdown writes the report as Markdown.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s\n\n%s.\n\n| Mutator | Verdict | File | Notes |\n| --- | --- | --- | --- |\n", title, r.Totals())
+	fmt.Fprintf(&b, "# %s\n\n%s.\n\n%s\n\n| Mutator | Verdict | File | Notes |\n| --- | --- | --- | --- |\n", title, r.Totals(), cell(r.origin()))
 	for _, e := range r.decisions() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(e.Mutator), e.Verdict, cell(e.File), e.lines(cell))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(e.Mutator), e.Verdict, cell(e.File), e.lines(cell, markdownLink))
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "\n%s\n", cell(n))
@@ -59,11 +59,29 @@ func (r *Report) decisions() []Entry {
 
 func rank(v translate.Verdict) int { return -slices.Index(verdicts, v) }
 
-// lines joins the notes, each escaped, into one cell.
-func (e Entry) lines(escape func(string) string) string {
+// origin says what the report is about, which mapd wrote it, and what follows.
+func (r *Report) origin() string {
+	verdict := "nothing needs a decision"
+	if !r.OK() {
+		verdict = "what stands first needs a decision"
+	}
+	return fmt.Sprintf("Mutators of %s, read by mapd %s; %s.", r.Source, r.Version, verdict)
+}
+
+// traps is where the behaviours of Gatekeeper are that notes name.
+const traps = "https://github.com/mapd-project/mapd/blob/main/docs/spec/gatekeeper.md#13-traps"
+
+func markdownLink(trap string) string { return "[" + trap + "](" + traps + ")" }
+func pageLink(trap string) string     { return `<a href="` + traps + `">` + trap + "</a>" }
+
+// lines joins the notes, each escaped and with a link to its trap, into one cell.
+func (e Entry) lines(escape, link func(string) string) string {
 	lines := make([]string, len(e.Notes))
 	for i, n := range e.Notes {
-		lines[i] = escape(n.Line())
+		lines[i] = escape(n.Text)
+		if n.Trap != "" {
+			lines[i] = link(n.Trap) + ": " + lines[i]
+		}
 	}
 	return strings.Join(lines, "<br>")
 }
@@ -76,12 +94,12 @@ var head string
 // WriteHTML writes the report as one page that loads nothing else.
 func (r *Report) WriteHTML(w io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s<h1>%s</h1>\n<p>%s.</p>\n", head, title, text(r.Totals()))
+	fmt.Fprintf(&b, "%s<h1>%s</h1>\n<p>%s.</p>\n<p>%s</p>\n", head, title, text(r.Totals()), text(r.origin()))
 	b.WriteString("<table>\n<thead><tr><th>Mutator</th><th>Verdict</th><th>File</th><th>Notes</th></tr></thead>\n<tbody>\n")
 	for _, e := range r.decisions() {
 		verdict := text(string(e.Verdict))
 		fmt.Fprintf(&b, "<tr><td>%s</td><td class=\"%s\">%s</td><td>%s</td><td>%s</td></tr>\n",
-			text(e.Mutator), verdict, verdict, text(e.File), e.lines(text))
+			text(e.Mutator), verdict, verdict, text(e.File), e.lines(text, pageLink))
 	}
 	b.WriteString("</tbody>\n</table>\n")
 	for _, n := range r.Notes {
@@ -89,6 +107,12 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	}
 	if r.Verification != nil {
 		r.Verification.html(&b)
+	}
+	if len(r.Files) > 0 {
+		b.WriteString("<h2>Policies</h2>\n")
+	}
+	for _, f := range r.Files {
+		fmt.Fprintf(&b, "<details><summary>%s</summary>\n<pre>%s</pre>\n</details>\n", text(f.Name), text(string(f.Data)))
 	}
 	b.WriteString("</body>\n</html>\n")
 	_, err := b.WriteTo(w)

@@ -285,6 +285,8 @@ func sample() *Report {
 			Origin: "Pod a", Operation: "CREATE", Object: pod("Never"), Reference: verify.Result{Object: pod("Never")}, Native: verify.Result{Object: pod("Always")},
 		}},
 	}}
+	r.Version, r.Source = "v1.2.3", "mutators.yaml"
+	r.Files = []File{{"always-pull.yaml", []byte("# <T19>\n")}}
 	return r
 }
 
@@ -319,7 +321,7 @@ func TestEmptyReport(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(map[string]any{"format": 1.0, "mutators": []any{}, "notes": []any{}}, got); d != "" {
+	if d := cmp.Diff(map[string]any{"format": 1.0, "version": "", "source": "", "mutators": []any{}, "notes": []any{}}, got); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 }

@@ -21,12 +21,18 @@ import (
 // and meaning; later versions may add fields.
 type Report struct {
 	// Format is the version of the JSON form: 1.
-	Format   int     `json:"format"`
+	Format int `json:"format"`
+	// Version is that of mapd, Source where the mutators are from. There is no date: the
+	// same mutators give the same report.
+	Version  string  `json:"version"`
+	Source   string  `json:"source"`
 	Mutators []Entry `json:"mutators"`
 	// Notes are about other objects than mutators.
 	Notes []string `json:"notes"`
 	// Verification is nil without --verify.
 	Verification *Verification `json:"verification,omitempty"`
+	// Files are the policies, for the page.
+	Files []File `json:"-"`
 }
 
 // Entry says what became of one mutator.
@@ -143,9 +149,6 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Line returns the note in one line.
-func (n Note) Line() string { return noteText(translate.Note(n)) }
-
 // WriteTable writes the report for a terminal: a line for each mutator, and what
 // was compared.
 func (r *Report) WriteTable(w io.Writer) error {
@@ -162,7 +165,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 			if i > 0 {
 				first = make([]string, 3)
 			}
-			fmt.Fprintf(tw, "%s\t%s\n", strings.Join(first, "\t"), oneLine(n.Line()))
+			fmt.Fprintf(tw, "%s\t%s\n", strings.Join(first, "\t"), oneLine(noteText(translate.Note(n))))
 		}
 	}
 	if err := tw.Flush(); err != nil {
