@@ -53,7 +53,7 @@ Output formats:
 Exit codes:
   0  no finding is as bad as --fail-on
   1  one is
-  2  wrong usage, or input that cannot be read`
+  2  wrong usage, or input that cannot be read, whatever --fail-on is`
 
 func newLint(s streams) *cobra.Command {
 	var f lintFlags
@@ -140,6 +140,9 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 		if err := f.print(s, r, ignoredText(nil, skipped, true)); err != nil {
 			return &codedError{exitUsage, err}
 		}
+	}
+	if r.Unread {
+		return &codedError{code: exitUsage} // the findings say it
 	}
 	if f.failOn != "none" && slices.ContainsFunc(r.Findings, func(x lint.Finding) bool { return x.Severity.Reaches(lint.Severity(f.failOn)) }) {
 		return &codedError{code: exitDenied}

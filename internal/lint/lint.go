@@ -75,6 +75,8 @@ type Finding struct {
 	at  *manifest.PositionError
 	doc *manifest.Document
 	fix func(object map[string]any) bool
+	// unread says that the document cannot be read at all.
+	unread bool
 }
 
 // Render returns the finding on one line, and the line of the file below it.
@@ -102,6 +104,8 @@ type Result struct {
 	Policies, Bindings int
 	// More says that there is more than maxFindings.
 	More bool
+	// Unread says that a finding is about a document that cannot be read.
+	Unread bool
 }
 
 // maxFindings bounds the findings of a run, and maxOfPolicy those of a policy.
@@ -153,6 +157,7 @@ func (s *set) result(sources []Source) *Result {
 			out.Suppressed = append(out.Suppressed, f)
 			continue
 		}
+		out.Unread = out.Unread || f.unread
 		left = append(left, f)
 	}
 	left = append(left, marks.findings(s.opts.Only)...)

@@ -109,7 +109,7 @@ func newSet(ctx context.Context, sources []Source, opts Options) (*set, error) {
 				// Values for a chart, answers of a provider: a directory has other files, too.
 			case errors.As(err, &at):
 				s.readErrors = append(s.readErrors, Finding{Rule: invalidRule, Severity: Error, File: at.File, Document: at.Document,
-					Line: max(at.Line, 1), Column: at.Column, Message: at.Err.Error(), at: at})
+					Line: max(at.Line, 1), Column: at.Column, Message: at.Err.Error(), at: at, unread: true})
 			case err != nil:
 				return nil, err
 			case d.Object != nil:
