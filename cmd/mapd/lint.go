@@ -41,8 +41,8 @@ suppresses the findings of a rule in its line, or in the next one and all that i
 deeper than that; on top of a document, in all of it. One that has no reason or
 suppresses nothing is a finding.
 
-With --fix, findings that end with "fixable" are mended in the files, one by one, as
-long as the policy compiles after it. Comments stay.
+With --fix, findings that end with "fixable" are mended in the files, each only if
+the policy compiles after it. Comments stay.
 
 Output formats:
   text    a line for each finding, with the line of the file (default)

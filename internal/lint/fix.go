@@ -85,86 +85,146 @@ type Fixed struct {
 // of that rule; others are not made. Comments stay. A file whose documents are not the
 // whole text, such as one with a List, is left alone.
 func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
-	files := slices.Clone(sources)
-	mended := make([][]Finding, len(files))
-	failed := map[string]bool{}
-	fixes := map[string]int{} // by document
-	r, err := Run(ctx, files, opts)
+	before, err := Run(ctx, sources, opts)
 	if err != nil {
 		return nil, err
 	}
-	for changed := true; changed; {
-		changed = false
-		for _, f := range r.Findings {
-			at := slices.IndexFunc(files, func(s Source) bool { return s.Name == f.File })
-			id := f.File + "\x00" + f.Object + "\x00" + f.Rule + "\x00" + f.Field + "\x00" + f.Message
-			doc := f.File + "\x00" + f.Object
-			if f.fix == nil || at < 0 || failed[id] || fixes[doc] == maxFixes {
-				continue
-			}
-			next, after, err := apply(ctx, files, at, &f, opts, r)
-			if err != nil {
-				return nil, err
-			}
-			if next == nil {
-				failed[id] = true
-				continue
-			}
-			files[at].Data = next
-			mended[at] = append(mended[at], f)
-			fixes[doc]++
-			r, changed = after, true
-			// The other findings of this run stand in the text as it was.
+	m := mender{ctx: ctx, opts: opts, files: slices.Clone(sources), before: before, mended: make([][]Finding, len(sources)), failed: map[fixID]bool{}, fixes: map[docID]int{}}
+	for {
+		batch := m.next()
+		if len(batch) == 0 {
 			break
+		}
+		if err := m.try(batch); err != nil {
+			return nil, err
 		}
 	}
 	var out []Fixed
-	for i, f := range files {
+	for i, f := range m.files {
 		if !bytes.Equal(f.Data, sources[i].Data) {
-			out = append(out, Fixed{f, mended[i]})
+			slices.SortStableFunc(m.mended[i], func(a, b Finding) int { return a.Document - b.Document })
+			out = append(out, Fixed{f, m.mended[i]})
 		}
 	}
 	return out, nil
 }
 
-func countErrors(r *Result) (n int) {
-	for _, f := range r.Findings {
-		if f.Severity == Error {
-			n++
-		}
-	}
-	return n
+// mender is Fix at work.
+type mender struct {
+	ctx    context.Context
+	opts   Options
+	files  []Source
+	before *Result // of files
+	mended [][]Finding
+	failed map[fixID]bool
+	fixes  map[docID]int
 }
 
-// apply returns the text of a file with one fix and the findings after it, nil if it
-// cannot be made or does not help. before are the findings without it.
-func apply(ctx context.Context, files []Source, at int, f *Finding, opts Options, before *Result) ([]byte, *Result, error) {
+// docID is a document, ruleID what a rule finds in it, and fixID one such finding.
+type (
+	docID struct {
+		file     string
+		document int
+	}
+	ruleID struct {
+		docID
+		rule string
+	}
+	fixID struct {
+		ruleID
+		field, message string
+	}
+)
+
+func (f *Finding) docID() docID   { return docID{f.File, f.Document} }
+func (f *Finding) ruleID() ruleID { return ruleID{f.docID(), f.Rule} }
+func (f *Finding) fixID() fixID   { return fixID{f.ruleID(), f.Field, f.Message} }
+
+// next returns the first fix of each document that was not tried. Other findings of the
+// document stand in the text as it was.
+func (m *mender) next() (batch []Finding) {
+	taken := map[docID]bool{}
+	for _, f := range m.before.Findings {
+		if doc := f.docID(); f.fix != nil && !taken[doc] && !m.failed[f.fixID()] && m.fixes[doc] < maxFixes {
+			taken[doc] = true
+			batch = append(batch, f)
+		}
+	}
+	return batch
+}
+
+// try makes fixes of different documents. If that does not help, it makes each half of them.
+func (m *mender) try(batch []Finding) error {
+	files := slices.Clone(m.files)
+	made := true
+	for i := range batch {
+		made = made && edit(files, &batch[i])
+	}
+	if made {
+		after, err := Run(m.ctx, files, m.opts)
+		if err != nil {
+			return err
+		}
+		if helps(batch, m.before, after) {
+			m.files, m.before = files, after
+			for _, f := range batch {
+				at := fileOf(files, &f)
+				m.mended[at] = append(m.mended[at], f)
+				m.fixes[f.docID()]++
+			}
+			return nil
+		}
+	}
+	if len(batch) == 1 {
+		m.failed[batch[0].fixID()] = true
+		return nil
+	}
+	half := len(batch) / 2
+	if err := m.try(batch[:half]); err != nil {
+		return err
+	}
+	return m.try(batch[half:])
+}
+
+// helps says that each fix took a finding of its rule away, and that there is no new error.
+func helps(batch []Finding, before, after *Result) bool {
+	count := func(r *Result) (errors map[docID]int, found map[ruleID]int) {
+		errors, found = map[docID]int{}, map[ruleID]int{}
+		for _, f := range r.Findings {
+			found[f.ruleID()]++
+			if f.Severity == Error {
+				errors[f.docID()]++
+			}
+		}
+		return errors, found
+	}
+	had, old := count(before)
+	has, now := count(after)
+	for doc, n := range has {
+		if n > had[doc] {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(batch, func(f Finding) bool { return now[f.ruleID()] >= old[f.ruleID()] })
+}
+
+func fileOf(files []Source, f *Finding) int {
+	return slices.IndexFunc(files, func(s Source) bool { return s.Name == f.File })
+}
+
+// edit makes one fix in its file, and returns false if it cannot be made.
+func edit(files []Source, f *Finding) bool {
+	at := fileOf(files, f)
 	object := maps.Clone(f.doc.Object.Object)
-	if !f.fix(object) {
-		return nil, nil, nil
+	if at < 0 || !f.fix(object) {
+		return false
 	}
 	next := replace(files[at], f.doc, manifest.Rewrite(f.doc, object))
 	if next == nil {
-		return nil, nil, nil
+		return false
 	}
-	trial := slices.Clone(files)
-	trial[at].Data = next
-	after, err := Run(ctx, trial, opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	count := func(r *Result) (n int) {
-		for _, g := range r.Findings {
-			if g.Object == f.Object && g.File == f.File && g.Rule == f.Rule {
-				n++
-			}
-		}
-		return n
-	}
-	if countErrors(after) > countErrors(before) || count(after) >= count(before) {
-		return nil, nil, nil
-	}
-	return next, after, nil
+	files[at].Data = next
+	return true
 }
 
 // replace puts the text of a document in the place of what it was, nil if its text

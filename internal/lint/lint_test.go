@@ -214,14 +214,12 @@ spec:
 	}
 }
 
-// Fix mends all documents of a file, however many there are.
-func TestFixMany(t *testing.T) {
-	var text strings.Builder
-	for i := range 51 {
-		fmt.Fprintf(&text, `---
+// mendable is a policy with one thing to mend.
+func mendable(name string) string {
+	return fmt.Sprintf(`---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
-metadata: {name: p%d}
+metadata: {name: %s}
 spec:
   reinvocationPolicy: Never
   matchConstraints:
@@ -232,13 +230,51 @@ spec:
   mutations:
   - patchType: JSONPatch
     jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/spec/nodeName"}]'}
-`, i)
+`, name)
+}
+
+// Fix mends all documents of a file, however many there are, but for two that are the same.
+func TestFixMany(t *testing.T) {
+	text := mendable("twice")
+	for i := range 51 {
+		text += mendable(fmt.Sprintf("p%d", i))
 	}
-	fixed, err := Fix(t.Context(), []Source{{Name: "p.yaml", Data: []byte(text.String())}}, Options{Oldest: NewestMinor, Newest: NewestMinor, Only: []string{"unused-variable"}})
+	text += mendable("twice")
+	fixed, err := Fix(t.Context(), []Source{{Name: "p.yaml", Data: []byte(text)}}, Options{Oldest: NewestMinor, Newest: NewestMinor, Only: []string{"unused-variable"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(fixed) != 1 || len(fixed[0].Mended) != 51 || strings.Contains(string(fixed[0].Data), "unused") {
-		t.Errorf("not all are mended: %d files", len(fixed))
+	if len(fixed) != 1 || len(fixed[0].Mended) != 51 || strings.Count(string(fixed[0].Data), "unused") != 2 {
+		t.Fatalf("not all are mended: %d files", len(fixed))
+	}
+	for i, f := range fixed[0].Mended {
+		if want := fmt.Sprintf("MutatingAdmissionPolicy p%d", i); f.Object != want {
+			t.Errorf("%d: %s, want %s", i, f.Object, want)
+		}
+	}
+}
+
+// A fix that makes a policy invalid is not made, and keeps no other from being made.
+func TestFixHarmful(t *testing.T) {
+	files := []Source{{Name: "p.yaml", Data: []byte(mendable("a") + mendable("b") + mendable("c"))}}
+	m := mender{ctx: t.Context(), opts: Options{Oldest: NewestMinor, Newest: NewestMinor, Only: []string{"invalid", "unused-variable"}},
+		files: files, mended: make([][]Finding, 1), failed: map[fixID]bool{}, fixes: map[docID]int{}}
+	var err error
+	if m.before, err = Run(m.ctx, files, m.opts); err != nil {
+		t.Fatal(err)
+	}
+	batch := m.next()
+	if len(batch) != 3 {
+		t.Fatalf("%d fixes, want 3", len(batch))
+	}
+	batch[1].fix = func(object map[string]any) bool { object["spec"] = map[string]any{}; return true }
+	if err := m.try(batch); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.mended[0]) != 2 || !m.failed[batch[1].fixID()] || !strings.Contains(string(m.files[0].Data), mendable("b")) {
+		t.Errorf("mended %d, failed %v:\n%s", len(m.mended[0]), m.failed, m.files[0].Data)
+	}
+	if left := m.next(); len(left) != 0 {
+		t.Errorf("left to try: %v", left)
 	}
 }
