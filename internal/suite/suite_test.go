@@ -300,9 +300,9 @@ func thousand(t testing.TB, n int, more string) string {
 // Files keep their form: JSON stays JSON, lines end as they did, and directives stand
 // where they may.
 func TestUpdateKeepsForm(t *testing.T) {
-	const object = `{"apiVersion":"v1","kind":"Pod","metadata":{%s"name":"%s","namespace":"shop"},"spec":{"containers":[{"image":"<nginx>","name":"app"}]}}`
-	a, b := fmt.Sprintf(object, "", "a"), fmt.Sprintf(object, "", "b")
-	changed := func(name string) string { return fmt.Sprintf(object, `"labels":{"owner":"shop"},`, name) }
+	const object = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%s","namespace":"shop"%s},"spec":{"containers":[{"image":"<nginx>","name":"app"}]}}`
+	a, b := fmt.Sprintf(object, "a", ""), fmt.Sprintf(object, "b", "")
+	changed := func(name string) string { return fmt.Sprintf(object, name, `,"labels":{"owner":"shop"}`) }
 	yamlOf := func(name, labels string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n  namespace: shop\n" + labels + "spec: {containers: [{name: app, image: nginx}]}\n"
 	}

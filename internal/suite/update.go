@@ -1,8 +1,6 @@
 package suite
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mapd-project/mapd/pkg/mapd"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Updated is a file with what came out as what is expected.
@@ -25,19 +24,17 @@ type Updated struct {
 // its form where it can: fields stay fields, a patch a patch; a case without one gets the
 // fields that changed.
 func (r *Results) Update() (files []Updated, errs []error) {
-	texts := map[string]*Updated{} // by file
+	byFile := map[string]*Updated{}
 	var order []string
-	change := func(file, name string, text []byte) {
-		if texts[file] == nil {
-			texts[file] = &Updated{File: file}
+	change := func(file, name string) {
+		if byFile[file] == nil {
+			byFile[file] = &Updated{File: file}
 			order = append(order, file)
 		}
-		texts[file].Text = text
-		texts[file].Cases = append(texts[file].Cases, name)
+		byFile[file].Cases = append(byFile[file].Cases, name)
 	}
-	// Objects of other files: all of a file at once.
-	others := map[string]map[string][]byte{} // file → name of a document's place → text
-	suites := map[*Suite]map[string]any{}
+	// What becomes of objects in other files, and of suites.
+	others, suites := map[string]map[string]edited{}, map[*Suite]map[string]any{}
 	for _, o := range r.Outcomes {
 		if o.Status != Failed || o.result == nil {
 			continue
@@ -46,15 +43,15 @@ func (r *Results) Update() (files []Updated, errs []error) {
 		if u.want != nil && u.want.Object() != nil && u.spec.inFile() && !o.result.Denied() && (u.claim == nil || u.claim.meets(o.result)) {
 			file := u.suite.near(u.spec.wantFile())
 			if others[file] == nil {
-				others[file] = map[string][]byte{}
+				others[file] = map[string]edited{}
 			}
-			text := withObject(u.want, o.result.Object())
-			if before, ok := others[file][u.want.Where()]; ok && !bytes.Equal(before, text) {
+			after := o.result.Object()
+			if before, ok := others[file][u.want.Where()]; ok && !tree.Equal(before.after, after) {
 				errs = append(errs, fmt.Errorf("%s: %s: another case expects the same object of %s, and its result differs", o.where(), o.Name, file))
 				continue
 			}
-			others[file][u.want.Where()] = text
-			change(file, o.Name, nil)
+			others[file][u.want.Where()] = edited{u.want, after}
+			change(file, o.Name)
 			continue
 		}
 		switch {
@@ -73,28 +70,39 @@ func (r *Results) Update() (files []Updated, errs []error) {
 		}
 		c := suites[u.suite]["cases"].([]any)[indexOf(u.path)].(map[string]any)
 		c["expect"] = outcomeAs(o.result, u.spec.Expect)
-		change(u.suite.File, o.Name, nil)
+		change(u.suite.File, o.Name)
 	}
 	for _, file := range order {
-		text, err := rewritten(file, func(d *mapd.Document) []byte {
-			if text, ok := others[file][d.Where()]; ok {
-				return text
+		var edits []mapd.Edit
+		for _, where := range slices.Sorted(maps.Keys(others[file])) {
+			e := others[file][where]
+			edits = append(edits, e.document.Edit(e.after))
+		}
+		for s, after := range suites {
+			if s.File == file {
+				edits = append(edits, s.doc.Edit(after))
 			}
-			for s, after := range suites {
-				if s.File == file && s.doc.Where() == d.Where() {
-					return withObject(d, after)
-				}
+		}
+		text, err := os.ReadFile(file)
+		if err == nil {
+			if text, err = mapd.Splice(text, edits); err != nil {
+				err = fmt.Errorf("%s: %w", file, err)
 			}
-			return nil
-		})
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		texts[file].Text = text
-		files = append(files, *texts[file])
+		byFile[file].Text = text
+		files = append(files, *byFile[file])
 	}
 	return files, errs
+}
+
+// edited is a document and what its object becomes.
+type edited struct {
+	document *mapd.Document
+	after    map[string]any
 }
 
 // inFile reports whether the expected object is in a file of its own.
@@ -165,63 +173,6 @@ func outcomeAs(r *mapd.Result, e *expect) map[string]any {
 		return map[string]any{"object": r.Object()} // paths that do not lead there
 	}
 	return map[string]any{"fields": fields}
-}
-
-// withObject returns the text of a document with another object. JSON stays JSON.
-func withObject(d *mapd.Document, after map[string]any) []byte {
-	if !d.JSON() {
-		return d.Rewrite(after)
-	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if bytes.Contains(bytes.TrimSpace(d.Text()), []byte("\n")) {
-		enc.SetIndent("", "  ")
-	}
-	if err := enc.Encode(after); err != nil {
-		return d.Rewrite(after)
-	}
-	return out.Bytes()
-}
-
-// rewritten returns the text of a file in which some documents have another text.
-func rewritten(file string, text func(*mapd.Document) []byte) ([]byte, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	eol := "\n"
-	if i := bytes.IndexByte(data, '\n'); i > 0 && data[i-1] == '\r' {
-		eol = "\r\n"
-	}
-	var out bytes.Buffer
-	first := true
-	for d, err := range mapd.Read(file, bytes.NewReader(data)) {
-		if err != nil {
-			return nil, err
-		}
-		t := d.Text()
-		if d.Object() != nil {
-			if changed := text(d); changed != nil {
-				t = changed
-			}
-		}
-		switch {
-		case bytes.HasPrefix(t, []byte("---")):
-		case bytes.HasPrefix(bytes.TrimLeft(t, " \t\r\n"), []byte("%")):
-			if !first {
-				out.WriteString("..." + eol) // or the directive would be content
-			}
-		case d.Separated() || !first && !d.JSON():
-			out.WriteString("---" + eol)
-		}
-		first = false
-		out.Write(t)
-		if !bytes.HasSuffix(t, []byte("\n")) {
-			out.WriteString(eol)
-		}
-	}
-	return out.Bytes(), nil
 }
 
 // WriteFiles writes files: first all beside their places, and then each takes its own,

@@ -89,9 +89,10 @@ func (d *Document) PosIn(path, text string, line, column int) (int, int) {
 	return pos.Line, pos.Column
 }
 
-// Rewrite returns the document's text with its object changed to after: it keeps the
-// comments and the order of the keys.
-func (d *Document) Rewrite(after map[string]any) []byte { return manifest.Rewrite(d.doc, after) }
+// Edit returns an edit that changes the document's object to after.
+func (d *Document) Edit(after map[string]any) Edit {
+	return Edit{manifest.Edit{Document: d.doc, After: after}}
+}
 
 // objectID tells objects apart across versions.
 type objectID struct{ group, kind, namespace, name string }
