@@ -178,14 +178,20 @@ func readKyverno(file string, d *mapd.Document) ([]*Suite, []error) {
 // files reads the documents of the files and directories that a field names.
 func (k *kyverno) files(field string, names []string) (docs []*mapd.Document) {
 	for i, name := range names {
-		path := fmt.Sprintf("%s[%d]", field, i)
-		if strings.Contains(name, "://") {
-			k.fail(path, "%s: %s: mapd reads files only", path, name)
-			continue
+		if path := fmt.Sprintf("%s[%d]", field, i); k.isFile(path, name) {
+			docs = append(docs, k.at.policyFiles(k.decoder, path, name)...)
 		}
-		docs = append(docs, k.at.policyFiles(k.decoder, path, name)...)
 	}
 	return docs
+}
+
+// isFile fails for what Kyverno would download.
+func (k *kyverno) isFile(path, name string) bool {
+	if strings.Contains(name, "://") {
+		k.fail(path, "%s: %s: mapd reads files only", path, name)
+		return false
+	}
+	return true
 }
 
 func (k *kyverno) readPolicies() {
@@ -240,7 +246,7 @@ func (k *kyverno) readValues() {
 
 // one reads the documents of the file that a field names, if it does.
 func (k *kyverno) one(field, name string) []*mapd.Document {
-	if name == "" {
+	if name == "" || !k.isFile(field, name) {
 		return nil
 	}
 	return k.at.several(k.decoder, field, name)
