@@ -20,15 +20,22 @@ func (n *translation) guards(m *legacy.Mutator) []condition {
 	var conds []condition
 	if names := m.Match.Namespaces; len(names) > 0 && !slices.ContainsFunc(names, isEverything) {
 		is := n.namespace(m, func(name expr) expr { return matches(name, names) })
-		if exact, rest := selectable(names); len(rest) == 0 {
+		if exact, rest := selectable(names); len(rest) == 0 && !mayBeNamespace(m) {
 			is.names = nameRequirement(metav1.LabelSelectorOpIn, exact)
 		}
 		conds = append(conds, condition{"in-namespace", is})
 	}
 	if names := m.Match.ExcludedNamespaces; slices.ContainsFunc(names, isEverything) {
-		conds = append(conds, condition{"in-no-namespace", not(fn("has", namespaceOfRequest))})
+		none := not(fn("has", namespaceOfRequest))
+		if mayBeNamespace(m) {
+			none = all(none, not(isNamespace())) // whose name a server is to generate
+		}
+		conds = append(conds, condition{"in-no-namespace", none})
 	} else {
 		exact, rest := selectable(names)
+		if mayBeNamespace(m) {
+			exact, rest = nil, names
+		}
 		exclude := func(names []string, in *metav1.LabelSelectorRequirement) {
 			if len(names) > 0 {
 				is := n.namespace(m, func(name expr) expr { return not(matches(name, names)) })
@@ -65,9 +72,9 @@ func selectable(patterns []string) (names, rest []string) {
 }
 
 // metadataName is the label with its name that a server gives each Namespace, and
-// keeps. A selector in a binding treats objects as Gatekeeper does: it selects a Namespace
-// by its own labels, and every other object without a namespace (Gatekeeper spec §7.3,
-// Kubernetes spec §2.5).
+// keeps. A selector in a binding treats objects as Gatekeeper does: it selects every object
+// without a namespace (Gatekeeper spec §7.3, Kubernetes spec §2.5). It cannot be used for
+// Namespaces: one whose name a server is to generate has the label that its author writes.
 const metadataName = "kubernetes.io/metadata.name"
 
 func nameRequirement(op metav1.LabelSelectorOperator, names []string) *metav1.LabelSelectorRequirement {
