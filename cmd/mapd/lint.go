@@ -35,6 +35,7 @@ const lintLong = `Look for what in policies will not do what its author meant.
 
 Pass bindings, CustomResourceDefinitions, Namespaces and parameters among the files: rules
 hold policies against them. What is not given is not missed. Nothing is run on an object.
+Of Gatekeeper's mutators only the names of their fields are looked at (unknown-field).
 
 A comment "# mapd:ignore RULE REASON" (in an expression "// mapd:ignore RULE REASON")
 suppresses the findings of a rule in its line, or in the next one and all that is indented
@@ -133,7 +134,7 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return usagef("lint: %w", err)
 	}
-	if r.Policies+r.Bindings == 0 && len(r.Findings) == 0 {
+	if r.Policies+r.Bindings+r.Mutators == 0 && len(r.Findings) == 0 {
 		return usagef("lint: no policies in %s%s", strings.Join(paths, ", "), onlySuffix(ignoredText(nil, skipped, true)))
 	}
 	if !f.quiet {
@@ -296,7 +297,11 @@ func (f *lintFlags) print(s streams, r *lint.Result, ignored string) error {
 	if ignored != "" {
 		more += "; ignored: " + ignored
 	}
-	_, err := fmt.Fprintf(s.err, "policies: %d, bindings: %d; errors: %d, warnings: %d, info: %d, suppressed: %d%s\n",
-		r.Policies, r.Bindings, count[lint.Error], count[lint.Warning], count[lint.Info], len(r.Suppressed), more)
+	mutators := ""
+	if r.Mutators > 0 {
+		mutators = fmt.Sprintf(", mutators: %d", r.Mutators)
+	}
+	_, err := fmt.Fprintf(s.err, "policies: %d, bindings: %d%s; errors: %d, warnings: %d, info: %d, suppressed: %d%s\n",
+		r.Policies, r.Bindings, mutators, count[lint.Error], count[lint.Warning], count[lint.Info], len(r.Suppressed), more)
 	return err
 }

@@ -100,8 +100,8 @@ type Options struct {
 type Result struct {
 	// Findings are in the order of their places; Suppressed are those with a Reason.
 	Findings, Suppressed []Finding
-	// Policies and Bindings were looked at.
-	Policies, Bindings int
+	// Policies, Bindings and Gatekeeper's Mutators were looked at.
+	Policies, Bindings, Mutators int
 	// More says that there is more than maxFindings.
 	More bool
 	// Unread says that a finding is about a document that cannot be read.
@@ -147,7 +147,7 @@ func Run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
 
 // result sorts findings, and takes away those that are suppressed.
 func (s *set) result(sources []Source) *Result {
-	out := &Result{Policies: len(s.policies), Bindings: len(s.bindings)}
+	out := &Result{Policies: len(s.policies), Bindings: len(s.bindings), Mutators: len(s.mutators)}
 	out.Findings = slices.Concat(s.readErrors, s.findings)
 	marks := suppressions(sources)
 	var left []Finding

@@ -1,12 +1,14 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -18,7 +20,7 @@ func ruleList() []Rule {
 	return []Rule{
 		{Name: invalidRule, Severity: Error, Summary: "a server refuses the policy or the binding", set: invalid},
 		{Name: "library", Severity: Error, Summary: "a function or macro that the oldest server of `--kubernetes` does not know", policy: library},
-		{Name: policy.UnknownField, Severity: Error, Summary: "a field that no matched kind has: set, patched or read", policy: func(p *pass) { p.static(); unknownFields(p) }},
+		{Name: policy.UnknownField, Severity: Error, Summary: "a field that no matched kind has: set, patched or read", policy: func(p *pass) { p.static(); unknownFields(p) }, set: mutatorFields},
 		{Name: policy.AtomicField, Severity: Error, Summary: "an ApplyConfiguration that sets an atomic field, which is refused", policy: static},
 		{Name: policy.WrongType, Severity: Error, Summary: "a literal that does not fit its field", policy: static},
 		{Name: policy.TypeName, Severity: Error, Summary: "an object literal whose type is not named after its fields", policy: static},
@@ -132,6 +134,15 @@ func unknownFields(p *pass) {
 				}
 				break
 			}
+		}
+	}
+}
+
+// mutatorFields finds fields of Gatekeeper's mutators that a server drops without a word.
+func mutatorFields(p *pass) {
+	for _, d := range p.set.mutators {
+		for _, n := range legacy.Unknown(d.Object) {
+			p.note(d, n.Field, d.ErrorAtKey(n.Field, errors.New(n.Message)), n.Field+": "+n.Message).Severity = Warning
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -32,6 +33,7 @@ type set struct {
 	// namespaces and others are what selectors and parameters are held against.
 	namespaces []*unstructured.Unstructured
 	others     []*unstructured.Unstructured
+	mutators   []*manifest.Document // Gatekeeper's
 	presence   map[string]presence
 
 	findings, readErrors []Finding
@@ -162,6 +164,8 @@ func (s *set) add(d *manifest.Document) error {
 		s.bindings = append(s.bindings, &bound{doc: d, object: b.Object, faults: api.FaultsOf(b.Err)})
 	case gvk.Group == "" && gvk.Kind == "Namespace":
 		s.namespaces = append(s.namespaces, d.Object)
+	case legacy.IsMutator(gvk):
+		s.mutators = append(s.mutators, d)
 	default:
 		s.others = append(s.others, d.Object)
 	}
