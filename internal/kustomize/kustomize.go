@@ -27,6 +27,9 @@ import (
 const (
 	// maxFile bounds a file, maxRead all that is read and maxResult what is made of it.
 	maxFile, maxRead, maxResult = 32 << 20, 256 << 20, 256 << 20
+	// maxFiles bounds how often files are read: a few kustomizations that include the
+	// next one twice are read exponentially often.
+	maxFiles = 10_000
 )
 
 // building keeps the process to one Build at a time, since it changes what all of the
@@ -104,7 +107,8 @@ func errNotFetched(what string) error {
 // files are those of the disk, as far as the bounds allow and nothing in them is remote.
 type files struct {
 	filesys.FileSystem
-	read    int64
+	files   int   // read
+	read    int64 // bytes
 	refused error
 }
 
@@ -133,6 +137,10 @@ func (f *files) bounded(path string) ([]byte, error) {
 	}
 	if !info.Mode().IsRegular() {
 		f.refused = fmt.Errorf("%s: no plain file", path)
+		return nil, f.refused
+	}
+	if f.files++; f.files > maxFiles {
+		f.refused = fmt.Errorf("%s: more than %d files, one that is used twice counted twice", path, maxFiles)
 		return nil, f.refused
 	}
 	file, err := os.Open(path)
