@@ -7,8 +7,6 @@ import (
 	"github.com/mapd-project/mapd/internal/orders"
 )
 
-func jp(ops string) string { return "[" + ops + "]" }
-
 // What hides from a look at expressions that policies touch each other.
 func TestHidden(t *testing.T) {
 	setB := label("b", "1")
