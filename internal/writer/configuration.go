@@ -386,6 +386,9 @@ func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *cor
 		c.failed, c.retry = nil, 0
 		return
 	}
+	if w.late() {
+		return
+	}
 	var err error
 	if exists {
 		err = c.replace(ctx, wantMeta, want)

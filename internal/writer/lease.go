@@ -54,7 +54,11 @@ func (w *Writer) holdLease(ctx context.Context, work func(context.Context)) erro
 			Client:     w.o.Kubernetes.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: w.o.Identity},
 			Labels:     labels(),
-		}, renewed: func() { fence.Reset(renewDeadline) }, refused: func() {
+		}, renewed: func() {
+			now := time.Now()
+			w.renewed.Store(&now)
+			fence.Reset(renewDeadline)
+		}, refused: func() {
 			if w.exempting.CompareAndSwap(false, true) {
 				exempting.Go(func() {
 					defer w.exempting.Store(false)
@@ -100,6 +104,14 @@ func (w *Writer) holdLease(ctx context.Context, work func(context.Context)) erro
 		}
 	}
 	return nil
+}
+
+// late reports whether the lease was renewed so long ago that ctx of work is about to end.
+// A process that was stopped for a while may go on writing before its timers run, and
+// would write what was right before another replica took over.
+func (w *Writer) late() bool {
+	renewed := w.renewed.Load()
+	return renewed != nil && time.Since(*renewed) >= renewDeadline
 }
 
 // lock is a lease whose calls take a bounded time. It calls renewed after a write that

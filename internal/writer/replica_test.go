@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -392,4 +394,27 @@ func TestReplicaFreesItsLease(t *testing.T) {
 		defer stop()
 		within(t, 20*time.Second, "the lease is held, and the entry gone", c.configured)
 	})
+}
+
+// A replica that could not renew its lease in time does not write, even if nothing
+// has told its work to end yet.
+func TestLate(t *testing.T) {
+	w := &Writer{log: slog.New(slog.DiscardHandler)}
+	for _, tt := range []struct {
+		ago  time.Duration
+		late bool
+	}{{-1, false}, {0, false}, {renewDeadline, true}} {
+		if tt.ago >= 0 {
+			w.renewed.Store(new(time.Now().Add(-tt.ago)))
+		}
+		wrote := false
+		c := &configuration{
+			get:     func() (metav1.ObjectMeta, []entry, bool) { return metav1.ObjectMeta{}, nil, true },
+			replace: func(context.Context, metav1.ObjectMeta, []entry) error { wrote = true; return nil },
+		}
+		w.reconcile(t.Context(), c, &corev1.Namespace{}, true, nil)
+		if wrote == tt.late {
+			t.Errorf("renewed %v ago: wrote %v", tt.ago, wrote)
+		}
+	}
 }

@@ -81,6 +81,8 @@ type Writer struct {
 	owned   bool
 	// exempting is set while exemptOwnRequests runs.
 	exempting atomic.Bool
+	// renewed is when the lease was last renewed; nil without an election.
+	renewed atomic.Pointer[time.Time]
 }
 
 // New returns a Writer that has not begun.
