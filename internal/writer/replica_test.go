@@ -396,8 +396,8 @@ func TestReplicaFreesItsLease(t *testing.T) {
 	})
 }
 
-// A replica that could not renew its lease in time does not write, even if nothing
-// has told its work to end yet.
+// A replica that could not renew its lease in time does not write, even if the context of
+// its work has not ended yet.
 func TestLate(t *testing.T) {
 	w := &Writer{log: slog.New(slog.DiscardHandler)}
 	for _, tt := range []struct {
