@@ -27,15 +27,18 @@ func (c *checker) converge(out *Result) {
 }
 
 func (c *checker) update(object map[string]any) (found, fought []Finding) {
-	again := func(object map[string]any) (*policy.Request, *engine.Decision) {
+	again := func(object map[string]any) (*policy.Request, *engine.Decision, error) {
 		req, err := c.request.Again(object)
 		if req == nil || err != nil {
-			return nil, nil
+			return nil, nil, err
 		}
-		return req, c.engine.Admit(c.ctx, req)
+		return req, c.engine.Admit(c.ctx, req), nil
 	}
-	req, d := again(object)
-	if req == nil || c.ctx.Err() != nil {
+	req, d, err := again(object)
+	switch {
+	case err != nil:
+		return []Finding{{Kind: Again, Refusals: [2]string{err.Error()}}}, nil
+	case req == nil || c.ctx.Err() != nil:
 		return nil, nil
 	}
 	if d.Status != nil {
@@ -47,9 +50,9 @@ func (c *checker) update(object map[string]any) (found, fought []Finding) {
 		return nil, fought
 	}
 	next := ""
-	if _, third := again(d.Object.Object); third != nil {
+	if _, third, err := again(d.Object.Object); third != nil || err != nil {
 		switch {
-		case third.Status != nil:
+		case err != nil || third.Status != nil:
 			next = "the next update is refused"
 		case tree.Equal(third.Object.Object, d.Object.Object):
 			next = "a second update changes nothing"
