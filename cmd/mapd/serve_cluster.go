@@ -28,6 +28,7 @@ import (
 	"github.com/mapd-project/mapd/internal/certs"
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/internal/validation"
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/internal/writer"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -45,6 +46,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		return err
 	}
 	metrics := webhook.NewMetrics()
+	metrics.Watch(c.health)
 	guests, err := f.guests(log)
 	if err != nil {
 		return err
@@ -92,6 +94,8 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		{Name: "policies", Run: policies.Ready},
 		{Name: "certificate", Run: certificates.Check},
 		{Name: "webhook configurations", Run: writes.Passive, Advisory: true},
+		// A replica that is cut off goes on with what it has: see docs/operate.md.
+		{Name: "API server", Run: c.health.Check, Advisory: true},
 	}
 	if f.expansion {
 		checks = append(checks, webhook.Check{Name: "expansion", Run: policies.ExpansionReady, Advisory: true})
@@ -169,7 +173,8 @@ func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Stor
 type connection struct {
 	kube      kubernetes.Interface
 	dynamic   dynamic.Interface
-	namespace string // that mapd runs in
+	health    *watch.Health // of what dynamic reads, and of the server
+	namespace string        // that mapd runs in
 	env       *cel.Env
 	user      string // that the API server knows mapd by
 }
@@ -183,13 +188,16 @@ func (f *serveFlags) connect(ctx context.Context, log *slog.Logger) (*connection
 	// Reviews wait for parameters and access checks; the API server's own priority
 	// and fairness is limit enough, and the writer has a limit of its own.
 	config.QPS = -1
-	c := &connection{namespace: f.ownNamespace()}
+	c := &connection{namespace: f.ownNamespace(), health: watch.NewHealth()}
+	config.Wrap(c.health.Transport)
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
-	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
+	c.dynamic = &watch.Client{Interface: client, Health: c.health}
 	klog.SetSlogLogger(log.With("component", "client-go"))
 	if c.env, err = f.waitForServer(ctx, c.kube, log); err != nil {
 		return nil, err

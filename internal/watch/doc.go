@@ -7,5 +7,7 @@
 // a kind that the server may or may not serve: it reads while the server serves the
 // kind, and is empty while it does not.
 //
+// Health says what a replica that is cut off from the API server no longer reads.
+//
 // Signal and Listeners carry the news from goroutine to goroutine.
 package watch

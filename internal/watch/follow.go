@@ -46,6 +46,9 @@ func Named(namespace, name string) Selection {
 // follow lists and watches a resource into store until ctx is done. It passes the
 // outcome of every call to note, nil for success, and retries soon after a failure.
 func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, selection Selection, store cache.ReflectorStore, note func(error)) {
+	client, health := unwrap(client)
+	reading := health.begin(gvr.GroupResource().String())
+	defer reading.end()
 	var resource dynamic.ResourceInterface = client.Resource(gvr)
 	if selection.Namespace != "" {
 		resource = client.Resource(gvr).Namespace(selection.Namespace)
@@ -54,6 +57,7 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 		// The server answers so to a version that is too old, as after a pause; the
 		// reflector lists again.
 		if ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			reading.note(err)
 			note(err)
 		}
 	}

@@ -299,11 +299,14 @@ func TestServers(t *testing.T) {
 	m.API.Cut()
 	m.Apply(t, policiesYAML(madePolicy{name: "no-server", resource: "resourcequotas", mutation: labelled("no-server")}))
 	s.await(t, "writes while mapd does not reach the API server", time.Now(), 30, sent.clean)
+	const policies = "mutatingadmissionpolicies.admissionregistration.mapd.dev"
+	contact(t, m, "[!] API server: ", policies+": not read since ", `mapd_watch_connected{resource="`+policies+`"} 0`)
 	target := strings.TrimPrefix(m.Config.Host, "https://")
 	m.API.Targets(target)
 	start := time.Now()
 	acts(t, m, "resourcequotas", "no-server")
 	t.Logf("API server out of reach: the policy made meanwhile acted %s after the way was open", since(start))
+	contact(t, m, "[+] API server: ok", "", `mapd_watch_connected{resource="`+policies+`"} 1`)
 
 	// etcd.
 	etcdPaused := time.Now()
@@ -335,6 +338,27 @@ func TestServers(t *testing.T) {
 		return !w.refused() && w.code != http.StatusCreated && within(etcdPaused, etcdBack.Add(etcdRecovery+time.Millisecond))
 	})
 	t.Logf("slowest write: %s", slowest(all))
+}
+
+// contact waits until every replica is ready and says these things of its contact to the
+// API server.
+func contact(t *testing.T, m *cluster.Mapd, line, unread, metric string) {
+	t.Helper()
+	cluster.Eventually(t, cluster.Patience, "replicas to say "+line, func(ctx context.Context) error {
+		for _, r := range m.Replicas() {
+			code, ready, err := r.Get(ctx, "/readyz?verbose")
+			if err != nil {
+				return err
+			}
+			if code != http.StatusOK || !strings.Contains(ready, line) || !strings.Contains(ready, unread) {
+				return fmt.Errorf("%s: /readyz: %d\n%s", r.Name, code, ready)
+			}
+			if _, metrics, err := r.Get(ctx, "/metrics"); err != nil || !strings.Contains(metrics, metric+"\n") {
+				return fmt.Errorf("%s: /metrics lacks %s (%v)", r.Name, metric, err)
+			}
+		}
+		return nil
+	})
 }
 
 // A bad policy fails by its own failurePolicy. All others go on, also those that
