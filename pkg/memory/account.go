@@ -18,8 +18,12 @@ type Account struct {
 	granted atomic.Int64 // no charge may go beyond it; ended after a refusal and Close
 	err     atomic.Pointer[Error]
 
-	mu   sync.Mutex
-	held int64 // taken from the budget
+	// aside says that others come first, see Aside.
+	aside bool
+
+	mu     sync.Mutex
+	held   int64 // taken from the budget
+	joined int64 // taken by Accounts that were joined
 }
 
 // ended stands in Account.granted: less than any charge.
@@ -72,10 +76,14 @@ func (a *Account) grow() error {
 		return nil // somebody else made room
 	}
 	took, reason := a.take(want)
-	if reason == Busy && a.budget.collect() {
+	if reason == Busy && !a.aside && a.budget.collect() {
 		took, reason = a.take(want)
 	}
-	if reason != "" {
+	switch {
+	case reason == "":
+	case a.aside:
+		return a.end(&Error{Reason: reason, Limit: a.budget.room(math.MaxInt64, true)})
+	default:
 		return a.end(a.budget.refuse(reason))
 	}
 	a.held += took
@@ -87,10 +95,10 @@ func (a *Account) grow() error {
 // parts. a.mu is held.
 func (a *Account) take(want int64) (took int64, _ Reason) {
 	took = max(want, step, a.held/4)
-	if a.budget.take(a.held, took) == "" {
+	if a.budget.take(a.held, took, a.aside) == "" {
 		return took, ""
 	}
-	return want, a.budget.take(a.held, want)
+	return want, a.budget.take(a.held, want, a.aside)
 }
 
 // end makes err the answer to all charges. a.mu is held.
@@ -110,10 +118,41 @@ func (a *Account) Close() {
 	if a.err.Load() == nil {
 		_ = a.end(&errEnded)
 	}
-	if a.held > 0 {
-		a.budget.release(a.held)
-		a.held = 0
+	if held := a.held + a.joined; held > 0 {
+		a.budget.release(held)
+		a.held, a.joined = 0, 0
 	}
 }
 
 var errEnded = Error{Reason: Ended}
+
+// Aside returns an Account of the same Budget for work whose result a does not need. Its
+// refusals are its own and are not counted, and it leaves half of the Budget to others.
+// What it holds when it is joined to a is given back with a. It must be joined.
+func (a *Account) Aside() *Account {
+	if a == nil {
+		return nil
+	}
+	return &Account{budget: a.budget, aside: true}
+}
+
+// Join ends an Account that Aside returned. What it was charged for may be in use until
+// a is closed; it does not count when a asks for more.
+func (a *Account) Join(aside *Account) {
+	if a == nil {
+		return
+	}
+	aside.mu.Lock()
+	held := aside.held
+	if aside.held = 0; aside.err.Load() == nil {
+		_ = aside.end(&errEnded)
+	}
+	aside.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err.Load() == &errEnded {
+		a.budget.release(held)
+		return
+	}
+	a.joined += held
+}

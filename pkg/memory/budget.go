@@ -81,21 +81,25 @@ func (b *Budget) Refused(r Reason) int64 {
 // for themselves, so that a few large ones do not keep them out.
 const small = 1 << 20
 
-// room returns how far the use may grow for a request that has n bytes then.
-func (b *Budget) room(n int64) int64 {
+// room returns how far the use may grow for a request that has n bytes then, or for work
+// beside one.
+func (b *Budget) room(n int64, aside bool) int64 {
 	limit := b.limit.Load()
-	if n > small {
+	switch {
+	case aside:
+		limit /= 2
+	case n > small:
 		limit -= limit / 8
 	}
 	return limit
 }
 
 // take takes n bytes for an Account that has granted, or returns why not.
-func (b *Budget) take(granted, n int64) Reason {
-	if n > math.MaxInt64-granted || granted+n > b.room(granted+n) {
+func (b *Budget) take(granted, n int64, aside bool) Reason {
+	if n > math.MaxInt64-granted || granted+n > b.room(granted+n, aside) {
 		return TooLarge
 	}
-	room := b.room(granted + n)
+	room := b.room(granted+n, aside)
 	for {
 		used := b.used.Load()
 		if n > room-used {
@@ -113,7 +117,7 @@ func (b *Budget) take(granted, n int64) Reason {
 func (b *Budget) refuse(reason Reason) *Error {
 	if reason == TooLarge {
 		b.tooLarge.Add(1)
-		return &Error{Reason: reason, Limit: b.room(math.MaxInt64)}
+		return &Error{Reason: reason, Limit: b.room(math.MaxInt64, false)}
 	}
 	b.busy.Add(1)
 	return &Error{Reason: reason}
