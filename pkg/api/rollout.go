@@ -1,0 +1,189 @@
+package api
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Annotations that say how much of a policy or a binding counts. Only mapd reads them: a
+// server that runs the policy itself enforces it.
+const (
+	// ModeAnnotation is the Mode of a policy or a binding: enforce, warn or shadow. That
+	// of a binding replaces that of its policy.
+	ModeAnnotation = "mapd.dev/mode"
+	// PercentAnnotation is the Share of a binding, from 0 to 100.
+	PercentAnnotation = "mapd.dev/percent"
+	// BreakerAnnotation is the Breaker of a policy, such as errors=5%,window=5m.
+	BreakerAnnotation = "mapd.dev/breaker"
+)
+
+// RolloutAnnotations are all of the above.
+var RolloutAnnotations = []string{ModeAnnotation, PercentAnnotation, BreakerAnnotation}
+
+// Mode says what follows from the result of a policy, or of a whole stage.
+type Mode uint8
+
+const (
+	// Enforce means that the result decides.
+	Enforce Mode = iota
+	// Warn means that the result is recorded and the client warned: neither the object
+	// nor the verdict changes.
+	Warn
+	// Shadow means that the result is recorded only.
+	Shadow
+	// Off means that nothing runs.
+	Off
+)
+
+var modes = [...]string{Enforce: "enforce", Warn: "warn", Shadow: "shadow", Off: "off"}
+
+// String returns the mode as annotations spell it.
+func (m Mode) String() string { return modes[m] }
+
+// Rollout is how much of a policy or a binding counts.
+type Rollout struct {
+	// Mode is meant only if HasMode.
+	Mode    Mode
+	HasMode bool
+	Share   Share
+	// Breaker is nil if the author did not ask for one.
+	Breaker *Breaker
+}
+
+// Breaker says when a policy that fails or is slow falls back to shadow.
+type Breaker struct {
+	// Errors is the share of evaluations that fail; 0: failures do not count.
+	Errors Share
+	// Slow is how long an evaluation takes on average; 0: time does not count.
+	Slow time.Duration
+	// Window is the time over which both are measured.
+	Window time.Duration
+}
+
+// Bounds of Breaker.Window.
+const (
+	defaultWindow = 5 * time.Minute
+	minWindow     = 10 * time.Second
+	maxWindow     = time.Hour
+)
+
+// Share is a part of a whole, in millionths.
+type Share uint32
+
+// Whole is the Share that leaves nothing out.
+const Whole Share = 1_000_000
+
+// Has reports whether a Share includes what a hash belongs to, of which all values are
+// equally likely. What a Share includes, every larger one does.
+func (s Share) Has(hash uint64) bool {
+	at, _ := bits.Mul64(hash, uint64(Whole))
+	return at < uint64(s)
+}
+
+// String returns the Share in percent, without a sign.
+func (s Share) String() string {
+	return strconv.FormatFloat(float64(s)/float64(Whole/100), 'f', -1, 64)
+}
+
+// ParseShare reads a number from 0 to 100 with at most four decimals.
+func ParseShare(text string) (Share, error) {
+	whole, decimals, dotted := strings.Cut(text, ".")
+	const digits = 4
+	bad := whole == "" || len(whole) > 3 || dotted && decimals == "" || len(decimals) > digits
+	n, err := strconv.ParseUint(whole+decimals+strings.Repeat("0", max(0, digits-len(decimals))), 10, 32)
+	if bad || err != nil || n > uint64(Whole) {
+		return 0, fmt.Errorf("must be a number from 0 to 100 with at most %d decimals, such as 10 or 0.5", digits)
+	}
+	return Share(n), nil
+}
+
+// RolloutOf reads the annotations of a policy or a binding. A value that cannot be read
+// is a Fault; what it would limit is then limited the most: the Mode is Shadow, and the
+// Share nothing.
+func RolloutOf(annotations map[string]string) (Rollout, Faults) {
+	out := Rollout{Share: Whole}
+	var faults Faults
+	fault := func(key, value, detail string) {
+		path := field.NewPath("metadata", "annotations").Key(key)
+		faults = append(faults, FormFault(field.Invalid(path, value, detail)))
+	}
+	if text, ok := annotations[ModeAnnotation]; ok {
+		out.HasMode = true
+		if i := slices.Index(modes[:Off], text); i >= 0 {
+			out.Mode = Mode(i)
+		} else {
+			out.Mode = Shadow
+			fault(ModeAnnotation, text, "must be enforce, warn or shadow")
+		}
+	}
+	if text, ok := annotations[PercentAnnotation]; ok {
+		share, err := ParseShare(text)
+		if out.Share = share; err != nil {
+			fault(PercentAnnotation, text, err.Error())
+		}
+	}
+	if text, ok := annotations[BreakerAnnotation]; ok {
+		breaker, err := parseBreaker(text)
+		if out.Breaker = breaker; err != nil {
+			fault(BreakerAnnotation, text, err.Error())
+		}
+	}
+	return out, faults
+}
+
+// ValidateRollout returns what is wrong with the annotations of a policy or a binding,
+// also that one of them has no effect there.
+func ValidateRollout(kind string, annotations map[string]string) Faults {
+	_, faults := RolloutOf(annotations)
+	other, only := PercentAnnotation, BindingKind
+	if kind == BindingKind {
+		other, only = BreakerAnnotation, PolicyKind
+	}
+	if _, ok := annotations[other]; ok {
+		path := field.NewPath("metadata", "annotations").Key(other)
+		faults = append(faults, FormFault(field.Forbidden(path, "only a "+only+" can have it")))
+	}
+	return faults
+}
+
+// parseBreaker reads parts such as errors=5%, slow=50ms and window=5m, separated by
+// commas, each at most once.
+func parseBreaker(text string) (*Breaker, error) {
+	b := &Breaker{Window: defaultWindow}
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seen[key] {
+			return nil, fmt.Errorf("%s is given twice", key)
+		}
+		seen[key] = true
+		var err error
+		switch key {
+		case "errors":
+			number, percent := strings.CutSuffix(value, "%")
+			if b.Errors, err = ParseShare(number); err != nil || !percent || b.Errors == 0 {
+				return nil, fmt.Errorf("errors must be a percentage above 0%%, such as errors=5%%")
+			}
+		case "slow":
+			if b.Slow, err = time.ParseDuration(value); err != nil || b.Slow <= 0 {
+				return nil, fmt.Errorf("slow must be a duration above 0, such as slow=50ms")
+			}
+		case "window":
+			if b.Window, err = time.ParseDuration(value); err != nil || b.Window < minWindow || b.Window > maxWindow {
+				return nil, fmt.Errorf("window must be a duration from %v to %v, such as window=5m", minWindow, maxWindow)
+			}
+		default:
+			return nil, fmt.Errorf("there is no part %q: write errors=5%%, slow=50ms and window=5m, separated by commas", key)
+		}
+	}
+	if !seen["errors"] && !seen["slow"] {
+		return nil, fmt.Errorf("needs errors=5%% or slow=50ms, or both")
+	}
+	return b, nil
+}
