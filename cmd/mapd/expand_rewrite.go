@@ -22,7 +22,6 @@ import (
 	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/engine"
 )
 
 // rewritten is how many workloads each rewritten policy is compared on.
@@ -119,7 +118,7 @@ func (r *rewriting) read(paths []string, stdin io.Reader) ([]*manifest.Document,
 // build compiles policies. Mutators do not run.
 func (r *rewriting) build(docs []*manifest.Document, unbound bool) (*snapshot.Snapshot, []error) {
 	return snapshot.Build(slices.Concat(docs, r.common), snapshot.Options{
-		Env: r.env, Unbound: unbound, Namespace: r.flags.namespace, Mutators: engine.Off,
+		Env: r.env, Unbound: unbound, Namespace: r.flags.namespace, Mutators: api.Off,
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mapd-project/mapd/internal/guests"
 	"github.com/mapd-project/mapd/internal/modules"
 	"github.com/mapd-project/mapd/internal/wapc"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
@@ -85,9 +86,9 @@ func (f *moduleFlags) loader(log *slog.Logger) (*guestLoader, error) {
 }
 
 // guestMode returns the mode that --kubewarden asks for.
-func (f *serveFlags) guestMode(usual engine.Mode) engine.Mode {
-	for _, mode := range []engine.Mode{engine.On, engine.Shadow, engine.Off} {
-		if f.kubewarden == mode.String() {
+func (f *serveFlags) guestMode(usual api.Mode) api.Mode {
+	for _, mode := range []api.Mode{api.Enforce, api.Shadow, api.Off} {
+		if f.kubewarden == engine.ModeWord(mode) {
 			return mode
 		}
 	}

@@ -32,7 +32,6 @@ import (
 	"github.com/mapd-project/mapd/internal/writer"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -294,8 +293,8 @@ func (f *serveFlags) native(namespace string) *store.NativeOptions {
 
 // guests says how Kubewarden's policies of the cluster run; nil: they do not.
 func (f *serveFlags) guests(log *slog.Logger) (*store.GuestOptions, error) {
-	mode := f.guestMode(engine.Off)
-	if mode == engine.Off {
+	mode := f.guestMode(api.Off)
+	if mode == api.Off {
 		return nil, nil
 	}
 	loader, err := f.modules.loader(log)

@@ -19,7 +19,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/snapshot"
-	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -48,7 +48,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	}
 	defer providers.Close()
 	source := &source{
-		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Expansion: f.expansion, Guests: loader, GuestMode: f.guestMode(engine.On), Resolver: providers},
+		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Expansion: f.expansion, Guests: loader, GuestMode: f.guestMode(api.Enforce), Resolver: providers},
 		log: log, metrics: metrics, providers: providers,
 	}
 	if errs, code := source.load(); len(errs) > 0 {
@@ -124,14 +124,14 @@ func (f *serveFlags) reviewer(expander func() *expansion.Expander, metrics *webh
 }
 
 // mutators returns the mode that --legacy asks for.
-func (f *serveFlags) mutators() engine.Mode {
+func (f *serveFlags) mutators() api.Mode {
 	switch f.legacy {
 	case legacyShadow:
-		return engine.Shadow
+		return api.Shadow
 	case legacyOff:
-		return engine.Off
+		return api.Off
 	}
-	return engine.On
+	return api.Enforce
 }
 
 // selfSigned makes a certificate for this host and a file with its CA.

@@ -15,6 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/internal/verdict"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
@@ -152,7 +153,7 @@ func (s *source) loadedMutators(l *snapshot.Loaded) {
 	s.metrics.MutatorsPublished(states, l.Shapes)
 	if len(l.Mutators) > 0 {
 		s.log.Info("mutators loaded", "mutators", len(l.Mutators), "running", states[mutators.Running], "shapes", l.Shapes,
-			"shadow", s.options.Mutators == engine.Shadow)
+			"shadow", s.options.Mutators == api.Shadow)
 	}
 }
 

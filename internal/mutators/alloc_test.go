@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -51,7 +52,7 @@ func TestAllocations(t *testing.T) {
 				ms = append(ms, tt.mutator(i))
 			}
 			e := engine.New(engine.Options{})
-			e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, engine.On))
+			e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, api.Enforce))
 			pod := smallPod()
 			admit := func() *engine.Decision {
 				return e.Admit(t.Context(), &policy.Request{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -58,7 +59,7 @@ func BenchmarkAdmit(b *testing.B) {
 					ms = append(ms, k.mutator(i))
 				}
 				e := engine.New(engine.Options{})
-				e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, engine.On))
+				e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, api.Enforce))
 				pod := smallPod()
 				admit := func() *engine.Decision {
 					return e.Admit(b.Context(), &policy.Request{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -94,7 +95,7 @@ func TestSources(t *testing.T) {
 			`{location: "metadata.labels.from-%s", match: {source: %q}, parameters: {assign: {value: v}}}`, strings.ToLower(source), source)))
 	}
 	e := engine.New(engine.Options{})
-	e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, engine.On))
+	e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, api.Enforce))
 	for source, want := range map[policy.Source]map[string]string{
 		policy.Original:  {"from-": "v", "from-all": "v", "from-original": "v"},
 		policy.Generated: {"from-": "v", "from-all": "v", "from-generated": "v"},
@@ -289,7 +290,7 @@ func TestManyMutators(t *testing.T) {
 func TestRun(t *testing.T) {
 	ms := []*legacy.Mutator{label(t, "owner", "owner"), assign(t, "user", "spec.securityContext.runAsUser", "1000")}
 	e := engine.New(engine.Options{})
-	e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, engine.On))
+	e.Publish(engine.Mutators(build(NewBuilder(deps()), ms).Set, api.Enforce))
 	admit := func(spec map[string]any) *engine.Decision {
 		return e.Admit(t.Context(), &policy.Request{
 			UID: "u", Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Operation: admissionv1.Create, Namespace: "shop",

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -49,7 +50,7 @@ func FuzzPasses(f *testing.F) {
 		}
 		_, options := builder.build(ms, nil, deps().Types, o)
 		some := engine.New(engine.Options{})
-		some.Publish(engine.Mutators(engine.NewSet(options), engine.On))
+		some.Publish(engine.Mutators(engine.NewSet(options), api.Enforce))
 		everybody := make([]int, len(options.Members))
 		for i := range everybody {
 			everybody[i] = i
@@ -65,7 +66,7 @@ func FuzzPasses(f *testing.F) {
 		}
 		options.Members = members
 		all := engine.New(engine.Options{})
-		all.Publish(engine.Mutators(engine.NewSet(options), engine.On))
+		all.Publish(engine.Mutators(engine.NewSet(options), api.Enforce))
 		for range 8 {
 			object := randomPod(rnd)
 			req := &policy.Request{UID: "u", Operation: admissionv1.Create, Namespace: pick("shop", "shop", "other", "")}

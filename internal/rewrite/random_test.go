@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/engine"
 )
 
 var (
@@ -139,7 +139,7 @@ func build(t *testing.T, env *cel.Env, policies ...*unstructured.Unstructured) (
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	return snapshot.Build(docs, snapshot.Options{Env: env, Unbound: true, Mutators: engine.Off})
+	return snapshot.Build(docs, snapshot.Options{Env: env, Unbound: true, Mutators: api.Off})
 }
 
 // TestRandomPolicies rewrites policies that nobody wrote by hand, and compares what they

@@ -19,7 +19,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -59,7 +58,7 @@ func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
 // sort puts every document where it belongs.
 func (b *builder) sort(docs []*manifest.Document, opts Options) {
-	legacyKinds := opts.Mutators != engine.Off
+	legacyKinds := opts.Mutators != api.Off
 	for _, d := range docs {
 		if d.Object == nil {
 			continue

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/parallel"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
@@ -13,7 +14,7 @@ import (
 
 // readGuests reads Kubewarden's policies and has their modules loaded.
 func (b *builder) readGuests(opts Options) {
-	if opts.GuestMode == engine.Off {
+	if opts.GuestMode == api.Off {
 		return
 	}
 	if opts.Guests == nil {

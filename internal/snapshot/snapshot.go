@@ -13,6 +13,7 @@ import (
 	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/mutators"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -39,12 +40,12 @@ type Options struct {
 	Namespace string
 	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
 	// objects.
-	Mutators engine.Mode
+	Mutators api.Mode
 	// Expansion reads Gatekeeper's expansion templates although Mutators is Off.
 	Expansion bool
 	// Guests loads the modules of Kubewarden's policies. Without it they do not run.
 	Guests    kubewarden.Loader
-	GuestMode engine.Mode
+	GuestMode api.Mode
 	// Trace and Resolver are those of engine.Options.
 	Trace    bool
 	Resolver engine.Resolver

@@ -27,7 +27,7 @@ import (
 
 // GuestOptions say how Kubewarden's policies run.
 type GuestOptions struct {
-	Mode   engine.Mode
+	Mode   api.Mode
 	Loader kubewarden.Loader
 }
 
@@ -189,7 +189,7 @@ type guestAdmitter struct {
 func (a guestAdmitter) Admit(ctx context.Context, req *policy.Request) *engine.Decision {
 	e := a.guests.engines[a.path]
 	if len(e.Stages()) == 0 { // not published yet
-		return unread{a.path.failurePolicy == admissionregistrationv1.Ignore || a.guests.options.Mode != engine.On}.Admit(ctx, req)
+		return unread{a.path.failurePolicy == admissionregistrationv1.Ignore || a.guests.options.Mode != api.Enforce}.Admit(ctx, req)
 	}
 	return e.Admit(ctx, req)
 }
@@ -253,7 +253,7 @@ func (g *guests) update(ctx context.Context, kindsChanged bool) bool {
 	for gvk := range aware {
 		g.aware = append(g.aware, gvk)
 	}
-	g.log.Info("Kubewarden's policies published", "policies", len(list), "running", state.Running(), "shadow", g.options.Mode == engine.Shadow)
+	g.log.Info("Kubewarden's policies published", "policies", len(list), "running", state.Running(), "shadow", g.options.Mode == api.Shadow)
 	return true
 }
 
@@ -382,8 +382,8 @@ func (g *guests) publish(policies []*kubewarden.Policy, programs []*policy.Polic
 	if err != nil {
 		return err
 	}
-	if g.options.Mode == engine.On {
-		g.whole = []engine.Stage{engine.Guests(guests, engine.On), engine.Validators(validators, engine.On)}
+	if g.options.Mode == api.Enforce {
+		g.whole = []engine.Stage{engine.Guests(guests, api.Enforce), engine.Validators(validators, api.Enforce)}
 	}
 	for path, e := range g.engines {
 		s := made[path.failurePolicy]

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/verdict"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
@@ -32,7 +33,7 @@ func (refusing) Mutate(context.Context, policy.Input) (*unstructured.Unstructure
 // The objects that workloads create meet Kubewarden's policies of all paths, unless these
 // only run in shadow mode.
 func TestGuestsOfWorkloads(t *testing.T) {
-	for _, mode := range []engine.Mode{engine.On, engine.Shadow} {
+	for _, mode := range []api.Mode{api.Enforce, api.Shadow} {
 		deps := testDeps(t)
 		log := slog.New(slog.DiscardHandler)
 		g := newGuests(nil, GuestOptions{Loader: refusing{}, Mode: mode}, deps, binding.Sources{}, engine.Options{}, log, func() {})
@@ -71,7 +72,7 @@ spec:
   mutating: `+mutating+`
   rules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]
 `))
-			if got := admit(); strings.Contains(got, "not here") != (mode == engine.On) {
+			if got := admit(); strings.Contains(got, "not here") != (mode == api.Enforce) {
 				t.Errorf("%v, mutating %s: %q", mode, mutating, got)
 			}
 		}
@@ -101,7 +102,7 @@ func (r recording) Mutate(_ context.Context, in policy.Input) (*unstructured.Uns
 func TestGuestPaths(t *testing.T) {
 	deps := testDeps(t)
 	var ran []string
-	g := newGuests(nil, GuestOptions{Loader: recording{ran: &ran}, Mode: engine.On}, deps, binding.Sources{}, engine.Options{}, slog.New(slog.DiscardHandler), func() {})
+	g := newGuests(nil, GuestOptions{Loader: recording{ran: &ran}, Mode: api.Enforce}, deps, binding.Sources{}, engine.Options{}, slog.New(slog.DiscardHandler), func() {})
 	pod := parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}")
 	admit := func(mutating bool, p admissionregistrationv1.FailurePolicyType) (who, status string) {
 		t.Helper()

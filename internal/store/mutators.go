@@ -33,7 +33,7 @@ type gatekeeper struct {
 	log       *slog.Logger
 	metrics   Metrics // may be nil
 	types     *openapi.Types
-	mode      engine.Mode
+	mode      api.Mode
 	namespace func(context.Context, string) (*unstructured.Unstructured, error)
 	kinds     []*watch.Mirror[*storedMutator] // as legacy.Kinds
 	configs   *watch.Mirror[*storedConfig]
@@ -76,7 +76,7 @@ type storedConfig struct {
 type gatekeeperOptions struct {
 	client    dynamic.Interface
 	deps      policy.Deps
-	mode      engine.Mode
+	mode      api.Mode
 	namespace func(context.Context, string) (*unstructured.Unstructured, error)
 	metrics   Metrics
 	log       *slog.Logger
@@ -274,7 +274,7 @@ func (g *gatekeeper) update(ctx context.Context, kindsChanged bool) bool {
 	g.built = true
 	g.mu.Unlock()
 	g.log.Log(ctx, level, "mutators published", "mutators", len(list), "running", state.Running(), "shapes", result.Shapes,
-		"shadow", g.mode == engine.Shadow, "duration", time.Since(start))
+		"shadow", g.mode == api.Shadow, "duration", time.Since(start))
 	return true
 }
 
@@ -407,7 +407,7 @@ func (g *gatekeeper) holds(id string) bool {
 
 // MutatorsState is the state of all of Gatekeeper's mutators.
 type MutatorsState struct {
-	Mode engine.Mode
+	Mode api.Mode
 	// Native says that they are moved into policies.
 	Native bool
 	// Mutators are in Gatekeeper's order.
@@ -466,7 +466,7 @@ func (s *MutatorsState) addMoved(n *NativeState) {
 	}
 }
 
-func stateOf(list []*storedMutator, result *mutators.Result, mode engine.Mode, problems []string) *MutatorsState {
+func stateOf(list []*storedMutator, result *mutators.Result, mode api.Mode, problems []string) *MutatorsState {
 	of := make(map[*legacy.Mutator]*mutators.State, len(result.States))
 	for i := range result.States {
 		of[result.States[i].Mutator] = &result.States[i]

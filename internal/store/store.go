@@ -58,7 +58,7 @@ type Options struct {
 	Exempt []string
 	// Mutators is the mode of Gatekeeper's mutators. Unless it is Off, mapd needs the
 	// right to read them.
-	Mutators engine.Mode
+	Mutators api.Mode
 	// Resolver answers what policies and mutators ask of providers of external data; nil
 	// makes every answer an error.
 	Resolver engine.Resolver
@@ -147,7 +147,7 @@ func New(o Options) *Store {
 	if o.Providers != nil {
 		s.providers = newProviders(o.Dynamic, types, log, o.Providers)
 	}
-	if o.Mutators != engine.Off {
+	if o.Mutators != api.Off {
 		s.gatekeeper = newGatekeeper(gatekeeperOptions{
 			client: o.Dynamic, deps: s.compiler.deps, mode: o.Mutators, namespace: s.namespaces.Namespace,
 			metrics: o.Metrics, log: log, changed: s.changes.Notify, resolver: o.Resolver,

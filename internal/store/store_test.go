@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -51,7 +51,7 @@ func newTestStore(t testing.TB, metrics Metrics) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Options{Dynamic: dyn, Kubernetes: kube, Env: testDeps(t).Env, Metrics: metrics, Mutators: engine.Off})
+	s := New(Options{Dynamic: dyn, Kubernetes: kube, Env: testDeps(t).Env, Metrics: metrics, Mutators: api.Off})
 	s.compiler.deps = testDeps(t)
 	return s
 }

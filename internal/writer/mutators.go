@@ -16,6 +16,7 @@ import (
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/internal/watch"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -89,7 +90,7 @@ func ReadMutators(data map[string]string) MutatorList {
 // ListMutators says it of a Store's state and of the policies that are written;
 // native may be nil.
 func ListMutators(s *store.MutatorsState, native *NativeReport) MutatorList {
-	l := MutatorList{Mode: s.Mode.String()}
+	l := MutatorList{Mode: engine.ModeWord(s.Mode)}
 	if s.Native {
 		l.Mode = "native"
 	}

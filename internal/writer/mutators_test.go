@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/store"
-	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -77,7 +77,7 @@ func TestListOf(t *testing.T) {
 	if got := ReadMutators(map[string]string{"mode": "shadow"}); got.Mode != "shadow" {
 		t.Errorf("of an older release: mode %q", got.Mode)
 	}
-	if got := ListMutators(&store.MutatorsState{Mode: engine.Shadow}, nil).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators", "report.json": `{"mode":"shadow"}`}) {
+	if got := ListMutators(&store.MutatorsState{Mode: api.Shadow}, nil).data(); !cmp.Equal(got, map[string]string{"mode": "shadow", "summary": "0 mutators", "report.json": `{"mode":"shadow"}`}) {
 		t.Errorf("no mutators in shadow: %v", got)
 	}
 }

@@ -5,14 +5,17 @@ import (
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // Binding is one binding with its rules and selectors parsed. It is immutable
 // and may be part of any number of Indexes.
 type Binding struct {
-	object *admissionregistrationv1.MutatingAdmissionPolicyBinding
-	match  *matcher // nil: no restriction
-	params paramRef
+	object  *admissionregistrationv1.MutatingAdmissionPolicyBinding
+	match   *matcher // nil: no restriction
+	params  paramRef
+	rollout api.Rollout
 }
 
 // Compile parses a binding that was decoded and defaulted.
@@ -31,6 +34,7 @@ func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) (*Bind
 		return nil, fmt.Errorf("binding %q: spec.policyName is empty", obj.Name)
 	}
 	b := &Binding{object: obj, params: newParamRef(obj.Spec.ParamRef)}
+	b.rollout, _ = api.RolloutOf(obj.Annotations)
 	if obj.Spec.MatchResources != nil {
 		b.match = matcherOf(obj.Spec.MatchResources)
 	}
@@ -42,6 +46,9 @@ func (b *Binding) Name() string { return b.object.Name }
 
 // PolicyName returns the name of the policy that the binding names.
 func (b *Binding) PolicyName() string { return b.object.Spec.PolicyName }
+
+// Rollout is what the binding's annotations say about how much of it counts.
+func (b *Binding) Rollout() api.Rollout { return b.rollout }
 
 // Object returns the binding as it was compiled. It must not be modified.
 func (b *Binding) Object() *admissionregistrationv1.MutatingAdmissionPolicyBinding { return b.object }

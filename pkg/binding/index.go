@@ -46,6 +46,9 @@ type Sources struct {
 	Equivalents func(schema.GroupVersionResource) []Equivalent
 	// Deletions says that policies see DELETE requests, as webhooks do.
 	Deletions bool
+	// Mode returns the mode of a policy by a binding, instead of what they say, which is
+	// its last argument. NewIndex and Next ask it for each pair. Nil leaves it at that.
+	Mode func(p *policy.Policy, b *Binding, written api.Mode) api.Mode
 }
 
 // Invocation is one (policy, binding, parameter) to run on a request, or an
@@ -68,6 +71,9 @@ type Invocation struct {
 	Err error
 	// PolicyError says that Err is about the policy and not about a binding.
 	PolicyError bool
+	// Mode says what follows from the result. With PolicyError it is that of the binding
+	// that counts the most. It is never Off.
+	Mode api.Mode
 }
 
 // Index is one immutable snapshot of policies and bindings. It is safe for
@@ -91,6 +97,7 @@ type entry struct {
 	match    *matcher
 	params   paramKind
 	bindings []*Binding // by name
+	mode     api.Mode   // of the binding that counts the most
 }
 
 // paramKind is a policy's paramKind as it is written.
@@ -103,6 +110,7 @@ type paramKind struct {
 type pair struct {
 	entry   *entry
 	binding *Binding // nil: the policy alone
+	mode    api.Mode
 }
 
 // group holds the pairs that match alike. Whether a request meets them is decided
@@ -264,10 +272,14 @@ func (ix *Index) group(expected int) {
 			r.groups = append(r.groups, groups[i].group)
 		}
 		groups[i].pairs++
-		ix.pairs, of = append(ix.pairs, pair{e, b}), append(of, i)
+		ix.pairs, of = append(ix.pairs, pair{e, b, ix.mode(e, b)}), append(of, i)
 	}
 	for i := range ix.entries {
 		e := &ix.entries[i]
+		e.mode = api.Off
+		for _, b := range e.bindings {
+			e.mode = min(e.mode, ix.mode(e, b))
+		}
 		// The server resolves a paramKind when it learns of a policy, so that an
 		// unknown one is reported before any binding is looked at (trap T46).
 		if e.params.given || e.match.fallible() {
@@ -286,6 +298,28 @@ func (ix *Index) group(expected int) {
 		g := groups[at].group
 		g.pairs = append(g.pairs, int32(i))
 	}
+}
+
+// mode returns the mode of a policy by one of its bindings or, without one, by that which
+// counts the most.
+func (ix *Index) mode(e *entry, b *Binding) api.Mode {
+	if b == nil {
+		return e.mode
+	}
+	mode := ModeOf(e.policy.Rollout(), b.Rollout())
+	if ix.src.Mode != nil {
+		mode = ix.src.Mode(e.policy, b, mode)
+	}
+	return mode
+}
+
+// ModeOf returns the mode of a policy by a binding: that of the binding if it has one,
+// else that of the policy.
+func ModeOf(policy, binding api.Rollout) api.Mode {
+	if binding.HasMode {
+		return binding.Mode
+	}
+	return policy.Mode
 }
 
 func newGroup(k groupKey) *group {

@@ -402,6 +402,9 @@ type target struct {
 	fetched  bool
 	nsLabels lookup.Labels
 	nsErr    error
+
+	hashed bool
+	hash   uint64 // see ShareHash
 }
 
 // namespaceLabels returns the labels that a namespaceSelector is tested on. The

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -39,6 +40,9 @@ const (
 	ObjectLabels
 	// Param means that there is no parameter, which the binding allows.
 	Param
+	// Share means that the object is not in the part of all objects that the binding
+	// takes.
+	Share
 )
 
 // Miss is a policy or a binding that a request does not meet.
@@ -110,6 +114,9 @@ func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(M
 			if m, err = b.match.miss(t, k, equivalents); err != nil {
 				continue
 			}
+		}
+		if share := b.rollout.Share; m.Criterion == Satisfied && share != api.Whole && !share.Has(t.shareHash()) {
+			m.Criterion = Share
 		}
 		if m.Criterion == Satisfied && e.params.given && b.params.ParamRef != nil {
 			if found, err := b.params.collect(t.ctx, t.ix.src.Params, group.gvk, namespaced, t.req.Namespace); err == nil && len(found) == 0 {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -179,12 +180,19 @@ func (ix *Index) invoke(s *Selection, t *target) {
 func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 	pair := &ix.pairs[i]
 	inv := m.invocation
-	inv.Policy = pair.entry.policy
+	inv.Policy, inv.Mode = pair.entry.policy, pair.mode
 	if inv.PolicyError {
+		inv.Mode = pair.entry.mode
 		// Its other bindings have returned the same error.
+		if inv.Mode == api.Off {
+			return
+		}
 		if n := len(s.Invocations); n == 0 || !s.Invocations[n-1].PolicyError || s.Invocations[n-1].Policy != inv.Policy {
 			s.add(t, inv)
 		}
+		return
+	}
+	if share := pair.binding.rollout.Share; inv.Mode == api.Off || share != api.Whole && !share.Has(t.shareHash()) {
 		return
 	}
 	inv.Binding = pair.binding.Name()

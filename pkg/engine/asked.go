@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // Way is how a Resolver found an Answer.
@@ -61,7 +63,7 @@ func (s Asked) String() string {
 func (d *Decision) Asked() []Asked {
 	var all []Asked
 	for i := range d.Stages {
-		if d.Stages[i].Stage.Mode == On {
+		if d.Stages[i].Stage.Mode == api.Enforce {
 			all = append(all, d.Stages[i].Asked...)
 		}
 	}

@@ -34,8 +34,8 @@ type Decision struct {
 	Stages []Record
 }
 
-// Record is what one stage made of a request: what was decided if its Mode is On,
-// and what would have been if it is Shadow.
+// Record is what one stage made of a request: what was decided if it is enforced,
+// and what would have been if it is another.
 type Record struct {
 	Stage *Stage
 	// Object is the object after the stage, or as it was before if the stage did not
@@ -48,6 +48,9 @@ type Record struct {
 	// Asked has an entry for each source that the stage asked, in the order of the first
 	// questions; nil if it asked none.
 	Asked []Asked
+	// Shadows are what policies of the stage that are not enforced would have done, in
+	// order.
+	Shadows []Shadow
 
 	room unstructured.Unstructured // of Object, if it changed
 }

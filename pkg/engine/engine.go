@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -87,7 +88,7 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 	stages := e.Stages()
 	for i := range stages {
 		s := &stages[i]
-		if s.Mode == Off {
+		if s.Mode == api.Off {
 			continue
 		}
 		a.enter(s, object)
@@ -122,13 +123,13 @@ type decided struct {
 
 // add records what a stage made of the object.
 func (d *decided) add(req *policy.Request, s *Stage, object *unstructured.Unstructured, result Result) {
-	d.Stages = append(d.Stages, Record{Stage: s, Object: object, Status: result.Status, Steps: result.Steps, Rounds: result.Rounds})
+	d.Stages = append(d.Stages, Record{Stage: s, Object: object, Status: result.Status, Steps: result.Steps, Rounds: result.Rounds, Shadows: result.Shadows})
 	r := &d.Stages[len(d.Stages)-1]
 	if result.Object != nil && result.Status == nil {
 		r.room.Object = result.Object
 		r.Object, r.Changed = &r.room, true
 	}
-	if s.Mode != On {
+	if s.Mode != api.Enforce {
 		return
 	}
 	d.Warnings = append(d.Warnings, result.Warnings...)

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -33,14 +34,14 @@ func (e *Engine) Misses(ctx context.Context, req *policy.Request, d *Decision) i
 			runner, ok := s.Runner.(interface {
 				misses(context.Context, *policy.Request, *unstructured.Unstructured) iter.Seq[Miss]
 			})
-			if ok && s.Mode == On {
+			if ok && s.Mode == api.Enforce {
 				for m := range runner.misses(ctx, req, object) {
 					if m.Stage = s; !m.ran(record) && !yield(m) {
 						return
 					}
 				}
 			}
-			if record != nil && s.Mode == On {
+			if record != nil && s.Mode == api.Enforce {
 				if object = record.Object; record.Status != nil {
 					return
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -42,7 +44,7 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 		result.Rounds = 2
 		result.Status = r.secondRound()
 	}
-	result.Steps = a.steps
+	result.Steps, result.Shadows = a.steps, r.shadows
 	if p.guests {
 		result.Warnings = warnings(a.steps)
 	}
@@ -80,6 +82,9 @@ type state struct {
 	completed bool // some mutation completed in round 1
 	twice     bool // round 2 has work with some invocation of round 1
 	again     map[identity]bool
+
+	shadows []Shadow
+	spare   time.Duration // what is left to shadows, if the request has a deadline
 }
 
 // failure is why an invocation cannot run, nil if it can. aboutPolicy is false if
@@ -108,6 +113,9 @@ func (r *run) end() {
 func expected(selected []binding.Invocation) int {
 	n := 0
 	for i := range selected {
+		if selected[i].Mode != api.Enforce {
+			continue
+		}
 		p := selected[i].Policy
 		steps := max(1, len(p.Mutations()))
 		if p.Object().Spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
@@ -151,19 +159,29 @@ func (r *run) round() *metav1.Status {
 	if order := r.options.Order; order != nil && !r.guests {
 		r.selection.Invocations = order(r.selection.Invocations)
 	}
-	if r.configure() {
+	runnable, beside := r.configure()
+	if runnable {
 		if status := r.fetchNamespace(); status != nil {
 			return status
 		}
+	}
+	if runnable || beside {
 		selected := r.selection.Invocations
 		for i := range selected {
-			if r.failures[i].err != nil {
-				continue
-			}
-			if status := r.invoke(&selected[i]); status != nil {
-				return status
+			switch inv := &selected[i]; {
+			case inv.Mode != api.Enforce:
+				if r.number == 1 {
+					r.aside(inv)
+				}
+			case r.failures[i].err != nil:
+			default:
+				if status := r.invoke(inv); status != nil {
+					return status
+				}
 			}
 		}
+	}
+	if runnable {
 		if status := r.restoreVersion(); status != nil {
 			return status
 		}
@@ -175,12 +193,16 @@ func (r *run) round() *metav1.Status {
 }
 
 // configure finds out which invocations can run, reports the errors of the others,
-// and returns whether there is one that can.
-func (r *run) configure() (runnable bool) {
+// and returns whether there is one that can, and one that runs beside the others.
+func (r *run) configure() (runnable, beside bool) {
 	selected := r.selection.Invocations
 	r.failures = slices.Grow(r.failures[:0], len(selected))[:len(selected)]
 	for i := range selected {
 		inv := &selected[i]
+		if inv.Mode != api.Enforce {
+			r.failures[i], beside = failure{}, true
+			continue
+		}
 		f := failure{inv.Err, inv.PolicyError}
 		if f.err == nil {
 			f = r.convertible(inv.Kind)
@@ -198,7 +220,7 @@ func (r *run) configure() (runnable bool) {
 			r.configurationError(inv, f)
 		}
 	}
-	return runnable
+	return runnable, beside
 }
 
 // returns reports whether a second round does anything with an invocation that can

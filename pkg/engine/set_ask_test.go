@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -47,7 +48,7 @@ func TestSetAsks(t *testing.T) {
 		pends(t, "d", tree.Pending{Source: "q", Key: "k"}, "u"),
 		sets(t, "s", `"plain"`, ""),
 	}}
-	d := admitsAs(t, Options{Resolver: a, Trace: true}, Mutators(NewSet(o), On), creates(widgetWith(map[string]any{})))
+	d := admitsAs(t, Options{Resolver: a, Trace: true}, Mutators(NewSet(o), api.Enforce), creates(widgetWith(map[string]any{})))
 	want := map[string]any{"x": "v", "y": "v", "z": "f", "u": "w", "s": "plain"}
 	if diff := cmp.Diff(want, d.Object.Object["data"]); diff != "" || d.Status != nil {
 		t.Errorf("status %v, (-want +got):\n%s", d.Status, diff)
@@ -78,7 +79,7 @@ func TestSetAsksInVain(t *testing.T) {
 		pends(t, "b", tree.Pending{Source: "p", Key: "l", Must: true}, "z"),
 		pends(t, "c", tree.Pending{Source: "q", Key: "k", Must: true}, "b"),
 	}}
-	d := admitsAs(t, Options{Resolver: a}, Mutators(NewSet(o), On), creates(widgetWith(map[string]any{})))
+	d := admitsAs(t, Options{Resolver: a}, Mutators(NewSet(o), api.Enforce), creates(widgetWith(map[string]any{})))
 	if d.Status == nil || d.Status.Message != "failed to resolve external data placeholders: [never, no]" || d.Changed {
 		t.Fatalf("Admit = %+v, %+v", d, d.Status)
 	}
@@ -86,7 +87,7 @@ func TestSetAsksInVain(t *testing.T) {
 	if diff := cmp.Diff(want, story(d)); diff != "" {
 		t.Error(diff)
 	}
-	d = admitsAs(t, Options{}, Mutators(NewSet(o), On), creates(widgetWith(map[string]any{})))
+	d = admitsAs(t, Options{}, Mutators(NewSet(o), api.Enforce), creates(widgetWith(map[string]any{})))
 	if d.Status == nil || !strings.Contains(d.Status.Message, errNoResolver.Error()) {
 		t.Errorf("without a Resolver: %+v", d.Status)
 	}
@@ -111,7 +112,7 @@ func TestSetLabelsWhileAsking(t *testing.T) {
 	o := SetOptions{Members: []Member{waits, {Name: "Assign/b", Policy: lenient(t, "b", `[JSONPatch{op: "add", path: "/data/b", value: "x"}]`,
 		condition(`object.metadata.labels == {"app": "web"}`))}}}
 	a := &catalog{values: map[Question]string{{"p", "alice"}: "team-a"}}
-	d := admitsAs(t, Options{Resolver: a}, Mutators(NewSet(o), On), req)
+	d := admitsAs(t, Options{Resolver: a}, Mutators(NewSet(o), api.Enforce), req)
 	if got := d.Object.GetLabels(); d.Status != nil || got["owner"] != "team-a" || data(d.Object, "b") == "" {
 		t.Errorf("%v, labels %v, data %v", d.Status, got, d.Object.Object["data"])
 	}
@@ -125,7 +126,7 @@ func TestSetAnswersAreBounded(t *testing.T) {
 	}
 	o := SetOptions{Members: []Member{pends(t, "a", tree.Pending{Source: "p", Key: "k"}, fields...)}}
 	a := &catalog{values: map[Question]string{{"p", "k"}: strings.Repeat("x", 100<<10)}}
-	d := admitsAs(t, Options{Resolver: a}, Mutators(NewSet(o), On), creates(widgetWith(map[string]any{})))
+	d := admitsAs(t, Options{Resolver: a}, Mutators(NewSet(o), api.Enforce), creates(widgetWith(map[string]any{})))
 	if d.Status == nil || !strings.Contains(d.Status.Message, errFilled.Error()) {
 		t.Errorf("status %+v", d.Status)
 	}
@@ -133,7 +134,7 @@ func TestSetAnswersAreBounded(t *testing.T) {
 	budget := memory.New(32 << 10)
 	req.Memory = budget.Open()
 	defer req.Memory.Close()
-	if d := admitsAs(t, Options{Resolver: a}, Mutators(NewSet(o), On), req); d.Status == nil {
+	if d := admitsAs(t, Options{Resolver: a}, Mutators(NewSet(o), api.Enforce), req); d.Status == nil {
 		t.Error("answers need no memory")
 	}
 }

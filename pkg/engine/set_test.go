@@ -69,7 +69,7 @@ func creates(obj *unstructured.Unstructured) *policy.Request {
 // admits runs one request through a Set and checks what holds for all of them.
 func admits(t *testing.T, o SetOptions, req *policy.Request) *Decision {
 	t.Helper()
-	return admitsAs(t, Options{}, Mutators(NewSet(o), On), req)
+	return admitsAs(t, Options{}, Mutators(NewSet(o), api.Enforce), req)
 }
 
 func admitsAs(t *testing.T, o Options, s Stage, req *policy.Request) *Decision {
@@ -403,7 +403,7 @@ func TestSetInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("gone home"))
 	e := New(Options{})
-	e.Publish(Mutators(NewSet(SetOptions{Members: []Member{sets(t, "a", `1`, "")}}), On))
+	e.Publish(Mutators(NewSet(SetOptions{Members: []Member{sets(t, "a", `1`, "")}}), api.Enforce))
 	d := e.Admit(ctx, creates(widgetWith(map[string]any{})))
 	if d.Status == nil || d.Status.Reason != "Timeout" || !strings.Contains(d.Status.Message, "gone home") {
 		t.Errorf("status %+v", d.Status)
@@ -423,11 +423,11 @@ func TestSetShadow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := creates(widgetWith(map[string]any{}))
-			d := admitsAs(t, Options{}, Mutators(NewSet(SetOptions{Members: []Member{tt.member}}), Shadow), req)
+			d := admitsAs(t, Options{}, Mutators(NewSet(SetOptions{Members: []Member{tt.member}}), api.Shadow), req)
 			if d.Changed || d.Status != nil || d.Object != req.Object || d.Steps != nil {
 				t.Errorf("Admit = %+v", d)
 			}
-			if s := d.Stage(MutatorStage); s == nil || s.Stage.Mode != Shadow || s.Changed != tt.changed || s.Status != nil != tt.refused || len(s.Steps) != 1 {
+			if s := d.Stage(MutatorStage); s == nil || s.Stage.Mode != api.Shadow || s.Changed != tt.changed || s.Status != nil != tt.refused || len(s.Steps) != 1 {
 				t.Errorf("Shadow = %+v", s)
 			}
 		})
@@ -438,7 +438,7 @@ func TestSetShadow(t *testing.T) {
 // leave alone.
 func TestSetTrace(t *testing.T) {
 	o := SetOptions{Members: []Member{sets(t, "a", `1`, ""), sets(t, "b", `2`, "")}}
-	d := admitsAs(t, Options{Trace: true}, Mutators(NewSet(o), On), creates(widgetWith(map[string]any{})))
+	d := admitsAs(t, Options{Trace: true}, Mutators(NewSet(o), api.Enforce), creates(widgetWith(map[string]any{})))
 	var got []any
 	for _, s := range d.Steps {
 		got = append(got, s.Before.Object["data"], s.After.Object["data"])
@@ -455,7 +455,7 @@ func TestSetAfterPolicies(t *testing.T) {
 	policies := Policies(index(t, binding.Sources{Namespaces: namespaces{"shop"}}, newPolicy(t, "p", run1(write("1")))))
 	e.Publish(policies, Mutators(NewSet(SetOptions{Members: []Member{
 		{Name: "Assign/x", Policy: lenient(t, "x", `[JSONPatch{op: "add", path: "/data/x", value: object.data.log}]`)},
-	}}), On))
+	}}), api.Enforce))
 	d := e.Admit(t.Context(), creates(widgetWith(map[string]any{})))
 	if got := data(d.Object, "x"); got == "" || got != data(d.Object, "log") || d.Rounds(MutatorStage) != 2 {
 		t.Errorf("Admit = %+v", d)
@@ -511,7 +511,7 @@ func TestSetRemembersKinds(t *testing.T) {
 	m.Applies = func(schema.GroupVersionKind, admissionv1.Operation, policy.Source) bool { asked++; return true }
 	s := NewSet(SetOptions{Members: []Member{m, m}})
 	e := New(Options{})
-	e.Publish(Mutators(s, On))
+	e.Publish(Mutators(s, api.Enforce))
 	for range 3 {
 		e.Admit(t.Context(), creates(widgetWith(map[string]any{})))
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -21,8 +22,10 @@ type Stage struct {
 	// Member is one of them, such as "policy". Round is one run through them, such as
 	// "round", and Rounds are several. Reports use these words.
 	Member, Round, Rounds string
-	Mode                  Mode
-	Runner                Runner
+	// Mode says what follows from the result of the stage: neither the object nor the
+	// verdict changes unless it is api.Enforce.
+	Mode   api.Mode
+	Runner Runner
 }
 
 // Names of the stages that this package makes.
@@ -41,36 +44,29 @@ func Policies(ix *binding.Index) Stage {
 // Guests returns the stage that runs Kubewarden's mutating policies, each once. Their
 // Index has one binding for each policy, of which Steps say nothing, and finds them for
 // deletions too.
-func Guests(ix *binding.Index, mode Mode) Stage {
+func Guests(ix *binding.Index, mode api.Mode) Stage {
 	return Stage{Name: GuestStage, Member: "guest", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, guests: true}}
 }
 
 // Validators returns the stage that runs Kubewarden's policies that may not mutate.
 // They see the object that all other stages left.
-func Validators(ix *binding.Index, mode Mode) Stage {
+func Validators(ix *binding.Index, mode api.Mode) Stage {
 	return Stage{Name: ValidatorStage, Member: "validator", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, guests: true}}
 }
 
 // Mutators returns the stage that runs Gatekeeper's mutators.
-func Mutators(s *Set, mode Mode) Stage {
+func Mutators(s *Set, mode api.Mode) Stage {
 	return Stage{Name: MutatorStage, Member: "mutator", Round: "pass", Rounds: "passes", Mode: mode, Runner: s}
 }
 
-// Mode says what follows from the result of a stage.
-type Mode uint8
-
-const (
-	// On means that the result decides.
-	On Mode = iota
-	// Shadow means that the stage runs and only the Decision's Record of it tells the
-	// result: neither the object nor the verdict changes.
-	Shadow
-	// Off means that the stage does not run.
-	Off
-)
-
-// String returns the mode in lower case.
-func (m Mode) String() string { return [...]string{On: "on", Shadow: "shadow", Off: "off"}[m] }
+// ModeWord returns what options and reports call the mode of a stage: one that is
+// enforced is on.
+func ModeWord(m api.Mode) string {
+	if m == api.Enforce {
+		return "on"
+	}
+	return m.String()
+}
 
 // Runner does the work of a stage. It must be safe for concurrent use.
 type Runner interface {
@@ -97,6 +93,8 @@ type Result struct {
 	Rounds int
 	// Warnings are for the client.
 	Warnings []string
+	// Shadows are what was tried beside, in order.
+	Shadows []Shadow
 }
 
 // Admission is one request on its way through the stages of an Engine. It is used

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -27,23 +28,23 @@ func TestStageModes(t *testing.T) {
 		name              string
 		policies          []*policy.Policy
 		mutates           string // the value of the mutator
-		policy, mutator   Mode
+		policy, mutator   api.Mode
 		log, x            string // of the object
 		records, steps    []string
 		denied, unchanged bool
 	}{
 		{name: "both on", log: "1", x: "1", records: []string{"policies on changed", "mutators on changed"}, steps: []string{"policies", "mutators", "mutators"}},
-		{name: "policies in shadow", policy: Shadow, x: "none", records: []string{"policies shadow changed", "mutators on changed"}, steps: []string{"mutators", "mutators"}},
-		{name: "mutators in shadow", mutator: Shadow, log: "1", records: []string{"policies on changed", "mutators shadow changed"}, steps: []string{"policies"}},
-		{name: "both in shadow", policy: Shadow, mutator: Shadow, unchanged: true, records: []string{"policies shadow changed", "mutators shadow changed"}},
-		{name: "policies off", policy: Off, x: "none", records: []string{"mutators on changed"}, steps: []string{"mutators", "mutators"}},
-		{name: "both off", policy: Off, mutator: Off, unchanged: true},
+		{name: "policies in shadow", policy: api.Shadow, x: "none", records: []string{"policies shadow changed", "mutators on changed"}, steps: []string{"mutators", "mutators"}},
+		{name: "mutators in shadow", mutator: api.Shadow, log: "1", records: []string{"policies on changed", "mutators shadow changed"}, steps: []string{"policies"}},
+		{name: "both in shadow", policy: api.Shadow, mutator: api.Shadow, unchanged: true, records: []string{"policies shadow changed", "mutators shadow changed"}},
+		{name: "policies off", policy: api.Off, x: "none", records: []string{"mutators on changed"}, steps: []string{"mutators", "mutators"}},
+		{name: "both off", policy: api.Off, mutator: api.Off, unchanged: true},
 		{
 			name: "refused", policies: []*policy.Policy{newPolicy(t, "p", run1(fails))}, denied: true, unchanged: true,
 			records: []string{"policies on refused"}, steps: []string{"policies"},
 		},
 		{
-			name: "refused in shadow", policies: []*policy.Policy{newPolicy(t, "p", run1(fails))}, policy: Shadow, x: "none",
+			name: "refused in shadow", policies: []*policy.Policy{newPolicy(t, "p", run1(fails))}, policy: api.Shadow, x: "none",
 			records: []string{"policies shadow refused", "mutators on changed"}, steps: []string{"mutators", "mutators"},
 		},
 	} {
@@ -67,7 +68,7 @@ func TestStageModes(t *testing.T) {
 				case r.Changed:
 					outcome = "changed"
 				}
-				records = append(records, fmt.Sprintf("%s %s %s", r.Stage.Name, r.Stage.Mode, outcome))
+				records = append(records, fmt.Sprintf("%s %s %s", r.Stage.Name, ModeWord(r.Stage.Mode), outcome))
 				if len(r.Steps) == 0 || r.Rounds == 0 || r.Changed != (r.Object != req.Object && !tree.Equal(r.Object.Object, req.Object.Object)) {
 					t.Errorf("record %+v", r)
 				}

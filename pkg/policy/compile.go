@@ -13,6 +13,7 @@ import (
 // Policy is one compiled policy. It is immutable and safe for concurrent use.
 type Policy struct {
 	object         *admissionregistrationv1.MutatingAdmissionPolicy
+	rollout        api.Rollout
 	err            error
 	conditionScope *cel.Scope
 	conditions     []condition
@@ -61,6 +62,7 @@ func CompileLenient(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps D
 
 func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, lenient bool, extra []Mutator) (*Policy, error) {
 	p := &Policy{object: obj}
+	p.rollout, _ = api.RolloutOf(obj.Annotations)
 	var faults api.Faults
 	fail := func(part api.Part, i int, member, expression string, err error) {
 		path := field.NewPath("spec", string(part)).Index(i)
@@ -144,7 +146,9 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 // request it would have applied to is refused or let through by its
 // failurePolicy, not silently left alone.
 func Broken(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *Policy {
-	return &Policy{object: obj, err: err}
+	p := &Policy{object: obj, err: err}
+	p.rollout, _ = api.RolloutOf(obj.Annotations)
+	return p
 }
 
 // With returns a policy with the conditions of p, and with mutators in the place of its
@@ -163,6 +167,9 @@ func (p *Policy) Name() string { return p.object.Name }
 
 // Object is the policy that was compiled. It must not be modified.
 func (p *Policy) Object() *admissionregistrationv1.MutatingAdmissionPolicy { return p.object }
+
+// Rollout is what the policy's annotations say about how much of it counts.
+func (p *Policy) Rollout() api.Rollout { return p.rollout }
 
 // Err is why the policy cannot run; nil if it can.
 func (p *Policy) Err() error { return p.err }

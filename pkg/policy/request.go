@@ -92,6 +92,17 @@ func NewRequest(types *openapi.Types, operation admissionv1.Operation, obj *unst
 	}, nil
 }
 
+// Beside returns a request that is r, for work beside it whose memory is charged to
+// another account.
+func (r *Request) Beside(account *memory.Account) *Request {
+	return &Request{
+		UID: r.UID, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
+		RequestKind: r.RequestKind, RequestResource: r.RequestResource, RequestSubResource: r.RequestSubResource,
+		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation, UserInfo: r.UserInfo, DryRun: r.DryRun,
+		Options: r.Options, Source: r.Source, Object: r.Object, OldObject: r.OldObject, Memory: account,
+	}
+}
+
 // requestMemo holds what is derived from a request at most once, by whichever
 // step needs it first.
 type requestMemo struct {

@@ -25,6 +25,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -450,7 +451,7 @@ func (h *Handler) unaffordable(req *policy.Request, d *engine.Decision, start ti
 func (h *Handler) logShadows(req *policy.Request, d *engine.Decision) {
 	for i := range d.Stages {
 		s := &d.Stages[i]
-		if s.Stage.Mode != engine.Shadow || s.Status == nil && !s.Changed {
+		if s.Stage.Mode != api.Shadow || s.Status == nil && !s.Changed {
 			continue
 		}
 		facts := []any{

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -93,7 +94,7 @@ func TestShadow(t *testing.T) {
 		}}
 	}
 	before, after := object("secret-1"), object("secret-2")
-	mutators := engine.Mutators(nil, engine.Shadow)
+	mutators := engine.Mutators(nil, api.Shadow)
 	changes := engine.Record{Stage: &mutators, Object: after, Changed: true, Rounds: 2, Steps: []engine.Step{{
 		Stage: mutators.Name, Round: 1, Policy: "AssignMetadata/team", Outcome: engine.Changed, Before: before, After: after,
 	}}}
@@ -101,7 +102,7 @@ func TestShadow(t *testing.T) {
 		Stage: mutators.Name, Round: 1, Policy: "Assign/a", Outcome: engine.Failed, Err: errors.New("no way"),
 	}}}
 	policies := engine.Policies(nil)
-	policies.Mode = engine.Shadow
+	policies.Mode = api.Shadow
 	labels := engine.Record{Stage: &policies, Object: after, Changed: true, Rounds: 1, Steps: []engine.Step{{
 		Stage: policies.Name, Round: 1, Policy: "team", Binding: "all", Outcome: engine.Changed, Before: before, After: after,
 	}}}
@@ -175,7 +176,7 @@ func TestLegacyPath(t *testing.T) {
 
 // The log says what was asked outside for a request, also by a stage in shadow.
 func TestLogAsked(t *testing.T) {
-	mutators, policies := engine.Mutators(nil, engine.Shadow), engine.Policies(nil)
+	mutators, policies := engine.Mutators(nil, api.Shadow), engine.Policies(nil)
 	object := &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap"}}
 	stages := []engine.Record{
 		{Stage: &policies, Object: object, Asked: []engine.Asked{{Source: "a", Calls: 1, Keys: 2, Failed: 1, Time: 3000}, {Source: "b", Keys: 1, Cached: 1}}},

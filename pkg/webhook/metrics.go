@@ -323,9 +323,9 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 // stage records the rounds of a stage, and the outcomes of one in shadow.
 func (m *Metrics) stage(r *engine.Record) {
 	if rounds := m.rounds[r.Stage.Name]; rounds != nil && len(r.Steps) > 0 {
-		rounds.WithLabelValues(r.Stage.Mode.String(), resultOf(r)).Observe(float64(r.Rounds))
+		rounds.WithLabelValues(engine.ModeWord(r.Stage.Mode), resultOf(r)).Observe(float64(r.Rounds))
 	}
-	if r.Stage.Mode != engine.Shadow {
+	if r.Stage.Mode != api.Shadow {
 		return
 	}
 	var c counts

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -23,7 +24,7 @@ func TestLegacyMetrics(t *testing.T) {
 		return engine.Step{Stage: engine.MutatorStage, Round: pass, Policy: "Assign/a", Outcome: o, Err: err, Mutation: 0}
 	}
 	req := &policy.Request{Operation: "CREATE"}
-	on, shadow := engine.Mutators(nil, engine.On), engine.Mutators(nil, engine.Shadow)
+	on, shadow := engine.Mutators(nil, api.Enforce), engine.Mutators(nil, api.Shadow)
 	for _, r := range []engine.Record{
 		{Stage: &on, Rounds: 2, Changed: true, Steps: []engine.Step{acts(1, engine.Changed, nil)}},
 		{Stage: &on, Steps: []engine.Step{acts(1, engine.Unchanged, nil)}},

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/servingcert"
@@ -57,7 +58,7 @@ func label(value string) admitFunc {
 // staged is a decision with the record of one stage.
 func staged(d engine.Decision, r engine.Record) *engine.Decision {
 	d.Stages = []engine.Record{r}
-	if r.Stage.Mode == engine.On {
+	if r.Stage.Mode == api.Enforce {
 		d.Steps, d.Status = r.Steps, r.Status
 	}
 	return &d

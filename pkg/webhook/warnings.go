@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 )
 
@@ -19,7 +20,7 @@ const (
 // stageWarnings tell the client which members of a stage changed which fields or, in
 // shadow, what the stage would have done.
 func stageWarnings(d *engine.Decision, r *engine.Record) []string {
-	if r.Stage.Mode != engine.Shadow {
+	if r.Stage.Mode != api.Shadow {
 		did := actsOf(r.Steps, d.Changed)
 		return did.mutated.warnings(r.Stage.Member, "changed")
 	}

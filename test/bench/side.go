@@ -14,6 +14,7 @@ import (
 	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -326,7 +327,7 @@ func (l *mutatorLoader) load() (*engine.Engine, error) {
 	}
 	e := engine.New(engine.Options{})
 	built := mutators.NewBuilder(deps).Build(all, nil, subject.Builtin, mutators.Options{Namespace: l.namespaces.Namespace})
-	e.Publish(engine.Mutators(built.Set, engine.On))
+	e.Publish(engine.Mutators(built.Set, api.Enforce))
 	return e, nil
 }
 

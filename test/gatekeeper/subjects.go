@@ -17,6 +17,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/mapd-project/mapd/internal/mutators"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
@@ -105,7 +106,7 @@ func NewShapes() *Shapes {
 func (s *Shapes) NewRuntime(ms []*legacy.Mutator, providers Providers) *Runtime {
 	r := &Runtime{engine: engine.New(engine.Options{Resolver: providers})}
 	r.Built = s.builder.Build(ms, nil, types, mutators.Options{Namespace: r.find, External: true})
-	r.engine.Publish(engine.Mutators(r.Built.Set, engine.On))
+	r.engine.Publish(engine.Mutators(r.Built.Set, api.Enforce))
 	return r
 }
 

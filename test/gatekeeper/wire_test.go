@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/external"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -161,7 +162,7 @@ func (w *wire) mapds(t *testing.T, spec unversioned.ProviderSpec, request Reques
 	last := &remembering{from: client}
 	r := NewShapes().NewRuntime([]*legacy.Mutator{m}, nil)
 	r.engine = engine.New(engine.Options{Resolver: last})
-	r.engine.Publish(engine.Mutators(r.Built.Set, engine.On))
+	r.engine.Publish(engine.Mutators(r.Built.Set, api.Enforce))
 	got, err := r.Mutate(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)

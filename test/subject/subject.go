@@ -106,7 +106,7 @@ func build(c *cases.Case, env *cel.Env, trace bool, loader kubewarden.Loader) (*
 	if err != nil {
 		return nil, err
 	}
-	stages := []engine.Stage{engine.Policies(ix), engine.Mutators(set, engine.On)}
+	stages := []engine.Stage{engine.Policies(ix), engine.Mutators(set, api.Enforce)}
 	if loader != nil {
 		guests, err := guests(c, policy.Deps{Env: env, Types: types}, sources, loader)
 		if err != nil {
@@ -147,7 +147,7 @@ func guests(c *cases.Case, deps policy.Deps, sources binding.Sources, loader kub
 		}
 	}
 	mutating, validating, err := kubewarden.Indexes(all, compiled, sources)
-	return []engine.Stage{engine.Guests(mutating, engine.On), engine.Validators(validating, engine.On)}, err
+	return []engine.Stage{engine.Guests(mutating, api.Enforce), engine.Validators(validating, api.Enforce)}, err
 }
 
 // Mutators is the Set of a case's mutators.
