@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mapd-project/mapd/internal/certs"
+	"github.com/mapd-project/mapd/internal/ledger"
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/internal/validation"
 	"github.com/mapd-project/mapd/internal/watch"
@@ -46,6 +47,8 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	}
 	metrics := webhook.NewMetrics()
 	metrics.Watch(c.health)
+	identity := identity()
+	records := ledger.New(identity)
 	guests, err := f.guests(log)
 	if err != nil {
 		return err
@@ -55,7 +58,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		return err
 	}
 	options := store.Options{
-		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics,
+		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics, Prune: records.Prune,
 		Mutators: f.mutators(), Guests: guests,
 		Native: f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
 	}
@@ -71,7 +74,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	policies := store.New(options)
 	writes := writer.New(writer.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
-		Namespace: c.namespace, Lease: f.lease, Identity: identity(), Service: f.service, ServicePort: f.servicePort, URL: f.url,
+		Namespace: c.namespace, Lease: f.lease, Identity: identity, Service: f.service, ServicePort: f.servicePort, URL: f.url,
 		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil, Guests: guests != nil, Expansion: f.expansion,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
@@ -110,8 +113,10 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 				return c.dynamic.Resource(api.OwnPolicies).Get(ctx, name, metav1.GetOptions{})
 			},
 		},
-		Checks:  checks,
-		Metrics: metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
+		Recorder: records,
+		Records:  &webhook.Records{Authorize: store.NewAccess(c.kube).Authorize, Get: records.Get},
+		Checks:   checks,
+		Metrics:  metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
 	}, certificates.GetCertificate, listener)
 }
 

@@ -54,6 +54,8 @@ type Options struct {
 	Log *slog.Logger // nil: no log
 	// Metrics may be nil.
 	Metrics Metrics
+	// Prune is called as Metrics.Prune is; it may be nil.
+	Prune func(keep func(policy, binding string) bool)
 	// Exempt are the namespaces that webhook entries leave out.
 	Exempt []string
 	// Mutators is the mode of Gatekeeper's mutators. Unless it is Off, mapd needs the
@@ -82,6 +84,7 @@ type Options struct {
 type Store struct {
 	log     *slog.Logger
 	metrics Metrics
+	prune   func(keep func(policy, binding string) bool) // may be nil
 
 	policies   *watch.Mirror[*stored]
 	bindings   *watch.Mirror[*stored]
@@ -124,7 +127,7 @@ func New(o Options) *Store {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: log, metrics: o.Metrics, changes: watch.NewSignal()}
+	s := &Store{log: log, metrics: o.Metrics, prune: o.Prune, changes: watch.NewSignal()}
 	objects := watch.Options[*stored]{
 		Client: o.Dynamic, Log: log, Keep: keepStored, Changed: s.changes.Notify, EmptyAfter: goneAfter, Names: true,
 	}
@@ -357,6 +360,9 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	s.entries = entries
 	if s.metrics != nil {
 		s.metrics.Prune(s.holds)
+	}
+	if s.prune != nil {
+		s.prune(s.holds)
 	}
 	next := publication{catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State}
 	if s.gatekeeper != nil {

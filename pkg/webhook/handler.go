@@ -109,14 +109,19 @@ type Options struct {
 	// Bodies is how many bytes of bodies that are not complete there may be. 0
 	// means 32 MiB; it is never less than one body needs.
 	Bodies int64
+	// Recorder is called once for each review that is answered with a decision. Nil:
+	// nothing is recorded.
+	Recorder Recorder
+	// Records are served below RecordsPath. Nil: there are no such paths.
+	Records *Records
 
 	Checks  []Check
 	Metrics *Metrics     // nil: new ones
 	Log     *slog.Logger // nil: no log
 }
 
-// Handler serves POST on the paths of its Options, and GET /healthz, /readyz and
-// /metrics. It is safe for concurrent use.
+// Handler serves POST on the paths of its Options, and GET /healthz, /readyz, /metrics
+// and what Options.Records has. It is safe for concurrent use.
 type Handler struct {
 	reviews   map[string]decider // by path, but those of entries
 	entries   func(ID) Admitter
@@ -130,6 +135,9 @@ type Handler struct {
 	memory    *memory.Budget
 	turns     chan struct{} // see decode
 	bodies    *bodies
+	recorder  Recorder
+	records   *Records
+	recording chan struct{} // has room for those who read records
 	stopping  atomic.Bool
 }
 
@@ -150,7 +158,7 @@ const mutatePath = "/mutate"
 func NewHandler(o Options) *Handler {
 	h := &Handler{
 		reviews: map[string]decider{}, entries: o.Entries, clientCAs: o.ClientCAs, checks: o.Checks, metrics: o.Metrics, log: o.Log,
-		warn: o.WarnOnMutation, memory: o.Memory,
+		warn: o.WarnOnMutation, memory: o.Memory, recorder: o.Recorder, records: o.Records, recording: make(chan struct{}, maxRecords),
 	}
 	if h.metrics == nil {
 		h.metrics = NewMetrics()
@@ -191,6 +199,9 @@ func NewHandler(o Options) *Handler {
 			all = append(all, g.Path())
 		}
 	}
+	if h.records != nil {
+		all = append(all, RecordsPath+"*")
+	}
 	slices.Sort(all)
 	h.paths = strings.Join(append(all, "/healthz", "/readyz"), ", ") + " and /metrics"
 	h.serve = h.metrics.handler()
@@ -208,6 +219,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d, ok := h.decider(r.URL.Path); ok {
 		if h.method(w, r, http.MethodPost) {
 			h.serveReview(w, r, d)
+		}
+		return
+	}
+	if h.records != nil && strings.HasPrefix(r.URL.Path, RecordsPath) {
+		if h.method(w, r, http.MethodGet) {
+			h.serveRecords(w, r)
 		}
 		return
 	}
@@ -418,6 +435,9 @@ func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, s
 	}
 	took := time.Since(start)
 	h.metrics.decision(req, d, took)
+	if h.recorder != nil {
+		h.recorder.Record(req, d, took)
+	}
 	h.logShadows(req, d)
 	if h.log.Enabled(ctx, slog.LevelDebug) { // or the facts are boxed in vain
 		h.log.Debug("review answered", asked(d, "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),

@@ -73,8 +73,8 @@ type Metrics struct {
 
 	// mapd_http_requests_total counts answers. Labels:
 	//   path  /mutate, the four such as /mutate/fail/never, /mutate/legacy,
-	//         /validate, /expand, /healthz, /readyz, /metrics or other
-	//   code  HTTP status, such as 200, 400, 403, 404, 405, 413, 415, 429, 500 or 503
+	//         /validate, /expand, /records/, /healthz, /readyz, /metrics or other
+	//   code  HTTP status, such as 200, 400, 401, 403, 404, 405, 413, 415, 429, 500 or 503
 	httpRequests *prometheus.CounterVec
 
 	// mapd_requests_in_flight is the number of reviews being answered. No labels.
@@ -244,6 +244,8 @@ var paths = map[string]bool{mutatePath: true, LegacyPath: true, ValidatePath: tr
 func (m *Metrics) http(path string, code int) {
 	if id, ok := parsePath(path); ok {
 		path = id.Group.Path() // there is no end of parts
+	} else if strings.HasPrefix(path, RecordsPath) {
+		path = RecordsPath
 	} else if !paths[path] {
 		path = "other"
 	}

@@ -1,0 +1,101 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Recorder remembers what became of reviews. Record is called once for each review
+// that a Handler answers with a decision, from several goroutines at a time. It must not
+// block, and must not keep any part of the request or the decision: their texts share
+// the memory of the review.
+type Recorder interface {
+	Record(req *policy.Request, d *engine.Decision, took time.Duration)
+}
+
+// RecordsPath is the path below which a Handler serves Options.Records.
+const RecordsPath = "/records/"
+
+// Records are what a Handler serves below RecordsPath. Both functions are required.
+type Records struct {
+	// Authorize returns nil if the user whose bearer token this is may get the path. A
+	// *ReviewError has the HTTP status of the refusal; any other error is a 503. The
+	// token may be empty.
+	Authorize func(ctx context.Context, token, path string) error
+	// Get returns the answer, which the Handler encodes as JSON, at RecordsPath + name.
+	// It is called only after Authorize returned nil. A *ReviewError has the HTTP status
+	// of the refusal; any other error is a 500. The answer must be bounded.
+	Get func(name string, query url.Values) (any, error)
+}
+
+const (
+	// maxRecords is how many records are being put together at a time.
+	maxRecords = 2
+	// recordsSize is what one answer of records is charged for.
+	recordsSize = 8 << 20
+)
+
+// bearer is the scheme of the header Authorization.
+const bearer = "Bearer "
+
+// serveRecords answers a request for records.
+func (h *Handler) serveRecords(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	token := r.Header.Get("Authorization")
+	if len(token) >= len(bearer) && strings.EqualFold(token[:len(bearer)], bearer) {
+		token = strings.TrimSpace(token[len(bearer):])
+	} else {
+		token = ""
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), maxTimeout)
+	defer cancel()
+	if err := h.records.Authorize(ctx, token, r.URL.Path); err != nil {
+		h.refuseRecords(w, r, err, http.StatusServiceUnavailable)
+		return
+	}
+	select {
+	case h.recording <- struct{}{}:
+		defer func() { <-h.recording }()
+	default:
+		h.refuse(w, r, http.StatusTooManyRequests, "other records are being read")
+		return
+	}
+	account := h.memory.Open()
+	defer account.Close()
+	if account.Charge(recordsSize) != nil {
+		code, body := refusal(account)
+		h.write(w, r, code, jsonType[0], body)
+		return
+	}
+	answer, err := h.records.Get(strings.TrimPrefix(r.URL.Path, RecordsPath), r.URL.Query())
+	if err != nil {
+		h.refuseRecords(w, r, err, http.StatusInternalServerError)
+		return
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		h.refuseRecords(w, r, err, http.StatusInternalServerError)
+		return
+	}
+	h.write(w, r, http.StatusOK, jsonType[0], body)
+}
+
+// refuseRecords answers with the status of err, or with code.
+func (h *Handler) refuseRecords(w http.ResponseWriter, r *http.Request, err error, code int) {
+	var refused *ReviewError
+	if errors.As(err, &refused) {
+		code = refused.Code
+	}
+	if code == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", strings.TrimSpace(bearer))
+	}
+	h.refuse(w, r, code, err.Error())
+}
