@@ -12,8 +12,10 @@ import (
 const (
 	// exampleEvery is how long an example stays at least.
 	exampleEvery = time.Second
-	// maxFields is how many fields an example has.
-	maxFields = 8
+	// maxFields is how many fields an example has, and maxExample how many bytes its
+	// text is long about.
+	maxFields  = 8
+	maxExample = 512
 )
 
 // Example is an object that a policy changed or would change.
@@ -44,7 +46,7 @@ func (e *example) set(req *policy.Request, s *engine.Step) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.text = e.text[:0].number(now.UnixMilli()).string(req.Kind.Group).string(req.Kind.Kind).string(req.Namespace).string(nameOf(req)).paths(s.Paths(), maxFields)
+	e.text = e.text[:0].number(now.UnixMilli()).string(req.Kind.Group).string(req.Kind.Kind).string(req.Namespace).string(nameOf(req)).paths(s.Paths(), maxFields, maxExample)
 }
 
 func (e *example) get() *Example {

@@ -125,7 +125,7 @@ func (h *history) add(req *policy.Request, steps []engine.Step) {
 	for i := range steps {
 		if s := &steps[i]; s.Outcome == engine.Changed && acts > 0 {
 			acts--
-			b = b.string(s.Stage).string(s.Policy).string(s.Binding).string(s.Param).paths(s.Paths(), maxPaths)
+			b = b.string(s.Stage).string(s.Policy).string(s.Binding).string(s.Param).paths(s.Paths(), maxPaths, maxPaths*maxText)
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(more))

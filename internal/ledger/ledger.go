@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -43,6 +44,7 @@ type Ledger struct {
 	replica string
 	since   time.Time
 	history *history
+	samples samples
 
 	mu     sync.RWMutex
 	pairs  map[Pair]*counter
@@ -55,7 +57,7 @@ var _ webhook.Recorder = (*Ledger)(nil)
 
 // New returns the empty Ledger of a replica.
 func New(replica string) *Ledger {
-	return &Ledger{replica: replica, since: time.Now(), history: newHistory(historyBytes), pairs: map[Pair]*counter{}}
+	return &Ledger{replica: replica, since: time.Now(), history: newHistory(historyBytes), samples: samples{full: map[Pair]time.Time{}}, pairs: map[Pair]*counter{}}
 }
 
 // counter counts for one pair.
@@ -91,7 +93,14 @@ func (l *Ledger) Record(req *policy.Request, d *engine.Decision, _ time.Duration
 	t := l.tally()
 	for i := range d.Stages {
 		r := &d.Stages[i]
-		t.steps(l, r.Steps, r.Stage.Mode != engine.Shadow)
+		t.steps(l, r.Steps, r.Stage.Mode == api.Enforce)
+		for k := range r.Shadows {
+			s := &r.Shadows[k]
+			t.shadow(l, s)
+			if s.Changed() {
+				l.samples.add(req, s)
+			}
+		}
 	}
 	t.end(req)
 	l.tallies.Put(t)
@@ -135,6 +144,25 @@ func (t *tally) steps(l *Ledger, steps []engine.Step, enforced bool) {
 		case engine.Failed:
 			a.seen, a.failed = true, true
 		}
+	}
+}
+
+// shadow adds what an invocation that is not enforced would have done.
+func (t *tally) shadow(l *Ledger, s *engine.Shadow) {
+	a := t.find(l, Pair{s.Policy, s.Binding})
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		a.time += step.Duration + step.ConditionTime
+		a.seen = a.seen || step.Outcome != engine.Skipped
+		if s.Changed() && a.step == nil && step.Outcome == engine.Changed {
+			a.step = step
+		}
+	}
+	if s.Changed() {
+		a.seen, a.would = true, true
+	}
+	if s.Err() != nil {
+		a.seen, a.failed = true, true
 	}
 }
 
@@ -204,6 +232,7 @@ func (l *Ledger) Prune(keep func(policy, binding string) bool) {
 			delete(l.pairs, p)
 		}
 	}
+	l.samples.prune(keep)
 }
 
 // Counted are the counts of a pair, with the last example.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -78,7 +79,7 @@ func TestCounts(t *testing.T) {
 	l.Record(request("shop", "none", nil), &engine.Decision{}, 0)
 	l.Record(request("shop", "web", nil), decided(changed("p", "b", "x"), step("p", "c", engine.Skipped), step("q", "d", engine.Unchanged), changed("p", "b", "y")), 0)
 	l.Record(request("shop", "db", nil), decided(step("p", "b", engine.Failed), step("q", "d", engine.Failed), step("q", "d", engine.Unchanged), step("q", "", engine.Failed)), 0)
-	shadow := engine.Mutators(nil, engine.Shadow)
+	shadow := engine.Mutators(nil, api.Shadow)
 	l.Record(request("shop", "web", nil), &engine.Decision{Stages: []engine.Record{{Stage: &shadow, Steps: []engine.Step{changed("Assign/a", "", "x")}}}}, 0)
 	want := `Assign/a : seen 1, would 1, changed 0, failed 0, 1ms Pod shop/web [/metadata/labels/x]+0
 p b: seen 2, would 0, changed 1, failed 1, 3ms Pod shop/web [/metadata/labels/x]+0
@@ -203,7 +204,7 @@ func TestUnderAttack(t *testing.T) {
 	if len(found) != 1 || len(found[0].Acts) != maxActs || found[0].More != maxActs || len(found[0].Acts[0].Paths) != maxPaths || found[0].Acts[0].More != 20-maxPaths {
 		t.Errorf("%d entries", len(found))
 	}
-	if last := l.Counts()[0].Last; len(last.Fields) != maxFields || len(last.Fields[0]) > maxText+3 {
+	if last := l.Counts()[0].Last; len(last.Fields) != 1 || len(last.Fields[0]) > maxText+3 {
 		t.Errorf("example %v", last)
 	}
 
@@ -232,6 +233,8 @@ func TestGet(t *testing.T) {
 	}{
 		{"counts", nil, "{a [{p b} {1 0 1 0 1ms}]}"},
 		{"blame", map[string][]string{"kind": {"Pod"}, "namespace": {"shop"}, "name": {"web"}}, "{a [p]}"},
+		{"samples", map[string][]string{"policy": {"p"}}, "{a 0}"},
+		{"samples", nil, "the query needs policy"},
 		{"blame", map[string][]string{"kind": {"Pod"}}, "the query needs kind and name"},
 		{"nothing", nil, "there are no records of that name"},
 	} {
@@ -240,6 +243,8 @@ func TestGet(t *testing.T) {
 		switch a := answer.(type) {
 		case CountsAnswer:
 			got = fmt.Sprintf("{%s [%v %v]}", a.Replica, a.Counts[0].Pair, a.Counts[0].Counts)
+		case SamplesAnswer:
+			got = fmt.Sprintf("{%s %d}", a.Replica, len(a.Samples))
 		case BlameAnswer:
 			got = fmt.Sprintf("{%s [%s]}", a.Replica, a.Entries[0].Acts[0].Policy)
 		}
@@ -264,4 +269,98 @@ func TestConcurrently(t *testing.T) {
 			t.Errorf("%d of 200 are counted", c.Changed)
 		}
 	}
+}
+
+// shadowed is a decision of policies that are not enforced.
+func shadowed(shadows ...engine.Shadow) *engine.Decision {
+	d := decided()
+	d.Stages[0].Shadows = shadows
+	return d
+}
+
+func shadow(mode api.Mode, p Pair, before, after map[string]any, steps ...engine.Step) engine.Shadow {
+	s := engine.Shadow{Mode: mode, Policy: p.Policy, Binding: p.Binding, Steps: steps, Before: &unstructured.Unstructured{Object: before}}
+	if s.After = s.Before; after != nil {
+		s.After = &unstructured.Unstructured{Object: after}
+	}
+	return s
+}
+
+func TestShadows(t *testing.T) {
+	l := New("a")
+	l.Record(request("shop", "web", nil), shadowed(
+		shadow(api.Shadow, Pair{"p", "b"}, map[string]any{"a": "1"}, map[string]any{"a": "2"}, changed("p", "b", "x")),
+		shadow(api.Shadow, Pair{"p", "b"}, map[string]any{"a": "1"}, map[string]any{"a": "3"}, changed("p", "b", "y")),  // another parameter
+		shadow(api.Warn, Pair{"q", "b"}, map[string]any{"a": "1"}, nil, changed("q", "b", "x"), changed("q", "b", "x")), // there and back
+		shadow(api.Warn, Pair{"r", "b"}, map[string]any{"a": "1"}, nil, step("r", "b", engine.Failed)),
+		shadow(api.Warn, Pair{"s", "b"}, map[string]any{"a": "1"}, nil, step("s", "b", engine.Skipped)),
+	), 0)
+	want := `p b: seen 1, would 1, changed 0, failed 0, 2ms Pod shop/web [/metadata/labels/x]+0
+q b: seen 1, would 0, changed 0, failed 0, 2ms
+r b: seen 1, would 0, changed 0, failed 1, 1ms
+s b: seen 0, would 0, changed 0, failed 0, 1ms
+`
+	if diff := cmp.Diff(want, counts(l)); diff != "" {
+		t.Errorf("(- want, + got):\n%s", diff)
+	}
+	if found, _ := l.samples.of("p"); len(found) != 2 || string(found[1].Changes) != `[{"path":"a","before":"1","after":"2"}]` || found[0].Mode != "shadow" || found[0].Name != "web" {
+		t.Errorf("samples %v", found)
+	}
+	if found, _ := l.Entries(Query{GroupKind: metav1.GroupKind{Kind: "Pod"}, Namespace: "shop", Name: "web"}); len(found) != 0 {
+		t.Errorf("a policy in shadow is blamed: %v", found)
+	}
+	l.Prune(func(string, string) bool { return false })
+	if len(l.samples.all)+len(l.samples.full)+len(l.Counts()) > 0 {
+		t.Error("something of removed policies stays")
+	}
+}
+
+func TestSamplesOfSecrets(t *testing.T) {
+	l := New("a")
+	req := request("shop", "key", nil)
+	req.Kind.Kind = "Secret"
+	l.Record(req, shadowed(shadow(api.Shadow, Pair{"p", "b"}, map[string]any{"data": map[string]any{"k": "b2xk"}}, map[string]any{"data": map[string]any{"k": "bmV3"}})), 0)
+	found, _ := l.samples.of("p")
+	if len(found) != 1 || string(found[0].Changes) != `[{"path":"data.k","before":"*** (before)","after":"*** (after)"}]` {
+		t.Errorf("%s", found[0].Changes)
+	}
+}
+
+// Samples are bounded by number and length, and take turns.
+func TestSamplesUnderAttack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New("a")
+		long := strings.Repeat("x", maxValue)
+		huge := map[string]any{}
+		for i := range 200 {
+			huge[fmt.Sprintf("%s%03d", long, i)] = strings.Repeat("x", maxValue/2)
+		}
+		huge["value"] = long
+		record := func(i int, binding string) {
+			l.Record(request(long, fmt.Sprint(i), nil), shadowed(shadow(api.Shadow, Pair{"p", binding}, map[string]any{}, huge)), 0)
+		}
+		for i := range 100 {
+			record(i, "b")
+		}
+		found, _ := l.samples.of("p")
+		if len(found) != pairSamples || found[0].Name != fmt.Sprint(pairSamples-1) {
+			t.Fatalf("%d samples", len(found))
+		}
+		if f := found[0]; len(f.Changes) > maxSample+2 || f.More == 0 || len(f.Namespace) != maxText {
+			t.Errorf("a sample of %d bytes, %d changes left out", len(f.Changes), f.More)
+		}
+		time.Sleep(sampleEvery)
+		record(100, "b")
+		record(101, "b")
+		if found, _ = l.samples.of("p"); len(found) != pairSamples || found[0].Name != "100" {
+			t.Errorf("%d samples, the last of %s", len(found), found[0].Name)
+		}
+		small := map[string]any{"a": "b"}
+		for i := range maxSamples + 10 {
+			l.Record(request("shop", "web", nil), shadowed(shadow(api.Shadow, Pair{"p", fmt.Sprint(i)}, map[string]any{}, small)), 0)
+		}
+		if found, more := l.samples.of("p"); len(l.samples.all) != maxSamples || len(found) != maxSampleAnswer || more != maxSamples-maxSampleAnswer || len(l.samples.full) > 1 {
+			t.Errorf("%d samples, %d found and %d more, %d full", len(l.samples.all), len(found), more, len(l.samples.full))
+		}
+	})
 }

@@ -22,9 +22,14 @@ func (p packed) string(s string) packed {
 	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
 }
 
-// paths appends no more than most of them, and how many there are more.
-func (p packed) paths(paths []string, most int) packed {
-	n := min(len(paths), most)
+// paths appends no more than most of them, no more that follow after so many bytes, and
+// how many there are more.
+func (p packed) paths(paths []string, most, bytes int) packed {
+	n := 0
+	for n < min(len(paths), most) && bytes > 0 {
+		bytes -= min(len(paths[n]), maxText)
+		n++
+	}
 	p = binary.AppendUvarint(p, uint64(n))
 	for _, path := range paths[:n] {
 		p = p.string(path)

@@ -12,8 +12,9 @@ import (
 
 // Names of records, below webhook.RecordsPath.
 const (
-	CountsName = "counts"
-	BlameName  = "blame"
+	CountsName  = "counts"
+	SamplesName = "samples"
+	BlameName   = "blame"
 )
 
 // Header says which replica has answered, and since when it has counted.
@@ -26,6 +27,14 @@ type Header struct {
 type CountsAnswer struct {
 	Header
 	Counts []Counted `json:"counts"`
+}
+
+// SamplesAnswer is the answer at SamplesName, whose query has the name of a policy.
+type SamplesAnswer struct {
+	Header
+	Samples []*Sample `json:"samples"`
+	// More is how many older samples are left out.
+	More int `json:"more,omitempty"`
 }
 
 // BlameAnswer is the answer at BlameName, whose query has group, kind, namespace, name,
@@ -43,6 +52,12 @@ func (l *Ledger) Get(name string, query url.Values) (any, error) {
 	switch name {
 	case CountsName:
 		return CountsAnswer{header, l.Counts()}, nil
+	case SamplesName:
+		if query.Get("policy") == "" {
+			return nil, &webhook.ReviewError{Code: http.StatusBadRequest, Reason: "the query needs policy"}
+		}
+		found, more := l.samples.of(query.Get("policy"))
+		return SamplesAnswer{header, found, more}, nil
 	case BlameName:
 		q := Query{
 			GroupKind: metav1.GroupKind{Group: query.Get("group"), Kind: query.Get("kind")},

@@ -436,7 +436,7 @@ func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, s
 	took := time.Since(start)
 	h.metrics.decision(req, d, took)
 	if h.recorder != nil {
-		h.recorder.Record(req, d, took)
+		h.record(req, d, took)
 	}
 	h.logShadows(req, d)
 	if h.log.Enabled(ctx, slog.LevelDebug) { // or the facts are boxed in vain

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -19,6 +20,17 @@ import (
 // the memory of the review.
 type Recorder interface {
 	Record(req *policy.Request, d *engine.Decision, took time.Duration)
+}
+
+// record calls the Recorder, whose panics are no reason to refuse a request.
+func (h *Handler) record(req *policy.Request, d *engine.Decision, took time.Duration) {
+	defer func() {
+		if v := recover(); v != nil {
+			h.log.Error("panic while recording a review", "uid", req.UID, "panic", engine.PanicText(v), "stack", string(debug.Stack()))
+			h.metrics.panics.Inc()
+		}
+	}()
+	h.recorder.Record(req, d, took)
 }
 
 // RecordsPath is the path below which a Handler serves Options.Records.
@@ -40,7 +52,7 @@ const (
 	// maxRecords is how many records are being put together at a time.
 	maxRecords = 2
 	// recordsSize is what one answer of records is charged for.
-	recordsSize = 8 << 20
+	recordsSize = 32 << 20
 )
 
 // bearer is the scheme of the header Authorization.

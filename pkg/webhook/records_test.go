@@ -15,9 +15,15 @@ import (
 )
 
 // recorded counts what it is handed.
-type recorded struct{ answered, changed int }
+type recorded struct {
+	answered, changed int
+	panics            bool
+}
 
 func (r *recorded) Record(_ *policy.Request, d *engine.Decision, _ time.Duration) {
+	if r.panics {
+		panic("recording")
+	}
 	r.answered++
 	if d.Changed {
 		r.changed++
@@ -34,8 +40,15 @@ func TestRecorder(t *testing.T) {
 		}
 	}
 	h.Review(t.Context(), []byte("{"))
+	r.panics = true
+	if code, _ := h.Review(t.Context(), review); code != http.StatusOK {
+		t.Errorf("with a panic: %d", code)
+	}
 	if r.answered != 2 || r.changed != 2 {
 		t.Errorf("recorded %+v", *r)
+	}
+	if _, body := get(t, h, "/metrics"); !strings.Contains(body, "mapd_panics_total 1") {
+		t.Error("the panic is not counted")
 	}
 }
 
