@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Keys of the audit annotations. The server puts the webhook's name and a slash
@@ -24,6 +25,11 @@ const (
 	maxAnnotation = 4 << 10
 	// maxPath bounds one path. Names of fields may be as long as the object.
 	maxPath = 256
+	// maxName bounds the name of an actor. Those that a server accepts are shorter: two
+	// names of 253 bytes and a slash.
+	maxName = 512
+
+	ellipsis = "…"
 )
 
 // acts are who did what in some steps. They name the fields that changed as JSON
@@ -54,7 +60,8 @@ func actsOf(steps []engine.Step, mutated bool) (a acts) {
 const manySteps = 128
 
 // annotations name policies as policy/binding and mutators as kind/name, in the
-// order in which they first acted; paths are sorted.
+// order in which they first acted; paths are sorted. docs/blame.md has the grammar, which
+// others read too: a change of it needs other keys.
 //
 //	mutated-by        team-labels/all: /metadata/labels/team; sidecar/mesh: /spec/containers/0, /spec/volumes
 //	failed-policies   policies whose errors denied the request
@@ -109,7 +116,7 @@ func (a *actors) add(s *engine.Step, paths []string) {
 }
 
 // String lists the actors as far as the bound allows and then says how many
-// are left out.
+// are left out. ParseAnnotation reads what it writes.
 func (a *actors) String() string {
 	if len(a.list) == 0 {
 		return ""
@@ -121,12 +128,8 @@ func (a *actors) String() string {
 		if i > 0 {
 			b = append(b, "; "...)
 		}
-		b = a.list[i].append(b)
-		if len(b) <= maxAnnotation-reserve {
-			continue
-		}
-		if i == 0 {
-			b = []byte(cut(string(b), maxAnnotation-reserve))
+		b = a.list[i].append(b) // the first one always fits
+		if len(b) <= maxAnnotation-reserve || i == 0 {
 			continue
 		}
 		b = fmt.Appendf(b[:before], "; and %d more", len(a.list)-i)
@@ -154,15 +157,19 @@ func (a *actors) size() int {
 
 // append appends who acted and on what.
 func (a *actor) append(b []byte) []byte {
-	b = append(b, a.policy...)
-	if a.binding != "" {
-		b = append(append(b, '/'), a.binding...)
+	switch {
+	case len(a.policy)+len(a.binding) >= maxName || !isPlain(a.policy) || a.binding != "" && !isPlain(a.binding):
+		b = appendWord(b, a.actorName.String(), maxName)
+	case a.binding == "":
+		b = append(b, a.policy...)
+	default:
+		b = append(append(append(b, a.policy...), '/'), a.binding...)
 	}
 	switch {
 	case len(a.paths) == 0:
 		return b
-	case len(a.paths) == 1 && len(a.paths[0]) <= maxPath: // as below
-		return append(append(b, ": "...), a.paths[0]...)
+	case len(a.paths) == 1: // as below
+		return appendWord(append(b, ": "...), a.paths[0], maxPath)
 	}
 	// Half of the bound: one busy policy must not hide the others.
 	return append(append(b, ": "...), a.pathList(maxAnnotation/2)...)
@@ -172,28 +179,59 @@ func (a *actor) append(b []byte) []byte {
 func (a *actor) pathList(limit int) string {
 	slices.Sort(a.paths)
 	a.paths = slices.Compact(a.paths)
-	shown := make([]string, 0, len(a.paths))
-	size := 0
+	b := make([]byte, 0, min(limit, 64*len(a.paths)))
 	for i, p := range a.paths {
-		p = cut(p, min(maxPath, limit))
-		if size += len(p) + len(", "); size > limit && i > 0 {
-			shown = append(shown, fmt.Sprintf("and %d more", len(a.paths)-i))
+		before := len(b)
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = appendWord(b, p, min(maxPath, limit))
+		if len(b) > limit && i > 0 {
+			b = fmt.Appendf(b[:before], ", and %d more", len(a.paths)-i)
 			break
 		}
-		shown = append(shown, p)
 	}
-	return strings.Join(shown, ", ")
+	return string(b)
+}
+
+// appendWord appends a name or a path in at most limit bytes: as it is, or as a JSON
+// string if it holds a character that separates words or does not print. A word that is
+// cut ends with an ellipsis, which stands behind the closing quote of a JSON string.
+func appendWord(b []byte, s string, limit int) []byte {
+	if isPlain(s) {
+		return append(b, cut(s, limit)...)
+	}
+	before := len(b)
+	if b = tree.AppendString(b, s); len(b)-before <= limit {
+		return b
+	}
+	const longest = len(`\u0000`) // what one byte may become
+	whole := cut(s, max(len(ellipsis), limit/longest))
+	return append(tree.AppendString(b[:before], strings.TrimSuffix(whole, ellipsis)), ellipsis...)
+}
+
+// isPlain reports whether a word can stand in an annotation without quotes.
+func isPlain(s string) bool {
+	ascii := true
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c <= ' ', c == 0x7f, c == ',', c == ';', c == ':', c == '"', c == '\\':
+			return false
+		case c > 0x7f:
+			ascii = false
+		}
+	}
+	return s != "" && (ascii || utf8.ValidString(s) && !strings.Contains(s, ellipsis))
 }
 
 // cut shortens s to at most limit bytes without breaking a character.
 func cut(s string, limit int) string {
-	const dots = "…"
 	if len(s) <= limit {
 		return s
 	}
-	limit -= len(dots)
+	limit -= len(ellipsis)
 	for limit > 0 && !utf8.RuneStart(s[limit]) {
 		limit--
 	}
-	return s[:limit] + dots
+	return s[:limit] + ellipsis
 }
