@@ -21,6 +21,14 @@ type Word struct {
 	Cut  bool
 }
 
+// String returns the text, and an ellipsis if it is cut.
+func (w Word) String() string {
+	if w.Cut {
+		return w.Text + ellipsis
+	}
+	return w.Text
+}
+
 // Keys of the audit annotations, which stand behind the webhook's name and a slash.
 const (
 	MutatedBy       = annotationMutatedBy

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/internal/blame"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+type blameFlags struct {
+	logs      []string
+	namespace string
+	uid       string
+	field     string
+	output    string
+}
+
+const blameLong = `Say who wrote which field of an object, and when.
+
+The object is named as kubectl names it: po/web-1, deployment.apps/web.
+
+With --audit-log, the answer is from the API server's audit log: one line for each
+field that a request, a policy of mapd or another webhook wrote, for as far back as
+the log goes. The log has one event of audit.k8s.io/v1 in a line, or one EventList. It
+is read once and may be of any length. What it cannot know follows from its level:
+
+  Metadata         what mapd's policies changed; of other webhooks, that they did
+  Request          also what other webhooks and patches changed
+  RequestResponse  also what each update changed, and generated names
+
+A line of the log that cannot be read is named on standard error and skipped.
+
+Output formats:
+  table  one line for each field (default)
+  json   a list
+  yaml   a list
+
+Exit codes:
+  0  done
+  1  nothing is known of the object
+  2  wrong usage, or a file that cannot be read
+  5  something could not be read, the rest was done`
+
+func newBlame(s streams) *cobra.Command {
+	var f blameFlags
+	cmd := &cobra.Command{
+		Use:     "blame KIND/NAME --audit-log FILE...",
+		Short:   "Say who wrote which field of an object",
+		Long:    blameLong,
+		Example: "  mapd blame deployment/web -n shop --audit-log /var/log/kubernetes/audit.log",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("blame: want one object, such as pod/web-1")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runBlame(cmd.Context(), s, &f, args[0])
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringArrayVar(&f.logs, "audit-log", nil, "audit log of the API server: file, file.gz or - ; repeatable, the oldest first")
+	fl.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the object")
+	fl.StringVar(&f.uid, "uid", "", "of several objects that had this name, only the one with this UID")
+	fl.StringVar(&f.field, "field", "", "only this field and what is in it: a JSON pointer, such as /spec/replicas")
+	choiceVarP(fl, &f.output, "output", "o", "table", "", "table", "json", "yaml")
+	return cmd
+}
+
+func runBlame(_ context.Context, s streams, f *blameFlags, object string) error {
+	kind, name, err := blame.ParseName(object)
+	if err != nil {
+		return usagef("blame: %w", err)
+	}
+	if _, err := tree.ParsePointer(f.field); err != nil {
+		return usagef("blame: --field: %w", err)
+	}
+	if len(f.logs) == 0 {
+		return usagef("blame: give an audit log with --audit-log")
+	}
+	out := newBlamePrinter(s.out, f.output)
+	print := func(l blame.Line) error {
+		if !l.About(f.field) {
+			return nil
+		}
+		return out.print(&l)
+	}
+	target := blame.Offline(kind, f.namespace, name)
+	target.UID = types.UID(f.uid)
+	log := blame.NewLog(target, print)
+	for _, file := range f.logs {
+		if err := readLog(log, s.in, file); err != nil {
+			return &codedError{exitUsage, errors.Join(fmt.Errorf("blame: %w", err), out.end())}
+		}
+	}
+	if err := errors.Join(log.End(), out.end()); err != nil {
+		return &codedError{exitUsage, err}
+	}
+	for _, c := range log.Complaints {
+		fmt.Fprintf(s.err, "warning: %s\n", c)
+	}
+	if left := log.Bad - len(log.Complaints); left > 0 {
+		fmt.Fprintf(s.err, "warning: and %d more lines\n", left)
+	}
+	fmt.Fprintf(s.err, "%s: %d lines read, %d skipped; %d events of %s\n", strings.Join(f.logs, ", "), log.Read, log.Bad, log.Events, target)
+	switch {
+	case log.Bad > 0:
+		return &codedError{code: exitPartial}
+	case out.lines == 0:
+		return &codedError{code: exitDenied}
+	}
+	return nil
+}
+
+// readLog reads a file or standard input.
+func readLog(log *blame.Log, stdin io.Reader, file string) error {
+	if file == manifest.Stdin {
+		return log.ReadFile("stdin", stdin)
+	}
+	r, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return log.ReadFile(file, r)
+}

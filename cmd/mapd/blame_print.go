@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/mapd-project/mapd/internal/blame"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// blamePrinter writes lines as they are found. Those of a table stand below each other in
+// groups, so that it need not wait for the last one.
+type blamePrinter struct {
+	w      io.Writer
+	format string
+	table  *tabwriter.Writer
+	object string // of the last line
+	lines  int
+}
+
+// tableGroup is how many lines of a table have the same widths.
+const tableGroup = 500
+
+func newBlamePrinter(w io.Writer, format string) *blamePrinter {
+	return &blamePrinter{w: w, format: format, table: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+}
+
+func (p *blamePrinter) print(l *blame.Line) error {
+	p.lines++
+	if p.format == "table" {
+		return p.row(l)
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if p.format == "json" {
+		sign := ",\n"
+		if p.lines == 1 {
+			sign = "[\n"
+		}
+		_, err = fmt.Fprintf(p.w, "%s%s", sign, text)
+		return err
+	}
+	m, err := tree.Decode(text)
+	if err != nil {
+		return err
+	}
+	_, err = p.w.Write(manifest.Encode([]any{m}))
+	return err
+}
+
+func (p *blamePrinter) row(l *blame.Line) error {
+	if p.lines%tableGroup == 0 {
+		if err := p.table.Flush(); err != nil {
+			return err
+		}
+	}
+	if p.lines == 1 {
+		fmt.Fprintln(p.table, "FIELD\tBY\tWHEN\tSOURCE\tREQUEST")
+	}
+	field := l.Field
+	switch {
+	case field == "":
+		field = "*"
+	case l.Cut:
+		field += "…"
+	}
+	by := string(l.Kind) + " " + l.By
+	if l.By == "" {
+		by = "-"
+	}
+	request := l.Operation
+	if l.User != "" {
+		request += " by " + l.User
+	}
+	if request != "" && l.Note != "" {
+		request += "; "
+	}
+	request += l.Note
+	row := ""
+	for i, cell := range []string{field, by, l.Time.String(), string(l.Source), request} {
+		if i > 0 {
+			row += "\t"
+		}
+		row += report.Line(cell)
+	}
+	_, err := fmt.Fprintln(p.table, row)
+	return err
+}
+
+// end writes what closes the output.
+func (p *blamePrinter) end() error {
+	text := ""
+	switch {
+	case p.format == "table":
+		return p.table.Flush()
+	case p.lines == 0:
+		text = "[]\n"
+	case p.format == "json":
+		text = "\n]\n"
+	}
+	_, err := io.Copy(p.w, bytes.NewReader([]byte(text)))
+	return err
+}

@@ -1,0 +1,204 @@
+package blame
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+const (
+	// MaxLine bounds a line of an audit log in bytes. A request and its response have at
+	// most 3 MiB each, and a batch of a server has 10 MiB.
+	MaxLine = 16 << 20
+	// maxNamed is how many bad lines are named; the others are counted.
+	maxNamed = 10
+)
+
+// Log reads one audit log after the other and finds what was done to an object. Its
+// memory does not depend on how long the logs are.
+type Log struct {
+	target    *Target
+	needle    []byte
+	resources [][]byte
+	emit      func(Line) error
+
+	// Read and Bad count lines, Events those events of the object that were used.
+	Read, Bad, Events int
+	// Complaints name the first bad lines, by file and number, and never quote them.
+	Complaints []string
+
+	last     any // the object as the last response had it
+	nameless nameless
+}
+
+// NewLog returns a reader that calls emit with each line of the answer, in the order of
+// the log. An error of emit ends the reading.
+func NewLog(target *Target, emit func(Line) error) *Log {
+	l := &Log{target: target, needle: []byte(target.Name), emit: emit}
+	for _, r := range target.Resources {
+		l.resources = append(l.resources, []byte(`"`+r.Resource+`"`))
+	}
+	return l
+}
+
+// ReadFile reads the lines of a log. A name that ends with .gz is uncompressed first.
+// What cannot be understood is counted and skipped; an error is one of r or of emit.
+func (l *Log) ReadFile(name string, r io.Reader) error {
+	if strings.HasSuffix(name, ".gz") {
+		unzipped, err := gzip.NewReader(r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		r = unzipped
+	}
+	lines := bufio.NewReaderSize(r, 64<<10)
+	var line []byte
+	for number := 1; ; number++ {
+		var tooLong bool
+		var err error
+		line, tooLong, err = readLine(lines, line[:0])
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%s: line %d: %w", name, number, err)
+		}
+		end := err != nil
+		text := bytes.TrimSpace(line)
+		switch {
+		case tooLong:
+			l.Read++
+			l.complain(name, number, fmt.Sprintf("longer than %d MiB", MaxLine>>20))
+		case len(text) > 0:
+			l.Read++
+			if why, err := l.line(text); err != nil {
+				return err
+			} else if why != "" {
+				if end {
+					why += "; the file ends in it"
+				}
+				l.complain(name, number, why)
+			}
+		}
+		if end {
+			return nil
+		}
+	}
+}
+
+// End writes what only the end of all logs can say.
+func (l *Log) End() error { return l.flushNameless() }
+
+// readLine reads to the end of a line into buf. Of a line that is too long it returns
+// nothing.
+func readLine(r *bufio.Reader, buf []byte) (line []byte, tooLong bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if !tooLong {
+			if tooLong = len(buf)+len(part) > MaxLine; tooLong {
+				buf = buf[:0]
+			} else {
+				buf = append(buf, part...)
+			}
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return buf, tooLong, err
+		}
+	}
+}
+
+func (l *Log) complain(file string, number int, why string) {
+	if l.Bad++; l.Bad <= maxNamed {
+		l.Complaints = append(l.Complaints, fmt.Sprintf("%s:%d: %s", file, number, why))
+	}
+}
+
+// auditEvent is an Event of audit.k8s.io/v1 as far as it is of use.
+type auditEvent struct {
+	Kind             string      `json:"kind"`
+	APIVersion       string      `json:"apiVersion"`
+	Level            string      `json:"level"`
+	Stage            string      `json:"stage"`
+	RequestURI       string      `json:"requestURI"`
+	Verb             string      `json:"verb"`
+	User             auditUser   `json:"user"`
+	ImpersonatedUser *auditUser  `json:"impersonatedUser"`
+	ObjectRef        auditObject `json:"objectRef"`
+	ResponseStatus   struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	RequestObject  json.RawMessage   `json:"requestObject"`
+	ResponseObject json.RawMessage   `json:"responseObject"`
+	Received       Time              `json:"requestReceivedTimestamp"`
+	Annotations    map[string]string `json:"annotations"`
+}
+
+type auditUser struct {
+	Username string `json:"username"`
+}
+
+type auditObject struct {
+	Resource    string `json:"resource"`
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+	UID         string `json:"uid"`
+	APIGroup    string `json:"apiGroup"`
+	Subresource string `json:"subresource"`
+}
+
+// line takes one line, which is an event or a batch of events. It returns what is wrong
+// with the line.
+func (l *Log) line(text []byte) (why string, err error) {
+	if text[0] != '{' || text[len(text)-1] != '}' {
+		return "not a JSON object on one line", nil
+	}
+	// Most lines are about something else, and to search them costs less than to decode
+	// them. A creation may lack the name.
+	if !bytes.Contains(text, l.needle) && !(bytes.Contains(text, []byte(`"create"`)) && slices.ContainsFunc(l.resources, func(r []byte) bool { return bytes.Contains(text, r) })) {
+		return "", nil
+	}
+	var e struct {
+		auditEvent
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(text, &e); err != nil {
+		return "not an audit event: " + mistake(err), nil
+	}
+	if !strings.HasPrefix(e.APIVersion, "audit.k8s.io/") {
+		return "not an audit event: its apiVersion is not audit.k8s.io/v1", nil
+	}
+	switch e.Kind {
+	case "Event":
+		return "", l.event(&e.auditEvent)
+	case "EventList":
+	default:
+		return "not an audit event: its kind is neither Event nor EventList", nil
+	}
+	for i, item := range e.Items {
+		var one auditEvent
+		if err := json.Unmarshal(item, &one); err != nil {
+			why = fmt.Sprintf("items[%d] is not an audit event: %s", i, mistake(err))
+			continue
+		}
+		if err := l.event(&one); err != nil {
+			return "", err
+		}
+	}
+	return why, nil
+}
+
+// mistake words a decoder's error without quoting the text.
+func mistake(err error) string {
+	var typed *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &typed):
+		return strings.TrimPrefix(typed.Field, "auditEvent.") + " has the wrong type"
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("wrong JSON at byte %d", syntax.Offset)
+	}
+	return "a time or another value cannot be read"
+}
