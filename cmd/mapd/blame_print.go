@@ -19,7 +19,6 @@ type blamePrinter struct {
 	w      io.Writer
 	format string
 	table  *tabwriter.Writer
-	object string // of the last line
 	lines  int
 }
 
