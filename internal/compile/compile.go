@@ -68,6 +68,10 @@ func CheckPolicy(ctx context.Context, text []byte, old *admissionregistrationv1.
 	case rules == New:
 		faults = policy.Validate(p.Object, env.Within(ctx))
 	}
+	if rules != Unchecked {
+		_, unread := api.RolloutFor(api.PolicyKind, p.Object.Annotations)
+		faults = append(unread, faults...)
+	}
 	if len(faults) > 0 {
 		p.Err = faults
 	}
@@ -103,7 +107,8 @@ func NewBinding(text []byte, rules Rules) (b Binding) {
 	}
 	var faults api.Faults
 	if rules != Unchecked {
-		faults = binding.Validate(b.Object)
+		_, faults = api.RolloutFor(api.BindingKind, b.Object.Annotations)
+		faults = append(faults, binding.Validate(b.Object)...)
 	}
 	if len(faults) == 0 || rules == Stored {
 		if b.Program, b.Err = binding.Compile(b.Object); b.Err != nil {

@@ -112,7 +112,13 @@ func (o *objects) entries() (entries []*webhook.Entry, policies [][]string) {
 		}
 		if p := o.policy(b.binding.Spec.PolicyName); p != nil && p.err == nil {
 			names = append(names, p.object.GetName())
-			reaches = append(reaches, webhook.ReachOf(p.policy, b.binding.Spec.MatchResources))
+			reach := webhook.ReachOf(p.policy, b.binding.Spec.MatchResources)
+			own, _ := api.RolloutFor(api.PolicyKind, p.policy.Annotations)
+			refined, _ := api.RolloutFor(api.BindingKind, b.binding.Annotations)
+			if own.With(refined) != api.Enforce {
+				reach = reach.Dispensable()
+			}
+			reaches = append(reaches, reach)
 		}
 	}
 	entries, of := webhook.Divide(reaches)

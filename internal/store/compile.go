@@ -53,7 +53,8 @@ type stored struct {
 	name string
 	// object is its metadata and status.
 	object *unstructured.Unstructured
-	// text is everything else and its name, as JSON with sorted keys.
+	// text is everything else, its name and what its annotations say about how much of it
+	// counts, as JSON with sorted keys.
 	text []byte
 }
 
@@ -67,7 +68,7 @@ func keepStored(u *unstructured.Unstructured, old *stored) *stored {
 	}
 	rest := maps.Clone(u.Object)
 	delete(rest, "status")
-	rest["metadata"] = map[string]any{"name": u.GetName()}
+	rest["metadata"] = readMetadata(u)
 	text, err := json.Marshal(rest)
 	if err != nil {
 		text = nil // a broken one then; but it has come as JSON
@@ -81,6 +82,22 @@ func keepStored(u *unstructured.Unstructured, old *stored) *stored {
 		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	}
 	return &stored{name: u.GetName(), object: u, text: text}
+}
+
+// readMetadata returns the metadata that matters to requests.
+func readMetadata(u *unstructured.Unstructured) map[string]any {
+	out := map[string]any{"name": u.GetName()}
+	var annotations map[string]any
+	for _, key := range api.RolloutAnnotations {
+		if value, ok, _ := unstructured.NestedString(u.Object, "metadata", "annotations", key); ok {
+			if annotations == nil {
+				annotations = map[string]any{}
+				out["annotations"] = annotations
+			}
+			annotations[key] = value
+		}
+	}
+	return out
 }
 
 // compiledPolicy is one policy as it is stored and what came of it.
@@ -222,6 +239,9 @@ func (c *compiler) divide() {
 				reach := webhook.ReachOf(p.policy.Object(), b.binding.Object().Spec.MatchResources)
 				if p.policy.Err() != nil {
 					reach = reach.Ungated()
+				}
+				if p.policy.Rollout().With(b.binding.Rollout()) != api.Enforce {
+					reach = reach.Dispensable()
 				}
 				if i < len(c.reaches) && reach.Equal(c.reaches[i]) {
 					reach = c.reaches[i] // few edits concern what is reached
@@ -429,7 +449,7 @@ func readable(name string, text []byte) *admissionregistrationv1.MutatingAdmissi
 	// It goes on behind a field of a wrong type, and tells of it in the end.
 	_ = json.Unmarshal(text, obj)
 	obj.TypeMeta = metav1.TypeMeta{APIVersion: api.NativeGroup + "/v1", Kind: api.PolicyKind}
-	obj.ObjectMeta = metav1.ObjectMeta{Name: name}
+	obj.ObjectMeta = metav1.ObjectMeta{Name: name, Annotations: obj.Annotations}
 	if f := obj.Spec.FailurePolicy; f == nil || *f != admissionregistrationv1.Ignore {
 		fail := admissionregistrationv1.Fail
 		obj.Spec.FailurePolicy = &fail

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -167,6 +169,54 @@ func names[T listed](list []T) []string {
 		out = append(out, t.key())
 	}
 	return out
+}
+
+// The annotations that say how much of a policy counts are compiled with it, and decide
+// in which group it acts by which binding.
+func TestCompileRollout(t *testing.T) {
+	annotated := func(u *unstructured.Unstructured, annotations map[string]string) *stored {
+		annotations["other"] = "x"
+		u.SetAnnotations(annotations)
+		return keepStored(u, nil)
+	}
+	none := map[string]string{}
+	mode := func(m string) map[string]string { return map[string]string{api.ModeAnnotation: m} }
+	for _, tt := range []struct {
+		name            string
+		policy, binding map[string]string
+		mode            api.Mode
+		err             string
+	}{
+		{name: "enforced", policy: none, binding: none},
+		{name: "a policy in shadow", policy: mode("shadow"), binding: none, mode: api.Shadow},
+		{name: "enforced by its binding", policy: mode("shadow"), binding: mode("enforce")},
+		{name: "a binding that warns", policy: none, binding: mode("warn"), mode: api.Warn},
+		{name: "a typing error", policy: mode("shdow"), binding: mode("enforce"), mode: api.Shadow,
+			err: `metadata.annotations[mapd.dev/mode]: Invalid value: "shdow": must be enforce, warn or shadow`},
+		{name: "a share of a policy", policy: map[string]string{api.PercentAnnotation: "5"}, binding: none, mode: api.Shadow,
+			err: "metadata.annotations[mapd.dev/percent]: Forbidden: only a MutatingAdmissionPolicyBinding can have it"},
+		{name: "a share that is none", policy: none, binding: map[string]string{api.PercentAnnotation: "5%"}, mode: api.Shadow,
+			err: `metadata.annotations[mapd.dev/percent]: Invalid value: "5%": must be a number from 0 to 100 with at most 4 decimals, such as 10 or 0.5`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := compiler{deps: testDeps(t)}
+			c.update(map[string]*stored{"p": keepStored(testPolicy(t, "p", "1"), nil)}, map[string]*stored{"b": keepStored(testBinding(t, "b", "p"), nil)})
+			if c.ids[0].FailurePolicy != admissionregistrationv1.Fail {
+				t.Fatalf("before: %v", c.ids)
+			}
+			c.update(map[string]*stored{"p": annotated(testPolicy(t, "p", "1"), tt.policy)}, map[string]*stored{"b": annotated(testBinding(t, "b", "p"), tt.binding)})
+			p, b := c.policies[0], c.bindings[0]
+			if got := p.policy.Rollout().With(b.binding.Rollout()); got != tt.mode {
+				t.Errorf("mode %v, want %v", got, tt.mode)
+			}
+			if ignore := c.ids[0].FailurePolicy == admissionregistrationv1.Ignore; ignore != (tt.mode != api.Enforce) {
+				t.Errorf("entry %v in mode %v", c.ids[0], tt.mode)
+			}
+			if got := errString(errors.Join(errors.Join(p.errs...), b.err)); got != tt.err {
+				t.Errorf("error %s, want %s", got, tt.err)
+			}
+		})
+	}
 }
 
 // What is stored and cannot run keeps of itself what can be read.

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -75,7 +76,7 @@ func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.
 		old = nil
 	}
 	if old != nil && tree.Equal(req.Object.Object["spec"], old.Object["spec"]) {
-		return nil, nil
+		return rolloutChange(req, old), nil
 	}
 	var warnings []string
 	text, err := api.JSON(req.Object)
@@ -99,6 +100,23 @@ func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.
 	// In the words of a server that cannot decode a body.
 	return status(apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
 		req.Kind.Kind, req.Kind.Version, req.Kind.Kind, err))), nil
+}
+
+// rolloutChange returns why annotations may not be stored that say how much of an object
+// counts, nil if they may or are as before.
+func rolloutChange(req *policy.Request, old *unstructured.Unstructured) *metav1.Status {
+	now, before := req.Object.GetAnnotations(), old.GetAnnotations()
+	if !slices.ContainsFunc(api.RolloutAnnotations, func(key string) bool {
+		value, has := now[key]
+		was, had := before[key]
+		return has && (!had || value != was)
+	}) {
+		return nil
+	}
+	if _, faults := api.RolloutFor(req.Kind.Kind, now); len(faults) > 0 {
+		return status(apierrors.NewInvalid(req.Kind.GroupKind(), req.Object.GetName(), faults.Form()))
+	}
+	return nil
 }
 
 func status(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }

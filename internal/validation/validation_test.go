@@ -300,6 +300,50 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
+// Annotations that say how much of an object counts are looked at although its spec stays.
+func TestRollout(t *testing.T) {
+	v := validator(t)
+	with := func(kind, key, value string) *unstructured.Unstructured {
+		spec := policySpec(patch, "")
+		if kind == "MutatingAdmissionPolicyBinding" {
+			spec = "{policyName: a}"
+		}
+		obj := object(t, kind, spec)
+		if key != "" {
+			obj.SetAnnotations(map[string]string{"other": value, "mapd.dev/" + key: value})
+		}
+		return obj
+	}
+	const p, b = "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"
+	for _, tt := range []struct{ kind, key, value, want string }{
+		{p, "mode", "shadow", ""},
+		{b, "percent", "0.5", ""},
+		{p, "breaker", "errors=5%", ""},
+		{p, "mode", "off", `metadata.annotations[mapd.dev/mode]: Invalid value: "off": must be enforce, warn or shadow`},
+		{b, "mode", "", `metadata.annotations[mapd.dev/mode]: Invalid value: "": must be enforce, warn or shadow`},
+		{b, "percent", "ten", `metadata.annotations[mapd.dev/percent]: Invalid value: "ten": must be a number from 0 to 100 with at most 4 decimals, such as 10 or 0.5`},
+		{p, "percent", "10", "metadata.annotations[mapd.dev/percent]: Forbidden: only a MutatingAdmissionPolicyBinding can have it"},
+		{b, "breaker", "errors=5%", "metadata.annotations[mapd.dev/breaker]: Forbidden: only a MutatingAdmissionPolicy can have it"},
+		{p, "breaker", "errors=5", `metadata.annotations[mapd.dev/breaker]: Invalid value: "errors=5": errors must be a percentage above 0%, such as errors=5%`},
+	} {
+		now, before := with(tt.kind, tt.key, tt.value), with(tt.kind, "", "")
+		for name, old := range map[string]*unstructured.Unstructured{"created": nil, "updated": before, "as before": now} {
+			want := tt.want
+			if name == "as before" {
+				want = ""
+			}
+			status, _ := v.Validate(t.Context(), request(now, old))
+			if got := ""; status != nil {
+				if got = status.Message; !strings.Contains(got, want) || want == "" || status.Code != http.StatusUnprocessableEntity {
+					t.Errorf("%s %s %s=%s: %d %s, want %s", tt.kind, name, tt.key, tt.value, status.Code, got, want)
+				}
+			} else if want != "" {
+				t.Errorf("%s %s %s=%s: allowed, want %s", tt.kind, name, tt.key, tt.value, want)
+			}
+		}
+	}
+}
+
 func TestReservedName(t *testing.T) {
 	v := validator(t)
 	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {

@@ -54,6 +54,21 @@ type Rollout struct {
 	Share   Share
 	// Breaker is nil if the author did not ask for one.
 	Breaker *Breaker
+	// Unread says that an annotation has a Fault. A policy by a binding is in shadow if one
+	// of the two has it: nobody knows how much of it its author wants.
+	Unread bool
+}
+
+// With returns the mode of a policy whose Rollout is r by a binding: that of the binding
+// if it has one, else that of the policy.
+func (r Rollout) With(binding Rollout) Mode {
+	switch {
+	case r.Unread || binding.Unread:
+		return Shadow
+	case binding.HasMode:
+		return binding.Mode
+	}
+	return r.Mode
 }
 
 // Breaker says when a policy that fails or is slow falls back to shadow.
@@ -104,8 +119,7 @@ func ParseShare(text string) (Share, error) {
 }
 
 // RolloutOf reads the annotations of a policy or a binding. A value that cannot be read
-// is a Fault; what it would limit is then limited the most: the Mode is Shadow, and the
-// Share nothing.
+// is a Fault and stands for nothing.
 func RolloutOf(annotations map[string]string) (Rollout, Faults) {
 	out := Rollout{Share: Whole}
 	var faults Faults
@@ -118,13 +132,15 @@ func RolloutOf(annotations map[string]string) (Rollout, Faults) {
 		if i := slices.Index(modes[:Off], text); i >= 0 {
 			out.Mode = Mode(i)
 		} else {
-			out.Mode = Shadow
+			out.HasMode = false
 			fault(ModeAnnotation, text, "must be enforce, warn or shadow")
 		}
 	}
 	if text, ok := annotations[PercentAnnotation]; ok {
 		share, err := ParseShare(text)
-		if out.Share = share; err != nil {
+		if err == nil {
+			out.Share = share
+		} else {
 			fault(PercentAnnotation, text, err.Error())
 		}
 	}
@@ -134,13 +150,14 @@ func RolloutOf(annotations map[string]string) (Rollout, Faults) {
 			fault(BreakerAnnotation, text, err.Error())
 		}
 	}
+	out.Unread = len(faults) > 0
 	return out, faults
 }
 
-// ValidateRollout returns what is wrong with the annotations of a policy or a binding,
-// also that one of them has no effect there.
-func ValidateRollout(kind string, annotations map[string]string) Faults {
-	_, faults := RolloutOf(annotations)
+// RolloutFor is RolloutOf for an object of a kind, for which an annotation that has no
+// effect there is a Fault, too.
+func RolloutFor(kind string, annotations map[string]string) (Rollout, Faults) {
+	out, faults := RolloutOf(annotations)
 	other, only := PercentAnnotation, BindingKind
 	if kind == BindingKind {
 		other, only = BreakerAnnotation, PolicyKind
@@ -148,8 +165,9 @@ func ValidateRollout(kind string, annotations map[string]string) Faults {
 	if _, ok := annotations[other]; ok {
 		path := field.NewPath("metadata", "annotations").Key(other)
 		faults = append(faults, FormFault(field.Forbidden(path, "only a "+only+" can have it")))
+		out.Unread = true
 	}
-	return faults
+	return out, faults
 }
 
 // parseBreaker reads parts such as errors=5%, slow=50ms and window=5m, separated by

@@ -33,23 +33,23 @@ func TestRolloutOf(t *testing.T) {
 		{breaker: "slow=1s", want: api.Rollout{Share: api.Whole, Breaker: &api.Breaker{Slow: time.Second, Window: 5 * time.Minute}}},
 		{breaker: " errors=0.5% , window=1h", want: api.Rollout{Share: api.Whole, Breaker: &api.Breaker{Errors: 5000, Window: time.Hour}}},
 
-		{mode: "off", want: api.Rollout{HasMode: true, Mode: api.Shadow, Share: api.Whole}, faults: []string{mode + `: Invalid value: "off": must be enforce, warn or shadow`}},
-		{mode: "Shadow", percent: "50%", want: api.Rollout{HasMode: true, Mode: api.Shadow}, faults: []string{
+		{mode: "off", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{mode + `: Invalid value: "off": must be enforce, warn or shadow`}},
+		{mode: "Shadow", percent: "50%", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{
 			mode + `: Invalid value: "Shadow": must be enforce, warn or shadow`, percent + `: Invalid value: "50%": ` + number,
 		}},
-		{percent: "100.0001", faults: []string{percent + `: Invalid value: "100.0001": ` + number}},
-		{percent: "0.00001", faults: []string{percent + `: Invalid value: "0.00001": ` + number}},
-		{percent: "-1", faults: []string{percent + `: Invalid value: "-1": ` + number}},
-		{percent: "1.", faults: []string{percent + `: Invalid value: "1.": ` + number}},
-		{percent: ".5", faults: []string{percent + `: Invalid value: ".5": ` + number}},
-		{percent: "1e1", faults: []string{percent + `: Invalid value: "1e1": ` + number}},
-		{percent: "1.+1", faults: []string{percent + `: Invalid value: "1.+1": ` + number}},
-		{breaker: "window=5m", want: api.Rollout{Share: api.Whole}, faults: []string{breaker + `: Invalid value: "window=5m": needs errors=5% or slow=50ms, or both`}},
-		{breaker: "errors=5", want: api.Rollout{Share: api.Whole}, faults: []string{breaker + `: Invalid value: "errors=5": errors must be a percentage above 0%, such as errors=5%`}},
-		{breaker: "errors=5%,errors=6%", want: api.Rollout{Share: api.Whole}, faults: []string{breaker + `: Invalid value: "errors=5%,errors=6%": errors is given twice`}},
-		{breaker: "slow=0s", want: api.Rollout{Share: api.Whole}, faults: []string{breaker + `: Invalid value: "slow=0s": slow must be a duration above 0, such as slow=50ms`}},
-		{breaker: "slow=1s,window=2h", want: api.Rollout{Share: api.Whole}, faults: []string{breaker + `: Invalid value: "slow=1s,window=2h": window must be a duration from 10s to 1h0m0s, such as window=5m`}},
-		{breaker: "cpu=1", want: api.Rollout{Share: api.Whole}, faults: []string{breaker + `: Invalid value: "cpu=1": there is no part "cpu": write errors=5%, slow=50ms and window=5m, separated by commas`}},
+		{percent: "100.0001", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{percent + `: Invalid value: "100.0001": ` + number}},
+		{percent: "0.00001", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{percent + `: Invalid value: "0.00001": ` + number}},
+		{percent: "-1", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{percent + `: Invalid value: "-1": ` + number}},
+		{percent: "1.", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{percent + `: Invalid value: "1.": ` + number}},
+		{percent: ".5", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{percent + `: Invalid value: ".5": ` + number}},
+		{percent: "1e1", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{percent + `: Invalid value: "1e1": ` + number}},
+		{percent: "1.+1", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{percent + `: Invalid value: "1.+1": ` + number}},
+		{breaker: "window=5m", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{breaker + `: Invalid value: "window=5m": needs errors=5% or slow=50ms, or both`}},
+		{breaker: "errors=5", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{breaker + `: Invalid value: "errors=5": errors must be a percentage above 0%, such as errors=5%`}},
+		{breaker: "errors=5%,errors=6%", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{breaker + `: Invalid value: "errors=5%,errors=6%": errors is given twice`}},
+		{breaker: "slow=0s", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{breaker + `: Invalid value: "slow=0s": slow must be a duration above 0, such as slow=50ms`}},
+		{breaker: "slow=1s,window=2h", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{breaker + `: Invalid value: "slow=1s,window=2h": window must be a duration from 10s to 1h0m0s, such as window=5m`}},
+		{breaker: "cpu=1", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{breaker + `: Invalid value: "cpu=1": there is no part "cpu": write errors=5%, slow=50ms and window=5m, separated by commas`}},
 	}
 	for _, tt := range tests {
 		annotations := map[string]string{"mapd.dev/other": "x"}
@@ -76,14 +76,35 @@ func TestRolloutOf(t *testing.T) {
 	}
 }
 
-func TestValidateRollout(t *testing.T) {
+func TestRolloutFor(t *testing.T) {
 	all := map[string]string{api.ModeAnnotation: "warn", api.PercentAnnotation: "5", api.BreakerAnnotation: "slow=1s"}
 	for kind, want := range map[string]string{
 		api.PolicyKind:  "metadata.annotations[mapd.dev/percent]: Forbidden: only a MutatingAdmissionPolicyBinding can have it",
 		api.BindingKind: "metadata.annotations[mapd.dev/breaker]: Forbidden: only a MutatingAdmissionPolicy can have it",
 	} {
-		if got := api.ValidateRollout(kind, all).Error(); got != want {
-			t.Errorf("%s: %s, want %s", kind, got, want)
+		r, faults := api.RolloutFor(kind, all)
+		if got := faults.Error(); got != want || !r.Unread {
+			t.Errorf("%s: %s, want %s; %+v", kind, got, want, r)
+		}
+	}
+}
+
+func TestRolloutWith(t *testing.T) {
+	none, unread := api.Rollout{}, api.Rollout{Unread: true}
+	warn, enforce := api.Rollout{Mode: api.Warn, HasMode: true}, api.Rollout{HasMode: true}
+	for _, tt := range []struct {
+		policy, binding api.Rollout
+		want            api.Mode
+	}{
+		{none, none, api.Enforce},
+		{warn, none, api.Warn},
+		{warn, enforce, api.Enforce},
+		{enforce, warn, api.Warn},
+		{unread, enforce, api.Shadow},
+		{warn, unread, api.Shadow},
+	} {
+		if got := tt.policy.With(tt.binding); got != tt.want {
+			t.Errorf("%+v with %+v is %v, want %v", tt.policy, tt.binding, got, tt.want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) (*Bind
 		return nil, fmt.Errorf("binding %q: spec.policyName is empty", obj.Name)
 	}
 	b := &Binding{object: obj, params: newParamRef(obj.Spec.ParamRef)}
-	b.rollout, _ = api.RolloutOf(obj.Annotations)
+	b.rollout, _ = api.RolloutFor(api.BindingKind, obj.Annotations)
 	if obj.Spec.MatchResources != nil {
 		b.match = matcherOf(obj.Spec.MatchResources)
 	}

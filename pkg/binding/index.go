@@ -306,20 +306,11 @@ func (ix *Index) mode(e *entry, b *Binding) api.Mode {
 	if b == nil {
 		return e.mode
 	}
-	mode := ModeOf(e.policy.Rollout(), b.Rollout())
+	mode := e.policy.Rollout().With(b.rollout)
 	if ix.src.Mode != nil {
 		mode = ix.src.Mode(e.policy, b, mode)
 	}
 	return mode
-}
-
-// ModeOf returns the mode of a policy by a binding: that of the binding if it has one,
-// else that of the policy.
-func ModeOf(policy, binding api.Rollout) api.Mode {
-	if binding.HasMode {
-		return binding.Mode
-	}
-	return policy.Mode
 }
 
 func newGroup(k groupKey) *group {

@@ -62,7 +62,7 @@ func CompileLenient(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps D
 
 func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, lenient bool, extra []Mutator) (*Policy, error) {
 	p := &Policy{object: obj}
-	p.rollout, _ = api.RolloutOf(obj.Annotations)
+	p.rollout, _ = api.RolloutFor(api.PolicyKind, obj.Annotations)
 	var faults api.Faults
 	fail := func(part api.Part, i int, member, expression string, err error) {
 		path := field.NewPath("spec", string(part)).Index(i)
@@ -147,7 +147,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 // failurePolicy, not silently left alone.
 func Broken(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *Policy {
 	p := &Policy{object: obj, err: err}
-	p.rollout, _ = api.RolloutOf(obj.Annotations)
+	p.rollout, _ = api.RolloutFor(api.PolicyKind, obj.Annotations)
 	return p
 }
 

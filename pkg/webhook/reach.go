@@ -57,8 +57,6 @@ const (
 // longer one. Groups and versions of rules are the policy's, because they tell
 // the server in which version to send the object; the binding's narrow them
 // only if neither matches equivalent resources.
-// which version to send the object; the binding's narrow them only if neither
-// matches equivalent resources.
 func ReachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admissionregistrationv1.MatchResources) *Reach {
 	return reachOf(p, binding, false)
 }
@@ -249,6 +247,17 @@ func (r *Reach) Ungated() *Reach {
 	}
 	out := *r
 	out.gates = nil
+	return &out
+}
+
+// Dispensable returns r for a policy that is not enforced: no request is refused because
+// mapd cannot be asked about it.
+func (r *Reach) Dispensable() *Reach {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.group.FailurePolicy = admissionregistrationv1.Ignore
 	return &out
 }
 
