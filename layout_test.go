@@ -57,6 +57,8 @@ var doors = map[string][]string{
 	"github.com/prometheus/":                {"pkg/webhook"},
 	"github.com/evanphx/json-patch":         nil,
 	"gopkg.in/evanphx/json-patch.v4":        nil,
+	"go.opentelemetry.io/":                  {"internal/telemetry"},
+	"github.com/go-logr/":                   {"internal/telemetry"},
 	"k8s.io/client-go/":                     {"internal/watch", "internal/store", "internal/writer", "internal/certs", "internal/install", "internal/doctor", "cmd/mapd"},
 	"github.com/spf13/cobra":                {"cmd/mapd"},
 	"github.com/klauspost/compress/":        {"pkg/openapi"},

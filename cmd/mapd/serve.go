@@ -60,6 +60,9 @@ type serveFlags struct {
 	providers           providerFlags
 	delay               time.Duration
 
+	traceSample string
+	tracer      webhook.Tracer // of --trace-sample, nil without it
+
 	connections  int
 	reviewMemory string
 	budget       *memory.Budget // of --review-memory
@@ -126,6 +129,7 @@ func newServe(s streams) *cobra.Command {
 	choiceVar(fl, &f.logFormat, "log-format", "text", "", "text", "json")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
 	fl.StringVar(&f.pprof, "pprof", "", "loopback address for profiles, such as 127.0.0.1:6060")
+	fl.StringVar(&f.traceSample, "trace-sample", "", "send traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT: those that the API server records, and this share of the reviews without one, from 0 to 1 (default none)")
 	fl.StringVar(&f.reviewMemory, "review-memory", "", "memory that all reviews may hold together, such as 128Mi (default what the limit of the container leaves beside the policies)")
 	fl.IntVar(&f.connections, "max-connections", 1000, "connections that may be open at once, three quarters of them from one address")
 	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for those who do not know yet")
@@ -292,6 +296,11 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 			}
 		})
 	}
+	stop, err := f.startTracing(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	run := serveCluster
 	if len(f.policies) > 0 {
 		run = serveFiles
@@ -328,7 +337,7 @@ func (f *serveFlags) clients() (func() *x509.CertPool, error) {
 
 // run listens and serves until ctx is done.
 func (f *serveFlags) run(ctx context.Context, options webhook.Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), listener net.Listener) error {
-	options.Memory = f.budget
+	options.Memory, options.Tracer = f.budget, f.tracer
 	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay, Connections: f.connections}
 	if err := server.Run(ctx, listener); err != nil {
 		return &codedError{exitPartial, err}

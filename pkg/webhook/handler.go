@@ -115,6 +115,9 @@ type Options struct {
 	// Records are served below RecordsPath. Nil: there are no such paths.
 	Records *Records
 
+	// Tracer is given each review that was decided. Nil: nothing is traced.
+	Tracer Tracer
+
 	Checks  []Check
 	Metrics *Metrics     // nil: new ones
 	Log     *slog.Logger // nil: no log
@@ -132,6 +135,7 @@ type Handler struct {
 	log       *slog.Logger
 	serve     http.Handler // of /metrics
 	warn      bool
+	tracer    Tracer
 	memory    *memory.Budget
 	turns     chan struct{} // see decode
 	bodies    *bodies
@@ -159,6 +163,7 @@ func NewHandler(o Options) *Handler {
 	h := &Handler{
 		reviews: map[string]decider{}, entries: o.Entries, clientCAs: o.ClientCAs, checks: o.Checks, metrics: o.Metrics, log: o.Log,
 		warn: o.WarnOnMutation, memory: o.Memory, recorder: o.Recorder, records: o.Records, recording: make(chan struct{}, maxRecords),
+		tracer: o.Tracer,
 	}
 	if h.metrics == nil {
 		h.metrics = NewMetrics()
@@ -323,6 +328,9 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, d decider)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
+	if h.tracer != nil {
+		ctx = h.tracer.Context(ctx, r.Header)
+	}
 	// Nobody else has data, so a string may be made of it in place.
 	code, body := h.review(ctx, account, unsafe.String(unsafe.SliceData(data), len(data)), d)
 	h.write(w, r, code, jsonType[0], body)
@@ -413,7 +421,18 @@ func (h *Handler) decode(ctx context.Context, account *memory.Account, text stri
 
 // mutate decides as policies do.
 func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, start time.Time) (int, []byte) {
+	if h.tracer == nil {
+		return h.answer(ctx, req, a.Admit(ctx, req), start)
+	}
+	admitted := time.Now()
 	d := a.Admit(ctx, req)
+	code, body := h.answer(ctx, req, d, start)
+	h.tracer.Review(ctx, Reviewed{Request: req, Decision: d, Code: code, Start: start, Admitted: admitted, Took: time.Since(start)})
+	return code, body
+}
+
+// answer encodes what was decided about a request, and counts it.
+func (h *Handler) answer(ctx context.Context, req *policy.Request, d *engine.Decision, start time.Time) (int, []byte) {
 	if req.Memory.Refused() != nil {
 		return h.unaffordable(req, d, start)
 	}

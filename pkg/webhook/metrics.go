@@ -280,14 +280,18 @@ func outcomeOf(s *engine.Step) int {
 
 // decision records a decision and its steps.
 func (m *Metrics) decision(req *policy.Request, d *engine.Decision, took time.Duration) {
-	result := "allowed"
+	m.request(req, d, decided(d), took)
+}
+
+// decided is the label result of a decision that was finished.
+func decided(d *engine.Decision) string {
 	switch {
 	case d.Status != nil:
-		result = "denied"
+		return "denied"
 	case d.Changed:
-		result = "mutated"
+		return "mutated"
 	}
-	m.request(req, d, result, took)
+	return "allowed"
 }
 
 // interrupted records a decision that was not finished: result says why.
@@ -511,6 +515,11 @@ const (
 )
 
 var errorTypes = [...]string{noError: "no_error", invalidError: "invalid_error", compileError: "compile_error", outOfBudget: "out_of_budget"}
+
+// ErrorType returns the kind of an evaluation's error, as the label error_type of
+// mapd_mutating_admission_policy_check_total spells it. It shows nothing of the error's
+// text, which may quote values.
+func ErrorType(err error) string { return errorTypes[errorType(err)] }
 
 // errorType sorts errors as the server's metric does, by how their texts begin
 // (spec §10).

@@ -1,0 +1,136 @@
+// Package telemetry answers one question: how does what a review did reach an
+// OpenTelemetry collector? It is the only package that knows OpenTelemetry's SDK.
+//
+// Spans are made once a review is decided, from what its Decision recorded, so that
+// deciding costs the same with and without traces. They hold names, outcomes, costs and
+// the paths of changed fields, and never a value of an object or of a parameter.
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const (
+	// maxValue bounds a text attribute; longer ones are cut.
+	maxValue = 512
+	// defaultFlush is the default for Options.Flush.
+	defaultFlush = 3 * time.Second
+	// maxError bounds a collector's error in the log, which may quote its answer.
+	maxError = 1 << 10
+	// errorInterval is how often such an error is logged at most.
+	errorInterval = time.Minute
+)
+
+// Options configure a Tracer. The collector and the limits of the queue are those of
+// OpenTelemetry's environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT,
+// OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_MAX_QUEUE_SIZE.
+type Options struct {
+	// Sample is the share of the reviews without a trace of the caller's that are
+	// traced, from 0 to 1. A review with one is traced if the caller records its trace.
+	Sample float64
+	// Version is that of mapd, and Instance tells its replicas apart.
+	Version, Instance string
+	// Flush is how long Close waits for the collector; 0 means 3 s.
+	Flush time.Duration
+	Log   *slog.Logger
+}
+
+// Tracer sends spans to a collector. It never waits for the collector: spans that do not
+// fit into the queue are lost. It is safe for concurrent use.
+type Tracer struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	format   propagation.TraceContext
+	flush    time.Duration
+}
+
+var _ webhook.Tracer = (*Tracer)(nil)
+
+// New returns a Tracer that exports by OTLP over HTTP. New does not connect: that the
+// collector cannot be reached is logged when spans are sent.
+func New(ctx context.Context, o Options) (*Tracer, error) {
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	about, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(
+			attribute.String("service.name", "mapd"),
+			attribute.String("service.version", o.Version),
+			attribute.String("service.instance.id", o.Instance),
+		),
+		resource.WithFromEnv(), // replaces what is the same
+	)
+	if err != nil {
+		return nil, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
+	otel.SetErrorHandler(&errorLog{log: o.Log})
+	limits := sdktrace.NewSpanLimits()
+	limits.AttributeValueLengthLimit = maxValue
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.Sample))),
+		sdktrace.WithBatcher(exporter),
+		sdktrace.WithResource(about),
+		sdktrace.WithRawSpanLimits(limits),
+	)
+	return &Tracer{provider: provider, tracer: provider.Tracer("github.com/mapd-project/mapd"), flush: cmp.Or(o.Flush, defaultFlush)}, nil
+}
+
+// Close sends the spans that are in the queue, within Options.Flush.
+func (t *Tracer) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), t.flush)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		otel.Handle(err)
+	}
+}
+
+// Context implements webhook.Tracer: it reads the W3C trace context of a request.
+func (t *Tracer) Context(ctx context.Context, header http.Header) context.Context {
+	return t.format.Extract(ctx, propagation.HeaderCarrier(header))
+}
+
+// errorLog logs the errors of the SDK, one in each interval at most.
+type errorLog struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	next  time.Time
+	quiet int // errors since the last one that was logged
+}
+
+// Handle implements otel.ErrorHandler.
+func (l *errorLog) Handle(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Before(l.next) {
+		l.quiet++
+		return
+	}
+	text := err.Error()
+	if len(text) > maxError {
+		text = text[:maxError] + "…"
+	}
+	l.log.Warn("traces are not delivered", "error", text, "errorsBefore", l.quiet)
+	l.next, l.quiet = now.Add(errorInterval), 0
+}
