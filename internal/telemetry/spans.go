@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -87,8 +88,13 @@ func (b *builder) stage(ctx context.Context, r *engine.Record) {
 		for next < len(r.Steps) && sameActor(&r.Steps[first], &r.Steps[next]) {
 			next++
 		}
-		b.policy(ctx, r.Stage.Member, r.Steps[first:next])
+		b.policy(ctx, r.Stage.Member, r.Stage.Mode, r.Steps[first:next])
 		first = next
+	}
+	for i := range r.Shadows {
+		if s := &r.Shadows[i]; len(s.Steps) > 0 {
+			b.policy(ctx, r.Stage.Member, s.Mode, s.Steps)
+		}
 	}
 	span.End(trace.WithTimestamp(b.at))
 }
@@ -99,7 +105,7 @@ func sameActor(a, b *engine.Step) bool {
 }
 
 // policy makes a span of the steps of one run of a policy if it did something.
-func (b *builder) policy(ctx context.Context, member string, steps []engine.Step) {
+func (b *builder) policy(ctx context.Context, member string, mode api.Mode, steps []engine.Step) {
 	var took time.Duration
 	var cost int64
 	var paths []string
@@ -140,6 +146,7 @@ func (b *builder) policy(ctx context.Context, member string, steps []engine.Step
 		span.SetAttributes(attribute.Int("mapd.failed_mutation", failed.Mutation), attribute.String("mapd.error_type", webhook.ErrorType(failed.Err)))
 	}
 	span.SetAttributes(
+		attribute.String("mapd.mode", mode.String()),
 		attribute.String("mapd.policy", first.Policy),
 		attribute.String("mapd.binding", first.Binding),
 		attribute.String("mapd.param", first.Param),

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/internal/telemetry"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -121,7 +122,7 @@ func reviewed(secret string) webhook.Reviewed {
 	failure := errors.New("no such key: " + secret)
 	refused := &metav1.Status{Code: 403, Message: secret}
 	policies := &engine.Stage{Name: "policies", Member: "policy"}
-	shadow := &engine.Stage{Name: "mutators", Member: "mutator", Mode: engine.Shadow}
+	shadow := &engine.Stage{Name: "mutators", Member: "mutator", Mode: api.Shadow}
 	return webhook.Reviewed{
 		Request: &policy.Request{UID: "u-1", Namespace: "default", Name: "web", Operation: "CREATE", Object: before},
 		Decision: &engine.Decision{Object: after, Changed: true, Stages: []engine.Record{
@@ -130,7 +131,9 @@ func reviewed(secret string) webhook.Reviewed {
 				changed,
 				{Round: 1, Policy: "quiet", Binding: "all", Outcome: engine.Unchanged},
 				{Round: 1, Policy: "broken", Binding: "all", Mutation: 3, Outcome: engine.Failed, Ignored: true, Err: failure},
-			}},
+			}, Shadows: []engine.Shadow{{Mode: api.Warn, Policy: "tried", Before: before, After: after, Steps: []engine.Step{
+				{Round: 1, Policy: "tried", Binding: "all", Outcome: engine.Changed, Before: before, After: after},
+			}}}},
 			{Stage: shadow, Status: refused, Steps: []engine.Step{{Round: 1, Policy: "Assign/x", Outcome: engine.Failed, Err: failure}}},
 		}},
 		Code: http.StatusOK, Start: time.Unix(1000, 0), Admitted: time.Unix(1001, 0), Took: 3 * time.Second,
@@ -149,7 +152,7 @@ func TestSpans(t *testing.T) {
 	tracer.Review(tracer.Context(t.Context(), header(parent)), r)
 	tracer.Close()
 
-	want := []string{"mutator Assign/x", "policy broken", "policy team", "review", "stage mutators", "stage policies"}
+	want := []string{"mutator Assign/x", "policy broken", "policy team", "policy tried", "review", "stage mutators", "stage policies"}
 	if got := c.names(); !slices.Equal(got, want) {
 		t.Fatalf("spans %q, want %q", got, want)
 	}
@@ -169,10 +172,11 @@ func TestSpans(t *testing.T) {
 		t.Errorf("policy team: start %d, took %d", start, took)
 	}
 	for span, attributes := range map[*tracepb.Span]map[string]string{
-		root:   {"mapd.result": "mutated", "mapd.uid": "u-1", "mapd.namespace": "default", "mapd.name": "web", "mapd.operation": "CREATE"},
-		stage:  {"mapd.stage": "policies"},
-		team:   {"mapd.policy": "team", "mapd.binding": "all", "mapd.param": "ns/config", "mapd.outcome": "changed", "mapd.cost": "int_value:12"},
-		broken: {"mapd.outcome": "ignored", "mapd.error_type": "invalid_error", "mapd.failed_mutation": "int_value:3"},
+		root:                      {"mapd.result": "mutated", "mapd.uid": "u-1", "mapd.namespace": "default", "mapd.name": "web", "mapd.operation": "CREATE"},
+		stage:                     {"mapd.stage": "policies"},
+		team:                      {"mapd.policy": "team", "mapd.binding": "all", "mapd.param": "ns/config", "mapd.outcome": "changed", "mapd.cost": "int_value:12"},
+		c.find(t, "policy tried"): {"mapd.mode": "warn", "mapd.outcome": "changed", "mapd.policy": "tried"},
+		broken:                    {"mapd.outcome": "ignored", "mapd.error_type": "invalid_error", "mapd.failed_mutation": "int_value:3"},
 	} {
 		got := texts(span.Attributes)
 		for k, v := range attributes {
@@ -231,7 +235,7 @@ func TestManyPolicies(t *testing.T) {
 		many[strings.Repeat("k", 1000)+string(rune('a'+i%26))+strings.Repeat("x", i)] = "v"
 	}
 	record := &r.Decision.Stages[0]
-	record.Steps = nil
+	record.Steps, record.Shadows = nil, nil
 	for i := range 1000 {
 		record.Steps = append(record.Steps, engine.Step{
 			Policy: strings.Repeat("p", i), Round: 1, Outcome: engine.Changed, Before: object(nil), After: object(many),
