@@ -36,7 +36,7 @@ type Counts struct {
 	// Failed are those on which the policy failed, in any mode.
 	Failed uint64 `json:"failed,omitempty"`
 	// Time is what evaluating took in all.
-	Time time.Duration `json:"time,omitempty"`
+	Time time.Duration `json:"nanoseconds,omitempty"`
 }
 
 // Ledger is the memory of one replica. It is safe for concurrent use.
@@ -240,6 +240,26 @@ type Counted struct {
 	Pair
 	Counts
 	Last *Example `json:"last,omitempty"`
+}
+
+// Add adds what another replica has counted. The newer example stays.
+func (c *Counted) Add(d *Counted) {
+	c.Seen += d.Seen
+	c.Would += d.Would
+	c.Changed += d.Changed
+	c.Failed += d.Failed
+	c.Time += d.Time
+	if d.Last != nil && (c.Last == nil || d.Last.Time.After(c.Last.Time)) {
+		c.Last = d.Last
+	}
+}
+
+// Since returns what was counted after before. A count that is less began again.
+func (c Counts) Since(before Counts) Counts {
+	if c.Seen < before.Seen || c.Would < before.Would || c.Changed < before.Changed || c.Failed < before.Failed || c.Time < before.Time {
+		return c
+	}
+	return Counts{c.Seen - before.Seen, c.Would - before.Would, c.Changed - before.Changed, c.Failed - before.Failed, c.Time - before.Time}
 }
 
 // Counts returns those of all pairs, sorted.

@@ -1,0 +1,448 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/internal/ledger"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/replicas"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/lookup"
+)
+
+// replicaFlags say which replicas a command asks.
+type replicaFlags struct {
+	cluster clusterFlags
+	urls    []string
+	timeout time.Duration
+}
+
+func (f *replicaFlags) add(fl *pflag.FlagSet) {
+	fl.SortFlags = false
+	f.cluster.add(fl)
+	fl.StringArrayVar(&f.urls, "replica", nil, "URL of a replica, such as https://10.0.0.7:8443; repeatable (default all that API servers know)")
+	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long it may take in all")
+}
+
+// find returns the replicas, and a client for the cluster.
+func (f *replicaFlags) find(ctx context.Context) (*replicas.Set, dynamic.Interface, error) {
+	config, err := f.cluster.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := replicas.Find(ctx, replicas.Options{Config: config, URLs: f.urls})
+	return set, client, err
+}
+
+func (f *replicaFlags) check(command string) error {
+	if f.timeout <= 0 {
+		return usagef("%s: --timeout %s: must be positive", command, f.timeout)
+	}
+	return nil
+}
+
+// completePolicies completes the names of the cluster's policies.
+func completePolicies(cluster *clusterFlags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		config, err := cluster.config()
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		client, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		ctx, stop := interruptible(cmd.Context(), askTimeout)
+		defer stop()
+		found, err := list(ctx, client, api.OwnPolicies)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return namesOf(found), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+const rolloutExits = `
+Exit codes:
+  0  all replicas have answered
+  2  wrong usage, no cluster, no such policy, or no replica has answered
+  5  some replicas have not answered; standard error names them`
+
+func newRollout(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout",
+		Short: "Show what policies do, or would do, in a cluster",
+		Args:  unknownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newRolloutStatus(s), newRolloutDiff(s))
+	return cmd
+}
+
+func newRolloutStatus(s streams) *cobra.Command {
+	var f replicaFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status [POLICY]",
+		Short: "Count what became of requests, for each policy and binding",
+		Long: `Count what became of requests, for each policy and binding: as all replicas have
+counted since they began, with the last object that was changed or would have been.
+
+  SEEN     requests that the policy and its conditions matched
+  WOULD    those that it would have changed in the mode shadow or warn
+  CHANGED  those that it changed
+  FAILED   those on which it failed
+` + rolloutExits,
+		Example: `  mapd rollout status
+  mapd rollout status team-labels -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check("rollout status"); err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context(), f.timeout)
+			defer stop()
+			return rolloutStatus(ctx, s, &f, output, strings.Join(args, ""))
+		},
+		ValidArgsFunction: completePolicies(&f.cluster),
+	}
+	f.add(cmd.Flags())
+	choiceVarP(cmd.Flags(), &output, "output", "o", "table", "", "table", "json", "yaml")
+	return cmd
+}
+
+func newRolloutDiff(s streams) *cobra.Command {
+	var f replicaFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "diff POLICY",
+		Short: "Print samples of what a policy in the mode shadow or warn would have changed",
+		Long: `Print samples of what a policy in the mode shadow or warn would have changed, newest
+first. Each replica keeps the last 8 of each binding in memory, and at most one per
+second. Values of Secrets are masked, and long values left out.
+` + rolloutExits,
+		Example: "  mapd rollout diff team-labels",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check("rollout diff"); err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context(), f.timeout)
+			defer stop()
+			return rolloutDiff(ctx, s, &f, output, args[0])
+		},
+		ValidArgsFunction: completePolicies(&f.cluster),
+	}
+	f.add(cmd.Flags())
+	choiceVarP(cmd.Flags(), &output, "output", "o", "text", "", "text", "json", "yaml")
+	return cmd
+}
+
+// rolloutStatusOutput is what rollout status prints as JSON and YAML.
+type rolloutStatusOutput struct {
+	Bindings []rolloutBinding `json:"bindings"`
+	Replicas []replicaOutput  `json:"replicas"`
+}
+
+type rolloutBinding struct {
+	ledger.Pair
+	Mode    string `json:"mode"`
+	Percent string `json:"percent"`
+	ledger.Counts
+	Last *ledger.Example `json:"last,omitempty"`
+}
+
+// replicaOutput is a replica and since when it has counted, or why it has not answered.
+type replicaOutput struct {
+	Name  string     `json:"name"`
+	Since *time.Time `json:"since,omitempty"`
+	Error string     `json:"error,omitempty"`
+}
+
+func rolloutStatus(ctx context.Context, s streams, f *replicaFlags, output, policyName string) error {
+	set, client, err := f.find(ctx)
+	if err != nil {
+		return err
+	}
+	bindings, err := bindingsOf(ctx, client, policyName)
+	if err != nil {
+		return err
+	}
+	answers, err := replicas.Ask[ledger.CountsAnswer](ctx, set, ledger.CountsName, nil)
+	if err != nil {
+		return err
+	}
+	total := sum(answers)
+	out := rolloutStatusOutput{Bindings: []rolloutBinding{}, Replicas: replicasOf(answers, func(a *ledger.CountsAnswer) ledger.Header { return a.Header })}
+	for _, b := range bindings {
+		if c, ok := total[b.Pair]; ok {
+			b.Counts, b.Last = c.Counts, c.Last
+			delete(total, b.Pair)
+		}
+		out.Bindings = append(out.Bindings, b)
+	}
+	// What counts without a binding, such as mutators of Gatekeeper.
+	for p, c := range total {
+		if policyName == "" || p.Policy == policyName {
+			out.Bindings = append(out.Bindings, rolloutBinding{Pair: p, Counts: c.Counts, Last: c.Last})
+		}
+	}
+	slices.SortFunc(out.Bindings, func(a, b rolloutBinding) int { return a.Compare(b.Pair) })
+	if output != "table" {
+		err = writeOutput(s.out, output, out)
+	} else {
+		err = out.table(s.out)
+	}
+	return cmp.Or(err, unanswered(s, out.Replicas))
+}
+
+func (o *rolloutStatusOutput) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "POLICY\tBINDING\tMODE\tPERCENT\tSEEN\tWOULD\tCHANGED\tFAILED\tLAST")
+	for _, b := range o.Bindings {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", report.Line(b.Policy), dash(report.Line(b.Binding)), dash(b.Mode), dash(b.Percent), b.Seen, b.Would, b.Changed, b.Failed, exampleText(b.Last))
+	}
+	return t.Flush()
+}
+
+func dash(s string) string { return cmp.Or(s, "-") }
+
+// exampleText is such as "Pod shop/web: /metadata/labels/team and 2 more".
+func exampleText(e *ledger.Example) string {
+	if e == nil {
+		return "-"
+	}
+	text := e.Kind + " " + objectName(e.Namespace, e.Name)
+	if len(e.Fields) > 0 {
+		text += ": " + e.Fields[0]
+	}
+	if more := len(e.Fields) - 1 + e.More; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return report.Line(text)
+}
+
+func objectName(namespace, name string) string {
+	if namespace != "" {
+		return namespace + "/" + name
+	}
+	return name
+}
+
+// sum adds up what replicas have counted. The last example is the newest.
+func sum(answers []replicas.Answer[ledger.CountsAnswer]) map[ledger.Pair]*ledger.Counted {
+	total := map[ledger.Pair]*ledger.Counted{}
+	for i := range answers {
+		for _, c := range answers[i].Value.Counts {
+			t := total[c.Pair]
+			if t == nil {
+				t = &ledger.Counted{Pair: c.Pair}
+				total[c.Pair] = t
+			}
+			t.Add(&c)
+		}
+	}
+	return total
+}
+
+// bindingsOf reads the bindings of a policy, or all if its name is empty, with the mode
+// that each has.
+func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string) ([]rolloutBinding, error) {
+	policies, err := list(ctx, client, api.OwnPolicies)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]*unstructured.Unstructured{}
+	for i := range policies {
+		known[policies[i].GetName()] = &policies[i]
+	}
+	if policyName != "" && known[policyName] == nil {
+		names := namesOf(policies)
+		if near := lookup.Nearest(policyName, names); near != "" {
+			return nil, usagef("there is no policy %q; did you mean %s?", policyName, near)
+		}
+		return nil, usagef("there is no policy %q", policyName)
+	}
+	bindings, err := list(ctx, client, api.OwnBindings)
+	if err != nil {
+		return nil, err
+	}
+	var out []rolloutBinding
+	for i := range bindings {
+		name, _, _ := unstructured.NestedString(bindings[i].Object, "spec", "policyName")
+		p := known[name]
+		if p == nil || policyName != "" && name != policyName {
+			continue
+		}
+		of, _ := api.RolloutOf(p.GetAnnotations())
+		own, _ := api.RolloutOf(bindings[i].GetAnnotations())
+		if own.HasMode {
+			of.Mode = own.Mode
+		}
+		out = append(out, rolloutBinding{Pair: ledger.Pair{Policy: name, Binding: bindings[i].GetName()}, Mode: of.Mode.String(), Percent: own.Share.String()})
+	}
+	return out, nil
+}
+
+// list reads all objects of a resource, in pages.
+func list(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+	var out []unstructured.Unstructured
+	o := metav1.ListOptions{Limit: 500}
+	for {
+		page, err := client.Resource(resource).List(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", resource.Resource, err)
+		}
+		out = append(out, page.Items...)
+		if o.Continue = page.GetContinue(); o.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+func namesOf(objects []unstructured.Unstructured) []string {
+	names := make([]string, len(objects))
+	for i := range objects {
+		names[i] = objects[i].GetName()
+	}
+	return names
+}
+
+// replicasOf says who has answered, and why others have not.
+func replicasOf[T any](answers []replicas.Answer[T], header func(*T) ledger.Header) []replicaOutput {
+	out := []replicaOutput{}
+	for i := range answers {
+		a := &answers[i]
+		r := replicaOutput{Name: a.Replica}
+		if a.Err != nil {
+			r.Error = a.Err.Error()
+		} else if since := header(&a.Value).Since; !since.IsZero() {
+			r.Since = &since
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// unanswered names the replicas that have not answered, and returns the exit code for
+// that.
+func unanswered(s streams, all []replicaOutput) error {
+	var code error
+	for _, r := range all {
+		if r.Error != "" {
+			fmt.Fprintln(s.err, "mapd:", report.Printable(fmt.Sprintf("replica %s has not answered, and what it knows is missing: %s", r.Name, r.Error)))
+			code = &codedError{code: exitPartial}
+		}
+	}
+	return code
+}
+
+// rolloutDiffOutput is what rollout diff prints as JSON and YAML.
+type rolloutDiffOutput struct {
+	Samples  []rolloutSample `json:"samples"`
+	Replicas []replicaOutput `json:"replicas"`
+}
+
+type rolloutSample struct {
+	ledger.Sample
+	Replica string `json:"replica"`
+}
+
+func rolloutDiff(ctx context.Context, s streams, f *replicaFlags, output, policyName string) error {
+	set, client, err := f.find(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := bindingsOf(ctx, client, policyName); err != nil {
+		return err
+	}
+	answers, err := replicas.Ask[ledger.SamplesAnswer](ctx, set, ledger.SamplesName, url.Values{"policy": {policyName}})
+	if err != nil {
+		return err
+	}
+	out := rolloutDiffOutput{Samples: []rolloutSample{}, Replicas: replicasOf(answers, func(a *ledger.SamplesAnswer) ledger.Header { return a.Header })}
+	for i := range answers {
+		for _, sample := range answers[i].Value.Samples {
+			if sample != nil {
+				out.Samples = append(out.Samples, rolloutSample{*sample, answers[i].Replica})
+			}
+		}
+	}
+	slices.SortStableFunc(out.Samples, func(a, b rolloutSample) int { return b.Time.Compare(a.Time) })
+	if output != "text" {
+		err = writeOutput(s.out, output, out)
+	} else {
+		err = out.text(s.out)
+		if err == nil && len(out.Samples) == 0 {
+			fmt.Fprintf(s.err, "mapd: no replica has a sample of %s: since they began, it has changed nothing in the mode shadow or warn\n", report.Printable(policyName))
+		}
+	}
+	return cmp.Or(err, unanswered(s, out.Replicas))
+}
+
+func (o *rolloutDiffOutput) text(w io.Writer) error {
+	for i := range o.Samples {
+		sample := &o.Samples[i]
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		var all []ledger.Change
+		if err := json.Unmarshal(sample.Changes, &all); err != nil {
+			return fmt.Errorf("replica %s: a sample that is none: %w", sample.Replica, err)
+		}
+		changes := make([]report.Change, len(all))
+		for k, c := range all {
+			changes[k] = report.Change(c)
+		}
+		title := fmt.Sprintf("%s %s: %s of %s, binding %s, mode %s, replica %s", sample.Kind, objectName(sample.Namespace, sample.Name), sample.Operation,
+			sample.Time.Format(time.RFC3339), sample.Binding, sample.Mode, sample.Replica)
+		if err := report.WriteDiff(w, title, changes, report.Colour(coloured(w))); err != nil {
+			return err
+		}
+		if sample.More > 0 {
+			fmt.Fprintf(w, "and %d more\n", sample.More)
+		}
+	}
+	return nil
+}
+
+// writeOutput writes v as JSON or YAML.
+func writeOutput(w io.Writer, format string, v any) error {
+	text, err := marshal(v, "  ")
+	if err != nil {
+		return err
+	}
+	if format == "yaml" {
+		var tree any
+		if err := kjson.Unmarshal(text, &tree); err != nil { // with integers
+			return err
+		}
+		text = manifest.Encode(tree)
+	}
+	_, err = w.Write(text)
+	return err
+}

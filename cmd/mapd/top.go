@@ -1,0 +1,208 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mapd-project/mapd/internal/ledger"
+	"github.com/mapd-project/mapd/internal/replicas"
+	"github.com/mapd-project/mapd/internal/report"
+)
+
+type topFlags struct {
+	replicas replicaFlags
+	sort     string
+	once     bool
+	interval time.Duration
+	most     int
+}
+
+func newTop(s streams) *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show which policies take the most time, fail or change the most",
+		Long: `Show which policies take the most time, fail or change the most, on all replicas.
+
+On a terminal top shows what happens per second, and refreshes it until it is
+interrupted. With --once, or if standard output is no terminal, it prints one table of
+what has happened since the replicas began.
+` + rolloutExits,
+		Example: `  mapd top
+  mapd top --once --sort errors`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.replicas.check("top"); err != nil {
+				return err
+			}
+			if f.interval < time.Second {
+				return usagef("top: --interval %s: must be at least 1s", f.interval)
+			}
+			if f.most < 1 {
+				return usagef("top: --limit %d: must be positive", f.most)
+			}
+			if f.once || !isTerminal(s.out) {
+				ctx, stop := interruptible(cmd.Context(), f.replicas.timeout)
+				defer stop()
+				return topOnce(ctx, s, &f)
+			}
+			const ever = 10 * 365 * 24 * time.Hour
+			ctx, stop := interruptible(cmd.Context(), ever)
+			defer stop()
+			return topLive(ctx, s, &f)
+		},
+	}
+	fl := cmd.Flags()
+	f.replicas.add(fl)
+	choiceVarP(fl, &f.sort, "sort", "", "time", "", "time", "errors", "changes")
+	fl.BoolVar(&f.once, "once", false, "print one table, also on a terminal")
+	fl.DurationVar(&f.interval, "interval", 2*time.Second, "how often a terminal is refreshed")
+	fl.IntVar(&f.most, "limit", 30, "how many policies and bindings are shown")
+	return cmd
+}
+
+func topOnce(ctx context.Context, s streams, f *topFlags) error {
+	set, _, err := f.replicas.find(ctx)
+	if err != nil {
+		return err
+	}
+	answers, err := replicas.Ask[ledger.CountsAnswer](ctx, set, ledger.CountsName, nil)
+	if err != nil {
+		return err
+	}
+	if err := topTable(s.out, f, sum(answers), 0); err != nil {
+		return err
+	}
+	return unanswered(s, replicasOf(answers, func(a *ledger.CountsAnswer) ledger.Header { return a.Header }))
+}
+
+// topLive refreshes the terminal until ctx is done. It looks for replicas each time,
+// since they come and go.
+func topLive(ctx context.Context, s streams, f *topFlags) error {
+	var last []replicas.Answer[ledger.CountsAnswer]
+	var at time.Time
+	for {
+		asking, cancel := context.WithTimeout(ctx, f.replicas.timeout)
+		set, _, err := f.replicas.find(asking)
+		var now []replicas.Answer[ledger.CountsAnswer]
+		if err == nil {
+			now, err = replicas.Ask[ledger.CountsAnswer](asking, set, ledger.CountsName, nil)
+		}
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil // interrupted
+		case err != nil && last == nil:
+			return err
+		}
+		const clear = "\x1b[H\x1b[2J"
+		fmt.Fprint(s.out, clear)
+		if err != nil {
+			fmt.Fprintln(s.out, report.Printable(err.Error()))
+		} else {
+			head, seconds, total := "since the replicas began", 0.0, sum(now)
+			if last != nil {
+				seconds = time.Since(at).Seconds()
+				head, total = fmt.Sprintf("per second, in the last %.0f s", seconds), since(last, now)
+			}
+			fmt.Fprintf(s.out, "%d replicas, %s\n", len(now), head)
+			if err := topTable(s.out, f, total, seconds); err != nil {
+				return err
+			}
+			_ = unanswered(streams{err: s.out}, replicasOf(now, func(a *ledger.CountsAnswer) ledger.Header { return a.Header }))
+			last, at = now, time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(f.interval):
+		}
+	}
+}
+
+// since returns what was counted between two rounds of questions. A replica that did not
+// answer one of them counts nothing, and one that began in between all that it has.
+func since(last, now []replicas.Answer[ledger.CountsAnswer]) map[ledger.Pair]*ledger.Counted {
+	before := map[string]*ledger.CountsAnswer{}
+	for i := range last {
+		if last[i].Err == nil {
+			before[last[i].Value.Replica] = &last[i].Value
+		}
+	}
+	counted := slices.Clone(now)
+	for i := range counted {
+		a := &counted[i]
+		old := before[a.Value.Replica]
+		if old == nil {
+			a.Value.Counts = nil
+			continue
+		}
+		was := map[ledger.Pair]ledger.Counts{}
+		for _, c := range old.Counts {
+			was[c.Pair] = c.Counts
+		}
+		a.Value.Counts = slices.Clone(a.Value.Counts)
+		for k := range a.Value.Counts {
+			c := &a.Value.Counts[k]
+			c.Counts = c.Since(was[c.Pair])
+		}
+	}
+	return sum(counted)
+}
+
+// topTable prints what was counted: in all or, unless seconds is 0, per second.
+func topTable(w io.Writer, f *topFlags, total map[ledger.Pair]*ledger.Counted, seconds float64) error {
+	all := make([]*ledger.Counted, 0, len(total))
+	for _, c := range total {
+		all = append(all, c)
+	}
+	by := map[string]func(c *ledger.Counted) uint64{
+		"time":    func(c *ledger.Counted) uint64 { return uint64(max(c.Time, 0)) },
+		"errors":  func(c *ledger.Counted) uint64 { return c.Failed },
+		"changes": func(c *ledger.Counted) uint64 { return c.Changed + c.Would },
+	}[f.sort]
+	slices.SortFunc(all, func(a, b *ledger.Counted) int { return cmp.Or(cmp.Compare(by(b), by(a)), a.Compare(b.Pair)) })
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "POLICY\tBINDING\tTIME\tPER REQUEST\tSEEN\tWOULD\tCHANGED\tFAILED")
+	for i, c := range all {
+		if i == f.most {
+			break
+		}
+		each := time.Duration(0)
+		if c.Seen > 0 {
+			each = c.Time / time.Duration(c.Seen)
+		}
+		spent, count := c.Time, func(n uint64) string { return fmt.Sprint(n) }
+		if seconds > 0 {
+			spent = time.Duration(float64(spent) / seconds)
+			count = func(n uint64) string { return fmt.Sprintf("%.1f", float64(n)/seconds) }
+		}
+		fmt.Fprintf(t, "%s\t%s\t%v\t%v\t%s\t%s\t%s\t%s\n", report.Line(c.Policy), dash(report.Line(c.Binding)), short(spent), short(each),
+			count(c.Seen), count(c.Would), count(c.Changed), count(c.Failed))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if more := len(all) - f.most; more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
+	return nil
+}
+
+// short rounds a duration to what can be told apart.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(10 * time.Nanosecond)
+}

@@ -1,0 +1,146 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport/spdy"
+)
+
+// forwarding reaches a port of a Pod through the API server, without a port on this
+// machine.
+type forwarding struct {
+	config          *rest.Config
+	kube            kubernetes.Interface
+	namespace, name string
+	port            int32
+}
+
+// portForwardProtocol is that of kubelets (k8s.io/client-go/tools/portforward).
+const portForwardProtocol = "portforward.k8s.io"
+
+func (f *forwarding) dial(ctx context.Context) (net.Conn, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(f.config)
+	if err != nil {
+		return nil, err
+	}
+	to := f.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(f.namespace).Name(f.name).SubResource("portforward").URL()
+	type dialled struct {
+		stream *stream
+		err    error
+	}
+	done := make(chan dialled, 1)
+	go func() {
+		connection, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport, Timeout: askTimeout}, http.MethodPost, to).Dial(portForwardProtocol)
+		if err != nil {
+			done <- dialled{nil, fmt.Errorf("port-forward to Pod %s/%s: %w", f.namespace, f.name, err)}
+			return
+		}
+		s, err := open(connection, f.port)
+		done <- dialled{s, err}
+	}()
+	select {
+	case d := <-done:
+		if d.err != nil {
+			return nil, d.err
+		}
+		return d.stream, nil
+	case <-ctx.Done():
+		go func() {
+			if d := <-done; d.err == nil {
+				_ = d.stream.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// stream is one connection to a Pod's port, as a net.Conn.
+type stream struct {
+	httpstream.Stream // of data
+	connection        httpstream.Connection
+
+	mu     sync.Mutex
+	failed error // what the kubelet says
+}
+
+func open(connection httpstream.Connection, port int32) (*stream, error) {
+	headers := http.Header{}
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
+	headers.Set(corev1.PortForwardRequestIDHeader, "0")
+	failures, err := connection.CreateStream(headers)
+	if err == nil {
+		_ = failures.Close() // nothing is written to it
+		headers.Set(corev1.StreamType, corev1.StreamTypeData)
+		var data httpstream.Stream
+		if data, err = connection.CreateStream(headers); err == nil {
+			s := &stream{Stream: data, connection: connection}
+			go s.watch(failures)
+			return s, nil
+		}
+	}
+	_ = connection.Close()
+	return nil, err
+}
+
+// watch reads what the kubelet says of a connection that failed, and ends it.
+func (s *stream) watch(failures io.Reader) {
+	text, err := io.ReadAll(io.LimitReader(failures, 1<<10))
+	if len(text) == 0 || err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.failed = errors.New("port-forward: " + string(text))
+	s.mu.Unlock()
+	_ = s.connection.Close()
+}
+
+// Read implements net.Conn.
+func (s *stream) Read(b []byte) (int, error) {
+	n, err := s.Stream.Read(b)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.failed != nil {
+			err = s.failed
+		}
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (s *stream) Close() error { return s.connection.Close() }
+
+// address is that of a stream.
+type address struct{}
+
+func (address) Network() string { return "portforward" }
+func (address) String() string  { return "portforward" }
+
+// LocalAddr implements net.Conn.
+func (s *stream) LocalAddr() net.Addr { return address{} }
+
+// RemoteAddr implements net.Conn.
+func (s *stream) RemoteAddr() net.Addr { return address{} }
+
+// SetDeadline implements net.Conn. Deadlines are those of the request's context, which
+// closes the stream.
+func (s *stream) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (s *stream) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (s *stream) SetWriteDeadline(time.Time) error { return nil }
