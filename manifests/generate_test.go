@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/internal/kustomize"
 )
 
 var update = flag.Bool("update", false, "make the generated files anew")
@@ -20,7 +21,7 @@ var update = flag.Bool("update", false, "make the generated files anew")
 // anew with -update.
 func TestGenerated(t *testing.T) {
 	hammer.Alone(t)
-	files := map[string][]byte{"install.yaml": bundle(t)}
+	files := map[string][]byte{"install.yaml": bundle(t), "overlays/monitoring/prometheusrule.yaml": prometheusRule(t)}
 	for _, name := range []string{"crd-policies.yaml", "crd-bindings.yaml"} {
 		files[filepath.Join("chart/files", name)] = read(t, filepath.Join("base", name))
 	}
@@ -55,6 +56,29 @@ func bundle(t *testing.T) []byte {
 	return b.Bytes()
 }
 
+// prometheusRule wraps the alerts in an object of the Prometheus Operator's.
+func prometheusRule(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	b.WriteString(`# Made from manifests/monitoring/alerts.yaml by "go generate ./manifests"; change it there.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: mapd
+  namespace: mapd-system
+  labels:
+    app.kubernetes.io/name: mapd
+    app.kubernetes.io/part-of: mapd
+spec:
+`)
+	for line := range strings.Lines(string(read(t, "monitoring/alerts.yaml"))) {
+		if !strings.HasPrefix(line, "#") {
+			b.WriteString("  " + line)
+		}
+	}
+	return b.Bytes()
+}
+
 // resources lists what the kustomization in dir names. base must not do more
 // than list files, or install.yaml would be something else than base.
 func resources(t *testing.T, dir string) []string {
@@ -82,4 +106,30 @@ func read(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// The overlay for the Prometheus Operator is base and two objects.
+func TestMonitoringOverlay(t *testing.T) {
+	base, err := kustomize.Build("base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := kustomize.Build("overlays/monitoring")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := func(text []byte) map[string]int {
+		of := map[string]int{}
+		for line := range strings.Lines(string(text)) {
+			if kind, ok := strings.CutPrefix(line, "kind: "); ok {
+				of[strings.TrimSpace(kind)]++
+			}
+		}
+		return of
+	}
+	want := kinds(base)
+	want["PrometheusRule"], want["ServiceMonitor"] = 1, 1
+	if diff := cmp.Diff(want, kinds(overlay)); diff != "" {
+		t.Errorf("kinds (- want):\n%s", diff)
+	}
 }

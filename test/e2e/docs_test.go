@@ -34,6 +34,7 @@ var elsewhere = map[string]string{
 	"kubectl apply -k manifests/overlays/legacy":       "TestGatekeeperDocument",
 	"kubectl apply -k manifests/overlays/native":       "TestNative",
 	"kubectl apply -k manifests/overlays/expansion":    "TestExpansion applies its rights; TestManifestsAgree renders it",
+	"kubectl apply -k manifests/overlays/monitoring":   "needs the Prometheus Operator; TestMonitoringOverlay renders it",
 	"kubectl apply -k manifests/overlays/cert-manager": "needs cert-manager; TestManifestsAgree renders it",
 	"helm install mapd manifests/chart --namespace mapd-system --create-namespace":             "TestChartOnAServer",
 	"kubectl -n mapd-system rollout status deployment/mapd":                                    "needs a deployment controller",
