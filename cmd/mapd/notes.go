@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/mapd-project/mapd/internal/audit"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 )
@@ -112,6 +113,16 @@ func (n *notes) count() {
 	}
 	n.last = time.Now()
 	fmt.Fprintf(n.w, "\r\x1b[Kobjects done: %d", n.objects-1)
+	n.shown = true
+}
+
+// audited shows how far an audit is.
+func (n *notes) audited(p audit.Progress) {
+	if time.Since(n.last) < progressEvery {
+		return
+	}
+	n.last = time.Now()
+	fmt.Fprintf(n.w, "\r\x1b[Kkind %d of %d, %s: %d objects, %d would change", p.Done+1, p.Kinds, report.Line(p.Kind), p.Objects, p.Changed)
 	n.shown = true
 }
 

@@ -3,32 +3,26 @@ package migrate
 import (
 	"bytes"
 	"cmp"
-	_ "embed"
 	"fmt"
-	"html"
 	"io"
 	"slices"
 	"strings"
 
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/report/page"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
-
-// This file uses no template package. Templates call methods by name, so the
-// linker would keep every method of every type: a program half as large again,
-// and more memory in a server.
 
 const title = "From Gatekeeper's mutators to policies"
 
 // WriteMarkdown writes the report as Markdown.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s\n\n%s.\n\n%s\n\n| Mutator | Verdict | File | Notes |\n| --- | --- | --- | --- |\n", title, r.Totals(), cell(r.origin()))
+	fmt.Fprintf(&b, "# %s\n\n%s.\n\n%s\n\n| Mutator | Verdict | File | Notes |\n| --- | --- | --- | --- |\n", title, r.Totals(), page.Cell(r.origin()))
 	for _, e := range r.decisions() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(e.Mutator), e.Verdict, cell(e.File), e.lines(cell, markdownLink))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", page.Cell(e.Mutator), e.Verdict, page.Cell(e.File), e.lines(page.Cell, markdownLink))
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "\n%s\n", cell(n))
+		fmt.Fprintf(&b, "\n%s\n", page.Cell(n))
 	}
 	if r.Verification != nil {
 		r.Verification.markdown(&b)
@@ -40,11 +34,11 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 func (v *Verification) markdown(b *bytes.Buffer) {
 	fmt.Fprintf(b, "\n## Both sides on the same objects\n\n%s.\n\n| What | Result |\n| --- | --- |\n", v.Sources())
 	for _, c := range v.Comparisons {
-		fmt.Fprintf(b, "| %s | %s |\n", cell(c.Name), cell(Result(c)))
+		fmt.Fprintf(b, "| %s | %s |\n", page.Cell(c.Name), page.Cell(Result(c)))
 	}
 	for _, c := range v.Comparisons {
 		if c.First != nil {
-			fmt.Fprintf(b, "\n### %s\n\n%s.\n\n%s\n", cell(c.Name), cell(Result(c)), fence(Show(c.First)))
+			fmt.Fprintf(b, "\n### %s\n\n%s.\n\n%s\n", page.Cell(c.Name), page.Cell(Result(c)), page.Fence("", Show(c.First)))
 		}
 	}
 }
@@ -86,24 +80,19 @@ func (e Entry) lines(escape, link func(string) string) string {
 	return strings.Join(lines, "<br>")
 }
 
-// head is the page up to its first word.
-//
-//go:embed head.html
-var head string
-
 // WriteHTML writes the report as one page that loads nothing else.
 func (r *Report) WriteHTML(w io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s<h1>%s</h1>\n<p>%s.</p>\n<p>%s</p>\n", head, title, text(r.Totals()), text(r.origin()))
+	fmt.Fprintf(&b, "%s<h1>%s</h1>\n<p>%s.</p>\n<p>%s</p>\n", page.Head(title), title, page.Text(r.Totals()), page.Text(r.origin()))
 	b.WriteString("<table>\n<thead><tr><th>Mutator</th><th>Verdict</th><th>File</th><th>Notes</th></tr></thead>\n<tbody>\n")
 	for _, e := range r.decisions() {
-		verdict := text(string(e.Verdict))
+		verdict := page.Text(string(e.Verdict))
 		fmt.Fprintf(&b, "<tr><td>%s</td><td class=\"%s\">%s</td><td>%s</td><td>%s</td></tr>\n",
-			text(e.Mutator), verdict, verdict, text(e.File), e.lines(text, pageLink))
+			page.Text(e.Mutator), verdict, verdict, page.Text(e.File), e.lines(page.Text, pageLink))
 	}
 	b.WriteString("</tbody>\n</table>\n")
 	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "<p>%s</p>\n", text(n))
+		fmt.Fprintf(&b, "<p>%s</p>\n", page.Text(n))
 	}
 	if r.Verification != nil {
 		r.Verification.html(&b)
@@ -112,7 +101,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		b.WriteString("<h2>Policies</h2>\n")
 	}
 	for _, f := range r.Files {
-		fmt.Fprintf(&b, "<details><summary>%s</summary>\n<pre>%s</pre>\n</details>\n", text(f.Name), text(string(f.Data)))
+		fmt.Fprintf(&b, "<details><summary>%s</summary>\n<pre>%s</pre>\n</details>\n", page.Text(f.Name), page.Text(string(f.Data)))
 	}
 	b.WriteString("</body>\n</html>\n")
 	_, err := b.WriteTo(w)
@@ -120,35 +109,15 @@ func (r *Report) WriteHTML(w io.Writer) error {
 }
 
 func (v *Verification) html(b *bytes.Buffer) {
-	fmt.Fprintf(b, "<h2>Both sides on the same objects</h2>\n<p>%s.</p>\n", text(v.Sources()))
+	fmt.Fprintf(b, "<h2>Both sides on the same objects</h2>\n<p>%s.</p>\n", page.Text(v.Sources()))
 	b.WriteString("<table>\n<thead><tr><th>What</th><th>Result</th></tr></thead>\n<tbody>\n")
 	for _, c := range v.Comparisons {
-		fmt.Fprintf(b, "<tr><td>%s</td><td>%s</td></tr>\n", text(c.Name), text(Result(c)))
+		fmt.Fprintf(b, "<tr><td>%s</td><td>%s</td></tr>\n", page.Text(c.Name), page.Text(Result(c)))
 	}
 	b.WriteString("</tbody>\n</table>\n")
 	for _, c := range v.Comparisons {
 		if c.First != nil {
-			fmt.Fprintf(b, "<h3>%s</h3>\n<p>%s.</p>\n<pre>%s</pre>\n", text(c.Name), text(Result(c)), text(Show(c.First)))
+			fmt.Fprintf(b, "<h3>%s</h3>\n<p>%s.</p>\n<pre>%s</pre>\n", page.Text(c.Name), page.Text(Result(c)), page.Text(Show(c.First)))
 		}
 	}
-}
-
-// text escapes text for a page, also for an attribute in quotes. It drops NUL,
-// which no page can hold.
-func text(s string) string {
-	return html.EscapeString(strings.ReplaceAll(s, "\x00", "\uFFFD"))
-}
-
-// cell escapes text so that it stays within a cell of a table.
-func cell(s string) string {
-	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[").Replace(oneLine(s))
-}
-
-// fence puts text between fences that it does not contain.
-func fence(s string) string {
-	mark := "```"
-	for strings.Contains(s, mark) {
-		mark += "`"
-	}
-	return mark + "\n" + strings.TrimRight(report.Printable(s), "\n") + "\n" + mark
 }

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/report/page"
 	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
@@ -165,7 +166,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 			if i > 0 {
 				first = make([]string, 3)
 			}
-			fmt.Fprintf(tw, "%s\t%s\n", strings.Join(first, "\t"), oneLine(noteText(translate.Note(n))))
+			fmt.Fprintf(tw, "%s\t%s\n", strings.Join(first, "\t"), page.OneLine(noteText(translate.Note(n))))
 		}
 	}
 	if err := tw.Flush(); err != nil {
@@ -178,15 +179,13 @@ func (r *Report) WriteTable(w io.Writer) error {
 		return err
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintln(w, "note:", oneLine(n))
+		fmt.Fprintln(w, "note:", page.OneLine(n))
 	}
 	if r.Verification == nil {
 		return nil
 	}
 	return r.Verification.writeText(w)
 }
-
-func oneLine(s string) string { return report.Printable(strings.Join(strings.Fields(s), " ")) }
 
 // Sources names the sources of the compared objects.
 func (v *Verification) Sources() string {
@@ -245,7 +244,7 @@ func (v *Verification) writeText(w io.Writer) error {
 		return err
 	}
 	for _, c := range v.Comparisons {
-		fmt.Fprintf(w, "  %s: %s\n", report.Line(c.Name), oneLine(Result(c)))
+		fmt.Fprintf(w, "  %s: %s\n", report.Line(c.Name), page.OneLine(Result(c)))
 		if c.First != nil {
 			fmt.Fprintf(w, "\n%s\n", indent(report.Printable(Show(c.First)), "    "))
 		}

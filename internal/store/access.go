@@ -60,7 +60,7 @@ type answer struct {
 // NewAccess returns an Access that asks the server of kube.
 func NewAccess(kube kubernetes.Interface) *Access {
 	return &Access{
-		tokens: kube.AuthenticationV1().TokenReviews(), authorizer: newAuthorizer(kube),
+		tokens: kube.AuthenticationV1().TokenReviews(), authorizer: NewAuthorizer(kube),
 		rate: flowcontrol.NewTokenBucketPassiveRateLimiter(accessRate, accessBurst), answers: map[question]answer{},
 	}
 }

@@ -12,10 +12,10 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// newAuthorizer asks the server by SubjectAccessReview what it would ask its own
+// NewAuthorizer asks the server by SubjectAccessReview what it would ask its own
 // authorizers (spec §12, G11). Nothing is remembered between calls: the engine
 // does that for each request.
-func newAuthorizer(client kubernetes.Interface) authorizer.Authorizer {
+func NewAuthorizer(client kubernetes.Interface) authorizer.Authorizer {
 	return &reviewer{client.AuthorizationV1().SubjectAccessReviews()}
 }
 

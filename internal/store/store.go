@@ -141,7 +141,7 @@ func New(o Options) *Store {
 	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log, s.servedKindsChanged)
 	types := s.schemas.Types()
 	s.params = newParams(o.Dynamic, types, log, s.refresh)
-	s.authorizer = newAuthorizer(o.Kubernetes)
+	s.authorizer = NewAuthorizer(o.Kubernetes)
 
 	s.compiler.deps = policy.Deps{Env: o.Env, Types: types}
 	s.compiler.slow = newSlow(s.changes.Notify)

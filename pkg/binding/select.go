@@ -62,6 +62,14 @@ func (ix *Index) SelectInto(s *Selection, ctx context.Context, req *policy.Reque
 	s.labels, s.others = t.labels, t.others
 }
 
+// MayMeet reports whether the rules of any policy and its binding hold for requests of
+// the kind of req, whatever their names and labels are, or are an error for them.
+func (ix *Index) MayMeet(req *policy.Request) bool {
+	k := keyOf(req)
+	c := ix.candidates(&k)
+	return len(c.tables) > 0 || c.namespaces || c.all
+}
+
 // met is a group that a request meets.
 type met struct {
 	group *group

@@ -1,7 +1,7 @@
 // Package fakeapi is an API server in memory, for tests of what talks to a cluster.
 //
 // It stores any object of any resource, gives out uids and resourceVersions, refuses a
-// write of an old version, and serves lists, watches, creations, updates, server-side
+// write of an old version, and serves lists, also page by page, watches, creations, updates, server-side
 // apply as a merge, status as a subresource, and deletions with finalizers and
 // preconditions. It knows no schemas, no field managers and no garbage collection: test/e2e
 // has real servers for that.
@@ -34,12 +34,15 @@ import (
 
 // Request is one call.
 type Request struct {
-	Verb                    string // as in RBAC: get, list, watch, create, update, patch, delete
-	Resource                schema.GroupVersionResource
-	Namespace, Name         string
-	Subresource             string
-	DryRun, Apply           bool
-	Object                  map[string]any // of a write
+	Verb            string // as in RBAC: get, list, watch, create, update, patch, delete
+	Resource        schema.GroupVersionResource
+	Namespace, Name string
+	Subresource     string
+	DryRun, Apply   bool
+	Object          map[string]any // of a write
+	// Limit and Continue are those of a list; Limit 0 asks for all objects.
+	Limit                   int
+	Continue                string
 	fields, labels, version string
 }
 
@@ -232,11 +235,19 @@ func (s *Server) handle(r Request) (map[string]any, error) {
 	case "get":
 		return old, nil
 	case "list":
-		items := []any{}
+		items, meta := []any{}, map[string]any{"resourceVersion": strconv.Itoa(s.version)}
 		for _, k := range s.keys(r) {
+			if r.Continue != "" && k.namespace+"/"+k.name <= r.Continue {
+				continue
+			}
+			if r.Limit > 0 && len(items) == r.Limit {
+				last := unstructured.Unstructured{Object: items[len(items)-1].(map[string]any)}
+				meta["continue"] = last.GetNamespace() + "/" + last.GetName()
+				break
+			}
 			items = append(items, s.objects[k])
 		}
-		return map[string]any{"apiVersion": r.Resource.GroupVersion().String(), "kind": "List", "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": items}, nil
+		return map[string]any{"apiVersion": r.Resource.GroupVersion().String(), "kind": "List", "metadata": meta, "items": items}, nil
 	case "create":
 		sent := unstructured.Unstructured{Object: r.Object}
 		k.name = sent.GetName()
@@ -319,6 +330,19 @@ func merge(into, from map[string]any) map[string]any {
 
 // transport calls a Server without a network.
 type transport struct{ s *Server }
+
+// ServeHTTP implements http.Handler, for clients in other processes.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer, err := transport{s}.RoundTrip(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer answer.Body.Close()
+	maps.Copy(w.Header(), answer.Header)
+	w.WriteHeader(answer.StatusCode)
+	_, _ = io.Copy(w, answer.Body) // a client that is gone
+}
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -411,8 +435,10 @@ func parse(r *http.Request) (Request, error) {
 	q := r.URL.Query()
 	req := Request{
 		DryRun: q.Get("dryRun") != "", Apply: r.Header.Get("Content-Type") == string(types.ApplyPatchType),
-		fields: q.Get("fieldSelector"), labels: q.Get("labelSelector"), version: q.Get("resourceVersion"),
+		Continue: q.Get("continue"),
+		fields:   q.Get("fieldSelector"), labels: q.Get("labelSelector"), version: q.Get("resourceVersion"),
 	}
+	req.Limit, _ = strconv.Atoi(q.Get("limit"))
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case path[0] == "api" && len(path) > 2:

@@ -1,0 +1,336 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/mapd-project/mapd/internal/audit"
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/memory"
+)
+
+// auditFlags are the flags of audit as they were given.
+type auditFlags struct {
+	cluster                    clusterFlags
+	policies, base             []string
+	recursive, unbound         bool
+	native, legacy, kubewarden bool
+	as, namespace, selector    string
+	kinds, exempt              []string
+	user                       string
+	groups                     []string
+	output                     string
+	diffs                      int
+	state                      string
+	qps                        float32
+	timeout                    time.Duration
+	kubernetes                 string
+	exitCode, quiet            bool
+	modules                    moduleFlags
+}
+
+// fromCluster is the value of --base that means the policies of the cluster.
+const fromCluster = "@cluster"
+
+const auditLong = `Show what policies would make of the objects that a cluster has.
+
+Lists the objects of every kind that a policy can match, page by page, and runs the
+policies on each as if somebody updated it without a change, or with --as create as if it
+were created now. Nothing is written to the cluster.
+
+The policies are those of mapd's group in the cluster; with --native, --legacy and
+--kubewarden also those that the API server runs itself, Gatekeeper's mutators and
+Kubewarden's policies. With -p they are those of files instead, which need not be in the
+cluster; parameters, Namespaces and CustomResourceDefinitions that the files lack are
+read from the cluster. With --base, which takes files or "` + fromCluster + `", only what
+the policies make different from those of --base is shown.
+
+A policy whose mode is shadow or warn is run as if it were enforced, and its mode is
+shown.
+
+Memory does not grow with the number of objects: totals are counted, the first results
+are kept for the report (--diffs), and -o json prints each result when it is known. With
+--state, an audit that was ended goes on where it was. Objects are read with at most --qps
+requests a second.
+
+Output formats:
+  table     differences, and totals by kind, policy and field (default)
+  json      one line for each object that changes or fails, and a last one with totals
+  markdown  the same as table, for a comment or an issue
+  html      the same, as one page that loads nothing else
+  sarif     for code scanning
+
+Exit codes:
+  0  done
+  1  with --exit-code: an object would change or be denied, or a policy fails
+  2  wrong usage, or input that cannot be read
+  3  a policy of -p does not compile or validate
+  4  the cluster cannot be read
+  5  a kind could not be read, the others were done`
+
+func newAudit(s streams) *cobra.Command {
+	var f auditFlags
+	cmd := &cobra.Command{
+		Use:   "audit [-p PATH...]",
+		Short: "Show what policies would make of the objects that a cluster has",
+		Long:  auditLong,
+		Example: `  mapd audit
+  mapd audit -p policies/ -n shop --kinds deployments,pods
+  mapd audit -p new/ --base @cluster -o markdown`,
+		Args: noArguments("-p"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			return runAudit(ctx, s, &f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	f.cluster.add(fl)
+	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, params, Namespaces and CRDs, instead of the cluster's policies: file, directory or - ; repeatable")
+	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	fl.BoolVar(&f.unbound, "unbound", false, "with -p: run policies that have no binding as if bound to everything")
+	fl.StringArrayVar(&f.base, "base", nil, "other policies, or "+fromCluster+": show only what the policies make different from these; repeatable")
+	fl.BoolVar(&f.native, "native", false, "cluster: also run the policies of admissionregistration.k8s.io, before the others")
+	fl.BoolVar(&f.legacy, "legacy", false, "cluster: also run Gatekeeper's mutators")
+	fl.BoolVar(&f.kubewarden, "kubewarden", false, "cluster: also run Kubewarden's policies")
+	choiceVar(fl, &f.as, "as", "update", ": what the objects are put to the policies as", "update", "create")
+	fl.StringVarP(&f.namespace, "namespace", "n", "", "only objects of this namespace")
+	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with these labels, as kubectl takes them")
+	fl.StringSliceVar(&f.kinds, "kinds", nil, "only these kinds or resources, such as Pod or deployments.apps")
+	fl.StringSliceVar(&f.exempt, "exempt-namespace", []string{"kube-system", "kube-node-lease", defaultNamespace}, "namespaces that mapd does not reach: only policies of --native apply there")
+	fl.StringVar(&f.user, "user", "", "who asks (default kubernetes-admin of the group system:masters)")
+	fl.StringArrayVar(&f.groups, "group", nil, "a group of the user; repeatable")
+	choiceVarP(fl, &f.output, "output", "o", "table", "", audit.Formats...)
+	fl.IntVar(&f.diffs, "diffs", 100, "how many results a report shows, unless it is -o json, which has all")
+	fl.StringVar(&f.state, "state", "", "file that says how far the audit is; if there is one, the audit goes on there")
+	fl.Float32Var(&f.qps, "qps", 10, "requests to the API server a second")
+	fl.DurationVar(&f.timeout, "object-timeout", 5*time.Second, "how long the policies may take for one object")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's)")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on a terminal")
+	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change or be denied, or a policy fails")
+	f.modules.add(cmd)
+	return cmd
+}
+
+func (f *auditFlags) check() error {
+	switch {
+	case f.diffs < 0:
+		return usagef("audit: --diffs %d: must not be negative", f.diffs)
+	case f.qps <= 0:
+		return usagef("audit: --qps %g: must be positive", f.qps)
+	case f.timeout <= 0:
+		return usagef("audit: --object-timeout %s: must be positive", f.timeout)
+	case len(f.policies) > 0 && (f.native || f.legacy || f.kubewarden) && !f.baseIsCluster():
+		return usagef("audit: --native, --legacy and --kubewarden are for the policies of the cluster; all policies of -p run")
+	case f.unbound && len(f.policies) == 0:
+		return usagef("audit: --unbound is for policies of -p")
+	case len(f.base) > 1 && f.baseIsCluster():
+		return usagef("audit: --base is either %s or files", fromCluster)
+	case f.baseIsCluster() && len(f.policies) == 0:
+		return usagef("audit: --base %s needs other policies to compare: -p", fromCluster)
+	}
+	if _, err := labels.Parse(f.selector); err != nil {
+		return usagef("audit: -l %s: %w", f.selector, err)
+	}
+	return nil
+}
+
+func (f *auditFlags) baseIsCluster() bool { return len(f.base) > 0 && f.base[0] == fromCluster }
+
+// auditCluster is what an audit needs to reach a cluster.
+type auditCluster struct {
+	*audit.Cluster
+	loading audit.Loading
+}
+
+// connect discovers the cluster.
+func (f *auditFlags) connect(ctx context.Context, s streams) (*auditCluster, error) {
+	config, err := f.cluster.config()
+	if err != nil {
+		return nil, &codedError{exitUsage, err}
+	}
+	config.QPS, config.Burst = f.qps, int(max(1, f.qps))
+	config.UserAgent += " audit"
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, &codedError{exitUsage, err}
+	}
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	info, err := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery()).ServerVersionWithContext(asking)
+	cancel()
+	if err != nil {
+		return nil, &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
+	}
+	expressions := f.kubernetes
+	if expressions == "" {
+		if expressions, err = language(info); err != nil {
+			return nil, &codedError{exitUsage, fmt.Errorf("audit: %w", err)}
+		}
+	}
+	env, err := environment(expressions)
+	if err != nil {
+		return nil, err
+	}
+	loader, err := f.modules.loader(guestLog(s.err))
+	if err != nil {
+		return nil, usagef("audit: %w", err)
+	}
+	return connectAudit(ctx, config, audit.Loading{
+		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Guests: f.kubewarden, Loader: loader,
+		Authorizer: store.NewAuthorizer(kube),
+	})
+}
+
+func connectAudit(ctx context.Context, config *rest.Config, loading audit.Loading) (*auditCluster, error) {
+	c, err := audit.Connect(ctx, config)
+	if err != nil {
+		return nil, &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
+	}
+	return &auditCluster{c, loading}, nil
+}
+
+// load reads the policies of files, or those of the cluster without any.
+func (f *auditFlags) load(ctx context.Context, s streams, c *auditCluster, files []string) (*audit.Set, error) {
+	loading := c.loading
+	if len(files) > 0 {
+		var err error
+		if files, err = paths(files); err != nil {
+			return nil, usagef("audit: %w", err)
+		}
+		if files, _, err = manifest.Files(files, f.recursive); err != nil {
+			return nil, &codedError{exitUsage, err}
+		}
+		loading.Files = manifest.Inputs(files, s.in)
+	}
+	set, err := c.Load(ctx, loading)
+	var at *manifest.PositionError
+	switch {
+	case err == nil:
+		return set, nil
+	case errors.As(err, &at):
+		if all, ok := err.(interface{ Unwrap() []error }); ok {
+			printErrors(s.err, all.Unwrap())
+		} else {
+			printErrors(s.err, []error{err})
+		}
+		return nil, &codedError{code: exitPolicy}
+	}
+	return nil, &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
+}
+
+// asking says as whom objects are put to the policies.
+func (f *auditFlags) asking() audit.Asking {
+	who := authenticationv1.UserInfo{Username: f.user, Groups: f.groups}
+	if who.Username == "" {
+		who.Username = "kubernetes-admin"
+		if len(who.Groups) == 0 {
+			who.Groups = []string{user.SystemPrivilegedGroup}
+		}
+	}
+	who.Groups = append(who.Groups[:len(who.Groups):len(who.Groups)], user.AllAuthenticated)
+	return audit.Asking{
+		Operation: admissionv1.Operation(strings.ToUpper(f.as)), User: who, Exempt: f.exempt, Timeout: f.timeout,
+		Memory: memory.New(auditMemory),
+	}
+}
+
+// saveEvery bounds what the state costs, which has the results that are kept.
+const saveEvery = 2 * time.Second
+
+// auditMemory is what the evaluations under way may hold together.
+const auditMemory = 128 << 20
+
+func runAudit(ctx context.Context, s streams, f *auditFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	c, err := f.connect(ctx, s)
+	if err != nil {
+		return err
+	}
+	files := f.policies
+	set, err := f.load(ctx, s, c, files)
+	if err != nil {
+		return err
+	}
+	notes := newNotes(s.err)
+	if set.Policies == 0 {
+		notes.warn("no policy is bound, so nothing changes\n")
+	}
+	o := audit.Options{
+		Cluster: c.Cluster, Set: set, Asking: f.asking(), Namespace: f.namespace, Labels: f.selector, Kinds: f.kinds, Keep: f.diffs,
+	}
+	if len(f.base) > 0 {
+		base := f.base
+		if f.baseIsCluster() {
+			base = nil
+		}
+		if o.Base, err = f.load(ctx, s, c, base); err != nil {
+			return err
+		}
+	}
+	if f.output == "json" {
+		o.Each = func(r *audit.Result) error { return audit.Line(s.out, r) }
+	}
+	if f.state != "" {
+		if o.State, err = audit.ReadState(f.state); err != nil {
+			return &codedError{exitUsage, err}
+		}
+		o.SaveEvery = saveEvery
+		o.Save = func(state *audit.State) error { return audit.WriteState(f.state, state) }
+	}
+	if notes.terminal && !f.quiet {
+		o.Progress = notes.audited
+	}
+	r, err := audit.Run(ctx, o)
+	notes.done()
+	switch {
+	case errors.Is(err, audit.ErrStateOther):
+		return usagef("audit: %s: %w; delete the file to begin again", f.state, err)
+	case err != nil && ctx.Err() != nil && f.state != "":
+		return &codedError{exitPartial, fmt.Errorf("audit: ended; the same command goes on where it was, by %s", f.state)}
+	case err != nil:
+		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
+	}
+	if err := r.Write(s.out, f.output, version(), report.Colour(coloured(s.out))); err != nil {
+		return &codedError{exitPartial, err}
+	}
+	if f.state != "" {
+		if err := os.Remove(f.state); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return &codedError{exitPartial, err}
+		}
+	}
+	switch {
+	case r.Incomplete():
+		return &codedError{code: exitPartial}
+	case f.exitCode && r.Changed+r.Denied+r.Failed+r.Unread > 0:
+		return &codedError{code: exitDenied}
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/parallel"
+)
+
+// Options configure Run. Cluster and Set are required.
+type Options struct {
+	Cluster *Cluster
+	Set     *Set
+	// Base, if not nil, are other policies: results are what Set makes different from what
+	// Base makes.
+	Base *Set
+	Asking
+	// Namespace and Labels restrict which objects are read, and Kinds which kinds: names of
+	// kinds or resources, in any case, also with their group, such as deployments.apps.
+	Namespace, Labels string
+	Kinds             []string
+	// Keep is how many results a Report has.
+	Keep int
+	// Each is called with each result, in the order of the lists, unless it is nil.
+	Each func(*Result) error
+	// State, if not nil, is where an audit that was ended goes on, and Save is called from
+	// time to time with where it is.
+	State *State
+	Save  func(*State) error
+	// SaveEvery is how often at most, within a kind; 0 is after each page.
+	SaveEvery time.Duration
+	// Progress is called after each page; nil is not.
+	Progress func(Progress)
+}
+
+// Progress says how far an audit is.
+type Progress struct {
+	Kind        string
+	Done, Kinds int // kinds
+	Objects     int
+	Changed     int
+}
+
+// Report is the outcome of an audit.
+type Report struct {
+	Totals
+	Kept
+	// Notes say what was left out.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// State is how far an audit is. It is bounded, as a Report is.
+type State struct {
+	// Digest identifies policies and options: with others, an audit cannot go on.
+	Digest string   `json:"digest"`
+	Kinds  []string `json:"kinds,omitempty"` // done
+	Kind   string   `json:"kind,omitempty"`  // under way
+	At     cursor   `json:"at"`
+	Totals Totals   `json:"totals"`
+	Kept   Kept     `json:"kept"`
+}
+
+// ErrStateOther is returned for a state of other policies or options.
+var ErrStateOther = errors.New("the state is of an audit with other policies, parameters or options")
+
+// Digest identifies what is audited.
+func (o *Options) digest() string {
+	parts := []string{o.Set.Digest, string(o.Operation), o.User.Username, strings.Join(o.User.Groups, ","), o.Namespace, o.Labels,
+		strings.Join(o.Kinds, ","), strings.Join(o.Exempt, ","), fmt.Sprint(o.Keep)}
+	if o.Base != nil {
+		parts = append(parts, o.Base.Digest)
+	}
+	text, _ := json.Marshal(parts) // of strings
+	return string(text)
+}
+
+// target is a kind that is audited.
+type target struct {
+	Resource
+	id string
+}
+
+// targets returns what to list: each resource in one version, that in which policies can
+// match it.
+func (o *Options) targets() (out []target, notes []string) {
+	byName := map[schema.GroupResource][]Resource{}
+	var names []schema.GroupResource
+	for _, r := range o.Cluster.Resources {
+		gr := r.GVR.GroupResource()
+		if byName[gr] == nil {
+			names = append(names, gr)
+		}
+		byName[gr] = append(byName[gr], r)
+	}
+	slices.SortFunc(names, func(a, b schema.GroupResource) int {
+		return strings.Compare(a.Group+"/"+a.Resource, b.Group+"/"+b.Resource)
+	})
+	subresources := 0
+	events := byName[schema.GroupResource{Group: "events.k8s.io", Resource: "events"}] != nil
+	for _, gr := range names {
+		if events && gr == (schema.GroupResource{Resource: "events"}) {
+			continue // the same objects
+		}
+		versions := byName[gr]
+		slices.SortStableFunc(versions, func(a, b Resource) int {
+			switch {
+			case a.Preferred == b.Preferred:
+				return 0
+			case a.Preferred:
+				return -1
+			}
+			return 1
+		})
+		at := slices.IndexFunc(versions, func(r Resource) bool {
+			req := o.request(&r, nil)
+			return o.Set.mayMeet(req) || o.Base != nil && o.Base.mayMeet(req)
+		})
+		if at < 0 {
+			continue
+		}
+		r := versions[at]
+		if !o.wants(r) {
+			continue
+		}
+		if o.Namespace != "" && !r.Namespaced {
+			continue
+		}
+		for _, sub := range r.Subresources {
+			req := o.request(&r, nil)
+			req.SubResource, req.RequestSubResource = sub, sub
+			if o.Set.mayMeet(req) {
+				subresources++
+			}
+		}
+		out = append(out, target{r, r.GVR.Resource + "." + r.GVR.Version + "." + r.GVR.Group})
+	}
+	if subresources > 0 {
+		notes = append(notes, fmt.Sprintf("policies also match %d subresources, such as status and scale: those have no objects of their own and were left out", subresources))
+	}
+	return out, notes
+}
+
+// wants reports whether Kinds has a resource.
+func (o *Options) wants(r Resource) bool {
+	if len(o.Kinds) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(o.Kinds, func(k string) bool {
+		name, group, grouped := strings.Cut(strings.ToLower(k), ".")
+		return (name == r.GVR.Resource || name == strings.ToLower(r.GVK.Kind)) && (!grouped || group == r.GVR.Group)
+	})
+}
+
+// Run audits a cluster. A kind that cannot be read is said in the Report.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	targets, notes := o.targets()
+	notes = append(slices.Clone(o.Cluster.Notes), notes...)
+	state := o.State
+	if state == nil {
+		state = &State{Digest: o.digest()}
+	}
+	if state.Digest != o.digest() {
+		return nil, ErrStateOther
+	}
+	a := &audit{Options: &o, state: state, saved: time.Now()}
+	for i, t := range targets {
+		if slices.Contains(state.Kinds, t.id) {
+			continue
+		}
+		if err := a.kind(ctx, &targets[i], i, len(targets)); err != nil {
+			return nil, err
+		}
+		state.Kinds, state.Kind, state.At = append(state.Kinds, t.id), "", cursor{}
+		if err := a.save(true); err != nil {
+			return nil, err
+		}
+	}
+	state.Totals.sort()
+	if state.Totals.Exempt > 0 {
+		notes = append(notes, fmt.Sprintf("%d objects are in namespaces that no policy of mapd's reaches: %s", state.Totals.Exempt, strings.Join(o.Exempt, ", ")))
+	}
+	return &Report{Totals: state.Totals, Kept: state.Kept, Notes: append(slices.Clone(o.Set.Problems), notes...)}, nil
+}
+
+// audit is one Run.
+type audit struct {
+	*Options
+	state *State
+	saved time.Time
+}
+
+func (a *audit) save(now bool) error {
+	if a.Save == nil || !now && time.Since(a.saved) < a.SaveEvery {
+		return nil
+	}
+	a.saved = time.Now()
+	return a.Save(a.state)
+}
+
+// kind audits one kind, from where the state says.
+func (a *audit) kind(ctx context.Context, t *target, done, kinds int) error {
+	s := a.state
+	total := KindTotal{Kind: t.GVK.Kind, Resource: t.GVR.GroupResource().String(), Version: t.GVR.Version}
+	if s.Kind == t.id && len(s.Totals.Kinds) > 0 {
+		total = s.Totals.Kinds[len(s.Totals.Kinds)-1]
+	} else {
+		s.Kind, s.At = t.id, cursor{}
+		s.Totals.Kinds = append(s.Totals.Kinds, total)
+	}
+	current := func() *KindTotal { return &s.Totals.Kinds[len(s.Totals.Kinds)-1] }
+	l := newLister(a.Cluster, t.Resource, query{namespace: a.Namespace, labels: a.Labels}, s.At)
+	for !l.at.Over {
+		err := l.next(ctx, func(items []json.RawMessage) error { return a.judgeAll(ctx, t, current(), items) })
+		switch {
+		case err == nil:
+		case unreadable(err) && ctx.Err() == nil:
+			current().Unreadable = short(err.Error(), maxText)
+			return nil
+		default:
+			return fmt.Errorf("%s: %w", t.GVR.GroupResource(), err)
+		}
+		s.At = l.at
+		if a.Progress != nil {
+			a.Progress(Progress{Kind: t.GVK.Kind, Done: done, Kinds: kinds, Objects: s.Totals.Objects, Changed: s.Totals.Changed})
+		}
+		if !l.at.Over {
+			if err := a.save(false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// judgeAll evaluates objects on all cores and counts them in their order.
+func (a *audit) judgeAll(ctx context.Context, t *target, total *KindTotal, items []json.RawMessage) error {
+	type judged struct {
+		result *Result
+		exempt bool
+	}
+	results := make([]judged, len(items))
+	parallel.Each(len(items), func(i int) {
+		if ctx.Err() == nil {
+			results[i].result, results[i].exempt = a.judge(ctx, a.Set, a.Base, &t.Resource, items[i])
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return err // what was evaluated may have failed since
+	}
+	for _, j := range results {
+		if j.exempt {
+			a.state.Totals.Exempt++
+			continue
+		}
+		a.state.Totals.add(total, j.result)
+		if j.result == nil {
+			continue
+		}
+		a.state.Kept.add(j.result, a.Keep)
+		if a.Each != nil {
+			if err := a.Each(j.result); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
