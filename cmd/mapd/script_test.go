@@ -73,6 +73,7 @@ func TestScript(t *testing.T) {
 			"until":    until,
 			"makecert": makeCert,
 			"provider": startProvider,
+			"cluster":  startCluster,
 			"env-subst": func(ts *testscript.TestScript, _ bool, args []string) { // puts variables into a file
 				text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))

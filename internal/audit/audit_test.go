@@ -163,7 +163,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"ConfigMap a/m0000\n+ metadata.labels.team: m0000\n  team › team: metadata.labels\n",
+		"ConfigMap a/m0000\n+ metadata.labels.team: m0000\n  team › team: metadata.labels.team\n",
 		"ConfigMap  configmaps  4        3        0       0\n",
 		"note: 1 objects are in namespaces that no policy of mapd's reaches: kube-system\n",
 		"5 objects evaluated: 4 would change, 0 would be denied, for 0 a policy fails\n",

@@ -33,6 +33,9 @@ type Cluster struct {
 	client rest.Interface
 }
 
+// discoveryQPS is as in kubectl.
+const discoveryQPS = 300
+
 // Resource is a resource in one version.
 type Resource struct {
 	GVR        schema.GroupVersionResource
@@ -66,7 +69,10 @@ func Connect(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	if c.client, err = rest.UnversionedRESTClientForConfigAndClient(raw, httpClient); err != nil {
 		return nil, err
 	}
-	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	// Without aggregated discovery it is a request for each group, which cost nothing.
+	find := rest.CopyConfig(config)
+	find.RateLimiter, find.QPS, find.Burst = nil, discoveryQPS, discoveryQPS
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(find, httpClient)
 	if err != nil {
 		return nil, err
 	}

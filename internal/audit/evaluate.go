@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Asking says as whom and how objects are put to the policies.
@@ -170,7 +173,7 @@ func newResult(u *unstructured.Unstructured) *Result {
 
 // tell fills in what a decision makes of before, which was given as u.
 func (s *Set) tell(r *Result, d *engine.Decision, before, u *unstructured.Unstructured) {
-	r.By = s.actors(d)
+	r.By = s.actors(d, u)
 	if d.Status != nil {
 		if r.Denied = short(d.Status.Message, maxText); r.Denied == "" {
 			r.Denied = "denied"
@@ -189,7 +192,7 @@ func (s *Set) tell(r *Result, d *engine.Decision, before, u *unstructured.Unstru
 }
 
 // actors returns the policies that changed something or failed.
-func (s *Set) actors(d *engine.Decision) (out []Actor) {
+func (s *Set) actors(d *engine.Decision, u *unstructured.Unstructured) (out []Actor) {
 	for i := range d.Steps {
 		step := &d.Steps[i]
 		if step.Outcome != engine.Changed && step.Outcome != engine.Failed {
@@ -220,12 +223,56 @@ func (s *Set) actors(d *engine.Decision) (out []Actor) {
 			continue
 		}
 		for _, p := range step.Paths() {
-			if f := fieldName(p); !slices.Contains(a.Fields, f) && len(a.Fields) < maxChanges {
-				a.Fields = append(a.Fields, f)
+			for _, p := range leaves(p, u, d.Object) {
+				if f := fieldName(p); !slices.Contains(a.Fields, f) && len(a.Fields) < maxChanges {
+					a.Fields = append(a.Fields, f)
+				}
 			}
 		}
 	}
 	return out
+}
+
+// leaves returns what a pointer to an object that is new in after has below it: who sets
+// the first label sets metadata.labels, and people count labels.
+func leaves(pointer string, before, after *unstructured.Unstructured) []string {
+	now, _ := at(after, pointer).(map[string]any)
+	if _, was := at(before, pointer).(map[string]any); was || len(now) == 0 || len(now) > maxChanges {
+		return []string{pointer}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if _, inner := now[name].(map[string]any); inner && len(out) < maxChanges {
+			out = append(out, leaves(pointer+tree.Pointer(name), before, after)...)
+		} else {
+			out = append(out, pointer+tree.Pointer(name))
+		}
+	}
+	return out
+}
+
+// at returns the value at a pointer through objects and lists, nil if there is none.
+func at(u *unstructured.Unstructured, pointer string) any {
+	tokens, err := tree.ParsePointer(pointer)
+	if u == nil || err != nil {
+		return nil
+	}
+	var v any = u.Object
+	for _, t := range tokens {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[t]
+		case []any:
+			i, err := strconv.Atoi(t)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil
+			}
+			v = in[i]
+		default:
+			return nil
+		}
+	}
+	return v
 }
 
 // kindOf returns the schema of a kind, nil if it is not known.
