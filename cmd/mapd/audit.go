@@ -45,7 +45,7 @@ type auditFlags struct {
 	qps                        float32
 	timeout                    time.Duration
 	kubernetes                 string
-	exitCode, quiet            bool
+	exitCode, quiet, whole     bool
 	modules                    moduleFlags
 }
 
@@ -66,7 +66,8 @@ read from the cluster. With --base, which takes files or "` + fromCluster + `", 
 the policies make different from those of --base is shown.
 
 A policy whose mode is shadow or warn is run as if it were enforced, and its mode is
-shown.
+shown. Bindings that take a share of all objects do so here, too, unless --whole is
+given.
 
 Memory does not grow with the number of objects: totals are counted, the first results
 are kept for the report (--diffs), and -o json prints each result when it is known. With
@@ -119,6 +120,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.BoolVar(&f.legacy, "legacy", false, "cluster: also run Gatekeeper's mutators")
 	fl.BoolVar(&f.kubewarden, "kubewarden", false, "cluster: also run Kubewarden's policies")
 	choiceVar(fl, &f.as, "as", "update", ": what the objects are put to the policies as", "update", "create")
+	fl.BoolVar(&f.whole, "whole", false, "bindings that take a share (mapd.dev/percent) apply to all objects")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "only objects of this namespace")
 	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with these labels, as kubectl takes them")
 	fl.StringSliceVar(&f.kinds, "kinds", nil, "only these kinds or resources, such as Pod or deployments.apps")
@@ -202,7 +204,7 @@ func (f *auditFlags) connect(ctx context.Context, s streams) (*auditCluster, err
 		return nil, usagef("audit: %w", err)
 	}
 	return connectAudit(ctx, config, audit.Loading{
-		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Guests: f.kubewarden, Loader: loader,
+		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Guests: f.kubewarden, Loader: loader, Whole: f.whole,
 		Authorizer: store.NewAuthorizer(kube),
 	})
 }

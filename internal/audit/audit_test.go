@@ -412,3 +412,21 @@ func TestResume(t *testing.T) {
 func opener(text string) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }
 }
+
+// A policy in shadow is run as if it were enforced, and its share counts.
+func TestModes(t *testing.T) {
+	s := serve()
+	fill(t, s, 50)
+	put(t, s, strings.ReplaceAll(labels("team", "configmaps", `"a"`), "metadata: {name: team}\nspec: {", `metadata: {name: team, annotations: {mapd.dev/mode: shadow, mapd.dev/percent: "50"}}`+"\nspec: {"))
+	c := connect(t, s)
+	r, err := Run(t.Context(), options(t, c, Loading{}))
+	if err != nil || len(r.Policies) != 1 || r.Policies[0].Mode != "shadow" || r.Changed == 0 || r.Changed == 50 {
+		t.Fatalf("%v, got %+v", err, r)
+	}
+	if r, err = Run(t.Context(), options(t, c, Loading{Whole: true})); err != nil || r.Changed != 50 {
+		t.Errorf("%v, got %+v", err, r)
+	}
+	if r, err = Run(t.Context(), options(t, c, Loading{Whole: true, Only: []string{"other"}})); err != nil || r.Changed != 0 {
+		t.Errorf("%v, got %+v", err, r)
+	}
+}

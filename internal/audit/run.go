@@ -73,7 +73,7 @@ var ErrStateOther = errors.New("the state is of an audit with other policies, pa
 // Digest identifies what is audited.
 func (o *Options) digest() string {
 	parts := []string{o.Set.Digest, string(o.Operation), o.User.Username, strings.Join(o.User.Groups, ","), o.Namespace, o.Labels,
-		strings.Join(o.Kinds, ","), strings.Join(o.Exempt, ","), fmt.Sprint(o.Keep)}
+		strings.Join(o.Kinds, ","), strings.Join(o.Exempt, ","), fmt.Sprint(o.Keep), o.Set.options}
 	if o.Base != nil {
 		parts = append(parts, o.Base.Digest)
 	}

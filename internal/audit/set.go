@@ -19,6 +19,7 @@ import (
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
@@ -39,6 +40,11 @@ type Loading struct {
 	// Native, Mutators and Guests have the cluster's policies of Kubernetes' own group,
 	// Gatekeeper's mutators and Kubewarden's policies run, too. Those of files always run.
 	Native, Mutators, Guests bool
+	// Only, if not empty, are the names of the policies that run; mutators and Kubewarden's
+	// policies do not run then.
+	Only []string
+	// Whole has bindings apply to all objects, whatever their share is.
+	Whole bool
 	// Loader loads the modules of Kubewarden's policies.
 	Loader kubewarden.Loader
 	// Authorizer answers for the cluster.
@@ -57,11 +63,12 @@ type Set struct {
 	// Digest identifies the policies and what they read.
 	Digest string
 
-	types  *openapi.Types
-	parts  []*snapshot.Snapshot
-	whole  *engine.Engine
-	native *engine.Engine       // of policies that the API server runs itself; nil: none
-	modes  map[[2]string]string // of a policy and a binding that are not enforced
+	options string // part of what Options.digest returns
+	types   *openapi.Types
+	parts   []*snapshot.Snapshot
+	whole   *engine.Engine
+	native  *engine.Engine       // of policies that the API server runs itself; nil: none
+	modes   map[[2]string]string // of a policy and a binding that are not enforced
 }
 
 // NativeStage is the name of the stage that stands for the API server's own policies.
@@ -156,7 +163,7 @@ func (c *Cluster) Load(ctx context.Context, l Loading) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Problems: problems, modes: map[[2]string]string{}}
+	s := &Set{Problems: problems, options: fmt.Sprint(l.Whole, l.Unbound, l.Only), modes: map[[2]string]string{}}
 	sum := sha256.New()
 	b := setBuilder{Set: s, cluster: c, loading: &l, around: around, sum: sum}
 	if l.Files != nil {
@@ -236,7 +243,10 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	}
 	more = append(slices.Clip(b.around), more...)
 	opts := snapshot.Options{
-		Env: b.loading.Env, Unbound: b.loading.Unbound, Guests: b.loading.Loader, Resolver: b.loading.Resolver,
+		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Guests: b.loading.Loader, Resolver: b.loading.Resolver,
+	}
+	if len(b.loading.Only) > 0 {
+		opts.Mutators, opts.GuestMode = api.Off, api.Off
 	}
 	if len(b.parts) > 0 {
 		opts.Like = b.parts[0]
@@ -297,6 +307,17 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	}
 	b.engines = append(b.engines, e)
 	return nil
+}
+
+// mode has every policy run as if it were enforced, and remembers the mode that it has.
+func (b *setBuilder) mode(p *policy.Policy, by *binding.Binding, written api.Mode) api.Mode {
+	if only := b.loading.Only; len(only) > 0 && !slices.Contains(only, p.Name()) {
+		return api.Off
+	}
+	if written != api.Enforce {
+		b.modes[[2]string{p.Name(), by.Name()}] = written.String()
+	}
+	return api.Enforce
 }
 
 // digest adds what counts of an object.

@@ -49,6 +49,9 @@ type Options struct {
 	// Trace and Resolver are those of engine.Options.
 	Trace    bool
 	Resolver engine.Resolver
+	// Mode and Whole are those of binding.Sources.
+	Mode  func(p *policy.Policy, b *binding.Binding, written api.Mode) api.Mode
+	Whole bool
 	// Provider is called for each Provider of external data; its error, best from
 	// external.DecodeProvider, is one of Build. Nil takes Providers for any other
 	// objects.
@@ -195,7 +198,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		return nil, inOrder(b.errs, docs)
 	}
 	s := b.snapshot
-	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types)}
+	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types), Mode: opts.Mode, Whole: opts.Whole}
 	ix, err := binding.NewIndex(s.Policies, b.compiled, s.sources)
 	if err != nil {
 		return nil, []error{err}

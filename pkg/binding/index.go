@@ -49,6 +49,8 @@ type Sources struct {
 	// Mode returns the mode of a policy by a binding, instead of what they say, which is
 	// its last argument. NewIndex and Next ask it for each pair. Nil leaves it at that.
 	Mode func(p *policy.Policy, b *Binding, written api.Mode) api.Mode
+	// Whole has bindings apply to all objects, whatever their Share is.
+	Whole bool
 }
 
 // Invocation is one (policy, binding, parameter) to run on a request, or an
@@ -311,6 +313,12 @@ func (ix *Index) mode(e *entry, b *Binding) api.Mode {
 		mode = ix.src.Mode(e.policy, b, mode)
 	}
 	return mode
+}
+
+// inShare reports whether a request is in the share of a binding.
+func (t *target) inShare(b *Binding) bool {
+	share := b.rollout.Share
+	return share == api.Whole || t.ix.src.Whole || share.Has(t.shareHash())
 }
 
 func newGroup(k groupKey) *group {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -115,7 +114,7 @@ func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(M
 				continue
 			}
 		}
-		if share := b.rollout.Share; m.Criterion == Satisfied && share != api.Whole && !share.Has(t.shareHash()) {
+		if m.Criterion == Satisfied && !t.inShare(b) {
 			m.Criterion = Share
 		}
 		if m.Criterion == Satisfied && e.params.given && b.params.ParamRef != nil {

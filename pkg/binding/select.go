@@ -200,7 +200,7 @@ func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 		}
 		return
 	}
-	if share := pair.binding.rollout.Share; inv.Mode == api.Off || share != api.Whole && !share.Has(t.shareHash()) {
+	if inv.Mode == api.Off || !t.inShare(pair.binding) {
 		return
 	}
 	inv.Binding = pair.binding.Name()
