@@ -246,7 +246,7 @@ func (f *auditFlags) load(ctx context.Context, s streams, c *auditCluster, files
 	return nil, &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 }
 
-// asking says as whom objects are put to the policies.
+// asking says how objects are put to the policies.
 func (f *auditFlags) asking() audit.Asking {
 	who := authenticationv1.UserInfo{Username: f.user, Groups: f.groups}
 	if who.Username == "" {

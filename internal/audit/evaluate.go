@@ -21,7 +21,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Asking says as whom and how objects are put to the policies.
+// Asking says how objects are put to the policies.
 type Asking struct {
 	// Operation is UPDATE, with the object as its own old one, or CREATE.
 	Operation admissionv1.Operation

@@ -17,8 +17,8 @@ import (
 //go:embed head.html
 var head string
 
-// Head is a page, which loads nothing else, up to its first word.
-func Head(title string) string { return strings.Replace(head, "TITLE", Text(title), 1) }
+// Head is a page, which loads nothing else, up to its first word. title is HTML.
+func Head(title string) string { return strings.Replace(head, "TITLE", title, 1) }
 
 // Text escapes text for a page, also for an attribute in quotes. It drops NUL,
 // which no page can hold.
