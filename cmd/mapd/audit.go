@@ -47,6 +47,7 @@ type auditFlags struct {
 	kubernetes                 string
 	exitCode, quiet, whole     bool
 	modules                    moduleFlags
+	fix                        fixFlags
 }
 
 // fromCluster is the value of --base that means the policies of the cluster.
@@ -81,13 +82,19 @@ Output formats:
   html      the same, as one page that loads nothing else
   sarif     for code scanning
 
+With --fix, results that --select chooses are written by server-side apply as the field
+manager ` + audit.Manager + `, one object at a time: each is read again, evaluated, checked by the
+API server (--dry-run=server stops there), noted in --undo-file, and written if it has
+not changed since. A field that another manager has set otherwise is a conflict, which is
+reported and not forced. --undo FILE puts back what was.
+
 Exit codes:
   0  done
   1  with --exit-code: an object would change or be denied, or a policy fails
   2  wrong usage, or input that cannot be read
   3  a policy of -p does not compile or validate
   4  the cluster cannot be read
-  5  a kind could not be read, the others were done`
+  5  a kind could not be read or an object not be written, the others were done`
 
 func newAudit(s streams) *cobra.Command {
 	var f auditFlags
@@ -97,7 +104,8 @@ func newAudit(s streams) *cobra.Command {
 		Long:  auditLong,
 		Example: `  mapd audit
   mapd audit -p policies/ -n shop --kinds deployments,pods
-  mapd audit -p new/ --base @cluster -o markdown`,
+  mapd audit -p new/ --base @cluster -o markdown
+  mapd audit --fix --select policy=team,namespace=shop`,
 		Args: noArguments("-p"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -135,11 +143,15 @@ func newAudit(s streams) *cobra.Command {
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on a terminal")
 	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change or be denied, or a policy fails")
+	f.fix.add(fl)
 	f.modules.add(cmd)
 	return cmd
 }
 
 func (f *auditFlags) check() error {
+	if err := f.fix.check(f); err != nil {
+		return err
+	}
 	switch {
 	case f.diffs < 0:
 		return usagef("audit: --diffs %d: must not be negative", f.diffs)
@@ -204,7 +216,7 @@ func (f *auditFlags) connect(ctx context.Context, s streams) (*auditCluster, err
 		return nil, usagef("audit: %w", err)
 	}
 	return connectAudit(ctx, config, audit.Loading{
-		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Guests: f.kubewarden, Loader: loader, Whole: f.whole,
+		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Guests: f.kubewarden, Loader: loader, Whole: f.whole, Only: f.fix.policies(),
 		Authorizer: store.NewAuthorizer(kube),
 	})
 }
@@ -272,9 +284,22 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	if f.fix.on && !f.fix.yes && !isTerminal(s.in) {
+		return usagef("audit: --fix asks before each write, and standard input is no terminal; --yes writes without asking")
+	}
+	var undo []*audit.Undo
+	if f.fix.undo != "" {
+		var err error
+		if undo, err = audit.ReadUndoFile(f.fix.undo); err != nil {
+			return &codedError{exitUsage, fmt.Errorf("audit: --undo: %w", err)}
+		}
+	}
 	c, err := f.connect(ctx, s)
 	if err != nil {
 		return err
+	}
+	if undo != nil {
+		return f.fix.restore(ctx, s, c.Cluster, undo)
 	}
 	files := f.policies
 	set, err := f.load(ctx, s, c, files)
@@ -296,6 +321,9 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 		if o.Base, err = f.load(ctx, s, c, base); err != nil {
 			return err
 		}
+	}
+	if f.fix.on {
+		return f.fix.run(ctx, s, notes, o)
 	}
 	if f.output == "json" {
 		o.Each = func(r *audit.Result) error { return audit.Line(s.out, r) }

@@ -263,6 +263,7 @@ func (a *audit) judgeAll(ctx context.Context, t *target, total *KindTotal, items
 		if j.result == nil {
 			continue
 		}
+		j.result.Resource = t.Resource
 		a.state.Kept.add(j.result, a.Keep)
 		if a.Each != nil {
 			if err := a.Each(j.result); err != nil {

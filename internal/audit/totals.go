@@ -40,6 +40,8 @@ type Result struct {
 	DeniedBefore string `json:"deniedBefore,omitempty"`
 	// Error is why the object could not be evaluated.
 	Error string `json:"error,omitempty"`
+	// Resource is that which was listed.
+	Resource Resource `json:"-"`
 }
 
 // Change is one field that differs.

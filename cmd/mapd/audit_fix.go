@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mapd-project/mapd/internal/audit"
+	"github.com/mapd-project/mapd/internal/report"
+)
+
+// fixFlags are the flags of audit that have something written.
+type fixFlags struct {
+	on, yes    bool
+	selects    []string
+	dryRun     string
+	undoFile   string
+	undo       string
+	selections []audit.Selection // of selects
+}
+
+func (f *fixFlags) add(fl *pflag.FlagSet) {
+	fl.BoolVar(&f.on, "fix", false, "write the results that --select chooses")
+	fl.StringArrayVar(&f.selects, "select", nil, "with --fix: all, or what all hold of: policy=NAME,kind=KIND,namespace=NAME,name=NAME; with policy only what those policies make is written; repeatable")
+	choiceVar(fl, &f.dryRun, "dry-run", "none", ": with --fix or --undo, server has the API server check what would be written, and nothing is", "none", "server")
+	fl.BoolVarP(&f.yes, "yes", "y", false, "with --fix: write without asking")
+	fl.StringVar(&f.undoFile, "undo-file", "mapd-audit-undo.yaml", "with --fix: new file for what the objects were before")
+	fl.StringVar(&f.undo, "undo", "", "put back what a --undo-file says, where it is still as it was written, the last write first")
+}
+
+func (f *fixFlags) check(a *auditFlags) error {
+	switch {
+	case f.undo != "" && (f.on || len(a.policies)+len(a.base) > 0 || a.state != ""):
+		return usagef("audit: --undo stands for itself: it needs no policies and goes neither with --fix nor with --state")
+	case !f.on && len(f.selects) > 0:
+		return usagef("audit: --select is for --fix")
+	case !f.on && f.undo == "" && f.dryRun == "server":
+		return usagef("audit: --dry-run is for --fix and --undo; without them nothing is written")
+	case !f.on:
+		return nil
+	case len(f.selects) == 0:
+		return usagef("audit: --fix writes what --select chooses, and nothing is chosen; --select all is everything")
+	case a.as != "update":
+		return usagef("audit: --fix writes objects that exist; leave --as %s out", a.as)
+	case len(a.base) > 0 || a.state != "" || a.output != "table":
+		return usagef("audit: --fix goes neither with --base nor with --state nor with -o")
+	}
+	for _, text := range f.selects {
+		s, err := audit.ParseSelection(text)
+		if err != nil {
+			return usagef("audit: --select %s: %w", text, err)
+		}
+		slices.Sort(s.Policies)
+		if len(f.selections) > 0 && !slices.Equal(s.Policies, f.selections[0].Policies) {
+			return usagef("audit: --select %s: all have to name the same policies; run it once for each", text)
+		}
+		f.selections = append(f.selections, s)
+	}
+	if f.dryRun == "server" {
+		return nil
+	}
+	if _, err := os.Lstat(f.undoFile); err == nil {
+		return usagef("audit: --undo-file %s: it exists; give another name", f.undoFile)
+	}
+	return nil
+}
+
+// policies are those that run, all if there are none.
+func (f *fixFlags) policies() []string {
+	if len(f.selections) == 0 {
+		return nil
+	}
+	return f.selections[0].Policies
+}
+
+// run finds what is chosen, and writes it.
+func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Options) error {
+	// What is chosen is known by name only, and evaluated again when its turn comes.
+	var chosen []audit.Reference
+	o.Each = func(r *audit.Result) error {
+		if len(r.Changes) > 0 && slices.ContainsFunc(f.selections, func(s audit.Selection) bool { return s.Has(r) }) {
+			chosen = append(chosen, audit.Reference{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name})
+		}
+		return nil
+	}
+	if notes.terminal {
+		o.Progress = notes.audited
+	}
+	r, err := audit.Run(ctx, o)
+	notes.done()
+	if err != nil {
+		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
+	}
+	undo := audit.UndoFile{Name: f.undoFile}
+	fixer := audit.Fixer{Cluster: o.Cluster, Set: o.Set, Asking: o.Asking, DryRun: f.dryRun == "server", Before: undo.Add}
+	asker := &asker{in: bufio.NewReader(s.in), out: s.err, colour: report.Colour(notes.colour)}
+	if !f.yes && !fixer.DryRun {
+		fixer.Confirm = asker.ask
+	}
+	counts := map[audit.Outcome]int{}
+	for _, of := range chosen {
+		outcome, why, err := fixer.Fix(ctx, of)
+		if err == errQuit {
+			break
+		}
+		if err != nil {
+			printOutcomes(s.out, counts)
+			_, _ = undo.Close()
+			return &codedError{exitPartial, fmt.Errorf("audit: %s: %w", f.undoText(&undo), err)}
+		}
+		counts[outcome]++
+		printOutcome(s.out, of.Resource.GVK.Kind+" "+strings.TrimPrefix(of.Namespace+"/"+of.Name, "/"), outcome, why)
+	}
+	printOutcomes(s.out, counts)
+	written, err := undo.Close()
+	switch {
+	case err != nil:
+		return &codedError{exitPartial, err}
+	case written:
+		notes.say("mapd audit --undo %s puts back what was\n", f.undoFile)
+	}
+	if r.Incomplete() {
+		notes.fail("some kinds could not be read; mapd audit says which\n")
+	}
+	if r.Incomplete() || bad(counts) {
+		return &codedError{code: exitPartial}
+	}
+	return nil
+}
+
+func (f *fixFlags) undoText(undo *audit.UndoFile) string {
+	if _, err := os.Stat(undo.Name); err == nil {
+		return "--undo " + undo.Name + " puts back what was written until"
+	}
+	return "nothing was written"
+}
+
+func bad(counts map[audit.Outcome]int) bool {
+	for outcome, n := range counts {
+		if n > 0 && !outcome.OK() {
+			return true
+		}
+	}
+	return false
+}
+
+func printOutcome(w io.Writer, title string, outcome audit.Outcome, why string) {
+	text := title + ": " + string(outcome)
+	if why != "" {
+		text += ": " + why
+	}
+	fmt.Fprintln(w, report.Line(text))
+}
+
+func printOutcomes(w io.Writer, counts map[audit.Outcome]int) {
+	var parts []string
+	for outcome, n := range counts {
+		parts = append(parts, fmt.Sprintf("%d %s", n, outcome))
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing that is chosen would change"}
+	}
+	slices.Sort(parts)
+	fmt.Fprintln(w, strings.Join(parts, ", "))
+}
+
+// restore puts objects back, those that were written last first.
+func (f *fixFlags) restore(ctx context.Context, s streams, c *audit.Cluster, undo []*audit.Undo) error {
+	counts := map[audit.Outcome]int{}
+	for _, u := range slices.Backward(undo) {
+		outcome, why, err := c.Restore(ctx, u, f.dryRun == "server")
+		if err != nil {
+			printOutcomes(s.out, counts)
+			return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
+		}
+		counts[outcome]++
+		printOutcome(s.out, u.Title(), outcome, why)
+	}
+	printOutcomes(s.out, counts)
+	if bad(counts) {
+		return &codedError{code: exitPartial}
+	}
+	return nil
+}
+
+// asker asks a person before each write.
+type asker struct {
+	in     *bufio.Reader
+	out    io.Writer
+	colour report.Colour
+	always bool
+}
+
+// errQuit is returned when a person wants to write nothing more.
+var errQuit = errors.New("quit")
+
+func (a *asker) ask(r *audit.Result) (bool, error) {
+	if a.always {
+		return true, nil
+	}
+	if err := r.WriteDiff(a.out, a.colour); err != nil {
+		return false, err
+	}
+	for {
+		fmt.Fprint(a.out, "write it? yes, no, all or quit: ")
+		answer, err := a.in.ReadString('\n')
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return true, nil
+		case "n", "no":
+			return false, nil
+		case "a", "all":
+			a.always = true
+			return true, nil
+		case "q", "quit":
+			return false, errQuit
+		}
+		if err != nil {
+			return false, errQuit
+		}
+	}
+}

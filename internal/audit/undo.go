@@ -1,0 +1,252 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Undo is one object before it was written, and after: a document of an undo file.
+type Undo struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Resource   string         `json:"resource"`
+	Namespaced bool           `json:"namespaced"`
+	Before     map[string]any `json:"before"`
+	After      map[string]any `json:"after"`
+}
+
+const (
+	undoVersion = "audit.mapd.dev/v1"
+	undoKind    = "Undo"
+)
+
+func newUndo(of Resource, before, after *unstructured.Unstructured) *Undo {
+	return &Undo{undoVersion, undoKind, of.GVR.Resource, of.Namespaced, stable(before), stable(after)}
+}
+
+// UndoFile is a file of Undo documents that does not exist before the first.
+type UndoFile struct {
+	Name string
+	file *os.File
+}
+
+// Add writes a document, which is on the disk when Add returns. Only the owner may read
+// the file: it has whole objects.
+func (f *UndoFile) Add(u *Undo) (err error) {
+	if f.file == nil {
+		if f.file, err = os.OpenFile(f.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(u)
+	if err != nil {
+		return err
+	}
+	if _, err = f.file.Write(append(append([]byte("---\n"), text...), '\n')); err == nil {
+		err = f.file.Sync()
+	}
+	return err
+}
+
+// Close closes the file; written reports whether it has a document.
+func (f *UndoFile) Close() (written bool, err error) {
+	if f.file == nil {
+		return false, nil
+	}
+	return true, f.file.Close()
+}
+
+// ReadUndo reads an undo file. A last document that is not whole is left out: what it is
+// about was not written.
+func ReadUndo(r io.Reader) (all []*Undo, err error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	docs := bytes.SplitAfter(text, []byte("\n"))
+	for i, line := range docs {
+		if len(bytes.TrimSpace(line)) == 0 || string(bytes.TrimSpace(line)) == "---" {
+			continue
+		}
+		o, err := tree.Decode(line)
+		if err != nil && i == len(docs)-1 {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		u := &Undo{}
+		u.APIVersion, _ = o["apiVersion"].(string)
+		u.Kind, _ = o["kind"].(string)
+		u.Resource, _ = o["resource"].(string)
+		u.Namespaced, _ = o["namespaced"].(bool)
+		u.Before, _ = o["before"].(map[string]any)
+		u.After, _ = o["after"].(map[string]any)
+		if u.APIVersion != undoVersion || u.Kind != undoKind || u.Resource == "" || u.Before == nil || u.After == nil {
+			return nil, fmt.Errorf("line %d: want an object of kind %s of %s, which mapd audit --fix has written", i+1, undoKind, undoVersion)
+		}
+		all = append(all, u)
+	}
+	return all, nil
+}
+
+// Title returns the object as messages call it.
+func (u *Undo) Title() string { return newResult(u.object()).Title() }
+
+func (u *Undo) object() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: u.Before}
+}
+
+// Restore gives the fields that a Fixer has changed in an object the values of before,
+// where they still are as it wrote them. If one is not, nothing of the object is written.
+func (c *Cluster) Restore(ctx context.Context, u *Undo, dryRun bool) (Outcome, string, error) {
+	was := u.object()
+	gvk := was.GroupVersionKind()
+	r := Resource{GVR: schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: u.Resource}, GVK: gvk, Namespaced: u.Namespaced}
+	client := c.of(r, was.GetNamespace())
+	for range attempts {
+		now, err := client.Get(ctx, was.GetName(), metav1.GetOptions{})
+		if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
+			return outcome, why, err
+		}
+		if now.GetUID() != was.GetUID() {
+			return Gone, "there is another object of that name", nil
+		}
+		current := stable(now)
+		var taken []string
+		back, _ := restore("", current, u.After, u.Before, &taken)
+		if len(taken) > 0 {
+			return Conflict, "changed since: " + strings.Join(taken, ", "), nil
+		}
+		ops := tree.Diff(current, back)
+		if len(ops) == 0 {
+			return Before, "", nil
+		}
+		p, err := jsonPatch(now, ops)
+		if err != nil {
+			return Failed, err.Error(), nil
+		}
+		stored, err := p.send(ctx, client, true)
+		if err == nil && !dryRun {
+			stored, err = p.send(ctx, client, false)
+		}
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
+			return outcome, why, err
+		}
+		if left := tree.Changed(back, stable(stored)); len(left) > 0 {
+			return Conflict, "the API server has changed it again, as a policy that is in force does: " + strings.Join(names(left), ", "), nil
+		}
+		if dryRun {
+			return Checked, "", nil
+		}
+		return Restored, "", nil
+	}
+	return Conflict, fmt.Sprintf("the object has changed %d times meanwhile", attempts), nil
+}
+
+func names(pointers []string) []string {
+	var out []string
+	for _, p := range pointers {
+		if name := fieldName(p); !slices.Contains(out, name) && len(out) < 10 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// absent is the value of a field that is not there.
+type absent struct{}
+
+// restore returns now with the changes from before to after taken back. taken gets the
+// paths of fields that are neither as in after nor as in before. Lists are values.
+func restore(path string, now, after, before any, taken *[]string) (any, bool) {
+	switch {
+	case same(after, before), same(now, before):
+		return now, now != absent{}
+	case same(now, after):
+		return before, before != absent{}
+	}
+	n, a, b := fields(now), fields(after), fields(before)
+	if n == nil || a == nil || b == nil {
+		*taken = append(*taken, fieldName(path))
+		return now, true
+	}
+	out := maps.Clone(n)
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		v, ok := restore(path+tree.Pointer(name), member(n, name), member(a, name), member(b, name), taken)
+		if ok {
+			out[name] = v
+		} else {
+			delete(out, name)
+		}
+	}
+	_, was := before.(absent)
+	return out, !was || len(out) > 0
+}
+
+// fields returns the fields of an object, none of one that is not there, nil of anything else.
+func fields(v any) map[string]any {
+	switch v := v.(type) {
+	case map[string]any:
+		return v
+	case absent:
+		return map[string]any{}
+	}
+	return nil
+}
+
+func member(m map[string]any, name string) any {
+	if v, ok := m[name]; ok {
+		return v
+	}
+	return absent{}
+}
+
+func same(a, b any) bool {
+	_, x := a.(absent)
+	_, y := b.(absent)
+	if x || y {
+		return x == y
+	}
+	return tree.Equal(a, b)
+}
+
+// errEmpty is returned for a file without documents.
+var errEmpty = errors.New("it has no document of mapd audit --fix")
+
+// ReadUndoFile reads an undo file by its name.
+func ReadUndoFile(name string) ([]*Undo, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := ReadUndo(f)
+	if err == nil && len(all) == 0 {
+		err = errEmpty
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,56 @@
+package openapi
+
+import (
+	"strings"
+
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+)
+
+// Difference returns the apply configuration that has exactly the fields in which after
+// differs from before, with the keys of list elements, and besides the fields of owned,
+// a set as managedFields have it, since an applier loses what it leaves out. exact says that applying it to before makes after; it
+// does not if something was removed or a list has another order. k may be nil: lists are
+// values then. It returns nil if the objects do not fit the schema.
+func (k *Kind) Difference(before, after map[string]any, owned []byte) (config map[string]any, exact bool) {
+	kind := typed.DeducedParseableType
+	if k != nil {
+		var schema *smdschema.Schema
+		if schema, kind.TypeRef = k.Schema(); schema == nil {
+			return nil, false
+		}
+		kind.Schema = schema
+	}
+	old, err := kind.FromUnstructured(before)
+	if err != nil {
+		return nil, false
+	}
+	now, err := kind.FromUnstructured(after)
+	if err != nil {
+		return nil, false
+	}
+	difference, err := old.Compare(now)
+	if err != nil {
+		return nil, false
+	}
+	set := difference.Added.Union(difference.Modified)
+	if len(owned) > 0 {
+		had := fieldpath.NewSet()
+		if err := had.FromJSON(strings.NewReader(string(owned))); err != nil {
+			return nil, false
+		}
+		set = set.Union(had)
+	}
+	part := now.ExtractItems(set.Leaves(), typed.WithAppendKeyFields())
+	config, ok := part.AsValue().Unstructured().(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	merged, err := old.Merge(part)
+	if err != nil {
+		return config, false
+	}
+	rest, err := merged.Compare(now)
+	return config, err == nil && rest.IsSame()
+}
