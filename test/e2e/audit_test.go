@@ -68,7 +68,10 @@ metadata: {name: shop}
 		if err := os.WriteFile(filepath.Join(dir, "policies", "team.yaml"), []byte(auditPolicyYAML), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := newReader(t, m, dir, nil)
+		r := newReader(t, m, dir, map[string]string{
+			"mapd audit --fix --select policy=team,namespace=shop --yes": "TestAuditFix, which writes fewer objects",
+			"mapd audit --undo mapd-audit-undo.yaml":                      "TestAuditFix",
+		})
 		r.follow(t, "docs/audit.md", nil, nil)
 		r.done(t, 5)
 	})

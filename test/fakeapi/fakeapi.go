@@ -2,7 +2,7 @@
 //
 // It stores any object of any resource, gives out uids and resourceVersions, refuses a
 // write of an old version, and serves lists, also page by page, watches, creations, updates, server-side
-// apply as a merge, status as a subresource, and deletions with finalizers and
+// apply as a merge, JSON patches, status as a subresource, and deletions with finalizers and
 // preconditions. It knows no schemas, no field managers and no garbage collection: test/e2e
 // has real servers for that.
 //
@@ -30,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Request is one call.
@@ -40,6 +42,7 @@ type Request struct {
 	Subresource     string
 	DryRun, Apply   bool
 	Object          map[string]any // of a write
+	Ops             []tree.Op      // of a JSON patch, which has no Object
 	// Limit and Continue are those of a list; Limit 0 asks for all objects.
 	Limit                   int
 	Continue                string
@@ -285,7 +288,17 @@ func (s *Server) write(r Request, k key, before unstructured.Unstructured) (map[
 		return nil, apierrors.NewConflict(r.Resource.GroupResource(), r.Name, fmt.Errorf("the uid is %q", before.GetUID()))
 	}
 	now := r.Object
-	if r.Verb == "patch" {
+	switch {
+	case r.Ops != nil:
+		patched, err := tree.Apply(any(before.Object), r.Ops)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		now = runtime.DeepCopyJSON(patched.(map[string]any))
+		if v := (&unstructured.Unstructured{Object: now}).GetResourceVersion(); v != before.GetResourceVersion() {
+			return nil, apierrors.NewConflict(r.Resource.GroupResource(), r.Name, fmt.Errorf("the resourceVersion is %s", before.GetResourceVersion()))
+		}
+	case r.Verb == "patch":
 		now = merge(runtime.DeepCopyJSON(before.Object), r.Object)
 	}
 	after := unstructured.Unstructured{Object: now}
@@ -481,6 +494,19 @@ func parse(r *http.Request) (Request, error) {
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil || len(text) == 0 {
+		return req, err
+	}
+	if r.Header.Get("Content-Type") == string(types.JSONPatchType) {
+		var ops []struct {
+			Op    string `json:"op"`
+			Path  string `json:"path"`
+			Value any    `json:"value"`
+		}
+		err := json.Unmarshal(text, &ops)
+		req.Ops = []tree.Op{}
+		for _, op := range ops {
+			req.Ops = append(req.Ops, tree.Op(op))
+		}
 		return req, err
 	}
 	return req, json.Unmarshal(text, &req.Object)
