@@ -207,12 +207,9 @@ func (a *audit) save(now bool) error {
 // kind audits one kind, from where the state says.
 func (a *audit) kind(ctx context.Context, t *target, done, kinds int) error {
 	s := a.state
-	total := KindTotal{Kind: t.GVK.Kind, Resource: t.GVR.GroupResource().String(), Version: t.GVR.Version}
-	if s.Kind == t.id && len(s.Totals.Kinds) > 0 {
-		total = s.Totals.Kinds[len(s.Totals.Kinds)-1]
-	} else {
+	if s.Kind != t.id || len(s.Totals.Kinds) == 0 {
 		s.Kind, s.At = t.id, cursor{}
-		s.Totals.Kinds = append(s.Totals.Kinds, total)
+		s.Totals.Kinds = append(s.Totals.Kinds, KindTotal{Kind: t.GVK.Kind, Resource: t.GVR.GroupResource().String(), Version: t.GVR.Version})
 	}
 	current := func() *KindTotal { return &s.Totals.Kinds[len(s.Totals.Kinds)-1] }
 	l := newLister(a.Cluster, t.Resource, query{namespace: a.Namespace, labels: a.Labels}, s.At)
