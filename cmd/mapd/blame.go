@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/blame"
@@ -17,6 +20,9 @@ import (
 )
 
 type blameFlags struct {
+	cluster   clusterFlags
+	timeout   time.Duration
+	owners    bool
 	logs      []string
 	namespace string
 	uid       string
@@ -26,12 +32,22 @@ type blameFlags struct {
 
 const blameLong = `Say who wrote which field of an object, and when.
 
-The object is named as kubectl names it: po/web-1, deployment.apps/web.
+The object is named as kubectl names it: po/web-1, deployment.apps/web. The answer has
+one line for each field, which says where it is from:
 
-With --audit-log, the answer is from the API server's audit log: one line for each
-field that a request, a policy of mapd or another webhook wrote, for as far back as
-the log goes. The log has one event of audit.k8s.io/v1 in a line, or one EventList. It
-is read once and may be of any length. What it cannot know follows from its level:
+  managedFields  the field manager that set the field, as the API server keeps it
+  audit log      what the API server noted of a request, with --audit-log
+
+Of a field that a Pod has from the template of its workload, the line says who wrote
+it there; and of a workload, policies that wrote into the newest object that it made
+are listed, too. --owners=false looks at the object alone. Fields of the status are
+left out, unless --field asks for them.
+
+With --audit-log, the answer is from the API server's audit log alone, and no cluster
+is asked: one line for each field that a request, a policy of mapd or another webhook
+wrote, for as far back as the log goes. The log has one event of audit.k8s.io/v1 in a
+line, or one EventList. It is read once and may be of any length. What it cannot know
+follows from its level:
 
   Metadata         what mapd's policies changed; of other webhooks, that they did
   Request          also what other webhooks and patches changed
@@ -48,15 +64,18 @@ Exit codes:
   0  done
   1  nothing is known of the object
   2  wrong usage, or a file that cannot be read
+  4  the cluster cannot be reached
   5  something could not be read, the rest was done`
 
 func newBlame(s streams) *cobra.Command {
 	var f blameFlags
 	cmd := &cobra.Command{
-		Use:     "blame KIND/NAME --audit-log FILE...",
-		Short:   "Say who wrote which field of an object",
-		Long:    blameLong,
-		Example: "  mapd blame deployment/web -n shop --audit-log /var/log/kubernetes/audit.log",
+		Use:   "blame KIND/NAME",
+		Short: "Say who wrote which field of an object",
+		Long:  blameLong,
+		Example: `  mapd blame pod/web-7d4b9c-x2x5w -n shop
+  mapd blame deployment/web --field /spec/replicas
+  mapd blame deployment/web -n shop --audit-log /var/log/kubernetes/audit.log`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("blame: want one object, such as pod/web-1")
@@ -70,14 +89,17 @@ func newBlame(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.StringArrayVar(&f.logs, "audit-log", nil, "audit log of the API server: file, file.gz or - ; repeatable, the oldest first")
-	fl.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the object")
+	f.cluster.add(fl)
+	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long a cluster may take in all")
+	fl.BoolVar(&f.owners, "owners", true, "also look at the object's owners, and at what it owns")
+	fl.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the object (default that of the context, else default)")
 	fl.StringVar(&f.uid, "uid", "", "of several objects that had this name, only the one with this UID")
 	fl.StringVar(&f.field, "field", "", "only this field and what is in it: a JSON pointer, such as /spec/replicas")
 	choiceVarP(fl, &f.output, "output", "o", "table", "", "table", "json", "yaml")
 	return cmd
 }
 
-func runBlame(_ context.Context, s streams, f *blameFlags, object string) error {
+func runBlame(ctx context.Context, s streams, f *blameFlags, object string) error {
 	kind, name, err := blame.ParseName(object)
 	if err != nil {
 		return usagef("blame: %w", err)
@@ -86,7 +108,7 @@ func runBlame(_ context.Context, s streams, f *blameFlags, object string) error 
 		return usagef("blame: --field: %w", err)
 	}
 	if len(f.logs) == 0 {
-		return usagef("blame: give an audit log with --audit-log")
+		return blameInCluster(ctx, s, f, kind, name)
 	}
 	out := newBlamePrinter(s.out, f.output)
 	print := func(l blame.Line) error {
@@ -95,7 +117,7 @@ func runBlame(_ context.Context, s streams, f *blameFlags, object string) error 
 		}
 		return out.print(&l)
 	}
-	target := blame.Offline(kind, f.namespace, name)
+	target := blame.Offline(kind, cmp.Or(f.namespace, metav1.NamespaceDefault), name)
 	target.UID = types.UID(f.uid)
 	log := blame.NewLog(target, print)
 	for _, file := range f.logs {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,10 +17,11 @@ import (
 // blamePrinter writes lines as they are found. Those of a table stand below each other in
 // groups, so that it need not wait for the last one.
 type blamePrinter struct {
-	w      io.Writer
-	format string
-	table  *tabwriter.Writer
-	lines  int
+	w       io.Writer
+	format  string
+	table   *tabwriter.Writer
+	objects bool // lines are of several objects, so a table names them
+	lines   int
 }
 
 // tableGroup is how many lines of a table have the same widths.
@@ -61,6 +63,9 @@ func (p *blamePrinter) row(l *blame.Line) error {
 		}
 	}
 	if p.lines == 1 {
+		if p.objects {
+			fmt.Fprint(p.table, "OBJECT\t")
+		}
 		fmt.Fprintln(p.table, "FIELD\tBY\tWHEN\tSOURCE\tREQUEST")
 	}
 	field := l.Field
@@ -83,7 +88,10 @@ func (p *blamePrinter) row(l *blame.Line) error {
 	}
 	request += l.Note
 	row := ""
-	for i, cell := range []string{field, by, l.Time.String(), string(l.Source), request} {
+	if p.objects {
+		row = report.Line(l.Object) + "\t"
+	}
+	for i, cell := range []string{field, by, cmp.Or(l.Time.String(), "-"), string(l.Source), request} {
 		if i > 0 {
 			row += "\t"
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -40,9 +41,7 @@ var inCluster = rest.InClusterConfig
 // Whoever sets $KUBECONFIG in a Pod means another cluster than the Pod's, so it
 // comes before the service account.
 func (f *clusterFlags) config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.WarnIfAllMissing = false
-	rules.ExplicitPath = f.kubeconfig
+	rules := f.rules()
 	explicit := f.kubeconfig != "" || f.context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
 
 	var config *rest.Config
@@ -64,6 +63,22 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	config.UserAgent = "mapd/" + version()
 	config.QPS, config.Burst = clientQPS, clientBurst
 	return config, nil
+}
+
+func (f *clusterFlags) rules() *clientcmd.ClientConfigLoadingRules {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.WarnIfAllMissing = false
+	rules.ExplicitPath = f.kubeconfig
+	return rules
+}
+
+// namespace returns the namespace of the context, which kubectl takes without -n.
+func (f *clusterFlags) namespace() string {
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.rules(), &clientcmd.ConfigOverrides{CurrentContext: f.context}).Namespace()
+	if err != nil || namespace == "" {
+		return metav1.NamespaceDefault
+	}
+	return namespace
 }
 
 // noCluster says where a cluster was looked for.

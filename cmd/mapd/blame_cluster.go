@@ -1,0 +1,277 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/mapd-project/mapd/internal/blame"
+)
+
+// maxOwners bounds how far owners are walked: a Pod of a Job of a CronJob of somebody's.
+const maxOwners = 5
+
+// owned says of which resource the objects are that a workload makes from its template.
+var owned = map[schema.GroupKind]schema.GroupVersionResource{
+	{Group: "apps", Kind: "Deployment"}:        {Group: "apps", Version: "v1", Resource: "replicasets"},
+	{Group: "apps", Kind: "ReplicaSet"}:        podResource,
+	{Group: "apps", Kind: "StatefulSet"}:       podResource,
+	{Group: "apps", Kind: "DaemonSet"}:         podResource,
+	{Group: "batch", Kind: "CronJob"}:          {Group: "batch", Version: "v1", Resource: "jobs"},
+	{Group: "batch", Kind: "Job"}:              podResource,
+	{Group: "", Kind: "ReplicationController"}: podResource,
+}
+
+var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// blaming asks a cluster who wrote what.
+type blaming struct {
+	client dynamic.Interface
+	mapper meta.RESTMapper
+	record recorder
+	// complaints say what could not be read.
+	complaints []string
+}
+
+// recorder returns what replicas remember of an object, and what keeps some of them from
+// saying so. owner is the UID of its controller.
+type recorder func(ctx context.Context, t *blame.Target, gk schema.GroupKind, owner types.UID) ([]blame.Line, []string)
+
+// subject is an object that is asked about; object is nil if there is none.
+type subject struct {
+	*blame.Target
+	gk     schema.GroupKind
+	object *unstructured.Unstructured
+}
+
+// newBlaming discovers the cluster's kinds.
+func newBlaming(config *rest.Config) (*blaming, error) {
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	cached := memory.NewMemCacheClient(d)
+	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+	return &blaming{client: client, mapper: mapper}, nil
+}
+
+// kind returns the kind that a user names.
+func (b *blaming) kind(word string) (*meta.RESTMapping, error) {
+	full, short := schema.ParseResourceArg(word)
+	if full != nil {
+		if gvk, err := b.mapper.KindFor(*full); err == nil {
+			return b.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		}
+	}
+	gvk, err := b.mapper.KindFor(short.WithVersion(""))
+	if err != nil {
+		return nil, err
+	}
+	return b.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+}
+
+func subjectOf(m *meta.RESTMapping, namespace, name string) *subject {
+	if m.Scope.Name() == meta.RESTScopeNameRoot {
+		namespace = ""
+	}
+	gk := m.GroupVersionKind.GroupKind()
+	shown := schema.GroupResource{Group: gk.Group, Resource: strings.ToLower(gk.Kind)}
+	return &subject{gk: gk, Target: &blame.Target{Kind: shown.String(), Namespace: namespace, Name: name, Resources: []schema.GroupResource{m.Resource.GroupResource()}}}
+}
+
+// read reads an object. It complains if it cannot, and returns whether the object may
+// exist all the same.
+func (b *blaming) read(ctx context.Context, s *subject, m *meta.RESTMapping) {
+	object, err := b.client.Resource(m.Resource).Namespace(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		b.complain("%s is not in the cluster; only records and the audit log can know it", s)
+	case err != nil:
+		b.complain("%s cannot be read, so its managedFields and owners are unknown: %v", s, err)
+	case s.UID != "" && object.GetUID() != s.UID:
+		b.complain("%s in the cluster has another UID, %s; only records and the audit log can know the one with %s", s, object.GetUID(), s.UID)
+	default:
+		s.set(object)
+	}
+}
+
+func (s *subject) set(object *unstructured.Unstructured) {
+	s.object, s.UID, s.Created = object, object.GetUID(), object.GetCreationTimestamp().Time
+}
+
+func (b *blaming) complain(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(b.complaints, text) {
+		b.complaints = append(b.complaints, text)
+	}
+}
+
+// lines returns who wrote the fields of an object, with those that are from its owners'
+// templates.
+func (b *blaming) lines(ctx context.Context, s *subject, owners int) []blame.Line {
+	var owner *metav1.OwnerReference
+	var managed []blame.Line
+	if s.object != nil {
+		owner = metav1.GetControllerOf(s.object)
+		managed = blame.Managed(s.String(), s.object)
+		if len(s.object.GetManagedFields()) == 0 {
+			b.complain("%s has no managedFields", s)
+		}
+	}
+	var recorded []blame.Line
+	if b.record != nil {
+		uid := types.UID("")
+		if owner != nil {
+			uid = owner.UID
+		}
+		var complaints []string
+		recorded, complaints = b.record(ctx, s.Target, s.gk, uid)
+		for _, c := range complaints {
+			b.complain("%s", c)
+		}
+	}
+	all := blame.Join(recorded, managed, nil)
+	if owner == nil || owners == 0 {
+		return all
+	}
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return all
+	}
+	m, err := b.mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: owner.Kind}, gv.Version)
+	if err != nil {
+		b.complain("%s is owned by a kind that cannot be read: %v", s, err)
+		return all
+	}
+	above := subjectOf(m, s.Namespace, owner.Name)
+	above.UID = owner.UID
+	if b.read(ctx, above, m); above.object == nil {
+		return all
+	}
+	return blame.Inherit(all, s.object, above.String(), above.object, b.lines(ctx, above, owners-1))
+}
+
+// made returns the lines that policies and webhooks have about what a workload made from
+// its template, of the newest object of each kind.
+func (b *blaming) made(ctx context.Context, s *subject) []blame.Line {
+	var out []blame.Line
+	for range maxOwners {
+		resource, ok := owned[s.gk]
+		if !ok || s.object == nil {
+			return out
+		}
+		list, err := b.client.Resource(resource).Namespace(s.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			b.complain("%s in the namespace %s cannot be listed: %v", resource.Resource, s.Namespace, err)
+			return out
+		}
+		all := slices.DeleteFunc(list.Items, func(u unstructured.Unstructured) bool {
+			owner := metav1.GetControllerOf(&u)
+			return owner == nil || owner.UID != s.UID
+		})
+		if len(all) == 0 {
+			return out
+		}
+		newest := slices.MaxFunc(all, func(x, y unstructured.Unstructured) int {
+			return cmp.Or(x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time), strings.Compare(x.GetName(), y.GetName()))
+		})
+		gvk, err := b.mapper.KindFor(resource)
+		if err != nil {
+			b.complain("%s: %v", resource.Resource, err)
+			return out
+		}
+		m, err := b.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			b.complain("%s: %v", resource.Resource, err)
+			return out
+		}
+		s = subjectOf(m, s.Namespace, newest.GetName())
+		s.set(&newest)
+		for _, line := range b.lines(ctx, s, 0) {
+			if line.Kind == blame.ByPolicy || line.Kind == blame.ByWebhook {
+				out = append(out, line)
+			}
+		}
+	}
+	return out
+}
+
+// blameInCluster answers from records and managedFields.
+func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name string) error {
+	config, err := f.cluster.config()
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	namespace := f.namespace
+	if namespace == "" {
+		namespace = f.cluster.namespace()
+	}
+	ctx, stop := interruptible(ctx, f.timeout)
+	defer stop()
+	b, err := newBlaming(config)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	m, err := b.kind(strings.ToLower(kind))
+	var unknown *meta.NoResourceMatchError
+	switch {
+	case errors.As(err, &unknown):
+		return usagef("blame: the cluster has no kind %q", kind)
+	case err != nil:
+		return &codedError{exitUnreachable, fmt.Errorf("blame: %w", err)}
+	}
+	object := subjectOf(m, namespace, name)
+	object.UID = types.UID(f.uid)
+	b.read(ctx, object, m)
+	owners := 0
+	if f.owners {
+		owners = maxOwners
+	}
+	lines := b.lines(ctx, object, owners)
+	if f.owners {
+		lines = append(lines, b.made(ctx, object)...)
+	}
+	lines = slices.DeleteFunc(lines, func(l blame.Line) bool {
+		return !l.About(f.field) || f.field == "" && strings.HasSuffix(l.Operation, " status")
+	})
+	out := newBlamePrinter(s.out, f.output)
+	out.objects = slices.ContainsFunc(lines, func(l blame.Line) bool { return l.Object != object.String() })
+	for i := range lines {
+		if err := out.print(&lines[i]); err != nil {
+			return &codedError{exitUsage, err}
+		}
+	}
+	if err := out.end(); err != nil {
+		return &codedError{exitUsage, err}
+	}
+	for _, c := range b.complaints {
+		fmt.Fprintf(s.err, "warning: %s\n", c)
+	}
+	switch {
+	case len(b.complaints) > 0 && len(lines) > 0:
+		return &codedError{code: exitPartial}
+	case len(lines) == 0:
+		return &codedError{code: exitDenied}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package blame
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// maxManaged bounds how many lines the managedFields of one object make.
+const maxManaged = 20_000
+
+// Managed returns a line for each field of an object that its managedFields say somebody
+// set, sorted by field. Managers keep fields in their own names: here they are pointers
+// into the object as it is, and fields that it no longer has are left out.
+func Managed(name string, object *unstructured.Unstructured) []Line {
+	var out []Line
+	for _, entry := range object.GetManagedFields() {
+		set := fieldSet(entry)
+		if set == nil {
+			continue
+		}
+		line := Line{Object: name, By: entry.Manager, Kind: ByManager, Operation: strings.ToLower(string(entry.Operation)), Source: FromManaged}
+		if entry.Subresource != "" {
+			line.Operation += " " + entry.Subresource
+		}
+		if entry.Time != nil {
+			line.Time = Time{entry.Time.Time}
+		}
+		out = appendManaged(out, line, nil, set, object.Object)
+	}
+	slices.SortStableFunc(out, func(a, b Line) int { return comparePointers(a.Field, b.Field) })
+	return out
+}
+
+func fieldSet(entry metav1.ManagedFieldsEntry) map[string]any {
+	if entry.FieldsV1 == nil {
+		return nil
+	}
+	var set map[string]any
+	if json.Unmarshal(entry.FieldsV1.Raw, &set) != nil {
+		return nil
+	}
+	return set
+}
+
+func appendManaged(out []Line, line Line, at []byte, set map[string]any, value any) []Line {
+	leaf := true
+	for _, key := range sortedKeys(set) {
+		if key == "." {
+			continue
+		}
+		leaf = false
+		token, below, ok := member(value, key)
+		inner, isSet := set[key].(map[string]any)
+		if !ok || !isSet || len(out) >= maxManaged {
+			continue
+		}
+		out = appendManaged(out, line, tree.AppendToken(at[:len(at):len(at)], token), inner, below)
+	}
+	if leaf && len(at) > 0 {
+		line.Field = string(at)
+		out = append(out, line)
+	}
+	return out
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// member returns what a name of managedFields means in a value: "f:name" is a field,
+// "k:{…}" the element of a list with these keys, "v:…" the element with this value and
+// "i:0" one by its index.
+func member(value any, key string) (token string, below any, ok bool) {
+	kind, rest, _ := strings.Cut(key, ":")
+	switch v := value.(type) {
+	case map[string]any:
+		below, ok = v[rest]
+		return rest, below, ok && kind == "f"
+	case []any:
+		at := -1
+		switch kind {
+		case "k":
+			want, err := tree.Decode([]byte(rest))
+			if err != nil {
+				return "", nil, false
+			}
+			at = slices.IndexFunc(v, func(e any) bool { return hasKeys(e, want) })
+		case "v":
+			wrapped, err := tree.Decode([]byte(`{"v":` + rest + `}`))
+			if err != nil {
+				return "", nil, false
+			}
+			at = slices.IndexFunc(v, func(e any) bool { return tree.Equal(e, wrapped["v"]) })
+		case "i":
+			if n, err := strconv.Atoi(rest); err == nil && n < len(v) {
+				at = n
+			}
+		}
+		if at >= 0 {
+			return strconv.Itoa(at), v[at], true
+		}
+	}
+	return "", nil, false
+}
+
+// hasKeys reports whether an element of a list has these keys. A key that is absent may
+// have its default, as the protocol of a port does.
+func hasKeys(element any, want map[string]any) bool {
+	m, ok := element.(map[string]any)
+	if !ok || len(want) == 0 {
+		return false
+	}
+	found := 0
+	for key, value := range want {
+		have, ok := m[key]
+		switch {
+		case !ok:
+		case !tree.Equal(have, value):
+			return false
+		default:
+			found++
+		}
+	}
+	return found > 0
+}
+
+// comparePointers sorts pointers with their indices as numbers.
+func comparePointers(a, b string) int {
+	for a != "" && b != "" {
+		x, y := firstToken(a), firstToken(b)
+		if x != y {
+			m, err := strconv.Atoi(x[1:])
+			n, err2 := strconv.Atoi(y[1:])
+			if err == nil && err2 == nil && m != n {
+				return m - n
+			}
+			return strings.Compare(x, y)
+		}
+		a, b = a[len(x):], b[len(y):]
+	}
+	return len(a) - len(b)
+}
+
+// firstToken returns the beginning of a pointer with its slash.
+func firstToken(pointer string) string {
+	if pointer[0] == '/' {
+		if i := strings.IndexByte(pointer[1:], '/'); i >= 0 {
+			return pointer[:i+1]
+		}
+	}
+	return pointer
+}
