@@ -135,6 +135,9 @@ func runBlame(ctx context.Context, s streams, f *blameFlags, object string) erro
 		fmt.Fprintf(s.err, "warning: and %d more lines\n", left)
 	}
 	fmt.Fprintf(s.err, "%s: %d lines read, %d skipped; %d events of %s\n", strings.Join(f.logs, ", "), log.Read, log.Bad, log.Events, target)
+	if n := log.Nameless(); n > 0 && out.lines == 0 {
+		fmt.Fprintf(s.err, "%d creations there have no name in the log, and nothing names %s soon after one: level RequestResponse has names\n", n, target)
+	}
 	switch {
 	case log.Bad > 0:
 		return &codedError{code: exitPartial}

@@ -55,6 +55,10 @@ func (n *nameless) add(e *auditEvent, lines []Line) {
 
 func (n *nameless) clear() { *n = nameless{} }
 
+// Nameless returns how many creations are known that the log does not name and that were
+// not settled.
+func (l *Log) Nameless() int { return len(l.nameless.last) }
+
 // mayBe reports whether the target may be what was created.
 func (c *creation) mayBe(t *Target, named time.Time) bool {
 	if c.prefix != "" && !strings.HasPrefix(t.Name, c.prefix) {

@@ -53,8 +53,8 @@ func Inherit(lines []Line, object *unstructured.Unstructured, ownerName string, 
 }
 
 func joinNotes(a, b string) string {
-	if b == "" {
-		return a
+	if a == "" || b == "" {
+		return a + b
 	}
 	return a + "; " + b
 }

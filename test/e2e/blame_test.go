@@ -1,0 +1,148 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mapd-project/mapd/test/e2e/cluster"
+)
+
+const blamedWeb = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: blamed}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: "nginx:1"}]}
+`
+
+// TestBlame asks who wrote the fields of a Deployment and its Pod: in the cluster, and
+// of the server's audit log. A controller's part is played as controllers do it: names are
+// left to the server.
+func TestBlame(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	policyFile, auditLog := filepath.Join(dir, "audit.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policyFile, []byte(`apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- {level: RequestResponse, resources: [{group: apps, resources: [deployments]}]}
+- {level: Metadata, resources: [{group: "", resources: [pods, pods/binding]}]}
+- {level: None}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := cluster.Installed(t, cluster.InstallOptions{Cluster: cluster.Options{
+		Users: map[string][]string{"poor": nil},
+		Flags: []string{"--audit-policy-file=" + policyFile, "--audit-log-path=" + auditLog, "--audit-log-mode=blocking"},
+	}})
+	m.NeedProcesses(t)
+	m.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: stream}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: blamed}\n")
+	m.DefaultServiceAccounts(t, "blamed")
+	m.Apply(t, policiesYAML(
+		madePolicy{name: "on-workloads", resource: "deployments.apps", mutation: `Object{spec: Object.spec{revisionHistoryLimit: 3}}`},
+		madePolicy{name: "on-pods", resource: "pods", mutation: labelled("marked")},
+		madePolicy{name: "on-maps", mutation: labelled("on-maps")},
+	))
+	acts(t, m, "configmaps", "on-maps") // one entry has all three
+
+	if _, err := m.Kubectl(t, []byte(blamedWeb), "apply", "--server-side", "--field-manager=gitops", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Kubectl(t, nil, "-n", "blamed", "patch", "deployment", "web", "--type=merge", "--field-manager=alice", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"nginx:2"}]}}}}`); err != nil {
+		t.Fatal(err)
+	}
+	pod := blamedPod(t, m)
+	kubeconfig := m.Kubeconfig(t, m.Config, "blamed")
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		want []string
+	}{
+		{"deployment", []string{"blame", "deploy/web"}, 0, []string{
+			`(?m:^)(?:deployment.apps/web +)?/spec/replicas +manager gitops +\S+Z +managedFields +apply\n`,
+			`(?m:^)(?:deployment.apps/web +)?/spec/template/spec/containers/0/image +manager alice +\S+Z +managedFields +update\n`,
+		}},
+		{"pod", []string{"blame", "pods/" + pod}, 0, []string{
+			`\n/spec/containers/0/image +manager alice +\S+Z +managedFields +update; in replicaset.apps/\S+ /spec/template/spec/containers/0/image; in deployment.apps/web /spec/template/spec/containers/0/image\n`,
+			`\n/metadata/labels/app +manager gitops .* in deployment.apps/web /spec/template/metadata/labels/app\n`,
+			`\n/metadata/generateName +manager kube-controller-manager`,
+		}},
+		{"audit log of the deployment", []string{"blame", "deployments.apps/web", "-n", "blamed", "--audit-log", auditLog}, 0, []string{
+			`\n\* +user \S+ +\S+Z +audit log +patch; the log does not say which fields|\n/spec/replicas +user`,
+			`/spec/revisionHistoryLimit +policy on-workloads/on-workloads +\S+Z +audit log +patch by`,
+			`/spec/template/spec/containers/0/image +user \S+ +\S+Z +audit log +patch`,
+		}},
+		{"audit log of the pod", []string{"blame", "po/" + pod, "-n", "blamed", "--audit-log", auditLog}, 0, []string{
+			`\n/metadata/labels/marked +policy on-pods/on-pods +\S+Z +audit log +create by \S+; the log does not name what this request created\n`,
+		}},
+		{"no such object", []string{"blame", "deploy/none"}, 1, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, code, err := m.Mapd(t, kubeconfig, c.args...)
+			if err != nil || code != c.code {
+				t.Fatalf("exit code %d, %v\n%s", code, err, out)
+			}
+			for _, want := range c.want {
+				if !regexp.MustCompile(want).MatchString(out) {
+					t.Errorf("want %s in\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// blamedPod does what the controllers of Deployments and ReplicaSets do, and binds the
+// Pod as the scheduler does.
+func blamedPod(t *testing.T, m *cluster.Mapd) string {
+	t.Helper()
+	ctx, options := t.Context(), metav1.CreateOptions{FieldManager: "kube-controller-manager"}
+	api := m.Client(t, m.Config)
+	web, err := api.AppsV1().Deployments("blamed").Get(ctx, "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := web.Spec.Template.DeepCopy()
+	template.Labels["pod-template-hash"] = "7d4b"
+	set, err := api.AppsV1().ReplicaSets("blamed").Create(ctx, &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-7d4b", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(web, appsv1.SchemeGroupVersion.WithKind("Deployment"))}},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: *template},
+	}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return createdPod(ctx, t, api, set, options)
+}
+
+func createdPod(ctx context.Context, t *testing.T, api kubernetes.Interface, set *appsv1.ReplicaSet, options metav1.CreateOptions) string {
+	t.Helper()
+	pod, err := api.CoreV1().Pods("blamed").Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: set.Name + "-", Labels: set.Spec.Template.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}},
+		Spec: set.Spec.Template.Spec,
+	}, options)
+	if err == nil && pod.Labels["marked"] != "yes" {
+		err = errors.New("the policy did not run")
+	}
+	if err == nil {
+		err = api.CoreV1().Pods("blamed").Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "node"}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod.Name
+}
