@@ -43,7 +43,7 @@ func fieldSet(entry metav1.ManagedFieldsEntry) map[string]any {
 		return nil
 	}
 	var set map[string]any
-	if json.Unmarshal(entry.FieldsV1.Raw, &set) != nil {
+	if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
 		return nil
 	}
 	return set

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,7 +21,7 @@ import (
 
 const blamedWeb = `apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web, namespace: blamed}
+metadata: {name: web, namespace: shop}
 spec:
   replicas: 2
   selector: {matchLabels: {app: web}}
@@ -50,8 +51,8 @@ rules:
 		Flags: []string{"--audit-policy-file=" + policyFile, "--audit-log-path=" + auditLog, "--audit-log-mode=blocking"},
 	}})
 	m.NeedProcesses(t)
-	m.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: stream}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: blamed}\n")
-	m.DefaultServiceAccounts(t, "blamed")
+	m.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: stream}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
+	m.DefaultServiceAccounts(t, "shop")
 	m.Apply(t, policiesYAML(
 		madePolicy{name: "on-workloads", resource: "deployments.apps", mutation: `Object{spec: Object.spec{revisionHistoryLimit: 3}}`},
 		madePolicy{name: "on-pods", resource: "pods", mutation: labelled("marked")},
@@ -62,17 +63,12 @@ rules:
 	if _, err := m.Kubectl(t, []byte(blamedWeb), "apply", "--server-side", "--field-manager=gitops", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Kubectl(t, nil, "-n", "blamed", "patch", "deployment", "web", "--type=merge", "--field-manager=alice", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"nginx:2"}]}}}}`); err != nil {
+	if _, err := m.Kubectl(t, nil, "-n", "shop", "patch", "deployment", "web", "--type=merge", "--field-manager=alice", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"nginx:2"}]}}}}`); err != nil {
 		t.Fatal(err)
 	}
 	pod := blamedPod(t, m)
-	kubeconfig := m.Kubeconfig(t, m.Config, "blamed")
-	for _, c := range []struct {
-		name string
-		args []string
-		code int
-		want []string
-	}{
+	kubeconfig := m.Kubeconfig(t, m.Config, "shop")
+	cases := []blameCase{
 		{"deployment", []string{"blame", "deploy/web"}, 0, []string{
 			`(?m:^)(?:deployment.apps/web +)?/spec/replicas +manager gitops +\S+Z +managedFields +apply\n`,
 			`(?m:^)(?:deployment.apps/web +)?/spec/template/spec/containers/0/image +manager alice +\S+Z +managedFields +update\n`,
@@ -82,16 +78,20 @@ rules:
 			`\n/metadata/labels/app +manager gitops .* in deployment.apps/web /spec/template/metadata/labels/app\n`,
 			`\n/metadata/generateName +manager kube-controller-manager`,
 		}},
-		{"audit log of the deployment", []string{"blame", "deployments.apps/web", "-n", "blamed", "--audit-log", auditLog}, 0, []string{
+		{"audit log of the deployment", []string{"blame", "deployments.apps/web", "-n", "shop", "--audit-log", auditLog}, 0, []string{
 			`\n\* +user \S+ +\S+Z +audit log +patch; the log does not say which fields|\n/spec/replicas +user`,
 			`/spec/revisionHistoryLimit +policy on-workloads/on-workloads +\S+Z +audit log +patch by`,
 			`/spec/template/spec/containers/0/image +user \S+ +\S+Z +audit log +patch`,
 		}},
-		{"audit log of the pod", []string{"blame", "po/" + pod, "-n", "blamed", "--audit-log", auditLog}, 0, []string{
+		{"audit log of the pod", []string{"blame", "po/" + pod, "-n", "shop", "--audit-log", auditLog}, 0, []string{
 			`\n/metadata/labels/marked +policy on-pods/on-pods +\S+Z +audit log +create by \S+; the log does not name what this request created\n`,
 		}},
 		{"no such object", []string{"blame", "deploy/none"}, 1, nil},
-	} {
+	}
+	for _, command := range blameCommands(t, pod) {
+		cases = append(cases, blameCase{command, strings.Fields(command)[1:], 0, nil})
+	}
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			out, code, err := m.Mapd(t, kubeconfig, c.args...)
 			if err != nil || code != c.code {
@@ -106,19 +106,43 @@ rules:
 	}
 }
 
+type blameCase struct {
+	name string
+	args []string
+	code int
+	want []string // patterns
+}
+
+// blameCommands returns the commands of docs/blame.md, about a Pod that there is.
+func blameCommands(t *testing.T, pod string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(cluster.Root(t), "docs/blame.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range regexp.MustCompile(`(?m)^    (mapd blame .*)$`).FindAllStringSubmatch(string(text), -1) {
+		out = append(out, strings.Replace(m[1], "pod/web-7d4b9c-x2x5w", "pod/"+pod, 1))
+	}
+	if len(out) < 2 {
+		t.Fatalf("%d commands: the page is not read as it is written", len(out))
+	}
+	return out
+}
+
 // blamedPod does what the controllers of Deployments and ReplicaSets do, and binds the
 // Pod as the scheduler does.
 func blamedPod(t *testing.T, m *cluster.Mapd) string {
 	t.Helper()
 	ctx, options := t.Context(), metav1.CreateOptions{FieldManager: "kube-controller-manager"}
 	api := m.Client(t, m.Config)
-	web, err := api.AppsV1().Deployments("blamed").Get(ctx, "web", metav1.GetOptions{})
+	web, err := api.AppsV1().Deployments("shop").Get(ctx, "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := web.Spec.Template.DeepCopy()
 	template.Labels["pod-template-hash"] = "7d4b"
-	set, err := api.AppsV1().ReplicaSets("blamed").Create(ctx, &appsv1.ReplicaSet{
+	set, err := api.AppsV1().ReplicaSets("shop").Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-7d4b", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(web, appsv1.SchemeGroupVersion.WithKind("Deployment"))}},
 		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: *template},
 	}, options)
@@ -130,7 +154,7 @@ func blamedPod(t *testing.T, m *cluster.Mapd) string {
 
 func createdPod(ctx context.Context, t *testing.T, api kubernetes.Interface, set *appsv1.ReplicaSet, options metav1.CreateOptions) string {
 	t.Helper()
-	pod, err := api.CoreV1().Pods("blamed").Create(ctx, &corev1.Pod{
+	pod, err := api.CoreV1().Pods("shop").Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: set.Name + "-", Labels: set.Spec.Template.Labels,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}},
 		Spec: set.Spec.Template.Spec,
@@ -139,7 +163,7 @@ func createdPod(ctx context.Context, t *testing.T, api kubernetes.Interface, set
 		err = errors.New("the policy did not run")
 	}
 	if err == nil {
-		err = api.CoreV1().Pods("blamed").Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "node"}}, metav1.CreateOptions{})
+		err = api.CoreV1().Pods("shop").Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "node"}}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
