@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/internal/watch"
@@ -118,6 +119,10 @@ type policyResult struct {
 	// pending says that it is not known yet what will come of it.
 	pending  bool
 	warnings warnings
+	// breaker is nil unless the author asked for one. Once it has tripped, closed is what
+	// came of the policy before; else it is nil.
+	breaker *breaker.Breaker
+	closed  *policyResult
 }
 
 // compiledBinding is one binding as it is stored and what came of it.
@@ -156,7 +161,7 @@ func (s *stored) source() *stored { return s }
 type compiled struct {
 	policies, bindings int      // decoded and compiled
 	broken             []string // the policies among them that cannot run, by name
-	changed            bool     // whether any policy is another than before
+	changed            bool     // whether any policy is another, or runs otherwise, than before
 }
 
 // update takes in what has changed; nil is what is gone.
@@ -183,9 +188,11 @@ func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 	if renamed || len(bindings) > 0 {
 		c.named = c.resolve()
 	}
-	if len(changed) > 0 || len(bindings) > 0 {
+	switched := c.switchBreakers()
+	if len(changed) > 0 || len(bindings) > 0 || switched {
 		c.divide()
 	}
+	work.changed = work.changed || switched
 	return work
 }
 
@@ -421,11 +428,11 @@ func compilePolicy(ctx context.Context, name string, text []byte, deps policy.De
 	p := compile.NewPolicy(ctx, text, compile.Stored, deps)
 	switch {
 	case p.Object == nil:
-		return brokenPolicy(readable(name, text), p.Err)
+		return brokenPolicy(readable(name, text), p.Err).withBreaker(text)
 	case p.Err != nil:
-		return brokenPolicy(p.Object, p.Err)
+		return brokenPolicy(p.Object, p.Err).withBreaker(text)
 	}
-	return &policyResult{policy: p.Program, group: webhook.GroupOf(p.Object)}
+	return (&policyResult{policy: p.Program, group: webhook.GroupOf(p.Object)}).withBreaker(text)
 }
 
 func brokenPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *policyResult {

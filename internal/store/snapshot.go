@@ -47,7 +47,8 @@ type PolicyState struct {
 	// ParamKind is nil for a policy that has none.
 	ParamKind *ParamState
 	// Bound says that a binding which can apply names the policy.
-	Bound bool
+	Bound   bool
+	Breaker BreakerState
 }
 
 // ParamState is what is known of a kind of parameters.
@@ -262,7 +263,7 @@ func (p *publication) build() *Snapshot {
 	}
 	bound := p.bound()
 	for i, c := range p.policies {
-		s.Policies[i] = PolicyState{Object: c.object, Policy: c.policy, Errs: c.errs, Bound: bound[i]}
+		s.Policies[i] = PolicyState{Object: c.object, Policy: c.policy, Errs: c.errs, Bound: bound[i], Breaker: c.breakerState()}
 		if gvk, ok := paramKindOf(c.policy); ok {
 			state := p.params(gvk)
 			s.Policies[i].ParamKind = &state

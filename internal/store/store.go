@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/internal/verdict"
 	"github.com/mapd-project/mapd/internal/watch"
@@ -38,6 +39,8 @@ type Metrics interface {
 	// MutatorsPublished reports the number of Gatekeeper's mutators by state, and how many
 	// programs they share.
 	MutatorsPublished(states map[string]int, shapes int)
+	// BreakersPublished reports the policies that have a breaker, and which have tripped.
+	BreakersPublished(tripped map[string]bool)
 	// Prune forgets the policies and bindings for which keep returns false: they are gone.
 	// binding is empty for the series of a policy alone.
 	Prune(keep func(policy, binding string) bool)
@@ -341,15 +344,17 @@ func (s *Store) refresh() {
 // call per entry, so an earlier call of the same request may have used the Index before.
 func (s *Store) publish(entries map[webhook.ID]*joined) {
 	last, now := s.served.Load(), &served{entries: map[webhook.ID]*admitter{}, groups: map[webhook.Group]func() *admitter{}}
+	breakers, tripped := s.compiler.breakers()
 	for id, j := range entries {
 		var a *admitter
 		if last != nil {
 			a = last.entries[id]
 		}
 		if a == nil {
-			a = &admitter{engine: engine.New(s.engine)}
+			a = &admitter{store: s, engine: engine.New(s.engine)}
 		}
 		a.engine.Publish(engine.Policies(j.index))
+		a.breakers.Store(j.counting(breakers))
 		now.entries[id] = a
 	}
 	for _, g := range webhook.Groups() {
@@ -360,6 +365,7 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	s.entries = entries
 	if s.metrics != nil {
 		s.metrics.Prune(s.holds)
+		s.metrics.BreakersPublished(tripped)
 	}
 	if s.prune != nil {
 		s.prune(s.holds)
@@ -432,18 +438,30 @@ func (s *Store) wholeGroup(c catalogue, g webhook.Group) *admitter {
 	index, err := binding.NewIndex(j.policies, j.bindings, s.sources)
 	if err != nil {
 		s.log.Error("policies of entries that are gone cannot be run", "error", err)
-		return &admitter{engine: engine.New(s.engine)}
+		return &admitter{store: s, engine: engine.New(s.engine)}
 	}
-	a := &admitter{engine: engine.New(s.engine)}
+	a := &admitter{store: s, engine: engine.New(s.engine)}
 	a.engine.Publish(engine.Policies(index))
+	all, _ := c.breakers()
+	a.breakers.Store(j.counting(all))
 	return a
 }
 
-type admitter struct{ engine *engine.Engine }
+type admitter struct {
+	store  *Store
+	engine *engine.Engine
+	// breakers are those of the policies that the engine runs; nil if there are none.
+	breakers atomic.Pointer[breaker.Set]
+}
 
 // Admit implements webhook.Admitter.
 func (a *admitter) Admit(ctx context.Context, req *policy.Request) *engine.Decision {
-	return a.engine.Admit(ctx, req)
+	set := a.breakers.Load()
+	d := a.engine.Admit(ctx, req)
+	if set != nil {
+		a.count(ctx, req, *set, d)
+	}
+	return d
 }
 
 // unread answers by failurePolicy until the first snapshot is published.

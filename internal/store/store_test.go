@@ -35,6 +35,8 @@ func (c *counted) Prune(keep func(policy, binding string) bool) {
 
 func (c *counted) MutatorsPublished(states map[string]int, _ int) { c.mutators = states }
 
+func (c *counted) BreakersPublished(map[string]bool) {}
+
 func (c *counted) SnapshotPublished(policies, bindings, compileErrors int) {
 	c.last = []int{policies, bindings, compileErrors}
 }

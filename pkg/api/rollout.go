@@ -54,16 +54,19 @@ type Rollout struct {
 	Share   Share
 	// Breaker is nil if the author did not ask for one.
 	Breaker *Breaker
+	// Tripped says that the Breaker has tripped: whatever a binding says, it does not
+	// enforce the policy. RolloutOf does not know.
+	Tripped bool
 	// Unread says that an annotation has a Fault. A policy by a binding is in shadow if one
 	// of the two has it: nobody knows how much of it its author wants.
 	Unread bool
 }
 
 // With returns the mode of a policy whose Rollout is r by a binding: that of the binding
-// if it has one, else that of the policy.
+// if it has one, else that of the policy, and Shadow once the policy's Breaker has tripped.
 func (r Rollout) With(binding Rollout) Mode {
 	switch {
-	case r.Unread || binding.Unread:
+	case r.Tripped || r.Unread || binding.Unread:
 		return Shadow
 	case binding.HasMode:
 		return binding.Mode
@@ -73,16 +76,17 @@ func (r Rollout) With(binding Rollout) Mode {
 
 // Breaker says when a policy that fails or is slow falls back to shadow.
 type Breaker struct {
-	// Errors is the share of evaluations that fail; 0: failures do not count.
+	// Errors is the share of evaluations that have to be bad: that fail or are slow.
 	Errors Share
-	// Slow is how long an evaluation takes on average; 0: time does not count.
+	// Slow is the time beyond which an evaluation is slow; 0: none is.
 	Slow time.Duration
-	// Window is the time over which both are measured.
+	// Window is the time over which evaluations are counted.
 	Window time.Duration
 }
 
-// Bounds of Breaker.Window.
+// Bounds of Breaker.Window, and what is not given.
 const (
+	defaultErrors = Whole / 20
 	defaultWindow = 5 * time.Minute
 	minWindow     = 10 * time.Second
 	maxWindow     = time.Hour
@@ -173,7 +177,7 @@ func RolloutFor(kind string, annotations map[string]string) (Rollout, Faults) {
 // parseBreaker reads parts such as errors=5%, slow=50ms and window=5m, separated by
 // commas, each at most once.
 func parseBreaker(text string) (*Breaker, error) {
-	b := &Breaker{Window: defaultWindow}
+	b := &Breaker{Errors: defaultErrors, Window: defaultWindow}
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(part), "=")

@@ -30,7 +30,7 @@ func TestRolloutOf(t *testing.T) {
 		{percent: "33.3333", want: api.Rollout{Share: 333333}},
 		{percent: "007.50", want: api.Rollout{Share: 75000}},
 		{breaker: "errors=5%,slow=50ms,window=90s", want: api.Rollout{Share: api.Whole, Breaker: &api.Breaker{Errors: 50000, Slow: 50 * time.Millisecond, Window: 90 * time.Second}}},
-		{breaker: "slow=1s", want: api.Rollout{Share: api.Whole, Breaker: &api.Breaker{Slow: time.Second, Window: 5 * time.Minute}}},
+		{breaker: "slow=1s", want: api.Rollout{Share: api.Whole, Breaker: &api.Breaker{Errors: 50000, Slow: time.Second, Window: 5 * time.Minute}}},
 		{breaker: " errors=0.5% , window=1h", want: api.Rollout{Share: api.Whole, Breaker: &api.Breaker{Errors: 5000, Window: time.Hour}}},
 
 		{mode: "off", want: api.Rollout{Share: api.Whole, Unread: true}, faults: []string{mode + `: Invalid value: "off": must be enforce, warn or shadow`}},

@@ -171,6 +171,13 @@ func (p *Policy) Object() *admissionregistrationv1.MutatingAdmissionPolicy { ret
 // Rollout is what the policy's annotations say about how much of it counts.
 func (p *Policy) Rollout() api.Rollout { return p.rollout }
 
+// Tripped returns p as it runs once its breaker has tripped.
+func (p *Policy) Tripped() *Policy {
+	tripped := *p
+	tripped.rollout.Tripped = true
+	return &tripped
+}
+
 // Err is why the policy cannot run; nil if it can.
 func (p *Policy) Err() error { return p.err }
 

@@ -126,7 +126,8 @@ type Metrics struct {
 
 	external *externalMetrics
 
-	watches watchMetrics
+	watches  watchMetrics
+	breakers breakerMetrics
 
 	mu     sync.RWMutex
 	of     map[actorName]*series
@@ -193,7 +194,7 @@ func NewMetrics() *Metrics {
 		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
 	}, m.age)
 	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.expansions, m.expandedObjects, m.httpRequests, m.inFlight,
-		m.panics, &m.memory, &m.watches, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
+		m.panics, &m.memory, &m.watches, &m.breakers, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.external.collectors()...)
 	return m

@@ -47,10 +47,6 @@ func (m *watchMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(contactDesc, prometheus.GaugeValue, time.Since((*s).LastContact()).Seconds())
 	for resource, connected := range (*s).Connected() {
-		value := 0.0
-		if connected {
-			value = 1
-		}
-		to <- prometheus.MustNewConstMetric(connectedDesc, prometheus.GaugeValue, value, resource)
+		to <- prometheus.MustNewConstMetric(connectedDesc, prometheus.GaugeValue, zeroOrOne(connected), resource)
 	}
 }

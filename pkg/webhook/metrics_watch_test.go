@@ -50,3 +50,17 @@ func TestWatchMetrics(t *testing.T) {
 		}
 	})
 }
+
+// A policy without a breaker has no series.
+func TestBreakerMetrics(t *testing.T) {
+	m := NewMetrics()
+	m.BreakersPublished(map[string]bool{"a": true, "b": false})
+	want := []string{`mapd_breaker_tripped{policy="a"} 1`, `mapd_breaker_tripped{policy="b"} 0`}
+	if got := linesOf(m, "mapd_breaker_"); !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	m.BreakersPublished(nil)
+	if got := linesOf(m, "mapd_breaker_"); got != nil {
+		t.Errorf("of policies that are gone: %v", got)
+	}
+}

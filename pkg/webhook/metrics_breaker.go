@@ -1,0 +1,42 @@
+package webhook
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// breakerMetrics say which policies have a breaker:
+//
+//	mapd_breaker_tripped  1 for a policy whose breaker has tripped, 0 for one with a
+//	                      breaker that did not. Label:
+//	  policy  name of the policy
+type breakerMetrics struct {
+	tripped atomic.Pointer[map[string]bool]
+}
+
+// BreakersPublished records the policies that have a breaker from now on, and whether it
+// has tripped. Nobody may modify the map any more.
+func (m *Metrics) BreakersPublished(tripped map[string]bool) { m.breakers.tripped.Store(&tripped) }
+
+var trippedDesc = prometheus.NewDesc("mapd_breaker_tripped", "Whether the breaker of a policy has tripped.", []string{"policy"}, nil)
+
+// Describe implements prometheus.Collector.
+func (m *breakerMetrics) Describe(to chan<- *prometheus.Desc) { to <- trippedDesc }
+
+// Collect implements prometheus.Collector.
+func (m *breakerMetrics) Collect(to chan<- prometheus.Metric) {
+	if tripped := m.tripped.Load(); tripped != nil {
+		for policy, is := range *tripped {
+			to <- prometheus.MustNewConstMetric(trippedDesc, prometheus.GaugeValue, zeroOrOne(is), policy)
+		}
+	}
+}
+
+// zeroOrOne is 1 for true and 0 for false.
+func zeroOrOne(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
