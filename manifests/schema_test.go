@@ -65,7 +65,17 @@ func TestSchemaIsThatOfTheGoTypes(t *testing.T) {
 		{
 			"crd-policies.yaml",
 			reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicySpec](),
-			reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicyStatus](), // the one native policy kind that has a status
+			reflect.TypeFor[struct { // that of the one native policy kind that has a status, and what mapd adds
+				ObservedGeneration int64                                 `json:"observedGeneration,omitempty"`
+				TypeChecking       *admissionregistrationv1.TypeChecking `json:"typeChecking,omitempty"`
+				Conditions         []metav1.Condition                    `json:"conditions,omitempty"`
+				Breaker            *struct {
+					Digest  string      `json:"digest"`
+					Reason  string      `json:"reason"`
+					Time    metav1.Time `json:"time"`
+					Replica string      `json:"replica,omitempty"`
+				} `json:"breaker,omitempty"`
+			}](),
 			[]string{
 				"spec.matchConstraints", "spec.matchConstraints.resourceRules", "spec.mutations", "spec.reinvocationPolicy",
 				"spec.paramKind.apiVersion", "spec.paramKind.kind",

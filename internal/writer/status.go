@@ -31,6 +31,7 @@ const (
 	reasonNeverMatches      = "NeverMatches"
 	reasonPolicyNotFound    = "PolicyNotFound"
 	reasonInvalid           = "Invalid"
+	reasonBreakerTripped    = "BreakerTripped"
 )
 
 // maxMessage bounds the text of a condition or an event, in bytes; an event
@@ -89,6 +90,8 @@ func policyStatus(p store.PolicyState, unroutable bool) status {
 		isReady = ok(typeReady, "NotBound", "the policy has no effect, because no binding names it")
 	}
 	switch {
+	case p.Breaker.Trip != nil:
+		isReady = no(typeReady, reasonBreakerTripped, trippedMessage(p.Breaker.Trip))
 	case isCompiled.Status != metav1.ConditionTrue:
 		isReady = no(typeReady, isCompiled.Reason, "the policy does not compile, so requests that it matches fail by its failurePolicy")
 	case params.Status != metav1.ConditionTrue:

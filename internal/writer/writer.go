@@ -71,9 +71,9 @@ type Writer struct {
 	o   Options
 	log *slog.Logger
 	// published, reported and listed are notified of snapshots: one for each task.
-	published, reported, listed, guestsListed, expansionListed, certificates <-chan struct{}
-	native                                                                   *Native      // nil: no policies are written
-	nativeReported                                                           watch.Signal // native has something new to say
+	published, reported, listed, guestsListed, expansionListed, certificates, tripped, voided <-chan struct{}
+	native                                                                                    *Native      // nil: no policies are written
+	nativeReported                                                                            watch.Signal // native has something new to say
 
 	// passive is the installation that the configurations belong to, if it is not
 	// this one; owned says that they were this one's before.
@@ -108,7 +108,12 @@ func (w *Writer) Run(ctx context.Context) error {
 	if w.o.Expansion {
 		w.expansionListed = w.o.Store.Changed()
 	}
-	w.certificates = w.o.Certificates.Changed()
+	w.certificates, w.tripped, w.voided = w.o.Certificates.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
+	storing, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { w.storeTrips(storing) })
+	defer work.Wait()
+	defer stop()
 	return w.lead(ctx, func(ctx context.Context) {
 		if err := w.runTerm(ctx); err != nil && ctx.Err() == nil {
 			w.log.Error("stopped writing", "error", err)
@@ -249,6 +254,7 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	defer work.Wait()
 	defer cancel()
 	work.Go(func() { t.writeStatuses(ctx, t.events) })
+	work.Go(func() { t.clearTrips(ctx) })
 	if t.o.Mutators {
 		work.Go(func() { t.keepList(ctx, t.events) })
 	}
