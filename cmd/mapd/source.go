@@ -110,7 +110,13 @@ func (s *source) load() (errs []error, code int) {
 	if len(l.Policies) == 0 && len(l.Mutators) == 0 && len(l.Guests) == 0 {
 		s.log.Info("there are no policies, so nothing is changed")
 	}
+	for _, text := range l.Tripped {
+		s.log.Warn("policy is not enforced", "reason", text)
+	}
 	for _, p := range l.Policies {
+		if p.Rollout().Breaker != nil {
+			s.log.Warn("breakers count in a cluster only: this one never trips", "policy", p.Name())
+		}
 		for _, w := range policy.Warnings(p, l.Types) {
 			s.log.Warn("policy will fail", "policy", p.Name(), "field", w.Field, "line", w.Line, "column", w.Column, "warning", w.Message)
 		}

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/parallel"
@@ -344,7 +346,12 @@ func (b *builder) readPolicies() {
 			continue
 		}
 		b.snapshot.compiled[b.policies[i]] = r
-		b.snapshot.Policies = append(b.snapshot.Policies, r.Program)
+		program := r.Program
+		if t := tripOf(b.policies[i], program); t != nil {
+			program = program.Tripped()
+			b.snapshot.Tripped = append(b.snapshot.Tripped, fmt.Sprintf("%s: its breaker has tripped, so it does not change anything: %s (without status.breaker it is enforced)", program.Name(), t.Reason))
+		}
+		b.snapshot.Policies = append(b.snapshot.Policies, program)
 		if pk := r.Object.Spec.ParamKind; pk != nil {
 			gvk := schema.FromAPIVersionAndKind(pk.APIVersion, pk.Kind)
 			b.paramKinds[gvk.GroupKind()] = true
@@ -357,6 +364,22 @@ func (b *builder) readPolicies() {
 		b.snapshot.UnknownParams = append(b.snapshot.UnknownParams, kind)
 	}
 	slices.Sort(b.snapshot.UnknownParams)
+}
+
+// tripOf returns the trip of a policy's breaker that its document has, as one from a
+// cluster may; nil if it has none, or that of another version of the policy.
+func tripOf(d *manifest.Document, p *policy.Policy) *breaker.Trip {
+	if p.Rollout().Breaker == nil {
+		return nil
+	}
+	var object map[string]any
+	if text, err := d.JSONText(); err != nil || json.Unmarshal(text, &object) != nil {
+		return nil
+	}
+	if t := breaker.TripOf(&unstructured.Unstructured{Object: object}); t != nil && t.Digest == breaker.DigestOf(object) {
+		return t
+	}
+	return nil
 }
 
 func (b *builder) readBindings(unbound bool) {

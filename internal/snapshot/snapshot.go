@@ -100,6 +100,9 @@ type Snapshot struct {
 	// Older says of bindings in an older version of the API what only that version
 	// fills in.
 	Older []string
+	// Tripped says of policies whose documents have the trip of a breaker why they are not
+	// enforced.
+	Tripped []string
 
 	crds       []*manifest.Document
 	compiled   map[*manifest.Document]compile.Policy

@@ -2,6 +2,7 @@ package mapd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -74,7 +75,7 @@ func (p *Policies) Notes() []Note {
 			notes = append(notes, note(Mistake, []string{p.Name()}, "%s: %s", p.Name(), w))
 		}
 	}
-	for _, text := range l.Older {
+	for _, text := range slices.Concat(l.Older, l.Tripped) {
 		notes = append(notes, note(Other, nil, "%s", text))
 	}
 	for _, m := range l.Mutators {

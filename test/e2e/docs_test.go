@@ -39,6 +39,7 @@ var elsewhere = map[string]string{
 	"helm install mapd manifests/chart --namespace mapd-system --create-namespace":             "TestChartOnAServer",
 	"kubectl -n mapd-system rollout status deployment/mapd":                                    "needs a deployment controller",
 	"kubectl -n mapd-system logs -l app.kubernetes.io/name=mapd":                               "needs a kubelet",
+	"kubectl -n mapd-system logs -l app.kubernetes.io/name=mapd --prefix | grep 'level=ERROR'": "needs a kubelet",
 	"kubectl -n mapd-system port-forward deployment/mapd 6060":                                 "needs a kubelet",
 	"go tool pprof http://127.0.0.1:6060/debug/pprof/heap":                                     "needs the port that kubectl forwards",
 	"kubectl get --raw /api/v1/namespaces/mapd-system/services/https:mapd:https/proxy/metrics": "needs Pods behind the Service; TestLoad reads the metrics",
