@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +19,7 @@ import (
 )
 
 type blameFlags struct {
-	cluster   clusterFlags
-	timeout   time.Duration
+	replicas  replicaFlags
 	owners    bool
 	logs      []string
 	namespace string
@@ -35,6 +33,8 @@ const blameLong = `Say who wrote which field of an object, and when.
 The object is named as kubectl names it: po/web-1, deployment.apps/web. The answer has
 one line for each field, which says where it is from:
 
+  record         what a replica of mapd remembers of its answers: which policy changed
+                 which fields; in memory, bounded, and lost when the replica ends
   managedFields  the field manager that set the field, as the API server keeps it
   audit log      what the API server noted of a request, with --audit-log
 
@@ -89,8 +89,7 @@ func newBlame(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.StringArrayVar(&f.logs, "audit-log", nil, "audit log of the API server: file, file.gz or - ; repeatable, the oldest first")
-	f.cluster.add(fl)
-	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long a cluster may take in all")
+	f.replicas.add(fl)
 	fl.BoolVar(&f.owners, "owners", true, "also look at the object's owners, and at what it owns")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the object (default that of the context, else default)")
 	fl.StringVar(&f.uid, "uid", "", "of several objects that had this name, only the one with this UID")
@@ -106,6 +105,9 @@ func runBlame(ctx context.Context, s streams, f *blameFlags, object string) erro
 	}
 	if _, err := tree.ParsePointer(f.field); err != nil {
 		return usagef("blame: --field: %w", err)
+	}
+	if err := f.replicas.check("blame"); err != nil {
+		return err
 	}
 	if len(f.logs) == 0 {
 		return blameInCluster(ctx, s, f, kind, name)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,14 +44,10 @@ var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 type blaming struct {
 	client dynamic.Interface
 	mapper meta.RESTMapper
-	record recorder
+	record *records // nil: there are none
 	// complaints say what could not be read.
 	complaints []string
 }
-
-// recorder returns what replicas remember of an object, and what keeps some of them from
-// saying so. owner is the UID of its controller.
-type recorder func(ctx context.Context, t *blame.Target, gk schema.GroupKind, owner types.UID) ([]blame.Line, []string)
 
 // subject is an object that is asked about; object is nil if there is none.
 type subject struct {
@@ -145,7 +142,7 @@ func (b *blaming) lines(ctx context.Context, s *subject, owners int) []blame.Lin
 			uid = owner.UID
 		}
 		var complaints []string
-		recorded, complaints = b.record(ctx, s.Target, s.gk, uid)
+		recorded, complaints = b.record.of(ctx, s.Target, s.gk, uid)
 		for _, c := range complaints {
 			b.complain("%s", c)
 		}
@@ -218,15 +215,15 @@ func (b *blaming) made(ctx context.Context, s *subject) []blame.Line {
 
 // blameInCluster answers from records and managedFields.
 func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name string) error {
-	config, err := f.cluster.config()
+	config, err := f.replicas.cluster.config()
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
 	namespace := f.namespace
 	if namespace == "" {
-		namespace = f.cluster.namespace()
+		namespace = f.replicas.cluster.namespace()
 	}
-	ctx, stop := interruptible(ctx, f.timeout)
+	ctx, stop := interruptible(ctx, f.replicas.timeout)
 	defer stop()
 	b, err := newBlaming(config)
 	if err != nil {
@@ -239,6 +236,9 @@ func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name st
 		return usagef("blame: the cluster has no kind %q", kind)
 	case err != nil:
 		return &codedError{exitUnreachable, fmt.Errorf("blame: %w", err)}
+	}
+	if b.record, err = newRecords(ctx, config, f.replicas.urls); err != nil {
+		b.complain("records: %v", err)
 	}
 	object := subjectOf(m, namespace, name)
 	object.UID = types.UID(f.uid)
@@ -263,6 +263,9 @@ func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name st
 	}
 	if err := out.end(); err != nil {
 		return &codedError{exitUsage, err}
+	}
+	if b.record != nil && b.record.answered > 0 {
+		fmt.Fprintf(s.err, "records of %d replicas, complete since %s at most\n", b.record.answered, b.record.since.UTC().Format(time.RFC3339))
 	}
 	for _, c := range b.complaints {
 		fmt.Fprintf(s.err, "warning: %s\n", c)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,12 +71,15 @@ rules:
 	kubeconfig := m.Kubeconfig(t, m.Config, "shop")
 	cases := []blameCase{
 		{"deployment", []string{"blame", "deploy/web"}, 0, []string{
+			`deployment.apps/web +/spec/revisionHistoryLimit +policy on-workloads/on-workloads +\S+Z +record +create`,
+			`pod/web-\S+ +/metadata/labels/marked +policy on-pods/on-pods +\S+Z +record +create\n`,
 			`(?m:^)(?:deployment.apps/web +)?/spec/replicas +manager gitops +\S+Z +managedFields +apply\n`,
 			`(?m:^)(?:deployment.apps/web +)?/spec/template/spec/containers/0/image +manager alice +\S+Z +managedFields +update\n`,
 		}},
 		{"pod", []string{"blame", "pods/" + pod}, 0, []string{
 			`\n/spec/containers/0/image +manager alice +\S+Z +managedFields +update; in replicaset.apps/\S+ /spec/template/spec/containers/0/image; in deployment.apps/web /spec/template/spec/containers/0/image\n`,
 			`\n/metadata/labels/app +manager gitops .* in deployment.apps/web /spec/template/metadata/labels/app\n`,
+			`\n/metadata/labels/marked +policy on-pods/on-pods +\S+Z +record +create\n`,
 			`\n/metadata/generateName +manager kube-controller-manager`,
 		}},
 		{"audit log of the deployment", []string{"blame", "deployments.apps/web", "-n", "shop", "--audit-log", auditLog}, 0, []string{
@@ -91,7 +95,11 @@ rules:
 	for _, command := range blameCommands(t, pod) {
 		cases = append(cases, blameCase{command, strings.Fields(command)[1:], 0, nil})
 	}
+	replica := "https://" + m.Replicas()[0].Addr // no kubelet forwards ports to it
 	for _, c := range cases {
+		if !slices.Contains(c.args, "--audit-log") {
+			c.args = append(c.args, "--replica", replica)
+		}
 		t.Run(c.name, func(t *testing.T) {
 			out, code, err := m.Mapd(t, kubeconfig, c.args...)
 			if err != nil || code != c.code {
