@@ -17,11 +17,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/mapd-project/mapd/internal/audit"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
@@ -56,6 +59,7 @@ kind: Namespace
 metadata: {name: shop}
 `)
 	a.Apply(t, auditPolicyYAML)
+	t.Run("fix", a.fix)
 	a.fill(t)
 	t.Run("all", a.all)
 	t.Run("resumed", a.resumed)
@@ -69,8 +73,8 @@ metadata: {name: shop}
 			t.Fatal(err)
 		}
 		r := newReader(t, m, dir, map[string]string{
-			"mapd audit --fix --select policy=team,namespace=shop --yes": "TestAuditFix, which writes fewer objects",
-			"mapd audit --undo mapd-audit-undo.yaml":                      "TestAuditFix",
+			"mapd audit --fix --select policy=team,namespace=shop --yes": "the subtest fix does, with fewer objects",
+			"mapd audit --undo mapd-audit-undo.yaml":                     "the subtest fix",
 		})
 		r.follow(t, "docs/audit.md", nil, nil)
 		r.done(t, 5)
@@ -244,4 +248,114 @@ func (a *auditor) unreadable(t *testing.T) {
 		!strings.Contains(out, fmt.Sprintf("%d more objects not shown", auditedObjects/2-1)) {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
+}
+
+const fixPolicyYAML = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: owner}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'Object{metadata: Object.metadata{labels: {"owner": "x"}}}'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: owner}
+spec: {policyName: owner}
+`
+
+// fix writes objects that others write at the same time: nothing of theirs is lost, one
+// that another manager has is a conflict, and --undo gives back what was.
+func (a *auditor) fix(t *testing.T) {
+	const objects, writes = 40, 200
+	config := rest.CopyConfig(a.User(t, "filler"))
+	config.QPS = -1
+	maps := a.Client(t, config).CoreV1().ConfigMaps("fix")
+	a.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: fix}\n")
+	name := func(i int) string { return fmt.Sprintf("m-%02d", i%objects) }
+	for i := range objects {
+		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name(i)}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs := applycorev1.ConfigMap("theirs", "fix").WithLabels(map[string]string{"owner": "me"})
+	if _, err := maps.Apply(t.Context(), theirs, metav1.ApplyOptions{FieldManager: "me"}); err != nil {
+		t.Fatal(err)
+	}
+	policy, undo := filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "undo.yaml")
+	if err := os.WriteFile(policy, []byte(fixPolicyYAML), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var others sync.WaitGroup
+	for w := range 4 {
+		others.Go(func() {
+			for i := range writes {
+				err := retry.RetryOnConflict(wait.Backoff{Steps: 1000, Duration: time.Millisecond}, func() error {
+					m, err := maps.Get(t.Context(), name(i), metav1.GetOptions{})
+					if err != nil {
+						return err
+					}
+					if m.Data == nil {
+						m.Data = map[string]string{}
+					}
+					m.Data[fmt.Sprintf("w%d-%d", w, i)] = "x"
+					_, err = maps.Update(t.Context(), m, metav1.UpdateOptions{})
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	mapd := func(args ...string) (code int, out string) {
+		cmd := exec.CommandContext(t.Context(), cluster.Binary(t), append([]string{"audit", "--kubeconfig", a.Kubeconfig(t, config, ""), "--qps", "1000"}, args...)...)
+		text, _ := cmd.CombinedOutput()
+		return cmd.ProcessState.ExitCode(), string(text)
+	}
+	code, out := mapd("-n", "fix", "-p", policy, "--kinds", "configmaps", "--fix", "--select", "policy=owner", "--yes", "--undo-file", undo)
+	others.Wait()
+	if code != 5 || !strings.Contains(out, "ConfigMap fix/theirs: conflict: ") || !strings.Contains(out, `conflict with "me"`) {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	check := func(label string) {
+		t.Helper()
+		list, err := maps.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries := 0
+		for _, m := range list.Items {
+			want := label
+			if m.Name == "theirs" {
+				want = "me"
+			} else {
+				entries += len(m.Data)
+			}
+			if got := m.Labels["owner"]; strings.HasPrefix(m.Name, "m-") || m.Name == "theirs" {
+				if got != want {
+					t.Errorf("%s has the label %q, want %q", m.Name, got, want)
+				}
+			}
+			if m.Name == "kube-root-ca.crt" {
+				entries -= len(m.Data)
+			}
+		}
+		if entries != 4*writes {
+			t.Errorf("%d of %d writes of others are there", entries, 4*writes)
+		}
+	}
+	check("x")
+	if code, out = mapd("--undo", undo); code != 0 || !strings.Contains(out, " put back") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	check("")
 }
