@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -16,6 +17,8 @@ const (
 	annotationMutatedBy = "mutated-by"
 	annotationFailed    = "failed-policies"
 	annotationIgnored   = "ignored-failures"
+	annotationWouldFail = "would-fail"
+	annotationWould     = "would-mutate"
 )
 
 const (
@@ -40,6 +43,40 @@ type acts struct{ mutated, failed, ignored actors }
 // actsOf sorts steps. mutated is false for a request that was denied or stays as it
 // was: then no step has changed anything that is stored.
 func actsOf(steps []engine.Step, mutated bool) (a acts) {
+	a.add(steps, mutated)
+	return a
+}
+
+// shadowActs are who would have done what: the members of a stage that is not enforced,
+// and the policies of another that are not.
+func shadowActs(r *engine.Record) (a acts) {
+	if r.Stage.Mode != api.Enforce {
+		a.add(r.Steps, r.Changed)
+	}
+	for i := range r.Shadows {
+		a.addShadow(&r.Shadows[i])
+	}
+	return a
+}
+
+// join adds what others did.
+func (a *acts) join(others acts) {
+	for _, pair := range [...]struct{ to, from *actors }{{&a.mutated, &others.mutated}, {&a.failed, &others.failed}, {&a.ignored, &others.ignored}} {
+		for i := range pair.from.list {
+			actor := &pair.from.list[i]
+			pair.to.add(&engine.Step{Policy: actor.policy, Binding: actor.binding}, actor.paths)
+		}
+	}
+}
+
+func (a *acts) addShadow(s *engine.Shadow) {
+	a.add(s.Steps, s.Changed())
+	if s.Status != nil { // perhaps not of a step: it had no time
+		a.failed.add(&engine.Step{Policy: s.Policy, Binding: s.Binding}, nil)
+	}
+}
+
+func (a *acts) add(steps []engine.Step, mutated bool) {
 	for i := range steps {
 		switch s := &steps[i]; {
 		case s.Outcome == engine.Failed && s.Ignored:
@@ -53,7 +90,6 @@ func actsOf(steps []engine.Step, mutated bool) (a acts) {
 			a.mutated.add(s, s.Paths())
 		}
 	}
-	return a
 }
 
 // manySteps bounds for how many actors there is room from the start.
@@ -66,17 +102,21 @@ const manySteps = 128
 //	mutated-by        team-labels/all: /metadata/labels/team; sidecar/mesh: /spec/containers/0, /spec/volumes
 //	failed-policies   policies whose errors denied the request
 //	ignored-failures  policies whose errors failurePolicy Ignore swallowed
-func (a *acts) annotations() annotations {
+//	would-fail        policies that are not enforced whose errors would have denied the request
+//	would-mutate      what policies that are not enforced would have changed
+func (a *acts) annotations(would *acts) annotations {
 	return annotations{
 		{annotationFailed, a.failed.String()},
 		{annotationIgnored, a.ignored.String()},
 		{annotationMutatedBy, a.mutated.String()},
+		{annotationWouldFail, would.failed.String()},
+		{annotationWould, would.mutated.String()},
 	}
 }
 
 // annotations are in the order of their keys. A key without a value is left out of
 // the response: each value names an actor.
-type annotations [3]struct{ key, value string }
+type annotations [5]struct{ key, value string }
 
 // actorName names a policy by which binding, or another stage's member, which has no
 // binding.

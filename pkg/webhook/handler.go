@@ -485,24 +485,35 @@ func (h *Handler) unaffordable(req *policy.Request, d *engine.Decision, start ti
 	return refusal(req.Memory)
 }
 
-// logShadows logs what stages in shadow would have done: which of their members would
-// have changed which fields, never to what.
+// logShadows logs what stages and policies that are not enforced would have done: which
+// of them would have changed which fields, never to what.
 func (h *Handler) logShadows(req *policy.Request, d *engine.Decision) {
 	for i := range d.Stages {
 		s := &d.Stages[i]
-		if s.Stage.Mode != api.Shadow || s.Status == nil && !s.Changed {
+		if s.Stage.Mode == api.Enforce && len(s.Shadows) == 0 {
 			continue
 		}
+		did := shadowActs(s)
 		facts := []any{
 			"uid", req.UID, "resource", req.Resource.String(), "subresource", req.SubResource, "operation", string(req.Operation),
 			"namespace", req.Namespace, "name", req.Name, "dryRun", req.DryRun,
 		}
-		stage, did := s.Stage, actsOf(s.Steps, s.Changed)
-		if s.Status != nil {
-			h.log.Info(stage.Name+" would refuse the request", append(facts, stage.Name, did.failed.String(), "reason", s.Status.Message)...)
-			continue
+		stage := s.Stage
+		whole := stage.Mode != api.Enforce // and not single members
+		if whole && s.Status != nil || len(did.failed.list) > 0 {
+			failed := append(slices.Clip(facts), stage.Name, did.failed.String())
+			if whole && s.Status != nil {
+				failed = append(failed, "reason", s.Status.Message)
+			}
+			h.log.Info(stage.Name+" would refuse the request", failed...)
 		}
-		h.log.Info(stage.Name+" would change the object", append(facts, stage.Name, did.mutated.String(), stage.Rounds, s.Rounds)...)
+		if whole && s.Changed || len(did.mutated.list) > 0 {
+			facts = append(facts, stage.Name, did.mutated.String())
+			if whole {
+				facts = append(facts, stage.Rounds, s.Rounds)
+			}
+			h.log.Info(stage.Name+" would change the object", facts...)
+		}
 	}
 }
 

@@ -106,21 +106,38 @@ func TestShadow(t *testing.T) {
 	labels := engine.Record{Stage: &policies, Object: after, Changed: true, Rounds: 1, Steps: []engine.Step{{
 		Stage: policies.Name, Round: 1, Policy: "team", Binding: "all", Outcome: engine.Changed, Before: before, After: after,
 	}}}
+	enforced := engine.Policies(nil)
+	beside := engine.Record{Stage: &enforced, Object: before, Shadows: []engine.Shadow{
+		{Mode: api.Shadow, Policy: "team", Binding: "all", Before: before, After: after, Steps: labels.Steps},
+		{Mode: api.Warn, Policy: "slow", Binding: "all", Before: before, After: before, Status: failure(http.StatusGatewayTimeout, "no time")},
+	}}
 	for _, tt := range []struct {
 		name         string
 		shadow       engine.Record
 		log, warning string
+		quiet        string
+		annotations  map[string]string
 	}{
-		{"nothing", engine.Record{Stage: &mutators, Object: before}, "", ""},
-		{"a change", changes, `level=INFO msg="mutators would change the object"` +
+		{name: "nothing", shadow: engine.Record{Stage: &mutators, Object: before}},
+		{name: "a change", shadow: changes, log: `level=INFO msg="mutators would change the object"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
-			` mutators="AssignMetadata/team: /metadata/labels/team" passes=2`, `mapd: mutator "AssignMetadata/team" would change /metadata/labels/team`},
-		{"a refusal", refuses, `level=INFO msg="mutators would refuse the request"` +
+			` mutators="AssignMetadata/team: /metadata/labels/team" passes=2`, warning: `mapd: mutator "AssignMetadata/team" would change /metadata/labels/team`,
+			annotations: map[string]string{"would-mutate": "AssignMetadata/team: /metadata/labels/team"}},
+		{name: "a refusal", shadow: refuses, log: `level=INFO msg="mutators would refuse the request"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
-			` mutators=Assign/a reason="no way"`, "mapd: mutators would refuse this: no way"},
-		{"a policy's change", labels, `level=INFO msg="policies would change the object"` +
+			` mutators=Assign/a reason="no way"`, warning: "mapd: mutators would refuse this: no way", annotations: map[string]string{"would-fail": "Assign/a"}},
+		{name: "a policy's change", shadow: labels, log: `level=INFO msg="policies would change the object"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
-			` policies="team/all: /metadata/labels/team" rounds=1`, `mapd: policy "team" with binding "all" would change /metadata/labels/team`},
+			` policies="team/all: /metadata/labels/team" rounds=1`, warning: `mapd: policy "team" with binding "all" would change /metadata/labels/team`,
+			annotations: map[string]string{"would-mutate": "team/all: /metadata/labels/team"}},
+		{name: "policies that are not enforced", shadow: beside, log: `level=INFO msg="policies would refuse the request"` +
+			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false policies=slow/all` + "\n" +
+			`level=INFO msg="policies would change the object"` +
+			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
+			` policies="team/all: /metadata/labels/team"`,
+			warning:     `mapd: policy "team" with binding "all" would change /metadata/labels/team` + "\n" + `mapd: policy "slow" with binding "all" would refuse this: no time`,
+			quiet:       `mapd: policy "slow" with binding "all" would refuse this: no time`,
+			annotations: map[string]string{"would-fail": "slow/all", "would-mutate": "team/all: /metadata/labels/team"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log strings.Builder
@@ -147,6 +164,17 @@ func TestShadow(t *testing.T) {
 			}
 			if r := answer.Response; !r.Allowed || r.Patch != nil || strings.Join(r.Warnings, "\n") != tt.warning {
 				t.Errorf("answer %s, want it allowed as it is, with the warning %q", body, tt.warning)
+			}
+			if diff := cmp.Diff(tt.annotations, answer.Response.AuditAnnotations); diff != "" {
+				t.Errorf("audit annotations (-want +got):\n%s", diff)
+			}
+			_, body = NewHandler(Options{}).mutate(t.Context(), shadow, req, time.Now())
+			answer = admissionv1.AdmissionReview{}
+			if err := json.Unmarshal(body, &answer); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(answer.Response.Warnings, "\n"); got != tt.quiet {
+				t.Errorf("without --warn-on-mutation: %q, want %q", got, tt.quiet)
 			}
 			if got := strings.TrimSpace(log.String()); got != tt.log {
 				t.Errorf("log\n%s\nwant\n%s", got, tt.log)

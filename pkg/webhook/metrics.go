@@ -116,10 +116,9 @@ type Metrics struct {
 	// the name of the stage; not all have one.
 	rounds map[string]*prometheus.HistogramVec
 
-	// mapd_shadow_decisions_total counts, for each request and each mutator in
-	// shadow, what would have become of it. Labels:
-	//   mutator  such as Assign/name
-	//   outcome  as that of mapd_decisions_total: denied, changed or unchanged
+	// mapd_shadow_decisions_total counts, for each request and each policy, mutator or
+	// guest that is not enforced, what would have become of it. The labels are those of
+	// mapd_decisions_total.
 	shadow *prometheus.CounterVec
 
 	memory memoryMetrics
@@ -187,7 +186,7 @@ func NewMetrics() *Metrics {
 			// As Gatekeeper's mutation_system_iterations, as far as that is likely.
 			Buckets: []float64{0, 1, 2, 3, 4, 5, 10, 20, 50, 100},
 		}, []string{"mode", "result"}),
-		shadow: counters("mapd_shadow_decisions_total", "Requests by the mutator that would have acted on them and how that would have ended.", "mutator", "outcome"),
+		shadow: counters("mapd_shadow_decisions_total", "Requests by the policy and binding, not enforced, that would have acted on them and how that would have ended.", "policy", "binding", "outcome"),
 	}
 	m.rounds = map[string]*prometheus.HistogramVec{engine.MutatorStage: m.passes}
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -327,22 +326,33 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 	}
 }
 
-// stage records the rounds of a stage, and the outcomes of one in shadow.
+// stage records the rounds of a stage, and the outcomes of what is not enforced.
 func (m *Metrics) stage(r *engine.Record) {
 	if rounds := m.rounds[r.Stage.Name]; rounds != nil && len(r.Steps) > 0 {
 		rounds.WithLabelValues(engine.ModeWord(r.Stage.Mode), resultOf(r)).Observe(float64(r.Rounds))
 	}
-	if r.Stage.Mode != api.Shadow {
+	if r.Stage.Mode == api.Enforce && len(r.Shadows) == 0 {
 		return
 	}
 	var c counts
-	for i := range r.Steps {
-		c.took(m, &r.Steps[i])
+	if r.Stage.Mode != api.Enforce {
+		for i := range r.Steps {
+			c.took(m, &r.Steps[i])
+		}
+	}
+	for i := range r.Shadows {
+		s := &r.Shadows[i]
+		for j := range s.Steps {
+			c.took(m, &s.Steps[j])
+		}
+		if s.Status != nil { // perhaps not of a step: it had no time
+			c.took(m, &engine.Step{Policy: s.Policy, Binding: s.Binding, Outcome: engine.Failed})
+		}
 	}
 	for i := range c.list {
 		a := &c.list[i]
 		m.counter(&a.series.shadow[a.outcome], a, func() prometheus.Counter {
-			return m.shadow.WithLabelValues(a.String(), outcomes[a.outcome])
+			return m.shadow.WithLabelValues(a.policy, a.binding, outcomes[a.outcome])
 		}).Inc()
 	}
 }
@@ -437,7 +447,7 @@ func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 		}
 		for _, outcome := range outcomes {
 			m.decisions.DeleteLabelValues(name.policy, name.binding, outcome)
-			m.shadow.DeleteLabelValues(name.String(), outcome)
+			m.shadow.DeleteLabelValues(name.policy, name.binding, outcome)
 		}
 	}
 }

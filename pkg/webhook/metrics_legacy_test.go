@@ -30,6 +30,11 @@ func TestLegacyMetrics(t *testing.T) {
 		{Stage: &on, Steps: []engine.Step{acts(1, engine.Unchanged, nil)}},
 		{Stage: &on, Rounds: 1, Status: failure(http.StatusInternalServerError, "no"), Steps: []engine.Step{acts(1, engine.Failed, errors.New("no"))}},
 		{Stage: &on},
+		{Stage: &on, Rounds: 1, Shadows: []engine.Shadow{
+			{Policy: "team", Binding: "all", Steps: []engine.Step{{Policy: "team", Binding: "all", Outcome: engine.Changed}}},
+			{Policy: "lax", Binding: "all", Steps: []engine.Step{{Policy: "lax", Binding: "all", Outcome: engine.Failed, Ignored: true}}},
+			{Policy: "slow", Status: failure(http.StatusGatewayTimeout, "no time")},
+		}},
 		{Stage: &shadow, Rounds: 3, Changed: true, Steps: []engine.Step{acts(1, engine.Unchanged, nil), acts(2, engine.Changed, nil)}},
 	} {
 		d := staged(engine.Decision{}, r)
@@ -47,12 +52,15 @@ mapd_legacy_passes_sum{mode="on",result="refused"} 1
 mapd_legacy_passes_sum{mode="on",result="unchanged"} 0
 mapd_legacy_passes_sum{mode="shadow",result="mutated"} 3
 mapd_legacy_shapes 2
-mapd_shadow_decisions_total{mutator="Assign/a",outcome="changed"} 1
+mapd_shadow_decisions_total{binding="",outcome="changed",policy="Assign/a"} 1
+mapd_shadow_decisions_total{binding="",outcome="denied",policy="slow"} 1
+mapd_shadow_decisions_total{binding="all",outcome="changed",policy="team"} 1
+mapd_shadow_decisions_total{binding="all",outcome="ignored",policy="lax"} 1
 `
 	if diff := cmp.Diff(want, legacySeries(m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	m.Prune(func(policy, _ string) bool { return policy != "Assign/a" })
+	m.Prune(func(string, string) bool { return false })
 	m.MutatorsPublished(map[string]int{"running": 1}, 1)
 	if got := legacySeries(m); strings.Contains(got, "shadow_decisions") || strings.Contains(got, "conflict") {
 		t.Errorf("after Prune:\n%s", got)

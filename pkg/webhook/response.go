@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -33,14 +34,21 @@ func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
 	return encodeResponse(req, d, false)
 }
 
-// encodeResponse is EncodeResponse, with warnings about mutations if warn is set.
+// encodeResponse is EncodeResponse, with warnings about all mutations if warn is set;
+// without it only policies warn that are to.
 func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte, error) {
 	did := actsOf(d.Steps, d.Changed)
-	warnings := d.Warnings
-	if warn {
-		warnings = slices.Clip(warnings)
-		for i := range d.Stages {
-			warnings = append(warnings, stageWarnings(d, &d.Stages[i])...)
+	var would acts
+	warnings := slices.Clip(d.Warnings)
+	for i := range d.Stages {
+		r := &d.Stages[i]
+		if warn && r.Stage.Mode == api.Enforce {
+			stage := actsOf(r.Steps, d.Changed)
+			warnings = append(warnings, stage.mutated.warnings(r.Stage.Member, "changed")...)
+		}
+		if r.Stage.Mode != api.Enforce || len(r.Shadows) > 0 {
+			warnings = append(warnings, shadowWarnings(r, warn)...)
+			would.join(shadowActs(r))
 		}
 	}
 	r := response{
@@ -48,7 +56,7 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 		allowed:     d.Status == nil,
 		status:      d.Status, // the server reads one of success as no reason at all
 		warnings:    boundWarnings(warnings),
-		annotations: did.annotations(),
+		annotations: did.annotations(&would),
 		said:        d.Annotations(),
 	}
 	if d.Status != nil {

@@ -261,7 +261,7 @@ func TestAnnotationsAreBounded(t *testing.T) {
 	annotations := func() map[string]string {
 		did := actsOf(d.Steps, d.Changed)
 		out := map[string]string{}
-		for _, a := range did.annotations() {
+		for _, a := range did.annotations(&acts{}) {
 			if a.value != "" {
 				out[a.key] = a.value
 			}

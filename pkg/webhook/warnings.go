@@ -17,30 +17,42 @@ const (
 	maxWarnings = 4 << 10 // bytes of all
 )
 
-// stageWarnings tell the client which members of a stage changed which fields or, in
-// shadow, what the stage would have done.
-func stageWarnings(d *engine.Decision, r *engine.Record) []string {
-	if r.Stage.Mode != api.Shadow {
-		did := actsOf(r.Steps, d.Changed)
-		return did.mutated.warnings(r.Stage.Member, "changed")
+// shadowWarnings tell the client what would have been done to the object by a stage that
+// is not enforced and by policies that are not: all of it, or what is to warn.
+func shadowWarnings(r *engine.Record, all bool) []string {
+	var did acts
+	var out, refusals []string
+	if r.Stage.Mode == api.Warn || all && r.Stage.Mode == api.Shadow {
+		did.add(r.Steps, r.Changed)
+		if r.Status != nil {
+			refusals = append(refusals, "mapd: "+r.Stage.Name+" would refuse this: "+r.Status.Message)
+		}
 	}
-	did := actsOf(r.Steps, r.Changed)
-	out := did.mutated.warnings(r.Stage.Member, "would change")
-	if r.Status != nil {
-		out = append(out, "mapd: "+r.Stage.Name+" would refuse this: "+r.Status.Message)
+	for i := range r.Shadows {
+		if s := &r.Shadows[i]; s.Mode == api.Warn || all {
+			did.addShadow(s)
+			if s.Status != nil {
+				refusals = append(refusals, "mapd: "+actorWords(r.Stage.Member, actorName{s.Policy, s.Binding})+" would refuse this: "+s.Status.Message)
+			}
+		}
 	}
-	return out
+	out = did.mutated.warnings(r.Stage.Member, "would change")
+	return append(out, refusals...)
+}
+
+// actorWords names an actor in a warning.
+func actorWords(member string, n actorName) string {
+	if n.binding == "" {
+		return fmt.Sprintf("%s %q", member, cut(n.policy, maxWarning/2))
+	}
+	return fmt.Sprintf("%s %q with binding %q", member, cut(n.policy, maxWarning/4), cut(n.binding, maxWarning/4))
 }
 
 func (a *actors) warnings(member, verb string) []string {
 	out := make([]string, 0, len(a.list))
 	for i := range a.list {
 		actor := &a.list[i]
-		who := fmt.Sprintf("%s %q", member, cut(actor.policy, maxWarning/2))
-		if actor.binding != "" {
-			who = fmt.Sprintf("%s %q with binding %q", member, cut(actor.policy, maxWarning/4), cut(actor.binding, maxWarning/4))
-		}
-		s := "mapd: " + who + " " + verb + " "
+		s := "mapd: " + actorWords(member, actor.actorName) + " " + verb + " "
 		const reserve = len("and 1000000 more")
 		if len(actor.paths) > 0 {
 			s += actor.pathList(max(maxWarning-len(s)-reserve, maxWarning/8))

@@ -254,7 +254,7 @@ func (g *gatekeeper) shadow(t *testing.T) {
 		}
 		return errors.New("there is none")
 	})
-	g.metric(t, `mapd_shadow_decisions_total{mutator="AssignMetadata/owner",outcome="changed"} `)
+	g.metric(t, `mapd_shadow_decisions_total{binding="",outcome="changed",policy="AssignMetadata/owner"} `)
 	g.metric(t, `mapd_legacy_mutators{state="running"} 1`)
 	g.metric(t, `mapd_http_requests_total{code="200",path="/mutate/legacy"} `)
 }
