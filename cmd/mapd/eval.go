@@ -17,6 +17,7 @@ import (
 	"github.com/mapd-project/mapd/internal/expansion"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -38,6 +39,7 @@ type evalFlags struct {
 	namespace, only string // only: the one that was asked for
 	kubernetes      string
 	unbound         bool
+	mode            string
 	raw             bool
 	expand          bool
 	explain         bool
@@ -182,9 +184,16 @@ func (f *evalFlags) addReading(cmd *cobra.Command) {
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "the namespace of namespaced objects that name none (default \"default\"); objects that name another one are refused")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
+	choiceVar(fl, &f.mode, "mode", modeWritten, ": whether policies in shadow or that warn are taken as such, or as if all were enforced; shares stay as they are", modeWritten, modeEnforce)
 	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")
 	f.modules.add(cmd)
 }
+
+// Values of --mode.
+const (
+	modeWritten = "written"
+	modeEnforce = "enforce"
+)
 
 // blameFormat is the output format of --blame.
 const blameFormat = "blame"
@@ -353,7 +362,7 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, bri
 	f := e.flags
 	policies, err := mapd.Load(mapd.Options{
 		Context:    contextOf(e.inputs, texts),
-		Kubernetes: f.kubernetes, Unbound: f.unbound, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
+		Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
 		Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
 	}, texts...)
 	e.outside.publish()
@@ -520,7 +529,8 @@ const (
 // without it some that may have been expected to, if no policy matched.
 func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
 	all := e.flags.explain
-	if !all && (len(r.Decision.Steps) > 0 || e.many()) {
+	matched := len(r.Decision.Steps) > 0 || slices.ContainsFunc(r.Decision.Stages, func(r engine.Record) bool { return len(r.Shadows) > 0 })
+	if !all && (matched || e.many()) {
 		return
 	}
 	said, more := 0, 0

@@ -45,6 +45,14 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 			}
 		}
 	}
+	beside := 0
+	for i := range d.Stages {
+		for j := range d.Stages[i].Shadows {
+			shadow := &d.Stages[i].Shadows[j]
+			beside++
+			lines = append(lines, shadowLines(shadow, d.Stages[i].Stage.Round, keys, detail)...)
+		}
+	}
 	verdict := "no policy matched"
 	switch {
 	case d.Status != nil:
@@ -53,12 +61,30 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 		verdict = "changed by " + changed.String()
 	case len(met.stages) > 0:
 		verdict = "unchanged; " + met.String() + " matched"
+	case beside > 0:
+		verdict = "unchanged; no policy that is enforced matched"
 	}
 	for _, s := range d.Asked() {
 		s.Time = 0 // the same input has the same summary
 		lines = append(lines, "  provider "+Line(s.String())+"\n")
 	}
 	return Line(name) + ": " + verdict + "\n" + strings.Join(lines, "")
+}
+
+// shadowLines say what a policy that is not enforced would have done.
+func shadowLines(s *engine.Shadow, round string, keys func(*unstructured.Unstructured) Keys, detail Detail) (lines []string) {
+	for i := range s.Steps {
+		lines = append(lines, "  "+s.Mode.String()+": "+step(&s.Steps[i], round, keys, detail)+"\n",
+			traceText(s.Steps[i].ConditionTrace, detail), traceText(s.Steps[i].Trace, detail))
+	}
+	if s.Status != nil {
+		who := []string{s.Policy}
+		if s.Binding != "" {
+			who = append(who, s.Binding)
+		}
+		lines = append(lines, "  "+s.Mode.String()+": "+Line(strings.Join(who, " › ")+" would refuse this: "+s.Status.Message)+"\n")
+	}
+	return lines
 }
 
 // actors has the names of stages' members, by stage.

@@ -352,7 +352,7 @@ func (h *house) load(more []*mapd.Document) *load {
 func (h *house) compile(docs []*mapd.Document, like *mapd.Policies) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{
 		Like: like, Context: h.suite.beside,
-		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Documents: docs, Env: h.env,
+		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Enforce: h.suite.Mode == "enforce", Documents: docs, Env: h.env,
 		Guests: h.loader, Resolver: h.resolver, Brief: !h.opts.Verbose,
 		Provider: func(u *unstructured.Unstructured) error { _, err := external.DecodeProvider(u); return err },
 	})

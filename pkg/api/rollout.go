@@ -101,8 +101,13 @@ const Whole Share = 1_000_000
 // Has reports whether a Share includes what a hash belongs to, of which all values are
 // equally likely. What a Share includes, every larger one does.
 func (s Share) Has(hash uint64) bool {
+	return s >= LeastShare(hash)
+}
+
+// LeastShare returns the smallest Share that includes what a hash belongs to.
+func LeastShare(hash uint64) Share {
 	at, _ := bits.Mul64(hash, uint64(Whole))
-	return at < uint64(s)
+	return Share(at) + 1
 }
 
 // String returns the Share in percent, without a sign.

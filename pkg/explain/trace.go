@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -12,6 +13,8 @@ import (
 
 // Traced is a Step with what its expressions read and gave, in a form for machines.
 type Traced struct {
+	// Mode is empty if the step counts, else that of its policy.
+	Mode    string `json:"mode,omitempty"`
 	Stage   string `json:"stage"`
 	Round   int    `json:"round"`
 	Policy  string `json:"policy"`
@@ -36,14 +39,28 @@ type Traced struct {
 	Trace         *policy.Trace `json:"trace,omitempty"`
 }
 
-// TraceOf returns the steps of a decision.
+// TraceOf returns the steps of a decision, and after them those of policies that are not
+// enforced.
 func TraceOf(d *engine.Decision) []Traced {
-	out := []Traced{}
-	for i := range d.Steps {
-		s := &d.Steps[i]
+	out := traced([]Traced{}, d.Steps, api.Enforce)
+	for i := range d.Stages {
+		for j := range d.Stages[i].Shadows {
+			s := &d.Stages[i].Shadows[j]
+			out = traced(out, s.Steps, s.Mode)
+		}
+	}
+	return out
+}
+
+func traced(out []Traced, steps []engine.Step, mode api.Mode) []Traced {
+	for i := range steps {
+		s := &steps[i]
 		t := Traced{
 			Stage: s.Stage, Round: s.Round, Policy: s.Policy, Binding: s.Binding, Param: s.Param, Type: string(s.Type), Outcome: s.Outcome.String(),
 			Reason: s.Reason, Ignored: s.Ignored, Changed: s.Paths(), Cost: s.Cost, ConditionCost: s.ConditionCost, Conditions: s.ConditionTrace, Trace: s.Trace,
+		}
+		if mode != api.Enforce {
+			t.Mode = mode.String()
 		}
 		if s.Mutation >= 0 {
 			t.Mutation = &s.Mutation

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/lookup"
@@ -128,6 +129,10 @@ func (w *whyNot) of(m *binding.Miss) Reason {
 			want, got = m.Selector.String(), "no metadata" // the options of a CONNECT
 		}
 		r.Field, r.Text = at+".objectSelector", fmt.Sprintf("%s; the object has %s", want, got)
+	case binding.Share:
+		key := binding.ShareKey(w.req)
+		r.Field = fmt.Sprintf("metadata.annotations[%s]", api.PercentAnnotation)
+		r.Text = fmt.Sprintf("%v; %s is in shares of at least %v", m.Binding.Rollout().Share, key, api.LeastShare(binding.ShareHash(key)))
 	case binding.Param:
 		r.Field, r.Text = "spec.paramRef", w.param(m)
 	default:

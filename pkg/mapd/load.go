@@ -14,6 +14,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -39,6 +40,9 @@ type Options struct {
 	// Unbound binds each policy that has no binding to everything. Without it such
 	// a policy has no effect, as in a cluster.
 	Unbound bool
+	// Enforce has all policies enforced, whatever mode their annotations and those of their
+	// bindings say.
+	Enforce bool
 	// Guests loads the modules of Kubewarden's policies, which do not run without it.
 	// The command mapd has one; it is not part of this package, since a WebAssembly
 	// runtime is large.
@@ -67,6 +71,14 @@ type Options struct {
 	// Provider is called for each Provider of external data among the documents. Its
 	// error is one of Load, at the document. It may be nil.
 	Provider func(*unstructured.Unstructured) error
+}
+
+// mode returns how the modes of policies are taken, nil as they are written.
+func (o *Options) mode() func(*policy.Policy, *binding.Binding, api.Mode) api.Mode {
+	if !o.Enforce {
+		return nil
+	}
+	return func(*policy.Policy, *binding.Binding, api.Mode) api.Mode { return api.Enforce }
 }
 
 // A File is a text with a name: YAML or JSON, any number of documents.
@@ -167,7 +179,7 @@ func load(opts Options, files []File) (*Policies, error) {
 		Like:      like,
 		More:      more,
 		Documents: docs,
-		Env:       env, Unbound: opts.Unbound, Namespace: opts.Namespace, Trace: !opts.Brief,
+		Env:       env, Unbound: opts.Unbound, Mode: opts.mode(), Namespace: opts.Namespace, Trace: !opts.Brief,
 		Resolver: opts.Resolver, Provider: opts.Provider, Guests: opts.Guests,
 	})
 	if len(errs) > 0 {
