@@ -298,7 +298,7 @@ var tourFile = regexp.MustCompile("(?s)```yaml\n# (docs/tour/[^\n]*)\n(.*?)```\n
 
 // The files that pages show are those that their commands read.
 func TestReadmeFiles(t *testing.T) {
-	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md")+readFile(t, "../../docs/authoring.md"), -1)
+	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md")+readFile(t, "../../docs/authoring.md")+readFile(t, "../../docs/rollout.md"), -1)
 	if len(blocks) < 3 {
 		t.Fatalf("found %d files: the README is not read as it is written", len(blocks))
 	}
@@ -313,7 +313,7 @@ func TestReadmeFiles(t *testing.T) {
 func TestReadme(t *testing.T) {
 	hammer.Alone(t)
 	t.Chdir("../..") // the commands name files from there
-	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 4, "docs/external-data.md": 3, "docs/authoring.md": 2, "docs/blame.md": 2} {
+	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 4, "docs/external-data.md": 3, "docs/authoring.md": 2, "docs/blame.md": 2, "docs/rollout.md": 3} {
 		t.Run(page, func(t *testing.T) { checkPage(t, page, least) })
 	}
 }

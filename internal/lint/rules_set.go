@@ -39,6 +39,27 @@ func apiVersion(p *pass) {
 	}
 }
 
+// nativeRollout finds annotations that a server does not read, with which it would do
+// more than their author means.
+func nativeRollout(p *pass) {
+	check := func(d *manifest.Document) {
+		if d.Object.GroupVersionKind().Group != api.NativeGroup {
+			return
+		}
+		for _, key := range api.RolloutAnnotations {
+			if value, ok := d.Object.GetAnnotations()[key]; ok && (key != api.ModeAnnotation || value != api.Enforce.String()) {
+				p.field(d, "metadata.annotations", "a server does not read %s: it enforces the policy, on all objects; only mapd does, best in the group %s", key, api.OwnGroup)
+			}
+		}
+	}
+	for _, s := range p.set.policies {
+		check(s.doc)
+	}
+	for _, b := range p.set.bindings {
+		check(b.doc)
+	}
+}
+
 // unknownResource finds resources of built-in groups that no server has. A rule's lists
 // multiply, so a name is at fault only if none of its combinations exists.
 func unknownResource(p *pass) {

@@ -16,6 +16,8 @@ type (
 	denial any
 	// operation is one of CREATE, UPDATE, CONNECT and DELETE.
 	operation string
+	// mode is one of written and enforce.
+	mode string
 )
 
 // suite is a suite as it is written. Its fields and their comments (tag doc) are the
@@ -28,7 +30,7 @@ type suite struct {
 	Kubernetes string            `json:"kubernetes" doc:"The minor whose CEL libraries are there, such as \"1.37\"; the newest known if left out."`
 	Namespace  string            `json:"namespace" doc:"The namespace of namespaced objects that name none; default if left out."`
 	Unbound    bool              `json:"unbound" doc:"Run policies that have no binding as if bound to everything."`
-	Mode       string            `json:"mode" doc:"enforce runs policies in shadow or that only warn as if they were enforced; written, or left out, as they are."`
+	Mode       mode              `json:"mode" doc:"enforce runs policies in shadow or that only warn as if they were enforced; written, or left out, as they are."`
 	External   string            `json:"external" doc:"A file with recorded answers of providers of external data."`
 	Modules    map[string]string `json:"modules" doc:"Files that stand in for the modules of Kubewarden's policies, by the module's name."`
 	Skip       string            `json:"skip" doc:"Why no case of the suite is run."`

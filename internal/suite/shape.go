@@ -16,9 +16,11 @@ var (
 	valueType     = reflect.TypeFor[value]()
 	denialType    = reflect.TypeFor[denial]()
 	operationType = reflect.TypeFor[operation]()
+	modeType      = reflect.TypeFor[mode]()
 	caseType      = reflect.TypeFor[testCase]()
 	denialFields  = reflect.TypeFor[denialText]()
 
+	modes      = []string{"written", "enforce"}
 	operations = []string{"CREATE", "UPDATE", "CONNECT", "DELETE"}
 )
 
@@ -65,6 +67,12 @@ func (d *decoder) decode(path string, v any, out reflect.Value) {
 		s, _ := v.(string)
 		if s = strings.ToUpper(s); !slices.Contains(operations, s) {
 			d.fail(path, "%s: want one of %s", path, strings.Join(operations, ", "))
+		}
+		out.SetString(s)
+	case t == modeType:
+		s, _ := v.(string)
+		if !slices.Contains(modes, s) {
+			d.fail(path, "%s: want one of %s", path, strings.Join(modes, ", "))
 		}
 		out.SetString(s)
 	case t.Kind() == reflect.Pointer:
@@ -181,6 +189,8 @@ func schemaOf(t reflect.Type) map[string]any {
 		return map[string]any{"anyOf": []any{map[string]any{"const": true}, text}}
 	case t == operationType:
 		return map[string]any{"type": "string", "enum": operations}
+	case t == modeType:
+		return map[string]any{"type": "string", "enum": modes}
 	case t.Kind() == reflect.Pointer:
 		return schemaOf(t.Elem())
 	case t.Kind() == reflect.Slice:
