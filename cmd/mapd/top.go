@@ -196,7 +196,7 @@ func topTable(w io.Writer, f *topFlags, total map[ledger.Pair]*ledger.Counted, s
 	return nil
 }
 
-// short rounds a duration to what can be told apart.
+// short rounds a duration to what people distinguish.
 func short(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Second:
