@@ -88,6 +88,19 @@ func TestSchemaIsThatOfTheGoTypes(t *testing.T) {
 			reflect.TypeFor[struct {
 				ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 				Conditions         []metav1.Condition `json:"conditions,omitempty"`
+				Rollout            *struct {
+					Mode    string `json:"mode,omitempty"`
+					Seen    int64  `json:"seen"`
+					Would   int64  `json:"would"`
+					Changed int64  `json:"changed"`
+					Failed  int64  `json:"failed"`
+					Last    *struct {
+						Kind      string   `json:"kind,omitempty"`
+						Namespace string   `json:"namespace,omitempty"`
+						Name      string   `json:"name,omitempty"`
+						Fields    []string `json:"fields,omitempty"`
+					} `json:"last,omitempty"`
+				} `json:"rollout,omitempty"`
 			}](),
 			[]string{"spec.policyName", "spec.paramRef.parameterNotFoundAction"},
 		},

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/internal/ledger"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/replicas"
@@ -299,11 +300,9 @@ func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string
 			continue
 		}
 		of, _ := api.RolloutOf(p.GetAnnotations())
+		of.Tripped = breaker.TripOf(p) != nil
 		own, _ := api.RolloutOf(bindings[i].GetAnnotations())
-		if own.HasMode {
-			of.Mode = own.Mode
-		}
-		out = append(out, rolloutBinding{Pair: ledger.Pair{Policy: name, Binding: bindings[i].GetName()}, Mode: of.Mode.String(), Percent: own.Share.String()})
+		out = append(out, rolloutBinding{Pair: ledger.Pair{Policy: name, Binding: bindings[i].GetName()}, Mode: of.With(own).String(), Percent: own.Share.String()})
 	}
 	return out, nil
 }

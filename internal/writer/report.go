@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/mapd-project/mapd/internal/ledger"
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -78,6 +79,9 @@ type reporter struct {
 	wanted  map[key]wanted
 	written map[key]written
 	late    map[key]types.UID // policies that get an event unless their paramKind appears
+	// granted are the counts that may be written until counts are added up again. Only
+	// the goroutine of writeStatuses uses it.
+	granted map[key]rolloutStatus
 }
 
 // writeStatuses keeps the statuses of policies and bindings up to date until ctx is done.
@@ -106,8 +110,50 @@ func (w *Writer) writeStatuses(ctx context.Context, out *events) {
 		case <-ctx.Done():
 			return
 		case <-published:
+		case <-w.counted:
+			r.grant(w.o.Store.Snapshot(), *w.totals.Load())
 		}
 	}
+}
+
+// grant chooses whose new counts are written, no more than maxCountStatuses, so that
+// counts that change all the time make a bounded number of writes. The order of maps is
+// a fair choice.
+func (r *reporter) grant(s *store.Snapshot, totals map[ledger.Pair]*ledger.Counted) {
+	r.granted = map[key]rolloutStatus{}
+	if s == nil {
+		return
+	}
+	bindings := make(map[ledger.Pair]*unstructured.Unstructured, len(s.Bindings))
+	for _, b := range s.Bindings {
+		bindings[ledger.Pair{Policy: b.PolicyName, Binding: b.Object.GetName()}] = b.Object
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p, c := range totals {
+		object := bindings[p]
+		if object == nil {
+			continue
+		}
+		k, now := key{api.OwnBindings, p.Binding}, rolloutOf(c)
+		if before := r.before(k, object).Rollout; before == nil || !now.same(*before) {
+			if r.granted[k] = now; len(r.granted) == maxCountStatuses {
+				return
+			}
+		}
+	}
+}
+
+// rollout returns what the status of a binding says of its counts: what was granted, or
+// what it says already. r.mu is held.
+func (r *reporter) rollout(k key, b store.BindingState, policy api.Rollout) *rolloutStatus {
+	now, ok := r.granted[k]
+	if before := r.before(k, b.Object).Rollout; !ok && before != nil {
+		now = *before
+	}
+	own, _ := api.RolloutOf(b.Object.GetAnnotations())
+	now.Mode = policy.With(own).String()
+	return &now
 }
 
 // update works out what all statuses should be, and queues those that differ.
@@ -120,15 +166,23 @@ func (r *reporter) update(s *store.Snapshot) {
 	}
 	unroutable := webhook.Unroutable(all)
 	want := make(map[key]wanted, len(s.Policies)+len(s.Bindings))
+	rollouts := make(map[string]api.Rollout, len(s.Policies))
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, p := range s.Policies {
+		of, _ := api.RolloutOf(p.Object.GetAnnotations())
+		of.Tripped = p.Breaker.Trip != nil
+		rollouts[p.Object.GetName()] = of
 		_, never := slices.BinarySearch(unroutable, p.Object.GetName())
 		want[key{api.OwnPolicies, p.Object.GetName()}] = wanted{p.Object, policyStatus(p, never)}
 	}
 	for _, b := range s.Bindings {
-		want[key{api.OwnBindings, b.Object.GetName()}] = wanted{b.Object, bindingStatus(b)}
+		k, is := key{api.OwnBindings, b.Object.GetName()}, bindingStatus(b)
+		if r.w.o.Counts != nil && b.PolicyFound {
+			is.Rollout = r.rollout(k, b, rollouts[b.PolicyName])
+		}
+		want[k] = wanted{b.Object, is}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.wanted = want
 	gone := func(k key) bool { _, ok := want[k]; return !ok }
 	maps.DeleteFunc(r.written, func(k key, _ written) bool { return gone(k) })

@@ -47,6 +47,8 @@ type status struct {
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 	// TypeChecking has the form that it has in a ValidatingAdmissionPolicy.
 	TypeChecking *typeChecking `json:"typeChecking,omitempty"`
+	// Rollout is what a binding has done; nil for policies.
+	Rollout *rolloutStatus `json:"rollout,omitempty"`
 }
 
 type typeChecking struct {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/certs"
+	"github.com/mapd-project/mapd/internal/ledger"
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -60,6 +61,8 @@ type Options struct {
 	Expansion bool
 	// Guests says that the Store runs Kubewarden's policies.
 	Guests bool
+	// Counts returns what this replica has counted. Nil: nothing is written of that.
+	Counts func() []ledger.Counted
 
 	// Ready says why this replica cannot answer requests.
 	Ready func() error
@@ -81,6 +84,11 @@ type Writer struct {
 	owned   bool
 	// exempting is set while exemptOwnRequests runs.
 	exempting atomic.Bool
+	// totals are what all replicas have counted, as of the last time that this one has
+	// added it up; counted is notified then.
+	totals  atomic.Pointer[map[ledger.Pair]*ledger.Counted]
+	counted watch.Signal
+
 	// renewed is when the lease was last renewed; nil without an election.
 	renewed atomic.Pointer[time.Time]
 }
@@ -91,7 +99,7 @@ func New(o Options) *Writer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	w := &Writer{o: o, log: log, nativeReported: watch.NewSignal()}
+	w := &Writer{o: o, log: log, nativeReported: watch.NewSignal(), counted: watch.NewSignal()}
 	if o.Native {
 		w.native = NewNative(NativeOptions{Dynamic: o.Dynamic, Store: o.Store, Namespace: o.Namespace, Log: log, Reported: w.nativeReported.Notify})
 	}
@@ -112,6 +120,9 @@ func (w *Writer) Run(ctx context.Context) error {
 	storing, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { w.storeTrips(storing) })
+	if w.o.Counts != nil {
+		work.Go(func() { w.publishCounts(storing) })
+	}
 	defer work.Wait()
 	defer stop()
 	return w.lead(ctx, func(ctx context.Context) {
@@ -255,6 +266,9 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	defer cancel()
 	work.Go(func() { t.writeStatuses(ctx, t.events) })
 	work.Go(func() { t.clearTrips(ctx) })
+	if t.o.Counts != nil {
+		work.Go(func() { t.keepTotals(ctx) })
+	}
 	if t.o.Mutators {
 		work.Go(func() { t.keepList(ctx, t.events) })
 	}

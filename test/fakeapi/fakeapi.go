@@ -238,7 +238,7 @@ func (s *Server) handle(r Request) (map[string]any, error) {
 	case "get":
 		return old, nil
 	case "list":
-		items, meta := []any{}, map[string]any{"resourceVersion": strconv.Itoa(s.version)}
+		items, kind, meta := []any{}, "List", map[string]any{"resourceVersion": strconv.Itoa(s.version)}
 		for _, k := range s.keys(r) {
 			if r.Continue != "" && k.namespace+"/"+k.name <= r.Continue {
 				continue
@@ -249,8 +249,9 @@ func (s *Server) handle(r Request) (map[string]any, error) {
 				break
 			}
 			items = append(items, s.objects[k])
+			kind = (&unstructured.Unstructured{Object: s.objects[k]}).GetKind() + "List" // a typed client wants that of its items
 		}
-		return map[string]any{"apiVersion": r.Resource.GroupVersion().String(), "kind": "List", "metadata": meta, "items": items}, nil
+		return map[string]any{"apiVersion": r.Resource.GroupVersion().String(), "kind": kind, "metadata": meta, "items": items}, nil
 	case "create":
 		sent := unstructured.Unstructured{Object: r.Object}
 		k.name = sent.GetName()
