@@ -36,11 +36,11 @@ var floors = []struct {
 	{"pkg/servingcert", nil},
 	{"pkg/binding", []string{"pkg/api", "pkg/policy", "pkg/lookup", "pkg/tree"}},
 	{"pkg/engine", []string{"pkg/api", "pkg/policy", "pkg/binding", "pkg/detach", "pkg/lookup", "pkg/memory", "pkg/tree"}},
-	{"pkg/explain", []string{"pkg/binding", "pkg/cel", "pkg/engine", "pkg/lookup", "pkg/openapi", "pkg/policy", "pkg/tree"}},
+	{"pkg/explain", []string{"pkg/api", "pkg/binding", "pkg/cel", "pkg/engine", "pkg/lookup", "pkg/openapi", "pkg/policy", "pkg/tree"}},
 	{"pkg/kubewarden", []string{"pkg/api", "pkg/binding", "pkg/policy"}},
 	{"pkg/webhook", []string{"pkg/api", "pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	{"pkg/mapd", []string{
-		"pkg/binding", "pkg/cel", "pkg/explain", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/kubewarden", "pkg/tree",
+		"pkg/api", "pkg/binding", "pkg/cel", "pkg/explain", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/kubewarden", "pkg/tree",
 		"internal/manifest", "internal/snapshot", "internal/report", "internal/defaults",
 	}},
 	// Beside the tower: what it knows of Gatekeeper leaves as policies.
