@@ -5,7 +5,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate web race e2e e2e-versions bench bench-compare bench-http attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check fmt vet lint tidy generate web race e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench-http: build ## mapd and plain servers side by side over HTTPS: latency, CP
 
 attack: build ## what a hostile peer would do to mapd serve, with 100 and 10,000 policies: RSS, answers, and how bystanders fare; ARGS="-run REGEXP -during 10s …"
 	$(GO) run ./test/attack/run $(ARGS)
+
+scale: build ## what a replica needs with the policies of clusters of 50, 500 and 5,000 nodes: docs/scale.md
+	$(GO) run ./test/load/bench -scale -turns 5 $(ARGS)
 
 bench-e2e: ## create Pods through a real API server: no policy, native policies and mapd, CPU of both processes, ratios, goals
 	@test/e2e/servers/build.sh >/dev/null

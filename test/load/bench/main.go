@@ -31,6 +31,7 @@ type flags struct {
 
 	mapd  string
 	quick bool
+	scale bool
 	turns int
 	each  time.Duration
 
@@ -46,6 +47,7 @@ func main() {
 	f := flags{out: os.Stdout}
 	flag.StringVar(&f.mapd, "mapd", "bin/mapd", "the program to measure")
 	flag.BoolVar(&f.quick, "quick", false, "one short measurement of few servers, to see that it runs")
+	flag.BoolVar(&f.scale, "scale", false, "measure a replica with the policies of clusters of 50, 500 and 5,000 nodes instead (docs/scale.md)")
 	flag.IntVar(&f.turns, "turns", 3, "how many times each server is measured, 1 to 20")
 	flag.DurationVar(&f.each, "each", time.Second, "how long a measurement takes, up to 10s")
 	flag.StringVar(&f.url, "url", "", "drive this webhook instead; the host is a loopback address")
@@ -87,7 +89,11 @@ func run(ctx context.Context, f *flags) error {
 		plan = short
 		f.turns, f.each = 1, 20*time.Millisecond
 	}
-	err := table(ctx, f, plan)
+	what := func() error { return table(ctx, f, plan) }
+	if f.scale {
+		what = func() error { return scale(ctx, f) }
+	}
+	err := what()
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}

@@ -44,6 +44,13 @@ func TestQuick(t *testing.T) {
 	if !strings.Contains(out.String(), "\n| 10 labels of 1000, big Pod: CPU ≤ 2× the floor's | ") {
 		t.Error("no goals")
 	}
+	var sized bytes.Buffer
+	if err := run(t.Context(), &flags{out: &sized, mapd: mapd, scale: true, quick: true, turns: 1, each: 1}); err != nil {
+		t.Fatalf("%v\n%s", err, sized.String())
+	}
+	if !strings.Contains(sized.String(), "\n| 50 | 10 | 30 | ") {
+		t.Errorf("no row for 50 nodes:\n%s", sized.String())
+	}
 	if t.Failed() {
 		t.Log(out.String())
 	}

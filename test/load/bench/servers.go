@@ -32,9 +32,13 @@ type subject struct {
 	policies int
 	matching int
 	kind     load.Kind
+	scale    *size // instead of policies, if not nil
 }
 
 func (s subject) objects() []*unstructured.Unstructured {
+	if s.scale != nil {
+		return s.scale.objects()
+	}
 	all := []*unstructured.Unstructured{{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
 		"metadata": map[string]any{"name": "default", "labels": map[string]any{"kubernetes.io/metadata.name": "default"}},
