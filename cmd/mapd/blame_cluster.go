@@ -45,6 +45,7 @@ type blaming struct {
 	client dynamic.Interface
 	mapper meta.RESTMapper
 	record *records // nil: there are none
+	now    *present // nil: the policies cannot be read
 	// complaints say what could not be read.
 	complaints []string
 }
@@ -147,7 +148,14 @@ func (b *blaming) lines(ctx context.Context, s *subject, owners int) []blame.Lin
 			b.complain("%s", c)
 		}
 	}
-	all := blame.Join(recorded, managed, nil)
+	var again []blame.Line
+	if b.now != nil && s.object != nil {
+		var err error
+		if again, err = b.now.again(ctx, s); err != nil {
+			b.complain("%s cannot be evaluated again: %v", s, err)
+		}
+	}
+	all := blame.Join(recorded, managed, again)
 	if owner == nil || owners == 0 {
 		return all
 	}
@@ -239,6 +247,9 @@ func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name st
 	}
 	if b.record, err = newRecords(ctx, config, f.replicas.urls); err != nil {
 		b.complain("records: %v", err)
+	}
+	if b.now, err = newPresent(ctx, config); err != nil {
+		b.complain("the policies cannot be read, so nothing is evaluated again: %v", err)
 	}
 	object := subjectOf(m, namespace, name)
 	object.UID = types.UID(f.uid)

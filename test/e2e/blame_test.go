@@ -90,6 +90,10 @@ rules:
 		{"audit log of the pod", []string{"blame", "po/" + pod, "-n", "shop", "--audit-log", auditLog}, 0, []string{
 			`\n/metadata/labels/marked +policy on-pods/on-pods +\S+Z +audit log +create by \S+; the log does not name what this request created\n`,
 		}},
+		{"without records", []string{"blame", "pods/" + pod}, 5, []string{
+			`\n/metadata/labels/marked +policy on-pods/on-pods +- +again +a guess`,
+			`\n/spec/containers/0/image +manager alice`,
+		}},
 		{"no such object", []string{"blame", "deploy/none"}, 1, nil},
 	}
 	for _, command := range blameCommands(t, pod) {
@@ -97,7 +101,9 @@ rules:
 	}
 	replica := "https://" + m.Replicas()[0].Addr // no kubelet forwards ports to it
 	for _, c := range cases {
-		if !slices.Contains(c.args, "--audit-log") {
+		if c.name == "without records" {
+			c.args = append(c.args, "--replica", "https://127.0.0.1:1")
+		} else if !slices.Contains(c.args, "--audit-log") {
 			c.args = append(c.args, "--replica", replica)
 		}
 		t.Run(c.name, func(t *testing.T) {

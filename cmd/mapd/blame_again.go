@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/internal/audit"
+	"github.com/mapd-project/mapd/internal/blame"
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/memory"
+)
+
+// present are the policies of the cluster as they are now.
+type present struct {
+	cluster *audit.Cluster
+	set     *audit.Set
+	asking  audit.Asking
+}
+
+// newPresent reads the policies of mapd's group, with what they need.
+func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	info, err := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery()).ServerVersionWithContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	expressions, err := language(info)
+	if err != nil {
+		return nil, err
+	}
+	env, err := environment(expressions)
+	if err != nil {
+		return nil, err
+	}
+	c, err := audit.Connect(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	set, err := c.Load(ctx, audit.Loading{Env: env, Authorizer: store.NewAuthorizer(kube)})
+	if err != nil {
+		return nil, err
+	}
+	return &present{c, set, audit.Asking{
+		Operation: admissionv1.Create, Timeout: 5 * time.Second, Memory: memory.New(auditMemory),
+		Exempt: []string{"kube-system", "kube-node-lease", defaultNamespace},
+		User:   authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}},
+	}}, nil
+}
+
+// again returns the fields that nobody manages and that the policies would write as they
+// are.
+func (p *present) again(ctx context.Context, s *subject) ([]blame.Line, error) {
+	made := blame.AsManaged(s.object)
+	at := slices.IndexFunc(p.cluster.Resources, func(r audit.Resource) bool { return r.GVK == s.object.GroupVersionKind() })
+	if made == nil || at < 0 {
+		return nil, nil
+	}
+	d, err := p.set.Trace(ctx, &p.asking, &p.cluster.Resources[at], made)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(blame.Again(s.String(), s.object, d), func(l blame.Line) bool {
+		policy, binding, _ := strings.Cut(l.By, "/")
+		return !p.set.Enforced(policy, binding)
+	}), nil
+}
