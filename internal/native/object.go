@@ -88,15 +88,15 @@ func ReadObject(meta *unstructured.Unstructured, spec []byte) *Object {
 		}
 	}
 	slices.SortFunc(o.Owners, compareOwners)
-	o.Digest = digest(o.Binding, spec)
+	o.Digest = Digest(o.Binding, spec)
 	return o
 }
 
 func compareOwners(a, b Owner) int { return cmp.Compare(a.ID(), b.ID()) }
 
-// digest returns the same text for equal specs, whether or not the server has
-// filled in the defaults. It returns "" if text cannot be read.
-func digest(isBinding bool, text []byte) string {
+// Digest returns the same text for equal specs, in whichever group and whether or
+// not the server has filled in the defaults. It returns "" if text cannot be read.
+func Digest(isBinding bool, text []byte) string {
 	var spec any
 	if isBinding {
 		obj, err := binding.DecodeJSON(text)

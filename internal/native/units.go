@@ -166,9 +166,14 @@ func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrat
 	if len(refs) > 0 {
 		u.SetOwnerReferences(refs)
 	}
+	return NewPart(u)
+}
+
+// NewPart returns the part that is written as u says.
+func NewPart(u *unstructured.Unstructured) Part {
 	text, err := json.Marshal(u.Object)
 	if err != nil {
 		panic(fmt.Sprintf("native: a %s is no JSON: %v", u.GetKind(), err))
 	}
-	return Part{u, digest(u.GetKind() == api.BindingKind, text)}
+	return Part{u, Digest(u.GetKind() == api.BindingKind, text)}
 }

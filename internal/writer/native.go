@@ -151,7 +151,7 @@ func (n *Native) chooseGroup(ctx context.Context, s *store.NativeState, report *
 			report.Group = n.o.Group
 		}
 	case serves(api.NativeGroup):
-		units = append(units, native.Placed{Unit: probeUnit(n.o.Namespace, n.home), Group: api.NativeGroup})
+		units = append(units, native.Placed{Unit: n.probeUnit(), Group: api.NativeGroup})
 		var runs verdict
 		switch runs, wait = n.probeServer(ctx, s, &units[0]); runs {
 		case unknown:
@@ -192,7 +192,7 @@ func (n *Native) executeAll(ctx context.Context, list []native.Action) {
 		if n.rate.Wait(ctx) != nil {
 			return
 		}
-		err := n.execute(ctx, a)
+		err := Execute(ctx, n.o.Dynamic, a, nativeManager)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -225,11 +225,13 @@ var errOther = errors.New("the server stores another spec than it was sent")
 // callLimit bounds one write.
 const callLimit = 10 * time.Second
 
-// execute carries out one action.
-func (n *Native) execute(ctx context.Context, a native.Action) error {
+// Execute carries out one action as a field manager. It refuses to where the stored
+// object is not the one that the action has seen, with an error of a conflict, of
+// NotFound or of AlreadyExists.
+func Execute(ctx context.Context, d dynamic.Interface, a native.Action, manager string) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	client := n.o.Dynamic.Resource(resourceOf(a.Key))
+	client := d.Resource(resourceOf(a.Key))
 	if a.Part == nil {
 		return client.Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.Seen.UID, ResourceVersion: &a.Seen.Version}})
 	}
@@ -238,33 +240,33 @@ func (n *Native) execute(ctx context.Context, a native.Action) error {
 	if a.Seen == nil {
 		// An apply would do as well, and would take over what another has made under
 		// that name since.
-		got, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: nativeManager})
-		return finish(ctx, client, got, err, a.Part)
+		got, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: manager})
+		return finish(ctx, client, got, err, a.Part, manager)
 	}
 	u.SetUID(a.Seen.UID)
 	u.SetResourceVersion(a.Seen.Version)
-	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true})
+	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	switch {
 	case apierrors.IsInvalid(err):
 		// Fields of another manager contradict what is applied.
-		got, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: nativeManager})
+		got, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: manager})
 	case err == nil && digestOf(got) != a.Part.Digest:
 		// Fields that another manager shares survive an apply.
 		got.Object["spec"] = u.Object["spec"]
-		got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: nativeManager})
+		got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: manager})
 	}
-	return finish(ctx, client, got, err, a.Part)
+	return finish(ctx, client, got, err, a.Part, manager)
 }
 
 // finish handles the answer to a write. It gives fields that were not applied to the
 // manager of applies, so that the next apply removes those that it no longer has.
-func finish(ctx context.Context, client dynamic.ResourceInterface, got *unstructured.Unstructured, err error, part *native.Part) error {
+func finish(ctx context.Context, client dynamic.ResourceInterface, got *unstructured.Unstructured, err error, part *native.Part, manager string) error {
 	if err == nil && digestOf(got) != part.Digest {
 		err = errOther
 	}
 	for err == nil {
 		var patch []byte
-		if patch, err = csaupgrade.UpgradeManagedFieldsPatch(got, sets.New(nativeManager), nativeManager); err != nil || patch == nil {
+		if patch, err = csaupgrade.UpgradeManagedFieldsPatch(got, sets.New(manager), manager); err != nil || patch == nil {
 			return err
 		}
 		if _, err = client.Patch(ctx, got.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
@@ -290,7 +292,7 @@ func digestOf(u *unstructured.Unstructured) string {
 	if err != nil {
 		return ""
 	}
-	return native.ReadObject(u, text).Digest
+	return native.Digest(u.GetKind() == api.BindingKind, text)
 }
 
 func resourceOf(k native.Key) schema.GroupVersionResource {

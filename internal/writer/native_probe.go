@@ -7,11 +7,11 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/native"
 	"github.com/mapd-project/mapd/internal/store"
@@ -50,20 +50,26 @@ type probe struct {
 	next    time.Time // when to ask again
 }
 
-// probeUnit is the policy that shows itself.
-func probeUnit(namespace string, home *corev1.Namespace) native.Unit {
+// Probe is a policy with its binding, both called Name, that shows that a server runs
+// policies: it acts on nothing but dry runs of one ConfigMap.
+type Probe struct {
+	Name, Namespace, ConfigMap string
+}
+
+// Objects returns the policy and the binding, without owners and labels.
+func (p Probe) Objects() (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
 	ignore, exactly := admissionregistrationv1.Ignore, admissionregistrationv1.Exact
-	p := &admissionregistrationv1.MutatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: probeName},
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			FailurePolicy: &ignore, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				MatchPolicy: &exactly,
 				NamespaceSelector: &metav1.LabelSelector{
-					MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace},
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": p.Namespace},
 				},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-					ResourceNames: []string{MutatorsName},
+					ResourceNames: []string{p.ConfigMap},
 					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 						Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
@@ -79,12 +85,36 @@ func probeUnit(namespace string, home *corev1.Namespace) native.Unit {
 			}},
 		},
 	}
-	b := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: probeName},
-		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: probeName},
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.Name},
 	}
-	if home != nil {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: home.Name, UID: home.UID}}
+	return policy, binding
+}
+
+// Acts reports whether the server of a client runs the policy.
+func (p Probe) Acts(ctx context.Context, client dynamic.Interface) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": p.ConfigMap, "namespace": p.Namespace}}}
+	got, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(p.Namespace).
+		Apply(ctx, p.ConfigMap, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return false, err
+	}
+	return got.GetAnnotations()[probeAnnotation] != "", nil
+}
+
+// serverProbe returns the probe of a Native.
+func (n *Native) serverProbe() Probe {
+	return Probe{Name: probeName, Namespace: n.o.Namespace, ConfigMap: MutatorsName}
+}
+
+// probeUnit returns the unit of the probe.
+func (n *Native) probeUnit() native.Unit {
+	p, b := n.serverProbe().Objects()
+	if n.home != nil {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: n.home.Name, UID: n.home.UID}}
 		b.OwnerReferences = p.OwnerReferences
 	}
 	return native.NewUnit(p, b)
@@ -97,7 +127,7 @@ func (n *Native) probeServer(ctx context.Context, s *store.NativeState, unit *na
 		return p.verdict, left
 	}
 	stored := len(native.Plan([]native.Placed{*unit}, objectsNamed(s.Objects, probeName), nil).List) == 0
-	runs, err := n.dryRun(ctx)
+	runs, err := n.serverProbe().Acts(ctx, n.o.Dynamic)
 	wait := probeEvery
 	switch {
 	case err != nil && apierrors.IsForbidden(err), err == nil && !runs && stored:
@@ -133,17 +163,4 @@ func (n *Native) Forget(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// dryRun looks at what the server makes of a ConfigMap.
-func (n *Native) dryRun(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": MutatorsName, "namespace": n.o.Namespace}}}
-	got, err := n.o.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(n.o.Namespace).
-		Apply(ctx, MutatorsName, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true, DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		return false, err
-	}
-	return got.GetAnnotations()[probeAnnotation] != "", nil
 }
