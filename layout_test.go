@@ -59,7 +59,7 @@ var doors = map[string][]string{
 	"gopkg.in/evanphx/json-patch.v4":        nil,
 	"go.opentelemetry.io/":                  {"internal/telemetry"},
 	"github.com/go-logr/":                   {"internal/telemetry"},
-	"k8s.io/client-go/":                     {"internal/watch", "internal/store", "internal/writer", "internal/certs", "internal/install", "internal/doctor", "internal/bundle", "internal/replicas", "internal/audit", "cmd/mapd"},
+	"k8s.io/client-go/":                     {"internal/watch", "internal/store", "internal/writer", "internal/certs", "internal/install", "internal/doctor", "internal/bundle", "internal/promote", "internal/replicas", "internal/audit", "cmd/mapd"},
 	"github.com/spf13/cobra":                {"cmd/mapd"},
 	"github.com/klauspost/compress/":        {"pkg/openapi"},
 	"github.com/go-json-experiment/":        {"pkg/webhook"},

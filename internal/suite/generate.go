@@ -109,6 +109,16 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 	return text, &Loaded{Suite: file, Policies: policies, Documents: all, Counter: &g.counter}, nil
 }
 
+// Try calls f with the requests that Generate makes for policies, and what they give. An
+// Env that observes must have compiled the policies.
+func Try(ctx context.Context, policies *mapd.Policies, namespaces []string, f func(*mapd.Request, *mapd.Result)) {
+	g := &generation{ctx: ctx, policies: policies, changed: map[string]bool{}, each: f}
+	g.namespaces = append(slices.Clip(namespaces), mapd.DefaultNamespace)
+	for _, p := range policies.Policies() {
+		g.policy(p)
+	}
+}
+
 // selectedNamespace returns a Namespace with no more labels than the selectors of policies
 // and bindings want, nil if they want none.
 func selectedNamespace(docs []*mapd.Document) *unstructured.Unstructured {
@@ -168,6 +178,7 @@ type generation struct {
 	counter    coverage.Counter
 	kept       []*candidate
 	tried      int
+	each       func(*mapd.Request, *mapd.Result) // called for every request, may be nil
 }
 
 // candidate is a request that may become a case.
@@ -423,6 +434,9 @@ func (g *generation) try(c *candidate) *candidate {
 		before := g.hits()
 		c.result = g.policies.Admit(g.ctx, req)
 		g.counter.Count(c.result.Decision)
+		if g.each != nil {
+			g.each(req, c.result)
+		}
 		c.reached = map[string]bool{}
 		more := false
 		for key, n := range g.hits() {
