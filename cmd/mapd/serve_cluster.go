@@ -27,6 +27,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/certs"
 	"github.com/mapd-project/mapd/internal/ledger"
+	"github.com/mapd-project/mapd/internal/promote"
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/internal/validation"
 	"github.com/mapd-project/mapd/internal/watch"
@@ -114,10 +115,22 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 			},
 		},
 		Recorder: records,
-		Records:  &webhook.Records{Authorize: store.NewAccess(c.kube).Authorize, Get: records.Get},
+		Records:  &webhook.Records{Authorize: store.NewAccess(c.kube).Authorize, Get: withRunning(records.Get, policies, identity, options.Exempt)},
 		Checks:   checks,
 		Metrics:  metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
 	}, certificates.GetCertificate, listener)
+}
+
+// withRunning adds the record promote.RunningName to others.
+func withRunning(others func(string, url.Values) (any, error), policies *store.Store, identity string, exempt []string) func(string, url.Values) (any, error) {
+	return func(name string, query url.Values) (any, error) {
+		if name != promote.RunningName {
+			return others(name, query)
+		}
+		a := promote.RunningOf(policies.Snapshot(), query.Get("policy"))
+		a.Replica, a.Exempt = identity, exempt
+		return a, nil
+	}
 }
 
 // servingCertificates are a source of certificates, what keeps it up to date, and what

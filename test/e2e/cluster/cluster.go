@@ -52,8 +52,9 @@ type Cluster struct {
 	// Dir is where logs, data and kubeconfigs are.
 	Dir string
 
-	tokens map[string]string
-	test   testing.TB
+	tokens  map[string]string
+	test    testing.TB
+	servers int // added
 }
 
 // Start starts etcd and kube-apiserver and waits until they are ready. They end
@@ -110,6 +111,24 @@ func Start(t testing.TB, o Options) *Cluster {
 	})
 	c.WaitReady(t)
 	return c
+}
+
+// AddAPIServer starts another API server on the same etcd, with the same flags and
+// certificate, and returns its address.
+func (c *Cluster) AddAPIServer(t testing.TB) *rest.Config {
+	t.Helper()
+	c.servers++
+	port := FreePort(t)
+	args := append(slices.Clone(c.APIServer.args), fmt.Sprintf("--secure-port=%d", port))
+	p := newProcess(t, c.Dir, fmt.Sprintf("kube-apiserver-%d", c.servers), c.APIServer.path, args, nil)
+	p.Start(t)
+	config := rest.CopyConfig(c.Config)
+	config.Host = fmt.Sprintf("https://127.0.0.1:%d", port)
+	client := c.Client(t, config)
+	Eventually(t, startTimeout, p.Name, func(ctx context.Context) error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+	return config
 }
 
 // startTimeout is long: many servers may start at once on few cores.

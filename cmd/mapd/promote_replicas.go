@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/internal/ledger"
+	"github.com/mapd-project/mapd/internal/promote"
+	"github.com/mapd-project/mapd/internal/replicas"
+)
+
+// promotionReplicas asks replicas what a promotion has to know of them. They may come and go
+// meanwhile, so they are found anew each time.
+type promotionReplicas struct {
+	config *rest.Config
+	urls   []string
+}
+
+// askAll returns the answers of all replicas; one that does not answer is an error.
+func askAll[T any](ctx context.Context, r *promotionReplicas, name string, query url.Values) (map[string]T, error) {
+	set, err := replicas.Find(ctx, replicas.Options{Config: r.config, URLs: r.urls})
+	if err != nil {
+		return nil, err
+	}
+	answers, err := replicas.Ask[T](ctx, set, name, query)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]T{}
+	for _, a := range answers {
+		if a.Err != nil {
+			return nil, fmt.Errorf("replica %s: %w", a.Replica, a.Err)
+		}
+		out[a.Replica] = a.Value
+	}
+	return out, nil
+}
+
+// Running implements promote.Replicas.
+func (r *promotionReplicas) Running(ctx context.Context, policy string) (map[string]string, error) {
+	answers, err := askAll[promote.RunningAnswer](ctx, r, promote.RunningName, url.Values{"policy": {policy}})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for name, a := range answers {
+		if a.Broken != "" {
+			return nil, fmt.Errorf("replica %s cannot run it: %s", name, a.Broken)
+		}
+		out[name] = a.Running
+	}
+	return out, nil
+}
+
+// Exempt implements promote.Replicas.
+func (r *promotionReplicas) Exempt(ctx context.Context) ([]string, error) {
+	answers, err := askAll[promote.RunningAnswer](ctx, r, promote.RunningName, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		return a.Exempt, nil // all have the same flags
+	}
+	return nil, errors.New("no replica of mapd was found")
+}
+
+// Counts implements promote.Replicas.
+func (r *promotionReplicas) Counts(ctx context.Context, policy string) (map[string]promote.Counts, error) {
+	answers, err := askAll[ledger.CountsAnswer](ctx, r, ledger.CountsName, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]promote.Counts{}
+	for name, a := range answers {
+		sum := promote.Counts{Since: a.Since}
+		for _, c := range a.Counts {
+			if c.Policy != policy {
+				continue
+			}
+			sum.Seen, sum.Would, sum.Failed = sum.Seen+c.Seen, sum.Would+c.Would, sum.Failed+c.Failed
+			if c.Last != nil && c.Would > 0 {
+				sum.Example = fmt.Sprintf("%s %s/%s: %v", c.Last.Kind, c.Last.Namespace, c.Last.Name, c.Last.Fields)
+			}
+		}
+		out[name] = sum
+	}
+	return out, nil
+}

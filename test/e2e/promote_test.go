@@ -1,0 +1,572 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/test/e2e/cluster"
+)
+
+// stamped is an idempotent policy of ConfigMaps, with two bindings.
+func stamped(group, name string) string {
+	return fmt.Sprintf(`
+apiVersion: %[1]s/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[2]s, labels: {team: a}}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"%[2]s": "made"}}}'}
+---
+apiVersion: %[1]s/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[2]s}
+spec: {policyName: %[2]s, matchResources: {objectSelector: {matchLabels: {of: %[2]s}}}}
+`, group, name)
+}
+
+// promotion is a cluster of two API servers and two replicas, on which policies are moved.
+type promotion struct {
+	*cluster.Mapd
+	second *rest.Config
+	config string // kubeconfig
+}
+
+// TestPromote moves policies between mapd and two API servers that run policies.
+func TestPromote(t *testing.T) {
+	t.Parallel()
+	p := newPromotion(t)
+	t.Run("under writes", p.underWrites)
+	t.Run("documented", p.documented)
+	t.Run("refused", p.refused)
+	t.Run("a difference", p.difference)
+}
+
+// TestPromoteKilled kills mapd promote at its steps.
+func TestPromoteKilled(t *testing.T) {
+	t.Parallel()
+	newPromotion(t).killed(t)
+}
+
+func newPromotion(t *testing.T) *promotion {
+	t.Helper()
+	address := machineAddress(t)
+	c := cluster.Start(t, cluster.Options{Native: true, Flags: []string{"--endpoint-reconciler-type=none"}})
+	p := &promotion{Mapd: cluster.Install(t, c, cluster.InstallOptions{Replicas: 2})}
+	p.second = c.AddAPIServer(t)
+	p.config = p.Kubeconfig(t, p.Config, "")
+	for i, config := range []*rest.Config{p.Config, p.second} {
+		at, err := url.Parse(config.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := forward(t, address, at.Host)
+		_, err = p.Kubernetes.DiscoveryV1().EndpointSlices("default").Create(t.Context(), &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: fmt.Sprint("kubernetes-", i), Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
+			Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(port))}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// machineAddress returns an address of this machine that may stand in an EndpointSlice.
+func machineAddress(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() && !ip.IP.IsLinkLocalUnicast() {
+			return ip.IP.String()
+		}
+	}
+	t.Fatal("this machine has no IPv4 address but loopback")
+	return ""
+}
+
+// forward has a port at an address of this machine lead to a server on loopback.
+func forward(t *testing.T, address, to string) (port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+				go func() {
+					_, _ = io.Copy(way[0], way[1])
+					way[0].Close()
+					way[1].Close()
+				}()
+			}
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// command returns mapd promote with the replicas that are there now.
+func (p *promotion) command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	args = append([]string{"promote", "--kubeconfig=" + p.config, "--canary-time=2s"}, args...)
+	for _, r := range p.Replicas() {
+		args = append(args, "--replica=https://"+r.Addr)
+	}
+	cmd := exec.Command(cluster.Binary(t), args...)
+	out := &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	t.Cleanup(func() {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+		}
+	})
+	return cmd, out
+}
+
+// run runs mapd promote, which has to end with a code.
+func (p *promotion) run(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	cmd, out := p.command(t, args...)
+	err := cmd.Run()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Fatalf("mapd promote %s: exit code %d, want %d: %v\n%s", strings.Join(args, " "), got, code, err, out)
+	}
+	return out.String()
+}
+
+// has waits until a group has a policy and its binding, and the other has neither.
+func (p *promotion) has(t *testing.T, group, name string) {
+	t.Helper()
+	cluster.Eventually(t, cluster.Patience, name+" to be in "+group, func(ctx context.Context) error {
+		for _, r := range []struct {
+			group string
+			want  bool
+		}{{api.OwnGroup, group == api.OwnGroup}, {api.NativeGroup, group == api.NativeGroup}} {
+			for _, gvr := range []string{api.PolicyResource, api.BindingResource} {
+				resource := api.OwnPolicies
+				resource.Group, resource.Resource = r.group, gvr
+				u, err := p.Dynamic.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+				if err != nil && !apierrors.IsNotFound(err) {
+					return err
+				}
+				if (err == nil) != r.want {
+					return fmt.Errorf("%s of %s: %v", gvr, r.group, err)
+				}
+				if r.group == api.OwnGroup && err == nil && (u.GetAnnotations()["mapd.dev/promotion"] != "" || gvr == api.PolicyResource && u.GetLabels()["team"] != "a") {
+					return fmt.Errorf("%s has annotations %v, labels %v", gvr, u.GetAnnotations(), u.GetLabels())
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// writes creates ConfigMaps, half through each API server, until stop is called. What is
+// stored without the policy's label is an error.
+type writes struct {
+	name  string
+	count atomic.Int64
+	bad   atomic.Int64
+	stop  func()
+}
+
+func (p *promotion) write(t *testing.T, name string, perSecond int) *writes {
+	t.Helper()
+	w := &writes{name: name}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	const writers = 8
+	clients := []kubernetes.Interface{p.Kubernetes, p.Client(t, p.second)}
+	for i := range writers {
+		all.Go(func() {
+			tick := time.NewTicker(time.Second * writers / time.Duration(perSecond))
+			defer tick.Stop()
+			for n := 0; ctx.Err() == nil; n++ {
+				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Labels: map[string]string{"of": name}}}
+				got, err := clients[(i+n)%2].CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{})
+				switch {
+				case ctx.Err() != nil:
+					return
+				case err != nil:
+					// A killed replica refuses: the policy has failurePolicy Fail. Nothing is stored.
+					if !apierrors.IsInternalError(err) {
+						t.Errorf("%s: %v", name, err)
+					}
+				default:
+					w.count.Add(1)
+					if got.Labels[name] != "made" {
+						w.bad.Add(1)
+						t.Errorf("%s: a write of %s was stored without the label", name, time.Now().Format(time.TimeOnly))
+					}
+				}
+				select {
+				case <-ctx.Done():
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	w.stop = func() { cancel(); all.Wait() }
+	t.Cleanup(w.stop)
+	return w
+}
+
+// native returns how often the two API servers ran a policy.
+func (p *promotion) native(t *testing.T, name string) (n int) {
+	t.Helper()
+	for _, config := range []*rest.Config{p.Config, p.second} {
+		text, err := p.Client(t, config).Discovery().RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "apiserver_mutating_admission_policy_check_total{") && strings.Contains(line, `policy="`+name+`"`) {
+				v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " ")+1:]), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += int(v)
+			}
+		}
+	}
+	return n
+}
+
+// seen returns how many requests a replica ran a policy on.
+func (p *promotion) seen(t *testing.T, r *cluster.Replica, name string) (n int) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: p.Config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Get("https://" + r.Addr + "/records/counts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var counts struct {
+		Counts []struct {
+			Policy string
+			Seen   int
+		}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&counts); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range counts.Counts {
+		if c.Policy == name {
+			n += c.Seen
+		}
+	}
+	return n
+}
+
+// underWrites promotes and demotes while 100 objects a second are made, and while mapd's
+// leader is killed.
+func (p *promotion) underWrites(t *testing.T) {
+	const name = "stamp"
+	p.Apply(t, stamped(api.OwnGroup, name))
+	p.acts(t, name)
+	w := p.write(t, name, 100)
+	seen := 0
+	for _, move := range [][]string{{"--canary-requests=100", name}, {"--demote", name}} {
+		cmd, out := p.command(t, move...)
+		victim := holder(t, p.Mapd)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		// In the middle: when both have it.
+		cluster.Eventually(t, cluster.Patience, "both to have the policy", func(ctx context.Context) error {
+			for _, r := range []struct{ group string }{{api.OwnGroup}, {api.NativeGroup}} {
+				resource := api.OwnBindings
+				resource.Group = r.group
+				if _, err := p.Dynamic.Resource(resource).Get(ctx, name, metav1.GetOptions{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		seen += p.seen(t, victim, name)
+		victim.Kill()
+		victim.Start(t) // as a kubelet does; its port is the same
+		if err := <-ended; err != nil {
+			t.Fatalf("mapd promote %v: %v\n%s", move, err, out)
+		}
+		t.Logf("mapd promote %s:\n%s", strings.Join(move, " "), out)
+		group := api.NativeGroup
+		if move[0] == "--demote" {
+			group = api.OwnGroup
+		}
+		p.has(t, group, name)
+	}
+	w.stop()
+	for _, r := range p.Replicas() {
+		seen += p.seen(t, r, name)
+	}
+	natives, total := p.native(t, name), int(w.count.Load())
+	t.Logf("%d objects were stored, %d without the label; API servers ran the policy on %d requests, mapd on at least %d: by both at least %d",
+		total, w.bad.Load(), natives, seen, natives+seen-total)
+	if total < 200 || natives == 0 || seen == 0 {
+		t.Errorf("nothing is shown by %d objects, %d by API servers and %d by mapd", total, natives, seen)
+	}
+	p.delete(t, name)
+}
+
+// acts waits until a policy acts through both API servers.
+func (p *promotion) acts(t *testing.T, name string) {
+	t.Helper()
+	for _, client := range []kubernetes.Interface{p.Kubernetes, p.Client(t, p.second)} {
+		cluster.Eventually(t, cluster.Patience, name+" to act", func(ctx context.Context) error {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Labels: map[string]string{"of": name}}}
+			got, err := client.CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil && got.Labels[name] != "made" {
+				err = errors.New("it does not")
+			}
+			return err
+		})
+	}
+}
+
+// delete deletes a policy and its binding of mapd.
+func (p *promotion) delete(t *testing.T, name string) {
+	t.Helper()
+	for _, r := range []string{api.BindingResource, api.PolicyResource} {
+		resource := api.OwnPolicies
+		resource.Resource = r
+		if err := p.Dynamic.Resource(resource).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// killed kills mapd promote whenever it has taken a step, and runs it again.
+func (p *promotion) killed(t *testing.T) {
+	const name = "again"
+	p.Apply(t, stamped(api.OwnGroup, name))
+	p.acts(t, name)
+	w := p.write(t, name, 40)
+	defer w.stop()
+	resource := api.OwnPolicies
+	record := func(ctx context.Context) string {
+		u, err := p.Dynamic.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return ""
+		}
+		return u.GetAnnotations()["mapd.dev/promotion"]
+	}
+	native := func(binding bool) func(ctx context.Context) bool {
+		return func(ctx context.Context) bool {
+			r := api.NativePolicies
+			if binding {
+				r = api.NativeBindings
+			}
+			_, err := p.Dynamic.Resource(r).Get(ctx, name, metav1.GetOptions{})
+			return err == nil
+		}
+	}
+	kill := func(what string, reached func(ctx context.Context) bool, args ...string) {
+		t.Helper()
+		cmd, out := p.command(t, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		cluster.Eventually(t, cluster.Patience, what, func(ctx context.Context) error {
+			if reached(ctx) {
+				return nil
+			}
+			select {
+			case <-ended:
+				t.Fatalf("mapd promote ended before %s:\n%s", what, out)
+			default:
+			}
+			return errors.New("not yet")
+		})
+		_ = cmd.Process.Kill()
+		<-ended
+		t.Logf("killed after %s", what)
+	}
+	more := "--canary-requests=100000" // so that it does not end before it is killed
+	kill("the native binding is written", native(true), more, name)
+	kill("mapd's policy is in shadow", func(ctx context.Context) bool { return strings.Contains(record(ctx), `"compare"`) }, more, name)
+	p.run(t, 0, "--canary-requests=5", name)
+	p.has(t, api.NativeGroup, name)
+	kill("mapd's policy is back", func(ctx context.Context) bool { return record(ctx) != "" }, "--demote", name)
+	// Of two minds: it was to be demoted, and is promoted again.
+	p.run(t, 0, name)
+	p.has(t, api.NativeGroup, name)
+	p.run(t, 0, "--demote", "--all")
+	p.has(t, api.OwnGroup, name)
+	w.stop()
+	t.Logf("%d objects were stored, %d without the label", w.count.Load(), w.bad.Load())
+	p.delete(t, name)
+}
+
+// documented runs the commands of docs/promote.md.
+func (p *promotion) documented(t *testing.T) {
+	const name = "team-labels"
+	p.Apply(t, stamped(api.OwnGroup, name))
+	p.acts(t, name)
+	for _, c := range commands(t, "docs/promote.md") {
+		t.Log(c)
+		switch args := strings.Fields(c); {
+		case strings.HasPrefix(c, "mapd promote "):
+			out := p.run(t, 0, args[2:]...)
+			switch {
+			case slices.Contains(args, "--dry-run"):
+				if !strings.Contains(out, "  step 3  set mapd's policy to shadow and compare") {
+					t.Errorf("%s prints\n%s", c, out)
+				}
+				p.has(t, api.OwnGroup, name)
+			case slices.Contains(args, "--demote"):
+				p.has(t, api.OwnGroup, name)
+			default:
+				p.has(t, api.NativeGroup, name)
+			}
+		case args[0] == "kubectl":
+			if _, err := p.Kubectl(t, nil, args[1:]...); err != nil {
+				t.Errorf("%s: %v", c, err)
+			}
+		default:
+			t.Errorf("nobody runs %s", c)
+		}
+	}
+	p.delete(t, name)
+}
+
+// refused: a policy that changes again what it has made is not moved, unless a window is
+// allowed; one of somebody else's name is never.
+func (p *promotion) refused(t *testing.T) {
+	const name = "grows"
+	text := strings.Replace(stamped(api.OwnGroup, name), "patchType: ApplyConfiguration", "patchType: JSONPatch", 1)
+	text = strings.Replace(text, `applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"grows": "made"}}}'}`,
+		`jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/labels/grows", value: has(object.metadata.labels.grows) ? object.metadata.labels.grows + "-made" : "made"}]'}`, 1)
+	p.Apply(t, text)
+	p.acts(t, name)
+	if out := p.run(t, 1, name); !strings.Contains(out, "window  twice: the policy changes again what it has made") {
+		t.Errorf("it says:\n%s", out)
+	}
+	p.has(t, api.OwnGroup, name)
+	out := p.run(t, 0, "--allow-window", name)
+	if !strings.Contains(out, "grows is there: the API servers run it; requests may have been mutated by both sides for ") {
+		t.Errorf("it says:\n%s", out)
+	}
+	p.has(t, api.NativeGroup, name)
+	p.run(t, 0, "--demote", "--allow-window", name)
+	p.has(t, api.OwnGroup, name)
+	p.delete(t, name)
+
+	p.Apply(t, stamped(api.NativeGroup, "taken"))
+	p.Apply(t, stamped(api.OwnGroup, "taken"))
+	if out := p.run(t, 1, "taken"); !strings.Contains(out, "there is a native policy of that name that was not promoted") {
+		t.Errorf("it says:\n%s", out)
+	}
+	p.delete(t, "taken")
+	if _, err := p.Kubectl(t, []byte(stamped(api.NativeGroup, "taken")), "delete", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// difference: a server of 1.37 cannot copy a map of an object after a condition, and
+// ignores the policy; mapd can, and sees in shadow that nobody did.
+func (p *promotion) difference(t *testing.T) {
+	const name = "differs"
+	p.Apply(t, fmt.Sprintf(`
+apiVersion: %[1]s/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[2]s, labels: {team: a}}
+spec:
+  failurePolicy: Ignore
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  matchConditions: [{name: labels, expression: 'has(object.metadata.labels)'}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"%[2]s": "made"}}}'}
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/annotations", value: object.metadata.labels}]'}
+---
+apiVersion: %[1]s/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[2]s, annotations: {mapd.dev/mode: enforce}}
+spec: {policyName: %[2]s, matchResources: {objectSelector: {matchLabels: {of: %[2]s}}}}
+`, api.OwnGroup, name))
+	p.acts(t, name)
+	cmd, out := p.command(t, "--canary-requests=20", "--canary-time=1m", name)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	client := p.Kubernetes.CoreV1().ConfigMaps("default")
+	for over := false; !over; {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Labels: map[string]string{"of": name}}}
+		if _, err := client.Create(t.Context(), cm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ended:
+			over = true
+		case <-time.After(100 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("mapd promote does not end")
+		}
+	}
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(out.String(), "differs went back, mapd runs it: mapd would have changed") ||
+		!strings.Contains(out.String(), "(docs/compat.md, reflection-values)") {
+		t.Errorf("exit code %d:\n%s", cmd.ProcessState.ExitCode(), out)
+	}
+	p.has(t, api.OwnGroup, name)
+	p.acts(t, name)
+	u, err := p.Dynamic.Resource(api.OwnBindings).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil || u.GetAnnotations()["mapd.dev/mode"] != "enforce" {
+		t.Errorf("the binding's mode is %q, %v", u.GetAnnotations()["mapd.dev/mode"], err)
+	}
+	p.delete(t, name)
+}
