@@ -12,10 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // forwarding reaches a port of a Pod through the API server, without a port on this
@@ -42,7 +42,7 @@ func (f *forwarding) dial(ctx context.Context) (net.Conn, error) {
 	}
 	done := make(chan dialled, 1)
 	go func() {
-		connection, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport, Timeout: askTimeout}, http.MethodPost, to).Dial(portForwardProtocol)
+		connection, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport, Timeout: askTimeout}, http.MethodPost, to).Dial(portForwardProtocol)
 		if err != nil {
 			done <- dialled{nil, fmt.Errorf("port-forward to Pod %s/%s: %w", f.namespace, f.name, err)}
 			return
