@@ -64,9 +64,7 @@ func alerts(t *testing.T) (all []struct {
 		t.Fatal(err)
 	}
 	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			all = append(all, r)
-		}
+		all = append(all, g.Rules...)
 	}
 	return all
 }
