@@ -88,7 +88,12 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 	stages := e.Stages()
 	for i := range stages {
 		s := &stages[i]
-		if s.Mode == api.Off {
+		switch s.Mode {
+		case api.Enforce:
+		case api.Off:
+			continue
+		default:
+			a.waiting = append(a.waiting, waiting{stage: s, object: object, grown: a.grown, asks: a.asks})
 			continue
 		}
 		a.enter(s, object)
@@ -107,6 +112,9 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 		}
 		object = d.Object
 	}
+	if len(a.waiting) > 0 {
+		d = a.beside(d, stages)
+	}
 	a.end()
 	ended = true
 	if d == nil {
@@ -121,17 +129,20 @@ type decided struct {
 	first [1]Record
 }
 
-// add records what a stage made of the object.
-func (d *decided) add(req *policy.Request, s *Stage, object *unstructured.Unstructured, result Result) {
-	d.Stages = append(d.Stages, Record{Stage: s, Object: object, Status: result.Status, Steps: result.Steps, Rounds: result.Rounds, Shadows: result.Shadows})
+// record adds what a stage made of the object.
+func (d *decided) record(s *Stage, object *unstructured.Unstructured, result Result) *Record {
+	d.Stages = append(d.Stages, Record{Stage: s, Object: object, Status: result.Status, Steps: result.Steps, Rounds: result.Rounds})
 	r := &d.Stages[len(d.Stages)-1]
 	if result.Object != nil && result.Status == nil {
 		r.room.Object = result.Object
 		r.Object, r.Changed = &r.room, true
 	}
-	if s.Mode != api.Enforce {
-		return
-	}
+	return r
+}
+
+// add adds what an enforced stage made of the object, and what follows from it.
+func (d *decided) add(req *policy.Request, s *Stage, object *unstructured.Unstructured, result Result) {
+	r := d.record(s, object, result)
 	d.Warnings = append(d.Warnings, result.Warnings...)
 	if len(d.Steps) == 0 {
 		d.Steps = result.Steps

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +43,7 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 		result.Rounds = 2
 		result.Status = r.secondRound()
 	}
-	result.Steps, result.Shadows = a.steps, r.shadows
+	result.Steps = a.steps
 	if p.guests {
 		result.Warnings = warnings(a.steps)
 	}
@@ -82,9 +81,6 @@ type state struct {
 	completed bool // some mutation completed in round 1
 	twice     bool // round 2 has work with some invocation of round 1
 	again     map[identity]bool
-
-	shadows []Shadow
-	spare   time.Duration // what is left to shadows, if the request has a deadline
 }
 
 // failure is why an invocation cannot run, nil if it can. aboutPolicy is false if

@@ -3,9 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -48,50 +51,112 @@ func (s *Shadow) Err() error {
 	return nil
 }
 
-// errNoTime is why an invocation that is not enforced did not run.
-var errNoTime = errors.New("policies that are not enforced have used their half of the request's time")
+// errNoTime is why something that is not enforced did not run.
+var errNoTime = errors.New("policies that are not enforced have used their half of the time that was left")
 
-// aside runs an invocation that is not enforced: on a draft of its own, with memory and
-// turns of its own, and in half of the time that the request had left before the first
-// of them.
+// waiting is something that is not enforced: it runs after all that is, on the object as
+// it was when its turn came.
+type waiting struct {
+	stage  *Stage
+	object *unstructured.Unstructured
+	grown  int64 // see progress
+	asks   int
+
+	// invocation is nil if the whole stage waits. What follows belongs to it.
+	invocation *binding.Invocation
+	policies
+	namespace   *unstructured.Unstructured
+	namespaceOK bool
+	textual     bool
+}
+
+// aside has an invocation that is not enforced wait.
 func (r *run) aside(inv *binding.Invocation) {
-	ctx, cancel := r.ctx, func() {}
-	began := time.Now()
-	if deadline, ok := r.ctx.Deadline(); ok {
-		if r.shadows == nil {
-			r.spare = deadline.Sub(began) / 2
-		}
-		ctx, cancel = context.WithTimeoutCause(r.ctx, r.spare, errNoTime)
+	own := *inv // the next round uses the selection's memory
+	r.waiting = append(r.waiting, waiting{
+		stage: r.stage, object: r.draft.Keep(), grown: r.grown, asks: r.asks,
+		invocation: &own, policies: r.policies, namespace: r.namespace, namespaceOK: r.namespaceOK, textual: r.draft.Textual,
+	})
+}
+
+// beside runs what waits, now that the request is decided: with memory and turns of its
+// own, and in half of the time that is left. A request that has no answer has no shadows.
+func (a *Admission) beside(d *decided, stages []Stage) *decided {
+	if interrupted(a.ctx, a.Request) != nil {
+		return d
+	}
+	a.turn.leave()
+	ctx, cancel := a.ctx, func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Until(deadline)/2, errNoTime)
 	}
 	defer cancel()
-	// The place in the lane is for one evaluation, and a shadow must not wait for its own
-	// request.
-	if r.turn.inside {
-		r.turn.leave()
-		r.turn.yields = freeYields
+	account := a.Request.Memory.Aside()
+	defer func() { a.Request.Memory.Join(account) }()
+	own, whole := new(Admission), false
+	for i := 0; i < len(a.waiting); i++ {
+		w := a.waiting[i]
+		if account.Refused() != nil {
+			a.Request.Memory.Join(account)
+			account = a.Request.Memory.Aside()
+		}
+		own.Request, own.Object, own.run.state = a.Request.Beside(account), w.object, state{}
+		own.progress = progress{options: a.options, ctx: ctx, stage: w.stage, grown: w.grown, known: maps.Clone(a.known), asks: w.asks}
+		own.turn.lane, own.asked.Authorizer = a.turn.lane, a.asked.Authorizer
+		if w.invocation != nil {
+			r := d.Stage(w.stage.Name)
+			r.Shadows = append(r.Shadows, own.shadow(&w))
+		} else if result, met := own.tryStage(ctx, w.stage); met {
+			if whole = true; d == nil {
+				d = &decided{Decision: Decision{Object: a.Request.Object}}
+			}
+			d.record(w.stage, w.object, result).Asked = own.sources
+			a.waiting = append(a.waiting, own.waiting...)
+		}
+		if own.turn.leave(); own.panicked {
+			own = new(Admission)
+		}
 	}
-	before := r.draft.Keep()
-	s := Shadow{Mode: inv.Mode, Policy: inv.Policy.Name(), Binding: inv.Binding, Before: before, After: before}
-	own := &Admission{Request: r.Request.Beside(r.Request.Memory.Aside()), Object: before}
-	own.progress = progress{options: r.options, ctx: ctx, stage: r.stage, grown: r.grown, known: maps.Clone(r.known), asks: r.asks}
-	own.turn.lane, own.asked.Authorizer = r.turn.lane, r.asked.Authorizer
-	own.startClock()
-	own.run.state = state{Admission: own, policies: r.policies, number: 1, namespace: r.namespace, namespaceOK: r.namespaceOK}
-	own.run.draft.Reset(before, 0)
-	own.run.draft.Textual = r.draft.Textual
-	s.Status = own.run.alone(inv)
-	own.turn.leave()
-	r.Request.Memory.Join(own.Request.Memory)
-	s.Steps = own.steps
+	if whole {
+		// A Record may have a pointer to its own room, so it must stay where it is.
+		d.Stages = slices.Clone(d.Stages)
+		at := func(r Record) int {
+			return slices.IndexFunc(stages, func(s Stage) bool { return s.Name == r.Stage.Name })
+		}
+		slices.SortStableFunc(d.Stages, func(r, s Record) int { return at(r) - at(s) })
+	}
+	return d
+}
+
+// tryStage runs a stage that is not enforced.
+func (a *Admission) tryStage(ctx context.Context, s *Stage) (result Result, met bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.panicked = true
+			err := fmt.Errorf("panic in stage %q: %s", s.Name, PanicText(v))
+			result, met = Result{Status: immediateStatus(apierrors.NewInternalError(err))}, true
+		}
+	}()
+	return s.Runner.Run(ctx, a)
+}
+
+// shadow runs an invocation that waits.
+func (a *Admission) shadow(w *waiting) Shadow {
+	inv := w.invocation
+	s := Shadow{Mode: inv.Mode, Policy: inv.Policy.Name(), Binding: inv.Binding, Before: w.object, After: w.object}
+	a.startClock()
+	a.run.state = state{Admission: a, policies: w.policies, number: 1, namespace: w.namespace, namespaceOK: w.namespaceOK}
+	a.run.draft.Reset(w.object, 0)
+	a.run.draft.Textual = w.textual
+	s.Status = a.run.alone(inv)
+	s.Steps = a.steps
 	if len(s.Steps) > 0 {
 		s.Param = s.Steps[0].Param
 	}
-	if after := own.run.draft.Keep(); s.Status == nil && before != nil && after != before && !tree.Equal(before.Object, after.Object) {
+	if after := a.run.draft.Keep(); s.Status == nil && w.object != nil && after != w.object && !tree.Equal(w.object.Object, after.Object) {
 		s.After = after
 	}
-	r.shadows = append(r.shadows, s)
-	r.spare -= time.Since(began)
-	r.lap()
+	return s
 }
 
 // alone runs one invocation as if there were no other, and returns the status with which
@@ -99,6 +164,7 @@ func (r *run) aside(inv *binding.Invocation) {
 func (r *run) alone(inv *binding.Invocation) (status *metav1.Status) {
 	defer func() {
 		if v := recover(); v != nil {
+			r.panicked = true
 			err := panicError(inv.Policy.Name(), v)
 			step := r.stepOf(inv)
 			step.Outcome, step.Err = Failed, err

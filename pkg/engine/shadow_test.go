@@ -7,6 +7,7 @@ import (
 	"math/rand"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -211,12 +212,14 @@ func TestShadowIsBounded(t *testing.T) {
 		}
 		return write("m")(ctx, in)
 	})
-	large := mutator(func(ctx context.Context, in policy.Input) (*unstructured.Unstructured, error) {
-		if err := in.Request.Memory.Charge(5 << 20); err != nil {
-			return nil, err
-		}
-		return write("e")(ctx, in)
-	})
+	large := func(bytes int64) policy.Mutator {
+		return mutator(func(ctx context.Context, in policy.Input) (*unstructured.Unstructured, error) {
+			if err := in.Request.Memory.Charge(bytes); err != nil {
+				return nil, err
+			}
+			return write("e")(ctx, in)
+		})
+	}
 	var deadline time.Time
 	var spare time.Duration
 	waits := mutator(func(ctx context.Context, in policy.Input) (*unstructured.Unstructured, error) {
@@ -227,7 +230,7 @@ func TestShadowIsBounded(t *testing.T) {
 	e := New(Options{})
 	e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}},
 		newPolicy(t, "a", run1(hungry), inMode(api.Shadow)), newPolicy(t, "b", run1(modest), inMode(api.Shadow)),
-		newPolicy(t, "c", run1(waits), inMode(api.Shadow)), newPolicy(t, "e", run1(large)))))
+		newPolicy(t, "c", run1(waits), inMode(api.Shadow)), newPolicy(t, "e", run1(large(3<<20))))))
 	req := request()
 	req.Memory = budget.Open()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -246,13 +249,139 @@ func TestShadowIsBounded(t *testing.T) {
 	if end, _ := ctx.Deadline(); spare > 31*time.Minute || spare <= 0 || !deadline.Before(end) {
 		t.Errorf("a shadow has %v of an hour", spare)
 	}
-	if got := budget.Used(); got < 6<<20 {
+	if got := budget.Used(); got < 4<<20 {
 		t.Errorf("%d bytes are used while the request goes on", got)
 	}
 	req.Memory.Close()
 	if tooLarge, busy := budget.Refused(memory.TooLarge), budget.Refused(memory.Busy); tooLarge != 0 || busy != 0 {
 		t.Errorf("%d and %d refusals were counted", tooLarge, busy)
 	}
+
+	// What is enforced has all memory and all time, even after a shadow in the order.
+	var left time.Duration
+	rests := mutator(func(ctx context.Context, in policy.Input) (*unstructured.Unstructured, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	measures := mutator(func(ctx context.Context, in policy.Input) (*unstructured.Unstructured, error) {
+		left = time.Until(deadlineOf(ctx))
+		return in.Object, nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		// In the bubble, time passes only while all wait.
+		budget := memory.New(8 << 20)
+		e := New(Options{})
+		e.Publish(Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}},
+			newPolicy(t, "a", run1(modest), inMode(api.Shadow)), newPolicy(t, "b", run1(rests), inMode(api.Shadow)), newPolicy(t, "c", run1(modest), inMode(api.Warn)),
+			newPolicy(t, "d", run1(measures)), newPolicy(t, "e", run1(large(6<<20))))))
+		req := request()
+		req.Memory = budget.Open()
+		defer req.Memory.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		d := e.Admit(ctx, req)
+		if d.Status != nil || data(d.Object, "log") != "e" || left != time.Hour {
+			t.Errorf("Admit = %+v, %+v; %v were left", d, d.Status, left)
+		}
+		want := []string{
+			"shadow a/b-a refused 429: memory: other requests hold what requests may have together; try again",
+			"shadow b/b-b refused 504: policies that are not enforced have used their half of the time that was left",
+			"warn c/b-c refused 504: Timeout: evaluation of mutating admission policies stopped: policies that are not enforced have used their half of the time that was left",
+		}
+		if diff := cmp.Diff(want, sketch(d.Stage(PolicyStage).Shadows)); diff != "" {
+			t.Errorf("shadows (-want +got):\n%s", diff)
+		}
+		if left := time.Until(deadlineOf(ctx)); left != 30*time.Minute {
+			t.Errorf("%v are left to answer", left)
+		}
+	})
+}
+
+func deadlineOf(ctx context.Context) time.Time {
+	end, _ := ctx.Deadline()
+	return end
+}
+
+// A stage that is not enforced takes neither memory, time nor questions from the others,
+// and its panic is its own.
+func TestShadowStageIsAlone(t *testing.T) {
+	budget := memory.New(8 << 20)
+	hungry := mutator(func(_ context.Context, in policy.Input) (*unstructured.Unstructured, error) {
+		return nil, in.Request.Memory.Charge(5 << 20)
+	})
+	asks := func(prefix string, n int) policy.Mutator {
+		return mutator(func(ctx context.Context, in policy.Input) (*unstructured.Unstructured, error) {
+			for i := range n {
+				if _, err := in.Outside.External(ctx, "p", []string{fmt.Sprint(prefix, i)}); err != nil {
+					return nil, err
+				}
+			}
+			return write(prefix)(ctx, in)
+		})
+	}
+	shadow := func(name string, r Runner) Stage { return Stage{Name: name, Mode: api.Shadow, Runner: r} }
+	ixOf := func(ms ...policy.Mutator) Stage {
+		var ps []*policy.Policy
+		for i, m := range ms {
+			ps = append(ps, newPolicy(t, fmt.Sprintf("p%d", i), run1(m)))
+		}
+		return Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, append(ps, newPolicy(t, "z", run1(noop), selecting("no", "where")))...))
+	}
+	inside := ixOf(write("s"))
+	inside.Runner = Policies(index(t, binding.Sources{Namespaces: namespaces{"t1"}}, newPolicy(t, "a", run1(write("a"))), newPolicy(t, "b", run1(write("b")), inMode(api.Shadow)))).Runner
+	e := New(Options{Resolver: echo{}})
+	e.Publish(
+		shadow("hungry", ixOf(hungry).Runner),
+		shadow("curious", ixOf(asks("x", maxCalls)).Runner),
+		shadow("panics", runnerFunc(func(context.Context, *Admission) (Result, bool) { panic("secret") })),
+		shadow("inside", inside.Runner),
+		shadow("missed", ixOf().Runner),
+		ixOf(asks("y", maxCalls)),
+		shadow("after", ixOf(write("z")).Runner),
+	)
+	req := request()
+	req.Memory = budget.Open()
+	defer req.Memory.Close()
+	d := e.Admit(t.Context(), req)
+	if d.Status != nil || data(d.Object, "log") != "y" || req.Memory.Refused() != nil || len(d.Steps) != 1 {
+		t.Errorf("Admit = %+v, %+v", d, d.Status)
+	}
+	var got []string
+	for i := range d.Stages {
+		r := &d.Stages[i]
+		line := fmt.Sprintf("%s %q %v %v", r.Stage.Name, data(r.Object, "log"), r.Changed, sketch(r.Shadows))
+		if r.Status != nil {
+			line += ": " + r.Status.Message
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		`hungry "" false []: Request entity too large: memory: the request needs more than 4 MiB, the most that one request may have`,
+		`curious "x" true []`,
+		`panics "" false []: Internal error occurred: panic in stage "panics": a string`,
+		`inside "a" true [shadow b/b-b "a" to "ab"]`,
+		`policies "y" true []`,
+		`after "yz" true []`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+// runnerFunc is a Runner of one function.
+type runnerFunc func(context.Context, *Admission) (Result, bool)
+
+func (f runnerFunc) Run(ctx context.Context, a *Admission) (Result, bool) { return f(ctx, a) }
+
+// echo answers each question with its key.
+type echo struct{}
+
+func (echo) Resolve(_ context.Context, questions []Question, _ bool) []Answer {
+	out := make([]Answer, len(questions))
+	for i, q := range questions {
+		out[i].Value = q.Key
+	}
+	return out
 }
 
 // A shadow that waits for a place in the lane does not wait for its own request.

@@ -93,8 +93,6 @@ type Result struct {
 	Rounds int
 	// Warnings are for the client.
 	Warnings []string
-	// Shadows are what was tried beside, in order.
-	Shadows []Shadow
 }
 
 // Admission is one request on its way through the stages of an Engine. It is used
@@ -118,6 +116,10 @@ type progress struct {
 	known   map[Question]Answer // what expressions have asked
 	asks    int                 // how many times they did
 	sources []Asked             // of the stage that is running
+	waiting []waiting           // what is not enforced, in order
+
+	// panicked says that nobody may reuse the Admission.
+	panicked bool
 
 	stage *Stage
 	steps []Step

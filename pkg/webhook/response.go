@@ -39,6 +39,7 @@ func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
 func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte, error) {
 	did := actsOf(d.Steps, d.Changed)
 	var would acts
+	var wouldWarn []string
 	warnings := slices.Clip(d.Warnings)
 	for i := range d.Stages {
 		r := &d.Stages[i]
@@ -47,15 +48,15 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 			warnings = append(warnings, stage.mutated.warnings(r.Stage.Member, "changed")...)
 		}
 		if r.Stage.Mode != api.Enforce || len(r.Shadows) > 0 {
-			warnings = append(warnings, shadowWarnings(r, warn)...)
+			wouldWarn = append(wouldWarn, shadowWarnings(r, warn)...)
 			would.join(shadowActs(r))
 		}
 	}
 	r := response{
 		uid:         req.UID,
 		allowed:     d.Status == nil,
-		status:      d.Status, // the server reads one of success as no reason at all
-		warnings:    boundWarnings(warnings),
+		status:      d.Status,                                      // the server reads one of success as no reason at all
+		warnings:    boundWarnings(append(warnings, wouldWarn...)), // in which what is enforced comes first
 		annotations: did.annotations(&would),
 		said:        d.Annotations(),
 	}
