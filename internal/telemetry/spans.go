@@ -25,11 +25,11 @@ const (
 // Review implements webhook.Tracer. It makes a span of the review, one of each stage
 // that met the request, and one of each policy that changed the object or failed.
 func (t *Tracer) Review(ctx context.Context, r webhook.Reviewed) {
-	req := r.Request
-	ctx, span := t.tracer.Start(ctx, "review", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.Start))
-	if !span.IsRecording() {
+	if !t.sampled(ctx) {
 		return
 	}
+	req := r.Request
+	ctx, span := t.tracer.Start(ctx, "review", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.Start))
 	end := r.Start.Add(r.Took)
 	defer span.End(trace.WithTimestamp(end))
 	span.SetAttributes(

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -55,6 +56,7 @@ type Options struct {
 // Tracer sends spans to a collector. It never waits for the collector: spans that do not
 // fit into the queue are lost. It is safe for concurrent use.
 type Tracer struct {
+	sample   float64
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	format   propagation.TraceContext
@@ -87,12 +89,12 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxValue
 	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.Sample))),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // of what sampled has chosen
 		sdktrace.WithBatcher(exporter),
 		sdktrace.WithResource(about),
 		sdktrace.WithRawSpanLimits(limits),
 	)
-	return &Tracer{provider: provider, tracer: provider.Tracer("github.com/mapd-project/mapd"), flush: cmp.Or(o.Flush, defaultFlush)}, nil
+	return &Tracer{sample: o.Sample, provider: provider, tracer: provider.Tracer("github.com/mapd-project/mapd"), flush: cmp.Or(o.Flush, defaultFlush)}, nil
 }
 
 // Close sends the spans that are in the queue, within Options.Flush.
@@ -106,7 +108,20 @@ func (t *Tracer) Close() {
 
 // Context implements webhook.Tracer: it reads the W3C trace context of a request.
 func (t *Tracer) Context(ctx context.Context, header http.Header) context.Context {
+	if len(header["Traceparent"]) == 0 {
+		return ctx // Extract allocates even then
+	}
 	return t.format.Extract(ctx, propagation.HeaderCarrier(header))
+}
+
+// sampled reports whether a review is traced: if its caller records the trace that it
+// belongs to, or, without a caller's trace, if chance has it. It allocates nothing, which
+// the SDK's own samplers do.
+func (t *Tracer) sampled(ctx context.Context) bool {
+	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
+		return caller.IsSampled()
+	}
+	return rand.Float64() < t.sample
 }
 
 // errorLog logs the errors of the SDK, one in each interval at most.

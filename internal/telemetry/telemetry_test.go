@@ -313,12 +313,20 @@ func TestCollectorThatIsMissing(t *testing.T) {
 	}
 }
 
-// What is not sampled costs a few allocations and no look at the steps.
+// What is not sampled costs nothing but reading the caller's trace if there is one.
 func TestUnsampledAllocations(t *testing.T) {
 	tracer := newTracer(t, &collector{}, 0, io.Discard)
 	defer tracer.Close()
-	r, h := reviewed(""), http.Header{}
-	if got := hammer.Allocs(t, func() { tracer.Review(tracer.Context(t.Context(), h), r) }); got > 12 {
-		t.Errorf("%v allocations", got)
+	r := reviewed("")
+	for name, tt := range map[string]struct {
+		header http.Header
+		most   float64
+	}{
+		"no caller's trace":           {http.Header{"Content-Type": {"application/json"}}, 0},
+		"a trace that is not sampled": {header(strings.TrimSuffix(parent, "1") + "0"), 4},
+	} {
+		if got := hammer.Allocs(t, func() { tracer.Review(tracer.Context(t.Context(), tt.header), r) }); got > tt.most {
+			t.Errorf("%s: %v allocations", name, got)
+		}
 	}
 }
