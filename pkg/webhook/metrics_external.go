@@ -33,8 +33,8 @@ type externalMetrics struct {
 	//   state  ready, or refused: not valid
 	providers *prometheus.GaugeVec
 
-	mu    sync.Mutex
-	known []string // names that have series
+	mu    sync.RWMutex // series are made while it is held for reading
+	known []string     // names that may have series
 }
 
 func newExternalMetrics() *externalMetrics {
@@ -57,8 +57,14 @@ func (m *externalMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.calls, m.duration, m.keys, m.answers, m.providers}
 }
 
-// ProviderCalled records one call to a provider with so many keys, and how it ended.
+// ProviderCalled records one call to a provider with so many keys, and how it ended. A
+// call that ends when its Provider is gone is not counted.
 func (m *Metrics) ProviderCalled(provider, result string, keys int, took time.Duration) {
+	m.external.mu.RLock()
+	defer m.external.mu.RUnlock()
+	if !slices.Contains(m.external.known, provider) {
+		return
+	}
 	m.external.calls.WithLabelValues(provider, result).Inc()
 	m.external.duration.WithLabelValues(provider).Observe(took.Seconds())
 	m.external.keys.WithLabelValues(provider).Add(float64(keys))
@@ -67,6 +73,11 @@ func (m *Metrics) ProviderCalled(provider, result string, keys int, took time.Du
 // ProviderAnswered records how many keys of one request to a provider were cached,
 // shared with another call, or failed.
 func (m *Metrics) ProviderAnswered(provider string, cached, shared, failed int) {
+	m.external.mu.RLock()
+	defer m.external.mu.RUnlock()
+	if !slices.Contains(m.external.known, provider) {
+		return
+	}
 	for how, n := range map[string]int{"cached": cached, "shared": shared, "failed": failed} {
 		if n > 0 {
 			m.external.answers.WithLabelValues(provider, how).Add(float64(n))
