@@ -115,6 +115,8 @@ type Store struct {
 	compiler compiler
 	entries  map[webhook.ID]*joined
 	warnings warningsVersion
+	forgetAt time.Time   // when what is gone is forgotten once more; zero: not at all
+	late     *time.Timer // notifies changes then
 
 	published atomic.Pointer[publication]
 	listeners watch.Listeners
@@ -123,6 +125,10 @@ type Store struct {
 // goneAfter is how long a resource that was served has to be unknown to the server
 // before its objects count as deleted.
 const goneAfter = 3 * time.Second
+
+// longestRequest is longer than any request takes. One that began before a publication
+// counts for policies that are gone until then.
+const longestRequest = time.Minute
 
 // New returns a Store. It is empty until Run has read the cluster.
 func New(o Options) *Store {
@@ -223,6 +229,9 @@ func (s *Store) Run(ctx context.Context) error {
 	for last := (time.Time{}); s.changes.WaitQuietSince(ctx, last); last = time.Now() {
 		s.update(ctx)
 	}
+	if s.late != nil {
+		s.late.Stop()
+	}
 	all.Wait()
 	s.params.running.Wait()
 	return failed
@@ -277,6 +286,7 @@ func (s *Store) update(ctx context.Context) {
 	if s.sourcesReady() != nil {
 		return
 	}
+	s.forgetLate()
 	if s.entries != nil && !kinds && !state && !mutators && !workloads && !guests && !work.changed && len(bindings) == 0 {
 		return
 	}
@@ -363,12 +373,15 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	}
 	s.served.Store(now)
 	s.entries = entries
-	if s.metrics != nil {
-		s.metrics.Prune(s.holds)
-		s.metrics.BreakersPublished(tripped)
+	s.forgetGone()
+	s.forgetAt = time.Now().Add(longestRequest)
+	if s.late == nil {
+		s.late = time.AfterFunc(longestRequest, s.changes.Notify)
+	} else {
+		s.late.Reset(longestRequest)
 	}
-	if s.prune != nil {
-		s.prune(s.holds)
+	if s.metrics != nil {
+		s.metrics.BreakersPublished(tripped)
 	}
 	next := publication{catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State}
 	if s.gatekeeper != nil {
@@ -383,6 +396,25 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	}
 	s.published.Store(newPublication(next))
 	s.listeners.Notify()
+}
+
+// forgetGone forgets what was counted of policies and bindings that are gone.
+func (s *Store) forgetGone() {
+	if s.metrics != nil {
+		s.metrics.Prune(s.holds)
+	}
+	if s.prune != nil {
+		s.prune(s.holds)
+	}
+}
+
+// forgetLate does it once more when no request of before the last publication can be
+// under way: it may have counted something after that.
+func (s *Store) forgetLate() {
+	if !s.forgetAt.IsZero() && !time.Now().Before(s.forgetAt) {
+		s.forgetAt = time.Time{}
+		s.forgetGone()
+	}
 }
 
 // holds reports whether a policy, and its binding if that is named, still exist.

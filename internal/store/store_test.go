@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -152,6 +155,38 @@ func TestStorePrunes(t *testing.T) {
 	if diff := cmp.Diff(all[:1], metrics.names); diff != "" {
 		t.Errorf("names after deletions (-want +got):\n%s", diff)
 	}
+}
+
+// What a request that was under way counts of a policy that is gone goes, too, although
+// nothing changes any more.
+func TestStorePrunesLate(t *testing.T) {
+	late := [2]string{"one", "a"}
+	metrics := counted{}
+	kept := [][2]string{late}
+	s := newTestStore(t, &metrics)
+	s.prune = func(keep func(policy, binding string) bool) {
+		kept = slices.DeleteFunc(kept, func(n [2]string) bool { return !keep(n[0], n[1]) })
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s.changes = watch.NewSignal()
+		s.change(t, byName(testPolicy(t, "one", "1")), byName(testBinding(t, "a", "one")))
+		s.change(t, gone("one"), gone("a"))
+		metrics.names, kept = [][2]string{late}, [][2]string{late}
+		time.Sleep(longestRequest - time.Second)
+		select {
+		case <-s.changes:
+			t.Error("too early: a request may still be under way")
+		default:
+		}
+		<-s.changes // or the test is deadlocked
+		s.forgetLate()
+		if len(metrics.names) > 0 || len(kept) > 0 {
+			t.Errorf("metrics of %v and records of %v are left", metrics.names, kept)
+		}
+		if s.forgetLate(); !s.forgetAt.IsZero() {
+			t.Error("it is done again and again")
+		}
+	})
 }
 
 // Each request sees all of one snapshot. Every policy has two halves that must
