@@ -144,12 +144,34 @@ func TestCountSteps(t *testing.T) {
 	}
 }
 
-// A request that trips nothing allocates nothing.
+// A flood of requests takes no memory: neither good ones, nor bad ones that are too few,
+// nor those after the trip, of which there is one.
 func TestCountAllocates(t *testing.T) {
-	set := Set{"p": New(percent(t, "slow=50ms"), "d")}
-	steps := []engine.Step{{Policy: "o", Outcome: engine.Changed}, {Policy: "p", Outcome: engine.Changed}}
-	if n := hammer.Allocs(t, func() { set.Count(steps, true) }); n != 0 {
-		t.Errorf("%v allocations", n)
+	for name, tt := range map[string]struct {
+		limits string
+		bad    engine.Step
+		trips  bool
+	}{
+		"good":    {"slow=50ms", engine.Step{Policy: "p", Outcome: engine.Changed}, false},
+		"failing": {"errors=1%", engine.Step{Policy: "p", Outcome: engine.Failed, Err: errors.New("no")}, true},
+		"slow":    {"slow=50ms", engine.Step{Policy: "p", Outcome: engine.Changed, Duration: time.Minute}, true},
+		"too few": {"errors=60%,window=1h", engine.Step{Policy: "p", Outcome: engine.Failed, Err: errors.New("no")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New(percent(t, tt.limits), "d")
+			set, trips := Set{"p": b}, 0
+			steps := []engine.Step{{Policy: "o", Outcome: engine.Changed}, {Policy: "p", Outcome: engine.Changed, Binding: "good"}, tt.bad}
+			count := func() { trips += len(set.Count(steps, true)) }
+			for range 1000 {
+				count()
+			}
+			if n := hammer.Allocs(t, count); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+			if want := map[bool]int{true: 1}[tt.trips]; trips != want {
+				t.Errorf("%d trips, want %d", trips, want)
+			}
+		})
 	}
 }
 
