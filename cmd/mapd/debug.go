@@ -16,26 +16,28 @@ import (
 	"github.com/mapd-project/mapd/internal/bundle"
 	"github.com/mapd-project/mapd/internal/doctor"
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/replicas"
 	"github.com/mapd-project/mapd/internal/report"
 )
 
 type bundleFlags struct {
-	cluster    clusterFlags
+	replicas   replicaFlags
 	output     string
 	namespace  string
 	noPolicies bool
-	timeout    time.Duration
 }
 
 const bundleLong = `Collect what is needed to find out what is wrong with mapd in a cluster, in one
-archive: the report of mapd doctor; metrics, readiness and logs of the replicas;
+archive: the report of mapd doctor; metrics, readiness and logs of the replicas, what
+they have counted of each policy, and which fields policies in shadow would change;
 policies and bindings with their status; mapd's webhook configurations, Deployment,
 Pods, Service, Lease and events. manifest.json lists the files, what could not be
 had and why.
 
-A bundle holds no Secrets, parameters, values of environment variables, messages of
-events or annotations of others. The texts of policies are in it, unless --no-policies
-is given; mapd's own messages may quote a line of one. bundle changes nothing.
+A bundle holds no Secrets, parameters, values of objects, values of environment
+variables, messages of events or annotations of others. The texts of policies are in
+it, unless --no-policies is given; mapd's own messages may quote a line of one. bundle
+changes nothing.
 
 Exit codes:
   0  all of it
@@ -66,19 +68,19 @@ func newBundle(s streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	f.cluster.add(fl)
+	f.replicas.timeout = 3 * time.Minute
+	f.replicas.add(fl)
 	fl.StringVarP(&f.output, "output", "o", "mapd-bundle.tar.gz", "file to write; - is standard output")
 	fl.StringVar(&f.namespace, "namespace", defaultNamespace, "the namespace that mapd runs in")
 	fl.BoolVar(&f.noPolicies, "no-policies", false, "leave the texts of policies and bindings out")
-	fl.DurationVar(&f.timeout, "timeout", 3*time.Minute, "how long it may take in all")
 	return cmd
 }
 
 func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
-	if f.timeout <= 0 {
-		return usagef("debug bundle: --timeout %s: must be positive", f.timeout)
+	if err := f.replicas.check("debug bundle"); err != nil {
+		return err
 	}
-	config, err := f.cluster.config()
+	config, err := f.replicas.cluster.config()
 	if err != nil {
 		return err
 	}
@@ -99,15 +101,19 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 		}
 		out, done = file, file.Close
 	}
-	ctx, stop := interruptible(ctx, f.timeout)
+	ctx, stop := interruptible(ctx, f.replicas.timeout)
 	defer stop()
 	made, err := bundle.Write(ctx, out, bundle.Options{
 		Kubernetes: kube, Namespace: f.namespace, Name: "mapd", NoPolicies: f.noPolicies, Now: time.Now(),
 		Version: versionText() + runtime.GOOS + "/" + runtime.GOARCH + "\n",
 		Doctor: func(ctx context.Context, w io.Writer) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout/3)
+			ctx, cancel := context.WithTimeout(ctx, f.replicas.timeout/3)
 			defer cancel()
 			return doctor.Run(ctx, doctor.Options{Kubernetes: kube, Dynamic: d}).Write(w, false)
+		},
+		Replicas: func(ctx context.Context) (bundle.Replicas, error) {
+			set, err := replicas.Find(ctx, replicas.Options{Config: config, URLs: f.replicas.urls})
+			return bundle.Found{Set: set}, err
 		},
 	})
 	if closed := done(); err == nil {

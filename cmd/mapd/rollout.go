@@ -34,14 +34,14 @@ import (
 type replicaFlags struct {
 	cluster clusterFlags
 	urls    []string
-	timeout time.Duration
+	timeout time.Duration // before add: its default, if it is not a minute
 }
 
 func (f *replicaFlags) add(fl *pflag.FlagSet) {
 	fl.SortFlags = false
 	f.cluster.add(fl)
 	fl.StringArrayVar(&f.urls, "replica", nil, "URL of a replica, such as https://10.0.0.7:8443; repeatable (default all that API servers know)")
-	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long it may take in all")
+	fl.DurationVar(&f.timeout, "timeout", cmp.Or(f.timeout, time.Minute), "how long it may take in all")
 }
 
 // find returns the replicas, and a client for the cluster.

@@ -3,8 +3,8 @@
 //
 // A bundle shows names, states and counts. It is made of what is named here, field by
 // field, and not of whole objects with something taken out. It holds no Secret, no
-// parameter, no value of an environment variable, no message of an event or of a
-// container, and no annotation but mapd's own.
+// parameter, no value of an object that a policy would change, no value of an environment
+// variable, no message of an event or of a container, and no annotation but mapd's own.
 package bundle
 
 import (
@@ -44,7 +44,9 @@ type Options struct {
 	Version string
 	// Doctor writes the report of mapd doctor. Nil: there is none.
 	Doctor func(ctx context.Context, w io.Writer) error
-	Now    time.Time
+	// Replicas finds mapd's replicas. Nil: they are not asked.
+	Replicas func(ctx context.Context) (Replicas, error)
+	Now      time.Time
 }
 
 // Manifest says what a bundle holds. It is the file manifest.json.
@@ -78,10 +80,10 @@ func Write(ctx context.Context, w io.Writer, o Options) (Manifest, error) {
 	b := &builder{Options: o, tar: tar.NewWriter(zip), hidden: map[string]bool{}}
 	b.Manifest = Manifest{Made: o.Now.UTC(), Files: []File{}, Missing: []Missing{}, LeftOut: []string{
 		"Secrets", "parameters of policies", "values of environment variables", "messages of events and of containers",
-		"annotations but those of mapd.dev", "lines of logs that mapd did not format",
+		"annotations but those of mapd.dev", "values of objects in samples", "lines of logs that mapd did not format",
 	}}
 	if o.NoPolicies {
-		b.LeftOut = append(b.LeftOut, "texts of policies and bindings (--no-policies)")
+		b.LeftOut = append(b.LeftOut, "texts of policies and bindings, and matchConditions of webhooks (--no-policies)")
 	}
 	b.collect(ctx)
 	text, err := json.MarshalIndent(b.Manifest, "", "  ")

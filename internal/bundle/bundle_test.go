@@ -7,8 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/bundle"
+	"github.com/mapd-project/mapd/internal/replicas"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/test/fakeapi"
 )
@@ -96,7 +100,9 @@ func hostile(t *testing.T) (*fakeapi.Server, texts) {
 	s.Put(resource("", "v1", "services"), "mapd-system", "mapd", object{"metadata": metadata("mapd"), "spec": object{"clusterIP": "10.0.0.1"}})
 	s.Put(resource("coordination.k8s.io", "v1", "leases"), "mapd-system", "mapd", object{"metadata": metadata("mapd"), "spec": object{"holderIdentity": "mapd-1"}})
 	for kind, name := range map[string]string{"mutatingwebhookconfigurations": "000.mapd.dev", "validatingwebhookconfigurations": "mapd.dev"} {
-		s.Put(resource("admissionregistration.k8s.io", "v1", kind), "", name, object{"metadata": metadata(name), "webhooks": []any{object{"name": "fail.never.mapd.dev"}}})
+		s.Put(resource("admissionregistration.k8s.io", "v1", kind), "", name, object{"metadata": metadata(name), "webhooks": []any{object{
+			"name": "fail.never.mapd.dev", "matchConditions": []any{object{"name": "policy-conditions", "expression": "[the text]"}}, "unknown": secret,
+		}}})
 	}
 	s.Put(resource(api.OwnGroup, "v1", api.PolicyResource), "", "team", object{
 		"metadata": metadata("team"), "spec": object{"mutations": []any{object{"jsonPatch": object{"expression": "[the text]"}}}},
@@ -107,12 +113,46 @@ func hostile(t *testing.T) (*fakeapi.Server, texts) {
 		"/version": `{"gitVersion": "v1.37.1"}`,
 		"/api/v1/namespaces/mapd-system/pods/https:mapd-1:8443/proxy/metrics": "mapd_panics_total 0\n",
 		"/api/v1/namespaces/mapd-system/pods/https:mapd-1:8443/proxy/readyz":  "[+] policies: ok\n",
+		pods + "mapd-1/log?previous": "time=2026-11-23T08:00:00Z level=INFO msg=earlier\n" +
+			`time=2026-11-23T08:00:00Z level=INFO msg=x error="-----BEGIN RSA PRIVATE KEY-----\nMIIEcutoff`,
 		pods + "mapd-1/log": "time=2026-11-23T08:00:00Z level=INFO msg=serving address=:8443\n" +
 			"panic: " + secret + "\n" +
 			"time=2026-11-23T08:00:01Z level=ERROR msg=\"panic while answering a review\" panic=\"no key \\\"" + token + "x\\\" in map\" stack=frames\n" +
 			"time=2026-11-23T08:00:02Z level=WARN msg=x error=\"Authorization: Bearer abcdefghijklmnop https://me:" + "pa55word@host\"\n" +
 			`{"time":"2026-11-23T08:00:03Z","level":"ERROR","msg":"y","panic":"a value","error":"` + secret + "\"}\n",
 	}}
+}
+
+// said are two replicas, one of which is no Pod, and one that does not answer.
+type said struct{ t *testing.T }
+
+func (s said) Ask(_ context.Context, name string, query url.Values) ([]replicas.Answer[json.RawMessage], error) {
+	var text string
+	switch name + "?" + query.Encode() {
+	case "counts?":
+		text = `{"replica": "here", "counts": [
+			{"policy": "team", "binding": "team", "seen": 5, "would": 3, "last": {"kind": "Pod", "fields": ["/spec"], "value": "` + secret + `"}},
+			{"policy": "enforced", "binding": "all", "seen": 9, "changed": 9}], "value": "` + secret + `"}`
+	case "samples?policy=team":
+		text = `{"replica": "here", "samples": [null, {"policy": "team", "binding": "team", "kind": "ConfigMap", "name": "web", "more": 2, "changes": [
+			{"path": "data.a", "before": "` + secret + `", "after": "` + secret + `"}, {"path": "data.b", "after": {"x": "` + secret + `"}},
+			{"path": "data.c", "before": ["` + secret + `"]}, {"path": "list[2]", "moved": true}]}]}`
+	default:
+		s.t.Errorf("asked for %s %v", name, query)
+	}
+	return []replicas.Answer[json.RawMessage]{
+		{Replica: "mapd-1", Value: json.RawMessage(text)}, {Replica: "https://10.0.0.7:8443", Value: json.RawMessage(text)},
+		{Replica: "mapd-2", Err: errors.New("no answer for " + token)},
+	}, nil
+}
+
+func (s said) Read(_ context.Context, page string, keep func(string) bool) (all []replicas.Answer[[]byte]) {
+	for _, name := range []string{"mapd-1", "https://10.0.0.7:8443"} {
+		if keep(name) {
+			all = append(all, replicas.Answer[[]byte]{Replica: name, Value: []byte("page " + page)})
+		}
+	}
+	return all
 }
 
 // made makes a bundle and returns its files.
@@ -166,9 +206,10 @@ func TestNoSecrets(t *testing.T) {
 			_, err := io.WriteString(w, "the API server said "+secret+"\n")
 			return err
 		}
+		o.Replicas = func(context.Context) (bundle.Replicas, error) { return said{t}, nil }
 	})
 	for name, text := range files {
-		for _, bad := range []string{secret, token, "abcdefghijklmnop", "pa55word", "last-applied", "a value"} {
+		for _, bad := range []string{secret, token, "abcdefghijklmnop", "pa55word", "MIIEcutoff", "last-applied", "a value"} {
 			if strings.Contains(text, bad) {
 				t.Errorf("%s holds %s:\n%s", name, bad, text)
 			}
@@ -190,6 +231,16 @@ func TestNoSecrets(t *testing.T) {
 		"mapd-1/metrics.txt":                  {"mapd_panics_total 0"},
 		"mapd-1/readyz.txt":                   {"[+] policies: ok"},
 		"mapd-1/log.txt":                      {"msg=serving", `panic=[removed] stack=frames`, `"panic":[removed]`, "1 lines left out"},
+		"mapd-1/log-previous.txt":             {"msg=earlier"},
+		"mapd-1/counts.json":                  {`"would": 3`, `"/spec"`, `"policy": "enforced"`},
+		"https-10.0.0.7-8443/counts.json":     {`"would": 3`},
+		"https-10.0.0.7-8443/metrics.txt":     {"page /metrics"},
+		"https-10.0.0.7-8443/readyz.txt":      {"page /readyz?verbose"},
+		"mapd-1/samples-1.json": {`"name": "web"`, `"more": 2`, `"data.a",
+          "how": "changed"`, `"data.b",
+          "how": "added"`, `"data.c",
+          "how": "removed"`, `"list[2]",
+          "how": "moved"`},
 	} {
 		for _, w := range want {
 			if !strings.Contains(files[name], w) {
@@ -197,7 +248,11 @@ func TestNoSecrets(t *testing.T) {
 			}
 		}
 	}
-	if len(m.Missing) != 0 {
+	var missing []string
+	for _, x := range m.Missing {
+		missing = append(missing, x.What)
+	}
+	if want := []string{"mapd-2/counts.json", "mapd-2/samples-1.json"}; !slices.Equal(missing, want) {
 		t.Errorf("missing %+v", m.Missing)
 	}
 	var written bundle.Manifest
@@ -223,6 +278,38 @@ func TestNoPolicies(t *testing.T) {
 	}
 }
 
+// Of many policies in shadow, a bundle has samples of those that would change the most.
+func TestManySampled(t *testing.T) {
+	s, x := hostile(t)
+	m, files := made(t, s, x, func(o *bundle.Options) {
+		o.Replicas = func(context.Context) (bundle.Replicas, error) { return many{}, nil }
+	})
+	if len(m.Missing) != 1 || m.Missing[0].What != "samples of 5 more policies" {
+		t.Errorf("missing %+v", m.Missing)
+	}
+	if files["mapd-1/samples-1.json"] == "" || !strings.Contains(files["mapd-1/samples-1.json"], `"p24"`) || files["mapd-1/samples-20.json"] == "" || files["mapd-1/samples-21.json"] != "" {
+		t.Errorf("samples %q", slices.Sorted(maps.Keys(files)))
+	}
+}
+
+// many is a replica with 25 policies in shadow.
+type many struct{ said }
+
+func (many) Ask(_ context.Context, name string, query url.Values) ([]replicas.Answer[json.RawMessage], error) {
+	var v any
+	if name == "samples" {
+		v = object{"samples": []any{object{"policy": query.Get("policy"), "changes": "no list"}}}
+	} else {
+		var counts []any
+		for i := range 25 {
+			counts = append(counts, object{"policy": fmt.Sprintf("p%02d", i), "would": i + 1})
+		}
+		v = object{"counts": counts}
+	}
+	text, err := json.Marshal(v)
+	return []replicas.Answer[json.RawMessage]{{Replica: "mapd-1", Value: text}}, err
+}
+
 // What cannot be had is named with the reason, and the rest is there.
 func TestPartial(t *testing.T) {
 	s, x := hostile(t)
@@ -235,6 +322,7 @@ func TestPartial(t *testing.T) {
 	}
 	m, files := made(t, s, x, func(o *bundle.Options) {
 		o.Doctor = func(context.Context, io.Writer) error { return errors.New("doctor is ill") }
+		o.Replicas = func(context.Context) (bundle.Replicas, error) { return nil, errors.New("not installed, " + token) }
 	})
 	var got []string
 	for _, missing := range m.Missing {
@@ -243,7 +331,7 @@ func TestPartial(t *testing.T) {
 			t.Errorf("%s: %s", missing.What, missing.Why)
 		}
 	}
-	if want := []string{"doctor.txt", "lease.yaml", "mapd-1/log.txt"}; !slices.Equal(got, want) {
+	if want := []string{"doctor.txt", "lease.yaml", "mapd-1/log.txt", "records of replicas"}; !slices.Equal(got, want) {
 		t.Errorf("missing %q, want %q", got, want)
 	}
 	if files["policies.yaml"] == "" || files["lease.yaml"] != "" {

@@ -18,8 +18,8 @@ const minHidden = 8
 
 // secrets are texts that look like credentials, wherever they are.
 var secrets = regexp.MustCompile(`(?s)` + strings.Join([]string{
-	`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`, // JSON Web Tokens
-	`-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----`,
+	`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`,                      // JSON Web Tokens
+	`-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)`, // the end may be cut off
 	`(?i:\b(?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}`,
 	`://[^/\s:@"]+:[^/\s@"]+@`, // user and password of a URL
 }, "|"))

@@ -68,7 +68,11 @@ func (b *builder) collect(ctx context.Context) {
 			b.missing(f.name, err)
 			continue
 		}
-		b.addObjects(f.name, views(objects, f.fields), false)
+		shown := views(objects, f.fields)
+		if b.NoPolicies {
+			withoutConditions(shown)
+		}
+		b.addObjects(f.name, shown, false)
 	}
 	if len(pods) == 0 && err == nil {
 		b.missing("pods", fmt.Errorf("no Pod in %s has the label app.kubernetes.io/name=%s", b.Namespace, b.Name))
@@ -79,6 +83,18 @@ func (b *builder) collect(ctx context.Context) {
 			break
 		}
 		b.pod(ctx, nameOf(pod))
+	}
+	b.replicas(ctx, pods)
+}
+
+// withoutConditions takes the matchConditions, which are texts of policies, out of what is
+// shown of webhook configurations.
+func withoutConditions(shown []map[string]any) {
+	for _, o := range shown {
+		webhooks, _ := o["webhooks"].([]any)
+		for _, w := range webhooks {
+			delete(asMap(w), "matchConditions")
+		}
 	}
 }
 
@@ -139,6 +155,8 @@ func ownLines(text []byte) []byte {
 var panicValue = regexp.MustCompile(`("panic":|\bpanic=)("(?:[^"\\]|\\.)*"|\S+)`)
 
 var (
+	webhookFields = []string{"name", "clientConfig", "rules", "failurePolicy", "matchPolicy", "namespaceSelector", "objectSelector", "sideEffects",
+		"timeoutSeconds", "admissionReviewVersions", "reinvocationPolicy", "matchConditions"}
 	eventFields = []string{"type", "reason", "count", "firstTimestamp", "lastTimestamp", "eventTime", "series", "source", "reportingComponent",
 		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name"}
 	containerFields = []string{"name", "image", "imagePullPolicy", "resources", "ports", "securityContext"}
@@ -195,7 +213,7 @@ func ownAnnotations(o map[string]any) map[string]any {
 var lists = map[string][]string{
 	"containers": containerFields, "initContainers": containerFields,
 	"containerStatuses": statusFields, "initContainerStatuses": statusFields,
-	"conditions": conditionFields,
+	"conditions": conditionFields, "webhooks": webhookFields,
 }
 
 // pick copies the fields at these paths.

@@ -51,11 +51,28 @@ func Ask[T any](ctx context.Context, s *Set, name string, query url.Values) ([]A
 	return nil, errors.Join(append([]error{errNoReplica}, all...)...)
 }
 
+// Read reads a page that needs no rights, such as /metrics, of all replicas whose names
+// keep has, and returns what they answer, whatever its HTTP status.
+func Read(ctx context.Context, s *Set, page string, keep func(replica string) bool) []Answer[[]byte] {
+	var out []Answer[[]byte]
+	var from []replica
+	for _, r := range s.all {
+		if keep(r.name) {
+			from, out = append(from, r), append(out, Answer[[]byte]{Replica: r.name})
+		}
+	}
+	parallel.Each(len(from), func(i int) {
+		out[i].Value, _, out[i].Err = s.get(ctx, from[i], page, func(_ context.Context, t http.RoundTripper) (http.RoundTripper, error) { return t, nil })
+	})
+	return out
+}
+
 // ask asks one replica, and once more with another token if it does not know the user's.
 func (s *Set) ask(ctx context.Context, r replica, name string, query url.Values) ([]byte, error) {
-	body, code, err := s.get(ctx, r, name, query, false)
+	path := webhook.RecordsPath + name + "?" + query.Encode()
+	body, code, err := s.get(ctx, r, path, s.auth.asUser)
 	if err == nil && code == http.StatusUnauthorized && s.auth.own {
-		body, code, err = s.get(ctx, r, name, query, true)
+		body, code, err = s.get(ctx, r, path, s.auth.asReader)
 	}
 	if err != nil {
 		return nil, err
@@ -79,18 +96,18 @@ func bounded(s string) string {
 	return s
 }
 
-// get asks a replica once. reader says to ask as mapd-reader.
-func (s *Set) get(ctx context.Context, r replica, name string, query url.Values, reader bool) (body []byte, code int, err error) {
+// get asks a replica once, for a path and perhaps a query. as returns a transport that
+// authenticates.
+func (s *Set) get(ctx context.Context, r replica, path string, as func(context.Context, http.RoundTripper) (http.RoundTripper, error)) (body []byte, code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+webhook.RecordsPath+name+"?"+query.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	req.Header.Set("Accept", "application/json")
 	transport := s.transport(r)
 	defer transport.CloseIdleConnections()
-	authorized, err := s.auth.wrap(ctx, transport, reader)
+	authorized, err := as(ctx, transport)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -54,12 +54,17 @@ func newAuth(s *Set) auth {
 	return a
 }
 
-// wrap returns a transport that authenticates, as mapd-reader if asked for or if the user
+// asUser returns a transport that authenticates as the user, or as mapd-reader if the user
 // has no token.
-func (a *auth) wrap(ctx context.Context, t http.RoundTripper, reader bool) (http.RoundTripper, error) {
-	if a.own && !reader {
+func (a *auth) asUser(ctx context.Context, t http.RoundTripper) (http.RoundTripper, error) {
+	if a.own {
 		return rest.HTTPWrappersForConfig(a.config, t)
 	}
+	return a.asReader(ctx, t)
+}
+
+// asReader returns a transport that authenticates as mapd-reader.
+func (a *auth) asReader(ctx context.Context, t http.RoundTripper) (http.RoundTripper, error) {
 	token, err := a.token(ctx)
 	if err != nil {
 		return nil, err
