@@ -212,6 +212,9 @@ func (l *lister) next(ctx context.Context, handle func([]json.RawMessage) error)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

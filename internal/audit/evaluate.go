@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -191,46 +192,67 @@ func (s *Set) tell(r *Result, d *engine.Decision, before, u *unstructured.Unstru
 	r.Changes, r.MoreChanges = cut(report.Hide(gvk.Group, gvk.Kind, report.Diff(before.Object, d.Object.Object, keys)))
 }
 
-// actors returns the policies that changed something or failed.
+// actors returns the policies that changed something or failed, or would have if they were
+// enforced.
 func (s *Set) actors(d *engine.Decision, u *unstructured.Unstructured) (out []Actor) {
-	for i := range d.Steps {
-		step := &d.Steps[i]
-		if step.Outcome != engine.Changed && step.Outcome != engine.Failed {
-			continue
+	add := func(steps []engine.Step, mode api.Mode, after *unstructured.Unstructured) {
+		for i := range steps {
+			s.addActor(&out, &steps[i], mode, u, after)
 		}
-		stage := step.Stage
-		if stage == engine.PolicyStage {
-			stage = ""
+	}
+	add(d.Steps, api.Enforce, d.Object)
+	for i := range d.Stages {
+		r := &d.Stages[i]
+		if r.Stage.Mode != api.Enforce {
+			add(r.Steps, r.Stage.Mode, r.Object)
 		}
-		at := slices.IndexFunc(out, func(a Actor) bool {
-			return a.Stage == stage && a.Policy == step.Policy && a.Binding == step.Binding
-		})
-		if at < 0 {
-			if len(out) == maxChanges {
-				continue
-			}
-			at = len(out)
-			out = append(out, Actor{Stage: stage, Policy: step.Policy, Binding: step.Binding, Mode: s.modes[[2]string{step.Policy, step.Binding}]})
-		}
-		a := &out[at]
-		if step.Outcome == engine.Failed {
-			if a.Error == "" {
-				a.Error = short(step.Err.Error(), maxText)
-				if step.Ignored {
-					a.Error += " (ignored: failurePolicy)"
-				}
-			}
-			continue
-		}
-		for _, p := range step.Paths() {
-			for _, p := range leaves(p, u, d.Object) {
-				if f := fieldName(p); !slices.Contains(a.Fields, f) && len(a.Fields) < maxChanges {
-					a.Fields = append(a.Fields, f)
-				}
-			}
+		for _, sh := range r.Shadows {
+			add(sh.Steps, sh.Mode, sh.After)
 		}
 	}
 	return out
+}
+
+// addActor takes in a step of a policy in a mode.
+func (s *Set) addActor(out *[]Actor, step *engine.Step, mode api.Mode, before, after *unstructured.Unstructured) {
+	if step.Outcome != engine.Changed && step.Outcome != engine.Failed {
+		return
+	}
+	stage := step.Stage
+	if stage == engine.PolicyStage {
+		stage = ""
+	}
+	at := slices.IndexFunc(*out, func(a Actor) bool {
+		return a.Stage == stage && a.Policy == step.Policy && a.Binding == step.Binding
+	})
+	if at < 0 {
+		if len(*out) == maxChanges {
+			return
+		}
+		at = len(*out)
+		a := Actor{Stage: stage, Policy: step.Policy, Binding: step.Binding, Mode: s.modes[[2]string{step.Policy, step.Binding}]}
+		if mode != api.Enforce {
+			a.Mode = mode.String()
+		}
+		*out = append(*out, a)
+	}
+	a := &(*out)[at]
+	if step.Outcome == engine.Failed {
+		if a.Error == "" {
+			a.Error = short(step.Err.Error(), maxText)
+			if step.Ignored {
+				a.Error += " (ignored: failurePolicy)"
+			}
+		}
+		return
+	}
+	for _, p := range step.Paths() {
+		for _, p := range leaves(p, before, after) {
+			if f := fieldName(p); !slices.Contains(a.Fields, f) && len(a.Fields) < maxChanges {
+				a.Fields = append(a.Fields, f)
+			}
+		}
+	}
 }
 
 // leaves returns what a pointer to an object that is new in after has below it: who sets

@@ -38,6 +38,9 @@ type Options struct {
 	SaveEvery time.Duration
 	// Progress is called after each page; nil is not.
 	Progress func(Progress)
+	// Background takes at most half of one processor, and goes on with the other kinds if a
+	// server cannot list one.
+	Background bool
 }
 
 // Progress says how far an audit is.
@@ -194,6 +197,7 @@ type audit struct {
 	*Options
 	state *State
 	saved time.Time
+	busy  time.Duration // evaluating the last page, with Background
 }
 
 func (a *audit) save(now bool) error {
@@ -217,13 +221,17 @@ func (a *audit) kind(ctx context.Context, t *target, done, kinds int) error {
 		err := l.next(ctx, func(items []json.RawMessage) error { return a.judgeAll(ctx, t, current(), items) })
 		switch {
 		case err == nil:
-		case unreadable(err) && ctx.Err() == nil:
+		case (unreadable(err) || a.Background && refused(err)) && ctx.Err() == nil:
 			current().Unreadable = short(err.Error(), maxText)
 			return nil
 		default:
 			return fmt.Errorf("%s: %w", t.GVR.GroupResource(), err)
 		}
 		s.At = l.at
+		if err := sleep(ctx, a.busy); err != nil {
+			return err
+		}
+		a.busy = 0
 		if a.Progress != nil {
 			a.Progress(Progress{Kind: t.GVK.Kind, Done: done, Kinds: kinds, Objects: s.Totals.Objects, Changed: s.Totals.Changed})
 		}
@@ -243,11 +251,20 @@ func (a *audit) judgeAll(ctx context.Context, t *target, total *KindTotal, items
 		exempt bool
 	}
 	results := make([]judged, len(items))
-	parallel.Each(len(items), func(i int) {
+	judge := func(i int) {
 		if ctx.Err() == nil {
 			results[i].result, results[i].exempt = a.judge(ctx, a.Set, a.Base, &t.Resource, items[i])
 		}
-	})
+	}
+	if a.Background {
+		began := time.Now()
+		for i := range items {
+			judge(i)
+		}
+		a.busy += time.Since(began)
+	} else {
+		parallel.Each(len(items), judge)
+	}
 	if err := ctx.Err(); err != nil {
 		return err // what was evaluated may have failed since
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -65,11 +66,14 @@ type Set struct {
 
 	options string // part of what Options.digest returns
 	types   *openapi.Types
-	parts   []*snapshot.Snapshot
 	whole   *engine.Engine
 	native  *engine.Engine       // of policies that the API server runs itself; nil: none
 	modes   map[[2]string]string // of a policy and a binding that are not enforced
 }
+
+// Served returns the Set of policies that a server runs, each in its mode. The Engine must
+// not be published to any more.
+func Served(e *engine.Engine, types *openapi.Types) *Set { return &Set{types: types, whole: e} }
 
 // NativeStage is the name of the stage that stands for the API server's own policies.
 const NativeStage = "native policies"
@@ -98,6 +102,12 @@ func (c *Cluster) surroundings(ctx context.Context) (docs []*manifest.Document, 
 // of it. Other errors end an audit.
 func unreadable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsUnauthorized(err)
+}
+
+// refused reports whether the server answered, with an error.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
 }
 
 // documents lists objects as documents.
@@ -211,6 +221,7 @@ type setBuilder struct {
 	around  []*manifest.Document
 	sum     hash.Hash
 	engines []*engine.Engine
+	first   *snapshot.Snapshot
 }
 
 // read lists the policies of a cluster.
@@ -248,9 +259,7 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	if len(b.loading.Only) > 0 {
 		opts.Mutators, opts.GuestMode = api.Off, api.Off
 	}
-	if len(b.parts) > 0 {
-		opts.Like = b.parts[0]
-	}
+	opts.Like = b.first
 	var built *snapshot.Snapshot
 	for built == nil {
 		opts.More = more
@@ -293,7 +302,7 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 		}
 	}
 	b.types = built.Types
-	b.parts = append(b.parts, built)
+	b.first = cmp.Or(b.first, built)
 	b.Policies += len(built.Index.Bindings()) - len(built.Dangling) + len(built.Mutators) + len(built.Guests)
 	e := built.Engine().With(func(o *engine.Options) {
 		if b.loading.Authorizer != nil {
@@ -415,6 +424,4 @@ func paramQuery(binding *unstructured.Unstructured) (q query, ok bool) {
 }
 
 // mayMeet reports whether any policy can apply to requests of the kind of req.
-func (s *Set) mayMeet(req *policy.Request) bool {
-	return slices.ContainsFunc(s.parts, func(p *snapshot.Snapshot) bool { return p.MayMeet(req) })
-}
+func (s *Set) mayMeet(req *policy.Request) bool { return s.whole.MayMeet(req) }

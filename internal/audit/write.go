@@ -111,16 +111,35 @@ type table struct {
 	rows  [][]string
 }
 
+// write writes the first rows of a table in columns.
+func (t *table) write(b *bytes.Buffer, most int) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(t.heads, "\t"))
+	for _, row := range t.rows[:min(most, len(t.rows))] {
+		cells := make([]string, len(row))
+		for i, c := range row {
+			cells[i] = report.Line(c)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	w.Flush()
+}
+
 // notes are all that is to say besides.
 func (r *Report) notes() (out []string) {
-	for _, k := range r.Kinds {
-		if k.Unreadable != "" {
-			out = append(out, fmt.Sprintf("not read: %s: %s", k.Resource, k.Unreadable))
-		}
-	}
 	for _, p := range r.Policies {
 		if p.Error != "" {
 			out = append(out, fmt.Sprintf("%s fails: %s", p.Policy, p.Error))
+		}
+	}
+	return append(out, r.gaps()...)
+}
+
+// gaps say what was not read or counted.
+func (r *Report) gaps() (out []string) {
+	for _, k := range r.Kinds {
+		if k.Unreadable != "" {
+			out = append(out, fmt.Sprintf("not read: %s: %s", k.Resource, k.Unreadable))
 		}
 	}
 	if r.OtherFields > 0 {
@@ -194,16 +213,7 @@ func (r *Report) table(b *bytes.Buffer, colour report.Colour) {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
-		tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tw, strings.Join(t.heads, "\t"))
-		for _, row := range t.rows {
-			cells := make([]string, len(row))
-			for i, c := range row {
-				cells[i] = report.Line(c)
-			}
-			fmt.Fprintln(tw, strings.Join(cells, "\t"))
-		}
-		tw.Flush()
+		t.write(b, len(t.rows))
 	}
 	if b.Len() > 0 {
 		b.WriteByte('\n')

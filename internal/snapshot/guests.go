@@ -59,7 +59,6 @@ func (b *builder) readGuests(opts Options) {
 		b.fail(err)
 		return
 	}
-	b.snapshot.guests = []*binding.Index{mutating, validating}
 	b.snapshot.stages = append(b.snapshot.stages, engine.Guests(mutating, opts.GuestMode), engine.Validators(validating, opts.GuestMode))
 }
 

@@ -43,7 +43,6 @@ func (b *builder) readMutators(opts Options) {
 	built := mutators.NewBuilder(policy.Deps{Env: b.env, Types: b.snapshot.Types}).Build(all, config, b.snapshot.Types, mutators.Options{
 		Namespace: b.snapshot.Namespaces.Namespace, External: opts.Resolver != nil,
 	})
-	b.snapshot.mutators = all
 	b.snapshot.stages = []engine.Stage{engine.Mutators(built.Set, opts.Mutators)}
 	for i := range built.States {
 		s := &built.States[i]

@@ -107,8 +107,6 @@ type Snapshot struct {
 	crds       []*manifest.Document
 	compiled   map[*manifest.Document]compile.Policy
 	stages     []engine.Stage
-	mutators   []*legacy.Mutator
-	guests     []*binding.Index
 	sources    binding.Sources
 	authorizer *asked
 	trace      bool
@@ -131,15 +129,6 @@ func (s *Snapshot) Engine() *engine.Engine {
 	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types), Trace: s.trace, Resolver: s.resolver})
 	e.Publish(s.stages...)
 	return e
-}
-
-// MayMeet reports whether any policy, mutator or policy of Kubewarden can apply to
-// requests of the kind of req, whatever their objects are.
-func (s *Snapshot) MayMeet(req *policy.Request) bool {
-	if s.Index.MayMeet(req) || slices.ContainsFunc(s.guests, func(ix *binding.Index) bool { return ix.MayMeet(req) }) {
-		return true
-	}
-	return slices.ContainsFunc(s.mutators, func(m *legacy.Mutator) bool { return m.AppliesTo(req.Kind, string(req.Operation)) })
 }
 
 // asked remembers whether anybody asked.

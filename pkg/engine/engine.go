@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,6 +70,20 @@ func (e *Engine) Stages() []Stage {
 		return *stages
 	}
 	return nil
+}
+
+// MayMeet reports whether any stage can have to do with requests of the kind of req,
+// whatever their objects are.
+func (e *Engine) MayMeet(req *policy.Request) bool {
+	return slices.ContainsFunc(e.Stages(), func(s Stage) bool {
+		switch r := s.Runner.(type) {
+		case policies:
+			return r.index.MayMeet(req)
+		case *Set:
+			return r.mayMeet(req)
+		}
+		return true
+	})
 }
 
 // Admit runs a request through all stages and decides. It returns no error: what

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -188,6 +189,13 @@ func (s *Set) candidates(k kindKey) *candidates {
 		s.known.Store(k, c)
 	}
 	return c
+}
+
+// mayMeet reports whether any member is about objects of the kind of req.
+func (s *Set) mayMeet(req *policy.Request) bool {
+	return slices.ContainsFunc(s.options.Members, func(m Member) bool {
+		return m.Applies == nil || m.Applies(req.Kind, req.Operation, req.Source)
+	})
 }
 
 func keyOf(obj map[string]any, req *policy.Request, namespaced bool) kindKey {
