@@ -408,7 +408,7 @@ func (w *workloads) publish(c catalogue, sources binding.Sources, g *gatekeeper,
 	if g != nil {
 		stages = append(stages, g.engine.Stages()...)
 	}
-	if k != nil {
+	if k != nil && k.options.Mode == api.Enforce {
 		stages = append(stages, k.whole...)
 	}
 	w.engine.Publish(stages...)

@@ -66,7 +66,7 @@ type guests struct {
 	list  []*storedGuest
 	read  bool // the first list was published
 	state *GuestsState
-	// whole are the stages of all paths, for what workloads create; none in shadow mode.
+	// whole are the stages of all paths together.
 	whole []engine.Stage
 	aware []schema.GroupVersionKind // kinds that policies may read
 
@@ -382,9 +382,7 @@ func (g *guests) publish(policies []*kubewarden.Policy, programs []*policy.Polic
 	if err != nil {
 		return err
 	}
-	if g.options.Mode == api.Enforce {
-		g.whole = []engine.Stage{engine.Guests(guests, api.Enforce), engine.Validators(validators, api.Enforce)}
-	}
+	g.whole = []engine.Stage{engine.Guests(guests, g.options.Mode), engine.Validators(validators, g.options.Mode)}
 	for path, e := range g.engines {
 		s := made[path.failurePolicy]
 		if path.mutating {

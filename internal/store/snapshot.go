@@ -12,6 +12,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -242,6 +243,8 @@ type publication struct {
 	mutators  *MutatorsState
 	guests    *GuestsState    // may be nil
 	workloads *ExpansionState // may be nil
+	// stages are those of Kubewarden's policies, if they are run.
+	stages []engine.Stage
 
 	snapshot func() *Snapshot
 }

@@ -392,7 +392,7 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 		next.workloads = s.workloads.state
 	}
 	if s.guests != nil {
-		next.guests = s.guests.state
+		next.guests, next.stages = s.guests.state, s.guests.whole
 	}
 	s.published.Store(newPublication(next))
 	s.listeners.Notify()
@@ -477,6 +477,30 @@ func (s *Store) wholeGroup(c catalogue, g webhook.Group) *admitter {
 	all, _ := c.breakers()
 	a.breakers.Store(j.counting(all))
 	return a
+}
+
+// Whole returns an Engine that runs all policies of the last snapshot, Gatekeeper's mutators
+// and Kubewarden's policies, as far as they are run, each in its mode; nil before the first
+// snapshot. What it does counts for nobody's breaker, and it asks no providers of external
+// data. It works in proportion to all policies.
+func (s *Store) Whole(a authorizer.Authorizer) *engine.Engine {
+	p := s.published.Load()
+	if p == nil {
+		return nil
+	}
+	j := wholeShare(&p.catalogue)
+	index, err := binding.NewIndex(j.policies, j.bindings, s.sources)
+	if err != nil { // only for two objects of one name
+		s.log.Error("the policies of all entries cannot be run together", "error", err)
+		return nil
+	}
+	stages := []engine.Stage{engine.Policies(index)}
+	if s.gatekeeper != nil {
+		stages = append(stages, s.gatekeeper.engine.Stages()...)
+	}
+	e := engine.New(engine.Options{Authorizer: a, Convert: s.engine.Convert})
+	e.Publish(append(stages, p.stages...)...)
+	return e
 }
 
 type admitter struct {

@@ -141,6 +141,48 @@ func TestStorePublishes(t *testing.T) {
 	}
 }
 
+// An engine of all entries runs each policy in its mode, and is no matter for breakers.
+func TestWhole(t *testing.T) {
+	s := newTestStore(t, nil)
+	if s.Whole(nil) != nil {
+		t.Error("policies before they were read")
+	}
+	quiet := testPolicy(t, "quiet", "1")
+	quiet.SetAnnotations(map[string]string{"mapd.dev/mode": "shadow"})
+	failing := testPolicy(t, "failing", "1", `"VALUE"`, `string(1/object.metadata.?generation.orValue(0))`)
+	failing.SetAnnotations(map[string]string{"mapd.dev/breaker": "errors=5%"})
+	failing.Object["spec"].(map[string]any)["failurePolicy"] = "Ignore"
+	s.change(t, byName(testPolicy(t, "one", "1"), quiet, failing), byName(testBinding(t, "one", "one"), testBinding(t, "quiet", "quiet"), testBinding(t, "failing", "failing")))
+	e := s.Whole(nil)
+	tripped := func() bool { return s.compiler.switchBreakers() }
+	for range 100 {
+		d := e.Admit(t.Context(), configMap())
+		shadows := d.Stages[0].Shadows
+		if diff := cmp.Diff(map[string]string{"one": "1"}, d.Object.GetLabels()); diff != "" || len(shadows) != 1 || shadows[0].Policy != "quiet" {
+			t.Fatalf("labels (-want +got):\n%s, shadows %+v", diff, shadows)
+		}
+	}
+	if tripped() {
+		t.Error("what was only looked at has tripped a breaker")
+	}
+	req := configMap()
+	if !e.MayMeet(req) {
+		t.Error("no policy is about ConfigMaps")
+	}
+	req.Kind.Kind, req.Resource.Resource = "Pod", "pods"
+	if e.MayMeet(req) {
+		t.Error("a policy is about Pods")
+	}
+	for _, g := range webhook.Groups() {
+		for range 100 {
+			s.Entry(webhook.ID{Group: g}).Admit(t.Context(), configMap())
+		}
+	}
+	if !tripped() {
+		t.Error("requests have not tripped the breaker")
+	}
+}
+
 // What is counted of a policy and a binding goes with them.
 func TestStorePrunes(t *testing.T) {
 	all := [][2]string{{"one", ""}, {"one", "a"}, {"two", "b"}, {"two", ""}, {"one", "b"}, {"gone", ""}, {"gone", "c"}}
