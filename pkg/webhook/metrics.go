@@ -127,6 +127,7 @@ type Metrics struct {
 
 	watches  watchMetrics
 	breakers breakerMetrics
+	audit    auditMetrics
 
 	mu     sync.RWMutex
 	of     map[actorName]*series
@@ -193,7 +194,7 @@ func NewMetrics() *Metrics {
 		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
 	}, m.age)
 	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.expansions, m.expandedObjects, m.httpRequests, m.inFlight,
-		m.panics, &m.memory, &m.watches, &m.breakers, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
+		m.panics, &m.memory, &m.watches, &m.breakers, &m.audit, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.external.collectors()...)
 	return m
@@ -433,6 +434,7 @@ func (m *Metrics) validated(req *policy.Request, result string, _ time.Duration)
 // snapshot without them is published; should a request that is under way count
 // something more, the next call forgets that.
 func (m *Metrics) Prune(keep func(policy, binding string) bool) {
+	m.audit.prune(keep)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pruned.Add(1)

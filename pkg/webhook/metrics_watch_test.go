@@ -64,3 +64,39 @@ func TestBreakerMetrics(t *testing.T) {
 		t.Errorf("of policies that are gone: %v", got)
 	}
 }
+
+// The outcome of an audit is there while the replica has the Lease, without the policies
+// that have gone since. Two of one name count together.
+func TestAuditMetrics(t *testing.T) {
+	m := NewMetrics()
+	if got := linesOf(m, "mapd_audit_"); got != nil {
+		t.Errorf("without an audit: %v", got)
+	}
+	m.Prune(func(string, string) bool { return false })
+	m.AuditEnded(&Audited{
+		Objects: 7, Unread: 1, UnreadableKinds: 2, Ended: time.UnixMilli(1500), Took: 2 * time.Second,
+		Policies: []AuditedPolicy{{"a\"\n", "b", "shadow", 2, 0}, {"a\"\n", "b", "shadow", 1, 0}, {"gone", "b", "enforce", 1, 2}},
+	})
+	want := []string{
+		`mapd_audit_duration_seconds 2`,
+		`mapd_audit_failed{binding="",mode="",policy=""} 1`,
+		`mapd_audit_failed{binding="b",mode="enforce",policy="gone"} 2`,
+		`mapd_audit_failed{binding="b",mode="shadow",policy="a\"\n"} 0`,
+		`mapd_audit_last_run_timestamp_seconds 1.5`,
+		`mapd_audit_objects 7`,
+		`mapd_audit_unreadable_kinds 2`,
+		`mapd_audit_would_change{binding="b",mode="enforce",policy="gone"} 1`,
+		`mapd_audit_would_change{binding="b",mode="shadow",policy="a\"\n"} 3`,
+	}
+	if got := linesOf(m, "mapd_audit_"); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	m.Prune(func(policy, _ string) bool { return policy != "gone" })
+	if got := linesOf(m, "mapd_audit_would_change"); len(got) != 1 {
+		t.Errorf("got %q", got)
+	}
+	m.AuditEnded(nil)
+	if got := linesOf(m, "mapd_audit_"); got != nil {
+		t.Errorf("without the Lease: %v", got)
+	}
+}
