@@ -97,7 +97,7 @@ func (w *Writer) keep(ctx context.Context, l *listing, notified <-chan struct{},
 	for {
 		pause := listEvery
 		if now, ok := l.now(w.o.Store.Snapshot()); ok {
-			err := w.writeListing(ctx, l, now)
+			err := w.writeConfigMap(ctx, l.name, l.data(now))
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -125,25 +125,31 @@ func (l *listing) now(s *store.Snapshot) (listed, bool) {
 	return l.read(s)
 }
 
-func (w *Writer) writeListing(ctx context.Context, l *listing, now listed) error {
+// writeConfigMap writes a ConfigMap of mapd's namespace unless it has the data already.
+func (w *Writer) writeConfigMap(ctx context.Context, name string, want map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	want := l.data(now)
 	client := w.o.Kubernetes.CoreV1().ConfigMaps(w.o.Namespace)
-	live, err := client.Get(ctx, l.name, metav1.GetOptions{})
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
+	live, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		return err
-	case err == nil && live.Data[keySummary] == want[keySummary] && live.Data[l.key] == want[l.key] && live.Data[keyProblems] == want[keyProblems]:
-		return nil // what others have put there besides is theirs
+	}
+	if err == nil && live.Data[keyProblems] == want[keyProblems] {
+		same := true // what others have put there besides is theirs
+		for key, text := range want {
+			same = same && live.Data[key] == text
+		}
+		if same {
+			return nil
+		}
 	}
 	data, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": l.name, "labels": labels()}, "data": want,
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "labels": labels()}, "data": want,
 	})
 	if err != nil {
 		return err
 	}
-	_, err = client.Patch(ctx, l.name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)})
+	_, err = client.Patch(ctx, name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)})
 	return err
 }
 

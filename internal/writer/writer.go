@@ -25,7 +25,7 @@ import (
 )
 
 // Options configure a Writer. All but URL, Exempt, Timeout,
-// User, Maintain and Log are required.
+// User, Maintain, Counts, Audit and Log are required.
 type Options struct {
 	Kubernetes   kubernetes.Interface
 	Dynamic      dynamic.Interface
@@ -64,10 +64,18 @@ type Options struct {
 	// Counts returns what this replica has counted. Nil: nothing is written of that.
 	Counts func() []ledger.Counted
 
+	// Audit looks from time to time, while the lease is held, at what the policies would
+	// make of the objects that exist, and gives write what the ConfigMap AuditName says
+	// then. It returns when ctx is done. Nil: nobody looks.
+	Audit func(ctx context.Context, write func(ctx context.Context, data map[string]string) error)
+
 	// Ready says why this replica cannot answer requests.
 	Ready func() error
 	Log   *slog.Logger // nil: no log
 }
+
+// AuditName is the ConfigMap in mapd's namespace that has the totals of the last audit.
+const AuditName = "mapd-audit"
 
 // Writer writes for one replica.
 type Writer struct {
@@ -277,6 +285,11 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	}
 	if t.o.Expansion {
 		work.Go(func() { t.keep(ctx, &expansionListing, t.expansionListed, t.events) })
+	}
+	if t.o.Audit != nil {
+		work.Go(func() {
+			t.o.Audit(ctx, func(ctx context.Context, data map[string]string) error { return t.writeConfigMap(ctx, AuditName, data) })
+		})
 	}
 	if t.native != nil {
 		work.Go(func() { t.native.Run(ctx, ns) })
