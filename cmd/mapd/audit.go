@@ -260,7 +260,15 @@ func (f *auditFlags) load(ctx context.Context, s streams, c *auditCluster, files
 
 // asking says how objects are put to the policies.
 func (f *auditFlags) asking() audit.Asking {
-	who := authenticationv1.UserInfo{Username: f.user, Groups: f.groups}
+	return audit.Asking{
+		Operation: admissionv1.Operation(strings.ToUpper(f.as)), User: auditUser(f.user, f.groups), Exempt: f.exempt, Timeout: f.timeout,
+		Memory: memory.New(auditMemory),
+	}
+}
+
+// auditUser returns who asks: an administrator unless there is a name.
+func auditUser(name string, groups []string) authenticationv1.UserInfo {
+	who := authenticationv1.UserInfo{Username: name, Groups: groups}
 	if who.Username == "" {
 		who.Username = "kubernetes-admin"
 		if len(who.Groups) == 0 {
@@ -268,10 +276,7 @@ func (f *auditFlags) asking() audit.Asking {
 		}
 	}
 	who.Groups = append(who.Groups[:len(who.Groups):len(who.Groups)], user.AllAuthenticated)
-	return audit.Asking{
-		Operation: admissionv1.Operation(strings.ToUpper(f.as)), User: who, Exempt: f.exempt, Timeout: f.timeout,
-		Memory: memory.New(auditMemory),
-	}
+	return who
 }
 
 // saveEvery bounds what the state costs, which has the results that are kept.

@@ -44,6 +44,7 @@ type serveFlags struct {
 	timeout       time.Duration
 	adopt         bool
 	externalData  bool
+	auditInterval time.Duration
 
 	listen              string
 	tlsCert, tlsKey     string
@@ -155,6 +156,7 @@ func newServe(s streams) *cobra.Command {
 	fl.DurationVar(&f.validity, "cert-validity", 90*24*time.Hour, "cluster: how long a serving certificate lasts; it is replaced after two thirds of it")
 	fl.DurationVar(&f.caValidity, "ca-validity", 5*365*24*time.Hour, "cluster: how long the authority that signs it lasts")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", []string{"kube-system", "kube-node-lease"}, "cluster: namespaces besides mapd's own that no policy reaches")
+	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: how long after an audit of all objects the next one begins, at least 10m, which needs the right to read them (default none)")
 	fl.BoolVar(&f.adopt, "adopt", false, "cluster: take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")
 	return cmd
@@ -167,7 +169,7 @@ const defaultNamespace = "mapd-system"
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
-		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data"}
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval"}
 )
 
 func (f *serveFlags) check() error {
@@ -209,6 +211,8 @@ func (f *serveFlags) check() error {
 		return usagef("serve: --tls-cert needs --tls-ca: the API server has to be told whom to trust")
 	case f.tlsCert == "" && f.tlsCA != "":
 		return usagef("serve: --tls-ca needs --tls-cert and --tls-key")
+	case f.auditInterval != 0 && f.auditInterval < leastAuditInterval:
+		return usagef("serve: --audit-interval %s: must be at least %s, or 0 for no audits", f.auditInterval, leastAuditInterval)
 	case f.timeout < time.Second || f.timeout > 30*time.Second || f.timeout%time.Second != 0:
 		return usagef("serve: --webhook-timeout %s: must be whole seconds from 1s to 30s", f.timeout)
 	case f.validity <= 0 || f.caValidity < f.validity:

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/mapd-project/mapd/internal/certs"
@@ -73,10 +74,14 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		options.Resolver, options.Providers = providers, providers.Set
 	}
 	policies := store.New(options)
+	repeats, err := f.repeater(c, policies, metrics, log)
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
 	writes := writer.New(writer.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity, Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil, Guests: guests != nil, Expansion: f.expansion, Counts: records.Counts,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil, Guests: guests != nil, Expansion: f.expansion, Counts: records.Counts, Audit: repeats,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
 				return err
@@ -188,6 +193,7 @@ func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Stor
 
 // connection is how to reach the API server, and what it was asked once.
 type connection struct {
+	config    *rest.Config
 	kube      kubernetes.Interface
 	dynamic   dynamic.Interface
 	health    *watch.Health // of what dynamic reads, and of the server
@@ -207,6 +213,7 @@ func (f *serveFlags) connect(ctx context.Context, log *slog.Logger) (*connection
 	config.QPS = -1
 	c := &connection{namespace: f.ownNamespace(), health: watch.NewHealth()}
 	config.Wrap(c.health.Transport)
+	c.config = config
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, &codedError{exitUsage, err}
 	}

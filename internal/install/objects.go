@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -128,7 +129,7 @@ var (
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
 	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
 	// additions are what an overlay makes beside the manifest's objects and outside
-	// of their namespace: manifests/overlays/legacy, native, expansion and kubewarden.
+	// of their namespace: manifests/overlays/legacy, native, expansion, kubewarden and audit.
 	additions = []ref{
 		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-legacy"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-legacy"},
@@ -138,6 +139,9 @@ var (
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-expansion"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-kubewarden"},
 		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-kubewarden"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-audit"},
+		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-audit"},
+		{flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas"), "", "mapd-audit"},
 	}
 )
 

@@ -75,6 +75,8 @@ metadata: {name: shop}
 		r := newReader(t, m, dir, map[string]string{
 			"mapd audit --fix --select policy=team,namespace=shop --yes": "the subtest fix does, with fewer objects",
 			"mapd audit --undo mapd-audit-undo.yaml":                     "the subtest fix",
+			"kubectl apply -k manifests/overlays/audit":                  "TestManifestsAgree renders it",
+			"kubectl -n mapd-system get configmap mapd-audit -o yaml":    "needs an audit at intervals",
 		})
 		r.follow(t, "docs/audit.md", nil, nil)
 		r.done(t, 5)

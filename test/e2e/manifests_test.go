@@ -103,6 +103,7 @@ func TestManifestsAgree(t *testing.T) {
 		{"the chart with Kubewarden's policies", kustomize("overlays", "kubewarden"), chart(namespace, "--set=kubewarden=on")},
 		{"the chart with policies for mutators", kustomize("overlays", "native"), chart(namespace, "--set=legacy=native")},
 		{"the chart with expansion", kustomize("overlays", "expansion"), chart(namespace, "--set=expansion=true")},
+		{"the chart with audits", kustomize("overlays", "audit"), chart(namespace, "--set=auditInterval=6h")},
 		{"the chart with external data", kustomize("overlays", "external-data"), chart(namespace, "--set=legacy=on,externalData=true")},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got); diff != "" {

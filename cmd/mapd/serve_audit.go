@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/internal/audit"
+	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/memory"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const (
+	// leastAuditInterval keeps audits from being what a server mostly does.
+	leastAuditInterval = 10 * time.Minute
+	// servedAuditQPS bounds the requests for pages, and servedAuditReviews those of
+	// expressions with authorizer, per second.
+	servedAuditQPS     = 2
+	servedAuditReviews = 20
+	// servedAuditMemory is what the evaluation of one object may hold. Reviews have a
+	// budget of their own.
+	servedAuditMemory = 32 << 20
+	// servedAuditTimeout bounds the evaluation of one object.
+	servedAuditTimeout = 5 * time.Second
+)
+
+// repeater returns what audits every f.auditInterval while it runs; nil without that.
+func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *webhook.Metrics, log *slog.Logger) (func(context.Context, func(context.Context, map[string]string) error), error) {
+	if f.auditInterval == 0 {
+		return nil, nil
+	}
+	config := rest.CopyConfig(c.config)
+	config.UserAgent += " audit"
+	config.QPS, config.Burst = servedAuditReviews, servedAuditReviews
+	reviews, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = servedAuditQPS, servedAuditQPS
+	r := &audit.Repeater{
+		Every: f.auditInterval, Config: config, Log: log,
+		Set: func() *audit.Set {
+			if e := policies.Whole(store.NewAuthorizer(reviews)); e != nil {
+				return audit.Served(e, policies.Types())
+			}
+			return nil
+		},
+		Asking: audit.Asking{
+			Operation: admissionv1.Update, User: auditUser("", nil), Exempt: append([]string{c.namespace}, f.exempt...),
+			Timeout: servedAuditTimeout, Memory: memory.New(servedAuditMemory),
+		},
+		Publish: func(done *audit.Finished) { metrics.AuditEnded(audited(done)) },
+	}
+	return r.Run, nil
+}
+
+// audited returns the totals of an audit as metrics have them; nil for nil.
+func audited(f *audit.Finished) *webhook.Audited {
+	if f == nil {
+		return nil
+	}
+	a := &webhook.Audited{Objects: f.Objects, Unread: f.Unread, UnreadableKinds: f.Unreadable(), Ended: f.Ended, Took: f.Took}
+	for _, p := range f.Policies {
+		mode := p.Mode
+		if mode == "" {
+			mode = api.Enforce.String()
+		}
+		a.Policies = append(a.Policies, webhook.AuditedPolicy{Policy: p.Policy, Binding: p.Binding, Mode: mode, Changed: p.Changed, Failed: p.Failed})
+	}
+	return a
+}
