@@ -26,7 +26,7 @@ type promoteFlags struct {
 	everywhere                  bool
 	files                       []string
 	sample                      int
-	requests                    int
+	requests, least             int
 	canary, timeout             time.Duration
 	output                      string
 	replicas                    []string
@@ -36,9 +36,10 @@ const promoteLong = `Move policies from mapd to the API servers, or back with --
 
 The native policy and its bindings are written beside mapd's. When every API server
 runs them, mapd's policy goes to shadow: from what native policies have made, it must
-change nothing. If it would, everything goes back. If --canary-requests agree, or
---canary-time is over, mapd's objects are deleted. Every request is mutated at every
-moment, some of them by both sides.
+change nothing. If it would, everything goes back. When --canary-requests agree, or as
+many as have come within --canary-time, mapd's objects are deleted. If fewer than
+--canary-least have come, nothing is proven and everything goes back. Every request is
+mutated at every moment, some of them by both sides.
 
 Therefore a policy is moved only if it leaves alone what it has made, which is tried on
 objects of the cluster, on generated ones and on those of -f. With --allow-window others
@@ -75,7 +76,8 @@ func newPromote(s streams) *cobra.Command {
 	fl.BoolVar(&f.window, "allow-window", false, "move policies that change again what they have made; for some seconds requests are mutated twice")
 	fl.BoolVar(&f.everywhere, "everywhere", false, "let native policies act in the namespaces that mapd leaves out, too")
 	fl.IntVar(&f.requests, "canary-requests", 50, "how many requests mapd and the API servers must agree on; 0: none")
-	fl.DurationVar(&f.canary, "canary-time", time.Minute, "how long to wait for that many requests; what has come until then counts")
+	fl.DurationVar(&f.canary, "canary-time", time.Minute, "how long to wait for that many requests; those that have come until then count")
+	fl.IntVar(&f.least, "canary-least", 1, "go back if fewer requests than that were compared within --canary-time; 0: go on without proof")
 	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long one step may wait for API servers and replicas")
 	fl.StringArrayVar(&f.replicas, "replica", nil, "URL of a replica of mapd, instead of those of its Service; repeatable")
 	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json")
@@ -99,8 +101,10 @@ func (f *promoteFlags) run(ctx context.Context, s streams, names []string) error
 		return usagef("promote: name policies, or pass --all")
 	case f.timeout <= 0 || f.canary <= 0:
 		return usagef("promote: --timeout and --canary-time must be positive")
-	case f.requests < 0 || f.sample < 0:
-		return usagef("promote: --canary-requests and --sample must not be negative")
+	case f.requests < 0 || f.least < 0 || f.sample < 0:
+		return usagef("promote: --canary-requests, --canary-least and --sample must not be negative")
+	case f.requests > 0 && f.least > f.requests:
+		return usagef("promote: --canary-least must not be above --canary-requests")
 	}
 	given, err := f.given(s)
 	if err != nil {
@@ -184,7 +188,7 @@ func (f *promoteFlags) promoter(ctx context.Context, s streams, config *rest.Con
 	var mu sync.Mutex
 	p := &promote.Promoter{
 		Config: config, Kubernetes: kube, Dynamic: d, ID: identity(), Patience: f.timeout,
-		CanaryRequests: uint64(f.requests), CanaryTime: f.canary,
+		CanaryRequests: uint64(f.requests), CanaryLeast: uint64(f.least), CanaryTime: f.canary,
 		Replicas: &promotionReplicas{config, f.replicas},
 		Progress: func(format string, args ...any) {
 			mu.Lock()
@@ -288,6 +292,8 @@ func (f *promoteFlags) policy(ctx context.Context, s streams, p *promote.Promote
 	switch {
 	case result.Back != "":
 		f.say(s, "%s went back, %s: %s", r.Policy, where(result.At), result.Back)
+	case o.Canary && result.Compared == 0:
+		f.say(s, "%s is there: %s; no request was compared in this run", r.Policy, where(result.At))
 	case o.Canary:
 		f.say(s, "%s is there: %s; both sides agreed on %s", r.Policy, where(result.At), counted(int(result.Compared), "request", "requests"))
 	default:
@@ -316,7 +322,11 @@ func steps(r *promotionReport, o promote.Options) []string {
 	if o.Canary {
 		out = append(out, "set mapd's policy to shadow and compare; a difference goes back")
 	}
-	return append(out, "delete mapd's bindings and then its policy")
+	last := "delete mapd's bindings and then its policy"
+	if promote.Worst(r.Findings) == promote.Window {
+		last += "; until then requests are mutated by both sides"
+	}
+	return append(out, last)
 }
 
 func (f *promoteFlags) say(s streams, format string, args ...any) {

@@ -20,24 +20,35 @@ type promotionReplicas struct {
 	urls   []string
 }
 
-// askAll returns the answers of all replicas; one that does not answer is an error.
+// askAll returns the answers of all replicas. One that does not answer is an error.
 func askAll[T any](ctx context.Context, r *promotionReplicas, name string, query url.Values) (map[string]T, error) {
 	set, err := replicas.Find(ctx, replicas.Options{Config: r.config, URLs: r.urls})
 	if err != nil {
 		return nil, err
 	}
 	answers, err := replicas.Ask[T](ctx, set, name, query)
-	if err != nil {
-		return nil, err
+	if err != nil { // of all replicas
+		return nil, fmt.Errorf("%w\nreplicas are asked by port-forward or at the addresses of --replica, with the rights of the ClusterRole mapd-records", err)
 	}
 	out := map[string]T{}
+	var missing []error
 	for _, a := range answers {
 		if a.Err != nil {
-			return nil, fmt.Errorf("replica %s: %w", a.Replica, a.Err)
+			missing = append(missing, fmt.Errorf("replica %s: %w", a.Replica, a.Err))
 		}
 		out[a.Replica] = a.Value
 	}
+	if len(missing) > 0 {
+		return nil, unreachable(len(missing), len(answers), errors.Join(missing...))
+	}
 	return out, nil
+}
+
+// unreachable says what to do about replicas that cannot be asked.
+func unreachable(missing, of int, err error) error {
+	return fmt.Errorf(`%d of %d replicas of mapd cannot be asked, and may still answer API servers with an earlier version of the policy:
+%w
+delete the Pod of a replica that does not come back, or name the addresses of the others with --replica if it is switched off`, missing, of, err)
 }
 
 // Running implements promote.Replicas.

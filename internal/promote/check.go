@@ -187,7 +187,7 @@ func groupOf(apiVersion string) string {
 
 // Rows returns the rows of docs/compat.md that checks name.
 func Rows() []string {
-	out := []string{"external-data"}
+	out := []string{"external-data", "rollout-annotations"}
 	for _, f := range features {
 		out = append(out, f.row)
 	}
@@ -243,39 +243,34 @@ func Check(ctx context.Context, s *Subject) ([]Finding, error) {
 
 type adder func(level Level, check, row, format string, args ...any)
 
-// rollout refuses what the annotations of a policy and its bindings say and a server cannot
-// do.
+// rollout refuses a policy that mapd does not enforce everywhere, unless it is moving: then
+// Decide finds out, and goes back. Of a demotion it notes what mapd will not do.
 func (s *Subject) rollout(add adder) {
-	if s.Direction != Native {
+	if s.Direction == Mapd {
+		if rec, err := recordOf(s.Policy); err == nil && rec != nil && s.Policy.GroupVersionKind().Group == api.OwnGroup {
+			for _, text := range limits(s.Policy, s.Bindings, rec.Modes) {
+				add(Note, "mode", "rollout-annotations", "mapd will not do all that the server does: %s", text)
+			}
+		}
 		return
 	}
-	clean := true
-	for _, u := range append([]*unstructured.Unstructured{s.Policy}, s.Bindings...) {
-		r, faults := api.RolloutOf(u.GetAnnotations())
-		name := manifest.Name(u)
-		moving := isMoving(s.Policy)
-		switch {
-		case len(faults) > 0:
-			add(Refuse, "mode", "", "%s: %v", name, faults.ToAggregate())
-		case r.HasMode && r.Mode != api.Enforce && !moving:
-			add(Refuse, "mode", "", "%s is in mode %s, and a server only enforces; set %s: enforce first", name, r.Mode, api.ModeAnnotation)
-		case r.Share != api.Whole:
-			add(Refuse, "mode", "", "%s takes %s %% of the objects, and a server has no shares; set %s to 100 first", name, r.Share, api.PercentAnnotation)
-		default:
-			if r.Breaker != nil {
-				add(Note, "mode", "", "a server has no breaker: %s of %s no longer counts", api.BreakerAnnotation, name)
-			}
-			continue
-		}
-		clean = false
+	if isMoving(s.Policy) {
+		add(OK, "mode", "", "the policy is being moved already; if mapd no longer enforces it, it goes back")
+		return
 	}
-	if clean {
+	why := limits(s.Policy, s.Bindings, nil)
+	for _, text := range why {
+		add(Refuse, "mode", "rollout-annotations", "%s", text)
+	}
+	if len(why) == 0 {
 		add(OK, "mode", "", "the policy and its bindings (%d) are enforced", len(s.Bindings))
+	}
+	if text := s.Policy.GetAnnotations()[api.BreakerAnnotation]; text != "" {
+		add(Note, "mode", "rollout-annotations", "a server has no breaker: %s: %s no longer counts", api.BreakerAnnotation, text)
 	}
 }
 
-// isMoving reports whether a policy is on its way already, so that its mode may be that of
-// a canary.
+// isMoving reports whether a policy is being moved, so that its mode may be that of a canary.
 func isMoving(p *unstructured.Unstructured) bool { return p.GetAnnotations()[recordAnnotation] != "" }
 
 // lint runs the rules of internal/lint for the server's version.

@@ -78,6 +78,19 @@ type kept struct {
 	Exempt []string `json:"exempt,omitempty"`
 }
 
+// recordOf returns the Record of a policy of mapd, nil if it is not being moved.
+func recordOf(policy *unstructured.Unstructured) (*Record, error) {
+	text, ok := policy.GetAnnotations()[recordAnnotation]
+	if !ok {
+		return nil, nil
+	}
+	r := &Record{}
+	if err := json.Unmarshal([]byte(text), r); err != nil || r.To != Native && r.To != Mapd {
+		return nil, fmt.Errorf("the annotation %s of the policy cannot be read: %q; remove it if nobody moves the policy", recordAnnotation, text)
+	}
+	return r, nil
+}
+
 // Object is a stored policy or binding.
 type Object struct {
 	*unstructured.Unstructured
@@ -207,11 +220,9 @@ func Decide(w *World, o Options, p Proofs) Next {
 	slices.SortFunc(s.natives, byName)
 	s.ownPrint, s.nativePrint = fingerprint(s.own, s.ownBindings), fingerprint(s.native, s.natives)
 	if s.own != nil {
-		if text, ok := s.own.GetAnnotations()[recordAnnotation]; ok {
-			s.record = &Record{}
-			if err := json.Unmarshal([]byte(text), s.record); err != nil || s.record.To != Native && s.record.To != Mapd {
-				return stop("the annotation %s of the policy cannot be read: %q; remove it if nobody moves the policy", recordAnnotation, text)
-			}
+		var err error
+		if s.record, err = recordOf(s.own.Unstructured); err != nil {
+			return Next{Err: err}
 		}
 		if s.own.GetLabels()[native.LiveLabel] != "" {
 			return stop("the policy stands for a mutator of Gatekeeper, and mapd writes it itself (--legacy=native)")
@@ -282,6 +293,11 @@ func (s *sides) toNative() Next {
 		}
 		return s.write(next)
 	}
+	if rec.Phase != leave {
+		if why := s.limits(rec); why != "" {
+			return s.goBack(rec, why)
+		}
+	}
 	if next, ok := s.writeNative(rec); !ok {
 		return next
 	}
@@ -304,6 +320,25 @@ func (s *sides) toNative() Next {
 }
 
 const shadow = "shadow"
+
+// limits returns the first reason why a server would do more than mapd did before the move.
+func (s *sides) limits(rec *Record) string {
+	bindings := make([]*unstructured.Unstructured, len(s.ownBindings))
+	for i, b := range s.ownBindings {
+		bindings[i] = b.Unstructured
+	}
+	if why := limits(s.own.Unstructured, bindings, rec.Modes); len(why) > 0 {
+		return why[0]
+	}
+	return ""
+}
+
+// goBack ends a promotion.
+func (s *sides) goBack(rec *Record, why string) Next {
+	next := *rec
+	next.To, next.Phase, next.ID, next.Why = Mapd, both, s.claim(s.own), why
+	return s.write(next)
+}
 
 // foreign returns why the native objects cannot be written.
 func (s *sides) foreign() string {
@@ -351,8 +386,16 @@ func (s *sides) writeNative(rec *Record) (Next, bool) {
 // nativePart returns the native form of an object of mapd.
 func (s *sides) nativePart(from *Object, id string) *native.Part {
 	u := bare(from, api.NativeGroup)
-	k := kept{ID: id, Labels: from.GetLabels(), Annotations: maps.Clone(from.GetAnnotations())}
-	for _, a := range []string{lastAppliedAnnotation, modeAnnotation, recordAnnotation} {
+	key := ""
+	if from.GetKind() == api.BindingKind {
+		key = from.GetName()
+	}
+	var modes map[string]string
+	if s.record != nil {
+		modes = s.record.Modes
+	}
+	k := kept{ID: id, Labels: from.GetLabels(), Annotations: original(from.GetAnnotations(), modes, key)}
+	for _, a := range []string{lastAppliedAnnotation, recordAnnotation} {
 		delete(k.Annotations, a)
 	}
 	if from.GetKind() == api.BindingKind && len(s.Exempt) > 0 {
@@ -372,6 +415,9 @@ func (s *sides) nativePart(from *Object, id string) *native.Part {
 func ownPart(from *Object, annotation func(digest string) string) *native.Part {
 	u := bare(from, api.OwnGroup)
 	k := kept{Labels: from.GetLabels(), Annotations: maps.Clone(from.GetAnnotations())}
+	for _, a := range api.RolloutAnnotations { // a server has ignored them
+		delete(k.Annotations, a)
+	}
 	if from.promoted() {
 		k = kept{}
 		_ = json.Unmarshal([]byte(from.GetAnnotations()[keptAnnotation]), &k) // labels that cannot be read are lost, and nothing else
@@ -456,8 +502,7 @@ func (s *sides) compare(rec *Record) Next {
 	case s.p.Own != s.ownPrint:
 		return Next{Ask: AskOwn, About: s.ownPrint}
 	case s.p.Differs == about:
-		next.To, next.Phase, next.ID, next.Why = Mapd, both, s.claim(s.own), s.p.Why
-		return s.write(next)
+		return s.goBack(rec, s.p.Why)
 	case s.p.Agreed == about:
 		next.Phase = leave
 		return s.write(next)

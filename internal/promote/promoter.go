@@ -70,9 +70,10 @@ type Promoter struct {
 	Exempt []string
 	// Patience is how long the answer to a question may take.
 	Patience time.Duration
-	// CanaryRequests and CanaryTime end the comparison, whichever comes first.
-	CanaryRequests uint64
-	CanaryTime     time.Duration
+	// CanaryRequests and CanaryTime end the comparison, whichever comes first. If fewer than
+	// CanaryLeast requests were compared by then, the promotion goes back.
+	CanaryRequests, CanaryLeast uint64
+	CanaryTime                  time.Duration
 	// Progress is called with what happens.
 	Progress func(format string, args ...any)
 
@@ -189,6 +190,9 @@ func (p *Promoter) Move(ctx context.Context, policy string, o Options) (Result, 
 		if err != nil {
 			return out, p.where(policy, o, err)
 		}
+		if begun.IsZero() {
+			begun = w.bothSince()
+		}
 		next := Decide(w, o, proofs)
 		if next.Back != "" && out.Back == "" {
 			out.Back, o.To, out.At = next.Back, Mapd, Mapd
@@ -200,13 +204,10 @@ func (p *Promoter) Move(ctx context.Context, policy string, o Options) (Result, 
 		case next.Done:
 			out.Compared = c.agreed
 			if !begun.IsZero() {
-				out.Both = time.Since(begun)
+				out.Both = max(0, time.Since(begun))
 			}
 			return out, nil
 		case len(next.Do) > 0:
-			if begun.IsZero() && next.Do[0].Annotate == nil {
-				begun = time.Now()
-			}
 			err = p.do(ctx, next.Do)
 		default:
 			err = p.answer(ctx, w, policy, next, &proofs, c)
@@ -225,6 +226,20 @@ func (p *Promoter) where(policy string, o Options, err error) error {
 	}
 	return fmt.Errorf("%s: %w\nevery request is still mutated; go on with: mapd promote%s %s\nor back with: mapd promote%s %s", policy, err,
 		flag, policy, map[bool]string{true: "", false: " --demote"}[o.To == Mapd], policy)
+}
+
+// bothSince returns since when there are policies of both sides, as far as a server says, or the
+// zero time.
+func (w *World) bothSince() time.Time {
+	own, native := w.Objects[native.Key{Group: api.OwnGroup, Name: w.Policy}], w.Objects[native.Key{Group: api.NativeGroup, Name: w.Policy}]
+	if own == nil || native == nil {
+		return time.Time{}
+	}
+	a, b := own.GetCreationTimestamp(), native.GetCreationTimestamp()
+	if a.Before(&b) {
+		return b.Time
+	}
+	return a.Time
 }
 
 // do carries out actions. What somebody else was faster with is looked at again.
@@ -357,7 +372,11 @@ func (p *Promoter) answer(ctx context.Context, w *World, policy string, next Nex
 			proofs.Differs, proofs.Why = next.About, why
 		case done:
 			proofs.Agreed = next.About
-			p.Progress("%s: mapd and the API servers agree on %d requests", policy, c.agreed)
+			if c.agreed == 0 {
+				p.Progress("%s: no request met the policy within %v, so nothing was compared", policy, p.CanaryTime)
+			} else {
+				p.Progress("%s: mapd and the API servers agree on %d requests", policy, c.agreed)
+			}
 		default:
 			return pause(ctx, time.Second)
 		}
@@ -496,7 +515,6 @@ type canary struct {
 	about  string
 	begun  time.Time
 	first  map[string]Counts
-	seen   uint64
 	agreed uint64
 }
 
@@ -515,24 +533,38 @@ func (c *canary) look(ctx context.Context, p *Promoter, policy, about string) (w
 		p.Progress("%s: mapd's policy is in shadow; comparing %d requests, for %v at most", policy, p.CanaryRequests, p.CanaryTime)
 		return "", false, nil
 	}
+	why, done = c.compare(p, now, time.Since(c.begun) >= p.CanaryTime)
+	return why, done, nil
+}
+
+// compare is look for the counts of now. over says that no more time is left.
+func (c *canary) compare(p *Promoter, now map[string]Counts, over bool) (why string, done bool) {
 	seen := uint64(0)
-	for name, n := range now {
-		before := c.first[name]
-		if !before.Since.Equal(n.Since) { // another process, which began when the policy was in shadow
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		n, before := now[name], c.first[name]
+		// Counts that begin anew are of another process, which began when the policy was in
+		// shadow.
+		if !before.Since.Equal(n.Since) || n.Seen < before.Seen || n.Would < before.Would || n.Failed < before.Failed {
 			before = Counts{Since: n.Since}
 			c.first[name] = before
 		}
 		seen += n.Seen - before.Seen
 		switch {
 		case n.Would > before.Would:
-			return fmt.Sprintf("mapd would have changed %d of %d requests after the API server: %s", n.Would-before.Would, n.Seen-before.Seen, n.Example), false, nil
+			return fmt.Sprintf("mapd would have changed %d of %d requests after the API server: %s", n.Would-before.Would, n.Seen-before.Seen, n.Example), false
 		case n.Failed > before.Failed:
-			return fmt.Sprintf("mapd's policy failed on %d of %d requests after the API server", n.Failed-before.Failed, n.Seen-before.Seen), false, nil
+			return fmt.Sprintf("mapd's policy failed on %d of %d requests after the API server", n.Failed-before.Failed, n.Seen-before.Seen), false
 		}
 	}
-	c.seen = max(c.seen, seen)
-	c.agreed = c.seen
-	return "", c.seen >= p.CanaryRequests || time.Since(c.begun) >= p.CanaryTime, nil
+	c.agreed = max(c.agreed, seen) // a replica that has gone takes its counts with it
+	switch {
+	case c.agreed >= p.CanaryRequests:
+		return "", true
+	case over && c.agreed < p.CanaryLeast:
+		return fmt.Sprintf("the two sides were compared on %d requests within %v, and at least %d have to agree; wait longer with --canary-time, or demand less with --canary-least",
+			c.agreed, p.CanaryTime, p.CanaryLeast), false
+	}
+	return "", over
 }
 
 // CheckServers asks the servers whether they would store the native form of a policy and its

@@ -1,6 +1,8 @@
 package promote
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/store"
@@ -31,9 +33,7 @@ func RunningOf(s *store.Snapshot, policy string) RunningAnswer {
 	for i := range s.Policies {
 		if s.Policies[i].Object.GetName() == policy {
 			p = s.Policies[i].Object
-			for _, err := range s.Policies[i].Errs {
-				a.Broken = err.Error()
-			}
+			a.Broken = broken(&s.Policies[i])
 		}
 	}
 	var bindings []*unstructured.Unstructured
@@ -47,4 +47,22 @@ func RunningOf(s *store.Snapshot, policy string) RunningAnswer {
 	}
 	a.Running = Running(p, bindings)
 	return a
+}
+
+// broken returns why a policy cannot run on a replica, "" if it can.
+func broken(p *store.PolicyState) string {
+	k := p.ParamKind
+	switch {
+	case len(p.Errs) > 0:
+		return p.Errs[0].Error()
+	case k == nil || !p.Bound: // without a binding nobody reads parameters
+		return ""
+	case !k.Found:
+		return fmt.Sprintf("the server does not serve its parameters: %s, kind %s", k.GVK.GroupVersion(), k.GVK.Kind)
+	case k.Err != nil:
+		return fmt.Sprintf("its parameters (%s, kind %s) cannot be read: %v", k.GVK.GroupVersion(), k.GVK.Kind, k.Err)
+	case !k.Synced:
+		return fmt.Sprintf("its parameters (%s, kind %s) have not been read yet", k.GVK.GroupVersion(), k.GVK.Kind)
+	}
+	return ""
 }

@@ -5,9 +5,11 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"os/exec"
@@ -23,9 +25,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
@@ -68,10 +72,13 @@ func TestPromote(t *testing.T) {
 	t.Run("a difference", p.difference)
 }
 
-// TestPromoteKilled kills mapd promote at its steps.
+// TestPromoteKilled kills mapd promote at its steps and replicas that it asks, and leaves it
+// without requests.
 func TestPromoteKilled(t *testing.T) {
 	t.Parallel()
-	newPromotion(t).killed(t)
+	p := newPromotion(t)
+	t.Run("killed", p.killed)
+	t.Run("quiet", p.quiet)
 }
 
 func newPromotion(t *testing.T) *promotion {
@@ -207,26 +214,44 @@ func (p *promotion) has(t *testing.T, group, name string) {
 // stored without the policy's label is an error.
 type writes struct {
 	name                string
+	begun               time.Time
+	took                time.Duration // set by stop
 	count, bad, refused atomic.Int64
 	stop                func()
 }
 
 func (p *promotion) write(t *testing.T, name string, perSecond int) *writes {
 	t.Helper()
-	w := &writes{name: name}
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	const writers = 8
+	w := &writes{name: name, begun: time.Now()}
+	due, stopped := make(chan struct{}, perSecond), make(chan struct{})
+	var pace, all sync.WaitGroup
+	pace.Go(func() {
+		defer close(due)
+		tick := time.NewTicker(time.Second / time.Duration(perSecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-tick.C:
+			}
+			select {
+			case due <- struct{}{}:
+			default: // the writers are a second late
+			}
+		}
+	})
 	clients := []kubernetes.Interface{p.Kubernetes, p.Client(t, p.second)}
-	for i := range writers {
+	for i := range 8 {
 		all.Go(func() {
-			tick := time.NewTicker(time.Second * writers / time.Duration(perSecond))
-			defer tick.Stop()
-			for n := 0; ctx.Err() == nil; n++ {
+			for n := i; ; n++ {
+				if _, more := <-due; !more {
+					return
+				}
 				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Labels: map[string]string{"of": name}}}
-				got, err := clients[(i+n)%2].CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{})
+				got, err := clients[n%2].CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{})
 				switch {
-				case ctx.Err() != nil:
+				case t.Context().Err() != nil:
 					return
 				case err != nil:
 					// A killed replica refuses: the policy has failurePolicy Fail. Nothing is stored.
@@ -240,16 +265,47 @@ func (p *promotion) write(t *testing.T, name string, perSecond int) *writes {
 						t.Errorf("%s: a write of %s was stored without the label", name, time.Now().Format(time.TimeOnly))
 					}
 				}
-				select {
-				case <-ctx.Done():
-				case <-tick.C:
-				}
 			}
 		})
 	}
-	w.stop = func() { cancel(); all.Wait() }
+	var once sync.Once
+	w.stop = func() {
+		once.Do(func() {
+			close(stopped)
+			pace.Wait()
+			all.Wait()
+			w.took = time.Since(w.begun)
+		})
+	}
 	t.Cleanup(w.stop)
 	return w
+}
+
+// stored reads all objects that were written, and compares each with what the policy alone
+// makes of it: the label is added, and nothing else.
+func (w *writes) stored(t *testing.T, p *promotion) {
+	t.Helper()
+	count := 0
+	want := map[string]string{"of": w.name, w.name: "made"}
+	for token := ""; ; {
+		list, err := p.Kubernetes.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{LabelSelector: "of=" + w.name, Limit: 500, Continue: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cm := range list.Items {
+			count++
+			if !maps.Equal(cm.Labels, want) || len(cm.Annotations)+len(cm.Data)+len(cm.BinaryData)+len(cm.OwnerReferences)+len(cm.Finalizers) > 0 || cm.Immutable != nil {
+				t.Errorf("ConfigMap %s is not what the policy alone makes: labels %v, annotations %v, data %v", cm.Name, cm.Labels, cm.Annotations, cm.Data)
+			}
+		}
+		if token = list.Continue; token == "" {
+			break
+		}
+	}
+	if count != int(w.count.Load()) {
+		t.Errorf("%d ConfigMaps are stored, and %d writes were answered", count, w.count.Load())
+	}
+	t.Logf("%d objects were stored in %v, %.0f a second; each is as the policy alone makes it", count, w.took.Round(time.Millisecond), float64(count)/w.took.Seconds())
 }
 
 // metric adds up a metric of the two API servers, where a line has all parts.
@@ -315,6 +371,7 @@ func (p *promotion) underWrites(t *testing.T) {
 		})
 		victim.Kill()
 		victim.Start(t) // as a kubelet does; its port is the same
+		t.Logf("killed the leader, replica %s, at %s", victim.Addr, time.Now().Format(time.TimeOnly))
 		if err := <-ended; err != nil {
 			t.Fatalf("mapd promote %v: %v\n%s", move, err, out)
 		}
@@ -326,6 +383,7 @@ func (p *promotion) underWrites(t *testing.T) {
 		p.has(t, group, name)
 	}
 	w.stop()
+	w.stored(t, p)
 	natives, calls, total, refused := p.native(t, name), p.called(t)-before, int(w.count.Load()), int(w.refused.Load())
 	t.Logf("%d objects were stored, %d of them without the label; %d writes were refused while a replica was away; API servers ran the policy on %d requests, mapd on %d: both on at least %d of those stored",
 		total, w.bad.Load(), refused, natives, calls, natives+calls-total-refused)
@@ -421,8 +479,43 @@ func (p *promotion) killed(t *testing.T) {
 	p.has(t, api.NativeGroup, name)
 	p.run(t, 0, "--demote", "--all")
 	p.has(t, api.OwnGroup, name)
+
+	// A replica that cannot be asked stops a promotion, which goes on when it is back.
+	kill("mapd's policy is in shadow again", func(ctx context.Context) bool { return strings.Contains(record(ctx), `"compare"`) }, more, name)
+	lost := p.Replicas()[0]
+	lost.Kill()
+	out := p.run(t, 1, name)
+	for _, part := range []string{"1 of 2 replicas of mapd cannot be asked", "replica https://" + lost.Addr + ": ", "delete the Pod of a replica that does not come back"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("it does not say %q:\n%s", part, out)
+		}
+	}
+	lost.Start(t)
+	p.WaitReady(t)
+	p.run(t, 0, "--canary-requests=5", name)
+	p.has(t, api.NativeGroup, name)
+	p.run(t, 0, "--demote", name)
+	p.has(t, api.OwnGroup, name)
 	w.stop()
-	t.Logf("%d objects were stored, %d without the label", w.count.Load(), w.bad.Load())
+	w.stored(t, p)
+	p.delete(t, name)
+}
+
+// quiet: if no request comes, a canary proves nothing.
+func (p *promotion) quiet(t *testing.T) {
+	const name = "quiet"
+	p.Apply(t, stamped(api.OwnGroup, name))
+	p.acts(t, name)
+	out := p.run(t, 1, name)
+	if !strings.Contains(out, "quiet went back, mapd runs it: the two sides were compared on 0 requests within 2s, and at least 1 have to agree") {
+		t.Errorf("it says:\n%s", out)
+	}
+	p.has(t, api.OwnGroup, name)
+	if out := p.run(t, 0, "--canary-least=0", name); !strings.Contains(out, "quiet is there: the API servers run it; no request was compared in this run") {
+		t.Errorf("it says:\n%s", out)
+	}
+	p.has(t, api.NativeGroup, name)
+	p.run(t, 0, "--demote", name)
 	p.delete(t, name)
 }
 
@@ -431,6 +524,7 @@ func (p *promotion) documented(t *testing.T) {
 	const name = "team-labels"
 	p.Apply(t, stamped(api.OwnGroup, name))
 	p.acts(t, name)
+	w := p.write(t, name, 20) // for the canary
 	for _, c := range commands(t, "docs/promote.md") {
 		t.Log(c)
 		switch args := strings.Fields(c); {
@@ -455,6 +549,7 @@ func (p *promotion) documented(t *testing.T) {
 			t.Errorf("nobody runs %s", c)
 		}
 	}
+	w.stop()
 	p.delete(t, name)
 }
 
@@ -479,6 +574,28 @@ func (p *promotion) refused(t *testing.T) {
 	p.run(t, 0, "--demote", "--allow-window", name)
 	p.has(t, api.OwnGroup, name)
 	p.delete(t, name)
+
+	p.Apply(t, stamped(api.OwnGroup, "tripped"))
+	if _, err := p.Kubectl(t, nil, "annotate", api.PolicyResource+"."+api.OwnGroup, "tripped", "mapd.dev/breaker=errors=5%"); err != nil {
+		t.Fatal(err)
+	}
+	u, err := p.Dynamic.Resource(api.OwnPolicies).Get(t.Context(), "tripped", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trip := breaker.Trip{Digest: breaker.DigestOf(u.Object), Reason: "half of all failed", Time: time.Now()}
+	status, err := json.Marshal(map[string]any{"status": map[string]any{"breaker": trip.Object()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Dynamic.Resource(api.OwnPolicies).Patch(t.Context(), "tripped", types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if out := p.run(t, 1, "tripped"); !strings.Contains(out, "refuse  mode: the policy is in shadow, because its breaker tripped at ") {
+		t.Errorf("it says:\n%s", out)
+	}
+	p.has(t, api.OwnGroup, "tripped")
+	p.delete(t, "tripped")
 
 	p.Apply(t, stamped(api.NativeGroup, "taken"))
 	p.Apply(t, stamped(api.OwnGroup, "taken"))
