@@ -273,10 +273,21 @@ func (s *Subject) rollout(add adder) {
 // isMoving reports whether a policy is being moved, so that its mode may be that of a canary.
 func isMoving(p *unstructured.Unstructured) bool { return p.GetAnnotations()[recordAnnotation] != "" }
 
-// lint runs the rules of internal/lint for the server's version.
+// lint runs the rules of internal/lint for the server's version, on the policy and its
+// bindings as they will be written: some rules are about one group only.
 func (s *Subject) lint(ctx context.Context, add adder) error {
+	group := api.OwnGroup
+	if s.Direction == Native {
+		group = api.NativeGroup
+	}
 	var text []byte
-	for _, u := range append(append([]*unstructured.Unstructured{s.Policy}, s.Bindings...), s.Context...) {
+	about := map[string]bool{}
+	for _, u := range append([]*unstructured.Unstructured{s.Policy}, s.Bindings...) {
+		u = bare(&Object{Unstructured: u}, group)
+		about[manifest.Name(u)] = true
+		text = append(append(text, "---\n"...), manifest.Encode(u.Object)...)
+	}
+	for _, u := range s.Context {
 		text = append(append(text, "---\n"...), manifest.Encode(plain(u).Object)...)
 	}
 	minor := max(lint.OldestMinor, min(s.Minor, lint.NewestMinor))
@@ -286,19 +297,20 @@ func (s *Subject) lint(ctx context.Context, add adder) error {
 	}
 	n := 0
 	for _, f := range r.Findings {
-		if !strings.HasSuffix(f.Object, "/"+s.Policy.GetName()) && !strings.HasSuffix(f.Object, " "+s.Policy.GetName()) {
+		if !about[f.Object] || f.Severity == lint.Info {
 			continue
 		}
 		level := Note
 		if f.Severity == lint.Error {
 			level = Refuse
 		}
-		if f.Severity != lint.Info {
-			n++
-			add(level, "lint", "", "%s: %s (%s)", f.Field, f.Message, f.Rule)
-		}
+		n++
+		add(level, "lint", "", "%s, %s: %s (%s)", f.Object, f.Field, f.Message, f.Rule)
 	}
-	if n == 0 {
+	switch {
+	case r.More:
+		add(Note, "lint", "", "there are more findings than are shown; run mapd lint --kubernetes 1.%d", minor)
+	case n == 0:
 		add(OK, "lint", "", "no finding for servers of 1.%d", minor)
 	}
 	return nil
@@ -348,12 +360,12 @@ func (s *Subject) twice(ctx context.Context, add adder) error {
 	for _, kind := range []struct {
 		what    string
 		objects []*unstructured.Unstructured
-	}{{"given", s.Given}, {"live", s.Live}} {
+	}{{"given objects", s.Given}, {"live ones", s.Live}} {
 		before, changed := t.tried, t.changed
 		for _, u := range kind.objects {
 			t.object(u)
 		}
-		t.counts = append(t.counts, fmt.Sprintf("%d %s (%d changed)", t.tried-before, kind.what, t.changed-changed))
+		t.counts = append(t.counts, fmt.Sprintf("%d with %s (%d changed)", t.tried-before, kind.what, t.changed-changed))
 	}
 	before, changed := t.tried, t.changed
 	suite.Try(ctx, policies, namespaces, func(r *mapd.Request, got *mapd.Result) {
@@ -361,7 +373,7 @@ func (s *Subject) twice(ctx context.Context, add adder) error {
 			t.again(r, got)
 		}
 	})
-	t.counts = append(t.counts, fmt.Sprintf("%d generated (%d changed)", t.tried-before, t.changed-changed))
+	t.counts = append(t.counts, fmt.Sprintf("%d with generated ones (%d changed)", t.tried-before, t.changed-changed))
 	counts := strings.Join(t.counts, ", ")
 	switch {
 	case ctx.Err() != nil:
@@ -369,9 +381,9 @@ func (s *Subject) twice(ctx context.Context, add adder) error {
 	case t.why != "":
 		add(Window, "twice", "", "the policy changes again what it has made: %s", t.why)
 	case t.changed == 0:
-		add(Window, "twice", "", "no object was found that the policy changes, so nothing shows that it leaves alone what it has made: %s; give one with -f", counts)
+		add(Window, "twice", "", "no object was found that the policy changes, so nothing shows that it leaves alone what it has made; give one with -f. Requests tried: %s", counts)
 	default:
-		add(OK, "twice", "", "the policy leaves alone what it has made, on the objects tried: %s", counts)
+		add(OK, "twice", "", "the policy leaves alone what it has made. Requests tried: %s", counts)
 	}
 	return nil
 }

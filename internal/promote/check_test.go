@@ -1,15 +1,19 @@
 package promote
 
 import (
+	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/native"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // Every difference that a check names has a row in docs/compat.md.
@@ -47,11 +51,41 @@ spec:
   - patchType: JSONPatch
     jsonPatch: {expression: '[JSONPatch{op: "add", path: "/data", value: {"n": string(has(object.data) ? int(object.data.?n.orValue("0")) + 1 : 1)}}]'}
 `
+	// In a form of which generated objects do not have the value.
+	hidden := `
+  matchConditions: [{name: rare, expression: 'has(object.data) && size(object.data.?s.orValue("").split("r")) == 3'}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/data/n", value: object.data.?n.orValue("") + "x"}]'}
+`
+	onUpdate := policy(hidden)
+	rules, _, _ := unstructured.NestedSlice(onUpdate.Object, "spec", "matchConstraints", "resourceRules")
+	rules[0].(map[string]any)["operations"] = []any{"UPDATE"}
+	if err := unstructured.SetNestedSlice(onUpdate.Object, rules, "spec", "matchConstraints", "resourceRules"); err != nil {
+		t.Fatal(err)
+	}
+	once := `
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/metadata/labels"}]'}
+`
+	lists := `
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/ownerReferences", value: [Object.metadata.ownerReferences{apiVersion: "v1", kind: "Node", name: "n", uid: "u"}]}]'}
+`
+	params := policy("  paramKind: {apiVersion: example.com/v1, kind: Limit}" + label)
+	configMap := func(name, value string) *unstructured.Unstructured {
+		return object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", namespace: default, labels: {a: x}}, data: {s: "+value+"}}")
+	}
 	bound := bindingOf(t, api.OwnGroup, "b1", "p", "")
 	for name, tt := range map[string]struct {
 		policy   *unstructured.Unstructured
 		bindings []*unstructured.Unstructured
 		minor    int
+		gone     bool // the server does not serve the paramKind
+		given    []*unstructured.Unstructured
+		live     []*unstructured.Unstructured
 		worst    Level
 		want     []string // parts of the text of findings, with level, check and row
 	}{
@@ -60,14 +94,53 @@ spec:
 		"external data": {policy: policy(strings.Replace(label, `"b"`, `externalData("p", ["a"])["a"]`, 1)), worst: Refuse,
 			want: []string{"refuse server", "external-data"}},
 		"in shadow": {policy: policy(label), bindings: []*unstructured.Unstructured{bindingOf(t, api.OwnGroup, "b1", "p", "mapd.dev/mode: shadow")}, worst: Refuse,
-			want: []string{"refuse mode MutatingAdmissionPolicyBinding b1 is in mode shadow"}},
+			want: []string{"refuse mode MutatingAdmissionPolicyBinding b1 is in mode shadow", "rollout-annotations"}},
 		"a share": {policy: policy(label), bindings: []*unstructured.Unstructured{bindingOf(t, api.OwnGroup, "b1", "p", `mapd.dev/percent: "10"`)}, worst: Refuse,
-			want: []string{"refuse mode MutatingAdmissionPolicyBinding b1 takes 10 % of the objects"}},
+			want: []string{"refuse mode MutatingAdmissionPolicyBinding b1 takes 10 % of the objects", "rollout-annotations"}},
+		"a breaker that has tripped": {policy: tripped(t, annotated(policy(label), api.BreakerAnnotation, "errors=5%")), worst: Refuse,
+			want: []string{"refuse mode the policy is in shadow, because its breaker tripped", "note mode a server has no breaker: mapd.dev/breaker: errors=5% no longer counts"}},
+		"a breaker": {policy: annotated(policy(label), api.BreakerAnnotation, "errors=5%"), worst: Note, want: []string{"ok mode the policy and its bindings (1) are enforced"}},
+		"moving":    {policy: annotated(policy(label), recordAnnotation, `{"to": "native"}`, modeAnnotation, "shadow"), worst: Note, want: []string{"ok mode the policy is being moved already"}},
+
+		"a server of before 1.36": {policy: policy(label), minor: 35, worst: Refuse,
+			want: []string{"refuse lint MutatingAdmissionPolicy p, apiVersion: admissionregistration.k8s.io/v1 is served from Kubernetes 1.36 on"}},
+		"a value that 1.37 cannot copy": {policy: policy(`
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/data", value: namespaceObject.metadata.labels}]'}
+`), worst: Refuse, want: []string{"refuse lint MutatingAdmissionPolicy p, ", "Kubernetes 1.37 cannot put namespaceObject.metadata.labels into a JSONPatch", "(reflection-value)"}},
+		"a value that crashes 1.36": {policy: policy(lists), minor: 36, worst: Refuse, want: []string{"servers before 1.37 crash on a list of Object literals", "(server-panic)"}},
+		"and not 1.37":              {policy: policy(lists), worst: Note, want: []string{"ok lint no finding for servers of 1.37"}},
+		"a binding that lint finds fault with": {policy: policy(label), bindings: []*unstructured.Unstructured{object(t, `
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: b1}
+spec: {policyName: p, paramRef: {name: x, parameterNotFoundAction: Deny}}
+`)}, worst: Note, want: []string{"note lint MutatingAdmissionPolicyBinding b1, spec.paramRef"}},
+		"a newer server":            {policy: policy(label), minor: 40, worst: Note, want: []string{"a server of 1.40 accepts it", "no finding for servers of 1.37"}},
+		"params that nobody serves": {policy: params, gone: true, worst: Refuse, want: []string{"refuse params the server does not serve example.com/v1, kind Limit"}},
+		"params":                    {policy: params, worst: Window, want: []string{"note difference the server reads Limit itself", "g10-params"}},
+
+		"grows on a given object": {policy: policy(hidden), given: []*unstructured.Unstructured{configMap("given", "rare")}, worst: Window,
+			want: []string{"window twice the policy changes again what it has made: CREATE of ConfigMap default/given: /data/n"}},
+		"grows on a live object": {policy: policy(hidden), live: []*unstructured.Unstructured{configMap("live", "rare")}, worst: Window,
+			want: []string{"window twice the policy changes again what it has made: CREATE of ConfigMap default/live: /data/n"}},
+		"grows on updates": {policy: onUpdate, given: []*unstructured.Unstructured{configMap("given", "rare")}, worst: Window,
+			want: []string{"window twice the policy changes again what it has made: UPDATE of ConfigMap default/given: /data/n"}},
+		"given and live objects are counted": {policy: policy(label), given: []*unstructured.Unstructured{configMap("a", "x")},
+			live: []*unstructured.Unstructured{configMap("b", "x"), configMap("c", "x")}, worst: Note,
+			want: []string{"ok twice the policy leaves alone what it has made. Requests tried: 2 with given objects (1 changed), 4 with live ones (2 changed), "}},
+		"grows on no object that is found": {policy: policy(hidden), worst: Window,
+			want: []string{"window twice no object was found that the policy changes, so nothing shows that it leaves alone what it has made; give one with -f. Requests tried: 0 with given objects (0 changed), 0 with live ones (0 changed), "}},
+		"refuses what it has made":    {policy: policy(once), worst: Window, want: []string{"is refused the second time: "}},
+		"an expression that is wrong": {policy: policy(strings.Replace(label, `"b"`, `nobody.knows`, 1)), worst: Refuse, want: []string{"refuse server a server of 1.37 does not accept it"}},
+		"a spec that cannot be read": {policy: object(t, "{apiVersion: admissionregistration.mapd.dev/v1, kind: MutatingAdmissionPolicy, metadata: {name: p}, spec: {mutations: 5}}"), worst: Refuse,
+			want: []string{"refuse policy the policy cannot be read"}},
 		"after a condition": {policy: policy("  matchConditions: [{name: c, expression: 'true'}]" + label), worst: Note, want: []string{"reflection-values"}},
 		"before 1.37":       {policy: policy("  matchConditions: [{name: c, expression: 'true'}]" + label), minor: 36, worst: Note, want: []string{"accepts it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Subject{Direction: Native, Policy: tt.policy, Bindings: tt.bindings, Minor: tt.minor}
+			s := &Subject{Direction: Native, Policy: tt.policy, Bindings: tt.bindings, Minor: tt.minor, ParamKindMissing: tt.gone, Given: tt.given, Live: tt.live}
 			if s.Bindings == nil {
 				s.Bindings = []*unstructured.Unstructured{bound}
 			}
@@ -151,5 +224,68 @@ func TestStops(t *testing.T) {
 				t.Errorf("%v, %v; want %q", next.Err, next.Do, tt.want)
 			}
 		})
+	}
+}
+
+// Each difference is named for a policy that it is about, and not for one that differs in that
+// point only.
+func TestFeatures(t *testing.T) {
+	const rules = "matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [%s], operations: [CREATE], resources: [%s]}]}\n"
+	spec := func(groups, versions, resources, more string) string {
+		return fmt.Sprintf("failurePolicy: Fail\nreinvocationPolicy: Never\n"+rules, groups, versions, resources) + more
+	}
+	label := "mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {\"a\": \"b\"}}}'}}]\n"
+	patch := "mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[]'}}]\n"
+	plain := spec(`""`, "v1", "configmaps", label)
+	versions := map[string][]string{"autoscaling": {"v1", "v2"}, "example.com": {"v1", "v2"}}
+	one, tested := Subject{Minor: 37}, map[string]bool{}
+	for row, tt := range map[string]struct {
+		with, without       string
+		subject, notSubject Subject
+	}{
+		"g1-first":          {plain, plain, Subject{Minor: 37, Others: 1}, one},
+		"stable-order":      {plain, "", one, one}, // of all
+		"exempt-namespaces": {plain, plain, Subject{Minor: 37, Exempt: []string{"kube-system"}}, one},
+		"g2-passes":         {strings.Replace(plain, "Never", "IfNeeded", 1), plain, one, one},
+		"server-defaults":   {spec(`""`, "v1", "configmaps", strings.Replace(label, "[{", "[{patchType: JSONPatch, jsonPatch: {expression: '[]'}}, {", 1)), plain, one, one},
+		"reflection-values": {plain + "matchConditions: [{name: a, expression: 'true'}]\n", plain, one, one},
+		"decode-errors":     {strings.Replace(spec(`""`, "v1", "configmaps", patch), "Fail", "Ignore", 1), spec(`""`, "v1", "configmaps", patch), one, one},
+		"custom-scale":      {spec("example.com", "v1", "things/scale", patch), spec("apps", "v1", "deployments/scale", patch), one, one},
+		"g6-versions": {spec("autoscaling", "v2", "horizontalpodautoscalers", label), spec("autoscaling", "v1, v2", "horizontalpodautoscalers", label),
+			Subject{Minor: 37, Versions: versions}, Subject{Minor: 37, Versions: versions}},
+		"g12-admission-kinds": {spec("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", label), plain, one, one},
+		"g10-params":          {plain + "paramKind: {apiVersion: v1, kind: ConfigMap}\n", plain, one, one},
+		"g11-authorizer":      {plain + "matchConditions: [{name: a, expression: 'authorizer.path(\"/x\").check(\"get\").allowed()'}]\n", plain, one, one},
+		"g14-away":            {plain, "", one, one}, // of all
+	} {
+		t.Run(row, func(t *testing.T) {
+			i := slices.IndexFunc(features, func(f feature) bool { return f.row == row })
+			if i < 0 {
+				t.Fatal("no check names it")
+			}
+			has := func(text string, s Subject) string {
+				u := object(t, "apiVersion: admissionregistration.mapd.dev/v1\nkind: MutatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  "+strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  "))
+				typed, err := policy.Decode(u)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return features[i].has(&s, &typed.Spec, string(manifest.Encode(u.Object["spec"])))
+			}
+			if has(tt.with, tt.subject) == "" {
+				t.Errorf("it is not named for\n%s", tt.with)
+			}
+			if tt.without == "" {
+				return
+			}
+			if text := has(tt.without, tt.notSubject); text != "" {
+				t.Errorf("it is named, %q, for\n%s", text, tt.without)
+			}
+		})
+		tested[row] = true
+	}
+	for _, f := range features {
+		if !tested[f.row] {
+			t.Errorf("nothing tests row %s", f.row)
+		}
 	}
 }
