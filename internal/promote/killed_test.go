@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// drive plays a promoter of whom everybody else is quick, and returns the steps that it took:
-// writes and answers. It is killed after most of them.
+// drive plays a promoter for which servers and replicas learn of each write at once. It
+// returns the steps that it took, writes and answers, and kills it after most of them.
 func (e *etcd) drive(o Options, differs bool, most int) (steps []string, ended bool) {
 	e.t.Helper()
 	var p Proofs
