@@ -47,6 +47,7 @@ func TestNoSeriesOfWhatIsGone(t *testing.T) {
 		return s
 	}
 	count := func(name string) {
+		m.AuditEnded(&Audited{Policies: []AuditedPolicy{{Policy: "kept", Mode: "enforce"}, {Policy: name, Binding: name, Mode: "warn"}}})
 		m.ProviderCalled(name, "ok", 1, time.Millisecond)
 		m.ProviderAnswered(name, 1, 1, 1)
 		policies, mutators := engine.Policies(nil), engine.Mutators(nil, api.Shadow)
@@ -63,8 +64,8 @@ func TestNoSeriesOfWhatIsGone(t *testing.T) {
 			}
 		}
 	}
-	count("gone")
 	count("kept")
+	count("gone")
 
 	descs := make(chan *prometheus.Desc)
 	go func() {
