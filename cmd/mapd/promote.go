@@ -187,7 +187,7 @@ func (f *promoteFlags) promoter(ctx context.Context, s streams, config *rest.Con
 	klog.SetSlogLogger(slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelError})))
 	var mu sync.Mutex
 	p := &promote.Promoter{
-		Config: config, Kubernetes: kube, Dynamic: d, ID: identity(), Patience: f.timeout,
+		Config: config, Kubernetes: kube, Dynamic: d, ID: identity(), Patience: f.timeout, Window: f.window,
 		CanaryRequests: uint64(f.requests), CanaryLeast: uint64(f.least), CanaryTime: f.canary,
 		Replicas: &promotionReplicas{config, f.replicas},
 		Progress: func(format string, args ...any) {
@@ -278,7 +278,15 @@ func (f *promoteFlags) policy(ctx context.Context, s streams, p *promote.Promote
 		r.Steps = steps(r, o)
 		f.sayPlan(s, r)
 		if worst == promote.Refuse || worst == promote.Window && !f.window {
-			return fmt.Errorf("%s: %w: see the findings above", r.Policy, errRefused)
+			err := fmt.Errorf("%s: %w: see the findings above", r.Policy, errRefused)
+			if w.Moving() {
+				flags := map[promote.Direction]string{promote.Native: " --demote"}[r.To]
+				if worst == promote.Window {
+					flags += " --allow-window"
+				}
+				err = fmt.Errorf("%w\nan earlier run has begun to move it, and every request is still mutated; undo that with: mapd promote%s %s", err, flags, r.Policy)
+			}
+			return err
 		}
 	}
 	if f.dryRun {

@@ -119,6 +119,12 @@ type World struct {
 	Objects map[native.Key]*Object
 }
 
+// Moving reports whether the policy is being moved, or was when its promoter ended.
+func (w *World) Moving() bool {
+	own := w.Objects[native.Key{Group: api.OwnGroup, Name: w.Policy}]
+	return own != nil && isMoving(own.Unstructured)
+}
+
 // Options say what is wanted.
 type Options struct {
 	To Direction

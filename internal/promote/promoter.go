@@ -74,6 +74,9 @@ type Promoter struct {
 	// CanaryLeast requests were compared by then, the promotion goes back.
 	CanaryRequests, CanaryLeast uint64
 	CanaryTime                  time.Duration
+	// Window says that policies may be moved that change again what they have made, which
+	// the commands that an error names have to say, too.
+	Window bool
 	// Progress is called with what happens.
 	Progress func(format string, args ...any)
 
@@ -220,12 +223,15 @@ func (p *Promoter) Move(ctx context.Context, policy string, o Options) (Result, 
 
 // where adds to an error in which state a policy is left.
 func (p *Promoter) where(policy string, o Options, err error) error {
-	flag := ""
-	if o.To == Mapd {
-		flag = " --demote"
+	window := ""
+	if p.Window {
+		window = " --allow-window"
 	}
-	return fmt.Errorf("%s: %w\nevery request is still mutated; go on with: mapd promote%s %s\nor back with: mapd promote%s %s", policy, err,
-		flag, policy, map[bool]string{true: "", false: " --demote"}[o.To == Mapd], policy)
+	on, back := "mapd promote"+window+" "+policy, "mapd promote --demote"+window+" "+policy
+	if o.To == Mapd {
+		on, back = back, on
+	}
+	return fmt.Errorf("%s: %w\nevery request is still mutated; go on with: %s\nor back with: %s", policy, err, on, back)
 }
 
 // bothSince returns since when there are policies of both sides, as far as a server says, or the

@@ -49,4 +49,8 @@ func TestReplicas(t *testing.T) {
 			t.Errorf("it says\n%s\nwant\n%s", got, want)
 		}
 	}
+	p.Window = true
+	if got := p.where("p", Options{To: Mapd}, err).Error(); !strings.HasSuffix(got, "go on with: mapd promote --demote --allow-window p\nor back with: mapd promote --allow-window p") {
+		t.Errorf("with a window it says\n%s", got)
+	}
 }
