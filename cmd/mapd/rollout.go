@@ -299,9 +299,9 @@ func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string
 		if p == nil || policyName != "" && name != policyName {
 			continue
 		}
-		of, _ := api.RolloutOf(p.GetAnnotations())
+		of, _ := api.RolloutFor(api.PolicyKind, p.GetAnnotations())
 		of.Tripped = breaker.TripOf(p) != nil
-		own, _ := api.RolloutOf(bindings[i].GetAnnotations())
+		own, _ := api.RolloutFor(api.BindingKind, bindings[i].GetAnnotations())
 		out = append(out, rolloutBinding{Pair: ledger.Pair{Policy: name, Binding: bindings[i].GetName()}, Mode: of.With(own).String(), Percent: own.Share.String()})
 	}
 	return out, nil

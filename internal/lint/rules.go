@@ -36,7 +36,7 @@ func ruleList() []Rule {
 		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},
 		{Name: "integer-overflow", Severity: Error, Summary: "an integer that an ApplyConfiguration writes with fewer bits", policy: integerOverflow},
 		{Name: "missing-parent", Severity: Warning, Summary: "a JSONPatch on a place that may not be there", policy: missingParent},
-		{Name: "native-rollout", Severity: Warning, Summary: "a mode or a share on a policy or a binding of a group of which a server knows neither", set: nativeRollout},
+		{Name: "native-rollout", Severity: Warning, Summary: "a mode, a share or a breaker where nobody reads it", set: nativeRollout},
 		{Name: "not-idempotent", Severity: Warning, Summary: "a mutation that changes the object each time it runs", policy: notIdempotent},
 		{Name: "order-dependent", Severity: Warning, Summary: "two policies that set one field to different values", set: orderDependent},
 		{Name: "params", Severity: Warning, Summary: "parameters that are read and not bound, or bound and not read", policy: params},

@@ -42,21 +42,26 @@ func apiVersion(p *pass) {
 // nativeRollout finds annotations that a server does not read, with which it would do
 // more than their author means.
 func nativeRollout(p *pass) {
-	check := func(d *manifest.Document) {
-		if d.Object.GroupVersionKind().Group != api.NativeGroup {
-			return
-		}
+	check := func(d *manifest.Document, text string, args ...any) {
 		for _, key := range api.RolloutAnnotations {
 			if value, ok := d.Object.GetAnnotations()[key]; ok && (key != api.ModeAnnotation || value != api.Enforce.String()) {
-				p.field(d, "metadata.annotations", "a server does not read %s: it enforces the policy, on all objects; only mapd does, best in the group %s", key, api.OwnGroup)
+				p.field(d, "metadata.annotations", text, append([]any{key}, args...)...)
 			}
 		}
 	}
+	const native = "a server does not read %s: it enforces the policy, on all objects; only mapd does, best in the group %s"
 	for _, s := range p.set.policies {
-		check(s.doc)
+		if s.doc.Object.GroupVersionKind().Group == api.NativeGroup {
+			check(s.doc, native, api.OwnGroup)
+		}
 	}
 	for _, b := range p.set.bindings {
-		check(b.doc)
+		if b.doc.Object.GroupVersionKind().Group == api.NativeGroup {
+			check(b.doc, native, api.OwnGroup)
+		}
+	}
+	for _, d := range p.set.mutators {
+		check(d, "nobody reads %s of a mutator: it changes objects all the same; all mutators together can be in shadow, with mapd serve --legacy shadow")
 	}
 }
 

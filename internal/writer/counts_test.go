@@ -109,6 +109,12 @@ func TestCountsInStatus(t *testing.T) {
 			t.Errorf("the policy's mode: %s", got)
 		}
 		b := c.Get(api.OwnBindings, "", "p")
+		b.SetAnnotations(map[string]string{api.ModeAnnotation: "enforce", api.BreakerAnnotation: "errors=5%"}) // only a policy can have one
+		c.Put(api.OwnBindings, "", "p", b.Object)
+		time.Sleep(time.Minute)
+		if got := c.rolloutIn(); !strings.HasPrefix(got, "shadow ") {
+			t.Errorf("the mode of a binding with an annotation at fault: %s", got)
+		}
 		b.SetAnnotations(map[string]string{api.ModeAnnotation: "shadow"})
 		c.Put(api.OwnBindings, "", "p", b.Object)
 		expect("in shadow", 18)

@@ -151,7 +151,7 @@ func (r *reporter) rollout(k key, b store.BindingState, policy api.Rollout) *rol
 	if before := r.before(k, b.Object).Rollout; !ok && before != nil {
 		now = *before
 	}
-	own, _ := api.RolloutOf(b.Object.GetAnnotations())
+	own, _ := api.RolloutFor(api.BindingKind, b.Object.GetAnnotations())
 	now.Mode = policy.With(own).String()
 	return &now
 }
@@ -170,7 +170,7 @@ func (r *reporter) update(s *store.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range s.Policies {
-		of, _ := api.RolloutOf(p.Object.GetAnnotations())
+		of, _ := api.RolloutFor(api.PolicyKind, p.Object.GetAnnotations())
 		of.Tripped = p.Breaker.Trip != nil
 		rollouts[p.Object.GetName()] = of
 		_, never := slices.BinarySearch(unroutable, p.Object.GetName())

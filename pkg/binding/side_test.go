@@ -3,6 +3,7 @@ package binding
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,14 @@ func TestShareKey(t *testing.T) {
 		"another owner":         {shareRequest("shop", map[string]any{"name": "web-1", "ownerReferences": owner("Deployment", "web", false)}), "shop/web-1"},
 		"to be named":           {shareRequest("shop", map[string]any{"generateName": "job-"}), "shop/job-"},
 		"named":                 {shareRequest("shop", map[string]any{"generateName": "job-", "name": "job-x7"}), "shop/job-"},
+		"of a DaemonSet":        {shareRequest("shop", map[string]any{"generateName": "agent-", "labels": map[string]any{"controller-revision-hash": "5f"}, "ownerReferences": owner("DaemonSet", "agent", true)}), "shop/agent"},
+		"of a StatefulSet":      {shareRequest("shop", map[string]any{"name": "db-0", "generateName": "db-", "ownerReferences": owner("StatefulSet", "db", true)}), "shop/db"},
+		"its claim":             {shareRequest("shop", map[string]any{"name": "data-db-0"}), "shop/data-db-0"},
+		"a CronJob's Job":       {shareRequest("shop", map[string]any{"name": "night-2903", "ownerReferences": owner("CronJob", "night", true)}), "shop/night"},
+		"that Job's Pod":        {shareRequest("shop", map[string]any{"generateName": "night-2903-", "ownerReferences": owner("Job", "night-2903", true)}), "shop/night-2903"},
+		"of its own kind":       {shareRequest("shop", map[string]any{"generateName": "web-7d4b9-", "labels": hash, "ownerReferences": owner("Rollout", "web-7d4b9", true)}), "shop/web-7d4b9"},
+		"without a hash":        {shareRequest("shop", map[string]any{"generateName": "web-", "labels": map[string]any{"pod-template-hash": ""}, "ownerReferences": owner("ReplicaSet", "web-", true)}), "shop/web-"},
+		"said by the object":    {shareRequest("shop", map[string]any{"name": "web", "namespace": "other"}), "shop/web"},
 		"of the cluster":        {shareRequest("", map[string]any{"name": "node-1"}), "/node-1"},
 		"not what it should be": {shareRequest("shop", map[string]any{"name": 1, "ownerReferences": []any{1, map[string]any{"controller": "yes"}}, "labels": 3}), "shop/"},
 		"no metadata":           {&policy.Request{Resource: podResource, Namespace: "shop", Name: "web", Object: &unstructured.Unstructured{Object: map[string]any{}}}, "shop/web"},
@@ -110,6 +119,54 @@ func TestModesAndShares(t *testing.T) {
 	}})
 	if diff := cmp.Diff([]string{"p p-2 shadow", "p p-4 enforce", "p p-5 enforce", "q q-1 enforce", "q q-2 enforce"}, show(ix)); diff != "" {
 		t.Errorf("Select, changed (-want +got):\n%s", diff)
+	}
+}
+
+// All that a Deployment makes is on one side, at any percentage, and what is in a smaller
+// share is in a larger one, as requests are answered.
+func TestSharesOfDeployments(t *testing.T) {
+	percents := []string{"0", "0.0001", "0.5", "1", "10", "50", "99.9999", "100"}
+	var bindings []*Binding
+	for _, percent := range percents {
+		bindings = append(bindings, newBinding(t, "at-"+percent, "p", func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+			b.Annotations = map[string]string{api.PercentAnnotation: percent}
+		}))
+	}
+	ix := mustIndex(t, []*policy.Policy{newPolicy("p", resources(newRule("v1 pods")))}, bindings, Sources{Params: params{}})
+	bound := func(meta map[string]any) (in []bool) {
+		req := createPod("shop", "")
+		req.Object.Object["metadata"] = meta
+		in = make([]bool, len(percents))
+		for _, inv := range ix.Select(t.Context(), req) {
+			in[slices.Index(percents, strings.TrimPrefix(inv.Binding, "at-"))] = true
+		}
+		return in
+	}
+	counts := make([]int, len(percents))
+	for i := range 1000 {
+		name := fmt.Sprintf("web-%d", i)
+		want := bound(map[string]any{"name": name}) // as the Deployment
+		for k, in := range want {
+			if in {
+				counts[k]++
+			} else if k > 0 && want[k-1] {
+				t.Errorf("%s is in %s%%, and not in %s%%", name, percents[k-1], percents[k])
+			}
+		}
+		for _, hash := range []string{"7d4b9", "58c6f"} { // of two rollouts
+			owner := map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name + "-" + hash, "controller": true}
+			pod := map[string]any{"generateName": name + "-" + hash + "-", "labels": map[string]any{"pod-template-hash": hash}, "ownerReferences": []any{owner}}
+			if got := bound(pod); !slices.Equal(got, want) {
+				t.Errorf("%s: %v, its Pod %v", name, want, got)
+			}
+			pod["name"] = name + "-" + hash + "-x" // an update
+			if got := bound(pod); !slices.Equal(got, want) {
+				t.Errorf("%s: %v, its Pod later %v", name, want, got)
+			}
+		}
+	}
+	if want := []int{0, 0, 1, 8, 97, 531, 1000, 1000}; !slices.Equal(counts, want) {
+		t.Errorf("%v of 1000 Deployments, want %v as ever", counts, want)
 	}
 }
 

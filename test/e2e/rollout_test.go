@@ -33,7 +33,7 @@ func TestRollout(t *testing.T) {
 	config.WarningHandler = r.warnings
 	r.client = a.Client(t, config)
 	a.namespace(t, r.namespace, map[string]string{"rollout": "e2e"})
-	for _, part := range []part{{"modes", r.modes}, {"shares", r.shares}, {"outage", r.outage}} {
+	for _, part := range []part{{"modes", r.modes}, {"shares", r.shares}, {"deployments", r.deployments}, {"outage", r.outage}} {
 		t.Run(part.name, part.run)
 	}
 }
@@ -146,21 +146,7 @@ func (r *rollout) shares(t *testing.T) {
 	var before []string
 	for _, percent := range []string{"1", "10", "100"} {
 		r.annotate(t, "mapb", "mapd.dev/percent="+percent)
-		policies := filepath.Join(dir, "policies-"+percent+".yaml")
-		text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + r.namespace + ", labels: {rollout: e2e}}\n" +
-			strings.ReplaceAll(r.policy().yaml(), "kind: MutatingAdmissionPolicyBinding\nmetadata: {", "kind: MutatingAdmissionPolicyBinding\nmetadata: {annotations: {mapd.dev/percent: \""+percent+"\"}, ")
-		if err := os.WriteFile(policies, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		out := r.mapd(t, "eval", "-p", policies, "-f", objects, "-o", "name")
-		if out.code != 0 {
-			t.Fatal(out)
-		}
-		var want []string
-		for name := range strings.FieldsSeq(out.stdout) {
-			want = append(want, name[strings.LastIndex(name, "/")+1:])
-		}
-		slices.Sort(want)
+		want := r.predicted(t, r.policy(), percent, objects)
 		if percent == "100" && len(want) != 300 || percent == "10" && (len(want) < 10 || len(want) > 60) {
 			t.Fatalf("mapd eval has %d objects in %s percent", len(want), percent)
 		}
@@ -197,6 +183,89 @@ func (r *rollout) shares(t *testing.T) {
 		before = got
 		t.Logf("%s percent: %d of 300 objects", percent, len(got))
 	}
+}
+
+// predicted returns the names of the objects that mapd eval says a binding with a share
+// of its policy changes.
+func (r *rollout) predicted(t *testing.T, d drawing, percent, objects string) (names []string) {
+	t.Helper()
+	policies := filepath.Join(t.TempDir(), "policies.yaml")
+	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + r.namespace + ", labels: {rollout: e2e}}\n" +
+		strings.ReplaceAll(d.yaml(), "kind: MutatingAdmissionPolicyBinding\nmetadata: {", "kind: MutatingAdmissionPolicyBinding\nmetadata: {annotations: {mapd.dev/percent: \""+percent+"\"}, ")
+	if err := os.WriteFile(policies, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := r.mapd(t, "eval", "-p", policies, "-f", objects, "-o", "name")
+	if out.code != 0 {
+		t.Fatal(out)
+	}
+	for name := range strings.FieldsSeq(out.stdout) {
+		names = append(names, name[strings.LastIndex(name, "/")+1:])
+	}
+	slices.Sort(names)
+	return names
+}
+
+// deployments creates Pods as the controllers of Deployments do, of two ReplicaSets each,
+// with names and without: all of a Deployment are on the side that mapd eval says.
+func (r *rollout) deployments(t *testing.T) {
+	d := r.policy()
+	d.resources = "pods"
+	r.draw(t, d)
+	r.annotate(t, "mapb", "mapd.dev/percent=40")
+	const deployments = 25
+	pod := func(name, set, hash string) string {
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Pod\nmetadata: {%sgenerateName: %s-, namespace: %s, labels: {pod-template-hash: %s}, ownerReferences: "+
+			"[{apiVersion: apps/v1, kind: ReplicaSet, name: %[2]s, uid: 00000000-0000-0000-0000-000000000001, controller: true, blockOwnerDeletion: true}]}\n"+
+			"spec: {containers: [{name: c, image: example.com/c}]}\n", name, set, r.namespace, hash)
+	}
+	var named, unnamed strings.Builder
+	for i := range deployments {
+		for _, hash := range []string{"7d4b9", "58c6f"} {
+			set := fmt.Sprintf("web-%d-%s", i, hash)
+			named.WriteString(pod("name: "+set+"-x, ", set, hash))
+			unnamed.WriteString(pod("", set, hash))
+		}
+	}
+	objects := filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(objects, []byte(named.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := r.predicted(t, d, "40", objects)
+	if len(want) < 4 || len(want) > 2*deployments-4 {
+		t.Fatalf("mapd eval has %q in 40 percent", want)
+	}
+	now := int64(0)
+	cluster.Eventually(t, cluster.Patience, "the Pods of Deployments", func(ctx context.Context) error {
+		if err := r.Kubernetes.CoreV1().Pods(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
+			return err
+		}
+		if _, err := r.KubectlAs(t, r.Config, []byte(named.String()+unnamed.String()), "create", "-f", "-"); err != nil {
+			return err
+		}
+		all, err := r.Kubernetes.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(all.Items) != 4*deployments {
+			return fmt.Errorf("%d Pods", len(all.Items))
+		}
+		for _, o := range all.Items {
+			set := strings.TrimSuffix(o.GenerateName, "-")
+			_, predicted := slices.BinarySearch(want, set+"-x")
+			if changed := o.Labels["rollout"] == "yes"; changed != predicted {
+				return fmt.Errorf("Pod %s: changed %v, mapd eval says %v", o.Name, changed, predicted)
+			}
+			deployment := set[:strings.LastIndexByte(set, '-')]
+			for _, hash := range []string{"7d4b9", "58c6f"} {
+				if _, other := slices.BinarySearch(want, deployment+"-"+hash+"-x"); other != predicted {
+					t.Errorf("mapd eval has the Pods of %s on both sides: %q", deployment, want)
+				}
+			}
+		}
+		return nil
+	})
+	t.Logf("%d of %d Pods, of %d Deployments", 2*len(want), 4*deployments, deployments)
 }
 
 // outage kills mapd: a policy in shadow refuses nothing, an enforced one does.
