@@ -289,7 +289,7 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	if f.fix.on && !f.fix.yes && !isTerminal(s.in) {
+	if f.fix.on && !f.fix.yes && f.fix.dryRun != "server" && !isTerminal(s.in) {
 		return usagef("audit: --fix asks before each write, and standard input is no terminal; --yes writes without asking")
 	}
 	var undo []*audit.Undo
