@@ -222,6 +222,34 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// Objects as large as etcd takes are evaluated like others, a few at a time.
+func TestLargeObjects(t *testing.T) {
+	s := serve()
+	fill(t, s, 0)
+	const n, size = 12, 1_500_000
+	for i := range n {
+		s.Put(configMaps, "a", fmt.Sprintf("m%04d", i), map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"n": strings.Repeat("x", size)}})
+	}
+	put(t, s, labels("team", "configmaps", `object.data.n.substring(0, 3)`)+"\n---\n"+labels("whole", "configmaps", `object.data.n`))
+	c := connect(t, s)
+	o := options(t, c, Loading{})
+	r, err := Run(t.Context(), o)
+	if err != nil || r.Objects != n || r.Changed != n || r.Unread != 0 {
+		t.Fatalf("%v, got %+v", err, r.Totals)
+	}
+	if text := string(must(json.Marshal(r))); len(text) > 100_000 {
+		t.Errorf("the report has %d bytes", len(text))
+	}
+	most := 0
+	l := newLister(c, c.Resources[slices.IndexFunc(c.Resources, func(r Resource) bool { return r.GVR == configMaps })], query{}, cursor{})
+	if err := l.next(t.Context(), func(items []json.RawMessage) error {
+		most = max(most, len(items))
+		return nil
+	}); err != nil || most*size > chunkBytes+size || l.limit*size > pageBytes {
+		t.Errorf("%v, %d objects at once, the next page has %d", err, most, l.limit)
+	}
+}
+
 // A policy that needs more time than an object may take, or more than its cost, fails for
 // this object, and the audit goes on.
 func TestExpensivePolicy(t *testing.T) {
