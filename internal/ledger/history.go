@@ -38,6 +38,7 @@ type Entry struct {
 	// Owner is the UID of the controller that owns the object.
 	Owner     string `json:"owner,omitempty"`
 	Group     string `json:"group,omitempty"`
+	Version   string `json:"version,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	// Name is empty if the server chose it afterwards, beginning with GenerateName.
@@ -74,6 +75,7 @@ type part struct {
 	mu       sync.Mutex
 	most     int // length from which on a buffer is full
 	new, old packed
+	added    uint64 // entries, ever
 }
 
 func newHistory(bytes int) *history {
@@ -88,9 +90,9 @@ func (h *history) part(namespace string) *part {
 	return &h.parts[maphash.String(h.seed, namespace)%historyParts]
 }
 
-// add remembers which of the steps changed the request's object. Each entry begins with
-// its length in four bytes.
-func (h *history) add(req *policy.Request, steps []engine.Step) {
+// add remembers which of the steps changed the request's object, and hands the entry to
+// feed unless that is nil. Each entry begins with its length in four bytes.
+func (h *history) add(req *policy.Request, steps []engine.Step, feed *Feed) {
 	var uid, owner, name, generateName string
 	if o := req.Object; o != nil {
 		uid, name, generateName = string(o.GetUID()), o.GetName(), o.GetGenerateName()
@@ -111,7 +113,7 @@ func (h *history) add(req *policy.Request, steps []engine.Step) {
 		p.new, p.old = p.old[:0], p.new
 	}
 	start := len(p.new)
-	b := append(p.new, 0, 0, 0, 0).number(time.Now().UnixMilli()).string(uid).string(owner).string(req.Kind.Group).string(req.Kind.Kind).
+	b := append(p.new, 0, 0, 0, 0).number(time.Now().UnixMilli()).string(uid).string(owner).string(req.Kind.Group).string(req.Kind.Version).string(req.Kind.Kind).
 		string(req.Namespace).string(name).string(generateName).string(string(req.Operation)).string(req.SubResource)
 	acts, more := 0, 0
 	for i := range steps {
@@ -131,6 +133,10 @@ func (h *history) add(req *policy.Request, steps []engine.Step) {
 	b = binary.AppendUvarint(b, uint64(more))
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start))
 	p.new = b
+	p.added++
+	if feed != nil {
+		feed.add(b[start:])
+	}
 }
 
 // controllerOf returns the UID of the controller among the owners of an object.
@@ -166,11 +172,9 @@ func (l *Ledger) Entries(q Query) (found []Entry, more int) {
 	defer p.mu.Unlock()
 	for _, text := range []packed{p.old, p.new} {
 		for len(text) > 0 {
-			length := binary.BigEndian.Uint32(text)
-			r := reader{text[4:length]}
-			text = text[length:]
-			if e := (Entry{Time: r.time(), UID: r.string(), Owner: r.string(), Group: r.string(), Kind: r.string(), Namespace: r.string(),
-				Name: r.string(), GenerateName: r.string(), Operation: r.string(), SubResource: r.string()}); q.wants(&e) {
+			var r reader
+			r, text = cutEntry(text)
+			if e := r.head(); q.Wants(&e) {
 				e.acts(&r)
 				found = append(found, e)
 			}
@@ -184,7 +188,20 @@ func (l *Ledger) Entries(q Query) (found []Entry, more int) {
 	return found, more
 }
 
-func (q *Query) wants(e *Entry) bool {
+// cutEntry returns the first entry of a text, and what follows it.
+func cutEntry(text packed) (first reader, rest packed) {
+	length := binary.BigEndian.Uint32(text)
+	return reader{text[4:length]}, text[length:]
+}
+
+// head reads an entry without its Acts, which follow.
+func (r *reader) head() Entry {
+	return Entry{Time: r.time(), UID: r.string(), Owner: r.string(), Group: r.string(), Version: r.string(), Kind: r.string(), Namespace: r.string(),
+		Name: r.string(), GenerateName: r.string(), Operation: r.string(), SubResource: r.string()}
+}
+
+// Wants reports whether an entry is, or may be, of the object.
+func (q *Query) Wants(e *Entry) bool {
 	if e.Group != q.Group || e.Kind != q.Kind || e.Namespace != q.Namespace || e.UID != "" && q.UID != "" && e.UID != q.UID {
 		return false
 	}

@@ -45,6 +45,10 @@ type Ledger struct {
 	since   time.Time
 	history *history
 	samples samples
+	feed    *Feed // nil: nobody takes entries
+	sunk    sunk
+	// kept is the namespace in whose ConfigMaps entries are stored, if they are.
+	kept string
 
 	mu     sync.RWMutex
 	pairs  map[Pair]*counter
@@ -105,7 +109,7 @@ func (l *Ledger) Record(req *policy.Request, d *engine.Decision, _ time.Duration
 	t.end(req)
 	l.tallies.Put(t)
 	if d.Changed && d.Status == nil && !req.DryRun {
-		l.history.add(req, d.Steps)
+		l.history.add(req, d.Steps, l.feed)
 	}
 }
 

@@ -145,9 +145,9 @@ func TestHistory(t *testing.T) {
 
 		at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 		want := []Entry{
-			{Time: at.Add(time.Minute), UID: "1", Kind: "Pod", Namespace: "shop", Name: "web-1", Operation: "UPDATE", SubResource: "status",
+			{Time: at.Add(time.Minute), UID: "1", Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1", Operation: "UPDATE", SubResource: "status",
 				Acts: []Act{{Stage: "policies", Policy: "p", Binding: "b", Paths: []string{"/metadata/labels/x"}}}},
-			{Time: at, Owner: "rs", Kind: "Pod", Namespace: "shop", GenerateName: "web-", Operation: "CREATE", Acts: []Act{
+			{Time: at, Owner: "rs", Version: "v1", Kind: "Pod", Namespace: "shop", GenerateName: "web-", Operation: "CREATE", Acts: []Act{
 				{Stage: "policies", Policy: "p", Binding: "b", Paths: []string{"/metadata/labels/x"}},
 				{Stage: "policies", Policy: "r", Binding: "d", Paths: []string{"/metadata/labels/y", "/metadata/labels/z"}},
 			}},

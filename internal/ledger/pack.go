@@ -33,7 +33,7 @@ func Pack(all []Counted, most int) (text []byte, omitted int, err error) {
 	}
 }
 
-func pack(all []Counted) ([]byte, error) {
+func pack(all any) ([]byte, error) {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	if err := errors.Join(json.NewEncoder(w).Encode(all), w.Close()); err != nil {
@@ -43,14 +43,14 @@ func pack(all []Counted) ([]byte, error) {
 }
 
 // Unpack reads what Pack has written.
-func Unpack(text []byte) (all []Counted, err error) {
+func Unpack(text []byte) ([]Counted, error) { return unpack[[]Counted](text) }
+
+// unpack reads what pack has written.
+func unpack[T any](text []byte) (v T, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(text))
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	limited := &io.LimitedReader{R: r, N: maxUnpacked}
-	if err := json.NewDecoder(limited).Decode(&all); err != nil {
-		return nil, err
-	}
-	return all, nil
+	err = json.NewDecoder(&io.LimitedReader{R: r, N: maxUnpacked}).Decode(&v)
+	return v, err
 }

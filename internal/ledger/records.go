@@ -44,6 +44,9 @@ type BlameAnswer struct {
 	Entries []Entry `json:"entries"`
 	// More is how many older entries are left out.
 	More int `json:"more,omitempty"`
+	// Stored is the namespace of ConfigMaps in which replicas store entries, also those of
+	// replicas that are gone; empty if they store none.
+	Stored string `json:"stored,omitempty"`
 }
 
 // Get answers requests for records; see webhook.Records.
@@ -67,7 +70,7 @@ func (l *Ledger) Get(name string, query url.Values) (any, error) {
 			return nil, &webhook.ReviewError{Code: http.StatusBadRequest, Reason: "the query needs kind and name"}
 		}
 		found, more := l.Entries(q)
-		return BlameAnswer{header, found, more}, nil
+		return BlameAnswer{header, found, more, l.kept}, nil
 	}
 	return nil, &webhook.ReviewError{Code: http.StatusNotFound, Reason: "there are no records of that name"}
 }
