@@ -238,17 +238,17 @@ func (s *Server) handle(r Request) (map[string]any, error) {
 	case "get":
 		return old, nil
 	case "list":
+		last := ""
 		items, kind, meta := []any{}, "List", map[string]any{"resourceVersion": strconv.Itoa(s.version)}
 		for _, k := range s.keys(r) {
 			if r.Continue != "" && k.namespace+"/"+k.name <= r.Continue {
 				continue
 			}
 			if r.Limit > 0 && len(items) == r.Limit {
-				last := unstructured.Unstructured{Object: items[len(items)-1].(map[string]any)}
-				meta["continue"] = last.GetNamespace() + "/" + last.GetName()
+				meta["continue"] = last
 				break
 			}
-			items = append(items, s.objects[k])
+			items, last = append(items, s.objects[k]), k.namespace+"/"+k.name
 			kind = (&unstructured.Unstructured{Object: s.objects[k]}).GetKind() + "List" // a typed client wants that of its items
 		}
 		return map[string]any{"apiVersion": r.Resource.GroupVersion().String(), "kind": kind, "metadata": meta, "items": items}, nil
