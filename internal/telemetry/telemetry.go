@@ -4,6 +4,9 @@
 // Spans are made once a review is decided, from what its Decision recorded, so that
 // deciding costs the same with and without traces. They hold names, outcomes, costs and
 // the paths of changed fields, and never a value of an object or of a parameter.
+//
+// Events are made of the entries of a ledger.Ledger, one for each mutation that changed an
+// object, whether or not its review is traced.
 package telemetry
 
 import (
@@ -31,6 +34,8 @@ import (
 const (
 	// maxValue bounds a text attribute; longer ones are cut.
 	maxValue = 512
+	// scope is the name of what makes spans and events.
+	scope = "github.com/mapd-project/mapd"
 	// defaultFlush is the default for Options.Flush.
 	defaultFlush = 3 * time.Second
 	// maxError bounds a collector's error in the log, which may quote its answer.
@@ -72,20 +77,12 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	about, err := resource.New(ctx,
-		resource.WithTelemetrySDK(),
-		resource.WithAttributes(
-			attribute.String("service.name", "mapd"),
-			attribute.String("service.version", o.Version),
-			attribute.String("service.instance.id", o.Instance),
-		),
-		resource.WithFromEnv(), // replaces what is the same
-	)
+	about, err := describe(ctx, o.Version, o.Instance)
 	if err != nil {
-		return nil, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+		return nil, fmt.Errorf("traces: %w", err)
 	}
 	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	otel.SetErrorHandler(&errorLog{log: o.Log})
+	otel.SetErrorHandler(&errorLog{log: o.Log, message: "traces are not delivered"})
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxValue
 	provider := sdktrace.NewTracerProvider(
@@ -94,7 +91,24 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 		sdktrace.WithResource(about),
 		sdktrace.WithRawSpanLimits(limits),
 	)
-	return &Tracer{sample: o.Sample, provider: provider, tracer: provider.Tracer("github.com/mapd-project/mapd"), flush: cmp.Or(o.Flush, defaultFlush)}, nil
+	return &Tracer{sample: o.Sample, provider: provider, tracer: provider.Tracer(scope), flush: cmp.Or(o.Flush, defaultFlush)}, nil
+}
+
+// describe returns what a collector learns about this replica.
+func describe(ctx context.Context, version, instance string) (*resource.Resource, error) {
+	about, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(
+			attribute.String("service.name", "mapd"),
+			attribute.String("service.version", version),
+			attribute.String("service.instance.id", instance),
+		),
+		resource.WithFromEnv(), // replaces what is the same
+	)
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	return about, nil
 }
 
 // Close sends the spans that are in the queue, within Options.Flush.
@@ -126,7 +140,8 @@ func (t *Tracer) sampled(ctx context.Context) bool {
 
 // errorLog logs the errors of the SDK, one in each interval at most.
 type errorLog struct {
-	log *slog.Logger
+	log     *slog.Logger
+	message string
 
 	mu    sync.Mutex
 	next  time.Time
@@ -146,6 +161,6 @@ func (l *errorLog) Handle(err error) {
 	if len(text) > maxError {
 		text = text[:maxError] + "…"
 	}
-	l.log.Warn("traces are not delivered", "error", text, "errorsBefore", l.quiet)
+	l.log.Warn(l.message, "error", text, "errorsBefore", l.quiet)
 	l.next, l.quiet = now.Add(errorInterval), 0
 }
