@@ -58,7 +58,7 @@ const (
 	countsTimeout    = 10 * time.Second
 )
 
-func (w *Writer) countMaps() corev1client.ConfigMapInterface {
+func (w *Writer) configMaps() corev1client.ConfigMapInterface {
 	return w.o.Kubernetes.CoreV1().ConfigMaps(w.o.Namespace)
 }
 
@@ -145,10 +145,10 @@ func (w *Writer) publishOnce(ctx context.Context, p *publication, now []ledger.C
 	p.sent, p.tried = counts, true
 	var stored *corev1.ConfigMap
 	if p.live == nil {
-		stored, err = w.countMaps().Create(ctx, m, metav1.CreateOptions{})
+		stored, err = w.configMaps().Create(ctx, m, metav1.CreateOptions{})
 	} else {
 		m.UID, m.ResourceVersion = p.live.UID, p.live.ResourceVersion
-		stored, err = w.countMaps().Update(ctx, m, metav1.UpdateOptions{})
+		stored, err = w.configMaps().Update(ctx, m, metav1.UpdateOptions{})
 	}
 	switch {
 	case err == nil:
@@ -162,7 +162,7 @@ func (w *Writer) publishOnce(ctx context.Context, p *publication, now []ledger.C
 
 // found finds out what has become of the ConfigMap of a replica.
 func (w *Writer) found(ctx context.Context, p *publication, name string) error {
-	live, err := w.countMaps().Get(ctx, name, metav1.GetOptions{})
+	live, err := w.configMaps().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		// It was closed so long ago that it is deleted, or somebody has deleted it. What was
@@ -217,7 +217,7 @@ func (w *Writer) keepTotals(ctx context.Context) {
 func (w *Writer) addUp(ctx context.Context, s *store.Snapshot) error {
 	ctx, cancel := context.WithTimeout(ctx, countsTimeout)
 	defer cancel()
-	list, err := w.countMaps().List(ctx, metav1.ListOptions{LabelSelector: countsLabel})
+	list, err := w.configMaps().List(ctx, metav1.ListOptions{LabelSelector: countsLabel})
 	if err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (w *Writer) closeCounts(ctx context.Context, m *corev1.ConfigMap, now time.
 		m.Annotations = map[string]string{}
 	}
 	m.Annotations[closedAnnotation] = now.UTC().Format(time.RFC3339)
-	_, err := w.countMaps().Update(ctx, m, metav1.UpdateOptions{})
+	_, err := w.configMaps().Update(ctx, m, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil // the replica is not gone, or another holder was faster
 	}
@@ -303,7 +303,7 @@ func (w *Writer) closeCounts(ctx context.Context, m *corev1.ConfigMap, now time.
 }
 
 func (w *Writer) deleteCounts(ctx context.Context, m *corev1.ConfigMap) error {
-	err := w.countMaps().Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID}})
+	err := w.configMaps().Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID}})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -364,10 +364,10 @@ func (w *Writer) writeEarlier(ctx context.Context, e *earlier) error {
 	}
 	m.Labels[countsLabel] = "earlier"
 	if e.live == nil {
-		_, err = w.countMaps().Create(ctx, m, metav1.CreateOptions{})
+		_, err = w.configMaps().Create(ctx, m, metav1.CreateOptions{})
 	} else {
 		m.UID, m.ResourceVersion = e.live.UID, e.live.ResourceVersion
-		_, err = w.countMaps().Update(ctx, m, metav1.UpdateOptions{})
+		_, err = w.configMaps().Update(ctx, m, metav1.UpdateOptions{})
 	}
 	return err
 }

@@ -277,6 +277,7 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	if t.o.Counts != nil {
 		work.Go(func() { t.keepTotals(ctx) })
 	}
+	work.Go(func() { t.cleanRecords(ctx) })
 	if t.o.Mutators {
 		work.Go(func() { t.keepList(ctx, t.events) })
 	}
