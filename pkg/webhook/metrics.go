@@ -128,6 +128,7 @@ type Metrics struct {
 	watches  watchMetrics
 	breakers breakerMetrics
 	audit    auditMetrics
+	sink     sinkMetrics
 
 	mu     sync.RWMutex
 	of     map[actorName]*series
@@ -194,7 +195,7 @@ func NewMetrics() *Metrics {
 		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
 	}, m.age)
 	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.expansions, m.expandedObjects, m.httpRequests, m.inFlight,
-		m.panics, &m.memory, &m.watches, &m.breakers, &m.audit, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
+		m.panics, &m.memory, &m.watches, &m.breakers, &m.audit, &m.sink, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.external.collectors()...)
 	return m

@@ -100,3 +100,16 @@ func TestAuditMetrics(t *testing.T) {
 		t.Errorf("without the Lease: %v", got)
 	}
 }
+
+// A replica without a sink has no series of one.
+func TestRecordSinkMetrics(t *testing.T) {
+	m := NewMetrics()
+	if got := linesOf(m, "mapd_record_sink_"); got != nil {
+		t.Errorf("without a sink: %v", got)
+	}
+	m.RecordSink(func() (sent, dropped uint64) { return 3, 4 })
+	want := []string{`mapd_record_sink_entries_total{result="dropped"} 4`, `mapd_record_sink_entries_total{result="sent"} 3`}
+	if got := linesOf(m, "mapd_record_sink_"); !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
