@@ -29,6 +29,9 @@ type Answer[T any] struct {
 // Ask asks all replicas for the records of that name, and returns their answers sorted by
 // the names of the replicas. The error says that none has answered, and why.
 func Ask[T any](ctx context.Context, s *Set, name string, query url.Values) ([]Answer[T], error) {
+	if s.missing != nil {
+		return nil, s.missing
+	}
 	out := make([]Answer[T], len(s.all))
 	parallel.Each(len(s.all), func(i int) {
 		a := &out[i]

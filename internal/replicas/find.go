@@ -42,6 +42,7 @@ type Set struct {
 	kube      kubernetes.Interface
 	namespace string // of the installation
 	all       []replica
+	missing   error // why there is none in all
 	tls       *tls.Config
 	auth      auth
 }
@@ -53,7 +54,8 @@ type replica struct {
 	dial func(ctx context.Context) (net.Conn, error) // nil: to the address in url
 }
 
-// Find returns the replicas of the cluster's installation.
+// Find returns the replicas of the cluster's installation. That there are none, or that they
+// cannot be found, is an error of Ask.
 func Find(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{config: rest.CopyConfig(o.Config)}
 	s.config.WarningHandler = rest.NoWarnings{}
@@ -83,7 +85,7 @@ func Find(ctx context.Context, o Options) (*Set, error) {
 		base := strings.TrimSuffix(*client.URL, webhook.ValidatePath)
 		s.all = []replica{{name: base, url: base}}
 	default:
-		err = s.behind(ctx, client.Service)
+		s.missing = s.behind(ctx, client.Service)
 	}
 	if err != nil {
 		return nil, err
@@ -91,6 +93,9 @@ func Find(ctx context.Context, o Options) (*Set, error) {
 	s.auth = newAuth(s)
 	return s, nil
 }
+
+// Namespace returns the one that mapd runs in.
+func (s *Set) Namespace() string { return s.namespace }
 
 // trust returns how connections to replicas are verified: all of them have the
 // certificate that API servers verify.
