@@ -1,12 +1,20 @@
 package webhook
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/engine"
 )
 
 func TestParseAnnotation(t *testing.T) {
@@ -42,6 +50,50 @@ func TestParseAnnotation(t *testing.T) {
 				t.Errorf("-want +got %s, %d more, want %d", diff, more, tt.more)
 			}
 		})
+	}
+}
+
+// TestDocumentedAnnotations holds the schema in docs/blame.md to the code: its keys, its
+// bounds, and what it says has fields.
+func TestDocumentedAnnotations(t *testing.T) {
+	text, err := os.ReadFile("../../docs/blame.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(text), "\n## The audit annotations\n")
+	var keys []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(page, -1) {
+		keys = append(keys, row[1])
+	}
+	changed := engine.Step{Policy: "changes", Binding: "b", Outcome: engine.Changed,
+		Before: &unstructured.Unstructured{Object: map[string]any{}}, After: &unstructured.Unstructured{Object: map[string]any{"x": "s3cr3t"}}}
+	failed := engine.Step{Policy: "fails", Binding: "b", Outcome: engine.Failed, Err: errors.New("s3cr3t")}
+	ignored := failed
+	ignored.Ignored = true
+	steps := actsOf([]engine.Step{changed, failed, ignored}, true)
+	var written []string
+	for _, a := range steps.annotations(&steps) {
+		written = append(written, a.key)
+		acted, _, err := ParseAnnotation(a.value)
+		if err != nil || len(acted) != 1 || strings.Contains(a.value, "s3cr3t") {
+			t.Errorf("%s: %q, %v", a.key, a.value, err)
+			continue
+		}
+		_, without, _ := strings.Cut(page, "There are none in ")
+		without, _, _ = strings.Cut(without, ".")
+		if fields := len(acted[0].Fields) > 0; fields == strings.Contains(without, "`"+a.key+"`") {
+			t.Errorf("%s: fields %t, and the page says there are none in %s", a.key, fields, without)
+		}
+	}
+	slices.Sort(keys)
+	slices.Sort(written)
+	if !slices.Equal(keys, written) {
+		t.Errorf("the page has %q, the code %q", keys, written)
+	}
+	for _, want := range []string{fmt.Sprintf("at %d bytes of a pointer, and %d of a name", maxPath, maxName), fmt.Sprintf("a value has at most %d KiB", maxAnnotation>>10)} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
 	}
 }
 
