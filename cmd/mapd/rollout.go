@@ -147,7 +147,12 @@ first. Each replica keeps the last 8 of each binding in memory, and at most one 
 second. Values of Secrets are masked, and long values left out.
 ` + rolloutExits,
 		Example: "  mapd rollout diff team-labels",
-		Args:    cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("rollout diff: want the name of one policy")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check("rollout diff"); err != nil {
 				return err

@@ -22,6 +22,7 @@ type topFlags struct {
 	once     bool
 	interval time.Duration
 	most     int
+	output   string
 }
 
 func newTop(s streams) *cobra.Command {
@@ -33,10 +34,12 @@ func newTop(s streams) *cobra.Command {
 
 On a terminal top shows what happens per second, and refreshes it until it is
 interrupted. With --once, or if standard output is no terminal, it prints one table of
-what has happened since the replicas began.
+what has happened since the replicas began; with -o json or yaml, all that the replicas
+have counted.
 ` + rolloutExits,
 		Example: `  mapd top
-  mapd top --once --sort errors`,
+  mapd top --once --sort errors
+  mapd top -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.replicas.check("top"); err != nil {
@@ -48,7 +51,7 @@ what has happened since the replicas began.
 			if f.most < 1 {
 				return usagef("top: --limit %d: must be positive", f.most)
 			}
-			if f.once || !isTerminal(s.out) {
+			if f.once || f.output != "table" || !isTerminal(s.out) {
 				ctx, stop := interruptible(cmd.Context(), f.replicas.timeout)
 				defer stop()
 				return topOnce(ctx, s, &f)
@@ -64,7 +67,8 @@ what has happened since the replicas began.
 	choiceVarP(fl, &f.sort, "sort", "", "time", "", "time", "errors", "changes")
 	fl.BoolVar(&f.once, "once", false, "print one table, also on a terminal")
 	fl.DurationVar(&f.interval, "interval", 2*time.Second, "how often a terminal is refreshed")
-	fl.IntVar(&f.most, "limit", 30, "how many policies and bindings are shown")
+	fl.IntVar(&f.most, "limit", 30, "how many policies and bindings a table shows")
+	choiceVarP(fl, &f.output, "output", "o", "table", "", "table", "json", "yaml")
 	return cmd
 }
 
@@ -77,10 +81,19 @@ func topOnce(ctx context.Context, s streams, f *topFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := topTable(s.out, f, sum(answers), 0); err != nil {
-		return err
+	out := topOutput{Policies: f.sorted(sum(answers)), Replicas: replicasOf(answers, func(a *ledger.CountsAnswer) ledger.Header { return a.Header })}
+	if f.output != "table" {
+		err = writeOutput(s.out, f.output, out)
+	} else {
+		err = topTable(s.out, f, out.Policies, 0)
 	}
-	return unanswered(s, replicasOf(answers, func(a *ledger.CountsAnswer) ledger.Header { return a.Header }))
+	return cmp.Or(err, unanswered(s, out.Replicas))
+}
+
+// topOutput is what top prints as JSON and YAML.
+type topOutput struct {
+	Policies []*ledger.Counted `json:"policies"`
+	Replicas []replicaOutput   `json:"replicas"`
 }
 
 // topLive refreshes the terminal until ctx is done. It looks for replicas each time,
@@ -113,7 +126,7 @@ func topLive(ctx context.Context, s streams, f *topFlags) error {
 				head, total = fmt.Sprintf("per second, in the last %.0f s", seconds), since(last, now)
 			}
 			fmt.Fprintf(s.out, "%d replicas, %s\n", len(now), head)
-			if err := topTable(s.out, f, total, seconds); err != nil {
+			if err := topTable(s.out, f, f.sorted(total), seconds); err != nil {
 				return err
 			}
 			_ = unanswered(streams{err: s.out}, replicasOf(now, func(a *ledger.CountsAnswer) ledger.Header { return a.Header }))
@@ -157,8 +170,8 @@ func since(last, now []replicas.Answer[ledger.CountsAnswer]) map[ledger.Pair]*le
 	return sum(counted)
 }
 
-// topTable prints what was counted: in all or, unless seconds is 0, per second.
-func topTable(w io.Writer, f *topFlags, total map[ledger.Pair]*ledger.Counted, seconds float64) error {
+// sorted returns what was counted, in the order of --sort.
+func (f *topFlags) sorted(total map[ledger.Pair]*ledger.Counted) []*ledger.Counted {
 	all := make([]*ledger.Counted, 0, len(total))
 	for _, c := range total {
 		all = append(all, c)
@@ -169,6 +182,11 @@ func topTable(w io.Writer, f *topFlags, total map[ledger.Pair]*ledger.Counted, s
 		"changes": func(c *ledger.Counted) uint64 { return c.Changed + c.Would },
 	}[f.sort]
 	slices.SortFunc(all, func(a, b *ledger.Counted) int { return cmp.Or(cmp.Compare(by(b), by(a)), a.Compare(b.Pair)) })
+	return all
+}
+
+// topTable prints what was counted: in all or, unless seconds is 0, per second.
+func topTable(w io.Writer, f *topFlags, all []*ledger.Counted, seconds float64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "POLICY\tBINDING\tTIME\tPER REQUEST\tSEEN\tWOULD\tCHANGED\tFAILED")
 	for i, c := range all {
