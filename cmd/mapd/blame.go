@@ -35,6 +35,7 @@ one line for each field, which says where it is from:
 
   record         what a replica of mapd remembers of its answers: which policy changed
                  which fields; in memory, bounded, and lost when the replica ends
+                 unless mapd serve --record-sink=configmap stores it
   managedFields  the field manager that set the field, as the API server keeps it
   again          a guess: a field that nobody manages, and that a policy of the cluster
                  would write today with the value that it has

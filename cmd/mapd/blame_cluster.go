@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -275,8 +274,10 @@ func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name st
 	if err := out.end(); err != nil {
 		return &codedError{exitUsage, err}
 	}
-	if b.record != nil && b.record.answered > 0 {
-		fmt.Fprintf(s.err, "records of %d replicas, complete since %s at most\n", b.record.answered, b.record.since.UTC().Format(time.RFC3339))
+	if b.record != nil {
+		if text := b.record.about(); text != "" {
+			fmt.Fprintln(s.err, text)
+		}
 	}
 	for _, c := range b.complaints {
 		fmt.Fprintf(s.err, "warning: %s\n", c)

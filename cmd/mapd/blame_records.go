@@ -6,8 +6,11 @@ import (
 	"net/url"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/blame"
@@ -15,41 +18,53 @@ import (
 	"github.com/mapd-project/mapd/internal/replicas"
 )
 
-// records asks all replicas what they remember.
+// records asks all replicas what they remember, and reads what they have stored.
 type records struct {
-	set *replicas.Set
-	// since is when the replica that began last did so, and answered how many replicas
-	// have answered.
+	kube kubernetes.Interface
+	set  *replicas.Set
+	// since is when the replica that began last did so, and answered are the replicas that
+	// have answered, by the names that they give themselves.
 	since    time.Time
-	answered int
+	answered map[string]bool
+	// stored are entries that replicas which have not answered have stored, and gone is of
+	// stored are entries of replicas that have not answered; gone is how many replicas these
+	// are. Both are known once read is set.
+	stored []ledger.Entry
+	gone   int
+	read   bool
 }
 
 // newRecords finds the replicas. An error says why there are no records.
 func newRecords(ctx context.Context, config *rest.Config, urls []string) (*records, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
 	set, err := replicas.Find(ctx, replicas.Options{Config: config, URLs: urls})
 	if err != nil {
 		return nil, err
 	}
-	return &records{set: set}, nil
+	return &records{kube: kube, set: set, answered: map[string]bool{}}, nil
 }
 
 // of returns the lines about an object, whose controller has the UID owner, and what keeps
 // replicas from answering.
 func (r *records) of(ctx context.Context, t *blame.Target, gk schema.GroupKind, owner types.UID) (lines []blame.Line, complaints []string) {
+	q := ledger.Query{GroupKind: metav1.GroupKind(gk), Namespace: t.Namespace, Name: t.Name, UID: string(t.UID), Owner: string(owner)}
 	answers, err := replicas.Ask[ledger.BlameAnswer](ctx, r.set, ledger.BlameName, url.Values{
-		"group": {gk.Group}, "kind": {gk.Kind}, "namespace": {t.Namespace}, "name": {t.Name}, "uid": {string(t.UID)}, "owner": {string(owner)},
+		"group": {q.Group}, "kind": {q.Kind}, "namespace": {q.Namespace}, "name": {q.Name}, "uid": {q.UID}, "owner": {q.Owner},
 	})
 	if err != nil {
-		return nil, []string{fmt.Sprintf("records: %v", err)}
+		complaints = append(complaints, fmt.Sprintf("records: %v", err))
 	}
 	var entries []ledger.Entry
-	answered := 0
+	stored := err != nil // nobody says that there is nothing
 	for _, a := range answers {
 		if a.Err != nil {
 			complaints = append(complaints, fmt.Sprintf("records of the replica %s: %v", a.Replica, a.Err))
 			continue
 		}
-		answered++
+		r.answered[a.Value.Replica] = true
 		if a.Value.Since.After(r.since) {
 			r.since = a.Value.Since
 		}
@@ -57,7 +72,70 @@ func (r *records) of(ctx context.Context, t *blame.Target, gk schema.GroupKind, 
 			complaints = append(complaints, fmt.Sprintf("records of the replica %s: %d older entries about %s are left out", a.Replica, a.Value.More, t))
 		}
 		entries = append(entries, a.Value.Entries...)
+		stored = stored || a.Value.Stored != ""
 	}
-	r.answered = max(r.answered, answered)
+	if stored {
+		complaints = append(complaints, r.readStored(ctx, t.Namespace)...)
+		for i := range r.stored {
+			if q.Wants(&r.stored[i]) {
+				entries = append(entries, r.stored[i])
+			}
+		}
+	}
 	return blame.Recorded(t, entries), complaints
+}
+
+// readStored reads once what replicas have stored about objects of a namespace, and about
+// those without one. What replicas have answered themselves is left out.
+func (r *records) readStored(ctx context.Context, namespace string) (complaints []string) {
+	if r.read {
+		return nil
+	}
+	r.read = true
+	list := metav1.ListOptions{LabelSelector: ledger.StoredLabel, Limit: 10}
+	for {
+		page, err := r.kube.CoreV1().ConfigMaps(r.set.Namespace()).List(ctx, list)
+		if err != nil {
+			return append(complaints, fmt.Sprintf("records that replicas have stored: %v", err))
+		}
+		for i := range page.Items {
+			if err := r.add(&page.Items[i], namespace); err != nil {
+				complaints = append(complaints, fmt.Sprintf("records in the ConfigMap %s: %v", page.Items[i].Name, err))
+			}
+		}
+		if list.Continue = page.Continue; list.Continue == "" {
+			return complaints
+		}
+	}
+}
+
+func (r *records) add(m *corev1.ConfigMap, namespace string) error {
+	if r.answered[m.Annotations[ledger.StoredReplica]] {
+		return nil
+	}
+	a, err := ledger.Unstore(m.BinaryData[ledger.StoredKey])
+	if err != nil {
+		return err
+	}
+	r.gone++
+	for _, e := range a.Entries {
+		if e.Namespace == namespace || e.Namespace == "" {
+			r.stored = append(r.stored, e)
+		}
+	}
+	return nil
+}
+
+// about says on standard error what lines of records are from.
+func (r *records) about() (text string) {
+	if n := len(r.answered); n > 0 {
+		text = fmt.Sprintf("records of %d replicas, complete since %s at most", n, r.since.UTC().Format(time.RFC3339))
+	}
+	if r.gone > 0 {
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("records that %d other replicas have stored", r.gone)
+	}
+	return text
 }

@@ -63,6 +63,7 @@ type serveFlags struct {
 
 	traceSample string
 	tracer      webhook.Tracer // of --trace-sample, nil without it
+	recordSink  string
 
 	connections  int
 	reviewMemory string
@@ -145,6 +146,7 @@ func newServe(s streams) *cobra.Command {
 	fl.DurationVar(&f.poll, "poll", 5*time.Second, "files: how often to look for changes that the file system does not report")
 
 	f.cluster.add(fl)
+	choiceVar(fl, &f.recordSink, "record-sink", sinkNone, ": cluster: where records of which policy changed which fields are kept besides memory: in a ConfigMap of each replica, or as events at the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT", sinkNone, sinkConfigMap, sinkOTel)
 	fl.BoolVar(&f.externalData, "external-data", false, "cluster: ask the Providers of the cluster (externaldata.gatekeeper.sh), which needs more rights; with --policies, those among the files are asked")
 	fl.StringVar(&f.namespace, "namespace", "", "cluster: the namespace that mapd runs in (default that of its Pod, or "+defaultNamespace+")")
 	fl.StringVar(&f.service, "service", "mapd", "cluster: the Service in that namespace by which the API server reaches mapd")
@@ -169,7 +171,7 @@ const defaultNamespace = "mapd-system"
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
-		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval"}
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval", "record-sink"}
 )
 
 func (f *serveFlags) check() error {

@@ -96,6 +96,11 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	}
 	fmt.Fprintf(s.out, "mapd serve: listening on https://%s\n", listener.Addr())
 
+	end, err := f.startSink(ctx, records, writes, c.namespace, identity, metrics, log)
+	if err != nil {
+		return err
+	}
+	defer end()
 	stop := runInBackground(ctx, log, policies, certificates, writes)
 	defer stop()
 	checks := []webhook.Check{

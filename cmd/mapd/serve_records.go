@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/mapd-project/mapd/internal/ledger"
+	"github.com/mapd-project/mapd/internal/telemetry"
+	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// What --record-sink may say.
+const (
+	sinkNone      = "none"
+	sinkConfigMap = "configmap"
+	sinkOTel      = "otel"
+)
+
+// startSink has records stored or sent as --record-sink says; stop stores or sends what is
+// left. It must be called before the first review.
+func (f *serveFlags) startSink(ctx context.Context, records *ledger.Ledger, writes *writer.Writer, namespace, identity string, metrics *webhook.Metrics, log *slog.Logger) (stop func(), err error) {
+	switch f.recordSink {
+	case sinkConfigMap:
+		records.StoreIn(namespace)
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // requests drain after ctx is done
+		var storing sync.WaitGroup
+		storing.Go(func() { writes.StoreRecords(ctx, records) })
+		stop = func() { cancel(); storing.Wait() }
+	case sinkOTel:
+		events, err := telemetry.StartEvents(ctx, telemetry.EventOptions{
+			Version: version(), Instance: identity, Log: log, Take: records.Feed().Take, Sunk: records.Sunk,
+		})
+		if err != nil {
+			return nil, usagef("serve: --record-sink: %w", err)
+		}
+		stop = events.Close
+	default:
+		return func() {}, nil
+	}
+	metrics.RecordSink(records.SunkTotals)
+	return stop, nil
+}
