@@ -56,7 +56,7 @@ type Change struct {
 type samples struct {
 	mu   sync.Mutex
 	all  []*Sample
-	full map[Pair]time.Time // when a pair that has all its samples may have another one
+	full map[Pair]time.Time // when a pair may have another one, if it or all have all their samples
 }
 
 // add keeps what a policy that is not enforced would have done, unless the pair has had
@@ -89,7 +89,7 @@ func (s *samples) add(req *policy.Request, shadow *engine.Shadow) {
 			}
 		}
 	}
-	if of < pairSamples-1 {
+	if of < pairSamples-1 && len(s.all) < maxSamples || len(s.full) > maxPairs {
 		delete(s.full, p)
 	}
 	if len(s.all) >= maxSamples {
