@@ -782,7 +782,7 @@ spec:
 		"NAME FAILUREPOLICY REINVOCATION PARAM READY AGE",
 		".admissionregistration.mapd.dev/e2e-status-fine Fail Never True ",
 		".admissionregistration.mapd.dev/e2e-status-params Fail Never Team False ",
-		"NAME POLICY PARAM READY AGE",
+		"NAME POLICY PARAM READY MODE CHANGED WOULD FAILED AGE",
 		".admissionregistration.mapd.dev/e2e-status-params e2e-status-params x True ",
 		".admissionregistration.mapd.dev/e2e-status-dangling e2e-status-dangling False ",
 	} {
