@@ -5,22 +5,25 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
@@ -58,12 +61,10 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
 `)
+	a.Apply(t, documented(t, "docs/audit.md", "apiVersion: flowcontrol.apiserver.k8s.io/v1"))
 	a.Apply(t, auditPolicyYAML)
+	few := a.serve(t, m)
 	t.Run("fix", a.fix)
-	a.fill(t)
-	t.Run("all", a.all)
-	t.Run("resumed", a.resumed)
-	t.Run("unreadable", a.unreadable)
 	t.Run("document", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := os.Mkdir(filepath.Join(dir, "policies"), 0o700); err != nil {
@@ -72,15 +73,24 @@ metadata: {name: shop}
 		if err := os.WriteFile(filepath.Join(dir, "policies", "team.yaml"), []byte(auditPolicyYAML), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		a.Apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m-00001, namespace: shop}\n")
 		r := newReader(t, m, dir, map[string]string{
 			"mapd audit --fix --select policy=team,namespace=shop --yes": "the subtest fix does, with fewer objects",
 			"mapd audit --undo mapd-audit-undo.yaml":                     "the subtest fix",
-			"kubectl apply -k manifests/overlays/audit":                  "TestManifestsAgree renders it",
-			"kubectl -n mapd-system get configmap mapd-audit -o yaml":    "needs an audit at intervals",
+			"kubectl apply -k manifests/overlays/audit":                  "the subtest served applies its rights; TestManifestsAgree renders it",
 		})
-		r.follow(t, "docs/audit.md", nil, nil)
-		r.done(t, 5)
+		r.follow(t, "docs/audit.md", func(command string) {
+			if strings.Contains(command, "configmap mapd-audit") {
+				a.report(t)
+			}
+		}, nil)
+		r.done(t, 6)
 	})
+	t.Run("served", func(t *testing.T) { a.served(t, few) })
+	a.fill(t)
+	t.Run("all", a.all)
+	t.Run("resumed", a.resumed)
+	t.Run("unreadable", a.unreadable)
 }
 
 const auditPolicyYAML = `
@@ -106,30 +116,128 @@ metadata: {name: team}
 spec: {policyName: team}
 `
 
-// fill creates ConfigMaps, half of which have what the policy sets.
+// elsewhereYAML is a policy in shadow for three objects, and for a kind that mapd may not
+// read.
+const elsewhereYAML = `
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: few, annotations: {mapd.dev/mode: shadow}}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {few: "true"}}
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps, services]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConditions:
+  - {name: three, expression: 'object.metadata.name.startsWith("few-")'}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'Object{metadata: Object.metadata{labels: {"few": "yes"}}}'
+---
+apiVersion: admissionregistration.mapd.dev/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: few}
+spec: {policyName: few}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: few, labels: {few: "true"}}
+`
+
+// serve starts a replica that audits, with the overlay's rights but that to list all objects.
+func (a *auditor) serve(t *testing.T, m *cluster.Mapd) *cluster.Replica {
+	t.Helper()
+	a.Apply(t, elsewhereYAML)
+	for i := range 3 {
+		a.Apply(t, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: few-%d, namespace: few}\ndata: {password: hunter2}\n", i))
+	}
+	rights := strings.Split(overlayFile(t, "rbac-audit.yaml"), "---\n")
+	a.Apply(t, rights[2]+"---\n"+rights[3])
+	a.Apply(t, overlayFile(t, "flowcontrol-audit.yaml"))
+	r := m.AddReplica(t, "--audit-interval=10m")
+	m.WaitReady(t)
+	return r
+}
+
+func overlayFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(manifests(t, "overlays", "audit", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// report waits for what the ConfigMap mapd-audit says.
+func (a *auditor) report(t *testing.T) (data map[string]string) {
+	t.Helper()
+	cluster.Eventually(t, cluster.Patience, "the ConfigMap mapd-audit", func(ctx context.Context) error {
+		m, err := a.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, "mapd-audit", metav1.GetOptions{})
+		if err == nil {
+			data = m.Data
+		}
+		return err
+	})
+	return data
+}
+
+// served sees the outcome of the replica's first audit: in the ConfigMap and in metrics,
+// with a policy in shadow as that, and with the kind that mapd may not list.
+func (a *auditor) served(t *testing.T, r *cluster.Replica) {
+	data := a.report(t)
+	text := fmt.Sprint(data)
+	if want := regexp.MustCompile(`few +few +shadow +3 +0\n`); !want.MatchString(data["policies"]) || !strings.Contains(data["summary"], ": 0 would change,") ||
+		!strings.Contains(data["problems"], `not read: services: services is forbidden: User "system:serviceaccount:mapd-system:mapd" cannot list`) || strings.Contains(text, "hunter2") {
+		t.Errorf("the report is\n%s", text)
+	}
+	for labels, want := range map[string]float64{`binding="few",mode="shadow",policy="few"`: 3, `mode="enforce"`: 0} {
+		if got, err := metric(t.Context(), r, "mapd_audit_would_change", labels); err != nil || got != want {
+			t.Errorf("mapd_audit_would_change{%s} is %v, %v", labels, got, err)
+		}
+	}
+	if got, err := metric(t.Context(), r, "mapd_audit_unreadable_kinds", ""); err != nil || got != 1 {
+		t.Errorf("mapd_audit_unreadable_kinds is %v, %v", got, err)
+	}
+	// Nothing of it is a decision on a request for these objects.
+	if got, err := metric(t.Context(), r, "mapd_shadow_decisions_total", `policy="few"`); err != nil || got != 0 {
+		t.Errorf("mapd_shadow_decisions_total is %v, %v", got, err)
+	}
+	a.inFlowSchema(t, "mapd-audit")
+	// With the whole of the overlay's rights it may list anything.
+	a.Apply(t, overlayFile(t, "rbac-audit.yaml"))
+	cluster.Eventually(t, cluster.Patience, "the right to list all objects", func(ctx context.Context) error {
+		review, err := a.Kubernetes.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:mapd-system:mapd", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "services"},
+		}}, metav1.CreateOptions{})
+		if err == nil && !review.Status.Allowed {
+			err = errors.New(review.Status.Reason)
+		}
+		return err
+	})
+}
+
+// fill stores ConfigMaps, half of which have what the policy sets, and one as large as etcd
+// takes.
 func (a *auditor) fill(t *testing.T) {
-	config := rest.CopyConfig(a.User(t, "filler"))
-	config.QPS = -1
-	client := a.Client(t, config)
-	var next, failed atomic.Int64
-	var all sync.WaitGroup
-	for range 32 {
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < auditedObjects; i = next.Add(1) - 1 {
-				m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m-%05d", i)}, Data: map[string]string{"n": strings.Repeat("x", 500)}}
-				if i%2 == 0 {
-					m.Data["team"] = "shop"
-				}
-				if _, err := client.CoreV1().ConfigMaps("shop").Create(t.Context(), m, metav1.CreateOptions{}); err != nil && failed.Add(1) == 1 {
-					t.Error(err)
-				}
-			}
+	all := make([]metav1.Object, 0, auditedObjects+1)
+	add := func(name string, data map[string]string) {
+		all = append(all, &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uuid.NewUUID(), CreationTimestamp: metav1.Now()},
+			Data:       data,
 		})
 	}
-	all.Wait()
-	if failed.Load() > 0 {
-		t.FailNow()
+	add("large", map[string]string{"n": strings.Repeat("x", 1_500_000), "team": "shop"})
+	for i := range auditedObjects {
+		data := map[string]string{"n": strings.Repeat("x", 500)}
+		if i%2 == 0 {
+			data["team"] = "shop"
+		}
+		add(fmt.Sprintf("m-%05d", i), data)
 	}
+	a.Store(t, "configmaps", all...)
 }
 
 // audit runs mapd audit as the auditor.
@@ -189,6 +297,19 @@ func (a *auditor) all(t *testing.T) {
 	t.Logf("%d objects: %d MiB at most, %s of CPU", totals.Objects, peak>>20, cmd.ProcessState.UserTime())
 	if peak > auditedMemory {
 		t.Errorf("took %d MiB, want at most %d", peak>>20, auditedMemory>>20)
+	}
+	a.inFlowSchema(t, "mapd-auditor")
+}
+
+// inFlowSchema sees that requests had a FlowSchema.
+func (a *auditor) inFlowSchema(t *testing.T, name string) {
+	t.Helper()
+	text, err := a.Kubernetes.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := sumMetric(string(text), "apiserver_flowcontrol_dispatched_requests_total", fmt.Sprintf("flow_schema=%q,priority_level=\"workload-low\"", name)); err != nil || got == 0 {
+		t.Errorf("%v requests had the FlowSchema %s, %v", got, name, err)
 	}
 }
 

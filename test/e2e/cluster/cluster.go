@@ -52,6 +52,7 @@ type Cluster struct {
 	// Dir is where logs, data and kubeconfigs are.
 	Dir string
 
+	etcd    string // its URL
 	tokens  map[string]string
 	test    testing.TB
 	servers int // added
@@ -66,6 +67,7 @@ func Start(t testing.TB, o Options) *Cluster {
 
 	client, peer, secure := FreePort(t), FreePort(t), FreePort(t)
 	etcd := fmt.Sprintf("http://127.0.0.1:%d", client)
+	c.etcd = etcd
 	peers := fmt.Sprintf("http://127.0.0.1:%d", peer)
 	c.Etcd = newProcess(t, c.Dir, "etcd", Program(t, "etcd"), []string{
 		"--data-dir=" + filepath.Join(c.Dir, "etcd"), "--log-level=warn",
