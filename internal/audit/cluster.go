@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -114,8 +115,8 @@ func (c *Cluster) discover(ctx context.Context, disco *discovery.DiscoveryClient
 	return nil
 }
 
-// serves returns the resource of a kind in the first of versions that is served.
-func (c *Cluster) serves(group, kind string, versions ...string) (Resource, bool) {
+// Serves returns the resource of a kind in the first of versions that is served.
+func (c *Cluster) Serves(group, kind string, versions ...string) (Resource, bool) {
 	for _, version := range versions {
 		for _, r := range c.Resources {
 			if r.GVK == (schema.GroupVersionKind{Group: group, Version: version, Kind: kind}) {
@@ -390,4 +391,20 @@ func (c *Cluster) all(ctx context.Context, r Resource, q query, each func(json.R
 		}
 	}
 	return nil
+}
+
+// Each calls f with all objects of a resource once, page by page. A list that takes
+// longer than the server remembers its beginning goes on with what is there then.
+func (c *Cluster) Each(ctx context.Context, r Resource, f func(*unstructured.Unstructured) error) error {
+	return c.each(ctx, r, query{}, f)
+}
+
+func (c *Cluster) each(ctx context.Context, r Resource, q query, f func(*unstructured.Unstructured) error) error {
+	return c.all(ctx, r, q, func(item json.RawMessage) error {
+		u, err := decode(item, r)
+		if err != nil {
+			return err
+		}
+		return f(u)
+	})
 }

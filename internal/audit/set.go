@@ -81,7 +81,7 @@ const NativeStage = "native policies"
 // surroundings are the definitions and Namespaces of a cluster.
 func (c *Cluster) surroundings(ctx context.Context) (docs []*manifest.Document, problems []string, err error) {
 	for _, of := range []struct{ group, kind string }{{api.DefinitionGroup, api.DefinitionKind}, {"", "Namespace"}} {
-		r, ok := c.serves(of.group, of.kind, "v1")
+		r, ok := c.Serves(of.group, of.kind, "v1")
 		if !ok {
 			continue
 		}
@@ -112,11 +112,7 @@ func refused(err error) bool {
 
 // documents lists objects as documents.
 func (c *Cluster) documents(ctx context.Context, r Resource, q query) (docs []*manifest.Document, err error) {
-	err = c.all(ctx, r, q, func(item json.RawMessage) error {
-		u, err := decode(item, r)
-		if err != nil {
-			return err
-		}
+	err = c.each(ctx, r, q, func(u *unstructured.Unstructured) error {
 		meta, _ := u.Object["metadata"].(map[string]any)
 		delete(meta, "managedFields")
 		docs = append(docs, document(u))
@@ -231,7 +227,7 @@ func (b *setBuilder) read(ctx context.Context, native bool) (docs []*manifest.Do
 		for _, v := range versions {
 			names = append(names, v.Version)
 		}
-		r, ok := b.cluster.serves(versions[0].Group, versions[0].Kind, names...)
+		r, ok := b.cluster.Serves(versions[0].Group, versions[0].Kind, names...)
 		if !ok {
 			continue
 		}
@@ -364,7 +360,7 @@ func (b *setBuilder) params(ctx context.Context, docs []*manifest.Document) (out
 		if u.GetKind() != api.BindingKind || !ok {
 			continue
 		}
-		r, ok := b.cluster.serves(gvk.Group, gvk.Kind, gvk.Version)
+		r, ok := b.cluster.Serves(gvk.Group, gvk.Kind, gvk.Version)
 		if !ok {
 			continue
 		}
