@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -117,6 +118,89 @@ rules:
 				}
 			}
 		})
+	}
+	columns(t, m)
+	counted(t, m, kubeconfig, replica)
+	storedRecords(t, m, kubeconfig)
+}
+
+// columns waits until kubectl get mapb shows what a binding has done.
+func columns(t *testing.T, m *cluster.Mapd) {
+	t.Helper()
+	cluster.Eventually(t, cluster.Patience, "the columns of a binding", func(context.Context) error {
+		out, err := m.Kubectl(t, nil, "get", "mapb", "on-pods")
+		if err != nil {
+			return err
+		}
+		if got := squeeze(out); !strings.HasPrefix(got, "NAME POLICY PARAM READY MODE CHANGED WOULD FAILED AGE on-pods on-pods True enforce 1 0 0 ") {
+			return errors.New(got)
+		}
+		return nil
+	})
+}
+
+// counted asks for counts: of a replica that answers and one that does not, of none, and of a
+// policy that there is not.
+func counted(t *testing.T, m *cluster.Mapd, kubeconfig, replica string) {
+	t.Helper()
+	const cut = "https://127.0.0.1:1"
+	for _, c := range []struct {
+		args []string
+		code int
+		want string // a pattern
+	}{
+		{[]string{"top", "-o", "json", "--replica", replica}, 0, `(?s)^\{.*"policy": "on-pods",\s+"binding": "on-pods",\s+"seen": 1,\s+"changed": 1,.*"since"`},
+		{[]string{"top", "--sort", "changes", "--replica", replica, "--replica", cut}, 5, `(?m)^on-pods +on-pods +\S+ +\S+ +1 +0 +1 +0$`},
+		{[]string{"rollout", "status", "on-pods", "--replica", replica, "--replica", cut}, 5, `(?m)^on-pods +on-pods +enforce +100 +1 +0 +1 +0 +Pod shop/web-7d4b-: /metadata/labels/marked$`},
+		{[]string{"rollout", "status", "on-pods", "-o", "json", "--replica", cut, "--replica", replica}, 5, `"name": "https://127.0.0.1:1",\s+"error": "`},
+		{[]string{"rollout", "status", "--replica", cut}, 2, `^$`},
+		{[]string{"top", "--replica", cut}, 2, `^$`},
+		{[]string{"rollout", "status", "on-pod", "--replica", replica}, 2, `^$`},
+		{[]string{"rollout", "diff", "on-pods", "--replica", replica}, 0, `^$`},
+	} {
+		if out, code, err := m.Mapd(t, kubeconfig, c.args...); err != nil || code != c.code || !regexp.MustCompile(c.want).MatchString(out) {
+			t.Errorf("mapd %s: exit code %d, %v, want %d and %s in\n%s", strings.Join(c.args, " "), code, err, c.code, c.want, out)
+		}
+	}
+}
+
+// storedRecords asks after the replica was replaced: what it remembered is in its ConfigMap
+// then, and no records are for who has no right to them.
+func storedRecords(t *testing.T, m *cluster.Mapd, kubeconfig string) {
+	t.Helper()
+	replace := func() (url string) {
+		old := m.Replicas()[0]
+		m.AddReplica(t, "--record-sink=configmap")
+		m.WaitReady(t)
+		m.Remove(t, old)
+		return "https://" + m.Replicas()[0].Addr
+	}
+	replace()
+	api := m.Client(t, m.Config)
+	set, err := api.AppsV1().ReplicaSets("shop").Get(t.Context(), "web-7d4b", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := createdPod(t.Context(), t, api, set, metav1.CreateOptions{FieldManager: "kube-controller-manager"})
+	replica := replace()
+	out, code, err := m.Mapd(t, kubeconfig, "blame", "pods/"+pod, "--replica", replica)
+	if err != nil || code != 0 {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+	for _, want := range []string{
+		`\n/metadata/labels/marked +policy on-pods/on-pods +\S+Z +record +create\n`,
+		`\n/spec/containers/0/image +manager alice .* in deployment.apps/web /spec/template/spec/containers/0/image\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("want %s in\n%s", want, out)
+		}
+	}
+	poor := m.Kubeconfig(t, m.User(t, "poor"), "shop")
+	if out, code, err := m.Mapd(t, poor, "blame", "pods/"+pod, "--replica", replica); err != nil || code != 1 || strings.Contains(out, "on-pods") {
+		t.Errorf("without rights: exit code %d, %v\n%s", code, err, out)
+	}
+	if code, body, err := m.Replicas()[0].Get(t.Context(), "/records/blame?kind=Pod&namespace=shop&name="+pod); err != nil || code != http.StatusUnauthorized {
+		t.Errorf("without a token: HTTP status %d, %v\n%s", code, err, body)
 	}
 }
 
