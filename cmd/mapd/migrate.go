@@ -389,7 +389,7 @@ func (m *migration) write(ctx context.Context) error {
 		}
 		return nil
 	}
-	stale, err := migrate.Write(m.flags.output, files)
+	stale, err := migrate.Write(m.flags.output, migrate.Command, files)
 	for _, path := range stale {
 		m.report.Notes = append(m.report.Notes, path+" is of an earlier run; nothing stands for it now, so it is best removed")
 	}

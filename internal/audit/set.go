@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -421,3 +422,25 @@ func paramQuery(binding *unstructured.Unstructured) (q query, ok bool) {
 
 // mayMeet reports whether any policy can apply to requests of the kind of req.
 func (s *Set) mayMeet(req *policy.Request) bool { return s.whole.MayMeet(req) }
+
+// Documents returns the policies of mapd's group, or those of the API server, with their
+// bindings, parameters, definitions and Namespaces. problems say which
+// definitions and Namespaces could not be read.
+func (c *Cluster) Documents(ctx context.Context, native bool) (docs []*manifest.Document, problems []string, err error) {
+	around, problems, err := c.surroundings(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := setBuilder{Set: &Set{Problems: problems}, cluster: c, loading: &Loading{}, around: around}
+	if docs, err = b.read(ctx, native); err != nil {
+		return nil, nil, err
+	}
+	params, err := b.params(ctx, docs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if more := b.Problems[len(problems):]; len(more) > 0 {
+		return nil, nil, errors.New(strings.Join(more, "; "))
+	}
+	return slices.Concat(docs, params, around), problems, nil
+}

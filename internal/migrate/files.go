@@ -19,8 +19,12 @@ type File struct {
 	Data []byte
 }
 
-// marker is a line of every file that Write may replace.
-const marker = "# Written by mapd migrate gatekeeper."
+// Command is the command that writes Files.
+const Command = "mapd migrate gatekeeper"
+
+// Marker returns the line of every file that Write may replace: by is the command that
+// wrote it.
+func Marker(by string) string { return "# Written by " + by + "." }
 
 // Files formats the units that have a policy, in their order. group is the API
 // group of policies and bindings; "" means Kubernetes' own.
@@ -98,7 +102,7 @@ func header(u translate.Unit) string {
 			}
 		}
 	}
-	b.WriteString(marker + "\n")
+	b.WriteString(Marker(Command) + "\n")
 	return b.String()
 }
 

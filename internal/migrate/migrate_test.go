@@ -178,7 +178,7 @@ func FuzzFiles(f *testing.F) {
 		if d := cmp.Diff(want, docs); d != "" {
 			t.Errorf("-want +got\n%s\n%s", d, file.Data)
 		}
-		if !ours(file.Data) {
+		if !ours(file.Data, Command) {
 			t.Errorf("the file does not say who wrote it:\n%s", file.Data)
 		}
 	})
@@ -193,12 +193,12 @@ func TestWrite(t *testing.T) {
 		}
 		return string(data)
 	}
-	a, b := File{"a.yaml", []byte(marker + "\na: 1\n")}, File{"b.yaml", []byte(marker + "\nb: 1\n")}
-	if stale, err := Write(dir, []File{a, b}); err != nil || len(stale) > 0 {
+	a, b := File{"a.yaml", []byte(Marker(Command) + "\na: 1\n")}, File{"b.yaml", []byte(Marker(Command) + "\nb: 1\n")}
+	if stale, err := Write(dir, Command, []File{a, b}); err != nil || len(stale) > 0 {
 		t.Fatal(stale, err)
 	}
-	a.Data = []byte(marker + "\na: 2\n")
-	stale, err := Write(dir, []File{a})
+	a.Data = []byte(Marker(Command) + "\na: 2\n")
+	stale, err := Write(dir, Command, []File{a})
 	if err != nil || len(stale) != 1 || stale[0] != filepath.Join(dir, "b.yaml") {
 		t.Fatal(stale, err)
 	}
@@ -207,14 +207,14 @@ func TestWrite(t *testing.T) {
 	}
 
 	// A file of somebody else's stays, and nothing else is changed either.
-	if err := os.WriteFile(filepath.Join(dir, "z.yaml"), []byte("z: mine\n"+marker+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "z.yaml"), []byte("z: mine\n"+Marker(Command)+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	a.Data = []byte(marker + "\na: 3\n")
-	if _, err := Write(dir, []File{a, {"z.yaml", nil}}); err == nil || !strings.Contains(err.Error(), "z.yaml: is there and was not written by mapd") {
+	a.Data = []byte(Marker(Command) + "\na: 3\n")
+	if _, err := Write(dir, Command, []File{a, {"z.yaml", nil}}); err == nil || !strings.Contains(err.Error(), "z.yaml: is there and was not written by mapd") {
 		t.Errorf("error = %v", err)
 	}
-	if got := read("a.yaml"); got != marker+"\na: 2\n" {
+	if got := read("a.yaml"); got != Marker(Command)+"\na: 2\n" {
 		t.Errorf("a.yaml is %q", got)
 	}
 
@@ -222,13 +222,13 @@ func TestWrite(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "y.yaml", "full"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Write(dir, []File{a, {"c.yaml", nil}, {"y.yaml", nil}}); err == nil {
+	if _, err := Write(dir, Command, []File{a, {"c.yaml", nil}, {"y.yaml", nil}}); err == nil {
 		t.Error("no error")
 	}
 	if err := place(dir, t.TempDir(), []File{{"missing", nil}}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error = %v", err)
 	}
-	if got := read("a.yaml"); got != marker+"\na: 2\n" {
+	if got := read("a.yaml"); got != Marker(Command)+"\na: 2\n" {
 		t.Errorf("a.yaml is %q", got)
 	}
 	entries, err := os.ReadDir(dir)

@@ -12,12 +12,12 @@ import (
 )
 
 // Write puts files into a directory, which it creates if needed: all of them,
-// or none. It returns an error, and changes nothing, if there is a file of that
-// name that Write did not write.
+// or none. The comment at the top of each has Marker(by). It returns an error, and
+// changes nothing, if there is a file of that name without this marker.
 //
 // stale names the files that an earlier Write left in the directory and that
 // are not among files: whoever applies the directory applies them too.
-func Write(dir string, files []File) (stale []string, err error) {
+func Write(dir, by string, files []File) (stale []string, err error) {
 	before := map[string][]byte{} // what is written over
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name)
@@ -27,8 +27,8 @@ func Write(dir string, files []File) (stale []string, err error) {
 			continue
 		case err != nil:
 			return nil, err
-		case !ours(data):
-			return nil, fmt.Errorf("%s: is there and was not written by mapd migrate gatekeeper; move it away or choose another directory", path)
+		case !ours(data, by):
+			return nil, fmt.Errorf("%s: is there and was not written by %s; move it away or choose another directory", path, by)
 		}
 		before[f.Name] = data
 	}
@@ -48,7 +48,7 @@ func Write(dir string, files []File) (stale []string, err error) {
 	if err := place(dir, temporary, files, before); err != nil {
 		return nil, err
 	}
-	return left(dir, files)
+	return left(dir, by, files)
 }
 
 // place moves files into dir. If it cannot move one, it restores the others.
@@ -76,7 +76,7 @@ func restore(dir string, files []File, before map[string][]byte) error {
 }
 
 // left returns the files in dir that Write wrote and that are not among files.
-func left(dir string, files []File) ([]string, error) {
+func left(dir, by string, files []File) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func left(dir string, files []File) ([]string, error) {
 			slices.ContainsFunc(files, func(f File) bool { return f.Name == e.Name() }) {
 			continue
 		}
-		if data, err := os.ReadFile(filepath.Join(dir, e.Name())); err == nil && ours(data) {
+		if data, err := os.ReadFile(filepath.Join(dir, e.Name())); err == nil && ours(data, by) {
 			stale = append(stale, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -95,11 +95,11 @@ func left(dir string, files []File) ([]string, error) {
 }
 
 // ours reports whether the comment at the top of a file has the marker.
-func ours(data []byte) bool {
+func ours(data []byte, by string) bool {
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimRight(line, "\r\n")
 		switch {
-		case string(line) == marker:
+		case string(line) == Marker(by):
 			return true
 		case len(line) > 0 && line[0] != '#':
 			return false

@@ -1,14 +1,12 @@
 package promote
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -363,7 +361,7 @@ func (s *Subject) twice(ctx context.Context, add adder) error {
 	}{{"given objects", s.Given}, {"live ones", s.Live}} {
 		before, changed := t.tried, t.changed
 		for _, u := range kind.objects {
-			t.object(u)
+			suite.Offer(ctx, policies, u, t.again)
 		}
 		t.counts = append(t.counts, fmt.Sprintf("%d with %s (%d changed)", t.tried-before, kind.what, t.changed-changed))
 	}
@@ -395,31 +393,6 @@ type trial struct {
 	tried, changed int
 	why            string
 	counts         []string
-}
-
-// object tries an object as one that is created, and as one that is updated.
-func (t *trial) object(u *unstructured.Unstructured) {
-	u = u.DeepCopy()
-	u.SetManagedFields(nil)
-	text := manifest.Encode(u.Object)
-	for _, op := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
-		for d, err := range mapd.Read("object", bytes.NewReader(text)) {
-			if err != nil {
-				return
-			}
-			opts := mapd.RequestOptions{Operation: op}
-			if op == admissionv1.Update {
-				old, errs := t.policies.Objects("old", mapd.Read("object", bytes.NewReader(text)))
-				if len(errs) > 0 {
-					return
-				}
-				opts.Old = old
-			}
-			if r, err := t.policies.Request(d, opts); err == nil {
-				t.again(r, t.policies.Admit(t.ctx, r))
-			}
-		}
-	}
 }
 
 // again puts in what the policies have made of a request.

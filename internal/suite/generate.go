@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -116,6 +117,32 @@ func Try(ctx context.Context, policies *mapd.Policies, namespaces []string, f fu
 	g.namespaces = append(slices.Clip(namespaces), mapd.DefaultNamespace)
 	for _, p := range policies.Policies() {
 		g.policy(p)
+	}
+}
+
+// Offer calls f with an object as one that is created and as one that is updated, and what
+// policies give. It skips what is no object that they can be asked about.
+func Offer(ctx context.Context, policies *mapd.Policies, u *unstructured.Unstructured, f func(*mapd.Request, *mapd.Result)) {
+	u = u.DeepCopy()
+	u.SetManagedFields(nil)
+	text := manifest.Encode(u.Object)
+	for _, op := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
+		for d, err := range mapd.Read("object", bytes.NewReader(text)) {
+			if err != nil {
+				return
+			}
+			opts := mapd.RequestOptions{Operation: op}
+			if op == admissionv1.Update {
+				old, errs := policies.Objects("old", mapd.Read("object", bytes.NewReader(text)))
+				if len(errs) > 0 {
+					return
+				}
+				opts.Old = old
+			}
+			if r, err := policies.Request(d, opts); err == nil {
+				f(r, policies.Admit(ctx, r))
+			}
+		}
 	}
 }
 

@@ -87,7 +87,7 @@ func (p *paramRef) collect(ctx context.Context, params Params, kind schema.Group
 		if err != nil {
 			return nil, err
 		}
-		found = sortParams(list)
+		found = SortParams(list)
 	default:
 		return nil, errors.New("one of name or selector must be provided")
 	}
@@ -98,9 +98,9 @@ func (p *paramRef) collect(ctx context.Context, params Params, kind schema.Group
 	return found, nil
 }
 
-// sortParams returns the list by namespace and name. The given list may belong
+// SortParams returns the list by namespace and name. The given list may belong
 // to a cache and is left alone.
-func sortParams(list []*unstructured.Unstructured) []*unstructured.Unstructured {
+func SortParams(list []*unstructured.Unstructured) []*unstructured.Unstructured {
 	if !slices.IsSortedFunc(list, compareParams) {
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, compareParams)

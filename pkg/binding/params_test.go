@@ -85,8 +85,8 @@ func TestParams(t *testing.T) {
 func TestParamsAreNotSortedInPlace(t *testing.T) {
 	list := []string{"b", "a"}
 	store := params{object("t1", list[0]), object("t1", list[1])}
-	sortParams(store)
+	SortParams(store)
 	if store[0].GetName() != "b" {
-		t.Error("sortParams() changed the list that it was given")
+		t.Error("SortParams() changed the list that it was given")
 	}
 }

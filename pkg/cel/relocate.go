@@ -275,18 +275,10 @@ func (w *relocating) call(e ast.Expr, bound []string) ast.Expr {
 	}
 	w.checkOperand(c.Target())
 	target := w.walk(c.Target(), bound)
-	defines, outside := binders(c)
-	inner := bound
-	for _, a := range args[:defines] {
-		inner = append(slices.Clone(inner), a.AsIdent())
-	}
+	defines, scopes := scopesOf(c, bound)
 	out := slices.Clone(args)
 	for i := defines; i < len(args); i++ {
-		if i < outside {
-			out[i] = w.walk(args[i], bound)
-		} else {
-			out[i] = w.walk(args[i], inner)
-		}
+		out[i] = w.walk(args[i], scopes[i])
 	}
 	return w.make.NewMemberCall(e.ID(), c.FunctionName(), target, out...)
 }

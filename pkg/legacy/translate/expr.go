@@ -409,3 +409,7 @@ func quote(s string) string {
 	b.WriteByte('"')
 	return b.String()
 }
+
+// Literal returns an expression whose value is v: nil, a bool, string, int64 or float64, or a
+// list or map of them. Numbers keep their type. Lists and maps of mixed types hold dyn.
+func Literal(v any) string { return constant(v).String() }

@@ -1,0 +1,186 @@
+package cel
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+)
+
+// Occurrence is a place where an expression reads a variable.
+type Occurrence struct {
+	// Path are the fields that are selected of the variable, as far as they are written
+	// out: data, team for params.data["team"].size().
+	Path []string
+	// from and to are where the variable is named, in code points.
+	from, to int
+}
+
+// Occurrences returns where an expression reads a variable, in the order of the text. It does
+// not look whether there is such a variable.
+func Occurrences(expression, variable string) ([]Occurrence, error) {
+	parsed, err := parseWritten(expression)
+	if err != nil {
+		return nil, err
+	}
+	f := &reading{variable: variable, text: []rune(expression), info: parsed.SourceInfo()}
+	f.visit(parsed.Expr(), nil)
+	if f.err != nil {
+		return nil, wholeError(expression, f.err.Error())
+	}
+	slices.SortFunc(f.reads, func(a, b Occurrence) int { return cmp.Compare(a.from, b.from) })
+	return f.reads, nil
+}
+
+// Substitute returns an expression with another one, in its place, wherever it reads a
+// variable. The rest stays as it is written, comments too. by must be an expression that
+// needs no parentheses, such as a call or a selection, without operators around it. It is
+// an error if a macro of the expression defines a variable that by reads.
+func Substitute(expression, variable, by string) (string, error) {
+	reads, err := Occurrences(expression, variable)
+	if err != nil || len(reads) == 0 {
+		return expression, err
+	}
+	free, err := identifiers(by)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := parseWritten(expression)
+	if err != nil {
+		return "", err
+	}
+	if name := definedAmong(parsed.Expr(), free); name != "" {
+		return "", wholeError(expression, fmt.Sprintf("a macro has a variable %s, which would hide the one that stands for %s; rename it", name, variable))
+	}
+	text := []rune(expression)
+	var out strings.Builder
+	at := 0
+	for _, r := range reads {
+		out.WriteString(string(text[at:r.from]))
+		out.WriteString(by)
+		at = r.to
+	}
+	out.WriteString(string(text[at:]))
+	return out.String(), nil
+}
+
+// reading is one call of Occurrences.
+type reading struct {
+	variable string
+	text     []rune
+	info     *ast.SourceInfo
+	reads    []Occurrence
+	err      error
+}
+
+// visit finds the reads in e. bound are the variables that macros around it define.
+func (f *reading) visit(e ast.Expr, bound []string) {
+	if root, path, ok := chain(e); ok {
+		f.add(root, path, bound)
+		return
+	}
+	eachChild(e, bound, f.visit)
+}
+
+func (f *reading) add(root ast.Expr, path, bound []string) {
+	name, global := strings.CutPrefix(root.AsIdent(), ".")
+	if name != f.variable || !global && slices.Contains(bound, name) {
+		return
+	}
+	where, ok := f.info.GetOffsetRange(root.ID())
+	from := int(where.Start)
+	to := from + len([]rune(name))
+	if !ok || global || to > len(f.text) || string(f.text[from:to]) != name {
+		f.err = cmp.Or(f.err, fmt.Errorf("%s is read as %s, which cannot be replaced", f.variable, root.AsIdent()))
+		return
+	}
+	f.reads = append(f.reads, Occurrence{path, from, to})
+}
+
+// eachChild calls visit with the parts of e, as written, and the variables that are bound
+// there.
+func eachChild(e ast.Expr, bound []string, visit func(ast.Expr, []string)) {
+	switch e.Kind() {
+	case ast.CallKind:
+		c := e.AsCall()
+		if c.IsMemberFunction() {
+			visit(c.Target(), bound)
+		}
+		defines, scopes := scopesOf(c, bound)
+		for i := defines; i < len(c.Args()); i++ {
+			visit(c.Args()[i], scopes[i])
+		}
+	case ast.SelectKind:
+		visit(e.AsSelect().Operand(), bound)
+	case ast.ListKind:
+		for _, x := range e.AsList().Elements() {
+			visit(x, bound)
+		}
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			visit(entry.AsMapEntry().Key(), bound)
+			visit(entry.AsMapEntry().Value(), bound)
+		}
+	case ast.StructKind:
+		for _, f := range e.AsStruct().Fields() {
+			visit(f.AsStructField().Value(), bound)
+		}
+	}
+}
+
+// scopesOf returns how many of the first arguments of a call are names of variables that it
+// defines, as macros do, and which variables are bound in each argument.
+func scopesOf(c ast.CallExpr, bound []string) (defines int, scopes [][]string) {
+	args := c.Args()
+	scopes = make([][]string, len(args))
+	outside := 0
+	if c.IsMemberFunction() {
+		defines, outside = binders(c)
+	}
+	inner := bound
+	for _, a := range args[:defines] {
+		inner = append(slices.Clone(inner), a.AsIdent())
+	}
+	for i := range scopes {
+		scopes[i] = inner
+		if i < outside {
+			scopes[i] = bound
+		}
+	}
+	return defines, scopes
+}
+
+// identifiers returns the variables that an expression reads.
+func identifiers(expression string) (out []string, err error) {
+	parsed, err := parseWritten(expression)
+	if err != nil {
+		return nil, err
+	}
+	ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.IdentKind {
+			out = append(out, e.AsIdent())
+		}
+	}))
+	return out, nil
+}
+
+// definedAmong returns a variable among names that a macro in e defines, or "".
+func definedAmong(e ast.Expr, names []string) (found string) {
+	var visit func(ast.Expr, []string)
+	visit = func(e ast.Expr, _ []string) {
+		if e.Kind() == ast.CallKind {
+			c := e.AsCall()
+			defines, _ := scopesOf(c, nil)
+			for _, a := range c.Args()[:defines] {
+				if slices.Contains(names, a.AsIdent()) {
+					found = a.AsIdent()
+				}
+			}
+		}
+		eachChild(e, nil, visit)
+	}
+	visit(e, nil)
+	return found
+}
