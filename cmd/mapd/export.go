@@ -158,6 +158,7 @@ type export struct {
 	world    static.World
 	policies []*static.Policy
 	others   []string // what is no policy of this kind
+	notes    []string
 }
 
 // build makes the manifests.
@@ -210,7 +211,7 @@ func (e *export) build(ctx context.Context, docs []*manifest.Document, names []s
 	}
 	for _, name := range s.Dangling {
 		if len(names) == 0 {
-			e.others = append(e.others, fmt.Sprintf("%s/%s: its policy was not given", api.BindingKind, name))
+			e.notes = append(e.notes, fmt.Sprintf("binding %s: its policy was not given, so nothing is written for it", name))
 		}
 	}
 	return nil
@@ -265,7 +266,6 @@ func (e *export) write() error {
 			files = append(files, migrate.File{Name: strings.TrimSuffix(m.Policy.Name, static.Suffix) + ".yaml", Data: migrate.Encode(migrate.Marker(exporter)+"\n", m.Objects())})
 		}
 	}
-	var notes []string
 	if e.flags.output == manifest.Stdin {
 		var texts [][]byte
 		for _, f := range files {
@@ -280,7 +280,7 @@ func (e *export) write() error {
 			return &codedError{exitUsage, fmt.Errorf("export: %w", err)}
 		}
 		for _, path := range stale {
-			notes = append(notes, path+" is of an earlier run, and servers go on to load it; remove it")
+			e.notes = append(e.notes, path+" is of an earlier run, and servers go on to load it; remove it")
 		}
 	}
 	for _, p := range e.policies {
@@ -300,7 +300,7 @@ func (e *export) write() error {
 	for _, text := range e.others {
 		fmt.Fprintf(e.err, "not exported: %s\n", report.Line(text))
 	}
-	for _, text := range notes {
+	for _, text := range e.notes {
 		fmt.Fprintf(e.err, "note: %s\n", report.Line(text))
 	}
 	if failed {
