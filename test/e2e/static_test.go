@@ -80,6 +80,45 @@ func TestStatic(t *testing.T) {
 		}
 		return err
 	})
+
+	// What is read from a cluster becomes what is read from files.
+	native := bytes.ReplaceAll(data, []byte("admissionregistration.mapd.dev"), []byte("admissionregistration.k8s.io"))
+	native = bytes.ReplaceAll(native, []byte("nothing: null"), []byte("nothing: none")) // which kubectl apply leaves out
+	stored := filepath.Join(dir, "native.yaml")
+	if err := os.WriteFile(stored, native, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	definition, rest, _ := bytes.Cut(native, []byte("---\n"))
+	c.Apply(t, string(definition))
+	cluster.Eventually(t, cluster.Patience, "the kind of the parameters", func(ctx context.Context) error {
+		_, err := c.Dynamic.Resource(schema.GroupVersionResource{Group: "e2e.mapd.dev", Version: "v1", Resource: "settings"}).List(ctx, metav1.ListOptions{})
+		return err
+	})
+	c.Apply(t, string(rest))
+	files, live := filepath.Join(dir, "files"), filepath.Join(dir, "live")
+	export(t, stored, files)
+	t.Logf("%s", output(t, exec.Command(cluster.Binary(t), "export", "--static", "--from-cluster", "--native", "--kubeconfig", c.Kubeconfig(t, c.Config, ""), "-o", live)))
+	if want, got := readAll(t, files), readAll(t, live); len(want) == 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("from the cluster:\n%s\nfrom files:\n%s", got, want)
+	}
+}
+
+// readAll returns the files of a directory.
+func readAll(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(data)
+	}
+	return all
 }
 
 // export writes manifests for policies.
