@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +34,7 @@ func (p *Promoter) Alone(ctx context.Context, namespace string, work func(contex
 	electing, stop := context.WithCancel(ctx)
 	defer stop()
 	held := make(chan context.Context, 1)
-	var told sync.Once
+	var told atomic.Bool
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true, Name: LeaseName,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -42,9 +42,9 @@ func (p *Promoter) Alone(ctx context.Context, namespace string, work func(contex
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(id string) {
 				if id != p.ID {
-					told.Do(func() {
+					if !told.Swap(true) {
 						p.Progress("%s moves policies, or was killed doing so; waiting up to %v for it", id, 5*leaseDuration)
-					})
+					}
 				}
 			},
 		},
@@ -67,11 +67,14 @@ func (p *Promoter) Alone(ctx context.Context, namespace string, work func(contex
 	case <-ended:
 		return lost
 	case <-time.After(5 * leaseDuration):
+		if !told.Load() {
+			return fmt.Errorf("the lease %s/%s cannot be written: mapd promote needs that namespace, and the verbs get, create and update for its leases", namespace, LeaseName)
+		}
 		return fmt.Errorf("another mapd promote is at work (the lease %s/%s); run this again when it has ended", namespace, LeaseName)
 	case leading := <-held:
 		err := work(leading)
 		if err != nil && leading.Err() != nil && ctx.Err() == nil {
-			return errors.Join(lost, err)
+			return lost // which err came of
 		}
 		return err
 	}

@@ -257,7 +257,11 @@ func fingerprint(policy *Object, bindings []*Object) string {
 		if o.GroupVersionKind().Group == api.OwnGroup {
 			version = fmt.Sprint(o.GetGeneration())
 		}
-		fmt.Fprintf(h, "%s\x00%s\x00%s\x00%s\x00%v\n", o.GetName(), o.GetUID(), version, o.GetAnnotations()[modeAnnotation], o.going())
+		fmt.Fprintf(h, "%s\x00%s\x00%s\x00%v", o.GetName(), o.GetUID(), version, o.going())
+		for _, a := range api.RolloutAnnotations {
+			fmt.Fprintf(h, "\x00%s", o.GetAnnotations()[a])
+		}
+		fmt.Fprintln(h)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
@@ -291,6 +295,12 @@ func (s *sides) toNative() Next {
 		return stop("%s", why)
 	}
 	rec := s.record
+	if rec != nil && (rec.To != Native || rec.Phase == leave) && len(s.ownBindings) > 0 {
+		// Nothing is compared any more, so nobody else would find out.
+		if why := s.limits(rec); why != "" {
+			return stop("the policy is being moved, and mapd no longer enforces it as a server would: %s; or go back with mapd promote --demote", why)
+		}
+	}
 	if rec == nil || rec.To != Native {
 		next := Record{To: Native, Phase: both, ID: s.claim(s.own)}
 		if rec != nil {
@@ -542,6 +552,9 @@ func (s *sides) toMapd() Next {
 	leaving := slices.DeleteFunc(slices.Clone(s.natives), func(b *Object) bool {
 		return !b.promoted() && (s.record == nil || !s.record.Restore)
 	})
+	if why := s.taken(); why != "" {
+		return stop("%s", why)
+	}
 	switch {
 	case s.own == nil && s.native == nil:
 		return Next{Err: errNoPolicy}
@@ -576,6 +589,21 @@ func (s *sides) toMapd() Next {
 		return Next{Ask: AskOwn, About: s.ownPrint}
 	}
 	return s.deleteAll(leaving, s.native)
+}
+
+// taken returns why a binding of mapd cannot be made from its native one.
+func (s *sides) taken() string {
+	if rec := s.record; s.native == nil || rec != nil && !rec.Restore && (rec.To == Mapd || rec.Phase != leave) {
+		return ""
+	}
+	for _, n := range s.natives {
+		is := s.all[native.Key{Group: api.OwnGroup, Binding: true, Name: n.GetName()}]
+		if is != nil && Of(is.Unstructured) != s.policy {
+			return fmt.Sprintf("the native binding %s cannot become one of mapd, which has a binding of that name, of the policy %s; rename one of the two, or delete the one that is not wanted",
+				n.GetName(), Of(is.Unstructured))
+		}
+	}
+	return ""
 }
 
 // ownPolicy returns mapd's policy as it is made from the native one.

@@ -31,8 +31,6 @@ const (
 	Manager = "mapd-promote"
 	// probeLabel marks the probes of a Promoter, so that one finds what another has left.
 	probeLabel = "mapd.dev/promotion-probe"
-	// probeNamespace is where probes act on a ConfigMap that never exists.
-	probeNamespace = "default"
 	// pollEvery is how often a question is asked again.
 	pollEvery = 250 * time.Millisecond
 	// reachable is how long an API server may take to answer at its own address.
@@ -40,6 +38,10 @@ const (
 	// Handover is how long everybody has to agree where not everybody can be asked.
 	Handover = 10 * time.Second
 )
+
+// probeNamespaces are where probes may act on a ConfigMap that never exists. Every cluster
+// has them.
+var probeNamespaces = []string{"default", "kube-public", "kube-node-lease", "kube-system"}
 
 // Replicas asks the replicas of mapd.
 type Replicas interface {
@@ -188,6 +190,7 @@ func (p *Promoter) Move(ctx context.Context, policy string, o Options) (Result, 
 	var proofs Proofs
 	var begun time.Time
 	c := &canary{}
+	going := time.Time{} // since when it has been waited for something to go
 	for {
 		w, err := p.World(ctx, policy)
 		if err != nil {
@@ -200,6 +203,14 @@ func (p *Promoter) Move(ctx context.Context, policy string, o Options) (Result, 
 		if next.Back != "" && out.Back == "" {
 			out.Back, o.To, out.At = next.Back, Mapd, Mapd
 			p.Progress("%s: goes back to mapd: %s", policy, next.Back)
+		}
+		switch {
+		case next.Ask != AskGone:
+			going = time.Time{}
+		case going.IsZero():
+			going = time.Now()
+		case time.Since(going) > p.Patience:
+			return out, p.where(policy, o, fmt.Errorf("not gone within %v: %s: deleted already, and a finalizer keeps it", p.Patience, strings.Join(w.going(), ", ")))
 		}
 		switch {
 		case next.Err != nil:
@@ -219,6 +230,17 @@ func (p *Promoter) Move(ctx context.Context, policy string, o Options) (Result, 
 			return out, p.where(policy, o, err)
 		}
 	}
+}
+
+// going names the objects that are being deleted.
+func (w *World) going() (out []string) {
+	for k, o := range w.Objects {
+		if o.going() {
+			out = append(out, fmt.Sprintf("%s.%s %s", o.GetKind(), k.Group, k.Name))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // where adds to an error in which state a policy is left.
@@ -290,10 +312,11 @@ func resource(group string, binding bool) schema.GroupVersionResource {
 	return r
 }
 
-// World reads the objects of a policy.
+// World reads the objects of a policy, and those that have the names of its bindings in the
+// other group.
 func (p *Promoter) World(ctx context.Context, policy string) (*World, error) {
 	w := &World{Policy: policy, Objects: map[native.Key]*Object{}}
-	var own []string
+	bindings, names := map[string][]*unstructured.Unstructured{}, map[string]bool{}
 	for _, group := range []string{api.OwnGroup, api.NativeGroup} {
 		u, err := p.Dynamic.Resource(resource(group, false)).Get(ctx, policy, metav1.GetOptions{})
 		switch {
@@ -302,16 +325,19 @@ func (p *Promoter) World(ctx context.Context, policy string) (*World, error) {
 		case !apierrors.IsNotFound(err):
 			return nil, err
 		}
-		all, err := listAll(ctx, p.Dynamic.Resource(resource(group, true)))
-		if err != nil {
+		if bindings[group], err = listAll(ctx, p.Dynamic.Resource(resource(group, true))); err != nil {
 			return nil, err
 		}
-		for _, b := range all {
-			if Of(b) == policy || group == api.NativeGroup && slices.Contains(own, b.GetName()) {
-				w.Objects[native.Key{Group: group, Binding: true, Name: b.GetName()}] = NewObject(b)
+		for _, b := range bindings[group] {
+			if Of(b) == policy {
+				names[b.GetName()] = true
 			}
-			if group == api.OwnGroup && Of(b) == policy {
-				own = append(own, b.GetName())
+		}
+	}
+	for group, all := range bindings {
+		for _, b := range all {
+			if names[b.GetName()] {
+				w.Objects[native.Key{Group: group, Binding: true, Name: b.GetName()}] = NewObject(b)
 			}
 		}
 	}
@@ -419,7 +445,11 @@ var errNotYet = errors.New("not yet")
 // were written, and so of bindings, and runs either only with the other.
 func (p *Promoter) everyServer(ctx context.Context, group string) (err error) {
 	name := fmt.Sprintf("mapd-promotion-%d", time.Now().UnixNano())
-	probe := writer.Probe{Name: name, Namespace: probeNamespace, ConfigMap: name}
+	namespace, err := p.probeNamespace(ctx, group)
+	if err != nil {
+		return err
+	}
+	probe := writer.Probe{Name: name, Namespace: namespace, ConfigMap: name}
 	policy, binding := probe.Objects()
 	label := map[string]string{probeLabel: p.label()}
 	policy.Labels, binding.Labels = label, label
@@ -472,6 +502,27 @@ func (p *Promoter) everyServer(ctx context.Context, group string) (err error) {
 		}
 	}
 	return nil
+}
+
+// probeNamespace returns a namespace in which policies of a group act: those of mapd do not in
+// the ones that its replicas leave out.
+func (p *Promoter) probeNamespace(ctx context.Context, group string) (string, error) {
+	var exempt []string
+	if group == api.OwnGroup {
+		err := p.poll(ctx, "the namespaces that mapd leaves out", func(ctx context.Context) (err error) {
+			exempt, err = p.Replicas.Exempt(ctx)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	for _, name := range probeNamespaces {
+		if !slices.Contains(exempt, name) {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("mapd leaves out all of %s, so no probe shows that API servers call it; take one out of --exempt-namespace", strings.Join(probeNamespaces, ", "))
 }
 
 func (p *Promoter) label() string { return strings.ReplaceAll(p.ID, "/", ".") }
@@ -594,7 +645,8 @@ func (p *Promoter) accepts(ctx context.Context, w *World) error {
 	for _, k := range slices.SortedFunc(maps.Keys(w.Objects), func(a, b native.Key) int {
 		return strings.Compare(strconv.FormatBool(a.Binding)+a.Name, strconv.FormatBool(b.Binding)+b.Name)
 	}) {
-		if k.Group != api.OwnGroup || w.Objects[native.Key{Group: api.NativeGroup, Binding: k.Binding, Name: k.Name}] != nil {
+		if k.Group != api.OwnGroup || k.Binding && Of(w.Objects[k].Unstructured) != w.Policy ||
+			w.Objects[native.Key{Group: api.NativeGroup, Binding: k.Binding, Name: k.Name}] != nil {
 			continue
 		}
 		part := s.nativePart(w.Objects[k], p.ID)

@@ -12,12 +12,13 @@ import (
 type answers struct {
 	running map[string]string
 	counts  map[string]Counts
+	exempt  []string
 	err     error
 }
 
 func (a answers) Running(context.Context, string) (map[string]string, error) { return a.running, a.err }
 func (a answers) Counts(context.Context, string) (map[string]Counts, error)  { return a.counts, a.err }
-func (a answers) Exempt(context.Context) ([]string, error)                   { return nil, a.err }
+func (a answers) Exempt(context.Context) ([]string, error)                   { return a.exempt, a.err }
 
 // A move waits for every replica, and says which one is missing and how to go on.
 func TestReplicas(t *testing.T) {
