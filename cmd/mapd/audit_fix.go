@@ -99,7 +99,7 @@ func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Opt
 		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 	}
 	undo := audit.UndoFile{Name: f.undoFile}
-	fixer := audit.Fixer{Cluster: o.Cluster, Set: o.Set, Asking: o.Asking, DryRun: f.dryRun == "server", Before: undo.Add}
+	fixer := audit.Fixer{Cluster: o.Cluster, Set: o.Set, Asking: o.Asking, DryRun: f.dryRun == "server", Before: undo.Add, Refused: undo.Drop}
 	asker := &asker{in: bufio.NewReader(s.in), out: s.err, colour: report.Colour(notes.colour)}
 	if !f.yes && !fixer.DryRun {
 		fixer.Confirm = asker.ask

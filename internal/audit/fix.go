@@ -43,8 +43,9 @@ type Fixer struct {
 	// Confirm is asked with what is about to be written; nil is always yes.
 	Confirm func(*Result) (bool, error)
 	// Before is called before each write with how to put the object back. Its error ends the
-	// write.
-	Before func(*Undo) error
+	// write. Refused is called if the API server has then refused to write; nil is not.
+	Before  func(*Undo) error
+	Refused func() error
 }
 
 // Outcome is what became of one object.
@@ -155,6 +156,11 @@ func owned(err error) bool {
 		slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeFieldManagerConflict })
 }
 
+// unwritten reports whether an error says for certain that nothing was written.
+func unwritten(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
+}
+
 // write writes one version of an object, first as a dry run. again says that the object
 // has changed since it was read.
 func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of Resource, was, want *unstructured.Unstructured) (outcome Outcome, why string, again bool, err error) {
@@ -176,6 +182,11 @@ func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of 
 			return "", "", false, err
 		}
 		_, err = writes[len(writes)-1].send(ctx, client, false)
+		if unwritten(err) && f.Refused != nil {
+			if err := f.Refused(); err != nil {
+				return "", "", false, err
+			}
+		}
 	}
 	if apierrors.IsConflict(err) && !owned(err) {
 		return "", "", true, nil

@@ -125,6 +125,32 @@ func TestFixChangedMeanwhile(t *testing.T) {
 	fix(t, f, "m0000", Conflict)
 }
 
+// What another has written meanwhile, even if it is the same, is not taken back.
+func TestUndoOfWhatWasNotWritten(t *testing.T) {
+	s := serve()
+	fill(t, s, 1)
+	put(t, s, labels("team", "configmaps", `"x"`))
+	file := UndoFile{Name: filepath.Join(t.TempDir(), "undo.yaml")}
+	f := fixer(t, s, nil)
+	f.Before, f.Refused = file.Add, file.Drop
+	patches := 0
+	s.Intercept = func(r fakeapi.Request) (map[string]any, error) {
+		if r.Verb == "patch" {
+			if patches++; patches == 2 { // after the dry run
+				change(s, func(l map[string]any) { l["team"] = "x" })
+			}
+		}
+		return nil, nil
+	}
+	fix(t, f, "m0000", Done)
+	if written, err := file.Close(); written || err != nil {
+		t.Errorf("the undo file has a document, %v", err)
+	}
+	if _, err := os.Stat(file.Name); !os.IsNotExist(err) {
+		t.Errorf("the undo file: %v", err)
+	}
+}
+
 // A removal is a JSON patch of the version that was evaluated.
 func TestFixRemoves(t *testing.T) {
 	s := serve()

@@ -43,6 +43,7 @@ func newUndo(of Resource, before, after *unstructured.Unstructured) *Undo {
 type UndoFile struct {
 	Name string
 	file *os.File
+	last int64 // where the last document begins
 }
 
 // Add writes a document, which is on the disk when Add returns. Only the owner may read
@@ -57,18 +58,39 @@ func (f *UndoFile) Add(u *Undo) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.last, err = f.file.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
 	if _, err = f.file.Write(append(append([]byte("---\n"), text...), '\n')); err == nil {
 		err = f.file.Sync()
 	}
 	return err
 }
 
-// Close closes the file; written reports whether it has a document.
+// Drop removes the last document, of an object that was not written. To put it back could take
+// back what another has written.
+func (f *UndoFile) Drop() error {
+	err := f.file.Truncate(f.last)
+	if err == nil {
+		err = f.file.Sync()
+	}
+	return err
+}
+
+// Close closes the file, and removes it if all documents were dropped; written reports whether it
+// has one.
 func (f *UndoFile) Close() (written bool, err error) {
 	if f.file == nil {
 		return false, nil
 	}
-	return true, f.file.Close()
+	info, err := f.file.Stat()
+	if closed := f.file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil && info.Size() == 0 {
+		return false, os.Remove(f.Name)
+	}
+	return true, err
 }
 
 // ReadUndo reads an undo file. A last document that is not whole is left out: what it is
