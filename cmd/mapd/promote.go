@@ -27,7 +27,7 @@ type promoteFlags struct {
 	files                       []string
 	sample                      int
 	requests, least             int
-	canary, timeout             time.Duration
+	settle, canary, timeout     time.Duration
 	output                      string
 	replicas                    []string
 }
@@ -43,7 +43,7 @@ mutated at every moment, some of them by both sides.
 
 Therefore a policy is moved only if it leaves alone what it has made, which is tried on
 objects of the cluster, on generated ones and on those of -f. With --allow-window others
-are moved, too: for some seconds requests are mutated twice, and there is no canary.
+are moved, too: for a while (--settle) requests are mutated twice, and there is no canary.
 
 All state is in the objects. After an interruption run the same command again, here or
 elsewhere, or go back with --demote. Policies are moved one after the other, and only one
@@ -73,8 +73,9 @@ func newPromote(s streams) *cobra.Command {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print the checks and the steps, and change nothing")
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "objects on which the policy must leave alone what it has made; repeatable")
 	fl.IntVar(&f.sample, "sample", 200, "how many objects of the cluster to try that on")
-	fl.BoolVar(&f.window, "allow-window", false, "move policies that change again what they have made; for some seconds requests are mutated twice")
+	fl.BoolVar(&f.window, "allow-window", false, "move policies that change again what they have made; for a while requests are mutated twice")
 	fl.BoolVar(&f.everywhere, "everywhere", false, "let native policies act in the namespaces that mapd leaves out, too")
+	fl.DurationVar(&f.settle, "settle", time.Minute, "how long requests have to end that began before every API server ran the native policy; servers end requests after their --request-timeout, 1m by default")
 	fl.IntVar(&f.requests, "canary-requests", 50, "how many requests mapd and the API servers must agree on; 0: none")
 	fl.DurationVar(&f.canary, "canary-time", time.Minute, "how long to wait for that many requests; those that have come until then count")
 	fl.IntVar(&f.least, "canary-least", 1, "go back if fewer requests than that were compared within --canary-time; 0: go on without proof")
@@ -101,6 +102,8 @@ func (f *promoteFlags) run(ctx context.Context, s streams, names []string) error
 		return usagef("promote: name policies, or pass --all")
 	case f.timeout <= 0 || f.canary <= 0:
 		return usagef("promote: --timeout and --canary-time must be positive")
+	case f.settle < 0:
+		return usagef("promote: --settle must not be negative")
 	case f.requests < 0 || f.least < 0 || f.sample < 0:
 		return usagef("promote: --canary-requests, --canary-least and --sample must not be negative")
 	case f.requests > 0 && f.least > f.requests:
@@ -188,7 +191,7 @@ func (f *promoteFlags) promoter(ctx context.Context, s streams, config *rest.Con
 	var mu sync.Mutex
 	p := &promote.Promoter{
 		Config: config, Kubernetes: kube, Dynamic: d, ID: identity(), Patience: f.timeout, Window: f.window,
-		CanaryRequests: uint64(f.requests), CanaryLeast: uint64(f.least), CanaryTime: f.canary,
+		Settle: f.settle, CanaryRequests: uint64(f.requests), CanaryLeast: uint64(f.least), CanaryTime: f.canary,
 		Replicas: &promotionReplicas{config, f.replicas},
 		Progress: func(format string, args ...any) {
 			mu.Lock()

@@ -48,7 +48,7 @@ func TestNamesTaken(t *testing.T) {
 			annotated(policyOf(t, api.OwnGroup, "p", "v1"), recordAnnotation, `{"to":"mapd","phase":"both","id":"x","restore":true}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			p := stored(t, objects...)
 			_, err := p.Move(ctx, "p", Options{To: Mapd, Adopt: true})
@@ -60,6 +60,31 @@ func TestNamesTaken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mapd's policy is enforced until no request can be past the native policies of a server that
+// did not run this one yet.
+func TestSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := stored(t, policyOf(t, api.OwnGroup, "p", "v1"), bindingOf(t, api.OwnGroup, "b", "p", ""))
+		p.Settle = time.Minute
+		var ran time.Time
+		settled := false
+		p.Progress = func(format string, args ...any) {
+			t.Logf(format, args...)
+			switch {
+			case strings.Contains(format, "every API server runs the native policy;"):
+				ran = time.Now()
+			case !ran.IsZero() && !settled:
+				if settled = true; time.Since(ran) < p.Settle {
+					t.Errorf("goes on after %v", time.Since(ran))
+				}
+			}
+		}
+		if out, err := p.Move(t.Context(), "p", Options{To: Native}); err != nil || out.At != Native || !settled {
+			t.Errorf("%+v, %v, %t", out, err, settled)
+		}
+	})
 }
 
 // What a finalizer keeps is named, and not waited for without end.

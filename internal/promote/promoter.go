@@ -72,6 +72,10 @@ type Promoter struct {
 	Exempt []string
 	// Patience is how long the answer to a question may take.
 	Patience time.Duration
+	// Settle is how long to wait, once every API server runs the native policy, for requests
+	// that were past their server's policies by then: in another webhook, which may be slow,
+	// they are still before mapd.
+	Settle time.Duration
 	// CanaryRequests and CanaryTime end the comparison, whichever comes first. If fewer than
 	// CanaryLeast requests were compared by then, the promotion goes back.
 	CanaryRequests, CanaryLeast uint64
@@ -383,7 +387,10 @@ func (p *Promoter) answer(ctx context.Context, w *World, policy string, next Nex
 		if err := p.everyServer(ctx, api.NativeGroup); err != nil {
 			return err
 		}
-		p.Progress("%s: every API server runs the native policy", policy)
+		p.Progress("%s: every API server runs the native policy; requests that began before have %v to end", policy, p.Settle)
+		if err := pause(ctx, p.Settle); err != nil {
+			return err
+		}
 		proofs.Native = next.About
 	case AskOwn:
 		p.Progress("%s: waiting until every replica of mapd runs its policy as it is stored", policy)

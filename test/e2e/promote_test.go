@@ -157,7 +157,7 @@ func forward(t *testing.T, address, to string) (port int) {
 // command returns mapd promote with the replicas that are there now.
 func (p *promotion) command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
-	args = append([]string{"promote", "--kubeconfig=" + p.config, "--canary-time=2s"}, args...)
+	args = append([]string{"promote", "--kubeconfig=" + p.config, "--canary-time=2s", "--settle=1s"}, args...)
 	for _, r := range p.Replicas() {
 		args = append(args, "--replica=https://"+r.Addr)
 	}
