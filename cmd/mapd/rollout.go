@@ -305,7 +305,7 @@ func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string
 			continue
 		}
 		of, _ := api.RolloutFor(api.PolicyKind, p.GetAnnotations())
-		of.Tripped = breaker.TripOf(p) != nil
+		of.Tripped = breaker.Current(p) != nil
 		own, _ := api.RolloutFor(api.BindingKind, bindings[i].GetAnnotations())
 		out = append(out, rolloutBinding{Pair: ledger.Pair{Policy: name, Binding: bindings[i].GetName()}, Mode: of.With(own).String(), Percent: own.Share.String()})
 	}

@@ -59,6 +59,19 @@ func TripOf(u *unstructured.Unstructured) *Trip {
 	return &Trip{Digest: text("digest"), Reason: text("reason"), Time: at, Replica: text("replica")}
 }
 
+// Current returns the Trip in a policy's status if it counts: nil if it is void, because it
+// is about another version of the policy, or the policy has no breaker.
+func Current(u *unstructured.Unstructured) *Trip {
+	t := TripOf(u)
+	if t == nil {
+		return nil
+	}
+	if of, _ := api.RolloutFor(api.PolicyKind, u.GetAnnotations()); of.Breaker == nil || t.Digest != DigestOf(u.Object) {
+		return nil
+	}
+	return t
+}
+
 // Object returns the Trip as it is stored.
 func (t *Trip) Object() map[string]any {
 	return map[string]any{

@@ -38,7 +38,7 @@ func limits(policy *unstructured.Unstructured, bindings []*unstructured.Unstruct
 		return r
 	}
 	of := read(policy, "")
-	if trip := breaker.TripOf(policy); trip != nil && of.Breaker != nil && trip.Digest == breaker.DigestOf(policy.Object) {
+	if trip := breaker.Current(policy); trip != nil {
 		of.Tripped = true
 		add("the policy is in shadow, because its breaker tripped at %s: %s; a server has no breaker and would enforce it again, so mend the policy first (docs/operate.md, Breakers)",
 			trip.Time.UTC().Format(time.RFC3339), trip.Reason)

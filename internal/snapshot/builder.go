@@ -376,10 +376,7 @@ func tripOf(d *manifest.Document, p *policy.Policy) *breaker.Trip {
 	if text, err := d.JSONText(); err != nil || json.Unmarshal(text, &object) != nil {
 		return nil
 	}
-	if t := breaker.TripOf(&unstructured.Unstructured{Object: object}); t != nil && t.Digest == breaker.DigestOf(object) {
-		return t
-	}
-	return nil
+	return breaker.Current(&unstructured.Unstructured{Object: object})
 }
 
 func (b *builder) readBindings(unbound bool) {
