@@ -9,9 +9,11 @@ package bundle
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -173,6 +175,26 @@ func (b *builder) raw(ctx context.Context, limit int, req *rest.Request) (text [
 		return text[:limit], true, nil
 	}
 	return text, false, nil
+}
+
+// end reads a path of the API server, and keeps the last limit bytes of it.
+func (b *builder) end(ctx context.Context, limit int, req *rest.Request) (text []byte, cut bool, err error) {
+	stream, err := req.Stream(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer stream.Close()
+	for err == nil {
+		into := bytes.NewBuffer(text)
+		_, err = io.CopyN(into, stream, int64(limit))
+		if text = into.Bytes(); len(text) > limit {
+			text, cut = append([]byte(nil), text[len(text)-limit:]...), true
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, false, err
+	}
+	return text, cut, nil
 }
 
 // read returns one object, or the items of a list.

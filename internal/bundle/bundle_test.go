@@ -29,6 +29,7 @@ import (
 
 const (
 	secret = "hunter2-very-s3cret"
+	part   = "hunter2-very" // that secret begins with
 	token  = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtYXBkIn0.c2lnbmF0dXJlLWhlcmU"
 )
 
@@ -76,7 +77,7 @@ func hostile(t *testing.T) (*fakeapi.Server, texts) {
 	container := func(name string) object {
 		return object{
 			"name": name, "image": "mapd:1", "args": []any{"serve", "--of=" + name}, "command": []any{secret},
-			"env":       []any{object{"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": secret}, object{"name": "SHORT", "value": "true"}},
+			"env":       []any{object{"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": secret}, object{"name": "PART", "value": part}, object{"name": "SHORT", "value": "true"}},
 			"lifecycle": object{"preStop": object{"exec": object{"command": []any{secret}}}},
 		}
 	}
@@ -119,6 +120,9 @@ func hostile(t *testing.T) (*fakeapi.Server, texts) {
 			"panic: " + secret + "\n" +
 			"time=2026-11-23T08:00:01Z level=ERROR msg=\"panic while answering a review\" panic=\"no key \\\"" + token + "x\\\" in map\" stack=frames\n" +
 			"time=2026-11-23T08:00:02Z level=WARN msg=x error=\"Authorization: Bearer abcdefghijklmnop https://me:" + "pa55word@host\"\n" +
+			"time=2026-11-23T08:00:02Z level=INFO msg=\"guests would refuse the request\" name=web guests=x reason=\"image a value is \\\"bad\\\"\" more=1\n" +
+			"time=2026-11-23T08:00:02Z level=WARN msg=\"the breaker of a policy has tripped\" reason=\"3 of 20\"\n" +
+			`{"time":"2026-11-23T08:00:02Z","level":"INFO","msg":"mutators would refuse the request","reason":"a value"}` + "\n" +
 			`{"time":"2026-11-23T08:00:03Z","level":"ERROR","msg":"y","panic":"a value","error":"` + secret + "\"}\n",
 	}}
 }
@@ -209,7 +213,7 @@ func TestNoSecrets(t *testing.T) {
 		o.Replicas = func(context.Context) (bundle.Replicas, error) { return said{t}, nil }
 	})
 	for name, text := range files {
-		for _, bad := range []string{secret, token, "abcdefghijklmnop", "pa55word", "MIIEcutoff", "last-applied", "a value"} {
+		for _, bad := range []string{secret, "s3cret", token, "abcdefghijklmnop", "pa55word", "MIIEcutoff", "last-applied", "a value"} {
 			if strings.Contains(text, bad) {
 				t.Errorf("%s holds %s:\n%s", name, bad, text)
 			}
@@ -230,7 +234,7 @@ func TestNoSecrets(t *testing.T) {
 		"events.yaml":                         {"reason: BackOff", "name: mapd-1"},
 		"mapd-1/metrics.txt":                  {"mapd_panics_total 0"},
 		"mapd-1/readyz.txt":                   {"[+] policies: ok"},
-		"mapd-1/log.txt":                      {"msg=serving", `panic=[removed] stack=frames`, `"panic":[removed]`, "1 lines left out"},
+		"mapd-1/log.txt":                      {"msg=serving", `panic=[removed] stack=frames`, `"panic":[removed]`, "reason=[removed] more=1", `"reason":[removed]`, `reason="3 of 20"`, "1 lines left out"},
 		"mapd-1/log-previous.txt":             {"msg=earlier"},
 		"mapd-1/counts.json":                  {`"would": 3`, `"/spec"`, `"policy": "enforced"`},
 		"https-10.0.0.7-8443/counts.json":     {`"would": 3`},
@@ -343,9 +347,12 @@ func TestPartial(t *testing.T) {
 func TestBounds(t *testing.T) {
 	s, x := hostile(t)
 	line := "time=2026-11-23T08:00:00Z level=INFO msg=x\n"
-	x.of[pods+"mapd-1/log"] = strings.Repeat(line, 3<<20/len(line))
+	x.of[pods+"mapd-1/log"] = strings.Repeat(line, 3<<20/len(line)) + "time=2026-11-23T08:00:01Z level=INFO msg=last\n"
 	x.of[pods+"https:mapd-1:8443/proxy/metrics"] = strings.Repeat("m", 9<<20)
 	m, files := made(t, s, x, nil)
+	if log := files["mapd-1/log.txt"]; !strings.Contains(log, "msg=last") || len(log) < 2<<20-2*len(line) {
+		t.Errorf("%d bytes of the log, not its last 2 MiB", len(log))
+	}
 	for _, f := range m.Files {
 		if f.Cut != slices.Contains([]string{"mapd-1/log.txt", "mapd-1/metrics.txt"}, f.Name) || f.Bytes != len(files[f.Name]) || f.Bytes > 8<<20 {
 			t.Errorf("%+v, %d bytes in the archive", f, len(files[f.Name]))

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -49,7 +50,8 @@ func asMap(v any) map[string]any {
 // clean takes out of a text what looks like a credential, and values of variables.
 func (b *builder) clean(text string) string {
 	text = secrets.ReplaceAllString(text, hiddenText)
-	for _, value := range slices.Sorted(maps.Keys(b.hidden)) {
+	// The longest first: one may be a part of another, of which nothing must be left.
+	for _, value := range slices.SortedFunc(maps.Keys(b.hidden), func(v, w string) int { return cmp.Or(len(w)-len(v), strings.Compare(v, w)) }) {
 		text = strings.ReplaceAll(text, value, hiddenText)
 	}
 	return text

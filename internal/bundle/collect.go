@@ -120,7 +120,7 @@ func (b *builder) pod(ctx context.Context, name string) {
 		}
 		req := client.Get().Namespace(b.Namespace).Resource("pods").Name(name).SubResource("log").
 			Param("container", b.Name).Param("tailLines", "10000").Param("previous", strconv.FormatBool(previous))
-		text, cut, err := b.raw(ctx, maxLog, req)
+		text, cut, err := b.end(ctx, maxLog, req)
 		switch {
 		case err == nil:
 			b.add(file, ownLines(text), cut)
@@ -140,7 +140,11 @@ func ownLines(text []byte) []byte {
 	left := 0
 	for line := range bytes.Lines(text) {
 		if ownLine.Match(line) {
-			out.Write(panicValue.ReplaceAll(line, []byte("${1}"+hiddenText)))
+			line = panicValue.ReplaceAll(line, []byte("${1}"+hiddenText))
+			if refusal.Match(line) {
+				line = reasonValue.ReplaceAll(line, []byte("${1}"+hiddenText))
+			}
+			out.Write(line)
 		} else {
 			left++
 		}
@@ -153,6 +157,13 @@ func ownLines(text []byte) []byte {
 
 // panicValue is the field of a line that may hold values of objects.
 var panicValue = regexp.MustCompile(`("panic":|\bpanic=)("(?:[^"\\]|\\.)*"|\S+)`)
+
+// refusal begins a line about what a stage in shadow would have refused. Its reason is what
+// the client would have been told, which may hold values of the object.
+var (
+	refusal     = regexp.MustCompile(`^time=\S+ level=[A-Z]+ msg="[^"]* would refuse the request" |^\{"time":"[^"]*","level":"[A-Z]+","msg":"[^"]* would refuse the request",`)
+	reasonValue = regexp.MustCompile(`("reason":|\breason=)("(?:[^"\\]|\\.)*"|\S+)`)
+)
 
 var (
 	webhookFields = []string{"name", "clientConfig", "rules", "failurePolicy", "matchPolicy", "namespaceSelector", "objectSelector", "sideEffects",
