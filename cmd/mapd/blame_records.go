@@ -26,7 +26,6 @@ type records struct {
 	// have answered, by the names that they give themselves.
 	since    time.Time
 	answered map[string]bool
-	// stored are entries that replicas which have not answered have stored, and gone is of
 	// stored are entries of replicas that have not answered; gone is how many replicas these
 	// are. Both are known once read is set.
 	stored []ledger.Entry

@@ -74,7 +74,7 @@ type Invocation struct {
 	// PolicyError says that Err is about the policy and not about a binding.
 	PolicyError bool
 	// Mode says what follows from the result. With PolicyError it is that of the binding
-	// that counts the most. It is never Off.
+	// that counts the most among those that have the request in their shares. It is never Off.
 	Mode api.Mode
 }
 
@@ -100,6 +100,8 @@ type entry struct {
 	params   paramKind
 	bindings []*Binding // by name
 	mode     api.Mode   // of the binding that counts the most
+	first    int        // index of the first binding's pair; the others' follow
+	shares   bool       // some bindings do not take all objects
 }
 
 // paramKind is a policy's paramKind as it is written.
@@ -281,12 +283,14 @@ func (ix *Index) group(expected int) {
 		e.mode = api.Off
 		for _, b := range e.bindings {
 			e.mode = min(e.mode, ix.mode(e, b))
+			e.shares = e.shares || b.rollout.Share != api.Whole && !ix.src.Whole
 		}
 		// The server resolves a paramKind when it learns of a policy, so that an
 		// unknown one is reported before any binding is looked at (trap T46).
 		if e.params.given || e.match.fallible() {
 			add(groupKey{policy: e.match, params: e.params, alone: true}, e, nil)
 		}
+		e.first = len(ix.pairs)
 		for _, b := range e.bindings {
 			add(groupKey{policy: e.match, binding: b.match, params: e.params}, e, b)
 		}
@@ -319,6 +323,23 @@ func (ix *Index) mode(e *entry, b *Binding) api.Mode {
 func (t *target) inShare(b *Binding) bool {
 	share := b.rollout.Share
 	return share == api.Whole || t.ix.src.Whole || share.Has(t.shareHash())
+}
+
+// errorMode returns the mode of an error of a policy: of its bindings that have the request
+// in their shares, that of the one that counts the most; Off if there is none.
+func (t *target) errorMode(e *entry) api.Mode {
+	if !e.shares {
+		return e.mode
+	}
+	if t.erring != e { // all pairs of a policy ask, one after the other
+		t.erring, t.errorIs = e, api.Off
+		for i := range t.ix.pairs[e.first:][:len(e.bindings)] {
+			if p := &t.ix.pairs[e.first+i]; t.inShare(p.binding) {
+				t.errorIs = min(t.errorIs, p.mode)
+			}
+		}
+	}
+	return t.errorIs
 }
 
 func newGroup(k groupKey) *group {

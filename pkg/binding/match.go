@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -405,6 +406,9 @@ type target struct {
 
 	hashed bool
 	hash   uint64 // see ShareHash
+
+	erring  *entry // of which errorIs is the errorMode
+	errorIs api.Mode
 }
 
 // namespaceLabels returns the labels that a namespaceSelector is tested on. The

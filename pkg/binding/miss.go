@@ -96,7 +96,7 @@ func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(M
 	}
 	m, err := e.match.miss(t, k, equivalents)
 	if err != nil {
-		return true
+		return e.missesShares(t, yield)
 	}
 	m.Policy = e.policy
 	if m.Criterion != Satisfied {
@@ -105,7 +105,7 @@ func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(M
 	group := newGroup(groupKey{params: e.params})
 	namespaced, err := t.paramScope(group)
 	if err != nil {
-		return true
+		return e.missesShares(t, yield)
 	}
 	for _, b := range e.bindings {
 		m := Miss{}
@@ -123,6 +123,17 @@ func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(M
 			}
 		}
 		if m.Policy, m.Binding = e.policy, b; m.Criterion != Satisfied && !yield(m) {
+			return false
+		}
+	}
+	return true
+}
+
+// missesShares is misses of a policy with an error, which is one only for what is in a
+// share of its bindings.
+func (e *entry) missesShares(t *target, yield func(Miss) bool) bool {
+	for _, b := range e.bindings {
+		if !t.inShare(b) && !yield(Miss{Policy: e.policy, Binding: b, Criterion: Share}) {
 			return false
 		}
 	}

@@ -190,7 +190,7 @@ func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 	inv := m.invocation
 	inv.Policy, inv.Mode = pair.entry.policy, pair.mode
 	if inv.PolicyError {
-		inv.Mode = pair.entry.mode
+		inv.Mode = t.errorMode(pair.entry)
 		// Its other bindings have returned the same error.
 		if inv.Mode == api.Off {
 			return

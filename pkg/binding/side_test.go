@@ -65,7 +65,8 @@ func TestShareKey(t *testing.T) {
 }
 
 // A pair that is not in the share of its binding, or is off, is not met; all others have
-// their mode, an error of the policy that of the binding that counts the most.
+// their mode, an error of the policy that of the binding that counts the most among those
+// that have the request in their shares.
 func TestModesAndShares(t *testing.T) {
 	annotated := func(annotations ...string) bindingOption {
 		return func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
@@ -78,16 +79,19 @@ func TestModesAndShares(t *testing.T) {
 	shadow := func(p *admissionregistrationv1.MutatingAdmissionPolicy) {
 		p.Annotations = map[string]string{api.ModeAnnotation: "shadow"}
 	}
+	nope := withParams(schema.GroupVersionKind{Version: "v1", Kind: "Nope"})
 	const web = "59" // percent, of which shop/web needs more: see TestShareHash
 	pods := resources(newRule("v1 pods"))
 	policies := []*policy.Policy{
-		newPolicy("p", pods), newPolicy("q", pods, shadow), newPolicy("r", pods, shadow, withParams(schema.GroupVersionKind{Version: "v1", Kind: "Nope"})),
+		newPolicy("p", pods), newPolicy("q", pods, shadow), newPolicy("r", pods, shadow, nope), newPolicy("s", pods, nope), newPolicy("u", pods, nope),
 	}
 	bindings := []*Binding{
 		newBinding(t, "p-1", "p"), newBinding(t, "p-2", "p", annotated("mode", "warn")), newBinding(t, "p-3", "p", annotated("percent", web)),
 		newBinding(t, "p-4", "p", annotated("percent", "59.5")), newBinding(t, "p-5", "p", annotated("percent", "all")), newBinding(t, "p-6", "p", annotated("percent", "0")),
 		newBinding(t, "q-1", "q"), newBinding(t, "q-2", "q", annotated("mode", "enforce", "percent", "100")),
 		newBinding(t, "r-1", "r"), newBinding(t, "r-2", "r", annotated("mode", "warn")),
+		newBinding(t, "s-1", "s", annotated("percent", web)), newBinding(t, "s-2", "s", annotated("percent", "0")),
+		newBinding(t, "u-1", "u", annotated("percent", web)), newBinding(t, "u-2", "u", annotated("mode", "shadow")),
 	}
 	req := createPod("shop", "web")
 	show := func(ix *Index) (got []string) {
@@ -97,7 +101,7 @@ func TestModesAndShares(t *testing.T) {
 		return got
 	}
 	ix := mustIndex(t, policies, bindings, Sources{Params: params{}})
-	want := []string{"p p-1 enforce", "p p-2 warn", "p p-4 enforce", "p p-5 shadow", "q q-1 shadow", "q q-2 enforce", "r  warn"}
+	want := []string{"p p-1 enforce", "p p-2 warn", "p p-4 enforce", "p p-5 shadow", "q q-1 shadow", "q q-2 enforce", "r  warn", "u  shadow"}
 	if diff := cmp.Diff(want, show(ix)); diff != "" {
 		t.Errorf("Select (-want +got):\n%s", diff)
 	}
@@ -105,12 +109,12 @@ func TestModesAndShares(t *testing.T) {
 	for m := range ix.Misses(t.Context(), req, req.Object) {
 		missed = append(missed, fmt.Sprintf("%s %v", m.Binding.Name(), m.Criterion == Share))
 	}
-	if diff := cmp.Diff([]string{"p-3 true", "p-6 true"}, missed); diff != "" {
+	if diff := cmp.Diff([]string{"p-3 true", "p-6 true", "s-1 true", "s-2 true", "u-1 true"}, missed); diff != "" {
 		t.Errorf("Misses (-want +got):\n%s", diff)
 	}
 	ix = mustIndex(t, policies, bindings, Sources{Params: params{}, Mode: func(p *policy.Policy, b *Binding, written api.Mode) api.Mode {
 		switch {
-		case b.Name() == "p-1" || p.Name() == "r":
+		case b.Name() == "p-1" || p.Name() >= "r":
 			return api.Off
 		case written == api.Warn:
 			return api.Shadow
