@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -30,8 +32,8 @@ func Diff(before, after map[string]any, keys Keys) []Change {
 	return d.changes
 }
 
-// Hide returns changes of an object without the values of Secrets; of other kinds they
-// stay as they are.
+// Hide returns changes of an object without the values of Secrets, also those in what
+// kubectl apply keeps in an annotation; of other kinds they stay as they are.
 func Hide(group, kind string, changes []Change) []Change {
 	if group != "" || kind != "Secret" {
 		return changes
@@ -39,14 +41,35 @@ func Hide(group, kind string, changes []Change) []Change {
 	out := slices.Clone(changes)
 	for i, c := range out {
 		steps, err := stepsOf(c.Path)
-		if err != nil || steps[0] != "data" && steps[0] != "stringData" || c.Moved {
+		if err == nil && steps[0] != "data" && steps[0] != "stringData" && steps[0] != "metadata" || c.Moved {
 			continue
 		}
 		before, after := "***", "***"
 		if c.Before != nil && c.After != nil {
 			before, after = "*** (before)", "*** (after)"
 		}
+		hide := hide
+		if err == nil && steps[0] == "metadata" && steps[len(steps)-1] != corev1.LastAppliedConfigAnnotation {
+			hide = hideApplied
+		}
 		out[i].Before, out[i].After = hide(c.Before, before), hide(c.After, after)
+	}
+	return out
+}
+
+// hideApplied hides the annotation in which kubectl apply keeps the whole object.
+func hideApplied(v any, text string) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	out := make(map[string]any, len(m))
+	for k, e := range m {
+		if k == corev1.LastAppliedConfigAnnotation {
+			out[k] = hide(e, text)
+		} else {
+			out[k] = hideApplied(e, text)
+		}
 	}
 	return out
 }

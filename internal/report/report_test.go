@@ -2,6 +2,7 @@ package report
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -171,6 +172,40 @@ func TestSummary(t *testing.T) {
 		d.Stages = []engine.Record{{Stage: &policies, Steps: d.Steps}}
 		if got := Summary("Pod a", d, nil, Brief); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// No value of a Secret is shown, wherever in it kubectl has left it.
+func TestHideSecrets(t *testing.T) {
+	const value = "aHVudGVyMg=="
+	applied := map[string]any{"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"a":"` + value + `"}}`}
+	with := func(annotations, data map[string]any) map[string]any {
+		metadata := map[string]any{"name": "web"}
+		if annotations != nil {
+			metadata["annotations"] = annotations
+		}
+		return map[string]any{"metadata": metadata, "data": data}
+	}
+	other := map[string]any{"team": "shop"}
+	both := map[string]any{"team": "shop", "kubectl.kubernetes.io/last-applied-configuration": value}
+	for name, tt := range map[string]struct {
+		before, after map[string]any
+		want          string
+	}{
+		"a value":                   {with(nil, map[string]any{"a": value}), with(nil, map[string]any{"a": "eA=="}), "data.a"},
+		"a key that is none":        {with(nil, map[string]any{"": value}), with(nil, map[string]any{}), "***"},
+		"the annotation is removed": {with(both, nil), with(other, nil), "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration] ***"},
+		"with all annotations":      {with(applied, nil), with(nil, nil), "***"},
+		"with all metadata":         {with(both, nil), map[string]any{"data": map[string]any(nil)}, "shop"},
+		"another annotation":        {with(nil, nil), with(other, nil), "shop"},
+	} {
+		var got strings.Builder
+		for _, c := range Hide("", "Secret", Diff(tt.before, tt.after, nil)) {
+			fmt.Fprintln(&got, c.Path, c.Before, c.After)
+		}
+		if strings.Contains(got.String(), value) || !strings.Contains(got.String(), tt.want) {
+			t.Errorf("%s:\n%s", name, got.String())
 		}
 	}
 }
