@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"reflect"
 	"sync"
+	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,6 +45,10 @@ func Named(namespace, name string) Selection {
 	return Selection{Namespace: namespace, Fields: "metadata.name=" + name}
 }
 
+// withoutConnection is the type of the watch that client-go returns, and no error, if its
+// connection breaks before the server answers.
+var withoutConnection = reflect.TypeOf(apiwatch.NewEmptyWatch())
+
 // follow lists and watches a resource into store until ctx is done. It passes the
 // outcome of every call to note, nil for success, and retries soon after a failure.
 func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, selection Selection, store cache.ReflectorStore, note func(error)) {
@@ -73,6 +79,9 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 			WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 				o.FieldSelector, o.LabelSelector = selection.Fields, selection.Labels
 				events, err := resource.Watch(ctx, o)
+				if err == nil && reflect.TypeOf(events) == withoutConnection {
+					err = &net.OpError{Op: "watch", Err: syscall.ECONNRESET}
+				}
 				// When a watch that was to begin with all objects fails, a list follows.
 				if err == nil || o.SendInitialEvents == nil {
 					noteCall(err)

@@ -3,9 +3,11 @@ package watch
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"reflect"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +86,45 @@ func TestHealth(t *testing.T) {
 		check("again", yes, "")
 		stop()
 		check("stopped", map[string]bool{}, "")
+	})
+}
+
+// Nothing counts as read while connections break, for which client-go makes up a watch that
+// ends at once.
+func TestHealthOfBrokenConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cut atomic.Bool
+		h := NewHealth()
+		config := (&fakeapi.Server{}).Config()
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if cut.Load() {
+					return nil, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		inner, err := dynamic.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut.Store(true)
+		ctx, stop := context.WithCancel(t.Context())
+		go New(Options[string]{Client: &Client{Interface: inner, Health: h}, Resource: things, Keep: keepName}).Run(ctx)
+		for range 3000 {
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+			if h.Connected()["things.example.com"] {
+				t.Fatal("nothing can be read, and all is well")
+			}
+		}
+		cut.Store(false)
+		time.Sleep(2 * MaxRetry)
+		synctest.Wait()
+		if !h.Connected()["things.example.com"] {
+			t.Error(h.Check())
+		}
+		stop()
 	})
 }
 
