@@ -159,7 +159,7 @@ func ownLines(text []byte) []byte {
 var panicValue = regexp.MustCompile(`("panic":|\bpanic=)("(?:[^"\\]|\\.)*"|\S+)`)
 
 // refusal begins a line about what a stage in shadow would have refused. Its reason is what
-// the client would have been told, which may hold values of the object.
+// the client would have read, which may hold values of the object.
 var (
 	refusal     = regexp.MustCompile(`^time=\S+ level=[A-Z]+ msg="[^"]* would refuse the request" |^\{"time":"[^"]*","level":"[A-Z]+","msg":"[^"]* would refuse the request",`)
 	reasonValue = regexp.MustCompile(`("reason":|\breason=)("(?:[^"\\]|\\.)*"|\S+)`)

@@ -779,7 +779,7 @@ spec:
 	// The columns.
 	out = a.kubectl(t, "", "get", "map,mapb")
 	for _, want := range []string{
-		"NAME FAILUREPOLICY REINVOCATION PARAM READY AGE",
+		"NAME FAILUREPOLICY REINVOCATION PARAM READY TRIPPED AGE",
 		".admissionregistration.mapd.dev/e2e-status-fine Fail Never True ",
 		".admissionregistration.mapd.dev/e2e-status-params Fail Never Team False ",
 		"NAME POLICY PARAM READY MODE CHANGED WOULD FAILED AGE",

@@ -313,14 +313,14 @@ spec:
 				{"type": "Compiled", "status": "True", "reason": "Compiled", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`)
 		}
 		for _, tc := range []struct{ args, header, row []string }{
-			{[]string{"map"}, []string{"NAME", "FAILUREPOLICY", "REINVOCATION", "PARAM", "READY", "AGE"}, []string{"columns", "Fail", "IfNeeded", "ConfigMap", "False"}},
+			{[]string{"map"}, []string{"NAME", "FAILUREPOLICY", "REINVOCATION", "PARAM", "READY", "TRIPPED", "AGE"}, []string{"columns", "Fail", "IfNeeded", "ConfigMap", "False"}},
 			{
 				[]string{"map", "--output=wide"},
-				[]string{"NAME", "FAILUREPOLICY", "REINVOCATION", "PARAM", "READY", "COMPILED", "MESSAGE", "AGE"},
+				[]string{"NAME", "FAILUREPOLICY", "REINVOCATION", "PARAM", "READY", "TRIPPED", "COMPILED", "MESSAGE", "AGE"},
 				[]string{"columns", "Fail", "IfNeeded", "ConfigMap", "False", "True", "none-such"},
 			},
-			{[]string{"mapb"}, []string{"NAME", "POLICY", "PARAM", "READY", "AGE"}, []string{"columns", "columns", "settings", "False"}},
-			{[]string{"mapb", "--output=wide"}, []string{"NAME", "POLICY", "PARAM", "READY", "MESSAGE", "AGE"}, []string{"columns", "columns", "settings", "False", "none-such"}},
+			{[]string{"mapb"}, []string{"NAME", "POLICY", "PARAM", "READY", "MODE", "CHANGED", "WOULD", "FAILED", "AGE"}, []string{"columns", "columns", "settings", "False"}},
+			{[]string{"mapb", "--output=wide"}, []string{"NAME", "POLICY", "PARAM", "READY", "MODE", "CHANGED", "WOULD", "FAILED", "MESSAGE", "AGE"}, []string{"columns", "columns", "settings", "False", "none-such"}},
 		} {
 			header, row, _ := strings.Cut(kubectl(append([]string{"get"}, tc.args...)...), "\n")
 			if diff := cmp.Diff(tc.header, strings.Fields(header)); diff != "" {
