@@ -26,7 +26,8 @@ var floors = []struct {
 	{"pkg/memory", nil},
 	{"pkg/detach", nil},
 	{"pkg/cel/quick", nil},
-	{"pkg/cel", []string{"pkg/api", "pkg/cel/quick", "pkg/detach", "pkg/memory"}},
+	{"pkg/cel/layout", nil},
+	{"pkg/cel", []string{"pkg/api", "pkg/cel/layout", "pkg/cel/quick", "pkg/detach", "pkg/memory"}},
 	{"pkg/openapi", []string{"pkg/api", "pkg/openapi/internal/compact", "pkg/tree"}},
 	{"pkg/policy/draft", []string{"pkg/openapi", "pkg/tree"}},
 	{"pkg/policy/patch", []string{"pkg/cel", "pkg/openapi", "pkg/policy/draft", "pkg/tree"}},
@@ -47,7 +48,7 @@ var floors = []struct {
 	{"pkg/legacy", []string{"pkg/api", "pkg/lookup", "pkg/tree"}},
 	{"pkg/legacy/direct", []string{"pkg/legacy", "pkg/tree"}},
 	{"pkg/legacy/expand", []string{"pkg/legacy"}},
-	{"pkg/legacy/translate", []string{"pkg/api", "pkg/legacy", "pkg/openapi", "pkg/tree"}},
+	{"pkg/legacy/translate", []string{"pkg/api", "pkg/cel/layout", "pkg/legacy", "pkg/openapi", "pkg/tree"}},
 }
 
 // doors names, for a large dependency, the packages that may import it.

@@ -204,6 +204,14 @@ func (s *source) Slice(i, j int) string {
 	return s.buffer.Slice(i, j)
 }
 
+// stoppable returns the text with which the parser ends when ctx does.
+func stoppable(ctx context.Context, text common.Source) common.Source {
+	if b, ok := text.(buffer); ok && ctx.Done() != nil {
+		return &source{Source: text, buffer: b, ctx: ctx}
+	}
+	return text
+}
+
 // parse is cel-go's Env.Parse, ended by ctx.
 func parse(ctx context.Context, env *celgo.Env, expr string) (parsed *celgo.Ast, err error) {
 	text, err := common.NewTextSourceWithLimit(expr, maxText)
@@ -212,11 +220,7 @@ func parse(ctx context.Context, env *celgo.Env, expr string) (parsed *celgo.Ast,
 	}
 	defer func() { err = boundError(expr, text, err) }()
 	defer stopped(&err)
-	var src common.Source = text
-	if b, ok := text.(buffer); ok && ctx.Done() != nil {
-		src = &source{Source: text, buffer: b, ctx: ctx}
-	}
-	parsed, issues := env.ParseSource(src)
+	parsed, issues := env.ParseSource(stoppable(ctx, text))
 	if issues.Err() != nil {
 		return nil, issuesError(expr, issues)
 	}

@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -88,13 +89,27 @@ func Strings(expression string) ([]string, error) {
 // parseWritten parses an expression without expanding macros, so that the tree is what
 // is written.
 func parseWritten(expression string) (*ast.AST, error) {
+	return parseWrittenWithin(context.Background(), expression)
+}
+
+// parseWrittenWithin is parseWritten, ended by ctx.
+func parseWrittenWithin(ctx context.Context, expression string) (_ *ast.AST, err error) {
+	text, err := common.NewTextSourceWithLimit(expression, maxText)
+	if err != nil {
+		return nil, wholeError(expression, err.Error())
+	}
 	p, err := parser.NewParser(parser.EnableOptionalSyntax(true), parser.EnableIdentEscapeSyntax(true))
 	if err != nil {
 		return nil, err
 	}
-	parsed, errs := p.Parse(common.NewTextSource(expression))
+	defer stopped(&err)
+	parsed, errs := p.Parse(stoppable(ctx, text))
 	if all := errs.GetErrors(); len(all) > 0 {
-		return nil, wholeError(expression, all[0].Message)
+		failure := &CompileError{Expr: expression, text: all[0].Message}
+		for _, e := range all {
+			failure.Issues = append(failure.Issues, api.Issue{Line: max(e.Location.Line(), 1), Column: e.Location.Column() + 1, Message: e.Message})
+		}
+		return nil, failure
 	}
 	return parsed, nil
 }

@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/pkg/cel/layout"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -272,7 +273,7 @@ func (d *policyDraft) fromParams(m *legacy.Mutator) {
 }
 
 // commentWidth leaves room for a comment sign and a space.
-const commentWidth = width - 2
+const commentWidth = layout.Width - 2
 
 // comment describes a unit in words.
 func (n *translation) comment(u Unit) string {

@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/cel/layout"
 )
 
 // expr is a piece of CEL: its layout, and how tightly it binds. Expressions
 // that are made of pieces are well-formed, whatever the pieces contain: names
 // and constants are escaped, and parentheses stand where binding needs them.
 type expr struct {
-	doc  doc
+	doc  layout.Doc
 	bind int
 	// typ is the CEL type, as far as literals need it; "" if it is unknown.
 	typ string
@@ -21,7 +23,7 @@ type expr struct {
 	everywhere bool
 	// chain is the layout of a conditional without indentation: a conditional
 	// after the colon of another one stands below it and not further in.
-	chain *doc
+	chain *layout.Doc
 	// opposite is the negation, if there is a better one than with an
 	// exclamation mark.
 	opposite *expr
@@ -43,18 +45,18 @@ const (
 
 // String returns the expression as a person would write it, in lines of at most
 // 100 columns where that is possible.
-func (e expr) String() string { return group(e.doc).String() }
+func (e expr) String() string { return layout.Group(e.doc).String() }
 
 // within returns the layout of e as an operand of an operator.
-func (e expr) within(bind int) doc {
+func (e expr) within(bind int) layout.Doc {
 	if e.bind >= bind {
 		return e.doc
 	}
-	return group(text("("), nest(softline, e.doc), softline, text(")"))
+	return layout.Parens(layout.Text("("), e.doc, layout.Text(")"))
 }
 
 // ident returns a name that the generator chose; it is not escaped.
-func ident(name string) expr { return expr{doc: text(name), bind: bindMember} }
+func ident(name string) expr { return expr{doc: layout.Text(name), bind: bindMember} }
 
 // reserved are words that cannot be field names after a dot.
 var reserved = []string{"false", "in", "null", "true"}
@@ -76,18 +78,18 @@ func isIdentifier(name string) bool {
 // not an identifier.
 func field(e expr, name string) expr {
 	if isIdentifier(name) {
-		return expr{doc: concat(e.within(bindMember), text("."+name)), bind: bindMember}
+		return expr{doc: layout.Concat(e.within(bindMember), layout.Text("."+name)), bind: bindMember}
 	}
-	return expr{doc: concat(e.within(bindMember), text("["+quote(name)+"]")), bind: bindMember}
+	return expr{doc: layout.Concat(e.within(bindMember), layout.Text("["+quote(name)+"]")), bind: bindMember}
 }
 
 // optional returns member name of e, or of what the optional e holds, as an
 // optional: e.?name, or e[?"name"].
 func optional(e expr, name string) expr {
 	if isIdentifier(name) {
-		return expr{doc: concat(e.within(bindMember), text(".?"+name)), bind: bindMember}
+		return expr{doc: layout.Concat(e.within(bindMember), layout.Text(".?"+name)), bind: bindMember}
 	}
-	return expr{doc: concat(e.within(bindMember), text("[?"+quote(name)+"]")), bind: bindMember}
+	return expr{doc: layout.Concat(e.within(bindMember), layout.Text("[?"+quote(name)+"]")), bind: bindMember}
 }
 
 // has returns whether the object e has the member: has(e.name), or "name" in e.
@@ -103,20 +105,15 @@ func has(e expr, name string) expr {
 
 // item returns e[i].
 func item(e, i expr) expr {
-	return expr{doc: concat(e.within(bindMember), text("["), i.doc, text("]")), bind: bindMember}
+	return expr{doc: layout.Concat(e.within(bindMember), layout.Text("["), i.doc, layout.Text("]")), bind: bindMember}
 }
 
 // cond returns `test ? yes : no`.
 func cond(test, yes, no expr) expr {
 	// The part before the colon must bind tighter than a conditional.
-	rest := concat(line, text("? "), nest(yes.within(bindOr)), line, text(": "))
-	if no.chain != nil {
-		rest = concat(rest, *no.chain)
-	} else {
-		rest = concat(rest, nest(no.doc))
-	}
-	chain := concat(nest(test.within(bindOr)), rest)
-	e := expr{doc: group(nest(test.within(bindOr), rest)), bind: bindCond, chain: &chain}
+	a, b, mark, colon := test.within(bindOr), yes.within(bindOr), layout.Text("?"), layout.Text(":")
+	chain := layout.ConditionalChain(a, mark, b, colon, no.doc, no.chain)
+	e := expr{doc: layout.Conditional(a, mark, b, colon, no.doc, no.chain), bind: bindCond, chain: &chain}
 	if yes.typ == no.typ {
 		e.typ = yes.typ
 	}
@@ -146,11 +143,11 @@ func joined(op string, bind int, conds []expr) expr {
 	if len(conds) == 1 {
 		return conds[0]
 	}
-	var docs []doc
+	var docs []layout.Doc
 	for _, c := range conds {
 		docs = append(docs, c.within(bind))
 	}
-	return expr{doc: group(join(concat(text(" "+op), line), docs)), bind: bind}
+	return expr{doc: layout.Joined(docs, between(docs, op)), bind: bind}
 }
 
 // not negates a condition.
@@ -158,15 +155,13 @@ func not(e expr) expr {
 	if e.opposite != nil {
 		return *e.opposite
 	}
-	return expr{doc: concat(text("!"), e.within(bindUnary)), bind: bindUnary, opposite: &e}
+	return expr{doc: layout.Concat(layout.Text("!"), e.within(bindUnary)), bind: bindUnary, opposite: &e}
 }
 
 // binary returns `a op b` for a relation: ==, !=, in, >=.
 func binary(op string, a, b expr) expr {
-	return expr{
-		doc:  group(a.within(bindRelation+1), text(" "+op), nest(line, b.within(bindRelation+1))),
-		bind: bindRelation,
-	}
+	docs := []layout.Doc{a.within(bindRelation + 1), b.within(bindRelation + 1)}
+	return expr{doc: layout.Sum(docs, between(docs, op)), bind: bindRelation}
 }
 
 func equal(a, b expr) expr {
@@ -181,11 +176,11 @@ func sum(parts ...expr) expr {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	var docs []doc
+	var docs []layout.Doc
 	for _, p := range parts {
 		docs = append(docs, p.within(bindSum))
 	}
-	return expr{doc: group(docs[0], nest(concat(text(" +"), line), join(concat(text(" +"), line), docs[1:]))), bind: bindSum}
+	return expr{doc: layout.Sum(docs, between(docs, "+")), bind: bindSum}
 }
 
 // chain joins lists with +, each from the same column on. It needs at least one.
@@ -193,48 +188,42 @@ func chain(lists ...expr) expr {
 	if len(lists) == 1 {
 		return lists[0]
 	}
-	docs := make([]doc, len(lists))
+	docs := make([]layout.Doc, len(lists))
 	for i, l := range lists {
 		docs[i] = l.doc
 		if l.bind < bindSum {
-			docs[i] = concat(text("("), l.doc, text(")"))
+			docs[i] = layout.Tight(layout.Text("("), l.doc, layout.Text(")"))
 		}
 	}
-	return expr{doc: group(join(concat(text(" +"), line), docs)), bind: bindSum, typ: lists[0].typ}
+	return expr{doc: layout.Joined(docs, between(docs, "+")), bind: bindSum, typ: lists[0].typ}
 }
 
 // call returns recv.name(args…), and fn returns name(args…).
 func call(recv expr, name string, args ...expr) expr {
-	return expr{doc: group(recv.within(bindMember), text("."+name), arguments(args)), bind: bindMember}
+	return expr{doc: layout.Group(recv.within(bindMember), layout.Text("."+name), arguments(args)), bind: bindMember}
 }
 
 func fn(name string, args ...expr) expr {
-	return expr{doc: group(text(name), arguments(args)), bind: bindMember}
+	return expr{doc: layout.Group(layout.Text(name), arguments(args)), bind: bindMember}
 }
 
-func arguments(args []expr) doc {
-	if len(args) == 0 {
-		return text("()")
-	}
-	var docs []doc
+func arguments(args []expr) layout.Doc {
+	var docs []layout.Doc
 	for _, a := range args {
 		docs = append(docs, a.doc)
 	}
-	return group(text("("), nest(softline, join(concat(text(","), line), docs)), softline, text(")"))
+	return layout.Enclosed(layout.Text("("), docs, between(docs, ","), layout.Text(")"))
 }
 
 // macro returns recv.name(vars…, bodies…). The variables stay on the line of
 // the call; each body has a line of its own if they do not fit.
 func macro(recv expr, name string, vars []string, bodies ...expr) expr {
-	var docs []doc
+	var docs []layout.Doc
 	for _, b := range bodies {
-		docs = append(docs, group(b.doc))
+		docs = append(docs, b.doc)
 	}
-	return expr{
-		doc: concat(recv.within(bindMember), group(text("."+name+"("+strings.Join(vars, ", ")+","),
-			nest(line, join(concat(text(","), line), docs)), softline, text(")"))),
-		bind: bindMember,
-	}
+	begin := layout.Text("." + name + "(" + strings.Join(vars, ", ") + ",")
+	return expr{doc: layout.Macro(recv.within(bindMember), begin, docs, between(docs, ","), layout.Text(")")), bind: bindMember}
 }
 
 // entry is one entry of a literal.
@@ -246,9 +235,9 @@ type entry struct {
 // message returns a literal such as Object.spec{replicas: 1} or JSONPatch{…}. Names
 // are identifiers.
 func message(typ string, members ...entry) expr {
-	var docs []doc
+	var docs []layout.Doc
 	for _, m := range members {
-		docs = append(docs, concat(text(m.name+": "), m.value.doc))
+		docs = append(docs, layout.Concat(layout.Text(m.name+": "), m.value.doc))
 	}
 	e := enclosed(typ+"{", docs, "}")
 	e.typ = typ
@@ -261,9 +250,9 @@ func listOf(elems ...expr) expr {
 	var e expr
 	if len(elems) == 1 {
 		// The brackets stay on the lines of their element: [JSONPatch{ … }].
-		e = expr{doc: concat(text("["), elems[0].doc, text("]")), bind: bindMember}
+		e = expr{doc: layout.Tight(layout.Text("["), elems[0].doc, layout.Text("]")), bind: bindMember}
 	} else {
-		var docs []doc
+		var docs []layout.Doc
 		for _, e := range elems {
 			docs = append(docs, e.doc)
 		}
@@ -280,9 +269,9 @@ func mapOf(entries ...entry) expr {
 		values[i] = m.value
 	}
 	values, typ := unified(values)
-	var docs []doc
+	var docs []layout.Doc
 	for i, m := range entries {
-		docs = append(docs, concat(text(quote(m.name)+": "), values[i].doc))
+		docs = append(docs, layout.Concat(layout.Text(quote(m.name)+": "), values[i].doc))
 	}
 	e := enclosed("{", docs, "}")
 	e.typ = "map(" + typ + ")"
@@ -315,14 +304,17 @@ func dyn(e expr) expr {
 	return e
 }
 
-func enclosed(open string, docs []doc, end string) expr {
-	if len(docs) == 0 {
-		return expr{doc: text(open + end), bind: bindMember}
+func enclosed(open string, docs []layout.Doc, end string) expr {
+	return expr{doc: layout.Enclosed(layout.Text(open), docs, between(docs, ","), layout.Text(end)), bind: bindMember}
+}
+
+// between returns a sign for each place between documents.
+func between(docs []layout.Doc, sign string) []layout.Doc {
+	var out []layout.Doc
+	for range max(len(docs)-1, 0) {
+		out = append(out, layout.Text(sign))
 	}
-	return expr{
-		doc:  group(text(open), nest(softline, join(concat(text(","), line), docs)), softline, text(end)),
-		bind: bindMember,
-	}
+	return out
 }
 
 // constant returns nil, a bool, string, int64 or float64, or a list or map of
@@ -343,7 +335,7 @@ func jsonConstant(v any) expr {
 // and below its negative they become strings (Gatekeeper spec §14.1, T34).
 const maxSafeInt = 1<<53 - 1
 
-func scalar(s, typ string) expr { return expr{doc: text(s), bind: bindMember, typ: typ} }
+func scalar(s, typ string) expr { return expr{doc: layout.Text(s), bind: bindMember, typ: typ} }
 
 func double(f float64) expr {
 	s := strconv.FormatFloat(f, 'g', -1, 64)

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/cel/layout"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -205,7 +206,7 @@ func matchesOne(name, p expr, kinds []patternKind) expr {
 	k := kinds[len(kinds)-1]
 	var e, is expr
 	front, end := call(p, "startsWith", constant("*")), call(p, "endsWith", constant("*"))
-	one, last := constant(int64(1)), expr{doc: concat(call(p, "size").doc, text(" - 1")), bind: bindSum}
+	one, last := constant(int64(1)), expr{doc: layout.Concat(call(p, "size").doc, layout.Text(" - 1")), bind: bindSum}
 	switch k {
 	case exactly:
 		e = equal(name, p)
@@ -299,7 +300,7 @@ func (f form) selectsParam(s *metav1.LabelSelector, labels expr, parameter strin
 	selector := field(field(field(ident("params"), "spec"), "match"), parameter)
 	var terms []expr
 	label := func(key expr) expr {
-		return expr{doc: concat(labels.doc, text("[?"), key.doc, text("]")), bind: bindMember}
+		return expr{doc: layout.Concat(labels.doc, layout.Text("[?"), key.doc, layout.Text("]")), bind: bindMember}
 	}
 	if len(s.MatchLabels) > 0 {
 		want, k := field(selector, "matchLabels"), ident("k")

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/mapd-project/mapd/pkg/cel/layout"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -135,11 +136,11 @@ func (r *recording) name(key *expr) expr {
 	if key == nil {
 		return constant(blank)
 	}
-	docs := []doc{key.within(bindMember)}
+	docs := []layout.Doc{key.within(bindMember)}
 	for _, e := range r.escapes {
-		docs = append(docs, nest(softline, text(".replace("+quote(e[0])+", "+quote(e[1])+")")))
+		docs = append(docs, layout.Nest(layout.Softline, layout.Text(".replace("+quote(e[0])+", "+quote(e[1])+")")))
 	}
-	name := expr{doc: group(docs...), bind: bindMember}
+	name := expr{doc: layout.Group(docs...), bind: bindMember}
 	if r.blank {
 		return cond(equal(*key, constant("")), constant(blank), name)
 	}
@@ -165,7 +166,7 @@ func (w *walk) answer(key *expr) expr {
 	case r.external.FailurePolicy == "Ignore" && key != nil:
 		fallback = *key
 	}
-	found := expr{doc: concat(recordedData.doc, group(text("[?"), nest(softline, name.within(bindOr)), softline, text("]"))), bind: bindMember}
+	found := expr{doc: layout.Concat(recordedData.doc, layout.Group(layout.Text("[?"), layout.Nest(layout.Softline, name.within(bindOr)), layout.Softline, layout.Text("]"))), bind: bindMember}
 	value := call(found, "orValue", fallback)
 	value.typ = "dyn"
 	return value

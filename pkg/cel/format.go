@@ -1,0 +1,75 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/mapd-project/mapd/pkg/cel/layout"
+)
+
+// Format returns an expression as package layout lays it out: the same words, signs and
+// comments on other lines. The result was parsed again and has the same syntax tree. The error
+// is a *CompileError if the expression cannot be parsed. Names and types are not looked at.
+func Format(ctx context.Context, expression string) (string, error) {
+	before, err := parseWrittenWithin(ctx, expression)
+	if err != nil {
+		return "", err
+	}
+	text, err := layout.Format(expression)
+	if err != nil {
+		return "", wholeError(expression, "cannot be formatted: "+err.Error())
+	}
+	after, err := parseWrittenWithin(ctx, text)
+	if err != nil && ctx.Err() != nil {
+		return "", err
+	}
+	if err != nil || !sameSyntax(before.Expr(), after.Expr()) || !sameComments(expression, text) {
+		return "", wholeError(expression, errFormat.Error())
+	}
+	return text, nil
+}
+
+var errFormat = errors.New("cannot be formatted: the result would not be the same expression")
+
+// sameSyntax reports whether two syntax trees are the same but for where they stand.
+func sameSyntax(a, b ast.Expr) bool {
+	if a.Kind() != b.Kind() {
+		return false
+	}
+	switch a.Kind() {
+	case ast.IdentKind:
+		return a.AsIdent() == b.AsIdent()
+	case ast.LiteralKind:
+		return a.AsLiteral().Type() == b.AsLiteral().Type() && a.AsLiteral().Equal(b.AsLiteral()) == types.True
+	case ast.SelectKind:
+		x, y := a.AsSelect(), b.AsSelect()
+		return x.FieldName() == y.FieldName() && x.IsTestOnly() == y.IsTestOnly() && sameSyntax(x.Operand(), y.Operand())
+	case ast.CallKind:
+		x, y := a.AsCall(), b.AsCall()
+		return x.FunctionName() == y.FunctionName() && x.IsMemberFunction() == y.IsMemberFunction() &&
+			slices.EqualFunc(children(a), children(b), sameSyntax)
+	case ast.ListKind:
+		x, y := a.AsList(), b.AsList()
+		return slices.Equal(x.OptionalIndices(), y.OptionalIndices()) && slices.EqualFunc(x.Elements(), y.Elements(), sameSyntax)
+	case ast.MapKind:
+		return slices.EqualFunc(a.AsMap().Entries(), b.AsMap().Entries(), func(a, b ast.EntryExpr) bool {
+			x, y := a.AsMapEntry(), b.AsMapEntry()
+			return x.IsOptional() == y.IsOptional() && sameSyntax(x.Key(), y.Key()) && sameSyntax(x.Value(), y.Value())
+		})
+	case ast.StructKind:
+		x, y := a.AsStruct(), b.AsStruct()
+		return x.TypeName() == y.TypeName() && slices.EqualFunc(x.Fields(), y.Fields(), func(a, b ast.EntryExpr) bool {
+			x, y := a.AsStructField(), b.AsStructField()
+			return x.Name() == y.Name() && x.IsOptional() == y.IsOptional() && sameSyntax(x.Value(), y.Value())
+		})
+	}
+	return false // macros are not expanded, so there are no loops
+}
+
+func sameComments(a, b string) bool {
+	return slices.Equal(layout.Comments(a), layout.Comments(b))
+}
