@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/format"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
@@ -75,7 +76,7 @@ func Encode(comment string, objects []*unstructured.Unstructured) []byte {
 		if i > 0 {
 			b = append(b, "---\n"...)
 		}
-		b = append(b, form.Encode(u.Object)...)
+		b = append(b, format.Form.Encode(u.Object)...)
 	}
 	return b
 }

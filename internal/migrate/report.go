@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/mapd-project/mapd/internal/format"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/report/page"
 	"github.com/mapd-project/mapd/internal/verify"
@@ -260,9 +261,9 @@ func indent(text, by string) string {
 func Show(d *verify.Disagreement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of the first of them, %s, reduced to what matters:\n", d.Operation, d.Origin)
-	b.WriteString(indent(string(form.Encode(d.Object)), "  "))
+	b.WriteString(indent(string(format.Form.Encode(d.Object)), "  "))
 	if d.Old != nil {
-		fmt.Fprintf(&b, "before the update:\n%s", indent(string(form.Encode(d.Old)), "  "))
+		fmt.Fprintf(&b, "before the update:\n%s", indent(string(format.Form.Encode(d.Old)), "  "))
 	}
 	if labels := d.NamespaceLabels(); labels != "" {
 		fmt.Fprintf(&b, "in a Namespace with the labels %s\n", labels)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/format"
 	"github.com/mapd-project/mapd/internal/manifest"
 )
 
@@ -56,7 +57,7 @@ func TestFlow(t *testing.T) {
 		{}, {""}, {"*"}, {"*/*"}, {"a, b"}, {"it's"}, {`"`}, {"a: b"}, {"#"}, {"[x]", "{y}"}, {"null", "true", "1", "1.0"},
 		{nil, true, int64(1), 1.5, 1e300}, {"\n", "\t", "\u2028", "é"}, {"-", "- a", "&a", "!b", "%c", "@d"},
 	} {
-		text := string(form.Encode(map[string]any{"apiVersion": "v1", "kind": "X", "list": list}))
+		text := string(format.Form.Encode(map[string]any{"apiVersion": "v1", "kind": "X", "list": list}))
 		if !strings.Contains(text, "\nlist: [") || strings.Count(text, "\n") != 3 {
 			t.Errorf("%q is not on one line:\n%s", list, text)
 			continue

@@ -33,6 +33,7 @@ const (
 	breakDoc
 	remarkDoc // a comment that ends its line
 	lineDoc   // a comment that has a line of its own
+	freshDoc  // what follows a comment stands on a line as deep as this
 )
 
 // Text is a text that has no breaks.
@@ -119,6 +120,11 @@ func (d Doc) String() string {
 			}
 			p.write(next.text, next.indent)
 			p.ended = true
+			continue
+		case freshDoc:
+			if p.ended {
+				p.newLine(next.indent)
+			}
 			continue
 		case breakDoc:
 			if next.flat {

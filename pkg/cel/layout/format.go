@@ -128,6 +128,13 @@ func (p *reader) expression() (n node) {
 		p.at = len(p.tokens) - 1
 	}
 	defer func() { p.depth-- }()
+	if t := &p.tokens[p.at]; len(t.lead) > 0 {
+		above := comments(t.lead)
+		t.lead = nil
+		n = p.expression()
+		n.doc = Concat(above, Doc{kind: freshDoc}, n.doc)
+		return node{doc: n.doc, list: n.list, name: n.name}
+	}
 	test := p.binary(0)
 	if !p.is("?") {
 		return test
@@ -182,8 +189,22 @@ func (p *reader) unary() node {
 	return node{doc: Concat(append(parts, p.member().doc)...)}
 }
 
+// manyCalls is how many calls of members are a chain that breaks before its dots.
+const manyCalls = 3
+
 func (p *reader) member() node {
 	n, name := p.primary()
+	base := n.doc
+	var calls []Doc // behind base, and with them what is selected from their results
+	add := func(parts ...Doc) {
+		if at := len(calls) - 1; at >= 0 {
+			calls[at] = Concat(append([]Doc{calls[at]}, parts...)...)
+		} else {
+			base = Concat(append([]Doc{base}, parts...)...)
+		}
+		n = node{}
+	}
+	selected := false
 	for p.failed == nil {
 		switch {
 		case p.is("."):
@@ -198,10 +219,10 @@ func (p *reader) member() node {
 			method := p.next().Text
 			field := p.take()
 			if p.is("(") {
-				n, name = node{doc: p.call(n.doc, Concat(dot, field), method)}, false
-				continue
+				calls, name = append(calls, p.call(Concat(dot, field), method)), false
+			} else {
+				add(dot, field)
 			}
-			n = node{doc: Concat(n.doc, dot, field)}
 		case p.is("["):
 			open := p.take()
 			if p.is("?") {
@@ -209,12 +230,20 @@ func (p *reader) member() node {
 			}
 			index := p.expression()
 			inside, end := p.closing("]")
-			n, name = node{doc: Index(n.doc, open, Concat(index.doc, inside), end)}, false
+			add(Index(Doc{}, open, Concat(index.doc, inside), end))
+			name = false
 		case p.is("{") && name:
-			n, name = node{doc: p.enclosed(n.doc, "}", true)}, false
+			base, name = p.enclosed(base, "}", true), false
 		default:
-			return n
+			switch {
+			case len(calls) >= manyCalls:
+				return node{doc: Chain(base, calls)}
+			case !selected:
+				return n
+			}
+			return node{doc: Concat(append([]Doc{base}, calls...)...)}
 		}
+		selected = true
 	}
 	return node{}
 }
@@ -226,7 +255,7 @@ func (p *reader) primary() (n node, name bool) {
 	case t.Kind == Identifier:
 		word := p.take()
 		if p.is("(") {
-			return node{doc: p.call(Doc{}, word, t.Text)}, false
+			return node{doc: p.call(word, t.Text)}, false
 		}
 		return node{doc: word, name: true}, true
 	case t.Kind == Number, t.Kind == String:
@@ -239,7 +268,7 @@ func (p *reader) primary() (n node, name bool) {
 		}
 		word := p.take()
 		if p.is("(") {
-			return node{doc: p.call(Doc{}, Concat(dot, word), "")}, false
+			return node{doc: p.call(Concat(dot, word), "")}, false
 		}
 		return node{doc: Concat(dot, word)}, true
 	case p.is("("):
@@ -331,13 +360,13 @@ func (p *reader) enclosed(typ Doc, end string, pairs bool) Doc {
 }
 
 // call reads arguments. function is the name with the dot before it.
-func (p *reader) call(receiver, function Doc, name string) Doc {
+func (p *reader) call(function Doc, name string) Doc {
 	open := p.take()
 	nodes, commas := p.elements(")", false)
 	inside, end := p.closing(")")
 	docs := docsOf(nodes)
 	if len(docs) == 0 {
-		return Group(receiver, function, Concat(open, inside, end))
+		return Concat(function, open, inside, end)
 	}
 	docs[len(docs)-1] = Concat(docs[len(docs)-1], inside)
 	vars := Variables(name, len(docs))
@@ -348,7 +377,7 @@ func (p *reader) call(receiver, function Doc, name string) Doc {
 		}
 	}
 	if vars == 0 {
-		return Group(receiver, function, Enclosed(open, docs, commas, end))
+		return Concat(function, Enclosed(open, docs, commas, end))
 	}
 	begin := []Doc{function, open}
 	for i := range vars {
@@ -357,7 +386,7 @@ func (p *reader) call(receiver, function Doc, name string) Doc {
 		}
 		begin = append(begin, docs[i], commas[i])
 	}
-	return Macro(receiver, Concat(begin...), docs[vars:], commas[vars:], end)
+	return Macro(Doc{}, Concat(begin...), docs[vars:], commas[vars:], end)
 }
 
 // Variables returns how many of a macro's arguments are names of variables, if it is

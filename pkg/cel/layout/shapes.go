@@ -76,4 +76,16 @@ func Macro(receiver, begin Doc, bodies, commas []Doc, end Doc) Doc {
 }
 
 // Index is operand[index].
-func Index(operand, open, index, end Doc) Doc { return Concat(operand, open, index, end) }
+func Index(operand, open, index, end Doc) Doc {
+	return Concat(operand, Group(open, Nest(Softline, index), Softline, end))
+}
+
+// Chain is calls of members one behind the other, each on a line of its own if they do not
+// fit.
+func Chain(receiver Doc, calls []Doc) Doc {
+	parts := []Doc{receiver}
+	for _, c := range calls {
+		parts = append(parts, Nest(Softline, c))
+	}
+	return Group(parts...)
+}

@@ -44,8 +44,14 @@ const (
 )
 
 // String returns the expression as a person would write it, in lines of at most
-// 100 columns where that is possible.
-func (e expr) String() string { return layout.Group(e.doc).String() }
+// 100 columns where that is possible, and as "mapd fmt" leaves it.
+func (e expr) String() string {
+	text := layout.Group(e.doc).String()
+	if formatted, err := layout.Format(text); err == nil {
+		return formatted
+	}
+	return text
+}
 
 // within returns the layout of e as an operand of an operator.
 func (e expr) within(bind int) layout.Doc {
@@ -105,7 +111,7 @@ func has(e expr, name string) expr {
 
 // item returns e[i].
 func item(e, i expr) expr {
-	return expr{doc: layout.Concat(e.within(bindMember), layout.Text("["), i.doc, layout.Text("]")), bind: bindMember}
+	return expr{doc: layout.Index(e.within(bindMember), layout.Text("["), i.doc, layout.Text("]")), bind: bindMember}
 }
 
 // cond returns `test ? yes : no`.

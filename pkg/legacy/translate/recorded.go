@@ -136,11 +136,11 @@ func (r *recording) name(key *expr) expr {
 	if key == nil {
 		return constant(blank)
 	}
-	docs := []layout.Doc{key.within(bindMember)}
+	var calls []layout.Doc
 	for _, e := range r.escapes {
-		docs = append(docs, layout.Nest(layout.Softline, layout.Text(".replace("+quote(e[0])+", "+quote(e[1])+")")))
+		calls = append(calls, layout.Text(".replace("+quote(e[0])+", "+quote(e[1])+")"))
 	}
-	name := expr{doc: layout.Group(docs...), bind: bindMember}
+	name := expr{doc: layout.Chain(key.within(bindMember), calls), bind: bindMember}
 	if r.blank {
 		return cond(equal(*key, constant("")), constant(blank), name)
 	}
@@ -166,7 +166,7 @@ func (w *walk) answer(key *expr) expr {
 	case r.external.FailurePolicy == "Ignore" && key != nil:
 		fallback = *key
 	}
-	found := expr{doc: layout.Concat(recordedData.doc, layout.Group(layout.Text("[?"), layout.Nest(layout.Softline, name.within(bindOr)), layout.Softline, layout.Text("]"))), bind: bindMember}
+	found := expr{doc: layout.Index(recordedData.doc, layout.Text("[?"), name.within(bindOr), layout.Text("]")), bind: bindMember}
 	value := call(found, "orValue", fallback)
 	value.typ = "dyn"
 	return value

@@ -1,6 +1,9 @@
-package migrate
+package format
 
-import "github.com/mapd-project/mapd/internal/manifest"
+import (
+	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/cel/layout"
+)
 
 // order is the order in which people write the fields of policies and bindings.
 // Other fields follow, by name.
@@ -14,11 +17,11 @@ var order = []string{
 	"patchType", "jsonPatch", "applyConfiguration", "expression",
 }
 
-// form is how policies and bindings are written.
-var form = manifest.Form{
+// Form is how policies and bindings are written.
+var Form = manifest.Form{
 	Order:  order,
 	Free:   []string{"labels", "annotations", "matchLabels", "data"},
-	Blocks: []string{"expression"},
+	Blocks: []string{"expression", "messageExpression", "valueExpression"},
 	List:   80,
-	Line:   width,
+	Line:   layout.Width,
 }
