@@ -85,11 +85,16 @@ type Fixed struct {
 // of that rule; others are not made. Comments stay. A file whose documents are not the
 // whole text, such as one with a List, is left alone.
 func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
+	return FixSome(ctx, sources, opts, func(*Finding) bool { return true })
+}
+
+// FixSome is Fix of the findings that which accepts, and of those that become like them.
+func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Finding) bool) ([]Fixed, error) {
 	before, err := Run(ctx, sources, opts)
 	if err != nil {
 		return nil, err
 	}
-	m := mender{ctx: ctx, opts: opts, files: slices.Clone(sources), before: before, mended: make([][]Finding, len(sources)), failed: map[fixID]bool{}, fixes: map[docID]int{}}
+	m := mender{ctx: ctx, opts: opts, which: which, files: slices.Clone(sources), before: before, mended: make([][]Finding, len(sources)), failed: map[fixID]bool{}, fixes: map[docID]int{}}
 	for {
 		batch := m.next()
 		if len(batch) == 0 {
@@ -113,6 +118,7 @@ func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
 type mender struct {
 	ctx    context.Context
 	opts   Options
+	which  func(*Finding) bool
 	files  []Source
 	before *Result // of files
 	mended [][]Finding
@@ -145,7 +151,7 @@ func (f *Finding) fixID() fixID   { return fixID{f.ruleID(), f.Field, f.Message}
 func (m *mender) next() (batch []Finding) {
 	taken := map[docID]bool{}
 	for _, f := range m.before.Findings {
-		if doc := f.docID(); f.fix != nil && !taken[doc] && !m.failed[f.fixID()] && m.fixes[doc] < maxFixes {
+		if doc := f.docID(); f.fix != nil && m.which(&f) && !taken[doc] && !m.failed[f.fixID()] && m.fixes[doc] < maxFixes {
 			taken[doc] = true
 			batch = append(batch, f)
 		}

@@ -72,6 +72,19 @@ func ReadStream(name string, r io.Reader) iter.Seq2[*Document, error] {
 	}
 }
 
+// ReadWhole yields the documents of one stream with Lists as they are, and with what has no
+// kind.
+func ReadWhole(name string, r io.Reader) iter.Seq2[*Document, error] {
+	return func(yield func(*Document, error) bool) {
+		chunks(name, r, MaxDocument, func(c chunk, err error) bool {
+			if err != nil {
+				return yield(nil, err)
+			}
+			return yield(newDocument(name, c))
+		})
+	}
+}
+
 func readStream(name string, r io.Reader, limit int, yield func(*Document, error) bool) bool {
 	return chunks(name, r, limit, func(c chunk, err error) bool {
 		if err != nil {

@@ -90,3 +90,16 @@ func (p Place) Atomic() bool {
 	return p.atom.List != nil && p.atom.List.ElementRelationship == smdschema.Atomic ||
 		p.atom.Map != nil && p.atom.Map.ElementRelationship == smdschema.Atomic
 }
+
+// Fields returns the names of the fields that the place declares, in the order of the
+// schema.
+func (p Place) Fields() []string {
+	if p.atom.Map == nil {
+		return nil
+	}
+	var out []string
+	for _, f := range p.atom.Map.Fields {
+		out = append(out, f.Name)
+	}
+	return out
+}

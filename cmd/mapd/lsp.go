@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mapd-project/mapd/internal/lsp"
+)
+
+const lspLong = `Speak the Language Server Protocol on standard input and output. An editor starts it; see
+docs/editor.md for what to set where.
+
+It knows policies in YAML: what "mapd lint" finds while one types, completion of fields by the
+schemas of the kinds that a policy matches, with the CustomResourceDefinitions of the
+folder, functions, documentation, the definitions of variables, formatting as by "mapd fmt", and
+what "mapd lint --fix" mends as actions. Nothing is written, run or fetched.`
+
+func newLSP(s streams) *cobra.Command {
+	var f lintFlags
+	cmd := &cobra.Command{
+		Use:   "lsp",
+		Short: "Help an editor with policies (Language Server Protocol)",
+		Long:  lspLong,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts, err := f.options()
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			err = lsp.Serve(ctx, s.in, s.out, lsp.Options{Version: version(), Log: s.err, Lint: opts})
+			if errors.Is(err, lsp.ErrNoShutdown) {
+				return &codedError{code: exitDenied}
+			}
+			return err
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default the newest known)")
+	fl.Bool("stdio", true, "speak on standard input and output, as editors say; there is no other way")
+	return cmd
+}

@@ -1,0 +1,155 @@
+package cel
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apiserver/pkg/cel"
+)
+
+// A Function is a function or a macro that expressions may call, for those who help to
+// write them.
+type Function struct {
+	Name string
+	// Doc says what it does, as far as its library does; it may be empty.
+	Doc string
+	// Overloads are its forms; a macro has none.
+	Overloads []Overload
+	Macro     bool
+	// Member says that there is a form for a target, Global that there is one without.
+	Member, Global bool
+}
+
+// An Overload is a form of a function, with the names of types.
+type Overload struct {
+	Member bool
+	// Args begin with the target of a member.
+	Args   []string
+	Result string
+}
+
+// Functions returns the functions and macros of the language by their names, without
+// operators.
+func (s *Scope) Functions(want Want) ([]Function, error) {
+	lang, err := s.env.language(s.vars.Mode, want == Object || want == JSONPatch || want == TypedPatch, s.asks)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*Function{}
+	named := func(name string) *Function {
+		if all[name] == nil {
+			all[name] = &Function{Name: name}
+		}
+		return all[name]
+	}
+	for name, decl := range lang.env.Functions() {
+		if decl.IsDeclarationDisabled() || !isWord(name) {
+			continue // an operator
+		}
+		f := named(name)
+		f.Doc = decl.Description()
+		for _, o := range decl.OverloadDecls() {
+			over := Overload{Member: o.IsMemberFunction(), Result: o.ResultType().String()}
+			for _, a := range o.ArgTypes() {
+				over.Args = append(over.Args, a.String())
+			}
+			f.Member, f.Global = f.Member || over.Member, f.Global || !over.Member
+			f.Overloads = append(f.Overloads, over)
+		}
+	}
+	for _, m := range lang.env.Macros() {
+		f := named(m.Function())
+		f.Macro = true
+		if m.IsReceiverStyle() {
+			f.Member = true
+		} else {
+			f.Global = true
+		}
+	}
+	var out []Function
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, *all[name])
+	}
+	return out, nil
+}
+
+// isWord says that a name is not that of an operator, such as _+_, @in or in.
+func isWord(name string) bool {
+	return name != "in" && name[0] != '_' && name[0] != '!' && name[0] != '-' && !strings.Contains(name, "@")
+}
+
+// TypeOf returns the type of an expression in the words of CEL. Errors are those of Compile.
+func (s *Scope) TypeOf(expr string) (_ Type, err error) {
+	if s.compiling.ctx.Err() != nil {
+		return Type{}, interrupted(s.compiling.ctx)
+	}
+	defer func() {
+		// As in compileAnew.
+		if r := recover(); r != nil {
+			err = wholeError(expr, "internal error")
+		}
+	}()
+	giveBack, err := takeRoom(s.compiling.ctx, expr)
+	if err != nil {
+		return Type{}, err
+	}
+	defer giveBack()
+	_, checked, _, err := s.check(expr, anything)
+	if err != nil {
+		return Type{}, err
+	}
+	return Type{checked.GetType(checked.Expr().ID())}, nil
+}
+
+// Type is the type of an expression.
+type Type struct {
+	of *types.Type
+}
+
+// String returns the name of the type, such as list(string).
+func (t Type) String() string {
+	if t.of == nil {
+		return "dyn"
+	}
+	return t.of.String()
+}
+
+// Fields returns the names and the types of the fields of a declared type, such as that of
+// request.userInfo.
+func (t Type) Fields() map[string]Type {
+	if t.of == nil || t.of.Kind() != types.StructKind {
+		return nil
+	}
+	of := declaredTypes()[t.of.TypeName()]
+	if of == nil {
+		return nil
+	}
+	out := map[string]Type{}
+	for name, field := range of.Fields {
+		out[name] = Type{field.Type.CelType()}
+	}
+	return out
+}
+
+// declaredTypes are the types of request and namespaceObject, and of their fields, by name.
+var declaredTypes = sync.OnceValue(func() map[string]*cel.DeclType {
+	out := map[string]*cel.DeclType{}
+	var add func(t *cel.DeclType)
+	add = func(t *cel.DeclType) {
+		switch {
+		case t.IsList():
+			add(t.ElemType)
+		case t.IsObject():
+			out[t.TypeName()] = t
+			for _, f := range t.Fields {
+				add(f.Type)
+			}
+		}
+	}
+	add(requestType)
+	add(namespaceType)
+	return out
+})
