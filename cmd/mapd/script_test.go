@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // concurrent matches the scripts of commands in which several goroutines work.
-var concurrent = regexp.MustCompile(`/(serve.*|eval_(external.*|guests|record)|expand(_validation)?|bench|migrate_verify)\.txtar$`)
+var concurrent = regexp.MustCompile(`/(serve.*|lsp|eval_(external.*|guests|record)|expand(_validation)?|bench|migrate_verify)\.txtar$`)
 
 func TestScript(t *testing.T) {
 	all, err := filepath.Glob("testdata/script/*.txtar")
@@ -74,6 +74,7 @@ func TestScript(t *testing.T) {
 			"makecert": makeCert,
 			"provider": startProvider,
 			"cluster":  startCluster,
+			"lsp":      playSession,
 			"env-subst": func(ts *testscript.TestScript, _ bool, args []string) { // puts variables into a file
 				text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))

@@ -206,7 +206,7 @@ func takes(f *cel.Function, receiver string) bool {
 			return false
 		}
 		arg, _, _ := strings.Cut(o.Args[0], "(")
-		return arg == receiver || arg == "dyn"
+		return arg == receiver || arg == "dyn" && receiver != "object"
 	})
 }
 

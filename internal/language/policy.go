@@ -122,6 +122,9 @@ const maxKinds = 16
 // Lists. While the document is no YAML, it is the one that was read last.
 func (f *file) policyAt(s *site, path []string) (*manifest.Document, map[string]any) {
 	d := readDocument(f.name, s.without(f.text))
+	if d == nil {
+		d = readDocument(f.name, s.repaired(f.text))
+	}
 	f.last.Lock()
 	key := strings.Count(f.text[:s.start], "\n---")
 	if d != nil {

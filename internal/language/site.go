@@ -1,6 +1,7 @@
 package language
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 )
@@ -56,7 +57,10 @@ type scalar struct {
 }
 
 // locate finds the site of an offset of a text.
-func locate(text string, offset int) site {
+func locate(text string, offset int) site { return walk(text, offset, nil) }
+
+// walk is locate. each, if it is not nil, is called with all scalars of the document.
+func walk(text string, offset int, each func(site)) site {
 	s := site{end: len(text)}
 	var lines []line
 	for at := 0; at <= len(text); {
@@ -80,11 +84,17 @@ func locate(text string, offset int) site {
 	var stack []entry
 	var value *scalar
 	finish := func() bool {
-		if value == nil || !value.hit {
-			value = nil
+		v := value
+		value = nil
+		if v != nil && each != nil {
+			one := site{start: s.start, end: s.end}
+			one.take(v, offset)
+			each(one)
+		}
+		if v == nil || !v.hit || each != nil {
 			return false
 		}
-		s.take(value, offset)
+		s.take(v, offset)
 		return true
 	}
 	for _, l := range lines {
@@ -295,6 +305,28 @@ func (s *site) offset(at int) int {
 		return s.value[n-1].at + len(s.value[n-1].text)
 	}
 	return 0
+}
+
+// repaired returns the document with its expressions in quotes: what somebody writes on one
+// line, such as Object{a: b}, may be no YAML.
+func (s *site) repaired(text string) string {
+	var b strings.Builder
+	at := s.start
+	walk(text, s.start, func(one site) {
+		if !expressionKeys[one.key()] || one.from < at || one.to < one.from {
+			return
+		}
+		quoted, err := json.Marshal(one.text)
+		if err != nil {
+			return
+		}
+		b.WriteString(text[at:one.from])
+		b.WriteByte(' ')
+		b.Write(quoted)
+		at = one.to
+	})
+	b.WriteString(text[at:max(s.end, at)])
+	return b.String()
 }
 
 // key is the last key of the path.
