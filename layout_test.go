@@ -70,6 +70,7 @@ var doors = map[string][]string{
 	"k8s.io/apiextensions-apiserver/":       {"pkg/openapi"},
 	"go.yaml.in/yaml/":                      {"internal/manifest"},
 	"github.com/fsnotify/fsnotify":          {"internal/manifest"},
+	"github.com/sourcegraph/jsonrpc2":       {"internal/lsp"},
 	"k8s.io/kubernetes/":                    nil,
 	"github.com/rogpeppe/go-internal/":      nil,
 	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/engine", "internal/verdict"},

@@ -313,8 +313,44 @@ func TestReadmeFiles(t *testing.T) {
 func TestReadme(t *testing.T) {
 	hammer.Alone(t)
 	t.Chdir("../..") // the commands name files from there
-	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 4, "docs/external-data.md": 3, "docs/authoring.md": 2, "docs/blame.md": 2, "docs/rollout.md": 3, "docs/static.md": 1} {
+	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 4, "docs/external-data.md": 3, "docs/authoring.md": 2, "docs/blame.md": 2, "docs/editor.md": 1, "docs/rollout.md": 3, "docs/static.md": 1} {
 		t.Run(page, func(t *testing.T) { checkPage(t, page, least) })
+	}
+}
+
+// The extension for an editor has the settings and the name that its page says, and reads no
+// others.
+func TestEditorFolder(t *testing.T) {
+	var extension struct {
+		Name, Publisher, Main string
+		Contributes           struct {
+			Configuration struct {
+				Properties map[string]struct{ Default any }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(readFile(t, "../../editors/vscode/package.json")), &extension); err != nil {
+		t.Fatal(err)
+	}
+	page, program := readFile(t, "../../docs/editor.md"), readFile(t, "../../editors/vscode", extension.Main)
+	read := regexp.MustCompile(`settings\.get\("(\w+)"\)`).FindAllStringSubmatch(program, -1)
+	if properties := extension.Contributes.Configuration.Properties; len(read) == 0 || len(read) != len(properties) {
+		t.Errorf("%d settings are read, %d are declared", len(read), len(properties))
+	} else {
+		for _, m := range read {
+			if properties["mapd."+m[1]].Default == nil || !strings.Contains(page, "`mapd."+m[1]+"`") {
+				t.Errorf("setting %s is not declared or not on the page", m[1])
+			}
+		}
+	}
+	if id := extension.Publisher + "." + extension.Name; !strings.Contains(page, `"`+id+`"`) {
+		t.Errorf("the page does not name %s", id)
+	}
+	block := regexp.MustCompile("(?s)What becomes of the mutation.*```yaml\n(.*?)```").FindStringSubmatch(page)
+	var out bytes.Buffer
+	run([]string{"fmt", "-"}, strings.NewReader(readFile(t, "../../docs/tour/editor/policy.yaml")), &out, &out)
+	if block == nil || !strings.Contains(out.String(), block[1]) {
+		t.Errorf("the page does not show what fmt makes of its file:\n%s", out.String())
 	}
 }
 
