@@ -291,7 +291,7 @@ func TestExamplesReadme(t *testing.T) {
 
 // tourBlock is a code block of a page that shows a command and all that it
 // prints, both streams as a terminal shows them.
-var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:blame|eval|expand|export|inspect|lint|migrate|test) [^\n]*)\n(.*?)```\n")
+var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:blame|eval|expand|export|fmt|inspect|lint|migrate|test) [^\n]*)\n(.*?)```\n")
 
 // tourFile is a file that the README shows whole.
 var tourFile = regexp.MustCompile("(?s)```yaml\n# (docs/tour/[^\n]*)\n(.*?)```\n")

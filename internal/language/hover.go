@@ -64,12 +64,11 @@ func (w *Workspace) describe(a *author, i int) string {
 	behindDot := i > 0 && (isSign(tokens[i-1], ".") || i > 1 && isSign(tokens[i-1], "?") && isSign(tokens[i-2], "."))
 	from := i
 	if behindDot {
-		from = receiver(tokens, i)
-		if dot := i - 1; isSign(tokens[dot], ".") {
-			from = receiver(tokens, dot)
-		} else {
-			from = receiver(tokens, dot-1)
+		dot := i - 1
+		if !isSign(tokens[dot], ".") {
+			dot--
 		}
+		from = receiver(tokens, dot)
 	}
 	chain := tokens[from : i+1]
 	if next("(") {

@@ -483,3 +483,22 @@ func FuzzWorkspace(f *testing.F) {
 		_, _ = w.Definition(t.Context(), "p.yaml", p)
 	})
 }
+
+// BenchmarkDiagnostics is what an edit of one of 200 policies costs that are all open.
+func BenchmarkDiagnostics(b *testing.B) {
+	w := New(Options{})
+	for i := range 200 {
+		_ = at(b, w, fmt.Sprintf("p%d.yaml", i), strings.Replace(apply(fmt.Sprintf("Object{metadata: Object.metadata{labels: {\"n\": \"%d\"}}}", i)), "name: p", fmt.Sprintf("name: p%d", i), 1)+"§")
+	}
+	if _, err := w.Diagnostics(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for b.Loop() {
+		n++
+		_ = at(b, w, "p7.yaml", apply(fmt.Sprintf("Object{metadata: Object.metadata{labels: {\"edited\": \"%d\"}}}", n))+"§")
+		if _, err := w.Diagnostics(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -103,7 +103,7 @@ func walk(text string, offset int, each func(site)) site {
 		here := offset >= l.at && offset <= l.at+len(l.text)
 		if value != nil {
 			if strings.TrimSpace(trimmed) == "" || indent > value.indent {
-				value.segments = append(value.segments, segment{l.at, l.text})
+				value.segments = append(value.segments, segment(l))
 				value.hit = value.hit || here
 				continue
 			}

@@ -182,13 +182,19 @@ func (w *Workspace) sorted() []*file {
 	return out
 }
 
-// sources are the documents for the linter.
-func (w *Workspace) sources() []lint.Source {
+// sources are the documents for the linter; of one document, if it is not nil, it and those with
+// definitions, on which everything depends that can be mended.
+func (w *Workspace) sources(of *file) []lint.Source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []lint.Source
 	for _, f := range w.sorted() {
-		out = append(out, lint.Source{Name: f.name, Data: []byte(f.text)})
+		if of == nil || f.name != of.name && len(f.definitions) > 0 {
+			out = append(out, lint.Source{Name: f.name, Data: []byte(f.text)})
+		}
+	}
+	if of != nil {
+		out = append(out, lint.Source{Name: of.name, Data: []byte(of.text)})
 	}
 	return out
 }
@@ -212,7 +218,7 @@ const maxDiagnostics = 500
 // Diagnostics returns what "mapd lint" finds, by the names of documents; a document without
 // findings is not in it.
 func (w *Workspace) Diagnostics(ctx context.Context) (map[string][]Diagnostic, error) {
-	sources := w.sources()
+	sources := w.sources(nil)
 	r, err := lint.Run(ctx, sources, w.opts.Lint)
 	if err != nil {
 		return nil, err
@@ -284,7 +290,7 @@ func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Actio
 	if err != nil {
 		return nil, err
 	}
-	sources := w.sources()
+	sources := w.sources(f)
 	r, err := lint.Run(ctx, sources, w.opts.Lint)
 	if err != nil {
 		return nil, err
