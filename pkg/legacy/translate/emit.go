@@ -35,6 +35,7 @@ func (n *translation) write(u *Unit) {
 	if u.Rounds > 1 {
 		d.spec.ReinvocationPolicy = admissionregistrationv1.IfNeededReinvocationPolicy
 	}
+	layOut(&d.spec)
 	group := n.Group
 	if group == "" {
 		group = admissionregistrationv1.GroupName
@@ -52,6 +53,30 @@ func (n *translation) write(u *Unit) {
 		Spec:       d.binding,
 	}
 	u.Binding.Spec.PolicyName = u.Name
+}
+
+// layOut formats expressions as "mapd fmt" does. Runtime leaves that out, since nobody reads
+// what it makes, and a program for the browser does without.
+func layOut(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) {
+	format := func(expression *string) {
+		if text, err := layout.Format(*expression); err == nil {
+			*expression = text
+		}
+	}
+	for i := range spec.MatchConditions {
+		format(&spec.MatchConditions[i].Expression)
+	}
+	for i := range spec.Variables {
+		format(&spec.Variables[i].Expression)
+	}
+	for _, m := range spec.Mutations {
+		if m.ApplyConfiguration != nil {
+			format(&m.ApplyConfiguration.Expression)
+		}
+		if m.JSONPatch != nil {
+			format(&m.JSONPatch.Expression)
+		}
+	}
 }
 
 func (n *translation) refuse(u *Unit, text string) {

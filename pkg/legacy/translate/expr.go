@@ -44,14 +44,8 @@ const (
 )
 
 // String returns the expression as a person would write it, in lines of at most
-// 100 columns where that is possible, and as "mapd fmt" leaves it.
-func (e expr) String() string {
-	text := layout.Group(e.doc).String()
-	if formatted, err := layout.Format(text); err == nil {
-		return formatted
-	}
-	return text
-}
+// 100 columns where that is possible.
+func (e expr) String() string { return layout.Group(e.doc).String() }
 
 // within returns the layout of e as an operand of an operator.
 func (e expr) within(bind int) layout.Doc {
