@@ -2,6 +2,7 @@ package language
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -126,6 +127,9 @@ func walk(text string, offset int, each func(site)) site {
 		}
 		key, rest, ok := cutKey(trimmed)
 		if !ok {
+			if here && s.inBraces(line{l.at + len(l.text) - len(trimmed), trimmed}, names(stack), offset) {
+				return s
+			}
 			if here {
 				s.path = names(stack)
 			}
@@ -141,6 +145,9 @@ func walk(text string, offset int, each func(site)) site {
 		content := strings.TrimLeft(rest, " ")
 		from := l.at + len(l.text) - len(rest)
 		behind := offset > from-1
+		if here && s.inBraces(line{l.at + len(l.text) - len(content), content}, names(stack), offset) {
+			return s
+		}
 		switch {
 		case content != "" && (content[0] == '|' || content[0] == '>'):
 			value = &scalar{indent: column, block: true, from: from, path: names(stack)}
@@ -156,6 +163,38 @@ func walk(text string, offset int, each func(site)) site {
 	}
 	finish()
 	return s
+}
+
+// keyInBraces is the key of an expression in a mapping that stands on one line.
+var keyInBraces = regexp.MustCompile(`[{,]\s*(expression|messageExpression|valueExpression):\s`)
+
+// inBraces makes the site that of the expression at an offset in a mapping such as
+// {name: a, expression: b}, and reports whether there is one. path leads to the mapping.
+func (s *site) inBraces(l line, path []string, offset int) bool {
+	if !strings.HasPrefix(l.text, "{") || offset < l.at {
+		return false
+	}
+	for _, m := range keyInBraces.FindAllStringSubmatchIndex(l.text, -1) {
+		value := l.text[m[1]:]
+		value = value[len(value)-len(strings.TrimLeft(value, " ")):]
+		start := len(l.text) - len(value)
+		end := strings.IndexAny(value, ",}")
+		if value != "" && (value[0] == '"' || value[0] == '\'') {
+			one := []segment{{0, value}}
+			unquote(one)
+			if end = len(one[0].text) + 2; end > len(value) {
+				end = len(value)
+			}
+		}
+		if end < 0 {
+			end = len(value)
+		}
+		if at := l.at + start; offset >= at && offset <= at+end {
+			s.take(&scalar{from: l.at + m[1] - 1, segments: []segment{{at, value[:end]}}, path: append(path, l.text[m[2]:m[3]])}, offset)
+			return true
+		}
+	}
+	return false
 }
 
 // item adds an element at a column to the way.
