@@ -15,7 +15,12 @@ docs/editor.md for what to set where.
 It knows policies in YAML: what "mapd lint" finds while one types, completion of fields by the
 schemas of the kinds that a policy matches, with the CustomResourceDefinitions of the
 folder, functions, documentation, the definitions of variables, formatting as by "mapd fmt", and
-what "mapd lint --fix" mends as actions. Nothing is written, run or fetched.`
+what "mapd lint --fix" mends as actions. Nothing is written, run or fetched.
+
+Exit codes:
+  0  the editor ended it
+  1  the editor was gone without a word
+  2  wrong usage, or what cannot be understood on standard input`
 
 func newLSP(s streams) *cobra.Command {
 	var f lintFlags
@@ -34,10 +39,13 @@ func newLSP(s streams) *cobra.Command {
 				ctx = context.Background()
 			}
 			err = lsp.Serve(ctx, s.in, s.out, lsp.Options{Version: version(), Log: s.err, Lint: opts})
-			if errors.Is(err, lsp.ErrNoShutdown) {
+			switch {
+			case errors.Is(err, lsp.ErrNoShutdown):
 				return &codedError{code: exitDenied}
+			case err != nil:
+				return usagef("lsp: %w", err)
 			}
-			return err
+			return nil
 		},
 	}
 	fl := cmd.Flags()

@@ -9,13 +9,19 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/sourcegraph/jsonrpc2"
 )
 
 // codec is the framing of the protocol, with bounds on what a client may send. It writes as
 // jsonrpc2's own does.
-type codec struct{ jsonrpc2.VSCodeObjectCodec }
+type codec struct {
+	jsonrpc2.VSCodeObjectCodec
+	// failed is why reading ended, nil at the end of the stream. It is set before the connection
+	// is closed for it.
+	failed atomic.Pointer[error]
+}
 
 // Bounds of a message in bytes. In JSON, a text may have six times its length.
 const (
@@ -26,7 +32,16 @@ const (
 var errHeader = errors.New("a message has no header that can be read")
 
 // ReadObject implements jsonrpc2.ObjectCodec.
-func (codec) ReadObject(stream *bufio.Reader, v any) error {
+func (c *codec) ReadObject(stream *bufio.Reader, v any) error {
+	err := readMessage(stream, v)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+		c.failed.Store(&err)
+	}
+	return err
+}
+
+// readMessage reads one message.
+func readMessage(stream *bufio.Reader, v any) error {
 	length, read := -1, 0
 	for {
 		line, err := stream.ReadSlice('\n')

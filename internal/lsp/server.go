@@ -56,23 +56,24 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 		opts: opts, workspace: language.New(language.Options{Describe: describe, Lint: opts.Lint}), open: map[string]*document{}, running: map[jsonrpc2.ID]context.CancelFunc{},
 		edited: make(chan struct{}, 1), exit: cancel, log: log.New(opts.Log, "mapd lsp: ", 0),
 	}
-	stream := jsonrpc2.NewBufferedStream(&pipes{in, out, cancel}, codec{})
+	framing := &codec{}
+	stream := jsonrpc2.NewBufferedStream(&pipes{in, out, cancel}, framing)
 	var watching sync.WaitGroup
-	conn := jsonrpc2.NewConn(ctx, stream, s, jsonrpc2.SetLogger(s.log))
+	conn := jsonrpc2.NewConn(ctx, stream, s, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 	watching.Go(func() { s.watch(ctx, conn) })
-	select {
-	case <-conn.DisconnectNotify():
-	case <-ctx.Done():
-	}
+	<-conn.DisconnectNotify() // it also ends with ctx
 	cancel()
 	watching.Wait()
 	s.requests.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down {
-		return ErrNoShutdown
+	if s.down {
+		return nil
 	}
-	return nil
+	if err := framing.failed.Load(); err != nil {
+		return *err
+	}
+	return ErrNoShutdown
 }
 
 // pipes are the two streams.
