@@ -318,7 +318,7 @@ func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Actio
 		}
 	}
 	if fixable > 0 {
-		edits, err := w.mended(ctx, f, sources, func(*lint.Finding) bool { return true })
+		edits, err := w.mended(ctx, f, sources, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -331,7 +331,7 @@ func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Actio
 
 // mended returns the edits of a file that mend some of its findings.
 func (w *Workspace) mended(ctx context.Context, f *file, sources []lint.Source, which func(*lint.Finding) bool) ([]Edit, error) {
-	fixed, err := lint.FixSome(ctx, sources, w.opts.Lint, func(x *lint.Finding) bool { return x.File == f.name && which(x) })
+	fixed, err := lint.FixSome(ctx, sources, w.opts.Lint, func(x *lint.Finding) bool { return x.File == f.name && (which == nil || which(x)) })
 	if err != nil {
 		return nil, err
 	}

@@ -85,10 +85,11 @@ type Fixed struct {
 // of that rule; others are not made. Comments stay. A file whose documents are not the
 // whole text, such as one with a List, is left alone.
 func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
-	return FixSome(ctx, sources, opts, func(*Finding) bool { return true })
+	return FixSome(ctx, sources, opts, nil)
 }
 
-// FixSome is Fix of the findings that which accepts, and of those that become like them.
+// FixSome is Fix of the findings that which accepts, and of those that become like them. Nil
+// accepts all.
 func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Finding) bool) ([]Fixed, error) {
 	before, err := Run(ctx, sources, opts)
 	if err != nil {
@@ -151,7 +152,7 @@ func (f *Finding) fixID() fixID   { return fixID{f.ruleID(), f.Field, f.Message}
 func (m *mender) next() (batch []Finding) {
 	taken := map[docID]bool{}
 	for _, f := range m.before.Findings {
-		if doc := f.docID(); f.fix != nil && m.which(&f) && !taken[doc] && !m.failed[f.fixID()] && m.fixes[doc] < maxFixes {
+		if doc := f.docID(); f.fix != nil && (m.which == nil || m.which(&f)) && !taken[doc] && !m.failed[f.fixID()] && m.fixes[doc] < maxFixes {
 			taken[doc] = true
 			batch = append(batch, f)
 		}
