@@ -49,8 +49,8 @@ generate: ## make generated files anew and fail if that changes any
 	$(GO) generate ./...
 	@git diff --exit-code --stat -- pkg/openapi/builtin manifests || { echo "generated files were stale; commit the new ones"; exit 1; }
 
-web: ## build mapd for a browser into bin/web, hold its size against the limit, and run it under node if there is one
-	@GO="$(GO)" ./hack/web.sh bin/web
+web: ## build mapd for a browser and the playground's site, and hold the program's size against its limit; needs node and npm
+	@GO="$(GO)" ./hack/web.sh bin/web internal/playground/site
 
 # All but what reads the source.
 race:

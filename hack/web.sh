@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hack/web.sh OUT: build mapd for a browser into OUT, hold its size against the
-# limit, and run it under node where there is one.
+# hack/web.sh OUT SITE: build mapd for a browser in OUT, hold its size against the
+# limit, run it under node, and build the site into SITE. It needs node and npm.
 #
 # The Kubernetes modules are copied without some of their files. None of them is
 # used to evaluate a policy, and the linker cannot know: cel-go's protobuf library may
@@ -8,7 +8,7 @@
 # types stay, 2.7 of 11.9 MB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=$1 go=${GO:-go} limit=8000000 # bytes, gzip -9
+out=$1 site=$2 go=${GO:-go} limit=8000000 # bytes, gzip -9
 
 left_out() {
 	cat <<-'END'
@@ -63,7 +63,20 @@ size=$(wc -c <"$out/mapd.wasm.gz")
 echo "mapd.wasm: $(wc -c <"$out/mapd.wasm") bytes, $size gzipped, at most $limit"
 [ "$size" -le "$limit" ] || { echo "the program for the browser has become too large; docs/library.md says what weighs" >&2; exit 1; }
 
-if command -v node >/dev/null; then
-	node web/testdata/run.js "$out" <web/testdata/question.json | diff web/testdata/answer.json -
-	echo "node: the answer is as expected"
+{
+	printf 'evaluate '
+	node -p 'JSON.stringify(JSON.parse(fs.readFileSync(0)))' <web/testdata/question.json
+} | node web/testdata/run.js "$out" | diff web/testdata/answer.json -
+echo "node: the answer is as expected"
+
+app=web/app
+if ! cmp -s $app/package-lock.json "$out/package-lock.json"; then
+	npm --prefix $app ci
+	cp $app/package-lock.json "$out/"
 fi
+find "$site" -mindepth 1 ! -name .keep -delete
+cp "$out/mapd.wasm.gz" "$site/"
+for config in tsconfig.json tsconfig.worker.json; do
+	(cd $app && npm exec -- tsc -p $config)
+done
+node $app/build.mjs "$site" "$out/wasm_exec.js"

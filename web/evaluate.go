@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -84,22 +83,6 @@ type Step struct {
 	Reason   string   `json:"reason,omitempty"` // why it was skipped
 	Error    string   `json:"error,omitempty"`
 	Cost     int64    `json:"cost,omitempty"` // in units of CEL
-}
-
-// answerJSON answers a Question that is JSON.
-func answerJSON(ctx context.Context, question []byte) []byte {
-	var q Question
-	var a *Answer
-	if err := json.Unmarshal(question, &q); err != nil {
-		a = &Answer{Errors: []Fault{{Message: "the question: " + err.Error()}}}
-	} else {
-		a = answer(ctx, q)
-	}
-	out, err := json.Marshal(a)
-	if err != nil {
-		out, _ = json.Marshal(&Answer{Errors: []Fault{{Message: "the answer: " + err.Error()}}})
-	}
-	return out
 }
 
 func answer(ctx context.Context, q Question) *Answer {

@@ -7,13 +7,30 @@ import (
 	"syscall/js"
 )
 
+// main sets globalThis.mapd to an object with one function, call(method, params):
+// a promise of the answer. Params and answer are JSON; see methods.
 func main() {
 	js.Global().Set("mapd", map[string]any{
-		"evaluate": js.FuncOf(func(_ js.Value, args []js.Value) any {
-			if len(args) != 1 || args[0].Type() != js.TypeString {
-				return string(answerJSON(context.Background(), nil))
+		"call": js.FuncOf(func(_ js.Value, args []js.Value) any {
+			if len(args) != 2 || args[0].Type() != js.TypeString || args[1].Type() != js.TypeString {
+				return js.Global().Get("Promise").Call("reject", js.Global().Get("Error").New("want call(method, params), two texts"))
 			}
-			return string(answerJSON(context.Background(), []byte(args[0].String())))
+			method, params := args[0].String(), args[1].String()
+			var settle js.Func
+			settle = js.FuncOf(func(_ js.Value, args []js.Value) any {
+				settle.Release()
+				// Not on the stack of the event: an answer may have to wait for a file.
+				go func() {
+					answer, err := call(context.Background(), method, []byte(params))
+					if err != nil {
+						args[1].Invoke(js.Global().Get("Error").New(err.Error()))
+						return
+					}
+					args[0].Invoke(string(answer))
+				}()
+				return nil
+			})
+			return js.Global().Get("Promise").New(settle)
 		}),
 	})
 	select {} // the function is called until the page goes

@@ -1,18 +1,24 @@
-// node run.js DIR <question: loads DIR/mapd.wasm as a page would, and prints the
-// answer.
-const fs = require("fs");
-const path = require("path");
+// node run.js DIR: load the program from DIR and call a method for each line of
+// standard input, which is its name and its parameters as JSON. It prints each answer.
+const fs = require("fs")
+const path = require("path")
+const readline = require("readline")
+const zlib = require("zlib")
 
-const dir = path.resolve(process.argv[2]);
-require(path.join(dir, "wasm_exec.js"));
-const go = new Go();
-WebAssembly.instantiate(fs.readFileSync(path.join(dir, "mapd.wasm")), go.importObject)
-	.then(({ instance }) => {
-		go.run(instance);
-		console.log(mapd.evaluate(fs.readFileSync(0, "utf8")));
-		process.exit(0);
-	})
-	.catch((err) => {
-		console.error(err);
-		process.exit(1);
-	});
+const dir = path.resolve(process.argv[2])
+require(path.join(dir, "wasm_exec.js"))
+const go = new globalThis.Go()
+
+async function main() {
+  const {instance} = await WebAssembly.instantiate(zlib.gunzipSync(fs.readFileSync(path.join(dir, "mapd.wasm.gz"))), go.importObject)
+  void go.run(instance)
+  for await (const line of readline.createInterface({input: process.stdin})) {
+    const [, method, params] = line.match(/^(\S+) (.*)$/)
+    process.stdout.write(await mapd.call(method, params) + "\n")
+  }
+  process.exit(0)
+}
+main().catch(err => {
+  console.error(err)
+  process.exit(1)
+})

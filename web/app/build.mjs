@@ -1,0 +1,34 @@
+// Builds the site into SITE, beside the engine that is there already, with the support
+// file of the Go toolchain: node build.mjs SITE WASM_EXEC_JS. See hack/web.sh.
+import {createHash} from "node:crypto"
+import {copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync} from "node:fs"
+import {dirname, join, relative, resolve} from "node:path"
+import {fileURLToPath} from "node:url"
+import {build} from "esbuild"
+
+const here = dirname(fileURLToPath(import.meta.url))
+const [out, wasmExec] = process.argv.slice(2)
+if (!out || !wasmExec) {
+  console.error("usage: node build.mjs SITE WASM_EXEC_JS")
+  process.exit(2)
+}
+
+mkdirSync(out, {recursive: true})
+const options = {bundle: true, minify: true, format: "esm", target: "es2022", legalComments: "linked", outdir: out, logLevel: "warning"}
+await build({...options, entryPoints: [join(here, "src/main.ts"), join(here, "src/style.css")]})
+await build({...options, entryPoints: [join(here, "src/worker.ts")], format: "iife", alias: {"wasm-exec": resolve(wasmExec)}})
+copyFileSync(join(here, "src/index.html"), join(out, "index.html"))
+
+// The service worker keeps all of these, and fetches them anew when one has changed.
+const files = readdirSync(out, {recursive: true, withFileTypes: true})
+  .filter(f => f.isFile() && !["sw.js", "version.txt", ".keep"].includes(f.name) && !f.name.endsWith(".LEGAL.txt"))
+  .map(f => relative(out, join(f.parentPath, f.name)))
+  .sort()
+const hash = createHash("sha256")
+for (const f of files) hash.update(f).update(readFileSync(join(out, f)))
+const version = hash.digest("hex").slice(0, 16)
+await build({
+  ...options, entryPoints: [join(here, "src/sw.ts")], format: "iife",
+  define: {VERSION: JSON.stringify(version), FILES: JSON.stringify(files)},
+})
+writeFileSync(join(out, "version.txt"), version + "\n")
