@@ -1,0 +1,4 @@
+// The buttons of the header, in their order.
+import type {Command} from "./page"
+
+export const commands: Command[] = []

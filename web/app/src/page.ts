@@ -1,0 +1,47 @@
+// What the parts of the page know of each other.
+import type {Answer} from "./api"
+import type {Engine} from "./engine"
+import type {State} from "./state"
+
+// A Turn is one question and its answer. Numbers grow.
+export interface Turn {
+  number: number
+  state: State
+  answer: Answer
+}
+
+// A Pane is a tab beside the result. It does nothing while it is hidden: show is called
+// when the pane becomes visible, and with each Turn while it is.
+export interface Pane {
+  id: string // tab-ID and pane-ID are the elements
+  title: string
+  mount(root: HTMLElement, page: Page): void
+  show(turn: Turn): void
+}
+
+// A Page is what panes, editors and commands may use.
+export interface Page {
+  state(): State
+  // change sets fields of the state, shows them in the editors and asks the engine
+  // again. The latest change wins.
+  change(next: Partial<State>): void
+  // load replaces the whole state, as a link or an example does.
+  load(state: State): void
+  // call asks the engine that evaluates.
+  call<T>(method: string, params: unknown): Promise<T>
+  // background is an engine for long work, which is started when first used.
+  background(): Engine
+  // reveal selects a document's tab and moves the editor; lines and columns count from 1.
+  reveal(document: string, line: number, column?: number): void
+  // say shows a short text to the user, for a while; an error stays until the next text.
+  say(text: string, error?: "error"): void
+}
+
+// A Command is a button of the header.
+export interface Command {
+  id: string // of the button
+  title: string // what it says
+  help: string // what it does
+  key?: string // "Ctrl+S"; Ctrl is Command on a Mac
+  run(page: Page): void | Promise<void>
+}

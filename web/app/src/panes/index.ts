@@ -1,0 +1,5 @@
+// The panes of the answer, in the order of their tabs.
+import type {Pane} from "../page"
+import {result} from "./result"
+
+export const panes: Pane[] = [result]

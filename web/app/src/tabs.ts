@@ -1,0 +1,60 @@
+// Tabs as the ARIA authoring practices have them: one stop of the tab key, arrows, Home
+// and End go from tab to tab.
+import {h} from "./dom"
+
+export interface Tab {
+  id: string // of the button; its panel is aria-controls
+  title: string
+  panel: string
+}
+
+// Tabs is a row of tabs. It does not own their panels.
+export class Tabs {
+  readonly element: HTMLElement
+  selected = ""
+
+  constructor(label: string, private select: (id: string) => void) {
+    this.element = h("div", {role: "tablist", "aria-label": label, class: "tabs", onkeydown: (e: KeyboardEvent) => this.key(e)})
+  }
+
+  private buttons(): HTMLElement[] {
+    return [...this.element.querySelectorAll<HTMLElement>("[role=tab]")]
+  }
+
+  // set replaces the tabs; the focus stays at the tab that had it.
+  set(tabs: Tab[]) {
+    const had = this.element.contains(document.activeElement) ? document.activeElement!.id : undefined
+    this.element.replaceChildren(...tabs.map(t => h("button", {
+      type: "button", role: "tab", id: t.id, "aria-controls": t.panel, title: t.title, onclick: () => this.choose(t.id),
+    }, t.title)))
+    this.mark(this.selected)
+    if (had) (document.getElementById(had) ?? this.buttons().find(b => b.tabIndex === 0))?.focus()
+  }
+
+  // mark shows which tab is selected, without a call of select.
+  mark(id: string) {
+    this.selected = id
+    for (const b of this.buttons()) {
+      b.setAttribute("aria-selected", String(b.id === id))
+      b.tabIndex = b.id === id ? 0 : -1
+      if (b.id === id) b.scrollIntoView?.({block: "nearest", inline: "nearest"})
+    }
+  }
+
+  choose(id: string) {
+    this.mark(id)
+    this.select(id)
+  }
+
+  private key(e: KeyboardEvent) {
+    if (e.ctrlKey || e.altKey || e.metaKey || e.shiftKey) return
+    const all = this.buttons()
+    const i = all.indexOf(e.target as HTMLElement)
+    const to = {ArrowLeft: i - 1, ArrowRight: i + 1, Home: 0, End: all.length - 1}[e.key]
+    if (i < 0 || to === undefined) return
+    e.preventDefault()
+    const b = all[(to + all.length) % all.length]!
+    this.choose(b.id)
+    document.getElementById(b.id)?.focus()
+  }
+}
