@@ -135,7 +135,7 @@ func texts(t *testing.T) map[string]string {
 			return err
 		}
 		if d.IsDir() {
-			if d.Name() == ".git" || path == "bin" || path == "dist" {
+			if d.Name() == ".git" || d.Name() == "node_modules" || path == "bin" || path == "dist" {
 				return filepath.SkipDir
 			}
 			return nil
