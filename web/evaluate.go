@@ -6,84 +6,9 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/mapd-project/mapd/pkg/mapd"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
-
-// A Question is what to evaluate. Only Objects may be left out besides what its
-// fields say: then documents are checked.
-type Question struct {
-	// Documents are policies, bindings and whatever they need.
-	Documents []Text `json:"documents"`
-	Objects   []Text `json:"objects"`
-
-	Kubernetes string `json:"kubernetes,omitempty"` // a minor; empty: the newest
-	Namespace  string `json:"namespace,omitempty"`  // of objects that name none; empty: default
-	Unbound    bool   `json:"unbound,omitempty"`    // bind policies without a binding to everything
-
-	// Old are the objects before an update.
-	Old         []Text                    `json:"old,omitempty"`
-	Operation   string                    `json:"operation,omitempty"` // empty: CREATE, or UPDATE with Old
-	Subresource string                    `json:"subresource,omitempty"`
-	DryRun      bool                      `json:"dryRun,omitempty"`
-	User        authenticationv1.UserInfo `json:"user,omitzero"` // empty: an administrator
-}
-
-// A Text is YAML or JSON with a name, which errors call it by.
-type Text struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-}
-
-// An Answer has either errors of the documents or results, one for each object in
-// their order.
-type Answer struct {
-	Errors  []Fault  `json:"errors,omitempty"`
-	Notes   []string `json:"notes,omitempty"`
-	Results []Result `json:"results,omitempty"`
-}
-
-// A Fault is an error and where it is. Lines and columns count from 1; 0 means that
-// they are not known.
-type Fault struct {
-	File     string `json:"file,omitempty"`
-	Document int    `json:"document,omitempty"`
-	Line     int    `json:"line,omitempty"`
-	Column   int    `json:"column,omitempty"`
-	Message  string `json:"message"`
-}
-
-// A Result is what policies made of one object. If Error is set, it could not be
-// evaluated.
-type Result struct {
-	Name    string        `json:"name,omitempty"`
-	Error   *Fault        `json:"error,omitempty"`
-	Verdict string        `json:"verdict,omitempty"` // changed, unchanged, no match or denied
-	Refusal string        `json:"refusal,omitempty"` // why it was denied
-	Text    string        `json:"text,omitempty"`    // the object after the policies
-	Patch   []tree.Op     `json:"patch,omitempty"`
-	Diff    []mapd.Change `json:"diff,omitempty"`
-	Steps   []Step        `json:"steps,omitempty"`
-	Summary string        `json:"summary,omitempty"`
-	// FilledIn are fields that a server fills in after the policies.
-	FilledIn []string `json:"filledIn,omitempty"`
-}
-
-// A Step is one thing that a policy did, or why it did nothing.
-type Step struct {
-	Stage    string   `json:"stage"`
-	Policy   string   `json:"policy"`
-	Binding  string   `json:"binding,omitempty"`
-	Param    string   `json:"param,omitempty"`
-	Mutation int      `json:"mutation"` // -1: the step is about the whole policy
-	Outcome  string   `json:"outcome"`
-	Paths    []string `json:"paths,omitempty"`
-	Reason   string   `json:"reason,omitempty"` // why it was skipped
-	Error    string   `json:"error,omitempty"`
-	Cost     int64    `json:"cost,omitempty"` // in units of CEL
-}
 
 func answer(ctx context.Context, q Question) *Answer {
 	files := make([]mapd.File, len(q.Documents))
