@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,9 +70,13 @@ type stream struct {
 	httpstream.Stream // of data
 	connection        httpstream.Connection
 
-	mu     sync.Mutex
-	failed error // what the kubelet says
+	heard  chan struct{} // closed when the kubelet has said all
+	failed error         // what it said; read it after heard
 }
+
+// sayTimeout bounds how long a stream that ended waits for the reason: both come from
+// the kubelet at once, and in any order.
+const sayTimeout = 5 * time.Second
 
 func open(connection httpstream.Connection, port int32) (*stream, error) {
 	headers := http.Header{}
@@ -86,7 +89,7 @@ func open(connection httpstream.Connection, port int32) (*stream, error) {
 		headers.Set(corev1.StreamType, corev1.StreamTypeData)
 		var data httpstream.Stream
 		if data, err = connection.CreateStream(headers); err == nil {
-			s := &stream{Stream: data, connection: connection}
+			s := &stream{Stream: data, connection: connection, heard: make(chan struct{})}
 			go s.watch(failures)
 			return s, nil
 		}
@@ -97,27 +100,41 @@ func open(connection httpstream.Connection, port int32) (*stream, error) {
 
 // watch reads what the kubelet says of a connection that failed, and ends it.
 func (s *stream) watch(failures io.Reader) {
-	text, err := io.ReadAll(io.LimitReader(failures, 1<<10))
-	if len(text) == 0 || err != nil {
-		return
+	defer close(s.heard)
+	text, _ := io.ReadAll(io.LimitReader(failures, 1<<10)) // it ends with the connection, however that ends
+	if len(text) > 0 {
+		s.failed = errors.New("port-forward: " + string(text))
+		_ = s.connection.Close()
 	}
-	s.mu.Lock()
-	s.failed = errors.New("port-forward: " + string(text))
-	s.mu.Unlock()
-	_ = s.connection.Close()
 }
 
 // Read implements net.Conn.
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.Stream.Read(b)
-	if err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.failed != nil {
-			err = s.failed
-		}
+	return n, s.reason(err)
+}
+
+// Write implements net.Conn.
+func (s *stream) Write(b []byte) (int, error) {
+	n, err := s.Stream.Write(b)
+	return n, s.reason(err)
+}
+
+// reason returns what the kubelet says of a connection that ended with err.
+func (s *stream) reason(err error) error {
+	if err == nil {
+		return nil
 	}
-	return n, err
+	wait := time.NewTimer(sayTimeout)
+	defer wait.Stop()
+	select {
+	case <-s.heard:
+		if s.failed != nil {
+			return s.failed
+		}
+	case <-wait.C:
+	}
+	return err
 }
 
 // Close implements net.Conn.
