@@ -1,6 +1,19 @@
 // The editors of the page.
+import {acceptCompletion, closeBrackets, closeBracketsKeymap, completionKeymap} from "@codemirror/autocomplete"
+import {defaultKeymap, history, historyKeymap, indentWithTab} from "@codemirror/commands"
+import {bracketMatching, codeFolding, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting} from "@codemirror/language"
+import {lintKeymap} from "@codemirror/lint"
+import {highlightSelectionMatches, search, searchKeymap} from "@codemirror/search"
+import {Annotation, Compartment, EditorState, type Extension} from "@codemirror/state"
+import {drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers, rectangularSelection, showPanel} from "@codemirror/view"
 import {h} from "../dom"
 import type {Page} from "../page"
+import {assist, reach} from "./assist"
+import {largest} from "./language"
+import {adoptStyles, theme} from "./styles"
+import {highlighter, yaml} from "./yaml"
+
+export {bindings} from "./bindings"
 
 export interface EditorOptions {
   language: "yaml"
@@ -24,25 +37,88 @@ export interface Editor {
   format?(): Promise<void>
 }
 
+const outside = Annotation.define<boolean>() // a change that the user did not make here
+
+// common are the parts of every editor.
+const common: Extension = [
+  highlightActiveLine(), highlightActiveLineGutter(), drawSelection(), rectangularSelection(),
+  history(), search({top: true}), EditorState.allowMultipleSelections.of(true), EditorState.tabSize.of(2), indentUnit.of("  "), theme,
+  keymap.of([
+    {key: "Tab", run: acceptCompletion}, ...closeBracketsKeymap, ...completionKeymap, ...lintKeymap, ...searchKeymap, ...foldKeymap,
+    ...historyKeymap, ...defaultKeymap, indentWithTab,
+  ]),
+]
+
+// rich are those of texts that are not too large for them.
+const rich: Extension = [
+  syntaxHighlighting(highlighter), bracketMatching(), closeBrackets(), indentOnInput(), codeFolding(), foldGutter(), highlightSelectionMatches(),
+]
+
+const note = "This text is over 1 MiB. It is shown without colours, completion and diagnostics."
+const plain: Extension = showPanel.of(() => ({dom: h("div", {class: "ed-note", role: "note"}, note)}))
+
+let adopted = false
+
 // createEditor appends an editor to parent, which it fills.
 export function createEditor(parent: HTMLElement, options: EditorOptions): Editor {
-  const area = h("textarea", {
-    "aria-label": options.label, class: "cm-content", spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off",
-    oninput: () => options.onChange(area.value),
+  if (!adopted) adoptStyles(document)
+  adopted = true
+  const assistant = options.document && assist(options.page, options.document)
+  const full: Extension = [yaml(!!assistant), rich, assistant?.extension ?? []]
+  const size = new Compartment()
+  const isLarge = (length: number) => length > largest
+
+  let late = 0
+  const tell = () => {
+    clearTimeout(late)
+    late = 0
+    options.onChange(view.state.doc.toString())
+  }
+  const view = new EditorView({
+    parent,
+    state: EditorState.create({
+      doc: options.text,
+      extensions: [
+        lineNumbers(),
+        size.of(isLarge(options.text.length) ? plain : full),
+        common,
+        EditorView.contentAttributes.of({"aria-label": options.label, autocapitalize: "off", autocorrect: "off", spellcheck: "false"}),
+        EditorState.transactionExtender.of(tr => {
+          const now = tr.docChanged && isLarge(tr.newDoc.length)
+          return tr.docChanged && now !== isLarge(tr.startState.doc.length) ? {effects: size.reconfigure(now ? plain : full)} : null
+        }),
+        EditorView.updateListener.of(u => {
+          if (!u.docChanged || u.transactions.every(tr => !tr.docChanged || tr.annotation(outside))) return
+          // To copy a large text at each key would be felt.
+          if (!isLarge(u.state.doc.length)) tell()
+          else if (!late) late = window.setTimeout(tell, 500)
+        }),
+      ],
+    }),
   })
-  area.value = options.text
-  parent.append(area)
+
   return {
     setText(text) {
-      if (area.value !== text) area.value = text
+      const old = view.state.doc.toString()
+      const next = text.replace(/\r\n?/g, "\n")
+      if (old === next) return
+      // Only what differs is replaced, so that the cursor stays where it is.
+      let from = 0, end = 0
+      const most = Math.min(old.length, next.length)
+      while (from < most && old.charCodeAt(from) === next.charCodeAt(from)) from++
+      while (end < most - from && old.charCodeAt(old.length - 1 - end) === next.charCodeAt(next.length - 1 - end)) end++
+      view.dispatch({changes: {from, to: old.length - end, insert: next.slice(from, next.length - end)}, annotations: outside.of(true), userEvent: "input.set"})
     },
     reveal(line, column = 1) {
-      const before = area.value.split("\n").slice(0, line - 1)
-      const at = before.reduce((n, l) => n + l.length + 1, 0) + column - 1
-      area.focus()
-      area.setSelectionRange(at, at)
+      const at = reach(view.state.doc, line, column)
+      view.focus()
+      view.dispatch({selection: {anchor: at}, effects: EditorView.scrollIntoView(at, {y: "center"})})
     },
-    focus: () => area.focus(),
-    destroy: () => area.remove(),
+    focus: () => view.focus(),
+    destroy() {
+      if (late) tell()
+      view.destroy()
+    },
+    format: assistant && (() => assistant.format(view)),
   }
 }

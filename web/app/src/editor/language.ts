@@ -1,0 +1,82 @@
+// What the engine knows of documents while they are written: the questions of the
+// editors to the same code as that of mapd lsp.
+import type {Action, Completion, Diagnostic, Edit, Hover, Location, Position, Range} from "../api"
+import type {Page} from "../page"
+import type {Text} from "../state"
+
+// largest is the length of a text that editors treat as YAML, in UTF-16 units. The engine
+// has the same bound, in bytes.
+export const largest = 1 << 20
+
+const pause = 400 // milliseconds without a change before documents are checked
+
+// Participant is an editor of a document.
+export interface Participant {
+  name(): string
+  text(): string
+  show(found: Diagnostic[]): void
+}
+
+// Language asks for all editors of a page.
+export class Language {
+  private participants = new Set<Participant>()
+  private timer = 0
+  private checking = false
+  private changes = 0 // a number for the texts as they are now
+
+  constructor(private page: Page) {}
+
+  join(p: Participant): () => void {
+    this.participants.add(p)
+    this.changed()
+    return () => void this.participants.delete(p)
+  }
+
+  // changed has the documents checked soon. What is being checked is no longer wanted.
+  changed() {
+    this.changes++
+    clearTimeout(this.timer)
+    this.timer = window.setTimeout(() => void this.check(), pause)
+  }
+
+  private async check() {
+    if (this.checking || this.participants.size === 0) return
+    this.checking = true
+    const asked = this.changes
+    let found: Record<string, Diagnostic[]> = {}
+    try {
+      found = await this.page.call<Record<string, Diagnostic[]>>("diagnose", this.question())
+    } catch {
+      // The page says what is wrong with the documents; without an answer, none are marked.
+    } finally {
+      this.checking = false
+    }
+    if (asked !== this.changes) return this.changed()
+    for (const p of this.participants) p.show(found[p.name()] ?? [])
+  }
+
+  // question has the documents as they are, without those that are too large.
+  private question(): {documents: Text[]; kubernetes?: string} {
+    const now = new Map([...this.participants].map(p => [p.name(), p]))
+    const {documents, kubernetes} = this.page.state()
+    return {
+      documents: documents.map(d => ({name: d.name, text: now.get(d.name)?.text() ?? d.text})).filter(d => d.text.length <= largest),
+      kubernetes,
+    }
+  }
+
+  complete = (name: string, at: Position) => this.page.call<Completion[] | null>("complete", {...this.question(), name, ...at})
+  hover = (name: string, at: Position) => this.page.call<Hover | null>("hover", {...this.question(), name, ...at})
+  definition = (name: string, at: Position) => this.page.call<Location | null>("definition", {...this.question(), name, ...at})
+  format = (name: string) => this.page.call<Edit[] | null>("format", {...this.question(), name})
+  actions = (name: string, range: Range) => this.page.call<Action[] | null>("actions", {...this.question(), name, range})
+}
+
+const languages = new WeakMap<Page, Language>()
+
+// languageOf returns the Language of a page, of which there is one.
+export function languageOf(page: Page): Language {
+  let l = languages.get(page)
+  if (!l) languages.set(page, l = new Language(page))
+  return l
+}
