@@ -17,7 +17,8 @@ mkdirSync(out, {recursive: true})
 const options = {bundle: true, minify: true, format: "esm", target: "es2022", legalComments: "linked", outdir: out, logLevel: "warning"}
 await build({...options, entryPoints: [join(here, "src/main.ts"), join(here, "src/style.css")]})
 await build({...options, entryPoints: [join(here, "src/worker.ts")], format: "iife", alias: {"wasm-exec": resolve(wasmExec)}})
-copyFileSync(join(here, "src/index.html"), join(out, "index.html"))
+await build({...options, entryPoints: [join(here, "src/theme.ts")], format: "iife"})
+for (const f of ["index.html", "icon.svg"]) copyFileSync(join(here, "src", f), join(out, f))
 
 // The service worker keeps all of these, and fetches them anew when one has changed.
 const files = readdirSync(out, {recursive: true, withFileTypes: true})

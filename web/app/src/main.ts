@@ -1,28 +1,44 @@
 // The page: it lays out the regions and asks the engine at each change.
 import type {Answer} from "./api"
-import {commands} from "./commands"
+import {commands as others} from "./commands"
 import {h} from "./dom"
-import {Engine} from "./engine"
+import {Engine, EngineError} from "./engine"
 import {example} from "./example"
-import type {Page, Turn} from "./page"
-import {panes} from "./panes"
+import {listen, openKeys} from "./keys"
+import type {Command, Page} from "./page"
+import {panes} from "./panes/index"
 import {Panels} from "./panels"
+import {loadProgram} from "./program"
 import {requestForm} from "./request"
+import {separator} from "./split"
 import type {State} from "./state"
 import {Texts} from "./texts"
 import {scriptURL} from "./trusted"
 
-const deadline = 10_000 // milliseconds, for one call
-const debounce = 10
+const deadline = 10_000 // milliseconds for one call
+const debounce = 8
 
-const engine = new Engine(scriptURL("worker.js"), deadline)
+const body = document.body
+const element = (id: string) => document.getElementById(id)!
+const [main, status, timing] = [document.querySelector("main")!, element("status"), element("timing")]
+
+let module: Promise<WebAssembly.Module> | undefined
+const program = () => module ??= loadProgram((loaded, total) => {
+  const mb = (n: number) => (n / 1e6).toFixed(1)
+  if (body.dataset["state"] === "loading") page.say(`Loading the engine: ${mb(loaded)}${total ? ` of ${mb(total)}` : ""} MB`)
+}).catch(err => {
+  module = undefined // the next question tries again
+  throw err
+})
+const engine = new Engine({script: scriptURL("worker.js"), module: program, deadline})
 let second: Engine | undefined
+
 let state: State = example
 let asked = 0 // the number of the latest question
+let changed = 0 // when it was asked
 let running = false
 let timer = 0
 
-const status = document.getElementById("status")!
 const page: Page = {
   state: () => state,
   change(next) {
@@ -36,28 +52,68 @@ const page: Page = {
     ask()
   },
   call: (method, params) => engine.call(method, params),
-  background: () => second ??= new Engine(scriptURL("worker.js"), 10 * 60_000),
+  background: () => second ??= new Engine({script: scriptURL("worker.js"), module: program, deadline: 2 * 60_000, idle: 60_000}),
   reveal(name, line, column) {
-    if (documents.select(name)) documents.editor()?.reveal(line, column)
+    if (!documents.select(name)) return
+    page.region("documents")
+    documents.editor?.reveal(line, column)
   },
-  say(text, error) {
-    status.textContent = text
+  say(text, error, action) {
     status.dataset["kind"] = error ?? ""
+    status.replaceChildren(text, ...action ? [h("button", {
+      type: "button", onclick: () => {
+        page.say("")
+        action.run()
+      },
+    }, action.title)] : [])
+  },
+  region(name, focus) {
+    body.dataset["region"] = name
+    for (const b of element("regions").children) b.setAttribute("aria-pressed", String((b as HTMLElement).dataset["name"] === name))
+    if (!focus) return
+    if (name === "answer") panels.focus()
+    else (name === "documents" ? documents : objects).focus()
   },
 }
 
-const documents = new Texts("documents", "Documents", page, texts => page.change({documents: texts}))
-const objects = new Texts("objects", "Objects", page, texts => page.change({objects: texts}))
-const old = new Texts("old", "Objects before the update", page, texts => page.change({old: texts.length ? texts : undefined}))
-const form = requestForm(next => page.change(next))
+const addOld: HTMLButtonElement = h("button", {
+  type: "button", class: "quiet", id: "add-old", title: "Add the object before the update: the request is an UPDATE then",
+  onclick: () => {
+    const now = state.objects[objects.current]
+    old.add(now?.text ?? "", now?.name)
+  },
+}, "+ old object")
+const documents = new Texts("documents", "document", "Documents", page)
+const objects = new Texts("objects", "object", "Objects", page, [addOld])
+const old = new Texts("old", "old object", "Old objects", page)
+const form = requestForm(page)
 const panels = new Panels(panes, page)
 
-document.getElementById("tools")!.append(...commands.map(c => h("button", {id: c.id, type: "button", title: c.help, onclick: () => void c.run(page)}, c.title)))
-document.getElementById("documents")!.append(documents.tabs.element, documents.panel)
-document.getElementById("request")!.append(form.element,
-  h("div", {class: "texts", id: "objects"}, objects.tabs.element, objects.panel),
-  h("div", {class: "texts", id: "old"}, old.tabs.element, old.panel))
-document.getElementById("answer")!.append(panels.element)
+const commands: Command[] = [
+  ...others,
+  {id: "keys", title: "?", help: "Show this list of shortcuts", key: "?", run: () => openKeys(commands, panes.map(p => p.title))},
+]
+element("tools").append(...commands.map(c => h("button", {
+  id: c.id, type: "button", title: c.key ? `${c.help} (${c.key})` : c.help, "aria-keyshortcuts": c.key?.replace("Ctrl", "Control"), onclick: () => void c.run(page),
+}, c.title)))
+element("documents").append(documents.element)
+element("request").append(form.element, h("div", {class: "pair"}, objects.element, old.element))
+element("answer").append(panels.element)
+main.append(separator(main, "columns", "Width of the documents", "documents"), separator(main, "rows", "Height of the documents", "documents"))
+element("regions").append(...(["documents", "request", "answer"] as const).map(name => h("button", {
+  type: "button", "data-name": name, "aria-pressed": String(name === body.dataset["region"]), onclick: () => page.region(name),
+}, name[0]!.toUpperCase() + name.slice(1))))
+for (const name of ["documents", "request", "answer"]) element(name).addEventListener("focusin", () => body.dataset["region"] = name)
+document.querySelector(".skip")!.addEventListener("click", e => {
+  e.preventDefault() // the fragment is the link
+  page.region("documents", true)
+})
+listen(page, commands, pane => {
+  page.region("answer")
+  panels.select(pane)
+}, [() => element("tools").querySelector("button")?.focus(), ...(["documents", "request", "answer"] as const).map(name => () => page.region(name, true))],
+() => ["tools", "documents", "request", "answer"].findIndex(id => element(id).contains(document.activeElement)))
+
 show()
 ask()
 
@@ -65,7 +121,8 @@ function show(fresh = false) {
   documents.set(state.documents, fresh)
   objects.set(state.objects, fresh)
   old.set(state.old ?? [], fresh)
-  document.getElementById("old")!.hidden = !state.old?.length
+  old.element.hidden = !state.old?.length
+  addOld.hidden = !old.element.hidden
   form.show(state)
 }
 
@@ -73,25 +130,41 @@ function show(fresh = false) {
 // replaced.
 function ask() {
   asked++
-  if (document.body.dataset["state"] !== "loading") document.body.dataset["state"] = "working"
+  changed = performance.now()
+  if (body.dataset["state"] !== "loading") body.dataset["state"] = "working"
   clearTimeout(timer)
-  timer = window.setTimeout(() => void send(), debounce)
+  timer = setTimeout(() => void send(), debounce)
 }
 
 async function send() {
   if (running) return // it asks again when it is done
   running = true
-  const number = asked
+  const [number, start, question] = [asked, changed, state]
   try {
-    const turn: Turn = {number, state, answer: await engine.call<Answer>("evaluate", state)}
-    panels.show(turn)
-    document.body.dataset["turn"] = String(number)
-    if (number === asked) document.body.dataset["state"] = "idle"
+    const answer = await engine.call<Answer>("evaluate", question, true)
+    const first = body.dataset["state"] === "loading"
+    if (first || status.dataset["kind"] === "error") page.say("")
+    panels.show({number, state: question, answer})
+    settle(number, "idle")
+    timing.textContent = `${Math.round(performance.now() - start)} ms`
+    painted(() => performance.measure(first ? "mapd:first-result" : "mapd:turn", {start: first ? 0 : start}))
   } catch (err) {
-    page.say(String((err as Error).message ?? err), "error")
-    if (number === asked) document.body.dataset["state"] = "failed"
+    page.say((err as Error).message, "error")
+    settle(number, "failed")
+    if (!(err instanceof EngineError)) throw err
   } finally {
     running = false
     if (number !== asked) void send()
   }
+}
+
+function settle(number: number, to: "idle" | "failed") {
+  body.dataset["turn"] = String(number)
+  if (number === asked) body.dataset["state"] = to
+  else body.dataset["state"] = "working"
+}
+
+// painted calls f when what was changed can be seen.
+function painted(f: () => void) {
+  if (!document.hidden) requestAnimationFrame(() => setTimeout(f))
 }

@@ -33,8 +33,11 @@ export interface Page {
   background(): Engine
   // reveal selects a document's tab and moves the editor; lines and columns count from 1.
   reveal(document: string, line: number, column?: number): void
-  // say shows a short text to the user, for a while; an error stays until the next text.
-  say(text: string, error?: "error"): void
+  // say shows a short text to the user, with a button if there is something to do.
+  say(text: string, error?: "error", action?: {title: string; run(): void}): void
+  // region shows a region where there is no room for all, and moves the focus there if it
+  // is to.
+  region(name: "documents" | "request" | "answer", focus?: boolean): void
 }
 
 // A Command is a button of the header.
@@ -42,6 +45,6 @@ export interface Command {
   id: string // of the button
   title: string // what it says
   help: string // what it does
-  key?: string // "Ctrl+S"; Ctrl is Command on a Mac
+  key?: string // such as "Ctrl+S" or "Alt+Shift+F"; Ctrl is Command on a Mac too
   run(page: Page): void | Promise<void>
 }

@@ -18,7 +18,7 @@ export class Panels {
       this.roots.set(`tab-${p.id}`, root)
       p.mount(root, page)
     }
-    this.element = h("div", {class: "panes"}, this.tabs.element, ...this.roots.values())
+    this.element = h("div", {class: "panes"}, h("div", {class: "bar"}, this.tabs.element), ...this.roots.values())
     if (panes[0]) this.select(0)
   }
 
@@ -26,6 +26,10 @@ export class Panels {
   select(at: number) {
     const p = this.panes[at]
     if (p) this.tabs.choose(`tab-${p.id}`)
+  }
+
+  focus() {
+    document.getElementById(this.tabs.selected)?.focus()
   }
 
   show(turn: Turn) {

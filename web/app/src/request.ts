@@ -1,5 +1,6 @@
 // The request: its fields beside the objects.
 import {h} from "./dom"
+import type {Page} from "./page"
 import type {State} from "./state"
 
 const text = (name: string, label: string, hint: string) =>
@@ -13,11 +14,11 @@ const check = (name: string, label: string, help: string) =>
 export const minors = ["1.37", "1.36", "1.35", "1.34", "1.33", "1.32"]
 
 // requestForm returns the fields, and show, which fills them in from a state.
-export function requestForm(change: (next: Partial<State>) => void): {element: HTMLElement; show(s: State): void} {
+export function requestForm(page: Page): {element: HTMLElement; show(s: State): void} {
   const form = h("form", {
     class: "fields", "aria-label": "Request fields",
     onsubmit: (e: Event) => e.preventDefault(),
-    oninput: () => change(read()),
+    oninput: () => page.change(read()),
   },
     choice("operation", "Operation", [["", "by objects"], ["CREATE", "CREATE"], ["UPDATE", "UPDATE"], ["DELETE", "DELETE"], ["CONNECT", "CONNECT"]]),
     choice("kubernetes", "Kubernetes", minors.map((m, i) => [i ? m : "", m])),
@@ -34,21 +35,23 @@ export function requestForm(change: (next: Partial<State>) => void): {element: H
   function read(): Partial<State> {
     const groups = field("groups").value.split(",").map(g => g.trim()).filter(g => g)
     const username = value("username")
+    // A link may have a uid or extra, which have no field.
+    const {uid, extra} = page.state().user ?? {}
+    const user = {username, uid, groups: groups.length ? groups : undefined, extra}
     return {
       operation: value("operation"), kubernetes: value("kubernetes"), namespace: value("namespace"), subresource: value("subresource"),
-      user: username || groups.length ? {username, groups: groups.length ? groups : undefined} : undefined,
+      user: Object.values(user).some(v => v !== undefined) ? user : undefined,
       dryRun: field("dryRun").checked || undefined, unbound: field("unbound").checked || undefined,
     }
   }
   return {
     element: form,
     show(s) {
-      if (JSON.stringify(read()) === JSON.stringify({
-        operation: s.operation, kubernetes: s.kubernetes, namespace: s.namespace, subresource: s.subresource, user: s.user, dryRun: s.dryRun, unbound: s.unbound,
-      })) return
-      for (const name of ["operation", "kubernetes", "namespace", "subresource"] as const) field(name).value = s[name] ?? ""
-      field("username").value = s.user?.username ?? ""
-      field("groups").value = (s.user?.groups ?? []).join(", ")
+      // A field that says the same is left alone: somebody may be writing in it.
+      const now = read()
+      for (const name of ["operation", "kubernetes", "namespace", "subresource"] as const) if (now[name] !== s[name]) field(name).value = s[name] ?? ""
+      if (now.user?.username !== s.user?.username) field("username").value = s.user?.username ?? ""
+      if (String(now.user?.groups) !== String(s.user?.groups)) field("groups").value = (s.user?.groups ?? []).join(", ")
       field("dryRun").checked = s.dryRun ?? false
       field("unbound").checked = s.unbound ?? false
     },

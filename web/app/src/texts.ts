@@ -1,45 +1,65 @@
-// A list of named texts with tabs and an editor for each that was looked at.
-import {createEditor, type Editor} from "./editor"
+// A list of named texts: a tab and an editor for each.
+import {openDialog, openMenu} from "./dialog"
 import {h} from "./dom"
+import {createEditor, type Editor} from "./editor"
 import type {Page} from "./page"
-import type {Text} from "./state"
+import type {State, Text} from "./state"
 import {Tabs} from "./tabs"
 
 export type Key = "documents" | "objects" | "old"
 
 interface Item {
-  id: string
+  id: string // of the tab
   name: string
   text: string
-  editor?: Editor
+  editor?: Editor // since it was first looked at
   box?: HTMLElement
 }
 
+// freeName returns name, or the first of name with a number that is not taken.
+export function freeName(name: string, taken: Text[]): string {
+  const [, stem, suffix] = /^(.*?)(\.[^./]*)?$/s.exec(name)!
+  let free = name
+  for (let n = 2; taken.some(t => t.name === free); n++) free = `${stem}-${n}${suffix ?? ""}`
+  return free
+}
+
 export class Texts {
-  readonly tabs: Tabs
-  readonly panel: HTMLElement
+  readonly element: HTMLElement
+  private tabs: Tabs
+  private panel: HTMLElement
   private items: Item[] = []
   private shown?: Item
   private next = 0
 
-  constructor(readonly key: Key, label: string, private page: Page, private changed: (texts: Text[]) => void) {
+  // Actions stand at the end of the bar.
+  constructor(readonly key: Key, private noun: string, label: string, private page: Page, actions: Node[] = []) {
     this.tabs = new Tabs(label, id => this.show(this.items.find(i => i.id === id)))
-    this.panel = h("div", {role: "tabpanel", id: `${key}-panel`, class: "editor", tabindex: -1})
+    this.tabs.element.addEventListener("keydown", e => this.shortcut(e))
+    this.tabs.element.addEventListener("dblclick", () => this.rename())
+    this.panel = h("div", {role: "tabpanel", id: `${key}-panel`, class: "editor", onkeydown: (e: KeyboardEvent) => this.leave(e)})
+    const more = h("button", {
+      type: "button", class: "quiet", "aria-label": `Change this ${noun}`, title: `Rename, move or remove this ${noun}`, "aria-haspopup": "menu", "aria-expanded": "false",
+      onclick: () => openMenu(more, `This ${noun}`, this.entries()),
+    }, "⋯")
+    this.element = h("div", {class: "texts", id: `${key}-texts`},
+      h("div", {class: "bar"}, key !== "documents" && h("h2", null, label), this.tabs.element,
+        h("button", {type: "button", class: "quiet", id: `add-${noun.replace(" ", "-")}`, "aria-label": `Add a ${noun}`, title: `Add a ${noun}`, onclick: () => this.add()}, "+"),
+        more, h("div", {class: "end"}, actions)),
+      this.panel)
   }
 
   // set shows texts. Editors of texts that are still there stay, with what undo knows,
   // unless fresh.
-  set(texts: readonly Text[], fresh = false) {
-    const old = fresh ? [] : [...this.items]
-    const selected = fresh ? -1 : this.items.indexOf(this.shown!)
+  set(texts: Text[], fresh = false) {
+    const left = fresh ? [] : [...this.items]
+    const selected = fresh ? 0 : Math.max(this.current, 0)
     const items = texts.map((t, at): Item => {
-      let i = old.findIndex(o => o.name === t.name)
       // One that was renamed is where it was.
-      if (i < 0 && old.length > 0 && texts.length === this.items.length) {
-        const same = this.items[at]!
-        if (!texts.some(o => o.name === same.name)) i = old.indexOf(same)
-      }
-      const item = i < 0 ? {id: `${this.key}-tab-${++this.next}`, name: t.name, text: t.text} : old.splice(i, 1)[0]!
+      const here = this.items[at]
+      const renamed = here && texts.length === this.items.length && !texts.some(o => o.name === here.name)
+      const i = left.findIndex(o => o.name === t.name || (renamed && o === here))
+      const item = i < 0 ? {id: `${this.key}-tab-${++this.next}`, name: t.name, text: t.text} : left.splice(i, 1)[0]!
       item.name = t.name
       if (item.text !== t.text) {
         item.text = t.text
@@ -47,49 +67,159 @@ export class Texts {
       }
       return item
     })
-    for (const i of this.items) if (!items.includes(i)) i.editor?.destroy()
-    const same = items.length === this.items.length && items.every((item, i) => item === this.items[i]) && this.tabs.element.children.length === items.length &&
-      items.every((item, i) => this.tabs.element.children[i]!.textContent === item.name)
+    const gone = this.items.filter(i => !items.includes(i))
     this.items = items
-    if (same) return
+    for (const i of gone) i.editor?.destroy()
+    const tabs = [...this.tabs.element.children]
+    if (tabs.length === items.length && items.every((item, i) => tabs[i]!.id === item.id && tabs[i]!.textContent === item.name) && items.includes(this.shown!)) return
     this.tabs.set(items.map(i => ({id: i.id, title: i.name, panel: this.panel.id})))
-    this.show(items.includes(this.shown!) ? this.shown : items[Math.min(Math.max(selected, 0), items.length - 1)])
+    this.show(items.includes(this.shown!) ? this.shown : items[Math.min(selected, items.length - 1)])
   }
 
   get current(): number {
     return this.items.indexOf(this.shown!)
   }
 
-  editor(): Editor | undefined {
+  get editor(): Editor | undefined {
     return this.shown?.editor
   }
 
-  // select shows the text at an index, or the one with a name.
-  select(which: number | string): boolean {
-    const item = typeof which === "number" ? this.items[which] : this.items.find(i => i.name === which)
+  // select shows the text with a name.
+  select(name: string): boolean {
+    const item = this.items.find(i => i.name === name)
     if (item) this.show(item)
     return !!item
+  }
+
+  focus() {
+    if (this.shown?.editor) this.shown.editor.focus()
+    else this.element.querySelector<HTMLElement>("button")!.focus()
+  }
+
+  // add adds a text at the end and shows it.
+  add(text = "", name = `${this.key === "documents" ? "document" : this.key === "old" ? "old" : "object"}.yaml`) {
+    const texts = this.texts()
+    const free = freeName(name, texts)
+    this.change([...texts, {name: free, text}])
+    this.select(free)
+    this.focus()
+  }
+
+  private texts(): Text[] {
+    return this.page.state()[this.key] ?? []
+  }
+
+  private change(texts: Text[], more: Partial<State> = {}) {
+    this.page.change({...more, [this.key]: this.key === "old" && !texts.length ? undefined : texts})
   }
 
   private show(item?: Item) {
     this.shown = item
     if (!item) {
-      this.panel.replaceChildren()
+      this.panel.replaceChildren(h("p", {class: "empty"}, `No ${this.noun}. Add one with +, or drop files here.`))
       return
     }
     this.tabs.mark(item.id)
     this.panel.setAttribute("aria-labelledby", item.id)
-    if (!item.box) {
-      item.box = h("div", {class: "editor-box"})
-      this.panel.replaceChildren(item.box)
-      item.editor = createEditor(item.box, {
-        language: "yaml", label: item.name, text: item.text, page: this.page,
-        document: this.key === "documents" ? () => item.name : undefined,
-        onChange: text => {
-          item.text = text
-          this.changed(this.items.map(({name, text}) => ({name, text})))
-        },
-      })
-    } else if (this.panel.firstChild !== item.box) this.panel.replaceChildren(item.box)
+    if (item.box) {
+      if (this.panel.firstChild !== item.box) this.panel.replaceChildren(item.box)
+      return
+    }
+    item.box = h("div", {class: "editor-box"})
+    this.panel.replaceChildren(item.box)
+    item.editor = createEditor(item.box, {
+      language: "yaml", label: `${this.noun} ${item.name}`, text: item.text, page: this.page,
+      document: this.key === "documents" ? () => item.name : undefined,
+      onChange: text => {
+        if (!this.items.includes(item)) return
+        item.text = text
+        this.change(this.items.map(({name, text}) => ({name, text})))
+      },
+    })
+  }
+
+  private entries() {
+    const n = this.items.length, at = this.current
+    const other: Key = this.key === "documents" ? "objects" : "documents"
+    return [
+      {title: "Rename…", key: "F2", disabled: !n, run: () => this.rename()},
+      {title: "Move left", key: "Ctrl+←", disabled: at <= 0, run: () => this.move(-1)},
+      {title: "Move right", key: "Ctrl+→", disabled: at < 0 || at === n - 1, run: () => this.move(1)},
+      {title: `Move to the ${other}`, disabled: !n, run: () => this.moveTo(other)},
+      {title: "Remove", key: "Delete", disabled: !n, run: () => this.remove()},
+    ]
+  }
+
+  private shortcut(e: KeyboardEvent) {
+    const ctrl = e.ctrlKey || e.metaKey
+    if (e.key === "F2") this.rename()
+    else if (e.key === "Delete") this.remove()
+    else if (ctrl && e.key === "ArrowLeft") this.move(-1)
+    else if (ctrl && e.key === "ArrowRight") this.move(1)
+    else return
+    e.preventDefault()
+  }
+
+  // leave takes the focus out of the editor with Escape, unless the editor used the key.
+  private leave(e: KeyboardEvent) {
+    if (e.key !== "Escape" || e.defaultPrevented || !this.shown) return
+    e.preventDefault()
+    document.getElementById(this.shown.id)?.focus()
+  }
+
+  private rename() {
+    const item = this.shown
+    if (!item) return
+    const name = h("input", {type: "text", "aria-label": "Name", maxlength: 200})
+    name.value = item.name
+    const form = h("form", {
+      onsubmit: (e: Event) => {
+        e.preventDefault()
+        close()
+        const to = name.value.trim()
+        if (!to || to === item.name) return
+        const texts = this.texts()
+        const free = freeName(to, texts)
+        this.change(texts.map(t => t.name === item.name ? {...t, name: free} : t))
+        document.getElementById(item.id)?.focus()
+      },
+    }, name)
+    const close = openDialog(`Rename ${item.name}`, [form], {buttons: [h("button", {type: "button", class: "primary", onclick: () => form.requestSubmit()}, "Rename")]})
+    name.focus()
+    name.select()
+  }
+
+  private move(by: number) {
+    const at = this.current, texts = [...this.texts()]
+    if (at < 0 || at + by < 0 || at + by >= texts.length) return
+    texts.splice(at + by, 0, ...texts.splice(at, 1))
+    this.change(texts)
+    this.page.say(`${this.shown!.name} is number ${at + by + 1} of ${texts.length}`)
+  }
+
+  private moveTo(key: Key) {
+    const at = this.current
+    const text = this.texts()[at]
+    if (!text) return
+    const there = this.page.state()[key] ?? []
+    this.change(this.texts().filter((_, i) => i !== at), {[key]: [...there, {...text, name: freeName(text.name, there)}]})
+    this.page.say(`Moved ${text.name} to the ${key}`)
+  }
+
+  private remove() {
+    const at = this.current
+    const text = this.texts()[at]
+    if (!text) return
+    this.change(this.texts().filter((_, i) => i !== at))
+    this.page.say(`Removed ${text.name}`, undefined, {
+      title: "Undo",
+      run: () => {
+        const texts = [...this.texts()]
+        const back = {...text, name: freeName(text.name, texts)}
+        texts.splice(at, 0, back)
+        this.change(texts)
+        this.select(back.name)
+      },
+    })
   }
 }

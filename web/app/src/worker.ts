@@ -1,51 +1,59 @@
-// The worker that runs mapd: it loads the program, then answers one call after the
-// other.
+// The worker that runs mapd: it takes the compiled program, then answers one call after
+// the other; see engine.ts.
 // The Go toolchain's own support file, see build.mjs; it sets globalThis.Go.
 import "wasm-exec"
+import type {FromWorker} from "./engine"
 
 interface GoProgram {
   importObject: WebAssembly.Imports
+  exit(code: number): void
   run(instance: WebAssembly.Instance): Promise<void>
 }
 
 declare const Go: new () => GoProgram
 declare const mapd: {call(method: string, params: string): Promise<string>}
 
-// program fetches the program, which is compressed, unless the server has said so and
-// the browser has undone it already.
-async function program(): Promise<Response> {
-  const r = await fetch("mapd.wasm.gz")
-  if (!r.ok || !r.body) throw new Error(`mapd.wasm.gz: ${r.status} ${r.statusText}`)
-  const reader = r.body.getReader()
-  const first = await reader.read()
-  const zipped = first.value?.[0] === 0x1f && first.value[1] === 0x8b
-  const all = new ReadableStream<Uint8Array<ArrayBuffer>>({
-    start(c) {
-      if (first.value) c.enqueue(first.value)
-    },
-    async pull(c) {
-      const {done, value} = await reader.read()
-      if (done) c.close()
-      else c.enqueue(value)
-    },
-  })
-  const body = zipped ? all.pipeThrough(new DecompressionStream("gzip")) : all
-  return new Response(body, {headers: {"Content-Type": "application/wasm"}})
+const send = (m: FromWorker) => self.postMessage(m)
+let memory: WebAssembly.Memory
+
+// Files that the program asks for are no part of the time that a call may take.
+const load = self.fetch.bind(self)
+self.fetch = async (...args) => {
+  send({fetching: 1})
+  try {
+    const r = await load(...args)
+    const body = await r.arrayBuffer()
+    return new Response(body, {status: r.status, statusText: r.statusText, headers: r.headers})
+  } finally {
+    send({fetching: -1})
+  }
 }
 
-async function load(): Promise<void> {
+async function start(module: WebAssembly.Module) {
   const go = new Go()
-  const {instance} = await WebAssembly.instantiateStreaming(program(), go.importObject)
-  void go.run(instance).then(() => self.close())
+  let code = 0
+  go.exit = c => {
+    code = c
+  }
+  const instance = await WebAssembly.instantiate(module, go.importObject)
+  memory = instance.exports["mem"] as WebAssembly.Memory
+  go.run(instance).then(() => end(code === 2 ? "out of memory, or a fault in the program" : `exit code ${code}`), err => end(String(err)))
+  send({ready: true})
 }
 
-const loaded = load()
-let last: Promise<unknown> = loaded
+function end(ended: string) {
+  send({ended})
+  self.close()
+}
 
 self.onmessage = e => {
+  if (e.data.module) {
+    start(e.data.module).catch(err => end(String(err?.message ?? err)))
+    return
+  }
   const {id, method, params} = e.data
-  last = last.catch(() => {}).then(() => loaded).then(() => mapd.call(method, params)).then(
-    answer => self.postMessage({id, answer}),
-    err => self.postMessage({id, error: String(err?.message ?? err)}),
+  mapd.call(method, params).then(
+    answer => send({id, answer, memory: memory.buffer.byteLength}),
+    err => send({id, error: String(err?.message ?? err), memory: memory.buffer.byteLength}),
   )
 }
