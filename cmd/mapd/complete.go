@@ -44,7 +44,7 @@ func completion(f *pflag.Flag) cobra.CompletionFunc {
 	case "context":
 		return completeContexts
 	case "user", "group", "namespace", "subresource", "server", "listen", "url", "service", "secret", "lease",
-		"pprof", "review-memory", "exempt-namespace", "external-namespace", "insecure-registry", "image", "replica":
+		"pprof", "address", "review-memory", "exempt-namespace", "external-namespace", "insecure-registry", "image", "replica":
 		return cobra.NoFileCompletions
 	}
 	return nil

@@ -72,7 +72,7 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		}
 		return cmd.Help()
 	}
-	root.AddCommand(newEval(s), newTest(s), newLint(s), newFmt(s), newLSP(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newDebug(s), newRollout(s), newTop(s), newMigrate(s), newPromote(s), newExport(s), newInspect(s), newBlame(s), newAudit(s), newVersion(s))
+	root.AddCommand(newEval(s), newTest(s), newLint(s), newFmt(s), newLSP(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newDebug(s), newRollout(s), newTop(s), newPlayground(s), newMigrate(s), newPromote(s), newExport(s), newInspect(s), newBlame(s), newAudit(s), newVersion(s))
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)
 	root.SetArgs(spelled(args))

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,12 +33,20 @@ var update = flag.Bool("update", false, "rewrite the golden files in the scripts
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"mapd": func() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"mapd": func() {
+			switch {
+			case os.Getenv("SITE") == "none":
+				site = func() fs.FS { return nil }
+			case site() == nil: // make web has not run here
+				site = smallSite
+			}
+			os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
 	})
 }
 
 // concurrent matches the scripts of commands in which several goroutines work.
-var concurrent = regexp.MustCompile(`/(serve.*|lsp|eval_(external.*|guests|record)|expand(_validation)?|bench|migrate_verify)\.txtar$`)
+var concurrent = regexp.MustCompile(`/(serve.*|lsp|playground|eval_(external.*|guests|record)|expand(_validation)?|bench|migrate_verify)\.txtar$`)
 
 func TestScript(t *testing.T) {
 	all, err := filepath.Glob("testdata/script/*.txtar")
@@ -66,15 +75,16 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":    exits,
-			"serve":    startServer,
-			"halt":     stopServer, // "stop" is a command of testscript itself, and ends the script
-			"hangup":   hangUp,
-			"until":    until,
-			"makecert": makeCert,
-			"provider": startProvider,
-			"cluster":  startCluster,
-			"lsp":      playSession,
+			"exits":      exits,
+			"serve":      startServer,
+			"playground": startPlayground,
+			"halt":       stopServer, // "stop" is a command of testscript itself, and ends the script
+			"hangup":     hangUp,
+			"until":      until,
+			"makecert":   makeCert,
+			"provider":   startProvider,
+			"cluster":    startCluster,
+			"lsp":        playSession,
 			"env-subst": func(ts *testscript.TestScript, _ bool, args []string) { // puts variables into a file
 				text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
@@ -136,7 +146,7 @@ func makeGuest(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), guest.Module(a), 0o600))
 }
 
-// server is a mapd serve that a script started.
+// server is a mapd serve, or a mapd playground, that a script started.
 type server struct {
 	cmd *exec.Cmd
 	log *bytes.Buffer
@@ -150,6 +160,10 @@ const deadline = time.Minute
 // startServer runs "mapd serve ARGS --listen 127.0.0.1:0" until it listens, and
 // sets $URL, $BASE and $CA.
 func startServer(ts *testscript.TestScript, neg bool, args []string) {
+	start(ts, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...))
+}
+
+func start(ts *testscript.TestScript, args []string) {
 	path := ""
 	for _, dir := range strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator)) {
 		if _, err := os.Stat(dir + "/mapd"); err == nil {
@@ -158,9 +172,9 @@ func startServer(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	s := &server{log: &bytes.Buffer{}, out: make(chan struct{})}
-	s.cmd = exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	s.cmd = exec.Command(path, args...)
 	s.cmd.Dir = ts.Getenv("WORK")
-	s.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"))
+	s.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"), "PATH="+ts.Getenv("PATH"))
 	s.cmd.Stderr = s.log
 	stdout, err := s.cmd.StdoutPipe()
 	ts.Check(err)
@@ -171,7 +185,7 @@ func startServer(ts *testscript.TestScript, neg bool, args []string) {
 		if ca, ok := strings.CutPrefix(lines.Text(), "mapd serve: CA bundle in "); ok {
 			ts.Setenv("CA", ca)
 		}
-		if url, ok := strings.CutPrefix(lines.Text(), "mapd serve: listening on "); ok {
+		if url, ok := strings.CutPrefix(lines.Text(), "mapd "+args[0]+": listening on "); ok {
 			ts.Setenv("URL", url)
 			ts.Setenv("BASE", strings.TrimSuffix(url, "/mutate"))
 			go func() {

@@ -1,0 +1,192 @@
+// Package playground answers one question: how does the site of the playground, which
+// runs mapd in a browser, reach a browser on this machine?
+//
+// The site is static files that "make web" builds into the folder site, and this
+// package embeds them. A mapd that was built without them lacks the playground and
+// nothing else. Nothing but these files is served, and no request changes anything:
+// what a reader writes stays in his browser, and a link to it is a text (Link).
+package playground
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"path"
+	"regexp"
+	"strings"
+)
+
+//go:embed all:site
+var embedded embed.FS
+
+// Site returns the files of the site, or nil if this program was built without them.
+func Site() fs.FS {
+	site, err := fs.Sub(embedded, "site")
+	if err != nil {
+		return nil
+	}
+	if _, err := fs.Stat(site, index); err != nil {
+		return nil
+	}
+	return site
+}
+
+const index = "index.html"
+
+// types are the content types by the end of a name. The program is gzip and no
+// encoding of something else: the page unpacks it, so that it does on any server.
+var types = map[string]string{
+	".css":         "text/css; charset=utf-8",
+	".gz":          "application/gzip",
+	".html":        "text/html; charset=utf-8",
+	".ico":         "image/x-icon",
+	".js":          "text/javascript; charset=utf-8",
+	".json":        "application/json",
+	".md":          "text/plain; charset=utf-8",
+	".png":         "image/png",
+	".svg":         "image/svg+xml",
+	".txt":         "text/plain; charset=utf-8",
+	".wasm":        "application/wasm",
+	".webmanifest": "application/manifest+json",
+	".yaml":        "text/plain; charset=utf-8",
+}
+
+// Handler serves a site.
+type Handler struct {
+	site   fs.FS
+	files  map[string]file // by path of the URL
+	policy string          // the header Content-Security-Policy
+	hosts  []string        // the names and addresses that requests may be for; none: any
+}
+
+// file is what a path of a URL leads to.
+type file struct {
+	name, tag string
+	to        string // if not empty, the path that has the file
+}
+
+// NewHandler returns a Handler for the files of site, which must not change. Requests
+// have to be for one of hosts, if there are any: on loopback addresses, the name of a
+// page from elsewhere could lead here as well, and that page would then count as one
+// of the same origin.
+func NewHandler(site fs.FS, hosts ...string) (*Handler, error) {
+	h := &Handler{site: site, hosts: hosts, files: map[string]file{}}
+	err := fs.WalkDir(site, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".") {
+			return err
+		}
+		data, err := fs.ReadFile(site, name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
+		f := file{name: name, tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`}
+		at := "/" + name
+		h.files[at] = f
+		if d.Name() == index {
+			dir := strings.TrimSuffix(at, index)
+			h.files[dir] = f
+			if dir != "/" {
+				h.files[strings.TrimSuffix(dir, "/")] = file{to: dir}
+			}
+		}
+		if name == index {
+			h.policy, err = policyOf(data)
+		}
+		return err
+	})
+	if err == nil && h.policy == "" {
+		err = fmt.Errorf("%s: %w", index, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+var policyMeta = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy" content="([^"]+)">`)
+
+// policyOf returns the policy that a page has in itself, for the header. The worker
+// and all other files get the same.
+func policyOf(page []byte) (string, error) {
+	m := policyMeta.FindSubmatch(page)
+	if m == nil {
+		return "", fmt.Errorf("%s has no Content-Security-Policy", index)
+	}
+	// A page cannot say this one in itself.
+	return html.UnescapeString(string(m[1])) + "; frame-ancestors 'none'", nil
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", h.policy)
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), hid=(), microphone=(), midi=(), payment=(), serial=(), usb=()")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if !h.answersTo(r.Host) {
+		http.Error(w, "this server answers to localhost and loopback addresses only", http.StatusForbidden)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	f, ok := h.files[r.URL.Path]
+	switch {
+	case !ok:
+		http.Error(w, "no such file", http.StatusNotFound)
+		return
+	case f.to != "":
+		http.Redirect(w, r, f.to, http.StatusFound)
+		return
+	}
+	content, err := h.site.Open(f.name)
+	if err != nil {
+		http.Error(w, "the file cannot be read", http.StatusInternalServerError)
+		return
+	}
+	defer content.Close()
+	seeker, ok := content.(io.ReadSeeker)
+	info, err := content.Stat()
+	if err != nil || !ok {
+		http.Error(w, "the file cannot be read", http.StatusInternalServerError)
+		return
+	}
+	kind := types[path.Ext(f.name)]
+	if kind == "" {
+		kind = "application/octet-stream"
+	}
+	header.Set("Content-Type", kind)
+	header.Set("ETag", f.tag)
+	// Each build of the site has the same names, so a browser asks each time whether
+	// what it has is still right.
+	header.Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, f.name, info.ModTime(), seeker)
+}
+
+// answersTo reports whether h serves requests that are for a host.
+func (h *Handler) answersTo(host string) bool {
+	if len(h.hosts) == 0 {
+		return true
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil { // without a port
+		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	for _, h := range h.hosts {
+		if strings.EqualFold(name, h) {
+			return true
+		}
+	}
+	return false
+}
