@@ -1,0 +1,330 @@
+// Package gallery answers "which examples does the playground offer?". It reads them
+// where they are kept for other reasons too: the directories of examples/, the tour of
+// docs/tour-nine.md, the policies in the blocks of the documentation; and those that
+// only the playground has, web/gallery/gatekeeper.
+package gallery
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+)
+
+// A State is what the playground shows: the Question of package web.
+type State struct {
+	Documents   []Text `json:"documents"`
+	Objects     []Text `json:"objects"`
+	Old         []Text `json:"old,omitempty"`
+	Operation   string `json:"operation,omitempty"`
+	Subresource string `json:"subresource,omitempty"`
+	Unbound     bool   `json:"unbound,omitempty"`
+}
+
+// A Text is YAML with a name.
+type Text struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// An Entry is an example of the playground. Its State is in a file of its own, which is
+// fetched when somebody opens it.
+type Entry struct {
+	Name     string   `json:"name"` // of the file, and in a link: #example=NAME
+	Group    string   `json:"group"`
+	Title    string   `json:"title"`
+	Sentence string   `json:"sentence"`
+	Tags     []string `json:"tags"`
+	// Words are the paragraphs of a tour's part, Markdown with nothing but `code`. Parts
+	// follow each other in their order here.
+	Words []string `json:"words,omitempty"`
+
+	State State `json:"-"`
+	// What becomes of the objects: one of Objects (YAML, all of them in their order),
+	// Refused (a part of the refusal) and Diff (as mapd eval prints it) is set.
+	Objects, Refused, Diff string `json:"-"`
+	// Case is the file of test/cases that a tour's part is about, without extension.
+	Case string `json:"-"`
+}
+
+// Entries returns all entries; root is that of the repository.
+func Entries(root fs.FS) ([]Entry, error) {
+	var all []Entry
+	for _, read := range []func(fs.FS) ([]Entry, error){tour, examples, programs, gatekeeper} {
+		entries, err := read(root)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entries...)
+	}
+	seen := map[string]bool{}
+	for i := range all {
+		e := &all[i]
+		if seen[e.Name] {
+			return nil, fmt.Errorf("two entries are called %s", e.Name)
+		}
+		seen[e.Name] = true
+		if e.Tags == nil {
+			tags, err := tagsOf(e.State)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", e.Name, err)
+			}
+			e.Tags = tags
+		}
+	}
+	return all, nil
+}
+
+// Write writes index.json, which has the entries, and for each of them NAME.json, its
+// state, to dir, and removes whatever else is there.
+func Write(root fs.FS, dir string) error {
+	entries, err := Entries(root)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := WriteJSON(filepath.Join(dir, "index.json"), entries); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := WriteJSON(filepath.Join(dir, e.Name+".json"), e.State); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteJSON writes v as JSON to a file, whose directory it makes.
+func WriteJSON(file string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(data, '\n'), 0o666)
+}
+
+// examples reads examples/: their order, groups and sentences are those of the tables in
+// its README.
+func examples(root fs.FS) ([]Entry, error) {
+	readme, err := fs.ReadFile(root, "examples/README.md")
+	if err != nil {
+		return nil, err
+	}
+	var all []Entry
+	group := ""
+	for line := range strings.Lines(string(readme)) {
+		line = strings.TrimSpace(line)
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			group = title
+		}
+		cells := strings.Split(line, " | ")
+		if len(cells) != 2 || !strings.HasPrefix(line, "| [") {
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(cells[0], "| ["), "]")
+		e := Entry{Name: name, Group: group, Title: title(name), Sentence: plain(strings.TrimSuffix(cells[1], " |"))}
+		texts, err := files(root, "examples/"+name, "policy.yaml", "objects.yaml", "want.yaml")
+		if err != nil {
+			return nil, err
+		}
+		e.State = State{Documents: texts[:1], Objects: texts[1:2]}
+		e.Objects = texts[2].Text
+		all = append(all, e)
+	}
+	policies, err := fs.Glob(root, "examples/*/policy.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if len(policies) == 0 || len(policies) != len(all) {
+		return nil, fmt.Errorf("examples/README.md has %d examples in tables, and examples/ %d directories with policies", len(all), len(policies))
+	}
+	return all, nil
+}
+
+// programs are the examples that need more than a page has.
+func programs(root fs.FS) ([]Entry, error) {
+	var all []Entry
+	for _, p := range []struct {
+		name, title, sentence, dir string
+		documents                  []string
+	}{
+		{
+			"external-data", "External data",
+			"A page asks no provider, so the mutator is reported and changes nothing; see docs/external-data.md.",
+			"examples/external-data", []string{"mutator.yaml"},
+		},
+		{
+			"kubewarden", "A policy of Kubewarden's",
+			"A page runs no WebAssembly modules of policies, so the policy is reported and changes nothing; see docs/kubewarden.md.",
+			"examples/kubewarden/drop-capabilities", []string{"policy.yaml"},
+		},
+	} {
+		texts, err := files(root, p.dir, append(slices.Clone(p.documents), "pod.yaml")...)
+		if err != nil {
+			return nil, err
+		}
+		n := len(p.documents)
+		all = append(all, Entry{
+			Name: p.name, Group: "What needs more than a page", Title: p.title, Sentence: p.sentence,
+			State: State{Documents: texts[:n], Objects: texts[n:]}, Objects: texts[n].Text,
+		})
+	}
+	return all, nil
+}
+
+// gatekeeper reads web/gallery/gatekeeper: situations of the documentation of
+// Gatekeeper's mutators. The comment of a file is a title, a sentence and the tags.
+func gatekeeper(root fs.FS) ([]Entry, error) {
+	names, err := fs.Glob(root, "web/gallery/gatekeeper/*.txtar")
+	if err != nil {
+		return nil, err
+	}
+	var all []Entry
+	for _, name := range names {
+		data, err := fs.ReadFile(root, name)
+		if err != nil {
+			return nil, err
+		}
+		archive := txtar.Parse(data)
+		comment := strings.Split(strings.TrimSpace(string(archive.Comment)), "\n")
+		if len(comment) != 3 {
+			return nil, fmt.Errorf("%s: want a title, a sentence and tags, each in a line", name)
+		}
+		base, _, _ := strings.Cut(filepath.Base(name), ".")
+		_, base, _ = strings.Cut(base, "-") // files are numbered in the order of the gallery
+		e := Entry{
+			Name: "gatekeeper-" + base, Group: "Gatekeeper's mutators", Title: comment[0], Sentence: comment[1],
+			Tags: strings.Split(comment[2], ", "),
+		}
+		for _, f := range archive.Files {
+			text := Text{Name: f.Name, Text: string(f.Data)}
+			switch f.Name {
+			case "objects.yaml":
+				e.State.Objects = append(e.State.Objects, text)
+			case "old.yaml":
+				e.State.Old = append(e.State.Old, text)
+			case "want.yaml":
+				e.Objects = text.Text
+			case "want.error":
+				e.Refused = strings.TrimSpace(text.Text)
+			default:
+				e.State.Documents = append(e.State.Documents, text)
+			}
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func files(root fs.FS, dir string, names ...string) ([]Text, error) {
+	texts := make([]Text, len(names))
+	for i, name := range names {
+		data, err := fs.ReadFile(root, dir+"/"+name)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = Text{Name: name, Text: string(data)}
+	}
+	return texts, nil
+}
+
+// title makes a title of the name of a directory.
+func title(name string) string {
+	words := strings.NewReplacer("-", " ", "jsonpatch", "JSONPatch", "apply", "ApplyConfiguration").Replace(name)
+	return strings.ToUpper(words[:1]) + words[1:]
+}
+
+// plain returns a sentence of Markdown without its marks.
+func plain(s string) string {
+	return strings.ReplaceAll(s, "`", "")
+}
+
+// tagsOf returns what a state is about: the kinds of its objects, and the parts of
+// policies that it uses.
+func tagsOf(s State) ([]string, error) {
+	var tags []string
+	add := func(tag string) {
+		if !slices.Contains(tags, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	for _, t := range s.Objects {
+		docs, err := documents(t.Text)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range docs {
+			add(d.Kind)
+		}
+	}
+	for _, t := range s.Documents {
+		docs, err := documents(t.Text)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range docs {
+			switch d.Kind {
+			case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
+				for _, m := range d.Spec.Mutations {
+					add(m.PatchType)
+				}
+				for tag, has := range map[string]bool{
+					"parameters": d.Spec.ParamKind != nil, "variables": d.Spec.Variables != nil, "conditions": d.Spec.MatchConditions != nil,
+				} {
+					if has {
+						add(tag)
+					}
+				}
+			case "CustomResourceDefinition":
+				add("custom resource")
+			case "Namespace", "ConfigMap":
+			default:
+				if strings.HasPrefix(d.APIVersion, "mutations.gatekeeper.sh/") {
+					add(d.Kind)
+				}
+			}
+		}
+	}
+	slices.Sort(tags)
+	return tags, nil
+}
+
+// A document is what the gallery looks at in one.
+type document struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Spec       struct {
+		ParamKind       any `json:"paramKind"`
+		Variables       any `json:"variables"`
+		MatchConditions any `json:"matchConditions"`
+		Mutations       []struct {
+			PatchType string `json:"patchType"`
+		} `json:"mutations"`
+	} `json:"spec"`
+}
+
+// documents splits a YAML stream.
+func documents(text string) ([]document, error) {
+	var all []document
+	for i, part := range strings.Split("\n"+text, "\n---\n") {
+		var d document
+		if err := yaml.Unmarshal([]byte(part), &d); err != nil {
+			return nil, fmt.Errorf("document %d: %w", i+1, err)
+		}
+		if d.Kind != "" {
+			all = append(all, d)
+		}
+	}
+	return all, nil
+}
