@@ -76,6 +76,7 @@ if ! cmp -s $app/package-lock.json "$out/package-lock.json"; then
 fi
 find "$site" -mindepth 1 ! -name .keep -delete
 cp "$out/mapd.wasm.gz" "$site/"
+$go run ./hack/gallery "$site" "$out/blocks.json"
 for config in tsconfig.json tsconfig.worker.json; do
 	(cd $app && npm exec -- tsc -p $config)
 done

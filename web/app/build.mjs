@@ -5,6 +5,7 @@ import {copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync} from 
 import {dirname, join, relative, resolve} from "node:path"
 import {fileURLToPath} from "node:url"
 import {build} from "esbuild"
+import {docs} from "./docs.mjs"
 
 const here = dirname(fileURLToPath(import.meta.url))
 const [out, wasmExec] = process.argv.slice(2)
@@ -19,6 +20,13 @@ await build({...options, entryPoints: [join(here, "src/main.ts"), join(here, "sr
 await build({...options, entryPoints: [join(here, "src/worker.ts")], format: "iife", alias: {"wasm-exec": resolve(wasmExec)}})
 await build({...options, entryPoints: [join(here, "src/theme.ts")], format: "iife"})
 for (const f of ["index.html", "icon.svg"]) copyFileSync(join(here, "src", f), join(out, f))
+
+await build({...options, entryPoints: [join(here, "src/docs.ts"), join(here, "src/docs.css")], outdir: join(out, "docs")})
+docs({
+  root: resolve(here, "../.."), out: join(out, "docs"),
+  blocks: JSON.parse(readFileSync(join(dirname(wasmExec), "blocks.json"), "utf8")),
+  csp: readFileSync(join(out, "index.html"), "utf8").match(/http-equiv="Content-Security-Policy" content="([^"]*)"/)[1],
+})
 
 // The service worker keeps all of these, and fetches them anew when one has changed.
 const files = readdirSync(out, {recursive: true, withFileTypes: true})
