@@ -1,4 +1,5 @@
 // The buttons of the header, in their order.
+import {gallery} from "./gallery"
 import type {Command} from "./page"
 
-export const commands: Command[] = []
+export const commands: Command[] = [gallery]

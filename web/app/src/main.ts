@@ -4,6 +4,7 @@ import {commands as others} from "./commands"
 import {h} from "./dom"
 import {Engine, EngineError} from "./engine"
 import {example} from "./example"
+import {openLinks} from "./gallery"
 import {listen, openKeys} from "./keys"
 import type {Command, Page} from "./page"
 import {panes} from "./panes/index"
@@ -116,6 +117,7 @@ listen(page, commands, pane => {
 
 show()
 ask()
+openLinks(page)
 
 function show(fresh = false) {
   documents.set(state.documents, fresh)
