@@ -1,0 +1,58 @@
+// The tree of a trace: passes of stages, in them policies with a binding and a parameter, in
+// them steps. Nothing here knows the page.
+import type {Traced} from "../api"
+
+// A Pass is a run through the members of a stage. Passes, members and steps are in the order
+// in which they ran.
+export interface Pass {
+  stage: string
+  round: number
+  mode: string // empty if it counts
+  members: Member[]
+  cost: number
+}
+
+// A Member is a policy with a binding and a parameter.
+export interface Member {
+  policy: string
+  binding?: string
+  param?: string
+  steps: Traced[]
+  mutations: number // the cost of mutations, in units of CEL
+  conditions: number
+}
+
+export function passes(trace: readonly Traced[]): Pass[] {
+  const out: Pass[] = []
+  for (const t of trace) {
+    let pass = out.at(-1)
+    if (!pass || pass.stage !== t.stage || pass.round !== t.round || pass.mode !== (t.mode ?? "")) {
+      out.push(pass = {stage: t.stage, round: t.round, mode: t.mode ?? "", members: [], cost: 0})
+    }
+    let member = pass.members.at(-1)
+    if (!member || member.policy !== t.policy || member.binding !== t.binding || member.param !== t.param) {
+      pass.members.push(member = {policy: t.policy, binding: t.binding, param: t.param, steps: [], mutations: 0, conditions: 0})
+    }
+    member.steps.push(t)
+    // A step that a condition skipped has the cost of the conditions.
+    const conditions = t.conditionCost ?? (t.conditions && !t.trace ? t.cost : 0)
+    const mutations = t.conditions && !t.trace && t.conditionCost === undefined ? 0 : t.cost
+    member.conditions += conditions
+    member.mutations += mutations
+    pass.cost += conditions + mutations
+  }
+  return out
+}
+
+export function total(list: readonly Pass[]): number {
+  return list.reduce((sum, p) => sum + p.cost, 0)
+}
+
+// who names a policy with its binding and parameter, as mapd does.
+export function who(of: {policy: string; binding?: string; param?: string; stage?: string; mutation?: number}): string {
+  let text = of.policy
+  if (of.binding) text += " › " + of.binding
+  if (of.binding && of.param) text += " › " + of.param
+  if (of.stage === "policies" && of.mutation !== undefined && of.mutation >= 0) text += ` › mutations[${of.mutation}]`
+  return text
+}
