@@ -1,22 +1,21 @@
-// The keys of the editors, for the list of shortcuts. Mod is Command on a Mac and Ctrl
-// elsewhere.
+// The keys of the editors, for the list of shortcuts. Ctrl is Command on a Mac.
 
 export interface Binding {
   key: string
-  text: string
+  help: string
 }
 
 export const bindings: readonly Binding[] = [
-  {key: "Ctrl-Space", text: "Complete"},
-  {key: "Mod-k Mod-i", text: "Show type and documentation of the word at the cursor"},
-  {key: "F12", text: "Go to the definition of a variable (also Mod-b and Mod-click)"},
-  {key: "Mod-.", text: "Quick fixes of the line"},
-  {key: "F8", text: "Go to the next finding"},
-  {key: "Mod-Shift-m", text: "List the findings"},
-  {key: "Shift-Alt-f", text: "Format the expressions"},
-  {key: "Mod-f", text: "Find and replace"},
-  {key: "Mod-/", text: "Comment lines, or take the comment away"},
-  {key: "Mod-z", text: "Undo (redo: Mod-Shift-z, or Mod-y)"},
-  {key: "Tab", text: "Indent, or accept a completion; Shift-Tab takes indentation away"},
-  {key: "Escape Tab", text: "Leave the editor: press Escape, then Tab"},
+  {key: "Ctrl+Space", help: "Complete; Tab or Enter accepts"},
+  {key: "Ctrl+K Ctrl+I", help: "Show type and documentation of the word at the cursor"},
+  {key: "F12", help: "Go to the definition of a variable (also Ctrl+B, and Ctrl and a click)"},
+  {key: "Ctrl+.", help: "Choose a quick fix for the line"},
+  {key: "F8", help: "Go to the next finding"},
+  {key: "Ctrl+Shift+M", help: "List the findings"},
+  {key: "Alt+Shift+F", help: "Format the expressions"},
+  {key: "Ctrl+F", help: "Find and replace"},
+  {key: "Ctrl+/", help: "Comment lines, or take the comment away"},
+  {key: "Ctrl+Z", help: "Undo (Ctrl+Shift+Z and Ctrl+Y: redo)"},
+  {key: "Tab", help: "Indent; Shift+Tab takes indentation away"},
+  {key: "Escape Tab", help: "Leave the editor: press Escape, then Tab within 2 seconds"},
 ]
