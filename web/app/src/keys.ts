@@ -1,6 +1,7 @@
 // Shortcuts of the page, and the dialog that lists them.
 import {openDialog} from "./dialog"
 import {h} from "./dom"
+import {bindings} from "./editor/bindings"
 import type {Command, Page} from "./page"
 
 // pressed reports whether an event is a key such as "Ctrl+S", "Alt+Shift+F" or "?".
@@ -38,6 +39,7 @@ export function openKeys(commands: readonly Command[], panes: readonly string[])
     ...commands.filter(c => c.key).map(c => [c.key!, c.help] as [string, string]),
     ["F6", "Go to the next region: tools, documents, request, answer; Shift+F6: to the one before"],
     ...panes.map((title, i) => [`Alt+${i + 1}`, `Show ${title}`] as [string, string]),
+    ...bindings.map(b => [b.key, `In an editor: ${b.help[0]!.toLowerCase()}${b.help.slice(1)}`] as [string, string]),
     ["Escape", "Leave an editor, in which Tab indents; then Tab goes on to the next control"],
     ["← →", "At a tab: go to the tab beside it. At a separator: move it"],
     ["F2", "At a tab: rename the text"],

@@ -10,7 +10,7 @@ import type {Command, Page} from "./page"
 import {panes} from "./panes/index"
 import {Panels} from "./panels"
 import {loadProgram} from "./program"
-import {requestForm} from "./request"
+import {operationOf, requestForm, withOperation} from "./request"
 import {separator} from "./split"
 import type {State} from "./state"
 import {Texts} from "./texts"
@@ -80,8 +80,8 @@ const page: Page = {
 const addOld: HTMLButtonElement = h("button", {
   type: "button", class: "quiet", id: "add-old", title: "Add the object before the update: the request is an UPDATE then",
   onclick: () => {
-    const now = state.objects[objects.current]
-    old.add(now?.text ?? "", now?.name)
+    page.change(withOperation(state, "UPDATE"))
+    old.focus()
   },
 }, "+ old object")
 const documents = new Texts("documents", "document", "Documents", page)
@@ -123,8 +123,8 @@ function show(fresh = false) {
   documents.set(state.documents, fresh)
   objects.set(state.objects, fresh)
   old.set(state.old ?? [], fresh)
-  old.element.hidden = !state.old?.length
-  addOld.hidden = !old.element.hidden
+  old.element.hidden = operationOf(state) !== "UPDATE"
+  addOld.hidden = operationOf(state) !== "CREATE"
   form.show(state)
 }
 

@@ -2,7 +2,7 @@
 // of it waits for the engine beside the typing; an answer about a text that has changed
 // since is dropped.
 import {autocompletion, type CompletionContext, type CompletionResult} from "@codemirror/autocomplete"
-import {syntaxTree} from "@codemirror/language"
+import {ensureSyntaxTree, syntaxTree} from "@codemirror/language"
 import {lintGutter, setDiagnostics, type Diagnostic as Mark} from "@codemirror/lint"
 import {StateEffect, StateField, type ChangeSpec, type Extension, type Text} from "@codemirror/state"
 import {EditorView, hoverTooltip, keymap, showPanel, showTooltip, ViewPlugin, type Panel, type Tooltip} from "@codemirror/view"
@@ -37,8 +37,10 @@ export function assist(page: Page, name: () => string): Assistant {
     if (!cx.explicit) {
       const before = doc.lineAt(pos)
       const typed = before.text.slice(0, pos - before.from)
-      if (!/[\w.?{,] ?$/.test(typed) || !/[\w.?]$/.test(typed) && !/[{,] ?$/.test(typed)) return null
-      if (!isExpression(syntaxTree(state), pos) && !key.test(typed)) return null
+      if (!/[\w.?]$|[{,] ?$/.test(typed)) return null
+      // The engine knows best, but need not be asked at each key of a name in the YAML.
+      const tree = ensureSyntaxTree(state, pos, 20)
+      if (tree && !isExpression(tree, pos) && !key.test(typed)) return null
     }
     const items = await language.complete(name(), positionOf(doc, pos)).catch(() => null)
     const first = items?.[0]
@@ -49,7 +51,7 @@ export function assist(page: Page, name: () => string): Assistant {
       options: items.map((c, i) => ({
         label: c.label, type: types[c.kind] ?? "text", detail: c.detail, sortText: String(i).padStart(4, "0"),
         apply: c.edit.newText,
-        info: c.doc || c.detail ? () => markdown(c.doc || "`" + c.detail + "`") : undefined,
+        info: c.doc ? () => markdown(c.doc!) : undefined,
       })),
     }
   }
@@ -144,8 +146,8 @@ export function assist(page: Page, name: () => string): Assistant {
         }},
         {key: "Mod-k Mod-i", run: v => {
           void hover(v, v.state.selection.main.head).then(tip => {
-            v.dispatch({effects: describe.of(tip)})
-            page.say(tip ? tip.create(v).dom.textContent! : "Nothing is known of this word.")
+            if (tip) v.dispatch({effects: [describe.of(tip), EditorView.announce.of(tip.create(v).dom.textContent!)]})
+            else page.say("Nothing is known of this word.")
           })
           return true
         }},

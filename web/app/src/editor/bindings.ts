@@ -17,5 +17,4 @@ export const bindings: readonly Binding[] = [
   {key: "Ctrl+/", help: "Comment lines, or take the comment away"},
   {key: "Ctrl+Z", help: "Undo (Ctrl+Shift+Z and Ctrl+Y: redo)"},
   {key: "Tab", help: "Indent; Shift+Tab takes indentation away"},
-  {key: "Escape Tab", help: "Leave the editor: press Escape, then Tab within 2 seconds"},
 ]

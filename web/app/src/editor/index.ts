@@ -1,5 +1,5 @@
 // The editors of the page.
-import {acceptCompletion, closeBrackets, closeBracketsKeymap, completionKeymap} from "@codemirror/autocomplete"
+import {acceptCompletion, closeBrackets, closeBracketsKeymap, completionKeymap, completionStatus} from "@codemirror/autocomplete"
 import {defaultKeymap, history, historyKeymap, indentWithTab} from "@codemirror/commands"
 import {bracketMatching, codeFolding, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting} from "@codemirror/language"
 import {lintKeymap} from "@codemirror/lint"
@@ -12,8 +12,6 @@ import {assist, reach} from "./assist"
 import {largest} from "./language"
 import {adoptStyles, theme} from "./styles"
 import {highlighter, yaml} from "./yaml"
-
-export {bindings} from "./bindings"
 
 export interface EditorOptions {
   language: "yaml"
@@ -44,14 +42,14 @@ const common: Extension = [
   highlightActiveLine(), highlightActiveLineGutter(), drawSelection(), rectangularSelection(),
   history(), search({top: true}), EditorState.allowMultipleSelections.of(true), EditorState.tabSize.of(2), indentUnit.of("  "), theme,
   keymap.of([
-    {key: "Tab", run: acceptCompletion}, ...closeBracketsKeymap, ...completionKeymap, ...lintKeymap, ...searchKeymap, ...foldKeymap,
+    {key: "Tab", run: v => acceptCompletion(v) || completionStatus(v.state) === "active"}, ...closeBracketsKeymap, ...completionKeymap, ...lintKeymap, ...searchKeymap, ...foldKeymap,
     ...historyKeymap, ...defaultKeymap, indentWithTab,
   ]),
 ]
 
 // rich are those of texts that are not too large for them.
 const rich: Extension = [
-  syntaxHighlighting(highlighter), bracketMatching(), closeBrackets(), indentOnInput(), codeFolding(), foldGutter(), highlightSelectionMatches(),
+  syntaxHighlighting(highlighter), bracketMatching(), closeBrackets(), indentOnInput(), codeFolding(), foldGutter(), highlightSelectionMatches({minSelectionLength: 2}),
 ]
 
 const note = "This text is over 1 MiB. It is shown without colours, completion and diagnostics."
@@ -82,7 +80,7 @@ export function createEditor(parent: HTMLElement, options: EditorOptions): Edito
         lineNumbers(),
         size.of(isLarge(options.text.length) ? plain : full),
         common,
-        EditorView.contentAttributes.of({"aria-label": options.label, autocapitalize: "off", autocorrect: "off", spellcheck: "false"}),
+        EditorView.contentAttributes.of({"aria-label": options.label, tabindex: "0", autocapitalize: "off", autocorrect: "off", spellcheck: "false"}),
         EditorState.transactionExtender.of(tr => {
           const now = tr.docChanged && isLarge(tr.newDoc.length)
           return tr.docChanged && now !== isLarge(tr.startState.doc.length) ? {effects: size.reconfigure(now ? plain : full)} : null

@@ -19,9 +19,11 @@ const sign = (text: string, color: string) => ({content: "normal", "&::before": 
 // data: URLs are replaced, as the policy refuses them too.
 export const theme = EditorView.theme({
   "&": {color: "var(--ed-text)", backgroundColor: "var(--ed-back)", height: "100%", minHeight: "0"},
-  "&.cm-focused": {outline: "2px solid var(--ed-focus)", outlineOffset: "-2px"},
+  "&.cm-focused": {outline: "none"},
+  // Above the gutters, which would hide an outline.
+  "&.cm-focused::after": {content: '""', position: "absolute", inset: "0", border: "2px solid var(--ed-focus)", pointerEvents: "none", zIndex: "300"},
   ".cm-scroller": {fontFamily: "var(--ed-font)", fontSize: "var(--ed-size)", lineHeight: "1.5", overflow: "auto"},
-  ".cm-content": {caretColor: "var(--ed-cursor)", padding: "6px 0"},
+  ".cm-content": {caretColor: "var(--ed-cursor)", padding: "6px 0", outline: "none"},
   ".cm-cursor, .cm-dropCursor": {borderLeftColor: "var(--ed-cursor)", borderLeftWidth: "2px"},
   "& > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-content ::selection": {
     background: "var(--ed-selection)",
@@ -40,7 +42,9 @@ export const theme = EditorView.theme({
   ".cm-textfield": {backgroundColor: "var(--ed-back)", color: "var(--ed-text)", border: "1px solid var(--ed-faint)", fontSize: "var(--ed-size)"},
   ".cm-button": {backgroundImage: "none", backgroundColor: "var(--ed-back)", color: "var(--ed-text)", border: "1px solid var(--ed-faint)", "&:active": {backgroundImage: "none", backgroundColor: "var(--ed-line)"}},
   ".cm-panel.cm-search [name=close], .cm-panel.cm-panel-lint [name=close]": {color: "var(--ed-text)", minWidth: "24px", minHeight: "24px"},
-  ".cm-panel.cm-panel-lint ul [aria-selected], .cm-panel.cm-panel-lint ul:focus [aria-selected]": {backgroundColor: "var(--ed-selected)", color: "var(--ed-on-selected)"},
+  ".cm-panel.cm-panel-lint ul [aria-selected], .cm-panel.cm-panel-lint ul:focus [aria-selected]": {
+    backgroundColor: "var(--ed-line)", color: "inherit", outline: "1px solid var(--ed-focus)", outlineOffset: "-1px",
+  },
   ".cm-tooltip": {
     backgroundColor: "var(--ed-float)", color: "var(--ed-text)", border: "1px solid var(--ed-border)", borderRadius: "4px", boxShadow: "0 2px 8px rgb(0 0 0 / .25)",
     maxWidth: "min(36rem, 95vw)",
@@ -60,7 +64,7 @@ export const theme = EditorView.theme({
   ".cm-diagnostic-warning": {borderLeftColor: "var(--ed-warning)"},
   ".cm-diagnostic-info": {borderLeftColor: "var(--ed-info)"},
   ".cm-diagnosticAction": {backgroundColor: "var(--ed-selected)", color: "var(--ed-on-selected)", padding: "3px 8px", font: "inherit"},
-  ".cm-diagnosticSource": {opacity: "1", color: "var(--ed-faint)"},
+  ".cm-diagnosticSource": {opacity: "1", fontSize: "12px", color: "var(--ed-faint)"},
   ".cm-lintRange-error": mark("var(--ed-error)"),
   ".cm-lintRange-warning": mark("var(--ed-warning)"),
   ".cm-lintRange-info": mark("var(--ed-info)"),
