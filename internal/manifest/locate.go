@@ -347,3 +347,60 @@ func steps(path string) []string {
 	}
 	return out
 }
+
+// Lines returns what finds the first and the last line of the field to which keys and
+// indices lead, counted in Raw from 1; false if there is no such field.
+func (d *Document) Lines() func(steps []string) (first, last int, ok bool) {
+	lines := strings.Split(strings.TrimSuffix(string(d.text), "\n"), "\n")
+	return func(steps []string) (first, last int, ok bool) { return linesOf(d.root(), lines, steps) }
+}
+
+func linesOf(n *yaml.Node, lines, steps []string) (first, last int, ok bool) {
+	first, indent, next := 1, 0, 0 // next: where what is behind the field begins
+	for _, step := range steps {
+		if n != nil && n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+		if n == nil {
+			return 0, 0, false
+		}
+		at := -1
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content) && at < 0; i += 2 {
+				if n.Content[i].Value == step {
+					at = i
+				}
+			}
+			if at < 0 {
+				return 0, 0, false
+			}
+			first, indent = n.Content[at].Line, n.Content[at].Column
+			at += 2
+		case yaml.SequenceNode:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(n.Content) {
+				return 0, 0, false
+			}
+			first, indent, at = n.Content[i].Line, n.Content[i].Column-1, i+1
+		default:
+			return 0, 0, false
+		}
+		if at < len(n.Content) {
+			next = n.Content[at].Line
+		}
+		n = n.Content[at-1]
+	}
+	last = len(lines)
+	if next > 0 {
+		last = min(next-1, last)
+	}
+	for last > first {
+		line := strings.TrimLeft(lines[last-1], " \t\r")
+		if line != "" && (line[0] != '#' || len(lines[last-1])-len(line) >= indent) {
+			break // the value, or a comment in it
+		}
+		last--
+	}
+	return first, max(first, last), true
+}

@@ -1,9 +1,11 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/manifest"
@@ -107,4 +109,50 @@ func chain(causes []explain.Cause) string {
 		texts[i] = c.String()
 	}
 	return Line(strings.Join(texts, ", then "))
+}
+
+// A BlameLine is where a field stands in a text that a mutation wrote.
+type BlameLine struct {
+	First, Last int    // from 1
+	Path        string // such as spec.containers[0].image
+	explain.Cause
+}
+
+// BlameLines returns where the fields that were changed stand in the text of an object,
+// in the order of their paths; one that was changed several times has a line for each.
+func BlameLines(text []byte, b *explain.Blame) (out []BlameLine) {
+	for d, err := range manifest.ReadStream("", bytes.NewReader(text)) {
+		if err == nil && d.Object != nil {
+			find := d.Lines()
+			walkBlame(b, nil, func(steps []string, path string, causes []explain.Cause) {
+				if first, last, ok := find(steps); ok {
+					for _, c := range causes {
+						out = append(out, BlameLine{first, last, path, c})
+					}
+				}
+			}, "")
+		}
+	}
+	return out
+}
+
+// walkBlame calls f with everything that has causes.
+func walkBlame(b *explain.Blame, steps []string, f func([]string, string, []explain.Cause), path string) {
+	if b == nil {
+		return
+	}
+	if len(b.Causes) > 0 {
+		f(steps, path, b.Causes)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Fields)) {
+		at := path + "." + name
+		if strings.ContainsAny(name, "./[]") {
+			at = path + "[" + name + "]"
+		}
+		walkBlame(b.Fields[name], append(slices.Clip(steps), name), f, strings.TrimPrefix(at, "."))
+	}
+	for i, e := range b.Items {
+		at := strconv.Itoa(i)
+		walkBlame(e, append(slices.Clip(steps), at), f, path+"["+at+"]")
+	}
 }

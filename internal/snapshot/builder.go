@@ -3,9 +3,11 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +38,8 @@ type builder struct {
 	snapshot  *Snapshot
 	params    *params
 	compiled  []*binding.Binding
-	like      map[*manifest.Document]compile.Policy // of Options.Like
+	like      *Snapshot // of Options.Like, if its definitions are the same
+	ctx       context.Context
 	errs      []error
 
 	rbac []*unstructured.Unstructured
@@ -319,26 +322,48 @@ func (b *builder) used(gvk schema.GroupVersionKind) bool {
 		gvk.Group == "" && gvk.Kind == "Namespace"
 }
 
-// readAll reads documents on all cores, except those that were read already.
-func readAll[T any](docs []*manifest.Document, there map[*manifest.Document]T, read func(text []byte) T, failed func(error) T) []T {
-	out := make([]T, len(docs))
-	parallel.Each(len(docs), func(i int) {
-		if known, ok := there[docs[i]]; ok {
-			out[i] = known
-		} else if text, err := docs[i].JSONText(); err != nil {
-			out[i] = failed(err)
-		} else {
-			out[i] = read(text)
+// reading is what was compiled of a policy's text.
+type reading struct {
+	compile.Policy
+	sum [sha256.Size]byte // of the text
+}
+
+// compile compiles the policies on all cores, except those that Like has from the same
+// document or the same text.
+func (b *builder) compile() []reading {
+	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
+	var there map[*manifest.Document]reading
+	if b.like != nil {
+		there = b.like.compiled
+	}
+	same := sync.OnceValue(func() map[[sha256.Size]byte]reading {
+		out := make(map[[sha256.Size]byte]reading, len(there))
+		for _, r := range there {
+			out[r.sum] = r
+		}
+		return out
+	})
+	out := make([]reading, len(b.policies))
+	parallel.Each(len(out), func(i int) {
+		var ok bool
+		if out[i], ok = there[b.policies[i]]; ok {
+			return
+		}
+		text, err := b.policies[i].JSONText()
+		if err != nil {
+			out[i].Err = err
+			return
+		}
+		sum := sha256.Sum256(text)
+		if out[i], ok = same()[sum]; !ok {
+			out[i] = reading{compile.NewPolicy(b.ctx, text, compile.New, deps), sum}
 		}
 	})
 	return out
 }
 
 func (b *builder) readPolicies() {
-	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
-	readings := readAll(b.policies, b.like, func(text []byte) compile.Policy {
-		return compile.NewPolicy(context.Background(), text, compile.New, deps)
-	}, func(err error) compile.Policy { return compile.Policy{Err: err} })
+	readings := b.compile()
 	unknown := map[string]bool{}
 	for i, r := range readings {
 		if r.Err != nil {
@@ -380,9 +405,13 @@ func tripOf(d *manifest.Document, p *policy.Policy) *breaker.Trip {
 }
 
 func (b *builder) readBindings(unbound bool) {
-	readings := readAll(b.bindings, nil, func(text []byte) compile.Binding {
-		return compile.NewBinding(text, compile.New)
-	}, func(err error) compile.Binding { return compile.Binding{Err: err} })
+	readings := make([]compile.Binding, len(b.bindings))
+	parallel.Each(len(readings), func(i int) {
+		text, err := b.bindings[i].JSONText()
+		if readings[i].Err = err; err == nil {
+			readings[i] = compile.NewBinding(text, compile.New)
+		}
+	})
 	bound := map[string]bool{}
 	names := map[string]bool{}
 	for i, r := range readings {

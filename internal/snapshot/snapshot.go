@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/mapd-project/mapd/internal/compile"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/mutators"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -21,6 +20,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // DefaultNamespace is where a namespaced object goes that names no namespace.
@@ -30,6 +30,8 @@ const DefaultNamespace = "default"
 type Options struct {
 	// Documents are added by Load to those that it reads.
 	Documents []*manifest.Document
+	// Context ends compiling; nil is one without an end.
+	Context context.Context
 	// Env is the expression language; nil is that of the newest minor.
 	Env *cel.Env
 	// Unbound binds each policy without a binding to everything. Without it such
@@ -59,8 +61,8 @@ type Options struct {
 	// More are documents beside those that are given: those of them count that IsContext
 	// holds for or that are no policies, unless there is one of the same kind and name.
 	More []*manifest.Document
-	// Like was built from some of the same documents with the same Env. If the definitions
-	// are the same, what was compiled of a policy's document is used again. It may be nil.
+	// Like was built with the same Env. If the definitions are the same, what was compiled
+	// of the same policies is used again. It may be nil.
 	Like *Snapshot
 	// Also, if not nil, reads all documents for the caller, and returns what is wrong
 	// with those of its kinds. Other rooms judge by kinds that a Snapshot does not use.
@@ -105,7 +107,7 @@ type Snapshot struct {
 	Tripped []string
 
 	crds       []*manifest.Document
-	compiled   map[*manifest.Document]compile.Policy
+	compiled   map[*manifest.Document]reading
 	stages     []engine.Stage
 	sources    binding.Sources
 	authorizer *asked
@@ -147,19 +149,28 @@ func (a *asked) ConditionsAwareAuthorize(ctx context.Context, attrs authorizer.A
 	return a.Authorizer.ConditionsAwareAuthorize(ctx, attrs)
 }
 
+// sameObject reports whether two documents say the same.
+func sameObject(a, b *manifest.Document) bool {
+	return a == b || tree.Equal(a.Object.Object, b.Object.Object)
+}
+
 // Build makes a snapshot of documents. It finds all errors of all documents, as
 // *PositionErrors in the order of their places; with any there is no Snapshot.
 func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b := &builder{
 		env:        opts.Env,
+		ctx:        opts.Context,
 		namespace:  cmp.Or(opts.Namespace, DefaultNamespace),
-		snapshot:   &Snapshot{Ignored: map[string]int{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]compile.Policy{}},
+		snapshot:   &Snapshot{Ignored: map[string]int{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]reading{}},
 		seen:       map[objectID]*manifest.Document{},
 		more:       map[*manifest.Document]bool{},
 		paramKinds: map[schema.GroupKind]bool{},
 	}
 	for _, d := range opts.More {
 		b.more[d] = true
+	}
+	if b.ctx == nil {
+		b.ctx = context.Background()
 	}
 	if b.env == nil {
 		env, err := cel.NewEnv(cel.Options{})
@@ -170,8 +181,8 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	}
 	b.sort(docs, opts)
 	b.snapshot.crds = b.crds
-	if like := opts.Like; like != nil && slices.Equal(like.crds, b.crds) {
-		b.snapshot.Types, b.like = like.Types, like.compiled
+	if like := opts.Like; like != nil && slices.EqualFunc(like.crds, b.crds, sameObject) {
+		b.snapshot.Types, b.like = like.Types, like
 	} else {
 		b.readTypes()
 	}

@@ -31,6 +31,27 @@ func Read(name string, r io.Reader) iter.Seq2[*Document, error] {
 	}
 }
 
+// A Memory reads texts that change little: what was there when it read the last time it
+// does not read again. The zero value is usable, by one goroutine.
+type Memory struct{ memory manifest.Memory }
+
+// Read returns the documents of texts, and the errors of Read. The Memory forgets all
+// others.
+func (m *Memory) Read(files ...File) (docs []*Document, errs []error) {
+	inputs := make([]manifest.Input, len(files))
+	for i, f := range files {
+		inputs[i] = f.input()
+	}
+	read, errs := m.memory.Read(inputs)
+	for i, err := range errs {
+		errs[i] = located(err)
+	}
+	for _, d := range read {
+		docs = append(docs, &Document{d})
+	}
+	return docs, errs
+}
+
 // Object returns the object as it is written, nil for a document of nothing but
 // comments. Callers must not modify it.
 func (d *Document) Object() *unstructured.Unstructured { return d.doc.Object }

@@ -3,6 +3,7 @@ package mapd
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -60,9 +61,9 @@ type Options struct {
 	// Resolver answers what policies ask of providers of external data. Nil makes every
 	// answer an error.
 	Resolver engine.Resolver
-	// Like are policies that were loaded with the same Env and Kubernetes from some of the
-	// same Documents: Load does not compile those policies again if the definitions among
-	// the documents are the same, too. It may be nil.
+	// Like are policies that were loaded with the same Env and Kubernetes: Load does not
+	// compile the same policies again if the definitions among the documents are the same,
+	// too. It may be nil.
 	Like *Policies
 	// Context are documents beside the files of Load, such as the objects of a stream: those
 	// count that are policies, bindings, mutators, definitions, Namespaces or parameters,
@@ -88,6 +89,12 @@ type File struct {
 	Data []byte
 }
 
+func (f File) input() manifest.Input {
+	return manifest.Input{Name: f.Name, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(f.Data)), nil
+	}}
+}
+
 // Policies are documents that were loaded. They do not change.
 type Policies struct {
 	loaded    *snapshot.Loaded
@@ -98,6 +105,7 @@ type Policies struct {
 	unbound   bool
 	compiled  time.Duration
 	observed  func() (*Policies, error)
+	keeps     bool // Options.Like, for observed
 }
 
 // LoadError lists everything that Load found wrong, in the order of the files.
@@ -123,12 +131,23 @@ func (e *LoadError) Unwrap() []error { return e.Errs }
 // Load reads and compiles documents. If any of them is at fault, it returns a
 // *LoadError with all faults; any other error is about opts.
 func Load(opts Options, files ...File) (*Policies, error) {
-	p, err := load(opts, files)
-	if err == nil {
+	return LoadContext(context.Background(), opts, files...)
+}
+
+// LoadContext is Load. Policies that are not compiled when ctx ends are at fault.
+func LoadContext(ctx context.Context, opts Options, files ...File) (*Policies, error) {
+	p, err := load(ctx, opts, files)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Like != nil && opts.Like.keeps {
+		opts.Like = nil // or a row of them would be kept, each like the one before
+	}
+	p.keeps = opts.Like != nil
+	if opts.Observe {
+		p.observed = func() (*Policies, error) { return p, nil }
+	} else {
 		p.observed = sync.OnceValues(func() (*Policies, error) {
-			if opts.Observe {
-				return p, nil
-			}
 			opts.Observe, opts.Env, opts.Brief, opts.Provider = true, nil, false, nil
 			if opts.Like != nil {
 				like, err := opts.Like.Observed()
@@ -137,17 +156,17 @@ func Load(opts Options, files ...File) (*Policies, error) {
 				}
 				opts.Like, opts.Env = like, like.env
 			}
-			return load(opts, files)
+			return LoadContext(context.Background(), opts, files...)
 		})
 	}
-	return p, err
+	return p, nil
 }
 
 // Observed returns the same policies as Options.Observe makes them. They are loaded again
 // when it is called first.
 func (p *Policies) Observed() (*Policies, error) { return p.observed() }
 
-func load(opts Options, files []File) (*Policies, error) {
+func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 	start := time.Now()
 	env := opts.Env
 	if env == nil {
@@ -159,9 +178,7 @@ func load(opts Options, files []File) (*Policies, error) {
 	made := time.Since(start)
 	inputs := make([]manifest.Input, len(files))
 	for i, f := range files {
-		inputs[i] = manifest.Input{Name: f.Name, Open: func() (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(f.Data)), nil
-		}}
+		inputs[i] = f.input()
 	}
 	docs := make([]*manifest.Document, len(opts.Documents))
 	for i, d := range opts.Documents {
@@ -176,6 +193,7 @@ func load(opts Options, files []File) (*Policies, error) {
 		like = opts.Like.loaded.Snapshot
 	}
 	l, errs, unread := snapshot.Load(inputs, snapshot.Options{
+		Context:   ctx,
 		Like:      like,
 		More:      more,
 		Documents: docs,
