@@ -60,9 +60,9 @@ type Answer struct {
 
 // Limits are what may cost how much, in units of CEL.
 type Limits struct {
-	Expression int64 `json:"expression"` // one expression, or one variable
-	Mutations  int64 `json:"mutations"`  // all expressions of a policy's mutations for a binding and a parameter
-	Conditions int64 `json:"conditions"` // all conditions of a policy
+	Expression int64 `json:"expression"` // an expression or a variable
+	Mutation   int64 `json:"mutation"`   // the expression of a mutation with its variables
+	Conditions int64 `json:"conditions"` // all conditions of a policy for a binding and a parameter
 }
 
 // A Fault is an error and where it is. Lines and columns count from 1; 0 means that
@@ -98,11 +98,11 @@ type Result struct {
 	WhyNot []explain.Reason `json:"whyNot,omitempty"`
 }
 
-// A Line is one of Text, from 1, of a field that a mutation wrote last. Fields that were
-// written several times have a Line for each mutation, in order.
+// A Line is where a field begins in Text that a mutation wrote. A field that several
+// wrote has a Line for each, in their order.
 type Line struct {
-	Line     int    `json:"line"`
-	Last     int    `json:"last"` // the last line of the field's value
+	Line     int    `json:"line"` // from 1
+	Last     int    `json:"last"` // where its value ends
 	Path     string `json:"path"` // such as spec.containers[0].image
 	Stage    string `json:"stage"`
 	Policy   string `json:"policy"`

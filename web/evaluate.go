@@ -2,73 +2,58 @@ package main
 
 import (
 	"context"
-	"errors"
-	"strings"
 
-	admissionv1 "k8s.io/api/admission/v1"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-func answer(ctx context.Context, q Question) *Answer {
-	files := make([]mapd.File, len(q.Documents))
-	for i, t := range q.Documents {
-		files[i] = mapd.File{Name: t.Name, Data: []byte(t.Text)}
+var limits = Limits{Expression: celconfig.PerCallLimit, Mutation: cel.MutationBudget, Conditions: cel.ConditionBudget}
+
+// evaluate runs the policies on the objects.
+func (d *desk) evaluate(ctx context.Context, q EvaluateQuestion) (*Answer, error) {
+	r, wrong := d.read(ctx, &q.Question, q.Trace)
+	if wrong != nil {
+		return &Answer{Errors: wrong}, nil
 	}
-	policies, err := mapd.Load(mapd.Options{Kubernetes: q.Kubernetes, Namespace: q.Namespace, Unbound: q.Unbound}, files...)
-	if err != nil {
-		return &Answer{Errors: faults(err)}
-	}
-	a := &Answer{}
+	a := &Answer{Errors: r.faults}
 	note := func(n mapd.Note) { a.Notes = append(a.Notes, n.String()) }
-	for _, n := range policies.Notes() {
+	for _, n := range r.policies.Notes() {
 		note(n)
 	}
-	opts := mapd.RequestOptions{
-		Operation: admissionv1.Operation(q.Operation), Subresource: q.Subresource, DryRun: q.DryRun, User: q.User, Note: note,
-	}
-	if len(q.Old) > 0 {
-		old, errs := policies.Objects("the objects before the update", read(q.Old))
-		for _, err := range errs {
-			a.Errors = append(a.Errors, faults(err)...)
+	r.opts.Note = note
+	for _, o := range r.objects {
+		if o.fault != nil {
+			a.Results = append(a.Results, Result{Error: o.fault})
+		} else {
+			a.Results = append(a.Results, r.evaluate(ctx, o.document, &q))
 		}
-		opts.Old = old
-	}
-	for d, err := range read(q.Objects) {
-		if err != nil {
-			a.Results = append(a.Results, Result{Error: &faults(err)[0]})
-		} else if d.Object() != nil {
-			a.Results = append(a.Results, evaluate(ctx, policies, d, opts))
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 	}
-	for _, n := range policies.Assumed() {
+	for _, n := range r.policies.Assumed() {
 		note(n)
 	}
-	return a
-}
-
-// read yields the documents of texts.
-func read(texts []Text) func(yield func(*mapd.Document, error) bool) {
-	return func(yield func(*mapd.Document, error) bool) {
-		for _, t := range texts {
-			for d, err := range mapd.Read(t.Name, strings.NewReader(t.Text)) {
-				if !yield(d, err) {
-					return
-				}
-			}
-		}
+	if q.Trace {
+		a.Limits = &limits
 	}
+	return a, nil
 }
 
-func evaluate(ctx context.Context, policies *mapd.Policies, d *mapd.Document, opts mapd.RequestOptions) Result {
-	r, err := policies.Eval(ctx, d, opts)
+func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuestion) Result {
+	made, err := r.policies.Eval(ctx, d, r.opts)
 	if err != nil {
 		return Result{Name: d.Name(), Error: &faults(err)[0]}
 	}
 	out := Result{
-		Name: r.Request.Name(), Verdict: verdict(r), Refusal: r.Refusal(), Summary: r.Summary(), FilledIn: r.FilledIn(),
+		Name: made.Request.Name(), Verdict: verdict(made), Refusal: made.Refusal(), Summary: made.Summary(), FilledIn: made.FilledIn(), Missing: made.Missing(),
+		Warnings: made.Decision.Warnings,
 	}
-	for _, s := range r.Decision.Steps {
+	for _, s := range made.Decision.Steps {
 		step := Step{
 			Stage: s.Stage, Policy: s.Policy, Binding: s.Binding, Param: s.Param, Mutation: s.Mutation,
 			Outcome: s.Outcome.String(), Paths: s.Paths(), Reason: s.Reason, Cost: s.Cost,
@@ -78,14 +63,41 @@ func evaluate(ctx context.Context, policies *mapd.Policies, d *mapd.Document, op
 		}
 		out.Steps = append(out.Steps, step)
 	}
-	if r.Denied() {
+	if q.Trace {
+		out.Trace = made.Trace()
+	}
+	if q.WhyNot {
+		for reason := range made.WhyNot(ctx) {
+			if out.WhyNot = append(out.WhyNot, reason); len(out.WhyNot) == maxReasons {
+				break
+			}
+		}
+	}
+	if made.Denied() {
 		return out
 	}
-	text, err := r.Text()
+	text, err := made.Text()
 	if err != nil {
 		return Result{Name: out.Name, Error: &faults(d.Errorf("%w", err))[0]}
 	}
-	out.Text, out.Patch, out.Diff = string(text), r.Patch(), r.Diff()
+	out.Text, out.Patch = string(text), made.Patch()
+	kind := made.Request.Admission.Kind
+	for _, c := range report.Hide(kind.Group, kind.Kind, changes(made)) {
+		out.Diff = append(out.Diff, mapd.Change(c))
+	}
+	if made.Changed() {
+		lines := report.BlameLines(text, explain.BlameOf(made.Decision))
+		for _, l := range lines[:min(len(lines), maxReasons)] {
+			out.Lines = append(out.Lines, Line{l.First, l.Last, l.Path, l.Stage, l.Policy, l.Binding, l.Param, l.Mutation})
+		}
+	}
+	return out
+}
+
+func changes(r *mapd.Result) (out []report.Change) {
+	for _, c := range r.Diff() {
+		out = append(out, report.Change(c))
+	}
 	return out
 }
 
@@ -99,21 +111,4 @@ func verdict(r *mapd.Result) string {
 		return "unchanged"
 	}
 	return "no match"
-}
-
-// faults returns an error, or each of those that it lists.
-func faults(err error) []Fault {
-	var several *mapd.LoadError
-	if errors.As(err, &several) {
-		var out []Fault
-		for _, e := range several.Errs {
-			out = append(out, faults(e)...)
-		}
-		return out
-	}
-	var at *mapd.Error
-	if errors.As(err, &at) {
-		return []Fault{{at.File, at.Document, at.Line, at.Column, at.Err.Error()}}
-	}
-	return []Fault{{Message: err.Error()}}
 }

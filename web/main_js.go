@@ -10,6 +10,7 @@ import (
 // main sets globalThis.mapd to an object with one function, call(method, params):
 // a promise of the answer. Params and answer are JSON; see methods.
 func main() {
+	d := newDesk()
 	js.Global().Set("mapd", map[string]any{
 		"call": js.FuncOf(func(_ js.Value, args []js.Value) any {
 			if len(args) != 2 || args[0].Type() != js.TypeString || args[1].Type() != js.TypeString {
@@ -21,7 +22,7 @@ func main() {
 				settle.Release()
 				// Not on the stack of the event: an answer may have to wait for a file.
 				go func() {
-					answer, err := call(context.Background(), method, []byte(params))
+					answer, err := d.call(context.Background(), method, []byte(params))
 					if err != nil {
 						args[1].Invoke(js.Global().Get("Error").New(err.Error()))
 						return

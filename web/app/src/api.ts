@@ -131,7 +131,7 @@ export interface LanguageQuestion {
 
 export interface Limits {
   expression: number
-  mutations: number
+  mutation: number
   conditions: number
 }
 

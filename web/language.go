@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mapd-project/mapd/internal/language"
+	"github.com/mapd-project/mapd/internal/lint"
+)
+
+// edit returns the workspace with the documents of a question, but for those that are too
+// large. Only those are set that differ from the ones of the last call.
+func (d *desk) edit(q *LanguageQuestion) (*language.Workspace, error) {
+	if err := small(q.Documents); err != nil {
+		return nil, err
+	}
+	if len(q.Documents) > maxDocuments {
+		return nil, fmt.Errorf("there are %d documents; at most %d are read", len(q.Documents), maxDocuments)
+	}
+	if d.workspace == nil || d.minor != q.Kubernetes {
+		opts := lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor}
+		if q.Kubernetes != "" {
+			minor := 0
+			if n, err := fmt.Sscanf(strings.TrimPrefix(q.Kubernetes, "v"), "1.%d", &minor); n != 1 || err != nil || minor < lint.OldestMinor || minor > lint.NewestMinor {
+				return nil, fmt.Errorf("kubernetes version %q: want 1.%d to 1.%d", q.Kubernetes, lint.OldestMinor, lint.NewestMinor)
+			}
+			opts.Oldest, opts.Newest = minor, minor
+		}
+		d.workspace, d.opened, d.minor = language.New(language.Options{Lint: opts}), map[string]string{}, q.Kubernetes
+	}
+	there := map[string]bool{}
+	for _, t := range q.Documents {
+		if len(t.Text) > language.MaxDocument {
+			continue
+		}
+		there[t.Name] = true
+		if old, ok := d.opened[t.Name]; ok && old == t.Text {
+			continue
+		}
+		if err := d.workspace.Set(t.Name, t.Text); err != nil {
+			d.workspace = nil
+			return nil, fmt.Errorf("%s: %w", t.Name, err)
+		}
+		d.opened[t.Name] = t.Text
+	}
+	for name := range d.opened {
+		if !there[name] {
+			d.workspace.Remove(name)
+			delete(d.opened, name)
+		}
+	}
+	return d.workspace, nil
+}
+
+// editing is edit for a question about one document.
+func (d *desk) editing(q *DocumentQuestion) (*language.Workspace, error) {
+	w, err := d.edit(&q.LanguageQuestion)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := w.Text(q.Name); ok {
+		return w, nil
+	}
+	for _, t := range q.Documents {
+		if t.Name == q.Name {
+			return nil, fmt.Errorf("%s: %s", q.Name, tooLarge)
+		}
+	}
+	return nil, fmt.Errorf("there is no document %q", q.Name)
+}
+
+var tooLarge = fmt.Sprintf("the document has more than %d bytes, so it is not looked at", language.MaxDocument)
+
+func (d *desk) diagnose(ctx context.Context, q LanguageQuestion) (Diagnostics, error) {
+	w, err := d.edit(&q)
+	if err != nil {
+		return nil, err
+	}
+	found, err := w.Diagnostics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := Diagnostics{}
+	for _, t := range q.Documents {
+		if len(t.Text) > language.MaxDocument {
+			out[t.Name] = []Diagnostic{{Severity: lint.Warning, Rule: "size", Message: tooLarge}}
+		}
+	}
+	for name, list := range found {
+		for _, x := range list {
+			out[name] = append(out[name], diagnostic(x))
+		}
+	}
+	return out, nil
+}
+
+func diagnostic(d language.Diagnostic) Diagnostic {
+	return Diagnostic{d.Range, d.Severity, d.Rule, d.Message, d.Fixable}
+}
+
+// itemKinds are the names of language.ItemKind.
+var itemKinds = map[language.ItemKind]string{
+	language.FieldItem: "field", language.VariableItem: "variable", language.FunctionItem: "function", language.TypeItem: "type", language.KeywordItem: "keyword",
+}
+
+func (d *desk) complete(ctx context.Context, q PositionQuestion) ([]Completion, error) {
+	w, err := d.editing(&q.DocumentQuestion)
+	if err != nil {
+		return nil, err
+	}
+	items, err := w.Complete(ctx, q.Name, q.Position)
+	out := make([]Completion, len(items))
+	for i, c := range items {
+		out[i] = Completion{c.Label, itemKinds[c.Kind], c.Detail, c.Doc, c.Edit}
+	}
+	return out, err
+}
+
+func (d *desk) hover(ctx context.Context, q PositionQuestion) (*Hover, error) {
+	w, err := d.editing(&q.DocumentQuestion)
+	if err != nil {
+		return nil, err
+	}
+	h, err := w.Hover(ctx, q.Name, q.Position)
+	if h == nil {
+		return nil, err
+	}
+	return &Hover{h.Range, h.Text}, err
+}
+
+func (d *desk) definition(ctx context.Context, q PositionQuestion) (*Location, error) {
+	w, err := d.editing(&q.DocumentQuestion)
+	if err != nil {
+		return nil, err
+	}
+	l, err := w.Definition(ctx, q.Name, q.Position)
+	if l == nil {
+		return nil, err
+	}
+	return &Location{l.Name, l.Range}, err
+}
+
+func (d *desk) format(ctx context.Context, q DocumentQuestion) ([]language.Edit, error) {
+	w, err := d.editing(&q)
+	if err != nil {
+		return nil, err
+	}
+	edits, err := w.Format(ctx, q.Name)
+	return append([]language.Edit{}, edits...), err
+}
+
+func (d *desk) actions(ctx context.Context, q RangeQuestion) ([]Action, error) {
+	w, err := d.editing(&q.DocumentQuestion)
+	if err != nil {
+		return nil, err
+	}
+	actions, err := w.Actions(ctx, q.Name, q.Range)
+	out := []Action{}
+	for _, a := range actions {
+		action := Action{Title: a.Title, Edits: a.Edits}
+		if a.Diagnostic != nil {
+			x := diagnostic(*a.Diagnostic)
+			action.Diagnostic = &x
+		}
+		out = append(out, action)
+	}
+	return out, err
+}
