@@ -82,7 +82,7 @@ func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuesti
 	}
 	out.Text, out.Patch = string(text), made.Patch()
 	kind := made.Request.Admission.Kind
-	for _, c := range report.Hide(kind.Group, kind.Kind, changes(made)) {
+	for _, c := range report.Hide(kind.Group, kind.Kind, fieldsOf(made)) {
 		out.Diff = append(out.Diff, mapd.Change(c))
 	}
 	if made.Changed() {
@@ -94,7 +94,7 @@ func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuesti
 	return out
 }
 
-func changes(r *mapd.Result) (out []report.Change) {
+func fieldsOf(r *mapd.Result) (out []report.Change) {
 	for _, c := range r.Diff() {
 		out = append(out, report.Change(c))
 	}

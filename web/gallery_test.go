@@ -30,7 +30,11 @@ func open(t *testing.T, s gallery.State) *Answer {
 	if err := d.Decode(&q); err != nil {
 		t.Fatal(err)
 	}
-	return answer(t.Context(), q)
+	a, err := newDesk().evaluate(t.Context(), EvaluateQuestion{Question: q})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // Every example of the gallery shows what it says.
