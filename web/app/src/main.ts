@@ -4,6 +4,7 @@ import {commands as others} from "./commands"
 import {h} from "./dom"
 import {Engine, EngineError} from "./engine"
 import {example} from "./example"
+import {acceptFiles, open} from "./exchange"
 import {openLinks} from "./gallery"
 import {listen, openKeys} from "./keys"
 import type {Command, Page} from "./page"
@@ -11,6 +12,8 @@ import {panes} from "./panes/index"
 import {Panels} from "./panels"
 import {loadProgram} from "./program"
 import {operationOf, requestForm, withOperation} from "./request"
+import {keep, saved} from "./saved"
+import {isLink} from "./share"
 import {separator} from "./split"
 import type {State} from "./state"
 import {Texts} from "./texts"
@@ -26,7 +29,7 @@ const [main, status, timing] = [document.querySelector("main")!, element("status
 let module: Promise<WebAssembly.Module> | undefined
 const program = () => module ??= loadProgram((loaded, total) => {
   const mb = (n: number) => (n / 1e6).toFixed(1)
-  if (body.dataset["state"] === "loading") page.say(`Loading the engine: ${mb(loaded)}${total ? ` of ${mb(total)}` : ""} MB`)
+  if (body.dataset["state"] === "loading") pass(`Loading the engine: ${mb(loaded)}${total ? ` of ${mb(total)}` : ""} MB`)
 }).catch(err => {
   module = undefined // the next question tries again
   throw err
@@ -34,24 +37,29 @@ const program = () => module ??= loadProgram((loaded, total) => {
 const engine = new Engine({script: scriptURL("worker.js"), module: program, deadline})
 let second: Engine | undefined
 
-let state: State = example
+let state: State = saved() ?? example
 let asked = 0 // the number of the latest question
 let changed = 0 // when it was asked
 let running = false
 let timer = 0
+let later = 0
+let passing = "" // what the status says until the next answer
 
 const page: Page = {
   state: () => state,
   change(next) {
     state = {...state, ...next}
+    own()
     show()
     ask()
   },
-  load(next) {
+  load(next, whose) {
     state = next
+    if (whose) own()
     show(true)
     ask()
   },
+  untouched: () => state === example,
   call: (method, params) => engine.call(method, params),
   background: () => second ??= new Engine({script: scriptURL("worker.js"), module: program, deadline: 2 * 60_000, idle: 60_000}),
   reveal(name, line, column) {
@@ -92,6 +100,7 @@ const panels = new Panels(panes, page)
 
 const commands: Command[] = [
   ...others,
+  {id: "format", title: "Format", help: "Format the expressions of this document", key: "Alt+Shift+F", run: () => documents.editor?.format?.()},
   {id: "keys", title: "?", help: "Show this list of shortcuts", key: "?", run: () => openKeys(commands, panes.map(p => p.title))},
 ]
 element("tools").append(...commands.map(c => h("button", {
@@ -115,9 +124,31 @@ listen(page, commands, pane => {
 }, [() => element("tools").querySelector("button")?.focus(), ...(["documents", "request", "answer"] as const).map(name => () => page.region(name, true))],
 () => ["tools", "documents", "request", "answer"].findIndex(id => element(id).contains(document.activeElement)))
 
+acceptFiles(page)
+window.addEventListener("hashchange", () => {
+  if (isLink(location.hash)) void open(page, location.hash)
+})
+window.addEventListener("pagehide", keepNow)
+
 show()
-ask()
+if (isLink(location.hash)) await open(page, location.hash)
+if (!asked) ask()
 openLinks(page)
+
+// own has the browser keep the state, soon. The address, which has what was opened, does
+// not say it any more.
+function own() {
+  if (location.hash) history.replaceState(null, "", location.pathname + location.search)
+  clearTimeout(later)
+  later = setTimeout(keepNow, 500)
+}
+
+function keepNow() {
+  if (!later) return
+  clearTimeout(later)
+  later = 0
+  keep(page.untouched() ? undefined : state)
+}
 
 function show(fresh = false) {
   documents.set(state.documents, fresh)
@@ -145,19 +176,26 @@ async function send() {
   try {
     const answer = await engine.call<Answer>("evaluate", question, true)
     const first = body.dataset["state"] === "loading"
-    if (first || status.dataset["kind"] === "error") page.say("")
+    pass("")
     panels.show({number, state: question, answer})
     settle(number, "idle")
     timing.textContent = `${Math.round(performance.now() - start)} ms`
     painted(() => performance.measure(first ? "mapd:first-result" : "mapd:turn", {start: first ? 0 : start}))
   } catch (err) {
-    page.say((err as Error).message, "error")
+    pass((err as Error).message, "error")
     settle(number, "failed")
     if (!(err instanceof EngineError)) throw err
   } finally {
     running = false
     if (number !== asked) void send()
   }
+}
+
+// pass says what is true until the next answer, unless the status says something else
+// that the user has to know.
+function pass(text: string, error?: "error") {
+  if (!error && status.textContent !== passing) return
+  page.say(passing = text, error)
 }
 
 function settle(number: number, to: "idle" | "failed") {

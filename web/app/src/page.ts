@@ -25,8 +25,11 @@ export interface Page {
   // change sets fields of the state, shows them in the editors and asks the engine
   // again. The latest change wins.
   change(next: Partial<State>): void
-  // load replaces the whole state, as a link or an example does.
-  load(state: State): void
+  // load replaces the whole state: by what the address names, or by the user's own, which
+  // the browser keeps.
+  load(state: State, own?: "own"): void
+  // untouched reports whether the state is the example of a first visit.
+  untouched(): boolean
   // call asks the engine that evaluates.
   call<T>(method: string, params: unknown): Promise<T>
   // background is an engine for long work, which is started when first used.

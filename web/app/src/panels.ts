@@ -12,7 +12,7 @@ export class Panels {
 
   constructor(private panes: readonly Pane[], page: Page) {
     this.tabs = new Tabs("Answer", id => this.choose(id))
-    this.tabs.set(panes.map(p => ({id: `tab-${p.id}`, title: p.title, panel: `pane-${p.id}`})))
+    this.tabs.set(panes.map(p => ({id: `tab-${p.id}`, title: p.title, panel: `pane-${p.id}`})), "")
     for (const p of panes) {
       const root = h("div", {role: "tabpanel", id: `pane-${p.id}`, "aria-labelledby": `tab-${p.id}`, class: "pane", tabindex: 0, hidden: true})
       this.roots.set(`tab-${p.id}`, root)

@@ -21,14 +21,14 @@ export class Tabs {
     return [...this.element.querySelectorAll<HTMLElement>("[role=tab]")]
   }
 
-  // set replaces the tabs; the focus stays at the tab that had it.
-  set(tabs: Tab[]) {
-    const had = this.element.contains(document.activeElement) ? document.activeElement!.id : undefined
+  // set replaces the tabs; the focus stays among them.
+  set(tabs: Tab[], selected: string) {
+    const focused = this.element.contains(document.activeElement)
     this.element.replaceChildren(...tabs.map(t => h("button", {
       type: "button", role: "tab", id: t.id, "aria-controls": t.panel, title: t.title, onclick: () => this.choose(t.id),
     }, t.title)))
-    this.mark(this.selected)
-    if (had) (document.getElementById(had) ?? this.buttons().find(b => b.tabIndex === 0))?.focus()
+    this.mark(selected)
+    if (focused) document.getElementById(selected)?.focus()
   }
 
   // mark shows which tab is selected, without a call of select.

@@ -5,6 +5,7 @@ import {createEditor, type Editor} from "./editor"
 import type {Page} from "./page"
 import type {State, Text} from "./state"
 import {Tabs} from "./tabs"
+import {freeName} from "./validate"
 
 export type Key = "documents" | "objects" | "old"
 
@@ -14,14 +15,6 @@ interface Item {
   text: string
   editor?: Editor // since it was first looked at
   box?: HTMLElement
-}
-
-// freeName returns name, or the first of name with a number that is not taken.
-export function freeName(name: string, taken: Text[]): string {
-  const [, stem, suffix] = /^(.*?)(\.[^./]*)?$/s.exec(name)!
-  let free = name
-  for (let n = 2; taken.some(t => t.name === free); n++) free = `${stem}-${n}${suffix ?? ""}`
-  return free
 }
 
 export class Texts {
@@ -72,8 +65,9 @@ export class Texts {
     for (const i of gone) i.editor?.destroy()
     const tabs = [...this.tabs.element.children]
     if (tabs.length === items.length && items.every((item, i) => tabs[i]!.id === item.id && tabs[i]!.textContent === item.name) && items.includes(this.shown!)) return
-    this.tabs.set(items.map(i => ({id: i.id, title: i.name, panel: this.panel.id})))
-    this.show(items.includes(this.shown!) ? this.shown : items[Math.min(selected, items.length - 1)])
+    const show = items.includes(this.shown!) ? this.shown : items[Math.min(selected, items.length - 1)]
+    this.tabs.set(items.map(i => ({id: i.id, title: i.name, panel: this.panel.id})), show?.id ?? "")
+    this.show(show)
   }
 
   get current(): number {
