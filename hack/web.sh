@@ -79,5 +79,6 @@ $go run ./hack/gallery "$site" "$out/blocks.json"
 for config in tsconfig.json tsconfig.worker.json; do
 	(cd $app && npm exec -- tsc -p $config)
 done
+node $app/test.mjs
 node $app/build.mjs "$site" "$out/wasm_exec.js"
 [ "$size" -le "$limit" ] || { echo "the program for the browser has become too large; docs/library.md says what weighs" >&2; exit 1; }
