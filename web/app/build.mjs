@@ -28,6 +28,15 @@ docs({
   csp: readFileSync(join(out, "index.html"), "utf8").match(/http-equiv="Content-Security-Policy" content="([^"]*)"/)[1],
 })
 
+// Licences ask for their texts to go with what is bundled.
+const lock = JSON.parse(readFileSync(join(here, "package-lock.json"), "utf8"))
+const licences = Object.entries(lock.packages).filter(([path, p]) => path && !p.dev).map(([path, p]) => {
+  const file = readdirSync(join(here, path)).find(f => /^licen[cs]e/i.test(f))
+  if (!file) throw new Error(`${path} has no licence`)
+  return `${path.replace(/.*node_modules\//, "")} ${p.version}\n\n${readFileSync(join(here, path, file), "utf8").trim()}\n`
+})
+writeFileSync(join(out, "packages.LEGAL.txt"), licences.join("\n\n"))
+
 // The service worker keeps all of these, and fetches them anew when one has changed.
 const files = readdirSync(out, {recursive: true, withFileTypes: true})
   .filter(f => f.isFile() && !["sw.js", "version.txt", ".keep"].includes(f.name) && !f.name.endsWith(".LEGAL.txt"))
