@@ -1,5 +1,6 @@
-# `make help` lists the targets. Go, git and make are all they need: tools are
-# pinned in go.mod and built by the Go command.
+# `make help` lists the targets. Go, git and make are all that most of them need: tools
+# are pinned in go.mod and built by the Go command. What makes the playground needs node
+# and npm, too; hack/node.sh looks for them.
 
 GO       ?= go
 FUZZTIME ?= 60s
@@ -10,7 +11,7 @@ FUZZTIME ?= 60s
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/mapd, static
+build: ## build bin/mapd, static; with the playground if "make web" has made its site
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/mapd ./cmd/mapd
 
 run: build ## start the webhook on the examples, send it a Pod, print what changed, stop
@@ -51,6 +52,11 @@ generate: ## make generated files anew and fail if that changes any
 
 web: ## build mapd for a browser and the playground's site, and hold the program's size against its limit; needs node and npm
 	@GO="$(GO)" ./hack/web.sh bin/web internal/playground/site
+
+# The site as it was last built, if that was after the last change of what it is made from.
+SITE := internal/playground/site/version.txt
+$(SITE): $(wildcard $(shell git ls-files web pkg internal docs examples README.md hack/web.sh go.mod 2>/dev/null))
+	@$(MAKE) --no-print-directory web
 
 # All but what reads the source.
 race:
@@ -102,11 +108,11 @@ ARCH    ?= $(shell $(GO) env GOARCH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 IMAGE   ?= ghcr.io/mapd-project/mapd:$(VERSION)
 
-image: ## build the image IMAGE for ARCH with docker; nothing is pulled
+image: $(SITE) ## build the image IMAGE for ARCH with docker; nothing is pulled; SITE= leaves out the playground
 	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
 	docker build --platform linux/$(ARCH) --build-arg ARCH=$(ARCH) --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
-release: ## archives for all platforms, bills of materials, checksums and the manifest for krew into dist; VERSION=v1.2.3
+release: $(SITE) ## archives for all platforms, bills of materials, checksums and the manifest for krew into dist; VERSION=v1.2.3
 	rm -rf dist
 	$(GO) run ./hack/release -version "$(VERSION)" -out dist
 

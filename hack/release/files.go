@@ -7,9 +7,13 @@ import (
 	"compress/gzip"
 	"debug/buildinfo"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
@@ -77,15 +81,47 @@ func pack(base, goos string, binary []byte, modified time.Time) (name string, da
 	return base + ".tar.gz", out.Bytes(), nil
 }
 
-// materials lists the modules that a binary says it is built from, in CycloneDX.
+// packageLock names the npm packages of the playground.
+const packageLock = "web/app/package-lock.json"
+
+// npm returns the packages of a package-lock.json that are bundled into the playground's
+// site, by name and version. Those that only build it are not.
+func npm(lock []byte) (map[string]string, error) {
+	var f struct {
+		Packages map[string]struct {
+			Version string
+			Dev     bool
+		}
+	}
+	if err := json.Unmarshal(lock, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", packageLock, err)
+	}
+	out := map[string]string{}
+	for path, p := range f.Packages {
+		if i := strings.LastIndex(path, "node_modules/"); i >= 0 && !p.Dev {
+			out[path[i+len("node_modules/"):]] = p.Version
+		}
+	}
+	return out, nil
+}
+
+// materials lists the modules that a binary says it is built from, and the packages of
+// the playground in it, in CycloneDX.
 func materials(binary []byte, version string) ([]byte, error) {
+	lock, err := os.ReadFile(packageLock)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := npm(lock)
+	if err != nil {
+		return nil, err
+	}
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
 		return nil, err
 	}
-	reference := func(path, version string) string { return "pkg:golang/" + path + "@" + version }
 	of := func(kind cyclonedx.ComponentType, path, version string) cyclonedx.Component {
-		url := reference(path, version)
+		url := "pkg:golang/" + path + "@" + version
 		return cyclonedx.Component{BOMRef: url, Type: kind, Name: path, Version: version, PackageURL: url}
 	}
 	main := of(cyclonedx.ComponentTypeApplication, "github.com/mapd-project/mapd", version)
@@ -97,6 +133,13 @@ func materials(binary []byte, version string) ([]byte, error) {
 		}
 		c := of(cyclonedx.ComponentTypeLibrary, m.Path, m.Version)
 		components, needs = append(components, c), append(needs, c.BOMRef)
+	}
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
+		url := "pkg:npm/" + strings.Replace(name, "@", "%40", 1) + "@" + packages[name]
+		components = append(components, cyclonedx.Component{
+			BOMRef: url, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: packages[name], PackageURL: url,
+		})
+		needs = append(needs, url)
 	}
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &main}

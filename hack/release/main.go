@@ -30,7 +30,7 @@ func main() {
 	flag.StringVar(&r.out, "out", "dist", "directory for the files, which must not exist or be empty")
 	flag.Parse()
 	r.platforms = strings.Split(*only, ",")
-	r.build, r.time = build, time.Now
+	r.build, r.time, r.site = build, time.Now, "internal/playground/site"
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := r.run(ctx); err != nil {
@@ -46,7 +46,12 @@ type release struct {
 	// build writes the binary for a platform to a file.
 	build func(ctx context.Context, version, goos, goarch, file string) error
 	time  func() time.Time // of the files in the archives
+	site  string           // the folder with the playground's site
 }
+
+// siteFiles are files of the site that each binary must have: the page, the names and the
+// hash of all files, and mapd for a browser.
+var siteFiles = []string{"index.html", "sw.js", "mapd.wasm.gz"}
 
 // archive is one file that a user downloads.
 type archive struct {
@@ -68,6 +73,12 @@ func (r *release) run(ctx context.Context) error {
 	if err != nil {
 		modified = r.time()
 	}
+	playground := map[string][]byte{}
+	for _, name := range siteFiles {
+		if playground[name], err = os.ReadFile(filepath.Join(r.site, name)); err != nil {
+			return fmt.Errorf("%w: run make web", err)
+		}
+	}
 	var archives []archive
 	var sums bytes.Buffer
 	add := func(name string, data []byte) ([sha256.Size]byte, error) {
@@ -81,6 +92,11 @@ func (r *release) run(ctx context.Context) error {
 		binary, err := r.binary(ctx, goos, goarch)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p, err)
+		}
+		for _, name := range siteFiles {
+			if !bytes.Contains(binary, playground[name]) {
+				return fmt.Errorf("%s: the binary has no playground: it lacks %s", p, name)
+			}
 		}
 		name, data, err := pack(base, goos, binary, modified)
 		if err != nil {

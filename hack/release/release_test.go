@@ -21,12 +21,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// makeRelease makes a release whose binaries are this test's.
-func makeRelease(t *testing.T, version string) (string, error) {
+// makeRelease makes a release whose binaries are this test's, with the files of the site
+// that embedded names.
+func makeRelease(t *testing.T, version string, embedded ...string) (string, error) {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "dist")
+	out, site := filepath.Join(t.TempDir(), "dist"), t.TempDir()
+	for _, name := range siteFiles {
+		if err := os.WriteFile(filepath.Join(site, name), []byte("text of "+name+"\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r := &release{
-		version: version, out: out, platforms: strings.Split(platforms, ","),
+		version: version, out: out, platforms: strings.Split(platforms, ","), site: site,
 		build: func(_ context.Context, _, _, _, file string) error {
 			self, err := os.Executable()
 			if err != nil {
@@ -35,6 +41,9 @@ func makeRelease(t *testing.T, version string) (string, error) {
 			binary, err := os.ReadFile(self)
 			if err != nil {
 				return err
+			}
+			for _, name := range embedded {
+				binary = append(binary, "text of "+name+"\n"...)
 			}
 			return os.WriteFile(file, binary, 0o755)
 		},
@@ -92,7 +101,7 @@ func unpack(t *testing.T, name string, data []byte) []string {
 
 func TestRelease(t *testing.T) {
 	t.Chdir("../..")
-	dir, err := makeRelease(t, "v1.2.3-rc.1")
+	dir, err := makeRelease(t, "v1.2.3-rc.1", siteFiles...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +140,10 @@ func TestRelease(t *testing.T) {
 	}
 	known := map[string]bool{}
 	for _, c := range bill.Components {
-		known[c.Name] = c.Version != "" && c.Purl == "pkg:golang/"+c.Name+"@"+c.Version
+		known[c.Name] = c.Version != "" && (c.Purl == "pkg:golang/"+c.Name+"@"+c.Version || c.Purl == "pkg:npm/%40codemirror/view@"+c.Version)
+	}
+	if !known["@codemirror/view"] || known["typescript"] {
+		t.Errorf("packages of the playground: %v", known)
 	}
 	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.Version != "v1.2.3-rc.1" || !known["std"] || !known["sigs.k8s.io/yaml"] {
 		t.Errorf("bill of materials: %+v", bill)
@@ -156,7 +168,7 @@ func TestRelease(t *testing.T) {
 		}
 	}
 
-	again, err := makeRelease(t, "v1.2.3-rc.1")
+	again, err := makeRelease(t, "v1.2.3-rc.1", siteFiles...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +189,14 @@ func TestReleaseRefuses(t *testing.T) {
 			t.Errorf("%q: %v, want %s", version, err, want)
 		}
 	}
+	if _, err := makeRelease(t, "v1.2.3", siteFiles[1:]...); err == nil || err.Error() != "linux/amd64: the binary has no playground: it lacks index.html" {
+		t.Error(err)
+	}
 	dir := t.TempDir()
+	err := (&release{version: "v1.0.0", out: filepath.Join(dir, "dist"), site: dir}).run(t.Context())
+	if err == nil || !strings.HasSuffix(err.Error(), "index.html: no such file or directory: run make web") {
+		t.Error(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "old"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
