@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$1 site=$2 go=${GO:-go} limit=8000000 # bytes, gzip -9
+./hack/node.sh
 
 left_out() {
 	cat <<-'END'
