@@ -27,17 +27,22 @@ export function docs({root, out, blocks, csp}) {
   const places = {root, pages, blocks, problems, examples: new Set(readdirSync(join(out, "../gallery")).map(f => f.replace(/\.json$/, "")))}
   const listed = navigation(pages)
   const sections = []
+  let size = 0
   for (const page of pages.values()) {
     link(page, places)
     const file = join(out, page.target)
     mkdirSync(dirname(file), {recursive: true})
-    writeFileSync(file, html(page, listed, csp))
+    const text = html(page, listed, csp)
+    size += Buffer.byteLength(text)
+    writeFileSync(file, text)
     sections.push(...page.sections.map(s => ({...s, url: page.target + (s.anchor && "#" + s.anchor), page: page.title})))
   }
   if (problems.length) throw new Error("documentation:\n" + problems.join("\n"))
   const index = new MiniSearch(searchOptions)
   index.addAll(sections.map((s, id) => ({id, ...s})))
-  writeFileSync(join(out, "search.json"), JSON.stringify(index))
+  const text = JSON.stringify(index)
+  writeFileSync(join(out, "search.json"), text)
+  console.log(`docs: ${pages.size} pages, ${size} bytes, and ${Buffer.byteLength(text)} bytes to search them`)
 }
 
 // read finds the pages: those that gallery.Pages names, too.
@@ -200,9 +205,10 @@ ${list.map(p => `<li><a href="${posix.relative(posix.dirname(page.target), p.tar
 <a class="home" href="${up}index.html">mapd</a>
 <a href="#pages" class="to-pages">Pages</a>
 <a href="${up}../index.html">Playground</a>
-<a href="${repository}">Source</a>
+<a href="${repository}" class="source">Source</a>
 <search hidden><label for="search">Search</label> <input id="search" type="search" autocomplete="off" spellcheck="false" aria-controls="results" aria-keyshortcuts="/" placeholder="Press / to search">
 <div id="results" hidden></div></search>
+<button id="theme" type="button" title="Go on to the next of light, dark and the theme of the system" hidden></button>
 </header>
 <div class="columns">
 <main id="text" tabindex="-1">

@@ -1,8 +1,9 @@
-// The pages of the documentation: searching them. Everything else of them is made at
-// build time, by docs.mjs.
+// The pages of the documentation: searching them, and their theme. Everything else of
+// them is made at build time, by docs.mjs.
 import MiniSearch, {type SearchResult} from "minisearch"
 import {searchOptions} from "../search.mjs"
 import {h} from "./dom"
+import {nextTheme, theme} from "./theme"
 
 const up = document.body.dataset["up"] ?? ""
 const input = document.getElementById("search") as HTMLInputElement
@@ -96,3 +97,9 @@ document.addEventListener("keydown", e => {
 document.addEventListener("pointerdown", e => {
   if (!input.closest("search")!.contains(e.target as Node)) hide()
 })
+
+const themes = {system: "Theme: system", light: "Theme: light", dark: "Theme: dark"}
+const button = document.getElementById("theme")!
+button.textContent = themes[theme()]
+button.hidden = false
+button.addEventListener("click", () => button.textContent = themes[nextTheme()])

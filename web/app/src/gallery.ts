@@ -123,7 +123,9 @@ async function follow(page: Page) {
 
 // tour shows the words of an entry, and the ways to those before and behind it.
 function tour(page: Page, all: Entry[], entry: Entry) {
-  document.getElementById("tour")?.remove()
+  const before = document.getElementById("tour")
+  const pressed = before?.contains(document.activeElement) ? document.activeElement!.textContent : undefined
+  before?.remove()
   if (!entry.words) return
   const parts = all.filter(e => e.words)
   const at = parts.indexOf(entry)
@@ -131,13 +133,13 @@ function tour(page: Page, all: Entry[], entry: Entry) {
     if (to) go(page, link(to.name))
   }}, title)
   const heading = h("h2", {id: "tour-title", tabindex: -1}, `${at + 1}. ${entry.title}`)
-  const again = document.activeElement === document.body // its button went with the part before
+  const steps = [step("Previous", parts[at - 1]), step("Next", parts[at + 1])]
   document.querySelector("main")!.before(h("aside", {id: "tour", "aria-labelledby": "tour-title"},
     h("div", {class: "tour-head"}, heading, h("p", null, `${at + 1} of ${parts.length}: ${entry.group.toLowerCase()}`)),
     h("div", {class: "tour-words"}, entry.words.map(w => h("p", null, marked(w)))),
-    h("div", {class: "tour-steps"}, step("Previous", parts[at - 1]), step("Next", parts[at + 1]),
+    h("div", {class: "tour-steps"}, steps,
       h("button", {type: "button", onclick: () => document.getElementById("tour")?.remove()}, "Close the tour"))))
-  if (again) heading.focus()
+  if (pressed) (steps.find(s => s.textContent === pressed && !s.disabled) ?? heading).focus()
 }
 
 // marked is a paragraph with its `code`.
