@@ -114,7 +114,7 @@ export function createEditor(parent: HTMLElement, options: EditorOptions): Edito
     },
     focus: () => view.focus(),
     destroy() {
-      if (late) tell()
+      clearTimeout(late)
       view.destroy()
     },
     format: assistant && (() => assistant.format(view)),

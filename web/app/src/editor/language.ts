@@ -8,7 +8,9 @@ import type {Text} from "../state"
 // has the same bound, in bytes.
 export const largest = 1 << 20
 
-const pause = 400 // milliseconds without a change before documents are checked
+// The milliseconds without a change before documents are checked. The engine does one
+// thing at a time, so a check that takes long waits for a longer pause.
+const [shortest, longest] = [400, 3000]
 
 // Participant is an editor of a document.
 export interface Participant {
@@ -22,6 +24,7 @@ export class Language {
   private participants = new Set<Participant>()
   private timer = 0
   private checking = false
+  private pause = shortest
   private changes = 0 // a number for the texts as they are now
 
   constructor(private page: Page) {}
@@ -36,13 +39,13 @@ export class Language {
   changed() {
     this.changes++
     clearTimeout(this.timer)
-    this.timer = window.setTimeout(() => void this.check(), pause)
+    this.timer = window.setTimeout(() => void this.check(), this.pause)
   }
 
   private async check() {
     if (this.checking || this.participants.size === 0) return
     this.checking = true
-    const asked = this.changes
+    const asked = this.changes, since = performance.now()
     let found: Record<string, Diagnostic[]> = {}
     try {
       found = await this.page.call<Record<string, Diagnostic[]>>("diagnose", this.question())
@@ -50,6 +53,7 @@ export class Language {
       // The page says what is wrong with the documents; without an answer, none are marked.
     } finally {
       this.checking = false
+      this.pause = Math.min(Math.max(shortest, 3 * (performance.now() - since)), longest)
     }
     if (asked !== this.changes) return this.changed()
     for (const p of this.participants) p.show(found[p.name()] ?? [])
