@@ -63,9 +63,10 @@ const page: Page = {
   call: (method, params) => engine.call(method, params),
   background: () => second ??= new Engine({script: scriptURL("worker.js"), module: program, deadline: 2 * 60_000, idle: 60_000}),
   reveal(name, line, column) {
-    if (!documents.select(name)) return
-    page.region("documents")
-    documents.editor?.reveal(line, column)
+    const texts = [documents, objects, old].find(t => t.select(name))
+    if (!texts) return
+    page.region(texts === documents ? "documents" : "request")
+    texts.editor?.reveal(line, column)
   },
   say(text, error, action) {
     status.dataset["kind"] = error ?? ""

@@ -34,7 +34,8 @@ export interface Page {
   call<T>(method: string, params: unknown): Promise<T>
   // background is an engine for long work, which is started when first used.
   background(): Engine
-  // reveal selects a document's tab and moves the editor; lines and columns count from 1.
+  // reveal selects the tab of a document, or else of an object, and moves the editor; lines
+  // and columns count from 1.
   reveal(document: string, line: number, column?: number): void
   // say shows a short text to the user, with a button if there is something to do.
   say(text: string, error?: "error", action?: {title: string; run(): void}): void

@@ -1,6 +1,10 @@
 // The panes of the answer, in the order of their tabs.
 import type {Pane} from "../page"
 import {diff} from "./diff"
+import {lint} from "./lint"
+import {orders} from "./orders"
 import {result} from "./result"
+import {trace} from "./trace"
+import {whynot} from "./whynot"
 
-export const panes: Pane[] = [result, diff]
+export const panes: Pane[] = [result, diff, trace, whynot, orders, lint]

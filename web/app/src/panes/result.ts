@@ -77,12 +77,13 @@ function steps(r: Result): HTMLElement | undefined {
 // first line which ones.
 function yaml(r: Result, given: string | undefined): HTMLElement {
   const text = lines(r.text!)
-  const causes = new Map<number, string[]>()
+  const causes = new Map<number, Map<string, string[]>>() // by line and path
   const marks = new Map<number, "+" | "~">()
   if (r.verdict === "changed") {
     const known = given === undefined ? undefined : signs(lineDiff(lines(given), text))
     for (const l of r.lines ?? []) {
-      causes.set(l.line, [...causes.get(l.line) ?? [], who(l)])
+      const of = causes.get(l.line) ?? new Map<string, string[]>()
+      causes.set(l.line, of.set(l.path, [...of.get(l.path) ?? [], who(l)]))
       for (let n = l.line; n <= l.last && n <= text.length; n++) marks.set(n, known?.get(n) ?? "~")
     }
     if (!r.lines?.length) for (const [n, sign] of known ?? []) marks.set(n, sign)
@@ -90,7 +91,7 @@ function yaml(r: Result, given: string | undefined): HTMLElement {
   const removed = (r.diff ?? []).filter(c => c.after === null && !c.moved)
   const line = (t: string, i: number) => {
     const by = causes.get(i + 1)
-    return row(marks.get(i + 1) ?? " ", t, i + 1, by && h("span", {class: "who"}, by.join(", then ")))
+    return row(marks.get(i + 1) ?? " ", t, i + 1, by && h("span", {class: "who"}, [...by].map(([path, list], n) => [n > 0 && "; ", by.size > 1 && `${path}: `, list.join(", then ")])))
   }
   const numbered = text.map((t, i) => ({t, i}))
   const rows = text.length <= whole
