@@ -1,19 +1,17 @@
 package openapi
 
 import (
-	"embed"
+	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/zstd"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"github.com/mapd-project/mapd/pkg/openapi/internal/compact"
@@ -21,23 +19,11 @@ import (
 
 //go:generate go run ./internal/gen
 
-// stableFiles are what every program has: the merge schemas of the stable versions,
-// and the document that definitions of custom resources are read by.
-//
-//go:embed builtin/index.json builtin/*_v1.schema.zst builtin/*_v2.schema.zst builtin/apiextensions.k8s.io_v1.json.zst
-var stableFiles embed.FS
+//go:embed builtin/index.json
+var indexFile []byte
 
 // preview reports whether a version of the API is an alpha or a beta.
 func preview(version string) bool { return strings.ContainsAny(version, "ab") }
-
-// readBuiltin returns an embedded file.
-func readBuiltin(file string) ([]byte, error) {
-	data, err := stableFiles.ReadFile("builtin/" + file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return moreFiles.ReadFile("builtin/" + file)
-	}
-	return data, err
-}
 
 // builtinIndex is what the generator recorded about its documents.
 type builtinIndex struct {
@@ -70,12 +56,8 @@ type builtinDocument struct {
 func Builtin() Source { return builtin() }
 
 var builtin = sync.OnceValue(func() *builtinSource {
-	data, err := readBuiltin("index.json")
-	if err != nil {
-		panic(err) // the embedded files are part of the program
-	}
 	var ix builtinIndex
-	if err := json.Unmarshal(data, &ix); err != nil {
+	if err := json.Unmarshal(indexFile, &ix); err != nil {
 		panic(fmt.Errorf("builtin/index.json: %w", err))
 	}
 	s := &builtinSource{index: ix, documents: map[schema.GroupVersion]*document{}}
@@ -172,36 +154,35 @@ type document struct {
 	size   int
 	models map[string]*builtinModel // by kind
 
-	once   sync.Once
-	schema *smdschema.Schema
+	schema atomic.Pointer[smdschema.Schema] // nil: not opened
+	mu     sync.Mutex                       // of opening it
 }
 
 func (d *document) open() *smdschema.Schema {
-	d.once.Do(func() {
-		data, err := unpack(strings.TrimSuffix(d.file, ".json.zst")+".schema.zst", d.size)
-		if err == nil {
-			d.schema, err = compact.Decode(data)
-		}
-		if err != nil {
-			panic(fmt.Errorf("the schema of %s: %w", d.file, err)) // part of the program
-		}
-	})
-	return d.schema
-}
-
-// read returns the models of the document.
-func (d *document) read() (map[string]*spec.Schema, error) {
-	data, err := unpack(d.file, d.size)
-	if err != nil {
-		return nil, err
+	if s := d.schema.Load(); s != nil {
+		return s
 	}
-	var specs map[string]*spec.Schema
-	return specs, json.Unmarshal(data, &specs)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.schema.Load(); s != nil {
+		return s
+	}
+	file := strings.TrimSuffix(d.file, ".json.zst") + ".schema.zst"
+	data, err := unpack(file, d.size)
+	if err != nil {
+		panic(fmt.Errorf("%s: %w", file, err)) // part of the program, or see ReadSchema
+	}
+	s, err := compact.Decode(data)
+	if err != nil {
+		panic(fmt.Errorf("%s: %w", file, err))
+	}
+	d.schema.Store(s)
+	return s
 }
 
-// unpack reads an embedded file of about size bytes.
+// unpack reads a file of schemas of about size bytes.
 func unpack(file string, size int) ([]byte, error) {
-	data, err := readBuiltin(file)
+	data, err := readSchema(file)
 	if err != nil {
 		return nil, err
 	}

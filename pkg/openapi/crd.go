@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -222,11 +221,7 @@ func newCustomModel(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensi
 	structural = structural.DeepCopy() // it shares its defaults with internal
 
 	gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}
-	models, err := publish(gvk, crd.Spec.Names.ListKind, structural.DeepCopy().Unfold())
-	if err != nil {
-		return nil, &api.Fault{Phase: api.Compiling, Path: path.String(), Err: err}
-	}
-	merge, err := schemaconv.ToSchemaFromOpenAPI(models, false)
+	merge, err := publish(gvk, crd.Spec.Names.ListKind, structural.DeepCopy().Unfold())
 	if err != nil {
 		return nil, &api.Fault{Phase: api.Compiling, Path: path.String(), Err: err}
 	}
@@ -249,78 +244,121 @@ func modelName(gvk schema.GroupVersionKind) string {
 
 const (
 	modelPrefix     = "#/components/schemas/"
-	objectMetaModel = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-	listMetaModel   = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+	metaPrefix      = "io.k8s.apimachinery.pkg.apis.meta.v1."
+	objectMetaModel = metaPrefix + "ObjectMeta"
+	listMetaModel   = metaPrefix + "ListMeta"
 )
 
-// metaModels are the models of metadata, which every document holds a copy of.
-var metaModels = sync.OnceValue(func() map[string]*spec.Schema {
-	all, err := builtin().documents[apiextensionsv1.SchemeGroupVersion].read()
-	if err != nil {
-		panic(err) // the embedded files are part of the program
-	}
-	out := map[string]*spec.Schema{}
-	for name, model := range all {
-		if strings.HasPrefix(name, "io.k8s.apimachinery.pkg.apis.meta.v1.") && model.Extensions["x-kubernetes-group-version-kind"] == nil {
-			out[name] = model
+// metaTypes are the types of metadata, which every document holds a copy of.
+func metaTypes() []smdschema.TypeDef {
+	of := builtin().documents[apiextensionsv1.SchemeGroupVersion].open()
+	var out []smdschema.TypeDef
+	seen := map[string]bool{}
+	var visit func(ref smdschema.TypeRef)
+	visit = func(ref smdschema.TypeRef) {
+		atom := ref.Inlined
+		if ref.NamedType != nil {
+			if seen[*ref.NamedType] {
+				return
+			}
+			seen[*ref.NamedType] = true
+			t, ok := of.FindNamedType(*ref.NamedType)
+			if !ok {
+				return
+			}
+			atom = t.Atom
+			if strings.HasPrefix(t.Name, metaPrefix) { // the others are in every schema
+				out = append(out, t)
+			}
+		}
+		if atom.List != nil {
+			visit(atom.List.ElementType)
+		}
+		if atom.Map != nil {
+			visit(atom.Map.ElementType)
+			for _, f := range atom.Map.Fields {
+				visit(f.Type)
+			}
 		}
 	}
+	for _, name := range []string{objectMetaModel, listMetaModel} {
+		visit(smdschema.TypeRef{NamedType: &name})
+	}
 	return out
-})
+}
 
-// publish makes the models of a custom kind and its list kind as the server
-// publishes them (k8s.io/apiextensions-apiserver
+// publish makes the schema of a custom kind and its list kind as it comes out of the
+// models that the server publishes (k8s.io/apiextensions-apiserver
 // pkg/controller/openapi/builder): the structural schema plus apiVersion, kind
 // and metadata, at the root and in embedded resources. That package itself is
 // out of bounds, because it needs client-go; a test compares the two.
-func publish(gvk schema.GroupVersionKind, listKind string, structural *structuralschema.Structural) (map[string]*spec.Schema, error) {
+func publish(gvk schema.GroupVersionKind, listKind string, structural *structuralschema.Structural) (*smdschema.Schema, error) {
 	root := structural.ToKubeOpenAPI()
 	root.SetProperty("metadata", *spec.RefSchema(modelPrefix + objectMetaModel))
 	root.SetProperty("apiVersion", *spec.StringProperty())
 	root.SetProperty("kind", *spec.StringProperty())
-	addEmbedded(root)
-
+	if err := asPublished(root); err != nil {
+		return nil, err
+	}
 	list := new(spec.Schema).Typed("object", "").
 		SetProperty("apiVersion", *spec.StringProperty()).
 		SetProperty("kind", *spec.StringProperty()).
 		SetProperty("metadata", *spec.RefSchema(modelPrefix + listMetaModel)).
 		SetProperty("items", *spec.ArrayProperty(spec.RefSchema(modelPrefix + modelName(gvk))))
 
-	own := map[string]*spec.Schema{modelName(gvk): root, modelName(gvk.GroupVersion().WithKind(listKind)): list}
-	// Through text and back, as a document travels: defaults are numbers of
-	// JSON then, and extensions plain data.
-	data, err := json.Marshal(own)
+	merge, err := schemaconv.ToSchemaFromOpenAPI(map[string]*spec.Schema{
+		modelName(gvk): root, modelName(gvk.GroupVersion().WithKind(listKind)): list,
+	}, false)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]*spec.Schema{}
-	if err := json.Unmarshal(data, &out); err != nil {
-		return nil, err
-	}
-	for name, model := range metaModels() {
-		out[name] = model
-	}
-	return out, nil
+	merge.Types = append(merge.Types, metaTypes()...)
+	return merge, nil
 }
 
-// addEmbedded adds to every embedded resource the fields that an object has.
-func addEmbedded(s *spec.Schema) {
+// asPublished makes of a model what is left of it in a document: every embedded
+// resource has the fields that an object has, defaults and extensions are data of JSON.
+func asPublished(s *spec.Schema) error {
 	if s == nil {
-		return
+		return nil
 	}
 	for name, p := range s.Properties {
-		addEmbedded(&p)
+		if err := asPublished(&p); err != nil {
+			return err
+		}
 		s.Properties[name] = p
 	}
 	if s.Items != nil {
-		addEmbedded(s.Items.Schema)
+		if err := asPublished(s.Items.Schema); err != nil {
+			return err
+		}
 	}
 	if s.AdditionalProperties != nil {
-		addEmbedded(s.AdditionalProperties.Schema)
+		if err := asPublished(s.AdditionalProperties.Schema); err != nil {
+			return err
+		}
 	}
 	if is, _ := s.Extensions.GetBool("x-kubernetes-embedded-resource"); is {
 		s.SetProperty("apiVersion", *spec.StringProperty())
 		s.SetProperty("kind", *spec.StringProperty())
 		s.SetProperty("metadata", *spec.RefSchema(modelPrefix + objectMetaModel))
 	}
+	if err := throughText(&s.Default); err != nil {
+		return err
+	}
+	return throughText((*map[string]any)(&s.Extensions))
+}
+
+// throughText writes and reads a value.
+func throughText[T any](v *T) error {
+	data, err := json.Marshal(*v)
+	if err != nil {
+		return err
+	}
+	var out T
+	if err := json.Unmarshal(data, &out); err != nil {
+		return err
+	}
+	*v = out
+	return nil
 }

@@ -3,8 +3,6 @@
 package openapi
 
 import (
-	"embed"
-
 	admissionregistrationv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
 	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
@@ -41,6 +39,3 @@ var previews = []func(*runtime.Scheme) error{
 	schedulingv1beta1.AddToScheme,
 	storagemigrationv1beta1.AddToScheme,
 }
-
-//go:embed builtin/*alpha*.schema.zst builtin/*beta*.schema.zst builtin/*.json.zst
-var moreFiles embed.FS

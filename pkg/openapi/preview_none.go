@@ -3,12 +3,7 @@
 package openapi
 
 import (
-	"embed"
-
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-var (
-	previews  []func(*runtime.Scheme) error
-	moreFiles embed.FS
-)
+var previews []func(*runtime.Scheme) error

@@ -212,7 +212,7 @@ func (newer) Lookup(gvk schema.GroupVersionKind) Model {
 }
 
 func (newer) Schema() (*smdschema.Schema, smdschema.TypeRef) {
-	specs, err := builtin().documents[schema.GroupVersion{Version: "v1"}].read()
+	specs, err := readModels("core_v1.json.zst")
 	if err != nil {
 		panic(err)
 	}
@@ -274,7 +274,7 @@ func (older) Lookup(gvk schema.GroupVersionKind) Model {
 }
 
 func (older) Schema() (*smdschema.Schema, smdschema.TypeRef) {
-	specs, err := builtin().documents[schema.GroupVersion{Version: "v1"}].read()
+	specs, err := readModels("core_v1.json.zst")
 	if err != nil {
 		panic(err)
 	}
