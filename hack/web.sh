@@ -13,34 +13,47 @@ out=$1 site=$2 go=${GO:-go} limit=8000000 # bytes, gzip -9
 
 left_out() {
 	cat <<-'END'
-		api */generated.pb.go
-		apiextensions-apiserver */generated.pb.go
-		apiextensions-apiserver */schema/defaulting/validation.go
-		apiextensions-apiserver */schema/objectmeta/validation.go
-		apimachinery */pkg/watch/streamwatcher.go
-		kube-openapi */pkg/schemaconv/proto_models.go
-		kube-openapi */pkg/validation/spec/gnostic.go
+		github.com/google/cel-go */cel/prompt.go
+		github.com/json-iterator/go *.go
+		k8s.io/api */generated.pb.go
+		k8s.io/apiextensions-apiserver */generated.pb.go
+		k8s.io/apiextensions-apiserver */schema/defaulting/validation.go
+		k8s.io/apiextensions-apiserver */schema/objectmeta/validation.go
+		k8s.io/apimachinery */generated.pb.go
+		k8s.io/apimachinery */pkg/runtime/types_proto.go
+		k8s.io/apimachinery */pkg/api/resource/quantity_proto.go
+		k8s.io/apimachinery */pkg/watch/streamwatcher.go
+		k8s.io/kube-openapi */pkg/schemaconv/proto_models.go
+		k8s.io/kube-openapi */pkg/validation/spec/gnostic.go
 	END
 }
+
+# What stands in for files that are left out, or in their place: web/standin/MODULE/FILE.txt.
+standins() { (cd web/standin && find . -path "./$1/*" -name '*.txt' -printf '%P\n'); }
 
 mkdir -p "$out/modules"
 cp go.mod "$out/go.mod"
 cp go.sum "$out/go.sum"
+recipe=$(find hack/web.sh web/standin -type f | sort | xargs cat | cksum)
 for module in $(left_out | cut -d' ' -f1 | sort -u); do
-	from=$($go list -m -f '{{.Dir}}' "k8s.io/$module")
+	from="$($go list -m -f '{{.Dir}}' "$module") $recipe"
 	to=$out/modules/$module
 	# A copy of the version that go.mod asks for is good for the next build.
 	if [ "$(cat "$to.from" 2>/dev/null)" != "$from" ]; then
 		rm -rf "$to"
-		cp -R "$from" "$to"
+		mkdir -p "$(dirname "$to")"
+		cp -R "${from% $recipe}" "$to"
 		chmod -R u+w "$to"
 		find "$to" -name '*_test.go' -delete
 		left_out | while read -r m path; do
 			[ "$m" != "$module" ] || find "$to" -path "$path" -delete
 		done
+		standins "$module" | while read -r file; do
+			cp "web/standin/$file" "$out/modules/${file%.txt}"
+		done
 		echo "$from" >"$to.from"
 	fi
-	$go mod edit -replace "k8s.io/$module=$(cd "$to" && pwd)" "$out/go.mod"
+	$go mod edit -replace "$module=$(cd "$to" && pwd)" "$out/go.mod"
 done
 
 # net/http is there for names of statuses, types in signatures and a client that
@@ -54,7 +67,7 @@ http=$($go env GOROOT)/src/net/http
 		*) echo "\"$http/$file\": \"\"," ;;
 		esac
 	done
-	echo "\"$http/http.go\": \"$PWD/web/http.go.txt\"}}"
+	echo "\"$http/http.go\": \"$PWD/web/standin/std/net/http/http.go.txt\"}}"
 } >"$out/overlay.json"
 
 GOOS=js GOARCH=wasm $go build -overlay "$out/overlay.json" -modfile "$out/go.mod" -tags mapd_stable -trimpath -ldflags '-s -w' -o "$out/mapd.wasm" ./web
