@@ -70,8 +70,11 @@ http=$($go env GOROOT)/src/net/http
 	echo "\"$http/http.go\": \"$PWD/web/standin/std/net/http/http.go.txt\"}}"
 } >"$out/overlay.json"
 
-GOOS=js GOARCH=wasm $go build -overlay "$out/overlay.json" -modfile "$out/go.mod" -tags mapd_stable -trimpath -ldflags '-s -w' -o "$out/mapd.wasm" ./web
+GOOS=js GOARCH=wasm $go build -overlay "$out/overlay.json" -modfile "$out/go.mod" -tags mapd_stable,mapd_fetch -trimpath -ldflags '-s -w' -o "$out/mapd.wasm" ./web
 cp "$($go env GOROOT)/lib/wasm/wasm_exec.js" "$out/"
+rm -rf "$out/schemas"
+mkdir "$out/schemas"
+$go run ./pkg/openapi/internal/site pkg/openapi/builtin "$out/schemas"
 gzip -9 -c "$out/mapd.wasm" >"$out/mapd.wasm.gz"
 size=$(wc -c <"$out/mapd.wasm.gz")
 echo "mapd.wasm: $(wc -c <"$out/mapd.wasm") bytes, $size gzipped, at most $limit"
@@ -88,7 +91,7 @@ if ! cmp -s $app/package-lock.json "$out/package-lock.json"; then
 	cp $app/package-lock.json "$out/"
 fi
 find "$site" -mindepth 1 ! -name .keep -delete
-cp "$out/mapd.wasm.gz" "$site/"
+cp -R "$out/mapd.wasm.gz" "$out/schemas" "$site/"
 $go run ./hack/gallery "$site" "$out/blocks.json"
 for config in tsconfig.json tsconfig.worker.json; do
 	(cd $app && npm exec -- tsc -p $config)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/klauspost/compress/zstd"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
@@ -167,8 +166,8 @@ func (d *document) open() *smdschema.Schema {
 	if s := d.schema.Load(); s != nil {
 		return s
 	}
-	file := strings.TrimSuffix(d.file, ".json.zst") + ".schema.zst"
-	data, err := unpack(file, d.size)
+	file := strings.TrimSuffix(d.file, ".json.zst") + ".schema"
+	data, err := readSchema(file, d.size)
 	if err != nil {
 		panic(fmt.Errorf("%s: %w", file, err)) // part of the program, or see ReadSchema
 	}
@@ -179,20 +178,3 @@ func (d *document) open() *smdschema.Schema {
 	d.schema.Store(s)
 	return s
 }
-
-// unpack reads a file of schemas of about size bytes.
-func unpack(file string, size int) ([]byte, error) {
-	data, err := readSchema(file)
-	if err != nil {
-		return nil, err
-	}
-	return decompressor().DecodeAll(data, make([]byte, 0, size))
-}
-
-var decompressor = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		panic(err) // the options are constants
-	}
-	return d
-})

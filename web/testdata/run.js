@@ -8,6 +8,7 @@ const zlib = require("zlib")
 const dir = path.resolve(process.argv[2])
 require(path.join(dir, "wasm_exec.js"))
 const go = new globalThis.Go()
+globalThis.mapdSchema = async name => fs.readFileSync(path.join(dir, "schemas", name))
 
 async function main() {
   const {instance} = await WebAssembly.instantiate(zlib.gunzipSync(fs.readFileSync(path.join(dir, "mapd.wasm.gz"))), go.importObject)

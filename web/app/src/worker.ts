@@ -29,6 +29,16 @@ self.fetch = async (...args) => {
   }
 }
 
+// mapdSchema is what the program reads the schemas of a group of built-in kinds with, when it
+// first needs one of them; see web/schemas_js.go.
+Object.assign(globalThis, {
+  async mapdSchema(name: string): Promise<Uint8Array> {
+    const r = await self.fetch("schemas/" + name, {signal: AbortSignal.timeout(5_000)})
+    if (!r.ok) throw new Error(`schemas/${name}: ${r.status} ${r.statusText}`)
+    return new Uint8Array(await r.arrayBuffer())
+  },
+})
+
 async function start(module: WebAssembly.Module) {
   const go = new Go()
   let code = 0

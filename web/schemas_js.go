@@ -1,0 +1,84 @@
+//go:build js && mapd_fetch
+
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"syscall/js"
+)
+
+// maxSchema bounds a file of schemas, in bytes.
+const maxSchema = 8 << 20
+
+// schemas asks the page for files of schemas.
+type schemas struct {
+	mu     sync.Mutex
+	failed int
+	last   error
+}
+
+// read returns a file for which it waits. globalThis.mapdSchema(name) is a promise of a
+// Uint8Array with what gzip made of it.
+func (s *schemas) read(name string) ([]byte, error) {
+	data, err := fetch(name)
+	if err != nil {
+		err = fmt.Errorf("the schema %s could not be had, without which there is no answer: %w", name, err)
+		s.mu.Lock()
+		s.failed++
+		s.last = err
+		s.mu.Unlock()
+	}
+	return data, err
+}
+
+// failures returns how many files could not be had so far, and why the last could not. A
+// call during which the number grew has no answer, whatever was made of the failure: a
+// policy whose schema is missing must not look like one that fails.
+func (s *schemas) failures() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed, s.last
+}
+
+func fetch(name string) ([]byte, error) {
+	ask := js.Global().Get("mapdSchema")
+	if ask.Type() != js.TypeFunction {
+		return nil, errors.New("the page does not have mapdSchema")
+	}
+	type file struct {
+		data []byte
+		err  error
+	}
+	got := make(chan file, 1)
+	then := js.FuncOf(func(_ js.Value, args []js.Value) any {
+		data := make([]byte, args[0].Get("length").Int())
+		js.CopyBytesToGo(data, args[0])
+		got <- file{data: data}
+		return nil
+	})
+	defer then.Release()
+	failed := js.FuncOf(func(_ js.Value, args []js.Value) any {
+		got <- file{err: errors.New(js.Global().Get("String").Invoke(args[0]).String())}
+		return nil
+	})
+	defer failed.Release()
+	ask.Invoke(name).Call("then", then, failed)
+	f := <-got
+	if f.err != nil {
+		return nil, f.err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(f.data))
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxSchema+1))
+	if err == nil && len(data) > maxSchema {
+		err = errors.New("it is too large")
+	}
+	return data, err
+}
