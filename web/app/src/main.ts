@@ -7,6 +7,7 @@ import {example} from "./example"
 import {acceptFiles, open} from "./exchange"
 import {openLinks} from "./gallery"
 import {listen, openKeys} from "./keys"
+import {renew, workOffline} from "./offline"
 import type {Command, Page} from "./page"
 import {panes} from "./panes/index"
 import {Panels} from "./panels"
@@ -34,6 +35,7 @@ const program = () => module ??= loadProgram((loaded, total) => {
   module = undefined // the next question tries again
   throw err
 })
+program().catch(() => {}) // a question says so
 const engine = new Engine({script: scriptURL("worker.js"), module: program, deadline})
 let second: Engine | undefined
 
@@ -43,6 +45,7 @@ let changed = 0 // when it was asked
 let running = false
 let timer = 0
 let later = 0
+let offlineBegun = false
 let passing = "" // what the status says until the next answer
 
 const page: Page = {
@@ -114,7 +117,7 @@ main.append(separator(main, "columns", "Width of the documents", "documents"), s
 element("regions").append(...(["documents", "request", "answer"] as const).map(name => h("button", {
   type: "button", "data-name": name, "aria-pressed": String(name === body.dataset["region"]), onclick: () => page.region(name),
 }, name[0]!.toUpperCase() + name.slice(1))))
-for (const name of ["documents", "request", "answer"]) element(name).addEventListener("focusin", () => body.dataset["region"] = name)
+for (const name of ["documents", "request", "answer"] as const) element(name).addEventListener("focusin", () => page.region(name))
 document.querySelector(".skip")!.addEventListener("click", e => {
   e.preventDefault() // the fragment is the link
   page.region("documents", true)
@@ -126,6 +129,7 @@ listen(page, commands, pane => {
 () => ["tools", "documents", "request", "answer"].findIndex(id => element(id).contains(document.activeElement)))
 
 acceptFiles(page)
+void renew(page)
 window.addEventListener("hashchange", () => {
   if (isLink(location.hash)) void open(page, location.hash)
 })
@@ -180,6 +184,7 @@ async function send() {
     pass("")
     panels.show({number, state: question, answer})
     settle(number, "idle")
+    offline()
     timing.textContent = `${Math.round(performance.now() - start)} ms`
     painted(() => performance.measure(first ? "mapd:first-result" : "mapd:turn", {start: first ? 0 : start}))
   } catch (err) {
@@ -203,6 +208,12 @@ function settle(number: number, to: "idle" | "failed") {
   body.dataset["turn"] = String(number)
   if (number === asked) body.dataset["state"] = to
   else body.dataset["state"] = "working"
+}
+
+// offline begins when there is time for it, once.
+function offline() {
+  if (!offlineBegun) void workOffline(page)
+  offlineBegun = true
 }
 
 // painted calls f when what was changed can be seen.

@@ -1,22 +1,30 @@
 // The service worker: it keeps the files of one build of the site, so that the page
-// works without a network, and serves them until it is replaced by a newer build.
+// works without a network, and serves them until a newer build takes their place.
 
 export {}
 declare const VERSION: string
 declare const FILES: string[]
 const sw = self as unknown as ServiceWorkerGlobalScope
 const name = "mapd-" + VERSION
+const files = new Set(FILES.map(f => new URL(f, sw.registration.scope).href))
 
-sw.oninstall = e => e.waitUntil(caches.open(name).then(c => c.addAll(FILES.map(f => new Request(f, {cache: "reload"})))))
+// What the page has fetched a moment ago is asked for again only if it has changed.
+sw.oninstall = e => e.waitUntil(caches.open(name).then(c => c.addAll([...files].map(f => new Request(f, {cache: "no-cache"})))))
 
 sw.onactivate = e => e.waitUntil((async () => {
   for (const key of await caches.keys()) if (key.startsWith("mapd-") && key !== name) await caches.delete(key)
   await sw.clients.claim()
 })())
 
+// The page says when it gives way to this build.
+sw.onmessage = e => {
+  if (e.data === "replace") void sw.skipWaiting()
+}
+
 sw.onfetch = e => {
   const url = new URL(e.request.url)
   if (e.request.method !== "GET" || url.origin !== sw.location.origin) return
+  url.search = url.hash = ""
   if (url.pathname.endsWith("/")) url.pathname += "index.html"
-  e.respondWith(caches.open(name).then(c => c.match(url.href, {ignoreSearch: true})).then(r => r ?? fetch(e.request)))
+  if (files.has(url.href)) e.respondWith(caches.open(name).then(c => c.match(url.href)).then(r => r ?? fetch(e.request)))
 }
