@@ -95,10 +95,11 @@ function go(page: Page, hash: string) {
   else location.hash = hash // followed by the listener of openLinks
 }
 
-// openLinks follows links to examples, now and later.
-export function openLinks(page: Page) {
+// openLinks follows links to examples, now and later. It returns when it has opened the
+// one that the address has, if any.
+export async function openLinks(page: Page) {
   window.addEventListener("hashchange", () => void follow(page))
-  void follow(page)
+  await follow(page)
 }
 
 let asked = 0 // the latest example
@@ -106,12 +107,16 @@ let asked = 0 // the latest example
 async function follow(page: Page) {
   const name = location.hash.match(/^#example=(.*)$/)?.[1]
   const mine = ++asked
-  if (name === undefined) return
+  if (name === undefined) {
+    if (location.hash) document.getElementById("tour")?.remove() // a link to something else
+    return
+  }
   try {
-    const all = await entries()
+    const known = /^[a-z0-9-]+$/.test(name)
+    const [all, state] = await Promise.all([entries(), known ? read<State>(name).catch(err => err as Error) : undefined])
     const entry = all.find(e => e.name === name)
-    if (!entry) throw new Error("there is none with this name")
-    const state = await read<State>(entry.name)
+    if (!entry || !state) throw new Error("there is none with this name")
+    if (state instanceof Error) throw state
     if (mine !== asked) return
     page.load(state)
     page.say(`Example: ${entry.title}`)

@@ -137,8 +137,8 @@ window.addEventListener("pagehide", keepNow)
 
 show()
 if (isLink(location.hash)) await open(page, location.hash)
+await openLinks(page)
 if (!asked) ask()
-openLinks(page)
 
 // own has the browser keep the state, soon. The address, which has what was opened, does
 // not say it any more.
