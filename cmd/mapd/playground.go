@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -18,7 +20,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/playground"
 	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -196,47 +197,60 @@ func (f *playgroundFlags) fragment(s streams, paths []string) (string, error) {
 	return "#" + fragment, nil
 }
 
-// stateOf sorts files. A file is one of objects if it has nothing that others are
-// evaluated with: no policy and nothing of a kind that a policy has as parameters.
+// stateOf sorts what files have, as the page does with files that are dropped on it
+// (web/app/src/files.ts): what others are evaluated with is a document, all else an
+// object. A file with both becomes two.
 func stateOf(files []mapd.File) playground.State {
-	state := playground.State{Documents: []playground.Text{}, Objects: []playground.Text{}}
-	kinds, params := make([][]*unstructured.Unstructured, len(files)), map[[2]string]bool{}
+	docs, params := make([][]*mapd.Document, len(files)), map[[2]string]bool{}
 	for i, file := range files {
-		for d, err := range mapd.Read(file.Name, strings.NewReader(string(file.Data))) {
+		for d, err := range mapd.Read(file.Name, bytes.NewReader(file.Data)) {
 			if err != nil {
-				// The page shows what is wrong with documents.
-				kinds[i] = append(kinds[i], nil)
-			} else if u := d.Object(); u != nil {
-				kinds[i] = append(kinds[i], u)
-				if kind, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "kind"); kind != "" {
-					version, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "apiVersion")
-					params[[2]string{version, kind}] = true
-				}
+				docs[i] = nil // the page shows what is wrong with a file that it has whole
+				break
+			}
+			if d.Object() == nil {
+				continue
+			}
+			docs[i] = append(docs[i], d)
+			if kind, _, _ := unstructured.NestedString(d.Object().Object, "spec", "paramKind", "kind"); kind != "" {
+				version, _, _ := unstructured.NestedString(d.Object().Object, "spec", "paramKind", "apiVersion")
+				params[[2]string{version, kind}] = true
 			}
 		}
 	}
+	state := playground.State{Documents: []playground.Text{}, Objects: []playground.Text{}}
 	for i, file := range files {
-		text := playground.Text{Name: file.Name, Text: string(file.Data)}
-		if len(kinds[i]) > 0 && !hasDocument(kinds[i], params) {
-			state.Objects = append(state.Objects, text)
-		} else {
-			state.Documents = append(state.Documents, text)
+		var documents, objects []string
+		for _, d := range docs[i] {
+			text := strings.TrimRight(string(d.Text()), "\r\n") + "\n"
+			if isDocument(d, params) {
+				documents = append(documents, text)
+			} else {
+				objects = append(objects, text)
+			}
+		}
+		name := filepath.Base(file.Name)
+		if file.Name == "<stdin>" {
+			name = "stdin.yaml"
+		}
+		whole := playground.Text{Name: name, Text: string(file.Data)}
+		switch {
+		case len(objects) == 0:
+			state.Documents = append(state.Documents, whole)
+		case len(documents) == 0:
+			state.Objects = append(state.Objects, whole)
+		default:
+			state.Documents = append(state.Documents, playground.Text{Name: name, Text: strings.Join(documents, "---\n")})
+			state.Objects = append(state.Objects, playground.Text{Name: name, Text: strings.Join(objects, "---\n")})
 		}
 	}
 	return state
 }
 
-func hasDocument(objects []*unstructured.Unstructured, params map[[2]string]bool) bool {
-	for _, u := range objects {
-		if u == nil {
-			return true
-		}
-		gvk := u.GroupVersionKind()
-		if snapshot.IsContext(gvk) || gvk.Group == api.RBACGroup || legacy.IsProvider(gvk) || params[[2]string{u.GetAPIVersion(), u.GetKind()}] {
-			return true
-		}
-	}
-	return false
+func isDocument(d *mapd.Document, params map[[2]string]bool) bool {
+	u := d.Object()
+	gvk := u.GroupVersionKind()
+	return d.IsContext() || gvk.Group == api.RBACGroup || legacy.IsProvider(gvk) || params[[2]string{u.GetAPIVersion(), u.GetKind()}]
 }
 
 // openBrowser has the system open a URL. It may return only when the browser ends.

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"net"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mapd-project/mapd/internal/playground"
@@ -75,32 +77,42 @@ func TestPlaygroundAddress(t *testing.T) {
 	}
 }
 
-// What a page begins with: what policies are evaluated with is a document.
+// What policies are evaluated with is a document, all else an object.
 func TestPlaygroundFiles(t *testing.T) {
-	const policy = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\nspec: {paramKind: {apiVersion: v1, kind: ConfigMap}}\n"
-	for text, document := range map[string]bool{
-		policy:                                      true,
-		"apiVersion: v1\nkind: Pod\n":               false,
-		"apiVersion: v1\nkind: Secret\n":            false,
-		"apiVersion: v1\nkind: ConfigMap\n":         true,
-		"apiVersion: v1\nkind: Pod\n---\n" + policy: true,
-		"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n": true,
-		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n":                                  true,
-		"apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\n":                                         true,
-		"a: [":          true,
-		"":              true,
-		"# a comment\n": true,
+	const (
+		policy    = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\nspec: {paramKind: {apiVersion: v1, kind: ConfigMap}}\n"
+		pod       = "apiVersion: v1\nkind: Pod # a\n"
+		configMap = "{apiVersion: v1, kind: ConfigMap}\n"
+		list      = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n"
+	)
+	for _, test := range []struct{ text, document, object string }{
+		{policy, policy, ""},
+		{pod, "", pod},
+		{configMap, configMap, ""},
+		{list, list, ""},
+		{pod + "---\n" + policy + "---\n" + configMap, policy + "---\n" + configMap, pod},
+		{"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n", ""},
+		{"apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\n", "apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\n", ""},
+		{pod + "---\na: [", pod + "---\na: [", ""},
+		{"# a comment\n", "# a comment\n", ""},
 	} {
-		state := stateOf([]mapd.File{{Name: "x", Data: []byte(text)}, {Name: "p", Data: []byte(policy)}})
-		want := 1
-		if document {
-			want = 2
+		want := playground.State{Documents: []playground.Text{}, Objects: []playground.Text{}}
+		if test.document != "" {
+			want.Documents = append(want.Documents, playground.Text{Name: "x.yaml", Text: test.document})
 		}
-		if len(state.Documents) != want || len(state.Documents)+len(state.Objects) != 2 {
-			t.Errorf("%q: %v", text, state)
+		if test.object != "" {
+			want.Objects = append(want.Objects, playground.Text{Name: "x.yaml", Text: test.object})
+		}
+		want.Documents = append(want.Documents, playground.Text{Name: "stdin.yaml", Text: policy})
+		got := stateOf([]mapd.File{{Name: "a/b/x.yaml", Data: []byte(test.text)}, {Name: "<stdin>", Data: []byte(policy)}})
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%q (-want +got):\n%s", test.text, d)
 		}
 	}
-	if playground.Port != 6273 {
-		t.Error("docs/playground.md and the help name the port 6273")
+}
+
+func TestPlaygroundHelp(t *testing.T) {
+	if want := fmt.Sprintf("the port is %d,", playground.Port); !strings.Contains(playgroundLong, want) {
+		t.Errorf("the help does not say that %s", want)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// A State is what a link carries and a page opens with. It is a part of the Question of
-// the program for the browser, see web/evaluate.go and web/app/src/state.ts.
+// A State is what a link carries and a page opens with: a part of the Question to the
+// program for the browser, see web/app/src/state.ts.
 type State struct {
 	Documents []Text `json:"documents"`
 	Objects   []Text `json:"objects"`
@@ -22,19 +22,25 @@ type Text struct {
 	Text string `json:"text"`
 }
 
+// What a page opens at most, see web/app/src/validate.ts.
 const (
-	// MaxState is the size of the JSON of a State that a page opens at most.
-	MaxState = 4 << 20
+	MaxState = 4 << 20 // bytes of the JSON of a State
+	maxTexts = 1000    // documents, and objects
+)
+
+const (
+	// version is the first part of a link. A page that knows other versions can say so.
+	version = "1."
 	// maxLink is below what Chromium takes as a URL, 2 MiB.
 	maxLink = 2_000_000
 )
 
-// version is the first part of a link. A page that knows other versions can say so.
-const version = "1."
-
 // Fragment returns what stands behind the "#" of a link to s: the version, and the JSON of
 // s, deflated, in base64 for URLs. A browser does not send this part to a server.
 func Fragment(s State) (string, error) {
+	if n := max(len(s.Documents), len(s.Objects)); n > maxTexts {
+		return "", fmt.Errorf("%d files are too many: at most %d fit in a link", n, maxTexts)
+	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)

@@ -423,6 +423,10 @@ func TestFragmentBounds(t *testing.T) {
 	if err == nil || !strings.HasSuffix(err.Error(), "bytes as JSON: at most 4194304 fit in a link") {
 		t.Error(err)
 	}
+	_, err = Fragment(State{Objects: make([]Text, maxTexts+1)})
+	if err == nil || err.Error() != "1001 files are too many: at most 1000 fit in a link" {
+		t.Error(err)
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, maxLink*5/4)
 	for i := range noise {
