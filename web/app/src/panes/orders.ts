@@ -39,6 +39,7 @@ async function run() {
   const most = Math.max(1, Math.min(100_000, Math.floor(limit.valueAsNumber) || 5040))
   stale.hidden = true
   body.replaceChildren()
+  body.dataset["done"] = "false"
   // A small number first, so that there is something to see soon.
   const limits = [...new Set([24, 720, most])].filter(n => n <= most)
   try {
