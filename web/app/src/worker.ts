@@ -16,26 +16,19 @@ declare const mapd: {call(method: string, params: string): Promise<string>}
 const send = (m: FromWorker) => self.postMessage(m)
 let memory: WebAssembly.Memory
 
-// Files that the program asks for are no part of the time that a call may take.
-const load = self.fetch.bind(self)
-self.fetch = async (...args) => {
-  send({fetching: 1})
-  try {
-    const r = await load(...args)
-    const body = await r.arrayBuffer()
-    return new Response(body, {status: r.status, statusText: r.statusText, headers: r.headers})
-  } finally {
-    send({fetching: -1})
-  }
-}
-
 // mapdSchema is what the program reads the schemas of a group of built-in kinds with, when it
-// first needs one of them; see web/schemas_js.go.
+// first needs one of them; see web/schemas_js.go. The wait is no part of the time that a
+// call may take.
 Object.assign(globalThis, {
   async mapdSchema(name: string): Promise<Uint8Array> {
-    const r = await self.fetch("schemas/" + name, {signal: AbortSignal.timeout(5_000)})
-    if (!r.ok) throw new Error(`schemas/${name}: ${r.status} ${r.statusText}`)
-    return new Uint8Array(await r.arrayBuffer())
+    send({fetching: 1})
+    try {
+      const r = await fetch("schemas/" + name, {signal: AbortSignal.timeout(30_000)})
+      if (!r.ok) throw new Error(`schemas/${name}: ${r.status} ${r.statusText}`)
+      return new Uint8Array(await r.arrayBuffer())
+    } finally {
+      send({fetching: -1})
+    }
   },
 })
 
