@@ -2,6 +2,7 @@
 import type {Answer} from "./api"
 import {commands as others} from "./commands"
 import {h} from "./dom"
+import {languageOf} from "./editor/language"
 import {Engine, EngineError} from "./engine"
 import {example} from "./example"
 import {acceptFiles, open} from "./exchange"
@@ -55,6 +56,7 @@ const page: Page = {
     own()
     show()
     ask()
+    if (next.documents || "kubernetes" in next) languageOf(page).changed()
   },
   load(next, whose) {
     state = next
