@@ -27,6 +27,8 @@ const patience = 8 * time.Second
 var methods = map[string]func(ctx context.Context, d *desk, params []byte) (any, error){
 	"evaluate":   method((*desk).evaluate),
 	"orders":     method((*desk).orders),
+	"migrate":    method((*desk).migrate),
+	"verify":     method((*desk).verify),
 	"diagnose":   method((*desk).diagnose),
 	"complete":   method((*desk).complete),
 	"hover":      method((*desk).hover),

@@ -80,6 +80,8 @@ func TestNoCall(t *testing.T) {
 		{"nothing", `{}`, `no method "nothing"`},
 		{"orders", `{"limit":-1}`, "limit: want 1 to 10000, or nothing"},
 		{"orders", `{"limit":10001}`, "limit: want 1 to 10000, or nothing"},
+		{"verify", `{"count":-1}`, "count: want 1 to 5000, or nothing"},
+		{"verify", `{"count":5001}`, "count: want 1 to 5000, or nothing"},
 		{"diagnose", `{"kubernetes":"1.3"}`, `kubernetes version "1.3": want 1.32 to 1.37`},
 		{"hover", `{"name":"x"}`, `there is no document "x"`},
 		{"complete", `{"name":"x"}`, `there is no document "x"`},
@@ -223,7 +225,9 @@ spec:
 	doc := func(text string) DocumentQuestion {
 		return DocumentQuestion{LanguageQuestion{Documents: []Text{{"p.yaml", text}, {"other.yaml", pod}}}, "p.yaml"}
 	}
-	at := func(line, character int) language.Position { return language.Position{Line: line, Character: character} }
+	at := func(line, character int) language.Position {
+		return language.Position{Line: line, Character: character}
+	}
 	use := at(16, 55) // in variables.owner
 
 	found := ask[Diagnostics](t, d, "diagnose", doc(broken))["p.yaml"]

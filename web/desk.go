@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/mapd-project/mapd/internal/language"
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
@@ -158,7 +159,11 @@ func faults(err error) []Fault {
 		return allFaults(several.Errs)
 	}
 	var at *mapd.Error
-	if errors.As(err, &at) {
+	var below *manifest.PositionError // which the rooms below return
+	if errors.As(err, &below) {
+		at = (*mapd.Error)(below)
+	}
+	if at != nil || errors.As(err, &at) {
 		return []Fault{{at.File, at.Document, at.Line, at.Column, at.Err.Error()}}
 	}
 	return []Fault{{Message: err.Error()}}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -17,12 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mapd-project/mapd/internal/external"
-	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
@@ -248,7 +245,7 @@ func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
 	if err := m.read(ctx); err != nil {
 		return err
 	}
-	if len(m.mutators) == 0 && len(m.refused) == 0 {
+	if m.Empty() {
 		return usagef("migrate gatekeeper: no mutators in %s", m.source())
 	}
 	if err := m.write(ctx); err != nil {
@@ -272,7 +269,7 @@ func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
 type migration struct {
 	flags   *migrateFlags
 	streams streams
-	mutatorInput
+	*migrate.Input
 	cluster *liveCluster // nil without --from-cluster
 
 	answers *external.Answers // nil without --external-snapshot
@@ -290,7 +287,7 @@ func (m *migration) source() string {
 
 // read reads the mutators and the objects that they need.
 func (m *migration) read(ctx context.Context) error {
-	m.mutatorInput = newMutatorInput()
+	m.Input = migrate.NewInput()
 	if m.flags.snapshot != "" {
 		data, err := os.ReadFile(m.flags.snapshot)
 		if err == nil {
@@ -311,23 +308,23 @@ func (m *migration) read(ctx context.Context) error {
 		}
 		m.cluster = c
 		if len(m.flags.files) == 0 {
-			if err := c.readMutators(ctx, &m.mutatorInput); err != nil {
+			if err := c.readMutators(ctx, m.Input); err != nil {
 				return clusterError(err)
 			}
 		}
-		if err := c.readKinds(ctx, &m.mutatorInput); err != nil {
+		if err := c.readKinds(ctx, m.Input); err != nil {
 			return clusterError(err)
 		}
 	}
-	errs := m.readFiles(m.flags.files, m.flags.recursive, m.streams.in)
-	if err := m.settle(); err != nil {
+	errs := readMutators(m.Input, m.flags.files, m.flags.recursive, m.streams.in)
+	if err := m.Settle(); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
 		printErrors(m.streams.err, errs)
 		return &codedError{code: exitUsage}
 	}
-	if m.config != nil && m.flags.values == "params" && m.config.Patterns(api.GatekeeperProcess) != nil {
+	if m.Config != nil && m.flags.values == "params" && m.Config.Patterns(api.GatekeeperProcess) != nil {
 		return usagef("migrate gatekeeper: --values params: the Config excludes namespaces, which the mutators do not say; use --values inline")
 	}
 	return nil
@@ -335,7 +332,7 @@ func (m *migration) read(ctx context.Context) error {
 
 // options returns the options of the translation.
 func (m *migration) options() translate.Options {
-	o := translate.Options{Patch: m.flags.patch, Readable: m.flags.style == "readable", ByMatch: m.flags.groupBy == "match", NamePrefix: m.flags.namePrefix, Params: m.flags.values == "params", Group: api.NativeGroup, Types: m.types}
+	o := translate.Options{Patch: m.flags.patch, Readable: m.flags.style == "readable", ByMatch: m.flags.groupBy == "match", NamePrefix: m.flags.namePrefix, Params: m.flags.values == "params", Group: api.NativeGroup}
 	if m.answers != nil {
 		o.Recorded, o.ParamsNamespace = m.answers.Values(), m.flags.paramsIn
 	}
@@ -348,36 +345,20 @@ func (m *migration) options() translate.Options {
 // write translates and writes the files.
 func (m *migration) write(ctx context.Context) error {
 	if m.flags.operations == "create" {
-		for i, mutator := range m.mutators {
-			m.mutators[i] = mutator.OnCreate()
+		for i, mutator := range m.Mutators {
+			m.Mutators[i] = mutator.OnCreate()
 		}
-		m.notes = append(m.notes, "--operations create: policies, and mutators in comparisons, leave updates alone, which Gatekeeper does not")
+		m.Notes = append(m.Notes, "--operations create: policies, and mutators in comparisons, leave updates alone, which Gatekeeper does not")
 	}
-	excluded := m.config.Patterns(api.GatekeeperProcess)
-	translated := make([]*legacy.Mutator, len(m.mutators))
-	for i, mutator := range m.mutators {
-		translated[i] = mutator.Excluding(excluded)
-	}
-	m.units = translate.Native(translated, m.options())
-	m.report = migrate.NewReport(m.units)
-	m.report.Version, m.report.Source = version(), m.source()
-	for _, r := range m.refused {
-		m.report.Refuse(r.id, r.err)
-		if r.at != nil {
-			printErrors(m.streams.err, []error{r.at})
-		}
-	}
-	m.report.Notes = append(m.report.Notes, m.notes...)
-	if len(excluded) > 0 {
-		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the Config keeps mutation from the namespaces %s: the policies exclude them", strings.Join(excluded, ", ")))
-	}
-	files := migrate.Files(m.units, m.options().Group)
-	m.report.Files = files
-	if err := m.warnOfUpdates(ctx, files); err != nil {
+	var err error
+	m.units, m.report, err = m.Translate(ctx, m.options())
+	if err != nil {
 		return err
 	}
+	m.report.Version, m.report.Source = version(), m.source()
+	printErrors(m.streams.err, m.Refused())
 	if m.flags.output == manifest.Stdin {
-		for i, f := range files {
+		for i, f := range m.report.Files {
 			if i > 0 {
 				if _, err := io.WriteString(m.streams.out, "---\n"); err != nil {
 					return err
@@ -389,54 +370,20 @@ func (m *migration) write(ctx context.Context) error {
 		}
 		return nil
 	}
-	stale, err := migrate.Write(m.flags.output, migrate.Command, files)
+	stale, err := migrate.Write(m.flags.output, migrate.Command, m.report.Files)
 	for _, path := range stale {
 		m.report.Notes = append(m.report.Notes, path+" is of an earlier run; nothing stands for it now, so it is best removed")
 	}
 	return err
 }
 
-// warnOfUpdates notes which policies set what an update cannot change.
-func (m *migration) warnOfUpdates(ctx context.Context, files []migrate.File) error {
-	sources := make([]lint.Source, len(files))
-	for i, f := range files {
-		sources[i] = lint.Source{Name: f.Name, Data: f.Data}
-	}
-	const rule = "immutable-field"
-	found, err := lint.Run(ctx, sources, lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: []string{rule}})
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, f := range found.Findings {
-		if f.Rule == rule && !slices.Contains(names, f.File) {
-			names = append(names, f.File)
-		}
-	}
-	const most = 5
-	if more := len(names) - most; more > 0 {
-		names = append(names[:most], fmt.Sprintf("%d more", more))
-	}
-	if len(names) > 0 {
-		m.report.Notes = append(m.report.Notes, fmt.Sprintf("%s: updates of objects that are older than the policy are refused, as with Gatekeeper, because a server lets no update change what it sets; --operations create leaves updates alone, and without it mapd lint warns (%s)",
-			strings.Join(names, ", "), rule))
-	}
-	return nil
-}
-
 // compare runs both sides on all objects.
 func (m *migration) compare(ctx context.Context) error {
-	o := verify.Options{
-		Types:  m.types,
-		Config: m.config,
-		Alone: func(one *legacy.Mutator) []translate.Unit {
-			return translate.Native([]*legacy.Mutator{one}, m.options())
-		},
-	}
+	var o verify.Options
 	if m.answers != nil {
 		o.Answers, o.Keys = m.answers, m.answers.Keys()
 	}
-	v := verify.New(m.mutators, m.units, o)
+	v := m.Verifier(m.units, m.options(), o)
 	r := &migrate.Verification{Seed: m.flags.seed, Generated: m.flags.generated}
 	check := func(o verify.Object) {
 		o.Object = verify.Defaulted(o.Object)
@@ -444,7 +391,7 @@ func (m *migration) compare(ctx context.Context) error {
 	}
 	switch {
 	case len(m.flags.objects) > 0:
-		n, errs := m.readObjects(m.flags.objects, m.flags.recursive, m.streams.in, check)
+		n, errs := readObjects(m.Input, m.flags.objects, m.flags.recursive, m.streams.in, check)
 		if len(errs) > 0 {
 			printErrors(m.streams.err, errs)
 			return &codedError{code: exitUsage}
@@ -453,7 +400,7 @@ func (m *migration) compare(ctx context.Context) error {
 			return usagef("migrate gatekeeper: no objects in %s", strings.Join(m.flags.objects, ", "))
 		}
 	case m.cluster != nil:
-		n, notes, err := m.cluster.eachObject(ctx, &m.mutatorInput, check)
+		n, notes, err := m.cluster.eachObject(ctx, m.Input, check)
 		if err != nil {
 			return clusterError(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/audit"
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/migrate"
 	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -33,8 +34,8 @@ func newLiveCluster(ctx context.Context, config *rest.Config) (*liveCluster, err
 
 // readMutators reads the mutators and the Config. Every version of a mutator
 // has the same content (Gatekeeper spec §1.1), so any served one will do.
-func (c *liveCluster) readMutators(ctx context.Context, in *mutatorInput) error {
-	add := func(u *unstructured.Unstructured) error { return in.add(u, nil) }
+func (c *liveCluster) readMutators(ctx context.Context, in *migrate.Input) error {
+	add := func(u *unstructured.Unstructured) error { return in.Add(u, nil) }
 	for _, kind := range legacy.Kinds() {
 		r, ok := c.Serves(legacy.Group, string(kind), "v1", "v1beta1", "v1alpha1")
 		if !ok {
@@ -52,12 +53,12 @@ func (c *liveCluster) readMutators(ctx context.Context, in *mutatorInput) error 
 
 // readKinds reads the CustomResourceDefinitions, for the kinds of the cluster,
 // and the Namespaces.
-func (c *liveCluster) readKinds(ctx context.Context, in *mutatorInput) error {
+func (c *liveCluster) readKinds(ctx context.Context, in *migrate.Input) error {
 	if r, ok := c.Serves(api.DefinitionGroup, api.DefinitionKind, "v1"); ok {
 		err := c.Each(ctx, r, func(u *unstructured.Unstructured) error {
 			source, err := openapi.Served(u, func(error) {}) // a kind without schema is as one that nobody knows
 			if err == nil {
-				in.sources = append(in.sources, source)
+				in.Sources = append(in.Sources, source)
 			} else {
 				c.Notes = append(c.Notes, fmt.Sprintf("CustomResourceDefinition %s: %v", u.GetName(), err))
 			}
@@ -72,17 +73,17 @@ func (c *liveCluster) readKinds(ctx context.Context, in *mutatorInput) error {
 		return errors.New("the cluster serves no Namespaces")
 	}
 	return c.Each(ctx, namespaces, func(u *unstructured.Unstructured) error {
-		in.namespaces[u.GetName()] = u.Object
+		in.Namespaces[u.GetName()] = u.Object
 		return nil
 	})
 }
 
 // eachObject calls check with the cluster's objects of the kinds that mutators
 // apply to. It notes what it leaves out and what it may not read.
-func (c *liveCluster) eachObject(ctx context.Context, in *mutatorInput, check func(verify.Object)) (n int, notes []string, err error) {
-	for _, r := range c.about(in.mutators) {
+func (c *liveCluster) eachObject(ctx context.Context, in *migrate.Input, check func(verify.Object)) (n int, notes []string, err error) {
+	for _, r := range c.about(in.Mutators) {
 		err := c.Each(ctx, r, func(u *unstructured.Unstructured) error {
-			check(in.object(u, u.GetNamespace(), "live "+manifest.Name(u)))
+			check(in.Object(u, u.GetNamespace(), "live "+manifest.Name(u)))
 			n++
 			return ctx.Err()
 		})

@@ -57,6 +57,8 @@ type Note struct {
 	Text string `json:"text"`
 }
 
+func (n Note) String() string { return noteText(translate.Note(n)) }
+
 // Verification is the outcome of the comparisons.
 type Verification struct {
 	Seed uint64 `json:"seed"`
@@ -167,7 +169,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 			if i > 0 {
 				first = make([]string, 3)
 			}
-			fmt.Fprintf(tw, "%s\t%s\n", strings.Join(first, "\t"), page.OneLine(noteText(translate.Note(n))))
+			fmt.Fprintf(tw, "%s\t%s\n", strings.Join(first, "\t"), page.OneLine(n.String()))
 		}
 	}
 	if err := tw.Flush(); err != nil {
