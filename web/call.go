@@ -27,6 +27,7 @@ const patience = 8 * time.Second
 var methods = map[string]func(ctx context.Context, d *desk, params []byte) (any, error){
 	"evaluate":   method((*desk).evaluate),
 	"orders":     method((*desk).orders),
+	"suite":      method((*desk).suite),
 	"migrate":    method((*desk).migrate),
 	"verify":     method((*desk).verify),
 	"diagnose":   method((*desk).diagnose),

@@ -82,6 +82,8 @@ func TestNoCall(t *testing.T) {
 		{"orders", `{"limit":10001}`, "limit: want 1 to 10000, or nothing"},
 		{"verify", `{"count":-1}`, "count: want 1 to 5000, or nothing"},
 		{"verify", `{"count":5001}`, "count: want 1 to 5000, or nothing"},
+		{"verify", `{"count":-1}`, "count: want 1 to 5000, or nothing"},
+		{"verify", `{"count":5001}`, "count: want 1 to 5000, or nothing"},
 		{"diagnose", `{"kubernetes":"1.3"}`, `kubernetes version "1.3": want 1.32 to 1.37`},
 		{"hover", `{"name":"x"}`, `there is no document "x"`},
 		{"complete", `{"name":"x"}`, `there is no document "x"`},
@@ -262,5 +264,46 @@ spec:
 	large.Documents = append(large.Documents, Text{"large.yaml", strings.Repeat("#", language.MaxDocument+1)})
 	if found := ask[Diagnostics](t, d, "diagnose", large); len(found["large.yaml"]) != 1 {
 		t.Errorf("diagnostics of a document that is too large: %+v", found["large.yaml"])
+	}
+}
+
+const assign = `apiVersion: mutations.gatekeeper.sh/v1
+kind: Assign
+metadata: {name: always-pull}
+spec:
+  applyTo: [{groups: [""], versions: [v1], kinds: [Pod]}]
+  location: "spec.containers[name:*].imagePullPolicy"
+  parameters: {assign: {value: Always}}
+`
+
+func TestMigrate(t *testing.T) {
+	wrong := "apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: {name: wrong}\nspec: {location: \"spec[\"}\n"
+	got := ask[MigrateAnswer](t, newDesk(), "migrate", MigrateQuestion{texts(assign, wrong, pod)})
+	if len(got.Entries) != 2 || len(got.Files) != 1 || len(got.Notes) != 1 || got.Summary != "2 mutators: 1 exact, 1 refused" {
+		t.Fatalf("answer %+v", got)
+	}
+	if e := got.Entries[0]; e.Name != "Assign/always-pull" || e.Verdict != "exact" || e.File != got.Files[0].Name || !strings.Contains(got.Files[0].Text, "MutatingAdmissionPolicyBinding") {
+		t.Errorf("entry %+v, file\n%s", e, got.Files[0].Text)
+	}
+	if got := ask[MigrateAnswer](t, newDesk(), "migrate", MigrateQuestion{texts(assign + "---\n" + assign)}); len(got.Errors) != 1 || got.Errors[0].Document != 2 {
+		t.Errorf("errors of a mutator that is given twice: %+v", got.Errors)
+	}
+	if got := ask[MigrateAnswer](t, newDesk(), "migrate", MigrateQuestion{texts(pod)}); len(got.Errors)+len(got.Entries) > 0 {
+		t.Errorf("answer without mutators: %+v", got)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	got := ask[VerifyAnswer](t, newDesk(), "verify", VerifyQuestion{Documents: texts(assign), Count: 20})
+	if len(got.Comparisons) == 0 || got.Seed != 1 || got.Count != 20 {
+		t.Fatalf("answer %+v", got)
+	}
+	for _, c := range got.Comparisons {
+		if c.Objects == 0 || c.Changed == 0 || c.Agreements != c.Objects || c.Finding || !strings.HasPrefix(c.Summary, "no difference in") {
+			t.Errorf("comparison %+v", c)
+		}
+	}
+	if got := ask[VerifyAnswer](t, newDesk(), "verify", VerifyQuestion{Documents: texts("a: [")}); len(got.Errors) != 1 {
+		t.Errorf("errors %+v", got.Errors)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,6 +61,9 @@ type object struct {
 func (d *desk) read(ctx context.Context, q *Question, observe bool) (*read, []Fault) {
 	if err := small(q.Documents, q.Objects, q.Old); err != nil {
 		return nil, faults(err)
+	}
+	if q.Operation != "" && !slices.Contains([]admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Connect, admissionv1.Delete}, admissionv1.Operation(q.Operation)) {
+		return nil, []Fault{{Message: fmt.Sprintf("operation %q: want CREATE, UPDATE, CONNECT or DELETE", q.Operation)}}
 	}
 	docs, errs := d.documents.Read(files(q.Documents)...)
 	if len(docs) > maxDocuments {

@@ -6,6 +6,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/suite/cases"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -82,7 +83,7 @@ func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuesti
 	}
 	out.Text, out.Patch = string(text), made.Patch()
 	kind := made.Request.Admission.Kind
-	for _, c := range report.Hide(kind.Group, kind.Kind, fieldsOf(made)) {
+	for _, c := range report.Hide(kind.Group, kind.Kind, cases.AsReport(made.Diff())) {
 		out.Diff = append(out.Diff, mapd.Change(c))
 	}
 	if made.Changed() {
@@ -90,13 +91,6 @@ func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuesti
 		for _, l := range lines[:min(len(lines), maxReasons)] {
 			out.Lines = append(out.Lines, Line{l.First, l.Last, l.Path, l.Stage, l.Policy, l.Binding, l.Param, l.Mutation})
 		}
-	}
-	return out
-}
-
-func fieldsOf(r *mapd.Result) (out []report.Change) {
-	for _, c := range r.Diff() {
-		out = append(out, report.Change(c))
 	}
 	return out
 }

@@ -17,8 +17,8 @@ import (
 
 var root = os.DirFS("..")
 
-// open answers the question of an example, as the page reads it.
-func open(t *testing.T, s gallery.State) *Answer {
+// question returns the question of an example, as the page reads it.
+func question(t *testing.T, s gallery.State) Question {
 	t.Helper()
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -30,7 +30,13 @@ func open(t *testing.T, s gallery.State) *Answer {
 	if err := d.Decode(&q); err != nil {
 		t.Fatal(err)
 	}
-	a, err := newDesk().evaluate(t.Context(), EvaluateQuestion{Question: q})
+	return q
+}
+
+// open answers the question of an example.
+func open(t *testing.T, s gallery.State) *Answer {
+	t.Helper()
+	a, err := newDesk().evaluate(t.Context(), EvaluateQuestion{Question: question(t, s)})
 	if err != nil {
 		t.Fatal(err)
 	}

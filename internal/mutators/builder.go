@@ -95,6 +95,9 @@ type Builder struct {
 // NewBuilder returns a Builder that has compiled nothing yet.
 func NewBuilder(deps policy.Deps) *Builder { return &Builder{deps: deps} }
 
+// Again returns a Builder that has compiled what b used last, for another caller.
+func (b *Builder) Again() *Builder { return &Builder{deps: b.deps, shapes: b.shapes} }
+
 // Build puts mutators together. config may be nil. Of two mutators with one ID
 // the later counts.
 func (b *Builder) Build(crs []*legacy.Mutator, config *legacy.Config, types *openapi.Types, o Options) *Result {

@@ -40,7 +40,12 @@ func (b *builder) readMutators(opts Options) {
 			unknown[d.Object.GetKind()+"/"+d.Object.GetName()] = notes
 		}
 	}
-	built := mutators.NewBuilder(policy.Deps{Env: b.env, Types: b.snapshot.Types}).Build(all, config, b.snapshot.Types, mutators.Options{
+	builder := mutators.NewBuilder(policy.Deps{Env: b.env, Types: b.snapshot.Types})
+	if b.like != nil && b.like.shapes != nil {
+		builder = b.like.shapes.Again()
+	}
+	b.snapshot.shapes = builder
+	built := builder.Build(all, config, b.snapshot.Types, mutators.Options{
 		Namespace: b.snapshot.Namespaces.Namespace, External: opts.Resolver != nil,
 	})
 	b.snapshot.stages = []engine.Stage{engine.Mutators(built.Set, opts.Mutators)}

@@ -108,6 +108,7 @@ type Snapshot struct {
 
 	crds       []*manifest.Document
 	compiled   map[*manifest.Document]reading
+	shapes     *mutators.Builder
 	stages     []engine.Stage
 	sources    binding.Sources
 	authorizer *asked

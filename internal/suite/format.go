@@ -1,19 +1,18 @@
 package suite
 
+import "github.com/mapd-project/mapd/internal/suite/cases"
+
 // APIVersion and Kind are those of a suite.
 const (
-	APIVersion = "test.mapd.dev/v1alpha1"
-	Kind       = "Suite"
+	APIVersion = cases.APIVersion
+	Kind       = cases.Kind
 )
 
 // Types of fields that are written in more than one way.
 type (
-	// source is the name of a file, or an object in place.
-	source any
-	// value is any value.
-	value any
-	// denial is true, or a record with the fields of a denialText.
-	denial any
+	source = cases.Source
+	value  = cases.Value
+	denial = cases.Denial
 	// operation is one of CREATE, UPDATE, CONNECT and DELETE.
 	operation string
 	// mode is one of written and enforce.
@@ -51,7 +50,7 @@ type testCase struct {
 	User        *user            `json:"user" doc:"Who asks; kubernetes-admin of the group system:masters if left out."`
 	Namespace   string           `json:"namespace" doc:"The namespace of an object that names none."`
 	Context     []source         `json:"context" doc:"Objects that the policies see in this case beside those of the suite, such as parameters and Namespaces: names of files, or objects in place."`
-	Expect      *expect          `json:"expect" doc:"What has to come out. mapd test --update writes it."`
+	Expect      *cases.Expect    `json:"expect" doc:"What has to come out. mapd test --update writes it."`
 	Table       []map[string]any `json:"table" doc:"Rows of values, each a case of its own: $(column) in a text of the case stands for the value of the row. The column name is the name of the row."`
 }
 
@@ -61,28 +60,4 @@ type user struct {
 	UID    string              `json:"uid" doc:"The user's UID."`
 	Groups []string            `json:"groups" doc:"The user's groups. Those that every server adds are added."`
 	Extra  map[string][]string `json:"extra" doc:"What an authenticator says besides."`
-}
-
-// expect is what has to come out. One field is set.
-type expect struct {
-	Unchanged bool             `json:"unchanged" doc:"The object is admitted as it is."`
-	Object    source           `json:"object" doc:"The whole object, in place or the name of a file with one. Defaults of a server may be left out."`
-	Objects   string           `json:"objects" doc:"A file with what becomes of the objects of the case, in their order."`
-	Patch     []patchOp        `json:"patch" doc:"A JSON patch that makes the same of the object; it may be written in another way than mapd would."`
-	Fields    map[string]value `json:"fields" doc:"Some fields of the result, by path, such as spec.containers[name=app].image or metadata.labels[example.com/team]; null for a field that is not there."`
-	Denied    denial           `json:"denied" doc:"The request is refused: true, or what its message has to be."`
-}
-
-// patchOp is one operation of a patch.
-type patchOp struct {
-	Op    string `json:"op" need:"y" doc:"add, replace or remove."`
-	Path  string `json:"path" need:"y" doc:"A JSON pointer."`
-	Value value  `json:"value" doc:"The new value."`
-}
-
-// denialText says what a denial's message has to be.
-type denialText struct {
-	Message  string `json:"message" doc:"The whole message."`
-	Contains string `json:"contains" doc:"A part of the message."`
-	Matches  string `json:"matches" doc:"A regular expression (RE2) that matches a part of the message."`
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mapd-project/mapd/internal/coverage"
 	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/suite/cases"
 	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -44,7 +45,7 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 		return nil, nil, errors.Join(errs...)
 	}
 	namespace := selectedNamespace(docs)
-	spec := []field{{"apiVersion", APIVersion}, {"kind", Kind}, {"policies", []any{filepath.Base(file)}}}
+	spec := []cases.Field{{Name: "policies", Value: []any{filepath.Base(file)}}}
 	all := docs
 	if namespace != nil {
 		for d, err := range mapd.Read("context", bytes.NewReader(manifest.Encode(namespace.Object))) {
@@ -59,7 +60,7 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 	}
 	policies, err := load(false)
 	if err == nil && slices.ContainsFunc(policies.Notes(), func(n mapd.Note) bool { return n.Kind == mapd.Unbound }) {
-		spec = append(spec, field{"unbound", true})
+		spec = append(spec, cases.Field{Name: "unbound", Value: true})
 		policies, err = load(true)
 	}
 	if err != nil {
@@ -81,32 +82,20 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 			return nil, nil, err
 		}
 	}
-	cases := g.cases()
-	if len(cases) == 0 {
+	found := g.cases()
+	if len(found) == 0 {
 		return nil, nil, fmt.Errorf("%s: no request was found that its policies match", file)
 	}
-	if namespace != nil && slices.ContainsFunc(cases, func(c *candidate) bool {
+	if namespace != nil && slices.ContainsFunc(found, func(c *candidate) bool {
 		return (&unstructured.Unstructured{Object: c.object}).GetNamespace() == namespace.GetName()
 	}) {
-		spec = append(spec, field{"context", []any{namespace.Object}})
+		spec = append(spec, cases.Field{Name: "context", Value: []any{namespace.Object}})
 	}
-	text := fmt.Appendf(nil, "# mapd test --generate wrote these cases for %s: they expect what the policies do today.\n", filepath.Base(file))
-	for _, f := range spec {
-		text = append(text, f.text()...)
+	var list [][]cases.Field
+	for _, c := range found {
+		list = append(list, c.fields())
 	}
-	text = append(text, "cases:\n"...)
-	for _, c := range cases {
-		for i, f := range c.fields() {
-			for j, line := range strings.SplitAfter(strings.TrimSuffix(string(f.text()), "\n"), "\n") {
-				start := "  "
-				if i+j == 0 {
-					start = "- "
-				}
-				text = append(text, start+line...)
-			}
-			text = append(text, '\n')
-		}
-	}
+	text := cases.Write(fmt.Sprintf("# mapd test --generate wrote these cases for %s: they expect what the policies do today.\n", filepath.Base(file)), spec, list)
 	return text, &Loaded{Suite: file, Policies: policies, Documents: all, Counter: &g.counter}, nil
 }
 
@@ -502,20 +491,12 @@ func (g *generation) hits() map[string]int64 {
 	return out
 }
 
-// field is a field of a suite or a case, which people read in this order.
-type field struct {
-	name  string
-	value any
-}
-
-func (f field) text() []byte { return manifest.Encode(map[string]any{f.name: f.value}) }
-
-func (c *candidate) fields() []field {
-	out := []field{{"name", c.name}, {"object", c.object}}
+func (c *candidate) fields() []cases.Field {
+	out := []cases.Field{{Name: "name", Value: c.name}, {Name: "object", Value: c.object}}
 	if c.old != nil {
-		out = append(out, field{"old", c.old})
+		out = append(out, cases.Field{Name: "old", Value: c.old})
 	}
-	return append(out, field{"expect", outcomeAs(c.result, nil)})
+	return append(out, cases.Field{Name: "expect", Value: cases.From(c.result, nil)})
 }
 
 // cases returns the candidates without those whose outcomes others reach, too, and names

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/suite/cases"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -345,7 +346,7 @@ func (k *kyverno) result(i int) {
 			u.skip = "values say which subresource it is sent to; mapd test takes that from a case of " + APIVersion
 		}
 		if name != "" {
-			u.spec.Expect = &expect{Object: name}
+			u.spec.Expect = &cases.Expect{Object: name}
 			at := slices.IndexFunc(patched, func(d *mapd.Document) bool { return identity(d) == identity(object) })
 			if at >= 0 {
 				u.want = patched[at]
@@ -461,10 +462,10 @@ func (c *claim) meets(r *mapd.Result) bool {
 
 // of returns what is wrong with a result, nil if nothing is. want is nil if no object is
 // expected.
-func (c *claim) of(r *mapd.Result, want map[string]any) *wrong {
+func (c *claim) of(r *mapd.Result, want map[string]any) *cases.Wrong {
 	got, why := c.got(r)
 	if r.Denied() && got != "error" {
-		return &wrong{message: "it is denied: " + r.Refusal()}
+		return &cases.Wrong{Message: "it is denied: " + r.Refusal()}
 	}
 	var changes []mapd.Change
 	if want != nil && !r.Denied() {
@@ -481,9 +482,9 @@ func (c *claim) of(r *mapd.Result, want map[string]any) *wrong {
 		if c.result == "fail" {
 			message += ": an error, or another object than that of patchedResources"
 		}
-		return &wrong{message, asReport(r.Diff())}
+		return &cases.Wrong{Message: message, Changes: cases.AsReport(r.Diff())}
 	case len(changes) > 0:
-		return &wrong{"it is not as in patchedResources", asReport(changes)}
+		return &cases.Wrong{Message: "it is not as in patchedResources", Changes: cases.AsReport(changes)}
 	}
 	return nil
 }

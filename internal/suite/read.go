@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/suite/cases"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
@@ -312,7 +313,7 @@ func (s *Suite) checkExpect(d *decoder, path string, c *testCase) {
 	case set[0] == "objects" && c.Objects == "":
 		d.fail(path+".objects", "%s.objects: the case has one object; expect object", path)
 	}
-	if _, err := newJudge(e); err != nil {
+	if _, err := cases.NewJudge(e); err != nil {
 		d.fail(path, "%s.%w", path, err)
 	}
 }

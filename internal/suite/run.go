@@ -25,6 +25,7 @@ import (
 	"github.com/mapd-project/mapd/internal/orders"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/suite/cases"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
@@ -488,20 +489,20 @@ func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *O
 	}
 	if u.claim != nil {
 		if w := u.claim.of(r, want); w != nil {
-			o.Status, o.Message, o.Diff = Failed, w.message, shown(r, w.changes)
+			o.Status, o.Message, o.Diff = Failed, w.Message, shown(r, w.Changes)
 		}
 		return r
 	}
 	if u.spec.Expect == nil {
-		o.Status, o.Message, o.Diff = Failed, "the case has no expect; --update writes what comes out", shown(r, asReport(r.Diff()))
+		o.Status, o.Message, o.Diff = Failed, "the case has no expect; --update writes what comes out", shown(r, cases.AsReport(r.Diff()))
 		return r
 	}
-	j, err := newJudge(u.spec.Expect)
+	j, err := cases.NewJudge(u.spec.Expect)
 	if err != nil {
 		return broken(err)
 	}
-	if w := j.of(r, want); w != nil {
-		o.Status, o.Message, o.Diff = Failed, w.message, shown(r, w.changes)
+	if w := j.Of(r, want); w != nil {
+		o.Status, o.Message, o.Diff = Failed, w.Message, shown(r, w.Changes)
 	}
 	return r
 }

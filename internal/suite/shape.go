@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/suite/cases"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
@@ -18,7 +19,7 @@ var (
 	operationType = reflect.TypeFor[operation]()
 	modeType      = reflect.TypeFor[mode]()
 	caseType      = reflect.TypeFor[testCase]()
-	denialFields  = reflect.TypeFor[denialText]()
+	denialFields  = reflect.TypeFor[cases.DenialText]()
 
 	modes      = []string{"written", "enforce"}
 	operations = []string{"CREATE", "UPDATE", "CONNECT", "DELETE"}

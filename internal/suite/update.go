@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/mapd-project/mapd/internal/suite/cases"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -69,7 +70,7 @@ func (r *Results) Update() (files []Updated, errs []error) {
 			suites[u.suite] = clone(u.suite.doc.Object().Object)
 		}
 		c := suites[u.suite]["cases"].([]any)[indexOf(u.path)].(map[string]any)
-		c["expect"] = outcomeAs(o.result, u.spec.Expect)
+		c["expect"] = cases.From(o.result, u.spec.Expect)
 		change(u.suite.File, o.Name)
 	}
 	for _, file := range order {
@@ -136,43 +137,6 @@ func clone(m map[string]any) map[string]any {
 		out["cases"] = list
 	}
 	return out
-}
-
-// outcomeAs returns a result as an expectation, in the form of one if that fits.
-func outcomeAs(r *mapd.Result, e *expect) map[string]any {
-	switch {
-	case r.Denied():
-		return map[string]any{"denied": map[string]any{"message": r.Decision.Status.Message}}
-	case !r.Changed():
-		return map[string]any{"unchanged": true}
-	case e != nil && e.Object != nil:
-		return map[string]any{"object": r.Object()}
-	case e != nil && e.Patch != nil:
-		ops := []any{}
-		for _, op := range r.Patch() {
-			m := map[string]any{"op": op.Op, "path": op.Path}
-			if op.Op != "remove" {
-				m["value"] = op.Value
-			}
-			ops = append(ops, m)
-		}
-		return map[string]any{"patch": ops}
-	}
-	fields := map[string]any{}
-	for _, c := range r.Diff() {
-		if c.Moved {
-			return map[string]any{"object": r.Object()}
-		}
-		fields[c.Path] = c.After
-	}
-	probe := &judge{expect: &expect{Fields: map[string]value{}}}
-	for path, v := range fields {
-		probe.Fields[path] = v
-	}
-	if probe.of(r, nil) != nil {
-		return map[string]any{"object": r.Object()} // paths that do not lead there
-	}
-	return map[string]any{"fields": fields}
 }
 
 // WriteFiles writes files: first all beside their places, and then each takes its own,

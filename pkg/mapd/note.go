@@ -41,6 +41,8 @@ const (
 	// Mistake is something in a policy, the first of About, that is sure to fail when it
 	// is reached, or a document whose kind is misspelt.
 	Mistake
+	// Unasked are mutators with external data, which do not run without Options.Resolver.
+	Unasked
 	// OnlyGenerated are mutators that run on nothing but what workloads create.
 	OnlyGenerated
 )
@@ -82,8 +84,11 @@ func (p *Policies) Notes() []Note {
 		about := []string{m.Mutator.ID()}
 		if !m.Running {
 			kind := Other
-			if m.Generated {
+			switch {
+			case m.Generated:
 				kind = OnlyGenerated
+			case m.Mutator.Asks() && m.Conflict == nil:
+				kind = Unasked
 			}
 			notes = append(notes, note(kind, about, "%s does not run: %s", m.Mutator.ID(), m.Reason))
 		}

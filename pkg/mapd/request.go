@@ -52,7 +52,7 @@ type Request struct {
 	// after decoding and defaulting.
 	Admission *policy.Request
 
-	doc       *Document
+	doc, old  *Document
 	object    map[string]any // as it was given
 	kind      *openapi.Kind  // nil: taken as it is
 	name      string
@@ -63,6 +63,10 @@ type Request struct {
 
 // Document returns the document that the request was made from.
 func (r *Request) Document() *Document { return r.doc }
+
+// Old returns the document of Objects that has the object before an update, nil if there
+// is none.
+func (r *Request) Old() *Document { return r.old }
 
 // Name returns kind and name of the object, such as "Pod shop/web".
 func (r *Request) Name() string { return r.name }
@@ -164,6 +168,7 @@ func (e *asking) request(document *Document) (*Request, error) {
 		case old.doc.Object.GroupVersionKind() != gvk:
 			return nil, d.Errorf("%s: is of %s, but of %s in %s", s.name, gvk.GroupVersion(), old.doc.Object.GetAPIVersion(), e.Old.name)
 		}
+		s.old = old
 		oldObj := old.doc.Object
 		if res.Namespaced {
 			oldObj = withNamespace(oldObj, namespace)
