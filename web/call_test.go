@@ -279,7 +279,7 @@ spec:
 func TestMigrate(t *testing.T) {
 	wrong := "apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: {name: wrong}\nspec: {location: \"spec[\"}\n"
 	got := ask[MigrateAnswer](t, newDesk(), "migrate", MigrateQuestion{texts(assign, wrong, pod)})
-	if len(got.Entries) != 2 || len(got.Files) != 1 || len(got.Notes) != 1 || got.Summary != "2 mutators: 1 exact, 1 refused" {
+	if len(got.Entries) != 2 || len(got.Files) != 1 || len(got.Notes) != 2 || got.Summary != "2 mutators: 1 exact, 1 refused" {
 		t.Fatalf("answer %+v", got)
 	}
 	if e := got.Entries[0]; e.Name != "Assign/always-pull" || e.Verdict != "exact" || e.File != got.Files[0].Name || !strings.Contains(got.Files[0].Text, "MutatingAdmissionPolicyBinding") {
