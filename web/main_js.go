@@ -4,18 +4,26 @@ package main
 
 import (
 	"context"
+	"runtime/debug"
 	"syscall/js"
+	"time"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
+// memory is what the garbage collector works harder for to stay below. hack/web.sh bounds
+// what there is at 1 GiB.
+const memory = 800 << 20
+
 // main sets globalThis.mapd to an object with one function, call(method, params):
 // a promise of the answer. Params and answer are JSON; see methods. Schemas come from
-// globalThis.mapdSchema, see schemas.
+// globalThis.mapdSchema, see schemas. A call works for globalThis.mapdPatience milliseconds
+// if that is set.
 func main() {
+	debug.SetMemoryLimit(memory)
 	var s schemas
 	openapi.ReadSchema = s.read
-	d := newDesk()
+	d := pageDesk()
 	js.Global().Set("mapd", map[string]any{
 		"call": js.FuncOf(func(_ js.Value, args []js.Value) any {
 			if len(args) != 2 || args[0].Type() != js.TypeString || args[1].Type() != js.TypeString {
@@ -31,7 +39,7 @@ func main() {
 					answer, err := d.call(context.Background(), method, []byte(params))
 					if after, missing := s.failures(); after > before {
 						err = missing
-						d = newDesk() // what the old one keeps may have been made without the file
+						d = pageDesk() // what the old one keeps may have been made without the file
 					}
 					if err != nil {
 						args[1].Invoke(js.Global().Get("Error").New(err.Error()))
@@ -45,4 +53,12 @@ func main() {
 		}),
 	})
 	select {} // the function is called until the page goes
+}
+
+func pageDesk() *desk {
+	d := newDesk()
+	if ms := js.Global().Get("mapdPatience"); ms.Type() == js.TypeNumber {
+		d.patience = time.Duration(ms.Int()) * time.Millisecond
+	}
+	return d
 }

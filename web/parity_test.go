@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/web/gallery"
+)
+
+// A line is a call of a method, as testdata/run.js reads it.
+type line struct{ name, method, params string }
+
+func lineOf(t *testing.T, name, method string, params any) line {
+	t.Helper()
+	data, err := json.Marshal(params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line{name, method, string(data)}
+}
+
+// sameSpace undoes what google.golang.org/protobuf does so that nobody compares its errors:
+// the space after "proto:" differs from one program to another.
+var sameSpace = strings.NewReplacer("proto:\u00a0", "proto: ")
+
+// TestParity asks the program for a browser, which hack/web.sh has built in the directory
+// MAPD_WEB and runs under node, what it asks the same code here, and wants the same bytes:
+// all of test/cases but what needs the world, the gallery, and calls of each method.
+func TestParity(t *testing.T) {
+	dir := os.Getenv("MAPD_WEB")
+	if dir == "" {
+		t.Skip("MAPD_WEB does not name what hack/web.sh has built")
+	}
+	lines := caseLines(t)
+	cases := len(lines)
+	lines = append(lines, galleryLines(t)...)
+	lines = append(lines, methodLines(t)...)
+	for method := range methods {
+		if !slices.ContainsFunc(lines, func(l line) bool { return l.method == method }) {
+			t.Errorf("no call of %s is compared", method)
+		}
+	}
+	n := startNode(t, dir)
+	go func() {
+		for _, l := range lines {
+			n.write(l)
+		}
+	}()
+	// The two work side by side.
+	d, verdicts := newDesk(), map[string]int{}
+	d.patience = time.Hour
+	for _, l := range lines {
+		want := answerLine(t, d, l, verdicts)
+		if got := n.read(t); sameSpace.Replace(got) != sameSpace.Replace(want) {
+			t.Errorf("%s: %s differs (-here +browser):\n%s", l.name, l.method, cmp.Diff(want, got))
+		}
+	}
+	// Answers that are all errors would prove nothing.
+	if verdicts["changed"] < 300 || verdicts["denied"] < 30 || verdicts["unchanged"] < 20 || verdicts["no match"] < 20 {
+		t.Errorf("verdicts %v: that is too few", verdicts)
+	}
+	t.Logf("%d calls, %d of them cases, have the same answers: %v", len(lines), cases, verdicts)
+}
+
+// A call that needs a schema that cannot be had fails, and the next one asks again.
+func TestMissingSchema(t *testing.T) {
+	built := os.Getenv("MAPD_WEB")
+	if built == "" {
+		t.Skip("MAPD_WEB does not name what hack/web.sh has built")
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"mapd.wasm.gz", "wasm_exec.js"} {
+		if err := os.Symlink(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := startNode(t, dir)
+	l := lineOf(t, "a Pod", "evaluate", Question{Documents: texts(label("p", `"x"`)), Objects: texts(pod)})
+	n.write(l)
+	if got, want := n.read(t), "! the schema core_v1.schema could not be had, without which there is no answer: Error: ENOENT"; !strings.HasPrefix(got, want) {
+		t.Errorf("without the schema: %s\nwant %s", got, want)
+	}
+	if err := os.Symlink(filepath.Join(built, "schemas"), filepath.Join(dir, "schemas")); err != nil {
+		t.Fatal(err)
+	}
+	n.write(l)
+	if got, want := n.read(t), answerLine(t, newDesk(), l, map[string]int{}); got != want {
+		t.Errorf("with the schema: %s\nwant %s", got, want)
+	}
+}
+
+// node is testdata/run.js.
+type node struct {
+	in   io.WriteCloser
+	out  *bufio.Reader
+	errs *bytes.Buffer
+}
+
+func startNode(t *testing.T, dir string) *node {
+	t.Helper()
+	cmd := exec.Command("node", "testdata/run.js", dir) // Cleanup ends it, after the context
+	n := &node{errs: &bytes.Buffer{}}
+	cmd.Stderr = n.errs
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.in, n.out = in, bufio.NewReader(out)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil && !t.Failed() {
+			t.Errorf("node: %v\n%s", err, n.errs)
+		}
+	})
+	return n
+}
+
+// write asks for a call. If node has ended, read says so.
+func (n *node) write(l line) { _, _ = fmt.Fprintf(n.in, "%s %s\n", l.method, l.params) }
+
+// read returns the next answer.
+func (n *node) read(t *testing.T) string {
+	t.Helper()
+	got, err := n.out.ReadString('\n')
+	if err != nil {
+		t.Fatalf("node ended: %v", err)
+	}
+	return got
+}
+
+// answerLine is the answer as run.js prints it.
+func answerLine(t *testing.T, d *desk, l line, verdicts map[string]int) string {
+	t.Helper()
+	answer, err := d.call(t.Context(), l.method, []byte(l.params))
+	if err != nil {
+		return "! " + err.Error() + "\n"
+	}
+	if l.method == "evaluate" {
+		var a Answer
+		if err := json.Unmarshal(answer, &a); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range a.Results {
+			verdicts[r.Verdict]++
+		}
+	}
+	return string(answer) + "\n"
+}
+
+// caseLines are the cases of test/cases.
+func caseLines(t *testing.T) (lines []line) {
+	var leftOut []string
+	for _, c := range cases.All(t) {
+		why := ""
+		switch {
+		case len(c.External) > 0:
+			why = "external data"
+		case len(c.Guests) > 0:
+			why = "Kubewarden's modules"
+		}
+		if why != "" {
+			leftOut = append(leftOut, c.Name+": "+why)
+			continue
+		}
+		q := Question{
+			Operation: c.Request.Operation, Subresource: c.Request.SubResource, DryRun: c.Request.DryRun, User: c.Request.User,
+			Namespace: c.Request.Namespace,
+		}
+		docs := slices.Concat(c.CRDs, c.Namespaces, c.Params, c.RBAC, c.Policies, c.Bindings, c.Mutators)
+		if c.Config != nil {
+			docs = append(docs, c.Config)
+		}
+		q.Documents = textsOf(t, "documents", docs...)
+		q.Objects = textsOf(t, "object", c.Request.Object)
+		q.Old = textsOf(t, "old", c.Request.OldObject)
+		lines = append(lines, lineOf(t, c.Name, "evaluate", EvaluateQuestion{Question: q}))
+	}
+	t.Logf("left out: %d\n%s", len(leftOut), strings.Join(leftOut, "\n"))
+	return lines
+}
+
+// textsOf returns a text with objects, none if there are none.
+func textsOf(t *testing.T, name string, objects ...*unstructured.Unstructured) []Text {
+	t.Helper()
+	var b strings.Builder
+	for _, o := range objects {
+		if o == nil {
+			continue
+		}
+		data, err := json.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "---\n%s\n", data)
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return []Text{{name, b.String()}}
+}
+
+// galleryLines are the entries of the gallery, with all that can be asked about them.
+func galleryLines(t *testing.T) (lines []line) {
+	entries, err := gallery.Entries(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := json.Marshal(e.State)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var q EvaluateQuestion
+		if err := json.Unmarshal(data, &q.Question); err != nil {
+			t.Fatal(err)
+		}
+		q.Trace, q.WhyNot = true, true
+		lines = append(lines, lineOf(t, e.Name, "evaluate", q))
+	}
+	return lines
+}
+
+// methodLines are a few calls of each method but evaluate.
+func methodLines(t *testing.T) (lines []line) {
+	policy := label("p", `object.metadata.?labels["team"].orValue("none")`)
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.ex.io}\nspec:\n  group: ex.io\n  scope: Namespaced\n  names: {plural: widgets, kind: Widget}\n  versions:\n  - name: v1\n    served: true\n    storage: true\n    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, default: 3}}}}}}\n"
+	docs := texts(policy, crd, label("q", `"x"`), "a: [")
+	at := func(s string) (line, character int) {
+		before, _, ok := strings.Cut(policy, s)
+		if !ok {
+			t.Fatalf("the policy does not have %q", s)
+		}
+		return strings.Count(before, "\n"), len(before) - strings.LastIndex(before, "\n") - 1
+	}
+	row, column := at("metadata.?labels")
+	place := map[string]any{"documents": docs, "name": "a.yaml", "line": row, "character": column + len("meta")}
+	for method, params := range map[string]any{
+		"diagnose":   map[string]any{"documents": docs},
+		"complete":   place,
+		"hover":      place,
+		"definition": place,
+		"format":     map[string]any{"documents": docs, "name": "a.yaml"},
+		"actions": map[string]any{"documents": docs, "name": "a.yaml", "range": map[string]any{
+			"start": map[string]int{"line": 0, "character": 0}, "end": map[string]int{"line": 30, "character": 0},
+		}},
+		"orders":  map[string]any{"question": Question{Documents: texts(policy, label("q", `"x"`)), Objects: texts(pod)}, "limit": 10},
+		"nothing": map[string]any{},
+	} {
+		lines = append(lines, lineOf(t, "method "+method, method, params))
+	}
+	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.method, b.method) })
+	return lines
+}
