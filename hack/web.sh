@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # hack/web.sh OUT SITE: build mapd for a browser in OUT, hold its size against the
-# limit, run it under node, and build the site into SITE. It needs node and npm.
+# limit, run it under node, and build the site into SITE. It needs node and npm. OUT and SITE
+# are paths below this tree. The same commit, Go and node give the same bytes.
 #
 # The Kubernetes modules are copied without some of their files. None of them is
 # used to evaluate a policy, and the linker cannot know: cel-go's protobuf library may
@@ -53,7 +54,8 @@ for module in $(left_out | cut -d' ' -f1 | sort -u); do
 		done
 		echo "$from" >"$to.from"
 	fi
-	$go mod edit -replace "$module=$(cd "$to" && pwd)" "$out/go.mod"
+	# A path within the tree: it is in the program, and must be the same everywhere.
+	$go mod edit -replace "$module=./$to" "$out/go.mod"
 done
 
 # net/http is there for names of statuses, types in signatures and a client that
@@ -76,7 +78,7 @@ cp "$($go env GOROOT)/lib/wasm/wasm_exec.js" "$out/"
 rm -rf "$out/schemas"
 mkdir "$out/schemas"
 $go run ./pkg/openapi/internal/site pkg/openapi/builtin "$out/schemas"
-gzip -9 -c "$out/mapd.wasm" >"$out/mapd.wasm.gz"
+gzip -9 -n -c "$out/mapd.wasm" >"$out/mapd.wasm.gz"
 size=$(wc -c <"$out/mapd.wasm.gz")
 echo "mapd.wasm: $(wc -c <"$out/mapd.wasm") bytes, $size gzipped, at most $limit"
 

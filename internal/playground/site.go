@@ -50,6 +50,7 @@ var types = map[string]string{
 	".json":        "application/json",
 	".md":          "text/plain; charset=utf-8",
 	".png":         "image/png",
+	".schema":      "application/octet-stream",
 	".svg":         "image/svg+xml",
 	".txt":         "text/plain; charset=utf-8",
 	".wasm":        "application/wasm",
