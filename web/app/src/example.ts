@@ -34,11 +34,11 @@ spec:
   - patchType: JSONPatch
     jsonPatch:
       expression: >
-        object.spec.containers.all(c, has(c.imagePullPolicy)) ? [] : [
+        [
           JSONPatch{
             op: "add",
-            path: "/metadata/annotations",
-            value: {"example.com/pull-policy": "not chosen"}
+            path: "/metadata/labels/" + jsonpatch.escapeKey("example.com/registry"),
+            value: object.spec.containers[0].image.split("/")[?0].orValue("")
           }
         ]
 ---
@@ -69,7 +69,7 @@ metadata:
 spec:
   containers:
   - name: app
-    image: registry.example.com/web:1.4 # no pull policy
+    image: registry.example.com/web:1.4 # comments stay
 `,
   }],
 }

@@ -15,14 +15,12 @@ import {Panels} from "./panels"
 import {loadProgram} from "./program"
 import {operationOf, requestForm, withOperation} from "./request"
 import {keep, saved} from "./saved"
-import {isLink} from "./share"
 import {separator} from "./split"
 import type {State} from "./state"
 import {Texts} from "./texts"
 import {scriptURL} from "./trusted"
 
 const deadline = 10_000 // milliseconds for one call
-const debounce = 8
 
 const body = document.body
 const element = (id: string) => document.getElementById(id)!
@@ -132,13 +130,14 @@ listen(page, commands, pane => {
 
 acceptFiles(page)
 void renew(page)
+const linked = () => location.hash !== "" && !location.hash.startsWith("#example=") // that is of gallery.ts
 window.addEventListener("hashchange", () => {
-  if (isLink(location.hash)) void open(page, location.hash)
+  if (linked()) void open(page, location.hash)
 })
 window.addEventListener("pagehide", keepNow)
 
 show()
-if (isLink(location.hash)) await open(page, location.hash)
+if (linked()) await open(page, location.hash)
 await openLinks(page)
 if (!asked) ask()
 
@@ -173,7 +172,7 @@ function ask() {
   changed = performance.now()
   if (body.dataset["state"] !== "loading") body.dataset["state"] = "working"
   clearTimeout(timer)
-  timer = setTimeout(() => void send(), debounce)
+  timer = setTimeout(() => void send())
 }
 
 async function send() {
