@@ -194,6 +194,7 @@ ${list.map(p => `<li><a href="${posix.relative(posix.dirname(page.target), p.tar
 <meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark">
 <title>${page.title === "mapd" ? "mapd" : escape(page.title) + " · mapd"}</title>
+<link rel="icon" href="${up}../icon.svg" type="image/svg+xml">
 <script src="${up}../theme.js"></script>
 <link rel="stylesheet" href="${up}../style.css">
 <link rel="stylesheet" href="${up}docs.css">

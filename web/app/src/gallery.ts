@@ -40,6 +40,7 @@ async function choose(page: Page) {
     page.say(`The examples cannot be loaded: ${(err as Error).message}`, "error")
     return
   }
+  if (document.querySelector("dialog[open]")) return // somebody was faster
   const list = h("div", {class: "gallery-list"})
   const count = h("p", {role: "status", class: "gallery-count"})
   const search = h("input", {
@@ -79,9 +80,9 @@ async function choose(page: Page) {
     const at = links.indexOf(document.activeElement as HTMLAnchorElement)
     if (e.key === "ArrowDown") links[Math.min(at + 1, links.length - 1)]?.focus()
     else if (e.key === "ArrowUp") (at > 0 ? links[at - 1]! : search).focus()
-    else if (e.key === "Enter" && document.activeElement === search) links[0]?.click()
+    else if (e.key === "Enter" && !e.ctrlKey && !e.metaKey && !e.shiftKey && (at >= 0 || document.activeElement === search)) links[Math.max(at, 0)]?.click()
     else return
-    e.preventDefault()
+    e.preventDefault() // or the rest of Enter goes to the button that has the focus again
   }
 }
 
