@@ -8,9 +8,13 @@ import type {Text} from "../state"
 // has the same bound, in bytes.
 export const largest = 1 << 20
 
-// The milliseconds without a change before documents are checked. The engine does one
-// thing at a time, so a check that takes long waits for a longer pause.
-const [shortest, longest] = [400, 3000]
+// The milliseconds without a change before documents are checked. A check that takes long
+// waits for a longer pause.
+const [shortest, longest] = [400, 1500]
+
+// An engine does one thing at a time. The check of more text than this, in UTF-16 units,
+// is for the one in the background, or a key would wait for it.
+const much = 40_000
 
 // Participant is an editor of a document.
 export interface Participant {
@@ -48,12 +52,15 @@ export class Language {
     const asked = this.changes, since = performance.now()
     let found: Record<string, Diagnostic[]> = {}
     try {
-      found = await this.page.call<Record<string, Diagnostic[]>>("diagnose", this.question())
+      const question = this.question()
+      const length = question.documents.reduce((n, d) => n + d.text.length, 0)
+      const engine = length > much ? this.page.background() : this.page
+      found = await engine.call<Record<string, Diagnostic[]>>("diagnose", question)
     } catch {
       // The page says what is wrong with the documents; without an answer, none are marked.
     } finally {
       this.checking = false
-      this.pause = Math.min(Math.max(shortest, 3 * (performance.now() - since)), longest)
+      this.pause = Math.min(Math.max(shortest, 2 * (performance.now() - since)), longest)
     }
     if (asked !== this.changes) return this.changed()
     for (const p of this.participants) p.show(found[p.name()] ?? [])
