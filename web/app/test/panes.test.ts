@@ -177,10 +177,11 @@ test("locate", () => {
 })
 
 test("before", () => {
-  const objects = [{name: "o", text: "a: 1\n---\n# none\n---\nb: 2\n"}]
-  assert.deepEqual(before(objects, [{verdict: "changed", text: "a: 3\n"}, {verdict: "unchanged", text: "b: 2\n"}]), ["a: 1\n", "b: 2\n"])
-  assert.deepEqual(before(objects, [{verdict: "changed", text: "a: 3\n"}, {verdict: "unchanged", text: "c: 2\n"}]), [undefined, undefined])
-  assert.deepEqual(before(objects, [{verdict: "changed", text: "a: 3\n"}]), [undefined])
+  const text = (kind: string, name: string) => `kind: ${kind}\nmetadata: {name: ${name}}\n`
+  const objects = [{name: "o", text: [text("Pod", "a"), "# none\n", text("Node", "b"), text("List", ""), text("Pod", "c")].join("---\n")}]
+  assert.deepEqual(before(objects, ["Pod x/a", "Node b", "Pod x/d", "Pod x/e"].map(name => ({name, verdict: "changed"}))), [text("Pod", "a"), text("Node", "b"), undefined, undefined])
+  assert.deepEqual(before(objects, [{name: "Pod x/a", verdict: "unchanged"}, {verdict: "changed"}, {name: "Pod x/y", verdict: "changed"}]), [undefined, undefined, undefined])
+  assert.deepEqual(before([], [{name: "Pod x/a", verdict: "changed"}]), [undefined])
 })
 
 test("apply", () => {

@@ -35,14 +35,14 @@ export const diff: Pane = {
 }
 
 function content({state, answer}: Turn): Node[] {
-  if (answer.errors?.length) return [faults(page, answer.errors)]
-  const results = answer.results ?? []
-  if (results.length === 0) return [empty("Write an object below “Objects”. Here is what the policies change in it.")]
+  const [results, wrong] = [answer.results ?? [], faults(page, answer.errors)]
+  if (results.length === 0) return wrong.length > 0 ? wrong : [empty("Write an object below “Objects”. Here is what the policies change in it.")]
   const texts = before(state.objects, results)
   const changed = results.map((r, i) => ({r, i})).filter(({r}) => r.verdict === "changed")
   const same = results.length - changed.length
   let room = 4000 // lines
   return [
+    ...wrong,
     ...bounded(changed, 100, ({r, i}) => {
       const open = room > 0
       room -= Math.min((r.text?.length ?? 0) / 30, 1000)

@@ -97,10 +97,9 @@ export function fault(page: Page, f: Fault): HTMLElement {
   return h("p", {class: "fault"}, f.file && [place(page, {name: f.file, line: f.line, column: f.column}), " "], f.message)
 }
 
-// faults are the errors of an answer, which has nothing else then.
-export function faults(page: Page, list: readonly Fault[], of = "The documents"): HTMLElement {
-  const n = list.length
-  return h("div", {class: "faults"}, h("p", null, `${of} have ${n === 1 ? "an error" : `${n} errors`}:`), bounded(list, 100, f => fault(page, f), "errors"))
+// faults are the errors of an answer: one that has them may have nothing else.
+export function faults(page: Page, list: readonly Fault[] | undefined): HTMLElement[] {
+  return list?.length ? [h("div", {class: "faults", role: "alert"}, h("p", null, count(list.length, "error"), ":"), bounded(list, 100, f => fault(page, f), "errors"))] : []
 }
 
 export function failure(err: Error): HTMLElement {

@@ -60,7 +60,7 @@ export const migrate: Pane = {
 }
 
 function content(answer: MigrateAnswer): Node[] {
-  if (answer.errors?.length) return [faults(page, answer.errors)]
+  if (answer.errors?.length) return faults(page, answer.errors)
   const entries = answer.entries ?? []
   if (entries.length === 0) {
     return [empty("None of the documents is a mutator of Gatekeeper. Add one (Assign, AssignMetadata, ModifySet, AssignImage): here is the native policy that “mapd migrate” writes for it.")]
@@ -142,7 +142,7 @@ async function verify() {
 }
 
 function outcome(answer: VerifyAnswer, last: boolean): Node[] {
-  if (answer.errors?.length) return [faults(page, answer.errors)]
+  if (answer.errors?.length) return faults(page, answer.errors)
   const list = answer.comparisons ?? []
   return [
     h("p", null, `${count(answer.count, "object")} for each comparison, seed ${answer.seed}${last ? "" : "; more are being compared"}:`),

@@ -46,7 +46,7 @@ async function run() {
     await job.run<OrdersAnswer>("orders", limits.map(n => ({words: `running up to ${count(n, "order")} of each object …`, params: {question: state, limit: n}})), (answer, last) => {
       body.replaceChildren(...content(answer))
       body.dataset["done"] = String(last)
-      return !!answer.errors?.length || (answer.objects ?? []).every(o => o.error || o.whole)
+      return (answer.objects ?? []).every(o => o.error || o.whole)
     })
   } catch (err) {
     body.append(failure(err as Error))
@@ -55,10 +55,9 @@ async function run() {
 }
 
 function content(answer: OrdersAnswer): Node[] {
-  if (answer.errors?.length) return [faults(page, answer.errors)]
-  const objects = answer.objects ?? []
-  if (objects.length === 0) return [empty("Write an object below “Objects” first.")]
-  return bounded(objects, 100, (o, i) => object(o, i), "objects")
+  const [objects, wrong] = [answer.objects ?? [], faults(page, answer.errors)]
+  if (objects.length === 0) return wrong.length > 0 ? wrong : [empty("Write an object below “Objects” first.")]
+  return [...wrong, ...bounded(objects, 100, (o, i) => object(o, i), "objects")]
 }
 
 function object(o: Orders, at: number): HTMLElement {

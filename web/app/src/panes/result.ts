@@ -28,12 +28,12 @@ export const result: Pane = {
 }
 
 function content({state, answer}: Turn): Node[] {
-  if (answer.errors?.length) return [h("div", {role: "alert"}, faults(page, answer.errors)), notes(answer)]
-  const results = answer.results ?? []
-  if (results.length === 0) return [empty("Write an object below “Objects”, such as a Pod. Here is what a server would store of it."), notes(answer)]
+  const [results, wrong] = [answer.results ?? [], faults(page, answer.errors)]
+  if (results.length === 0) return wrong.length > 0 ? [...wrong, notes(answer)] : [empty("Write an object below “Objects”, such as a Pod. Here is what a server would store of it."), notes(answer)]
   const texts = before(state.objects, results)
   let room = atFirst
   return [
+    ...wrong,
     ...bounded(results, 100, (r, i) => {
       const size = r.text?.length ?? 0
       const open = room > 0

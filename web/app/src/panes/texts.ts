@@ -28,13 +28,6 @@ export function parts(texts: readonly Text[]): Part[] {
   return out
 }
 
-// before returns the documents from which results were made, undefined for a result of
-// which it is not known, such as one from a List.
-export function before(texts: readonly Text[], results: readonly {text?: string; verdict?: string}[]): (string | undefined)[] {
-  const all = parts(texts)
-  const fits = all.length === results.length && results.every((r, i) => r.verdict !== "unchanged" || r.text === undefined || r.text.trim() === all[i]!.text.trim())
-  return results.map((_, i) => fits ? all[i]!.text : undefined)
-}
 
 const scalar = String.raw`[ \t]*:[ \t]+("[^"]*"|'[^']*'|[^\s,}#]+)`
 
@@ -76,6 +69,18 @@ export interface Identity {
 
 export function identity(part: Part): Identity {
   return {apiVersion: field(part.text, "apiVersion", 0), kind: field(part.text, "kind", 0), name: metadataName(part.text)}
+}
+
+// before returns the documents from which results were made, undefined for a result of
+// which it is not known, such as one from a List.
+export function before(texts: readonly Text[], results: readonly {name?: string; text?: string; verdict?: string}[]): (string | undefined)[] {
+  const all = parts(texts)
+  return results.map((r, i) => {
+    const part = all[i]
+    if (!part || r.verdict !== "changed") return undefined
+    const {kind, name} = identity(part)
+    return r.name?.startsWith(kind + " ") && (!name || r.name.endsWith("/" + name) || r.name.endsWith(" " + name)) ? part.text : undefined
+  })
 }
 
 // locate returns the line of a field of an object, or that of the object, from 1. path is

@@ -42,15 +42,14 @@ export const trace: Pane = {
 }
 
 function content(answer: Answer): Node[] {
-  if (answer.errors?.length) return [faults(page, answer.errors)]
-  const results = answer.results ?? []
-  if (results.length === 0) return [empty("Write an object below “Objects”. Here is what each policy reads of it, what its expressions give, and what they cost.")]
+  const [results, wrong] = [answer.results ?? [], faults(page, answer.errors)]
+  if (results.length === 0) return wrong.length > 0 ? wrong : [empty("Write an object below “Objects”. Here is what each policy reads of it, what its expressions give, and what they cost.")]
   let room = 100 // steps that are open at first
-  return bounded(results, 100, (r, i) => {
+  return [...wrong, ...bounded(results, 100, (r, i) => {
     const open = room > 0
     room -= r.trace?.length ?? 1
     return object(r, i, open, answer.limits)
-  }, "objects")
+  }, "objects")]
 }
 
 function object(r: Result, at: number, open: boolean, limits: Limits | undefined): HTMLElement {

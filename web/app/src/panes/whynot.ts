@@ -52,11 +52,10 @@ interface Why {
 }
 
 function content(answer: Answer): Node[] {
-  if (answer.errors?.length) return [faults(page, answer.errors)]
-  const results = answer.results ?? []
-  if (results.length === 0) return [empty("Write an object below “Objects”. Here is why a policy or a binding did nothing with it.")]
+  const [results, wrong] = [answer.results ?? [], faults(page, answer.errors)]
+  if (results.length === 0) return wrong.length > 0 ? wrong : [empty("Write an object below “Objects”. Here is why a policy or a binding did nothing with it.")]
   let room = 300 // rows
-  return bounded(results, 100, (r, i) => {
+  return [...wrong, ...bounded(results, 100, (r, i) => {
     const list = r.error ? [] : whys(r)
     const open = room > 0
     room -= list.length
@@ -64,7 +63,7 @@ function content(answer: Answer): Node[] {
       r.error ? fault(page, r.error)
       : list.length === 0 ? h("p", null, r.trace?.length ? "All policies and bindings met this object." : "There is no policy among the documents. Write one, or open an example.")
       : table(r, list), "object")
-  }, "objects")
+  }, "objects")]
 }
 
 function whys(r: Result): Why[] {
