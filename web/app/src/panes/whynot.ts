@@ -110,9 +110,11 @@ function reveal(w: Why) {
 function find(documents: readonly Text[], w: Why) {
   const [kind, name] = w.policy.includes("/") ? w.policy.split("/", 2) : ["", w.policy]
   const binding = w.binding
+  // Reasons of mutators have the field in their text.
+  const path = w.condition ? "spec.matchConditions" : w.field ?? /^spec\.[\w.[\]]+/.exec(w.text)?.[0]
   if (binding && !w.condition) {
-    const at = locate(documents, id => id.kind.endsWith("Binding") && id.name === binding, w.field)
+    const at = locate(documents, id => id.kind.endsWith("Binding") && id.name === binding, path)
     if (at) return at
   }
-  return locate(documents, id => id.name === name && (kind ? id.kind === kind : id.kind.endsWith("Policy")), w.condition ? "spec.matchConditions" : w.field)
+  return locate(documents, id => id.name === name && (kind ? id.kind === kind : id.kind.endsWith("Policy")), path)
 }
