@@ -417,6 +417,30 @@ func TestFragment(t *testing.T) {
 	}
 }
 
+// The page's links and those of this package are the same; web/app/test/link.test.ts is
+// the other half of this test.
+func TestLinksOfThePage(t *testing.T) {
+	read := func(name string) string {
+		data, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data))
+	}
+	var want State
+	if err := json.Unmarshal([]byte(read("state.json")), &want); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"page.link", "go.link"} {
+		if d := cmp.Diff(want, stateOf(t, read(name))); d != "" {
+			t.Errorf("%s (-state.json +link)\n%s", name, d)
+		}
+	}
+	if link, err := Fragment(want); err != nil || link != read("go.link") {
+		t.Errorf("go.link is not what is written now: %v\n%s", err, link)
+	}
+}
+
 // A link that no browser would open is not made.
 func TestFragmentBounds(t *testing.T) {
 	_, err := Fragment(State{Objects: []Text{{"a", strings.Repeat("\n", MaxState/2)}}})
