@@ -174,6 +174,9 @@ func TestDoors(t *testing.T) {
 			if strings.HasPrefix(local, "cmd/") || strings.HasPrefix(local, "test/") {
 				t.Errorf("%s imports %s; nothing imports cmd/ or test/", pkg, local)
 			}
+			if strings.HasPrefix(local, "web") && !strings.HasPrefix(pkg, "web/") && pkg != "hack/gallery" {
+				t.Errorf("%s imports %s; nothing but the site's builder imports web/", pkg, local)
+			}
 			if pkg == "internal/playground" {
 				t.Errorf("%s imports %s; it serves files, and what they do is decided elsewhere", pkg, local)
 			}
