@@ -65,6 +65,9 @@ func TestParity(t *testing.T) {
 	d.patience = time.Hour
 	for _, l := range lines {
 		want := answerLine(t, d, l, verdicts)
+		if strings.HasPrefix(l.name, "method ") && strings.HasPrefix(want, "! ") != (l.method == "nothing") {
+			t.Errorf("%s: %s", l.name, want)
+		}
 		if got := n.read(t); sameSpace.Replace(got) != sameSpace.Replace(want) {
 			t.Errorf("%s: %s differs (-here +browser):\n%s", l.name, l.method, cmp.Diff(want, got))
 		}
@@ -246,6 +249,7 @@ func methodLines(t *testing.T) (lines []line) {
 	policy := label("p", `object.metadata.?labels["team"].orValue("none")`)
 	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.ex.io}\nspec:\n  group: ex.io\n  scope: Namespaced\n  names: {plural: widgets, kind: Widget}\n  versions:\n  - name: v1\n    served: true\n    storage: true\n    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, default: 3}}}}}}\n"
 	docs := texts(policy, crd, label("q", `"x"`), "a: [")
+	mutator := "apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: {name: pull}\nspec:\n  applyTo: [{groups: [\"\"], versions: [v1], kinds: [Pod]}]\n  location: \"spec.containers[name:*].imagePullPolicy\"\n  parameters: {assign: {value: Always}}\n"
 	at := func(s string) (line, character int) {
 		before, _, ok := strings.Cut(policy, s)
 		if !ok {
@@ -265,6 +269,9 @@ func methodLines(t *testing.T) (lines []line) {
 			"start": map[string]int{"line": 0, "character": 0}, "end": map[string]int{"line": 30, "character": 0},
 		}},
 		"orders":  map[string]any{"question": Question{Documents: texts(policy, label("q", `"x"`)), Objects: texts(pod)}, "limit": 10},
+		"suite":   Question{Documents: texts(policy), Objects: texts(pod)},
+		"migrate": map[string]any{"documents": texts(mutator)},
+		"verify":  map[string]any{"documents": texts(mutator), "seed": 1, "count": 50},
 		"nothing": map[string]any{},
 	} {
 		lines = append(lines, lineOf(t, "method "+method, method, params))
