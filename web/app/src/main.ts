@@ -186,7 +186,7 @@ async function send() {
     panels.show({number, state: question, answer})
     settle(number, "idle")
     offline()
-    timing.textContent = `${Math.round(performance.now() - start)} ms`
+    timing.textContent = first ? "" : `${Math.round(performance.now() - start)} ms`
     painted(() => performance.measure(first ? "mapd:first-result" : "mapd:turn", {start: first ? 0 : start}))
   } catch (err) {
     pass((err as Error).message, "error")

@@ -27,6 +27,8 @@ export class Tabs {
     this.element.replaceChildren(...tabs.map(t => h("button", {
       type: "button", role: "tab", id: t.id, "aria-controls": t.panel, title: t.title, onclick: () => this.choose(t.id),
     }, t.title)))
+    // A list of tabs must have some.
+    this.element.toggleAttribute("hidden", !tabs.length)
     this.mark(selected)
     if (focused) document.getElementById(selected)?.focus()
   }

@@ -66,8 +66,10 @@ export class Texts {
     const tabs = [...this.tabs.element.children]
     if (tabs.length === items.length && items.every((item, i) => tabs[i]!.id === item.id && tabs[i]!.textContent === item.name) && items.includes(this.shown!)) return
     const show = items.includes(this.shown!) ? this.shown : items[Math.min(selected, items.length - 1)]
+    const focused = this.element.contains(document.activeElement)
     this.tabs.set(items.map(i => ({id: i.id, title: i.name, panel: this.panel.id})), show?.id ?? "")
     this.show(show)
+    if (focused && !show) this.focus()
   }
 
   get current(): number {
@@ -110,6 +112,7 @@ export class Texts {
   private show(item?: Item) {
     this.shown = item
     if (!item) {
+      this.panel.removeAttribute("aria-labelledby")
       this.panel.replaceChildren(h("p", {class: "empty"}, `No ${this.noun}. Add one with +, or drop files here.`))
       return
     }
