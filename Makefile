@@ -6,7 +6,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate web race e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check fmt vet lint tidy generate web browser bench-browser race e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,17 +34,19 @@ vet:
 	$(GO) vet -tags e2e ./test/e2e/...
 	$(GO) -C test/gatekeeper vet ./...
 	$(GO) -C test/monitoring vet ./...
+	$(GO) -C test/browser vet ./...
 
 lint:
 	$(GO) tool staticcheck ./...
 	$(GO) tool staticcheck -tags e2e ./test/e2e/...
-	staticcheck=$$($(GO) tool -n staticcheck) && cd test/gatekeeper && $$staticcheck ./... && cd ../monitoring && $$staticcheck ./...
+	staticcheck=$$($(GO) tool -n staticcheck) && cd test/gatekeeper && $$staticcheck ./... && cd ../monitoring && $$staticcheck ./... && cd ../browser && $$staticcheck ./...
 
 # Not test/monitoring: for that the Go command fetches the modules of all the tests of
 # Prometheus, which nothing here needs. Building it fails if anything is missing.
 tidy:
 	$(GO) mod tidy -diff
 	$(GO) -C test/gatekeeper mod tidy -diff
+	$(GO) -C test/browser mod tidy -diff
 
 generate: ## make generated files anew and fail if that changes any
 	$(GO) generate ./...
@@ -57,6 +59,15 @@ web: ## build mapd for a browser and the playground's site, and hold the program
 SITE := internal/playground/site/version.txt
 $(SITE): $(wildcard $(shell git ls-files web pkg internal docs examples README.md hack/web.sh go.mod 2>/dev/null))
 	@$(MAKE) --no-print-directory web
+
+# The program has the site in it, so it is built after that.
+browser: $(SITE) ## the playground in Chromium, driven by a program: every pane, links, attacks, accessibility; RUN=REGEXP for some
+	@$(MAKE) --no-print-directory build
+	chromium=$$(./hack/chromium.sh) && MAPD_CHROMIUM=$$chromium $(GO) -C test/browser test -count 1 -timeout 30m -run '$(or $(RUN),.)' ./...
+
+bench-browser: $(SITE) ## the playground in Chromium: transferred bytes, time to the first result, keystroke to result, memory
+	@$(MAKE) --no-print-directory build
+	chromium=$$(./hack/chromium.sh) && MAPD_CHROMIUM=$$chromium $(GO) -C test/browser test -count 1 -timeout 30m -run '^TestFigures$$' -figures -v ./...
 
 # All but what reads the source.
 race:

@@ -1,0 +1,257 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+const (
+	documentEditor = "#documents .cm-content"
+	objectEditor   = "#objects-panel .cm-content"
+)
+
+// at returns where a part of an editor's text ends on the screen.
+func (b *tab) at(editor, part string) (x, y float64) {
+	b.t.Helper()
+	b.poll(fmt.Sprintf("%q in %s", part, editor), func() (string, bool) {
+		at := eval[struct {
+			X, Y float64
+			Why  string
+		}](b, js(`(s, part) => {
+			const line = [...document.querySelectorAll(s + " .cm-line")].find(l => l.textContent.includes(part))
+			if (!line) return {Why: "no line has it"}
+			line.scrollIntoView({block: "nearest", behavior: "instant"})
+			let left = line.textContent.indexOf(part) + part.length
+			const walk = document.createTreeWalker(line, NodeFilter.SHOW_TEXT)
+			for (let n = walk.nextNode(); n; left -= n.length, n = walk.nextNode()) {
+				if (left > n.length) continue
+				const r = document.createRange()
+				r.setStart(n, left - 1)
+				r.setEnd(n, left)
+				const box = r.getBoundingClientRect()
+				if (!document.querySelector(s).contains(document.elementFromPoint(box.right - 1, box.y + box.height / 2))) return {Why: "it is covered or out of sight"}
+				return {X: box.right - 1, Y: box.y + box.height / 2, Why: ""}
+			}
+			return {Why: "no text"}
+		}`, editor, part))
+		x, y = at.X, at.Y
+		return at.Why, at.Why == ""
+	})
+	return x, y
+}
+
+// cursor puts the cursor behind a part of an editor's text.
+func (b *tab) cursor(editor, part string) {
+	b.t.Helper()
+	x, y := b.at(editor, part)
+	b.do(func(ctx context.Context) error { return chromedp.Do(ctx, chromedp.MouseClickXY(x, y)) })
+	b.until("the focus", js(`s => document.querySelector(s).contains(document.activeElement)`, editor))
+}
+
+// content returns the text of an editor, which must not be so long that a part of it is
+// not in the page.
+func (b *tab) content(editor string) string {
+	b.t.Helper()
+	return eval[string](b, js(`s => [...document.querySelectorAll(s + " .cm-line")].map(l => l.textContent).join("\n")`, editor))
+}
+
+type place struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+// after returns the place behind a part of a text.
+func after(text, part string) place {
+	before, _, _ := strings.Cut(text, part)
+	before += part
+	line := strings.Count(before, "\n")
+	return place{line, len(before) - strings.LastIndex(before, "\n") - 1}
+}
+
+const variablePolicy = `  variables:
+  - name: team
+    expression: "object.metadata.name"
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: |
+        Object{
+        metadata: Object.metadata{labels: {'team':   variables.team}},
+        spec: Object.spec{priority: 1}}
+`
+
+// Typing asks again, and every editor is one of the question.
+func TestTyping(t *testing.T) {
+	b := openTab(t, playside+fragment(good()))
+	b.cursor(documentEditor, "{'a': 'b")
+	b.next(func() { b.press("c") })
+	q := good()
+	q.Documents[0].Text = strings.Replace(q.Documents[0].Text, "'b'", "'bc'", 1)
+	b.stores(asked(t, q))
+
+	b.cursor(objectEditor, "name: web")
+	b.next(func() { b.press("7") })
+	q.Objects = []text{{"pod.yaml", strings.Replace(pod, "web", "web7", 1)}}
+	b.stores(asked(t, q))
+
+	// A wrong policy is words with a place, and no old result beside them.
+	b.write(documentEditor, strings.Replace(q.Documents[0].Text, "Object{", "Object{{", 1))
+	b.idle()
+	wrong := q
+	wrong.Documents = []text{{"policy.yaml", strings.Replace(q.Documents[0].Text, "Object{", "Object{{", 1)}}
+	errors := asked(t, wrong).Errors
+	if len(errors) == 0 {
+		t.Fatal("the policy is not wrong")
+	}
+	b.says("#pane-result [role=alert]", strings.SplitN(errors[0].Message, "\n", 2)[0])
+	if n := eval[int](b, `document.querySelectorAll("#pane-result .code").length`); n != 0 {
+		t.Errorf("%d old results", n)
+	}
+	b.write(documentEditor, q.Documents[0].Text)
+	b.stores(asked(t, q))
+}
+
+// The fields of the request are in the question.
+func TestRequestFields(t *testing.T) {
+	b := openTab(t, playside+fragment(good()))
+	q := good()
+	q.Documents = policyOf("fields", `  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: "Object{metadata: Object.metadata{labels: {'user': request.userInfo.username, 'groups': string(request.userInfo.groups.size()), 'namespace': request.namespace, 'dry': string(request.dryRun), 'operation': request.operation}}}"}
+`)
+	q.User, q.Namespace, q.DryRun, q.Kubernetes, q.Operation = &user{"jane", []string{"a", "b"}}, "shop", true, "1.36", "CREATE"
+	b.write(documentEditor, q.Documents[0].Text)
+	for _, field := range [][2]string{{"username", "jane"}, {"groups", "a, b"}, {"namespace", "shop"}} {
+		b.focus("[name=" + field[0] + "]")
+		b.press("a", chromedp.ModifierCtrl)
+		b.insert(field[1])
+	}
+	b.click("[name=dryRun]")
+	for _, field := range [][2]string{{"kubernetes", "1.36"}, {"operation", "CREATE"}} {
+		b.focus("[name=" + field[0] + "]")
+		b.press(field[1]) // a select takes the option that is typed
+		b.until(field[0], js(`(name, value) => document.querySelector("[name=" + name + "]").value === value`, field[0], field[1]))
+	}
+	b.stores(asked(t, q))
+}
+
+// What the editor knows is what mapd lsp says.
+func TestEditor(t *testing.T) {
+	q := good()
+	q.Documents = policyOf("assist", variablePolicy)
+	source := q.Documents[0].Text
+	b := openTab(t, playside+fragment(q))
+	b.stores(asked(t, q))
+	where := func(part string) map[string]any {
+		p := after(source, part)
+		return map[string]any{"documents": q.Documents, "name": "policy.yaml", "line": p.Line, "character": p.Character}
+	}
+
+	t.Run("hover", func(t *testing.T) {
+		b := b.in(t)
+		want := ask[struct{ Text string }](t, "hover", where("Object.spec{prior"))
+		if want.Text == "" {
+			t.Fatal("nothing to hover over")
+		}
+		x, y := b.at(documentEditor, "Object.spec{prior")
+		for _, dx := range []float64{-20, -3} { // a move, not a jump
+			b.do(func(ctx context.Context) error {
+				_, err := chromedp.Call(ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: "mouseMoved", X: x + dx, Y: y})
+				return err
+			})
+		}
+		// Markdown is rendered, so its words are compared.
+		b.says(".cm-tooltip-hover", strings.NewReplacer("```cel", "", "`", "").Replace(strings.SplitN(want.Text, "\n\n", 2)[0]))
+		b.do(func(ctx context.Context) error {
+			_, err := chromedp.Call(ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: "mouseMoved", X: 1, Y: 1})
+			return err
+		})
+	})
+
+	t.Run("definition", func(t *testing.T) {
+		b := b.in(t)
+		b.cursor(documentEditor, "variables.te")
+		b.press(kb.F12)
+		b.until("the definition", `document.querySelector("#documents .cm-activeLine").textContent.includes("name: team")`)
+	})
+
+	t.Run("format", func(t *testing.T) {
+		b := b.in(t)
+		b.cursor(documentEditor, "kind: Mutating")
+		b.next(func() { b.click("#format") })
+		formatted := b.content(documentEditor)
+		if formatted == strings.TrimRight(source, "\n") {
+			t.Error("nothing was formatted")
+		}
+		again := q
+		again.Documents = []text{{"policy.yaml", formatted}}
+		edits := ask[[]any](t, "format", map[string]any{"documents": again.Documents, "name": "policy.yaml"})
+		if len(edits) > 0 {
+			t.Errorf("not formatted: %v in\n%s", edits, formatted)
+		}
+		b.stores(asked(t, q))
+	})
+
+	t.Run("completion", func(t *testing.T) {
+		b := b.in(t)
+		b.write(documentEditor, strings.Replace(source, "object.metadata.name", "object.metadata.na", 1))
+		b.cursor(documentEditor, "object.metadata.na")
+		b.press(" ", chromedp.ModifierCtrl)
+		b.says(".cm-tooltip-autocomplete", "name", "namespace")
+		b.until("a selected completion", `document.querySelector(".cm-tooltip-autocomplete [aria-selected=true]")?.textContent.startsWith("name")`)
+		// Enter counts when the popup has been there for a moment, so that it cannot take
+		// the place of a key that was on its way.
+		b.poll("the completion in the text", func() (string, bool) {
+			if strings.Contains(b.content(documentEditor), `"object.metadata.name"`) {
+				return "", true
+			}
+			if eval[bool](b, `!!document.querySelector(".cm-tooltip-autocomplete [aria-selected=true]")`) {
+				b.press("\t")
+			}
+			return b.content(documentEditor), false
+		})
+		b.stores(asked(t, q))
+	})
+
+	t.Run("diagnostics and a quick fix", func(t *testing.T) {
+		b := b.in(t)
+		wrong := policyOf("assist", strings.Replace(variablePolicy, "expression: \"object.metadata.name\"", "expression: \"object.metadata.?name.orValue('')\"", 1))[0].Text
+		wrong = strings.Replace(wrong, "  mutations:", "  matchConditions:\n  - name: labels\n    expression: object.metadata.labels['a'] == 'b'\n  mutations:", 1)
+		type diagnostic struct {
+			Message, Rule string
+			Fixable       bool
+			Range         struct{ Start, End place }
+		}
+		found := ask[map[string][]diagnostic](t, "diagnose", map[string]any{"documents": []text{{"policy.yaml", wrong}}})["policy.yaml"]
+		var fixable *diagnostic
+		for i, d := range found {
+			if d.Fixable {
+				fixable = &found[i]
+			}
+		}
+		if fixable == nil {
+			t.Fatalf("nothing to fix in %+v", found)
+		}
+		b.write(documentEditor, wrong)
+		b.until("a mark", js(`n => document.querySelectorAll("#documents .cm-lintRange").length >= n`, len(found)))
+		b.cursor(documentEditor, strings.Split(wrong, "\n")[fixable.Range.Start.Line])
+		b.press(".", chromedp.ModifierCtrl)
+		b.until("a fix", `document.activeElement.closest("[aria-label='Quick fixes']")`)
+		b.press("\r")
+		b.poll("a text without the finding", func() (string, bool) {
+			text := b.content(documentEditor)
+			for _, d := range ask[map[string][]diagnostic](t, "diagnose", map[string]any{"documents": []map[string]string{{"name": "policy.yaml", "text": text}}})["policy.yaml"] {
+				if d.Rule == fixable.Rule && d.Message == fixable.Message {
+					return d.Message, false
+				}
+			}
+			return "", text != strings.TrimRight(wrong, "\n")
+		})
+	})
+}
