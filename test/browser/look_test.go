@@ -86,7 +86,9 @@ func (b *tab) fits(what string) {
 // The page as people see it: in both themes, on a desktop and on a phone, in each of its
 // panes. It has no serious finding of axe-core, and pictures of it are kept.
 func TestLook(t *testing.T) {
-	b := openTab(t, playside+fragment(example(t, "sidecar-params")))
+	q := example(t, "sidecar-params")
+	q.Documents = append(q.Documents, text{"mutator.yaml", mutator})
+	b := openTab(t, playside+fragment(q))
 	for _, theme := range []string{"light", "dark"} {
 		t.Run(theme, func(t *testing.T) {
 			b := b.in(t)
@@ -103,8 +105,14 @@ func TestLook(t *testing.T) {
 			b.says(b.pane("result"), "policy.yaml")
 			b.accessible("an error")
 			b.picture(theme + "-error")
-			b.open(playside + fragment(example(t, "sidecar-params")))
-			b.idle()
+			b.click("#gallery")
+			b.until("the gallery", `document.querySelectorAll("dialog[open] .gallery-list li").length > 20`)
+			b.accessible("the gallery")
+			b.picture(theme + "-gallery")
+			b.press(kb.Escape)
+			b.until("no dialog", `!document.querySelector("dialog[open]")`)
+			b.open(playside + fragment(q))
+			b.stores(asked(t, q))
 		})
 	}
 	t.Run("phone", func(t *testing.T) {

@@ -170,7 +170,7 @@ func TestExport(t *testing.T) {
 	if err := os.CopyFS(out, archive); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "test", "-R", out)
+	cmd := exec.Command(program, "test", out)
 	got, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("mapd test: %v\n%s", err, got)

@@ -101,6 +101,17 @@ type answer struct {
 	}
 }
 
+// texts returns the objects that a server would store.
+func (a answer) texts() []string {
+	var out []string
+	for _, r := range a.Results {
+		if r.Error == nil && r.Verdict != "denied" {
+			out = append(out, strings.TrimRight(r.Text, "\n"))
+		}
+	}
+	return out
+}
+
 type fault struct {
 	File, Message string
 	Line          int

@@ -40,8 +40,13 @@ const watch = `
 // anything went wrong in it.
 func newTab(t *testing.T) *tab {
 	t.Helper()
+	return newTabIn(t, chromedp.WithNewBrowserContext())
+}
+
+func newTabIn(t *testing.T, options ...chromedp.ContextOption) *tab {
+	t.Helper()
 	b := &tab{t: t}
-	ctx, end := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.event))
+	ctx, end := chromedp.NewContext(chromium, append(options, chromedp.WithListener(b.event))...)
 	b.ctx = ctx
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
@@ -268,21 +273,23 @@ func (b *tab) says(selector string, parts ...string) {
 	})
 }
 
-// stores waits for the pane of results to show exactly the objects of an answer.
+// stores waits for the pane of results to show exactly the objects of an answer, of
+// which there must be some.
 func (b *tab) stores(want answer) {
 	b.t.Helper()
-	var texts []string
-	for _, r := range want.Results {
-		if r.Error == nil && r.Verdict != "denied" {
-			texts = append(texts, strings.TrimRight(r.Text, "\n"))
-		}
-	}
-	if len(texts) == 0 {
+	if len(want.texts()) == 0 {
 		b.t.Fatal("no object to wait for")
 	}
+	b.showsObjects(want)
+}
+
+// showsObjects is stores for answers that may have refused all objects.
+func (b *tab) showsObjects(want answer) {
+	b.t.Helper()
 	if eval[bool](b, `document.querySelector("#pane-result").hidden`) {
 		b.click("#tab-result")
 	}
+	texts := want.texts()
 	b.poll("the objects as stored", func() (string, bool) {
 		got := eval[[]string](b, `[...document.querySelectorAll("#pane-result .code")].map(c => [...c.querySelectorAll(".row .text")].map(t => t.textContent.trimEnd()).join("\n"))`)
 		return fmt.Sprintf("%q\nis not\n%q", got, texts), slices.Equal(got, texts)
