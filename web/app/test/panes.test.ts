@@ -1,6 +1,7 @@
 import assert from "node:assert/strict"
 import {test} from "node:test"
 import type {Traced} from "../src/api"
+import {Latest} from "../src/panes/kit"
 import {fold, lineDiff, lines, signs, type Row} from "../src/panes/rows"
 import {passes, total, who} from "../src/panes/steps"
 import {apply, before, identity, locate, parts, replaceMutators} from "../src/panes/texts"
@@ -206,4 +207,27 @@ test("replaceMutators", () => {
     ],
     left: ["Assign/x"],
   })
+})
+
+test("Latest asks one at a time, and the last of those that wait", async () => {
+  const asked: string[] = []
+  const waiting: {resolve(a: string): void; reject(err: Error): void}[] = []
+  const said: string[] = []
+  const latest = new Latest<string, string>(q => {
+    asked.push(q)
+    return new Promise((resolve, reject) => waiting.push({resolve, reject}))
+  }, (q, a) => said.push(q + a), (q, err) => said.push(q + err.message))
+  const settled = () => new Promise(resolve => setTimeout(resolve))
+  for (const q of ["a", "b", "c"]) latest.put(q)
+  assert.deepEqual(asked, ["a"])
+  waiting[0]!.resolve("1")
+  await settled()
+  assert.deepEqual([asked, said], [["a", "c"], []])
+  waiting[1]!.reject(new Error(" no"))
+  await settled()
+  assert.deepEqual(said, ["c no"])
+  latest.put("d")
+  waiting[2]!.resolve("2")
+  await settled()
+  assert.deepEqual([asked, said], [["a", "c", "d"], ["c no", "d2"]])
 })

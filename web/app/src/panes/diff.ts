@@ -58,7 +58,7 @@ function content({state, answer}: Turn): Node[] {
 function unified(r: Result, given: string | undefined): HTMLElement {
   if (given === undefined) return empty("The text before is not known of objects from a List. See the fields.")
   const rows = lineDiff(lines(given), lines(r.text ?? ""))
-  const line = (w: (typeof rows)[number]) => row(w.sign, w.text, w.after)
+  const line = (w: (typeof rows)[number]) => row(w.sign, w.text, w.after ?? w.before)
   return h("div", {class: "code", tabindex: 0, role: "group", "aria-label": `${r.name}, line by line`}, fold(rows, w => w.sign !== " ").map(f => {
     const show = () => bounded(f.rows, 500, line, "lines")
     if (!f.folded) return show()
