@@ -4,7 +4,7 @@
 # coverage depends on map order or on what is cached, that takes all the time.
 set -eu
 time=${1:-60s}
-targets=$(grep -rHoE '^func (Fuzz[A-Za-z0-9_]+)' --include='*_test.go' test pkg internal cmd |
+targets=$(grep -rHoE '^func (Fuzz[A-Za-z0-9_]+)' --include='*_test.go' test pkg internal cmd web |
 	sed -E 's#/[^/]*_test.go:func # #' | sort -u -k1,1r -k2,2)
 echo "$targets" | while read -r pkg target; do
 	echo "== $pkg $target for $time"

@@ -12,6 +12,7 @@ import (
 const (
 	maxParams    = 16 << 20 // bytes of JSON
 	maxTexts     = 4 << 20  // bytes of all texts of a question
+	maxLines     = 250_000  // lines and commas in them, which is about how many values they have
 	maxDocuments = 1_000    // documents in them, and as many objects before an update
 	maxObjects   = 200      // objects in them
 	maxReasons   = 1_000    // answers to why a policy did nothing, and marked lines, for an object

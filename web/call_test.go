@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -306,4 +308,38 @@ func TestVerify(t *testing.T) {
 	if got := ask[VerifyAnswer](t, newDesk(), "verify", VerifyQuestion{Documents: texts("a: [")}); len(got.Errors) != 1 {
 		t.Errorf("errors %+v", got.Errors)
 	}
+}
+
+// FuzzCall calls a method with JSON, or what is none, in texts of which some are policies.
+func FuzzCall(f *testing.F) {
+	for _, name := range slices.Sorted(maps.Keys(contract)) {
+		f.Add(name, "documents", label("a", `"x"`), pod, 1, 2)
+		f.Add(name, "documents", assign, "a: [", -1, 1<<40)
+	}
+	f.Add("nothing", "", "", "", 0, 0)
+	f.Add("hover", "\x00", "\xff", "{", 0, 0)
+	d := newDesk()
+	f.Fuzz(func(t *testing.T, method, field, document, object string, line, character int) {
+		if len(document)+len(object) > 10_000 {
+			return
+		}
+		question := map[string]any{
+			field: []any{map[string]any{"name": "d", "text": document}}, "documents": texts(document), "objects": texts(object), "old": texts(object),
+			"name": "a.yaml", "line": line, "character": character, "range": map[string]any{"start": map[string]any{"line": line}, "end": map[string]any{"line": character}},
+			"count": 3, "limit": 10, "trace": line > 0, "whyNot": true,
+		}
+		if method == "orders" {
+			question = map[string]any{"question": question, "limit": 10}
+		}
+		params, err := json.Marshal(question)
+		if err != nil {
+			t.Skip()
+		}
+		for _, in := range [][]byte{params, []byte(document)} {
+			answer, err := d.call(t.Context(), method, in)
+			if err == nil && !json.Valid(answer) || err != nil && strings.Contains(err.Error(), "mistake of mapd") {
+				t.Errorf("%s %s: %v\n%s", method, in, err, answer)
+			}
+		}
+	})
 }

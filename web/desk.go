@@ -123,14 +123,18 @@ func (d *desk) env(k kind) (*cel.Env, error) {
 
 // small returns an error if texts are too large.
 func small(lists ...[]Text) error {
-	total := 0
+	total, lines := 0, 0
 	for _, list := range lists {
 		for _, t := range list {
 			total += len(t.Text)
+			lines += strings.Count(t.Text, "\n") + strings.Count(t.Text, ",")
 		}
 	}
-	if total > maxTexts {
+	switch {
+	case total > maxTexts:
 		return fmt.Errorf("the texts have %d bytes; at most %d are read", total, maxTexts)
+	case lines > maxLines:
+		return fmt.Errorf("the texts have %d lines and commas; at most %d are read", lines, maxLines)
 	}
 	return nil
 }

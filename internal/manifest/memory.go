@@ -1,36 +1,64 @@
 package manifest
 
-// A Memory reads inputs of which most stays as it is from one time to the next, such as
-// texts while somebody writes. It keeps what it read last, and that is not read again. The
+import (
+	"bytes"
+	"io"
+)
+
+// A Memory reads texts of which most stays as it is from one time to the next, such as
+// those that somebody writes. It keeps what it read last, and that is not read again. The
 // zero value is usable.
-type Memory struct{ last map[pieceID]*piece }
+type Memory struct {
+	texts  map[Text][]*piece
+	pieces map[pieceID]*piece
+}
+
+// A Text is the content of a file.
+type Text struct{ Name, Content string }
 
 // pieceID is all that a document depends on.
 type pieceID struct {
-	file, text  string
+	Text
 	line, index int
 	explicit    bool
 }
 
 // Read returns the documents and errors that Read yields.
-func (m *Memory) Read(inputs []Input) (docs []*Document, errs []error) {
-	now := map[pieceID]*piece{}
-	for _, in := range inputs {
-		for p := range cut(in) {
+func (m *Memory) Read(texts []Text) (docs []*Document, errs []error) {
+	now := Memory{map[Text][]*piece{}, map[pieceID]*piece{}}
+	for _, t := range texts {
+		pieces, ok := m.texts[t]
+		if !ok {
+			pieces = m.cut(t)
+		}
+		now.texts[t] = pieces
+		for _, p := range pieces {
+			now.pieces[p.id] = p
+			docs, errs = append(docs, p.docs...), append(errs, p.errs...)
 			if p.err != nil {
 				errs = append(errs, p.err)
-				continue
 			}
-			id := pieceID{p.file, string(p.chunk.text), p.chunk.line, p.chunk.index, p.chunk.explicit}
-			if known, ok := m.last[id]; ok && p.chunk.err == nil {
-				p = known
-			} else {
-				p.understand(func(*Document) {})
-			}
-			now[id] = p
-			docs, errs = append(docs, p.docs...), append(errs, p.errs...)
 		}
 	}
-	m.last = now
+	*m = now
 	return docs, errs
+}
+
+// cut returns the pieces of a text, those that are as before from the Memory.
+func (m *Memory) cut(t Text) (out []*piece) {
+	for p := range cut(Input{Name: t.Name, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader([]byte(t.Content))), nil
+	}}) {
+		c := &p.chunk
+		p.id = pieceID{Text{t.Name, string(c.text)}, c.line, c.index, c.explicit}
+		switch known, ok := m.pieces[p.id]; {
+		case p.err != nil:
+		case ok && c.err == nil && known.err == nil:
+			p = known
+		default:
+			p.understand(func(*Document) {})
+		}
+		out = append(out, p)
+	}
+	return out
 }

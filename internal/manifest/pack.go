@@ -82,6 +82,7 @@ type piece struct {
 	file  string
 	chunk chunk
 	err   error
+	id    pieceID // in a Memory
 
 	docs []*Document
 	errs []error

@@ -38,11 +38,11 @@ type Memory struct{ memory manifest.Memory }
 // Read returns the documents of texts, and the errors of Read. The Memory forgets all
 // others.
 func (m *Memory) Read(files ...File) (docs []*Document, errs []error) {
-	inputs := make([]manifest.Input, len(files))
+	texts := make([]manifest.Text, len(files))
 	for i, f := range files {
-		inputs[i] = f.input()
+		texts[i] = manifest.Text{Name: f.Name, Content: string(f.Data)}
 	}
-	read, errs := m.memory.Read(inputs)
+	read, errs := m.memory.Read(texts)
 	for i, err := range errs {
 		errs[i] = located(err)
 	}

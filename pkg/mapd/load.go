@@ -89,12 +89,6 @@ type File struct {
 	Data []byte
 }
 
-func (f File) input() manifest.Input {
-	return manifest.Input{Name: f.Name, Open: func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(f.Data)), nil
-	}}
-}
-
 // Policies are documents that were loaded. They do not change.
 type Policies struct {
 	loaded    *snapshot.Loaded
@@ -106,6 +100,7 @@ type Policies struct {
 	compiled  time.Duration
 	observed  func() (*Policies, error)
 	keeps     bool // Options.Like, for observed
+	warned    *warned
 }
 
 // LoadError lists everything that Load found wrong, in the order of the files.
@@ -178,7 +173,9 @@ func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 	made := time.Since(start)
 	inputs := make([]manifest.Input, len(files))
 	for i, f := range files {
-		inputs[i] = f.input()
+		inputs[i] = manifest.Input{Name: f.Name, Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(f.Data)), nil
+		}}
 	}
 	docs := make([]*manifest.Document, len(opts.Documents))
 	for i, d := range opts.Documents {
@@ -207,7 +204,12 @@ func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 		return nil, &LoadError{unread, errs}
 	}
 	e := l.Engine()
+	w := &warned{}
+	if like != nil && like.Types == l.Types {
+		w = opts.Like.warned.again()
+	}
 	return &Policies{
+		warned: w,
 		loaded: l, engine: e, explainer: explain.New(e, l.Types), compiled: made + l.Compiled,
 		namespace: cmp.Or(opts.Namespace, DefaultNamespace), unbound: opts.Unbound, env: env,
 	}, nil

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -72,9 +74,10 @@ func (p *Policies) Notes() []Note {
 	for _, text := range l.Misspelt {
 		notes = append(notes, note(Mistake, nil, "%s", text))
 	}
-	for _, p := range l.Policies {
-		for _, w := range policy.Warnings(p, l.Types) {
-			notes = append(notes, note(Mistake, []string{p.Name()}, "%s: %s", p.Name(), w))
+	for i, warnings := range p.warned.of(l.Policies, l.Types) {
+		name := l.Policies[i].Name()
+		for _, w := range warnings {
+			notes = append(notes, note(Mistake, []string{name}, "%s: %s", name, w))
 		}
 	}
 	for _, text := range slices.Concat(l.Older, l.Tripped) {
@@ -100,6 +103,35 @@ func (p *Policies) Notes() []Note {
 		}
 	}
 	return notes
+}
+
+// warned has the warnings about policies that were asked for, since finding them takes as
+// long as compiling.
+type warned struct {
+	mu    sync.Mutex
+	known map[*policy.Policy][]policy.Warning
+}
+
+// again returns the same for policies of which some are the same.
+func (w *warned) again() *warned {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &warned{known: w.known} // which is replaced and not changed
+}
+
+func (w *warned) of(policies []*policy.Policy, types *openapi.Types) [][]policy.Warning {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out, now := make([][]policy.Warning, len(policies)), make(map[*policy.Policy][]policy.Warning, len(policies))
+	for i, p := range policies {
+		warnings, ok := w.known[p]
+		if !ok {
+			warnings = policy.Warnings(p, types)
+		}
+		out[i], now[p] = warnings, warnings
+	}
+	w.known = now
+	return out
 }
 
 // Assumed returns what evaluations until now had to assume: Namespaces that were not
