@@ -196,7 +196,6 @@ ${list.map(p => `<li><a href="${posix.relative(posix.dirname(page.target), p.tar
 <title>${page.title === "mapd" ? "mapd" : escape(page.title) + " · mapd"}</title>
 <link rel="icon" href="${up}../icon.svg" type="image/svg+xml">
 <script src="${up}../theme.js"></script>
-<link rel="icon" href="${up}../icon.svg">
 <link rel="stylesheet" href="${up}../style.css">
 <link rel="stylesheet" href="${up}docs.css">
 <script type="module" src="${up}docs.js"></script>
