@@ -151,8 +151,9 @@ func TestTags(t *testing.T) {
 		}
 		return get(h, "GET", "/main.js").Header.Get("ETag")
 	}
-	if tag("1") != tag("1") || tag("1") == tag("2") {
-		t.Errorf("%s, %s, %s", tag("1"), tag("1"), tag("2"))
+	one, same, two := tag("1"), tag("1"), tag("2")
+	if one != same || one == two {
+		t.Errorf("%s, %s, %s", one, same, two)
 	}
 }
 
