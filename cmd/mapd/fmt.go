@@ -84,7 +84,11 @@ func (f *fmtFlags) run(ctx context.Context, s streams, paths []string) error {
 		case f.check:
 			code = max(code, exitDenied)
 		default:
-			err = overwrite(file.Name, out)
+			if err := overwrite(file.Name, out); err != nil {
+				printErrors(s.err, []error{err})
+				code = max(code, exitUsage)
+				continue
+			}
 		}
 		if err != nil {
 			return &codedError{exitUsage, err}

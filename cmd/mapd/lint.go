@@ -223,6 +223,9 @@ func overwrite(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", name) // a rename would put one in its place
+	}
 	if info.Mode().Perm()&0o222 == 0 {
 		return fmt.Errorf("%s is read-only", name) // a rename would not ask
 	}
