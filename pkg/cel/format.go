@@ -27,6 +27,9 @@ func Format(ctx context.Context, expression string) (string, error) {
 	if err != nil && ctx.Err() != nil {
 		return "", err
 	}
+	if ce := (*CompileError)(nil); errors.As(err, &ce) && len(ce.Issues) > 0 { // it is too long
+		return "", wholeError(expression, "cannot be formatted: with its new lines and blanks: "+ce.Issues[0].Message)
+	}
 	if err != nil || !sameSyntax(before.Expr(), after.Expr()) || !sameComments(expression, text) {
 		return "", wholeError(expression, errFormat.Error())
 	}

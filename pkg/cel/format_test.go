@@ -49,6 +49,14 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// What would be longer than an expression may be is refused, and the error says so.
+func TestFormatTooLong(t *testing.T) {
+	_, err := Format(t.Context(), "["+strings.Repeat("[a,b],", 15_000)+"c]")
+	if err == nil || !strings.Contains(err.Error(), "exceeds limit") {
+		t.Error(err)
+	}
+}
+
 // checkFormatted fails unless a formatted expression stays as it is when it is formatted
 // again. Format itself compares the syntax trees.
 func checkFormatted(t *testing.T, expression string) string {
