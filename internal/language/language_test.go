@@ -272,6 +272,13 @@ func TestFormat(t *testing.T) {
 	if _, err := w.Format(t.Context(), "p.yaml"); err == nil || !strings.Contains(err.Error(), "Syntax error") {
 		t.Error(err)
 	}
+	// Other files are left alone, whatever stands in them.
+	if err := w.Set("chart.yaml", "{{ if }}\na: b: c\n"); err != nil {
+		t.Fatal(err)
+	}
+	if edits, err := w.Format(t.Context(), "chart.yaml"); err != nil || len(edits) > 0 {
+		t.Errorf("a template: %v, %v", edits, err)
+	}
 }
 
 func TestBounds(t *testing.T) {

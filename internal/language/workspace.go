@@ -230,8 +230,8 @@ func (w *Workspace) Diagnostics(ctx context.Context) (map[string][]Diagnostic, e
 	out := map[string][]Diagnostic{}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		if f.Object == "" && !strings.Contains(texts[f.File], "AdmissionPolicy") {
-			continue // templates of charts and other files that mapd does not read
+		if f.Object == "" && !isPolicy(texts[f.File]) {
+			continue
 		}
 		if len(out[f.File]) < maxDiagnostics {
 			out[f.File] = append(out[f.File], diagnostic(texts[f.File], f))
@@ -239,6 +239,10 @@ func (w *Workspace) Diagnostics(ctx context.Context) (map[string][]Diagnostic, e
 	}
 	return out, nil
 }
+
+// isPolicy reports whether a text may be about policies. Templates of charts and other files
+// that mapd does not read are left alone.
+func isPolicy(text string) bool { return strings.Contains(text, "AdmissionPolicy") }
 
 func diagnostic(text string, f *lint.Finding) Diagnostic {
 	return Diagnostic{Range: rangeAt(text, f.Line, f.Column), Severity: f.Severity, Rule: f.Rule, Message: f.Message, Fixable: f.Fixable}
@@ -264,6 +268,9 @@ func (w *Workspace) Format(ctx context.Context, name string) ([]Edit, error) {
 	f, err := w.file(name)
 	if err != nil {
 		return nil, err
+	}
+	if !isPolicy(f.text) {
+		return nil, nil
 	}
 	out, errs := format.Source(ctx, name, []byte(f.text))
 	if len(errs) > 0 {

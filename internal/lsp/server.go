@@ -246,7 +246,7 @@ func (s *server) answer(ctx context.Context, req *jsonrpc2.Request) (any, error)
 		return location{p.TextDocument.URI, l.Range}, err
 	case "textDocument/formatting":
 		edits, err := s.workspace.Format(ctx, name)
-		return slices.Concat([]language.Edit{}, edits), err
+		return append([]language.Edit{}, edits...), err
 	case "textDocument/codeAction":
 		return s.actions(ctx, name, p)
 	}
