@@ -64,7 +64,7 @@ func collect(object map[string]any, prefix string, depth int, yield func(path, t
 	if items, ok := object["items"].([]any); ok && depth < maxLists {
 		for i, item := range items {
 			if item, ok := item.(map[string]any); ok {
-				collect(item, fmt.Sprintf("%sitems[%d].", prefix, i), depth+1, yield)
+				collect(manifest.Typed(item, object), fmt.Sprintf("%sitems[%d].", prefix, i), depth+1, yield)
 			}
 		}
 		return

@@ -182,6 +182,10 @@ func TestSource(t *testing.T) {
 	if got := string(check(t, "f", []byte(list))); !strings.Contains(got, "a && b\n      messageExpression: a + b\n") {
 		t.Errorf("in a List:\n%s", got)
 	}
+	list = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicyList\nitems:\n- spec:\n    variables:\n    - expression: a&&b\n"
+	if got := string(check(t, "f", []byte(list))); !strings.Contains(got, "a && b\n") {
+		t.Errorf("in a List of policies:\n%s", got)
+	}
 }
 
 func FuzzSource(f *testing.F) {

@@ -49,6 +49,16 @@ func (d *Document) open(yield func(*Document, error) bool) bool {
 	return true
 }
 
+// Typed returns an item of a List with the kind that it may leave to the List.
+func Typed(item, list map[string]any) map[string]any {
+	l := unstructured.Unstructured{Object: list}
+	kind, isList := strings.CutSuffix(l.GetKind(), "List")
+	if !isList {
+		return item
+	}
+	return typed(item, kind, l.GetAPIVersion())
+}
+
 // typed adds to an item of a typed List (PodList) the kind that it may omit.
 func typed(m map[string]any, kind, apiVersion string) map[string]any {
 	if kind == "" || m["kind"] != nil && m["apiVersion"] != nil {
