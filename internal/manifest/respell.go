@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Respell returns a text with other strings in the objects of its YAML documents, and
@@ -66,16 +67,21 @@ type span struct {
 // respelt returns the text and the tree of a document with other strings.
 func (f *Form) respelt(d *Document, texts map[string]string) ([]byte, map[string]any) {
 	var spans []span
-	after := d.source
+	after, doc := d.source, string(d.text)
 	for _, path := range slices.Sorted(maps.Keys(texts)) {
 		key, value := own(d.root(), path)
 		if value == nil {
 			continue
 		}
-		s, ok := f.span(d, key, value, path, texts[path])
-		tree, is := withText(after, steps(path), texts[path]).(map[string]any)
-		if ok && is {
-			spans, after = append(spans, s), tree
+		s, ok := f.span(d, doc, key, value, path, texts[path])
+		if !ok {
+			continue
+		}
+		if len(spans) == 0 {
+			after = runtime.DeepCopyJSON(d.source)
+		}
+		if setText(after, steps(path), texts[path]) {
+			spans = append(spans, s)
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
@@ -122,31 +128,33 @@ func own(n *yaml.Node, path string) (key, value *yaml.Node) {
 	return key, value
 }
 
-// withText returns a tree with another string at a path.
-func withText(v any, path []string, text string) any {
-	if len(path) == 0 {
-		return text
-	}
-	switch v := v.(type) {
-	case map[string]any:
-		c := maps.Clone(v)
-		c[path[0]] = withText(v[path[0]], path[1:], text)
-		return c
-	case []any:
-		i, err := strconv.Atoi(path[0])
-		if err != nil || i < 0 || i >= len(v) {
-			return nil
+// setText puts a string in the place of another one in a tree, and reports whether there is
+// one.
+func setText(v any, path []string, text string) bool {
+	for i, step := range path {
+		last := i == len(path)-1
+		switch parent := v.(type) {
+		case map[string]any:
+			if v = parent[step]; last {
+				parent[step] = text
+			}
+		case []any:
+			at, err := strconv.Atoi(step)
+			if err != nil || at < 0 || at >= len(parent) {
+				return false
+			}
+			if v = parent[at]; last {
+				parent[at] = text
+			}
+		default:
+			return false
 		}
-		c := slices.Clone(v)
-		c[i] = withText(v[i], path[1:], text)
-		return c
 	}
-	return nil
+	return len(path) > 0
 }
 
 // span returns what is behind a key and what is to be there, false if it is left alone.
-func (f *Form) span(d *Document, key, value *yaml.Node, path, text string) (s span, ok bool) {
-	doc := string(d.text)
+func (f *Form) span(d *Document, doc string, key, value *yaml.Node, path, text string) (s span, ok bool) {
 	newline := "\n"
 	if i := strings.IndexByte(doc, '\n'); i > 0 && doc[i-1] == '\r' {
 		newline = "\r\n"
