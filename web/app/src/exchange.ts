@@ -6,10 +6,12 @@ import {readJSON, sort, toGist} from "./files"
 import type {Command, Page} from "./page"
 import {decode, encode, isLink} from "./share"
 import type {Text} from "./state"
+import {maxTexts, readState} from "./validate"
 import {zip} from "./zip"
 
 const long = 32 << 10 // characters of an address that programs may cut
 const largest = 8 << 20 // bytes of a file
+const largestAll = 32 << 20 // bytes of all files
 const mostFiles = 500
 
 export const share: Command = {
@@ -72,14 +74,19 @@ export async function open(page: Page, fragment: string) {
 }
 
 async function importText(page: Page, text: string) {
-  const fragment = /^\s*(?:https?:\S*)?(#\d+\.\S*)\s*$/.exec(text)?.[1]
-  if (fragment && isLink(fragment)) await open(page, fragment)
+  const fragment = /^\s*(?:https?:[^\s#]*)?(#\d+\.\S*)\s*$/.exec(text)?.[1]
+  if (fragment && isLink(fragment)) {
+    if (location.hash === fragment) await open(page, fragment)
+    else location.hash = fragment // the page follows it
+  }
   else put(page, [{name: "pasted.yaml", text}])
 }
 
 async function importFiles(page: Page, files: File[]) {
   try {
     if (files.length > mostFiles) throw new Error(`${files.length} files are too many, at most ${mostFiles}`)
+    const size = files.reduce((n, f) => n + f.size, 0)
+    if (size > largestAll) throw new Error(`the files have ${(size / 2 ** 20).toFixed(1)} MiB, and together they can have ${largestAll >> 20} MiB`)
     put(page, await Promise.all(files.map(async f => {
       if (f.size > largest) throw new Error(`${f.name} has ${(f.size / 2 ** 20).toFixed(1)} MiB, and a file can have ${largest >> 20} MiB`)
       let bytes: ArrayBuffer
@@ -113,9 +120,11 @@ function put(page: Page, files: Text[]) {
       }
       texts.push(...json ? json.files : [f])
     }
+    if (texts.length > maxTexts) throw new Error(`${texts.length} texts are too many, at most ${maxTexts}`)
     const base = page.untouched() ? {...before, documents: [], objects: []} : before
     const {documents, objects} = sort(texts, base.documents)
-    page.load({...base, documents: merge(base.documents, documents), objects: merge(base.objects, objects)}, "own")
+    // As a link or the browser's store would be read again.
+    page.load(readState({...base, documents: merge(base.documents, documents), objects: merge(base.objects, objects)}), "own")
     const count = (n: number, noun: string) => `${n} ${noun}${n === 1 ? "" : "s"}`
     page.say(`Imported ${count(documents.length, "document")} and ${count(objects.length, "object")}`, undefined, undo)
     if (documents[0]) page.reveal(documents[0].name, 1)

@@ -30,7 +30,7 @@ export function kindOf(text: string): Kind {
 export function paramKinds(texts: readonly string[]): Kind[] {
   const out: Kind[] = []
   for (const text of texts) {
-    for (const m of text.matchAll(/["']?paramKind["']?:\s*(?:\{([^}]*)\}|((?:\s*\n[ \t]+(?:apiVersion|kind):[^\n]*){1,2}))/g)) {
+    for (const m of text.matchAll(/paramKind["']?:(?:\s{0,9}\{([^{}]{0,999})\}|((?:\s{0,99}\n[ \t]+(?:apiVersion|kind):[^\n]*){1,2}))/g)) {
       const inner = (m[1] ?? m[2])!.replace(/,/g, "\n").replace(/["']/g, "").replace(/^\s+/gm, "")
       out.push({apiVersion: scalar(inner, "apiVersion"), kind: scalar(inner, "kind")})
     }
@@ -47,7 +47,7 @@ export function sort(files: readonly Text[], known: readonly Text[] = []): {docu
     const parts = {documents: [] as string[], objects: [] as string[]}
     let nothing = "" // comments before the first document belong to it
     for (const part of text.split(/^---(?=\s|$).*\n?/m)) {
-      if (!/^\s*[^#\s]/m.test(part)) {
+      if (!/^[ \t]*[^#\s]/m.test(part)) {
         nothing += part
         continue
       }

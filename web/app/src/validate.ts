@@ -2,7 +2,7 @@
 import type {State, Text, User} from "./state"
 
 export const maxState = 4 << 20 // bytes of a State as JSON in a link
-const maxTexts = 1000
+export const maxTexts = 1000
 const maxName = 300
 const maxList = 1000
 
@@ -80,7 +80,8 @@ export function readState(v: unknown): State {
 // freeName returns name, or the first of name with a number that no text has.
 export function freeName(name: string, taken: readonly Text[]): string {
   const [, stem, suffix] = /^(.*?)(\.[^./]*)?$/s.exec(name)!
+  const names = new Set(taken.map(t => t.name))
   let free = name
-  for (let n = 2; taken.some(t => t.name === free); n++) free = `${stem}-${n}${suffix ?? ""}`
+  for (let n = 2; names.has(free); n++) free = `${stem}-${n}${suffix ?? ""}`
   return free
 }

@@ -17,9 +17,14 @@ const kinds: [string, string, string][] = [
 ]
 for (const [text, apiVersion, kind] of kinds) test(`the kind of ${JSON.stringify(text)}`, () => assert.deepEqual(kindOf(text), {apiVersion, kind}))
 
+// These would take minutes with an expression that goes back.
+for (const text of ["\n".repeat(400_000), "paramKind:" + "\n".repeat(400_000), "paramKind:{".repeat(200_000), "{" + " ".repeat(400_000)]) {
+  test(`a file that begins with ${JSON.stringify(text.slice(0, 14))} and is long`, () => assert.equal(sort([{name: "f", text}]).objects.length, 1))
+}
+
 test("kinds of parameters", () => {
-  assert.deepEqual(paramKinds([policy, "  paramKind: {apiVersion: example.com/v1, kind: \"Rule\"}\n", '{"paramKind": {"kind": "B", "apiVersion": "b/v1"}}']),
-    [{apiVersion: "v1", kind: "ConfigMap"}, {apiVersion: "example.com/v1", kind: "Rule"}, {apiVersion: "b/v1", kind: "B"}])
+  assert.deepEqual(paramKinds([policy, "  paramKind: {apiVersion: example.com/v1, kind: \"Rule\"}\n", "  paramKind:\n\n    kind: A\n    apiVersion: a/v1\n", '{"paramKind": {"kind": "B", "apiVersion": "b/v1"}}']),
+    [{apiVersion: "v1", kind: "ConfigMap"}, {apiVersion: "example.com/v1", kind: "Rule"}, {apiVersion: "a/v1", kind: "A"}, {apiVersion: "b/v1", kind: "B"}])
 })
 
 const places: [string, "documents" | "objects"][] = [

@@ -74,6 +74,20 @@ test("signs", () => {
   assert.deepEqual([...signs(rows)], [[2, "~"], [3, "+"]])
 })
 
+// What follows would take minutes with an expression that goes back.
+const long = 400_000
+
+test("signs of a long line of white space", () => {
+  assert.deepEqual([...signs(lineDiff([" ".repeat(long)], ["a: 1"]))], [[1, "+"]])
+})
+
+test("the name of an object in braces with many commas", () => {
+  const text = (s: string) => identity(parts([{name: "f", text: s}])[0]!).name
+  assert.equal(text("metadata: {labels: {a: b, c: {d: e}}, name: x}"), "x")
+  const commas = `metadata: {a: "${",".repeat(9_900)}"}\n---\n`
+  for (const p of parts([{name: "f", text: commas.repeat(400)}])) assert.equal(identity(p).name, "")
+})
+
 test("yaml", () => {
   for (const [v, want] of [
     ["nginx:1.29", "nginx:1.29"], ["a b", "a b"], ["", '""'], ["true", '"true"'], ["No", '"No"'], ["1", '"1"'], ["1.5e3", '"1.5e3"'], [".5", '".5"'], ["-", '"-"'],

@@ -120,5 +120,5 @@ export function signs(rows: readonly Row[]): Map<number, "+" | "~"> {
 }
 
 function key(line: string): string {
-  return /^\s*(?:- )?[^:#]*:/.exec(line)?.[0] ?? line
+  return /^[^:#]*:/.exec(line)?.[0] ?? line
 }

@@ -51,7 +51,7 @@ function metadataName(text: string): string {
     // Without the braces within the braces.
     for (let last = ""; last !== rest;) {
       last = rest
-      rest = rest.replace(/([{,][^{}]*)\{[^{}]*\}/, "$1x")
+      rest = rest.replace(/([{,][^{},]*)\{[^{}]*\}/, "$1x")
     }
     return unquoted(new RegExp(`[{,]\\s*["']?name["']?${scalar}`).exec(rest.split("}", 1)[0]! + "}"))
   }
