@@ -109,7 +109,7 @@ async function follow(page: Page) {
   const name = location.hash.match(/^#example=(.*)$/)?.[1]
   const mine = ++asked
   if (name === undefined) {
-    if (location.hash) document.getElementById("tour")?.remove() // a link to something else
+    if (location.hash) closeTour() // a link to something else
     return
   }
   try {
@@ -125,6 +125,11 @@ async function follow(page: Page) {
   } catch (err) {
     if (mine === asked) page.say(`The example “${name.slice(0, 80)}” cannot be opened: ${(err as Error).message}`, "error")
   }
+}
+
+// closeTour takes the words of the tour away.
+export function closeTour() {
+  document.getElementById("tour")?.remove()
 }
 
 // tour shows the words of an entry, and the ways to those before and behind it.
@@ -144,7 +149,7 @@ function tour(page: Page, all: Entry[], entry: Entry) {
     h("div", {class: "tour-head"}, heading, h("p", null, `${at + 1} of ${parts.length}: ${entry.group.toLowerCase()}`)),
     h("div", {class: "tour-words"}, entry.words.map(w => h("p", null, marked(w)))),
     h("div", {class: "tour-steps"}, steps,
-      h("button", {type: "button", onclick: () => document.getElementById("tour")?.remove()}, "Close the tour"))))
+      h("button", {type: "button", onclick: closeTour}, "Close the tour"))))
   if (pressed) (steps.find(s => s.textContent === pressed && !s.disabled) ?? heading).focus()
 }
 

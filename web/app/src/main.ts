@@ -6,7 +6,7 @@ import {languageOf} from "./editor/language"
 import {Engine, EngineError} from "./engine"
 import {example} from "./example"
 import {acceptFiles, open} from "./exchange"
-import {openLinks} from "./gallery"
+import {closeTour, openLinks} from "./gallery"
 import {listen, openKeys} from "./keys"
 import {renew, workOffline} from "./offline"
 import type {Command, Page} from "./page"
@@ -58,7 +58,10 @@ const page: Page = {
   },
   load(next, whose) {
     state = next
-    if (whose) own()
+    if (whose) {
+      own()
+      closeTour()
+    }
     show(true)
     ask()
   },

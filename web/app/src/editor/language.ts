@@ -50,12 +50,12 @@ export class Language {
     if (this.checking || this.participants.size === 0) return
     this.checking = true
     const asked = this.changes, since = performance.now()
-    let found: Record<string, Diagnostic[]> = {}
+    let found = new Map<string, Diagnostic[]>()
     try {
       const question = this.question()
       const length = question.documents.reduce((n, d) => n + d.text.length, 0)
       const engine = length > much ? this.page.background() : this.page
-      found = await engine.call<Record<string, Diagnostic[]>>("diagnose", question)
+      found = new Map(Object.entries(await engine.call<Record<string, Diagnostic[]>>("diagnose", question)))
     } catch {
       // The page says what is wrong with the documents; without an answer, none are marked.
     } finally {
@@ -63,7 +63,7 @@ export class Language {
       this.pause = Math.min(Math.max(shortest, 2 * (performance.now() - since)), longest)
     }
     if (asked !== this.changes) return this.changed()
-    for (const p of this.participants) p.show(found[p.name()] ?? [])
+    for (const p of this.participants) p.show(found.get(p.name()) ?? [])
   }
 
   // question has the documents as they are, without those that are too large.

@@ -6,8 +6,12 @@ function inline(text: string): Node[] {
   return text.split(/`([^`]+)`/).map((part, i) => i % 2 ? h("code", null, part) : document.createTextNode(part))
 }
 
+// most is how much of a text is shown; a CustomResourceDefinition may describe a field at any length.
+const most = 10_000
+
 // markdown returns an element with a text.
 export function markdown(text: string): HTMLElement {
+  if (text.length > most) text = text.slice(0, most) + "…"
   const root = h("div", {class: "ed-doc"})
   for (const [i, part] of text.split(/^```[^\n]*\n?/m).entries()) {
     if (i % 2) {

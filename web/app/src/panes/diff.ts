@@ -2,7 +2,7 @@
 import type {Result} from "../api"
 import {h} from "../dom"
 import type {Page, Pane, Turn} from "../page"
-import {bounded, changes, count, empty, faults, Folds, row, verdict} from "./kit"
+import {asking, bounded, changes, count, empty, faults, Folds, row, verdict} from "./kit"
 import {fold, lineDiff, lines} from "./rows"
 import {before} from "./texts"
 
@@ -27,9 +27,11 @@ export const diff: Pane = {
       },
     }), " ", text)
     root.append(h("fieldset", {class: "switch"}, h("legend", null, "Show"), choice("fields", "fields"), choice("lines", "lines of YAML")), body)
+    asking(root, body)
   },
   show(turn) {
     latest = turn
+    root.removeAttribute("aria-busy")
     body.replaceChildren(...content(turn))
   },
 }

@@ -106,6 +106,12 @@ export function failure(err: Error): HTMLElement {
   return h("p", {class: "fault", role: "alert"}, err.message)
 }
 
+// asking says that an answer is on its way; what element has already stays until then.
+export function asking(root: HTMLElement, element = root) {
+  root.setAttribute("aria-busy", "true")
+  if (!element.hasChildNodes()) element.append(h("p", {class: "empty asking"}, "Asking the engine…"))
+}
+
 export function empty(...words: Child[]): HTMLElement {
   return h("p", {class: "empty"}, words)
 }

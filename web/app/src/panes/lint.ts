@@ -2,7 +2,7 @@
 import type {Action, Diagnostic, Range, Text} from "../api"
 import {h} from "../dom"
 import type {Page, Pane, Turn} from "../page"
-import {bounded, count, empty, failure, Folds, Latest, place, verdict} from "./kit"
+import {asking, bounded, count, empty, failure, Folds, Latest, place, verdict} from "./kit"
 import {apply} from "./texts"
 
 type Question = Pick<Turn["state"], "documents" | "kubernetes">
@@ -17,7 +17,7 @@ const latest = new Latest<Question, Record<string, Diagnostic[]>>(
   (q, answer) => {
     root.removeAttribute("aria-busy")
     shown = q
-    root.replaceChildren(...content(q, answer))
+    root.replaceChildren(...content(q, new Map(Object.entries(answer))))
   },
   (_, err) => {
     root.removeAttribute("aria-busy")
@@ -31,10 +31,11 @@ export const lint: Pane = {
   mount(element, p) {
     root = element
     page = p
+    asking(root)
   },
   show({state}) {
     if (shown?.documents === state.documents && shown.kubernetes === state.kubernetes) return
-    root.setAttribute("aria-busy", "true")
+    asking(root)
     latest.put({documents: state.documents, kubernetes: state.kubernetes})
   },
 }
@@ -42,18 +43,18 @@ export const lint: Pane = {
 const worst = ["error", "warning", "info"]
 const words: Record<string, string> = {error: "denied", warning: "warn", info: "info"}
 
-function content(q: Question, answer: Record<string, Diagnostic[]>): Node[] {
-  const names = q.documents.map(d => d.name).filter(n => answer[n]?.length)
-  const all = names.flatMap(n => answer[n]!)
+function content(q: Question, answer: ReadonlyMap<string, Diagnostic[]>): Node[] {
+  const names = q.documents.map(d => d.name).filter(n => answer.get(n)?.length)
+  const all = names.flatMap(n => answer.get(n)!)
   if (!q.documents.some(d => d.text.trim())) return [empty("Write a policy. Here is what “mapd lint” says about it: errors, and what is likely to be a mistake.")]
   if (all.length === 0) return [empty("mapd lint found nothing in the documents.")]
-  const fixable = names.filter(n => answer[n]!.some(d => d.fixable))
+  const fixable = names.filter(n => answer.get(n)!.some(d => d.fixable))
   return [
     h("div", {class: "controls"},
       h("span", null, worst.map(s => [s, all.filter(d => d.severity === s).length] as const).filter(([, n]) => n > 0).map(([s, n]) => s === "info" ? `${n} info` : count(n, s)).join(", ")),
       fixable.length > 0 && h("button", {type: "button", id: "fix-all", onclick: () => void fixAll(fixable)}, `Fix all (${count(all.filter(d => d.fixable).length, "quick fix", "quick fixes")})`)),
-    ...names.map(name => folds.make(name, true, [h("strong", null, name), " ", count(answer[name]!.length, "finding")], () =>
-      h("ul", {class: "findings"}, bounded(answer[name]!, 200, d => diagnostic(name, d), "findings", b => h("li", null, b))), "object")),
+    ...names.map(name => folds.make(name, true, [h("strong", null, name), " ", count(answer.get(name)!.length, "finding")], () =>
+      h("ul", {class: "findings"}, bounded(answer.get(name)!, 200, d => diagnostic(name, d), "findings", b => h("li", null, b))), "object")),
   ]
 }
 

@@ -5,7 +5,7 @@ import type {Page, Pane, Turn} from "../page"
 import type {State} from "../state"
 import {Tabs} from "../tabs"
 import {Job} from "./job"
-import {bounded, copyButton, count, empty, failure, faults, Folds, Latest, place, row, verdict} from "./kit"
+import {asking, bounded, copyButton, count, empty, failure, faults, Folds, Latest, place, row, verdict} from "./kit"
 import {lines} from "./rows"
 import {identity, locate, parts, replaceMutators} from "./texts"
 import {encode} from "./yaml"
@@ -51,10 +51,11 @@ export const migrate: Pane = {
       h("p", null, "Runs Gatekeeper's mutators and these policies on generated objects, and compares the results."),
       h("div", {class: "controls"}, start, h("label", null, "seed ", seed), h("label", null, number, " objects for each comparison")), job.bar, stale, comparisons)
     root.append(body, verification)
+    asking(pane, body)
   },
   show({state}: Turn) {
     if (shown === state.documents) return
-    pane.setAttribute("aria-busy", "true")
+    asking(pane, body)
     latest.put(state.documents)
   },
 }

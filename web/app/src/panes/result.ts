@@ -2,7 +2,7 @@
 import type {Answer, Result} from "../api"
 import {h} from "../dom"
 import type {Page, Pane, Turn} from "../page"
-import {bounded, copyButton, count, empty, fault, faults, Folds, row, short, verdict} from "./kit"
+import {asking, bounded, copyButton, count, empty, fault, faults, Folds, row, short, verdict} from "./kit"
 import {fold, lineDiff, lines, signs} from "./rows"
 import {who} from "./steps"
 import {before} from "./texts"
@@ -21,8 +21,10 @@ export const result: Pane = {
   mount(element, p) {
     root = element
     page = p
+    asking(root)
   },
   show(turn) {
+    root.removeAttribute("aria-busy")
     root.replaceChildren(...content(turn))
   },
 }

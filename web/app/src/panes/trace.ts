@@ -3,7 +3,7 @@
 import type {Answer, Evaluation, Excerpt, Limits, Read, Result, Trace, Traced} from "../api"
 import {h} from "../dom"
 import type {Page, Pane, Turn} from "../page"
-import {bounded, count, empty, failure, fault, faults, Folds, Latest, short, tableRow, verdict, type Child} from "./kit"
+import {asking, bounded, count, empty, failure, fault, faults, Folds, Latest, short, tableRow, verdict, type Child} from "./kit"
 import {passes, total, who, type Member, type Pass} from "./steps"
 
 let root: HTMLElement
@@ -33,10 +33,11 @@ export const trace: Pane = {
   mount(element, p) {
     root = element
     page = p
+    asking(root)
   },
   show(turn) {
     if (turn === shown) return
-    root.setAttribute("aria-busy", "true")
+    asking(root)
     latest.put(turn)
   },
 }

@@ -2,7 +2,7 @@
 import type {Answer, Result, Text, Traced} from "../api"
 import {h} from "../dom"
 import type {Page, Pane, Turn} from "../page"
-import {bounded, count, empty, failure, fault, faults, Folds, Latest, short, tableRow, verdict} from "./kit"
+import {asking, bounded, count, empty, failure, fault, faults, Folds, Latest, short, tableRow, verdict} from "./kit"
 import {locate} from "./texts"
 import {excerptText} from "./trace"
 
@@ -32,10 +32,11 @@ export const whynot: Pane = {
   mount(element, p) {
     root = element
     page = p
+    asking(root)
   },
   show(turn) {
     if (turn === shown) return
-    root.setAttribute("aria-busy", "true")
+    asking(root)
     latest.put(turn)
   },
 }
