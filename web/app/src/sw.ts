@@ -5,14 +5,16 @@ export {}
 declare const VERSION: string
 declare const FILES: string[]
 const sw = self as unknown as ServiceWorkerGlobalScope
-const name = "mapd-" + VERSION
+// Other folders of the same host may have a playground, of another version.
+const mine = `mapd ${sw.registration.scope} `
+const name = mine + VERSION
 const files = new Set(FILES.map(f => new URL(f, sw.registration.scope).href))
 
 // What the page has fetched a moment ago is asked for again only if it has changed.
 sw.oninstall = e => e.waitUntil(caches.open(name).then(c => c.addAll([...files].map(f => new Request(f, {cache: "no-cache"})))))
 
 sw.onactivate = e => e.waitUntil((async () => {
-  for (const key of await caches.keys()) if (key.startsWith("mapd-") && key !== name) await caches.delete(key)
+  for (const key of await caches.keys()) if (key.startsWith(mine) && key !== name) await caches.delete(key)
   await sw.clients.claim()
 })())
 
