@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -79,7 +80,11 @@ func readModels(file string) (map[string]*spec.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if data, err = decompressor().DecodeAll(data, nil); err != nil {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	if data, err = d.DecodeAll(data, nil); err != nil {
 		return nil, err
 	}
 	var models map[string]*spec.Schema
