@@ -57,7 +57,7 @@ web: ## build mapd for a browser and the playground's site, and hold the program
 
 # The site as it was last built, if that was after the last change of what it is made from.
 SITE := internal/playground/site/version.txt
-$(SITE): $(wildcard $(shell git ls-files web pkg internal docs examples README.md hack/web.sh go.mod 2>/dev/null))
+$(SITE): $(wildcard $(shell git ls-files web pkg internal docs examples README.md hack/web.sh hack/gallery hack/wasmlimit go.mod 2>/dev/null))
 	@$(MAKE) --no-print-directory web
 
 # The program has the site in it, so it is built after that.

@@ -35,6 +35,8 @@ standins() { (cd web/standin && find . -path "./$1/*" -name '*.txt' -printf '%P\
 mkdir -p "$out/modules"
 cp go.mod "$out/go.mod"
 cp go.sum "$out/go.sum"
+# Those of the tests and tools may be all that was fetched so far.
+left_out | cut -d' ' -f1 | sort -u | xargs $go mod download
 recipe=$(find hack/web.sh web/standin -type f | sort | xargs cat | cksum)
 for module in $(left_out | cut -d' ' -f1 | sort -u); do
 	from="$($go list -m -f '{{.Dir}}' "$module") $recipe"
@@ -85,16 +87,17 @@ echo "mapd.wasm: $(wc -c <"$out/mapd.wasm") bytes, $size gzipped, at most $limit
 # All that test/cases, the gallery and each method say, here and under node.
 MAPD_WEB=$(cd "$out" && pwd) $go test ./web -count 1 -run '^(TestParity|TestMissingSchema)$'
 
+# The copy says for which packages npm was done, and goes with them.
 app=web/app
-if ! cmp -s $app/package-lock.json "$out/package-lock.json"; then
+if ! cmp -s $app/package-lock.json $app/node_modules/.done; then
 	npm --prefix $app ci
-	cp $app/package-lock.json "$out/"
+	cp $app/package-lock.json $app/node_modules/.done
 fi
 find "$site" -mindepth 1 ! -name .keep -delete
 cp -R "$out/mapd.wasm.gz" "$out/schemas" "$site/"
 $go run ./hack/gallery "$site" "$out/blocks.json"
 for config in tsconfig.json tsconfig.worker.json; do
-	(cd $app && npm exec -- tsc -p $config)
+	(cd $app && npm exec --no -- tsc -p $config)
 done
 node $app/test.mjs
 node $app/build.mjs "$site" "$out/wasm_exec.js"
