@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/playground"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -179,16 +180,21 @@ func (f *playgroundFlags) fragment(s streams, paths []string) (string, error) {
 		return "", nil
 	}
 	hintKeyboard(s, paths...)
-	files, _, err := readFiles(paths, f.recursive, s.in)
+	names, _, err := manifest.Files(paths, f.recursive)
 	if err != nil {
 		return "", err
 	}
-	size := 0
-	for _, file := range files {
-		size += len(file.Data)
-	}
-	if size > playground.MaxState {
-		return "", fmt.Errorf("the files have %d bytes: at most %d fit in a link", size, playground.MaxState)
+	var files []mapd.File
+	left := playground.MaxState
+	for _, in := range manifest.Inputs(once(names), s.in) {
+		file, err := readSome(in, left+1) // standard input may have no end
+		if err != nil {
+			return "", err
+		}
+		if left -= len(file.Data); left < 0 {
+			return "", fmt.Errorf("the files have more than %d bytes, which do not fit in a link", playground.MaxState)
+		}
+		files = append(files, file)
 	}
 	fragment, err := playground.Fragment(stateOf(files))
 	if err != nil {

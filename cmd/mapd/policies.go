@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,13 +51,16 @@ func readFiles(paths []string, recursive bool, stdin io.Reader) (texts []mapd.Fi
 }
 
 // readInput reads an input whole.
-func readInput(in manifest.Input) (mapd.File, error) {
+func readInput(in manifest.Input) (mapd.File, error) { return readSome(in, math.MaxInt) }
+
+// readSome reads no more of an input than a number of bytes.
+func readSome(in manifest.Input, most int) (mapd.File, error) {
 	r, err := in.Open()
 	if err != nil {
 		return mapd.File{}, err
 	}
 	defer r.Close()
-	data, err := io.ReadAll(r)
+	data, err := io.ReadAll(io.LimitReader(r, int64(most)))
 	if err != nil {
 		return mapd.File{}, fmt.Errorf("%s: %w", in.Name, err)
 	}
