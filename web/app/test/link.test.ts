@@ -7,7 +7,7 @@ import {decode, encode} from "../src/share"
 import type {State} from "../src/state"
 
 // From node_modules/.test-…, where test.mjs puts this.
-const read = (name: string) => readFileSync(new URL("../../../../internal/playground/testdata/" + name, import.meta.url).pathname, "utf8").trim()
+const read = (name: string) => readFileSync(new URL("../../../../internal/playground/testdata/" + name, import.meta.url), "utf8").trim()
 const state = JSON.parse(read("state.json")) as State
 
 test("a link that Go wrote", async () => {
