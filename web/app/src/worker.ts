@@ -13,6 +13,10 @@ interface GoProgram {
 declare const Go: new () => GoProgram
 declare const mapd: {call(method: string, params: string): Promise<string>}
 
+// largest is what the page can take without stopping: a long key in an object is a part of each
+// path below it, so an answer may be larger than the question by any factor.
+const largest = 64 << 20 // UTF-16 units
+
 const send = (m: FromWorker) => self.postMessage(m)
 let memory: WebAssembly.Memory
 
@@ -56,7 +60,10 @@ self.onmessage = e => {
   }
   const {id, method, params} = e.data
   mapd.call(method, params).then(
-    answer => send({id, answer, memory: memory.buffer.byteLength}),
+    answer => send({
+      id, memory: memory.buffer.byteLength,
+      ...answer.length > largest ? {error: `the answer has ${answer.length >> 20} MiB, and the page shows at most ${largest >> 20}`} : {answer},
+    }),
     err => send({id, error: String(err?.message ?? err), memory: memory.buffer.byteLength}),
   )
 }

@@ -151,7 +151,7 @@ export function change(c: Change): HTMLElement {
   if (c.before === null || c.before === undefined) return whole("+", c.after)
   if (c.after === null || c.after === undefined) return whole("-", c.before)
   return h("div", {class: "change"}, h("div", {class: "row altered"}, h("span", {class: "sign"}, "~"), h("span", {class: "text"},
-    c.path, ": ", h("del", null, short(inline(c.before))), " → ", h("ins", null, short(inline(c.after))))))
+    short(c.path), ": ", h("del", null, short(inline(c.before))), " → ", h("ins", null, short(inline(c.after))))))
 }
 
 export function changes(list: readonly Change[]): HTMLElement {

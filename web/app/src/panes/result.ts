@@ -66,7 +66,7 @@ function object(r: Result, at: number, given: string | undefined, open: boolean)
 }
 
 function list(paths: readonly string[]) {
-  return paths.slice(0, 100).map((p, i) => [i > 0 && ", ", h("code", null, p)])
+  return paths.slice(0, 100).map((p, i) => [i > 0 && ", ", h("code", null, short(p, 300))])
 }
 
 // steps are the lines below the verdict: what each policy did.
@@ -93,7 +93,7 @@ function yaml(r: Result, given: string | undefined): HTMLElement {
   const removed = (r.diff ?? []).filter(c => c.after === null && !c.moved)
   const line = (t: string, i: number) => {
     const by = causes.get(i + 1)
-    return row(marks.get(i + 1) ?? " ", t, i + 1, by && h("span", {class: "who"}, [...by].map(([path, list], n) => [n > 0 && "; ", by.size > 1 && `${path}: `, list.join(", then ")])))
+    return row(marks.get(i + 1) ?? " ", t, i + 1, by && h("span", {class: "who"}, [...by].map(([path, list], n) => [n > 0 && "; ", by.size > 1 && `${short(path, 300)}: `, list.join(", then ")])))
   }
   const numbered = text.map((t, i) => ({t, i}))
   const rows = text.length <= whole

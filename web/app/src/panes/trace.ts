@@ -105,7 +105,7 @@ function step(name: string, t: Traced, limits: Limits | undefined): HTMLElement 
       verdict(outcome(t), t.outcome),
       t.reason && [": ", t.reason],
       t.error && [": ", h("span", {class: "refusal"}, t.error), t.ignored && " (ignored: failurePolicy)"],
-      t.changed && t.changed.length > 0 && [": ", t.changed.slice(0, 50).map((p, i) => [i > 0 && ", ", h("code", null, p)]), t.changed.length > 50 && ` and ${t.changed.length - 50} more`]),
+      t.changed && t.changed.length > 0 && [": ", t.changed.slice(0, 50).map((p, i) => [i > 0 && ", ", h("code", null, short(p, 300))]), t.changed.length > 50 && ` and ${t.changed.length - 50} more`]),
     limits && t.mutation !== undefined && t.cost > 0 && meter(`mutations[${t.mutation}] with its variables`, t.cost, limits.mutation),
     t.trace && evaluations(`${name} t`, t.trace, limits))
 }
