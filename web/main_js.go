@@ -16,13 +16,13 @@ import (
 const memory = 800 << 20
 
 // main sets globalThis.mapd to an object with one function, call(method, params):
-// a promise of the answer. Params and answer are JSON; see methods. Schemas come from
-// globalThis.mapdSchema, see schemas. A call works for globalThis.mapdPatience milliseconds
+// a promise of the answer. Params and answer are JSON; see methods. Schemas and descriptions
+// come from globalThis.mapdSchema, see schemas. A call works for globalThis.mapdPatience milliseconds
 // if that is set.
 func main() {
 	debug.SetMemoryLimit(memory)
 	var s schemas
-	openapi.ReadSchema = s.read
+	openapi.ReadSchema, openapi.ReadDescriptions = s.read, s.describe
 	d := pageDesk()
 	js.Global().Set("mapd", map[string]any{
 		"call": js.FuncOf(func(_ js.Value, args []js.Value) any {
@@ -35,7 +35,7 @@ func main() {
 				settle.Release()
 				// Not on the stack of the event: an answer may have to wait for a file.
 				go func() {
-					before, _ := s.failures()
+					before := s.begin()
 					answer, err := d.call(context.Background(), method, []byte(params))
 					if after, missing := s.failures(); after > before {
 						err = missing

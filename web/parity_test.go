@@ -107,6 +107,9 @@ func TestParity(t *testing.T) {
 		if strings.HasPrefix(l.name, "method ") && strings.HasPrefix(want, "! ") != (l.method == "nothing") {
 			t.Errorf("%s: %s", l.name, want)
 		}
+		if l.name == "method hover" && !strings.Contains(want, "Standard object's metadata") {
+			t.Errorf("%s: %s has no description", l.name, want)
+		}
 		if got := n.read(t); sameSpace.Replace(got) != sameSpace.Replace(want) && sortedReads(got) != sortedReads(want) {
 			t.Errorf("%s: %s differs (-here +browser):\n%s", l.name, l.method, cmp.Diff(want, got))
 		}
@@ -124,12 +127,7 @@ func TestMissingSchema(t *testing.T) {
 	if built == "" {
 		t.Skip("MAPD_WEB does not name what hack/web.sh has built")
 	}
-	dir := t.TempDir()
-	for _, name := range []string{"mapd.wasm.gz", "wasm_exec.js"} {
-		if err := os.Symlink(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := programIn(t, built)
 	n := startNode(t, dir)
 	l := lineOf(t, "a Pod", "evaluate", Question{Documents: texts(label("p", `"x"`)), Objects: texts(pod)})
 	n.write(l)
@@ -143,6 +141,58 @@ func TestMissingSchema(t *testing.T) {
 	if got, want := n.read(t), answerLine(t, newDesk(), l, map[string]int{}); got != want {
 		t.Errorf("with the schema: %s\nwant %s", got, want)
 	}
+}
+
+// A hover without the descriptions has the type alone, and the next one asks again.
+func TestMissingDescriptions(t *testing.T) {
+	built := os.Getenv("MAPD_WEB")
+	if built == "" {
+		t.Skip("MAPD_WEB does not name what hack/web.sh has built")
+	}
+	dir := programIn(t, built)
+	link := func(pattern string) {
+		files, err := filepath.Glob(filepath.Join(built, "schemas", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			if err := os.Symlink(file, filepath.Join(dir, "schemas", filepath.Base(file))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "schemas"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link("*.schema")
+	n := startNode(t, dir)
+	for _, l := range methodLines(t) {
+		if l.method != "hover" {
+			continue
+		}
+		want := answerLine(t, newDesk(), l, map[string]int{})
+		n.write(l)
+		if got := n.read(t); !strings.Contains(got, "object.metadata: ") || strings.Contains(got, "Standard object's metadata") {
+			t.Errorf("without descriptions: %s", got)
+		}
+		link("*.descriptions")
+		n.write(l)
+		if got := n.read(t); got != want {
+			t.Errorf("with descriptions: %s\nwant %s", got, want)
+		}
+	}
+}
+
+// programIn returns a directory with the program and none of its files.
+func programIn(t *testing.T, built string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"mapd.wasm.gz", "wasm_exec.js"} {
+		if err := os.Symlink(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // node is testdata/run.js.

@@ -12,14 +12,15 @@ import (
 	"syscall/js"
 )
 
-// maxSchema bounds a file of schemas, in bytes.
+// maxSchema bounds a file, in bytes.
 const maxSchema = 8 << 20
 
-// schemas asks the page for files of schemas.
+// schemas asks the page for files of schemas, and of descriptions of fields.
 type schemas struct {
-	mu     sync.Mutex
-	failed int
-	last   error
+	mu          sync.Mutex
+	failed      int
+	last        error
+	undescribed error // why a description could not be had since a call began
 }
 
 // read returns a file for which it waits. globalThis.mapdSchema(name) is a promise of a
@@ -43,6 +44,30 @@ func (s *schemas) failures() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed, s.last
+}
+
+// describe returns a file of descriptions for which it waits. After one that could not be had
+// it asks for no other until the next call begins: a call is to wait for one at most.
+func (s *schemas) describe(name string) ([]byte, error) {
+	s.mu.Lock()
+	err := s.undescribed
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	data, err := fetch(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undescribed = err
+	return data, err
+}
+
+// begin says that a call begins, and returns how many schemas could not be had so far.
+func (s *schemas) begin() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undescribed = nil
+	return s.failed
 }
 
 func fetch(name string) ([]byte, error) {

@@ -146,7 +146,7 @@ func (c *completer) members(tokens []layout.Token, dot int, optional bool) {
 	for _, s := range v.spots {
 		for _, name := range s.Fields() {
 			if at := v.field(name); isName(name) {
-				c.add(name, FieldItem, at.describe(), c.w.document(at))
+				c.add(name, FieldItem, at.describe(), at.document())
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func (c *completer) literal(typ []string, set []string) {
 		for _, name := range s.Fields() {
 			if isName(name) && !slices.Contains(set, name) {
 				at := v.field(name)
-				c.insert(name, name+": ", FieldItem, at.describe(), c.w.document(at))
+				c.insert(name, name+": ", FieldItem, at.describe(), at.document())
 			}
 		}
 	}
@@ -238,7 +238,7 @@ func (c *completer) types(names []string) {
 		for _, name := range s.Fields() {
 			at := v.field(name)
 			if isName(name) && at.within().structured() {
-				c.add(name, FieldItem, at.describe(), c.w.document(at))
+				c.add(name, FieldItem, at.describe(), at.document())
 			}
 		}
 	}
@@ -457,14 +457,10 @@ func (v value) receivers() (out []string) {
 	return out
 }
 
-// document returns what the fields of a value are for.
-func (w *Workspace) document(v value) string {
+// document returns what a value is for.
+func (v value) document() string {
 	for _, s := range v.spots {
-		text := s.kind.Describe(s.path...)
-		if text == "" && w.opts.Describe != nil {
-			text = w.opts.Describe(s.kind, s.path)
-		}
-		if text != "" {
+		if text := s.kind.Describe(s.path...); text != "" {
 			return text
 		}
 	}

@@ -80,7 +80,7 @@ func (w *Workspace) describe(a *author, i int) string {
 				return headed(patchType+"."+word+": "+fieldTypes[patchType+"."+word], fieldDocs[patchType+"."+word])
 			}
 			if v := a.object(typ).field(word); v.known() {
-				return headed(strings.Join(typ, ".")+"."+word+": "+v.describe(), w.document(v))
+				return headed(strings.Join(typ, ".")+"."+word+": "+v.describe(), v.document())
 			}
 			return ""
 		}
@@ -90,7 +90,7 @@ func (w *Workspace) describe(a *author, i int) string {
 			return headed(word, nameDocs[word])
 		}
 		v := a.object(names[:len(names)-1]).field(word)
-		return headed(strings.Join(names, ".")+": "+v.describe(), w.document(v))
+		return headed(strings.Join(names, ".")+": "+v.describe(), v.document())
 	}
 	in := a.around(tokens[:from])
 	v := a.typed(chain, in)
@@ -104,7 +104,7 @@ func (w *Workspace) describe(a *author, i int) string {
 		}
 		return ""
 	case v.known() && !v.variables:
-		doc := w.document(v)
+		doc := v.document()
 		if len(chain) == 1 && nameDocs[word] != "" {
 			if _, loop := in.find(word); !loop {
 				doc = strings.TrimSpace(nameDocs[word] + "\n\n" + doc)

@@ -36,9 +36,6 @@ const (
 
 // Options say what a Workspace knows besides its documents.
 type Options struct {
-	// Describe returns what a field is for, "" if that is not known. It is asked about kinds
-	// that are built in.
-	Describe func(kind *openapi.Kind, path []string) string
 	// Lint are those of diagnostics; the zero value is the newest release.
 	Lint lint.Options
 }

@@ -53,7 +53,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &server{
-		opts: opts, workspace: language.New(language.Options{Describe: describe, Lint: opts.Lint}), open: map[string]*document{}, running: map[jsonrpc2.ID]context.CancelFunc{},
+		opts: opts, workspace: language.New(language.Options{Lint: opts.Lint}), open: map[string]*document{}, running: map[jsonrpc2.ID]context.CancelFunc{},
 		edited: make(chan struct{}, 1), exit: cancel, log: log.New(opts.Log, "mapd lsp: ", 0),
 	}
 	framing := &codec{}

@@ -4,6 +4,7 @@ package openapi
 
 import (
 	"embed"
+	"reflect"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -28,3 +29,48 @@ var decompressor = sync.OnceValue(func() *zstd.Decoder {
 	}
 	return d
 })
+
+// descriptions returns what a type says of its fields.
+func descriptions(t reflect.Type) map[string]string {
+	if d, ok := reflect.New(t).Interface().(interface{ SwaggerDoc() map[string]string }); ok {
+		return d.SwaggerDoc()
+	}
+	return nil
+}
+
+// Descriptions returns, for a program with the build tag mapd_fetch, all that Describe says
+// of built-in kinds: by file, type and field.
+func Descriptions() map[string]map[string]map[string]string {
+	files := map[string]map[string]map[string]string{}
+	seen := map[reflect.Type]bool{}
+	var walk func(reflect.Type)
+	walk = func(t reflect.Type) {
+		if t = elem(t); t.Kind() != reflect.Struct || seen[t] {
+			return
+		}
+		seen[t] = true
+		for i := range t.NumField() {
+			f := t.Field(i)
+			walk(f.Type)
+			name := nameOf(f)
+			if name == "" {
+				continue
+			}
+			// A file without texts is one, too: it will be asked for.
+			file := descriptionsFile(t)
+			if files[file] == nil {
+				files[file] = map[string]map[string]string{}
+			}
+			if text := descriptions(t)[name]; text != "" {
+				if files[file][t.Name()] == nil {
+					files[file][t.Name()] = map[string]string{}
+				}
+				files[file][t.Name()][name] = text
+			}
+		}
+	}
+	for _, t := range goTypes().scheme.AllKnownTypes() {
+		walk(t)
+	}
+	return files
+}

@@ -2,7 +2,12 @@
 
 package openapi
 
-import "errors"
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"sync"
+)
 
 // ReadSchema returns the merge schema of a built-in group-version by the name of its
 // file, such as core_v1.schema. With the build tag mapd_fetch the program has none of
@@ -12,3 +17,35 @@ import "errors"
 var ReadSchema = func(string) ([]byte, error) { return nil, errors.New("ReadSchema is not set") }
 
 func readSchema(file string, _ int) ([]byte, error) { return ReadSchema(file) }
+
+// ReadDescriptions returns what the types of a Go package say of their fields by the name
+// of its file, such as k8s.io_api_core_v1.descriptions. It is like ReadSchema, but that
+// Describe returns "" if it fails.
+var ReadDescriptions = func(string) ([]byte, error) { return nil, errors.New("ReadDescriptions is not set") }
+
+var described struct {
+	sync.Mutex
+	files map[string]map[string]map[string]string // by file, type and field
+}
+
+// descriptions returns what a type says of its fields.
+func descriptions(t reflect.Type) map[string]string {
+	described.Lock()
+	defer described.Unlock()
+	file := descriptionsFile(t)
+	if _, ok := described.files[file]; !ok {
+		data, err := ReadDescriptions(file)
+		if err != nil {
+			return nil
+		}
+		var types map[string]map[string]string
+		if err := json.Unmarshal(data, &types); err != nil {
+			return nil
+		}
+		if described.files == nil {
+			described.files = map[string]map[string]map[string]string{}
+		}
+		described.files[file] = types
+	}
+	return described.files[file][t.Name()]
+}

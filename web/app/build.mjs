@@ -37,7 +37,8 @@ const licences = Object.entries(lock.packages).filter(([path, p]) => path && !p.
 })
 writeFileSync(join(out, "packages.LEGAL.txt"), licences.join("\n\n"))
 
-// The service worker keeps all of these, and fetches them anew when one has changed.
+// The service worker keeps all of these, and fetches them anew when one has changed; the
+// descriptions of fields only when they are first used.
 const files = readdirSync(out, {recursive: true, withFileTypes: true})
   .filter(f => f.isFile() && !["sw.js", "version.txt", ".keep"].includes(f.name) && !f.name.endsWith(".LEGAL.txt"))
   .map(f => relative(out, join(f.parentPath, f.name)))
@@ -47,6 +48,10 @@ for (const f of files) hash.update(f).update(readFileSync(join(out, f)))
 const version = hash.digest("hex").slice(0, 16)
 await build({
   ...options, entryPoints: [join(here, "src/sw.ts")], format: "iife",
-  define: {VERSION: JSON.stringify(version), FILES: JSON.stringify(files)},
+  define: {
+    VERSION: JSON.stringify(version),
+    FILES: JSON.stringify(files.filter(f => !f.endsWith(".descriptions"))),
+    LATER: JSON.stringify(files.filter(f => f.endsWith(".descriptions"))),
+  },
 })
 writeFileSync(join(out, "version.txt"), version + "\n")

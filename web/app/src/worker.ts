@@ -21,13 +21,13 @@ const send = (m: FromWorker) => self.postMessage(m)
 let memory: WebAssembly.Memory
 
 // mapdSchema is what the program reads the schemas of a group of built-in kinds with, when it
-// first needs one of them; see web/schemas_js.go. The wait is no part of the time that a
-// call may take.
+// first needs one of them, and the descriptions of their fields, without which a call has an
+// answer, too; see web/schemas_js.go. The wait is no part of the time that a call may take.
 Object.assign(globalThis, {
   async mapdSchema(name: string): Promise<Uint8Array> {
     send({fetching: 1})
     try {
-      const r = await fetch("schemas/" + name, {signal: AbortSignal.timeout(30_000)})
+      const r = await fetch("schemas/" + name, {signal: AbortSignal.timeout(name.endsWith(".descriptions") ? 5_000 : 30_000)})
       if (!r.ok) throw new Error(`schemas/${name}: ${r.status} ${r.statusText}`)
       return new Uint8Array(await r.arrayBuffer())
     } finally {

@@ -1,10 +1,12 @@
 // Command site writes the files that a program with the build tag mapd_fetch asks for:
-// site BUILTIN DIR writes the merge schemas of BUILTIN into DIR, compressed as gzip does.
+// site BUILTIN DIR writes the merge schemas of BUILTIN and the descriptions of fields into
+// DIR, compressed as gzip does.
 package main
 
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"log"
 	"os"
@@ -12,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
 func main() {
@@ -46,20 +50,33 @@ func run(from, to string) error {
 		if data, err = dec.DecodeAll(data, nil); err != nil {
 			return err
 		}
-		var b bytes.Buffer
-		w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		if err := write(filepath.Join(to, strings.TrimSuffix(filepath.Base(file), ".zst")), data); err != nil {
+			return err
+		}
+	}
+	for name, types := range openapi.Descriptions() {
+		data, err := json.Marshal(types)
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(data); err != nil {
-			return err
-		}
-		if err := w.Close(); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(to, strings.TrimSuffix(filepath.Base(file), ".zst")), b.Bytes(), 0o644); err != nil {
+		if err := write(filepath.Join(to, name), data); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func write(path string, data []byte) error {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(data); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
