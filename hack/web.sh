@@ -74,7 +74,7 @@ http=$($go env GOROOT)/src/net/http
 	echo "\"$http/http.go\": \"$PWD/web/standin/std/net/http/http.go.txt\"}}"
 } >"$out/overlay.json"
 
-GOOS=js GOARCH=wasm $go build -overlay "$out/overlay.json" -modfile "$out/go.mod" -tags mapd_stable,mapd_fetch -trimpath -ldflags '-s -w' -o "$out/mapd.wasm" ./web
+GOOS=js GOARCH=wasm $go build -overlay "$out/overlay.json" -modfile "$out/go.mod" -tags mapd_fetch -trimpath -ldflags '-s -w' -o "$out/mapd.wasm" ./web
 $go run ./hack/wasmlimit "$out/mapd.wasm" $((1 << 30))
 cp "$($go env GOROOT)/lib/wasm/wasm_exec.js" "$out/"
 rm -rf "$out/schemas"

@@ -107,6 +107,9 @@ func TestParity(t *testing.T) {
 		if strings.HasPrefix(l.name, "method ") && strings.HasPrefix(want, "! ") != (l.method == "nothing") {
 			t.Errorf("%s: %s", l.name, want)
 		}
+		if l.name == betaLine && !strings.Contains(want, `"verdict":"changed"`) {
+			t.Errorf("%s: %s", l.name, want)
+		}
 		if l.name == "method hover" && !strings.Contains(want, "Standard object's metadata") {
 			t.Errorf("%s: %s has no description", l.name, want)
 		}
@@ -334,6 +337,8 @@ func galleryLines(t *testing.T) (lines []line) {
 	return lines
 }
 
+const betaLine = "an object of a beta version"
+
 // methodLines are a few calls of each method but evaluate.
 func methodLines(t *testing.T) (lines []line) {
 	policy := label("p", `object.metadata.?labels["team"].orValue("none")`)
@@ -367,5 +372,7 @@ func methodLines(t *testing.T) (lines []line) {
 		lines = append(lines, lineOf(t, "method "+method, method, params))
 	}
 	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.method, b.method) })
-	return lines
+	beta := strings.NewReplacer(`apiGroups: [""], apiVersions: [v1]`, "apiGroups: [resource.k8s.io], apiVersions: [v1beta1]", "[pods]", "[resourceclaims]").Replace(label("p", `"x"`))
+	claim := "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {devices: {requests: [{name: r, deviceClassName: x}]}}\n"
+	return append(lines, lineOf(t, betaLine, "evaluate", Question{Documents: texts(beta), Objects: texts(claim)}))
 }

@@ -61,9 +61,6 @@ var builtin = sync.OnceValue(func() *builtinSource {
 	}
 	s := &builtinSource{index: ix, documents: map[schema.GroupVersion]*document{}}
 	for _, d := range ix.Documents {
-		if preview(d.Version) && len(previews) == 0 {
-			continue // left out of this program
-		}
 		doc := &document{file: d.File, size: d.Size, models: make(map[string]*builtinModel, len(d.Kinds))}
 		for _, k := range d.Kinds {
 			kind, model, _ := strings.Cut(k, "=")
@@ -72,9 +69,6 @@ var builtin = sync.OnceValue(func() *builtinSource {
 		s.documents[schema.GroupVersion{Group: d.Group, Version: d.Version}] = doc
 	}
 	for _, r := range ix.Resources {
-		if preview(r.Version) && len(previews) == 0 {
-			continue
-		}
 		res := Resource{
 			GVR:        schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource},
 			Kind:       schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind},

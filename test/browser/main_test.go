@@ -78,8 +78,7 @@ func run(m *testing.M) (int, error) {
 	defer os.RemoveAll(dir)
 
 	native = filepath.Join(dir, "native")
-	// The tag is that of the program for a browser.
-	build := exec.Command("go", "build", "-tags", "mapd_stable", "-o", native, "./web")
+	build := exec.Command("go", "build", "-o", native, "./web")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("building ./web: %w\n%s", err, out)
