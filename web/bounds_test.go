@@ -21,7 +21,7 @@ func TestBounds(t *testing.T) {
 	loop := func(n int) string {
 		return many(n, "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20].map(x, ") + "1" + many(n, ")")
 	}
-	d := newDesk()
+	d := unhurried()
 	for name, tt := range map[string]struct {
 		q    Question
 		want string // in the answer or the error; "" is anything
@@ -72,7 +72,7 @@ func BenchmarkKeystroke(b *testing.B) {
 		for _, trace := range []bool{false, true} {
 			for _, where := range []string{"object", "policy"} {
 				b.Run(fmt.Sprintf("policies=%d/trace=%t/%s", policies, trace, where), func(b *testing.B) {
-					d := newDesk()
+					d := unhurried()
 					n := 0
 					for b.Loop() {
 						n++

@@ -43,6 +43,14 @@ func label(name, value string) string {
 	return mutation(name, fmt.Sprintf(`Object{metadata: Object.metadata{labels: {"owner": %s}}}`, value))
 }
 
+// unhurried returns a desk that waits as long as a busy machine needs: what ends calls in
+// tests is how much they do, and not the clock.
+func unhurried() *desk {
+	d := newDesk()
+	d.patience = time.Hour
+	return d
+}
+
 // ask calls a method twice and returns its answer, which has to be the same.
 func ask[A any](t *testing.T, d *desk, method string, params any) (out A) {
 	t.Helper()
@@ -93,7 +101,7 @@ func TestNoCall(t *testing.T) {
 		{"actions", `{"name":"x"}`, `there is no document "x"`},
 		{"format", `{"name":"x"}`, `there is no document "x"`},
 	} {
-		if _, err := newDesk().call(t.Context(), tt[0], []byte(tt[1])); err == nil || err.Error() != tt[2] {
+		if _, err := unhurried().call(t.Context(), tt[0], []byte(tt[1])); err == nil || err.Error() != tt[2] {
 			t.Errorf("%s %s: error %v, want %s", tt[0], tt[1], err, tt[2])
 		}
 	}
@@ -102,7 +110,7 @@ func TestNoCall(t *testing.T) {
 func TestPanic(t *testing.T) {
 	methods["panics"] = func(context.Context, *desk, []byte) (any, error) { panic("here") }
 	defer delete(methods, "panics")
-	d := newDesk()
+	d := unhurried()
 	if _, err := d.call(t.Context(), "panics", nil); err == nil || err.Error() != "panics: this is a mistake of mapd: here" {
 		t.Errorf("error %v", err)
 	}
@@ -111,7 +119,7 @@ func TestPanic(t *testing.T) {
 
 // A call ends although the timer of its context does not fire.
 func TestPatience(t *testing.T) {
-	d := newDesk()
+	d := unhurried()
 	d.patience = time.Nanosecond
 	if _, err := d.call(t.Context(), "evaluate", []byte(`{}`)); err == nil || err.Error() != "evaluate: not done after 1ns" {
 		t.Errorf("error %v", err)
@@ -123,7 +131,7 @@ func TestPatience(t *testing.T) {
 }
 
 func TestEvaluate(t *testing.T) {
-	d := newDesk()
+	d := unhurried()
 	q := EvaluateQuestion{Question: Question{Documents: texts(label("a", `"x"`), label("b", `object.metadata.name`)), Objects: texts(pod)}, Trace: true, WhyNot: true}
 	got := ask[Answer](t, d, "evaluate", q).Results[0]
 	if got.Verdict != "changed" || !strings.Contains(got.Text, "owner: web") {
@@ -144,7 +152,7 @@ func TestEvaluate(t *testing.T) {
 	ask[Answer](t, d, "evaluate", q)
 	q.Namespace, q.Objects = "", texts("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", "a: [")
 	a := ask[Answer](t, d, "evaluate", q)
-	if diff := cmp.Diff(ask[Answer](t, newDesk(), "evaluate", q), a); diff != "" {
+	if diff := cmp.Diff(ask[Answer](t, unhurried(), "evaluate", q), a); diff != "" {
 		t.Errorf("the answer depends on earlier calls (-alone +after others):\n%s", diff)
 	}
 	if n := len(a.Results[0].WhyNot); a.Results[0].Verdict != "no match" || n != 2 || a.Limits.Expression == 0 {
@@ -157,7 +165,7 @@ func TestEvaluate(t *testing.T) {
 
 // What was compiled is used again, and only for what is the same.
 func TestCompiledAgain(t *testing.T) {
-	d := newDesk()
+	d := unhurried()
 	q := Question{Objects: texts(pod), Documents: texts(label("a", `"x"`) + "---\n" + label("b", `"y"`))}
 	ask[Answer](t, d, "evaluate", q)
 	before := d.loaded[kind{}].Policies()
@@ -183,7 +191,7 @@ func TestSecret(t *testing.T) {
 	policy := strings.Replace(mutation("s", `Object{metadata: Object.metadata{labels: {"length": string(size(object.data["password"]))}}, data: {"password": object.data["password"] + "IQ=="}}`), "[pods]", "[secrets]", 1)
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: aHVudGVyMjIy}\n"
 	type part struct{ Text, Diff, Trace, Summary, Steps json.RawMessage }
-	got := ask[struct{ Results []part }](t, newDesk(), "evaluate", EvaluateQuestion{Question: Question{Documents: texts(policy), Objects: texts(secret)}, Trace: true}).Results[0]
+	got := ask[struct{ Results []part }](t, unhurried(), "evaluate", EvaluateQuestion{Question: Question{Documents: texts(policy), Objects: texts(secret)}, Trace: true}).Results[0]
 	if !strings.Contains(string(got.Text), "aHVudGVyMjIyIQ==") {
 		t.Errorf("the text does not have what was written: %s %s", got.Text, got.Steps)
 	}
@@ -195,7 +203,7 @@ func TestSecret(t *testing.T) {
 }
 
 func TestOrders(t *testing.T) {
-	got := ask[OrdersAnswer](t, newDesk(), "orders", OrdersQuestion{Question: Question{Documents: texts(label("a", `"x"`), label("b", `"y"`)), Objects: texts(pod, "a: [", pod)}})
+	got := ask[OrdersAnswer](t, unhurried(), "orders", OrdersQuestion{Question: Question{Documents: texts(label("a", `"x"`), label("b", `"y"`)), Objects: texts(pod, "a: [", pod)}})
 	if len(got.Objects) != 3 || got.Objects[1].Error == nil {
 		t.Fatalf("answer %+v", got)
 	}
@@ -206,7 +214,7 @@ func TestOrders(t *testing.T) {
 }
 
 func TestLanguage(t *testing.T) {
-	d := newDesk()
+	d := unhurried()
 	policy := `apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata:
@@ -280,23 +288,23 @@ spec:
 
 func TestMigrate(t *testing.T) {
 	wrong := "apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: {name: wrong}\nspec: {location: \"spec[\"}\n"
-	got := ask[MigrateAnswer](t, newDesk(), "migrate", MigrateQuestion{texts(assign, wrong, pod)})
+	got := ask[MigrateAnswer](t, unhurried(), "migrate", MigrateQuestion{texts(assign, wrong, pod)})
 	if len(got.Entries) != 2 || len(got.Files) != 1 || len(got.Notes) != 2 || got.Summary != "2 mutators: 1 exact, 1 refused" {
 		t.Fatalf("answer %+v", got)
 	}
 	if e := got.Entries[0]; e.Name != "Assign/always-pull" || e.Verdict != "exact" || e.File != got.Files[0].Name || !strings.Contains(got.Files[0].Text, "MutatingAdmissionPolicyBinding") {
 		t.Errorf("entry %+v, file\n%s", e, got.Files[0].Text)
 	}
-	if got := ask[MigrateAnswer](t, newDesk(), "migrate", MigrateQuestion{texts(assign + "---\n" + assign)}); len(got.Errors) != 1 || got.Errors[0].Document != 2 {
+	if got := ask[MigrateAnswer](t, unhurried(), "migrate", MigrateQuestion{texts(assign + "---\n" + assign)}); len(got.Errors) != 1 || got.Errors[0].Document != 2 {
 		t.Errorf("errors of a mutator that is given twice: %+v", got.Errors)
 	}
-	if got := ask[MigrateAnswer](t, newDesk(), "migrate", MigrateQuestion{texts(pod)}); len(got.Errors)+len(got.Entries) > 0 {
+	if got := ask[MigrateAnswer](t, unhurried(), "migrate", MigrateQuestion{texts(pod)}); len(got.Errors)+len(got.Entries) > 0 {
 		t.Errorf("answer without mutators: %+v", got)
 	}
 }
 
 func TestVerify(t *testing.T) {
-	got := ask[VerifyAnswer](t, newDesk(), "verify", VerifyQuestion{Documents: texts(assign), Count: 20})
+	got := ask[VerifyAnswer](t, unhurried(), "verify", VerifyQuestion{Documents: texts(assign), Count: 20})
 	if len(got.Comparisons) == 0 || got.Seed != 1 || got.Count != 20 {
 		t.Fatalf("answer %+v", got)
 	}
@@ -305,7 +313,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("comparison %+v", c)
 		}
 	}
-	if got := ask[VerifyAnswer](t, newDesk(), "verify", VerifyQuestion{Documents: texts("a: [")}); len(got.Errors) != 1 {
+	if got := ask[VerifyAnswer](t, unhurried(), "verify", VerifyQuestion{Documents: texts("a: [")}); len(got.Errors) != 1 {
 		t.Errorf("errors %+v", got.Errors)
 	}
 }

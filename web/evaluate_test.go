@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "write testdata/answer.json")
 
 func evaluated(t *testing.T, question []byte) string {
 	t.Helper()
-	a, err := newDesk().call(t.Context(), "evaluate", question)
+	a, err := unhurried().call(t.Context(), "evaluate", question)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func question(t *testing.T, s gallery.State) Question {
 // open answers the question of an example.
 func open(t *testing.T, s gallery.State) *Answer {
 	t.Helper()
-	a, err := newDesk().evaluate(t.Context(), EvaluateQuestion{Question: question(t, s)})
+	a, err := unhurried().evaluate(t.Context(), EvaluateQuestion{Question: question(t, s)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -100,8 +99,7 @@ func TestParity(t *testing.T) {
 		}
 	}()
 	// The two work side by side.
-	d, verdicts := newDesk(), map[string]int{}
-	d.patience = time.Hour
+	d, verdicts := unhurried(), map[string]int{}
 	for _, l := range lines {
 		want := answerLine(t, d, l, verdicts)
 		if strings.HasPrefix(l.name, "method ") && strings.HasPrefix(want, "! ") != (l.method == "nothing") {
@@ -141,7 +139,7 @@ func TestMissingSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.write(l)
-	if got, want := n.read(t), answerLine(t, newDesk(), l, map[string]int{}); got != want {
+	if got, want := n.read(t), answerLine(t, unhurried(), l, map[string]int{}); got != want {
 		t.Errorf("with the schema: %s\nwant %s", got, want)
 	}
 }

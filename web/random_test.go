@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -29,8 +28,7 @@ func TestRandomEdits(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
-			kept := newDesk()
-			kept.patience = time.Hour
+			kept := unhurried()
 			var q EvaluateQuestion
 			seen := map[string]bool{}
 			for i := range *edits {
@@ -43,8 +41,8 @@ func TestRandomEdits(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, method := range []string{"evaluate", "evaluate", "suite"} {
-					fresh := newDesk()
-					fresh.patience, fresh.envs = time.Hour, kept.envs
+					fresh := unhurried()
+					fresh.envs = kept.envs
 					want, wantErr := fresh.call(t.Context(), method, params)
 					got, err := kept.call(t.Context(), method, params)
 					if fmt.Sprint(err) != fmt.Sprint(wantErr) || sortedReads(string(got)) != sortedReads(string(want)) {

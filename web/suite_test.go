@@ -61,7 +61,7 @@ func TestSuite(t *testing.T) {
 			Documents: []Text{{"../../etc/passwd", label("a", `"x"`)}, {"mapd-test.yaml", label("b", `"x"`)}, {"Ü *?[].YAML", ""}, {"", "# empty"}, {"A", label("c", `"x"`)}, {"a.yaml", label("d", `"x"`)}}, Objects: texts(pod),
 		}, 1},
 	} {
-		t.Run(name, func(t *testing.T) { passes(t, ask[SuiteAnswer](t, newDesk(), "suite", tt.q), tt.cases) })
+		t.Run(name, func(t *testing.T) { passes(t, ask[SuiteAnswer](t, unhurried(), "suite", tt.q), tt.cases) })
 	}
 	for name, q := range map[string]Question{
 		"there is no policy among the documents":                  {Objects: texts(pod)},
@@ -69,7 +69,7 @@ func TestSuite(t *testing.T) {
 		"did not find expected node content":                      {Documents: texts("a: [")},
 		`operation "BUY": want CREATE, UPDATE, CONNECT or DELETE`: {Operation: "BUY"},
 	} {
-		if a := ask[SuiteAnswer](t, newDesk(), "suite", q); len(a.Errors) != 1 || a.Errors[0].Message != name || a.Files != nil {
+		if a := ask[SuiteAnswer](t, unhurried(), "suite", q); len(a.Errors) != 1 || a.Errors[0].Message != name || a.Files != nil {
 			t.Errorf("%s: answer %+v", name, a)
 		}
 	}
@@ -83,7 +83,7 @@ func TestSuiteOfGallery(t *testing.T) {
 	}
 	for _, e := range entries {
 		q := question(t, e.State)
-		a := ask[SuiteAnswer](t, newDesk(), "suite", q)
+		a := ask[SuiteAnswer](t, unhurried(), "suite", q)
 		switch e.Name {
 		case "external-data", "kubewarden": // nobody asks a provider or runs a module here
 			if len(a.Errors) != 1 {
