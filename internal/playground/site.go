@@ -42,20 +42,21 @@ const index = "index.html"
 // types are the content types by the end of a name. The program is gzip and no
 // encoding of something else: the page unpacks it, so that it does on any server.
 var types = map[string]string{
-	".css":         "text/css; charset=utf-8",
-	".gz":          "application/gzip",
-	".html":        "text/html; charset=utf-8",
-	".ico":         "image/x-icon",
-	".js":          "text/javascript; charset=utf-8",
-	".json":        "application/json",
-	".md":          "text/plain; charset=utf-8",
-	".png":         "image/png",
-	".schema":      "application/octet-stream",
-	".svg":         "image/svg+xml",
-	".txt":         "text/plain; charset=utf-8",
-	".wasm":        "application/wasm",
-	".webmanifest": "application/manifest+json",
-	".yaml":        "text/plain; charset=utf-8",
+	".css":          "text/css; charset=utf-8",
+	".descriptions": "application/octet-stream",
+	".gz":           "application/gzip",
+	".html":         "text/html; charset=utf-8",
+	".ico":          "image/x-icon",
+	".js":           "text/javascript; charset=utf-8",
+	".json":         "application/json",
+	".md":           "text/plain; charset=utf-8",
+	".png":          "image/png",
+	".schema":       "application/octet-stream",
+	".svg":          "image/svg+xml",
+	".txt":          "text/plain; charset=utf-8",
+	".wasm":         "application/wasm",
+	".webmanifest":  "application/manifest+json",
+	".yaml":         "text/plain; charset=utf-8",
 }
 
 // Handler serves a site.
