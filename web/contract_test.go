@@ -101,7 +101,7 @@ func (w *typescript) of(t reflect.Type) string {
 	panic("no TypeScript for " + t.String())
 }
 
-// name returns the name of a struct, which it writes if it has not yet.
+// name returns the name of a struct, and writes its interface at the first use.
 func (w *typescript) name(t reflect.Type) string {
 	name := t.Name()
 	if other, ok := w.named[name]; ok && other != t {

@@ -16,7 +16,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// smallSite stands for the site where "make web" has not run.
+// smallSite is served in a tree in which nobody ran "make web".
 func smallSite() fs.FS {
 	return fstest.MapFS{
 		"index.html": {Data: []byte(`<!doctype html><meta http-equiv="Content-Security-Policy" content="default-src 'none'"><title>mapd playground</title>`)},

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 			switch {
 			case os.Getenv("SITE") == "none":
 				site = func() fs.FS { return nil }
-			case site() == nil: // make web has not run here
+			case site() == nil: // nobody ran make web in this tree
 				site = smallSite
 			}
 			os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

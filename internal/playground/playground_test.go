@@ -29,7 +29,7 @@ import (
 
 const testPolicy = "default-src 'none'; script-src 'self'"
 
-// small is a site of its own, for a tree in which "make web" has not run.
+// small is a site of two pages, for a tree in which nobody ran "make web".
 var small = fstest.MapFS{
 	".keep":           {},
 	"index.html":      {Data: []byte(`<!doctype html><meta http-equiv="Content-Security-Policy" content="` + testPolicy + `"><script src="main.js"></script>`)},

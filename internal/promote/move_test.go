@@ -123,7 +123,7 @@ func TestNotEnforcedAtTheEnd(t *testing.T) {
 	}
 }
 
-// A replica that has not heard of another share does not run what is stored.
+// A replica that still holds an older share does not run the stored one.
 func TestRunningShare(t *testing.T) {
 	p, some := policyOf(t, api.OwnGroup, "p", "v"), bindingOf(t, api.OwnGroup, "b", "p", "mapd.dev/percent: '5'")
 	all := bindingOf(t, api.OwnGroup, "b", "p", "")
