@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,7 +44,9 @@ type Fixer struct {
 	// Confirm is asked with what is about to be written; nil is always yes.
 	Confirm func(*Result) (bool, error)
 	// Before is called before each write with how to put the object back. Its error ends the
-	// write. Refused is called if the API server has then refused to write; nil is not.
+	// write. It is called again after the write if the API server stored something else than
+	// it answered to the dry run. Refused is called if the API server has then written
+	// nothing; nil is not.
 	Before  func(*Undo) error
 	Refused func() error
 }
@@ -53,8 +56,15 @@ type Outcome string
 
 // Outcomes of Fix and Restore.
 const (
-	Written  Outcome = "written"
-	Checked  Outcome = "would be written"
+	Written Outcome = "written"
+	Checked Outcome = "would be written"
+	// Partly and CheckedPartly are Written and Checked of an object in which the API server
+	// leaves some of the fields that the policies change as they are. If it leaves all, the
+	// outcome is Unwritten.
+	Partly        Outcome = "written in part"
+	CheckedPartly Outcome = "would be written in part"
+	Unwritten     Outcome = "not written"
+
 	Done     Outcome = "is as the policies make it"
 	Gone     Outcome = "gone"
 	Refused  Outcome = "refused by the policies"
@@ -70,7 +80,13 @@ const (
 const attempts = 10
 
 // OK reports whether nobody has to look at the object.
-func (o Outcome) OK() bool { return o != Refused && o != Conflict && o != Failed }
+func (o Outcome) OK() bool {
+	switch o {
+	case Refused, Conflict, Failed, Partly, CheckedPartly, Unwritten:
+		return false
+	}
+	return true
+}
 
 func (c *Cluster) of(r Resource, namespace string) dynamic.ResourceInterface {
 	if r.Namespaced {
@@ -100,7 +116,7 @@ func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why str
 			return Failed, err.Error(), nil
 		case d.Status != nil:
 			return Refused, d.Status.Message, nil
-		case !d.Changed:
+		case !d.Changed, tree.Equal(u.Object, d.Object.Object):
 			return Done, "", nil
 		}
 		r := newResult(u)
@@ -156,8 +172,8 @@ func owned(err error) bool {
 		slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeFieldManagerConflict })
 }
 
-// unwritten reports whether an error says for certain that nothing was written.
-func unwritten(err error) bool {
+// refusedWrite reports whether an error says for certain that nothing was written.
+func refusedWrite(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
@@ -174,18 +190,40 @@ func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of 
 			break
 		}
 	}
+	kept := ""
+	if err == nil {
+		var none bool
+		if kept, none = unchanged(was, want, stored); none {
+			return Unwritten, kept, false, nil
+		}
+	}
 	if err == nil && f.DryRun {
+		if kept != "" {
+			return CheckedPartly, kept, false, nil
+		}
 		return Checked, "", false, nil
 	}
 	if err == nil {
 		if err := f.Before(newUndo(of, was, stored)); err != nil {
 			return "", "", false, err
 		}
-		_, err = writes[len(writes)-1].send(ctx, client, false)
-		if unwritten(err) && f.Refused != nil {
+		var now *unstructured.Unstructured
+		now, err = writes[len(writes)-1].send(ctx, client, false)
+		none := false
+		if err == nil {
+			if kept, none = unchanged(was, want, now); !none && !tree.Equal(stable(now), stable(stored)) {
+				if err := f.Before(newUndo(of, was, now)); err != nil {
+					return "", "", false, err
+				}
+			}
+		}
+		if (none || refusedWrite(err)) && f.Refused != nil {
 			if err := f.Refused(); err != nil {
 				return "", "", false, err
 			}
+		}
+		if none {
+			return Unwritten, kept, false, nil
 		}
 	}
 	if apierrors.IsConflict(err) && !owned(err) {
@@ -194,8 +232,66 @@ func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of 
 	if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
 		return outcome, why, false, err
 	}
+	if kept != "" {
+		return Partly, kept, false, nil
+	}
 	return Written, "", false, nil
 }
+
+// unchanged compares what the API server answered to a write with what was asked: why names
+// the fields that it left as they were, and none reports that it changed nothing of what was
+// asked. Fields are compared by name, without the indices of lists, because the server may
+// have changed a list besides.
+func unchanged(was, want, now *unstructured.Unstructured) (why string, none bool) {
+	changed := names(tree.Changed(stable(was), stable(now)))
+	var fixed, kept []string
+	asked := tree.Changed(was.Object, want.Object)
+	for _, pointer := range asked {
+		name := fieldName(pointer)
+		switch {
+		case slices.ContainsFunc(changed, func(c string) bool { return overlap(c, name) }):
+		case slices.ContainsFunc(identity, func(i string) bool { return overlap(i, name) }):
+			fixed = append(fixed, name)
+		default:
+			kept = append(kept, name)
+		}
+	}
+	none = len(fixed)+len(kept) == len(asked)
+	var parts []string
+	if len(fixed) > 0 {
+		parts = append(parts, list(fixed)+" cannot be changed")
+	}
+	if len(kept) > 0 {
+		parts = append(parts, "the API server leaves "+list(kept)+" unchanged")
+	}
+	return strings.Join(parts, "; "), none
+}
+
+// identity are the fields of every object that no write changes.
+var identity = []string{
+	"apiVersion", "kind", "metadata.name", "metadata.generateName", "metadata.namespace", "metadata.uid", "metadata.selfLink", "metadata.generation",
+	"metadata.resourceVersion", "metadata.managedFields", "metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
+}
+
+// overlap reports whether one of two fields is the other one or is inside it.
+func overlap(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	return strings.HasPrefix(b, a) && (len(a) == len(b) || b[len(a)] == '.' || b[len(a)] == '[')
+}
+
+// list returns names for a sentence, ten at most.
+func list(names []string) string {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if more := len(names) - maxNames; more > 0 {
+		names = append(names[:maxNames:maxNames], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// maxNames is how many fields a message names.
+const maxNames = 10
 
 // patch is one write.
 type patch struct {
@@ -274,20 +370,24 @@ func ownFields(u *unstructured.Unstructured) (fields []byte, other bool) {
 	return fields, false
 }
 
-// stable returns an object without what every write changes.
+// templateGeneration is an annotation of DaemonSets in which an API server counts the changes
+// of the template. It ignores what clients write there.
+const templateGeneration = "deprecated.daemonset.template.generation"
+
+// stable returns an object without what the API server sets at each write on its own account.
 func stable(u *unstructured.Unstructured) map[string]any {
-	out := make(map[string]any, len(u.Object))
-	for name, v := range u.Object {
-		out[name] = v
-	}
+	out := maps.Clone(u.Object)
 	if meta, ok := u.Object["metadata"].(map[string]any); ok {
-		kept := make(map[string]any, len(meta))
-		for name, v := range meta {
-			if name != "managedFields" && name != "resourceVersion" && name != "generation" {
-				kept[name] = v
-			}
+		meta = maps.Clone(meta)
+		for _, name := range []string{"managedFields", "resourceVersion", "generation"} {
+			delete(meta, name)
 		}
-		out["metadata"] = kept
+		if annotations, ok := meta["annotations"].(map[string]any); ok && u.GetKind() == "DaemonSet" {
+			annotations = maps.Clone(annotations)
+			delete(annotations, templateGeneration)
+			meta["annotations"] = annotations
+		}
+		out["metadata"] = meta
 	}
 	return out
 }

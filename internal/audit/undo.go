@@ -10,17 +10,18 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Undo is one object before it was written, and after: a document of an undo file.
+// Undo is one object before it was written, and after: a document of an undo file. Their
+// managedFields say what the write took from other managers.
 type Undo struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -36,7 +37,7 @@ const (
 )
 
 func newUndo(of Resource, before, after *unstructured.Unstructured) *Undo {
-	return &Undo{undoVersion, undoKind, of.GVR.Resource, of.Namespaced, stable(before), stable(after)}
+	return &Undo{undoVersion, undoKind, of.GVR.Resource, of.Namespaced, before.Object, after.Object}
 }
 
 // UndoFile is a file of Undo documents that does not exist before the first.
@@ -94,7 +95,8 @@ func (f *UndoFile) Close() (written bool, err error) {
 }
 
 // ReadUndo reads an undo file. A last document that is not whole is left out: what it is
-// about was not written.
+// about was not written. Of two documents with the same object before, one after the other,
+// the second says what the API server has stored.
 func ReadUndo(r io.Reader) (all []*Undo, err error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -122,6 +124,9 @@ func ReadUndo(r io.Reader) (all []*Undo, err error) {
 		if u.APIVersion != undoVersion || u.Kind != undoKind || u.Resource == "" || u.Before == nil || u.After == nil {
 			return nil, fmt.Errorf("line %d: want an object of kind %s of %s, which mapd audit --fix has written", i+1, undoKind, undoVersion)
 		}
+		if n := len(all); n > 0 && all[n-1].Resource == u.Resource && tree.Equal(all[n-1].Before, u.Before) {
+			all = all[:n-1]
+		}
 		all = append(all, u)
 	}
 	return all, nil
@@ -136,11 +141,14 @@ func (u *Undo) object() *unstructured.Unstructured {
 
 // Restore gives the fields that a Fixer has changed in an object the values of before,
 // where they still are as it wrote them. If one is not, nothing of the object is written.
+// Managers get back the fields that the Fixer took from them.
 func (c *Cluster) Restore(ctx context.Context, u *Undo, dryRun bool) (Outcome, string, error) {
 	was := u.object()
 	gvk := was.GroupVersionKind()
 	r := Resource{GVR: schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: u.Resource}, GVK: gvk, Namespaced: u.Namespaced}
 	client := c.of(r, was.GetNamespace())
+	before, after := stable(was), stable(&unstructured.Unstructured{Object: u.After})
+	outcome, why := Before, ""
 	for range attempts {
 		now, err := client.Get(ctx, was.GetName(), metav1.GetOptions{})
 		if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
@@ -151,47 +159,82 @@ func (c *Cluster) Restore(ctx context.Context, u *Undo, dryRun bool) (Outcome, s
 		}
 		current := stable(now)
 		var taken []string
-		back, _ := restore("", current, u.After, u.Before, &taken)
+		back, _ := restore("", current, after, before, &taken)
 		if len(taken) > 0 {
-			return Conflict, "changed since: " + strings.Join(taken, ", "), nil
+			return Conflict, "changed since: " + list(taken), nil
 		}
-		ops := tree.Diff(current, back)
-		if len(ops) == 0 {
-			return Before, "", nil
+		if ops := tree.Diff(current, back); len(ops) > 0 {
+			stored, err := replace(ctx, client, now, ops, true)
+			if err == nil && !dryRun {
+				stored, err = replace(ctx, client, now, ops, false)
+			}
+			if apierrors.IsConflict(err) {
+				continue
+			}
+			if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
+				return outcome, why, err
+			}
+			outcome, why = Restored, ""
+			if left := otherwise(current, back, stable(stored)); len(left) > 0 {
+				outcome, why = Conflict, "the API server, or a policy or webhook in force, sets another value for "+list(left)
+			}
+			if dryRun {
+				if outcome == Restored {
+					outcome = Checked
+				}
+				return outcome, why, nil
+			}
+			now = stored
 		}
-		p, err := jsonPatch(now, ops)
-		if err != nil {
-			return Failed, err.Error(), nil
+		managers, changed := u.managers(now)
+		switch {
+		case !changed:
+			return outcome, why, nil
+		case dryRun:
+			return Checked, "", nil
 		}
-		stored, err := p.send(ctx, client, true)
-		if err == nil && !dryRun {
-			stored, err = p.send(ctx, client, false)
-		}
+		_, err = replace(ctx, client, now, []tree.Op{{Op: "replace", Path: "/metadata/managedFields", Value: managers}}, false)
 		if apierrors.IsConflict(err) {
 			continue
 		}
-		if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
-			return outcome, why, err
+		if failure, text, err := failed(ctx, err); failure != "" || err != nil {
+			return failure, "its managedFields could not be put back: " + text, err
 		}
-		if left := tree.Changed(back, stable(stored)); len(left) > 0 {
-			return Conflict, "the API server has changed it again, as a policy that is in force does: " + strings.Join(names(left), ", "), nil
+		if outcome == Before {
+			outcome = Restored
 		}
-		if dryRun {
-			return Checked, "", nil
-		}
-		return Restored, "", nil
+		return outcome, why, nil
 	}
 	return Conflict, fmt.Sprintf("the object has changed %d times meanwhile", attempts), nil
 }
 
+// replace patches the version of an object that was read.
+func replace(ctx context.Context, client dynamic.ResourceInterface, now *unstructured.Unstructured, ops []tree.Op, dryRun bool) (*unstructured.Unstructured, error) {
+	p, err := jsonPatch(now, ops)
+	if err != nil {
+		return nil, err
+	}
+	return p.send(ctx, client, dryRun)
+}
+
+// otherwise returns the names of the fields that a write was to change from one value to
+// another and that have neither afterwards, or still the first. A field that changed besides
+// is not one of them.
+func otherwise(from, to, stored any) []string {
+	asked := names(tree.Changed(from, to))
+	return slices.DeleteFunc(names(tree.Changed(to, stored)), func(name string) bool {
+		return !slices.ContainsFunc(asked, func(a string) bool { return overlap(a, name) })
+	})
+}
+
+// names returns the fields of pointers, each once.
 func names(pointers []string) []string {
 	var out []string
 	for _, p := range pointers {
-		if name := fieldName(p); !slices.Contains(out, name) && len(out) < 10 {
-			out = append(out, name)
-		}
+		out = append(out, fieldName(p))
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // absent is the value of a field that is not there.
