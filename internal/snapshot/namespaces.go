@@ -6,15 +6,14 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/binding"
 )
 
 // Namespaces are the Namespace objects that were given. One that was not is made
-// up, with nothing but its name and the label that every server gives it, and
-// remembered in Synthesised.
+// up, with nothing but its name and what every server adds, and remembered in
+// Synthesised.
 type Namespaces struct {
 	given binding.MemoryNamespaces
 
@@ -29,20 +28,9 @@ func newNamespaces() *Namespaces {
 	return &Namespaces{given: binding.MemoryNamespaces{}, madeUp: map[string]*unstructured.Unstructured{}}
 }
 
-// add takes a Namespace as policies are to see it.
+// add takes a Namespace, which policies see as a server stores it.
 func (n *Namespaces) add(u *unstructured.Unstructured) {
-	obj := maps.Clone(u.Object)
-	meta, _ := obj["metadata"].(map[string]any)
-	meta = maps.Clone(meta)
-	labels, _ := meta["labels"].(map[string]any)
-	labels = maps.Clone(labels)
-	if labels == nil {
-		labels = map[string]any{}
-	}
-	labels[corev1.LabelMetadataName] = u.GetName()
-	meta["labels"] = labels
-	obj["metadata"] = meta
-	n.given[u.GetName()] = &unstructured.Unstructured{Object: obj}
+	n.given[u.GetName()] = binding.StoredNamespace(u)
 }
 
 // Namespace returns a Namespace; every name has one.
@@ -55,9 +43,7 @@ func (n *Namespaces) Namespace(_ context.Context, name string) (*unstructured.Un
 	if u, ok := n.madeUp[name]; ok {
 		return u, nil
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"name": name, "labels": map[string]any{corev1.LabelMetadataName: name}},
-	}}
+	u := binding.StoredNamespace(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}})
 	if len(n.madeUp) < maxMadeUp {
 		n.madeUp[name] = u
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/defaults"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -108,8 +109,7 @@ func namespaceObject(name string, given map[string]any) map[string]any {
 	u.SetAPIVersion("v1")
 	u.SetKind("Namespace")
 	u.SetName(name)
-	setLabel(u, nameLabel, name)
-	return u.Object
+	return binding.StoredNamespace(u).Object
 }
 
 // nameLabel is the label with its name that a server gives each Namespace.

@@ -35,8 +35,8 @@ type Equivalent struct {
 
 // Sources are what an Index asks at request time. All must be safe for
 // concurrent use. The zero value is usable: without Params every paramKind is
-// unknown, without Namespaces each namespace exists and has the label of its name
-// only, and without Equivalents every matchPolicy is Exact.
+// unknown, without Namespaces each namespace exists and is what [StoredNamespace] makes
+// of its name, and without Equivalents every matchPolicy is Exact.
 type Sources struct {
 	Params     Params
 	Namespaces Namespaces
@@ -407,9 +407,7 @@ func (ix *Index) Bindings() []*Binding { return ix.bindings }
 // Namespace returns a Namespace from the snapshot's source.
 func (ix *Index) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	if ix.src.Namespaces == nil {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": name, "labels": map[string]any{namespaceNameLabel: name}},
-		}}, nil
+		return StoredNamespace(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}), nil
 	}
 	ns, err := ix.src.Namespaces.Namespace(ctx, name)
 	if err != nil || ns != nil {

@@ -2,6 +2,8 @@ package binding
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -73,4 +75,38 @@ func (n MemoryNamespaces) Namespace(_ context.Context, name string) (*unstructur
 		return u, nil
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
+}
+
+// StoredNamespace returns a Namespace with the fields that every server gives a
+// Namespace that it stores: the label with its name, a phase and the finalizer
+// kubernetes. Fields that u has are kept, and u is not modified.
+func StoredNamespace(u *unstructured.Unstructured) *unstructured.Unstructured {
+	obj := maps.Clone(u.Object)
+	meta := cloneField(obj, "metadata")
+	cloneField(meta, "labels")[namespaceNameLabel] = u.GetName()
+	status := cloneField(obj, "status")
+	if phase, _ := status["phase"].(string); phase == "" {
+		status["phase"] = "Active"
+		if meta["deletionTimestamp"] != nil {
+			status["phase"] = "Terminating"
+		}
+	}
+	// A Namespace loses its finalizer when everything in it is gone.
+	spec := cloneField(obj, "spec")
+	if list, _ := spec["finalizers"].([]any); status["phase"] != "Terminating" && !slices.Contains(list, any("kubernetes")) {
+		spec["finalizers"] = append(slices.Clone(list), "kubernetes")
+	}
+	return &unstructured.Unstructured{Object: obj}
+}
+
+// cloneField replaces an object in a field by a copy, or by a new one if there is none,
+// and returns it.
+func cloneField(of map[string]any, field string) map[string]any {
+	old, _ := of[field].(map[string]any)
+	m := maps.Clone(old)
+	if m == nil {
+		m = map[string]any{}
+	}
+	of[field] = m
+	return m
 }

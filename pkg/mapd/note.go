@@ -144,7 +144,7 @@ func (p *Policies) Assumed() []Note {
 		if len(names) > most {
 			shown, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
 		}
-		notes = append(notes, note(Other, names, "Namespaces not given, taken to have only the label kubernetes.io/metadata.name: %s%s", strings.Join(shown, ", "), more))
+		notes = append(notes, note(Other, names, "Namespaces not given, taken as Active with only the label kubernetes.io/metadata.name: %s%s", strings.Join(shown, ", "), more))
 	}
 	if p.loaded.AuthorizerAsked() && !p.loaded.HasRBAC {
 		notes = append(notes, note(Other, nil, "no RBAC objects given: every check of a policy's authorizer was answered with no opinion"))
