@@ -32,7 +32,7 @@ func rereadable(files []string, stdin io.Reader) (inputs []manifest.Input, done 
 			_ = os.Remove(f.Name()) // where a name cannot be removed before
 		}
 	}
-	inputs = manifest.Inputs(files, stdin)
+	inputs = manifest.Streams(files, stdin)
 	for i, file := range files {
 		if file != manifest.Stdin {
 			if info, err := os.Stat(file); err != nil || info.Mode().IsRegular() {

@@ -12,27 +12,9 @@ import (
 
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/snapshot"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
-
-// load reads the policies' files for a server. Errors that users can correct are
-// all returned; code is the exit code for them.
-func load(paths []string, recursive bool, opts snapshot.Options) (l *snapshot.Loaded, skipped manifest.Skipped, errs []error, code int) {
-	files, skipped, err := manifest.Files(paths, recursive)
-	if err != nil {
-		return nil, nil, []error{err}, exitUsage
-	}
-	l, errs, unread := snapshot.Load(manifest.Inputs(once(files), nil), opts)
-	switch {
-	case unread:
-		return nil, nil, errs, exitUsage
-	case len(errs) > 0:
-		return nil, nil, errs, exitPolicy
-	}
-	return l, skipped, nil, exitOK
-}
 
 // readFiles reads files whole.
 func readFiles(paths []string, recursive bool, stdin io.Reader) (texts []mapd.File, skipped manifest.Skipped, err error) {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,6 +51,7 @@ type serveFlags struct {
 	listen              string
 	tlsCert, tlsKey     string
 	clientCA            string
+	clientCAErr         func() error // what is wrong with that file now; nil without one
 	kubernetes          string
 	warn                bool
 	legacy              string
@@ -79,9 +82,12 @@ certificate and the status of the objects. mapd install installs all that.
 
 With --policies the policies are those of the files, and POST /mutate takes an
 AdmissionReview of admission.k8s.io/v1. serve watches the files; SIGHUP makes it
-read them at once. An edit takes effect without a restart and without a lost
-request. A broken edit has no effect: the log has its position, /readyz?verbose
-shows it, and the policies of before stay in force. Without --tls-cert and
+read them although it noticed no change. An edit takes effect without a restart and
+without a lost request, as soon as the files have stayed the same for half a second,
+or for two if one became shorter: a writer may not have finished. A broken edit has no
+effect: the log has its position, /readyz?verbose shows it, and the policies of
+before stay in force. An emptied file, one that is cut off, and an edit after which no
+policy is left are broken edits; remove a file to remove its policies. Without --tls-cert and
 --tls-key, serve makes a certificate for localhost, this host and the address in
 --listen, and prints the name of the file with its CA bundle.
 
@@ -329,21 +335,54 @@ func (f *serveFlags) clients() (func() *x509.CertPool, error) {
 		return nil, nil
 	}
 	authorities, err := servingcert.LoadFiles(func(texts [][]byte) (*x509.CertPool, error) {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(texts[0]) {
-			return nil, fmt.Errorf("%s: no certificate in PEM form", f.clientCA)
+		pool, err := certPool(texts[0])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.clientCA, err)
 		}
 		return pool, nil
 	}, f.clientCA)
 	if err != nil {
 		return nil, usagef("serve: --client-ca: %w", err)
 	}
+	f.clientCAErr = authorities.Err
 	return authorities.Get, nil
+}
+
+// certPool returns the certificates of a PEM text. x509's own reader leaves out what it cannot
+// read, such as a certificate that is cut off.
+func certPool(text []byte) (*x509.CertPool, error) {
+	pool, n := x509.NewCertPool(), 0
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			break
+		}
+		text = rest
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", n+1, err)
+		}
+		pool.AddCert(cert)
+		n++
+	}
+	switch {
+	case bytes.Contains(text, []byte("-----BEGIN")):
+		return nil, fmt.Errorf("certificate %d is cut off, or not in PEM form", n+1)
+	case n == 0:
+		return nil, errors.New("no certificate in PEM form")
+	}
+	return pool, nil
 }
 
 // run listens and serves until ctx is done.
 func (f *serveFlags) run(ctx context.Context, options webhook.Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), listener net.Listener) error {
 	options.Memory, options.Tracer = f.budget, f.tracer
+	if f.clientCAErr != nil {
+		options.Checks = append(options.Checks, webhook.Check{Name: "client-ca", Run: f.clientCAErr, Advisory: true})
+	}
 	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay, Connections: f.connections}
 	if err := server.Run(ctx, listener); err != nil {
 		return &codedError{exitPartial, err}

@@ -49,9 +49,13 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	defer providers.Close()
 	source := &source{
 		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Expansion: f.expansion, Guests: loader, GuestMode: f.guestMode(api.Enforce), Resolver: providers},
-		log: log, metrics: metrics, providers: providers,
+		log: log, metrics: metrics, providers: providers, files: manifest.NewSteady(f.policies, f.recursive),
 	}
-	if errs, code := source.load(); len(errs) > 0 {
+	errs, code := source.load(ctx, true)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if len(errs) > 0 {
 		for _, err := range errs {
 			// Only a line of an expression is shown, not any line of a file: what a
 			// server says ends up in a log, and the files may hold Secrets.
@@ -89,18 +93,18 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var reloading sync.Mutex
-	reload := func() {
+	reload := func(again bool) {
 		reloading.Lock()
 		defer reloading.Unlock()
-		source.reload()
+		source.reload(watching, again)
 	}
 	var watchers sync.WaitGroup
-	watchers.Go(func() { watcher.Run(watching, reload) })
+	watchers.Go(func() { watcher.Run(watching, func() { reload(false) }) })
 	watchers.Go(func() {
 		for {
 			select {
 			case <-hangup:
-				reload()
+				reload(true)
 			case <-watching.Done():
 				return
 			}

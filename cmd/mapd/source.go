@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -33,6 +34,12 @@ type source struct {
 	// providers asks the Providers of the files.
 	providers *external.Client
 
+	files *manifest.Steady
+	// inUse is the content of the files that is served, and tried that which was last found.
+	// enforced is how many policies of inUse have an effect. One load at a time uses them.
+	inUse, tried *manifest.Reading
+	enforced     int
+
 	engine   atomic.Pointer[engine.Engine]
 	expander atomic.Pointer[expansion.Expander] // nil without --expansion
 	failed   atomic.Pointer[error]              // of the last load; nil: none
@@ -51,9 +58,42 @@ func (s *source) lastError() error {
 	return nil
 }
 
-// load reads the files and publishes them if they are in order. One caller at a
+// load reads the files, once nobody writes them, and publishes them if they are in order.
+// again says that the same contents as last time are of interest, too. One caller at a
 // time.
-func (s *source) load() (errs []error, code int) {
+func (s *source) load(ctx context.Context, again bool) (errs []error, code int) {
+	reading, err := s.files.Read(ctx, s.inUse)
+	switch {
+	case ctx.Err() != nil:
+		return nil, exitOK
+	case err != nil && reading == nil:
+		s.tried = nil
+		return s.fail(exitUsage, err)
+	case s.tried != nil && !again && reading.Same(s.tried):
+		return nil, exitOK
+	}
+	s.tried = reading
+	if err != nil {
+		return s.fail(exitUsage, err)
+	}
+	if s.inUse != nil {
+		if errs := reading.Torn(s.inUse); len(errs) > 0 {
+			return s.fail(exitUsage, errs...)
+		}
+	}
+	return s.publish(reading)
+}
+
+// fail notes why the files as they are now are not served.
+func (s *source) fail(code int, errs ...error) ([]error, int) {
+	err := errorList(errs)
+	s.failed.Store(&err)
+	s.metrics.SnapshotFailed(len(errs))
+	return errs, code
+}
+
+// publish makes what the files say what is served.
+func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 	defer loadFrugally()()
 	var judges verdict.Documents
 	options := s.options
@@ -71,18 +111,23 @@ func (s *source) load() (errs []error, code int) {
 			return errs
 		}
 	}
-	l, skipped, errs, code := load(s.flags.policies, s.flags.recursive, options)
-	if len(errs) > 0 {
-		err := errorList(errs)
-		s.failed.Store(&err)
-		s.metrics.SnapshotFailed(len(errs))
-		return errs, code
+	inputs, skipped := reading.Inputs()
+	l, errs, unread := snapshot.Load(inputs, options)
+	switch {
+	case unread:
+		return s.fail(exitUsage, errs...)
+	case len(errs) > 0:
+		return s.fail(exitPolicy, errs...)
+	}
+	enforced := s.effective(l)
+	if s.enforced > 0 && enforced == 0 && !reading.Removed(s.inUse) {
+		return s.fail(exitPolicy, fmt.Errorf("no policy would have an effect any more, of %s before, though no file was removed; to have none, remove a file or start mapd again", counted(s.enforced, "policy", "policies")))
 	}
 	e := l.Engine()
 	if s.flags.expansion {
 		x, err := newExpander(l, e, judges)
 		if err != nil { // only for two objects of one name, which Read has refused
-			return []error{err}, exitPolicy
+			return s.fail(exitPolicy, err)
 		}
 		x.Limits = expansion.ReviewLimits
 		for _, circle := range x.Templates.Circles() {
@@ -97,6 +142,8 @@ func (s *source) load() (errs []error, code int) {
 	}
 	s.engine.Store(e)
 	s.failed.Store(nil)
+	before := s.enforced
+	s.inUse, s.enforced = reading, enforced
 	bindings := l.Index.Bindings()
 	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
 	s.log.Info("policies loaded", "documents", l.Documents, "policies", len(l.Policies), "bindings", len(bindings))
@@ -107,8 +154,11 @@ func (s *source) load() (errs []error, code int) {
 	if len(l.Guests) > 0 {
 		s.log.Info("Kubewarden's policies loaded", "policies", len(l.Guests))
 	}
-	if len(l.Policies) == 0 && len(l.Mutators) == 0 && len(l.Guests) == 0 {
-		s.log.Info("there are no policies, so nothing is changed")
+	switch none := "there are no policies, so nothing is changed"; {
+	case enforced == 0 && before > 0:
+		s.log.Warn("no policy has an effect any more, so nothing is changed", "before", before)
+	case len(l.Policies)+len(l.Mutators)+len(l.Guests) == 0:
+		s.log.Warn(none)
 	}
 	for _, text := range l.Tripped {
 		s.log.Warn("policy is not enforced", "reason", text)
@@ -163,9 +213,23 @@ func (s *source) loadedMutators(l *snapshot.Loaded) {
 	}
 }
 
+// effective returns how many policies, mutators and modules run.
+func (s *source) effective(l *snapshot.Loaded) int {
+	n := len(l.Policies) + len(l.Guests)
+	if !s.flags.unbound {
+		n -= len(l.Unbound)
+	}
+	for _, m := range l.Mutators {
+		if m.Running {
+			n++
+		}
+	}
+	return n
+}
+
 // reload is load after an edit. It logs what is wrong, one record an error.
-func (s *source) reload() {
-	errs, _ := s.load()
+func (s *source) reload(ctx context.Context, again bool) {
+	errs, _ := s.load(ctx, again)
 	for _, err := range errs {
 		attrs := []any{"error", err}
 		var pe *manifest.PositionError

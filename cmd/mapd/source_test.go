@@ -13,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/external"
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // TestHammerReload edits the policies while requests run: each request sees one
-// edition or the other, a broken one is never seen, and none is lost.
+// edition or the other, a broken, emptied or cut off one is never seen, and none is lost.
 func TestHammerReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "p.yaml")
 	write := func(text string) {
@@ -30,15 +31,18 @@ func TestHammerReload(t *testing.T) {
 		streamPolicy,
 		strings.Replace(streamPolicy, `"x"`, `"other"`, 1),
 		strings.Replace(streamPolicy, `"x"`, `broken`, 1),
+		"", "# comments\n", streamPolicy[:1], streamPolicy[:len(streamPolicy)/2], streamPolicy[:len(streamPolicy)-20],
+		streamPolicy[:strings.Index(streamPolicy, "---")], // without the binding nothing has an effect
 	}
 	write(editions[0])
 	env, err := environment("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &source{flags: &serveFlags{policies: []string{file}}, log: slog.New(slog.DiscardHandler), metrics: webhook.NewMetrics(), providers: external.New(external.Options{})}
+	s := &source{flags: &serveFlags{policies: []string{file}}, log: slog.New(slog.DiscardHandler), metrics: webhook.NewMetrics(), providers: external.New(external.Options{}),
+		files: &manifest.Steady{Paths: []string{file}}} // no waits: a load sees whatever was written
 	s.options.Env = env
-	if errs, _ := s.load(); len(errs) > 0 {
+	if errs, _ := s.load(t.Context(), true); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 
@@ -74,12 +78,12 @@ func TestHammerReload(t *testing.T) {
 	}
 	rounds := 30
 	if testing.Short() {
-		rounds = 9
+		rounds = 18
 	}
 	for i := range rounds {
 		write(editions[i%len(editions)])
-		s.reload()
-		if broken := i%len(editions) == 2; (s.lastError() != nil) != broken {
+		s.reload(t.Context(), true)
+		if broken := i%len(editions) >= 2; (s.lastError() != nil) != broken {
 			t.Errorf("edition %d: last error is %v", i, s.lastError())
 		}
 	}

@@ -91,8 +91,12 @@ func inDirectory(dir string, recursive bool) ([]string, error) {
 		if !slices.Contains(extensions, strings.ToLower(filepath.Ext(path))) {
 			return nil
 		}
-		if info, err := os.Stat(path); err != nil || info.IsDir() {
+		info, err := os.Stat(path)
+		if err != nil || info.IsDir() {
 			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s: not a regular file; in a directory only those are read", path)
 		}
 		found = append(found, path)
 		return nil

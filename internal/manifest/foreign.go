@@ -30,6 +30,27 @@ var clientSide = []string{"kustomize.config.k8s.io/", "test.mapd.dev/", "cli.kyv
 // foreign returns what a file of a directory is, if it is none with objects. It returns ""
 // for every other file, also for one that cannot be read.
 func foreign(path string) string {
+	if what := foreignName(path); what != "" {
+		return what
+	}
+	f, err := Open(path, MaxFile)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, sniffed))
+	if err != nil || plainly(text) {
+		return ""
+	}
+	rest, err := io.ReadAll(io.LimitReader(f, MaxDocument+1-int64(len(text))))
+	if err != nil {
+		return ""
+	}
+	return foreignText(path, append(text, rest...))
+}
+
+// foreignName returns what a file is by its name, "" if that does not say.
+func foreignName(path string) string {
 	base := strings.ToLower(filepath.Base(path))
 	name := strings.TrimSuffix(base, filepath.Ext(base))
 	dir := filepath.Dir(path)
@@ -41,20 +62,15 @@ func foreign(path string) string {
 	case strings.HasPrefix(name, "values") && filepath.Ext(base) != ".json" && inChart(dir):
 		return HelmValues
 	}
-	f, err := os.Open(path)
-	if err != nil {
+	return ""
+}
+
+// foreignText returns what a file of a directory is by its text, "" if that has objects.
+func foreignText(path string, text []byte) string {
+	switch {
+	case len(text) > MaxDocument || plainly(text[:min(len(text), sniffed)]):
 		return ""
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, sniffed))
-	if err != nil || plainly(text) {
-		return ""
-	}
-	rest, err := io.ReadAll(io.LimitReader(f, MaxDocument+1-int64(len(text))))
-	if text = append(text, rest...); err != nil || len(text) > MaxDocument {
-		return ""
-	}
-	if bytes.Contains(text, []byte("{{")) && underTemplates(dir) {
+	case bytes.Contains(text, []byte("{{")) && underTemplates(filepath.Dir(path)):
 		return HelmTemplate
 	}
 	return understood(text)
@@ -106,7 +122,7 @@ func ofClient(apiVersion string) bool {
 // understood returns what a text is in which no document has a kind, or an apiVersion and
 // metadata. It returns "" for others: a field that is missing there is a mistake.
 func understood(text []byte) (what string) {
-	chunks("", bytes.NewReader(text), MaxDocument, func(c chunk, err error) bool {
+	chunks("", bytes.NewReader(text), ofFile, func(c chunk, err error) bool {
 		var d *Document
 		if err == nil {
 			d, err = newDocument("", c)

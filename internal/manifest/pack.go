@@ -97,7 +97,7 @@ func cut(in Input) func(yield func(*piece) bool) {
 			return
 		}
 		defer r.Close()
-		chunks(in.Name, r, MaxDocument, func(c chunk, err error) bool {
+		chunks(in.Name, r, ofFile, func(c chunk, err error) bool {
 			return yield(&piece{file: in.Name, chunk: c, err: err})
 		})
 	}

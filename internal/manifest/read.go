@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,19 +24,19 @@ type Input struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Inputs returns files (as Files returns them) as inputs.
-func Inputs(files []string, stdin io.Reader) []Input {
+// Inputs returns files (as Files returns them) as inputs of at most MaxFile bytes.
+func Inputs(files []string, stdin io.Reader) []Input { return inputs(files, stdin, MaxFile) }
+
+// Streams is Inputs for files of which only one document at a time is in memory. They have at
+// most MaxStream bytes.
+func Streams(files []string, stdin io.Reader) []Input { return inputs(files, stdin, MaxStream) }
+
+func inputs(files []string, stdin io.Reader, max int64) []Input {
 	inputs := make([]Input, len(files))
 	for i, file := range files {
-		inputs[i] = Input{Name: file, Open: func() (io.ReadCloser, error) {
-			f, err := os.Open(file)
-			if err != nil {
-				return nil, fileError(err)
-			}
-			return f, nil
-		}}
+		inputs[i] = Input{Name: file, Open: func() (io.ReadCloser, error) { return Open(file, max) }}
 		if file == Stdin {
-			inputs[i] = Input{Name: "<stdin>", Open: func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil }}
+			inputs[i] = Input{Name: "<stdin>", Open: func() (io.ReadCloser, error) { return io.NopCloser(Bounded(stdin, max)), nil }}
 		}
 	}
 	return inputs
@@ -62,13 +61,24 @@ func readInput(in Input, yield func(*Document, error) bool) bool {
 		return yield(nil, &ReadError{err})
 	}
 	defer r.Close()
-	return readStream(in.Name, r, MaxDocument, yield)
+	return readStream(in.Name, r, ofFile, yield)
 }
 
-// ReadStream yields the documents of one stream, as Read does.
+// limits bound a stream.
+type limits struct {
+	document  int // bytes of one document
+	documents int
+}
+
+var (
+	ofFile   = limits{MaxDocument, MaxDocuments}
+	ofStream = limits{MaxDocument, MaxStreamed}
+)
+
+// ReadStream yields the documents of one stream, as Read does, but up to MaxStreamed of them.
 func ReadStream(name string, r io.Reader) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
-		readStream(name, r, MaxDocument, yield)
+		readStream(name, r, ofStream, yield)
 	}
 }
 
@@ -76,7 +86,7 @@ func ReadStream(name string, r io.Reader) iter.Seq2[*Document, error] {
 // kind.
 func ReadWhole(name string, r io.Reader) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
-		chunks(name, r, MaxDocument, func(c chunk, err error) bool {
+		chunks(name, r, ofFile, func(c chunk, err error) bool {
 			if err != nil {
 				return yield(nil, err)
 			}
@@ -85,26 +95,47 @@ func ReadWhole(name string, r io.Reader) iter.Seq2[*Document, error] {
 	}
 }
 
-func readStream(name string, r io.Reader, limit int, yield func(*Document, error) bool) bool {
-	return chunks(name, r, limit, func(c chunk, err error) bool {
+func readStream(name string, r io.Reader, limit limits, yield func(*Document, error) bool) bool {
+	wrong, enough := 0, true
+	done := chunks(name, r, limit, func(c chunk, err error) bool {
 		if err != nil {
 			return yield(nil, err)
 		}
-		return understand(name, c, yield)
+		return understand(name, c, func(d *Document, err error) bool {
+			if err == nil {
+				return yield(d, nil)
+			}
+			if wrong++; wrong > maxWrong {
+				enough = false
+				return false
+			}
+			return yield(nil, err)
+		})
 	})
+	if !enough {
+		return yield(nil, &ReadError{fmt.Errorf("%s: more than %d documents cannot be read, so the rest is not read", name, maxWrong)})
+	}
+	return done
 }
+
+// maxWrong is how many documents of a stream may be wrong before reading it ends: it is
+// something else than manifests.
+const maxWrong = 1000
 
 // chunks yields the texts of a stream's documents; an error, of reading, is the
 // last.
-func chunks(name string, r io.Reader, limit int, yield func(chunk, error) bool) bool {
-	s := newSplitter(r, limit)
+func chunks(name string, r io.Reader, limit limits, yield func(chunk, error) bool) bool {
+	s := newSplitter(r, limit.document)
 	for {
 		c, err := s.next()
 		if err == io.EOF {
 			return true
 		}
+		if err == nil && c.index > limit.documents {
+			err = fmt.Errorf("more than %d documents, which is the most that is read of a file", limit.documents)
+		}
 		if err != nil {
-			return yield(chunk{}, &ReadError{fmt.Errorf("%s: %w", name, err)})
+			return yield(chunk{}, &ReadError{withName(name, err)})
 		}
 		if !yield(c, nil) {
 			return false

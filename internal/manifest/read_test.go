@@ -113,7 +113,7 @@ func TestReadRefusesWhatWouldNotFit(t *testing.T) {
 	t.Run("size", func(t *testing.T) {
 		text := cm + "---\n" + cm + "a: " + strings.Repeat("x", 2000) + "\nb: 1\n---\n" + cm
 		var got []string
-		readStream("in", strings.NewReader(text), 1000, func(d *Document, err error) bool {
+		readStream("in", strings.NewReader(text), limits{document: 1000, documents: 1000}, func(d *Document, err error) bool {
 			if err != nil {
 				got = append(got, err.Error())
 			} else {

@@ -26,7 +26,7 @@ func (f *Form) Respell(name string, text []byte, texts func(*Document) map[strin
 	var want []map[string]any
 	var errs []error
 	rest := text
-	chunks(name, bytes.NewReader(text), MaxDocument, func(c chunk, err error) bool {
+	chunks(name, bytes.NewReader(text), ofFile, func(c chunk, err error) bool {
 		if err != nil {
 			errs = append(errs, err)
 			return false

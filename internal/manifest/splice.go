@@ -33,7 +33,7 @@ func Splice(text []byte, edits []Edit) ([]byte, error) {
 	var want []map[string]any
 	rest := text
 	var failed error
-	chunks("", bytes.NewReader(text), MaxDocument, func(c chunk, err error) bool {
+	chunks("", bytes.NewReader(text), ofFile, func(c chunk, err error) bool {
 		var d *Document
 		if err == nil {
 			d, err = newDocument("", c)
@@ -83,7 +83,7 @@ func Splice(text []byte, edits []Edit) ([]byte, error) {
 func has(text []byte, want []map[string]any) error {
 	var failed error
 	n := 0
-	chunks("", bytes.NewReader(text), MaxDocument, func(c chunk, err error) bool {
+	chunks("", bytes.NewReader(text), ofFile, func(c chunk, err error) bool {
 		var d *Document
 		if err == nil {
 			d, err = newDocument("", c)

@@ -14,6 +14,9 @@ import (
 // still fits the memory of a small machine.
 const MaxDocument = 32 << 20
 
+// endless is the size of a document after which its end is not looked for any more.
+const endless = 2 * MaxDocument
+
 // chunk is the text of one document.
 type chunk struct {
 	text  []byte
@@ -43,10 +46,12 @@ func newSplitter(r io.Reader, limit int) *splitter {
 }
 
 var (
-	utf8BOM    = []byte("\xef\xbb\xbf")
-	utf16BE    = []byte("\xfe\xff")
-	utf16LE    = []byte("\xff\xfe")
-	errTooBig  = fmt.Errorf("the document is larger than %d MiB", MaxDocument>>20)
+	utf8BOM   = []byte("\xef\xbb\xbf")
+	utf16BE   = []byte("\xfe\xff")
+	utf16LE   = []byte("\xff\xfe")
+	errTooBig = fmt.Errorf("the document is larger than %d MiB", MaxDocument>>20)
+	// errNoEnd ends reading: whoever waits for the end of such a document reads for ever.
+	errNoEnd   = fmt.Errorf("a document is larger than %d MiB and does not end", endless>>20)
 	errNotUTF8 = errors.New("the text is UTF-16, not UTF-8")
 )
 
@@ -80,6 +85,7 @@ type unfinished struct {
 	content   bool // there is more than white space
 	directive bool // a %directive waits for its marker
 	braces    *braces
+	size      int // of the text that was read, also of what is dropped
 }
 
 // fill reads lines up to the end of the document, and io.EOF if that is the end
@@ -87,6 +93,12 @@ type unfinished struct {
 func (s *splitter) fill(d *unfinished) error {
 	for {
 		line, err := s.readLine()
+		if d.size += len(line); err == errTooBig {
+			d.size += s.max
+		}
+		if err == errNoEnd || d.size > endless {
+			return errNoEnd
+		}
 		if err == errTooBig || (err == nil || err == io.EOF) && len(d.text)+len(line) > s.max {
 			d.err, d.text, d.content, d.braces = errTooBig, nil, true, nil
 		} else if err != nil && err != io.EOF {
@@ -185,9 +197,12 @@ func (s *splitter) readLine() ([]byte, error) {
 	if err != bufio.ErrBufferFull {
 		return line, err
 	}
-	long := bytes.Clone(line)
+	long, size := bytes.Clone(line), len(line)
 	for err == bufio.ErrBufferFull {
 		line, err = s.r.ReadSlice('\n')
+		if size += len(line); size > endless {
+			return nil, errNoEnd
+		}
 		if len(long) <= s.max {
 			long = append(long, line...)
 		}

@@ -18,6 +18,9 @@ const (
 	// readEvery is how often the files are read although their times have not changed:
 	// some ways of copying keep them.
 	readEvery = time.Minute
+	// settle is how long ago the last write to a file has to be: before that, somebody may
+	// still be writing it. A part of a bundle of certificates is a valid bundle.
+	settle = time.Second
 )
 
 // Files holds a value that is made from the contents of files, and makes it again when
@@ -73,6 +76,7 @@ func (f *Files[T]) refresh() {
 	f.looked = now
 	infos := make([]os.FileInfo, len(f.paths))
 	same := f.infos != nil && now.Sub(f.read) < readEvery
+	fresh := false
 	for i, path := range f.paths {
 		info, err := os.Stat(path) // follows the links of a mounted Secret
 		if err != nil {
@@ -81,8 +85,11 @@ func (f *Files[T]) refresh() {
 		}
 		infos[i] = info
 		same = same && sameFile(f.infos[i], info)
+		age := now.Sub(info.ModTime())
+		fresh = fresh || age >= 0 && age < settle
 	}
-	if same {
+	// The first value cannot wait for a later look.
+	if same || fresh && f.current.Load() != nil {
 		return
 	}
 	// The times are from before the reading: the next look sees what changes in between.

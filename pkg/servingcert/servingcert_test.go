@@ -137,6 +137,35 @@ func testKeyPair(t *testing.T, dir string) {
 	}
 }
 
+// A file that was written a moment ago may not be whole: it is read at a later look.
+func TestFilesWaitForAWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "file")
+		put := func(text string) {
+			write(t, file, []byte(text))
+			now := time.Now() // the clock of the bubble, which the file system does not have
+			if err := os.Chtimes(file, now, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("one two")
+		files, err := LoadFiles(func(texts [][]byte) (string, error) { return string(texts[0]), nil }, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lookEvery)
+		put("one")
+		if got := files.Get(); got != "one two" {
+			t.Errorf("%q is read while it is written", got)
+		}
+		put("one two three")
+		time.Sleep(max(lookEvery, settle))
+		if got := files.Get(); got != "one two three" {
+			t.Errorf("%q is read after it was written", got)
+		}
+	})
+}
+
 func TestHammerFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, []byte("x"))
