@@ -88,6 +88,11 @@ API server (--dry-run=server stops there), noted in --undo-file, and written if 
 not changed since. A field that another manager has set otherwise is a conflict, which is
 reported and not forced. --undo FILE puts back what was.
 
+Before the first write, --fix and --undo say how many objects they write, how long that takes
+at --qps, and how many workloads replace how many Pods: a Deployment, a DaemonSet and a
+StatefulSet do if their template changes. These are left out without --replace-pods. With
+it, mapd waits for the rollout of one workload before it writes the next one.
+
 Exit codes:
   0  done
   1  with --exit-code: an object would change or be denied, or a policy fails
@@ -304,7 +309,7 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 		return err
 	}
 	if undo != nil {
-		return f.fix.restore(ctx, s, c.Cluster, undo)
+		return f.fix.restore(ctx, s, c.Cluster, undo, f.qps)
 	}
 	files := f.policies
 	set, err := f.load(ctx, s, c, files)
@@ -328,7 +333,7 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 		}
 	}
 	if f.fix.on {
-		return f.fix.run(ctx, s, notes, o)
+		return f.fix.run(ctx, s, notes, o, f.qps)
 	}
 	if f.output == "json" {
 		o.Each = func(r *audit.Result) error { return audit.Line(s.out, r) }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -23,6 +24,8 @@ type fixFlags struct {
 	dryRun     string
 	undoFile   string
 	undo       string
+	pods       bool
+	patience   time.Duration
 	selections []audit.Selection // of selects
 }
 
@@ -32,6 +35,8 @@ func (f *fixFlags) add(fl *pflag.FlagSet) {
 	choiceVar(fl, &f.dryRun, "dry-run", "none", ": with --fix or --undo, server has the API server check what would be written, and nothing is", "none", "server")
 	fl.BoolVarP(&f.yes, "yes", "y", false, "with --fix: write without asking")
 	fl.StringVar(&f.undoFile, "undo-file", "mapd-audit-undo.yaml", "with --fix: new file for what the objects were before")
+	fl.BoolVar(&f.pods, "replace-pods", false, "with --fix or --undo: also write what replaces Pods, such as the template of a Deployment, one workload after the other; without it these objects are left out")
+	fl.DurationVar(&f.patience, "rollout-timeout", 10*time.Minute, "with --replace-pods: how long the rollout of a workload may make no progress; if one does not, no other is begun")
 	fl.StringVar(&f.undo, "undo", "", "put back what a --undo-file says, where it is still as it was written, the last write first")
 }
 
@@ -43,6 +48,10 @@ func (f *fixFlags) check(a *auditFlags) error {
 		return usagef("audit: --select is for --fix")
 	case !f.on && f.undo == "" && f.dryRun == "server":
 		return usagef("audit: --dry-run is for --fix and --undo; without them nothing is written")
+	case !f.on && f.undo == "" && f.pods:
+		return usagef("audit: --replace-pods is for --fix and --undo; without them nothing is written")
+	case f.patience <= 0:
+		return usagef("audit: --rollout-timeout %s: must be positive", f.patience)
 	case !f.on:
 		return nil
 	case len(f.selects) == 0:
@@ -80,13 +89,24 @@ func (f *fixFlags) policies() []string {
 	return f.selections[0].Policies
 }
 
+// writer returns what writes objects of a cluster.
+func (f *fixFlags) writer(c *audit.Cluster, notes *notes) audit.Writer {
+	w := audit.Writer{Cluster: c, DryRun: f.dryRun == "server", ReplacePods: f.pods, Patience: f.patience}
+	if notes.terminal {
+		w.Waiting = notes.waiting
+	}
+	return w
+}
+
 // run finds what is chosen, and writes it.
-func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Options) error {
+func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Options, qps float32) error {
 	// What is chosen is known by name only, and evaluated again when its turn comes.
 	var chosen []audit.Reference
+	var plan audit.Plan
 	o.Each = func(r *audit.Result) error {
 		if len(r.Changes) > 0 && slices.ContainsFunc(f.selections, func(s audit.Selection) bool { return s.Has(r) }) {
 			chosen = append(chosen, audit.Reference{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name})
+			plan.Add(r.Replaces)
 		}
 		return nil
 	}
@@ -99,7 +119,8 @@ func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Opt
 		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 	}
 	undo := audit.UndoFile{Name: f.undoFile}
-	fixer := audit.Fixer{Cluster: o.Cluster, Set: o.Set, Asking: o.Asking, DryRun: f.dryRun == "server", Before: undo.Add, Refused: undo.Drop}
+	fixer := audit.Fixer{Writer: f.writer(o.Cluster, notes), Set: o.Set, Asking: o.Asking, Before: undo.Add, Refused: undo.Drop}
+	fmt.Fprint(s.out, plan.Text(&fixer.Writer, qps, false))
 	asker := &asker{in: bufio.NewReader(s.in), out: s.err, colour: report.Colour(notes.colour)}
 	if !f.yes && !fixer.DryRun {
 		fixer.Confirm = asker.ask
@@ -107,6 +128,7 @@ func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Opt
 	counts := map[audit.Outcome]int{}
 	for _, of := range chosen {
 		outcome, why, err := fixer.Fix(ctx, of)
+		notes.clear()
 		if err == errQuit {
 			break
 		}
@@ -172,10 +194,15 @@ func printOutcomes(w io.Writer, counts map[audit.Outcome]int) {
 }
 
 // restore puts objects back, those that were written last first.
-func (f *fixFlags) restore(ctx context.Context, s streams, c *audit.Cluster, undo []*audit.Undo) error {
+func (f *fixFlags) restore(ctx context.Context, s streams, c *audit.Cluster, undo []*audit.Undo, qps float32) error {
 	counts := map[audit.Outcome]int{}
+	notes := newNotes(s.err)
+	w := f.writer(c, notes)
+	plan := audit.PlanUndo(undo)
+	fmt.Fprint(s.out, plan.Text(&w, qps, true))
 	for _, u := range slices.Backward(undo) {
-		outcome, why, err := c.Restore(ctx, u, f.dryRun == "server")
+		outcome, why, err := w.Restore(ctx, u)
+		notes.clear()
 		if err != nil {
 			printOutcomes(s.out, counts)
 			return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}

@@ -126,6 +126,12 @@ func (n *notes) audited(p audit.Progress) {
 	n.shown = true
 }
 
+// waiting shows how far the rollout of a workload is.
+func (n *notes) waiting(title, progress string) {
+	fmt.Fprintf(n.w, "\r\x1b[K%s: waiting for its rollout: %s", report.Line(title), report.Line(progress))
+	n.shown = true
+}
+
 func (n *notes) clear() {
 	if n.shown {
 		fmt.Fprint(n.w, "\r\x1b[K")

@@ -156,6 +156,9 @@ func (a *Asking) judge(ctx context.Context, s, base *Set, of *Resource, item jso
 		}
 	}
 	s.tell(r, d, before, u)
+	if a.Operation == admissionv1.Update && d.Status == nil && base == nil {
+		r.Replaces = replacement(u.Object, d.Object.Object)
+	}
 	if r.Denied != "" && r.DeniedBefore != "" { // with a base, only differences count
 		r.Denied, r.DeniedBefore, r.By = "", "", nil
 	}

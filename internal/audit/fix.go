@@ -36,11 +36,9 @@ type Reference struct {
 // is a conflict, which is reported and not forced. What an apply cannot say, such as that
 // a field goes, is a JSON patch under the same resourceVersion.
 type Fixer struct {
-	Cluster *Cluster
-	Set     *Set
+	Writer
+	Set *Set
 	Asking
-	// DryRun has the API server check each write and store none.
-	DryRun bool
 	// Confirm is asked with what is about to be written; nil is always yes.
 	Confirm func(*Result) (bool, error)
 	// Before is called before each write with how to put the object back. Its error ends the
@@ -64,6 +62,8 @@ const (
 	Partly        Outcome = "written in part"
 	CheckedPartly Outcome = "would be written in part"
 	Unwritten     Outcome = "not written"
+	// LeftOut is for a write that replaces Pods, which nobody has allowed.
+	LeftOut Outcome = "left out"
 
 	Done     Outcome = "is as the policies make it"
 	Gone     Outcome = "gone"
@@ -82,7 +82,7 @@ const attempts = 10
 // OK reports whether nobody has to look at the object.
 func (o Outcome) OK() bool {
 	switch o {
-	case Refused, Conflict, Failed, Partly, CheckedPartly, Unwritten:
+	case Refused, Conflict, Failed, Partly, CheckedPartly, Unwritten, LeftOut:
 		return false
 	}
 	return true
@@ -121,12 +121,16 @@ func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why str
 		}
 		r := newResult(u)
 		f.Set.tell(r, d, u, u)
+		r.Replaces = replacement(u.Object, d.Object.Object)
 		// A failure that failurePolicy ignores leaves the result of the other policies, which is
 		// not what all of them would make of it.
 		for _, a := range r.By {
 			if a.Error != "" {
 				return Failed, a.Policy + ": " + a.Error, nil
 			}
+		}
+		if why := f.leftOut(u.Object, d.Object.Object); why != "" {
+			return LeftOut, why, nil
 		}
 		shown, _ := json.Marshal(r.Changes) // of JSON values
 		if f.Confirm != nil && asked != string(shown) {
@@ -196,12 +200,16 @@ func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of 
 		if kept, none = unchanged(was, want, stored); none {
 			return Unwritten, kept, false, nil
 		}
+		// Policies in force may have changed more than those that are evaluated.
+		if why := f.leftOut(was.Object, stored.Object); why != "" {
+			return LeftOut, why, false, nil
+		}
 	}
 	if err == nil && f.DryRun {
 		if kept != "" {
 			return CheckedPartly, kept, false, nil
 		}
-		return Checked, "", false, nil
+		return Checked, replaces(was, stored), false, nil
 	}
 	if err == nil {
 		if err := f.Before(newUndo(of, was, stored)); err != nil {
@@ -216,6 +224,7 @@ func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of 
 					return "", "", false, err
 				}
 			}
+			stored = now
 		}
 		if (none || refusedWrite(err)) && f.Refused != nil {
 			if err := f.Refused(); err != nil {
@@ -232,10 +241,12 @@ func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of 
 	if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
 		return outcome, why, false, err
 	}
+	outcome = Written
 	if kept != "" {
-		return Partly, kept, false, nil
+		outcome = Partly
 	}
-	return Written, "", false, nil
+	pods, err := f.await(ctx, client, was, stored)
+	return outcome, also(kept, pods), false, err
 }
 
 // unchanged compares what the API server answered to a write with what was asked: why names

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/test/fakeapi"
@@ -17,7 +18,7 @@ import (
 func fixer(t *testing.T, s *fakeapi.Server, undo *[]*Undo) *Fixer {
 	t.Helper()
 	o := options(t, connect(t, s), Loading{})
-	return &Fixer{Cluster: o.Cluster, Set: o.Set, Asking: o.Asking, Before: func(u *Undo) error {
+	return &Fixer{Writer: Writer{Cluster: o.Cluster, Patience: time.Minute}, Set: o.Set, Asking: o.Asking, Before: func(u *Undo) error {
 		*undo = append(*undo, u)
 		return nil
 	}}
@@ -55,20 +56,20 @@ func TestFixAndRestore(t *testing.T) {
 	if got := s.Get(configMaps, "a", "m0000").GetLabels()["team"]; got != "x" || len(undo) != 1 {
 		t.Fatalf("label %q, %d undos", got, len(undo))
 	}
-	outcome, why, err := f.Cluster.Restore(t.Context(), undo[0], false)
+	outcome, why, err := f.Restore(t.Context(), undo[0])
 	if err != nil || outcome != Restored {
 		t.Fatal(outcome, why, err)
 	}
 	if now := s.Get(configMaps, "a", "m0000"); !reflect.DeepEqual(stable(now), stable(before)) {
 		t.Errorf("got %v, want %v", now, before)
 	}
-	if outcome, _, _ = f.Cluster.Restore(t.Context(), undo[0], false); outcome != Before {
+	if outcome, _, _ = f.Restore(t.Context(), undo[0]); outcome != Before {
 		t.Errorf("again: %s", outcome)
 	}
 	// Somebody else's label stays, and what somebody has changed since is left alone.
 	fix(t, f, "m0000", Written)
 	change(s, func(l map[string]any) { l["mine"] = "y" })
-	if outcome, why, err = f.Cluster.Restore(t.Context(), undo[1], false); outcome != Restored {
+	if outcome, why, err = f.Restore(t.Context(), undo[1]); outcome != Restored {
 		t.Fatal(outcome, why, err)
 	}
 	if l := s.Get(configMaps, "a", "m0000").GetLabels(); !reflect.DeepEqual(l, map[string]string{"mine": "y"}) {
@@ -76,7 +77,7 @@ func TestFixAndRestore(t *testing.T) {
 	}
 	fix(t, f, "m0000", Written)
 	change(s, func(l map[string]any) { l["team"] = "z" })
-	if outcome, why, err = f.Cluster.Restore(t.Context(), undo[2], false); outcome != Conflict || why != "changed since: metadata.labels.team" {
+	if outcome, why, err = f.Restore(t.Context(), undo[2]); outcome != Conflict || why != "changed since: metadata.labels.team" {
 		t.Fatal(outcome, why, err)
 	}
 }
@@ -169,7 +170,7 @@ func TestFixRemoves(t *testing.T) {
 	if _, ok := s.Get(configMaps, "a", "m0000").Object["data"]; ok {
 		t.Fatal("data is still there")
 	}
-	if outcome, why, err := f.Cluster.Restore(t.Context(), undo[0], false); outcome != Restored {
+	if outcome, why, err := f.Restore(t.Context(), undo[0]); outcome != Restored {
 		t.Fatal(outcome, why, err)
 	}
 	if now := s.Get(configMaps, "a", "m0000"); !reflect.DeepEqual(stable(now), stable(before)) {
@@ -243,7 +244,7 @@ func TestUndoFile(t *testing.T) {
 	}
 }
 
-// fuzzed values for restore: now is after with an edit of its own.
+// fuzzed values for takeBack: now is after with an edit of its own.
 func FuzzRestore(f *testing.F) {
 	f.Add(`{"a":{"b":1}}`, `{"a":{"b":2,"c":3}}`, `{"a":{"b":2,"c":3},"d":4}`)
 	f.Add(`{}`, `{"a":{"b":2}}`, `{"a":{"b":2,"x":1}}`)
@@ -258,17 +259,17 @@ func FuzzRestore(f *testing.F) {
 			*into = o
 		}
 		var taken []string
-		back, _ := restore("", after, after, before, &taken)
+		back, _ := takeBack("", after, after, before, &taken)
 		if len(taken) > 0 || !same(back, before) {
 			t.Errorf("after is not put back: %v, %v", back, taken)
 		}
 		taken = nil
-		back, _ = restore("", now, after, before, &taken)
+		back, _ = takeBack("", now, after, before, &taken)
 		if len(taken) > 0 {
 			return
 		}
 		// What is put back once stays.
-		again, _ := restore("", back, after, before, &taken)
+		again, _ := takeBack("", back, after, before, &taken)
 		if !same(again, back) {
 			t.Errorf("again gives %v, not %v", again, back)
 		}

@@ -120,7 +120,7 @@ func TestUndoOfWhatWasStored(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Fatal(len(all), err)
 	}
-	if outcome, why, err := f.Cluster.Restore(t.Context(), all[0], false); outcome != Restored || err != nil {
+	if outcome, why, err := f.Restore(t.Context(), all[0]); outcome != Restored || err != nil {
 		t.Fatal(outcome, why, err)
 	}
 	if diff := cmp.Diff(stable(before), stable(s.Get(configMaps, "a", "m0000"))); diff != "" {

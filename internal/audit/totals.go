@@ -32,6 +32,8 @@ type Result struct {
 	Changes []Change `json:"changes,omitempty"`
 	// MoreChanges is how many others there are.
 	MoreChanges int `json:"moreChanges,omitempty"`
+	// Replaces is what Pods a write would replace; nil is none.
+	Replaces *Replacement `json:"replaces,omitempty"`
 	// By are the policies that did something, in the order in which they ran.
 	By []Actor `json:"by,omitempty"`
 	// Denied is why the object would be refused; with Options.Base also if only the base

@@ -142,11 +142,33 @@ func (u *Undo) object() *unstructured.Unstructured {
 // Restore gives the fields that a Fixer has changed in an object the values of before,
 // where they still are as it wrote them. If one is not, nothing of the object is written.
 // Managers get back the fields that the Fixer took from them.
-func (c *Cluster) Restore(ctx context.Context, u *Undo, dryRun bool) (Outcome, string, error) {
+func (w *Writer) Restore(ctx context.Context, u *Undo) (Outcome, string, error) {
+	var read, stored *unstructured.Unstructured
+	outcome, why, err := w.restore(ctx, u, func(before, after *unstructured.Unstructured) { read, stored = before, after })
+	if err != nil || stored == nil {
+		return outcome, why, err
+	}
+	pods, err := w.await(ctx, w.Cluster.of(u.resource(), stored.GetNamespace()), read, stored)
+	return outcome, also(why, pods), err
+}
+
+// also joins two explanations, either of which may be empty.
+func also(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+func (u *Undo) resource() Resource {
+	gvk := u.object().GroupVersionKind()
+	return Resource{GVR: schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: u.Resource}, GVK: gvk, Namespaced: u.Namespaced}
+}
+
+// restore calls wrote with the object that it has read and what was stored, if it has written.
+func (w *Writer) restore(ctx context.Context, u *Undo, wrote func(before, after *unstructured.Unstructured)) (Outcome, string, error) {
 	was := u.object()
-	gvk := was.GroupVersionKind()
-	r := Resource{GVR: schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: u.Resource}, GVK: gvk, Namespaced: u.Namespaced}
-	client := c.of(r, was.GetNamespace())
+	client := w.Cluster.of(u.resource(), was.GetNamespace())
 	before, after := stable(was), stable(&unstructured.Unstructured{Object: u.After})
 	outcome, why := Before, ""
 	for range attempts {
@@ -159,13 +181,18 @@ func (c *Cluster) Restore(ctx context.Context, u *Undo, dryRun bool) (Outcome, s
 		}
 		current := stable(now)
 		var taken []string
-		back, _ := restore("", current, after, before, &taken)
+		back, _ := takeBack("", current, after, before, &taken)
 		if len(taken) > 0 {
 			return Conflict, "changed since: " + list(taken), nil
 		}
 		if ops := tree.Diff(current, back); len(ops) > 0 {
 			stored, err := replace(ctx, client, now, ops, true)
-			if err == nil && !dryRun {
+			if err == nil {
+				if why := w.leftOut(now.Object, stored.Object); why != "" {
+					return LeftOut, why, nil
+				}
+			}
+			if err == nil && !w.DryRun {
 				stored, err = replace(ctx, client, now, ops, false)
 			}
 			if apierrors.IsConflict(err) {
@@ -178,19 +205,20 @@ func (c *Cluster) Restore(ctx context.Context, u *Undo, dryRun bool) (Outcome, s
 			if left := otherwise(current, back, stable(stored)); len(left) > 0 {
 				outcome, why = Conflict, "the API server, or a policy or webhook in force, sets another value for "+list(left)
 			}
-			if dryRun {
+			if w.DryRun {
 				if outcome == Restored {
-					outcome = Checked
+					outcome, why = Checked, replaces(now, stored)
 				}
 				return outcome, why, nil
 			}
+			wrote(now, stored)
 			now = stored
 		}
 		managers, changed := u.managers(now)
 		switch {
 		case !changed:
 			return outcome, why, nil
-		case dryRun:
+		case w.DryRun:
 			return Checked, "", nil
 		}
 		_, err = replace(ctx, client, now, []tree.Op{{Op: "replace", Path: "/metadata/managedFields", Value: managers}}, false)
@@ -240,9 +268,9 @@ func names(pointers []string) []string {
 // absent is the value of a field that is not there.
 type absent struct{}
 
-// restore returns now with the changes from before to after taken back. taken gets the
+// takeBack returns now with the changes from before to after taken back. taken gets the
 // paths of fields that are neither as in after nor as in before. Lists are values.
-func restore(path string, now, after, before any, taken *[]string) (any, bool) {
+func takeBack(path string, now, after, before any, taken *[]string) (any, bool) {
 	switch {
 	case same(after, before), same(now, before):
 		return now, now != absent{}
@@ -258,7 +286,7 @@ func restore(path string, now, after, before any, taken *[]string) (any, bool) {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		v, ok := restore(path+tree.Pointer(name), member(n, name), member(a, name), member(b, name), taken)
+		v, ok := takeBack(path+tree.Pointer(name), member(n, name), member(a, name), member(b, name), taken)
 		if ok {
 			out[name] = v
 		} else {

@@ -182,6 +182,9 @@ func (r *Result) says() (out []string) {
 		}
 		out = append(out, text)
 	}
+	if r.Replaces != nil {
+		out = append(out, "a write "+r.Replaces.String())
+	}
 	if r.MoreChanges > 0 {
 		out = append(out, fmt.Sprintf("%d more fields differ", r.MoreChanges))
 	}
