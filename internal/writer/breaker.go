@@ -40,7 +40,7 @@ func (w *Writer) clearTrips(ctx context.Context) {
 // eachPolicy calls write for every policy, after each snapshot and again after a failure,
 // until ctx is done. problem is what the log says of a failure.
 func (w *Writer) eachPolicy(ctx context.Context, published <-chan struct{}, problem string, write func(context.Context, *store.PolicyState) error) {
-	wait, last := retryFirst, ""
+	var tries attempts
 	for {
 		var failed error
 		if s := w.o.Store.Snapshot(); s != nil {
@@ -54,15 +54,12 @@ func (w *Writer) eachPolicy(ctx context.Context, published <-chan struct{}, prob
 				}
 			}
 		}
-		pause := time.Hour // a snapshot comes before
+		pause, news := tries.ended(failed, tripRetryMost)
 		if failed == nil {
-			wait, last = retryFirst, ""
-		} else {
-			if failed.Error() != last && ctx.Err() == nil {
-				last = failed.Error()
-				w.log.Error(problem, "error", failed)
-			}
-			pause, wait = wait, min(2*wait, tripRetryMost)
+			pause = time.Hour // a snapshot comes before
+		}
+		if news && ctx.Err() == nil {
+			w.log.Error(problem, "error", failed)
 		}
 		if !watch.Sleep(ctx, pause, published, nil) {
 			return

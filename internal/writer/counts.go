@@ -67,6 +67,7 @@ type publication struct {
 	number int               // of its ConfigMap
 	live   *corev1.ConfigMap // as the server stores it; nil: not known or none
 	tried  bool              // there may be one that is not known
+	failed bool              // the last write is not known to have succeeded
 	// closed is what is in ConfigMaps of before, and sent what was sent last for this one.
 	closed, sent map[ledger.Pair]ledger.Counts
 	at           time.Time // of the last write
@@ -76,11 +77,10 @@ type publication struct {
 // ConfigMap then.
 func (w *Writer) publishCounts(ctx context.Context) {
 	p := &publication{closed: map[ledger.Pair]ledger.Counts{}}
-	last := ""
+	var tries attempts
 	for watch.Sleep(ctx, countsEvery, nil, nil) {
 		err := w.publish(ctx, p, false)
-		if err != nil && ctx.Err() == nil && err.Error() != last {
-			last = err.Error()
+		if _, news := tries.ended(err, countsEvery); news && ctx.Err() == nil {
 			w.log.Warn("counts not written", "error", err)
 		}
 	}
@@ -106,7 +106,7 @@ func (w *Writer) publish(ctx context.Context, p *publication, last bool) error {
 			counts[c.Pair] = c.Counts
 			c.Counts = c.Since(p.closed[c.Pair])
 		}
-		if !last && p.live != nil && maps.Equal(counts, p.sent) && time.Since(p.at) < countsRenewed {
+		if !last && !p.failed && p.live != nil && maps.Equal(counts, p.sent) && time.Since(p.at) < countsRenewed {
 			return nil
 		}
 		if p.live == nil && !p.tried && len(now) == 0 {
@@ -142,7 +142,7 @@ func (w *Writer) publishOnce(ctx context.Context, p *publication, now []ledger.C
 	if last {
 		m.Annotations[closedAnnotation] = at
 	}
-	p.sent, p.tried = counts, true
+	p.sent, p.tried, p.failed = counts, true, true
 	var stored *corev1.ConfigMap
 	if p.live == nil {
 		stored, err = w.configMaps().Create(ctx, m, metav1.CreateOptions{})
@@ -152,7 +152,7 @@ func (w *Writer) publishOnce(ctx context.Context, p *publication, now []ledger.C
 	}
 	switch {
 	case err == nil:
-		p.live, p.at = stored, time.Now()
+		p.live, p.at, p.failed = stored, time.Now(), false
 		return false, nil
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return true, w.found(ctx, p, name)
@@ -198,12 +198,11 @@ func (w *Writer) found(ctx context.Context, p *publication, name string) error {
 
 // keepTotals adds up the counts of all replicas until ctx is done.
 func (w *Writer) keepTotals(ctx context.Context) {
-	last := ""
+	var tries attempts
 	for {
 		if s := w.o.Store.Snapshot(); s != nil {
 			err := w.addUp(ctx, s)
-			if err != nil && ctx.Err() == nil && err.Error() != last {
-				last = err.Error()
+			if _, news := tries.ended(err, countsEvery); news && ctx.Err() == nil {
 				w.log.Warn("counts of the replicas not added up", "error", err)
 			}
 		}

@@ -93,23 +93,22 @@ func (l *listing) data(now listed) map[string]string {
 // snapshot.
 func (w *Writer) keep(ctx context.Context, l *listing, notified <-chan struct{}, out *events) {
 	said := map[types.UID]string{}
-	wait, last := retryFirst, ""
+	var tries attempts
 	for {
 		pause := listEvery
 		if now, ok := l.now(w.o.Store.Snapshot()); ok {
 			err := w.writeConfigMap(ctx, l.name, l.data(now))
-			switch {
-			case ctx.Err() != nil:
+			if ctx.Err() != nil {
 				return
-			case err == nil:
-				wait, last = retryFirst, ""
+			}
+			wait, news := tries.ended(err, retryMost)
+			if news {
+				w.log.Error("what has become of "+l.about+" is not written", "configmap", l.name, "error", err)
+			}
+			if err == nil {
 				l.announce(now, said, out)
-			default:
-				if err.Error() != last {
-					last = err.Error()
-					w.log.Error("what has become of "+l.about+" is not written", "configmap", l.name, "error", err)
-				}
-				pause, wait = wait, min(2*wait, retryMost)
+			} else {
+				pause = wait
 			}
 		}
 		if !watch.Sleep(ctx, listPause, nil, nil) || !watch.Sleep(ctx, pause, notified, nil) {

@@ -219,7 +219,7 @@ func (l MutatorList) summary() string {
 // keepList keeps the ConfigMap what it should be until ctx is done.
 func (w *Writer) keepList(ctx context.Context, out *events) {
 	var known map[string]string // what is there
-	wait, last := retryFirst, ""
+	var tries attempts
 	looked := time.Time{}
 	for {
 		pause := listEvery
@@ -229,17 +229,17 @@ func (w *Writer) keepList(ctx context.Context, out *events) {
 				looked = time.Now()
 			}
 			now, err := w.writeList(ctx, s.Mutators, known, out)
-			switch {
-			case ctx.Err() != nil:
+			if ctx.Err() != nil {
 				return
-			case err == nil:
-				known, wait, last = now, retryFirst, ""
-			default:
-				if err.Error() != last {
-					last = err.Error()
-					w.log.Error("what has become of the mutators is not written", "configmap", MutatorsName, "error", err)
-				}
-				pause, wait = wait, min(2*wait, retryMost)
+			}
+			wait, news := tries.ended(err, retryMost)
+			if news {
+				w.log.Error("what has become of the mutators is not written", "configmap", MutatorsName, "error", err)
+			}
+			if err == nil {
+				known = now
+			} else {
+				pause = wait
 			}
 		}
 		if !watch.Sleep(ctx, listPause, nil, nil) || !watch.Sleep(ctx, pause, w.listed, w.nativeReported) {

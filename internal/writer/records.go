@@ -48,13 +48,12 @@ type storing struct {
 // StoreRecords stores what a Ledger knows until ctx is done, and once more then. It needs
 // no lease.
 func (w *Writer) StoreRecords(ctx context.Context, l *ledger.Ledger) {
-	s, last := &storing{}, ""
+	s, tries := &storing{}, attempts{}
 	attempt := func(ctx context.Context, timeout time.Duration, end bool) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		err := w.storeRecords(ctx, s, l, end)
-		if err != nil && err.Error() != last {
-			last = err.Error()
+		if _, news := tries.ended(err, recordsEvery); news {
 			w.log.Warn("records not stored", "error", err)
 		}
 	}
@@ -117,11 +116,10 @@ func (w *Writer) storeRecords(ctx context.Context, s *storing, l *ledger.Ledger,
 // cleanRecords deletes what replicas that are gone have stored, when its time is over,
 // until ctx is done.
 func (w *Writer) cleanRecords(ctx context.Context) {
-	last := ""
+	var tries attempts
 	for {
 		err := w.deleteOldRecords(ctx)
-		if err != nil && ctx.Err() == nil && err.Error() != last {
-			last = err.Error()
+		if _, news := tries.ended(err, recordsCleaned); news && ctx.Err() == nil {
 			w.log.Warn("records of replicas that are gone not deleted", "error", err)
 		}
 		if !watch.Sleep(ctx, recordsCleaned, nil, nil) {

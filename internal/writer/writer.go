@@ -301,31 +301,32 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 // maintainCertificates has the certificates maintained, and begins again after a
 // failure.
 func (t *term) maintainCertificates(ctx context.Context) {
+	var tries attempts
+	steps := 0
 	applied := func() []byte {
+		// It is asked once for each step, so the step before has succeeded.
+		if steps++; steps > 1 {
+			tries.ended(nil, retryMost)
+		}
 		if t.passive.Load() != nil {
 			return nil
 		}
 		return applied(t.configurations)
 	}
-	wait, last := retryFirst, ""
 	for {
-		began := time.Now()
+		steps = 0
 		err := t.o.Maintain(ctx, applied)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > retryMost {
-			wait = retryFirst
-		}
-		if err != nil && err.Error() != last {
-			last = err.Error()
+		wait, news := tries.ended(err, retryMost)
+		if news {
 			t.log.Error("certificates cannot be maintained; what is served stays", "error", err)
-			t.events.warn(t.leaseReference(), "CertificateNotRenewed", "Renew", last)
+			t.events.warn(t.leaseReference(), "CertificateNotRenewed", "Renew", err.Error())
 		}
-		if !watch.Sleep(ctx, wait, nil, nil) {
+		if !watch.Sleep(ctx, max(wait, retryFirst), nil, nil) {
 			return
 		}
-		wait = min(2*wait, retryMost)
 	}
 }
 
