@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -665,8 +664,5 @@ func (e *evaluation) noteAssumed() {
 	}
 	if e.out.builtin {
 		e.notes.say("note: built-in kinds have the defaults of Kubernetes 1.37; not validated, and other admission plugins of a server did not run\n")
-	}
-	if kinds := slices.Sorted(maps.Keys(e.out.undefaulted)); len(kinds) > 0 {
-		e.notes.say("note: what a server fills in is not known here for %s\n", strings.Join(kinds, ", "))
 	}
 }

@@ -222,7 +222,7 @@ func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result 
 			e.notes.say("%s\n", render(d.Errorf("%s (%s): %w", manifest.Name(o.Made), from, o.Err)))
 			continue
 		}
-		created := e.policies.Result(req.Generated(o.Made, o.Request, from, o.Kind, o.Defaulted), o.Decision)
+		created := e.policies.Result(req.Generated(o.Made, o.Request, from, o.Kind), o.Decision)
 		e.tell(created)
 		for _, f := range o.Findings {
 			e.notes.say("%s: %s: %s\n", report.Line(created.Request.Name()), o.Outcome(f), report.Line(f.Message))

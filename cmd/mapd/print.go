@@ -16,18 +16,15 @@ import (
 
 // printer writes standard output.
 type printer struct {
-	w      io.Writer
-	format string
-	colour bool
-	begun  bool
-	// undefaulted are the built-in kinds of changed objects whose defaults are
-	// not known.
-	undefaulted map[string]bool
-	builtin     bool // an object of a built-in kind was changed
+	w       io.Writer
+	format  string
+	colour  bool
+	begun   bool
+	builtin bool // an object of a built-in kind was changed
 }
 
 func newPrinter(w io.Writer, format string) *printer {
-	return &printer{w: w, format: format, undefaulted: map[string]bool{}, colour: coloured(w)}
+	return &printer{w: w, format: format, colour: coloured(w)}
 }
 
 // unwritable is why a decision has no text in the format that is asked for. It is the
@@ -171,12 +168,7 @@ func (p *printer) markdown(r *mapd.Result) error {
 
 // noteDefaults remembers what has to be said about the defaults of changed objects.
 func (p *printer) noteDefaults(r *mapd.Result) {
-	if req := r.Request; r.Changed() && req.Builtin() {
-		p.builtin = true
-		if !req.DefaultsKnown() {
-			p.undefaulted[req.Admission.Kind.Kind] = true
-		}
-	}
+	p.builtin = p.builtin || r.Changed() && r.Request.Builtin()
 }
 
 // yaml writes one document of a stream. separated puts "---" before the first, too.

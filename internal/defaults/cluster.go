@@ -2,6 +2,7 @@ package defaults
 
 import (
 	"encoding/base64"
+	"strings"
 
 	"github.com/mapd-project/mapd/pkg/api"
 )
@@ -152,3 +153,86 @@ var webhook = []rule{
 	in("clientConfig.service?", set("port", 443)),
 	in("rules[]", set("scope", "*")),
 }
+
+// matchResources are the match criteria of policies and their bindings.
+var matchResources = []rule{
+	set("matchPolicy", "Equivalent"), set("namespaceSelector", map[string]any{}), set("objectSelector", map[string]any{}),
+	in("resourceRules[]", set("scope", "*")), in("excludeResourceRules[]", set("scope", "*")),
+}
+
+var (
+	admissionPolicy        = []rule{in("spec", set("failurePolicy", "Fail"), in("matchConstraints?", matchResources...))}
+	admissionPolicyBinding = []rule{in("spec.matchResources?", matchResources...)}
+)
+
+var definition = []rule{
+	in("spec",
+		in("names", func(o *object) {
+			if kind := o.text("kind"); kind != "" {
+				fill("singular", strings.ToLower(kind))(o)
+				fill("listKind", kind+"List")(o)
+			}
+		}),
+		set("conversion", map[string]any{"strategy": "None"}),
+		in("conversion?", func(o *object) {
+			// The internal version has the fields of webhook, and no webhook.
+			if w := o.object("webhook"); w["clientConfig"] == nil && w["conversionReviewVersions"] == nil {
+				o.drop("webhook")
+			}
+		}),
+		in("conversion?.webhook?.clientConfig?.service?", set("port", 443)),
+	),
+	func(o *object) {
+		in("spec.versions[]", func(version *object) {
+			if version.tree["storage"] == true {
+				in("status", fill("storedVersions", []any{version.text("name")}))(o)
+			}
+		})(o)
+	},
+}
+
+var priorityLevel = []rule{
+	in("spec.limited?",
+		set("nominalConcurrencyShares", 30), set("lendablePercent", 0),
+		in("limitResponse.queuing?", fill("handSize", 8), fill("queues", 64), fill("queueLengthLimit", 50)),
+	),
+	in("spec.exempt?", set("nominalConcurrencyShares", 0), set("lendablePercent", 0)),
+}
+
+// apiService has what the Go type of an APIService adds and leaves out as well, because
+// openapi.Kind has no Go type for this one kind.
+var apiService = []rule{
+	in("spec",
+		set("groupPriorityMinimum", 0), set("versionPriority", 0),
+		dropEmpty("caBundle", "group", "insecureSkipTLSVerify", "version"),
+		func(o *object) {
+			if o.tree["service"] == nil {
+				o.drop("service")
+			}
+		},
+		in("service?", set("port", 443), dropEmpty("name", "namespace")),
+	),
+	set("status", map[string]any{}),
+	in("status", dropEmpty("conditions"), in("conditions[]", set("type", ""), set("status", ""), dropEmpty("reason", "message"),
+		func(o *object) {
+			if _, ok := o.tree["lastTransitionTime"]; !ok {
+				o.put("lastTransitionTime", nil)
+			}
+		},
+	)),
+}
+
+// dropEmpty takes fields away that are empty, as the encoding of a Go type does.
+func dropEmpty(fields ...string) rule {
+	return func(o *object) {
+		for _, field := range fields {
+			if empty(o.tree[field]) || o.tree[field] == false {
+				o.drop(field)
+			}
+		}
+	}
+}
+
+var podGroup = []rule{in("spec", set("disruptionMode", map[string]any{"single": map[string]any{}}))}
+
+var podCertificateRequest = []rule{in("spec", set("maxExpirationSeconds", 24*60*60))}

@@ -148,3 +148,23 @@ func TestNothingToAdd(t *testing.T) {
 		t.Errorf("Apply(nil) = %v, %v", out, known)
 	}
 }
+
+// TestEveryKind finds a built-in kind without a table. Whether the tables are right is
+// what test/scheme finds out.
+func TestEveryKind(t *testing.T) {
+	types := openapi.New(openapi.Builtin())
+	known := func(gvk schema.GroupVersionKind) {
+		t.Helper()
+		if _, known := defaults.Apply(map[string]any{"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind}); !known {
+			t.Errorf("no table for %s", gvk)
+		}
+	}
+	for _, r := range types.Resources() {
+		known(r.Kind)
+		for _, sub := range r.Subresources {
+			if gvk, ok := types.KindFor(r.GVR, sub); ok {
+				known(gvk)
+			}
+		}
+	}
+}

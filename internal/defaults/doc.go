@@ -20,5 +20,6 @@
 // openapi.Kind.Normalize. Apply goes first: to Normalize an empty list is as good
 // as none, to a default it may be a choice.
 //
-// testdata holds what a real server was observed to do.
+// testdata holds what a real server was observed to do, and test/scheme puts random
+// objects of every kind through these tables and through a server's own functions.
 package defaults

@@ -16,7 +16,14 @@ var pod = []rule{
 		hostPorts,
 	),
 	in("spec", podSpec...),
-	in("status", inStep("podIP", "podIPs", "ip")),
+	in("status",
+		inStep("podIP", "podIPs", "ip"),
+		round("allocatedResources"),
+		in("resources?", round("limits", "requests")),
+		in("initContainerStatuses[]", containerStatus...),
+		in("containerStatuses[]", containerStatus...),
+		in("ephemeralContainerStatuses[]", containerStatus...),
+	),
 }
 
 func requestsFromLimits(o *object) { complete(o, "requests", o.object("limits")) }
@@ -74,6 +81,8 @@ var container = []rule{
 	in("lifecycle?.postStart?.httpGet?", httpGet...),
 	in("lifecycle?.preStop?.httpGet?", httpGet...),
 }
+
+var containerStatus = []rule{round("allocatedResources"), in("resources?", round("limits", "requests"))}
 
 var fieldRef = fill("apiVersion", "v1")
 

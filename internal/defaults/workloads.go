@@ -2,6 +2,7 @@ package defaults
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 )
 
@@ -29,19 +30,26 @@ func labelsIfNone(field string, labels map[string]any) rule {
 
 var deployment = []rule{in("spec",
 	set("replicas", 1),
-	in("strategy", rollingUpdate(set("maxUnavailable", "25%"), set("maxSurge", "25%"))),
+	in("strategy", rollingUpdate(map[string]any{"maxUnavailable": "25%", "maxSurge": "25%"}, "maxUnavailable", "maxSurge")),
 	set("revisionHistoryLimit", 10),
 	set("progressDeadlineSeconds", 600),
 	in("template.spec", podSpec...),
 )}
 
-// rollingUpdate makes a rolling update the default strategy, and gives it
-// parameters.
-func rollingUpdate(parameters ...rule) rule {
+// rollingUpdate makes a rolling update the default strategy, and gives it parameters.
+// Of another strategy they are wrong, but a server still fills those in that are no
+// pointers in its internal version.
+func rollingUpdate(parameters map[string]any, values ...string) rule {
 	return func(o *object) {
 		fill("type", "RollingUpdate")(o)
 		if o.text("type") == "RollingUpdate" {
-			in("rollingUpdate", parameters...)(o)
+			for field, value := range parameters {
+				in("rollingUpdate", set(field, value))(o)
+			}
+			return
+		}
+		for _, field := range values {
+			in("rollingUpdate?", set(field, 0))(o)
 		}
 	}
 }
@@ -50,7 +58,7 @@ var daemonSet = []rule{
 	// The internal type has a field for what v1 has as an annotation.
 	in("metadata.annotations", set("deprecated.daemonset.template.generation", "0")),
 	in("spec",
-		in("updateStrategy", rollingUpdate(set("maxUnavailable", 1), set("maxSurge", 0))),
+		in("updateStrategy", rollingUpdate(map[string]any{"maxUnavailable": 1, "maxSurge": 0}, "maxUnavailable", "maxSurge")),
 		set("revisionHistoryLimit", 10),
 		in("template.spec", podSpec...),
 	),
@@ -63,7 +71,7 @@ var statefulSet = []rule{in("spec",
 		// Unlike elsewhere, a strategy that is named without parameters gets
 		// none.
 		if o.text("type") == "" || o.tree["rollingUpdate"] != nil {
-			rollingUpdate(set("partition", 0), set("maxUnavailable", 1))(o)
+			rollingUpdate(map[string]any{"partition": 0, "maxUnavailable": 1}, "partition")(o)
 		}
 	}),
 	in("persistentVolumeClaimRetentionPolicy", fill("whenDeleted", "Retain"), fill("whenScaled", "Retain")),
@@ -119,6 +127,22 @@ func targetOfV1(o *object) {
 	if len(others) == 0 {
 		in("spec", set("targetCPUUtilizationPercentage", 80))(o)
 	}
+}
+
+// usageOfV1 writes the current usage into the annotation for all metrics, which the
+// conversion does unless that has metrics already.
+func usageOfV1(o *object) {
+	usage := o.object("status")["currentCPUUtilizationPercentage"]
+	if usage == nil {
+		return
+	}
+	in("metadata.annotations", func(o *object) {
+		const field = "autoscaling.alpha.kubernetes.io/current-metrics"
+		var there []any
+		if json.Unmarshal([]byte(o.text(field)), &there) != nil {
+			o.put(field, fmt.Sprintf(`[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":%v,"currentAverageValue":"0"}}]`, usage))
+		}
+	})(o)
 }
 
 var horizontalPodAutoscaler = []rule{in("spec",

@@ -54,8 +54,6 @@ type Object struct {
 	Request *policy.Request
 	// Kind is that by whose schema the object was read, nil if it was taken as it is.
 	Kind *openapi.Kind
-	// Defaulted says that it is known what a server fills in.
-	Defaulted bool
 	// Err says why a server would not take the object even before admission. There is
 	// no Decision then.
 	Err      error
@@ -179,7 +177,7 @@ func (o *Object) decode(obj map[string]any) (map[string]any, error) {
 	if o.Kind == nil {
 		return obj, nil
 	}
-	obj, o.Defaulted = defaults.Apply(obj)
+	obj, _ = defaults.Apply(obj)
 	return o.Kind.Normalize(obj)
 }
 

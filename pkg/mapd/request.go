@@ -58,7 +58,6 @@ type Request struct {
 	name      string
 	review    bool
 	generated bool // the document is not the object's
-	defaulted bool // it is known what a server fills in for the kind
 }
 
 // Document returns the document that the request was made from.
@@ -87,10 +86,10 @@ func (r *Request) FromReview() bool { return r.review }
 // will create it, and from says how it was found out, for messages. kind is nil if the
 // object was taken as it is, and defaulted says that admission has what a server fills
 // in.
-func (r *Request) Generated(made *unstructured.Unstructured, admission *policy.Request, from string, kind *openapi.Kind, defaulted bool) *Request {
+func (r *Request) Generated(made *unstructured.Unstructured, admission *policy.Request, from string, kind *openapi.Kind) *Request {
 	return &Request{
 		Admission: admission, doc: r.doc, object: made.Object, kind: kind, name: fmt.Sprintf("%s (%s)", manifest.Name(made), from),
-		generated: true, defaulted: defaulted,
+		generated: true,
 	}
 }
 
@@ -222,7 +221,7 @@ func (s *Request) decode(obj map[string]any) (map[string]any, error) {
 		return obj, nil
 	}
 	if !s.review {
-		obj, s.defaulted = defaults.Apply(obj)
+		obj, _ = defaults.Apply(obj)
 	}
 	return s.kind.Normalize(obj)
 }

@@ -323,10 +323,6 @@ func (r *Result) AsGiven() (*policy.Request, *engine.Decision) {
 // Builtin reports whether the object is read by the schema of a built-in kind.
 func (r *Request) Builtin() bool { return r.kind != nil && r.kind.Builtin() }
 
-// DefaultsKnown reports whether it is known what a server fills into the object, or
-// was filled in by one.
-func (r *Request) DefaultsKnown() bool { return r.defaulted || r.review }
-
 // FilledIn returns the fields of a changed object that a server fills in after the
 // policies: what a policy removed, and what has its default from a field that a
 // policy set. It leaves out the constant defaults of what policies added.
