@@ -244,7 +244,7 @@ func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name st
 	case err != nil:
 		return &codedError{exitUnreachable, fmt.Errorf("blame: %w", err)}
 	}
-	if b.record, err = newRecords(ctx, config, f.replicas.urls); err != nil {
+	if b.record, err = newRecords(ctx, f.replicas.of(config, s)); err != nil {
 		b.complain("records: %v", err)
 	}
 	if b.now, err = newPresent(ctx, config); err != nil {

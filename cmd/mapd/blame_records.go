@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/blame"
 	"github.com/mapd-project/mapd/internal/ledger"
@@ -34,12 +33,12 @@ type records struct {
 }
 
 // newRecords finds the replicas. An error says why there are no records.
-func newRecords(ctx context.Context, config *rest.Config, urls []string) (*records, error) {
-	kube, err := kubernetes.NewForConfig(config)
+func newRecords(ctx context.Context, finder *replicaFinder) (*records, error) {
+	kube, err := kubernetes.NewForConfig(finder.Config)
 	if err != nil {
 		return nil, err
 	}
-	set, err := replicas.Find(ctx, replicas.Options{Config: config, URLs: urls})
+	set, err := finder.find(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -16,7 +18,6 @@ import (
 	"github.com/mapd-project/mapd/internal/bundle"
 	"github.com/mapd-project/mapd/internal/doctor"
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/replicas"
 	"github.com/mapd-project/mapd/internal/report"
 )
 
@@ -71,7 +72,7 @@ func newBundle(s streams) *cobra.Command {
 	f.replicas.timeout = 3 * time.Minute
 	f.replicas.add(fl)
 	fl.StringVarP(&f.output, "output", "o", "mapd-bundle.tar.gz", "file to write; - is standard output")
-	fl.StringVar(&f.namespace, "namespace", defaultNamespace, "the namespace that mapd runs in")
+	fl.StringVar(&f.namespace, "namespace", "", "the namespace that mapd runs in (default the one that its webhook configuration names)")
 	fl.BoolVar(&f.noPolicies, "no-policies", false, "leave the texts of policies and bindings out")
 	return cmd
 }
@@ -93,16 +94,21 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 	if err != nil {
 		return err
 	}
-	out, done := s.out, func() error { return nil }
+	out, done := s.out, func(bool) error { return nil }
 	if f.output != manifest.Stdin {
-		file, err := os.OpenFile(f.output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		if err != nil {
-			return err
+		if out, done, err = replacing(f.output, 0o600); err != nil {
+			return fmt.Errorf("debug bundle: %w", err)
 		}
-		out, done = file, file.Close
 	}
 	ctx, stop := interruptible(ctx, f.replicas.timeout)
 	defer stop()
+	finder := f.replicas.of(config, s)
+	if f.namespace == "" {
+		f.namespace = defaultNamespace
+		if set, err := finder.find(ctx); err == nil {
+			f.namespace = set.Namespace()
+		}
+	}
 	made, err := bundle.Write(ctx, out, bundle.Options{
 		Kubernetes: kube, Namespace: f.namespace, Name: "mapd", NoPolicies: f.noPolicies, Now: time.Now(),
 		Version: versionText() + runtime.GOOS + "/" + runtime.GOARCH + "\n",
@@ -112,14 +118,11 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 			return doctor.Run(ctx, doctor.Options{Kubernetes: kube, Dynamic: d}).Write(w, false)
 		},
 		Replicas: func(ctx context.Context) (bundle.Replicas, error) {
-			set, err := replicas.Find(ctx, replicas.Options{Config: config, URLs: f.replicas.urls})
+			set, err := finder.find(ctx)
 			return bundle.Found{Set: set}, err
 		},
 	})
-	if closed := done(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if err = errors.Join(err, done(err == nil)); err != nil {
 		return fmt.Errorf("debug bundle: %w", err)
 	}
 	for _, m := range made.Missing {
@@ -132,4 +135,41 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 		return &codedError{code: exitPartial}
 	}
 	return nil
+}
+
+// replacing returns a writer whose text takes the place of a file when done is called with
+// true. Until then, and if done is called with false, the file stays as it is. What is no
+// regular file, such as a pipe, is written as it is.
+func replacing(name string, mode os.FileMode) (w io.Writer, done func(keep bool) error, err error) {
+	if to, err := filepath.EvalSymlinks(name); err == nil {
+		name = to
+	}
+	if info, err := os.Stat(name); err == nil {
+		switch {
+		case info.IsDir():
+			return nil, nil, fmt.Errorf("%s is a directory", name)
+		case !info.Mode().IsRegular():
+			f, err := os.OpenFile(name, os.O_WRONLY, 0)
+			if err != nil {
+				return nil, nil, err
+			}
+			return f, func(bool) error { return f.Close() }, nil
+		case info.Mode().Perm()&0o222 == 0:
+			return nil, nil, fmt.Errorf("%s is read-only", name)
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".mapd-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func(keep bool) error {
+		defer os.Remove(f.Name())
+		if !keep {
+			return f.Close()
+		}
+		if err := errors.Join(f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+			return err
+		}
+		return os.Rename(f.Name(), name)
+	}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mapd-project/mapd/internal/promote"
+	"github.com/mapd-project/mapd/internal/replicas"
 	"github.com/mapd-project/mapd/internal/report"
 )
 
@@ -120,7 +121,8 @@ func (f *promoteFlags) run(ctx context.Context, s streams, names []string) error
 	config.WarningHandler = rest.NoWarnings{}
 	ctx, stop := interruptible(ctx, 1<<62)
 	defer stop()
-	p, err := f.promoter(ctx, s, config)
+	asked := &promotionReplicas{&replicaFinder{Finder: replicas.Finder{Config: config, URLs: f.replicas}, s: s}}
+	p, err := f.promoter(ctx, s, config, asked)
 	if err != nil {
 		return &codedError{exitUndone, fmt.Errorf("promote: %w", err)}
 	}
@@ -147,7 +149,10 @@ func (f *promoteFlags) run(ctx context.Context, s streams, names []string) error
 	if f.dryRun {
 		err = work(ctx)
 	} else {
-		err = p.Alone(ctx, defaultNamespace, work)
+		var namespace string
+		if namespace, err = asked.namespace(ctx); err == nil {
+			err = p.Alone(ctx, namespace, work)
+		}
 	}
 	var coded *codedError
 	if err != nil && !errors.As(err, &coded) {
@@ -178,7 +183,7 @@ func (f *promoteFlags) given(s streams) (out []*unstructured.Unstructured, err e
 	return out, nil
 }
 
-func (f *promoteFlags) promoter(ctx context.Context, s streams, config *rest.Config) (*promote.Promoter, error) {
+func (f *promoteFlags) promoter(ctx context.Context, s streams, config *rest.Config, asked *promotionReplicas) (*promote.Promoter, error) {
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -192,7 +197,7 @@ func (f *promoteFlags) promoter(ctx context.Context, s streams, config *rest.Con
 	p := &promote.Promoter{
 		Config: config, Kubernetes: kube, Dynamic: d, ID: identity(), Patience: f.timeout, Window: f.window,
 		Settle: f.settle, CanaryRequests: uint64(f.requests), CanaryLeast: uint64(f.least), CanaryTime: f.canary,
-		Replicas: &promotionReplicas{config, f.replicas},
+		Replicas: asked,
 		Progress: func(format string, args ...any) {
 			mu.Lock()
 			defer mu.Unlock()

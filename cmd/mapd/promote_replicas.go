@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/url"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/mapd-project/mapd/internal/ledger"
 	"github.com/mapd-project/mapd/internal/promote"
 	"github.com/mapd-project/mapd/internal/replicas"
@@ -15,20 +13,26 @@ import (
 
 // promotionReplicas asks replicas what a promotion has to know of them. They may come and go
 // meanwhile, so they are found anew each time.
-type promotionReplicas struct {
-	config *rest.Config
-	urls   []string
+type promotionReplicas struct{ finder *replicaFinder }
+
+// namespace returns the one that mapd runs in.
+func (r *promotionReplicas) namespace(ctx context.Context) (string, error) {
+	set, err := r.finder.find(ctx)
+	if err != nil {
+		return "", err
+	}
+	return set.Namespace(), nil
 }
 
 // askAll returns the answers of all replicas. One that does not answer is an error.
 func askAll[T any](ctx context.Context, r *promotionReplicas, name string, query url.Values) (map[string]T, error) {
-	set, err := replicas.Find(ctx, replicas.Options{Config: r.config, URLs: r.urls})
+	set, err := r.finder.find(ctx)
 	if err != nil {
 		return nil, err
 	}
 	answers, err := replicas.Ask[T](ctx, set, name, query)
 	if err != nil { // of all replicas
-		return nil, fmt.Errorf("%w\nreplicas are asked by port-forward or at the addresses of --replica, with the rights of the ClusterRole mapd-records", err)
+		return nil, fmt.Errorf("%w\nreplicas are asked by port-forward or at the addresses of --replica, with the rights of the Role and the ClusterRole mapd-records", err)
 	}
 	out := map[string]T{}
 	var missing []error

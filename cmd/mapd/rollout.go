@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -35,6 +36,7 @@ type replicaFlags struct {
 	cluster clusterFlags
 	urls    []string
 	timeout time.Duration // before add: its default, if it is not a minute
+	finder  *replicaFinder
 }
 
 func (f *replicaFlags) add(fl *pflag.FlagSet) {
@@ -45,7 +47,7 @@ func (f *replicaFlags) add(fl *pflag.FlagSet) {
 }
 
 // find returns the replicas, and a client for the cluster.
-func (f *replicaFlags) find(ctx context.Context) (*replicas.Set, dynamic.Interface, error) {
+func (f *replicaFlags) find(ctx context.Context, s streams) (*replicas.Set, dynamic.Interface, error) {
 	config, err := f.cluster.config()
 	if err != nil {
 		return nil, nil, err
@@ -55,8 +57,36 @@ func (f *replicaFlags) find(ctx context.Context) (*replicas.Set, dynamic.Interfa
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := replicas.Find(ctx, replicas.Options{Config: config, URLs: f.urls})
+	set, err := f.of(config, s).find(ctx)
 	return set, client, err
+}
+
+// of returns what finds the replicas of a cluster, the same one for each call.
+func (f *replicaFlags) of(config *rest.Config, s streams) *replicaFinder {
+	if f.finder == nil {
+		f.finder = &replicaFinder{Finder: replicas.Finder{Config: config, URLs: f.urls}, s: s}
+	}
+	return f.finder
+}
+
+// replicaFinder finds replicas, and says once which host is asked that nobody has named.
+type replicaFinder struct {
+	replicas.Finder
+	s    streams
+	said sync.Once
+}
+
+func (f *replicaFinder) find(ctx context.Context) (*replicas.Set, error) {
+	set, err := f.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if hosts := set.Outside(); len(hosts) > 0 && len(f.URLs) == 0 {
+		f.said.Do(func() {
+			fmt.Fprintf(f.s.err, "asking %s, the address at which API servers reach mapd\n", report.Line(strings.Join(hosts, ", ")))
+		})
+	}
+	return set, nil
 }
 
 func (f *replicaFlags) check(command string) error {
@@ -190,7 +220,7 @@ type replicaOutput struct {
 }
 
 func rolloutStatus(ctx context.Context, s streams, f *replicaFlags, output, policyName string) error {
-	set, client, err := f.find(ctx)
+	set, client, err := f.find(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -377,7 +407,7 @@ type rolloutSample struct {
 }
 
 func rolloutDiff(ctx context.Context, s streams, f *replicaFlags, output, policyName string) error {
-	set, client, err := f.find(ctx)
+	set, client, err := f.find(ctx, s)
 	if err != nil {
 		return err
 	}

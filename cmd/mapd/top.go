@@ -73,7 +73,7 @@ have counted.
 }
 
 func topOnce(ctx context.Context, s streams, f *topFlags) error {
-	set, _, err := f.replicas.find(ctx)
+	set, _, err := f.replicas.find(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func topLive(ctx context.Context, s streams, f *topFlags) error {
 	var at time.Time
 	for {
 		asking, cancel := context.WithTimeout(ctx, f.replicas.timeout)
-		set, _, err := f.replicas.find(asking)
+		set, _, err := f.replicas.find(asking, s)
 		var now []replicas.Answer[ledger.CountsAnswer]
 		if err == nil {
 			now, err = replicas.Ask[ledger.CountsAnswer](asking, set, ledger.CountsName, nil)

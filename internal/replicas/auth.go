@@ -3,71 +3,61 @@ package replicas
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mapd-project/mapd/internal/bearer"
 )
 
-// reader is the ServiceAccount for users who have no bearer token.
-const reader = "mapd-reader"
+const (
+	// tokenSeconds is how long a token is valid, the least that API servers grant.
+	tokenSeconds = 600
+	// tokenSpare is how long before its end a token is no longer used.
+	tokenSpare = time.Minute
+)
 
-// tokenSeconds is how long its token is valid, the least that API servers grant.
-const tokenSeconds = 600
-
-// auth says how requests to replicas are authenticated.
-type auth struct {
-	own    bool // the user has a bearer token
-	config *rest.Config
-	token  func(ctx context.Context) (string, error)
+// tokens requests tokens that only replicas accept. Nothing else is ever sent to a replica:
+// the address of one comes from the cluster, where others may have changed it, and a user's
+// own credentials would be worth the whole cluster there.
+type tokens struct {
+	mu        sync.Mutex
+	namespace string // of the token
+	token     string
+	until     time.Time // when another one is requested
 }
 
-func newAuth(s *Set) auth {
-	c := s.config
-	a := auth{
-		// A token of who impersonates another user would say too much.
-		own: (c.BearerToken != "" || c.BearerTokenFile != "" || c.ExecProvider != nil || c.AuthProvider != nil) && c.Impersonate.UserName == "",
-		config: &rest.Config{
-			Host: c.Host, BearerToken: c.BearerToken, BearerTokenFile: c.BearerTokenFile, ExecProvider: c.ExecProvider,
-			AuthProvider: c.AuthProvider, AuthConfigPersister: c.AuthConfigPersister,
-		},
+// of returns a token of the ServiceAccount mapd-reader in a namespace.
+func (t *tokens) of(ctx context.Context, kube kubernetes.Interface, namespace string) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if t.namespace == namespace && now.Before(t.until) {
+		return t.token, nil
 	}
-	var mu sync.Mutex
-	known := ""
-	a.token = func(ctx context.Context) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if known != "" {
-			return known, nil
-		}
-		seconds := int64(tokenSeconds)
-		got, err := s.kube.CoreV1().ServiceAccounts(s.namespace).CreateToken(ctx, reader,
-			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-		if err != nil {
-			return "", fmt.Errorf("replicas want a bearer token, and the user of this kubeconfig has none that they know; a token of the ServiceAccount %s/%s: %w", s.namespace, reader, err)
-		}
-		known = got.Status.Token
-		return known, nil
+	seconds := int64(tokenSeconds)
+	got, err := kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, bearer.ServiceAccount, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{bearer.Audience}, ExpirationSeconds: &seconds},
+	}, metav1.CreateOptions{})
+	who := namespace + "/" + bearer.ServiceAccount
+	switch {
+	case apierrors.IsForbidden(err):
+		return "", fmt.Errorf("replicas answer only with a token of the ServiceAccount %s, and you may not create one; the Role mapd-records gives the right (create serviceaccounts/token, resourceName %s): %w",
+			who, bearer.ServiceAccount, err)
+	case apierrors.IsNotFound(err):
+		return "", fmt.Errorf("replicas answer only with a token of the ServiceAccount %s, which does not exist; mapd install and the manifests create it: %w", who, err)
+	case err != nil:
+		return "", fmt.Errorf("a token of the ServiceAccount %s: %w", who, err)
 	}
-	return a
-}
-
-// asUser returns a transport that authenticates as the user, or as mapd-reader if the user
-// has no token.
-func (a *auth) asUser(ctx context.Context, t http.RoundTripper) (http.RoundTripper, error) {
-	if a.own {
-		return rest.HTTPWrappersForConfig(a.config, t)
+	// A server that does not restrict tokens would return one that it accepts itself. When
+	// it ends is for the replica to check, whose clock may be another.
+	if err := bearer.Check(got.Status.Token, time.Time{}); err != nil {
+		return "", fmt.Errorf("the API server has returned another token of the ServiceAccount %s than was asked for, so it is not sent: %w", who, err)
 	}
-	return a.asReader(ctx, t)
-}
-
-// asReader returns a transport that authenticates as mapd-reader.
-func (a *auth) asReader(ctx context.Context, t http.RoundTripper) (http.RoundTripper, error) {
-	token, err := a.token(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return rest.HTTPWrappersForConfig(&rest.Config{BearerToken: token}, t)
+	t.namespace, t.token, t.until = namespace, got.Status.Token, now.Add(tokenSeconds*time.Second-tokenSpare)
+	return t.token, nil
 }

@@ -18,23 +18,32 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Options say whose replicas are asked.
-type Options struct {
+// Finder finds the replicas of a cluster's installation, as often as it is asked: replicas
+// come and go. It is safe for concurrent use.
+type Finder struct {
 	// Config is that of the cluster, with the credentials of the user.
 	Config *rest.Config
 	// URLs are those of the replicas, such as https://10.0.0.7:8443; empty: those of the
 	// webhook configuration.
 	URLs []string
+
+	tokens tokens
 }
 
-// maxReplicas bounds how many are asked.
-const maxReplicas = 100
+const (
+	// maxReplicas bounds how many replicas are asked.
+	maxReplicas = 500
+	// portName is the name of mapd's port, which a Service may have beside others.
+	portName = "https"
+)
 
 // Set are the replicas of one installation.
 type Set struct {
@@ -42,9 +51,11 @@ type Set struct {
 	kube      kubernetes.Interface
 	namespace string // of the installation
 	all       []replica
-	missing   error // why there is none in all
+	outside   []string // hosts in all that are not Pods behind a Service
+	missing   error    // why there is none in all
 	tls       *tls.Config
-	auth      auth
+	tokens    *tokens
+	patience  time.Duration // how long one replica is waited for
 }
 
 // replica is one, which is called name.
@@ -52,12 +63,13 @@ type replica struct {
 	name string
 	url  string
 	dial func(ctx context.Context) (net.Conn, error) // nil: to the address in url
+	skip error                                       // why it is not asked
 }
 
 // Find returns the replicas of the cluster's installation. That there are none, or that they
 // cannot be found, is an error of Ask.
-func Find(ctx context.Context, o Options) (*Set, error) {
-	s := &Set{config: rest.CopyConfig(o.Config)}
+func (f *Finder) Find(ctx context.Context) (*Set, error) {
+	s := &Set{config: rest.CopyConfig(f.Config), tokens: &f.tokens, patience: askTimeout}
 	s.config.WarningHandler = rest.NoWarnings{}
 	var err error
 	if s.kube, err = kubernetes.NewForConfig(s.config); err != nil {
@@ -73,26 +85,37 @@ func Find(ctx context.Context, o Options) (*Set, error) {
 	case len(found.Webhooks) == 0:
 		return nil, fmt.Errorf("no replica of mapd has written the ValidatingWebhookConfiguration %s yet", webhook.ValidationName)
 	}
-	s.namespace = webhook.InstallationOf(found.ObjectMeta).Namespace
+	if s.namespace = webhook.InstallationOf(found.ObjectMeta).Namespace; s.namespace == "" {
+		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s does not say where mapd runs: it has no annotation %s", webhook.ValidationName, webhook.InstallationAnnotation)
+	}
 	client := found.Webhooks[0].ClientConfig
 	if s.tls, err = trust(client); err != nil {
 		return nil, err
 	}
 	switch {
-	case len(o.URLs) > 0:
-		err = s.named(o.URLs)
+	case len(f.URLs) > 0:
+		err = s.named(f.URLs)
 	case client.URL != nil:
 		base := strings.TrimSuffix(*client.URL, webhook.ValidatePath)
 		s.all = []replica{{name: base, url: base}}
 	default:
 		s.missing = s.behind(ctx, client.Service)
+		return s, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.auth = newAuth(s)
+	for _, r := range s.all {
+		if u, err := url.Parse(r.url); err == nil && !slices.Contains(s.outside, u.Host) {
+			s.outside = append(s.outside, u.Host)
+		}
+	}
 	return s, nil
 }
+
+// Outside returns the hosts that are asked although they are no Pods behind mapd's Service:
+// those of Finder.URLs, or the one that API servers reach mapd at by a URL.
+func (s *Set) Outside() []string { return s.outside }
 
 // Namespace returns the one that mapd runs in.
 func (s *Set) Namespace() string { return s.namespace }
@@ -138,32 +161,75 @@ func (s *Set) named(urls []string) error {
 
 // behind finds the Pods behind a Service, also those that are not ready.
 func (s *Set) behind(ctx context.Context, service *admissionregistrationv1.ServiceReference) error {
-	found, err := s.kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name, Limit: maxReplicas})
+	list := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
+		return s.kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, o)
+	}))
+	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name}, func(item runtime.Object) error {
+		slice, ok := item.(*discoveryv1.EndpointSlice)
+		if !ok {
+			return fmt.Errorf("the API server lists a %T among EndpointSlices", item)
+		}
+		port, wrong := portOf(slice)
+		for _, e := range slice.Endpoints {
+			switch {
+			case e.TargetRef != nil && e.TargetRef.Kind == "Pod":
+				r := replica{name: e.TargetRef.Name, url: "https://" + s.tls.ServerName, skip: wrong}
+				forward := forwarding{s.config, s.kube, service.Namespace, r.name, port}
+				r.dial = forward.dial
+				s.all = append(s.all, r)
+			case len(e.Addresses) > 0:
+				s.all = append(s.all, replica{name: e.Addresses[0], skip: errors.New("not asked: it is no Pod, so it is reached by no port-forward; name it with --replica")})
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("the replicas behind the Service %s/%s: %w", service.Namespace, service.Name, err)
 	}
-	for i := range found.Items {
-		slice := &found.Items[i]
-		if len(slice.Ports) == 0 || slice.Ports[0].Port == nil {
-			continue
-		}
-		for _, e := range slice.Endpoints {
-			if e.TargetRef == nil || e.TargetRef.Kind != "Pod" || len(s.all) == maxReplicas {
-				continue
-			}
-			name := e.TargetRef.Name
-			forward := forwarding{s.config, s.kube, service.Namespace, name, *slice.Ports[0].Port}
-			s.all = append(s.all, replica{name: name, url: "https://" + s.tls.ServerName, dial: forward.dial})
-		}
-	}
-	// A Pod with two addresses is in two slices.
-	slices.SortFunc(s.all, func(a, b replica) int { return cmp.Compare(a.name, b.name) })
+	// A Pod with two addresses is in two slices, of which one may lack its port.
+	slices.SortStableFunc(s.all, func(a, b replica) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), compareBool(a.skip != nil, b.skip != nil))
+	})
 	s.all = slices.CompactFunc(s.all, func(a, b replica) bool { return a.name == b.name })
 	if len(s.all) == 0 {
 		return fmt.Errorf("there is no Pod behind the Service %s/%s", service.Namespace, service.Name)
 	}
+	for i := maxReplicas; i < len(s.all); i++ {
+		s.all[i].skip = fmt.Errorf("not asked: there are %d replicas, and at most %d are asked", len(s.all), maxReplicas)
+	}
 	return nil
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// portOf returns mapd's port of Pods, or why it is not known.
+func portOf(slice *discoveryv1.EndpointSlice) (int32, error) {
+	var names []string
+	for _, p := range slice.Ports {
+		if p.Port == nil {
+			continue
+		}
+		name := ""
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if name == portName || len(slice.Ports) == 1 {
+			return *p.Port, nil
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return 0, errors.New("not asked: the EndpointSlice names no port of it")
+	}
+	return 0, fmt.Errorf("not asked: none of the ports %q of the Service is called %s", names, portName)
 }
 
 // transport returns one to a replica, which does not reuse connections.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -29,19 +30,36 @@ type forwarding struct {
 // portForwardProtocol is that of kubelets (k8s.io/client-go/tools/portforward).
 const portForwardProtocol = "portforward.k8s.io"
 
-func (f *forwarding) dial(ctx context.Context) (net.Conn, error) {
+// dialer returns one that speaks WebSocket, as kubectl does, and SPDY with a server or a
+// proxy that does not: many proxies let only one of the two through.
+func (f *forwarding) dialer() (httpstream.Dialer, error) {
+	to := f.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(f.namespace).Name(f.name).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(f.config)
 	if err != nil {
 		return nil, err
 	}
-	to := f.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(f.namespace).Name(f.name).SubResource("portforward").URL()
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport, Timeout: askTimeout}, http.MethodPost, to)
+	tunnel, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, f.config)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewFallbackDialerForStreaming(tunnel, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}
+
+func (f *forwarding) dial(ctx context.Context) (net.Conn, error) {
+	dialer, err := f.dialer()
+	if err != nil {
+		return nil, err
+	}
 	type dialled struct {
 		stream *stream
 		err    error
 	}
 	done := make(chan dialled, 1)
 	go func() {
-		connection, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport, Timeout: askTimeout}, http.MethodPost, to).Dial(portForwardProtocol)
+		connection, _, err := dialer.Dial(portForwardProtocol)
 		if err != nil {
 			done <- dialled{nil, fmt.Errorf("port-forward to Pod %s/%s: %w", f.namespace, f.name, err)}
 			return

@@ -2,24 +2,33 @@ package replicas
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
@@ -33,9 +42,20 @@ type api struct {
 	slices        []discoveryv1.EndpointSlice
 	pods          map[string]string // the address that each Pod listens on
 
-	mu     sync.Mutex
-	tokens int // how many were made
+	mu        sync.Mutex
+	tokens    int            // how many were made
+	claims    string         // of tokens, if they are not those that were asked for
+	status    *metav1.Status // the answer instead of a token
+	ways      []string       // how ports were forwarded
+	websocket bool
 }
+
+func tokenOf(claims string) string {
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+}
+
+// reader is the token that users get.
+var reader = tokenOf(`{"aud":["records.mapd.dev"],"exp":4102444800}`)
 
 func newAPI(t *testing.T) *api {
 	a := &api{pods: map[string]string{}}
@@ -52,16 +72,38 @@ func newAPI(t *testing.T) *api {
 		}
 		answer(w, a.configuration)
 	})
-	mux.HandleFunc("GET /apis/discovery.k8s.io/v1/namespaces/own/endpointslices", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, discoveryv1.EndpointSliceList{Items: a.slices})
+	mux.HandleFunc("GET /apis/discovery.k8s.io/v1/namespaces/own/endpointslices", func(w http.ResponseWriter, r *http.Request) {
+		// One on each page.
+		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+		list := discoveryv1.EndpointSliceList{Items: a.slices[min(from, len(a.slices)):min(from+1, len(a.slices))]}
+		if from+1 < len(a.slices) {
+			list.Continue = strconv.Itoa(from + 1)
+		}
+		answer(w, list)
 	})
-	mux.HandleFunc("POST /api/v1/namespaces/own/serviceaccounts/mapd-reader/token", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("POST /api/v1/namespaces/own/serviceaccounts/mapd-reader/token", func(w http.ResponseWriter, r *http.Request) {
+		var asked authenticationv1.TokenRequest
+		body, _ := io.ReadAll(r.Body)
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &asked); err != nil || asked.Spec.ExpirationSeconds == nil || *asked.Spec.ExpirationSeconds > 600 {
+			t.Errorf("a request for a token: %v %+v", err, asked.Spec)
+		}
 		a.mu.Lock()
 		a.tokens++
 		a.mu.Unlock()
-		answer(w, authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "reader"}})
+		if a.status != nil {
+			w.WriteHeader(int(a.status.Code))
+			answer(w, a.status)
+			return
+		}
+		claims := a.claims
+		if claims == "" {
+			audiences, _ := json.Marshal(asked.Spec.Audiences)
+			claims = fmt.Sprintf(`{"aud":%s,"exp":4102444800}`, audiences)
+		}
+		answer(w, authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: tokenOf(claims)}})
 	})
 	mux.HandleFunc("POST /api/v1/namespaces/own/pods/{name}/portforward", func(w http.ResponseWriter, r *http.Request) {
+		a.forwards("SPDY")
 		if _, err := httpstream.Handshake(r, w, []string{portForwardProtocol}); err != nil {
 			return
 		}
@@ -70,29 +112,63 @@ func newAPI(t *testing.T) *api {
 			streams <- s
 			return nil
 		})
-		if connection == nil {
+		if connection != nil {
+			a.forward(r, connection, streams)
+		}
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/own/pods/{name}/portforward", func(w http.ResponseWriter, r *http.Request) {
+		a.forwards("WebSocket")
+		if !a.websocket {
+			w.WriteHeader(http.StatusForbidden) // as a proxy may say
 			return
 		}
-		defer connection.Close()
-		failures, data := <-streams, <-streams
-		if data.Headers().Get(corev1.PortHeader) != "8443" {
-			fmt.Fprint(failures, "another port")
-			return
-		}
-		to, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", a.pods[r.PathValue("name")])
+		upgrader := websocket.Upgrader{Subprotocols: []string{"SPDY/3.1+" + portForwardProtocol}}
+		tunnel, err := upgrader.Upgrade(w, r, nil)
 		if err != nil {
-			fmt.Fprint(failures, "nobody listens")
-			_ = failures.Close()
-			<-connection.CloseChan()
+			t.Error(err)
 			return
 		}
-		defer to.Close()
-		go func() { _, _ = io.Copy(to, data) }()
-		_, _ = io.Copy(data, to)
+		streams := make(chan httpstream.Stream, 2)
+		connection, err := spdy.NewServerConnection(portforward.NewTunnelingConnection("server", tunnel), func(s httpstream.Stream, _ <-chan struct{}) error {
+			streams <- s
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		a.forward(r, connection, streams)
 	})
 	a.Server = httptest.NewServer(mux)
 	t.Cleanup(a.Close)
 	return a
+}
+
+// forward is what a kubelet does.
+func (a *api) forward(r *http.Request, connection httpstream.Connection, streams chan httpstream.Stream) {
+	defer connection.Close()
+	failures, data := <-streams, <-streams
+	if data.Headers().Get(corev1.PortHeader) != "8443" {
+		fmt.Fprint(failures, "another port")
+		return
+	}
+	to, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", a.pods[r.PathValue("name")])
+	if err != nil {
+		fmt.Fprint(failures, "nobody listens")
+		_ = failures.Close()
+		<-connection.CloseChan()
+		return
+	}
+	defer to.Close()
+	go func() { _, _ = io.Copy(to, data) }()
+	_, _ = io.Copy(data, to)
+}
+
+// forwards notes how a port is forwarded.
+func (a *api) forwards(way string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ways = append(a.ways, way)
 }
 
 // at makes API servers reach mapd at a URL, or at the Service if it is empty.
@@ -130,9 +206,9 @@ type answer struct {
 	Said string `json:"said"`
 }
 
-func ask(t *testing.T, o Options) ([]Answer[answer], error) {
+func ask(t *testing.T, o *Finder) ([]Answer[answer], error) {
 	t.Helper()
-	s, err := Find(t.Context(), o)
+	s, err := o.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,13 +220,13 @@ func TestFind(t *testing.T) {
 	config := &rest.Config{Host: a.URL, BearerToken: "mine"}
 	fails := func(name, want string, urls ...string) {
 		t.Helper()
-		if _, err := Find(t.Context(), Options{Config: config, URLs: urls}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (&Finder{Config: config, URLs: urls}).Find(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	fails("not installed", "mapd is not installed in this cluster")
 	a.at(t, "")
-	none, err := Find(t.Context(), Options{Config: config})
+	none, err := (&Finder{Config: config}).Find(t.Context())
 	if err != nil || none.Namespace() != "own" {
 		t.Fatalf("without Pods: %v", err)
 	}
@@ -165,43 +241,75 @@ func TestFind(t *testing.T) {
 	fails("not written", "no replica of mapd has written")
 }
 
-// A user's token is used, and that of mapd-reader for users who have none, impersonate
-// somebody, or are not known to the replica.
+// Nobody is sent what the user authenticates with, whoever the user is: only a token that
+// replicas alone accept, which is requested once.
 func TestTokens(t *testing.T) {
+	forbidden := &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: `user "eve" cannot create resource "serviceaccounts/token"`}
+	none := &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404, Message: "not found"}
+	own := rest.Config{BearerToken: "mine"}
 	for name, tt := range map[string]struct {
 		config rest.Config
-		known  string
-		want   string
-		tokens int
+		claims string
+		status *metav1.Status
+		want   string // of the error
 	}{
-		"own token":                  {rest.Config{BearerToken: "mine"}, "mine", "mine", 0},
-		"no token":                   {rest.Config{}, "reader", "reader", 1},
-		"impersonating":              {rest.Config{BearerToken: "mine", Impersonate: rest.ImpersonationConfig{UserName: "eve"}}, "reader", "reader", 1},
-		"a token that is not known":  {rest.Config{BearerToken: "mine"}, "reader", "reader", 1},
-		"neither of them is allowed": {rest.Config{BearerToken: "mine"}, "nobody", "", 1},
+		"with a token":             {config: own},
+		"with a password":          {config: rest.Config{Username: "me", Password: "mine"}},
+		"without":                  {},
+		"impersonating":            {config: rest.Config{BearerToken: "mine", Impersonate: rest.ImpersonationConfig{UserName: "eve"}}},
+		"without the right":        {config: own, status: forbidden, want: "the Role mapd-records gives the right (create serviceaccounts/token, resourceName mapd-reader)"},
+		"without the account":      {config: own, status: none, want: "ServiceAccount own/mapd-reader, which does not exist"},
+		"audiences are ignored":    {config: own, claims: `{"aud":["https://kubernetes.default.svc"],"exp":4102444800}`, want: "so it is not sent"},
+		"an audience is added":     {config: own, claims: `{"aud":["records.mapd.dev","https://kubernetes.default.svc"],"exp":4102444800}`, want: "so it is not sent"},
+		"for nobody in particular": {config: own, claims: `{"exp":4102444800}`, want: "so it is not sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t)
+			a.claims, a.status = tt.claims, tt.status
+			var mu sync.Mutex
+			sent := map[string]bool{}
 			s := server(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Authorization") != "Bearer "+tt.known {
-					w.WriteHeader(http.StatusUnauthorized)
-					_, _ = w.Write([]byte(`{"kind":"Status","message":"who?"}`))
-					return
+				mu.Lock()
+				defer mu.Unlock()
+				for k, all := range r.Header {
+					for _, v := range all {
+						sent[k+" "+v] = true
+						if strings.Contains(v, "mine") {
+							t.Errorf("sent %s: %s", k, v)
+						}
+					}
 				}
 				said(w, r)
 			})
-			a.at(t, "https://example.com/validate")
+			// The address is what somebody else has written into the configuration.
+			a.at(t, s.URL+"/validate")
+			a.configuration.Webhooks[0].ClientConfig.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 			config := tt.config
 			config.Host = a.URL
-			got, err := ask(t, Options{Config: &config, URLs: []string{s.URL, s.URL}})
-			if tt.want == "" {
-				if err == nil || !strings.Contains(err.Error(), "HTTP status 401: who?") {
-					t.Errorf("%v", err)
+			f := &Finder{Config: &config}
+			for range 2 {
+				set, err := f.Find(t.Context())
+				if err != nil {
+					t.Fatal(err)
 				}
-			} else if err != nil || got[0].Value.Said != "/records/counts?a=b Bearer "+tt.want || got[1].Value != got[0].Value {
-				t.Errorf("%v %v", got, err)
+				if want := []string{s.Listener.Addr().String()}; !slices.Equal(set.Outside(), want) {
+					t.Errorf("outside of the Service are %v instead of %v", set.Outside(), want)
+				}
+				got, err := Ask[answer](t.Context(), set, "counts", nil)
+				switch {
+				case tt.want != "":
+					if err == nil || !strings.Contains(err.Error(), tt.want) || len(sent) > 0 {
+						t.Errorf("%v, and sent %v", err, sent)
+					}
+				case err != nil || got[0].Value.Said != "/records/counts? Bearer "+reader:
+					t.Errorf("%v %v", got, err)
+				}
+				if Read(t.Context(), set, "/metrics", func(string) bool { return true })[0].Err != nil {
+					t.Error("a page without rights is not read")
+				}
+				clear(sent)
 			}
-			if a.tokens != tt.tokens {
+			if tt.want == "" && a.tokens != 1 {
 				t.Errorf("%d tokens were made", a.tokens)
 			}
 		})
@@ -231,7 +339,7 @@ func TestHostileReplicas(t *testing.T) {
 	gone := server(t, said)
 	gone.Close()
 	urls, want = append(urls, gone.URL), append(want, "refused")
-	got, err := ask(t, Options{Config: &rest.Config{Host: a.URL, BearerToken: "mine"}, URLs: urls})
+	got, err := ask(t, &Finder{Config: &rest.Config{Host: a.URL, BearerToken: "mine"}, URLs: urls})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,59 +375,154 @@ func TestAnotherCertificate(t *testing.T) {
 	a.at(t, "https://another.example.org/validate")
 	heard := false
 	s := server(t, func(http.ResponseWriter, *http.Request) { heard = true })
-	if _, err := ask(t, Options{Config: &rest.Config{Host: a.URL, BearerToken: "mine"}, URLs: []string{s.URL}}); err == nil ||
+	if _, err := ask(t, &Finder{Config: &rest.Config{Host: a.URL, BearerToken: "mine"}, URLs: []string{s.URL}}); err == nil ||
 		!strings.Contains(err.Error(), "not another.example.org") && !strings.Contains(err.Error(), "certificate") || heard {
 		t.Errorf("%v, heard %v", err, heard)
 	}
 }
 
-// A replica that hangs costs the user no more than a bounded time.
+// A replica that hangs costs the user no more than a bounded time, and the answer says whose
+// time was over.
 func TestHangingReplica(t *testing.T) {
 	a := newAPI(t)
 	a.at(t, "https://example.com/validate")
 	s := server(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	set, err := Find(t.Context(), Options{Config: &rest.Config{Host: a.URL, BearerToken: "mine"}, URLs: []string{s.URL}})
+	f := &Finder{Config: &rest.Config{Host: a.URL}, URLs: []string{s.URL}}
+	set, err := f.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // askTimeout, in short
+	fails := func(ctx context.Context, want string) {
+		t.Helper()
+		if _, err := Ask[answer](ctx, set, "counts", nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v instead of %s", err, want)
+		}
+	}
+	set.patience = 10 * time.Millisecond
+	fails(t.Context(), "no answer within 10ms")
+	set.patience = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := Ask[answer](ctx, set, "counts", nil); err == nil || !strings.Contains(err.Error(), "no answer within") {
-		t.Errorf("%v", err)
+	fails(ctx, "no answer before the time for the command was over")
+	fails(ctx, "not asked: the time for the command was over before")
+}
+
+// Replicas are asked at once, however few cores there are.
+func TestAskedAtOnce(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	a := newAPI(t)
+	a.at(t, "https://example.com/validate")
+	var here atomic.Int32
+	all := make(chan struct{})
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		if here.Add(1) == atOnce {
+			close(all)
+		}
+		select {
+		case <-all:
+			said(w, r)
+		case <-r.Context().Done():
+		}
+	})
+	got, err := ask(t, &Finder{Config: &rest.Config{Host: a.URL}, URLs: slices.Repeat([]string{s.URL}, atOnce)})
+	if err != nil || len(got) != atOnce {
+		t.Fatal(len(got), err)
+	}
+	for _, a := range got {
+		if a.Err != nil {
+			t.Error(a.Err)
+		}
 	}
 }
 
-// Pods behind a Service are reached through the API server.
+// Pods behind a Service are reached through the API server, at mapd's port. Those that cannot
+// be asked are named.
 func TestPortForward(t *testing.T) {
+	for name, tt := range map[string]struct {
+		websocket bool
+		ways      []string // for each of two Pods
+	}{
+		"SPDY alone": {false, []string{"SPDY", "SPDY", "WebSocket", "WebSocket"}},
+		"WebSocket":  {true, []string{"WebSocket", "WebSocket"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			a.websocket = tt.websocket
+			a.at(t, "")
+			a.configuration.Webhooks[0].ClientConfig.Service.Name = "example" // example.own.svc is no name of the certificate
+			ports := func(all ...any) (out []discoveryv1.EndpointPort) {
+				for i := 0; i < len(all); i += 2 {
+					name, port := all[i].(string), int32(all[i+1].(int))
+					out = append(out, discoveryv1.EndpointPort{Name: &name, Port: &port})
+				}
+				return out
+			}
+			pod := func(name string) discoveryv1.Endpoint {
+				return discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: name}}
+			}
+			s := server(t, said)
+			a.pods["mapd-a"], a.pods["mapd-b"] = s.Listener.Addr().String(), "127.0.0.1:1"
+			a.slices = []discoveryv1.EndpointSlice{
+				{Endpoints: []discoveryv1.Endpoint{pod("mapd-a")}}, // without ports
+				{Ports: ports("metrics", 9090, "https", 8443), Endpoints: []discoveryv1.Endpoint{pod("mapd-b"), pod("mapd-a"), {}}},
+				{Ports: ports("", 8443), Endpoints: []discoveryv1.Endpoint{pod("mapd-a")}}, // of another family
+				{Endpoints: []discoveryv1.Endpoint{pod("mapd-c")}},
+				{Ports: ports("metrics", 9090, "web", 8443), Endpoints: []discoveryv1.Endpoint{pod("mapd-d")}},
+				{Ports: ports("https", 8443), Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.7"}}}},
+			}
+			set, err := (&Finder{Config: &rest.Config{Host: a.URL}}).Find(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if set.tls.ServerName != "example.own.svc" || len(set.Outside()) > 0 {
+				t.Errorf("the name is %s, outside are %v", set.tls.ServerName, set.Outside())
+			}
+			set.tls.ServerName = "example.com"
+			got, err := Ask[answer](t.Context(), set, "counts", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []struct{ name, err string }{
+				{"192.0.2.7", "not asked: it is no Pod"}, {"mapd-a", ""}, {"mapd-b", "nobody listens"}, {"mapd-c", "names no port"},
+				{"mapd-d", `none of the ports ["metrics" "web"] of the Service is called https`},
+			}
+			for i, w := range want {
+				if len(got) != len(want) || got[i].Replica != w.name || (got[i].Err != nil) != (w.err != "") || w.err != "" && !strings.Contains(got[i].Err.Error(), w.err) {
+					t.Fatalf("%d: %+v", i, got)
+				}
+			}
+			if got[1].Value.Said != "/records/counts? Bearer "+reader {
+				t.Error(got[1].Value.Said)
+			}
+			slices.Sort(a.ways)
+			if !slices.Equal(a.ways, tt.ways) {
+				t.Errorf("ports were forwarded by %v", a.ways)
+			}
+		})
+	}
+}
+
+// More replicas than are asked are named.
+func TestTooManyReplicas(t *testing.T) {
 	a := newAPI(t)
 	a.at(t, "")
-	a.configuration.Webhooks[0].ClientConfig.Service.Name = "example" // example.own.svc is no name of the certificate
-	config := &rest.Config{Host: a.URL, BearerToken: "mine"}
 	port := int32(8443)
-	pod := func(name string) discoveryv1.Endpoint {
-		return discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: name}}
+	for i := range maxReplicas + 2 {
+		a.slices = append(a.slices, discoveryv1.EndpointSlice{
+			Ports:     []discoveryv1.EndpointPort{{Port: &port}},
+			Endpoints: []discoveryv1.Endpoint{{TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprintf("mapd-%03d", i)}}},
+		})
 	}
-	s := server(t, said)
-	a.pods["mapd-a"], a.pods["mapd-b"] = s.Listener.Addr().String(), "127.0.0.1:1"
-	a.slices = []discoveryv1.EndpointSlice{
-		{Ports: []discoveryv1.EndpointPort{{Port: &port}}, Endpoints: []discoveryv1.Endpoint{pod("mapd-b"), pod("mapd-a"), {}}},
-		{Ports: []discoveryv1.EndpointPort{{Port: &port}}, Endpoints: []discoveryv1.Endpoint{pod("mapd-a")}}, // of another family
-		{Endpoints: []discoveryv1.Endpoint{pod("mapd-c")}},
-	}
-	set, err := Find(t.Context(), Options{Config: config})
+	set, err := (&Finder{Config: &rest.Config{Host: a.URL, QPS: -1}}).Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if set.tls.ServerName != "example.own.svc" {
-		t.Errorf("the name is %s", set.tls.ServerName)
+	for i := range set.all[:maxReplicas] {
+		set.all[i].dial = func(context.Context) (net.Conn, error) { return nil, errors.New("asked") }
 	}
-	set.tls.ServerName = "example.com"
-	got, err := Ask[answer](t.Context(), set, "counts", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 2 || got[0].Replica != "mapd-a" || got[0].Err != nil || got[0].Value.Said != "/records/counts? Bearer mine" ||
-		got[1].Replica != "mapd-b" || got[1].Err == nil || !strings.Contains(got[1].Err.Error(), "nobody listens") {
-		t.Errorf("%v", got)
+	_, err = Ask[answer](t.Context(), set, "counts", nil)
+	if err == nil || strings.Count(err.Error(), ": asked") != maxReplicas ||
+		!strings.Contains(err.Error(), "replica mapd-501: not asked: there are 502 replicas, and at most 500 are asked") {
+		t.Errorf("%.2000v", err)
 	}
 }

@@ -81,7 +81,7 @@ func (c *connections) Accept() (net.Conn, error) {
 
 // admit returns conn, or nil if there is no room for it.
 func (c *connections) admit(conn net.Conn, now time.Time) *guarded {
-	g := &guarded{Conn: conn, all: c, from: prefixOf(conn.RemoteAddr()), since: now}
+	g := &guarded{Conn: conn, all: c, from: prefixOf(conn.RemoteAddr().String()), since: now}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from := func(o *guarded) bool { return o.from == g.from }
@@ -213,15 +213,15 @@ func (g *guarded) Close() error {
 
 // prefixOf returns the key of a peer: its IPv4 address, or the network of its
 // IPv6 address, since one machine may have many of these.
-func prefixOf(addr net.Addr) netip.Prefix {
-	a, err := netip.ParseAddrPort(addr.String())
+func prefixOf(addr string) netip.Prefix {
+	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return netip.Prefix{} // a listener without addresses has one peer
 	}
 	ip := a.Addr().Unmap().WithZone("")
 	bits := 64
-	if ip.Is4() {
-		bits = 32
+	if ip.Is4() || ip.IsLoopback() {
+		bits = ip.BitLen()
 	}
 	prefix, _ := ip.Prefix(bits) // both fit
 	return prefix

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"strings"
@@ -40,8 +41,9 @@ const RecordsPath = "/records/"
 type Records struct {
 	// Authorize returns nil if the user whose bearer token this is may get the path. A
 	// *ReviewError has the HTTP status of the refusal; any other error is a 503. The
-	// token may be empty.
-	Authorize func(ctx context.Context, token, path string) error
+	// token may be empty. From is the caller's IPv4 address, the /64 network of its IPv6
+	// address, or the zero Prefix if its connection has no address.
+	Authorize func(ctx context.Context, from netip.Prefix, token, path string) error
 	// Get returns the answer, which the Handler encodes as JSON, at RecordsPath + name.
 	// It is called only after Authorize returned nil. A *ReviewError has the HTTP status
 	// of the refusal; any other error is a 500. The answer must be bounded.
@@ -69,7 +71,7 @@ func (h *Handler) serveRecords(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), maxTimeout)
 	defer cancel()
-	if err := h.records.Authorize(ctx, token, r.URL.Path); err != nil {
+	if err := h.records.Authorize(ctx, prefixOf(r.RemoteAddr), token, r.URL.Path); err != nil {
 		h.refuseRecords(w, r, err, http.StatusServiceUnavailable)
 		return
 	}

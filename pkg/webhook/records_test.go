@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -55,8 +56,10 @@ func TestRecorder(t *testing.T) {
 func TestRecords(t *testing.T) {
 	const secret = "what nobody else may see"
 	read := 0
+	callers := map[netip.Prefix]bool{}
 	options := Options{Admitter: label("a"), Records: &Records{
-		Authorize: func(_ context.Context, token, path string) error {
+		Authorize: func(_ context.Context, from netip.Prefix, token, path string) error {
+			callers[from] = true
 			switch {
 			case token == "":
 				return &ReviewError{http.StatusUnauthorized, "who are you?"}
@@ -83,6 +86,7 @@ func TestRecords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		req.RemoteAddr = "[2001:db8::7]:1234"
 		if authorization != "" {
 			req.Header.Set("Authorization", authorization)
 		}
@@ -123,6 +127,9 @@ func TestRecords(t *testing.T) {
 		if challenge := w.header.Get("WWW-Authenticate"); (challenge != "") != (tt.code == 401) {
 			t.Errorf("%s as %q: WWW-Authenticate %q", tt.path, tt.authorization, challenge)
 		}
+	}
+	if want := netip.MustParsePrefix("2001:db8::/64"); len(callers) != 1 || !callers[want] {
+		t.Errorf("the callers are %v instead of %v", callers, want)
 	}
 	if _, body := get(t, h, "/metrics"); !strings.Contains(body, `mapd_http_requests_total{code="403",path="/records/"} 4`) {
 		t.Errorf("metrics:\n%s", body)
