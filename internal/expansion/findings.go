@@ -93,7 +93,8 @@ func (s server) Validate(ctx context.Context, o *Object) []Finding {
 		if f.Binding != "" {
 			name += "/" + f.Binding
 		}
-		out = append(out, Finding{Source: string(f.Source), Name: name, Message: f.String(), Reason: f.Reason, Action: actions[f.Action]})
+		out = append(out, Finding{Source: string(f.Source), Name: name, Message: f.String(), Reason: f.Reason, Action: actions[f.Action],
+			Advice: f.Source == verdict.Server})
 	}
 	return out
 }

@@ -14,6 +14,8 @@ type Source string
 const (
 	Policy      Source = "ValidatingAdmissionPolicy"
 	PodSecurity Source = "PodSecurity"
+	// Server is the API server itself.
+	Server Source = "API server"
 )
 
 // Finding is one thing that a server would say of an object.
@@ -25,7 +27,7 @@ type Finding struct {
 	// Action is what the server would do: Deny, Warn or Audit.
 	Action admissionregistrationv1.ValidationAction
 	// Reason is that of the server's answer, such as Invalid; empty for a warning of
-	// Pod Security.
+	// Pod Security or of the server itself.
 	Reason metav1.StatusReason
 	// Message is the message of the validation, or of the error that took its place,
 	// without the words that the server puts before it; String has these.
@@ -35,7 +37,7 @@ type Finding struct {
 // String returns the server's words.
 func (f Finding) String() string {
 	switch {
-	case f.Source == PodSecurity:
+	case f.Source != Policy:
 		return f.Message
 	case f.Action != admissionregistrationv1.Deny:
 		return fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", f.Policy, f.Binding, f.Message)
@@ -51,7 +53,7 @@ type Annotation struct{ Policy, Key, Value string }
 
 // Verdict is what a server's validation would say of one object.
 type Verdict struct {
-	// Findings are those of the policies, by policy, binding, parameter and
+	// Findings are the server's own warnings, those of the policies, by policy, binding, parameter and
 	// validation, and then those of Pod Security.
 	Findings []Finding
 	// Annotations are in the same order.

@@ -80,7 +80,11 @@ func (s *Set) Judge(ctx context.Context, req *policy.Request, object *unstructur
 	if err != nil {
 		return Verdict{}, err
 	}
+	object, warnings := prepare(req, object)
 	j := &judgement{Set: s, ctx: ctx, req: req, object: object, authorizer: caching.NewCachingAuthorizer(s.sources.Authorizer)}
+	for _, w := range warnings {
+		j.add(w)
+	}
 	if err := j.policies(); err != nil {
 		return Verdict{}, err
 	}
