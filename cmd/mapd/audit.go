@@ -98,8 +98,7 @@ Exit codes:
   1  with --exit-code: an object would change or be denied, or a policy fails
   2  wrong usage, or input that cannot be read
   3  a policy of -p does not compile or validate
-  4  the cluster cannot be read
-  5  a kind could not be read or an object not be written, the others were done`
+  5  a kind could not be read or an object not be written, the others were done` + clusterExits
 
 func newAudit(s streams) *cobra.Command {
 	var f auditFlags
@@ -354,7 +353,7 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 	case errors.Is(err, audit.ErrStateOther):
 		return usagef("audit: %s: %w; delete the file to begin again", f.state, err)
 	case err != nil && ctx.Err() != nil && f.state != "":
-		return &codedError{exitPartial, fmt.Errorf("audit: ended; the same command goes on where it was, by %s", f.state)}
+		return &codedError{exitInterrupted, fmt.Errorf("audit: interrupted; the same command goes on where it was, by %s", f.state)}
 	case err != nil:
 		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 	}

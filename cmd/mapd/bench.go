@@ -155,9 +155,6 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	return verdict
 }
 
-// exitRegression: a figure is worse than the limits allow.
-const exitRegression = 1
-
 // earlier reads the file of --compare. It returns nil without the flag.
 func (f *benchFlags) earlier() (*benchmark.Result, error) {
 	if f.compare == "" {

@@ -67,8 +67,7 @@ Exit codes:
   0  done
   1  nothing is known of the object
   2  wrong usage, or a file that cannot be read
-  4  the cluster cannot be reached
-  5  something could not be read, the rest was done`
+  5  something could not be read, the rest was done` + clusterExits
 
 func newBlame(s streams) *cobra.Command {
 	var f blameFlags

@@ -283,6 +283,8 @@ func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name st
 		fmt.Fprintf(s.err, "warning: %s\n", c)
 	}
 	switch {
+	case interrupted(ctx):
+		return &codedError{code: exitInterrupted}
 	case len(b.complaints) > 0 && len(lines) > 0:
 		return &codedError{code: exitPartial}
 	case len(lines) == 0:

@@ -42,8 +42,8 @@ changes nothing.
 
 Exit codes:
   0  all of it
-  2  wrong usage, or no cluster
-  5  some of it could not be had`
+  2  wrong usage, or no cluster is configured
+  5  some of it could not be had` + clusterExits
 
 func newDebug(s streams) *cobra.Command {
 	cmd := &cobra.Command{
@@ -85,6 +85,8 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := interruptible(ctx, f.replicas.timeout)
+	defer stop()
 	config.WarningHandler = rest.NoWarnings{}
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -94,14 +96,13 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 	if err != nil {
 		return err
 	}
+	reached := true
 	out, done := s.out, func(bool) error { return nil }
 	if f.output != manifest.Stdin {
 		if out, done, err = replacing(f.output, 0o600); err != nil {
 			return fmt.Errorf("debug bundle: %w", err)
 		}
 	}
-	ctx, stop := interruptible(ctx, f.replicas.timeout)
-	defer stop()
 	finder := f.replicas.of(config, s)
 	if f.namespace == "" {
 		f.namespace = defaultNamespace
@@ -115,7 +116,9 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 		Doctor: func(ctx context.Context, w io.Writer) error {
 			ctx, cancel := context.WithTimeout(ctx, f.replicas.timeout/3)
 			defer cancel()
-			return doctor.Run(ctx, doctor.Options{Kubernetes: kube, Dynamic: d}).Write(w, false)
+			found := doctor.Run(ctx, doctor.Options{Kubernetes: kube, Dynamic: d})
+			reached = found.Reached
+			return found.Write(w, false)
 		},
 		Replicas: func(ctx context.Context) (bundle.Replicas, error) {
 			set, err := finder.find(ctx)
@@ -131,7 +134,12 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 	if f.output != manifest.Stdin {
 		fmt.Fprintf(s.err, "%s: %d files\n", f.output, len(made.Files))
 	}
-	if len(made.Missing) > 0 {
+	switch {
+	case interrupted(ctx):
+		return &codedError{code: exitInterrupted}
+	case !reached:
+		return &codedError{code: exitUnreachable}
+	case len(made.Missing) > 0:
 		return &codedError{code: exitPartial}
 	}
 	return nil

@@ -22,16 +22,20 @@ type doctorFlags struct {
 const doctorLong = `Check mapd's health in a cluster, and print one line for each finding:
 
   √  in order
-  ‼  may be intended, or could not be read: the line names the missing permission
+  ‼  may be intended
+  ?  not known: the line names the missing permission, or why there was no answer
   ×  broken
 
-Below ‼ and × is what to do. doctor changes nothing; it makes one dry run, to see
+Below ‼, ? and × is what to do. doctor changes nothing; it makes one dry run, to see
 whether the API server reaches mapd.
 
 Exit codes:
-  0  no ×
-  1  an ×
-  2  wrong usage, or no cluster`
+  0    no × and no ?
+  1    an ×
+  2    wrong usage, or no cluster is configured
+  4    the API server does not answer
+  5    no ×, but some of it is not known (?)
+  130  interrupted`
 
 func newDoctor(s streams) *cobra.Command {
 	var f doctorFlags
@@ -49,7 +53,7 @@ func newDoctor(s streams) *cobra.Command {
 	fl.SortFlags = false
 	f.cluster.add(fl)
 	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json")
-	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long it may take in all")
+	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long it may take in all; one check takes at most 10s")
 	return cmd
 }
 
@@ -84,8 +88,15 @@ func runDoctor(ctx context.Context, s streams, f *doctorFlags) error {
 	} else if err := r.Write(s.out, isTerminal(s.out) && os.Getenv("NO_COLOR") == ""); err != nil {
 		return err
 	}
-	if !r.OK {
+	switch {
+	case interrupted(ctx):
+		return &codedError{code: exitInterrupted}
+	case !r.Reached:
+		return &codedError{code: exitUnreachable}
+	case r.Has(doctor.Bad):
 		return &codedError{code: exitUndone}
+	case r.Has(doctor.Unknown):
+		return &codedError{code: exitPartial}
 	}
 	return nil
 }

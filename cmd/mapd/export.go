@@ -53,8 +53,7 @@ Exit codes:
   0  all policies were written
   1  a policy cannot be exported; the others were written
   2  wrong usage, input that cannot be read, or output that cannot be written
-  3  a policy does not compile or validate
-  4  the cluster cannot be read`
+  3  a policy does not compile or validate` + clusterExits
 
 func newExport(s streams) *cobra.Command {
 	var f exportFlags

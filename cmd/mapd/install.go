@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,9 +12,6 @@ import (
 	"github.com/mapd-project/mapd/internal/install"
 	"github.com/mapd-project/mapd/internal/report"
 )
-
-// exitUndone says that a cluster is not as it was asked to be.
-const exitUndone = 1
 
 type installFlags struct {
 	cluster clusterFlags
@@ -42,7 +37,7 @@ With --dry-run the objects are printed and no cluster is contacted; apply them w
 Exit codes:
   0  installed, and the API server reaches mapd
   1  not everything was applied, or mapd was not reached in time
-  2  wrong usage, or no cluster`
+  2  wrong usage, or no cluster is configured` + clusterExits
 
 func newInstall(s streams) *cobra.Command {
 	var f installFlags
@@ -125,18 +120,6 @@ func (f *clusterFlags) dynamic(s streams) (dynamic.Interface, error) {
 	return d, nil
 }
 
-// interruptible ends with a signal or after a while; a second signal is not
-// caught.
-func interruptible(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	return ctx, func() { cancel(); stop() }
-}
-
 // undone says what went wrong, and once what to do about it where that is known.
 func undone(s streams, err error) error {
 	said := ""
@@ -147,7 +130,7 @@ func undone(s streams, err error) error {
 			said = advice
 		}
 	}
-	return &codedError{code: exitUndone}
+	return &codedError{code: clusterCode(err, exitUndone)}
 }
 
 // flatten takes joined errors apart.

@@ -3,47 +3,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/lookup"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
-
-// The exit codes are part of the interface: scripts decide by them.
-const (
-	exitOK      = 0
-	exitDenied  = 1 // an object was denied, or a case of a suite failed
-	exitUsage   = 2 // wrong usage, or input that cannot be read
-	exitPolicy  = 3 // a policy does not compile or validate
-	exitPartial = 5 // some inputs failed, the others were done
-)
-
-// codedError carries an exit code. A nil err means that the command has already
-// printed what is wrong.
-type codedError struct {
-	code int
-	err  error
-}
-
-func (e *codedError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *codedError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error {
-	return &codedError{exitUsage, fmt.Errorf(format, args...)}
-}
 
 // streams are the streams of a command: data goes to out, messages go to err.
 type streams struct {
@@ -79,19 +48,8 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.Execute()
-	if err == nil {
-		return exitOK
-	}
-	var coded *codedError
-	if errors.As(err, &coded) {
-		if coded.err != nil {
-			fmt.Fprintln(stderr, "mapd:", report.Printable(coded.err.Error()))
-		}
-		return coded.code
-	}
-	fmt.Fprintln(stderr, "mapd:", report.Printable(err.Error()))
-	return exitUsage
+	cmd, err := root.ExecuteC()
+	return exitCode(stderr, cmd, err)
 }
 
 // unknownCommand refuses a word that is no command, with the one that was meant.

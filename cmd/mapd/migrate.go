@@ -23,13 +23,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
-// Exit codes that only migrate has.
-const (
-	exitFindings    = 1 // a mutator has no exact policy, or a comparison found a difference
-	exitUnreachable = 4 // the cluster cannot be read
-	exitInterrupted = 130
-)
-
 // migrateFlags are the flags of migrate gatekeeper as they were given.
 type migrateFlags struct {
 	cluster     clusterFlags

@@ -130,7 +130,7 @@ func (c *liveCluster) about(ms []*legacy.Mutator) []audit.Resource {
 func clusterError(err error) error {
 	code := exitUnreachable
 	var invalid *legacy.Error
-	if errors.As(err, &invalid) || errors.Is(err, context.Canceled) {
+	if errors.As(err, &invalid) {
 		code = exitUsage
 	}
 	return &codedError{code, fmt.Errorf("migrate gatekeeper: %w", err)}

@@ -53,7 +53,7 @@ mapd promote works on a cluster at a time.
 Exit codes:
   0  the policies are where they should be; with --dry-run: they can be moved
   1  a policy was refused, went back, or could not be moved to the end
-  2  wrong usage, or no cluster`
+  2  wrong usage, or no cluster is configured` + clusterExits
 
 func newPromote(s streams) *cobra.Command {
 	var f promoteFlags

@@ -120,8 +120,8 @@ func completePolicies(cluster *clusterFlags) cobra.CompletionFunc {
 const rolloutExits = `
 Exit codes:
   0  all replicas have answered
-  2  wrong usage, no cluster, no such policy, or no replica has answered
-  5  some replicas have not answered; standard error names them`
+  2  wrong usage, no cluster is configured, no such policy, or no replica has answered
+  5  some replicas have not answered; standard error names them` + clusterExits
 
 func newRollout(s streams) *cobra.Command {
 	cmd := &cobra.Command{

@@ -29,7 +29,7 @@ you pass --purge. So do policies that stand for Gatekeeper's mutators.
 Exit codes:
   0  nothing of mapd is left, except what it said it keeps
   1  something could not be removed
-  2  wrong usage, or no cluster`
+  2  wrong usage, or no cluster is configured` + clusterExits
 
 func newUninstall(s streams) *cobra.Command {
 	var f uninstallFlags

@@ -37,11 +37,7 @@ func (x *examination) certificate(ctx context.Context) {
 		x.authorities(check, entries, now, Warning, "there is no "+where, "if mapd serves a certificate from files (--tls-cert) that is meant so; else see its log")
 		return
 	case err != nil:
-		mark, fact, advice := Bad, where+": "+err.Error(), ""
-		if apierrors.IsForbidden(err) {
-			mark, fact, advice = Warning, "the serving certificate is not known: this user may not get "+where, "needs: get secrets in "+namespace
-		}
-		x.authorities(check, entries, now, mark, fact, advice)
+		x.authorities(check, entries, now, Unknown, "the serving certificate is not known: "+whyUnseen("get", where, err), howToSee("get", "secrets in "+namespace, err))
 		return
 	}
 	certs, err := parsePEM(secret.Data["tls.crt"])

@@ -2,14 +2,17 @@
 //
 // It reads what the cluster says about mapd and tries, by the probe of package
 // install, the one connection that has to work: from the API server to mapd. It
-// writes nothing. What it may not read is a warning that names the missing
-// permission; the other checks still run.
+// writes nothing. A check that cannot be made is Unknown, and its line names the missing
+// permission or the reason; the other checks still run.
 package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +31,13 @@ type Options struct {
 	Kubernetes kubernetes.Interface
 	Dynamic    dynamic.Interface
 	Now        func() time.Time // nil: time.Now
+	// Each bounds one check; 0: checkLimit. The context bounds all together.
+	Each time.Duration
 }
+
+// checkLimit is enough for a slow API server, and leaves time for the other checks if one
+// of them waits for something that does not answer.
+const checkLimit = 10 * time.Second
 
 // Mark says how bad a finding is.
 type Mark string
@@ -36,7 +45,8 @@ type Mark string
 // The marks.
 const (
 	OK      Mark = "ok"
-	Warning Mark = "warning" // may be meant so, or could not be seen
+	Warning Mark = "warning" // may be meant so
+	Unknown Mark = "unknown" // could not be checked
 	Bad     Mark = "bad"     // something does not do what it is there for
 )
 
@@ -51,8 +61,15 @@ type Line struct {
 
 // Report has all findings, in the same order every time.
 type Report struct {
-	OK    bool   `json:"ok"` // nothing is Bad
-	Lines []Line `json:"lines"`
+	OK bool `json:"ok"` // nothing is Bad or Unknown
+	// Reached is false if the API server did not answer at all.
+	Reached bool   `json:"-"`
+	Lines   []Line `json:"lines"`
+}
+
+// Has reports whether a line has the mark.
+func (r Report) Has(m Mark) bool {
+	return slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Mark == m })
 }
 
 // Run checks a cluster.
@@ -60,36 +77,68 @@ func Run(ctx context.Context, o Options) Report {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Each <= 0 {
+		o.Each = checkLimit
+	}
 	x := &examination{Options: o}
-	if x.server(ctx) {
-		x.native(ctx)
-		x.fetch(ctx)
-		if x.installed(ctx) {
-			x.owner()
-			x.unrepaired(ctx)
-			x.mutation()
-			x.outage()
-			x.validation()
-			x.probe(ctx)
-			x.certificate(ctx)
-			x.reviews(ctx)
-			x.neighbours()
-		}
-		x.policies()
-		x.parameters(ctx)
-		x.duplicatedPolicies(ctx)
-		x.mutators(ctx)
+	r := Report{Reached: x.server(ctx)}
+	if r.Reached {
+		x.run(ctx)
 	}
-	r := Report{OK: true, Lines: x.lines}
-	for _, l := range r.Lines {
-		r.OK = r.OK && l.Mark != Bad
-	}
+	r.Lines = x.lines
+	r.OK = !r.Has(Bad) && !r.Has(Unknown)
 	return r
+}
+
+// step is a check that asks the cluster.
+type step struct {
+	name string
+	run  func(context.Context)
+}
+
+// each runs steps, each for a limited time, so that one that waits in vain takes no time
+// from the others. The steps for which no time is left it adds to unasked.
+func (x *examination) each(ctx context.Context, steps ...step) {
+	for _, s := range steps {
+		if ctx.Err() != nil {
+			x.unasked = append(x.unasked, s.name)
+			continue
+		}
+		func() {
+			ctx, cancel := context.WithTimeout(ctx, x.Each)
+			defer cancel()
+			s.run(ctx)
+		}()
+	}
+}
+
+// run makes all checks but the first.
+func (x *examination) run(ctx context.Context) {
+	installed := true
+	x.each(ctx, step{"native policies", x.native})
+	x.fetch(ctx)
+	x.each(ctx, step{"Deployment", func(ctx context.Context) { installed = x.installed(ctx) }})
+	if installed {
+		x.owner()
+		x.each(ctx, step{"installed objects", x.unrepaired})
+		x.mutation()
+		x.exemptUser()
+		x.outage()
+		x.validation()
+		x.each(ctx, step{probeCheck, x.probe}, step{"certificate", x.certificate}, step{"senders of reviews", x.senders}, step{"memory of reviews", x.memory})
+		x.neighbours()
+	}
+	x.policies()
+	x.each(ctx, step{paramsCheck, x.parameters}, step{"policies in both groups", x.duplicatedPolicies}, step{mutatorsCheck, x.mutators})
+	if len(x.unasked) > 0 {
+		x.say(Unknown, "time", "over before these were checked: "+strings.Join(x.unasked, ", "), "a longer --timeout")
+	}
 }
 
 var signs = map[Mark]struct{ sign, colour string }{
 	OK:      {"√", "32"},
 	Warning: {"‼", "33"},
+	Unknown: {"?", "35"},
 	Bad:     {"×", "31"},
 }
 
@@ -131,6 +180,9 @@ type examination struct {
 	mutatingErr, validatingErr error
 
 	own objects
+	// unreached says that the API server's way to mapd was tried and is not open.
+	unreached bool
+	unasked   []string // checks for which no time was left
 	// live counts the policies that mapd keeps in the place of Gatekeeper's
 	// mutators.
 	live int
@@ -153,15 +205,34 @@ func (x *examination) say(mark Mark, check, fact, advice string) {
 	x.lines = append(x.lines, Line{mark, check, fact, advice})
 }
 
-// unseen reports that something could not be read. A missing permission is the
-// reader's problem, anything else the cluster's.
+// unseen reports that something could not be read, which says nothing about whether it is
+// in order.
 func (x *examination) unseen(check, verb, resource string, err error) {
+	x.say(Unknown, check, "not known: "+whyUnseen(verb, resource, err), howToSee(verb, resource, err))
+}
+
+// whyUnseen says why something could not be read.
+func whyUnseen(verb, resource string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
-		x.say(Warning, check, "not known: this user may not "+verb+" "+resource, "needs: "+verb+" "+resource)
-	default:
-		x.say(Bad, check, fmt.Sprintf("%s %s: %v", verb, resource, err), "try again; see the API server's log")
+		return "this user may not " + verb + " " + resource
+	case isTimeout(err):
+		return verb + " " + resource + ": no answer in time"
 	}
+	return fmt.Sprintf("%s %s: %v", verb, resource, err)
+}
+
+// howToSee returns the advice to the reason that whyUnseen gives.
+func howToSee(verb, resource string, err error) string {
+	if apierrors.IsForbidden(err) {
+		return "needs: " + verb + " " + resource
+	}
+	return "try again; see the API server's log"
+}
+
+// isTimeout reports whether a call ended because its time was over, here or at the server.
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || os.IsTimeout(err)
 }
 
 // shortList joins as many names as fit a line.

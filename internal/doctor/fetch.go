@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -114,6 +115,7 @@ func (o *objects) entries() (entries []*webhook.Entry, policies [][]string) {
 			names = append(names, p.object.GetName())
 			reach := webhook.ReachOf(p.policy, b.binding.Spec.MatchResources)
 			own, _ := api.RolloutFor(api.PolicyKind, p.policy.Annotations)
+			own.Tripped = breaker.Current(p.object) != nil
 			refined, _ := api.RolloutFor(api.BindingKind, b.binding.Annotations)
 			if own.With(refined) != api.Enforce {
 				reach = reach.Dispensable()
@@ -146,52 +148,72 @@ func (o *objects) bound() int {
 	return n
 }
 
-// fetch reads the objects that several checks need.
+// fetch reads the objects that several checks need. Lists are in the order of names,
+// which is that of etcd's keys.
 func (x *examination) fetch(ctx context.Context) {
-	// Lists are in the order of names, which is that of etcd's keys.
 	configurations := x.Kubernetes.AdmissionregistrationV1()
-	if list, err := configurations.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
-		x.mutatingErr = err
-	} else {
-		x.mutating = list.Items
+	x.mutatingErr, x.validatingErr, x.own.servedErr = errUnasked, errUnasked, errUnasked
+	x.each(ctx, step{"mutating webhooks", func(ctx context.Context) {
+		list, err := configurations.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+		if x.mutatingErr = err; err == nil {
+			x.mutating = list.Items
+		}
+	}}, step{"validating webhooks", func(ctx context.Context) {
+		found, err := configurations.ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
+		if x.validatingErr = err; err == nil {
+			x.validating = found
+		}
+	}}, step{crdCheck, x.fetchServed})
+	if x.own.served {
+		x.own.policiesErr, x.own.bindingsErr = errUnasked, errUnasked
+		x.each(ctx, step{"policies", x.fetchPolicies}, step{"bindings", x.fetchBindings})
 	}
-	x.validating, x.validatingErr = configurations.ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
-	if x.validatingErr != nil {
-		x.validating = nil
-	}
+}
 
+// errUnasked is why something is not known that there was no time to ask for.
+var errUnasked = context.DeadlineExceeded
+
+// fetchServed finds out whether the server serves mapd's kinds.
+func (x *examination) fetchServed(ctx context.Context) {
 	kinds, err := x.resources(ctx, schema.GroupVersion{Group: api.OwnGroup, Version: "v1"})
-	o := &x.own
-	o.servedErr = err
+	x.own.servedErr = err
 	found := map[string]bool{}
 	for _, k := range kinds {
 		found[k.resource] = true
 	}
-	o.served = found[api.PolicyResource] && found[api.BindingResource]
-	if !o.served {
-		return
-	}
+	x.own.served = found[api.PolicyResource] && found[api.BindingResource]
+}
+
+func (x *examination) fetchPolicies(ctx context.Context) {
+	o := &x.own
 	list, err := x.Dynamic.Resource(resource(api.OwnGroup, "v1", api.PolicyResource)).List(ctx, metav1.ListOptions{})
 	o.byName = map[string]int{}
-	if o.policiesErr = err; err == nil {
-		for i := range list.Items {
-			p := ownPolicy{object: &list.Items[i]}
-			x.isKept(p.object)
-			p.policy, p.err = policy.Decode(p.object)
-			o.byName[p.object.GetName()] = len(o.policies)
-			o.policies = append(o.policies, p)
-		}
+	if o.policiesErr = err; err != nil {
+		return
 	}
-	list, err = x.Dynamic.Resource(resource(api.OwnGroup, "v1", api.BindingResource)).List(ctx, metav1.ListOptions{})
-	if o.bindingsErr = err; err == nil {
-		for i := range list.Items {
-			b := ownBinding{object: &list.Items[i]}
-			b.binding, b.err = binding.Decode(b.object)
-			o.bindings = append(o.bindings, b)
-			if b.err == nil {
-				if p := o.policy(b.binding.Spec.PolicyName); p != nil {
-					p.bound = true
-				}
+	for i := range list.Items {
+		p := ownPolicy{object: &list.Items[i]}
+		x.isKept(p.object)
+		p.policy, p.err = policy.Decode(p.object)
+		o.byName[p.object.GetName()] = len(o.policies)
+		o.policies = append(o.policies, p)
+	}
+}
+
+// fetchBindings needs the policies, to say which are bound.
+func (x *examination) fetchBindings(ctx context.Context) {
+	o := &x.own
+	list, err := x.Dynamic.Resource(resource(api.OwnGroup, "v1", api.BindingResource)).List(ctx, metav1.ListOptions{})
+	if o.bindingsErr = err; err != nil {
+		return
+	}
+	for i := range list.Items {
+		b := ownBinding{object: &list.Items[i]}
+		b.binding, b.err = binding.Decode(b.object)
+		o.bindings = append(o.bindings, b)
+		if b.err == nil {
+			if p := o.policy(b.binding.Spec.PolicyName); p != nil {
+				p.bound = true
 			}
 		}
 	}

@@ -46,7 +46,8 @@ func (x *examination) unrepaired(ctx context.Context) {
 		x.say(Bad, check, err.Error(), "")
 		return
 	}
-	n, forbidden := 0, map[string]bool{}
+	n, unread, forbidden := 0, 0, map[string]bool{}
+	var last error // why one could not be read
 	before := len(x.lines)
 	for _, want := range objects {
 		switch want.GetKind() {
@@ -62,7 +63,7 @@ func (x *examination) unrepaired(ctx context.Context) {
 		case apierrors.IsForbidden(err):
 			forbidden[want.GetKind()] = true
 		case err != nil:
-			x.say(Warning, check, name+": "+err.Error(), "")
+			unread, last = unread+1, err
 		default:
 			n++
 			if at := differs(withoutMeta(want), live.Object, ""); at != "" {
@@ -71,9 +72,12 @@ func (x *examination) unrepaired(ctx context.Context) {
 			}
 		}
 	}
+	if len(forbidden) > 0 {
+		x.say(Unknown, check, "not all known: this user may not get "+shortList(slices.Sorted(maps.Keys(forbidden))), "needs: get on these kinds")
+	}
 	switch {
-	case len(forbidden) > 0:
-		x.say(Warning, check, "not all known: this user may not get "+shortList(slices.Sorted(maps.Keys(forbidden))), "needs: get on these kinds")
+	case unread > 0:
+		x.say(Unknown, check, "not all known: "+whyUnseen("get", count(unread, "object", "objects"), last), howToSee("get", "", last))
 	case len(x.lines) == before:
 		x.say(OK, check, fmt.Sprintf("%d are what this release installs", n), "")
 	}

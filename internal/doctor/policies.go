@@ -204,7 +204,7 @@ func (x *examination) parameters(ctx context.Context) {
 		}
 	}
 	for _, permission := range slices.Sorted(maps.Keys(missing)) {
-		x.say(Warning, paramsCheck, "not known whether the params exist of bindings "+shortList(missing[permission]), "needs: "+permission)
+		x.say(Unknown, paramsCheck, "not known whether the params exist of bindings "+shortList(missing[permission]), "needs: "+permission)
 	}
 	if found > 0 && len(x.lines) == before {
 		x.say(OK, paramsCheck, fmt.Sprintf("those of %s exist", count(found, "binding", "bindings")), "")

@@ -21,18 +21,20 @@ func viaService(req *rest.Request, path string) *rest.Request {
 	return req.Namespace(namespace).Resource("services").Name("https:mapd:https").SubResource("proxy").Suffix(path)
 }
 
-// reviews reports who may send reviews to mapd, and how much of the memory for
-// reviews was used.
-func (x *examination) reviews(ctx context.Context) {
-	if x.byURL() {
-		return // there is no Service to ask by
+// asksReviews reports whether mapd can be asked through its Service.
+func (x *examination) asksReviews(check string) bool {
+	if x.unreached {
+		x.say(Unknown, check, "not asked: the API server does not reach mapd", "")
 	}
-	x.senders(ctx)
-	x.memory(ctx)
+	return !x.unreached && !x.byURL() // by a URL there is no Service to ask by
 }
 
+// senders reports who may send reviews to mapd.
 func (x *examination) senders(ctx context.Context) {
 	const check = "senders of reviews"
+	if !x.asksReviews(check) {
+		return
+	}
 	// The body is not a review, so mapd decides nothing.
 	body, err := viaService(x.Kubernetes.CoreV1().RESTClient().Post(), webhook.ValidatePath).
 		SetHeader("Content-Type", "application/json").Body([]byte("{}")).Do(ctx).Raw()
@@ -43,19 +45,23 @@ func (x *examination) senders(ctx context.Context) {
 			"give API servers a client certificate and mapd its authority by --client-ca, or name their addresses in the NetworkPolicy (docs/operate.md)")
 	case strings.Contains(text, "a client certificate is required"):
 		x.say(OK, check, "mapd answers those with a client certificate only (--client-ca)", "")
-	case apierrors.IsForbidden(err):
-		x.say(Warning, check, "not known: this user may not create services/proxy", "needs: create services/proxy in "+namespace)
+	case apierrors.IsForbidden(err), isTimeout(err):
+		x.unseen(check, "create", "services/proxy in "+namespace, err)
 	default:
 		x.say(Warning, check, "not known: the API server's proxy does not reach mapd: "+err.Error(), "")
 	}
 }
 
+// memory reports how much of the memory for reviews was used.
 func (x *examination) memory(ctx context.Context) {
 	const check = "memory of reviews"
+	if !x.asksReviews(check) {
+		return
+	}
 	text, err := viaService(x.Kubernetes.CoreV1().RESTClient().Get(), "metrics").Do(ctx).Raw()
 	switch {
-	case apierrors.IsForbidden(err):
-		x.say(Warning, check, "not known: this user may not get services/proxy", "needs: get services/proxy in "+namespace)
+	case apierrors.IsForbidden(err), isTimeout(err):
+		x.unseen(check, "get", "services/proxy in "+namespace, err)
 		return
 	case err != nil:
 		x.say(Warning, check, "not known: the API server's proxy does not reach mapd: "+err.Error(), "")

@@ -35,7 +35,7 @@ func TestReviews(t *testing.T) {
 		},
 		"not allowed to ask, an older mapd": {
 			code: 403, answer: fmt.Sprintf(status, `services "https:mapd:https" is forbidden`, "Forbidden", 403), metrics: "up 1\n",
-			senders: Line{Mark: Warning, Fact: "not known: this user may not create services/proxy"},
+			senders: Line{Mark: Unknown, Fact: "not known: this user may not create services/proxy in mapd-system"},
 			used:    Line{Mark: Warning, Fact: "not known: mapd's metrics do not have it"},
 		},
 		"no endpoints": {
@@ -66,7 +66,8 @@ func TestReviews(t *testing.T) {
 			}))
 			defer api.Close()
 			x := &examination{Options: Options{Kubernetes: kubernetes.NewForConfigOrDie(&rest.Config{Host: api.URL})}}
-			x.reviews(t.Context())
+			x.senders(t.Context())
+			x.memory(t.Context())
 			if len(x.lines) != 2 {
 				t.Fatalf("%d findings: %+v", len(x.lines), x.lines)
 			}

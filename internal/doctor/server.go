@@ -42,7 +42,7 @@ func (x *examination) native(ctx context.Context) {
 	const check = "native policies"
 	served, err := x.served(ctx)
 	if err != nil {
-		x.say(Warning, check, "not known: "+err.Error(), "")
+		x.unseen(check, "get", "/apis/"+api.NativeGroup, err)
 		x.executes = unknown
 		return
 	}
@@ -56,14 +56,14 @@ func (x *examination) native(ctx context.Context) {
 	body, err := x.Kubernetes.Discovery().RESTClient().Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
 		x.executes = unknown
-		x.say(Warning, check, fact+"; not known whether it is run: /metrics cannot be read ("+err.Error()+")", "needs: get /metrics")
+		x.say(Unknown, check, fact+"; not known whether it is run: "+whyUnseen("get", "/metrics", err), howToSee("get", "/metrics", err))
 		return
 	}
 	defer body.Close()
 	e, err := readEvidence(body)
 	if err != nil {
 		x.executes = unknown
-		x.say(Warning, check, fact+"; not known whether it is run: /metrics: "+err.Error(), "")
+		x.say(Unknown, check, fact+"; not known whether it is run: "+whyUnseen("get", "/metrics", err), "")
 		return
 	}
 	var why string

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +41,7 @@ func (x *examination) installed(ctx context.Context) bool {
 
 	switch {
 	case x.own.servedErr != nil:
-		x.say(Bad, crdCheck, x.own.servedErr.Error(), "")
+		x.unseen(crdCheck, "get", "/apis/"+api.OwnGroup+"/v1", x.own.servedErr)
 	case x.own.served:
 		x.say(OK, crdCheck, "both kinds of "+api.OwnGroup+"/v1 are served", "")
 	default:
@@ -117,7 +119,7 @@ func (x *examination) mutation() {
 		return
 	}
 	if !all {
-		x.say(Warning, check, fmt.Sprintf("%s has %s; not all policies could be read to compare", configurationName, entryNames(config.Webhooks)), "")
+		x.say(Unknown, check, fmt.Sprintf("%s has %s; not all policies could be read to compare", configurationName, entryNames(config.Webhooks)), "")
 		return
 	}
 	// Another check looks at the entry for mutators, and Kubewarden's policies have their
@@ -280,10 +282,14 @@ func (x *examination) validation() {
 
 // probe tries the connection from the API server to mapd.
 func (x *examination) probe(ctx context.Context) {
-	const check = "API server to mapd"
+	const check = probeCheck
 	err := install.Probe(ctx, x.Dynamic)
 	if err == nil {
 		x.say(OK, check, "a broken policy was refused by mapd (dry run)", "")
+		return
+	}
+	if isTimeout(err) {
+		x.unseen(check, "create", "a broken policy in a dry run", err)
 		return
 	}
 	var pe *install.ProbeError
@@ -293,8 +299,12 @@ func (x *examination) probe(ctx context.Context) {
 	}
 	mark, advice := Bad, pe.Advice
 	switch pe.Reason {
-	case install.Forbidden:
-		mark = Warning
+	case install.Forbidden, install.Unknown:
+		mark = Unknown
+	case install.NotRegistered:
+		if user := x.ownUser(ctx); user != "" {
+			pe.Fact, advice = "a broken policy was accepted: the API server does not ask mapd about requests of "+user+", as which mapd runs", exemptAdvice
+		}
 	case install.NoReplica, install.NoService, install.Unreachable, install.Timeout, install.Untrusted, install.WrongAnswer:
 		if config := x.configuration(); config != nil && slices.ContainsFunc(config.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
 			return w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail
@@ -302,7 +312,41 @@ func (x *examination) probe(ctx context.Context) {
 			advice += "; until then what policies with failurePolicy Fail match is refused; kubectl delete mutatingwebhookconfiguration " + configurationName + " lets it pass until mapd is back"
 		}
 	}
+	x.unreached = mark == Bad && pe.Reason != install.Refused && pe.Reason != install.NotRegistered
 	x.say(mark, check, pe.Fact, advice)
+}
+
+const probeCheck = "API server to mapd"
+
+const exemptAdvice = "run mapd by its own service account; until then this can only be checked as another user"
+
+// exemptUser reports that a person's requests pass every policy, because mapd runs with
+// that person's credentials. Requests of a service account are those of mapd itself.
+func (x *examination) exemptUser() {
+	config := x.configuration()
+	if config == nil {
+		return
+	}
+	for _, w := range config.Webhooks {
+		if user := webhook.ExemptUser(w.MatchConditions); user != "" && !strings.HasPrefix(user, "system:serviceaccount:") {
+			x.say(Warning, "exempt user", "requests of "+user+" are not mutated, because mapd runs as this user", "run mapd by its own service account")
+			return
+		}
+	}
+}
+
+// ownUser returns the name of this user if mapd runs as the same user, else "".
+func (x *examination) ownUser(ctx context.Context) string {
+	review, err := x.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || x.validating == nil {
+		return ""
+	}
+	for _, w := range x.validating.Webhooks {
+		if user := webhook.ExemptUser(w.MatchConditions); user != "" && user == review.Status.UserInfo.Username {
+			return user
+		}
+	}
+	return ""
 }
 
 // neighbours reports the mutating webhooks that are called before mapd's, by

@@ -38,6 +38,9 @@ type Finder struct {
 	tokens tokens
 }
 
+// ErrNotInstalled is the error of Find for a cluster without mapd.
+var ErrNotInstalled = errors.New("mapd is not installed in this cluster")
+
 const (
 	// maxReplicas bounds how many replicas are asked.
 	maxReplicas = 500
@@ -79,7 +82,7 @@ func (f *Finder) Find(ctx context.Context) (*Set, error) {
 	found, err := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("mapd is not installed in this cluster: there is no ValidatingWebhookConfiguration %s", webhook.ValidationName)
+		return nil, fmt.Errorf("%w: there is no ValidatingWebhookConfiguration %s", ErrNotInstalled, webhook.ValidationName)
 	case err != nil:
 		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s: %w", webhook.ValidationName, err)
 	case len(found.Webhooks) == 0:

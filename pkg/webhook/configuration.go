@@ -183,7 +183,23 @@ func NotItself(user string) []admissionregistrationv1.MatchCondition {
 	if user == "" {
 		return nil
 	}
-	return []admissionregistrationv1.MatchCondition{{Name: "not-mapd-itself", Expression: "request.userInfo.username != " + quoteCEL(user)}}
+	return []admissionregistrationv1.MatchCondition{{Name: notItself, Expression: notItselfPrefix + quoteCEL(user)}}
+}
+
+const (
+	notItself       = "not-mapd-itself"
+	notItselfPrefix = "request.userInfo.username != "
+)
+
+// ExemptUser returns the user whose requests the conditions of an entry exclude by
+// NotItself, or "".
+func ExemptUser(conditions []admissionregistrationv1.MatchCondition) string {
+	for _, c := range conditions {
+		if quoted, ok := strings.CutPrefix(c.Expression, notItselfPrefix+"'"); ok && c.Name == notItself {
+			return strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\n`, "\n", `\r`, "\r").Replace(strings.TrimSuffix(quoted, "'"))
+		}
+	}
+	return ""
 }
 
 // quoteCEL returns s as a string literal of CEL. It escapes only characters

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/mapd-project/mapd/internal/replicas"
+	"github.com/mapd-project/mapd/internal/report"
+)
+
+// The exit codes are part of the interface: scripts decide by them. One code means the
+// same in all commands; docs/authoring.md has the table.
+const (
+	exitOK          = 0
+	exitDenied      = 1   // an object was denied, or a case of a suite failed
+	exitFindings    = 1   // a mutator has no exact policy, or a comparison found a difference
+	exitRegression  = 1   // a figure is worse than the one that it is compared with
+	exitUndone      = 1   // a cluster is not as it was asked to be
+	exitUsage       = 2   // wrong usage, or input that cannot be read
+	exitPolicy      = 3   // a policy does not compile or validate
+	exitUnreachable = 4   // the cluster cannot be reached or read, or has no mapd
+	exitPartial     = 5   // some inputs failed, the others were done
+	exitInterrupted = 130 // a signal ended it
+)
+
+// clusterExits ends the exit codes in the help of commands on a cluster.
+const clusterExits = `
+  4  the cluster does not answer or may not be read, or mapd is not installed
+  130  interrupted`
+
+// codedError carries an exit code. A nil err means that the command has already
+// printed what is wrong.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *codedError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &codedError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// exitCode prints an error of a command, unless the command did, and returns its exit code.
+func exitCode(stderr io.Writer, cmd *cobra.Command, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code, text := exitUsage, err.Error()
+	if coded := (*codedError)(nil); errors.As(err, &coded) {
+		code = coded.code
+		if coded.err == nil {
+			return code
+		}
+		text = coded.err.Error()
+	}
+	if cmd.Flags().Lookup("kubeconfig") != nil {
+		code = clusterCode(err, code)
+		if code == exitInterrupted && strings.Contains(text, context.Canceled.Error()) {
+			text = strings.TrimPrefix(cmd.CommandPath(), "mapd ") + ": interrupted"
+		}
+	}
+	fmt.Fprintln(stderr, "mapd:", report.Printable(text))
+	return code
+}
+
+// clusterCode returns the exit code of a command on a cluster that ended with err: code,
+// unless err is about the way to the cluster, which is the same whatever the command does.
+func clusterCode(err error, code int) int {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case code != exitUndone && code != exitUsage:
+		return code
+	case noAnswer(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, replicas.ErrNotInstalled):
+		return exitUnreachable
+	}
+	return code
+}
+
+// noAnswer reports whether the API server did not answer a call.
+func noAnswer(err error) bool {
+	var ue *url.Error
+	return errors.As(err, &ue)
+}
+
+// interruptible ends with a signal or after a while; a second signal is not
+// caught.
+func interruptible(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, func() { cancel(); stop() }
+}
+
+// interrupted reports whether a signal ended a context of interruptible, and not its
+// timeout.
+func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
