@@ -53,9 +53,9 @@ func TestRecordsAccess(t *testing.T) {
 	}
 
 	t.Run("rights", func(t *testing.T) {
-		top(t, jane, 2)
+		top(t, jane, 4)
 		a.mustKubectl(t, "", "create", "clusterrolebinding", "jane-mapd-records", "--clusterrole=mapd-records", "--user=jane")
-		top(t, jane, 2)
+		top(t, jane, 4)
 		a.mustKubectl(t, "", "-n", "mapd-system", "create", "rolebinding", "jane-mapd-records", "--role=mapd-records", "--user=jane")
 		// An API server learns of a binding after it was written.
 		cluster.Eventually(t, cluster.Patience, "the rights to count", func(context.Context) error {
