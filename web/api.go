@@ -90,6 +90,8 @@ type Result struct {
 	Summary string        `json:"summary,omitempty"`
 	// FilledIn are fields that a server fills in after the policies.
 	FilledIn []string `json:"filledIn,omitempty"`
+	// Defaults are those that it fills into what policies added.
+	Defaults []string `json:"defaults,omitempty"`
 	// Missing are fields that a server misses in the object.
 	Missing  []string `json:"missing,omitempty"`
 	Warnings []string `json:"warnings,omitempty"` // those that a server sends to the client

@@ -51,7 +51,7 @@ func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuesti
 		return Result{Name: d.Name(), Error: &faults(err)[0]}
 	}
 	out := Result{
-		Name: made.Request.Name(), Verdict: verdict(made), Refusal: made.Refusal(), Summary: made.Summary(), FilledIn: made.FilledIn(), Missing: made.Missing(),
+		Name: made.Request.Name(), Verdict: verdict(made), Refusal: made.Refusal(), Summary: made.Summary(), FilledIn: made.FilledIn(), Defaults: made.AddedDefaults(), Missing: made.Missing(),
 		Warnings: made.Decision.Warnings,
 	}
 	for _, s := range made.Decision.Steps {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/pkg/engine"
-	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -27,36 +26,42 @@ func (c *checker) converge(out *Result) {
 }
 
 func (c *checker) update(object map[string]any) (found, fought []Finding) {
-	again := func(object map[string]any) (*policy.Request, *engine.Decision, error) {
+	// again returns what an update puts in, the decision, and what the server holds then.
+	again := func(object map[string]any) (map[string]any, *engine.Decision, map[string]any, error) {
 		req, err := c.request.Again(object)
 		if req == nil || err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		return req, c.engine.Admit(c.ctx, req), nil
+		d := c.engine.Admit(c.ctx, req)
+		if d.Status != nil || d.Object == nil || c.ctx.Err() != nil {
+			return req.Object.Object, d, nil, nil
+		}
+		stored, err := c.request.Stored(d.Object.Object)
+		return req.Object.Object, d, stored, err
 	}
-	req, d, err := again(object)
+	before, d, after, err := again(object)
 	switch {
 	case err != nil:
 		return []Finding{{Kind: Again, Refusals: [2]string{err.Error()}}}, nil
-	case req == nil || c.ctx.Err() != nil:
+	case d == nil || c.ctx.Err() != nil:
 		return nil, nil
 	}
 	if d.Status != nil {
 		return []Finding{{Kind: Again, Refusals: [2]string{refusal(d)}}}, nil
 	}
 	fought = c.pingPong(d.Steps)
-	changes := c.diff(req.Object.Object, d.Object.Object)
+	changes := c.diff(before, after)
 	if len(changes) == 0 {
 		return nil, fought
 	}
 	next := ""
-	if _, third, err := again(d.Object.Object); third != nil || err != nil {
+	if _, third, stored, err := again(d.Object.Object); third != nil || err != nil {
 		switch {
 		case err != nil || third.Status != nil:
 			next = "the next update is refused"
-		case tree.Equal(third.Object.Object, d.Object.Object):
+		case tree.Equal(stored, after):
 			next = "a second update changes nothing"
-		case tree.Equal(third.Object.Object, req.Object.Object):
+		case tree.Equal(stored, before):
 			next = "a second update changes it back"
 		default:
 			next = "each update changes it"
@@ -102,7 +107,11 @@ func (c *checker) history(steps []engine.Step) (out []wrote) {
 		if at, ok := c.index[identity{s.Policy, s.Binding, s.Param}]; ok && s.Stage == engine.PolicyStage {
 			w.by, w.foreign = c.members[at].shown, c.members[at].foreign
 		}
-		for _, w.change = range c.diff(s.Before.Object, s.After.Object) {
+		before, after := s.Before.Object, s.After.Object
+		if !w.foreign {
+			before, after = c.stored(before), c.stored(after)
+		}
+		for _, w.change = range c.diff(before, after) {
 			out = append(out, w)
 		}
 	}

@@ -324,7 +324,7 @@ func (c *checker) differ(a, b *engine.Decision) bool {
 	if a.Object == nil || b.Object == nil {
 		return a.Object != b.Object
 	}
-	return !tree.Equal(a.Object.Object, b.Object.Object)
+	return !tree.Equal(a.Object.Object, b.Object.Object) && !tree.Equal(c.stored(a.Object.Object), c.stored(b.Object.Object))
 }
 
 // maxCompared bounds how many results are compared field by field, and maxFound how many
@@ -451,7 +451,16 @@ func (c *checker) changes(a, b *engine.Decision) []report.Change {
 	if a.Status != nil || b.Status != nil || a.Object == nil || b.Object == nil {
 		return nil
 	}
-	return c.diff(a.Object.Object, b.Object.Object)
+	return c.diff(c.stored(a.Object.Object), c.stored(b.Object.Object))
+}
+
+// stored returns an object as a server holds it: what a policy removed may be filled in
+// again. An object that no server would store is returned as it is.
+func (c *checker) stored(object map[string]any) map[string]any {
+	if out, err := c.request.Stored(object); err == nil {
+		return out
+	}
+	return object
 }
 
 // diff returns the fields that differ, without the values of Secrets.

@@ -132,6 +132,18 @@ func TestFindings(t *testing.T) {
 			summary:  "2 policies, 2 of which touch others: 2 orders run, which stand for all 2",
 		},
 		{
+			name: "a container that is set as a whole has its defaults again",
+			policies: policyOf("x", "Never", "", `[JSONPatch{op: "add", path: "/spec/initContainers", value: [Object.spec.initContainers{name: "i", image: "busybox"}]}]`) +
+				policyOf("y", "Never", "", `[JSONPatch{op: "remove", path: "/spec/terminationGracePeriodSeconds"}]`),
+			summary: "2 policies, none of which touches another: 1 order run",
+		},
+		{
+			name: "an order that leaves out only a default",
+			policies: policyOf("x", "Never", "", `[JSONPatch{op: "replace", path: "/spec/containers/0", value: Object.spec.containers{name: "app", image: "nginx"}}]`) +
+				policyOf("y", "Never", "", `[JSONPatch{op: "replace", path: "/spec/containers/0/terminationMessagePath", value: "/dev/termination-log"}]`),
+			summary: "2 policies, 2 of which touch others: 2 orders run, which stand for all 2",
+		},
+		{
 			name:     "not idempotent",
 			policies: policyOf("x", "Never", "", fmt.Sprintf(appends, "x")),
 			summary:  "fewer than 2 policies met: 1 order",

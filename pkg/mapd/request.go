@@ -396,6 +396,16 @@ func uid(d *manifest.Document) types.UID {
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]))
 }
 
+// Stored returns an object that policies made of that of r as a server holds it once it is
+// stored: defaults are filled in again, and fields are in canonical form.
+func (r *Request) Stored(object map[string]any) (map[string]any, error) {
+	if r.kind == nil {
+		return object, nil
+	}
+	object, _ = defaults.Apply(object)
+	return r.kind.Normalize(object)
+}
+
 // Again returns the request that puts an object, which policies made of that of r, in
 // again as an update that changes nothing; nil if r does not create or update an object.
 func (r *Request) Again(object map[string]any) (*policy.Request, error) {
@@ -403,7 +413,7 @@ func (r *Request) Again(object map[string]any) (*policy.Request, error) {
 	if object == nil || q.Operation != admissionv1.Update && (q.Operation != admissionv1.Create || q.SubResource != "") {
 		return nil, nil
 	}
-	object, err := r.decode(object)
+	object, err := r.Stored(object)
 	if err != nil {
 		return nil, err
 	}

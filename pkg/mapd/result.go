@@ -325,11 +325,24 @@ func (r *Request) Builtin() bool { return r.kind != nil && r.kind.Builtin() }
 
 // FilledIn returns the fields of a changed object that a server fills in after the
 // policies: what a policy removed, and what has its default from a field that a
-// policy set. It leaves out the constant defaults of what policies added.
+// policy set. It leaves out the constant defaults of what policies added, which
+// AddedDefaults returns.
 func (r *Result) FilledIn() []string {
+	fields, _ := r.filledIn()
+	return fields
+}
+
+// AddedDefaults returns the fields that a server fills in after the policies within what
+// they added, such as spec.initContainers[name=wait].terminationMessagePath.
+func (r *Result) AddedDefaults() []string {
+	_, within := r.filledIn()
+	return within
+}
+
+func (r *Result) filledIn() (fields, within []string) {
 	q := r.Request
 	if !r.Changed() || q.kind == nil || q.Admission.Object == nil {
-		return nil
+		return nil, nil
 	}
 	keys := report.SchemaKeys(q.kind)
 	before, after := q.Admission.Object.Object, r.Decision.Object.Object
@@ -344,17 +357,20 @@ func (r *Result) FilledIn() []string {
 			added = append(added, c.Path)
 		}
 	}
-	var fields []string
 	for _, c := range filledIn(after, keys) {
-		within := func(path string) bool {
+		inside := func(path string) bool {
 			rest, ok := strings.CutPrefix(c.Path, path)
 			return ok && rest != "" && (rest[0] == '.' || rest[0] == '[')
 		}
-		if !skip[c.Path] && (reserves(c.Path) || !slices.ContainsFunc(added, within)) {
+		switch {
+		case skip[c.Path]:
+		case reserves(c.Path) || !slices.ContainsFunc(added, inside):
 			fields = append(fields, c.Path)
+		default:
+			within = append(within, c.Path)
 		}
 	}
-	return fields
+	return fields, within
 }
 
 // filledIn returns what a server fills into an object.

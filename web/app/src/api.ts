@@ -245,6 +245,7 @@ export interface Result {
   steps?: Step[]
   summary?: string
   filledIn?: string[]
+  defaults?: string[]
   missing?: string[]
   warnings?: string[]
   trace?: Traced[]

@@ -4,15 +4,15 @@ import {exporting, importing, share} from "./exchange"
 import {gallery} from "./gallery"
 import type {Command} from "./page"
 import {nextTheme, theme} from "./theme"
+import {mine} from "./mine"
 
 const themes = {system: "Theme: system", light: "Theme: light", dark: "Theme: dark"}
 
 const reset: Command = {
-  id: "reset", title: "Reset", help: "Forget what is here, and begin with the example",
+  id: "reset", title: "Reset", help: "Begin anew with the example; what is here stays among your work",
   run(page) {
-    const before = page.state()
-    page.load(example, "own")
-    page.say("Began anew", undefined, {title: "Undo", run: () => page.load(before, "own")})
+    const before = page.load(example, "own")
+    page.say("Began anew", undefined, {title: "Undo", run: before.restore})
   },
 }
 
@@ -23,4 +23,4 @@ const changeTheme: Command = {
   },
 }
 
-export const commands: Command[] = [gallery, importing, exporting, share, reset, changeTheme]
+export const commands: Command[] = [gallery, mine, importing, exporting, share, reset, changeTheme]

@@ -3,9 +3,9 @@ import type {SuiteAnswer} from "./api"
 import {openDialog} from "./dialog"
 import {h} from "./dom"
 import {readJSON, sort, toGist} from "./files"
-import type {Command, Page} from "./page"
+import type {Before, Command, Page} from "./page"
 import {decode, encode, isLink} from "./share"
-import type {Text} from "./state"
+import type {State, Text} from "./state"
 import {maxTexts, readState} from "./validate"
 import {zip} from "./zip"
 
@@ -66,11 +66,15 @@ export const importing: Command = {
 // open reads a link and loads its state.
 export async function open(page: Page, fragment: string) {
   try {
-    page.load(await decode(fragment))
-    page.say("Opened the link")
+    opened(page, "Opened the link", page.load(await decode(fragment)))
   } catch (err) {
     page.say((err as Error).message, "error")
   }
+}
+
+// opened says what was opened, and how to get back to what somebody wrote here before.
+export function opened(page: Page, text: string, before: Before) {
+  page.say(before.own ? `${text}. Your own work is kept.` : text, undefined, before.own ? {title: "Back to your work", run: before.restore} : undefined)
 }
 
 async function importText(page: Page, text: string) {
@@ -108,23 +112,22 @@ async function importFiles(page: Page, files: File[]) {
 
 // put puts files into the page: a file replaces the text of its name.
 function put(page: Page, files: Text[]) {
-  const before = page.state()
-  const undo = {title: "Undo", run: () => page.load(before, "own")}
+  const state = page.state()
+  const load = (next: State) => ({title: "Undo", run: page.load(next, "own").restore})
   try {
     const texts: Text[] = []
     for (const f of files) {
       const json = readJSON(f.text)
       if (json && "state" in json) {
-        page.load(json.state, "own")
-        return page.say(`Imported all of ${f.name}`, undefined, undo)
+        return page.say(`Imported all of ${f.name}`, undefined, load(json.state))
       }
       texts.push(...json ? json.files : [f])
     }
     if (texts.length > maxTexts) throw new Error(`${texts.length} texts are too many, at most ${maxTexts}`)
-    const base = page.untouched() ? {...before, documents: [], objects: []} : before
+    const base = page.untouched() ? {...state, documents: [], objects: []} : state
     const {documents, objects} = sort(texts, base.documents)
     // As a link or the browser's store would be read again.
-    page.load(readState({...base, documents: merge(base.documents, documents), objects: merge(base.objects, objects)}), "own")
+    const undo = load(readState({...base, documents: merge(base.documents, documents), objects: merge(base.objects, objects)}))
     const count = (n: number, noun: string) => `${n} ${noun}${n === 1 ? "" : "s"}`
     page.say(`Imported ${count(documents.length, "document")} and ${count(objects.length, "object")}`, undefined, undo)
     if (documents[0]) page.reveal(documents[0].name, 1)

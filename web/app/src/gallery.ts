@@ -3,6 +3,7 @@
 // the files that are read here.
 import {openDialog} from "./dialog"
 import {h} from "./dom"
+import {opened} from "./exchange"
 import type {Command, Page} from "./page"
 import type {State} from "./state"
 
@@ -119,8 +120,7 @@ async function follow(page: Page) {
     if (!entry || !state) throw new Error("there is none with this name")
     if (state instanceof Error) throw state
     if (mine !== asked) return
-    page.load(state)
-    page.say(`Example: ${entry.title}`)
+    opened(page, `Example: ${entry.title}`, page.load(state))
     tour(page, all, entry)
   } catch (err) {
     if (mine === asked) page.say(`The example “${name.slice(0, 80)}” cannot be opened: ${(err as Error).message}`, "error")

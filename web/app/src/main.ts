@@ -9,16 +9,17 @@ import {acceptFiles, open} from "./exchange"
 import {closeTour, openLinks} from "./gallery"
 import {listen, openKeys} from "./keys"
 import {renew, workOffline} from "./offline"
-import type {Command, Page} from "./page"
+import type {Before, Command, Page} from "./page"
 import {panes} from "./panes/index"
 import {Panels} from "./panels"
 import {loadProgram} from "./program"
 import {operationOf, requestForm, withOperation} from "./request"
-import {keep, saved} from "./saved"
 import {separator} from "./split"
 import type {State} from "./state"
+import {store} from "./store"
 import {Texts} from "./texts"
 import {scriptURL} from "./trusted"
+import {adopt, freshID, hold, type Problem, work} from "./work"
 
 const deadline = 10_000 // milliseconds for one call
 
@@ -38,7 +39,9 @@ program().catch(() => {}) // a question says so
 const engine = new Engine({script: scriptURL("worker.js"), module: program, deadline})
 let second: Engine | undefined
 
-let state: State = saved() ?? example
+let state: State = example
+let piece: string | undefined // what is shown, if somebody wrote it and this tab alone writes it
+let warned: Problem | undefined
 let asked = 0 // the number of the latest question
 let changed = 0 // when it was asked
 let running = false
@@ -57,13 +60,19 @@ const page: Page = {
     if (next.documents || "kubernetes" in next) languageOf(page).changed()
   },
   load(next, whose) {
+    const before = leave()
     state = next
-    if (whose) {
-      own()
-      closeTour()
-    }
+    if (whose) closeTour()
+    if (whose && !page.untouched()) own()
+    else if (whose) address("")
     show(true)
     ask()
+    return before
+  },
+  open(id) {
+    leave()
+    address("", id)
+    void goOn(id)
   },
   untouched: () => state === example,
   call: (method, params) => engine.call(method, params),
@@ -137,9 +146,23 @@ const linked = () => location.hash !== "" && !location.hash.startsWith("#example
 window.addEventListener("hashchange", () => {
   if (linked()) void open(page, location.hash)
 })
+// An entry of the browser's history without a link has a piece of work, or the example.
+window.addEventListener("popstate", () => {
+  if (location.hash) return
+  leave()
+  closeTour()
+  page.say("")
+  void goOn(pieceOf(history.state))
+})
 window.addEventListener("pagehide", keepNow)
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) keepNow()
+})
 
-show()
+adopt(work, store)
+const latest = location.hash ? undefined : work.get(pieceOf(history.state) ?? "") ?? work.list()[0]
+if (latest) await goOn(latest.id)
+else show()
 if (linked()) await open(page, location.hash)
 await openLinks(page)
 if (!asked) ask()
@@ -147,7 +170,8 @@ if (!asked) ask()
 // own has the browser keep the state, soon. The address, which has what was opened, does
 // not say it any more.
 function own() {
-  if (location.hash) history.replaceState(null, "", location.pathname + location.search)
+  if (!piece) void hold(piece = freshID()) // nobody else has it
+  if (location.hash || pieceOf(history.state) !== piece) history.replaceState({piece}, "", location.pathname + location.search)
   clearTimeout(later)
   later = setTimeout(keepNow, 500)
 }
@@ -156,7 +180,52 @@ function keepNow() {
   if (!later) return
   clearTimeout(later)
   later = 0
-  keep(page.untouched() ? undefined : state)
+  const problem = piece && work.keep(piece, state)
+  if (problem && problem !== warned) {
+    page.say(problem === "large" ? "This is too large for the browser to keep. Export it before you close the page." : "The browser does not keep what you write here. Export it before you close the page.", "error")
+  }
+  warned = problem || undefined
+}
+
+// leave ends the work on what is shown. What is written from now on is another piece.
+function leave(): Before {
+  keepNow()
+  const [id, shown, url, entry] = [piece, state, location.href, history.state as unknown]
+  piece = undefined
+  const last = work.list()[0]?.id
+  // A page that was opened by a link or with an example has not shown what was written before.
+  if (!id && asked === 0 && last) return {own: true, restore: () => page.open(last)}
+  return {
+    own: id !== undefined,
+    restore() {
+      if (id) return page.open(id)
+      leave()
+      history.pushState(entry, "", url)
+      state = shown
+      show(true)
+      ask()
+    },
+  }
+}
+
+// address makes an entry of the browser's history for a fragment, or for a piece of work.
+function address(fragment: string, id?: string) {
+  history.pushState(id ? {piece: id} : null, "", location.pathname + location.search + fragment)
+}
+
+function pieceOf(entry: unknown): string | undefined {
+  const id = (entry as {piece?: unknown} | null)?.piece
+  return typeof id === "string" ? id : undefined
+}
+
+// goOn shows a piece of work, or the example if there is none. If another tab has it open,
+// what is written here becomes a piece of its own.
+async function goOn(id: string | undefined) {
+  const found = id === undefined ? undefined : work.get(id)
+  const shown = state = found?.state ?? example
+  show(true)
+  ask()
+  if (found && await hold(found.id) && state === shown && !piece) piece = found.id
 }
 
 function show(fresh = false) {

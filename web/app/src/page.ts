@@ -19,6 +19,12 @@ export interface Pane {
   show(turn: Turn): void
 }
 
+// Before is what a page showed before it loaded something else.
+export interface Before {
+  own: boolean // somebody wrote it here
+  restore(): void
+}
+
 // A Page is what panes, editors and commands may use.
 export interface Page {
   state(): State
@@ -26,8 +32,10 @@ export interface Page {
   // again. The latest change wins.
   change(next: Partial<State>): void
   // load replaces the whole state: by what the address names, or by the user's own, which
-  // the browser keeps.
-  load(state: State, own?: "own"): void
+  // the browser keeps. What was written before stays a piece of work of its own.
+  load(state: State, own?: "own"): Before
+  // open goes on with a piece of work.
+  open(piece: string): void
   // untouched reports whether the state is the example of a first visit.
   untouched(): boolean
   // call asks the engine that evaluates.

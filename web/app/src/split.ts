@@ -1,6 +1,6 @@
 // Separators between regions: dragged, or moved with the arrow keys.
 import {h} from "./dom"
-import {load, save} from "./store"
+import {store} from "./store"
 
 const least = 15, most = 85 // per cent
 
@@ -34,9 +34,9 @@ export function separator(main: HTMLElement, name: "columns" | "rows", label: st
     at = Math.round(Math.min(Math.max(to, least), most))
     main.style.setProperty(`--${name}`, `${at}%`)
     element.setAttribute("aria-valuenow", String(at))
-    save(`split-${name}`, at === initial ? undefined : String(at))
+    store.save(`split-${name}`, at === initial ? undefined : String(at))
   }
-  const kept = load(`split-${name}`)
+  const kept = store.load(`split-${name}`)
   set(kept && Number.isFinite(Number(kept)) ? Number(kept) : initial)
   return element
 }

@@ -1,11 +1,11 @@
 // Light, dark or as the system has it. It runs before the first paint.
-import {load, save} from "./store"
+import {store} from "./store"
 
 export type Theme = "system" | "light" | "dark"
 const themes: Theme[] = ["system", "light", "dark"]
 
 export function theme(): Theme {
-  return themes.find(t => t === load("theme")) ?? "system"
+  return themes.find(t => t === store.load("theme")) ?? "system"
 }
 
 // applyTheme shows what theme says.
@@ -18,7 +18,7 @@ export function applyTheme() {
 // nextTheme goes on to the next of the three and returns it.
 export function nextTheme(): Theme {
   const t = themes[(themes.indexOf(theme()) + 1) % themes.length]!
-  save("theme", t === "system" ? undefined : t)
+  store.save("theme", t === "system" ? undefined : t)
   applyTheme()
   return t
 }

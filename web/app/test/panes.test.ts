@@ -3,7 +3,7 @@ import {test} from "node:test"
 import type {Traced} from "../src/api"
 import {Latest} from "../src/panes/kit"
 import {fold, lineDiff, lines, signs, type Row} from "../src/panes/rows"
-import {passes, total, who} from "../src/panes/steps"
+import {passes, total, who, writers} from "../src/panes/steps"
 import {apply, before, identity, locate, parts, replaceMutators} from "../src/panes/texts"
 import {encode, inline, nested, scalar} from "../src/panes/yaml"
 
@@ -244,4 +244,16 @@ test("Latest asks one at a time, and the last of those that wait", async () => {
   waiting[2]!.resolve("2")
   await settled()
   assert.deepEqual([asked, said], [["a", "c", "d"], ["c no", "d2"]])
+})
+
+test("each changed line has the mutation that wrote it", () => {
+  const line = (line: number, last: number, path: string, mutation: number) => ({line, last, path, stage: "policies", policy: "p", binding: "b", mutation})
+  const by = (n: number) => `p › b › mutations[${n}]`
+  // labels as a whole, and one of them again
+  assert.deepEqual(writers([line(2, 5, "metadata.labels", 0), line(4, 4, "metadata.labels.env", 1)], 6), ["", by(0), by(0), by(1), by(0), ""])
+  // a field that two wrote, and two fields in one line
+  assert.deepEqual(writers([line(1, 1, "a", 0), line(1, 1, "a", 1)], 1), [`${by(0)}, then ${by(1)}`])
+  assert.deepEqual(writers([line(1, 1, "a", 0), line(1, 1, "b", 1)], 2), [`a: ${by(0)}; b: ${by(1)}`, ""])
+  assert.deepEqual(writers([line(1, 9, "a", 0)], 2), [by(0), by(0)])
+  assert.deepEqual(writers([], 2), ["", ""])
 })

@@ -4,7 +4,7 @@ import {h} from "../dom"
 import type {Page, Pane, Turn} from "../page"
 import {asking, bounded, copyButton, count, empty, fault, faults, Folds, row, short, verdict} from "./kit"
 import {fold, lineDiff, lines, signs} from "./rows"
-import {who} from "./steps"
+import {writers} from "./steps"
 import {before} from "./texts"
 
 // A text up to this many lines is shown whole, and so many lines of all objects at first.
@@ -60,6 +60,7 @@ function object(r: Result, at: number, given: string | undefined, open: boolean)
     (r.warnings ?? []).map(w => h("p", {class: "warning"}, "Warning: ", w)),
     r.missing?.length && h("p", {class: "warning"}, "A server will refuse this: it requires ", list(r.missing), "."),
     r.text !== undefined && r.verdict !== "denied" && yaml(r, given),
+    r.defaults?.length && h("p", {class: "filled"}, "A server also fills in the defaults of what policies added: ", list(r.defaults), "."),
     r.filledIn?.length && h("p", {class: "filled"}, "Filled in by a server afterwards: ", list(r.filledIn), "."),
     steps(r),
   ], "object")
@@ -75,25 +76,22 @@ function steps(r: Result): HTMLElement | undefined {
   return all.length > 0 ? h("ul", {class: "steps", "aria-label": "What policies did"}, bounded(all, 50, l => h("li", null, short(l.trim())), "steps")) : undefined
 }
 
-// yaml is the text with a sign before each line that a policy changed, and at the end of its
-// first line which ones.
+// yaml is the text with a sign before each line that a policy changed, and at the end of the
+// line who wrote it, unless the line above names the same.
 function yaml(r: Result, given: string | undefined): HTMLElement {
   const text = lines(r.text!)
-  const causes = new Map<number, Map<string, string[]>>() // by line and path
+  const by = writers(r.verdict === "changed" ? r.lines ?? [] : [], text.length)
   const marks = new Map<number, "+" | "~">()
   if (r.verdict === "changed") {
     const known = given === undefined ? undefined : signs(lineDiff(lines(given), text))
     for (const l of r.lines ?? []) {
-      const of = causes.get(l.line) ?? new Map<string, string[]>()
-      causes.set(l.line, of.set(l.path, [...of.get(l.path) ?? [], who(l)]))
       for (let n = l.line; n <= l.last && n <= text.length; n++) marks.set(n, known?.get(n) ?? "~")
     }
     if (!r.lines?.length) for (const [n, sign] of known ?? []) marks.set(n, sign)
   }
   const removed = (r.diff ?? []).filter(c => c.after === null && !c.moved)
   const line = (t: string, i: number) => {
-    const by = causes.get(i + 1)
-    return row(marks.get(i + 1) ?? " ", t, i + 1, by && h("span", {class: "who"}, [...by].map(([path, list], n) => [n > 0 && "; ", by.size > 1 && `${short(path, 300)}: `, list.join(", then ")])))
+    return row(marks.get(i + 1) ?? " ", t, i + 1, by[i] && by[i] !== by[i - 1] ? h("span", {class: "who"}, by[i]) : undefined)
   }
   const numbered = text.map((t, i) => ({t, i}))
   const rows = text.length <= whole

@@ -1,6 +1,7 @@
 // The tree of a trace: passes of stages, in them policies with a binding and a parameter, in
 // them steps. Nothing here knows the page.
-import type {Traced} from "../api"
+import type {Line, Traced} from "../api"
+import {short} from "./kit"
 
 // A Pass is a run through the members of a stage. Passes, members and steps are in the order
 // in which they ran.
@@ -46,6 +47,30 @@ export function passes(trace: readonly Traced[]): Pass[] {
 
 export function total(list: readonly Pass[]): number {
   return list.reduce((sum, p) => sum + p.cost, 0)
+}
+
+// writers returns for each line of a text which mutations wrote it, in order: those of the
+// smallest range that covers the line. Several paths that begin in one line are named.
+export function writers(of: readonly Line[], count: number): string[] {
+  const ranges = new Map<string, {first: number; last: number; path: string; by: string[]}>()
+  for (const l of of) {
+    const key = `${l.line} ${l.last} ${l.path}`
+    const range = ranges.get(key) ?? {first: l.line, last: Math.min(l.last, count), path: l.path, by: []}
+    range.by.push(who(l))
+    ranges.set(key, range)
+  }
+  const out: string[] = new Array(count).fill("")
+  const sorted = [...ranges.values()].sort((a, b) => a.first - b.first || b.last - a.last)
+  for (let i = 0; i < sorted.length;) {
+    const {first, last} = sorted[i]!
+    let end = i
+    while (end < sorted.length && sorted[end]!.first === first && sorted[end]!.last === last) end++
+    const same = sorted.slice(i, end)
+    const text = same.map(r => (same.length > 1 ? `${short(r.path, 300)}: ` : "") + r.by.join(", then ")).join("; ")
+    out.fill(text, first - 1, last)
+    i = end
+  }
+  return out
 }
 
 // who names a policy with its binding and parameter, as mapd does.
