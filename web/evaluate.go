@@ -52,7 +52,7 @@ func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuesti
 	}
 	out := Result{
 		Name: made.Request.Name(), Verdict: verdict(made), Refusal: made.Refusal(), Summary: made.Summary(), FilledIn: made.FilledIn(), Defaults: made.AddedDefaults(), Missing: made.Missing(),
-		Warnings: made.Decision.Warnings,
+		Warnings: made.Warnings(),
 	}
 	for _, s := range made.Decision.Steps {
 		step := Step{

@@ -501,7 +501,7 @@ func (e *evaluation) tell(r *mapd.Result) {
 	} else {
 		e.notes.say("%s", e.summary(r))
 	}
-	for _, w := range r.Decision.Warnings {
+	for _, w := range r.Warnings() {
 		e.notes.warn("%s\n", report.Line(w))
 	}
 	if fields := r.FilledIn(); len(fields) > 0 {

@@ -24,10 +24,12 @@ import (
 // A Result is what policies made of an object.
 type Result struct {
 	Request *Request
-	// Decision is about the object as a server holds it, with its defaults.
+	// Decision is about the object as a server stores it, with its defaults and without
+	// what Dropped names.
 	Decision *engine.Decision
 
 	policies *Policies
+	dropped  []string
 	after    map[string]any // see Object
 }
 
@@ -49,7 +51,8 @@ func (p *Policies) Admit(ctx context.Context, r *Request) *Result {
 // Result returns the Result of a decision that was made elsewhere, such as by a
 // webhook.
 func (p *Policies) Result(r *Request, d *engine.Decision) *Result {
-	return &Result{Request: r, Decision: d, policies: p}
+	d, dropped := p.stored(r, d)
+	return &Result{Request: r, Decision: d, policies: p, dropped: dropped}
 }
 
 // Denied reports whether a policy refused the object.
@@ -322,6 +325,24 @@ func (r *Result) AsGiven() (*policy.Request, *engine.Decision) {
 
 // Builtin reports whether the object is read by the schema of a built-in kind.
 func (r *Request) Builtin() bool { return r.kind != nil && r.kind.Builtin() }
+
+// Dropped returns the fields that policies changed and a server takes from the object
+// before, without an error or a warning: all but status in a request for the subresource
+// status, and status in one for the object itself.
+func (r *Result) Dropped() []string { return r.dropped }
+
+// Warnings returns the warnings of the Decision, and one about Dropped.
+func (r *Result) Warnings() []string {
+	if len(r.dropped) == 0 {
+		return r.Decision.Warnings
+	}
+	why := "status is written by requests for the subresource status only"
+	if r.Request.Admission.SubResource == "status" {
+		why = "a request for the subresource status writes little else"
+	}
+	text := fmt.Sprintf("%s: a server drops without a word what policies changed in %s, since %s", r.Request.name, strings.Join(r.dropped, ", "), why)
+	return append(slices.Clone(r.Decision.Warnings), text)
+}
 
 // FilledIn returns the fields of a changed object that a server fills in after the
 // policies: what a policy removed, and what has its default from a field that a
