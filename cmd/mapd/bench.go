@@ -160,7 +160,7 @@ func (f *benchFlags) earlier() (*benchmark.Result, error) {
 	if f.compare == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(f.compare)
+	data, err := manifest.ReadFile(f.compare, manifest.MaxFile)
 	if err != nil {
 		return nil, usagef("bench: --compare: %w", err)
 	}

@@ -55,8 +55,13 @@ func (b *bench) request(ctx context.Context, sub *mapd.Request) (*benchmark.Requ
 	if err != nil {
 		return nil, err
 	}
-	d := b.policies.Engine().Admit(ctx, req)
+	admitting, cancel := context.WithTimeout(ctx, b.flags.eval.timeout)
+	defer cancel()
+	d := b.policies.Engine().Admit(admitting, req)
 	result := b.policies.Result(sub, d)
+	if b.late(admitting, result) {
+		return nil, nil
+	}
 	failed := d.Status != nil
 	for _, step := range d.Steps {
 		b.met[step.Policy] = true

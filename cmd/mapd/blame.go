@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -156,7 +155,7 @@ func readLog(log *blame.Log, stdin io.Reader, file string) error {
 	if file == manifest.Stdin {
 		return log.ReadFile("stdin", stdin)
 	}
-	r, err := os.Open(file)
+	r, err := manifest.Open(file, manifest.MaxLog)
 	if err != nil {
 		return err
 	}

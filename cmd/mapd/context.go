@@ -48,12 +48,12 @@ func rereadable(files []string, stdin io.Reader) (inputs []manifest.Input, done 
 		_ = os.Remove(f.Name())
 		r, err := inputs[i].Open()
 		if err == nil {
-			_, err = io.Copy(f, r)
+			err = manifest.Copy(f, inputs[i].Name, r)
 			r.Close()
 		}
 		if err != nil {
 			done()
-			return nil, nil, fmt.Errorf("%s: %w", inputs[i].Name, err)
+			return nil, nil, err
 		}
 		inputs[i].Open = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(f, 0, 1<<62)), nil }
 	}

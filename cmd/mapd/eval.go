@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -47,6 +49,7 @@ type evalFlags struct {
 	inPlace         bool
 	blame           bool
 	exitCode        bool
+	timeout         time.Duration
 	orders          ordersFlags
 	external        externalFlags
 	modules         moduleFlags
@@ -185,6 +188,7 @@ func (f *evalFlags) addReading(cmd *cobra.Command) {
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
 	choiceVar(fl, &f.mode, "mode", modeWritten, ": whether policies in shadow or that warn are taken as such, or as if all were enforced; shares stay as they are", modeWritten, modeEnforce)
 	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")
+	fl.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long the policies may take for one object, and for what it creates")
 	f.modules.add(cmd)
 }
 
@@ -213,6 +217,9 @@ func (f *evalFlags) check() error {
 		return f.usagef("no objects; give them with -f")
 	case f.expand && f.output == "review":
 		return f.usagef("-o review: with --expand there are results that no request asked for")
+	}
+	if f.timeout <= 0 {
+		return f.usagef("--timeout %s: must be positive", f.timeout)
 	}
 	if f.trace && f.quiet {
 		return f.usagef("--trace writes to standard error, on which -q leaves only errors")
@@ -476,7 +483,12 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 	if req == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, e.flags.timeout)
+	defer cancel()
 	r := e.admit(ctx, req)
+	if e.late(ctx, r) {
+		return nil
+	}
 	e.tell(r)
 	e.whyNot(ctx, r)
 	if !e.complete(r) {
@@ -492,6 +504,16 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 		}
 	}
 	return nil
+}
+
+// late reports whether the policies took too long for an object, after saying so.
+func (e *evaluation) late(ctx context.Context, r *mapd.Result) bool {
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Denied() && r.Decision.Status.Code == http.StatusGatewayTimeout
+	if late {
+		e.failed = true
+		e.notes.fail("%s\n", render(r.Request.Document().Errorf("%s: the policies took more than %s (--timeout)", r.Request.Name(), e.flags.timeout)))
+	}
+	return late
 }
 
 // tell says what the policies did to an object.

@@ -98,9 +98,7 @@ func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) 
 		if req == nil {
 			continue
 		}
-		r := e.policies.Admit(ctx, req)
-		e.tell(r)
-		created = append(created, e.expand(ctx, r)...)
+		created = append(created, e.creates(ctx, req)...)
 	}
 	slices.SortStableFunc(created, func(a, b *mapd.Result) int { return cmp.Compare(gatorKey(b), gatorKey(a)) })
 	var text bytes.Buffer
@@ -119,6 +117,18 @@ func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) 
 	}
 	e.noteAssumed()
 	return e.verdict()
+}
+
+// creates returns what became of the objects that a workload creates.
+func (e *evaluation) creates(ctx context.Context, req *mapd.Request) []*mapd.Result {
+	ctx, cancel := context.WithTimeout(ctx, e.flags.timeout)
+	defer cancel()
+	r := e.policies.Admit(ctx, req)
+	if e.late(ctx, r) {
+		return nil
+	}
+	e.tell(r)
+	return e.expand(ctx, r)
 }
 
 // gatorKey is what gator sorts objects by.
@@ -223,6 +233,9 @@ func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result 
 			continue
 		}
 		created := e.policies.Result(req.Generated(o.Made, o.Request, from, o.Kind), o.Decision)
+		if e.late(ctx, created) {
+			continue
+		}
 		e.tell(created)
 		for _, f := range o.Findings {
 			e.notes.say("%s: %s: %s\n", report.Line(created.Request.Name()), o.Outcome(f), report.Line(f.Message))

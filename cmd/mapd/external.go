@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/external"
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/servingcert"
@@ -88,7 +89,7 @@ func (f *externalFlags) open() (*outside, error) {
 	o := &outside{flags: f}
 	var known *external.Answers
 	if f.answers != "" {
-		data, err := os.ReadFile(f.answers)
+		data, err := manifest.ReadFile(f.answers, manifest.MaxFile)
 		if err != nil {
 			return nil, &codedError{exitUsage, err}
 		}
@@ -139,7 +140,7 @@ func (o *outside) save() error {
 	}
 	text, err := o.recorder.File()
 	if err == nil {
-		if old, _ := os.ReadFile(o.flags.record); !bytes.Equal(old, text) || len(text) == 0 {
+		if old, _ := manifest.ReadFile(o.flags.record, manifest.MaxFile); !bytes.Equal(old, text) || len(text) == 0 {
 			err = os.WriteFile(o.flags.record, text, 0o644)
 		}
 	}

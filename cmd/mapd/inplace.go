@@ -83,7 +83,7 @@ func (p *inPlace) begin() (end func(name string)) {
 }
 
 func (p *inPlace) write(name string) {
-	text, err := os.ReadFile(name)
+	text, err := manifest.ReadFile(name, manifest.MaxStream)
 	if err == nil {
 		text, err = mapd.Splice(text, p.edits)
 	}

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/wapc"
 )
@@ -54,7 +54,7 @@ The exit code is 3 if mapd does not run the module; the reason is printed.`,
 
 // readModule reads a file as far as a module may be long, and one byte more.
 func readModule(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := manifest.Open(path, manifest.MaxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -282,7 +282,7 @@ func (m *migration) source() string {
 func (m *migration) read(ctx context.Context) error {
 	m.Input = migrate.NewInput()
 	if m.flags.snapshot != "" {
-		data, err := os.ReadFile(m.flags.snapshot)
+		data, err := manifest.ReadFile(m.flags.snapshot, manifest.MaxFile)
 		if err == nil {
 			m.answers, err = external.ReadAnswers(m.flags.snapshot, data)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/report/page"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -154,15 +155,11 @@ func (p *printer) markdown(r *mapd.Result) error {
 		text = "# " + strings.ReplaceAll(what, "\n", "\n# ") + "\n" + changes
 		text = strings.ReplaceAll(text, "\n~ ", "\n! ") // a changed line
 	}
-	fence := "```"
-	for strings.Contains(text, fence) {
-		fence += "`"
-	}
 	if p.begun {
 		fmt.Fprintln(p.w)
 	}
 	p.begun = true
-	_, err := fmt.Fprintf(p.w, "%sdiff\n%s%s\n", fence, text, fence)
+	_, err := fmt.Fprintln(p.w, page.Fence("diff", text))
 	return err
 }
 

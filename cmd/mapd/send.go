@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -121,7 +120,7 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 func (f *sendFlags) client() (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if f.caFile != "" {
-		pem, err := os.ReadFile(f.caFile)
+		pem, err := manifest.ReadFile(f.caFile, manifest.MaxFile)
 		if err != nil {
 			return nil, err
 		}

@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/mapd-project/mapd/internal/manifest"
 )
 
 // ReadState reads what WriteState has written; nil if there is no such file.
 func ReadState(file string) (*State, error) {
-	text, err := os.ReadFile(file)
+	text, err := manifest.ReadFile(file, manifest.MaxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

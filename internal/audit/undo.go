@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -327,9 +328,12 @@ func same(a, b any) bool {
 // errEmpty is returned for a file without documents.
 var errEmpty = errors.New("it has no document of mapd audit --fix")
 
+// maxUndo is the size of an undo file that is read: 10,000 objects of 25 KiB, before and after.
+const maxUndo = 512 << 20
+
 // ReadUndoFile reads an undo file by its name.
 func ReadUndoFile(name string) ([]*Undo, error) {
-	f, err := os.Open(name)
+	f, err := manifest.Open(name, maxUndo)
 	if err != nil {
 		return nil, err
 	}

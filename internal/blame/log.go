@@ -16,6 +16,11 @@ const (
 	// MaxLine bounds a line of an audit log in bytes. A request and its response have at
 	// most 3 MiB each, and a batch of a server has 10 MiB.
 	MaxLine = 16 << 20
+	// endlessLine is the size of a line after which its end is not looked for any more.
+	endlessLine = 4 * MaxLine
+	// maxUnusable is how many lines at the beginning of a file may be unusable before the
+	// rest is not read.
+	maxUnusable = 10_000
 	// maxNamed is how many bad lines are named; the others are counted.
 	maxNamed = 10
 )
@@ -57,6 +62,7 @@ func (l *Log) ReadFile(name string, r io.Reader) error {
 		}
 		r = unzipped
 	}
+	bad := l.Bad
 	lines := bufio.NewReaderSize(r, 64<<10)
 	var line []byte
 	for number := 1; ; number++ {
@@ -67,6 +73,9 @@ func (l *Log) ReadFile(name string, r io.Reader) error {
 			return fmt.Errorf("%s: line %d: %w", name, number, err)
 		}
 		end := err != nil
+		if number > maxUnusable && l.Bad-bad == number-1 {
+			return fmt.Errorf("%s: the first %d lines are no audit events, so the file is no audit log", name, maxUnusable)
+		}
 		text := bytes.TrimSpace(line)
 		switch {
 		case tooLong:
@@ -95,8 +104,11 @@ func (l *Log) End() error { return l.flushNameless() }
 // readLine reads to the end of a line into buf. Of a line that is too long it returns
 // nothing.
 func readLine(r *bufio.Reader, buf []byte) (line []byte, tooLong bool, err error) {
-	for {
+	for size := 0; ; {
 		part, err := r.ReadSlice('\n')
+		if size += len(part); size > endlessLine {
+			return nil, true, fmt.Errorf("longer than %d MiB, so the file is no audit log", endlessLine>>20)
+		}
 		if !tooLong {
 			if tooLong = len(buf)+len(part) > MaxLine; tooLong {
 				buf = buf[:0]

@@ -18,9 +18,18 @@ const (
 	MaxDocuments = 50_000
 	// MaxStream is the size of a stream of objects that are read one by one.
 	MaxStream = 1 << 30
+	// MaxLog is the size of a log that is read line by line.
+	MaxLog = 1 << 40
 	// MaxStreamed is how many documents a stream may have.
 	MaxStreamed = 1_000_000
 )
+
+// ErrManyDocuments is why a file with more than MaxDocuments is not read on.
+var ErrManyDocuments = tooMany(MaxDocuments)
+
+func tooMany(most int) error {
+	return fmt.Errorf("more than %d documents, which is the most that is read of a file", most)
+}
 
 // openWait is how long a named pipe may have no writer. A shell starts the writer of
 // <(…) before the command, so the wait is for people who start it by hand.
@@ -32,7 +41,7 @@ const openWait = 10 * time.Second
 func Open(name string, max int64) (io.ReadCloser, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, fileError(err)
+		return nil, opening(err)
 	}
 	var f *os.File
 	switch mode := info.Mode(); {
@@ -48,9 +57,17 @@ func Open(name string, max int64) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%s: neither a regular file nor a pipe; use - for standard input", name)
 	}
 	if err != nil {
-		return nil, fileError(err)
+		return nil, err
 	}
 	return &boundedFile{bounded{r: f, left: max, max: max}, f}, nil
+}
+
+// opening returns the error that opening the file would have returned.
+func opening(err error) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return &fs.PathError{Op: "open", Path: pe.Path, Err: pe.Err}
+	}
+	return err
 }
 
 // ReadFile returns the content of a file, opened as by Open.
@@ -71,7 +88,7 @@ func ReadFile(name string, max int64) ([]byte, error) {
 func withName(name string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		return fileError(err)
+		return err
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }

@@ -34,7 +34,10 @@ func Streams(files []string, stdin io.Reader) []Input { return inputs(files, std
 func inputs(files []string, stdin io.Reader, max int64) []Input {
 	inputs := make([]Input, len(files))
 	for i, file := range files {
-		inputs[i] = Input{Name: file, Open: func() (io.ReadCloser, error) { return Open(file, max) }}
+		inputs[i] = Input{Name: file, Open: func() (io.ReadCloser, error) {
+			f, err := Open(file, max)
+			return f, fileError(err)
+		}}
 		if file == Stdin {
 			inputs[i] = Input{Name: "<stdin>", Open: func() (io.ReadCloser, error) { return io.NopCloser(Bounded(stdin, max)), nil }}
 		}
@@ -132,7 +135,7 @@ func chunks(name string, r io.Reader, limit limits, yield func(chunk, error) boo
 			return true
 		}
 		if err == nil && c.index > limit.documents {
-			err = fmt.Errorf("more than %d documents, which is the most that is read of a file", limit.documents)
+			err = tooMany(limit.documents)
 		}
 		if err != nil {
 			return yield(chunk{}, &ReadError{withName(name, err)})
@@ -141,6 +144,16 @@ func chunks(name string, r io.Reader, limit limits, yield func(chunk, error) boo
 			return false
 		}
 	}
+}
+
+// Copy copies a stream of documents. It ends with an error where reading them would, so that
+// no more is copied of what is no such stream.
+func Copy(w io.Writer, name string, r io.Reader) (failed error) {
+	chunks(name, io.TeeReader(r, w), ofStream, func(_ chunk, err error) bool {
+		failed = err
+		return err == nil
+	})
+	return failed
 }
 
 // understand yields what is in a chunk: a document, the items of a List, or an

@@ -94,7 +94,7 @@ func (s *Steady) look() (r *Reading, newest time.Time) {
 		seen[path] = true
 		text, err := ReadFile(file, MaxFile)
 		if err != nil {
-			r.err = err
+			r.err = fileError(err)
 			return
 		}
 		info, err := os.Stat(file)

@@ -124,18 +124,19 @@ func withScheme(module string) string {
 }
 
 func (f *Fetcher) file(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
+	// Before it is opened: to open a pipe waits for its writer.
+	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, errors.New("not a regular file")
 	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
 	return f.read(file)
 }
 

@@ -97,7 +97,7 @@ func (w *blameWriter) item(v any, b *explain.Blame, indent string) {
 // scalar writes a value on one line.
 func scalar(v any) string {
 	text := strings.TrimSpace(string(manifest.Encode(v)))
-	if s, ok := v.(string); ok && strings.Contains(text, "\n") {
+	if s, ok := v.(string); ok && strings.ContainsFunc(text, Hidden) {
 		return fmt.Sprintf("%q", s)
 	}
 	return Printable(text)

@@ -290,6 +290,6 @@ func writeWhole(b *strings.Builder, sign, path string, v any, code string, colou
 	}
 	b.WriteString(colour.paint(code, sign+path+":") + "\n")
 	for line := range strings.Lines(string(manifest.Encode(v))) {
-		b.WriteString(colour.paint(code, sign+"    "+strings.TrimSuffix(line, "\n")) + "\n")
+		b.WriteString(colour.paint(code, sign+"    "+Line(strings.TrimSuffix(line, "\n"))) + "\n")
 	}
 }

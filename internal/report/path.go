@@ -126,16 +126,23 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// Printable returns s with its control characters escaped, except line ends and
-// tabs, so that a name in a manifest cannot move the cursor of a terminal. What is no
-// UTF-8 becomes U+FFFD.
+// Hidden reports whether a character is not seen itself and changes how others are: it moves
+// the cursor of a terminal, begins a line, or changes the direction in which text is
+// shown, so that people read something else than what is there. Joiners, of which emoji
+// and scripts are made, do neither.
+func Hidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
+
+// Printable returns s with its Hidden characters escaped, except line ends and
+// tabs. What is no UTF-8 becomes U+FFFD.
 func Printable(s string) string {
-	return escaped(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
+	return escaped(s, func(r rune) bool { return Hidden(r) && r != '\n' && r != '\t' })
 }
 
 // Line is Printable for text on a line of its own: it escapes line ends and
 // tabs as well.
-func Line(s string) string { return escaped(s, unicode.IsControl) }
+func Line(s string) string { return escaped(s, Hidden) }
 
 func escaped(s string, control func(rune) bool) string {
 	if !strings.ContainsFunc(s, control) {
@@ -153,11 +160,17 @@ func escaped(s string, control func(rune) bool) string {
 	return b.String()
 }
 
+var inQuotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\t", `\t`)
+
 // inline formats a value on one line: strings as in YAML, everything else as
 // JSON.
 func inline(v any) string {
 	if s, ok := v.(string); ok && !strings.Contains(s, "\n") {
-		return strings.TrimSuffix(string(manifest.Encode(s)), "\n")
+		text := strings.TrimSuffix(string(manifest.Encode(s)), "\n")
+		if strings.HasPrefix(text, `"`) { // YAML's writer escapes all emoji, too
+			text = `"` + inQuotes.Replace(s) + `"`
+		}
+		return Line(text)
 	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -165,5 +178,5 @@ func inline(v any) string {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Sprint(v)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return Line(strings.TrimSuffix(b.String(), "\n"))
 }

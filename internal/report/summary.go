@@ -68,7 +68,7 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 		s.Time = 0 // the same input has the same summary
 		lines = append(lines, "  provider "+Line(s.String())+"\n")
 	}
-	return Line(name) + ": " + verdict + "\n" + strings.Join(lines, "")
+	return Printable(Line(name) + ": " + verdict + "\n" + strings.Join(lines, ""))
 }
 
 // shadowLines say what a policy that is not enforced would have done.

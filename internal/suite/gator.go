@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
@@ -59,7 +60,7 @@ func isGator(path string) bool {
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSuite {
 		return false
 	}
-	text, err := os.ReadFile(path)
+	text, err := manifest.ReadFile(path, maxSuite)
 	return err == nil && bytes.Contains(text, []byte(gatorVersion)) && gatorHead.Match(text)
 }
 

@@ -75,6 +75,9 @@ func documents(file string) (docs []*mapd.Document, errs []error) {
 		}
 		for d, err := range mapd.Read(in.Name, r) {
 			switch {
+			case len(docs) == manifest.MaxDocuments:
+				r.Close()
+				return nil, append(errs, fmt.Errorf("%s: %w", file, manifest.ErrManyDocuments))
 			case err != nil:
 				errs = append(errs, err)
 			case d.Object() != nil:

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -143,6 +143,10 @@ func (r *Results) fails(errs []error) {
 	}
 }
 
+// caseTime is how long policies may take for one case: the longest that a server waits for
+// a webhook is 30 s.
+const caseTime = 10 * time.Second
+
 // Run reads the suites of files and runs their cases, of several suites at once. The
 // outcomes are in the order of files and cases.
 func Run(ctx context.Context, files []string, opts Options) *Results {
@@ -266,7 +270,7 @@ func (h *house) read() {
 	}
 	h.resolver = external.Offline("external: FILE of the suite has recorded answers")
 	if s.External != "" {
-		data, err := os.ReadFile(s.near(s.External))
+		data, err := manifest.ReadFile(s.near(s.External), manifest.MaxFile)
 		if err == nil {
 			h.resolver, err = external.ReadAnswers(s.near(s.External), data)
 		}
@@ -481,7 +485,12 @@ func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *O
 	if err != nil {
 		return broken(err)
 	}
-	r := policies.Admit(ctx, req)
+	admitting, cancel := context.WithTimeout(ctx, caseTime)
+	defer cancel()
+	r := policies.Admit(admitting, req)
+	if admitting.Err() != nil && r.Denied() && r.Decision.Status.Code == http.StatusGatewayTimeout {
+		return broken(fmt.Errorf("the policies took more than %s", caseTime))
+	}
 	o.Status, o.Message, o.Diff = Passed, "", nil
 	var want map[string]any
 	if u.want != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/suite/cases"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -84,7 +85,7 @@ func (r *Results) Update() (files []Updated, errs []error) {
 				edits = append(edits, s.doc.Edit(after))
 			}
 		}
-		text, err := os.ReadFile(file)
+		text, err := manifest.ReadFile(file, manifest.MaxFile)
 		if err == nil {
 			if text, err = mapd.Splice(text, edits); err != nil {
 				err = fmt.Errorf("%s: %w", file, err)

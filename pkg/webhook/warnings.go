@@ -86,10 +86,11 @@ func boundWarnings(list []string) []string {
 	return out
 }
 
-// printable replaces characters that a header cannot hold.
+// printable replaces characters that a header cannot hold, and those that change the direction
+// in which a terminal shows text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return unicode.ReplacementChar
 		}
 		return r // also for bytes that are no character

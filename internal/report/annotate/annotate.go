@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/mapd-project/mapd/internal/report"
 )
 
 // Remark is one thing to say about a place in a file.
@@ -66,7 +68,7 @@ var (
 // form for, only tabs and line ends are left.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' {
+		if report.Hidden(r) && r != '\t' && r != '\n' && r != '\r' {
 			return unicode.ReplacementChar
 		}
 		return r

@@ -23,7 +23,7 @@ func Head(title string) string { return strings.Replace(head, "TITLE", title, 1)
 // Text escapes text for a page, also for an attribute in quotes. It drops NUL,
 // which no page can hold.
 func Text(s string) string {
-	return html.EscapeString(strings.ReplaceAll(s, "\x00", "\uFFFD"))
+	return html.EscapeString(report.Printable(strings.ReplaceAll(s, "\x00", "\uFFFD")))
 }
 
 var inCell = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[")
