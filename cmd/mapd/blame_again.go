@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -48,7 +48,7 @@ func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := c.Load(ctx, audit.Loading{Env: env, Authorizer: store.NewAuthorizer(kube)})
+	set, err := c.Load(ctx, audit.Loading{Env: env, Enforced: true, Authorizer: store.NewAuthorizer(kube)})
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +60,23 @@ func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 }
 
 // again returns the fields that nobody manages and that the policies would write as they
-// are.
-func (p *present) again(ctx context.Context, s *subject) ([]blame.Line, error) {
+// are. So does a field in which the object differs from the template of its owner, which may
+// be nil.
+func (p *present) again(ctx context.Context, s, owner *subject) ([]blame.Line, error) {
 	made := blame.AsManaged(s.object)
 	at := slices.IndexFunc(p.cluster.Resources, func(r audit.Resource) bool { return r.GVK == s.object.GroupVersionKind() })
 	if made == nil || at < 0 {
 		return nil, nil
 	}
-	d, err := p.set.Trace(ctx, &p.asking, &p.cluster.Resources[at], made)
-	if err != nil {
-		return nil, err
+	if owner != nil {
+		made = blame.AsTemplate(made, s.object, owner.object)
 	}
-	return slices.DeleteFunc(blame.Again(s.String(), s.object, d), func(l blame.Line) bool {
-		policy, binding, _ := strings.Cut(l.By, "/")
-		return !p.set.Enforced(policy, binding)
-	}), nil
+	d, err := p.set.Trace(ctx, &p.asking, &p.cluster.Resources[at], made)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Status != nil:
+		return nil, fmt.Errorf("the present policies deny it: %s", d.Status.Message)
+	}
+	return blame.Again(s.String(), s.object, d), nil
 }

@@ -126,10 +126,52 @@ func (b *blaming) complain(format string, args ...any) {
 // lines returns who wrote the fields of an object, with those that are from its owners'
 // templates.
 func (b *blaming) lines(ctx context.Context, s *subject, owners int) []blame.Line {
-	var owner *metav1.OwnerReference
+	var above *subject
+	if owners > 0 {
+		above = b.owner(ctx, s)
+	}
+	all := b.own(ctx, s, above)
+	if above == nil {
+		return all
+	}
+	return blame.Inherit(all, s.object, above.String(), above.object, b.lines(ctx, above, owners-1))
+}
+
+// owner reads the controller of an object; nil if it has none or that cannot be read.
+func (b *blaming) owner(ctx context.Context, s *subject) *subject {
+	if s.object == nil {
+		return nil
+	}
+	owner := metav1.GetControllerOf(s.object)
+	if owner == nil {
+		return nil
+	}
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return nil
+	}
+	m, err := b.mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: owner.Kind}, gv.Version)
+	if err != nil {
+		b.complain("%s is owned by a kind that cannot be read: %v", s, err)
+		return nil
+	}
+	above := subjectOf(m, s.Namespace, owner.Name)
+	above.UID = owner.UID
+	if b.read(ctx, above, m); above.object == nil {
+		return nil
+	}
+	return above
+}
+
+// own returns who wrote the fields of an object, without its owner's lines. above is the
+// owner; it may be nil.
+func (b *blaming) own(ctx context.Context, s, above *subject) []blame.Line {
 	var managed []blame.Line
+	uid := types.UID("")
 	if s.object != nil {
-		owner = metav1.GetControllerOf(s.object)
+		if owner := metav1.GetControllerOf(s.object); owner != nil {
+			uid = owner.UID
+		}
 		managed = blame.Managed(s.String(), s.object)
 		if len(s.object.GetManagedFields()) == 0 {
 			b.complain("%s has no managedFields", s)
@@ -137,10 +179,6 @@ func (b *blaming) lines(ctx context.Context, s *subject, owners int) []blame.Lin
 	}
 	var recorded []blame.Line
 	if b.record != nil {
-		uid := types.UID("")
-		if owner != nil {
-			uid = owner.UID
-		}
 		var complaints []string
 		recorded, complaints = b.record.of(ctx, s.Target, s.gk, uid)
 		for _, c := range complaints {
@@ -150,29 +188,11 @@ func (b *blaming) lines(ctx context.Context, s *subject, owners int) []blame.Lin
 	var again []blame.Line
 	if b.now != nil && s.object != nil {
 		var err error
-		if again, err = b.now.again(ctx, s); err != nil {
-			b.complain("%s cannot be evaluated again: %v", s, err)
+		if again, err = b.now.again(ctx, s, above); err != nil {
+			b.complain("%s cannot be evaluated again, so no line has the source again: %v", s, err)
 		}
 	}
-	all := blame.Join(recorded, managed, again)
-	if owner == nil || owners == 0 {
-		return all
-	}
-	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil {
-		return all
-	}
-	m, err := b.mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: owner.Kind}, gv.Version)
-	if err != nil {
-		b.complain("%s is owned by a kind that cannot be read: %v", s, err)
-		return all
-	}
-	above := subjectOf(m, s.Namespace, owner.Name)
-	above.UID = owner.UID
-	if b.read(ctx, above, m); above.object == nil {
-		return all
-	}
-	return blame.Inherit(all, s.object, above.String(), above.object, b.lines(ctx, above, owners-1))
+	return blame.Join(recorded, managed, again)
 }
 
 // made returns the lines that policies and webhooks have about what a workload made from
@@ -209,9 +229,10 @@ func (b *blaming) made(ctx context.Context, s *subject) []blame.Line {
 			b.complain("%s: %v", resource.Resource, err)
 			return out
 		}
+		above := s
 		s = subjectOf(m, s.Namespace, newest.GetName())
 		s.set(&newest)
-		for _, line := range b.lines(ctx, s, 0) {
+		for _, line := range b.own(ctx, s, above) {
 			if line.Kind == blame.ByPolicy || line.Kind == blame.ByWebhook {
 				out = append(out, line)
 			}

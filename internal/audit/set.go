@@ -45,6 +45,8 @@ type Loading struct {
 	// Only, if not empty, are the names of the policies that run; mutators and Kubewarden's
 	// policies do not run then.
 	Only []string
+	// Enforced leaves policies and bindings out that are in another mode.
+	Enforced bool
 	// Whole has bindings apply to all objects, whatever their share is.
 	Whole bool
 	// Loader loads the modules of Kubewarden's policies.
@@ -315,12 +317,16 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	return nil
 }
 
-// mode has every policy run as if it were enforced, and remembers the mode that it has.
+// mode has every policy run as if it were enforced, and remembers the mode that it has; with
+// Loading.Enforced the others do not run.
 func (b *setBuilder) mode(p *policy.Policy, by *binding.Binding, written api.Mode) api.Mode {
 	if only := b.loading.Only; len(only) > 0 && !slices.Contains(only, p.Name()) {
 		return api.Off
 	}
 	if written != api.Enforce {
+		if b.loading.Enforced {
+			return api.Off
+		}
 		b.modes[[2]string{p.Name(), by.Name()}] = written.String()
 	}
 	return api.Enforce

@@ -115,13 +115,90 @@ spec:
 		"DaemonSet":  {"spec: {list: [1, 2]}", "spec: {template: {spec: {list: [1]}}}", "/spec/list/1", ""},
 		"Other":      {"spec: {x: 1}", "spec: 1", "/spec/x", ""},
 	} {
-		got := inOwner(c.field, object(t, "kind: X\napiVersion: v1\n"+c.object), object(t, "kind: "+kind+"\napiVersion: v1\n"+c.owner))
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", kind, got, c.want)
+		got, equal := inOwner(c.field, object(t, "kind: X\napiVersion: v1\n"+c.object), object(t, "kind: "+kind+"\napiVersion: v1\n"+c.owner))
+		if got != c.want || equal != (c.want != "") {
+			t.Errorf("%s: %q, %t, want %q", kind, got, equal, c.want)
 		}
 	}
-	if got := inOwner("/spec/replicas", object(t, "kind: X\napiVersion: v1\nspec: {replicas: 1}"), object(t, "kind: Deployment\napiVersion: v1\nspec: {replicas: 1}")); got != "" {
+	if got, _ := inOwner("/spec/replicas", object(t, "kind: X\napiVersion: v1\nspec: {replicas: 1}"), object(t, "kind: Deployment\napiVersion: v1\nspec: {replicas: 1}")); got != "" {
 		t.Errorf("the replicas of a ReplicaSet are %q", got)
+	}
+}
+
+// A field in which a Pod differs from the template is not its controller's: admission wrote
+// it, and the policies write it again if they get the template's value.
+func TestReplaced(t *testing.T) {
+	const pod = `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-1
+  creationTimestamp: "2026-11-23T08:00:00Z"
+  managedFields:
+  - {manager: kcm, operation: Update, apiVersion: v1, time: "2026-11-23T08:00:00Z", fieldsType: FieldsV1, fieldsV1: {
+      "f:metadata": {"f:ownerReferences": {}},
+      "f:spec": {"f:containers": {"k:{\"name\":\"main\"}": {".": {}, "f:name": {}, "f:terminationMessagePolicy": {}}}, "f:priority": {}, "f:nodeName": {}}}}
+  - {manager: kubectl-edit, operation: Update, apiVersion: v1, time: "2026-11-23T09:00:00Z", fieldsType: FieldsV1, fieldsV1: {"f:spec": {"f:containers": {"k:{\"name\":\"main\"}": {"f:image": {}}}}}}
+  ownerReferences: [{kind: ReplicaSet, name: web, controller: true}]
+spec: {containers: [{name: mesh, image: m}, {name: main, image: b, terminationMessagePolicy: FallbackToLogsOnError}], priority: 1, nodeName: n}
+`
+	const owner = `
+kind: %s
+apiVersion: %s
+metadata: {name: web}
+spec: {template: {spec: {containers: [{name: main, image: a, terminationMessagePolicy: File}], priority: 1}}}
+`
+	for name, tt := range map[string]struct{ version, kind, note, value string }{
+		"ReplicaSet":     {"apps/v1", "ReplicaSet", "differs from owner /spec/template/spec/containers/0/terminationMessagePolicy: admission (a policy or webhook) wrote it, unless the template has changed since", "File"},
+		"DaemonSet":      {"apps/v1", "DaemonSet", "differs from owner /spec/template/spec/containers/0/terminationMessagePolicy: its controller, or admission (a policy or webhook), wrote it, unless the template has changed since", "File"},
+		"somebody's own": {"example.com/v1", "ReplicaSet", "", "FallbackToLogsOnError"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, owner := object(t, pod), object(t, fmt.Sprintf(owner, tt.kind, tt.version))
+			want := fmt.Sprintf(`/metadata/ownerReferences manager kcm create;%[1]s
+/spec/containers/1/image manager kubectl-edit update;%[1]s
+/spec/containers/1/name manager kcm create; from owner /spec/template/spec/containers/0/name
+/spec/containers/1/terminationMessagePolicy manager kcm create; %[2]s
+/spec/nodeName manager kcm create;%[1]s
+/spec/priority manager kcm create; from owner /spec/template/spec/priority
+`, " ", tt.note)
+			if diff := cmp.Diff(want, said(Inherit(Managed("pod/web-1", pod), pod, "owner", owner, nil))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			made := AsManaged(pod)
+			main := AsTemplate(made, pod, owner).Object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+			if main["terminationMessagePolicy"] != tt.value || main["image"] != "b" {
+				t.Errorf("the container is %v", main)
+			}
+			if was := made.Object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["terminationMessagePolicy"]; was != "FallbackToLogsOnError" {
+				t.Errorf("what was given has %v now", was)
+			}
+		})
+	}
+}
+
+// managedFields call a creation an update.
+func TestCreator(t *testing.T) {
+	entry := func(manager, operation, time string) string {
+		return fmt.Sprintf(`{manager: %s, operation: %s, apiVersion: v1, time: "2026-11-23T08:00:0%sZ", fieldsType: FieldsV1, fieldsV1: {"f:data": {}}}`, manager, operation, time)
+	}
+	for name, tt := range map[string]struct{ entries, want string }{
+		"created":          {entry("a", "Update", "0"), "create"},
+		"changed since":    {entry("a", "Update", "5"), "update"},
+		"and by another":   {entry("a", "Update", "0") + ", " + entry("b", "Update", "5"), "create update"},
+		"in one second":    {entry("a", "Update", "0") + ", " + entry("b", "Update", "0"), "update update"},
+		"applied":          {entry("a", "Apply", "0"), "apply"},
+		"applied, updated": {entry("a", "Apply", "0") + ", " + entry("b", "Update", "5"), "apply update"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, l := range Managed("m", object(t, "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\nmetadata: {name: m, creationTimestamp: \"2026-11-23T08:00:00Z\", managedFields: ["+tt.entries+"]}")) {
+				got = append(got, l.Operation)
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
 	}
 }
 

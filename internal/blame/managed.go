@@ -20,12 +20,17 @@ const maxManaged = 20_000
 // into the object as it is, and fields that it no longer has are left out.
 func Managed(name string, object *unstructured.Unstructured) []Line {
 	var out []Line
-	for _, entry := range object.GetManagedFields() {
+	all := object.GetManagedFields()
+	creator := creatorOf(object, all)
+	for i, entry := range all {
 		set := fieldSet(entry)
 		if set == nil {
 			continue
 		}
 		line := Line{Object: name, By: entry.Manager, Kind: ByManager, Operation: strings.ToLower(string(entry.Operation)), Source: FromManaged}
+		if i == creator {
+			line.Operation = "create"
+		}
 		if entry.Subresource != "" {
 			line.Operation += " " + entry.Subresource
 		}
@@ -36,6 +41,26 @@ func Managed(name string, object *unstructured.Unstructured) []Line {
 	}
 	slices.SortStableFunc(out, func(a, b Line) int { return comparePointers(a.Field, b.Field) })
 	return out
+}
+
+// creatorOf returns the index of the entry of the request that created an object, -1 if it is
+// not certain. managedFields call a creation an update. So it is the only update that is not
+// later than the object, whose time is of the same clock and has seconds.
+func creatorOf(object *unstructured.Unstructured, all []metav1.ManagedFieldsEntry) int {
+	made, at := object.GetCreationTimestamp(), -1
+	for i, entry := range all {
+		if entry.Subresource != "" || entry.Time == nil || made.IsZero() || entry.Time.After(made.Time) {
+			continue
+		}
+		if at >= 0 {
+			return -1
+		}
+		at = i
+	}
+	if at >= 0 && all[at].Operation == metav1.ManagedFieldsOperationUpdate {
+		return at
+	}
+	return -1
 }
 
 func fieldSet(entry metav1.ManagedFieldsEntry) map[string]any {

@@ -26,10 +26,18 @@ func Inherit(lines []Line, object *unstructured.Unstructured, ownerName string, 
 	var out []Line
 	for _, line := range lines {
 		there := ""
+		equal := false
 		if line.Kind == ByManager {
-			there = inOwner(line.Field, object, owner)
+			there, equal = inOwner(line.Field, object, owner)
 		}
-		if there == "" {
+		if there != "" && !equal && byTemplate(&line, object, owner) {
+			who := "its controller, or admission (a policy or webhook),"
+			if kind := owner.GetKind(); kind == "ReplicaSet" || kind == "ReplicationController" { // they change nothing
+				who = "admission (a policy or webhook)"
+			}
+			line.Note = joinNotes("differs from "+ownerName+" "+there+": "+who+" wrote it, unless the template has changed since", line.Note)
+		}
+		if there == "" || !equal {
 			out = append(out, line)
 			continue
 		}
@@ -59,62 +67,132 @@ func joinNotes(a, b string) string {
 	return a + "; " + b
 }
 
-// inOwner returns the pointer in the owner at which a field of the object stands with the
-// same value, "" if there is none.
-func inOwner(pointer string, object, owner *unstructured.Unstructured) string {
+// byTemplate reports whether a line is of the manager that made the object from the template
+// of its owner, a workload of Kubernetes' own: it writes who the owner is. What others write
+// need not be normalized, so that it would differ from what is stored.
+func byTemplate(line *Line, object, owner *unstructured.Unstructured) bool {
+	switch owner.GroupVersionKind().Group {
+	case "", "apps", "batch":
+	default:
+		return false
+	}
+	for _, entry := range object.GetManagedFields() {
+		if meta, _ := fieldSet(entry)["f:metadata"].(map[string]any); meta["f:ownerReferences"] != nil {
+			return line.By == entry.Manager && entry.Subresource == ""
+		}
+	}
+	return false
+}
+
+// AsTemplate returns made, which AsManaged made of object, with the values of its owner's
+// template for the fields that the template's controller has set and that differ now: so
+// admission has changed them. It does not change made.
+func AsTemplate(made, object, owner *unstructured.Unstructured) *unstructured.Unstructured {
+	var ops []tree.Op
+	for _, line := range Managed("", object) {
+		there, equal := inOwner(line.Field, object, owner)
+		if there == "" || equal || !byTemplate(&line, object, owner) {
+			continue
+		}
+		tokens, _ := tree.ParsePointer(line.Field) // it was made
+		path, found, _ := place(object.Object, made.Object, tokens)
+		from, _ := tree.ParsePointer(there)
+		if value, ok := valueAt(owner.Object, from); ok && found {
+			ops = append(ops, tree.Op{Op: "replace", Path: tree.Pointer(path...), Value: value})
+		}
+	}
+	out, err := tree.Apply(any(made.Object), ops)
+	fields, ok := out.(map[string]any)
+	if err != nil || !ok {
+		return made
+	}
+	return &unstructured.Unstructured{Object: fields}
+}
+
+// valueAt returns the value at a path.
+func valueAt(v any, path []string) (any, bool) {
+	for _, token := range path {
+		ok := false
+		switch x := v.(type) {
+		case map[string]any:
+			v, ok = x[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if ok = err == nil && i >= 0 && i < len(x); ok {
+				v = x[i]
+			}
+		}
+		if !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// inOwner returns the pointer in the owner at which a field of the object stands, "" if there
+// is none, and whether it has the same value.
+func inOwner(pointer string, object, owner *unstructured.Unstructured) (there string, equal bool) {
 	tokens, err := tree.ParsePointer(pointer)
 	part, from := template(owner)
 	if err != nil || len(tokens) <= len(part) || !slices.Equal(tokens[:len(part)], part) {
-		return ""
+		return "", false
 	}
 	rest := tokens[len(part):]
 	if rest[0] != "spec" && (rest[0] != "metadata" || len(rest) < 3) { // labels and annotations
-		return ""
+		return "", false
 	}
 	var here any = object.Object
 	if len(part) > 0 {
 		here, _, _ = unstructured.NestedFieldNoCopy(object.Object, part...)
 	}
-	there, _, _ := unstructured.NestedFieldNoCopy(owner.Object, from...)
-	path, ok := locate(here, there, rest)
-	if !ok {
-		return ""
+	other, _, _ := unstructured.NestedFieldNoCopy(owner.Object, from...)
+	path, found, equal := place(here, other, rest)
+	if !found {
+		return "", false
 	}
-	return tree.Pointer(slices.Concat(from, path)...)
+	return tree.Pointer(slices.Concat(from, path)...), equal
 }
 
-// locate follows tokens in one tree and finds the same place in another one, in which
-// elements of lists that have a name may have another index. The values must be equal.
+// locate is place for values that are equal.
 func locate(from, to any, tokens []string) (path []string, ok bool) {
+	path, found, equal := place(from, to, tokens)
+	return path, found && equal
+}
+
+// place follows tokens in one tree and finds the same place in another one, in which elements
+// of lists that have a name may have another index. equal reports whether the values there
+// are equal.
+func place(from, to any, tokens []string) (path []string, found, equal bool) {
 	for _, token := range tokens {
 		switch x := from.(type) {
 		case map[string]any:
 			y, isMap := to.(map[string]any)
 			if !isMap {
-				return nil, false
+				return nil, false, false
 			}
+			var ok bool
 			from, ok = x[token]
 			to, isMap = y[token]
 			if !ok || !isMap {
-				return nil, false
+				return nil, false, false
 			}
 		case []any:
 			y, isList := to.([]any)
 			i, err := strconv.Atoi(token)
 			if !isList || err != nil || i < 0 || i >= len(x) {
-				return nil, false
+				return nil, false, false
 			}
 			from = x[i]
 			if i = indexLike(y, from, i); i < 0 {
-				return nil, false
+				return nil, false, false
 			}
 			to, token = y[i], strconv.Itoa(i)
 		default:
-			return nil, false
+			return nil, false, false
 		}
 		path = append(path, token)
 	}
-	return path, tree.Equal(from, to)
+	return path, true, tree.Equal(from, to)
 }
 
 // indexLike returns the index of the element that has the name of this one, or the index
