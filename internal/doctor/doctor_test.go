@@ -152,10 +152,15 @@ func TestStates(t *testing.T) {
 	ready := func(status string, generation int64, message string) map[string]any {
 		return map[string]any{"type": "Ready", "status": status, "observedGeneration": generation, "reason": "R", "message": message}
 	}
+	warned := object("kind", 2, ready("True", 2, ""))
+	warned.Object["status"].(map[string]any)["typeChecking"] = map[string]any{"expressionWarnings": []any{
+		map[string]any{"fieldRef": "spec.a", "warning": "no such resource"}, map[string]any{"fieldRef": "spec.b", "warning": "neither"},
+	}}
 	states := []state{
 		stateOf("policy", object("fine", 2, map[string]any{"type": "Compiled", "status": "False"}, ready("True", 2, "")), nil),
 		stateOf("policy", object("broken", 2, ready("False", 2, "does not compile")), nil),
 		stateOf("policy", object("changed", 3, ready("True", 2, "")), nil),
+		stateOf("policy", warned, nil),
 		stateOf("policy", object("new", 1), nil),
 		stateOf("policy", object("waiting", 1, ready("Unknown", 1, "")), nil),
 		stateOf("binding", object("odd", 1, ready("True", 1, "")), errors.New("unknown field")),
@@ -169,6 +174,7 @@ func TestStates(t *testing.T) {
 	}
 	want := []string{
 		"bad policy broken: not ready: does not compile",
+		"warning policy kind: spec.a: no such resource (and 1 more warning)",
 		"warning policy waiting: not ready: R",
 		"bad binding odd: not ready: unknown field",
 		"bad binding x0: not ready: no",
@@ -177,8 +183,7 @@ func TestStates(t *testing.T) {
 		"bad binding x3: not ready: no",
 		"bad binding x4: not ready: no",
 		"bad binding x5: not ready: no",
-		"bad binding x6: not ready: no",
-		"bad policies: not ready either: binding x7, binding x8, binding x9, binding x10, binding x11",
+		"bad policies: not ready either: binding x6, binding x7, binding x8, binding x9, binding x10 and 1 more",
 		"warning policies: mapd has not looked at their present form: policy changed, policy new",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

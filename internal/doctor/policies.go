@@ -80,6 +80,7 @@ type state struct {
 	what, name string
 	ready      verdict // unknown: mapd has not said anything of its present form
 	why        string
+	warnings   []string // of what is ready
 }
 
 func stateOf(what string, obj *unstructured.Unstructured, undecodable error) state {
@@ -106,19 +107,32 @@ func stateOf(what string, obj *unstructured.Unstructured, undecodable error) sta
 			s.why, _ = c["reason"].(string)
 		}
 	}
+	found, _, _ := unstructured.NestedSlice(obj.Object, "status", "typeChecking", "expressionWarnings")
+	for _, w := range found {
+		w, _ := w.(map[string]any)
+		field, _ := w["fieldRef"].(string)
+		text, _ := w["warning"].(string)
+		s.warnings = append(s.warnings, field+": "+text)
+	}
 	return s
 }
 
 var shortNames = map[string]string{"policy": "map", "binding": "mapb"}
 
-// notReady returns a line for each policy and binding that does not work, up to
-// a page, and one for those without a status.
+// notReady returns a line for each policy and binding that does not work or has a warning, up
+// to a page, and one for those without a status.
 func notReady(states []state) []Line {
 	const most = 10
 	var lines []Line
 	var more, unseen []string
 	for _, s := range states {
 		switch {
+		case s.ready == yes && len(s.warnings) > 0 && len(lines) < most:
+			fact := s.warnings[0]
+			if n := len(s.warnings) - 1; n > 0 {
+				fact += fmt.Sprintf(" (and %s)", count(n, "more warning", "more warnings"))
+			}
+			lines = append(lines, Line{Warning, s.what + " " + s.name, fact, "kubectl describe " + shortNames[s.what] + "/" + s.name})
 		case s.ready == yes:
 		case s.ready == unknown && s.why == "":
 			unseen = append(unseen, s.what+" "+s.name)

@@ -44,6 +44,9 @@ type Rule struct {
 	// Fixes says that Fix mends what it finds, at least at times.
 	Fixes bool
 
+	// certain says that its warnings, too, hold whatever else there is beside the policy.
+	certain bool
+
 	policy func(*pass) // called for each policy that compiles
 	set    func(*pass) // called once
 }
@@ -75,6 +78,8 @@ type Finding struct {
 	at  *manifest.PositionError
 	doc *manifest.Document
 	fix func(object map[string]any) bool
+	// line and column are the place in the expression, 0 if it is about no expression.
+	line, column int
 	// unread says that the document cannot be read at all.
 	unread bool
 }
@@ -208,7 +213,9 @@ func (p *pass) node(e *expression, n *cel.Node, format string, args ...any) *Fin
 
 func (p *pass) place(e *expression, line, column int, message string) *Finding {
 	d := p.subject.doc
-	return p.note(d, e.field, d.ErrorIn(e.field, e.text, max(line, 1), max(column, 1), fmt.Errorf("%s", message)), message)
+	f := p.note(d, e.field, d.ErrorIn(e.field, e.text, max(line, 1), max(column, 1), fmt.Errorf("%s", message)), message)
+	f.line, f.column = max(line, 1), max(column, 1)
+	return f
 }
 
 // faults are findings about what a server refuses.

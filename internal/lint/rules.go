@@ -12,7 +12,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-const invalidRule = "invalid"
+const (
+	invalidRule  = "invalid"
+	selectorRule = "selector"
+)
 
 // ruleList are the rules that can be suppressed.
 func ruleList() []Rule {
@@ -30,7 +33,7 @@ func ruleList() []Rule {
 		{Name: "unused-variable", Severity: Warning, Fixes: true, Summary: "a variable that no mutation uses", policy: unusedVariables},
 		{Name: "api-version", Severity: Error, Summary: "a version of the API that not all servers of `--kubernetes` have", set: apiVersion},
 		{Name: "binding", Severity: Warning, Summary: "a binding without its policy, or a policy without a binding (info)", set: bindings},
-		{Name: "constant-condition", Severity: Warning, Summary: "a condition that is always true or always false", policy: constantCondition},
+		{Name: "constant-condition", Severity: Warning, certain: true, Summary: "a condition that is always true or always false", policy: constantCondition},
 		{Name: "cost", Severity: Error, Summary: "an expression that ends at a limit of cost", policy: cost},
 		{Name: "escape-key", Severity: Error, Fixes: true, Summary: "a key with `/` or `~` in the path of a JSONPatch, not escaped", policy: escapeKey},
 		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},
@@ -42,11 +45,11 @@ func ruleList() []Rule {
 		{Name: "params", Severity: Warning, Summary: "parameters that are read and not bound, or bound and not read", policy: params},
 		{Name: "reflection-value", Severity: Error, Summary: "a value that Kubernetes 1.37 cannot put into a JSONPatch", policy: reflectionValue},
 		{Name: "replicaset-template", Severity: Error, Summary: "a change of the template of ReplicaSets, which makes new ones without end", policy: replicaSets},
-		{Name: "selector", Severity: Warning, Summary: "a selector that selects nothing", policy: selectors},
+		{Name: selectorRule, Severity: Warning, certain: true, Summary: "a selector that selects nothing", policy: selectors},
 		{Name: "server-panic", Severity: Error, Summary: "a JSONPatch that makes a server drop the connection", policy: serverPanic},
 		{Name: "system-namespaces", Severity: Warning, Summary: "`failurePolicy: Fail` on Pods of kube-system", policy: systemNamespaces},
 		{Name: "test-operation", Severity: Error, Summary: "a test of a JSONPatch that always or never passes", policy: testOperations},
-		{Name: "unknown-resource", Severity: Error, Fixes: true, Summary: "a resource that no server has", policy: unknownResource},
+		{Name: UnknownResource, Severity: Error, Fixes: true, Summary: "a resource that no server has", policy: unknownResource},
 	}
 }
 

@@ -2,8 +2,10 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,17 +70,34 @@ func nativeRollout(p *pass) {
 // unknownResource finds resources of built-in groups that no server has. A rule's lists
 // multiply, so a name is at fault only if none of its combinations exists.
 func unknownResource(p *pass) {
-	all := p.set.types.Resources()
-	groups := map[string]bool{}
-	for _, r := range openapi.New(openapi.Builtin()).Resources() {
-		groups[r.GVR.Group] = true
-	}
-	each := func(path string, rules []admissionregistrationv1.NamedRuleWithOperations) {
+	var all []openapi.Resource
+	var groups map[string]bool
+	// Most rules name what is there, and listing all resources takes long.
+	load := sync.OnceFunc(func() {
+		all, groups = p.set.types.Resources(), maps.Clone(builtinGroups())
+		if p.set.served {
+			// A server of another release may lack a group, and one that does not answer has none.
+			maps.DeleteFunc(groups, func(g string, _ bool) bool {
+				return !slices.ContainsFunc(all, func(r openapi.Resource) bool { return r.GVR.Group == g })
+			})
+		}
+	})
+	each := func(d *manifest.Document, path string, rules []admissionregistrationv1.NamedRuleWithOperations) {
 		for i, rule := range rules {
+			if p.set.has(&rule) {
+				continue
+			}
+			load()
 			if slices.Contains(rule.APIGroups, "*") || slices.ContainsFunc(rule.APIGroups, func(g string) bool { return !groups[g] }) {
 				for j, g := range rule.APIGroups {
 					if g == "core" {
-						p.field(p.subject.doc, fmt.Sprintf("%s[%d].apiGroups[%d]", path, i, j), `the group of Pods and Services is written as ""`)
+						p.field(d, fmt.Sprintf("%s[%d].apiGroups[%d]", path, i, j), `the group of Pods and Services is written as ""`)
+					}
+				}
+				for j, name := range rule.Resources {
+					resource, _, _ := strings.Cut(name, "/")
+					if lower := strings.ToLower(resource); lower != resource {
+						p.field(d, fmt.Sprintf("%s[%d].resources[%d]", path, i, j), "no resource has capital letters, so %s is none; write the plural of the kind, as kubectl api-resources lists it", resource)
 					}
 				}
 				continue
@@ -110,17 +129,20 @@ func unknownResource(p *pass) {
 				switch {
 				case found && (!hasSub || sub == "*" || slices.Contains(subs, sub)):
 				case found:
-					p.field(p.subject.doc, at, "%s has no subresource %s; it has %s", resource, sub, list(subs))
+					p.field(d, at, "%s has no subresource %s; it has %s", resource, sub, list(subs))
 				case len(versions) > 0:
-					p.field(p.subject.doc, at, "%s is not in version %s, but in %s", resource, strings.Join(rule.APIVersions, ", "), list(versions)).Severity = Warning
+					p.field(d, at, "%s is not in version %s, but in %s", resource, strings.Join(rule.APIVersions, ", "), list(versions)).Severity = Warning
 				case len(elsewhere) > 0:
-					p.field(p.subject.doc, at, "%s is not in group %s, but in %s", resource, quoteAll(rule.APIGroups), list(elsewhere))
+					p.field(d, at, "%s is not in group %s, but in %s", resource, quoteAll(rule.APIGroups), list(elsewhere))
 				default:
-					f := p.field(p.subject.doc, at, "group %s has no resource %s", quoteAll(rule.APIGroups), resource)
+					f := p.field(d, at, "group %s has no resource %s", quoteAll(rule.APIGroups), resource)
 					if right := spelling(resource, rule.APIGroups, all); right != "" {
 						f.Message += fmt.Sprintf("; did you mean %s?", right)
 						if hasSub {
 							right += "/" + sub
+						}
+						if d != p.subject.doc {
+							continue // of a binding
 						}
 						f.Fixable, f.fix = true, fixResource(strings.HasPrefix(path, "spec.matchConstraints.exclude"), i, j, right)
 					}
@@ -129,9 +151,44 @@ func unknownResource(p *pass) {
 		}
 	}
 	m := p.subject.object.Spec.MatchConstraints
-	each("spec.matchConstraints.resourceRules", m.ResourceRules)
-	each("spec.matchConstraints.excludeResourceRules", m.ExcludeResourceRules)
+	each(p.subject.doc, "spec.matchConstraints.resourceRules", m.ResourceRules)
+	each(p.subject.doc, "spec.matchConstraints.excludeResourceRules", m.ExcludeResourceRules)
+	for _, b := range p.subject.bindings {
+		if m := b.object.Spec.MatchResources; m != nil {
+			each(b.doc, "spec.matchResources.resourceRules", m.ResourceRules)
+			each(b.doc, "spec.matchResources.excludeResourceRules", m.ExcludeResourceRules)
+		}
+	}
 }
+
+// UnknownResource is the rule that finds resources that no server, or not the cluster, has.
+const UnknownResource = "unknown-resource"
+
+// has reports whether there is something for each resource that a rule names. It returns
+// false where that is hard to say.
+func (s *set) has(rule *admissionregistrationv1.NamedRuleWithOperations) bool {
+	return !slices.ContainsFunc(rule.Resources, func(name string) bool {
+		resource, sub, _ := strings.Cut(name, "/")
+		if resource == "*" || sub == "*" {
+			return true
+		}
+		return !slices.ContainsFunc(rule.APIGroups, func(g string) bool {
+			return slices.ContainsFunc(rule.APIVersions, func(v string) bool {
+				_, ok := s.types.KindFor(schema.GroupVersionResource{Group: g, Version: v, Resource: resource}, sub)
+				return ok
+			})
+		})
+	})
+}
+
+// builtinGroups are the groups of Kubernetes itself.
+var builtinGroups = sync.OnceValue(func() map[string]bool {
+	groups := map[string]bool{}
+	for _, r := range openapi.New(openapi.Builtin()).Resources() {
+		groups[r.GVR.Group] = true
+	}
+	return groups
+})
 
 func groupName(g string) string {
 	if g == "" {

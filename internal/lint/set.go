@@ -35,6 +35,8 @@ type set struct {
 	others     []*unstructured.Unstructured
 	mutators   []*manifest.Document // Gatekeeper's
 	presence   map[string]presence
+	// served says that types are all that the cluster of the policies serves.
+	served bool
 
 	findings, readErrors []Finding
 	count                map[*manifest.Document]int

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -10,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -73,6 +76,10 @@ type BindingState struct {
 	// Err is what is wrong with the binding. It may be invalid and apply
 	// nevertheless, as it would on a server that holds it.
 	Err error
+	// Binding has the binding's spec; nil if it cannot apply.
+	Binding *binding.Binding
+	// Warnings are about what selects nothing.
+	Warnings []policy.Warning
 }
 
 // joined is one entry's share of policies and bindings, put together.
@@ -236,6 +243,7 @@ func paramKindOf(p *policy.Policy) (gvk schema.GroupVersionKind, ok bool) {
 // made from when somebody asks: most replicas never do.
 type publication struct {
 	catalogue
+	env     *cel.Env
 	types   *openapi.Types
 	version uint64 // of the warnings
 	params  func(schema.GroupVersionKind) ParamState
@@ -262,7 +270,10 @@ func (p *publication) build() *Snapshot {
 		Mutators: p.mutators, Guests: p.guests, Expansion: p.workloads,
 	}
 	for i, b := range p.bindings {
-		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: p.named[i] >= 0, Err: b.err}
+		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: p.named[i] >= 0, Err: b.err, Binding: b.binding}
+		if b.binding != nil && b.binding.Object().Spec.MatchResources != nil {
+			s.Bindings[i].Warnings = lint.CertainOfBinding(context.Background(), b.binding.Object(), p.types)
+		}
 	}
 	bound := p.bound()
 	for i, c := range p.policies {
@@ -279,7 +290,7 @@ func (p *publication) build() *Snapshot {
 // warn fills in the warnings, on all cores.
 func (p *publication) warn(states []PolicyState) {
 	parallel.Each(len(states), func(i int) {
-		states[i].Warnings = p.policies[i].warnings.of(p.policies[i].policy, p.types, p.version)
+		states[i].Warnings = p.policies[i].warnings.of(p.policies[i].policy, p.env, p.types, p.version)
 	})
 }
 
@@ -318,24 +329,24 @@ type warnings struct {
 	list    []policy.Warning
 }
 
-func (w *warnings) of(p *policy.Policy, types *openapi.Types, version uint64) []policy.Warning {
+func (w *warnings) of(p *policy.Policy, env *cel.Env, types *openapi.Types, version uint64) []policy.Warning {
 	if p.Err() != nil {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.known || w.version != version {
-		w.known, w.version, w.list = true, version, findWarnings(p, types)
+		w.known, w.version, w.list = true, version, findWarnings(p, env, types)
 	}
 	return w.list
 }
 
 // findWarnings has nothing to say rather than anything to fail with.
-func findWarnings(p *policy.Policy, types *openapi.Types) (list []policy.Warning) {
+func findWarnings(p *policy.Policy, env *cel.Env, types *openapi.Types) (list []policy.Warning) {
 	defer func() {
 		if recover() != nil {
 			list = nil
 		}
 	}()
-	return policy.Warnings(p, types)
+	return lint.Certain(context.Background(), p, env, types)
 }

@@ -383,7 +383,7 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	if s.metrics != nil {
 		s.metrics.BreakersPublished(tripped)
 	}
-	next := publication{catalogue: s.compiler.catalogue, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State}
+	next := publication{catalogue: s.compiler.catalogue, env: s.compiler.deps.Env, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State}
 	if s.gatekeeper != nil {
 		next.mutators = s.gatekeeper.state
 	}

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/compile"
+	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -54,8 +55,7 @@ type Validator struct {
 var _ webhook.Validator = (*Validator)(nil)
 
 // Validate returns why an object of the own group may not be stored, nil if it
-// may, and warnings about a policy whose expressions compile but are sure to
-// fail. Requests about anything else, about the status, and deletions are
+// may, and warnings about what is sure to fail, or to have no effect. Requests about anything else, about the status, and deletions are
 // allowed.
 //
 // An update that leaves the spec as it is is allowed. A native server checks it
@@ -85,7 +85,7 @@ func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.
 	case req.Kind.Kind == api.PolicyKind:
 		warnings, err = v.policy(ctx, req, text, old)
 	default:
-		err = v.binding(ctx, req, text)
+		warnings, err = v.binding(ctx, req, text)
 	}
 	var refusal *apierrors.StatusError
 	var faults api.Faults
@@ -146,26 +146,40 @@ func (v *Validator) policy(ctx context.Context, req *policy.Request, text []byte
 	return v.warnings(ctx, p.Object), nil
 }
 
-// warnings are what a native server does not say, because it looks at no schema.
+// warnings are what a native server does not say, because it looks at no schema: what mapd
+// lint finds and is certain of.
 func (v *Validator) warnings(ctx context.Context, obj *admissionregistrationv1.MutatingAdmissionPolicy) []string {
 	p, err := policy.Compile(obj, policy.Deps{Env: v.Env.Within(ctx), Types: v.Types})
 	if err != nil {
 		return nil // kept from before, see policy.ValidateUpdate; or there is no time left
 	}
-	var out []string
-	for _, w := range policy.Warnings(p, v.Types) {
-		out = append(out, fmt.Sprintf("%s:%d:%d: %s", w.Field, w.Line, w.Column, w.Message))
+	return texts(lint.Certain(ctx, p, v.Env, v.Types))
+}
+
+// maxWarnings bounds the warnings of one answer: a server cuts them off at 4 KiB.
+const maxWarnings = 20
+
+func texts(warnings []policy.Warning) (out []string) {
+	for i, w := range warnings {
+		if i == maxWarnings {
+			return append(out, fmt.Sprintf("and %d more", len(warnings)-i))
+		}
+		at := w.Field
+		if w.Line > 0 {
+			at = fmt.Sprintf("%s:%d:%d", at, w.Line, w.Column)
+		}
+		out = append(out, at+": "+w.Message)
 	}
 	return out
 }
 
 // binding validates a binding. The server looks at its paramRef again with every
 // update, the old one being equal or not: it compares addresses.
-func (v *Validator) binding(ctx context.Context, req *policy.Request, text []byte) error {
+func (v *Validator) binding(ctx context.Context, req *policy.Request, text []byte) ([]string, error) {
 	b := compile.NewBinding(text, compile.New)
 	faults := api.FaultsOf(b.Err)
 	if b.Object == nil {
-		return b.Err
+		return nil, b.Err
 	}
 	if req.Operation == admissionv1.Update {
 		// A name does not change; the server refuses reserved ones to newcomers.
@@ -177,7 +191,7 @@ func (v *Validator) binding(ctx context.Context, req *policy.Request, text []byt
 		}
 	}
 	if len(faults) > 0 {
-		return faults
+		return nil, faults
 	}
-	return nil
+	return texts(lint.CertainOfBinding(ctx, b.Object, v.Types)), nil
 }

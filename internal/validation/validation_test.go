@@ -3,6 +3,7 @@ package validation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -373,6 +374,54 @@ func TestWarnings(t *testing.T) {
 	}
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.mutations[0].applyConfiguration.expression:1:") || !strings.Contains(warnings[0], "label") {
 		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// A rule that names nothing that the cluster serves is accepted, as by a native server, and
+// never without a word.
+func TestMatchesNothing(t *testing.T) {
+	v := validator(t)
+	const policyOf, bindingOf = `{reinvocationPolicy: Never, matchConstraints: %s, mutations: [` + patch + `]}`, `{policyName: plain, matchResources: %s}`
+	for rule, want := range map[string]string{
+		`{apiGroups: [""], apiVersions: [v1], resources: [Pod]}`:                                `Pod; did you mean pods?`,
+		`{apiGroups: [core], apiVersions: [v1], resources: [pods]}`:                             `the group of Pods and Services is written as ""`,
+		`{apiGroups: [""], apiVersions: [v1], resources: [pod]}`:                                `pod; did you mean pods?`,
+		`{apiGroups: [""], apiVersions: [v1], resources: [deployments]}`:                        `deployments is not in group "", but in apps`,
+		`{apiGroups: [""], apiVersions: [v1], resources: [pods/statuses]}`:                      `pods has no subresource statuses`,
+		`{apiGroups: [example.com], apiVersions: [v1], resources: [Widget]}`:                    `no resource has capital letters`,
+		`{apiGroups: [""], apiVersions: [v1], resources: [pods, pods/exec]}`:                    "",
+		`{apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}`:                              "",
+		`{apiGroups: [example.com], apiVersions: [v1], resources: [widgets]}`:                   "",
+		`{apiGroups: ["", apps], apiVersions: [v1], resources: [pods, deployments, "*/scale"]}`: "",
+	} {
+		match := "{resourceRules: [" + strings.Replace(rule, "{", "{operations: [CREATE], ", 1) + "]}"
+		for kind, spec := range map[string]string{"MutatingAdmissionPolicy": policyOf, "MutatingAdmissionPolicyBinding": bindingOf} {
+			status, warnings := v.Validate(t.Context(), request(object(t, kind, fmt.Sprintf(spec, match)), nil))
+			if status != nil {
+				t.Fatalf("%s of a %s: refused: %s", rule, kind, status.Message)
+			}
+			if want == "" && len(warnings) > 0 || want != "" && (len(warnings) != 1 || !strings.Contains(warnings[0], ".resourceRules[0].") || !strings.Contains(warnings[0], want)) {
+				t.Errorf("%s of a %s: %q, want %q", rule, kind, warnings, want)
+			}
+		}
+	}
+	// A condition that no request meets, and a selector that selects nothing.
+	for _, more := range []string{
+		`, matchConditions: [{name: never, expression: "false"}]`,
+	} {
+		_, warnings := v.Validate(t.Context(), request(object(t, "MutatingAdmissionPolicy", policySpec(patch, more)), nil))
+		if len(warnings) != 1 {
+			t.Errorf("%s: %q", more, warnings)
+		}
+	}
+	selector := `{policyName: plain, matchResources: {objectSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}}`
+	if _, warnings := v.Validate(t.Context(), request(object(t, "MutatingAdmissionPolicyBinding", selector), nil)); len(warnings) != 1 {
+		t.Errorf("%s: %q", selector, warnings)
+	}
+	// Many findings are one bounded answer.
+	many := `{reinvocationPolicy: Never, matchConstraints: {resourceRules: [` + strings.Repeat(`{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [Pod]}, `, 60) + `]}, mutations: [` + patch + `]}`
+	if _, warnings := v.Validate(t.Context(), request(object(t, "MutatingAdmissionPolicy", many), nil)); len(warnings) != maxWarnings+1 || warnings[maxWarnings] != "and 40 more" {
+		t.Errorf("%d warnings, the last is %q", len(warnings), warnings[len(warnings)-1])
 	}
 }
 

@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // Condition types of policies and bindings.
@@ -91,6 +93,10 @@ func policyStatus(p store.PolicyState, unroutable bool) status {
 	if !p.Bound {
 		isReady = ok(typeReady, "NotBound", "the policy has no effect, because no binding names it")
 	}
+	var never *policy.Warning
+	if p.Policy != nil {
+		never = lint.MatchesNothing(p.Policy.Object().Spec.MatchConstraints, p.Warnings)
+	}
 	switch {
 	case p.Breaker.Trip != nil:
 		isReady = no(typeReady, reasonBreakerTripped, trippedMessage(p.Breaker.Trip))
@@ -100,6 +106,10 @@ func policyStatus(p store.PolicyState, unroutable bool) status {
 		isReady = no(typeReady, params.Reason, params.Message)
 	case unroutable:
 		isReady = no(typeReady, reasonNeverMatches, "no rule of the policy can match a request")
+	case never != nil:
+		isReady = no(typeReady, reasonNeverMatches, "the policy can match no request: "+never.Field+": "+never.Message)
+	case len(p.Warnings) > 0:
+		isReady.Message += "; but " + warned(p.Warnings)
 	}
 	s.Conditions = []metav1.Condition{isReady, isCompiled, found}
 
@@ -119,6 +129,15 @@ func policyStatus(p store.PolicyState, unroutable bool) status {
 	return s.bounded()
 }
 
+// warned is the first of warnings, with its field, and says how many there are more.
+func warned(warnings []policy.Warning) string {
+	text := warnings[0].Field + ": " + warnings[0].Message
+	if more := len(warnings) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
 // bindingStatus returns the status of a binding, with zero times.
 func bindingStatus(b store.BindingState) status {
 	s := status{ObservedGeneration: b.Object.GetGeneration()}
@@ -132,6 +151,13 @@ func bindingStatus(b store.BindingState) status {
 		isReady = s.condition(typeReady, false, reasonInvalid, "the binding has no effect: "+b.Err.Error())
 	case !b.PolicyFound:
 		isReady = s.condition(typeReady, false, reasonPolicyNotFound, "the binding has no effect: "+found.Message)
+	}
+	if isReady.Status == metav1.ConditionTrue && len(b.Warnings) > 0 {
+		if w := lint.MatchesNothing(b.Binding.Object().Spec.MatchResources, b.Warnings); w != nil {
+			isReady = s.condition(typeReady, false, reasonNeverMatches, "the binding can match no request: "+w.Field+": "+w.Message)
+		} else {
+			isReady.Message += "; but " + warned(b.Warnings)
+		}
 	}
 	s.Conditions = []metav1.Condition{isReady, found}
 	return s.bounded()

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/store"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -74,7 +76,7 @@ func TestPolicyStatus(t *testing.T) {
 			want: []string{"Ready=False NeverMatches: no rule of the policy can match a request", compiles, notNeeded}},
 		"warnings": {in: store.PolicyState{Bound: true, Warnings: []policy.Warning{
 			{Field: "spec.mutations[0]", Line: 1, Column: 2, Message: "a"}, {Field: "spec.mutations[1]", Message: "b"}}},
-			want: []string{"Ready=True InUse: the policy applies as its bindings say", compiles, notNeeded, "spec.mutations[0] 1:2: a", "spec.mutations[1] b"}},
+			want: []string{"Ready=True InUse: the policy applies as its bindings say; but spec.mutations[0]: a (and 1 more)", compiles, notNeeded, "spec.mutations[0] 1:2: a", "spec.mutations[1] b"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,6 +100,27 @@ func TestBindingStatus(t *testing.T) {
 		"in use":    {store.BindingState{PolicyFound: true}, []string{`Ready=True InUse: policy "p" applies as the binding says`, `PolicyFound=True Found: policy "p" exists`}},
 		"no policy": {store.BindingState{}, []string{`Ready=False PolicyNotFound: the binding has no effect: there is no policy "p"`, `PolicyFound=False PolicyNotFound: there is no policy "p"`}},
 		"invalid":   {store.BindingState{PolicyFound: true, Err: errors.New("bad")}, []string{"Ready=False Invalid: the binding has no effect: bad", `PolicyFound=True Found: policy "p" exists`}},
+	}
+	nothing := policy.Warning{Rule: "unknown-resource", Field: "spec.matchResources.resourceRules[0].resources[0]", Message: "no Pod"}
+	matches := func(resources ...string) *binding.Binding {
+		rule := admissionregistrationv1.NamedRuleWithOperations{}
+		rule.Resources = resources
+		b, err := binding.Compile(&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
+			PolicyName: "p", MatchResources: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for name, resources := range map[string][]string{"matches nothing": {"Pod"}, "matches something": {"Pod", "services"}} {
+		want := []string{"Ready=False NeverMatches: the binding can match no request: " + nothing.Field + ": no Pod", `PolicyFound=True Found: policy "p" exists`}
+		if len(resources) > 1 {
+			want[0] = `Ready=True InUse: policy "p" applies as the binding says; but ` + nothing.Field + ": no Pod"
+		}
+		tests[name] = struct {
+			in   store.BindingState
+			want []string
+		}{store.BindingState{PolicyFound: true, Binding: matches(resources...), Warnings: []policy.Warning{nothing}}, want}
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
