@@ -237,14 +237,14 @@ func roll(t *testing.T, client kubernetes.Interface) {
 		if list, err := apps.Deployments("roll").List(ctx, metav1.ListOptions{}); err == nil {
 			for _, d := range list.Items {
 				n := *d.Spec.Replicas
-				d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, AvailableReplicas: n}
+				d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
 				_, _ = apps.Deployments("roll").UpdateStatus(ctx, &d, metav1.UpdateOptions{}) // the next turn does
 			}
 		}
 		if list, err := apps.StatefulSets("roll").List(ctx, metav1.ListOptions{}); err == nil {
 			for _, d := range list.Items {
 				n := *d.Spec.Replicas
-				d.Status = appsv1.StatefulSetStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, AvailableReplicas: n, CurrentRevision: "a", UpdateRevision: "a"}
+				d.Status = appsv1.StatefulSetStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n, CurrentRevision: "a", UpdateRevision: "a"}
 				_, _ = apps.StatefulSets("roll").UpdateStatus(ctx, &d, metav1.UpdateOptions{})
 			}
 		}
