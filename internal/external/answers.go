@@ -144,9 +144,11 @@ func (o Offline) Resolve(_ context.Context, questions []engine.Question, _ bool)
 	return out
 }
 
-// Recorder remembers the answers of another Resolver. It is safe for concurrent use.
+// Recorder remembers the answers of another Resolver, except for calls that failed. It is safe
+// for concurrent use.
 type Recorder struct {
-	// From answers what Known does not have. Known may be nil.
+	// From answers what Known has no value for. Known may be nil. An error of Known stands if
+	// the call fails.
 	From  engine.Resolver
 	Known *Answers
 
@@ -163,20 +165,26 @@ func (r *Recorder) Resolve(ctx context.Context, questions []engine.Question, dry
 		if r.Known != nil {
 			if answer, ok := r.Known.get(q); ok {
 				out[i] = answer
-				continue
+				if answer.Err == nil {
+					continue
+				}
 			}
 		}
 		ask, at = append(ask, q), append(at, i)
 	}
 	if len(ask) > 0 {
 		for i, answer := range r.From.Resolve(ctx, ask, dryRun) {
-			out[at[i]] = answer
+			if known := out[at[i]]; known.Err == nil || answered(answer.Err) {
+				out[at[i]] = answer
+			}
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, q := range questions {
-		r.keep(q, out[i])
+		if answered(out[i].Err) {
+			r.keep(q, out[i])
+		}
 	}
 	return out
 }

@@ -82,7 +82,9 @@ func (s *someKeys) Resolve(_ context.Context, questions []engine.Question, _ boo
 		s.asked = append(s.asked, q)
 		switch q.Key {
 		case "bad":
-			out[i].Err = &external.Error{Provider: q.Source, Text: `key "bad": unknown`}
+			out[i].Err = &external.Error{Provider: q.Source, Reason: external.Key, Text: `key "bad": unknown`}
+		case "down":
+			out[i].Err = &external.Error{Provider: q.Source, Reason: external.Connection, Text: "no connection"}
 		case "odd":
 			out[i].Err = errors.New("odd")
 		default:
@@ -127,5 +129,23 @@ func TestRecorder(t *testing.T) {
 	}
 	if got := resolve(r, engine.Question{Source: "p", Key: "odd"}); got[0] != "error: odd" {
 		t.Error(got)
+	}
+}
+
+// A call that failed is not recorded, and an error that is recorded is asked for again.
+func TestRecorderFailures(t *testing.T) {
+	known, err := external.ReadAnswers("old.yaml", []byte("p: {back: {error: gone}, down: {error: before}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &external.Recorder{From: &someKeys{}, Known: known}
+	questions := []engine.Question{{Source: "p", Key: "back"}, {Source: "p", Key: "down"}, {Source: "q", Key: "down"}, {Source: "q", Key: "odd"}}
+	want := []string{"BACK", "error: provider p: before", "error: provider q: no connection", "error: odd"}
+	if d := cmp.Diff(want, resolve(r, questions...)); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+	file, err := r.File()
+	if d := cmp.Diff("p:\n  back: BACK\n  down:\n    error: before\n", string(file)); d != "" || err != nil {
+		t.Errorf("%v, -want +got\n%s", err, d)
 	}
 }

@@ -7,6 +7,7 @@
 package external
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -26,6 +27,23 @@ func (e *Error) Error() string { return "provider " + e.Provider + ": " + e.Text
 
 // IsMissing reports whether the provider answered, and has no value for the key.
 func (e *Error) IsMissing() bool { return e.Reason == Key || e.Reason == Missing }
+
+// answered reports whether an answer says something about its key. Otherwise a call failed, and
+// the next one may succeed.
+func answered(err error) bool {
+	if err == nil {
+		return true
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Reason {
+	case Key, Missing, Duplicate, NoString, Recorded:
+		return true
+	}
+	return false
+}
 
 // Reason tells the ways apart in which a provider can fail.
 type Reason string
