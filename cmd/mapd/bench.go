@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,10 +44,11 @@ The second table says where the time goes, as the mean over all requests: decode
 and encode are for the review and the answer, match is finding policies and
 parameters, and a policy is its conditions and mutations. Cost is in CEL units.
 
---compare prints the figures beside those of an earlier --save. A figure that is
-worse by more than --threshold percent and, if it is a time, by at least
---min-threshold is a regression. Times depend on the machine and its load;
-allocations and bytes hardly do.
+--compare prints the figures beside those of an earlier --save. A figure of --check
+that is worse by more than --threshold percent and, if it is a time, by at least
+--min-threshold is a regression. Allocations and bytes hardly depend on the machine
+and its load, and the median of times less than all others, so these are checked
+unless --check says otherwise.
 
 Exit codes:
   0  done
@@ -78,8 +80,9 @@ func newBench(s streams) *cobra.Command {
 	fl.IntVar(&f.concurrency, "concurrency", 1, "how many requests at once")
 	fl.StringVar(&f.save, "save", "", "write the figures to this file, as JSON")
 	fl.StringVar(&f.compare, "compare", "", "compare with the figures of this file")
+	fl.StringSliceVar(&f.limits.Figures, "check", benchmark.Stable, "with --compare: the figures that can be regressions, of "+strings.Join(benchmark.FigureNames(), ", "))
 	fl.Float64Var(&f.limits.Percent, "threshold", 10, "with --compare: by how many percent a figure may be worse")
-	fl.DurationVar(&f.limits.Time, "min-threshold", 0, "with --compare: how much longer a time has to be in any case, such as 20µs")
+	fl.DurationVar(&f.limits.Time, "min-threshold", 5*time.Microsecond, "with --compare: how much longer a time has to be in any case")
 	f.eval.addRequest(cmd)
 	f.eval.external.add(fl)
 	return cmd
@@ -96,12 +99,16 @@ func (f *benchFlags) check() error {
 		return usagef("bench: --iterations %d: must be positive", f.iterations)
 	case f.concurrency <= 0:
 		return usagef("bench: --concurrency %d: must be positive", f.concurrency)
-	case f.compare == "" && (f.set("threshold") || f.set("min-threshold")):
-		return usagef("bench: --threshold and --min-threshold: only with --compare")
+	case f.compare == "" && (f.set("check") || f.set("threshold") || f.set("min-threshold")):
+		return usagef("bench: --check, --threshold and --min-threshold: only with --compare")
 	case !(f.limits.Percent >= 0): // not a number, too
 		return usagef("bench: --threshold %v: must not be negative", f.limits.Percent)
 	case f.limits.Time < 0:
 		return usagef("bench: --min-threshold %s: must not be negative", f.limits.Time)
+	}
+	names := benchmark.FigureNames()
+	if i := slices.IndexFunc(f.limits.Figures, func(name string) bool { return !slices.Contains(names, name) }); i >= 0 || len(f.limits.Figures) == 0 {
+		return usagef("bench: --check %s: want some of %s", strings.Join(f.limits.Figures, ","), strings.Join(names, ", "))
 	}
 	if f.save != "" { // measuring takes long, and would be for nothing
 		if _, err := os.Stat(filepath.Dir(f.save)); err != nil {
@@ -149,8 +156,10 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	if err := b.print(s, r); err != nil {
 		return &codedError{exitUsage, err}
 	}
-	if verdict == nil && r.Comparison != nil && r.Comparison.Regressions() > 0 {
-		return &codedError{code: exitRegression}
+	if verdict == nil && r.Comparison != nil {
+		if n, _ := r.Comparison.Regressions(); n > 0 {
+			return &codedError{code: exitRegression}
+		}
 	}
 	return verdict
 }
@@ -237,7 +246,7 @@ func (b *bench) noteComparison(c *benchmark.Comparison) {
 	if len(c.Gone) > 0 {
 		b.notes.say("note: %s has figures of what was not measured now: %s\n", file, strings.Join(c.Gone, ", "))
 	}
-	if n := c.Regressions(); n > 0 {
-		b.notes.say("%d of %d figures are more than %v%% worse than in %s\n", n, len(c.Rows), c.Threshold, file)
+	if n, of := c.Regressions(); n > 0 {
+		b.notes.say("%d of %d figures are more than %v%% worse than in %s\n", n, of, c.Threshold, file)
 	}
 }

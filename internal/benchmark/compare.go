@@ -3,6 +3,7 @@ package benchmark
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,6 +16,20 @@ type Limits struct {
 	// percentage: of a few microseconds, ten percent is noise. For requests a
 	// second, the time of one request counts.
 	Time time.Duration
+	// Figures are the names of those that can be regressions, nil for Stable.
+	Figures []string
+}
+
+// Stable are the figures that hardly depend on what else the machine does.
+var Stable = []string{"p50", "allocs", "bytes"}
+
+// FigureNames returns the names of all figures that are compared.
+func FigureNames() []string {
+	var names []string
+	for _, g := range figures {
+		names = append(names, g.name)
+	}
+	return names
 }
 
 // Comparison is two Results side by side.
@@ -28,13 +43,15 @@ type Comparison struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Row is one figure of one request. Delta is in percent, nil if Old is 0.
+// Row is one figure of one request. Delta is in percent, nil if Old is 0. Only what is Checked
+// can be a Regression.
 type Row struct {
 	Request    string   `json:"request"`
 	Figure     string   `json:"figure"`
 	Old        float64  `json:"old"`
 	New        float64  `json:"new"`
 	Delta      *float64 `json:"deltaPercent,omitempty"`
+	Checked    bool     `json:"checked"`
 	Regression bool     `json:"regression"`
 }
 
@@ -61,6 +78,9 @@ var figures = []figure{
 // names.
 func Compare(earlier, current *Result, limits Limits) *Comparison {
 	c := &Comparison{Threshold: limits.Percent, Notes: differences(earlier, current)}
+	if limits.Figures == nil {
+		limits.Figures = Stable
+	}
 	old := map[string]*Figures{}
 	for i := range earlier.Requests {
 		old[earlier.Requests[i].Name] = &earlier.Requests[i]
@@ -89,7 +109,7 @@ func Compare(earlier, current *Result, limits Limits) *Comparison {
 }
 
 func (g figure) row(before, now *Figures, limits Limits) Row {
-	r := Row{Request: now.Name, Figure: g.name, Old: g.of(before), New: g.of(now)}
+	r := Row{Request: now.Name, Figure: g.name, Old: g.of(before), New: g.of(now), Checked: slices.Contains(limits.Figures, g.name)}
 	if r.Old == 0 {
 		return r // nothing was measured
 	}
@@ -99,19 +119,21 @@ func (g figure) row(before, now *Figures, limits Limits) Row {
 	if g.rate {
 		worse, longer = -delta, 1e9/r.New-1e9/r.Old
 	}
-	r.Regression = worse > limits.Percent && (!g.time && !g.rate || longer >= float64(limits.Time))
+	r.Regression = r.Checked && worse > limits.Percent && (!g.time && !g.rate || longer >= float64(limits.Time))
 	return r
 }
 
-// Regressions returns how many rows are regressions.
-func (c *Comparison) Regressions() int {
-	n := 0
+// Regressions returns how many rows are regressions, and how many are checked.
+func (c *Comparison) Regressions() (n, of int) {
 	for _, r := range c.Rows {
+		if r.Checked {
+			of++
+		}
 		if r.Regression {
 			n++
 		}
 	}
-	return n
+	return n, of
 }
 
 // differences names what differs between two Results besides mapd and the

@@ -47,7 +47,10 @@ func (c *Comparison) rows(t *table) {
 		show[g.name] = g.show
 	}
 	for _, r := range c.Rows {
-		delta, verdict := "-", ""
+		delta, verdict := "-", "not checked"
+		if r.Checked {
+			verdict = ""
+		}
 		if r.Delta != nil {
 			delta = fmt.Sprintf("%+.1f%%", math.Round(*r.Delta*10)/10+0) // and never -0
 		}
