@@ -84,7 +84,7 @@ func (f *fmtFlags) run(ctx context.Context, s streams, paths []string) error {
 		case f.check:
 			code = max(code, exitDenied)
 		default:
-			if err := overwrite(file.Name, out); err != nil {
+			if err := overwrite(file.Name, paths, out); err != nil {
 				printErrors(s.err, []error{err})
 				code = max(code, exitUsage)
 				continue

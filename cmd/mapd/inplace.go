@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -34,7 +36,7 @@ func (f *evalFlags) checkInPlace(files []string) ([]string, error) {
 		if file == manifest.Stdin {
 			return nil, f.usagef("--in-place changes files; standard input is none")
 		}
-		real, err := filepath.EvalSymlinks(file)
+		real, err := manifest.Target(file, f.files)
 		if err != nil {
 			return nil, &codedError{exitUsage, err}
 		}
@@ -88,7 +90,7 @@ func (p *inPlace) write(name string) {
 		text, err = mapd.Splice(text, p.edits)
 	}
 	if err == nil {
-		err = overwrite(name, text)
+		err = overwrite(name, p.evaluation.flags.files, text)
 	}
 	if err != nil {
 		p.evaluation.failed = true
@@ -96,4 +98,33 @@ func (p *inPlace) write(name string) {
 		return
 	}
 	p.evaluation.notes.say("%s: %s written\n", report.Line(name), counted(len(p.edits), "object", "objects"))
+}
+
+// overwrite puts a new file in the place of an old one, whose mode it keeps. A file that a
+// link leads to is replaced where it is, if it may be for the paths that the user gave.
+func overwrite(name string, paths []string, data []byte) error {
+	name, err := manifest.Target(name, paths)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", name) // a rename would put one in its place
+	}
+	if info.Mode().Perm()&0o222 == 0 {
+		return fmt.Errorf("%s is read-only", name) // a rename would not ask
+	}
+	t, err := os.CreateTemp(filepath.Dir(name), ".mapd-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(t.Name())
+	_, err = t.Write(data)
+	if err := cmp.Or(err, t.Chmod(info.Mode().Perm()), t.Sync(), t.Close()); err != nil {
+		return err
+	}
+	return os.Rename(t.Name(), name)
 }

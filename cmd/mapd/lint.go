@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -126,7 +125,7 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 		}
 	}
 	if f.fix {
-		if err := f.mend(ctx, s, sources, opts); err != nil {
+		if err := f.mend(ctx, s, paths, sources, opts); err != nil {
 			return err
 		}
 	}
@@ -189,13 +188,13 @@ func minorOf(version string) (int, error) {
 }
 
 // mend writes what lint.Fix makes of the files, each whole or not at all.
-func (f *lintFlags) mend(ctx context.Context, s streams, sources []lint.Source, opts lint.Options) error {
+func (f *lintFlags) mend(ctx context.Context, s streams, paths []string, sources []lint.Source, opts lint.Options) error {
 	fixed, err := lint.Fix(ctx, sources, opts)
 	if err != nil {
 		return usagef("lint: %w", err)
 	}
 	for _, file := range fixed {
-		if err := overwrite(file.Name, file.Data); err != nil {
+		if err := overwrite(file.Name, paths, file.Data); err != nil {
 			return &codedError{exitUsage, err}
 		}
 		for i := range sources {
@@ -210,35 +209,6 @@ func (f *lintFlags) mend(ctx context.Context, s streams, sources []lint.Source, 
 		}
 	}
 	return nil
-}
-
-// overwrite puts a new file in the place of an old one, whose mode it keeps. A file that a
-// link leads to is replaced where it is.
-func overwrite(name string, data []byte) error {
-	name, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", name) // a rename would put one in its place
-	}
-	if info.Mode().Perm()&0o222 == 0 {
-		return fmt.Errorf("%s is read-only", name) // a rename would not ask
-	}
-	t, err := os.CreateTemp(filepath.Dir(name), ".mapd-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(t.Name())
-	_, err = t.Write(data)
-	if err := cmp.Or(err, t.Chmod(info.Mode().Perm()), t.Sync(), t.Close()); err != nil {
-		return err
-	}
-	return os.Rename(t.Name(), name)
 }
 
 // print writes the findings to standard output, and a line about them to standard error.

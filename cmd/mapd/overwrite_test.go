@@ -20,7 +20,7 @@ func TestOverwriteRegular(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := overwrite(name, []byte("a")); err == nil {
+	if err := overwrite(name, nil, []byte("a")); err == nil {
 		t.Error("a socket was replaced")
 	}
 	if info, err := os.Stat(name); err != nil || info.Mode()&os.ModeSocket == 0 {

@@ -143,7 +143,7 @@ func clone(m map[string]any) map[string]any {
 // WriteFiles writes files: first all beside their places, and then each takes its own,
 // so that an error leaves every one whole.
 func WriteFiles(files []Updated) (err error) {
-	var made []string
+	var made, targets []string
 	defer func() {
 		for _, name := range made {
 			err = errors.Join(err, ignoreMissing(os.Remove(name)))
@@ -151,10 +151,11 @@ func WriteFiles(files []Updated) (err error) {
 	}()
 	for _, f := range files {
 		// A link stays a link.
-		file, err := filepath.EvalSymlinks(f.File)
+		file, err := manifest.Target(f.File, nil)
 		if err != nil {
 			return err
 		}
+		targets = append(targets, file)
 		mode := os.FileMode(0o644)
 		if info, err := os.Stat(file); err == nil {
 			mode = info.Mode().Perm()
@@ -169,11 +170,7 @@ func WriteFiles(files []Updated) (err error) {
 			return err
 		}
 	}
-	for i, f := range files {
-		file, err := filepath.EvalSymlinks(f.File)
-		if err != nil {
-			return err
-		}
+	for i, file := range targets {
 		if err := os.Rename(made[i], file); err != nil {
 			return err
 		}
