@@ -3,9 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +23,8 @@ type streams struct {
 }
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	out := &written{w: stdout}
+	stdout = out
 	s := streams{stdin, stdout, stderr}
 	root := &cobra.Command{
 		Use:   "mapd",
@@ -44,12 +48,60 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 	root.AddCommand(newEval(s), newTest(s), newLint(s), newFmt(s), newLSP(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newDebug(s), newRollout(s), newTop(s), newPlayground(s), newMigrate(s), newPromote(s), newExport(s), newInspect(s), newBlame(s), newAudit(s), newVersion(s))
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)
+	addHelp(root)
 	root.SetArgs(spelled(args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteC()
+	if err == nil && out.err != nil {
+		err = out.err // cobra prints help and does not look at it
+	}
 	return exitCode(stderr, cmd, err)
+}
+
+// written remembers the first error of a writer.
+type written struct {
+	w   io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	if err != nil {
+		w.mu.Lock()
+		w.err = cmp.Or(w.err, err)
+		w.mu.Unlock()
+	}
+	return n, err
+}
+
+// addHelp replaces the help and completion commands of cobra, which end with 0 after a name
+// that they do not know.
+func addHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Run = nil
+			c.RunE = func(_ *cobra.Command, args []string) error {
+				of, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 {
+					err = unknownCommand(of, rest)
+				}
+				if err != nil {
+					return err
+				}
+				of.InitDefaultHelpFlag()
+				return of.Help()
+			}
+		case "completion":
+			c.Args = unknownCommand
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
 }
 
 // unknownCommand refuses a word that is no command, with the one that was meant.

@@ -37,6 +37,9 @@ func newNotes(w io.Writer) *notes {
 }
 
 func isTerminal(w any) bool {
+	if out, ok := w.(*written); ok {
+		w = out.w
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
