@@ -215,7 +215,7 @@ func (f *auditFlags) connect(ctx context.Context, s streams) (*auditCluster, err
 	if err != nil {
 		return nil, err
 	}
-	loader, err := f.modules.loader(guestLog(s.err))
+	loader, err := f.modules.loader(guestLog(s.err), limitCommand)
 	if err != nil {
 		return nil, usagef("audit: %w", err)
 	}

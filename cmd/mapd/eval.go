@@ -334,7 +334,7 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	if err != nil {
 		return nil, err
 	}
-	loader, err := f.modules.loader(guestLog(s.err))
+	loader, err := f.modules.loader(guestLog(s.err), limitCommand)
 	if err != nil {
 		return nil, f.usagef("%w", err)
 	}

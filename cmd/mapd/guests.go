@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -39,8 +38,9 @@ func (f *moduleFlags) add(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.insecure, "insecure-registry", nil, "Kubewarden: registry, as host:port, that is asked over http")
 }
 
-// loader returns what loads modules. It does nothing until it is asked.
-func (f *moduleFlags) loader(log *slog.Logger) (*guestLoader, error) {
+// loader returns what loads modules. It does nothing until it is asked; then limit limits the
+// memory of the process and returns what guests are bounded by.
+func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader, error) {
 	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure, MaxBytes: wapc.MaxModule}
 	for _, pair := range f.local {
 		// A URL may contain an equals sign, a file's name rarely does.
@@ -73,7 +73,7 @@ func (f *moduleFlags) loader(log *slog.Logger) (*guestLoader, error) {
 		if usual != "" && os.MkdirAll(usual, 0o700) == nil {
 			o.Dir = usual
 		}
-		runtime := guestMemory(debug.SetMemoryLimit(-1))
+		runtime := guestMemory(limit())
 		if o.Dir != "" {
 			runtime.CacheDir = filepath.Join(o.Dir, "compiled")
 		}

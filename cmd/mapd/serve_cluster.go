@@ -327,7 +327,7 @@ func (f *serveFlags) guests(log *slog.Logger) (*store.GuestOptions, error) {
 	if mode == api.Off {
 		return nil, nil
 	}
-	loader, err := f.modules.loader(log)
+	loader, err := f.modules.loader(log, limitToContainer)
 	if err != nil {
 		return nil, usagef("serve: %w", err)
 	}

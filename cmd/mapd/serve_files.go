@@ -30,7 +30,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	if err != nil {
 		return err
 	}
-	loader, err := f.modules.loader(log)
+	loader, err := f.modules.loader(log, limitToContainer)
 	if err != nil {
 		return usagef("serve: %w", err)
 	}

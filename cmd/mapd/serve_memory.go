@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"sync"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,14 +29,32 @@ const (
 	usualMemory = 400 << 20
 )
 
-// limitMemory does what GOMEMLIMIT says or, without it, keeps Go to its share of
-// what the container may have. It returns the budget for reviews: flag, or what the
-// policies leave of that.
-func limitMemory(flag string, log *slog.Logger) (*memory.Budget, error) {
-	if _, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
-		log.Debug("no memory limit found", "reason", err.Error()) // not in a container
+// limitToContainer does what GOMEMLIMIT says or, without it, keeps Go to its share of
+// what the container may have.
+func limitToContainer() (limit int64) {
+	_, _ = memlimit.Set(memlimit.WithRatio(memoryShare)) // fails outside of a container
+	return debug.SetMemoryLimit(-1)
+}
+
+// moduleMemory is when the garbage collector works harder while a command runs modules. A
+// module's memory is copied as it grows, so twice the 256 MiB of one and what else a command
+// needs fit in.
+const moduleMemory = 512 << 20
+
+// limitCommand limits the memory of a command that runs modules. It returns the limit of the
+// container, as limitToContainer does.
+var limitCommand = sync.OnceValue(func() (limit int64) {
+	limit = limitToContainer()
+	if limit == math.MaxInt64 {
+		debug.SetMemoryLimit(moduleMemory)
 	}
-	limit := debug.SetMemoryLimit(-1)
+	return limit
+})
+
+// limitMemory limits the memory of a server. It returns the budget for reviews: flag, or what
+// the policies leave of the limit.
+func limitMemory(flag string, log *slog.Logger) (*memory.Budget, error) {
+	limit := limitToContainer()
 	if limit == math.MaxInt64 {
 		limit = usualMemory
 	}

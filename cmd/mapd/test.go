@@ -138,7 +138,7 @@ func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
 	if f.verbose {
 		log = guestLog(stderr)
 	}
-	if _, err := f.modules.loader(log); err != nil {
+	if _, err := f.modules.loader(log, limitCommand); err != nil {
 		return opts, usagef("test: %w", err)
 	}
 	if f.covers() {
@@ -151,7 +151,7 @@ func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
 		for _, module := range slices.Sorted(maps.Keys(local)) {
 			own.local = append(slices.Clip(own.local), module+"="+local[module])
 		}
-		return own.loader(log)
+		return own.loader(log, limitCommand)
 	}
 	return opts, nil
 }
