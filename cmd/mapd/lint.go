@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/lint"
+	"github.com/mapd-project/mapd/internal/lint/proof"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/internal/report"
 	"github.com/mapd-project/mapd/internal/report/annotate"
@@ -158,7 +159,7 @@ func (f *lintFlags) options() (opts lint.Options, err error) {
 			return opts, usagef("lint: --rule %s: there is no such rule; --rules lists them", name)
 		}
 	}
-	opts = lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: f.rules}
+	opts = lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: f.rules, Prove: new(proof.Prover).Prove}
 	if f.kubernetes == "" {
 		return opts, nil
 	}
@@ -220,6 +221,9 @@ func (f *lintFlags) print(s streams, r *lint.Result, ignored string) error {
 			b.WriteString(report.Printable(r.Findings[i].Render()))
 			if r.Findings[i].Fixable {
 				b.WriteString("\n  fixable: --fix")
+			}
+			if why := r.Findings[i].NotFixed; why != "" {
+				b.WriteString("\n  not fixed by --fix: " + report.Line(why))
 			}
 			b.WriteByte('\n')
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/format"
 	"github.com/mapd-project/mapd/internal/lint"
+	"github.com/mapd-project/mapd/internal/lint/proof"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -66,6 +67,9 @@ type remembered struct {
 
 // New returns a Workspace without documents.
 func New(opts Options) *Workspace {
+	if opts.Lint.Prove == nil {
+		opts.Lint.Prove = new(proof.Prover).Prove
+	}
 	if opts.Lint.Oldest == 0 {
 		opts.Lint.Oldest, opts.Lint.Newest = lint.NewestMinor, lint.NewestMinor
 	}

@@ -3,29 +3,121 @@ package lint
 import (
 	"bytes"
 	"context"
-	"maps"
-	"slices"
-	"strings"
-
+	"errors"
+	"fmt"
 	"github.com/mapd-project/mapd/internal/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"maps"
+	"slices"
 )
 
-// fixGuard puts an expression behind a guard; what does not pass it is left as it is.
-func fixGuard(e *expression, guard string) func(map[string]any) bool {
-	if guard == "" || e.part == api.Variables {
-		return nil
+// optionals returns a fix that reads a part as an optional wherever an expression compares
+// it, or what is below it, with a value that is written out: a missing part is different from
+// the value then, whether the comparison is negated or not, and what is there is compared as
+// before. It returns nil and "" if there is no such comparison, and otherwise the fix and how
+// the first of them reads.
+func optionals(e *expression, at path) (fix func(map[string]any) bool, reads string) {
+	type edit struct {
+		from, to int
+		text     string
 	}
-	return fixText(e, func(text string) string {
-		text = strings.TrimSpace(text)
-		switch {
-		case e.part == api.MatchConditions:
-			return guard + " && (" + text + ")"
-		case e.patch:
-			return guard + " ?\n" + text + "\n: []"
+	var edits []edit
+	text := []rune(e.text)
+	e.root.Walk(func(n *cel.Node) bool {
+		if n.Kind != cel.Call || n.Name != "_==_" && n.Name != "_!=_" || len(n.Args) != 2 {
+			return true
 		}
-		return guard + " ?\n" + text + "\n: Object{}"
+		for i, a := range n.Args {
+			other := n.Args[1-i]
+			missing := ""
+			switch v := other.Value.(type) {
+			case string:
+				if v != "" {
+					missing = `""`
+				}
+			case bool:
+				if v {
+					missing = "false"
+				}
+			}
+			steps, from := selection(a)
+			if other.Kind != cel.Literal || missing == "" || len(steps) < len(at) || steps[:len(at)].key() != at.key() {
+				continue
+			}
+			if to, changed := asOptional(text, from, steps, len(at)-1); to > 0 {
+				edits = append(edits, edit{from, to, changed + ".orValue(" + missing + ")"})
+			}
+		}
+		return true
 	})
+	if len(edits) == 0 {
+		return nil, ""
+	}
+	slices.SortFunc(edits, func(a, b edit) int { return b.from - a.from })
+	return fixText(e, func(string) string {
+		out := slices.Clone(text)
+		for _, x := range edits {
+			out = slices.Replace(out, x.from, x.to, []rune(x.text)...)
+		}
+		return string(out)
+	}), edits[len(edits)-1].text
+}
+
+// selection returns the steps of a selection from a variable, and the offset at which it
+// begins; no steps if the node is none.
+func selection(n *cel.Node) (steps path, from int) {
+	for {
+		switch {
+		case n.Kind == cel.Ident:
+			steps = append(steps, n.Name)
+			slices.Reverse(steps)
+			return steps, n.Offset
+		case n.Kind == cel.Select && !n.Test:
+			steps = append(steps, n.Name)
+		case n.Kind == cel.Call && n.Name == "_[_]" && n.Args[1].Kind == cel.Literal:
+			key, ok := n.Args[1].Value.(string)
+			if !ok {
+				return nil, 0
+			}
+			steps = append(steps, key)
+		default:
+			return nil, 0
+		}
+		n = n.Args[0]
+	}
+}
+
+// asOptional returns the text of a selection with its steps from one on as optional ones, and
+// the offset at which the selection ends, 0 if it is not written in the plain form.
+func asOptional(text []rune, from int, steps path, first int) (end int, changed string) {
+	at := from
+	take := func(want string) bool {
+		if end := at + len([]rune(want)); end <= len(text) && string(text[at:end]) == want {
+			at = end
+			return true
+		}
+		return false
+	}
+	if !take(steps[0]) {
+		return 0, ""
+	}
+	changed = steps[0]
+	for i, step := range steps[1:] {
+		mark := ""
+		if i+1 >= first {
+			mark = "?"
+		}
+		switch {
+		case take("." + step):
+			changed += "." + mark + step
+		case take(`["` + step + `"]`), take("['" + step + "']"):
+			changed += "[" + mark + quote(step) + "]"
+		default:
+			return 0, ""
+		}
+	}
+	return at, changed
 }
 
 // fixText changes the text of an expression.
@@ -81,9 +173,9 @@ type Fixed struct {
 }
 
 // Fix mends what is mechanical, and returns the files that differ then. Each fix is one
-// that leaves a policy which compiles, and that takes its finding away without a new one
-// of that rule; others are not made. Comments stay. A file whose documents are not the
-// whole text, such as one with a List, is left alone.
+// that leaves a policy which compiles, that takes its finding away without a new one of
+// that rule, and that Options.Prove accepts; others are not made. Comments stay. A file whose
+// documents are not the whole text, such as one with a List, is left alone.
 func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
 	return FixSome(ctx, sources, opts, nil)
 }
@@ -91,19 +183,13 @@ func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
 // FixSome is Fix of the findings that which accepts, and of those that become like them. Nil
 // accepts all.
 func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Finding) bool) ([]Fixed, error) {
-	before, err := Run(ctx, sources, opts)
+	before, err := run(ctx, sources, opts)
 	if err != nil {
 		return nil, err
 	}
-	m := mender{ctx: ctx, opts: opts, which: which, files: slices.Clone(sources), before: before, mended: make([][]Finding, len(sources)), failed: map[fixID]bool{}, fixes: map[docID]int{}}
-	for {
-		batch := m.next()
-		if len(batch) == 0 {
-			break
-		}
-		if err := m.try(batch); err != nil {
-			return nil, err
-		}
+	m, err := mend(ctx, sources, opts, which, before)
+	if err != nil {
+		return nil, err
 	}
 	var out []Fixed
 	for i, f := range m.files {
@@ -115,6 +201,50 @@ func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Fi
 	return out, nil
 }
 
+// mark says of each finding for which there is a fix whether Fix makes it, or why not.
+func (r *Result) mark(ctx context.Context, sources []Source, opts Options) error {
+	hasFix := func(f Finding) bool { return f.fix != nil }
+	if !slices.ContainsFunc(r.Findings, hasFix) {
+		return nil
+	}
+	m, err := mend(ctx, sources, opts, nil, r)
+	if err != nil {
+		return err
+	}
+	left := map[fixID]bool{}
+	for _, f := range m.before.Findings {
+		left[f.fixID()] = true
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		switch why, failed := m.failed[f.fixID()]; {
+		case f.fix == nil:
+		case failed:
+			f.NotFixed = why
+		case left[f.fixID()]:
+			f.NotFixed = fmt.Sprintf("only %d fixes are made in one document", maxFixes)
+		default:
+			f.Fixable = true
+		}
+	}
+	return nil
+}
+
+// mend makes all fixes that can be made, of those that which accepts.
+func mend(ctx context.Context, sources []Source, opts Options, which func(*Finding) bool, before *Result) (*mender, error) {
+	m := &mender{ctx: ctx, opts: opts, which: which, files: slices.Clone(sources), before: before, mended: make([][]Finding, len(sources)), failed: map[fixID]string{}, fixes: map[docID]int{}}
+	for opts.Prove != nil {
+		batch := m.next()
+		if len(batch) == 0 {
+			break
+		}
+		if err := m.try(batch); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
 // mender is Fix at work.
 type mender struct {
 	ctx    context.Context
@@ -123,7 +253,7 @@ type mender struct {
 	files  []Source
 	before *Result // of files
 	mended [][]Finding
-	failed map[fixID]bool
+	failed map[fixID]string // why it is not made
 	fixes  map[docID]int
 }
 
@@ -152,7 +282,7 @@ func (f *Finding) fixID() fixID   { return fixID{f.ruleID(), f.Field, f.Message}
 func (m *mender) next() (batch []Finding) {
 	taken := map[docID]bool{}
 	for _, f := range m.before.Findings {
-		if doc := f.docID(); f.fix != nil && (m.which == nil || m.which(&f)) && !taken[doc] && !m.failed[f.fixID()] && m.fixes[doc] < maxFixes {
+		if doc := f.docID(); f.fix != nil && (m.which == nil || m.which(&f)) && !taken[doc] && m.failed[f.fixID()] == "" && m.fixes[doc] < maxFixes {
 			taken[doc] = true
 			batch = append(batch, f)
 		}
@@ -160,30 +290,37 @@ func (m *mender) next() (batch []Finding) {
 	return batch
 }
 
-// try makes fixes of different documents. If that does not help, it makes each half of them.
+// try makes fixes of different documents. If one does not help, it makes each half of them.
 func (m *mender) try(batch []Finding) error {
 	files := slices.Clone(m.files)
-	made := true
+	why := ""
 	for i := range batch {
-		made = made && edit(files, &batch[i])
+		if why == "" {
+			why = m.edit(files, &batch[i])
+		}
 	}
-	if made {
-		after, err := Run(m.ctx, files, m.opts)
+	if err := m.ctx.Err(); err != nil {
+		return context.Cause(m.ctx)
+	}
+	if why == "" {
+		after, err := run(m.ctx, files, m.opts)
 		if err != nil {
 			return err
 		}
-		if helps(batch, m.before, after) {
+		if why = harm(batch, m.before, after); why == "" {
 			m.files, m.before = files, after
 			for _, f := range batch {
 				at := fileOf(files, &f)
 				m.mended[at] = append(m.mended[at], f)
 				m.fixes[f.docID()]++
+				// What could not be made before may be possible now.
+				maps.DeleteFunc(m.failed, func(id fixID, _ string) bool { return id.docID == f.docID() })
 			}
 			return nil
 		}
 	}
 	if len(batch) == 1 {
-		m.failed[batch[0].fixID()] = true
+		m.failed[batch[0].fixID()] = why
 		return nil
 	}
 	half := len(batch) / 2
@@ -193,8 +330,9 @@ func (m *mender) try(batch []Finding) error {
 	return m.try(batch[half:])
 }
 
-// helps says that each fix took a finding of its rule away, and that there is no new error.
-func helps(batch []Finding, before, after *Result) bool {
+// harm returns why fixes are not made: each has to take a finding of its rule away, and there
+// may be no new error.
+func harm(batch []Finding, before, after *Result) string {
 	count := func(r *Result) (errors map[docID]int, found map[ruleID]int) {
 		errors, found = map[docID]int{}, map[ruleID]int{}
 		for _, f := range r.Findings {
@@ -209,29 +347,35 @@ func helps(batch []Finding, before, after *Result) bool {
 	has, now := count(after)
 	for doc, n := range has {
 		if n > had[doc] {
-			return false
+			return "the policy would have another error"
 		}
 	}
-	return !slices.ContainsFunc(batch, func(f Finding) bool { return now[f.ruleID()] >= old[f.ruleID()] })
+	if slices.ContainsFunc(batch, func(f Finding) bool { return now[f.ruleID()] >= old[f.ruleID()] }) {
+		return "the policy would have a finding of this rule in another place"
+	}
+	return ""
 }
 
 func fileOf(files []Source, f *Finding) int {
 	return slices.IndexFunc(files, func(s Source) bool { return s.Name == f.File })
 }
 
-// edit makes one fix in its file, and returns false if it cannot be made.
-func edit(files []Source, f *Finding) bool {
+// edit makes one fix in its file, and returns why it cannot be made.
+func (m *mender) edit(files []Source, f *Finding) (why string) {
 	at := fileOf(files, f)
 	object := maps.Clone(f.doc.Object.Object)
 	if at < 0 || !f.fix(object) {
-		return false
+		return "the document has another form than was read"
 	}
 	next := replace(files[at], f.doc, manifest.Rewrite(f.doc, object))
 	if next == nil {
-		return false
+		return "the text of the document is JSON, part of a List, or twice in the file"
+	}
+	if err := m.opts.Prove(m.ctx, f.doc.Object.Object, object); err != nil && !(f.evident && errors.Is(err, ErrNotShown)) {
+		return err.Error()
 	}
 	files[at].Data = next
-	return true
+	return ""
 }
 
 // replace puts the text of a document in the place of what it was, nil if its text

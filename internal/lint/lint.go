@@ -9,6 +9,7 @@ package lint
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ type Rule struct {
 	Severity Severity // the worst that it finds
 	// Summary says what it finds, in a line.
 	Summary string
-	// Fixes says that Fix mends what it finds, at least at times.
+	// Fixes says that Fix mends some of what it finds.
 	Fixes bool
 
 	// certain says that its warnings, too, hold whatever else there is beside the policy.
@@ -70,14 +71,18 @@ type Finding struct {
 	Object  string `json:"object,omitempty"`
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
-	// Fixable says that Fix can mend it.
-	Fixable bool `json:"fixable"`
+	// Fixable says that Fix mends it, and NotFixed why it does not although there is a fix
+	// for some findings of this kind; both are empty if there is none.
+	Fixable  bool   `json:"fixable"`
+	NotFixed string `json:"notFixed,omitempty"`
 	// Reason is why it is suppressed, empty if it is not.
 	Reason string `json:"reason,omitempty"`
 
 	at  *manifest.PositionError
 	doc *manifest.Document
 	fix func(object map[string]any) bool
+	// evident says that the fix leaves all expressions as they are that are evaluated.
+	evident bool
 	// line and column are the place in the expression, 0 if it is about no expression.
 	line, column int
 	// unread says that the document cannot be read at all.
@@ -99,7 +104,15 @@ type Options struct {
 	Oldest, Newest int
 	// Only are the names of the rules to use; none is all.
 	Only []string
+	// Prove returns an error if a policy, an object as in a file, may do something else after
+	// a fix than it did before. Without it there are no fixes.
+	Prove func(ctx context.Context, before, after map[string]any) error
 }
+
+// ErrNotShown is returned by Options.Prove if nothing shows what a policy does. A fix is made
+// nevertheless if it cannot change what an expression gives, such as that of a variable that
+// nothing uses.
+var ErrNotShown = errors.New("no generated request shows what the fixed policy does")
 
 // Result is what Run found.
 type Result struct {
@@ -125,6 +138,18 @@ type Source struct {
 // Run looks at policies and what belongs to them. Its error is about opts, or it is why
 // ctx ended.
 func Run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
+	r, err := run(ctx, sources, opts)
+	if err == nil && opts.Prove != nil {
+		err = r.mark(ctx, sources, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// run is Run without a word about fixes.
+func run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
 	s, err := newSet(ctx, sources, opts)
 	if err != nil {
 		return nil, err

@@ -343,13 +343,16 @@ func unguarded(p *pass) {
 			told[at.key()] = true
 			seen = append(seen, at)
 			guard := p.guard(e, at, known)
-			f := p.node(e, n, "%s %s; guard it: %s", at, what, guard)
 			if strings.Contains(guard, "[]") {
-				f.Message = fmt.Sprintf("%s %s; ask with has() or in before, or read it with .? or [?]", at, what)
+				p.node(e, n, "%s %s; ask with has() or in before, or read it with .? or [?]", at, what)
 				return
 			}
-			f.fix = fixGuard(e, guard)
-			f.Fixable = f.fix != nil
+			fix, reads := optionals(e, at)
+			if fix == nil {
+				p.node(e, n, "%s %s; say what holds then, with .? or with %s", at, what, guard)
+				return
+			}
+			p.node(e, n, "%s %s; read it as %s", at, what, reads).fix = fix
 		})
 	}
 }
@@ -410,11 +413,11 @@ func unusedVariables(p *pass) {
 			continue
 		}
 		f := p.field(p.subject.doc, fmt.Sprintf("spec.variables[%d].name", e.index), "no mutation uses variables.%s", e.name)
+		f.evident = true
 		f.fix = func(object map[string]any) bool {
 			return editSpec(object, "variables", e.index, func(list []any) []any {
 				return slices.Delete(slices.Clone(list), e.index, e.index+1)
 			})
 		}
-		f.Fixable = true
 	}
 }

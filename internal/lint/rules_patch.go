@@ -50,7 +50,6 @@ func escapeKey(p *pass) {
 					f.fix = fixAt(e, o.pieces[0].Offset, quotedLength(text), func(old string) string {
 						return strings.Replace(old, text, right, 1)
 					})
-					f.Fixable = true
 				}
 			case !whole && len(steps) == at+1:
 				piece := o.pieces[slices.IndexFunc(o.pieces, func(n *cel.Node) bool { return n.Kind != cel.Literal })]
@@ -61,7 +60,6 @@ func escapeKey(p *pass) {
 				f.Severity = Warning
 				if n := operandLength([]rune(e.text), piece.Offset); n > 0 {
 					f.fix = fixAt(e, piece.Offset, n, func(old string) string { return "jsonpatch.escapeKey(" + old + ")" })
-					f.Fixable = true
 				}
 			}
 		}

@@ -141,10 +141,9 @@ func unknownResource(p *pass) {
 						if hasSub {
 							right += "/" + sub
 						}
-						if d != p.subject.doc {
-							continue // of a binding
+						if d == p.subject.doc { // not of a binding
+							f.fix = fixResource(strings.HasPrefix(path, "spec.matchConstraints.exclude"), i, j, right)
 						}
-						f.Fixable, f.fix = true, fixResource(strings.HasPrefix(path, "spec.matchConstraints.exclude"), i, j, right)
 					}
 				}
 			}

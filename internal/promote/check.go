@@ -12,7 +12,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/suite"
+	"github.com/mapd-project/mapd/internal/suite/requests"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -361,12 +361,12 @@ func (s *Subject) twice(ctx context.Context, add adder) error {
 	}{{"given objects", s.Given}, {"live ones", s.Live}} {
 		before, changed := t.tried, t.changed
 		for _, u := range kind.objects {
-			suite.Offer(ctx, policies, u, t.again)
+			requests.Offer(ctx, policies, u, t.again)
 		}
 		t.counts = append(t.counts, fmt.Sprintf("%d with %s (%d changed)", t.tried-before, kind.what, t.changed-changed))
 	}
 	before, changed := t.tried, t.changed
-	suite.Try(ctx, policies, namespaces, func(r *mapd.Request, got *mapd.Result) {
+	requests.Try(ctx, policies, namespaces, func(r *mapd.Request, got *mapd.Result) {
 		if t.tried-before < maxTwice {
 			t.again(r, got)
 		}

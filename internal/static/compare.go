@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/suite"
+	"github.com/mapd-project/mapd/internal/suite/requests"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -93,9 +93,9 @@ func (w *World) Compare(ctx context.Context, all ...*Policy) (*Comparison, error
 		}
 	}
 	for _, u := range w.Given {
-		suite.Offer(ctx, was, u, each)
+		requests.Offer(ctx, was, u, each)
 	}
-	suite.Try(ctx, was, namespaces[:min(len(namespaces), maxNamespaces)], each)
+	requests.Try(ctx, was, namespaces[:min(len(namespaces), maxNamespaces)], each)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
