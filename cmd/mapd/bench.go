@@ -48,7 +48,8 @@ parameters, and a policy is its conditions and mutations. Cost is in CEL units.
 that is worse by more than --threshold percent and, if it is a time, by at least
 --min-threshold is a regression. Allocations and bytes hardly depend on the machine
 and its load, and the median of times less than all others, so these are checked
-unless --check says otherwise.
+unless --check says otherwise. If times are all that got worse, bench measures up to
+three times, and the best of these counts.
 
 Exit codes:
   0  done
@@ -152,6 +153,19 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	}
 	if earlier != nil {
 		r.Comparison = benchmark.Compare(earlier, r, f.limits)
+		// What else the machine does makes times longer for a while, and never shorter.
+		for try := 2; try <= benchTries && r.Comparison.OnlyTimes(); try++ {
+			b.notes.say("note: a time is a regression; measuring again (%d of %d)\n", try, benchTries)
+			again, err := b.measure(ctx)
+			if err != nil {
+				return &codedError{exitPartial, err}
+			}
+			again.Comparison = benchmark.Compare(earlier, again, f.limits)
+			before, _ := r.Comparison.Regressions()
+			if now, _ := again.Comparison.Regressions(); now <= before {
+				r = again
+			}
+		}
 	}
 	if err := b.print(s, r); err != nil {
 		return &codedError{exitUsage, err}
@@ -192,6 +206,9 @@ func (b *bench) measure(ctx context.Context) (*benchmark.Result, error) {
 	r.Setup = benchmark.Setup{Read: float64(read), Compile: float64(compile)}
 	return r, nil
 }
+
+// benchTries is how often a regression of times is measured before it is one.
+const benchTries = 3
 
 // enough is how many requests are needed for the 99th percentile to rest on
 // about ten of them.

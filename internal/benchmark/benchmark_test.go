@@ -128,6 +128,10 @@ func TestCompareThreshold(t *testing.T) {
 			if n, of := c.Regressions(); !slices.Equal(got, tt.want) || n != len(tt.want) || of != len(tt.limits.Figures) {
 				t.Errorf("regressions = %q (%d of %d), want %q", got, n, of, tt.want)
 			}
+			solid := slices.Contains(got, "allocs") || slices.Contains(got, "bytes")
+			if c.OnlyTimes() != (len(got) > 0 && !solid) {
+				t.Errorf("OnlyTimes = %v for %q", c.OnlyTimes(), got)
+			}
 		})
 	}
 }

@@ -53,6 +53,8 @@ type Row struct {
 	Delta      *float64 `json:"deltaPercent,omitempty"`
 	Checked    bool     `json:"checked"`
 	Regression bool     `json:"regression"`
+
+	time bool // or a rate, which depends on time
 }
 
 // figure describes one figure that is compared.
@@ -109,7 +111,7 @@ func Compare(earlier, current *Result, limits Limits) *Comparison {
 }
 
 func (g figure) row(before, now *Figures, limits Limits) Row {
-	r := Row{Request: now.Name, Figure: g.name, Old: g.of(before), New: g.of(now), Checked: slices.Contains(limits.Figures, g.name)}
+	r := Row{Request: now.Name, Figure: g.name, Old: g.of(before), New: g.of(now), Checked: slices.Contains(limits.Figures, g.name), time: g.time || g.rate}
 	if r.Old == 0 {
 		return r // nothing was measured
 	}
@@ -134,6 +136,12 @@ func (c *Comparison) Regressions() (n, of int) {
 		}
 	}
 	return n, of
+}
+
+// OnlyTimes reports whether there are regressions and all are of times.
+func (c *Comparison) OnlyTimes() bool {
+	n, _ := c.Regressions()
+	return n > 0 && !slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Regression && !r.time })
 }
 
 // differences names what differs between two Results besides mapd and the
