@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
-	"sync"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -36,20 +35,19 @@ func limitToContainer() (limit int64) {
 	return debug.SetMemoryLimit(-1)
 }
 
-// moduleMemory is when the garbage collector works harder while a command runs modules. A
-// module's memory is copied as it grows, so twice the 256 MiB of one and what else a command
-// needs fit in.
-const moduleMemory = 512 << 20
+// moduleMemory limits the memory of a command that runs modules. A quarter of it is for all
+// modules together; the old memory of one that grows counts until it is copied.
+const moduleMemory = 1 << 30
 
-// limitCommand limits the memory of a command that runs modules. It returns the limit of the
-// container, as limitToContainer does.
-var limitCommand = sync.OnceValue(func() (limit int64) {
+// limitCommand limits the memory of a command that runs modules, in a container as that of a
+// server. It returns what guests are bounded by.
+func limitCommand() (limit int64) {
 	limit = limitToContainer()
 	if limit == math.MaxInt64 {
 		debug.SetMemoryLimit(moduleMemory)
 	}
-	return limit
-})
+	return min(limit, moduleMemory)
+}
 
 // limitMemory limits the memory of a server. It returns the budget for reviews: flag, or what
 // the policies leave of the limit.

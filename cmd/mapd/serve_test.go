@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"math"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -32,5 +34,20 @@ func TestCertPool(t *testing.T) {
 		if (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
+	}
+}
+
+// A command bounds the memory of modules wherever it runs, and more than once.
+func TestLimitCommand(t *testing.T) {
+	before := debug.SetMemoryLimit(math.MaxInt64)
+	defer debug.SetMemoryLimit(before)
+	for range 2 {
+		o := guestMemory(limitCommand())
+		if o.AllMemory <= 0 || o.AllMemory > moduleMemory/4 || o.Memory <= 0 || o.Memory > o.AllMemory {
+			t.Errorf("guests may have %d bytes, one of them %d", o.AllMemory, o.Memory)
+		}
+	}
+	if limit := debug.SetMemoryLimit(-1); limit == math.MaxInt64 {
+		t.Error("the process has no limit")
 	}
 }
