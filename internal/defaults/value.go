@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/mapd-project/mapd/pkg/quantity"
 )
 
 // round rounds the quantities of resource lists up to thousandths, the finest
@@ -40,11 +42,11 @@ func roundUp(value any) (string, bool) {
 	if !strings.ContainsAny(text, ".nueE") {
 		return "", false
 	}
-	quantity, err := resource.ParseQuantity(text)
-	if err != nil || quantity.RoundUp(resource.Milli) {
+	q, err := quantity.Parse(text)
+	if err != nil || q.RoundUp(resource.Milli) {
 		return "", false
 	}
-	return quantity.String(), true
+	return q.String(), true
 }
 
 // pullPolicy fills in the pull policy of an image: Always for the tag latest,

@@ -20,6 +20,7 @@ import (
 	pspolicy "k8s.io/pod-security-admission/policy"
 
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/quantity"
 )
 
 // security is the PodSecurity plugin of a server that has no configuration for it:
@@ -90,7 +91,8 @@ func typed(u *unstructured.Unstructured) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return obj, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj)
+	// No level looks at a quantity.
+	return obj, runtime.DefaultUnstructuredConverter.FromUnstructured(quantity.Within(u.Object), obj)
 }
 
 // podSecurity adds what the levels of the namespace forbid.

@@ -15,6 +15,8 @@ import (
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/mapd-project/mapd/pkg/quantity"
 )
 
 // guards are of all functions whose time or memory is more than their cost tells.
@@ -509,57 +511,25 @@ func selecting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 	return c.plain(args)
 }
 
-// maxQuantity bounds the digits and the exponent of a quantity in text. Up to there
-// one takes 40 ms at most to read and to reckon with; far beyond, hours.
-const maxQuantity = 100_000
-
-var errQuantity = fmt.Errorf("quantities of more than %d digits or with an exponent beyond ±%[1]d are not evaluated", maxQuantity)
-
 // quantities reads quantities.
 func quantities(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	s, ok := args[0].(types.String)
 	if !ok {
 		return c.plain(args)
 	}
-	size := max(len(s), exponent(string(s)))
-	if size > maxQuantity {
-		return types.NewErr("%v", errQuantity)
+	if !quantity.Bounded(string(s)) {
+		return types.NewErr("%v", quantity.Err)
 	}
-	if size > lightText {
-		a := activationOf(frame)
-		a.use(int64(8 * size))
-		a.toil(int64(size) * int64(size) / (1 << 15))
-		if a != nil {
-			a.digits = max(a.digits, int64(size))
-		}
-	}
+	activationOf(frame).reckon()
 	return c.plain(args)
 }
 
-// exponent is the exponent of a quantity without its sign, as
-// k8s.io/apimachinery …/resource/suffix.go: interpret reads it; 0 if there is none.
-func exponent(s string) int {
-	i := strings.IndexAny(s, "eE")
-	if i < 0 {
-		return 0
-	}
-	n, err := strconv.ParseInt(s[i+1:], 10, 64)
-	if err != nil {
-		return 0 // not a quantity
-	}
-	e := int(int32(n))
-	return max(e, -e)
-}
-
-// reckoning is for functions of quantities, which take as long as the longest that was
-// read.
+// reckoning is for functions of quantities.
 func reckoning(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	activationOf(frame).reckon()
 	return c.plain(args)
 }
 
-func (a *Activation) reckon() {
-	if a != nil && a.digits > 0 {
-		a.toil(a.digits / 8)
-	}
-}
+// reckon counts the work of reading quantities within quantity.Max, or of reckoning with
+// them.
+func (a *Activation) reckon() { a.toil(quantity.Max / 64) }

@@ -56,8 +56,6 @@ type gauge struct {
 	unpaid int64
 	// turned are the turns of loops so far.
 	turned int64
-	// digits are those of the longest quantity that was read, if it was long.
-	digits int64
 	// size is the weight of the last result.
 	size int64
 	// quick counts evaluations that needed no cel-go.

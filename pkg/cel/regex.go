@@ -102,9 +102,9 @@ func matching(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Va
 		return types.NewErr("Illegal regex: %v", p.err)
 	}
 	s := string(text)
-	work := p.instructions * int64(len(s))
+	work := times(p.instructions, int64(len(s)))
 	if c.Function() == "findAll" {
-		work *= int64(len(s)) // each search may go to the end
+		work = times(work, int64(len(s))) // each search may go to the end
 	}
 	if work <= quick.MatchAtOnce {
 		a.toil(work / workBytes)

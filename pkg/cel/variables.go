@@ -2,6 +2,8 @@ package cel
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -69,10 +71,18 @@ func (a *Activation) Variable(i int) (any, bool) {
 	return r.Value, true
 }
 
-// add adds costs without overflow.
+// add adds costs, which are not negative, and stays at the largest number.
 func add(a, b int64) int64 {
 	if sum := a + b; sum >= a {
 		return sum
 	}
-	return 1<<63 - 1
+	return math.MaxInt64
+}
+
+// times multiplies as add adds.
+func times(a, b int64) int64 {
+	if high, low := bits.Mul64(uint64(a), uint64(b)); high == 0 && low <= math.MaxInt64 {
+		return int64(low)
+	}
+	return math.MaxInt64
 }

@@ -149,10 +149,10 @@ type goType struct {
 func (t *goType) roundTrip(tree map[string]any, from Decoding) (map[string]any, error) {
 	var obj runtime.Object
 	var err error
+	if err := t.checkNumbers(tree, from); err != nil {
+		return nil, err
+	}
 	if from == FromApply {
-		if err := t.checkNumbers(tree); err != nil {
-			return nil, err
-		}
 		obj, err = t.set.scheme.ConvertToVersion(&unstructured.Unstructured{Object: tree}, t.gvk.GroupVersion())
 	} else {
 		obj, err = t.decode(tree)

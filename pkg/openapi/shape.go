@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/mapd-project/mapd/pkg/quantity"
 )
 
 // A shape describes how values of one Go type look in a tree. It is made by
@@ -33,6 +35,8 @@ type shape struct {
 	// zero is what null becomes: what the type's zero value looks like, or the
 	// default of a custom kind where null is not allowed.
 	zero any
+
+	quantity bool // of a special form: resource.Quantity
 
 	// canonical turns a value into what an own (un)marshaler makes of it;
 	// false: it cannot, or cannot know.
@@ -151,6 +155,7 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 		return sh
 	case pt.Implements(marshaler) && pt.Implements(unmarshaler):
 		sh.form, sh.canonical, sh.zero = special, specials[t], zeroOf(t)
+		sh.quantity = t == reflect.TypeFor[resource.Quantity]()
 		if sh.canonical == nil {
 			sh.canonical = canonicalOf(t)
 		}
@@ -284,6 +289,9 @@ func canonicalOf(t reflect.Type) func(any) (any, bool) {
 
 func canonicalQuantity(v any) (any, bool) {
 	s, ok := v.(string)
+	if ok && !quantity.Bounded(strings.TrimSpace(s)) {
+		return nil, false
+	}
 	if !ok || strings.TrimSpace(s) != s {
 		return slowQuantity(v)
 	}
@@ -310,27 +318,32 @@ func canonicalTime(v any) (any, bool) {
 
 var canonicalMicroTime = canonicalOf(reflect.TypeFor[metav1.MicroTime]())
 
-// checkNumbers reports an integer that does not fit its Go type. Upstream's
-// conversion of a merge result wraps it silently (spec T7); we refuse.
-func (t *goType) checkNumbers(tree map[string]any) error {
-	if where, what := misfit(t.root.shape, tree); what != "" {
+// checkNumbers reports a quantity that is not read, see package quantity, and of a merge
+// result an integer that does not fit its Go type. Upstream's conversion of such a result
+// wraps it silently (spec T7); we refuse.
+func (t *goType) checkNumbers(tree map[string]any, from Decoding) error {
+	if where, what := misfit(t.root.shape, tree, from == FromApply); what != "" {
 		return fmt.Errorf("unable to convert unstructured object to %v: %s: %s", t.gvk, where[1:], what)
 	}
 	return nil
 }
 
-// misfit finds the first integer, in the order of sorted keys, that its type
+// misfit finds the first quantity or integer, in the order of sorted keys, that its type
 // cannot hold.
-func misfit(sh *shape, v any) (where, what string) {
+func misfit(sh *shape, v any, integers bool) (where, what string) {
 	sh = sh.target()
 	switch v := v.(type) {
+	case string:
+		if sh.quantity && !quantity.Bounded(v) {
+			return "", quantity.Err.Error()
+		}
 	case int64:
-		if sh.form == integer && (v < sh.min || v > sh.max) {
+		if integers && sh.form == integer && (v < sh.min || v > sh.max) {
 			return "", fmt.Sprintf("%d does not fit %s", v, sh.name)
 		}
 	case float64:
 		// The largest int64 has no float64; 2^63 does, and is too large.
-		if sh.form == integer && v == math.Trunc(v) && (v < float64(sh.min) || v > float64(sh.max) || v >= 1<<63) {
+		if integers && sh.form == integer && v == math.Trunc(v) && (v < float64(sh.min) || v > float64(sh.max) || v >= 1<<63) {
 			return "", fmt.Sprintf("%v does not fit %s", v, sh.name)
 		}
 	case []any:
@@ -338,14 +351,14 @@ func misfit(sh *shape, v any) (where, what string) {
 			break
 		}
 		for i, e := range v {
-			if where, what := misfit(sh.items.shape, e); what != "" {
+			if where, what := misfit(sh.items.shape, e, integers); what != "" {
 				return fmt.Sprintf("[%d]%s", i, where), what
 			}
 		}
 	case map[string]any:
 		for _, key := range sortedKeys(v) {
 			if m := sh.member(key); m != nil {
-				if where, what := misfit(m.shape, v[key]); what != "" {
+				if where, what := misfit(m.shape, v[key], integers); what != "" {
 					return "." + key + where, what
 				}
 			}

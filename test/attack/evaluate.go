@@ -76,7 +76,7 @@ func many(n int, one func(i int) string) (out []string) {
 var expensives = []expensive{
 	{name: "a quantity with a huge exponent", patches: []string{where(`quantity(object.text).isGreaterThan(quantity("1"))`)},
 		content: func() string { return `"text":"1e1000000000"` }},
-	{name: "quantities with large exponents", patches: []string{where(`lists.range(20000).all(x, quantity("1e100000").isGreaterThan(quantity("1")))`)}, content: nothing},
+	{name: "quantities with large exponents", patches: []string{where(`lists.range(20000).all(x, quantity("1e1000").isGreaterThan(quantity("1")))`)}, content: nothing},
 	{name: "a quantity of 1 MiB of digits", patches: []string{where(`quantity(object.text).isGreaterThan(quantity("1"))`)}, content: text("text", "9", mib)},
 	{name: "a regular expression on 1 MiB", patches: slices.Repeat([]string{where(`!object.text.matches("(a+a+){2}b")`)}, 10), content: text("text", "a", mib)},
 	{name: "all matches in 1 MiB", patches: []string{where(`object.text.findAll("(a.*b)|a").size() > 0`)}, content: text("text", "a", mib)},
