@@ -280,7 +280,8 @@ func (w *World) bothSince() time.Time {
 	return a.Time
 }
 
-// do carries out actions. What somebody else was faster with is looked at again.
+// do carries out actions. What has changed since it was read, be it only its status, is read
+// again.
 func (p *Promoter) do(ctx context.Context, list []Action) error {
 	for _, a := range list {
 		var err error
@@ -293,7 +294,7 @@ func (p *Promoter) do(ctx context.Context, list []Action) error {
 		case err == nil:
 			p.Progress("%s", a)
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err) && a.Seen != nil, apierrors.IsAlreadyExists(err) && a.Seen == nil:
-			p.Progress("%s: somebody was faster; looking again", a)
+			p.Progress("%s: not yet, it has changed since it was read; reading it again", a)
 			return pause(ctx, pollEvery)
 		default:
 			return fmt.Errorf("%s: %w", a, err)
