@@ -48,7 +48,7 @@ spec: {policyName: labels}
 var reasons = []string{
 	"actual cost limit exceeded",
 	"the values of one evaluation take more than 64 MiB of memory",
-	"quantities of more than 100000 digits or with an exponent beyond",
+	"quantities of more than 1000 characters or with an exponent beyond",
 	"which is more than an API server takes",
 	"the object would take more than 7 MiB of JSON",
 	"the accumulated size increase of copy",
