@@ -15,7 +15,7 @@ import (
 const hidden = "\x1b\x07\u0085\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"
 
 // family is one emoji of three that are joined, and persian a word with a joiner of its own.
-const family, persian = "👨‍👩‍👧", "می‌خواهم"
+const family, persian = "👨‍👩‍👧", "می\u200cخواهم"
 
 // Nothing hidden reaches a reader, by whichever way it comes, and joiners stay.
 func TestNothingHidden(t *testing.T) {

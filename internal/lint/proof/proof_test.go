@@ -195,8 +195,7 @@ func randomPolicy(r *rand.Rand) string {
 	selection := func() string {
 		return pick(r, `object.metadata.labels.skip`, `object.metadata.labels["example.com/a"]`, `object.metadata.annotations['x']`, `object.metadata.namespace`, `object.metadata.generateName`)
 	}
-	var condition func(depth int) string
-	condition = func(depth int) string {
+	condition := func(depth int) string {
 		if depth > 0 && r.IntN(3) > 0 {
 			return pick(r, "(%s) && (%s)", "(%s) || (%s)", "!(%s) || (%s)", "(%s) ? (%s) : true")
 		}
