@@ -150,6 +150,11 @@ func (s *Set) get(whole context.Context, r replica, path, token string) (body []
 		return nil, 0, s.failure(whole, err)
 	}
 	defer response.Body.Close()
+	// When its time is over, the connection is closed, the replica ends what it does, and
+	// what it then writes may still arrive: that is no answer.
+	if err := ctx.Err(); err != nil {
+		return nil, 0, s.failure(whole, err)
+	}
 	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
