@@ -17,7 +17,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -52,14 +51,7 @@ type stdio struct {
 func playSession(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	path := ""
-	for _, dir := range strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator)) {
-		if _, err := os.Stat(dir + "/mapd"); err == nil {
-			path = dir + "/mapd"
-			break
-		}
-	}
-	cmd := exec.CommandContext(ctx, path, append([]string{"lsp"}, args[1:]...)...)
+	cmd := exec.CommandContext(ctx, ts.Getenv("MAPD_PROGRAM"), append([]string{"lsp"}, args[1:]...)...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	in, err := cmd.StdinPipe()

@@ -9,8 +9,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,13 +34,11 @@ var update = flag.Bool("update", false, "rewrite the golden files in the scripts
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"mapd": func() {
-			switch {
-			case os.Getenv("SITE") == "none":
-				site = func() fs.FS { return nil }
-			case site() == nil: // nobody ran make web in this tree
-				site = smallSite
+			if os.Getenv("MAPD_WORKER") != "" {
+				fmt.Fprintln(os.Stderr, work())
+				os.Exit(1)
 			}
-			os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+			os.Exit(runProgram(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
 	})
 }
@@ -64,11 +62,13 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := startWorkers(t)
 	testscript.Run(t, testscript.Params{
 		Files: all,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("ACTION", action)
 			env.Setenv("GUESTS", guests)
+			w.setup(env)
 			return nil
 		},
 		UpdateScripts:       *update,
@@ -164,15 +164,8 @@ func startServer(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func start(ts *testscript.TestScript, args []string) {
-	path := ""
-	for _, dir := range strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator)) {
-		if _, err := os.Stat(dir + "/mapd"); err == nil {
-			path = dir + "/mapd"
-			break
-		}
-	}
 	s := &server{log: &bytes.Buffer{}, out: make(chan struct{})}
-	s.cmd = exec.Command(path, args...)
+	s.cmd = exec.Command(ts.Getenv("MAPD_PROGRAM"), args...)
 	s.cmd.Dir = ts.Getenv("WORK")
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"), "PATH="+ts.Getenv("PATH"))
 	s.cmd.Stderr = s.log
