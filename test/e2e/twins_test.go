@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,6 +52,10 @@ func TestTwins(t *testing.T) {
 	t.Parallel()
 	cluster.NotGiven(t, "it needs servers of its own")
 	plans, skipped := planAll(t, only)
+	known := len(plans)
+	if os.Getenv("MAPD_E2E_CASES") == "some" {
+		plans = someOf(t, plans)
+	}
 	differences := newDifferences(t)
 	var asExpected, refused atomic.Int32
 	t.Run("lanes", func(t *testing.T) {
@@ -65,10 +70,17 @@ func TestTwins(t *testing.T) {
 		}
 		together(t, all)
 	})
-	if *onlyCases == "" {
+	if len(plans) == known && *onlyCases == "" {
 		differences.checkStale(t)
-		if n := asExpected.Load(); n < leastAsWanted {
-			t.Errorf("natively %d cases end as their files want; %d did", n, leastAsWanted)
+	}
+	if *onlyCases == "" {
+		// Of some of the cases, nine tenths of what is their share.
+		least := leastAsWanted
+		if len(plans) < known {
+			least = leastAsWanted * len(plans) / known * 9 / 10
+		}
+		if n := int(asExpected.Load()); n < least {
+			t.Errorf("natively %d cases end as their files want; %d did", n, least)
 		}
 	}
 	t.Logf("%d cases ran, %d of them natively as the case wants; the policies of %d are refused; %d differ as docs/compat.md says; %d were left out",
