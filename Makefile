@@ -6,7 +6,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet lint tidy generate web browser bench-browser race e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race nightly e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,15 +17,16 @@ build: ## build bin/mapd, static; with the playground if "make web" has made its
 run: build ## start the webhook on the examples, send it a Pod, print what changed, stop
 	@./hack/run.sh bin/mapd
 
-# test/monitoring reads files of this module, of whose changes the cache of its results
-# does not know.
-test: ## all tests, the oracle, Gatekeeper itself and a short fixed count of random cases included
-	$(GO) test -timeout 1h ./...
-	$(GO) -C test/gatekeeper test -timeout 1h ./...
-	$(GO) -C test/monitoring test -count 1 -timeout 1h ./...
-	$(GO) -C test/scheme test -timeout 1h ./...
+test: ## all tests, each once: with -race where goroutines meet, without elsewhere; Gatekeeper itself, and a fixed count of random cases
+	@GO="$(GO)" ./hack/test.sh
+	$(GO) -C test/gatekeeper test -vet=off -timeout 1h ./...
+	$(GO) -C test/scheme test -vet=off -timeout 1h ./...
+	@GO="$(GO)" ./hack/monitoring.sh
 
-check: fmt vet lint tidy generate web race ## what a change must pass: format, vet, lint, tidy, generated files, the size of web, tests with -race and fewer random cases
+# What writes into the tree comes first, and what else reads it does not run beside that.
+check: generate web static ## what a change must pass besides make test: generated files, the playground and its size, format, vet, lint, tidy
+
+static: fmt vet lint tidy ## the part of make check that only reads
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
@@ -34,17 +35,17 @@ vet:
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./test/e2e/...
 	$(GO) -C test/gatekeeper vet ./...
-	$(GO) -C test/monitoring vet ./...
 	$(GO) -C test/scheme vet ./...
 	$(GO) -C test/browser vet ./...
 
 lint:
 	$(GO) tool staticcheck ./...
 	$(GO) tool staticcheck -tags e2e ./test/e2e/...
-	staticcheck=$$($(GO) tool -n staticcheck) && cd test/gatekeeper && $$staticcheck ./... && cd ../monitoring && $$staticcheck ./... && cd ../scheme && $$staticcheck ./... && cd ../browser && $$staticcheck ./...
+	staticcheck=$$($(GO) tool -n staticcheck) && for module in gatekeeper scheme browser; do (cd test/$$module && $$staticcheck ./...) || exit 1; done
 
-# Not test/monitoring: for that the Go command fetches the modules of all the tests of
-# Prometheus, which nothing here needs. Building it fails if anything is missing.
+# Vet and lint of test/monitoring are in hack/monitoring.sh. Tidy is not: for that the Go
+# command fetches the modules of all the tests of Prometheus, which nothing here needs.
+# Building it fails if anything is missing.
 tidy:
 	$(GO) mod tidy -diff
 	$(GO) -C test/gatekeeper mod tidy -diff
@@ -72,9 +73,16 @@ bench-browser: $(SITE) ## the playground in Chromium: transferred bytes, time to
 	@$(MAKE) --no-print-directory build
 	chromium=$$(./hack/chromium.sh) && MAPD_CHROMIUM=$$chromium $(GO) -C test/browser test -count 1 -timeout 30m -run '^TestFigures$$' -figures -v ./...
 
-# All but what reads the source.
-race:
-	$(GO) test -race -short -timeout 1h $$($(GO) list ./... | grep -vx 'github.com/mapd-project/mapd')
+# All but what reads the source, tests that make test runs without -race included.
+race: ## every package with -race, and fewer random cases
+	$(GO) test -vet=off -race -short -timeout 1h $$($(GO) list ./... | grep -vx 'github.com/mapd-project/mapd')
+
+nightly: ## what takes long and finds little: all of the corpus on real servers, all of their minors, -race everywhere, each command a process, Prometheus
+	FORCE=1 GO="$(GO)" ./hack/monitoring.sh
+	MAPD_SCRIPTS=processes $(GO) test -vet=off -count 1 -timeout 1h -run '^TestScript$$' ./cmd/mapd
+	@$(MAKE) --no-print-directory race
+	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory e2e-versions
 
 # The time limit is for all of it: building the servers, which is done once and
 # takes minutes, is before. Tests wait for servers more than they compute. Without

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# hack/test.sh runs the tests of this module, each of them once. Where goroutines meet, the
+# race detector watches; the rest does without, for which it computes five to ten times as
+# fast. Neither list is kept by hand:
+#
+#   - a package is concurrent if it, or a test of it, starts goroutines;
+#   - a test of a concurrent package runs without the race detector if it says that it is
+#     not for it, or has less to do with it: hammer.Alone, hammer.Allocs, hammer.Race,
+#     testing.Short.
+#
+# `hack/test.sh -n` prints the two lists. `make nightly` runs all with the race detector.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+
+starts='^\s*go (func\b|[a-zA-Z_.]+\()|\.(Go|Parallel|RunParallel|AfterFunc)\(|httptest\.New(TLS|Unstarted)?Server|hammer\.Run|parallel\.[A-Z]|synctest\.'
+export says='hammer[.](Alone|Allocs|Race)|testing[.](Short|AllocsPerRun)[(]' # awk reads it, too
+
+all=$($go list -f "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}" ./... | sed "s#^$PWD#.#" | sort)
+concurrent=$(comm -12 <(echo "$all") <(grep -rlE --include='*.go' "$starts" . | xargs -n1 dirname | sort -u))
+rest=$(comm -23 <(echo "$all") <(echo "$concurrent"))
+
+# functions prints PACKAGE FUNCTION for each function that has a line that matches $says.
+functions() {
+	grep -lE "$says" $(for p in $concurrent; do ls "$p"/*_test.go 2>/dev/null || true; done) | xargs awk '
+		/^func / { name = $0; sub(/^func (\([^)]*\) )?/, "", name); sub(/[^A-Za-z0-9_].*/, "", name) }
+		$0 ~ ENVIRON["says"] { package = FILENAME; sub(/\/[^\/]*$/, "", package); print package, name }' | sort -u
+}
+alone=$(functions)
+if helpers=$(grep -vE ' (Test|Fuzz)' <<<"$alone"); then
+	printf 'hack/test.sh: what asks for -short or the race detector must be a test itself, so that one can say which tests those are:\n%s\n' "$helpers" >&2
+	exit 1
+fi
+names=$(cut -d' ' -f2 <<<"$alone" | sort -u | paste -sd'|')
+packages=$(cut -d' ' -f1 <<<"$alone" | sort -u)
+
+if [ "${1:-}" = -n ]; then
+	printf 'with the race detector:\n%s\n\nwithout it, of these packages:\n%s\n' "$concurrent" "$alone"
+	exit
+fi
+# A step that fails does not keep the others from running.
+failed=
+step() {
+	echo "== $1"
+	shift
+	"$@" || failed=yes
+}
+# Vet is a step of make check, of all packages in one build configuration.
+step "with the race detector" $go test -vet=off -race -short -timeout 1h $concurrent
+step "without the race detector" $go test -vet=off -timeout 1h $rest
+step "without the race detector: what computes much, or counts allocations" $go test -vet=off -timeout 1h -run "^($names)\$" $packages
+[ -z "$failed" ] || { echo "hack/test.sh: tests failed, see FAIL above" >&2; exit 1; }
