@@ -24,8 +24,9 @@ func Run(p, n int, work func(p, n int)) {
 	all.Wait()
 }
 
-// Alone skips a test that computes much on one goroutine if -short is set, as make
-// race does: the race detector makes it ten times as long and has nothing to find.
+// Alone skips a test that computes much on one goroutine if -short is set, as it is when
+// make test looks for races (hack/test.sh): the race detector makes it ten times as long and
+// has nothing to find. It must be called by the test itself: hack/test.sh reads that.
 func Alone(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
