@@ -151,7 +151,7 @@ func newServe(s streams) *cobra.Command {
 	fl.BoolVar(&f.unbound, "unbound", false, "files: run policies that have no binding as if bound to everything")
 	fl.DurationVar(&f.poll, "poll", 5*time.Second, "files: how often to look for changes that the file system does not report")
 
-	f.cluster.add(fl)
+	f.cluster.addPlace(fl)
 	choiceVar(fl, &f.recordSink, "record-sink", sinkNone, ": cluster: where records of which policy changed which fields are kept besides memory: in a ConfigMap of each replica, or as events at the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT", sinkNone, sinkConfigMap, sinkOTel)
 	fl.BoolVar(&f.externalData, "external-data", false, "cluster: ask the Providers of the cluster (externaldata.gatekeeper.sh), which needs more rights; with --policies, those among the files are asked")
 	fl.StringVar(&f.namespace, "namespace", "", "cluster: the namespace that mapd runs in (default that of its Pod, or "+defaultNamespace+")")
