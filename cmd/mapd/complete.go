@@ -44,7 +44,7 @@ func completion(f *pflag.Flag) cobra.CompletionFunc {
 	case "context":
 		return completeContexts
 	case "request-user", "request-group", "cluster", "as", "as-group", "as-uid", "request-timeout", "namespace", "subresource", "server", "listen", "url", "service", "secret", "lease",
-		"pprof", "address", "review-memory", "exempt-namespace", "external-namespace", "insecure-registry", "image", "replica":
+		"pprof", "address", "review-memory", "exempt-namespace", "external-namespace", "insecure-registry", "module-source", "image", "replica":
 		return cobra.NoFileCompletions
 	}
 	return nil
