@@ -35,7 +35,9 @@ type auditFlags struct {
 	policies, base             []string
 	recursive, unbound         bool
 	native, legacy, kubewarden bool
-	as, namespace, selector    string
+	operation                  string
+	namespace, selector        string
+	everywhere                 bool
 	kinds, exempt              []string
 	user                       string
 	groups                     []string
@@ -56,7 +58,7 @@ const fromCluster = "@cluster"
 const auditLong = `Show what policies would make of the objects that a cluster has.
 
 Lists the objects of every kind that a policy can match, page by page, and runs the
-policies on each as if somebody updated it without a change, or with --as create as if it
+policies on each as if somebody updated it without a change, or with --operation create as if it
 were created now. Nothing is written to the cluster.
 
 The policies are those of mapd's group in the cluster; with --native, --legacy and
@@ -131,14 +133,15 @@ func newAudit(s streams) *cobra.Command {
 	fl.BoolVar(&f.native, "native", false, "cluster: also run the policies of admissionregistration.k8s.io, before the others")
 	fl.BoolVar(&f.legacy, "legacy", false, "cluster: also run Gatekeeper's mutators")
 	fl.BoolVar(&f.kubewarden, "kubewarden", false, "cluster: also run Kubewarden's policies")
-	choiceVar(fl, &f.as, "as", "update", ": what the objects are put to the policies as", "update", "create")
+	choiceVar(fl, &f.operation, "operation", "update", ": evaluate objects as an update without a change, or as a creation", "update", "create")
 	fl.BoolVar(&f.whole, "whole", false, "bindings that take a share (mapd.dev/percent) apply to all objects")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "only objects of this namespace")
+	fl.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "objects of all namespaces, which is the default")
 	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with these labels, as kubectl takes them")
 	fl.StringSliceVar(&f.kinds, "kinds", nil, "only these kinds or resources, such as Pod or deployments.apps")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", []string{"kube-system", "kube-node-lease", defaultNamespace}, "namespaces that mapd does not reach: only policies of --native apply there")
-	fl.StringVar(&f.user, "user", "", "who asks (default kubernetes-admin of the group system:masters)")
-	fl.StringArrayVar(&f.groups, "group", nil, "a group of the user; repeatable")
+	fl.StringVar(&f.user, "request-user", "", "who asks (default kubernetes-admin of the group system:masters)")
+	fl.StringArrayVar(&f.groups, "request-group", nil, "a group of that user; repeatable")
 	choiceVarP(fl, &f.output, "output", "o", "table", "", audit.Formats...)
 	fl.IntVar(&f.diffs, "diffs", 100, "how many results a report shows, unless it is -o json, which has all")
 	fl.StringVar(&f.state, "state", "", "file that says how far the audit is; if there is one, the audit goes on there")
@@ -156,7 +159,11 @@ func (f *auditFlags) check() error {
 	if err := f.fix.check(f); err != nil {
 		return err
 	}
-	switch {
+	switch as := f.cluster.overrides.AuthInfo.Impersonate; {
+	case as == "update" || as == "create":
+		return usagef("audit: --as is the user to impersonate, as with kubectl; the operation is --operation %s now", as)
+	case f.everywhere && f.namespace != "":
+		return usagef("audit: either -n, or -A")
 	case f.diffs < 0:
 		return usagef("audit: --diffs %d: must not be negative", f.diffs)
 	case f.qps <= 0:
@@ -265,7 +272,7 @@ func (f *auditFlags) load(ctx context.Context, s streams, c *auditCluster, files
 // asking says how objects are put to the policies.
 func (f *auditFlags) asking() audit.Asking {
 	return audit.Asking{
-		Operation: admissionv1.Operation(strings.ToUpper(f.as)), User: auditUser(f.user, f.groups), Exempt: f.exempt, Timeout: f.timeout,
+		Operation: admissionv1.Operation(strings.ToUpper(f.operation)), User: auditUser(f.user, f.groups), Exempt: f.exempt, Timeout: f.timeout,
 		Memory: memory.New(auditMemory),
 	}
 }

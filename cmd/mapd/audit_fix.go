@@ -56,8 +56,8 @@ func (f *fixFlags) check(a *auditFlags) error {
 		return nil
 	case len(f.selects) == 0:
 		return usagef("audit: --fix writes what --select chooses, and nothing is chosen; --select all is everything")
-	case a.as != "update":
-		return usagef("audit: --fix writes objects that exist; leave --as %s out", a.as)
+	case a.operation != "update":
+		return usagef("audit: --fix writes objects that exist; leave --operation %s out", a.operation)
 	case len(a.base) > 0 || a.state != "" || a.output != "table":
 		return usagef("audit: --fix goes neither with --base nor with --state nor with -o")
 	}

@@ -54,6 +54,29 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
+// renamed names, for each command, the flags that had another name before, and what they
+// are now: a script that gives an old one gets an error that says so.
+var renamed = map[string]map[string]string{
+	"audit":              requestFlags,
+	"bench":              requestFlags,
+	"eval":               requestFlags,
+	"expand":             {"user": "--request-user", "group": "--request-group", "outputfile": "--output-file"},
+	"send":               requestFlags,
+	"debug bundle":       {"o": "--output-file", "output": "--output-file"},
+	"export":             {"o": "--output-dir", "output": "--output-dir"},
+	"migrate gatekeeper": {"o": "--output-dir", "output": "--output-dir", "group": "--api-group", "objects": "-f"},
+}
+
+var requestFlags = map[string]string{"user": "--request-user", "group": "--request-group"}
+
+// dashed returns a flag as it is given.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
 // flagError says which command a wrong flag was given to.
 func flagError(cmd *cobra.Command, err error) error {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
@@ -61,7 +84,12 @@ func flagError(cmd *cobra.Command, err error) error {
 		return &codedError{exitUsage, err}
 	}
 	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
+	if errors.As(err, &unknown) {
+		if now := renamed[path][unknown.GetSpecifiedName()]; now != "" {
+			return usagef("%s: %s is now %s", path, dashed(unknown.GetSpecifiedName()), now)
+		}
+	}
+	if unknown != nil && len(unknown.GetSpecifiedName()) > 1 {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		near := lookup.Nearest(unknown.GetSpecifiedName(), names)

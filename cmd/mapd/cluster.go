@@ -1,27 +1,43 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// clusterFlags say which cluster to talk to.
+// clusterFlags say which cluster to talk to, and as whom.
 type clusterFlags struct {
-	kubeconfig, context string
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
 }
 
-// add takes what it needs of a flag set.
-func (f *clusterFlags) add(fl interface {
-	StringVar(p *string, name, value, usage string)
-}) {
+// add adds kubectl's flags, with the names and meanings that kubectl gives them.
+func (f *clusterFlags) add(fl *pflag.FlagSet) {
+	f.addPlace(fl)
+	recommended := clientcmd.RecommendedConfigOverrideFlags("")
+	clientcmd.BindOverrideFlags(&f.overrides, fl, clientcmd.ConfigOverrideFlags{
+		ContextOverrideFlags: clientcmd.ContextOverrideFlags{ClusterName: recommended.ContextOverrideFlags.ClusterName},
+		AuthOverrideFlags: clientcmd.AuthOverrideFlags{
+			Impersonate:       recommended.AuthOverrideFlags.Impersonate,
+			ImpersonateUID:    recommended.AuthOverrideFlags.ImpersonateUID,
+			ImpersonateGroups: recommended.AuthOverrideFlags.ImpersonateGroups,
+		},
+		Timeout: recommended.Timeout,
+	})
+}
+
+// addPlace adds the flags that say which cluster, for a command that is its own user.
+func (f *clusterFlags) addPlace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, in a Pod its service account, else ~/.kube/config)")
-	fl.StringVar(&f.context, "context", "", "context of the kubeconfig file (default its current one)")
+	fl.StringVar(&f.overrides.CurrentContext, "context", "", "context of the kubeconfig file (default its current one)")
 }
 
 // The API server protects itself by priority and fairness; client-go's default of
@@ -42,7 +58,7 @@ var inCluster = rest.InClusterConfig
 // comes before the service account.
 func (f *clusterFlags) config() (*rest.Config, error) {
 	rules := f.rules()
-	explicit := f.kubeconfig != "" || f.context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
+	explicit := f.kubeconfig != "" || f.overrides.CurrentContext != "" || f.overrides.Context.Cluster != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
 
 	var config *rest.Config
 	var err error
@@ -50,9 +66,12 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 		if config, err = inCluster(); err != nil && !errors.Is(err, rest.ErrNotInCluster) {
 			return nil, fmt.Errorf("the service account of this Pod: %w", err)
 		}
+		if config != nil {
+			err = f.override(config)
+		}
 	}
 	if config == nil {
-		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides).ClientConfig()
 	}
 	switch {
 	case clientcmd.IsEmptyConfig(err):
@@ -65,6 +84,20 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	return config, nil
 }
 
+// override applies the flags to the configuration of a Pod, to which clientcmd does not.
+func (f *clusterFlags) override(config *rest.Config) error {
+	a := f.overrides.AuthInfo
+	if a.Impersonate != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: a.Impersonate, UID: a.ImpersonateUID, Groups: a.ImpersonateGroups}
+	}
+	timeout, err := clientcmd.ParseTimeout(cmp.Or(f.overrides.Timeout, "0"))
+	if err != nil {
+		return err
+	}
+	config.Timeout = timeout
+	return nil
+}
+
 func (f *clusterFlags) rules() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.WarnIfAllMissing = false
@@ -74,7 +107,7 @@ func (f *clusterFlags) rules() *clientcmd.ClientConfigLoadingRules {
 
 // namespace returns the namespace of the context, which kubectl takes without -n.
 func (f *clusterFlags) namespace() string {
-	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.rules(), &clientcmd.ConfigOverrides{CurrentContext: f.context}).Namespace()
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.rules(), &f.overrides).Namespace()
 	if err != nil || namespace == "" {
 		return metav1.NamespaceDefault
 	}

@@ -8,6 +8,7 @@ import (
 
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Where a cluster is looked for, in which order.
@@ -37,13 +38,13 @@ func TestClusterConfig(t *testing.T) {
 		want  string // the host, or in an error
 	}{
 		{"the flag", clusterFlags{kubeconfig: flag}, variable, true, "https://flag"},
-		{"a context of the flag", clusterFlags{kubeconfig: flag, context: "b"}, variable, true, "https://other.flag"},
+		{"a context of the flag", clusterFlags{kubeconfig: flag, overrides: clientcmd.ConfigOverrides{CurrentContext: "b"}}, variable, true, "https://other.flag"},
 		{"the variable", clusterFlags{}, variable, true, "https://variable"},
-		{"a context of the variable", clusterFlags{context: "b"}, variable, true, "https://other.variable"},
+		{"a context of the variable", clusterFlags{overrides: clientcmd.ConfigOverrides{CurrentContext: "b"}}, variable, true, "https://other.variable"},
 		{"the first of several files", clusterFlags{}, filepath.Join(dir, "none") + string(os.PathListSeparator) + variable, false, "https://variable"},
 		{"the Pod", clusterFlags{}, "", true, "https://pod"},
 		{"no such file", clusterFlags{kubeconfig: filepath.Join(dir, "none")}, variable, true, "no such file"},
-		{"no such context", clusterFlags{context: "z"}, variable, true, `context "z" does not exist`},
+		{"no such context", clusterFlags{overrides: clientcmd.ConfigOverrides{CurrentContext: "z"}}, variable, true, `context "z" does not exist`},
 		{"nothing", clusterFlags{}, filepath.Join(dir, "none"), false, "no cluster configured: looked into"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

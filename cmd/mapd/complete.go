@@ -43,8 +43,8 @@ func completion(f *pflag.Flag) cobra.CompletionFunc {
 		return cobra.FixedCompletions(cel.Minors(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)
 	case "context":
 		return completeContexts
-	case "user", "group", "namespace", "subresource", "server", "listen", "url", "service", "secret", "lease",
-		"pprof", "address", "review-memory", "exempt-namespace", "external-namespace", "insecure-registry", "image", "replica":
+	case "request-user", "request-group", "cluster", "as", "as-group", "as-uid", "request-timeout", "namespace", "subresource", "server", "listen", "url", "service", "secret", "lease",
+		"pprof", "address", "review-memory", "exempt-namespace", "external-namespace", "insecure-registry", "module-source", "image", "replica":
 		return cobra.NoFileCompletions
 	}
 	return nil

@@ -63,7 +63,7 @@ func newBundle(s streams) *cobra.Command {
 		Short: "Write an archive with mapd's state in a cluster, without secrets",
 		Long:  bundleLong,
 		Example: `  mapd debug bundle
-  mapd debug bundle -o - | tar tz`,
+  mapd debug bundle --output-file - | tar tz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBundle(cmd.Context(), s, &f) },
 	}
@@ -71,8 +71,8 @@ func newBundle(s streams) *cobra.Command {
 	fl.SortFlags = false
 	f.replicas.timeout = 3 * time.Minute
 	f.replicas.add(fl)
-	fl.StringVarP(&f.output, "output", "o", "mapd-bundle.tar.gz", "file to write; - is standard output")
-	fl.StringVar(&f.namespace, "namespace", "", "the namespace that mapd runs in (default the one that its webhook configuration names)")
+	fl.StringVar(&f.output, "output-file", "mapd-bundle.tar.gz", "file to write; - is standard output")
+	fl.StringVarP(&f.namespace, "namespace", "n", "", "the namespace that mapd runs in (default the one that its webhook configuration names)")
 	fl.BoolVar(&f.noPolicies, "no-policies", false, "leave the texts of policies and bindings out")
 	return cmd
 }

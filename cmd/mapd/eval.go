@@ -176,8 +176,8 @@ func (f *evalFlags) addRequest(cmd *cobra.Command) {
 // addUser adds the flags for who asks.
 func (f *evalFlags) addUser(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.user, "user", "", "who asks (default kubernetes-admin of the group system:masters)")
-	fl.StringArrayVar(&f.groups, "group", nil, "a group of the user; repeatable")
+	fl.StringVar(&f.user, "request-user", "", "who asks (default kubernetes-admin of the group system:masters)")
+	fl.StringArrayVar(&f.groups, "request-group", nil, "a group of that user; repeatable")
 }
 
 // addReading adds the flags for how policies and objects are taken.

@@ -56,7 +56,7 @@ func newExpand(s streams) *cobra.Command {
 		Short: "Print the objects that workloads create, as policies leave them",
 		Long:  expandLong,
 		Example: `  mapd expand -p policies/ -f deployment.yaml
-  mapd expand -f cronjob.yaml -o json --outputfile created.json
+  mapd expand -f cronjob.yaml -o json --output-file created.json
   mapd expand --rewrite policy.yaml | kubectl apply -f -`,
 		Args: noArguments("-p and -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,7 +72,7 @@ func newExpand(s streams) *cobra.Command {
 	f.addFiles(cmd)
 	choiceVarP(fl, &f.output, "output", "o", "yaml", "", "yaml", "json")
 	fl.StringVar(&policies, "rewrite", "", "print policies for workloads that do what the policies for Pods in this file do, instead of objects")
-	fl.StringVar(&outputFile, "outputfile", "", "write to this file instead of standard output")
+	fl.StringVar(&outputFile, "output-file", "", "write to this file instead of standard output")
 	f.addUser(cmd)
 	f.addReading(cmd)
 	f.external.add(fl)

@@ -47,7 +47,7 @@ requests: generated ones, and the objects of -f. --verify=false leaves that out.
 Policies of mapd's group leave out the namespaces that mapd serve leaves out, unless
 you pass --everywhere. Gatekeeper's mutators become policies first:
 
-  mapd migrate gatekeeper -f mutators/ | mapd export --static -p -
+  mapd migrate gatekeeper -p mutators/ | mapd export --static -p -
 
 Exit codes:
   0  all policies were written
@@ -61,7 +61,7 @@ func newExport(s streams) *cobra.Command {
 		Use:   "export --static [POLICY...] -p PATH... | --from-cluster",
 		Short: "Write policies as manifest files of API servers",
 		Long:  exportLong,
-		Example: `  mapd export --static -p policies/ -o /etc/kubernetes/policies
+		Example: `  mapd export --static -p policies/ --output-dir /etc/kubernetes/policies
   mapd export --static --from-cluster team-labels`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), s, args) },
 	}
@@ -73,7 +73,7 @@ func newExport(s streams) *cobra.Command {
 	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read them from a cluster")
 	fl.BoolVar(&f.native, "native", false, "with --from-cluster: the policies of admissionregistration.k8s.io instead of mapd's")
 	f.cluster.add(fl)
-	fl.StringVarP(&f.output, "output", "o", "-", "directory for the files; - is one stream on standard output")
+	fl.StringVar(&f.output, "output-dir", "-", "directory for the files; - is one stream on standard output")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", []string{"kube-system", "kube-node-lease", defaultNamespace}, "namespaces that policies of mapd's group leave out")
 	fl.BoolVar(&f.everywhere, "everywhere", false, "leave out no namespace")
 	fl.BoolVar(&f.verify, "verify", true, "compare the policies with what was made of them")
@@ -92,7 +92,7 @@ func (f *exportFlags) run(ctx context.Context, s streams, names []string) error 
 	case f.native && !f.fromCluster:
 		return usagef("export: --native is for --from-cluster; all policies of -p are exported")
 	case f.output == "":
-		return usagef("export: -o: must be a directory, or - for standard output")
+		return usagef("export: --output-dir: must be a directory, or - for standard output")
 	case len(f.objects) > 0 && !f.verify:
 		return usagef("export: -f: objects are for the comparison, which --verify=false leaves out")
 	}

@@ -26,6 +26,7 @@ import (
 type moduleFlags struct {
 	local    []string
 	cache    string
+	sources  []string
 	insecure []string
 	config   string
 }
@@ -35,13 +36,14 @@ func (f *moduleFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.local, "module", nil, "Kubewarden: MODULE=FILE takes FILE as the module that policies name by MODULE; repeatable")
 	fl.StringVar(&f.cache, "module-cache", "", "Kubewarden: directory for modules that were fetched and compiled, none for no directory (default mapd in the user's cache directory)")
 	fl.StringVar(&f.config, "registry-config", "", "Kubewarden: Docker config.json with the users of registries (default that of the user, if there is one)")
+	fl.StringSliceVar(&f.sources, "module-source", nil, "Kubewarden: host, as host or host:port, that modules may be fetched from, redirects and servers of tokens included (default all with public addresses); repeatable")
 	fl.StringSliceVar(&f.insecure, "insecure-registry", nil, "Kubewarden: registry, as host:port, that is asked over http")
 }
 
 // loader returns what loads modules. It does nothing until it is asked; then limit limits the
 // memory of the process and returns what guests are bounded by.
 func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader, error) {
-	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure, MaxBytes: wapc.MaxModule}
+	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure, Sources: f.sources, MaxBytes: wapc.MaxModule}
 	for _, pair := range f.local {
 		// A URL may contain an equals sign, a file's name rarely does.
 		i := strings.LastIndex(pair, "=")

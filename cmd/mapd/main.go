@@ -35,7 +35,6 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		SilenceErrors: true,
 		Args:          unknownCommand,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	// cobra's own flag would link text/template, and with it every method of every type.
 	showVersion := root.Flags().BoolP("version", "v", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +44,24 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		}
 		return cmd.Help()
 	}
-	root.AddCommand(newEval(s), newTest(s), newLint(s), newFmt(s), newLSP(s), newExpand(s), newBench(s), newServe(s), newSend(s), newInstall(s), newUninstall(s), newDoctor(s), newDebug(s), newRollout(s), newTop(s), newPlayground(s), newMigrate(s), newPromote(s), newExport(s), newInspect(s), newBlame(s), newAudit(s), newVersion(s))
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"first", "Begin with these:", []*cobra.Command{newEval(s), newTest(s), newLint(s), newInstall(s), newMigrate(s)}},
+		{"write", "Write and test policies:", []*cobra.Command{newExpand(s), newFmt(s), newBench(s), newPlayground(s), newLSP(s)}},
+		{"run", "Run them:", []*cobra.Command{newServe(s), newSend(s), newExport(s), newInspect(s)}},
+		{"operate", "Operate a cluster:", []*cobra.Command{newAudit(s), newBlame(s), newDoctor(s), newDebug(s), newPromote(s), newRollout(s), newTop(s), newUninstall(s)}},
+		{"tools", "Tools:", []*cobra.Command{newVersion(s)}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpCommandGroupID("tools")
+	root.SetCompletionCommandGroupID("tools")
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)
 	addHelp(root)

@@ -64,7 +64,7 @@ Numbers such as T21 in notes name a behaviour of Gatekeeper: docs/gatekeeper.md
 lists them.
 
 --verify runs both sides, Gatekeeper's rules and the written policies, on the same
-objects: those of --objects, with --from-cluster those in the cluster, and
+objects: those of -f, with --from-cluster those in the cluster, and
 generated ones. It counts the objects without a difference; that is evidence, not
 a proof. It only reads the cluster, and does not print the contents of Secrets.
 
@@ -76,7 +76,7 @@ which each character besides letters, digits, "-" and "." counts three times or 
 
 --live writes the exact policies into the cluster instead, and keeps them in step
 with the mutators until it is interrupted. It finds out which API group they need,
-unless you pass --group.
+unless you pass --api-group.
 
 Besides mutators, the files may have CustomResourceDefinitions of the kinds that
 mutators apply to, Namespaces, and Gatekeeper's Config: the policies exclude the
@@ -103,38 +103,38 @@ func newMigrate(s streams) *cobra.Command {
 func newMigrateGatekeeper(s streams) *cobra.Command {
 	var f migrateFlags
 	cmd := &cobra.Command{
-		Use:   "gatekeeper -f PATH... | --from-cluster | --live",
+		Use:   "gatekeeper -p PATH... | --from-cluster | --live",
 		Short: "Write native policies for Gatekeeper's mutators",
 		Long:  migrateLong,
-		Example: `  mapd migrate gatekeeper -f mutators/ -o policies/ --verify
-  mapd migrate gatekeeper --from-cluster --verify --report report.html -o policies/
+		Example: `  mapd migrate gatekeeper -p mutators/ --output-dir policies/ --verify
+  mapd migrate gatekeeper --from-cluster --verify --report report.html --output-dir policies/
   mapd migrate gatekeeper --live`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.groupGiven = cmd.Flags().Changed("group")
+			f.groupGiven = cmd.Flags().Changed("api-group")
 			return runMigrate(cmd.Context(), s, &f)
 		},
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVarP(&f.files, "filename", "f", nil, "mutators, CRDs, Namespaces and Gatekeeper's Config, mixed: file, directory or - ; repeatable")
+	fl.StringArrayVarP(&f.files, "policies", "p", nil, "mutators, CRDs, Namespaces and Gatekeeper's Config, mixed: file, directory or - ; repeatable")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
-	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the mutators from a cluster; with --verify its objects, too (with -f only these)")
+	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the mutators from a cluster; with --verify its objects, too (with -p only these)")
 	f.cluster.add(fl)
-	fl.StringVarP(&f.output, "output", "o", "-", "directory for the files; - is one stream on standard output")
+	fl.StringVar(&f.output, "output-dir", "-", "directory for the files; - is one stream on standard output")
 	choiceVar(fl, &f.patch, "patch", "auto", ": JSONPatch or ApplyConfiguration for each, JSONPatch everywhere, or ApplyConfiguration or nothing", "auto", "json", "apply")
 	choiceVar(fl, &f.style, "style", "exact", ": what does exactly what the mutator did, or an ApplyConfiguration wherever there can be one, with the differences in the verdict", "exact", "readable")
 	choiceVar(fl, &f.values, "values", "inline", ": values stand in the policies, or policies read them from the mutators, which stay", "inline", "params")
 	fl.StringVar(&f.snapshot, "external-snapshot", "", "with --values params: file with answers of external data providers, as mapd eval --record writes it; policies look them up in ConfigMaps")
 	fl.StringVar(&f.paramsIn, "external-namespace", "kube-system", "namespace of these ConfigMaps")
-	choiceVar(fl, &f.group, "group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")
+	choiceVar(fl, &f.group, "api-group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")
 	choiceVar(fl, &f.operations, "operations", "all", ": policies act on the requests that the mutators act on, or on creations only", "all", "create")
 	choiceVar(fl, &f.groupBy, "group-by", "order", ": mutators share a policy if their order matters, or also if they match the same requests", "order", "match")
 	fl.StringVar(&f.namePrefix, "name-prefix", "", "begins the names of all policies, bindings and files")
 	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
 	fl.BoolVar(&f.live, "live", false, "keep the policies in the cluster and true to its mutators until interrupted, as mapd serve --legacy native does")
 	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
-	fl.StringArrayVar(&f.objects, "objects", nil, "objects to compare on: file, directory or - ; repeatable")
+	fl.StringArrayVarP(&f.objects, "filename", "f", nil, "objects to compare on: file, directory or - ; repeatable")
 	fl.IntVar(&f.generated, "generated", 500, "how many objects to generate for each comparison")
 	fl.Uint64Var(&f.seed, "seed", verify.DefaultSeed, "of the generated objects; the same seed gives the same objects")
 	return cmd
@@ -155,11 +155,14 @@ func (f *migrateFlags) check() error {
 	if f.live {
 		return f.checkLive()
 	}
+	if len(f.files) == 0 && !f.fromCluster && len(f.objects) > 0 {
+		return usagef(name + "no mutators; -p gives them now, and -f the objects to compare on")
+	}
 	if len(f.files) == 0 && !f.fromCluster {
-		return usagef(name + "no mutators; give them with -f, or read them with --from-cluster")
+		return usagef(name + "no mutators; give them with -p, or read them with --from-cluster")
 	}
 	if len(f.files) > 0 && f.fromCluster && !f.verify {
-		return usagef(name + "-f and --from-cluster: only with --verify, which then takes the cluster's objects")
+		return usagef(name + "-p and --from-cluster: only with --verify, which then takes the cluster's objects")
 	}
 	switch {
 	case f.style == "readable" && (f.patch != "auto" || f.values != "inline"):
@@ -177,15 +180,15 @@ func (f *migrateFlags) check() error {
 	case len(validation.IsDNS1123Label(f.paramsIn)) > 0:
 		return usagef(name+"--external-namespace %q: must be the name of a namespace", f.paramsIn)
 	case f.output == "":
-		return usagef(name + "-o: must be a directory, or - for standard output")
+		return usagef(name + "--output-dir: must be a directory, or - for standard output")
 	case f.report != "" && reportFormats[filepath.Ext(f.report)] == nil:
 		return usagef(name+"--report %s: must end in .json, .md or .html", f.report)
 	case !f.verify && len(f.objects) > 0:
-		return usagef(name + "--objects: only with --verify")
+		return usagef(name + "-f: objects are for --verify; mutators are given with -p")
 	case f.generated < 0:
 		return usagef(name+"--generated %d: must not be negative", f.generated)
 	case f.verify && f.generated == 0 && len(f.objects) == 0 && !f.fromCluster:
-		return usagef(name + "--verify: no objects; generate some, give them with --objects, or read them with --from-cluster")
+		return usagef(name + "--verify: no objects; generate some, give them with -f, or read them with --from-cluster")
 	}
 	if f.report != "" { // a comparison may take long, and would be for nothing
 		if _, err := os.Stat(filepath.Dir(f.report)); err != nil {
@@ -209,7 +212,7 @@ func (f *migrateFlags) checkLive() error {
 	const name = "migrate gatekeeper: --live "
 	switch {
 	case len(f.files) > 0:
-		return usagef(name + "is for the mutators of a cluster, without -f")
+		return usagef(name + "is for the mutators of a cluster, without -p")
 	case f.output != "-" || f.report != "" || f.verify:
 		return usagef(name + "writes into the cluster; compare and report before, without it")
 	case f.values != "inline" || f.patch != "auto" || f.style != "exact":

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -151,7 +153,7 @@ func newServe(s streams) *cobra.Command {
 	fl.BoolVar(&f.unbound, "unbound", false, "files: run policies that have no binding as if bound to everything")
 	fl.DurationVar(&f.poll, "poll", 5*time.Second, "files: how often to look for changes that the file system does not report")
 
-	f.cluster.add(fl)
+	f.cluster.addPlace(fl)
 	choiceVar(fl, &f.recordSink, "record-sink", sinkNone, ": cluster: where records of which policy changed which fields are kept besides memory: in a ConfigMap of each replica, or as events at the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT", sinkNone, sinkConfigMap, sinkOTel)
 	fl.BoolVar(&f.externalData, "external-data", false, "cluster: ask the Providers of the cluster (externaldata.gatekeeper.sh), which needs more rights; with --policies, those among the files are asked")
 	fl.StringVar(&f.namespace, "namespace", "", "cluster: the namespace that mapd runs in (default that of its Pod, or "+defaultNamespace+")")
@@ -261,29 +263,37 @@ func (f *serveFlags) checkLegacy() error {
 	return nil
 }
 
-func (f *serveFlags) logger(s streams) (*slog.Logger, error) {
+// logger returns the log, and what ends it.
+func (f *serveFlags) logger(s streams) (*slog.Logger, io.Closer, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if f.verbose {
 		level = slog.LevelDebug
 	}
 	opts := &slog.HandlerOptions{Level: level}
-	if f.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(s.err, opts)), nil
+	handler := func(w io.Writer) slog.Handler {
+		if f.logFormat == "json" {
+			return slog.NewJSONHandler(w, opts)
+		}
+		return slog.NewTextHandler(w, opts)
 	}
-	return slog.New(slog.NewTextHandler(s.err, opts)), nil
+	w := newLogWriter(s.err, func(w io.Writer, dropped int) {
+		slog.New(handler(w)).Warn("lines of the log were dropped: nobody read them fast enough", "lines", dropped)
+	})
+	return slog.New(handler(w)), w, nil
 }
 
 func serve(ctx context.Context, s streams, f *serveFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	log, err := f.logger(s)
+	log, end, err := f.logger(s)
 	if err != nil {
 		return err
 	}
+	defer end.Close()
 	clients, err := f.clients()
 	if err != nil {
 		return err
@@ -377,13 +387,30 @@ func certPool(text []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// longestReview is longer than any API server waits for an answer.
+const longestReview = time.Minute
+
+// longEvaluations returns an error while an evaluation keeps all other long ones waiting.
+func longEvaluations() error {
+	if d := engine.LongestTurn(); d > longestReview {
+		return fmt.Errorf("an evaluation has run for %s and cannot be interrupted, so other long ones wait and fail", d.Truncate(time.Second))
+	}
+	return nil
+}
+
 // run listens and serves until ctx is done.
 func (f *serveFlags) run(ctx context.Context, options webhook.Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), listener net.Listener) error {
 	options.Memory, options.Tracer = f.budget, f.tracer
 	if f.clientCAErr != nil {
 		options.Checks = append(options.Checks, webhook.Check{Name: "client-ca", Run: f.clientCAErr, Advisory: true})
 	}
-	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay, Connections: f.connections}
+	options.Checks = append(options.Checks, webhook.Check{Name: "long-evaluations", Run: longEvaluations, Advisory: true})
+	connections := f.connections
+	if files := openFiles(); files > 0 && connections > files/2 {
+		connections = files / 2
+		options.Log.Warn("fewer connections than --max-connections: each is an open file", "connections", connections, "openFiles", files)
+	}
+	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay, Connections: connections}
 	if err := server.Run(ctx, listener); err != nil {
 		return &codedError{exitPartial, err}
 	}

@@ -31,6 +31,9 @@ type Options struct {
 	Credentials string
 	// Insecure are the registries, as host:port, that are asked over http.
 	Insecure []string
+	// Sources are the hosts, as host or host:port, that may be asked; with none, all that have
+	// public addresses. A host of Sources or Insecure may have any address.
+	Sources []string
 	// Client is for tests; nil is a client of the Fetcher's own.
 	Client *http.Client
 }
@@ -54,7 +57,7 @@ func New(o Options) (*Fetcher, error) {
 		o.MaxBytes = 64 << 20
 	}
 	if o.Client == nil {
-		o.Client = &http.Client{CheckRedirect: CheckRedirect}
+		o.Client = newSources(o.Sources).client(o.Insecure)
 	}
 	f := &Fetcher{options: o, local: map[string]string{}}
 	for module, path := range o.Local {

@@ -124,25 +124,32 @@ type tick struct {
 	bytes int64
 }
 
-// ticks is how many turns are counted at once, at random: looking for the Activation
-// takes longer than many turns.
+// ticks is how many turns' work is counted at once, at random: looking for the Activation
+// takes longer than many turns. Memory is counted exactly, or the same request would be
+// refused on one replica and allowed on another.
 const ticks = 32
 
 // turns counts turns of a loop. cel-go's counter of costs keeps what it has seen, and
 // each turn goes through all that the turns before have left: a turn after 100,000
 // others takes 100 µs.
-func (a *Activation) turns(n, bytes int64) {
+func (a *Activation) turns(n int64) {
 	if a == nil {
 		return
 	}
 	a.turned += n
-	a.use(n * bytes)
 	a.toil(n * (4 + a.turned/64))
 }
 
 func (t *tick) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	if rand.Uint32()%ticks == 0 {
-		activationOf(frame).turns(ticks, t.bytes)
+	counted := rand.Uint32()%ticks == 0
+	if t.bytes > 0 || counted {
+		a := activationOf(frame)
+		if t.bytes > 0 {
+			a.use(t.bytes)
+		}
+		if counted {
+			a.turns(ticks)
+		}
 	}
 	return t.InterpretableV2.Exec(frame)
 }

@@ -124,7 +124,8 @@ func (p *Program) evaluate(a *Activation) (any, error) {
 			o.touched = append(o.touched, touch{i, own.memos[i].cost})
 		}
 		switch bounded := errors.Is(own.stop, errMemory) || errors.Is(own.stop, errList); {
-		case own.stop != nil && !bounded:
+		case bounded: // of this evaluation, not of the program: it is not kept
+		case own.stop != nil:
 			a.stop = own.stop // for others, or for now
 		case a.ctx.Err() == nil:
 			p.constant.Store(o)

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"runtime"
+	"sync"
+	"time"
 )
 
 // lane limits how many long evaluations run at once, so that they leave a processor
@@ -41,6 +43,7 @@ func (t *turn) Yield(ctx context.Context) error {
 	select {
 	case t.lane <- struct{}{}:
 		t.inside, t.yields = true, 0
+		held.begin(t)
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -51,6 +54,40 @@ func (t *turn) Yield(ctx context.Context) error {
 func (t *turn) leave() {
 	if t.inside {
 		t.inside = false
+		held.end(t)
 		<-t.lane
 	}
+}
+
+// held are the places of all lanes that are taken, and since when.
+var held = places{since: map[*turn]time.Time{}}
+
+type places struct {
+	mu    sync.Mutex
+	since map[*turn]time.Time
+}
+
+func (p *places) begin(t *turn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since[t] = time.Now()
+}
+
+func (p *places) end(t *turn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.since, t)
+}
+
+// LongestTurn returns for how long the long evaluation that has run the longest has not let
+// another one run, in this process; 0 if there is none. That is milliseconds unless an
+// evaluation is stuck in a step that cannot be interrupted.
+func LongestTurn() time.Duration {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	var longest time.Duration
+	for _, since := range held.since {
+		longest = max(longest, time.Since(since))
+	}
+	return longest
 }

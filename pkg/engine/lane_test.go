@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // Whoever evaluates for long enters the lane, waits there for its turn or for the end
@@ -53,4 +55,30 @@ func TestLane(t *testing.T) {
 		t.Errorf("%d are still in the lane", len(l))
 	}
 	first.leave()
+}
+
+// An evaluation that keeps its place is seen from outside, until it leaves.
+func TestLongestTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := turn{lane: make(lane, 1), yields: freeYields}
+		if err := first.Yield(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := LongestTurn(); got < time.Minute {
+			t.Errorf("%v after a minute", got)
+		}
+		for range laneYields + 1 { // it goes to the end of the line
+			if err := first.Yield(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := LongestTurn(); got >= time.Minute {
+			t.Errorf("%v after a new turn", got)
+		}
+		first.leave()
+		if len(held.since) != 0 {
+			t.Errorf("%d places are still held", len(held.since))
+		}
+	})
 }

@@ -82,6 +82,9 @@ func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *me
 		case size > MaxBody:
 			return nil, &http.MaxBytesError{Limit: MaxBody}
 		case errors.Is(err, io.EOF):
+			if !bs.complete(b) {
+				return nil, errCrowded
+			}
 			end = true
 		case err != nil && b.dropped():
 			return nil, errCrowded
@@ -97,6 +100,15 @@ func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *me
 		data = append(data, p[:min(bodyPart, size-len(data))]...)
 	}
 	return data, nil
+}
+
+// complete reports whether b may be answered, and keeps it from being dropped from now on.
+// A body that is dropped has a connection that stop has ended, so its review has no time.
+func (bs *bodies) complete(b *body) bool {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	delete(bs.reading, b)
+	return !b.victim
 }
 
 // fill is io.ReadFull, except that it returns all errors unchanged.

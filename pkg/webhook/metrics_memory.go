@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -22,6 +23,7 @@ import (
 //
 // and to those of Server.Connections:
 //
+//	mapd_longest_turn_seconds      for how long a long evaluation keeps others waiting
 //	mapd_connections               connections that are open
 //	mapd_connections_closed_total  connections that were closed to make room, or
 //	                               because there was none
@@ -50,12 +52,13 @@ var (
 	bodiesDesc  = prometheus.NewDesc("mapd_memory_bodies_bytes", "Memory that bodies hold which are not complete.", nil, nil)
 	refusedDesc = prometheus.NewDesc("mapd_memory_refused_total", "Reviews refused for want of memory.", []string{"reason"}, nil)
 	openDesc    = prometheus.NewDesc("mapd_connections", "Open connections.", nil, nil)
+	turnDesc    = prometheus.NewDesc("mapd_longest_turn_seconds", "For how long the long evaluation that has run the longest has not let another one run.", nil, nil)
 	closedDesc  = prometheus.NewDesc("mapd_connections_closed_total", "Connections closed to make room for others, or for want of room.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (m *memoryMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{budgetDesc, usedDesc, peakDesc, bodiesDesc, refusedDesc, openDesc, closedDesc} {
+	for _, d := range []*prometheus.Desc{budgetDesc, usedDesc, peakDesc, bodiesDesc, refusedDesc, openDesc, closedDesc, turnDesc} {
 		to <- d
 	}
 }
@@ -71,6 +74,7 @@ func (m *memoryMetrics) Collect(to chan<- prometheus.Metric) {
 	if w == nil {
 		return
 	}
+	to <- prometheus.MustNewConstMetric(turnDesc, prometheus.GaugeValue, engine.LongestTurn().Seconds())
 	gauge := func(d *prometheus.Desc, v int64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
 	}

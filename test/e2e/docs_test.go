@@ -173,7 +173,7 @@ func TestDocuments(t *testing.T) {
 	m := cluster.Installed(t, cluster.InstallOptions{})
 	m.NeedProcesses(t)
 	r := newReader(t, m, cluster.Root(t), elsewhere)
-	r.codes["mapd debug bundle -o /tmp/mapd-bundle.tar.gz"] = 5 // there is no kubelet, so no Pod has a log
+	r.codes["mapd debug bundle --output-file /tmp/mapd-bundle.tar.gz"] = 5 // there is no kubelet, so no Pod has a log
 	r.follow(t, "docs/install.md", nil, nil)
 	r.follow(t, "docs/operate.md", nil, nil)
 	r.done(t, 8)
@@ -192,7 +192,7 @@ func TestGatekeeperDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newReader(t, m, dir, fromCheckout)
-	r.codes["mapd migrate gatekeeper --from-cluster --verify --report report.html -o from-cluster"] = 1
+	r.codes["mapd migrate gatekeeper --from-cluster --verify --report report.html --output-dir from-cluster"] = 1
 
 	var old *cluster.Replica
 	r.follow(t, "docs/gatekeeper.md", func(command string) {

@@ -302,8 +302,8 @@ func (p *sampleProvider) holdsSnapshot(t *testing.T) {
 		}
 	}
 	out := filepath.Join(files, "migrated")
-	output(t, exec.Command(cluster.Binary(t), "migrate", "gatekeeper", "-f", filepath.Join(files, "digest.yaml"), "--values", "params",
-		"--external-snapshot", filepath.Join(files, "answers.yaml"), "-o", out))
+	output(t, exec.Command(cluster.Binary(t), "migrate", "gatekeeper", "-p", filepath.Join(files, "digest.yaml"), "--values", "params",
+		"--external-snapshot", filepath.Join(files, "answers.yaml"), "--output-dir", out))
 	policy, err := os.ReadFile(filepath.Join(out, "assign-digest.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -300,7 +300,7 @@ func (r *migrateReader) files(t *testing.T) {
 	if err := os.WriteFile(file, []byte(ownerLabel("me")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := migrate(t, r.Cluster, r.User(t, "reader"), "-f", file, "--from-cluster", "--verify", "--generated", "0")
+	code, _, stderr := migrate(t, r.Cluster, r.User(t, "reader"), "-p", file, "--from-cluster", "--verify", "--generated", "0")
 	if code != 0 || !strings.Contains(stderr, "\nnote: Events were not compared\n") || !strings.Contains(stderr, "AssignMetadata/owner: no difference in ") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}

@@ -113,7 +113,7 @@ func (m *migrator) run(t *testing.T, c *migrateCase) {
 		until(t, "policies are gone, --patch "+patch, m.native, c.object, c.plain)
 	}
 
-	own := m.migrate(t, m.mapd.Cluster, c, "--group=mapd.dev")
+	own := m.migrate(t, m.mapd.Cluster, c, "--api-group=mapd.dev")
 	remove(t, m.mapd.Cluster, "--filename="+write(t, c.mutators))
 	m.mapd.says(t)
 	m.mapd.entry(t)
@@ -130,7 +130,7 @@ func (m *migrator) run(t *testing.T, c *migrateCase) {
 func (m *migrator) migrate(t *testing.T, c *cluster.Cluster, tc *migrateCase, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	code, _, stderr := migrate(t, c, c.Config, append(flags, "--from-cluster", "--verify", "--generated=0", "-o", dir)...)
+	code, _, stderr := migrate(t, c, c.Config, append(flags, "--from-cluster", "--verify", "--generated=0", "--output-dir", dir)...)
 	if code == 1 && slices.Contains(flags, "--patch=apply") {
 		// Not all can be said by a merge; and where it can, nulls and keys that repeat
 		// make it differ. None of the objects has any.

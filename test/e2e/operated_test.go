@@ -224,7 +224,7 @@ func (o *operated) bundle(t *testing.T) {
 	hidden := o.hidden(t)
 	for _, noPolicies := range []bool{false, true} {
 		file := filepath.Join(t.TempDir(), "bundle.tar.gz")
-		args := []string{"debug", "bundle", "-o", file}
+		args := []string{"debug", "bundle", "--output-file", file}
 		if noPolicies {
 			args = append(args, "--no-policies")
 		}

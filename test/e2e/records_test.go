@@ -129,7 +129,7 @@ func TestRecordsAccess(t *testing.T) {
 			t.Fatal(err)
 		}
 		admin := a.Kubeconfig(t, a.Config, "default")
-		for _, command := range []string{"top --once", "rollout status", "blame namespace/default", "debug bundle -o -", "promote --all --dry-run"} {
+		for _, command := range []string{"top --once", "rollout status", "blame namespace/default", "debug bundle --output-file -", "promote --all --dry-run"} {
 			mu.Lock()
 			sent = nil
 			mu.Unlock()

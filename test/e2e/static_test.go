@@ -97,7 +97,7 @@ func TestStatic(t *testing.T) {
 	c.Apply(t, string(rest))
 	files, live := filepath.Join(dir, "files"), filepath.Join(dir, "live")
 	export(t, stored, files)
-	t.Logf("%s", output(t, exec.Command(cluster.Binary(t), "export", "--static", "--from-cluster", "--native", "--kubeconfig", c.Kubeconfig(t, c.Config, ""), "-o", live)))
+	t.Logf("%s", output(t, exec.Command(cluster.Binary(t), "export", "--static", "--from-cluster", "--native", "--kubeconfig", c.Kubeconfig(t, c.Config, ""), "--output-dir", live)))
 	if want, got := readAll(t, files), readAll(t, live); len(want) == 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("from the cluster:\n%s\nfrom files:\n%s", got, want)
 	}
@@ -124,7 +124,7 @@ func readAll(t *testing.T, dir string) map[string]string {
 // export writes manifests for policies.
 func export(t *testing.T, policies, dir string) {
 	t.Helper()
-	t.Logf("%s", output(t, exec.Command(cluster.Binary(t), "export", "--static", "-p", policies, "-o", dir)))
+	t.Logf("%s", output(t, exec.Command(cluster.Binary(t), "export", "--static", "-p", policies, "--output-dir", dir)))
 }
 
 // evaluated returns what mapd eval makes of an object.

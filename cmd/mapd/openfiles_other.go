@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// openFiles returns how many files the process may have open, 0 if that is not known.
+func openFiles() int { return 0 }
