@@ -20,10 +20,10 @@ var (
 	compatTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)` in `([a-z0-9/]+)`")
 )
 
-// Every difference that a case claims is a row of docs/compat.md that names
+// Every difference that a case claims is a row of docs/reference/compat.md that names
 // the case, and every case and test that a row names exists.
 func TestCompat(t *testing.T) {
-	text, err := os.ReadFile("docs/compat.md")
+	text, err := os.ReadFile("docs/reference/compat.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +68,10 @@ func hasTest(t *testing.T, pkg, name string) bool {
 	})
 }
 
-// docs/versions.md names cases that exist, minors that --kubernetes knows, and a reason
+// docs/reference/versions.md names cases that exist, minors that --kubernetes knows, and a reason
 // for each row. That the rows are true is what `make e2e-versions` finds out.
 func TestVersionsPage(t *testing.T) {
-	text, err := os.ReadFile("docs/versions.md")
+	text, err := os.ReadFile("docs/reference/versions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestVersionsPage(t *testing.T) {
 			t.Errorf("column %s: %v", minor, err)
 		}
 	}
-	compat, err := os.ReadFile("docs/compat.md")
+	compat, err := os.ReadFile("docs/reference/compat.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestVersionsPage(t *testing.T) {
 		}
 		for _, m := range versionsRow.FindAllStringSubmatch(row.Why, -1) {
 			if !strings.Contains(string(compat), "\n| `"+m[1]+"` |") {
-				t.Errorf("%s: docs/compat.md has no row %s", name, m[1])
+				t.Errorf("%s: docs/reference/compat.md has no row %s", name, m[1])
 			}
 		}
 	}
@@ -108,17 +108,17 @@ func TestVersionsPage(t *testing.T) {
 
 var versionsRow = regexp.MustCompile("row `([a-z0-9-]+)`")
 
-// The first program of docs/library.md is a whole one. It is checked with the types of
+// The first program of docs/reference/library.md is a whole one. It is checked with the types of
 // this tree, not run: the examples of pkg/mapd are.
 func TestHelloWorldCompiles(t *testing.T) {
-	page, err := os.ReadFile("docs/library.md")
+	page, err := os.ReadFile("docs/reference/library.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, program, ok := strings.Cut(string(page), "```go\n")
 	program, _, end := strings.Cut(program, "```\n")
 	if !ok || !end || !strings.Contains(program, "func main() {") {
-		t.Fatal("docs/library.md has no program")
+		t.Fatal("docs/reference/library.md has no program")
 	}
 	file := filepath.Join(t.TempDir(), "main.go")
 	if err := os.WriteFile(file, []byte(program), 0o666); err != nil {

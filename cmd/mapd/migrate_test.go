@@ -16,10 +16,10 @@ import (
 // docBlock is a code block that shows a command and all that it prints.
 var docBlock = regexp.MustCompile("(?s)```\n\\$ (mapd|cat) ([^\n]*)\n(.*?)```\n")
 
-// The commands of docs/gatekeeper.md print what it says they print.
+// The commands of docs/move/gatekeeper.md print what it says they print.
 func TestGatekeeperDoc(t *testing.T) {
 	hammer.Alone(t)
-	doc, err := filepath.Abs("../../docs/gatekeeper.md")
+	doc, err := filepath.Abs("../../docs/move/gatekeeper.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +63,10 @@ var (
 	trapInDoc  = regexp.MustCompile(`(?m)^\| (T[0-9]+) \|`)
 )
 
-// Every number that a note can have is explained in docs/gatekeeper.md.
+// Every number that a note can have is explained in docs/move/gatekeeper.md.
 func TestTrapsAreExplained(t *testing.T) {
 	explained := map[string]bool{}
-	for _, m := range trapInDoc.FindAllStringSubmatch(readFile(t, "../../docs/gatekeeper.md"), -1) {
+	for _, m := range trapInDoc.FindAllStringSubmatch(readFile(t, "../../docs/move/gatekeeper.md"), -1) {
 		explained[m[1]] = true
 	}
 	files, err := filepath.Glob("../../pkg/legacy/translate/*.go")

@@ -14,10 +14,10 @@ const repository = "https://github.com/mapd-project/mapd"
 
 // The left side of each page; pages that are not here come last.
 const groups = [
-  ["Begin", ["README.md", "docs/tour-nine.md", "docs/playground.md", "examples/README.md", "docs/authoring.md", "docs/lint.md", "docs/editor.md"]],
-  ["In a cluster", ["docs/install.md", "docs/operate.md", "docs/audit.md", "docs/rollout.md", "docs/promote.md", "docs/static.md", "docs/blame.md", "docs/scale.md"]],
-  ["Other engines", ["docs/gatekeeper.md", "docs/expansion.md", "docs/external-data.md", "docs/kubewarden.md"]],
-  ["Reference", ["docs/compat.md", "docs/versions.md", "docs/performance.md", "docs/library.md", "docs/spec/README.md"]],
+  ["Begin", ["README.md", "docs/author/tour-nine.md", "docs/start/playground.md", "examples/README.md", "docs/author/eval.md", "docs/author/lint.md", "docs/author/editor.md"]],
+  ["In a cluster", ["docs/operate/install.md", "docs/operate/run.md", "docs/operate/audit.md", "docs/operate/rollout.md", "docs/operate/promote.md", "docs/operate/static.md", "docs/operate/blame.md", "docs/operate/scale.md"]],
+  ["Other engines", ["docs/move/gatekeeper.md", "docs/move/expansion.md", "docs/move/external-data.md", "docs/move/kubewarden.md"]],
+  ["Reference", ["docs/reference/compat.md", "docs/reference/versions.md", "docs/reference/performance.md", "docs/reference/library.md", "docs/spec/README.md"]],
 ]
 
 export function docs({root, out, blocks, csp}) {
@@ -45,16 +45,14 @@ export function docs({root, out, blocks, csp}) {
   console.log(`docs: ${pages.size} pages, ${size} bytes, and ${Buffer.byteLength(text)} bytes to search them`)
 }
 
-// read finds the pages: those that gallery.Pages names, too.
+// read finds the pages: README.md, that of the examples, and every page below docs, as
+// gallery.Blocks does.
 function read(root) {
   const pages = new Map()
-  for (const dir of ["", "docs", "docs/spec", "docs/adr", "examples"]) {
-    for (const name of readdirSync(join(root, dir)).sort()) {
-      if (!name.endsWith(".md") || (dir === "" || dir === "examples") && name !== "README.md") continue
-      const source = posix.join(dir, name)
-      const target = source.replace(/^docs\//, "").replace(/README\.md$/, "index.md").replace(/\.md$/, ".html")
-      pages.set(source, {source, target, up: "../".repeat(target.split("/").length - 1), text: readFileSync(join(root, source), "utf8")})
-    }
+  const below = readdirSync(join(root, "docs"), {recursive: true}).filter(f => f.endsWith(".md")).sort()
+  for (const source of ["README.md", "examples/README.md", ...below.map(f => posix.join("docs", f))]) {
+    const target = source.replace(/^docs\//, "").replace(/README\.md$/, "index.md").replace(/\.md$/, ".html")
+    pages.set(source, {source, target, up: "../".repeat(target.split("/").length - 1), text: readFileSync(join(root, source), "utf8")})
   }
   return pages
 }

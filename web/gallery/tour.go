@@ -10,11 +10,11 @@ import (
 )
 
 // TourPage is the page that has the tour.
-const TourPage = "docs/tour-nine.md"
+const TourPage = "docs/author/tour-nine.md"
 
 var (
 	tourPart = regexp.MustCompile(`^## [1-9]\. (.+)$`)
-	caseLink = regexp.MustCompile(`^\[([a-z-]+/[a-z0-9-]+)\]\(\.\./test/cases/`)
+	caseLink = regexp.MustCompile(`^\[([a-z-]+/[a-z0-9-]+)\]\(\.\./\.\./test/cases/`)
 	mdLink   = regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`)
 )
 
