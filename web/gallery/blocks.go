@@ -53,7 +53,7 @@ func Blocks(root fs.FS) (map[string]Block, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == TourPage {
+		if slices.Contains(TourPages, name) {
 			continue
 		}
 		if err := blocks(root, string(page), all); err != nil {

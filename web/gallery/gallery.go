@@ -1,6 +1,6 @@
 // Package gallery answers "which examples does the playground offer?". It reads them
-// where they are kept for other reasons too: the directories of examples/, the tour of
-// docs/author/tour-nine.md, the policies in the blocks of the documentation; and those that
+// where they are kept for other reasons too: the directories of examples/, the pages
+// of the tour, the policies in the blocks of the documentation; and those that
 // only the playground has, web/gallery/gatekeeper.
 package gallery
 
