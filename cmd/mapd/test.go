@@ -52,7 +52,7 @@ suite, a directory with one, or DIR/... for all suites below a directory; the
 default is the current directory. Directories named testdata, vendor or
 node_modules, and those that begin with a dot or an underscore, are left out.
 
-docs/author/eval.md describes the format; docs/mapd-test.schema.json is its JSON schema,
+docs/author/test.md describes the format; docs/mapd-test.schema.json is its JSON schema,
 for editors.
 
 Exit codes:

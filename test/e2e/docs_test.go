@@ -166,16 +166,17 @@ func (r *reader) done(t *testing.T, atLeast int) {
 	}
 }
 
-// TestDocuments runs the commands of docs/operate/install.md and docs/operate/run.md, in their
-// order, on a cluster with mapd in it.
+// TestDocuments runs the commands of the pages about operating a cluster, in their order,
+// on a cluster with mapd in it.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	m := cluster.Installed(t, cluster.InstallOptions{})
 	m.NeedProcesses(t)
 	r := newReader(t, m, cluster.Root(t), elsewhere)
 	r.codes["mapd debug bundle -o /tmp/mapd-bundle.tar.gz"] = 5 // there is no kubelet, so no Pod has a log
-	r.follow(t, "docs/operate/install.md", nil, nil)
-	r.follow(t, "docs/operate/run.md", nil, nil)
+	for _, page := range []string{"install", "run", "breakers", "observe", "secure", "emergencies"} {
+		r.follow(t, "docs/operate/"+page+".md", nil, nil)
+	}
 	r.done(t, 8)
 }
 
