@@ -131,7 +131,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.BoolVar(&f.native, "native", false, "cluster: also run the policies of admissionregistration.k8s.io, before the others")
 	fl.BoolVar(&f.legacy, "legacy", false, "cluster: also run Gatekeeper's mutators")
 	fl.BoolVar(&f.kubewarden, "kubewarden", false, "cluster: also run Kubewarden's policies")
-	choiceVar(fl, &f.as, "as", "update", ": what the objects are put to the policies as", "update", "create")
+	choiceVar(fl, &f.as, "as", "update", ": how each object is evaluated", "update", "create")
 	fl.BoolVar(&f.whole, "whole", false, "bindings that take a share (mapd.dev/percent) apply to all objects")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "only objects of this namespace")
 	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with these labels, as kubectl takes them")
