@@ -95,7 +95,7 @@ e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases 
 
 RELEASES ?= 1.32.13 1.33.13 1.34.9 1.35.8 1.36.4 1.37.1
 
-e2e-versions: ## servers of RELEASES, one of each minor, built and held against docs/versions.md; ARGS=-update writes it
+e2e-versions: ## servers of RELEASES, one of each minor, built and held against docs/reference/versions.md; ARGS=-update writes it
 	@for release in $(RELEASES); do \
 		MAPD_E2E_KUBERNETES=$$release test/e2e/servers/build.sh etcd kube-apiserver >/dev/null && \
 		MAPD_E2E_KUBERNETES=$$release $(GO) test -tags e2e -count 1 -timeout 30m -run '^TestVersions$$' -v ./test/e2e $(ARGS) || exit 1; \
@@ -113,7 +113,7 @@ bench-http: build ## mapd and plain servers side by side over HTTPS: latency, CP
 attack: build ## what a hostile peer would do to mapd serve, with 100 and 10,000 policies: RSS, answers, and how bystanders fare; ARGS="-run REGEXP -during 10s …"
 	$(GO) run ./test/attack/run $(ARGS)
 
-scale: build ## what a replica needs with the policies of clusters of 50, 500 and 5,000 nodes: docs/scale.md
+scale: build ## what a replica needs with the policies of clusters of 50, 500 and 5,000 nodes: docs/operate/scale.md
 	$(GO) run ./test/load/bench -scale -turns 5 $(ARGS)
 
 bench-e2e: ## create Pods through a real API server: no policy, native policies and mapd, CPU of both processes, ratios, goals

@@ -1,4 +1,4 @@
-// The import floors of mapd as a test. docs/rationale.md says why each floor
+// The import floors of mapd as a test. docs/reference/architecture.md says why each floor
 // is where it is. Only what packages import is checked; tests may reach
 // further, because the oracle has to.
 
@@ -147,7 +147,7 @@ func TestEveryPackageHasAFloor(t *testing.T) {
 		}) bool {
 			return f.pkg == "pkg/"+top
 		}) {
-			t.Errorf("%s stands on no floor: add it to floors, and to docs/rationale.md why", pkg)
+			t.Errorf("%s stands on no floor: add it to floors, and to docs/reference/architecture.md why", pkg)
 		}
 	}
 }

@@ -99,9 +99,9 @@ func TestCitations(t *testing.T) {
 	}
 
 	// Traps in notes about mutators are Gatekeeper's.
-	compat := readText(t, "docs/compat.md")
+	compat := readText(t, "docs/reference/compat.md")
 	_, compat, _ = strings.Cut(compat, "\n## Gatekeeper's mutators\n")
-	for _, m := range regexp.MustCompile(`\bT\d+\b`).FindAllString(compat+readText(t, "docs/gatekeeper.md"), -1) {
+	for _, m := range regexp.MustCompile(`\bT\d+\b`).FindAllString(compat+readText(t, "docs/move/gatekeeper.md")+readText(t, "docs/move/gatekeeper-policies.md"), -1) {
 		check("docs", "Gatekeeper", m)
 	}
 }

@@ -101,4 +101,4 @@ for config in tsconfig.json tsconfig.worker.json; do
 done
 node $app/test.mjs
 node $app/build.mjs "$site" "$out/wasm_exec.js"
-[ "$size" -le "$limit" ] || { echo "the program for the browser has become too large; docs/library.md says what weighs" >&2; exit 1; }
+[ "$size" -le "$limit" ] || { echo "the program for the browser has become too large; docs/reference/library.md says what weighs" >&2; exit 1; }

@@ -32,10 +32,10 @@ func pageCommand(t *testing.T, page, begin string) string {
 	return found[0][1]
 }
 
-// The commands of docs/external-data.md that need no cluster: the sample provider is
+// The commands of docs/move/external-data.md that need no cluster: the sample provider is
 // built, gets a certificate, serves, and is asked.
 func TestExternalDataPage(t *testing.T) {
-	page := readFile(t, "../../docs/external-data.md")
+	page := readFile(t, "../../docs/move/external-data.md")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -99,11 +99,11 @@ func TestExternalDataPage(t *testing.T) {
 }
 
 // The manifest of the sample provider has no field that Kubernetes does not know, its
-// parts fit to each other and to docs/external-data.md, and its Pods are what the
+// parts fit to each other and to docs/move/external-data.md, and its Pods are what the
 // namespace demands.
 func TestExternalDataManifest(t *testing.T) {
 	const file = "../../examples/external-data/manifest.yaml"
-	page := readFile(t, "../../docs/external-data.md")
+	page := readFile(t, "../../docs/move/external-data.md")
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var deployment *appsv1.Deployment
 	var service *corev1.Service
@@ -146,7 +146,7 @@ func TestExternalDataManifest(t *testing.T) {
 			name = v.ConfigMap.Name
 		}
 		if !strings.Contains(page, "kubectl -n "+deployment.Namespace+" create "+kind+" "+name+" ") {
-			t.Errorf("docs/external-data.md makes no %s %s", kind, name)
+			t.Errorf("docs/move/external-data.md makes no %s %s", kind, name)
 		}
 	}
 	pageCommand(t, page, "docker build -t "+container.Image+" ")

@@ -297,7 +297,7 @@ var tourFile = regexp.MustCompile("(?s)```yaml\n# (docs/tour/[^\n]*)\n(.*?)```\n
 
 // The files that pages show are those that their commands read.
 func TestReadmeFiles(t *testing.T) {
-	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md")+readFile(t, "../../docs/authoring.md")+readFile(t, "../../docs/rollout.md"), -1)
+	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md")+readFile(t, "../../docs/start/thirty-minutes.md")+readFile(t, "../../docs/author/test.md")+readFile(t, "../../docs/operate/rollout.md"), -1)
 	if len(blocks) < 3 {
 		t.Fatalf("found %d files: the README is not read as it is written", len(blocks))
 	}
@@ -312,7 +312,7 @@ func TestReadmeFiles(t *testing.T) {
 func TestReadme(t *testing.T) {
 	hammer.Alone(t)
 	t.Chdir("../..") // the commands name files from there
-	for page, least := range map[string]int{"README.md": 3, "docs/expansion.md": 4, "docs/external-data.md": 3, "docs/authoring.md": 2, "docs/blame.md": 2, "docs/editor.md": 1, "docs/rollout.md": 3, "docs/static.md": 1} {
+	for page, least := range map[string]int{"README.md": 1, "docs/start/thirty-minutes.md": 4, "docs/move/expansion.md": 4, "docs/move/external-data.md": 3, "docs/author/eval.md": 8, "docs/author/test.md": 4, "docs/author/ci.md": 1, "docs/operate/blame.md": 2, "docs/author/editor.md": 1, "docs/operate/rollout.md": 3, "docs/operate/static.md": 1} {
 		t.Run(page, func(t *testing.T) { checkPage(t, page, least) })
 	}
 }
@@ -331,7 +331,7 @@ func TestEditorFolder(t *testing.T) {
 	if err := json.Unmarshal([]byte(readFile(t, "../../editors/vscode/package.json")), &extension); err != nil {
 		t.Fatal(err)
 	}
-	page, program := readFile(t, "../../docs/editor.md"), readFile(t, "../../editors/vscode", extension.Main)
+	page, program := readFile(t, "../../docs/author/editor.md"), readFile(t, "../../editors/vscode", extension.Main)
 	read := regexp.MustCompile(`settings\.get\("(\w+)"\)`).FindAllStringSubmatch(program, -1)
 	if properties := extension.Contributes.Configuration.Properties; len(read) == 0 || len(read) != len(properties) {
 		t.Errorf("%d settings are read, %d are declared", len(read), len(properties))
@@ -387,7 +387,7 @@ func checkPage(t *testing.T, page string, least int) {
 	}
 }
 
-// The example of docs/kubewarden.md: the stock toolchain builds its module, and the
+// The example of docs/move/kubewarden.md: the stock toolchain builds its module, and the
 // commands print what the page says.
 func TestKubewardenPage(t *testing.T) {
 	hammer.Alone(t)
@@ -408,7 +408,7 @@ func TestKubewardenPage(t *testing.T) {
 		}
 	}
 	t.Chdir(dir)
-	const page = "docs/kubewarden.md"
+	const page = "docs/move/kubewarden.md"
 	_, build, ok := strings.Cut(readFile(t, page), "```\n$ GOOS=")
 	build, _, end := strings.Cut(build, "\n```")
 	if !ok || !end {

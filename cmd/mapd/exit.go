@@ -19,7 +19,7 @@ import (
 )
 
 // The exit codes are part of the interface: scripts decide by them. One code means the
-// same in all commands; docs/authoring.md has the table.
+// same in all commands; docs/author/eval.md has the table.
 const (
 	exitOK          = 0
 	exitDenied      = 1   // an object was denied, or a case of a suite failed

@@ -31,7 +31,7 @@ type lintFlags struct {
 	quiet      bool
 }
 
-const lintLong = `Look for what in policies will not do what its author meant.
+const lintLong = `Find mistakes in policies.
 
 Pass bindings, CustomResourceDefinitions, Namespaces and parameters among the files: rules
 hold policies against them. What is not given is not missed. Nothing is run on an object.

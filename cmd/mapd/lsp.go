@@ -10,7 +10,7 @@ import (
 )
 
 const lspLong = `Speak the Language Server Protocol on standard input and output. An editor starts it; see
-docs/editor.md for what to set where.
+docs/author/editor.md for what to set where.
 
 It knows policies in YAML: what "mapd lint" finds while one types, completion of fields by the
 schemas of the kinds that a policy matches, with the CustomResourceDefinitions of the

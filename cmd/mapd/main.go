@@ -25,7 +25,20 @@ type streams struct {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := &written{w: stdout}
 	stdout = out
-	s := streams{stdin, stdout, stderr}
+	root := newRoot(streams{stdin, stdout, stderr})
+	root.SetArgs(spelled(args))
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteC()
+	if err == nil && out.err != nil {
+		err = out.err // cobra prints help and does not look at it
+	}
+	return exitCode(stderr, cmd, err)
+}
+
+// newRoot returns the command mapd with all commands below it.
+func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mapd",
 		Short: "MutatingAdmissionPolicies outside the API server",
@@ -65,15 +78,7 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)
 	addHelp(root)
-	root.SetArgs(spelled(args))
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	cmd, err := root.ExecuteC()
-	if err == nil && out.err != nil {
-		err = out.err // cobra prints help and does not look at it
-	}
-	return exitCode(stderr, cmd, err)
+	return root
 }
 
 // written remembers the first error of a writer.

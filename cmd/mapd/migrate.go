@@ -60,7 +60,7 @@ matters share a policy. Standard error has a verdict for each:
   engine-only  no policy can do it; mapd runs the mutator as it is
   refused      the mutator cannot run: the note says why, and what to do
 
-Numbers such as T21 in notes name a behaviour of Gatekeeper: docs/gatekeeper.md
+Numbers such as T21 in notes name a behaviour of Gatekeeper: docs/move/gatekeeper-policies.md
 lists them.
 
 --verify runs both sides, Gatekeeper's rules and the written policies, on the same

@@ -16,10 +16,10 @@ import (
 // docBlock is a code block that shows a command and all that it prints.
 var docBlock = regexp.MustCompile("(?s)```\n\\$ (mapd|cat) ([^\n]*)\n(.*?)```\n")
 
-// The commands of docs/gatekeeper.md print what it says they print.
+// The commands of docs/move/gatekeeper.md and gatekeeper-policies.md print what the pages say.
 func TestGatekeeperDoc(t *testing.T) {
 	hammer.Alone(t)
-	doc, err := filepath.Abs("../../docs/gatekeeper.md")
+	move, err := filepath.Abs("../../docs/move")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,10 +28,16 @@ func TestGatekeeperDoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
+	gatekeeperPage(t, filepath.Join(move, "gatekeeper.md"), 4)
+	gatekeeperPage(t, filepath.Join(move, "gatekeeper-policies.md"), 4)
+}
+
+// gatekeeperPage runs the commands of a page, of which there are so many.
+func gatekeeperPage(t *testing.T, doc string, count int) {
 	text := []byte(readFile(t, doc))
 	blocks := docBlock.FindAllSubmatch(text, -1)
-	if len(blocks) != 8 {
-		t.Fatalf("found %d commands with output", len(blocks))
+	if len(blocks) != count {
+		t.Fatalf("%s: found %d commands with output, want %d", filepath.Base(doc), len(blocks), count)
 	}
 	after := text
 	for _, m := range blocks {
@@ -63,10 +69,10 @@ var (
 	trapInDoc  = regexp.MustCompile(`(?m)^\| (T[0-9]+) \|`)
 )
 
-// Every number that a note can have is explained in docs/gatekeeper.md.
+// Every number that a note can have is explained in docs/move/gatekeeper-policies.md.
 func TestTrapsAreExplained(t *testing.T) {
 	explained := map[string]bool{}
-	for _, m := range trapInDoc.FindAllStringSubmatch(readFile(t, "../../docs/gatekeeper.md"), -1) {
+	for _, m := range trapInDoc.FindAllStringSubmatch(readFile(t, "../../docs/move/gatekeeper-policies.md"), -1) {
 		explained[m[1]] = true
 	}
 	files, err := filepath.Glob("../../pkg/legacy/translate/*.go")

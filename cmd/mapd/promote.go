@@ -361,7 +361,7 @@ func (f *promoteFlags) sayPlan(s streams, r *promotionReport) {
 	for _, x := range r.Findings {
 		row := ""
 		if x.Row != "" {
-			row = " (docs/compat.md, " + x.Row + ")"
+			row = " (docs/reference/compat.md, " + x.Row + ")"
 		}
 		fmt.Fprintf(&b, "  %-7s %s: %s%s\n", x.Level, x.Check, report.Line(x.Text), row)
 	}

@@ -107,7 +107,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		{Name: "policies", Run: policies.Ready},
 		{Name: "certificate", Run: certificates.Check},
 		{Name: "webhook configurations", Run: writes.Passive, Advisory: true},
-		// A replica that is cut off goes on with what it has: see docs/operate.md.
+		// A replica that is cut off goes on with what it has: see docs/operate/emergencies.md.
 		{Name: "API server", Run: c.health.Check, Advisory: true},
 	}
 	if f.expansion {

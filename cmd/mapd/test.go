@@ -52,7 +52,7 @@ suite, a directory with one, or DIR/... for all suites below a directory; the
 default is the current directory. Directories named testdata, vendor or
 node_modules, and those that begin with a dot or an underscore, are left out.
 
-docs/authoring.md describes the format; docs/mapd-test.schema.json is its JSON schema,
+docs/author/test.md describes the format; docs/mapd-test.schema.json is its JSON schema,
 for editors.
 
 Exit codes:
@@ -84,7 +84,7 @@ func newTest(s streams) *cobra.Command {
 	fl.IntVar(&f.count, "count", 1, "run each case so many times; all have to give the same")
 	fl.IntVar(&f.parallel, "parallel", 0, "how many cases run at once (default as many as there are cores)")
 	choiceVarP(fl, &f.output, "output", "o", "text", "", suite.Formats...)
-	fl.BoolVar(&f.update, "update", false, "write what came out of the cases that fail as what is expected, after printing how it differs")
+	fl.BoolVar(&f.update, "update", false, "update the expectations of failing cases, after printing the differences")
 	fl.BoolVar(&f.watch, "watch", false, "run again after each change of suites, policies and objects")
 	fl.BoolVar(&f.coverage, "coverage", false, "print on standard error which parts of the policies the cases did not try")
 	fl.StringVar(&f.html, "coverage-html", "", "write the policies with their coverage marked to this file")

@@ -42,7 +42,7 @@ func (x *examination) senders(ctx context.Context) {
 	switch {
 	case err == nil || strings.Contains(text, "AdmissionReview"):
 		x.say(Warning, check, "mapd answers anybody who reaches its port",
-			"give API servers a client certificate and mapd its authority by --client-ca, or name their addresses in the NetworkPolicy (docs/operate.md)")
+			"give API servers a client certificate and mapd its authority by --client-ca, or name their addresses in the NetworkPolicy (docs/operate/secure.md)")
 	case strings.Contains(text, "a client certificate is required"):
 		x.say(OK, check, "mapd answers those with a client certificate only (--client-ca)", "")
 	case apierrors.IsForbidden(err), isTimeout(err):

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-var update = flag.Bool("update", false, "rewrite what rules are expected to find, and the table of docs/lint.md")
+var update = flag.Bool("update", false, "rewrite what rules are expected to find, and the table of docs/author/lint.md")
 
 // TestRules runs the cases of testdata, one file for each rule: what the rule finds in the
 // files fires*.yaml is in want, and in the files quiet*.yaml it finds nothing. In the comment
@@ -138,9 +138,9 @@ func TestQuietOnExamples(t *testing.T) {
 	}
 }
 
-// TestDocs holds docs/lint.md to the rules: its table, and a section for each.
+// TestDocs holds docs/author/lint.md to the rules: its table, and a section for each.
 func TestDocs(t *testing.T) {
-	const page, begin, end = "../../docs/lint.md", "| Rule |", "\n\n"
+	const page, begin, end = "../../docs/author/lint.md", "| Rule |", "\n\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ type Finding struct {
 	Check string `json:"check"`
 	Level Level  `json:"level"`
 	Text  string `json:"text"`
-	// Row is the row of docs/compat.md that says more.
+	// Row is the row of docs/reference/compat.md that says more.
 	Row string `json:"row,omitempty"`
 }
 
@@ -76,7 +76,7 @@ func patches(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) bool {
 
 var fromRequest = regexp.MustCompile(`\b(request\.|namespaceObject\b)`)
 
-// features are the rows of docs/compat.md that depend on the policy.
+// features are the rows of docs/reference/compat.md that depend on the policy.
 var features = []feature{
 	{"g1-first", func(s *Subject, _ *admissionregistrationv1.MutatingAdmissionPolicySpec, _ string) string {
 		if s.Others == 0 {
@@ -183,7 +183,7 @@ func groupOf(apiVersion string) string {
 	return group
 }
 
-// Rows returns the rows of docs/compat.md that checks name.
+// Rows returns the rows of docs/reference/compat.md that checks name.
 func Rows() []string {
 	out := []string{"external-data", "rollout-annotations"}
 	for _, f := range features {

@@ -16,15 +16,15 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Every difference that a check names has a row in docs/compat.md.
+// Every difference that a check names has a row in docs/reference/compat.md.
 func TestRows(t *testing.T) {
-	text, err := os.ReadFile("../../docs/compat.md")
+	text, err := os.ReadFile("../../docs/reference/compat.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range Rows() {
 		if !strings.Contains(string(text), "\n| `"+row+"` |") {
-			t.Errorf("docs/compat.md has no row %s", row)
+			t.Errorf("docs/reference/compat.md has no row %s", row)
 		}
 	}
 }

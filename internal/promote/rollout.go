@@ -40,7 +40,7 @@ func limits(policy *unstructured.Unstructured, bindings []*unstructured.Unstruct
 	of := read(policy, "")
 	if trip := breaker.Current(policy); trip != nil {
 		of.Tripped = true
-		add("the policy is in shadow, because its breaker tripped at %s: %s; a server has no breaker and would enforce it again, so mend the policy first (docs/operate.md, Breakers)",
+		add("the policy is in shadow, because its breaker tripped at %s: %s; a server has no breaker and would enforce it again, so mend the policy first (docs/operate/breakers.md)",
 			trip.Time.UTC().Format(time.RFC3339), trip.Reason)
 	}
 	if len(bindings) == 0 && of.Mode != api.Enforce {

@@ -96,7 +96,7 @@ func (a *acts) add(steps []engine.Step, mutated bool) {
 const manySteps = 128
 
 // annotations name policies as policy/binding and mutators as kind/name, in the
-// order in which they first acted; paths are sorted. docs/blame.md has the grammar, which
+// order in which they first acted; paths are sorted. docs/operate/blame.md has the grammar, which
 // others read too: a change of it needs other keys.
 //
 //	mutated-by        team-labels/all: /metadata/labels/team; sidecar/mesh: /spec/containers/0, /spec/volumes

@@ -53,10 +53,10 @@ func TestParseAnnotation(t *testing.T) {
 	}
 }
 
-// TestDocumentedAnnotations holds the schema in docs/blame.md to the code: its keys, its
+// TestDocumentedAnnotations holds the schema in docs/operate/blame.md to the code: its keys, its
 // bounds, and what it says has fields.
 func TestDocumentedAnnotations(t *testing.T) {
-	text, err := os.ReadFile("../../docs/blame.md")
+	text, err := os.ReadFile("../../docs/operate/blame.md")
 	if err != nil {
 		t.Fatal(err)
 	}

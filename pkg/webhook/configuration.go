@@ -31,7 +31,7 @@ const (
 
 // Group is the set of policies that can share a webhook entry. failurePolicy
 // and reinvocationPolicy belong to an entry, so each combination has entries
-// and paths of its own; docs/adr/0001-reinvocation.md says what that means for
+// and paths of its own; docs/reference/architecture.md says what that means for
 // policies.
 type Group struct {
 	FailurePolicy      admissionregistrationv1.FailurePolicyType

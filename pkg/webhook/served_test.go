@@ -135,9 +135,9 @@ func TestMonitoringUsesWhatIsServed(t *testing.T) {
 	}
 }
 
-// docs/operate.md has every metric of mapd's, with its labels, and every alert as it is.
+// docs/operate/observe.md has every metric of mapd's, with its labels, and every alert as it is.
 func TestOperateHasMetricsAndAlerts(t *testing.T) {
-	data, err := os.ReadFile("../../docs/operate.md")
+	data, err := os.ReadFile("../../docs/operate/observe.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,17 +148,17 @@ func TestOperateHasMetricsAndAlerts(t *testing.T) {
 	}
 	for _, a := range alerts(t) {
 		if got, want := rows[a.Alert], ([4]string{a.Expr, a.For, a.Annotations.Description}); got != want {
-			t.Errorf("docs/operate.md has for the alert %s\n%q, want\n%q", a.Alert, got, want)
+			t.Errorf("docs/operate/observe.md has for the alert %s\n%q, want\n%q", a.Alert, got, want)
 		}
 		delete(rows, a.Alert)
 	}
 	for name := range rows {
-		t.Errorf("docs/operate.md has an alert %s, which does not exist", name)
+		t.Errorf("docs/operate/observe.md has an alert %s, which does not exist", name)
 	}
 	metrics := served(t)
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
 		if strings.HasPrefix(name, "mapd_") && !strings.Contains(page, "`"+name+"`") {
-			t.Errorf("docs/operate.md does not have the metric %s", name)
+			t.Errorf("docs/operate/observe.md does not have the metric %s", name)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var figures = flag.Bool("figures", false, "measure: the figures of docs/performance.md")
+var figures = flag.Bool("figures", false, "measure: the figures of docs/reference/performance.md")
 
 // A counter is a proxy of a playground that counts what it sends.
 type counter struct {
@@ -99,7 +99,7 @@ func (b *tab) measured(name string) []float64 {
 	return eval[[]float64](b, js(`name => performance.getEntriesByName(name).map(e => e.duration)`, name))
 }
 
-// TestFigures measures what docs/performance.md says of the playground. No time is
+// TestFigures measures what docs/reference/performance.md says of the playground. No time is
 // asserted.
 func TestFigures(t *testing.T) {
 	if !*figures {

@@ -134,7 +134,7 @@ func TestLook(t *testing.T) {
 func TestLookOfPages(t *testing.T) {
 	b := newTab(t)
 	for _, theme := range []string{"light", "dark"} {
-		for _, path := range []string{"docs/", "docs/authoring.html", "docs/tour-nine.html"} {
+		for _, path := range []string{"docs/", "docs/author/eval.html", "docs/author/tour-nine.html"} {
 			name := theme + "-" + strings.NewReplacer("/", "-", ".html", "").Replace(strings.TrimSuffix(path, "/"))
 			b.theme(theme)
 			b.open(playside + path)

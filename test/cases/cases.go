@@ -35,7 +35,7 @@ type Case struct {
 	// Skip maps a runner ("oracle", "engine", "e2e", "gatekeeper", "guests") to the reason
 	// why the case is not for it.
 	Skip map[string]string
-	// Compat names the row of docs/compat.md that explains why the wanted result
+	// Compat names the row of docs/reference/compat.md that explains why the wanted result
 	// is not that of Kubernetes; CompatReason is that row in a sentence.
 	Compat       string
 	CompatReason string

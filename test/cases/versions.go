@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Versions is docs/versions.md: which cases end otherwise on a server of which minor than
+// Versions is docs/reference/versions.md: which cases end otherwise on a server of which minor than
 // in mapd. The page has two tables of the same columns: the cases whose difference
 // depends on the minor, and behind them those that differ on every minor.
 type Versions struct {

@@ -25,7 +25,7 @@ import (
 
 // compare runs one case file through both and says how they differ; skipped is
 // why there is nothing to compare: what is wrong with the scenario, or the row
-// of docs/compat.md that explains the difference.
+// of docs/reference/compat.md that explains the difference.
 func compare(ctx context.Context, file []byte) (difference, skipped string) {
 	c, err := cases.Parse("random", file)
 	if err != nil {

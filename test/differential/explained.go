@@ -16,7 +16,7 @@ import (
 	"github.com/mapd-project/mapd/test/oracle"
 )
 
-// explained names the row of docs/compat.md that makes two answers differ, or
+// explained names the row of docs/reference/compat.md that makes two answers differ, or
 // nothing if they have to agree. Every test asks both sides for a sign of the
 // row: of what Kubernetes did, or of what mapd did instead.
 func explained(ctx context.Context, c *cases.Case, want oracle.Result, got *engine.Decision) string {

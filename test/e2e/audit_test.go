@@ -42,15 +42,15 @@ const (
 // auditor is a cluster with objects and policies to audit.
 type auditor struct {
 	*cluster.Cluster
-	who *rest.Config // may do what docs/audit.md says
+	who *rest.Config // may do what docs/operate/audit.md says
 }
 
-// TestAudit audits 20,000 objects, with the rights that docs/audit.md names.
+// TestAudit audits 20,000 objects, with the rights that docs/operate/audit.md names.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	m := cluster.Install(t, cluster.Start(t, cluster.Options{Users: map[string][]string{"auditor": nil, "filler": {"system:masters"}}}), cluster.InstallOptions{Replicas: -1})
 	a := &auditor{Cluster: m.Cluster, who: m.User(t, "auditor")}
-	a.Apply(t, documented(t, "docs/audit.md", "apiVersion: rbac.authorization.k8s.io/v1")+`---
+	a.Apply(t, documented(t, "docs/operate/audit.md", "apiVersion: rbac.authorization.k8s.io/v1")+`---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: mapd-auditor}
@@ -61,7 +61,7 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
 `)
-	a.Apply(t, documented(t, "docs/audit.md", "apiVersion: flowcontrol.apiserver.k8s.io/v1"))
+	a.Apply(t, documented(t, "docs/operate/audit.md", "apiVersion: flowcontrol.apiserver.k8s.io/v1"))
 	a.Apply(t, auditPolicyYAML)
 	few := a.serve(t, m)
 	t.Run("fix", a.fix)
@@ -79,7 +79,7 @@ metadata: {name: shop}
 			"mapd audit --undo mapd-audit-undo.yaml":                     "the subtest fix",
 			"kubectl apply -k manifests/overlays/audit":                  "the subtest served applies its rights; TestManifestsAgree renders it",
 		})
-		r.follow(t, "docs/audit.md", func(command string) {
+		r.follow(t, "docs/operate/audit.md", func(command string) {
 			if strings.Contains(command, "configmap mapd-audit") {
 				a.report(t)
 			}

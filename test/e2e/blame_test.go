@@ -211,10 +211,10 @@ type blameCase struct {
 	want []string // patterns
 }
 
-// blameCommands returns the commands of docs/blame.md, about a Pod that there is.
+// blameCommands returns the commands of docs/operate/blame.md, about a Pod that there is.
 func blameCommands(t *testing.T, pod string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(cluster.Root(t), "docs/blame.md"))
+	text, err := os.ReadFile(filepath.Join(cluster.Root(t), "docs/operate/blame.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ var elsewhere = map[string]string{
 	"kubectl get mutatingadmissionpolicies.admissionregistration.k8s.io,map -l mapd.dev/live":                           "TestNative",
 }
 
-// fromCheckout are those of docs/gatekeeper.md that get mapd; the test has it.
+// fromCheckout are those of docs/move/gatekeeper.md that get mapd; the test has it.
 var fromCheckout = map[string]string{
 	"git clone https://github.com/mapd-project/mapd":             "this is it",
 	"make -C mapd build":                                         "TestMain",
@@ -166,20 +166,21 @@ func (r *reader) done(t *testing.T, atLeast int) {
 	}
 }
 
-// TestDocuments runs the commands of docs/install.md and docs/operate.md, in their
-// order, on a cluster with mapd in it.
+// TestDocuments runs the commands of the pages about operating a cluster, in their order,
+// on a cluster with mapd in it.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	m := cluster.Installed(t, cluster.InstallOptions{})
 	m.NeedProcesses(t)
 	r := newReader(t, m, cluster.Root(t), elsewhere)
 	r.codes["mapd debug bundle --output-file /tmp/mapd-bundle.tar.gz"] = 5 // there is no kubelet, so no Pod has a log
-	r.follow(t, "docs/install.md", nil, nil)
-	r.follow(t, "docs/operate.md", nil, nil)
+	for _, page := range []string{"install", "run", "breakers", "observe", "secure", "emergencies"} {
+		r.follow(t, "docs/operate/"+page+".md", nil, nil)
+	}
 	r.done(t, 8)
 }
 
-// TestGatekeeperDocument runs the commands of docs/gatekeeper.md as somebody would
+// TestGatekeeperDocument runs the commands of docs/move/gatekeeper.md as somebody would
 // who begins in an empty directory, with a cluster that has Gatekeeper's kinds and
 // runs policies.
 func TestGatekeeperDocument(t *testing.T) {
@@ -195,7 +196,7 @@ func TestGatekeeperDocument(t *testing.T) {
 	r.codes["mapd migrate gatekeeper --from-cluster --verify --report report.html --output-dir from-cluster"] = 1
 
 	var old *cluster.Replica
-	r.follow(t, "docs/gatekeeper.md", func(command string) {
+	r.follow(t, "docs/move/gatekeeper.md", func(command string) {
 		switch {
 		case command == "mapd doctor":
 			// The reader has taken a minute to come here: the entries are there.

@@ -66,7 +66,7 @@ func TestForeign(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	policyFile, auditLog := filepath.Join(dir, "audit.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policyFile, []byte(documented(t, "docs/operate.md", "apiVersion: audit.k8s.io/v1")), 0o600); err != nil {
+	if err := os.WriteFile(policyFile, []byte(documented(t, "docs/operate/secure.md", "apiVersion: audit.k8s.io/v1")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m := cluster.Installed(t, cluster.InstallOptions{Replicas: 2, Cluster: cluster.Options{

@@ -93,7 +93,7 @@ spec:
 	policies("clusterwide-keep      running", "clusterwide-label     running", "clusterwide-settings  broken   spec.module: Policy settings are invalid: no team")
 
 	r := newReader(t, m, cluster.Root(t), map[string]string{"kubectl apply -k manifests/overlays/kubewarden": "installed above"})
-	r.follow(t, "docs/kubewarden.md", nil, nil)
+	r.follow(t, "docs/move/kubewarden.md", nil, nil)
 	r.done(t, 3)
 
 	create := func(name string, labels map[string]string) error {

@@ -64,7 +64,7 @@ func TestNative(t *testing.T) {
 			t.Run("what others have", g.foreign)
 			t.Run("restarts", g.restarts)
 			t.Run("without rights", g.unseen)
-			if tc.group == api.NativeGroup { // docs/operate.md is about such a server
+			if tc.group == api.NativeGroup { // docs/operate/run.md is about such a server
 				t.Run("documented", g.documented)
 			}
 			t.Run("back", g.back)
@@ -390,14 +390,14 @@ func (g *movers) unseen(t *testing.T) {
 	g.specs(t, nil, "{}") // a server may run for a while what was deleted
 }
 
-// What docs/operate.md says to look at.
+// What docs/operate/run.md says to look at.
 func (g *movers) documented(t *testing.T) {
 	// A name of its own: of others the ConfigMap may still tell what was.
 	g.Apply(t, assign("told", "spec.v", "1"))
 	g.specs(t, g.state("Assign/told", "native", g.group), "{v: 1}")
 	r := newReader(t, g.Mapd, cluster.Root(t), nil)
 	shown := ""
-	for _, c := range commands(t, "docs/operate.md") {
+	for _, c := range commands(t, "docs/operate/run.md") {
 		if !strings.Contains(c, "mapd-gatekeeper") && !strings.Contains(c, "mapd.dev/live") {
 			continue
 		}

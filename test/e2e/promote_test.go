@@ -519,13 +519,13 @@ func (p *promotion) quiet(t *testing.T) {
 	p.delete(t, name)
 }
 
-// documented runs the commands of docs/promote.md.
+// documented runs the commands of docs/operate/promote.md.
 func (p *promotion) documented(t *testing.T) {
 	const name = "team-labels"
 	p.Apply(t, stamped(api.OwnGroup, name))
 	p.acts(t, name)
 	w := p.write(t, name, 20) // for the canary
-	for _, c := range commands(t, "docs/promote.md") {
+	for _, c := range commands(t, "docs/operate/promote.md") {
 		t.Log(c)
 		switch args := strings.Fields(c); {
 		case strings.HasPrefix(c, "mapd promote "):
@@ -655,7 +655,7 @@ spec: {policyName: %[2]s, matchResources: {objectSelector: {matchLabels: {of: %[
 		}
 	}
 	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(out.String(), "differs went back, mapd runs it: mapd would have changed") ||
-		!strings.Contains(out.String(), "(docs/compat.md, reflection-values)") {
+		!strings.Contains(out.String(), "(docs/reference/compat.md, reflection-values)") {
 		t.Errorf("exit code %d:\n%s", cmd.ProcessState.ExitCode(), out)
 	}
 	p.has(t, api.OwnGroup, name)

@@ -32,7 +32,7 @@ import (
 )
 
 // TestRecordsAccess reads the records of a replica by port-forward, with the rights that
-// docs/operate.md names and without them, and looks at what replicas are sent.
+// docs/operate/observe.md names and without them, and looks at what replicas are sent.
 func TestRecordsAccess(t *testing.T) {
 	t.Parallel()
 	a := &admin{cluster.Installed(t, cluster.InstallOptions{

@@ -339,7 +339,7 @@ func (a *admin) port(t *testing.T) {
 	}
 	var news []string
 	for name := range allObjects(t, a.Cluster) {
-		// A replica stores what it has counted, also of reviews of others; see docs/operate.md.
+		// A replica stores what it has counted, also of reviews of others; see docs/operate/observe.md.
 		if _, was := before[name]; !was && !strings.HasPrefix(name, "events") && !strings.HasPrefix(name, "configmaps "+cluster.Namespace+"/mapd-counts-") {
 			news = append(news, name)
 		}
@@ -637,7 +637,7 @@ var ofPlaces = regexp.MustCompile(`admission webhook "[0-9a-z.]+" denied the req
 
 // withoutPrefix is what a server says, less what it writes before it: the
 // webhook, the policy, and for some errors of decoding neither (rows g15-prefix,
-// decode-errors and scheme-name of docs/compat.md).
+// decode-errors and scheme-name of docs/reference/compat.md).
 func withoutPrefix(text string) string { return ofPlaces.ReplaceAllString(text, "") }
 
 // annotations are those in an audit log that come from mapd.
@@ -680,7 +680,7 @@ func TestClientCertificate(t *testing.T) {
 	}
 	authority, sign := newAuthority(t)
 	certificate, key := sign("kube-apiserver")
-	// As docs/operate.md says: the user of the kubeconfig is named for the webhook's
+	// As docs/operate/secure.md says: the user of the kubeconfig is named for the webhook's
 	// host. Behind the harness's Service that has a port, so it is the one for all.
 	write("kubeconfig", fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nusers:\n- name: '*'\n  user: {client-certificate: %s, client-key: %s}\n",
 		write("client.crt", certificate), write("client.key", key)))

@@ -45,7 +45,7 @@ func cannotRun(c *cases.Case) string {
 	return ""
 }
 
-// differing are the cases whose difference has a row in docs/compat.md, beside
+// differing are the cases whose difference has a row in docs/reference/compat.md, beside
 // those that name a row themselves.
 var differing = []struct {
 	cases, row string
@@ -69,7 +69,7 @@ var differing = []struct {
 // leastAsWanted is how many cases end natively as the case file wants. It shows
 // that the twins are not alike because nothing happens on either. The others are
 // refused by validation that only a server has, or have a row in
-// docs/compat.md.
+// docs/reference/compat.md.
 const leastAsWanted = 450
 
 // asWanted says whether a native server did what a case wants.
@@ -136,7 +136,7 @@ func holds(got, want any) bool {
 }
 
 type differences struct {
-	text string // docs/compat.md
+	text string // docs/reference/compat.md
 
 	mu   sync.Mutex
 	seen map[string]string // case → row
@@ -145,14 +145,14 @@ type differences struct {
 
 func newDifferences(t *testing.T) *differences {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(cluster.Root(t), "docs", "compat.md"))
+	text, err := os.ReadFile(filepath.Join(cluster.Root(t), "docs/reference/compat.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &differences{text: string(text), seen: map[string]string{}, used: map[int]bool{}}
 }
 
-// row is the row of docs/compat.md that the table above has for a case.
+// row is the row of docs/reference/compat.md that the table above has for a case.
 func (d *differences) row(c *cases.Case) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,9 +184,9 @@ func (d *differences) check(t *testing.T, c *cases.Case, diff string) {
 	}
 	switch {
 	case row == "":
-		t.Errorf("the twins differ (-native +mapd), and no row of docs/compat.md says so:\n%s", diff)
+		t.Errorf("the twins differ (-native +mapd), and no row of docs/reference/compat.md says so:\n%s", diff)
 	case !strings.Contains(d.text, "\n| `"+row+"` |"):
-		t.Errorf("docs/compat.md has no row %q", row)
+		t.Errorf("docs/reference/compat.md has no row %q", row)
 	default:
 		d.explain(c, row)
 		t.Logf("differs by row %s (-native +mapd):\n%s", row, diff)

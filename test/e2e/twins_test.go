@@ -83,7 +83,7 @@ func TestTwins(t *testing.T) {
 			t.Errorf("natively %d cases end as their files want; %d did", n, least)
 		}
 	}
-	t.Logf("%d cases ran, %d of them natively as the case wants; the policies of %d are refused; %d differ as docs/compat.md says; %d were left out",
+	t.Logf("%d cases ran, %d of them natively as the case wants; the policies of %d are refused; %d differ as docs/reference/compat.md says; %d were left out",
 		len(plans), asExpected.Load(), refused.Load(), differences.count(), len(skipped))
 }
 

@@ -29,11 +29,11 @@ import (
 // ours is the minor of servers/go.mod, which TestTwins runs.
 const ours = "1.37"
 
-var updateVersions = flag.Bool("update", false, "TestVersions writes the column of its minor into docs/versions.md")
+var updateVersions = flag.Bool("update", false, "TestVersions writes the column of its minor into docs/reference/versions.md")
 
 // TestVersions holds mapd, with the language of --kubernetes, to a server of that minor
 // that runs the in-tree plugin: every case that the server can run ends on it as in
-// mapd, or has an entry in the minor's column of docs/versions.md. The policies are
+// mapd, or has an entry in the minor's column of docs/reference/versions.md. The policies are
 // written in the newest version of the API that the server has.
 //
 // `make e2e-versions` runs it for each minor; MAPD_E2E_KUBERNETES names the release.
@@ -209,7 +209,7 @@ func (v *versions) refusal(c *cases.Case) error {
 	return nil
 }
 
-// why is the row of docs/compat.md that explains a difference. On the minor that
+// why is the row of docs/reference/compat.md that explains a difference. On the minor that
 // TestTwins runs there is no other reason than what a whole server does with a request
 // beside running policies; on others it is to be written by hand, and a test refuses
 // what stands for it.
@@ -233,10 +233,10 @@ func byChance(row *cases.VersionsRow) bool {
 	return row != nil && strings.Contains(row.Why, "row `stable-")
 }
 
-// check holds what was found against the minor's column of docs/versions.md.
+// check holds what was found against the minor's column of docs/reference/versions.md.
 func (v *versions) check(t *testing.T, minor string) {
 	t.Helper()
-	path := filepath.Join(cluster.Root(t), "docs", "versions.md")
+	path := filepath.Join(cluster.Root(t), "docs/reference/versions.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -258,12 +258,12 @@ func (v *versions) check(t *testing.T, minor string) {
 	}
 	for name := range v.found {
 		if !table.Differs(name, minor) && !byChance(table.Rows[name]) {
-			t.Errorf("%s differs on %s, and docs/versions.md does not say so: %s", name, minor, v.found[name])
+			t.Errorf("%s differs on %s, and docs/reference/versions.md does not say so: %s", name, minor, v.found[name])
 		}
 	}
 	for name, row := range table.Rows {
 		if _, ok := v.found[name]; !ok && table.Differs(name, minor) && !byChance(row) {
-			t.Errorf("docs/versions.md says that %s differs on %s; it does not", name, minor)
+			t.Errorf("docs/reference/versions.md says that %s differs on %s; it does not", name, minor)
 		}
 	}
 }

@@ -31,7 +31,7 @@ type Comparison struct {
 	// Traps counts the requests for whose mutators no policy is exact, by the
 	// reason.
 	Traps map[string]int
-	// Rows counts how often a row of docs/compat.md made a difference.
+	// Rows counts how often a row of docs/reference/compat.md made a difference.
 	Rows map[string]int
 
 	shapes *Shapes

@@ -101,7 +101,7 @@ func TestCorpus(t *testing.T) {
 	t.Log(comparison)
 }
 
-// The case files want what Gatekeeper does, or say which row of docs/compat.md is
+// The case files want what Gatekeeper does, or say which row of docs/reference/compat.md is
 // why not.
 func TestCases(t *testing.T) {
 	comparison := NewComparison()

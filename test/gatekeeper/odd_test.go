@@ -7,7 +7,7 @@ import (
 )
 
 // What no server lets through, and what nobody writes, mapd may do otherwise: rows
-// gk-odd-labels and gk-becomes-namespace of docs/compat.md.
+// gk-odd-labels and gk-becomes-namespace of docs/reference/compat.md.
 func TestOdd(t *testing.T) {
 	pods := []any{map[string]any{"groups": []any{""}, "versions": []any{"v1"}, "kinds": []any{"Pod"}}}
 	value := func(v any) map[string]any { return map[string]any{"assign": map[string]any{"value": v}} }

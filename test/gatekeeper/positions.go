@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// What mapd does otherwise on purpose, as rows of docs/compat.md. Positions names
+// What mapd does otherwise on purpose, as rows of docs/reference/compat.md. Positions names
 // those that Gatekeeper can be made to do here as well.
 const (
 	rowShared  = "gk-shared-values"

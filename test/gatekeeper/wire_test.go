@@ -274,7 +274,7 @@ func TestWire(t *testing.T) {
 	check(t, stranger, pod("nginx:1.25"), call, call)
 	check(t, spec("https://127.0.0.1:1/"), pod("nginx:1.25"), call, call)
 
-	zero := good // docs/compat.md: gk-provider-timeout
+	zero := good // docs/reference/compat.md: gk-provider-timeout
 	zero.Timeout = 0
 	check(t, zero, pod("nginx:1.25"), call, answer{images: []string{digest}})
 
@@ -289,7 +289,7 @@ func TestWire(t *testing.T) {
 				spec.Timeout = 1
 			}
 			gatekeeper := want
-			if fault == "duplicate" { // docs/compat.md: gk-provider-answers
+			if fault == "duplicate" { // docs/reference/compat.md: gk-provider-answers
 				gatekeeper = answer{images: []string{digest}}
 			}
 			check(t, spec, pod("nginx:1.25"), gatekeeper, want)
@@ -298,7 +298,7 @@ func TestWire(t *testing.T) {
 }
 
 // A Provider is accepted, or refused with the same words, by both. What Gatekeeper
-// accepts and mapd does not is the row gk-provider-refused of docs/compat.md.
+// accepts and mapd does not is the row gk-provider-refused of docs/reference/compat.md.
 func TestProviders(t *testing.T) {
 	server, err := started()
 	if err != nil {

@@ -3,7 +3,7 @@
 // A broken link between pages, to an anchor or to a file ends the build.
 //
 // blocks is what hack/gallery wrote: which blocks open in the playground, and as what.
-import {existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync} from "node:fs"
+import {copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync} from "node:fs"
 import {dirname, join, posix} from "node:path"
 import {deflateRawSync} from "node:zlib"
 import MarkdownIt from "markdown-it"
@@ -12,24 +12,16 @@ import {searchOptions} from "./search.mjs"
 
 const repository = "https://github.com/mapd-project/mapd"
 
-// The left side of each page; pages that are not here come last.
-const groups = [
-  ["Begin", ["README.md", "docs/tour-nine.md", "docs/playground.md", "examples/README.md", "docs/authoring.md", "docs/lint.md", "docs/editor.md"]],
-  ["In a cluster", ["docs/install.md", "docs/operate.md", "docs/audit.md", "docs/rollout.md", "docs/promote.md", "docs/static.md", "docs/blame.md", "docs/scale.md"]],
-  ["Other engines", ["docs/gatekeeper.md", "docs/expansion.md", "docs/external-data.md", "docs/kubewarden.md"]],
-  ["Reference", ["docs/compat.md", "docs/versions.md", "docs/performance.md", "docs/library.md", "docs/spec/README.md"]],
-]
-
 export function docs({root, out, blocks, csp}) {
   const pages = read(root)
   const problems = []
   for (const page of pages.values()) parse(page)
-  const places = {root, pages, blocks, problems, examples: new Set(readdirSync(join(out, "../gallery")).map(f => f.replace(/\.json$/, "")))}
+  const places = {root, out, pages, blocks, problems, examples: new Set(readdirSync(join(out, "../gallery")).map(f => f.replace(/\.json$/, "")))}
+  for (const page of pages.values()) link(page, places)
   const listed = navigation(pages)
   const sections = []
   let size = 0
   for (const page of pages.values()) {
-    link(page, places)
     const file = join(out, page.target)
     mkdirSync(dirname(file), {recursive: true})
     const text = html(page, listed, csp)
@@ -45,16 +37,14 @@ export function docs({root, out, blocks, csp}) {
   console.log(`docs: ${pages.size} pages, ${size} bytes, and ${Buffer.byteLength(text)} bytes to search them`)
 }
 
-// read finds the pages: those that gallery.Pages names, too.
+// read finds the pages: README.md, that of the examples, and every page below docs, as
+// gallery.Blocks does.
 function read(root) {
   const pages = new Map()
-  for (const dir of ["", "docs", "docs/spec", "docs/adr", "examples"]) {
-    for (const name of readdirSync(join(root, dir)).sort()) {
-      if (!name.endsWith(".md") || (dir === "" || dir === "examples") && name !== "README.md") continue
-      const source = posix.join(dir, name)
-      const target = source.replace(/^docs\//, "").replace(/README\.md$/, "index.md").replace(/\.md$/, ".html")
-      pages.set(source, {source, target, up: "../".repeat(target.split("/").length - 1), text: readFileSync(join(root, source), "utf8")})
-    }
+  const below = readdirSync(join(root, "docs"), {recursive: true}).filter(f => f.endsWith(".md")).sort()
+  for (const source of ["README.md", "examples/README.md", ...below.map(f => posix.join("docs", f))]) {
+    const target = source.replace(/^README\.md$/, "mapd.md").replace(/^docs\//, "").replace(/README\.md$/, "index.md").replace(/\.md$/, ".html")
+    pages.set(source, {source, target, up: "../".repeat(target.split("/").length - 1), text: readFileSync(join(root, source), "utf8")})
   }
   return pages
 }
@@ -107,9 +97,12 @@ function link(page, places) {
     let example
     for (const c of t.children) {
       children.push(c)
-      if (c.type === "link_open") {
+      if (c.type === "image") {
+        c.attrSet("src", picture(page, c.attrGet("src"), places))
+      } else if (c.type === "link_open") {
         const href = c.attrGet("href")
         c.attrSet("href", resolve(page, href, places))
+        c.meta = {page: target(page, href, places)}
         const at = posix.join(posix.dirname(page.source), href).match(/^examples\/([a-z-]+)\/?$/)
         example = at && places.examples.has(at[1]) ? at[1] : undefined
       } else if (c.type === "link_close" && example) {
@@ -120,17 +113,43 @@ function link(page, places) {
   }
 }
 
+// picture copies a picture of docs into the site, and returns the way to it.
+function picture(page, src, {root, out, problems}) {
+  const source = posix.join(posix.dirname(page.source), src)
+  if (!source.startsWith("docs/") || !existsSync(join(root, source))) {
+    problems.push(`${page.source}: ${src}: no such picture below docs`)
+    return src
+  }
+  const target = source.slice("docs/".length)
+  mkdirSync(dirname(join(out, target)), {recursive: true})
+  copyFileSync(join(root, source), join(out, target))
+  return page.up + target
+}
+
 function open(page, block) {
   if (!block) return undefined
   const fragment = block.example ? `example=${block.example}` : "1." + deflateRawSync(JSON.stringify(block.state), {level: 9}).toString("base64url")
   return {href: `${page.up}../#${fragment}`}
 }
 
-function resolve(page, href, {root, pages, problems}) {
+// target is the page that a link leads to, if it is one.
+function target(page, href, {pages}) {
+  if (/^https?:/.test(href)) return undefined
+  const source = sourceOf(page, href)
+  return pages.get(source) ?? pages.get(source + "/README.md")
+}
+
+function sourceOf(page, href) {
+  const path = href.split("#")[0]
+  return path ? posix.join(posix.dirname(page.source), decodeURI(path)).replace(/\/$/, "") : page.source
+}
+
+function resolve(page, href, places) {
   if (/^https?:/.test(href)) return href
-  const [path, anchor] = href.split("#")
-  const source = path ? posix.join(posix.dirname(page.source), decodeURI(path)).replace(/\/$/, "") : page.source
-  const to = pages.get(source) ?? pages.get(source + "/README.md")
+  const {root, problems} = places
+  const anchor = href.split("#")[1]
+  const source = sourceOf(page, href)
+  const to = target(page, href, places)
   if (to) {
     if (anchor && !to.anchors.has(anchor)) problems.push(`${page.source}: ${href}: no such heading`)
     return (to === page && anchor ? "" : posix.relative(posix.dirname(page.target), to.target)) + (anchor ? "#" + anchor : "")
@@ -170,11 +189,16 @@ function yaml(line) {
   return `${m[1]}<span class="key">${escape(m[3])}</span>:${escape(m[4])}`
 }
 
+// navigation is the left side of each page: the folders in the order in which
+// docs/README.md has links to them, and the pages of each in the order of its README.md.
+// Pages of folders below those, such as the commands, are reached from the README there.
 function navigation(pages) {
-  const left = new Set(pages.keys())
-  const listed = groups.map(([title, sources]) => [title, sources.filter(s => left.delete(s)).map(s => pages.get(s))])
-  listed.at(-1)[1].push(...[...left].map(s => pages.get(s)))
-  return listed
+  const linked = page => [...new Set(page.tokens.filter(t => t.type === "inline").flatMap(t => t.children)
+    .filter(t => t.type === "link_open").map(t => t.meta?.page).filter(Boolean))]
+  const top = pages.get("docs/README.md")
+  const folders = linked(top).filter(p => /^docs\/[^/]+\/README\.md$/.test(p.source))
+  return [[top.title, [top, pages.get("README.md"), pages.get("examples/README.md")]],
+    ...folders.map(f => [f.title, [f, ...linked(f).filter(p => p.source.startsWith(posix.dirname(f.source) + "/"))]])]
 }
 
 function html(page, listed, csp) {

@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// Pages are the Markdown files of which the documentation consists.
-var Pages = []string{"README.md", "docs/*.md", "docs/spec/*.md", "docs/adr/*.md", "examples/README.md"}
-
 var (
 	evalCommand = regexp.MustCompile(`^\$ (?:bin/)?mapd eval ((?:-[pf] \S+ ?)+)(?:-o \S+|--blame|--trace| )*\n`)
 	policyKind  = regexp.MustCompile(`(?m)^kind: (MutatingAdmissionPolicy|Assign|AssignImage|AssignMetadata|ModifySet)$`)
@@ -20,6 +17,18 @@ var (
 type Block struct {
 	Example string `json:"example,omitempty"`
 	State   *State `json:"state,omitempty"`
+}
+
+// pages returns the Markdown files of which the documentation consists.
+func pages(root fs.FS) ([]string, error) {
+	all := []string{"README.md", "examples/README.md"}
+	err := fs.WalkDir(root, "docs", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(name, ".md") {
+			all = append(all, name)
+		}
+		return err
+	})
+	return all, err
 }
 
 // Blocks returns, for each block of the documentation that can be opened in the
@@ -35,25 +44,20 @@ func Blocks(root fs.FS) (map[string]Block, error) {
 	for _, p := range parts {
 		all[p.State.Documents[0].Text] = Block{Example: p.Name}
 	}
-	for _, pattern := range Pages {
-		names, err := fs.Glob(root, pattern)
+	names, err := pages(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		page, err := fs.ReadFile(root, name)
 		if err != nil {
 			return nil, err
 		}
-		if len(names) == 0 {
-			return nil, fmt.Errorf("no page %s", pattern)
+		if slices.Contains(TourPages, name) {
+			continue
 		}
-		for _, name := range names {
-			page, err := fs.ReadFile(root, name)
-			if err != nil {
-				return nil, err
-			}
-			if name == TourPage {
-				continue
-			}
-			if err := blocks(root, string(page), all); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
+		if err := blocks(root, string(page), all); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return all, nil

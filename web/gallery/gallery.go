@@ -1,6 +1,6 @@
 // Package gallery answers "which examples does the playground offer?". It reads them
-// where they are kept for other reasons too: the directories of examples/, the tour of
-// docs/tour-nine.md, the policies in the blocks of the documentation; and those that
+// where they are kept for other reasons too: the directories of examples/, the pages
+// of the tour, the policies in the blocks of the documentation; and those that
 // only the playground has, web/gallery/gatekeeper.
 package gallery
 
@@ -161,12 +161,12 @@ func programs(root fs.FS) ([]Entry, error) {
 	}{
 		{
 			"external-data", "External data",
-			"A page asks no provider, so the mutator is reported and changes nothing; see docs/external-data.md.",
+			"A page asks no provider, so the mutator is reported and changes nothing; see docs/move/external-data.md.",
 			"examples/external-data", []string{"mutator.yaml"},
 		},
 		{
 			"kubewarden", "A policy of Kubewarden's",
-			"A page runs no WebAssembly modules of policies, so the policy is reported and changes nothing; see docs/kubewarden.md.",
+			"A page runs no WebAssembly modules of policies, so the policy is reported and changes nothing; see docs/move/kubewarden.md.",
 			"examples/kubewarden/drop-capabilities", []string{"policy.yaml"},
 		},
 	} {

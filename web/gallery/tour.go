@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TourPage is the page that has the tour.
-const TourPage = "docs/tour-nine.md"
+// TourPages have the tour, in their order.
+var TourPages = []string{"docs/author/tour-nine.md", "docs/author/tour-nine-more.md"}
 
 var (
 	tourPart = regexp.MustCompile(`^## [1-9]\. (.+)$`)
-	caseLink = regexp.MustCompile(`^\[([a-z-]+/[a-z0-9-]+)\]\(\.\./test/cases/`)
+	caseLink = regexp.MustCompile(`^\[([a-z-]+/[a-z0-9-]+)\]\(\.\./\.\./test/cases/`)
 	mdLink   = regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`)
 )
 
@@ -29,13 +29,17 @@ type Part struct {
 // Parts reads the sections of the tour: paragraphs, blocks, and a last line that begins
 // with a link to the case that the blocks are from.
 func Parts(root fs.FS) ([]Part, error) {
-	page, err := fs.ReadFile(root, TourPage)
-	if err != nil {
-		return nil, err
+	var text strings.Builder
+	for _, name := range TourPages {
+		page, err := fs.ReadFile(root, name)
+		if err != nil {
+			return nil, err
+		}
+		text.Write(page)
 	}
 	var parts []Part
 	var p *Part
-	for _, b := range split(string(page)) {
+	for _, b := range split(text.String()) {
 		switch {
 		case !b.fence && tourPart.MatchString(b.text):
 			parts = append(parts, Part{Title: tourPart.FindStringSubmatch(b.text)[1]})
@@ -64,7 +68,7 @@ func tour(root fs.FS) ([]Entry, error) {
 	for _, p := range parts {
 		n := len(p.Blocks)
 		if n < 3 || len(p.Words) == 0 || p.Case == "" {
-			return nil, fmt.Errorf("%s: %q has %d blocks, %d paragraphs and the case %q", TourPage, p.Title, n, len(p.Words), p.Case)
+			return nil, fmt.Errorf("the tour: %q has %d blocks, %d paragraphs and the case %q", p.Title, n, len(p.Words), p.Case)
 		}
 		file, err := fs.ReadFile(root, "test/cases/"+p.Case+".txtar")
 		if err != nil {
@@ -81,7 +85,7 @@ func tour(root fs.FS) ([]Entry, error) {
 			e.State.Documents = append(e.State.Documents, Text{Name: []string{"policies.yaml", "more.yaml"}[min(i, 1)], Text: text})
 		}
 		if err := request(&e.State, p.Blocks[n-2]); err != nil {
-			return nil, fmt.Errorf("%s: %q: %w", TourPage, p.Title, err)
+			return nil, fmt.Errorf("the tour: %q: %w", p.Title, err)
 		}
 		if result := p.Blocks[n-1]; strings.HasPrefix(result, "The ") {
 			e.Refused = strings.TrimSpace(result)

@@ -44,7 +44,7 @@ func Check(kind *openapi.Kind, patch map[string]any) (map[string]any, error) {
 
 // representable refuses numbers that JSON cannot represent in a patch for an object of a
 // custom kind. The Go types of built-in kinds do it themselves. In-tree such an object
-// is an internal error once it is written (row decode-errors of docs/compat.md).
+// is an internal error once it is written (row decode-errors of docs/reference/compat.md).
 func representable(kind *openapi.Kind, patch map[string]any) error {
 	if kind.Builtin() {
 		return nil

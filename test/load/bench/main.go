@@ -47,7 +47,7 @@ func main() {
 	f := flags{out: os.Stdout}
 	flag.StringVar(&f.mapd, "mapd", "bin/mapd", "the program to measure")
 	flag.BoolVar(&f.quick, "quick", false, "one short measurement of few servers, to see that it runs")
-	flag.BoolVar(&f.scale, "scale", false, "measure a replica with the policies of clusters of 50, 500 and 5,000 nodes instead (docs/scale.md)")
+	flag.BoolVar(&f.scale, "scale", false, "measure a replica with the policies of clusters of 50, 500 and 5,000 nodes instead (docs/operate/scale.md)")
 	flag.IntVar(&f.turns, "turns", 3, "how many times each server is measured, 1 to 20")
 	flag.DurationVar(&f.each, "each", time.Second, "how long a measurement takes, up to 10s")
 	flag.StringVar(&f.url, "url", "", "drive this webhook instead; the host is a loopback address")

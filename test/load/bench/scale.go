@@ -16,7 +16,7 @@ import (
 	"github.com/mapd-project/mapd/test/load"
 )
 
-// A size is a cluster that docs/scale.md is about.
+// A size is a cluster that docs/operate/scale.md is about.
 type size struct {
 	nodes, tenants int
 	// shared policies are for all Pods. each are for those of one tenant, of which there
@@ -25,7 +25,7 @@ type size struct {
 	writes       int // a second, at the most
 }
 
-// sizes are assumptions: docs/scale.md says where they are from.
+// sizes are assumptions: docs/operate/scale.md says where they are from.
 var sizes = []size{
 	{nodes: 50, tenants: 10, shared: 10, each: 2, writes: 20},
 	{nodes: 500, tenants: 100, shared: 20, each: 2, writes: 50},

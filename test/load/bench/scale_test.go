@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// docs/scale.md has the sizes that this program measures, what follows from them and from
+// docs/operate/scale.md has the sizes that this program measures, what follows from them and from
 // each figure that was measured, and says where, with what and how it was measured.
 func TestScalePage(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/scale.md")
+	text, err := os.ReadFile("../../../docs/operate/scale.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,9 @@ function render(pages: Record<string, string>, blocks = {}): (name: string) => s
   const dir = mkdtempSync(join(tmpdir(), "docs-"))
   try {
     const all: Record<string, string> = {
-      "root/README.md": "# mapd\n", "root/docs/a.md": "# A\n", "root/docs/spec/README.md": "# Spec\n", "root/docs/adr/1.md": "# One\n",
+      "root/README.md": "# mapd\n", "root/docs/a.md": "# A\n", "root/docs/spec/README.md": "# Spec\n",
+      "root/docs/README.md": "# Documentation\n\n[start](start/README.md)\n", "root/docs/start/README.md": "# Start\n\n[two](two.md) [one](one.md) [A](../a.md)\n",
+      "root/docs/start/one.md": "# One\n", "root/docs/start/two.md": "# Two\n\n![how](../pictures/how.svg)\n", "root/docs/pictures/how.svg": "<svg/>",
       "root/examples/README.md": "# Examples\n", "root/examples/labels/policy.yaml": "", "out/gallery/labels.json": "{}",
     }
     for (const [name, text] of Object.entries(pages)) all["root/" + name] = text
@@ -21,7 +23,7 @@ function render(pages: Record<string, string>, blocks = {}): (name: string) => s
       writeFileSync(join(dir, name), text)
     }
     docs({root: join(dir, "root"), out: join(dir, "out/docs"), blocks, csp: "default-src 'none'"})
-    const files = new Map(["index.html", "a.html", "spec/index.html", "examples/index.html", "search.json"].map(f => [f, readFileSync(join(dir, "out/docs", f), "utf8")]))
+    const files = new Map(["index.html", "mapd.html", "a.html", "spec/index.html", "start/index.html", "start/two.html", "pictures/how.svg", "examples/index.html", "search.json"].map(f => [f, readFileSync(join(dir, "out/docs", f), "utf8")]))
     return name => files.get(name)!
   } finally {
     rmSync(dir, {recursive: true})
@@ -39,8 +41,22 @@ test("links lead to pages, and to the repository where there is no page", () => 
     "examples/README.md": "# Examples\n\n[labels](labels/)\n",
   })
   const links = [...of("a.html").match(/<p>.*<\/p>/)![0].matchAll(/href="([^"]*)"/g)].map(m => m[1])
-  assert.deepEqual(links, ["spec/index.html", "index.html#mapd", "#here", "https://github.com/mapd-project/mapd/blob/main/examples/labels/policy.yaml", "https://example.com/x", "examples/index.html"])
+  assert.deepEqual(links, ["spec/index.html", "mapd.html#mapd", "#here", "https://github.com/mapd-project/mapd/blob/main/examples/labels/policy.yaml", "https://example.com/x", "examples/index.html"])
   assert.match(of("examples/index.html"), /tree\/main\/examples\/labels">labels<\/a> <a class="open" href="\.\.\/\.\.\/#example=labels"/)
+})
+
+test("the left side has the folders of the index, with pages in the order of each folder's own", () => {
+  const nav = render({})("a.html").match(/<nav id="pages"[\s\S]*?<\/nav>/)![0]
+  assert.deepEqual([...nav.matchAll(/<h2[^>]*>([^<]*)/g)].map(m => m[1]), ["Documentation", "Start"])
+  assert.deepEqual([...nav.matchAll(/href="([^"]*)"/g)].map(m => m[1]), ["index.html", "mapd.html", "examples/index.html", "start/index.html", "start/two.html", "start/one.html"])
+})
+
+test("pictures go with the pages", () => {
+  const files = render({})
+  assert.match(files("start/two.html"), /<img src="\.\.\/pictures\/how\.svg" alt="how"/)
+  assert.equal(files("pictures/how.svg"), "<svg/>")
+  assert.throws(() => render({"docs/a.md": "# A\n\n![x](y.svg) ![z](../examples/labels/policy.yaml)\n"}),
+    /docs\/a.md: y.svg: no such picture below docs\ndocs\/a.md: ..\/examples\/labels\/policy.yaml: no such picture below docs$/)
 })
 
 test("broken links end the build, all of them named", () => {

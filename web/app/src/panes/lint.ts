@@ -63,7 +63,7 @@ function diagnostic(name: string, d: Diagnostic): HTMLElement {
     verdict(words[d.severity] ?? "info", d.severity), " ",
     place(page, {name, line: d.range.start.line + 1, column: d.range.start.character + 1}), " ",
     d.message, " ",
-    h("a", {href: `docs/lint.html#${encodeURIComponent(d.rule)}`, target: "_blank", rel: "noopener", title: "what the rule says"}, d.rule), " ",
+    h("a", {href: `docs/author/lint.html#${encodeURIComponent(d.rule)}`, target: "_blank", rel: "noopener", title: "what the rule says"}, d.rule), " ",
     d.fixable && h("button", {type: "button", class: "fix", onclick: () => void fix(name, d)}, "Fix"))
 }
 
