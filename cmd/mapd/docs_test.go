@@ -353,6 +353,60 @@ func TestEditorFolder(t *testing.T) {
 	}
 }
 
+// The extension of Visual Studio Code starts the server again when its path is mended: a
+// client that could not start refuses to be stopped. Its libraries are stood in for, as the
+// editor has them.
+func TestEditorExtension(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node")
+	}
+	file, err := filepath.Abs("../../editors/vscode/extension.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const editor = `
+const settings = {path: "wrong", arguments: []};
+let changed;
+const vscode = {
+  workspace: {
+    getConfiguration: () => ({get: (name) => settings[name]}),
+    onDidChangeConfiguration: (f) => { changed = f; },
+  },
+  commands: {registerCommand: () => undefined},
+};
+class LanguageClient {
+  constructor(id, name, server) { this.command = server.command; }
+  async start() {
+    if (this.command === "wrong") throw new Error("no such program");
+    this.running = true;
+    console.log("started " + this.command);
+  }
+  async stop() {
+    if (!this.running) throw new Error("Client is not running and can't be stopped");
+    console.log("stopped " + this.command);
+  }
+}
+const Module = require("node:module");
+const load = Module._load;
+Module._load = (name, ...rest) => name === "vscode" ? vscode
+  : name === "vscode-languageclient/node" ? {LanguageClient, TransportKind: {}} : load(name, ...rest);
+const extension = require(process.argv[1]);
+(async () => {
+  await extension.activate({subscriptions: []}).catch((err) => console.log(err.message));
+  for (const path of ["right", "other"]) {
+    settings.path = path;
+    await changed({affectsConfiguration: () => true});
+  }
+  await extension.deactivate();
+})();
+`
+	out, err := exec.Command(node, "-e", editor, file).CombinedOutput()
+	if want := "no such program\nstarted right\nstopped right\nstarted other\nstopped other\n"; err != nil || string(out) != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
+	}
+}
+
 // builtModule matches what mapd inspect prints of a module that differs from one Go
 // release to the next.
 var builtModule = regexp.MustCompile(`(?m)^((?:digest|bytes|imports): +).*`)

@@ -25,8 +25,10 @@ type installFlags struct {
 const installLong = `Install mapd into a cluster, or update an installation.
 
 The objects are those of manifests/install.yaml. They are applied by server-side
-apply, and then mapd install waits until the API server reaches mapd: it asks for
-a broken policy to be created, in a dry run, which only mapd refuses.
+apply, after a dry run of all of them: if the server would refuse one, for fields
+that others have set or for a right that you lack, nothing is applied. Then mapd
+install waits until the API server reaches mapd: it asks for a broken policy to be
+created, in a dry run, which only mapd refuses.
 
 Only one mapd of a cluster can have the webhook configurations. If they belong to
 one in another namespace nothing is applied, unless you pass --adopt.

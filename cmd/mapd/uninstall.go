@@ -24,7 +24,8 @@ deleted: from then on no request waits for mapd. The rest follows, the namespace
 last.
 
 Policies and bindings stay, and with them their CustomResourceDefinitions, unless
-you pass --purge. So do policies that stand for Gatekeeper's mutators.
+you pass --purge; they are no longer READY. So do policies that stand for
+Gatekeeper's mutators.
 
 Exit codes:
   0  nothing of mapd is left, except what it said it keeps

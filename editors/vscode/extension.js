@@ -24,7 +24,9 @@ async function stop() {
   const old = client;
   client = undefined;
   if (old) {
-    await old.stop();
+    // A client that never started, such as with a wrong mapd.path, refuses to be stopped, and
+    // must not keep the next one from being started.
+    await old.stop().catch(() => {});
   }
 }
 

@@ -46,14 +46,21 @@ type ApplyOptions struct {
 
 // Apply writes the objects by server-side apply: the namespace and the
 // CustomResourceDefinitions first, and when those are established the others.
-// One that fails does not keep the rest from being tried, as with kubectl; the
-// error tells of all.
+// Nothing is written if the server would refuse any of them: each is sent as a dry
+// run before. One that fails all the same does not keep the rest from being tried, as
+// with kubectl. The error tells of all.
 //
 // Nothing is applied, and the error is an *OwnedError, if the webhook configurations
 // belong to another installation, unless Adopt is set.
 func Apply(ctx context.Context, o ApplyOptions) error {
 	if i, ok := owner(ctx, o.Dynamic); ok && !o.Adopt {
 		return &OwnedError{i}
+	}
+	if err := o.waitUntilGone(ctx); err != nil {
+		return err
+	}
+	if err := o.check(ctx); err != nil {
+		return err
 	}
 	var first, then []*unstructured.Unstructured
 	for _, obj := range o.Objects {
@@ -77,6 +84,36 @@ func Apply(ctx context.Context, o ApplyOptions) error {
 	return o.applyAll(ctx, then)
 }
 
+// check returns what the server would refuse, as far as a dry run tells: what is in a
+// namespace that is still to be made cannot be asked about, but nothing owns its fields.
+func (o *ApplyOptions) check(ctx context.Context) error {
+	var errs []error
+	for _, obj := range o.Objects {
+		r := refOf(obj)
+		_, err := r.client(o.Dynamic).Apply(ctx, r.name, obj, metav1.ApplyOptions{FieldManager: FieldManager, Force: o.Force, DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(append(errs, ctx.Err())...)
+		case unreached(err):
+			return errors.Join(append(errs, fmt.Errorf("%s: %w", r, err))...)
+		case apierrors.IsConflict(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+			errs = append(errs, fmt.Errorf("%s: %w", r, err))
+		}
+		// Anything else may be the dry run's own; the write will tell.
+	}
+	if len(errs) > 0 {
+		errs = append(errs, errors.New("nothing was applied"))
+	}
+	return errors.Join(errs...)
+}
+
+// unreached reports whether no server answered: it is not the object's fault, and the next
+// one would meet the same.
+func unreached(err error) bool {
+	var u *url.Error
+	return errors.As(err, &u)
+}
+
 func (o *ApplyOptions) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var errs []error
 	for _, obj := range objects {
@@ -86,9 +123,8 @@ func (o *ApplyOptions) applyAll(ctx context.Context, objects []*unstructured.Uns
 			return errors.Join(append(errs, ctx.Err())...)
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", refOf(obj), err))
-			var unreached *url.Error
-			if errors.As(err, &unreached) {
-				return errors.Join(errs...) // the server's, not the object's: the next would say the same
+			if unreached(err) {
+				return errors.Join(errs...)
 			}
 		default:
 			o.Report(Result{refOf(obj).String(), outcome})
@@ -100,12 +136,6 @@ func (o *ApplyOptions) applyAll(ctx context.Context, objects []*unstructured.Uns
 func (o *ApplyOptions) applyOne(ctx context.Context, obj *unstructured.Unstructured) (outcome string, err error) {
 	r := refOf(obj)
 	client := r.client(o.Dynamic)
-	if obj.GetKind() == "Namespace" || obj.GetKind() == "CustomResourceDefinition" {
-		// What is applied to one that is going away goes with it.
-		if err := o.waitUntilGone(ctx, r); err != nil {
-			return "", err
-		}
-	}
 	before, err := client.Get(ctx, obj.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -125,20 +155,31 @@ func (o *ApplyOptions) applyOne(ctx context.Context, obj *unstructured.Unstructu
 	return "configured", nil
 }
 
-// waitUntilGone waits until an object that is being deleted is no more.
-func (o *ApplyOptions) waitUntilGone(ctx context.Context, r ref) error {
-	return poll(ctx, o.Progress, func() (string, error) {
-		obj, err := r.client(o.Dynamic).Get(ctx, r.name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return "", nil
-		case err != nil:
-			return "", err
-		case obj.GetDeletionTimestamp() == nil:
-			return "", nil
+// waitUntilGone waits until no namespace and no CustomResourceDefinition is being deleted
+// any more: what is applied to one that is going away goes with it.
+func (o *ApplyOptions) waitUntilGone(ctx context.Context) error {
+	for _, obj := range o.Objects {
+		if obj.GetKind() != "Namespace" && obj.GetKind() != "CustomResourceDefinition" {
+			continue
 		}
-		return r.String() + ": being deleted", nil
-	})
+		r := refOf(obj)
+		err := poll(ctx, o.Progress, func() (string, error) {
+			obj, err := r.client(o.Dynamic).Get(ctx, r.name, metav1.GetOptions{})
+			switch {
+			case apierrors.IsNotFound(err):
+				return "", nil
+			case err != nil:
+				return "", fmt.Errorf("%s: %w", r, err)
+			case obj.GetDeletionTimestamp() == nil:
+				return "", nil
+			}
+			return r.String() + ": being deleted", nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitUntilEstablished waits until the API server serves what a CustomResourceDefinition

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/internal/kustomize"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/fakeapi"
@@ -132,11 +135,42 @@ func TestApplyTwice(t *testing.T) {
 	})
 }
 
-// One object that is refused keeps none of the others from being applied.
+// What the server would refuse is found before anything is written, all of it at once.
+func TestApplyChecksFirst(t *testing.T) {
+	conflict := func(r fakeapi.Request) error {
+		return apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "kubectl"`, Field: ".rules"}}, "a conflict")
+	}
+	for name, refuse := range map[string]func(fakeapi.Request) error{"no right": forbidden, "fields of others": conflict} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, c *cluster) {
+				c.refuse = func(r fakeapi.Request) error {
+					if r.Resource.Resource == "clusterroles" && r.Verb == "patch" {
+						return refuse(r)
+					}
+					return nil
+				}
+				err := c.apply(t.Context(), false)
+				for _, o := range c.objects {
+					if o.GetKind() == "ClusterRole" && (err == nil || !strings.Contains(err.Error(), refOf(o).String()+": ")) {
+						t.Errorf("%s is not in the error: %v", refOf(o), err)
+					}
+					if c.Get(refOf(o).gvr, o.GetNamespace(), o.GetName()) != nil {
+						t.Errorf("%s was applied", refOf(o))
+					}
+				}
+				if len(c.said) != 0 || !strings.HasSuffix(err.Error(), "\nnothing was applied") {
+					t.Errorf("%q, %v", c.said, err)
+				}
+			})
+		})
+	}
+}
+
+// One object that is refused in spite of that keeps none of the others from being applied.
 func TestApplyWithoutRights(t *testing.T) {
 	in(t, func(t *testing.T, c *cluster) {
 		c.refuse = func(r fakeapi.Request) error {
-			if r.Resource.Resource == "clusterroles" && r.Verb == "patch" {
+			if r.Resource.Resource == "clusterroles" && r.Verb == "patch" && !r.DryRun {
 				return forbidden(r)
 			}
 			return nil
@@ -243,6 +277,80 @@ func TestUninstallSteps(t *testing.T) {
 		}
 		if found, err = c.uninstall(t.Context(), true); err != nil || found {
 			t.Errorf("once more: found %v, error %v", found, err)
+		}
+	})
+}
+
+// Whatever an overlay adds goes, too.
+func TestUninstallOverlays(t *testing.T) {
+	hammer.Alone(t)
+	dirs, err := filepath.Glob("../../manifests/overlays/*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("overlays: %v, %v", dirs, err)
+	}
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			text, err := kustomize.Build(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			docs, err := documents(text, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			in(t, func(t *testing.T, c *cluster) {
+				for _, d := range docs {
+					r := refOf(d.object)
+					c.Put(r.gvr, r.namespace, r.name, d.object.Object)
+				}
+				if _, err := c.uninstall(t.Context(), true); err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range docs {
+					if r := refOf(d.object); r.namespace != Namespace && c.Get(r.gvr, r.namespace, r.name) != nil {
+						t.Errorf("%s is left", r)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A policy that is kept does not go on saying that it is Ready.
+func TestUninstallTellsKeptPolicies(t *testing.T) {
+	in(t, func(t *testing.T, c *cluster) {
+		if err := c.apply(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		ready := map[string]any{"type": "Ready", "status": "True", "reason": "InUse", "message": "the policy applies as its bindings say", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+		compiled := map[string]any{"type": "Compiled", "status": "True", "reason": "Compiled", "message": "all expressions compile", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+		c.Put(api.OwnPolicies, "", "p", map[string]any{"status": map[string]any{"conditions": []any{ready, compiled}}})
+		c.Put(api.OwnPolicies, "", "never-seen", map[string]any{})
+		c.Put(api.OwnBindings, "", "b", map[string]any{"status": map[string]any{"conditions": []any{ready}, "rollout": map[string]any{"changed": int64(7)}}})
+		if _, err := c.uninstall(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(c.said, "2 policies and 1 binding not Ready any more: nothing runs them") {
+			t.Errorf("not said: %q", c.said)
+		}
+		for _, r := range []ref{{api.OwnPolicies, "", "p"}, {api.OwnPolicies, "", "never-seen"}, {api.OwnBindings, "", "b"}} {
+			got := condition(c.Get(r.gvr, "", r.name), "Ready")
+			if got.Status != metav1.ConditionFalse || got.Reason != "Uninstalled" || got.Message == "" {
+				t.Errorf("%s: %+v", r, got)
+			}
+		}
+		if got := condition(c.Get(api.OwnPolicies, "", "p"), "Compiled"); got.Status != metav1.ConditionTrue {
+			t.Errorf("Compiled: %+v", got)
+		}
+		if n, _, _ := unstructured.NestedInt64(c.Get(api.OwnBindings, "", "b").Object, "status", "rollout", "changed"); n != 7 {
+			t.Errorf("changed: %d", n)
+		}
+		// That is said once.
+		if found, err := c.uninstall(t.Context(), false); err != nil || !slices.Equal(c.said, []string{
+			"customresourcedefinition.apiextensions.k8s.io/mutatingadmissionpolicies.admissionregistration.mapd.dev kept, and with it 2 policies and 1 binding; --purge deletes all",
+			"customresourcedefinition.apiextensions.k8s.io/mutatingadmissionpolicybindings.admissionregistration.mapd.dev kept, and with it 2 policies and 1 binding; --purge deletes all",
+		}) {
+			t.Errorf("again: found %v, %v, %q", found, err, c.said)
 		}
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +34,26 @@ func Objects(image string, args ...string) ([]*unstructured.Unstructured, error)
 	var objects []*unstructured.Unstructured
 	for _, d := range docs {
 		if d.object != nil {
+			objects = append(objects, d.object)
+		}
+	}
+	return objects, nil
+}
+
+// additions are the objects that manifests/overlays add to those, and that stay when mapd's
+// namespace goes.
+func additions() ([]*unstructured.Unstructured, error) {
+	text, err := manifests.Additions()
+	if err != nil {
+		return nil, err
+	}
+	docs, err := documents(text, "")
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, d := range docs {
+		if d.object != nil && d.object.GetNamespace() != Namespace {
 			objects = append(objects, d.object)
 		}
 	}
@@ -72,7 +90,7 @@ type document struct {
 func documents(text []byte, image string, args ...string) ([]document, error) {
 	var docs []document
 	replaced := false
-	for d, err := range manifest.ReadStream("install.yaml", bytes.NewReader(text)) {
+	for d, err := range manifest.ReadStream("manifests", bytes.NewReader(text)) {
 		if err != nil {
 			return nil, err
 		}
@@ -128,21 +146,6 @@ var (
 	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
 	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
-	// additions are what an overlay makes beside the manifest's objects and outside
-	// of their namespace: manifests/overlays/legacy, native, expansion, kubewarden and audit.
-	additions = []ref{
-		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-legacy"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-legacy"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-native"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-native"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-expansion"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-expansion"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-kubewarden"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-kubewarden"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), "", "mapd-audit"},
-		{rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", "mapd-audit"},
-		{flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas"), "", "mapd-audit"},
-	}
 )
 
 // ref names one object.

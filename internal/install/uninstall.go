@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,6 +44,11 @@ type UninstallOptions struct {
 // The CustomResourceDefinitions are kept while there are policies or bindings, which
 // would vanish with them, unless Purge is set.
 func Uninstall(ctx context.Context, o UninstallOptions) (found bool, err error) {
+	more, err := additions()
+	if err != nil {
+		return false, err
+	}
+	o.Objects = slices.Concat(o.Objects, more)
 	u := &uninstall{UninstallOptions: o}
 	err = u.run(ctx)
 	return u.found, err
@@ -74,13 +80,9 @@ func (u *uninstall) run(ctx context.Context) error {
 		}
 	}
 
-	var refs []ref
-	for _, obj := range rest {
-		refs = append(refs, refOf(obj))
-	}
 	var errs []error
-	for _, r := range append(refs, additions...) {
-		if err := u.remove(ctx, r); err != nil {
+	for _, obj := range rest {
+		if err := u.remove(ctx, refOf(obj)); err != nil {
 			errs = append(errs, err)
 		}
 		if ctx.Err() != nil {
@@ -93,8 +95,11 @@ func (u *uninstall) run(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	if !u.DryRun && u.found {
-		errs = append(errs, u.ensureConfigurationsGone(ctx))
+	if !u.DryRun {
+		if u.found {
+			errs = append(errs, u.ensureConfigurationsGone(ctx))
+		}
+		errs = append(errs, u.retire(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -237,31 +242,110 @@ func (u *uninstall) removeNativePolicies(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeDefinitions removes the CustomResourceDefinitions if nothing of value goes with them.
-func (u *uninstall) removeDefinitions(ctx context.Context) error {
-	left := ""
-	if !u.Purge {
-		var counts []string
-		for _, k := range []struct {
-			one, many string
-			list      dynamic.ResourceInterface
-		}{{"policy", "policies", u.Dynamic.Resource(api.OwnPolicies)}, {"binding", "bindings", u.Dynamic.Resource(api.OwnBindings)}} {
-			list, err := k.list.List(ctx, metav1.ListOptions{})
-			switch {
-			case apierrors.IsNotFound(err): // the kind is not served
-				continue
-			case err != nil:
-				return fmt.Errorf("whether there are %s: %w; the CustomResourceDefinitions are kept", k.many, err)
+// objectsKept lists the policies and bindings that are to stay, and says how many there
+// are; empty if nothing is of value.
+func (u *uninstall) objectsKept(ctx context.Context) (policies, bindings []unstructured.Unstructured, counts string, err error) {
+	if u.Purge {
+		return nil, nil, "", nil
+	}
+	list := func(gvr schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+		list, err := u.Dynamic.Resource(gvr).List(ctx, metav1.ListOptions{})
+		switch {
+		case apierrors.IsNotFound(err): // the kind is not served
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("which %s there are: %w", gvr.Resource, err)
+		}
+		return list.Items, nil
+	}
+	if policies, err = list(api.OwnPolicies); err == nil {
+		bindings, err = list(api.OwnBindings)
+	}
+	return policies, bindings, countsOf(len(policies), len(bindings)), err
+}
+
+// countsOf says how many policies and bindings there are: 2 policies and 1 binding.
+func countsOf(policies, bindings int) string {
+	var counts []string
+	for _, k := range []struct {
+		n         int
+		one, many string
+	}{{policies, "policy", "policies"}, {bindings, "binding", "bindings"}} {
+		switch k.n {
+		case 0:
+		case 1:
+			counts = append(counts, "1 "+k.one)
+		default:
+			counts = append(counts, fmt.Sprintf("%d %s", k.n, k.many))
+		}
+	}
+	return strings.Join(counts, " and ")
+}
+
+// retire takes the condition Ready from the policies and bindings that stay: mapd, which
+// wrote that they are, runs them no more and writes nothing any more.
+func (u *uninstall) retire(ctx context.Context) error {
+	policies, bindings, _, err := u.objectsKept(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	retired := map[schema.GroupVersionResource]int{}
+	for gvr, items := range map[schema.GroupVersionResource][]unstructured.Unstructured{api.OwnPolicies: policies, api.OwnBindings: bindings} {
+		for i := range items {
+			done, err := u.retireOne(ctx, gvr, &items[i])
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s may go on saying that it is Ready: %w", ref{gvr, "", items[i].GetName()}, err))
+			} else if done {
+				retired[gvr]++
 			}
-			switch n := len(list.Items); n {
-			case 0:
-			case 1:
-				counts = append(counts, "1 "+k.one)
-			default:
-				counts = append(counts, fmt.Sprintf("%d %s", n, k.many))
+			if ctx.Err() != nil {
+				return errors.Join(errs...)
 			}
 		}
-		left = strings.Join(counts, " and ")
+	}
+	if counts := countsOf(retired[api.OwnPolicies], retired[api.OwnBindings]); counts != "" {
+		u.Report(Result{counts, "not Ready any more: nothing runs them"})
+	}
+	return errors.Join(errs...)
+}
+
+// reasonUninstalled is why a policy or binding that was kept is not Ready.
+const reasonUninstalled = "Uninstalled"
+
+func (u *uninstall) retireOne(ctx context.Context, gvr schema.GroupVersionResource, obj *unstructured.Unstructured) (done bool, err error) {
+	if condition(obj, "Ready").Reason == reasonUninstalled {
+		return false, nil
+	}
+	all, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	all = slices.DeleteFunc(all, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == "Ready"
+	})
+	all = append([]any{map[string]any{
+		"type": "Ready", "status": string(metav1.ConditionFalse), "reason": reasonUninstalled,
+		"message":            "mapd was uninstalled, so this has no effect",
+		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+	}}, all...)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": obj.GetUID(), "resourceVersion": obj.GetResourceVersion()},
+		"status":   map[string]any{"conditions": all},
+	})
+	if err != nil {
+		return false, err
+	}
+	_, err = u.Dynamic.Resource(gvr).Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager}, "status")
+	if apierrors.IsNotFound(err) { // somebody has deleted it meanwhile
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// removeDefinitions removes the CustomResourceDefinitions if nothing of value goes with them.
+func (u *uninstall) removeDefinitions(ctx context.Context) error {
+	_, _, left, err := u.objectsKept(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; the CustomResourceDefinitions are kept", err)
 	}
 	var errs []error
 	for _, obj := range u.Objects {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,6 +123,13 @@ func (w *Workspace) Remove(name string) {
 		w.total -= len(old.text)
 		delete(w.files, name)
 	}
+}
+
+// Names are those of all documents.
+func (w *Workspace) Names() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.files))
 }
 
 // Text returns the text of a document.

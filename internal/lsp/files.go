@@ -35,6 +35,23 @@ func nameOf(uri string) string {
 
 var errEnough = errors.New("there are enough files")
 
+// changeFolders forgets the files of folders that are gone, and reads those of new ones.
+func (s *server) changeFolders(p changeFoldersParams) {
+	s.mu.Lock()
+	folders := slices.DeleteFunc(slices.Clone(s.folders), func(folder string) bool {
+		return slices.ContainsFunc(p.Event.Removed, func(f workspaceFolder) bool { return nameOf(f.URI) == nameOf(folder) })
+	})
+	for _, f := range p.Event.Added {
+		folders = append(folders, f.URI)
+	}
+	s.folders = folders
+	s.mu.Unlock()
+	for _, name := range s.workspace.Names() {
+		s.reread(name)
+	}
+	s.scan(folders) // all of them, for their bound is one
+}
+
 // scan reads the files of folders that belong to policies.
 func (s *server) scan(folders []string) {
 	visited, kept := 0, 0

@@ -25,6 +25,13 @@ type workspaceFolder struct {
 	URI string `json:"uri"`
 }
 
+type changeFoldersParams struct {
+	Event struct {
+		Added   []workspaceFolder `json:"added"`
+		Removed []workspaceFolder `json:"removed"`
+	} `json:"event"`
+}
+
 type textDocument struct {
 	URI     string `json:"uri"`
 	Version int    `json:"version"`
@@ -66,6 +73,7 @@ func capabilities(version string) object {
 			"definitionProvider":         true,
 			"documentFormattingProvider": true,
 			"codeActionProvider":         object{"codeActionKinds": []string{quickFix, fixAll}},
+			"workspace":                  object{"workspaceFolders": object{"supported": true, "changeNotifications": true}},
 		},
 		"serverInfo": object{"name": "mapd", "version": version},
 	}

@@ -333,6 +333,13 @@ func (s *server) notified(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc
 				_ = conn.Call(ctx, "client/registerCapability", registration, nil) // without it, files are read once
 			})
 		}
+	case "workspace/didChangeWorkspaceFolders":
+		p, err := read[changeFoldersParams](req)
+		if err != nil {
+			s.log.Print(err)
+			return
+		}
+		s.changeFolders(p)
 	case "workspace/didChangeWatchedFiles":
 		p, err := read[watchedFilesParams](req)
 		if err != nil {

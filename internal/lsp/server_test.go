@@ -150,6 +150,71 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// A folder that is added later is read, and one that is removed is forgotten, but for what is
+// open and what is in another one.
+func TestFoldersChange(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"first/p.yaml", "second/p.yaml", "second/inner/p.yaml", "second/open.yaml"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(strings.ReplaceAll(fmt.Sprintf(text, 1, 1), "object.spec.", "object.spec.hostname != ''")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uri := func(name string) string { return "file://" + filepath.ToSlash(root) + "/" + name }
+	c := start(t, filepath.Join(root, "first"))
+	defer c.stop()
+	known := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, name := range []string{"first/p.yaml", "second/inner/p.yaml", "second/open.yaml", "second/p.yaml"} {
+			if c.call("textDocument/hover", place(uri(name), 14, 20), nil) == nil {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("known: %q, want %q", got, want)
+		}
+	}
+	change := func(added, removed []string) {
+		of := func(names []string) []object {
+			out := []object{}
+			for _, name := range names {
+				out = append(out, object{"uri": uri(name), "name": name})
+			}
+			return out
+		}
+		c.notify("workspace/didChangeWorkspaceFolders", object{"event": object{"added": of(added), "removed": of(removed)}})
+	}
+	known("first/p.yaml")
+	change([]string{"second", "second/inner"}, nil)
+	known("first/p.yaml", "second/inner/p.yaml", "second/open.yaml", "second/p.yaml")
+	c.open(uri("second/open.yaml"), strings.ReplaceAll(fmt.Sprintf(text, 1, 1), "object.spec.", "object.spec.hostname != ''"))
+	change(nil, []string{"first/", "second"})
+	known("second/inner/p.yaml", "second/open.yaml")
+	c.notify("textDocument/didClose", object{"textDocument": object{"uri": uri("second/open.yaml")}})
+	known("second/inner/p.yaml")
+
+	var hello struct {
+		Capabilities struct {
+			Workspace struct {
+				WorkspaceFolders struct {
+					Supported           bool `json:"supported"`
+					ChangeNotifications bool `json:"changeNotifications"`
+				} `json:"workspaceFolders"`
+			} `json:"workspace"`
+		} `json:"capabilities"`
+	}
+	data, err := json.Marshal(capabilities("1"))
+	if err == nil {
+		err = json.Unmarshal(data, &hello)
+	}
+	if f := hello.Capabilities.Workspace.WorkspaceFolders; err != nil || !f.Supported || !f.ChangeNotifications {
+		t.Errorf("editors are not told: %+v, %v", f, err)
+	}
+}
+
 // Many requests and edits at a time: each has an answer, and the text is what it should be.
 func TestManyAtATime(t *testing.T) {
 	c := start(t, t.TempDir())

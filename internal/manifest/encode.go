@@ -64,6 +64,8 @@ func encodeNode(n *yaml.Node, v any, l layout) (out []byte, ok bool) {
 			out, ok = nil, false // the encoder panics on what it cannot write
 		}
 	}()
+	plain, restore := withoutAstral(n)
+	defer restore()
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(l.indent)
@@ -76,7 +78,8 @@ func encodeNode(n *yaml.Node, v any, l layout) (out []byte, ok bool) {
 	if err := enc.Close(); err != nil {
 		return nil, false
 	}
-	root, _, err := parseYAML(b.Bytes())
+	out = []byte(plain.Replace(b.String()))
+	root, _, err := parseYAML(out)
 	if err != nil || root == nil {
 		return nil, false
 	}
@@ -84,7 +87,66 @@ func encodeNode(n *yaml.Node, v any, l layout) (out []byte, ok bool) {
 	if err != nil || !tree.Equal(back, integral(v)) {
 		return nil, false
 	}
-	return b.Bytes(), true
+	return out, true
+}
+
+// withoutAstral puts characters of private use into the scalars of a node in the place of those
+// beyond U+FFFF, such as emoji: the encoder takes these for unprintable, and writes escapes
+// for them, within quotes. back puts what was there into the encoder's text, and restore
+// into the node. If they are more than the characters of private use, all stay.
+func withoutAstral(n *yaml.Node) (back *strings.Replacer, restore func()) {
+	var scalars []*yaml.Node
+	astral, taken := map[rune]rune{}, map[rune]bool{}
+	look := func(text string) (found bool) {
+		for _, r := range text {
+			switch {
+			case r > 0xffff:
+				astral[r], found = 0, true
+			case unicode.Is(unicode.Co, r):
+				taken[r] = true
+			}
+		}
+		return found
+	}
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		for _, comment := range []string{n.HeadComment, n.LineComment, n.FootComment} {
+			look(comment)
+		}
+		if look(n.Value) && n.Kind == yaml.ScalarNode {
+			scalars = append(scalars, n)
+		}
+		for _, c := range n.Content {
+			walk(c)
+		}
+	}
+	walk(n)
+	restore = func() {}
+	if len(scalars) == 0 {
+		return strings.NewReplacer(), restore
+	}
+	var there, andBack []string
+	next := rune(0xe000)
+	for r := range astral {
+		for taken[next] {
+			next++
+		}
+		if next > 0xf8ff {
+			return strings.NewReplacer(), restore
+		}
+		there, andBack = append(there, string(r), string(next)), append(andBack, string(next), string(r))
+		next++
+	}
+	replace, old := strings.NewReplacer(there...), make([]string, len(scalars))
+	for i, s := range scalars {
+		old[i] = s.Value
+		s.Value = replace.Replace(s.Value)
+	}
+	return strings.NewReplacer(andBack...), func() {
+		for i, s := range scalars {
+			s.Value = old[i]
+		}
+	}
 }
 
 // integral is v with floats that are whole numbers as integers, which is what
@@ -224,7 +286,14 @@ func (f *Form) line(l []any) *yaml.Node {
 // blocky reports whether a text can stand as it is, over lines.
 func blocky(s string) bool {
 	return s != "" && !strings.HasSuffix(s, "\n") && s[0] != ' ' && s[0] != '\n' &&
-		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
+		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && needsEscape(r) })
+}
+
+// needsEscape reports whether a character cannot stand in YAML as it is, or is better not to:
+// it would break a line, or show the text around it in another order. Joiners, of which
+// emoji and scripts are made, and characters that are newer than Go's tables do neither.
+func needsEscape(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || strings.ContainsRune("\u2028\u2029\ufeff\ufffe\uffff", r)
 }
 
 // floatNode writes a float so that it reads as one without a tag: digits alone

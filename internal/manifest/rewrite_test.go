@@ -152,6 +152,21 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// Emoji, joined ones too, and other characters beyond U+FFFF stay what they are.
+func TestEncodeEmoji(t *testing.T) {
+	in := "apiVersion: v1\nkind: A\nmetadata:\n  annotations:\n    a: family 👨\u200d👩\u200d👧\n    b: \"q 😀: \ue000 \ue001\" # 👍🏽\n    c: |\n      block 👍🏽\n      two\n    d: 'x 𝒳'\n    😀: k\nspec: {}\n"
+	d := one(t, in)
+	after := d.Object.DeepCopy().Object
+	after["spec"] = map[string]any{"a": "🚀"}
+	want := strings.Replace(in, " {}", "\n  a: 🚀", 1)
+	if got := string(Rewrite(d, after)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := string(Encode(map[string]any{"a": "😀", "b": "x\n🚀\n"})); got != "a: 😀\nb: |\n  x\n  🚀\n" {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 func TestEncodeNumbers(t *testing.T) {
 	for _, tt := range []struct {
 		v    any

@@ -160,17 +160,11 @@ func escaped(s string, control func(rune) bool) string {
 	return b.String()
 }
 
-var inQuotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\t", `\t`)
-
 // inline formats a value on one line: strings as in YAML, everything else as
 // JSON.
 func inline(v any) string {
 	if s, ok := v.(string); ok && !strings.Contains(s, "\n") {
-		text := strings.TrimSuffix(string(manifest.Encode(s)), "\n")
-		if strings.HasPrefix(text, `"`) { // YAML's writer escapes all emoji, too
-			text = `"` + inQuotes.Replace(s) + `"`
-		}
-		return Line(text)
+		return Line(strings.TrimSuffix(string(manifest.Encode(s)), "\n"))
 	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

@@ -2,6 +2,7 @@ package cel
 
 import (
 	"math/rand/v2"
+	"reflect"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/functions"
@@ -25,6 +26,9 @@ type call struct {
 	args  []interpreter.InterpretableV2
 	impl  *functions.Overload
 	guard guard
+	// inTurn is whether operands after one that fails are not looked at, and the call then
+	// costs nothing.
+	inTurn bool
 	// regex is the pattern of a call of matches, find or findAll if it is constant.
 	regex *pattern
 }
@@ -48,18 +52,25 @@ func guarded(dispatcher interpreter.Dispatcher) interpreter.InterpretableDecorat
 		if c.impl == nil {
 			c.impl, _ = dispatcher.FindOverload(was.Function())
 		}
-		return c, c.compileRegex()
+		err := c.compileRegex()
+		// cel-go makes a call with a constant pattern one of any number of operands.
+		c.inTurn = reflect.TypeOf(was) == variadic || c.regex != nil
+		return c, err
 	}
 }
 
-// Exec follows cel-go's calls of one, two and more operands.
+// variadic is cel-go's type of calls of any number of operands; those of one and two look
+// at all of them first.
+var variadic = reflect.TypeOf(interpreter.NewCall(0, "", "", nil, nil))
+
+// Exec follows cel-go's calls of one, two and any number of operands.
 func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	args := make([]ref.Val, len(c.args))
 	var failed ref.Val
 	for i, arg := range c.args {
 		args[i] = arg.Exec(frame)
 		if failed == nil && types.IsUnknownOrError(args[i]) {
-			if failed = args[i]; len(args) > 2 {
+			if failed = args[i]; c.inTurn {
 				return failed
 			}
 		}

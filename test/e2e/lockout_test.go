@@ -336,7 +336,8 @@ func TestInstallation(t *testing.T) {
 
 	// mapd is not stopped, and must not restore what is deleted.
 	out := a.mapd(t, "uninstall")
-	if out.code != 0 || !strings.Contains(out.stdout, "mutatingadmissionpolicies.admissionregistration.mapd.dev kept, and with it 1 policy and 1 binding; --purge deletes all\n") {
+	if out.code != 0 || !strings.Contains(out.stdout, "mutatingadmissionpolicies.admissionregistration.mapd.dev kept, and with it 1 policy and 1 binding; --purge deletes all\n") ||
+		!strings.Contains(out.stdout, "1 policy and 1 binding not Ready any more: nothing runs them\n") {
 		t.Error(out)
 	}
 	inOrder(t, out.stdout, "clusterrolebinding.rbac.authorization.k8s.io/mapd deleted", "mutatingwebhookconfiguration.admissionregistration.k8s.io/000.mapd.dev deleted",
@@ -351,6 +352,11 @@ func TestInstallation(t *testing.T) {
 		return nil
 	})
 	a.writes(t, "uninstalled", false)
+	for _, kind := range []string{"map", "mapb"} {
+		if ready := a.mustKubectl(t, "", "get", kind, "e2e-fine", `--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}`); ready != "False" {
+			t.Errorf("%s after mapd uninstall: READY %q", kind, ready)
+		}
+	}
 	a.Scale(t, 0)
 
 	// The policies were kept, and act again.
@@ -443,11 +449,10 @@ metadata: {name: 000.mapd.dev, annotations: {mapd.dev/installation: default/mapd
 	}
 	a.mustKubectl(t, "", "annotate", "mutatingwebhookconfiguration", "000.mapd.dev", "mapd.dev/installation-")
 	out = a.mapd(t, "install", "--timeout", "20s")
-	if out.code != 1 || !strings.Contains(out.stderr, "clusterrole.rbac.authorization.k8s.io/mapd: ") || !strings.Contains(out.stderr, "--force-conflicts takes them over") {
+	if out.code != 1 || out.stdout != "" || !strings.Contains(out.stderr, "clusterrole.rbac.authorization.k8s.io/mapd: ") ||
+		!strings.Contains(out.stderr, "--force-conflicts takes them over") || !strings.Contains(out.stderr, "mapd: nothing was applied\n") {
 		t.Errorf("mapd install over another release's parts: %s", out)
 	}
-	// The next installation makes it again after all else, so install can wait for it.
-	a.mustKubectl(t, "", "delete", "validatingwebhookconfiguration", "mapd.dev")
 }
 
 // shippedKinds are the documents of the manifest that have one of these kinds.
