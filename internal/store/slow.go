@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mapd-project/mapd/internal/detach"
 	"github.com/mapd-project/mapd/internal/parallel"
-	"github.com/mapd-project/mapd/pkg/detach"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 

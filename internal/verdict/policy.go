@@ -19,9 +19,9 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	"github.com/mapd-project/mapd/internal/detach"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
-	"github.com/mapd-project/mapd/pkg/detach"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 

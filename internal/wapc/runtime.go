@@ -16,7 +16,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
-	"github.com/mapd-project/mapd/pkg/detach"
+	"github.com/mapd-project/mapd/internal/detach"
 )
 
 // Options says what guests may have. Zero fields have the defaults named there.

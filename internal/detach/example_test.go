@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mapd-project/mapd/pkg/detach"
+	"github.com/mapd-project/mapd/internal/detach"
 )
 
 func Example() {
