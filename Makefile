@@ -57,10 +57,10 @@ generate: ## make generated files anew and fail if that changes any
 	@git diff --exit-code --stat -- pkg/openapi/builtin manifests web/app/src/api.ts || { echo "generated files were stale; commit the new ones"; exit 1; }
 
 web: ## build mapd for a browser and the playground's site, and hold the program's size against its limit; needs node and npm
-	@GO="$(GO)" ./hack/web.sh bin/web internal/playground/site
+	@GO="$(GO)" ./hack/web.sh bin/web internal/author/playground/site
 
 # The site as it was last built, if that was after the last change of what it is made from.
-SITE := internal/playground/site/version.txt
+SITE := internal/author/playground/site/version.txt
 $(SITE): $(wildcard $(shell git ls-files web pkg internal docs examples README.md hack/web.sh hack/gallery hack/wasmlimit go.mod 2>/dev/null))
 	@$(MAKE) --no-print-directory web
 

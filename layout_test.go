@@ -42,7 +42,7 @@ var floors = []struct {
 	{"pkg/webhook", []string{"pkg/api", "pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	{"pkg/mapd", []string{
 		"pkg/api", "pkg/binding", "pkg/cel", "pkg/explain", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/kubewarden", "pkg/tree",
-		"internal/manifest", "internal/snapshot", "internal/report", "internal/defaults",
+		"internal/document/manifest", "internal/policyset", "internal/output/report", "internal/apiserver/defaulting",
 	}},
 	// Beside the tower: what it knows of Gatekeeper leaves as policies.
 	{"pkg/legacy", []string{"pkg/api", "pkg/lookup", "pkg/tree"}},
@@ -58,29 +58,29 @@ var doors = map[string][]string{
 	"github.com/prometheus/":                {"pkg/webhook"},
 	"github.com/evanphx/json-patch":         nil,
 	"gopkg.in/evanphx/json-patch.v4":        nil,
-	"go.opentelemetry.io/":                  {"internal/telemetry"},
-	"github.com/go-logr/":                   {"internal/telemetry"},
-	"k8s.io/client-go/":                     {"internal/watch", "internal/store", "internal/writer", "internal/certs", "internal/install", "internal/doctor", "internal/bundle", "internal/promote", "internal/replicas", "internal/audit", "cmd/mapd"},
+	"go.opentelemetry.io/":                  {"internal/cluster/telemetry"},
+	"github.com/go-logr/":                   {"internal/cluster/telemetry"},
+	"k8s.io/client-go/":                     {"internal/cluster/watch", "internal/cluster/store", "internal/cluster/controllers", "internal/cluster/certs", "internal/operate/install", "internal/operate/doctor", "internal/operate/supportbundle", "internal/operate/promote", "internal/operate/replicas", "internal/operate/audit", "cmd/mapd"},
 	"github.com/spf13/cobra":                {"cmd/mapd"},
 	"github.com/klauspost/compress/":        {"pkg/openapi"},
 	"github.com/go-json-experiment/":        {"pkg/webhook"},
 	"github.com/KimMachineGun/":             {"cmd/mapd"},
-	"github.com/tetratelabs/wazero":         {"internal/wapc"},
+	"github.com/tetratelabs/wazero":         {"internal/kubewarden/wapc"},
 	"golang.org/x/perf/":                    nil,
 	"k8s.io/apiextensions-apiserver/":       {"pkg/openapi"},
-	"go.yaml.in/yaml/":                      {"internal/manifest"},
-	"github.com/fsnotify/fsnotify":          {"internal/manifest"},
-	"github.com/sourcegraph/jsonrpc2":       {"internal/lsp"},
+	"go.yaml.in/yaml/":                      {"internal/document/manifest"},
+	"github.com/fsnotify/fsnotify":          {"internal/document/manifest"},
+	"github.com/sourcegraph/jsonrpc2":       {"internal/author/lsp"},
 	"k8s.io/kubernetes/":                    nil,
 	"github.com/rogpeppe/go-internal/":      nil,
-	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/engine", "internal/verdict"},
-	"k8s.io/pod-security-admission/":        {"internal/verdict"},
+	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/engine", "internal/apiserver/validating"},
+	"k8s.io/pod-security-admission/":        {"internal/apiserver/validating"},
 	// An API server's feature gates, and with them its metrics and Prometheus.
 	"k8s.io/component-base/":               nil,
-	"oras.land/oras-go/":                   {"internal/modules"},
-	"sigs.k8s.io/kustomize/":               {"internal/kustomize"},
-	"github.com/opencontainers/":           {"internal/modules"},
-	"k8s.io/apiserver/pkg/cel/environment": {"internal/verdict"},
+	"oras.land/oras-go/":                   {"internal/kubewarden/download"},
+	"sigs.k8s.io/kustomize/":               {"internal/document/kustomize"},
+	"github.com/opencontainers/":           {"internal/kubewarden/download"},
+	"k8s.io/apiserver/pkg/cel/environment": {"internal/apiserver/validating"},
 	// A template calls methods by their name, so the linker keeps every method of
 	// every type: half as much program again.
 	"text/template": nil,
@@ -183,7 +183,7 @@ func TestDoors(t *testing.T) {
 			if strings.HasPrefix(local, "web") && !strings.HasPrefix(pkg, "web/") && pkg != "hack/gallery" {
 				t.Errorf("%s imports %s; nothing but the site's builder imports web/", pkg, local)
 			}
-			if pkg == "internal/playground" {
+			if pkg == "internal/author/playground" {
 				t.Errorf("%s imports %s; it serves files, and what they do is decided elsewhere", pkg, local)
 			}
 		}

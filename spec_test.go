@@ -20,7 +20,7 @@ var specs = map[string]string{
 
 // gatekeeperRooms are the folders in which a citation has to name its
 // specification, because both Kubernetes' and Gatekeeper's could be meant.
-var gatekeeperRooms = []string{"pkg/legacy", "internal/migrate", "internal/mutators", "internal/native", "internal/verify", "test/gatekeeper"}
+var gatekeeperRooms = []string{"pkg/legacy", "internal/author/migrate", "internal/gatekeeper/mutators", "internal/gatekeeper/nativepolicies", "internal/author/verify", "test/gatekeeper"}
 
 var (
 	// anchors of a specification: numbered headings, traps, gaps and vectors.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mapd-project/mapd/internal/hammer"
-	"github.com/mapd-project/mapd/internal/kustomize"
+	"github.com/mapd-project/mapd/internal/document/kustomize"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 var update = flag.Bool("update", false, "make the generated files anew")

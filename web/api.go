@@ -3,9 +3,9 @@ package main
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/mapd-project/mapd/internal/language"
+	"github.com/mapd-project/mapd/internal/author/language"
+	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/lint"
-	"github.com/mapd-project/mapd/internal/verify"
 	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"

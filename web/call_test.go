@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mapd-project/mapd/internal/language"
+	"github.com/mapd-project/mapd/internal/author/language"
 )
 
 // mutation returns a policy for Pods that has a name and a mutation, and is bound to

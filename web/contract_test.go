@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mapd-project/mapd/internal/language"
+	"github.com/mapd-project/mapd/internal/author/language"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/tree"
 )

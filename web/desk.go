@@ -12,8 +12,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/mapd-project/mapd/internal/language"
-	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/author/language"
+	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )

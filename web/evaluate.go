@@ -5,8 +5,8 @@ import (
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/suite/cases"
+	"github.com/mapd-project/mapd/internal/author/suite/cases"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/mapd"

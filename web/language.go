@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mapd-project/mapd/internal/language"
+	"github.com/mapd-project/mapd/internal/author/language"
 	"github.com/mapd-project/mapd/internal/lint"
 )
 

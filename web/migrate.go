@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/migrate"
-	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/internal/author/migrate"
+	"github.com/mapd-project/mapd/internal/author/verify"
+	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mapd-project/mapd/internal/orders"
+	"github.com/mapd-project/mapd/internal/author/ordercheck"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
@@ -28,7 +28,7 @@ func (d *desk) orders(ctx context.Context, q OrdersQuestion) (*OrdersAnswer, err
 			a.Objects = append(a.Objects, Orders{Name: o.document.Name(), Error: &faults(err)[0]})
 			continue
 		}
-		found, err := orders.Check(ctx, r.policies, req, q.Limit)
+		found, err := ordercheck.Check(ctx, r.policies, req, q.Limit)
 		if err != nil {
 			return nil, err
 		}
@@ -37,7 +37,7 @@ func (d *desk) orders(ctx context.Context, q OrdersQuestion) (*OrdersAnswer, err
 	return a, nil
 }
 
-func ordersOf(name string, r *orders.Result) Orders {
+func ordersOf(name string, r *ordercheck.Result) Orders {
 	out := Orders{Name: name, Policies: r.Members, Touching: r.Touching, Run: r.Runs, Of: r.Orders.String(), Whole: r.Whole, Summary: r.Summary()}
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -10,7 +10,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/mapd-project/mapd/internal/suite/cases"
+	"github.com/mapd-project/mapd/internal/author/suite/cases"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 

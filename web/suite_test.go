@@ -8,7 +8,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/mapd-project/mapd/internal/suite"
+	"github.com/mapd-project/mapd/internal/author/suite"
 	"github.com/mapd-project/mapd/web/gallery"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/test/attack"
+	"github.com/mapd-project/mapd/test/hammer"
 	testload "github.com/mapd-project/mapd/test/load"
 )
 

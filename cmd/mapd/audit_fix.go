@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/mapd-project/mapd/internal/audit"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 // fixFlags are the flags of audit that have something written.

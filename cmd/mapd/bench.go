@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/mapd-project/mapd/internal/benchmark"
-	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/author/benchmark"
+	"github.com/mapd-project/mapd/internal/document/manifest"
 )
 
 type benchFlags struct {

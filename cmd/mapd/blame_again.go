@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/audit"
-	"github.com/mapd-project/mapd/internal/blame"
-	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/internal/operate/blame"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/mapd-project/mapd/internal/blame"
+	"github.com/mapd-project/mapd/internal/operate/blame"
 )
 
 // maxOwners bounds how far owners are walked: a Pod of a Job of a CronJob of somebody's.

@@ -8,9 +8,9 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/mapd-project/mapd/internal/blame"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/operate/blame"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/mapd-project/mapd/internal/blame"
-	"github.com/mapd-project/mapd/internal/ledger"
-	"github.com/mapd-project/mapd/internal/replicas"
+	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/operate/blame"
+	"github.com/mapd-project/mapd/internal/operate/replicas"
 )
 
 // records asks all replicas what they remember, and reads what they have stored.
@@ -27,7 +27,7 @@ type records struct {
 	answered map[string]bool
 	// stored are entries of replicas that have not answered; gone is how many replicas these
 	// are. Both are known once read is set.
-	stored []ledger.Entry
+	stored []history.Entry
 	gone   int
 	read   bool
 }
@@ -48,14 +48,14 @@ func newRecords(ctx context.Context, finder *replicaFinder) (*records, error) {
 // of returns the lines about an object, whose controller has the UID owner, and what keeps
 // replicas from answering.
 func (r *records) of(ctx context.Context, t *blame.Target, gk schema.GroupKind, owner types.UID) (lines []blame.Line, complaints []string) {
-	q := ledger.Query{GroupKind: metav1.GroupKind(gk), Namespace: t.Namespace, Name: t.Name, UID: string(t.UID), Owner: string(owner)}
-	answers, err := replicas.Ask[ledger.BlameAnswer](ctx, r.set, ledger.BlameName, url.Values{
+	q := history.Query{GroupKind: metav1.GroupKind(gk), Namespace: t.Namespace, Name: t.Name, UID: string(t.UID), Owner: string(owner)}
+	answers, err := replicas.Ask[history.BlameAnswer](ctx, r.set, history.BlameName, url.Values{
 		"group": {q.Group}, "kind": {q.Kind}, "namespace": {q.Namespace}, "name": {q.Name}, "uid": {q.UID}, "owner": {q.Owner},
 	})
 	if err != nil {
 		complaints = append(complaints, fmt.Sprintf("records: %v", err))
 	}
-	var entries []ledger.Entry
+	var entries []history.Entry
 	stored := err != nil // nobody says that there is nothing
 	for _, a := range answers {
 		if a.Err != nil {
@@ -90,7 +90,7 @@ func (r *records) readStored(ctx context.Context, namespace string) (complaints 
 		return nil
 	}
 	r.read = true
-	list := metav1.ListOptions{LabelSelector: ledger.StoredLabel, Limit: 10}
+	list := metav1.ListOptions{LabelSelector: history.StoredLabel, Limit: 10}
 	for {
 		page, err := r.kube.CoreV1().ConfigMaps(r.set.Namespace()).List(ctx, list)
 		if err != nil {
@@ -108,10 +108,10 @@ func (r *records) readStored(ctx context.Context, namespace string) (complaints 
 }
 
 func (r *records) add(m *corev1.ConfigMap, namespace string) error {
-	if r.answered[m.Annotations[ledger.StoredReplica]] {
+	if r.answered[m.Annotations[history.StoredReplica]] {
 		return nil
 	}
-	a, err := ledger.Unstore(m.BinaryData[ledger.StoredKey])
+	a, err := history.Unstore(m.BinaryData[history.StoredKey])
 	if err != nil {
 		return err
 	}

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/bundle"
-	"github.com/mapd-project/mapd/internal/doctor"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/operate/doctor"
+	"github.com/mapd-project/mapd/internal/operate/supportbundle"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 type bundleFlags struct {
@@ -110,7 +110,7 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 			f.namespace = set.Namespace()
 		}
 	}
-	made, err := bundle.Write(ctx, out, bundle.Options{
+	made, err := supportbundle.Write(ctx, out, supportbundle.Options{
 		Kubernetes: kube, Namespace: f.namespace, Name: "mapd", NoPolicies: f.noPolicies, Now: time.Now(),
 		Version: versionText() + runtime.GOOS + "/" + runtime.GOARCH + "\n",
 		Doctor: func(ctx context.Context, w io.Writer) error {
@@ -120,9 +120,9 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 			reached = found.Reached
 			return found.Write(w, false)
 		},
-		Replicas: func(ctx context.Context) (bundle.Replicas, error) {
+		Replicas: func(ctx context.Context) (supportbundle.Replicas, error) {
 			set, err := finder.find(ctx)
-			return bundle.Found{Set: set}, err
+			return supportbundle.Found{Set: set}, err
 		},
 	})
 	if err = errors.Join(err, done(err == nil)); err != nil {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/mapd-project/mapd/internal/external"
+	"github.com/mapd-project/mapd/internal/externaldata"
 )
 
 // pageCommand returns the one command of a page that begins so.
@@ -161,7 +161,7 @@ func TestExternalDataManifest(t *testing.T) {
 	}
 	ca := base64.StdEncoding.EncodeToString([]byte(readFile(t, dir, "ca.crt")))
 	provider := parseObject(t, strings.Replace(readFile(t, "../../examples/external-data/provider.yaml"), ": CA_BUNDLE", ": "+ca, 1))
-	p, err := external.DecodeProvider(provider)
+	p, err := externaldata.DecodeProvider(provider)
 	if err != nil || p.Name != "digests" || p.URL != "https://"+host+"/digests" || !p.NoSideEffects {
 		t.Errorf("the Provider: %+v, %v", p, err)
 	}

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mapd-project/mapd/internal/defaults"
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
 	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/hammer"
 	"github.com/mapd-project/mapd/test/oracle"
 )
 
@@ -185,7 +185,7 @@ func parseObject(t *testing.T, doc string) *unstructured.Unstructured {
 
 // defaulted is an object as a server has it when admission begins.
 func defaulted(u *unstructured.Unstructured) *unstructured.Unstructured {
-	obj, _ := defaults.Apply(u.Object)
+	obj, _ := defaulting.Apply(u.Object)
 	return &unstructured.Unstructured{Object: obj}
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/doctor"
+	"github.com/mapd-project/mapd/internal/operate/doctor"
 )
 
 type doctorFlags struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/mapd-project/mapd/internal/replicas"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/operate/replicas"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 // The exit codes are part of the interface: scripts decide by them. One code means the

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/internal/replicas"
+	"github.com/mapd-project/mapd/internal/operate/replicas"
 )
 
 func TestClusterCode(t *testing.T) {

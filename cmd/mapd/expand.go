@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/expansion"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/snapshot"
-	"github.com/mapd-project/mapd/internal/verdict"
+	"github.com/mapd-project/mapd/internal/apiserver/validating"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/policyset"
+	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
@@ -157,10 +157,10 @@ func (e *evaluation) makeExpander(s streams, texts []mapd.File) (*expansion.Expa
 
 // readVerdicts returns the validation of a server with the ValidatingAdmissionPolicies
 // among texts.
-func (e *evaluation) readVerdicts(s streams, texts []mapd.File) (*verdict.Set, error) {
+func (e *evaluation) readVerdicts(s streams, texts []mapd.File) (*validating.Set, error) {
 	var inputs []manifest.Input
 	for _, f := range texts {
-		if bytes.Contains(f.Data, []byte(verdict.PolicyKind)) { // the bindings' kind begins with it
+		if bytes.Contains(f.Data, []byte(validating.PolicyKind)) { // the bindings' kind begins with it
 			inputs = append(inputs, manifest.Input{Name: f.Name, Open: func() (io.ReadCloser, error) {
 				return io.NopCloser(bytes.NewReader(f.Data)), nil
 			}})
@@ -171,7 +171,7 @@ func (e *evaluation) readVerdicts(s streams, texts []mapd.File) (*verdict.Set, e
 		printErrors(s.err, errs)
 		return nil, &codedError{code: exitUsage}
 	}
-	read, errs := verdict.Read(context.Background(), docs)
+	read, errs := validating.Read(context.Background(), docs)
 	if len(errs) > 0 {
 		printErrors(s.err, errs)
 		return nil, &codedError{code: exitPolicy}
@@ -189,8 +189,8 @@ func (e *evaluation) readVerdicts(s streams, texts []mapd.File) (*verdict.Set, e
 			e.notes.say("note: no such policy, so no effect: binding %s\n", report.Line(strings.Join(dangling, ", ")))
 		}
 	}
-	return verdict.NewSet(read.Policies, read.Bindings, verdict.Sources{
-		Sources: e.policies.Sources(), Types: e.policies.Types(), Convert: snapshot.Convert(e.policies.Types()), Authorizer: e.policies.Authorizer(),
+	return validating.NewSet(read.Policies, read.Bindings, validating.Sources{
+		Sources: e.policies.Sources(), Types: e.policies.Types(), Convert: policyset.Convert(e.policies.Types()), Authorizer: e.policies.Authorizer(),
 	})
 }
 

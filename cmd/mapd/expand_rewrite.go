@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/migrate"
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/rewrite"
-	"github.com/mapd-project/mapd/internal/snapshot"
-	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/internal/author/migrate"
+	"github.com/mapd-project/mapd/internal/author/verify"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/policyset"
+	"github.com/mapd-project/mapd/internal/workloads/rewrite"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
@@ -116,8 +116,8 @@ func (r *rewriting) read(paths []string, stdin io.Reader) ([]*manifest.Document,
 }
 
 // build compiles policies. Mutators do not run.
-func (r *rewriting) build(docs []*manifest.Document, unbound bool) (*snapshot.Snapshot, []error) {
-	return snapshot.Build(slices.Concat(docs, r.common), snapshot.Options{
+func (r *rewriting) build(docs []*manifest.Document, unbound bool) (*policyset.Snapshot, []error) {
+	return policyset.Build(slices.Concat(docs, r.common), policyset.Options{
 		Env: r.env, Unbound: unbound, Namespace: r.flags.namespace, Mutators: api.Off,
 	})
 }
@@ -216,7 +216,7 @@ func (r *rewriting) namespaces(p *manifest.Document, bindings []*unstructured.Un
 		return nil, names[1:], nil
 	}
 	selected, err = reread(ns)
-	return selected, append(names, cmp.Or(r.flags.namespace, snapshot.DefaultNamespace)), err
+	return selected, append(names, cmp.Or(r.flags.namespace, policyset.DefaultNamespace)), err
 }
 
 // reread returns objects as documents, as if they had been given.

@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/audit"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/migrate"
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/snapshot"
-	"github.com/mapd-project/mapd/internal/static"
+	"github.com/mapd-project/mapd/internal/author/export"
+	"github.com/mapd-project/mapd/internal/author/migrate"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -109,7 +109,7 @@ func (f *exportFlags) run(ctx context.Context, s streams, names []string) error 
 	if err != nil {
 		return err
 	}
-	e := &export{streams: s, flags: f, given: given}
+	e := &exporting{streams: s, flags: f, given: given}
 	if err := e.build(ctx, docs, names); err != nil {
 		return err
 	}
@@ -149,30 +149,30 @@ func (f *exportFlags) documents(ctx context.Context, s streams) ([]*manifest.Doc
 	return docs, nil
 }
 
-// export is one run of mapd export.
-type export struct {
+// exporting is one run of mapd export.
+type exporting struct {
 	streams
 	flags    *exportFlags
 	given    []*unstructured.Unstructured
-	world    static.World
-	policies []*static.Policy
+	world    export.World
+	policies []*export.Policy
 	others   []string // what is no policy of this kind
 	notes    []string
 }
 
 // build makes the manifests.
-func (e *export) build(ctx context.Context, docs []*manifest.Document, names []string) error {
+func (e *exporting) build(ctx context.Context, docs []*manifest.Document, names []string) error {
 	env, err := environment(e.flags.kubernetes)
 	if err != nil {
 		return err
 	}
-	s, errs := snapshot.Build(docs, snapshot.Options{Env: env, Namespace: e.flags.namespace, Mutators: api.Off})
+	s, errs := policyset.Build(docs, policyset.Options{Env: env, Namespace: e.flags.namespace, Mutators: api.Off})
 	if len(errs) > 0 {
 		printErrors(e.err, errs)
 		return &codedError{code: exitPolicy}
 	}
 	own := map[string]bool{}
-	e.world = static.World{Given: e.given, Version: e.flags.kubernetes, Namespace: e.flags.namespace}
+	e.world = export.World{Given: e.given, Version: e.flags.kubernetes, Namespace: e.flags.namespace}
 	for _, d := range docs {
 		gvk := d.Object.GroupVersionKind()
 		switch {
@@ -197,7 +197,7 @@ func (e *export) build(ctx context.Context, docs []*manifest.Document, names []s
 	if len(names) == 0 && len(s.Policies)+len(e.others) == 0 {
 		return usagef("export: there is no MutatingAdmissionPolicy")
 	}
-	o := static.Options{Env: env, Own: func(name string) bool { return own[name] }}
+	o := export.Options{Env: env, Own: func(name string) bool { return own[name] }}
 	if len(names) > 0 {
 		o.Only, e.others = names, nil
 	}
@@ -205,7 +205,7 @@ func (e *export) build(ctx context.Context, docs []*manifest.Document, names []s
 		o.Exempt = e.flags.exempt
 		e.world.Exempt = e.flags.exempt
 	}
-	if e.policies, err = static.Export(ctx, s, o); err != nil {
+	if e.policies, err = export.Export(ctx, s, o); err != nil {
 		return &codedError{exitInterrupted, fmt.Errorf("export: %w", err)}
 	}
 	for _, name := range s.Dangling {
@@ -217,8 +217,8 @@ func (e *export) build(ctx context.Context, docs []*manifest.Document, names []s
 }
 
 // compare compares every policy with its manifests, and then all of them together.
-func (e *export) compare(ctx context.Context) error {
-	var all []*static.Policy
+func (e *exporting) compare(ctx context.Context) error {
+	var all []*export.Policy
 	for _, p := range e.policies {
 		if len(p.Manifests) == 0 {
 			continue
@@ -256,13 +256,13 @@ func (e *export) compare(ctx context.Context) error {
 }
 
 // write writes the manifests and says what became of each policy.
-func (e *export) write() error {
+func (e *exporting) write() error {
 	var files []migrate.File
 	failed := len(e.others) > 0
 	for _, p := range e.policies {
 		failed = failed || len(p.Problems) > 0
 		for _, m := range p.Manifests {
-			files = append(files, migrate.File{Name: strings.TrimSuffix(m.Policy.Name, static.Suffix) + ".yaml", Data: migrate.Encode(migrate.Marker(exporter)+"\n", m.Objects())})
+			files = append(files, migrate.File{Name: strings.TrimSuffix(m.Policy.Name, export.Suffix) + ".yaml", Data: migrate.Encode(migrate.Marker(exporter)+"\n", m.Objects())})
 		}
 	}
 	if e.flags.output == manifest.Stdin {

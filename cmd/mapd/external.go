@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/external"
-	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/externaldata"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/servingcert"
@@ -30,7 +30,7 @@ func (f *providerFlags) add(fl *pflag.FlagSet) {
 
 // client returns a client for providers. It offers them the certificate of the flags,
 // or else what certificate returns, which may be nil.
-func (f *providerFlags) client(metrics external.Metrics, certificate func() (*tls.Certificate, error)) (*external.Client, error) {
+func (f *providerFlags) client(metrics externaldata.Metrics, certificate func() (*tls.Certificate, error)) (*externaldata.Client, error) {
 	if (f.cert == "") != (f.key == "") {
 		return nil, fmt.Errorf("--external-data-cert and --external-data-key go together")
 	}
@@ -41,7 +41,7 @@ func (f *providerFlags) client(metrics external.Metrics, certificate func() (*tl
 		}
 		certificate = func() (*tls.Certificate, error) { return files.GetCertificate(nil) }
 	}
-	return external.New(external.Options{Certificate: certificate, TTL: f.ttl, NegativeTTL: f.negativeTTL, Metrics: metrics}), nil
+	return externaldata.New(externaldata.Options{Certificate: certificate, TTL: f.ttl, NegativeTTL: f.negativeTTL, Metrics: metrics}), nil
 }
 
 // checkProviders finds wrong usage of the flags of serve.
@@ -79,21 +79,21 @@ func (f *externalFlags) addRecord(fl *pflag.FlagSet) {
 type outside struct {
 	flags     *externalFlags
 	resolver  engine.Resolver
-	client    *external.Client   // nil without --record
-	recorder  *external.Recorder // nil without --record
+	client    *externaldata.Client   // nil without --record
+	recorder  *externaldata.Recorder // nil without --record
 	providers []*legacy.Provider
 }
 
 // open reads the recorded answers, if there are any.
 func (f *externalFlags) open() (*outside, error) {
 	o := &outside{flags: f}
-	var known *external.Answers
+	var known *externaldata.Answers
 	if f.answers != "" {
 		data, err := manifest.ReadFile(f.answers, manifest.MaxFile)
 		if err != nil {
 			return nil, &codedError{exitUsage, err}
 		}
-		if known, err = external.ReadAnswers(f.answers, data); err != nil {
+		if known, err = externaldata.ReadAnswers(f.answers, data); err != nil {
 			return nil, &codedError{exitUsage, err}
 		}
 	}
@@ -103,23 +103,23 @@ func (f *externalFlags) open() (*outside, error) {
 		if err != nil {
 			return nil, usagef("eval: %w", err)
 		}
-		o.client, o.recorder = client, &external.Recorder{From: client, Known: known}
+		o.client, o.recorder = client, &externaldata.Recorder{From: client, Known: known}
 		o.resolver = o.recorder
 	case f.providers.cert != "" || f.providers.key != "":
 		return nil, usagef("eval: --external-data-cert and --external-data-key: only with --record")
 	case known != nil:
 		o.resolver = known
 	case f.recordable:
-		o.resolver = external.Offline("--external FILE has recorded answers, and --record FILE asks the provider")
+		o.resolver = externaldata.Offline("--external FILE has recorded answers, and --record FILE asks the provider")
 	default:
-		o.resolver = external.Offline("--external FILE has recorded answers")
+		o.resolver = externaldata.Offline("--external FILE has recorded answers")
 	}
 	return o, nil
 }
 
 // provider checks a Provider, and keeps it for publish.
 func (o *outside) provider(u *unstructured.Unstructured) error {
-	p, err := external.DecodeProvider(u)
+	p, err := externaldata.DecodeProvider(u)
 	if err == nil {
 		o.providers = append(o.providers, p)
 	}

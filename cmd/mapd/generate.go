@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/mapd-project/mapd/internal/suite"
+	"github.com/mapd-project/mapd/internal/author/suite"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )

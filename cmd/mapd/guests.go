@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mapd-project/mapd/internal/guests"
-	"github.com/mapd-project/mapd/internal/modules"
-	"github.com/mapd-project/mapd/internal/wapc"
+	"github.com/mapd-project/mapd/internal/kubewarden/download"
+	"github.com/mapd-project/mapd/internal/kubewarden/modulepolicy"
+	"github.com/mapd-project/mapd/internal/kubewarden/wapc"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -43,7 +43,7 @@ func (f *moduleFlags) add(cmd *cobra.Command) {
 // loader returns what loads modules. It does nothing until it is asked; then limit limits the
 // memory of the process and returns what guests are bounded by.
 func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader, error) {
-	o := modules.Options{Local: map[string]string{}, Insecure: f.insecure, Sources: f.sources, MaxBytes: wapc.MaxModule}
+	o := download.Options{Local: map[string]string{}, Insecure: f.insecure, Sources: f.sources, MaxBytes: wapc.MaxModule}
 	for _, pair := range f.local {
 		// A URL may contain an equals sign, a file's name rarely does.
 		i := strings.LastIndex(pair, "=")
@@ -71,7 +71,7 @@ func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader
 	case err == nil:
 		o.Credentials = existing(filepath.Join(home, ".docker", "config.json"))
 	}
-	return &guestLoader{make: func() (*guests.Loader, error) {
+	return &guestLoader{make: func() (*modulepolicy.Loader, error) {
 		if usual != "" && os.MkdirAll(usual, 0o700) == nil {
 			o.Dir = usual
 		}
@@ -79,11 +79,11 @@ func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader
 		if o.Dir != "" {
 			runtime.CacheDir = filepath.Join(o.Dir, "compiled")
 		}
-		fetcher, err := modules.New(o)
+		fetcher, err := download.New(o)
 		if err != nil {
 			return nil, fmt.Errorf("--module-cache: %w", err)
 		}
-		return guests.New(context.Background(), guests.Options{Modules: fetcher, Runtime: runtime, Log: log})
+		return modulepolicy.New(context.Background(), modulepolicy.Options{Modules: fetcher, Runtime: runtime, Log: log})
 	}}, nil
 }
 
@@ -116,12 +116,12 @@ func existing(path string) string {
 	return path
 }
 
-// guestLoader is a guests.Loader that is made when the first policy needs it.
+// guestLoader is a modulepolicy.Loader that is made when the first policy needs it.
 type guestLoader struct {
-	make func() (*guests.Loader, error)
+	make func() (*modulepolicy.Loader, error)
 
 	once   sync.Once
-	loader *guests.Loader
+	loader *modulepolicy.Loader
 	err    error
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/wapc"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/kubewarden/wapc"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 func newInspect(s streams) *cobra.Command {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/install"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/operate/install"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 type installFlags struct {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mapd-project/mapd/internal/author/fixproof"
+	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/lint"
-	"github.com/mapd-project/mapd/internal/lint/proof"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/report/annotate"
+	"github.com/mapd-project/mapd/internal/output/annotate"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 type lintFlags struct {
@@ -159,7 +159,7 @@ func (f *lintFlags) options() (opts lint.Options, err error) {
 			return opts, usagef("lint: --rule %s: there is no such rule; --rules lists them", name)
 		}
 	}
-	opts = lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: f.rules, Prove: new(proof.Prover).Prove}
+	opts = lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: f.rules, Prove: new(fixproof.Prover).Prove}
 	if f.kubernetes == "" {
 		return opts, nil
 	}

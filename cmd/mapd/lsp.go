@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mapd-project/mapd/internal/lsp"
+	"github.com/mapd-project/mapd/internal/author/lsp"
 )
 
 const lspLong = `Speak the Language Server Protocol on standard input and output. An editor starts it; see

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/mapd-project/mapd/internal/external"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/migrate"
-	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/internal/author/migrate"
+	"github.com/mapd-project/mapd/internal/author/verify"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/externaldata"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
@@ -268,7 +268,7 @@ type migration struct {
 	*migrate.Input
 	cluster *liveCluster // nil without --from-cluster
 
-	answers *external.Answers // nil without --external-snapshot
+	answers *externaldata.Answers // nil without --external-snapshot
 	units   []translate.Unit
 	report  *migrate.Report
 }
@@ -287,7 +287,7 @@ func (m *migration) read(ctx context.Context) error {
 	if m.flags.snapshot != "" {
 		data, err := manifest.ReadFile(m.flags.snapshot, manifest.MaxFile)
 		if err == nil {
-			m.answers, err = external.ReadAnswers(m.flags.snapshot, data)
+			m.answers, err = externaldata.ReadAnswers(m.flags.snapshot, data)
 		}
 		if err != nil {
 			return usagef("migrate gatekeeper: --external-snapshot: %w", err)

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"io"
 
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/migrate"
-	"github.com/mapd-project/mapd/internal/snapshot"
-	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/internal/author/migrate"
+	"github.com/mapd-project/mapd/internal/author/verify"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/policyset"
 )
 
 // readMutators reads mutators and others from files. Its errors are about files
@@ -55,7 +55,7 @@ func readObjects(in *migrate.Input, paths []string, recursive bool, stdin io.Rea
 		return 0, errs
 	}
 	for _, d := range docs {
-		check(in.Object(d.Object, cmp.Or(d.Object.GetNamespace(), snapshot.DefaultNamespace), d.Name()+" in "+d.Where()))
+		check(in.Object(d.Object, cmp.Or(d.Object.GetNamespace(), policyset.DefaultNamespace), d.Name()+" in "+d.Where()))
 	}
 	return len(docs), nil
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/mapd-project/mapd/internal/store"
-	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
@@ -67,7 +67,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	if f.groupGiven {
 		group = map[string]string{"k8s.io": api.NativeGroup, "mapd.dev": api.OwnGroup}[f.group]
 	}
-	write := writer.NewNative(writer.NativeOptions{
+	write := controllers.NewNative(controllers.NativeOptions{
 		Dynamic: dyn, Store: read, Group: group, Namespace: "default", Log: log,
 		Reported: func() {
 			select {
@@ -100,22 +100,22 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 // alone returns an error if a mapd of the cluster does the same. Its policies
 // exclude other namespaces, and the two would overwrite each other's policies.
 func alone(ctx context.Context, kube kubernetes.Interface) error {
-	said, err := kube.CoreV1().ConfigMaps(defaultNamespace).Get(ctx, writer.MutatorsName, metav1.GetOptions{})
+	said, err := kube.CoreV1().ConfigMaps(defaultNamespace).Get(ctx, controllers.MutatorsName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
 		return clusterError(err)
 	}
-	if mode := writer.ReadMutators(said.Data).Mode; mode != legacyOff && mode != legacyShadow {
+	if mode := controllers.ReadMutators(said.Data).Mode; mode != legacyOff && mode != legacyShadow {
 		return usagef("migrate gatekeeper: --live: mapd runs in the cluster with --legacy=%s (ConfigMap %s/%s), and with native it does this itself; if none does, delete that",
-			mode, defaultNamespace, writer.MutatorsName)
+			mode, defaultNamespace, controllers.MutatorsName)
 	}
 	return nil
 }
 
 // printLive prints a line for each mutator whose state has changed.
-func printLive(ctx context.Context, s streams, read *store.Store, write *writer.Native, told <-chan struct{}) {
+func printLive(ctx context.Context, s streams, read *store.Store, write *controllers.Native, told <-chan struct{}) {
 	changed := read.NativeChanged()
 	last := map[string]string{}
 	for {
@@ -144,7 +144,7 @@ func printLive(ctx context.Context, s streams, read *store.Store, write *writer.
 
 // liveLines returns the state of mutators, by ID. Mutators that stay behind are
 // run by whatever ran them before.
-func liveLines(state *store.NativeState, report *writer.NativeReport) map[string]string {
+func liveLines(state *store.NativeState, report *controllers.NativeReport) map[string]string {
 	out := map[string]string{}
 	for id := range state.Places {
 		m := state.Of(id)

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/mapd-project/mapd/internal/audit"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 // notes are the words on standard error. On a terminal a progress line stands

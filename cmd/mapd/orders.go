@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/mapd-project/mapd/internal/orders"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/author/ordercheck"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
@@ -20,7 +20,7 @@ type ordersFlags struct {
 
 func (f *ordersFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.on, "orders", false, "run policies that touch each other in every order, and the results once more as updates; what differs is an error")
-	fl.IntVar(&f.most, "max-orders", orders.Usual, "with --orders, how many orders are run for an object at most")
+	fl.IntVar(&f.most, "max-orders", ordercheck.Usual, "with --orders, how many orders are run for an object at most")
 }
 
 func (f *ordersFlags) check() error {
@@ -43,7 +43,7 @@ func (e *evaluation) reorder(ctx context.Context, r *mapd.Result) {
 	if !e.flags.orders.on {
 		return
 	}
-	found, err := orders.Check(ctx, e.policies, r.Request, e.flags.orders.most)
+	found, err := ordercheck.Check(ctx, e.policies, r.Request, e.flags.orders.most)
 	if err != nil {
 		e.failed = true
 		e.notes.fail("%s: --orders: %s\n", report.Line(r.Request.Name()), report.Line(err.Error()))

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/mapd-project/mapd/internal/playground"
+	"github.com/mapd-project/mapd/internal/author/playground"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 

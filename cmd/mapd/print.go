@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/report/page"
+	"github.com/mapd-project/mapd/internal/output/page"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/mapd-project/mapd/internal/promote"
-	"github.com/mapd-project/mapd/internal/replicas"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/operate/promote"
+	"github.com/mapd-project/mapd/internal/operate/replicas"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 type promoteFlags struct {

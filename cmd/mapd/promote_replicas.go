@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/url"
 
-	"github.com/mapd-project/mapd/internal/ledger"
-	"github.com/mapd-project/mapd/internal/promote"
-	"github.com/mapd-project/mapd/internal/replicas"
+	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/operate/promote"
+	"github.com/mapd-project/mapd/internal/operate/replicas"
 )
 
 // promotionReplicas asks replicas what a promotion has to know of them. They may come and go
@@ -85,7 +85,7 @@ func (r *promotionReplicas) Exempt(ctx context.Context) ([]string, error) {
 
 // Counts implements promote.Replicas.
 func (r *promotionReplicas) Counts(ctx context.Context, policy string) (map[string]promote.Counts, error) {
-	answers, err := askAll[ledger.CountsAnswer](ctx, r, ledger.CountsName, nil)
+	answers, err := askAll[history.CountsAnswer](ctx, r, history.CountsName, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/breaker"
-	"github.com/mapd-project/mapd/internal/ledger"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/replicas"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/operate/replicas"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
 )
@@ -205,11 +205,11 @@ type rolloutStatusOutput struct {
 }
 
 type rolloutBinding struct {
-	ledger.Pair
+	history.Pair
 	Mode    string `json:"mode"`
 	Percent string `json:"percent"`
-	ledger.Counts
-	Last *ledger.Example `json:"last,omitempty"`
+	history.Counts
+	Last *history.Example `json:"last,omitempty"`
 }
 
 // replicaOutput is a replica and since when it has counted, or why it has not answered.
@@ -228,12 +228,12 @@ func rolloutStatus(ctx context.Context, s streams, f *replicaFlags, output, poli
 	if err != nil {
 		return err
 	}
-	answers, err := replicas.Ask[ledger.CountsAnswer](ctx, set, ledger.CountsName, nil)
+	answers, err := replicas.Ask[history.CountsAnswer](ctx, set, history.CountsName, nil)
 	if err != nil {
 		return err
 	}
 	total := sum(answers)
-	out := rolloutStatusOutput{Bindings: []rolloutBinding{}, Replicas: replicasOf(answers, func(a *ledger.CountsAnswer) ledger.Header { return a.Header })}
+	out := rolloutStatusOutput{Bindings: []rolloutBinding{}, Replicas: replicasOf(answers, func(a *history.CountsAnswer) history.Header { return a.Header })}
 	for _, b := range bindings {
 		if c, ok := total[b.Pair]; ok {
 			b.Counts, b.Last = c.Counts, c.Last
@@ -268,7 +268,7 @@ func (o *rolloutStatusOutput) table(w io.Writer) error {
 func dash(s string) string { return cmp.Or(s, "-") }
 
 // exampleText is such as "Pod shop/web: /metadata/labels/team and 2 more".
-func exampleText(e *ledger.Example) string {
+func exampleText(e *history.Example) string {
 	if e == nil {
 		return "-"
 	}
@@ -290,13 +290,13 @@ func objectName(namespace, name string) string {
 }
 
 // sum adds up what replicas have counted. The last example is the newest.
-func sum(answers []replicas.Answer[ledger.CountsAnswer]) map[ledger.Pair]*ledger.Counted {
-	total := map[ledger.Pair]*ledger.Counted{}
+func sum(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair]*history.Counted {
+	total := map[history.Pair]*history.Counted{}
 	for i := range answers {
 		for _, c := range answers[i].Value.Counts {
 			t := total[c.Pair]
 			if t == nil {
-				t = &ledger.Counted{Pair: c.Pair}
+				t = &history.Counted{Pair: c.Pair}
 				total[c.Pair] = t
 			}
 			t.Add(&c)
@@ -337,7 +337,7 @@ func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string
 		of, _ := api.RolloutFor(api.PolicyKind, p.GetAnnotations())
 		of.Tripped = breaker.Current(p) != nil
 		own, _ := api.RolloutFor(api.BindingKind, bindings[i].GetAnnotations())
-		out = append(out, rolloutBinding{Pair: ledger.Pair{Policy: name, Binding: bindings[i].GetName()}, Mode: of.With(own).String(), Percent: own.Share.String()})
+		out = append(out, rolloutBinding{Pair: history.Pair{Policy: name, Binding: bindings[i].GetName()}, Mode: of.With(own).String(), Percent: own.Share.String()})
 	}
 	return out, nil
 }
@@ -367,7 +367,7 @@ func namesOf(objects []unstructured.Unstructured) []string {
 }
 
 // replicasOf says who has answered, and why others have not.
-func replicasOf[T any](answers []replicas.Answer[T], header func(*T) ledger.Header) []replicaOutput {
+func replicasOf[T any](answers []replicas.Answer[T], header func(*T) history.Header) []replicaOutput {
 	out := []replicaOutput{}
 	for i := range answers {
 		a := &answers[i]
@@ -402,7 +402,7 @@ type rolloutDiffOutput struct {
 }
 
 type rolloutSample struct {
-	ledger.Sample
+	history.Sample
 	Replica string `json:"replica"`
 }
 
@@ -414,11 +414,11 @@ func rolloutDiff(ctx context.Context, s streams, f *replicaFlags, output, policy
 	if _, err := bindingsOf(ctx, client, policyName); err != nil {
 		return err
 	}
-	answers, err := replicas.Ask[ledger.SamplesAnswer](ctx, set, ledger.SamplesName, url.Values{"policy": {policyName}})
+	answers, err := replicas.Ask[history.SamplesAnswer](ctx, set, history.SamplesName, url.Values{"policy": {policyName}})
 	if err != nil {
 		return err
 	}
-	out := rolloutDiffOutput{Samples: []rolloutSample{}, Replicas: replicasOf(answers, func(a *ledger.SamplesAnswer) ledger.Header { return a.Header })}
+	out := rolloutDiffOutput{Samples: []rolloutSample{}, Replicas: replicasOf(answers, func(a *history.SamplesAnswer) history.Header { return a.Header })}
 	for i := range answers {
 		for _, sample := range answers[i].Value.Samples {
 			if sample != nil {
@@ -444,7 +444,7 @@ func (o *rolloutDiffOutput) text(w io.Writer) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		var all []ledger.Change
+		var all []history.Change
 		if err := json.Unmarshal(sample.Changes, &all); err != nil {
 			return fmt.Errorf("replica %s: a sample that is none: %w", sample.Replica, err)
 		}

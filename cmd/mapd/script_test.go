@@ -58,7 +58,7 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guests, err := filepath.Abs("../../internal/wapc/testdata")
+	guests, err := filepath.Abs("../../internal/kubewarden/wapc/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

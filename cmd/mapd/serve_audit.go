@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/audit"
-	"github.com/mapd-project/mapd/internal/store"
+	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/webhook"

@@ -26,13 +26,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/mapd-project/mapd/internal/certs"
-	"github.com/mapd-project/mapd/internal/ledger"
-	"github.com/mapd-project/mapd/internal/promote"
-	"github.com/mapd-project/mapd/internal/store"
-	"github.com/mapd-project/mapd/internal/validation"
-	"github.com/mapd-project/mapd/internal/watch"
-	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/internal/cluster/certs"
+	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/policyvalidation"
+	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/operate/promote"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -50,7 +50,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	metrics := webhook.NewMetrics()
 	metrics.Watch(c.health)
 	identity := identity()
-	records := ledger.New(identity)
+	records := history.New(identity)
 	guests, err := f.guests(log)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	writes := writer.New(writer.Options{
+	writes := controllers.New(controllers.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity, Service: f.service, ServicePort: f.servicePort, URL: f.url,
 		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil, Guests: guests != nil, Expansion: f.expansion, Counts: records.Counts, Audit: repeats,
@@ -118,7 +118,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		Legacy:    policies.Legacy(),
 		Guests:    policies.Guests(),
 		Expansion: f.reviewer(policies.Expander, metrics),
-		Validator: &validation.Validator{
+		Validator: &policyvalidation.Validator{
 			Env: c.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
 			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 				return c.dynamic.Resource(api.OwnPolicies).Get(ctx, name, metav1.GetOptions{})
@@ -169,7 +169,7 @@ func (f *serveFlags) certificates(c *connection, log *slog.Logger) (*servingCert
 // runInBackground runs all that goes on beside the server; stop ends it and waits. What
 // serving needs goes on while requests drain after ctx is done. The writer stops at
 // once, so that another replica can take over.
-func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Store, certificates *servingCertificates, writes *writer.Writer) (stop func()) {
+func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Store, certificates *servingCertificates, writes *controllers.Writer) (stop func()) {
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	start := func(what string, ctx context.Context, run func(context.Context) error) {

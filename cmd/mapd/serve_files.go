@@ -15,10 +15,10 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/mapd-project/mapd/internal/expansion"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/policyset"
+	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/servingcert"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -48,7 +48,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	}
 	defer providers.Close()
 	source := &source{
-		flags: f, options: snapshot.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Expansion: f.expansion, Guests: loader, GuestMode: f.guestMode(api.Enforce), Resolver: providers},
+		flags: f, options: policyset.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Expansion: f.expansion, Guests: loader, GuestMode: f.guestMode(api.Enforce), Resolver: providers},
 		log: log, metrics: metrics, providers: providers, files: manifest.NewSteady(f.policies, f.recursive),
 	}
 	errs, code := source.load(ctx, true)

@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/mapd-project/mapd/internal/ledger"
-	"github.com/mapd-project/mapd/internal/telemetry"
-	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/telemetry"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -20,7 +20,7 @@ const (
 
 // startSink has records stored or sent as --record-sink says; stop stores or sends what is
 // left. It must be called before the first review.
-func (f *serveFlags) startSink(ctx context.Context, records *ledger.Ledger, writes *writer.Writer, namespace, identity string, metrics *webhook.Metrics, log *slog.Logger) (stop func(), err error) {
+func (f *serveFlags) startSink(ctx context.Context, records *history.Ledger, writes *controllers.Writer, namespace, identity string, metrics *webhook.Metrics, log *slog.Logger) (stop func(), err error) {
 	switch f.recordSink {
 	case sinkConfigMap:
 		records.StoreIn(namespace)

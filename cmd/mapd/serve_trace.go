@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"strconv"
 
-	"github.com/mapd-project/mapd/internal/telemetry"
+	"github.com/mapd-project/mapd/internal/cluster/telemetry"
 )
 
 // startTracing makes the tracer that --trace-sample asks for; stop sends what it still

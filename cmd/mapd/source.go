@@ -8,14 +8,14 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/mapd-project/mapd/internal/expansion"
+	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/external"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/mutators"
-	"github.com/mapd-project/mapd/internal/snapshot"
-	"github.com/mapd-project/mapd/internal/verdict"
+	"github.com/mapd-project/mapd/internal/apiserver/validating"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/externaldata"
+	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
+	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -28,11 +28,11 @@ import (
 // finishes with the snapshot with which it began.
 type source struct {
 	flags   *serveFlags
-	options snapshot.Options
+	options policyset.Options
 	log     *slog.Logger
 	metrics *webhook.Metrics
 	// providers asks the Providers of the files.
-	providers *external.Client
+	providers *externaldata.Client
 
 	files *manifest.Steady
 	// inUse is the content of the files that is served, and tried that which was last found.
@@ -95,11 +95,11 @@ func (s *source) fail(code int, errs ...error) ([]error, int) {
 // publish makes what the files say what is served.
 func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 	defer loadFrugally()()
-	var judges verdict.Documents
+	var judges validating.Documents
 	options := s.options
 	var providers []*legacy.Provider
 	options.Provider = func(u *unstructured.Unstructured) error {
-		p, err := external.DecodeProvider(u)
+		p, err := externaldata.DecodeProvider(u)
 		if err == nil {
 			providers = append(providers, p)
 		}
@@ -107,12 +107,12 @@ func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 	}
 	if s.flags.expansion {
 		options.Also = func(docs []*manifest.Document) (errs []error) {
-			judges, errs = verdict.Read(context.Background(), docs)
+			judges, errs = validating.Read(context.Background(), docs)
 			return errs
 		}
 	}
 	inputs, skipped := reading.Inputs()
-	l, errs, unread := snapshot.Load(inputs, options)
+	l, errs, unread := policyset.Load(inputs, options)
 	switch {
 	case unread:
 		return s.fail(exitUsage, errs...)
@@ -181,9 +181,9 @@ func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 }
 
 // newExpander returns an Expander of what was loaded.
-func newExpander(l *snapshot.Loaded, e *engine.Engine, judges verdict.Documents) (*expansion.Expander, error) {
-	set, err := verdict.NewSet(judges.Policies, judges.Bindings, verdict.Sources{
-		Sources: l.Sources(), Types: l.Types, Convert: snapshot.Convert(l.Types), Authorizer: l.Authorizer(),
+func newExpander(l *policyset.Loaded, e *engine.Engine, judges validating.Documents) (*expansion.Expander, error) {
+	set, err := validating.NewSet(judges.Policies, judges.Bindings, validating.Sources{
+		Sources: l.Sources(), Types: l.Types, Convert: policyset.Convert(l.Types), Authorizer: l.Authorizer(),
 	})
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func newExpander(l *snapshot.Loaded, e *engine.Engine, judges verdict.Documents)
 }
 
 // loadedMutators says what has become of the mutators.
-func (s *source) loadedMutators(l *snapshot.Loaded) {
+func (s *source) loadedMutators(l *policyset.Loaded) {
 	states := map[string]int{}
 	for _, m := range l.Mutators {
 		states[m.Kind()]++
@@ -214,7 +214,7 @@ func (s *source) loadedMutators(l *snapshot.Loaded) {
 }
 
 // effective returns how many policies, mutators and modules run.
-func (s *source) effective(l *snapshot.Loaded) int {
+func (s *source) effective(l *policyset.Loaded) int {
 	n := len(l.Policies) + len(l.Guests)
 	if !s.flags.unbound {
 		n -= len(l.Unbound)

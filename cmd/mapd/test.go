@@ -17,10 +17,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mapd-project/mapd/internal/coverage"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
-	"github.com/mapd-project/mapd/internal/suite"
+	"github.com/mapd-project/mapd/internal/author/coverage"
+	"github.com/mapd-project/mapd/internal/author/suite"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/mapd"

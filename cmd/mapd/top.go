@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mapd-project/mapd/internal/ledger"
-	"github.com/mapd-project/mapd/internal/replicas"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/operate/replicas"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 type topFlags struct {
@@ -77,11 +77,11 @@ func topOnce(ctx context.Context, s streams, f *topFlags) error {
 	if err != nil {
 		return err
 	}
-	answers, err := replicas.Ask[ledger.CountsAnswer](ctx, set, ledger.CountsName, nil)
+	answers, err := replicas.Ask[history.CountsAnswer](ctx, set, history.CountsName, nil)
 	if err != nil {
 		return err
 	}
-	out := topOutput{Policies: f.sorted(sum(answers)), Replicas: replicasOf(answers, func(a *ledger.CountsAnswer) ledger.Header { return a.Header })}
+	out := topOutput{Policies: f.sorted(sum(answers)), Replicas: replicasOf(answers, func(a *history.CountsAnswer) history.Header { return a.Header })}
 	if f.output != "table" {
 		err = writeOutput(s.out, f.output, out)
 	} else {
@@ -92,21 +92,21 @@ func topOnce(ctx context.Context, s streams, f *topFlags) error {
 
 // topOutput is what top prints as JSON and YAML.
 type topOutput struct {
-	Policies []*ledger.Counted `json:"policies"`
-	Replicas []replicaOutput   `json:"replicas"`
+	Policies []*history.Counted `json:"policies"`
+	Replicas []replicaOutput    `json:"replicas"`
 }
 
 // topLive refreshes the terminal until ctx is done. It looks for replicas each time,
 // since they come and go.
 func topLive(ctx context.Context, s streams, f *topFlags) error {
-	var last []replicas.Answer[ledger.CountsAnswer]
+	var last []replicas.Answer[history.CountsAnswer]
 	var at time.Time
 	for {
 		asking, cancel := context.WithTimeout(ctx, f.replicas.timeout)
 		set, _, err := f.replicas.find(asking, s)
-		var now []replicas.Answer[ledger.CountsAnswer]
+		var now []replicas.Answer[history.CountsAnswer]
 		if err == nil {
-			now, err = replicas.Ask[ledger.CountsAnswer](asking, set, ledger.CountsName, nil)
+			now, err = replicas.Ask[history.CountsAnswer](asking, set, history.CountsName, nil)
 		}
 		cancel()
 		switch {
@@ -129,7 +129,7 @@ func topLive(ctx context.Context, s streams, f *topFlags) error {
 			if err := topTable(s.out, f, f.sorted(total), seconds); err != nil {
 				return err
 			}
-			_ = unanswered(streams{err: s.out}, replicasOf(now, func(a *ledger.CountsAnswer) ledger.Header { return a.Header }))
+			_ = unanswered(streams{err: s.out}, replicasOf(now, func(a *history.CountsAnswer) history.Header { return a.Header }))
 			last, at = now, time.Now()
 		}
 		select {
@@ -142,8 +142,8 @@ func topLive(ctx context.Context, s streams, f *topFlags) error {
 
 // since returns what was counted between two rounds of questions. A replica that did not
 // answer one of them counts nothing, and one that began in between all that it has.
-func since(last, now []replicas.Answer[ledger.CountsAnswer]) map[ledger.Pair]*ledger.Counted {
-	before := map[string]*ledger.CountsAnswer{}
+func since(last, now []replicas.Answer[history.CountsAnswer]) map[history.Pair]*history.Counted {
+	before := map[string]*history.CountsAnswer{}
 	for i := range last {
 		if last[i].Err == nil {
 			before[last[i].Value.Replica] = &last[i].Value
@@ -157,7 +157,7 @@ func since(last, now []replicas.Answer[ledger.CountsAnswer]) map[ledger.Pair]*le
 			a.Value.Counts = nil
 			continue
 		}
-		was := map[ledger.Pair]ledger.Counts{}
+		was := map[history.Pair]history.Counts{}
 		for _, c := range old.Counts {
 			was[c.Pair] = c.Counts
 		}
@@ -171,22 +171,22 @@ func since(last, now []replicas.Answer[ledger.CountsAnswer]) map[ledger.Pair]*le
 }
 
 // sorted returns what was counted, in the order of --sort.
-func (f *topFlags) sorted(total map[ledger.Pair]*ledger.Counted) []*ledger.Counted {
-	all := make([]*ledger.Counted, 0, len(total))
+func (f *topFlags) sorted(total map[history.Pair]*history.Counted) []*history.Counted {
+	all := make([]*history.Counted, 0, len(total))
 	for _, c := range total {
 		all = append(all, c)
 	}
-	by := map[string]func(c *ledger.Counted) uint64{
-		"time":    func(c *ledger.Counted) uint64 { return uint64(max(c.Time, 0)) },
-		"errors":  func(c *ledger.Counted) uint64 { return c.Failed },
-		"changes": func(c *ledger.Counted) uint64 { return c.Changed + c.Would },
+	by := map[string]func(c *history.Counted) uint64{
+		"time":    func(c *history.Counted) uint64 { return uint64(max(c.Time, 0)) },
+		"errors":  func(c *history.Counted) uint64 { return c.Failed },
+		"changes": func(c *history.Counted) uint64 { return c.Changed + c.Would },
 	}[f.sort]
-	slices.SortFunc(all, func(a, b *ledger.Counted) int { return cmp.Or(cmp.Compare(by(b), by(a)), a.Compare(b.Pair)) })
+	slices.SortFunc(all, func(a, b *history.Counted) int { return cmp.Or(cmp.Compare(by(b), by(a)), a.Compare(b.Pair)) })
 	return all
 }
 
 // topTable prints what was counted: in all or, unless seconds is 0, per second.
-func topTable(w io.Writer, f *topFlags, all []*ledger.Counted, seconds float64) error {
+func topTable(w io.Writer, f *topFlags, all []*history.Counted, seconds float64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "POLICY\tBINDING\tTIME\tPER REQUEST\tSEEN\tWOULD\tCHANGED\tFAILED")
 	for i, c := range all {

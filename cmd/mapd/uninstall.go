@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mapd-project/mapd/internal/install"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/operate/install"
+	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 type uninstallFlags struct {

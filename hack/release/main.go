@@ -30,7 +30,7 @@ func main() {
 	flag.StringVar(&r.out, "out", "dist", "directory for the files, which must not exist or be empty")
 	flag.Parse()
 	r.platforms = strings.Split(*only, ",")
-	r.build, r.time, r.site = build, time.Now, "internal/playground/site"
+	r.build, r.time, r.site = build, time.Now, "internal/author/playground/site"
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := r.run(ctx); err != nil {

@@ -7,6 +7,6 @@
 // status, with a digest of what was tripped: a Trip with another digest is void, so that
 // an edit of the policy resets its Breaker on every replica.
 //
-// This package neither reads a cluster nor writes to it: internal/store has the Breakers
-// of the policies that run, and internal/writer stores Trips.
+// This package neither reads a cluster nor writes to it: internal/cluster/store has the Breakers
+// of the policies that run, and internal/cluster/controllers stores Trips.
 package breaker

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 func TestDo(t *testing.T) {

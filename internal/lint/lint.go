@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 )

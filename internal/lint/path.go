@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/internal/defaults"
+	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -394,7 +394,7 @@ func (s *set) findPresence(gvk schema.GroupVersionKind, steps path) presence {
 		obj = built
 	}
 	obj["apiVersion"], obj["kind"] = apiVersion, name
-	obj, _ = defaults.Apply(obj)
+	obj, _ = defaulting.Apply(obj)
 	settled, err := kind.Normalize(obj)
 	if err != nil {
 		return unknown

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // scan is what Select gives, from asking each policy and each binding by itself.

@@ -19,8 +19,8 @@ import (
 	listersv1 "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // upstreamCriteria is what the server's policy matcher makes of a MatchResources.

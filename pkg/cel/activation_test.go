@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // counting makes every authorization check count.

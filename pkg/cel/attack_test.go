@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/memory"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // deadline is a Turn whose time is up after so many calls.

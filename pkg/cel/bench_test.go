@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // policies are what BenchmarkCompile compiles: expressions of one policy.

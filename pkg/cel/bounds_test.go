@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 var boundsEnv = sync.OnceValues(func() (*Env, error) { return NewEnv(Options{}) })

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // What the quick way does not know it must not look at twice at each level: at this

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // scopeOf is a scope with variables: name and expression, one after the other.

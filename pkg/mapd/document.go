@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/policyset"
 )
 
 // A Document is one object of a text, and where it stands. It does not change.
@@ -64,7 +64,7 @@ func (d *Document) Where() string { return d.doc.Where() }
 
 // IsContext reports whether the object is one that says how others are evaluated: a
 // policy, binding, mutator, definition or Namespace.
-func (d *Document) IsContext() bool { return snapshot.IsContext(d.Object().GroupVersionKind()) }
+func (d *Document) IsContext() bool { return policyset.IsContext(d.Object().GroupVersionKind()) }
 
 // Text returns the document as it is written, without the "---" before it unless
 // that line says more. Callers must not modify it.

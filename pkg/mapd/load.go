@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -91,7 +91,7 @@ type File struct {
 
 // Policies are documents that were loaded. They do not change.
 type Policies struct {
-	loaded    *snapshot.Loaded
+	loaded    *policyset.Loaded
 	engine    *engine.Engine
 	explainer *explain.Explainer
 	namespace string
@@ -185,11 +185,11 @@ func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 	for i, d := range opts.Context {
 		more[i] = d.doc
 	}
-	var like *snapshot.Snapshot
+	var like *policyset.Snapshot
 	if opts.Like != nil && opts.Like.env == env {
 		like = opts.Like.loaded.Snapshot
 	}
-	l, errs, unread := snapshot.Load(inputs, snapshot.Options{
+	l, errs, unread := policyset.Load(inputs, policyset.Options{
 		Context:   ctx,
 		Like:      like,
 		More:      more,

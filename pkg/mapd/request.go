@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/mapd-project/mapd/internal/defaults"
-	"github.com/mapd-project/mapd/internal/manifest"
+	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
+	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -221,7 +221,7 @@ func (s *Request) decode(obj map[string]any) (map[string]any, error) {
 		return obj, nil
 	}
 	if !s.review {
-		obj, _ = defaults.Apply(obj)
+		obj, _ = defaulting.Apply(obj)
 	}
 	return s.kind.Normalize(obj)
 }
@@ -402,7 +402,7 @@ func (r *Request) Stored(object map[string]any) (map[string]any, error) {
 	if r.kind == nil {
 		return object, nil
 	}
-	object, _ = defaults.Apply(object)
+	object, _ = defaulting.Apply(object)
 	return r.kind.Normalize(object)
 }
 

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/defaults"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/report"
+	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -396,7 +396,7 @@ func (r *Result) filledIn() (fields, within []string) {
 
 // filledIn returns what a server fills into an object.
 func filledIn(obj map[string]any, keys report.Keys) []report.Change {
-	out, _ := defaults.Apply(obj)
+	out, _ := defaulting.Apply(obj)
 	return report.Diff(obj, out, keys)
 }
 

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 func reason(err error) Reason {

@@ -19,8 +19,8 @@ import (
 	kjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // The reference is written against client-go's scheme, so that a type missing

@@ -12,8 +12,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 func kindOf(t testing.TB, obj map[string]any) *Kind {

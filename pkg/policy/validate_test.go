@@ -12,8 +12,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // row is one document of testdata/validate: a merge patch on the first one and

@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/hammer"
 	"github.com/mapd-project/mapd/test/subject"
 )
 

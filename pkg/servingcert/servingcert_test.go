@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 func TestSelfSigned(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	jsonpatchv4 "gopkg.in/evanphx/json-patch.v4"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 func TestDiff(t *testing.T) {

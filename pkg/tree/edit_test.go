@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mapd-project/mapd/internal/hammer"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // Random writes give what they give on a copy of everything, Undo gives back what

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	mapdpolicy "github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/hammer"
 	"github.com/mapd-project/mapd/test/oracle"
 )
 

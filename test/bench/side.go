@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/compile"
-	"github.com/mapd-project/mapd/internal/mutators"
-	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
+	"github.com/mapd-project/mapd/internal/policyset"
+	"github.com/mapd-project/mapd/internal/policyset/compile"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -203,7 +203,7 @@ type published struct {
 }
 
 func (l *loader) load() (*published, error) {
-	p := &published{engine: engine.New(engine.Options{Convert: snapshot.Convert(subject.Builtin)})}
+	p := &published{engine: engine.New(engine.Options{Convert: policyset.Convert(subject.Builtin)})}
 	l.turn++
 	for _, text := range l.policies {
 		compiled, err := read(anew(text, l.turn))
@@ -221,7 +221,7 @@ func (l *loader) load() (*published, error) {
 	}
 	var err error
 	p.index, err = binding.NewIndex(p.policies, p.bindings, binding.Sources{
-		Params: l.params, Namespaces: l.namespaces, Equivalents: snapshot.Equivalents(subject.Builtin)})
+		Params: l.params, Namespaces: l.namespaces, Equivalents: policyset.Equivalents(subject.Builtin)})
 	if err != nil {
 		return nil, err
 	}
@@ -234,13 +234,13 @@ func anew(text []byte, turn int) []byte {
 	return bytes.ReplaceAll(text, []byte(`"expression":"`), fmt.Appendf(nil, `"expression":"// %d\n`, turn))
 }
 
-// read makes of a stored policy what internal/store makes of it.
+// read makes of a stored policy what internal/cluster/store makes of it.
 func read(text []byte) (*mapdpolicy.Policy, error) {
 	p := compile.NewPolicy(context.Background(), text, compile.Stored, deps)
 	return p.Program, p.Err
 }
 
-// change puts another policy in the place of the i-th, as internal/store does.
+// change puts another policy in the place of the i-th, as internal/cluster/store does.
 func (p *published) change(i int, text []byte) error {
 	compiled, err := read(text)
 	if err != nil {
@@ -340,7 +340,7 @@ func namespacesOf(w *Workload) binding.MemoryNamespaces {
 }
 
 func paramsOf(w *Workload) *binding.MemoryParams {
-	p := binding.NewMemoryParams(snapshot.Kinds(subject.Builtin))
+	p := binding.NewMemoryParams(policyset.Kinds(subject.Builtin))
 	for _, u := range w.Params {
 		p.Put(u.GroupVersionKind(), u)
 	}

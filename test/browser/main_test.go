@@ -34,7 +34,7 @@ var patience = flag.Duration("patience", 2*time.Minute, "bound of a wait")
 
 var (
 	root    = must(filepath.Abs("../.."))
-	site    = filepath.Join(root, "internal/playground/site")
+	site    = filepath.Join(root, "internal/author/playground/site")
 	program = filepath.Join(root, "bin/mapd")
 
 	chromium context.Context // the browser that all tests share

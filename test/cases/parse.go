@@ -140,7 +140,7 @@ func (c *Case) guests(docs []*unstructured.Unstructured, modules string) error {
 		return nil
 	}
 	for _, r := range []string{"oracle", "engine", "e2e", "gatekeeper"} {
-		c.Skip[r] = "only mapd runs WebAssembly, see internal/guests"
+		c.Skip[r] = "only mapd runs WebAssembly, see internal/kubewarden/modulepolicy"
 	}
 	return nil
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/hammer"
 	"github.com/mapd-project/mapd/test/subject"
 )
 

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/mapd-project/mapd/internal/audit"
+	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 

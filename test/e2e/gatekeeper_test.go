@@ -22,8 +22,8 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/writer"
+	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
@@ -129,18 +129,18 @@ func (g *gatekeeper) delete(t *testing.T, resources ...string) {
 }
 
 // said is what mapd says of the mutators.
-func (g *gatekeeper) said(ctx context.Context) (writer.MutatorList, error) {
-	c, err := g.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, writer.MutatorsName, metav1.GetOptions{})
+func (g *gatekeeper) said(ctx context.Context) (controllers.MutatorList, error) {
+	c, err := g.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, controllers.MutatorsName, metav1.GetOptions{})
 	if err != nil {
-		return writer.MutatorList{}, err
+		return controllers.MutatorList{}, err
 	}
-	return writer.ReadMutators(c.Data), nil
+	return controllers.ReadMutators(c.Data), nil
 }
 
 // says waits until mapd says it, each as "Assign/name state".
-func (g *gatekeeper) says(t *testing.T, want ...string) writer.MutatorList {
+func (g *gatekeeper) says(t *testing.T, want ...string) controllers.MutatorList {
 	t.Helper()
-	var list writer.MutatorList
+	var list controllers.MutatorList
 	cluster.Eventually(t, cluster.Patience, "what is said of mutators", func(ctx context.Context) (err error) {
 		if list, err = g.said(ctx); err != nil {
 			return err

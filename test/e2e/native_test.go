@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/internal/native"
+	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
@@ -93,7 +93,7 @@ func (g *movers) resources() []schema.GroupVersionResource {
 func (g *movers) kept(ctx context.Context) ([]string, error) {
 	var lists [2][]string
 	for i, r := range g.resources() {
-		list, err := g.Dynamic.Resource(r).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=mapd," + native.LiveLabel})
+		list, err := g.Dynamic.Resource(r).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=mapd," + nativepolicies.LiveLabel})
 		if err != nil {
 			return nil, err
 		}
@@ -435,7 +435,7 @@ func (g *movers) back(t *testing.T) {
 	g.says(t, "Assign/a running")
 	for _, r := range g.resources() {
 		cluster.Eventually(t, cluster.Patience, "nothing to be left", func(ctx context.Context) error {
-			list, err := g.Dynamic.Resource(r).List(ctx, metav1.ListOptions{LabelSelector: native.LiveLabel})
+			list, err := g.Dynamic.Resource(r).List(ctx, metav1.ListOptions{LabelSelector: nativepolicies.LiveLabel})
 			if err == nil && len(list.Items) > 0 {
 				err = fmt.Errorf("there is %s", list.Items[0].GetName())
 			}

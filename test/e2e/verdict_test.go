@@ -23,13 +23,13 @@ import (
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
-// TestVerdicts sends the objects of internal/verdict/testdata to an API server that
+// TestVerdicts sends the objects of internal/apiserver/validating/testdata to an API server that
 // runs their ValidatingAdmissionPolicies and has their Namespace's levels of Pod
 // Security: it denies with a message that the file wants, and warns as it wants.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Flags: []string{"--allow-privileged"}})
-	files, err := filepath.Glob("../../internal/verdict/testdata/*.txtar")
+	files, err := filepath.Glob("../../internal/apiserver/validating/testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

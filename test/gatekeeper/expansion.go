@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
-	mapdexpansion "github.com/mapd-project/mapd/internal/expansion"
+	mapdexpansion "github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
 )

@@ -16,7 +16,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
-	"github.com/mapd-project/mapd/internal/mutators"
+	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"

@@ -21,7 +21,7 @@ import (
 	mutationtypes "github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/external"
+	"github.com/mapd-project/mapd/internal/externaldata"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -145,14 +145,14 @@ func (w *wire) gatekeepers(t *testing.T, spec unversioned.ProviderSpec, request 
 // mapds lets mapd's engine, with its client, mutate a Pod.
 func (w *wire) mapds(t *testing.T, spec unversioned.ProviderSpec, request Request) answer {
 	t.Helper()
-	provider, err := external.DecodeProvider(&unstructured.Unstructured{Object: map[string]any{
+	provider, err := externaldata.DecodeProvider(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "externaldata.gatekeeper.sh/v1beta1", "kind": "Provider", "metadata": map[string]any{"name": "digests"},
 		"spec": map[string]any{"url": spec.URL, "timeout": int64(spec.Timeout), "caBundle": spec.CABundle},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := external.New(external.Options{Certificate: func() (*tls.Certificate, error) { return w.outside.client.GetCertificate(nil) }})
+	client := externaldata.New(externaldata.Options{Certificate: func() (*tls.Certificate, error) { return w.outside.client.GetCertificate(nil) }})
 	defer client.Close()
 	client.Set([]*legacy.Provider{provider}, 0)
 	m, err := legacy.Decode(digestOfImages)
@@ -172,22 +172,22 @@ func (w *wire) mapds(t *testing.T, spec unversioned.ProviderSpec, request Reques
 			if a.Err == nil {
 				continue
 			}
-			var e *external.Error
+			var e *externaldata.Error
 			if !errors.As(a.Err, &e) {
 				return a.Err.Error()
 			}
 			switch e.Reason {
-			case external.System:
+			case externaldata.System:
 				return "system"
-			case external.NotIdempotent:
+			case externaldata.NotIdempotent:
 				return "not idempotent"
-			case external.Missing:
+			case externaldata.Missing:
 				return "missing"
-			case external.Key:
+			case externaldata.Key:
 				return "key"
-			case external.NoString:
+			case externaldata.NoString:
 				return "no string"
-			case external.Duplicate:
+			case externaldata.Duplicate:
 				return "duplicate"
 			}
 			return "call"
@@ -325,7 +325,7 @@ func TestProviders(t *testing.T) {
 					p := &unversioned.Provider{Spec: unversioned.ProviderSpec{URL: url, Timeout: timeout, CABundle: ca}}
 					p.Name = name
 					theirs := externaldata.NewCache().Upsert(p)
-					_, err := external.DecodeProvider(&unstructured.Unstructured{Object: map[string]any{
+					_, err := externaldata.DecodeProvider(&unstructured.Unstructured{Object: map[string]any{
 						"apiVersion": "externaldata.gatekeeper.sh/v1beta1", "kind": "Provider", "metadata": map[string]any{"name": name},
 						"spec": map[string]any{"url": url, "timeout": int64(timeout), "caBundle": ca},
 					}})

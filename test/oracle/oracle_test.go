@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 var update = flag.Bool("update", false, "rewrite the want sections of the cases that the oracle runs")

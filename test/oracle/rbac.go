@@ -3,7 +3,7 @@ package oracle
 import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/mapd-project/mapd/internal/rbac"
+	"github.com/mapd-project/mapd/internal/apiserver/rbac"
 	"github.com/mapd-project/mapd/test/cases"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/internal/defaults"
+	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -50,7 +50,7 @@ func servers(t *testing.T, types *openapi.Types) []*server {
 }
 
 // TestDefaults puts random objects of every built-in kind, from the empty one to those
-// with every field, through the functions of a server and through internal/defaults.
+// with every field, through the functions of a server and through internal/apiserver/defaulting.
 func TestDefaults(t *testing.T) {
 	types := openapi.New(openapi.Builtin())
 	values := constants(t)
@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, known := defaults.Apply(obj)
+				got, known := defaulting.Apply(obj)
 				if !known {
 					t.Fatal("no table for this kind")
 				}

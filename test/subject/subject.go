@@ -15,10 +15,10 @@ import (
 	k8stypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/mapd-project/mapd/internal/compile"
-	"github.com/mapd-project/mapd/internal/mutators"
-	"github.com/mapd-project/mapd/internal/rbac"
-	"github.com/mapd-project/mapd/internal/snapshot"
+	"github.com/mapd-project/mapd/internal/apiserver/rbac"
+	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
+	"github.com/mapd-project/mapd/internal/policyset"
+	"github.com/mapd-project/mapd/internal/policyset/compile"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -89,7 +89,7 @@ func build(c *cases.Case, env *cel.Env, trace bool, loader kubewarden.Loader) (*
 	sources := binding.Sources{
 		Params:      newParams(c.Params, types),
 		Namespaces:  newNamespaces(c.Namespaces),
-		Equivalents: snapshot.Equivalents(types),
+		Equivalents: policyset.Equivalents(types),
 	}
 	ix, err := binding.NewIndex(policies, bindings, sources)
 	if err != nil {
@@ -101,7 +101,7 @@ func build(c *cases.Case, env *cel.Env, trace bool, loader kubewarden.Loader) (*
 			return nil, err
 		}
 	}
-	e := engine.New(engine.Options{Authorizer: authz, Convert: snapshot.Convert(types), Trace: trace, Resolver: external(c.External)})
+	e := engine.New(engine.Options{Authorizer: authz, Convert: policyset.Convert(types), Trace: trace, Resolver: external(c.External)})
 	set, err := Mutators(c, types)
 	if err != nil {
 		return nil, err
@@ -299,7 +299,7 @@ func RunAs(ctx context.Context, c *cases.Case, env *cel.Env) (*engine.Decision, 
 // newParams returns the parameter objects of a case in the shape in which
 // expressions see them: built-in kinds without type and managed fields (spec §3.2).
 func newParams(objs []*unstructured.Unstructured, types *openapi.Types) *binding.MemoryParams {
-	p := binding.NewMemoryParams(snapshot.Kinds(types))
+	p := binding.NewMemoryParams(policyset.Kinds(types))
 	for _, u := range objs {
 		gvk := u.GroupVersionKind()
 		if kind, _ := types.Kind(gvk); kind.Builtin() {

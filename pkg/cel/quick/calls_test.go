@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // overload is one way to call a function.

@@ -14,8 +14,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // copied is a deep copy.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // outcome is the result of the passes over an object.

@@ -18,13 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/mapd-project/mapd/internal/hammer"
-	"github.com/mapd-project/mapd/internal/migrate"
+	"github.com/mapd-project/mapd/internal/author/migrate"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // Places for strings in locations: F is a field, K a key, both as they are quoted.

@@ -19,11 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/internal/external"
-	"github.com/mapd-project/mapd/internal/hammer"
-	"github.com/mapd-project/mapd/internal/manifest"
-	"github.com/mapd-project/mapd/internal/migrate"
-	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/internal/author/migrate"
+	"github.com/mapd-project/mapd/internal/author/verify"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/externaldata"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -32,6 +31,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 var update = flag.Bool("update", false, "rewrite the want sections of testdata/native")
@@ -147,7 +147,7 @@ func (g *golden) units(t *testing.T) ([]*legacy.Mutator, []translate.Unit, verif
 	}
 	v := verify.Options{Types: types}
 	if text, ok := g.sections["recorded.yaml"]; ok {
-		answers, err := external.ReadAnswers("recorded.yaml", []byte(text))
+		answers, err := externaldata.ReadAnswers("recorded.yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +408,7 @@ spec:
 			if err != nil {
 				t.Fatal(err)
 			}
-			known, err := external.ReadAnswers("odd", text)
+			known, err := externaldata.ReadAnswers("odd", text)
 			if err != nil {
 				t.Fatal(err)
 			}

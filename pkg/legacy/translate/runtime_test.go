@@ -14,14 +14,14 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/hammer"
-	"github.com/mapd-project/mapd/internal/verify"
+	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // A file of testdata/runtime holds mutators and the programs that mapd runs for

@@ -13,11 +13,11 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy/draft"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
 	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 func object(t testing.TB, text string) map[string]any {

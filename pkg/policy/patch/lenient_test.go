@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/mapd-project/mapd/internal/hammer"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
 	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // Patches on a draft give what they give on plain objects, whatever is shared

@@ -1,0 +1,364 @@
+// Package language answers one question: what does an editor want to know of these
+// documents?
+//
+// It is given texts and returns diagnostics, completions, documentation, places and edits. It
+// reads no file and knows no protocol, so that the language server and a page in a browser
+// give the same answers. A document may be half written, and may be written by anybody:
+// what is done for one question is bounded.
+package language
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/author/fixproof"
+	"github.com/mapd-project/mapd/internal/author/format"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/lint"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// Bounds of a Workspace, in bytes and documents.
+const (
+	MaxDocument  = 1 << 20
+	MaxDocuments = 5_000
+	MaxTotal     = 64 << 20
+)
+
+// Options say what a Workspace knows besides its documents.
+type Options struct {
+	// Lint are those of diagnostics; the zero value is the newest release.
+	Lint lint.Options
+}
+
+// Workspace is documents that belong together. It is safe for concurrent use.
+type Workspace struct {
+	opts     Options
+	language func() (*cel.Env, error)
+
+	mu    sync.Mutex
+	files map[string]*file
+	total int
+	types *openapi.Types // nil: to be made from the files
+}
+
+// file is a document of the workspace. Its text does not change.
+type file struct {
+	name, text  string
+	definitions []*unstructured.Unstructured // CustomResourceDefinitions
+	last        *remembered
+}
+
+// remembered is what parts of a file were when they were last read.
+type remembered struct {
+	sync.Mutex
+	documents map[int]*manifest.Document
+}
+
+// New returns a Workspace without documents.
+func New(opts Options) *Workspace {
+	if opts.Lint.Prove == nil {
+		opts.Lint.Prove = new(fixproof.Prover).Prove
+	}
+	if opts.Lint.Oldest == 0 {
+		opts.Lint.Oldest, opts.Lint.Newest = lint.NewestMinor, lint.NewestMinor
+	}
+	return &Workspace{opts: opts, files: map[string]*file{}, language: sync.OnceValues(func() (*cel.Env, error) {
+		return cel.NewEnv(cel.Options{Version: fmt.Sprintf("1.%d", opts.Lint.Newest)})
+	})}
+}
+
+// ErrUnknown is returned for a document that the workspace does not have.
+var ErrUnknown = errors.New("the document is not open")
+
+var errFull = errors.New("there are too many documents")
+
+// Set adds a document, or replaces it. It returns an error and keeps what it had if there is
+// no room.
+func (w *Workspace) Set(name, text string) error {
+	if len(text) > MaxDocument {
+		return errTooLong
+	}
+	f := &file{name: name, text: text, last: &remembered{}}
+	if strings.Contains(text, api.DefinitionKind) {
+		f.definitions = definitions(name, text)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old := w.files[name]
+	total := w.total + len(text)
+	if old != nil {
+		total -= len(old.text)
+		f.last = old.last
+	}
+	if total > MaxTotal || old == nil && len(w.files) >= MaxDocuments {
+		return errFull
+	}
+	if len(f.definitions) > 0 || old != nil && len(old.definitions) > 0 {
+		w.types = nil
+	}
+	w.files[name], w.total = f, total
+	return nil
+}
+
+// Remove drops a document.
+func (w *Workspace) Remove(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.files[name]; old != nil {
+		if len(old.definitions) > 0 {
+			w.types = nil
+		}
+		w.total -= len(old.text)
+		delete(w.files, name)
+	}
+}
+
+// Names are those of all documents.
+func (w *Workspace) Names() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.files))
+}
+
+// Text returns the text of a document.
+func (w *Workspace) Text(name string) (string, bool) {
+	f, err := w.file(name)
+	if err != nil {
+		return "", false
+	}
+	return f.text, true
+}
+
+func (w *Workspace) file(name string) (*file, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.files[name]; f != nil {
+		return f, nil
+	}
+	return nil, ErrUnknown
+}
+
+func definitions(name, text string) (out []*unstructured.Unstructured) {
+	for d, err := range manifest.ReadStream(name, strings.NewReader(text)) {
+		if err != nil || d.Object == nil {
+			continue
+		}
+		if gvk := d.Object.GroupVersionKind(); gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind {
+			out = append(out, d.Object)
+		}
+	}
+	return out
+}
+
+// kinds are those that are built in, and those of the workspace's definitions.
+func (w *Workspace) kinds() *openapi.Types {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.types != nil {
+		return w.types
+	}
+	sources := []openapi.Source{openapi.Builtin()}
+	for _, f := range w.sorted() {
+		for _, d := range f.definitions {
+			if custom, err := openapi.CRDs(d); err == nil {
+				sources = append(sources, custom)
+			}
+		}
+	}
+	w.types = openapi.New(sources...)
+	return w.types
+}
+
+// sorted are the files by name. The caller has the lock.
+func (w *Workspace) sorted() []*file {
+	var out []*file
+	for _, f := range w.files {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b *file) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// sources are the documents for the linter; of one document, if it is not nil, it and those with
+// definitions, on which everything depends that can be mended.
+func (w *Workspace) sources(of *file) []lint.Source {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []lint.Source
+	for _, f := range w.sorted() {
+		if of == nil || f.name != of.name && len(f.definitions) > 0 {
+			out = append(out, lint.Source{Name: f.name, Data: []byte(f.text)})
+		}
+	}
+	if of != nil {
+		out = append(out, lint.Source{Name: of.name, Data: []byte(of.text)})
+	}
+	return out
+}
+
+// Severity says how bad a Diagnostic is.
+type Severity = lint.Severity
+
+// Diagnostic is what is wrong at a place.
+type Diagnostic struct {
+	Range    Range
+	Severity Severity
+	Rule     string
+	Message  string
+	// Fixable says that Actions has an edit that mends it.
+	Fixable bool
+}
+
+// maxDiagnostics bounds those of a document.
+const maxDiagnostics = 500
+
+// Diagnostics returns what "mapd lint" finds, by the names of documents; a document without
+// findings is not in it.
+func (w *Workspace) Diagnostics(ctx context.Context) (map[string][]Diagnostic, error) {
+	sources := w.sources(nil)
+	r, err := lint.Run(ctx, sources, w.opts.Lint)
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{}
+	for _, s := range sources {
+		texts[s.Name] = string(s.Data)
+	}
+	out := map[string][]Diagnostic{}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Object == "" && !isPolicy(texts[f.File]) {
+			continue
+		}
+		if len(out[f.File]) < maxDiagnostics {
+			out[f.File] = append(out[f.File], diagnostic(texts[f.File], f))
+		}
+	}
+	return out, nil
+}
+
+// isPolicy reports whether a text may be about policies. Templates of charts and other files
+// that mapd does not read are left alone.
+func isPolicy(text string) bool { return strings.Contains(text, "AdmissionPolicy") }
+
+func diagnostic(text string, f *lint.Finding) Diagnostic {
+	return Diagnostic{Range: rangeAt(text, f.Line, f.Column), Severity: f.Severity, Rule: f.Rule, Message: f.Message, Fixable: f.Fixable}
+}
+
+// word is what an error at its beginning is about.
+var word = regexp.MustCompile(`^(?:[\pL\pN_]+(?:\.\??[\pL\pN_]+)*|"[^"\n]*"|'[^'\n]*'|[^\s\pL\pN_]{1,2})`)
+
+// rangeAt returns the range of a finding, which is the word at its place, or the line.
+func rangeAt(text string, line, column int) Range {
+	start := offsetAt(text, max(line, 1), max(column, 1))
+	end, _ := lineEnd(text[start:])
+	rest := text[start : start+end]
+	if column <= 0 {
+		return rangeOf(text, start, start+len(strings.TrimRight(rest, " \t")))
+	}
+	return rangeOf(text, start, start+len(word.FindString(rest)))
+}
+
+// Format returns the edits that format the expressions of a document. Errors have the place
+// of what cannot be parsed.
+func (w *Workspace) Format(ctx context.Context, name string) ([]Edit, error) {
+	f, err := w.file(name)
+	if err != nil {
+		return nil, err
+	}
+	if !isPolicy(f.text) {
+		return nil, nil
+	}
+	out, errs := format.Source(ctx, name, []byte(f.text))
+	if len(errs) > 0 {
+		return nil, errs[0]
+	}
+	return difference(f.text, string(out)), nil
+}
+
+// Action is an edit that mends something.
+type Action struct {
+	Title string
+	// Diagnostic is what is gone then; nil for an action that mends all.
+	Diagnostic *Diagnostic
+	Edits      []Edit
+}
+
+// maxActions bounds how many findings are mended one by one for a question.
+const maxActions = 5
+
+// Actions returns what mends the findings of a range, as "mapd lint --fix" does, and what mends
+// all of the document. Each edit was tried: the policy compiles after it.
+func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Action, error) {
+	f, err := w.file(name)
+	if err != nil {
+		return nil, err
+	}
+	sources := w.sources(f)
+	r, err := lint.Run(ctx, sources, w.opts.Lint)
+	if err != nil {
+		return nil, err
+	}
+	var out []Action
+	fixable := 0
+	for i := range r.Findings {
+		finding := &r.Findings[i]
+		if finding.File != name || !finding.Fixable {
+			continue
+		}
+		fixable++
+		d := diagnostic(f.text, finding)
+		if before(d.Range.End, at.Start) || before(at.End, d.Range.Start) || len(out) == maxActions {
+			continue
+		}
+		edits, err := w.mended(ctx, f, sources, func(x *lint.Finding) bool {
+			return x.Line == finding.Line && x.Column == finding.Column && x.Rule == finding.Rule && x.Message == finding.Message
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(edits) > 0 {
+			out = append(out, Action{Title: "Fix: " + finding.Message, Diagnostic: &d, Edits: edits})
+		}
+	}
+	if fixable > 0 {
+		edits, err := w.mended(ctx, f, sources, nil)
+		if err != nil {
+			return nil, err
+		}
+		if len(edits) > 0 {
+			out = append(out, Action{Title: "Fix all that mapd can mend", Edits: edits})
+		}
+	}
+	return out, nil
+}
+
+// mended returns the edits of a file that mend some of its findings.
+func (w *Workspace) mended(ctx context.Context, f *file, sources []lint.Source, which func(*lint.Finding) bool) ([]Edit, error) {
+	fixed, err := lint.FixSome(ctx, sources, w.opts.Lint, func(x *lint.Finding) bool { return x.File == f.name && (which == nil || which(x)) })
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range fixed {
+		if x.Name == f.name && !bytes.Equal(x.Data, []byte(f.text)) {
+			return difference(f.text, string(x.Data)), nil
+		}
+	}
+	return nil, nil
+}
+
+func before(a, b Position) bool {
+	return a.Line < b.Line || a.Line == b.Line && a.Character < b.Character
+}

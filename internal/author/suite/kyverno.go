@@ -1,0 +1,508 @@
+package suite
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/author/suite/cases"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
+
+// kyvernoTest is a test of Kyverno's command. What only Kyverno's own policies read is
+// known and not used.
+type kyvernoTest struct {
+	APIVersion           string          `json:"apiVersion" need:"y"`
+	Kind                 string          `json:"kind" need:"y"`
+	Metadata             value           `json:"metadata"`
+	Name                 string          `json:"name"`
+	Policies             []string        `json:"policies"`
+	Resources            []string        `json:"resources"`
+	ParamResources       []string        `json:"paramResources"`
+	ClusterResources     []string        `json:"clusterResources"`
+	TargetResources      []string        `json:"targetResources"`
+	Variables            string          `json:"variables"`
+	Values               *kyvernoValues  `json:"values"`
+	UserInfo             string          `json:"userinfo"`
+	Results              []kyvernoResult `json:"results"`
+	Checks               []value         `json:"checks"`
+	Exceptions           []string        `json:"exceptions"`
+	Context              string          `json:"context"`
+	JSONPayload          string          `json:"jsonPayload"`
+	HTTPPayloads         []string        `json:"httpPayloads"`
+	EnvoyPayloads        []string        `json:"envoyPayloads"`
+	APICallResponses     []value         `json:"apiCallResponses"`
+	GlobalContextEntries []value         `json:"globalContextEntries"`
+}
+
+// kyvernoResult is what a test expects of a policy and some resources. The last fields
+// are of older releases.
+type kyvernoResult struct {
+	Policy                      string        `json:"policy" need:"y"`
+	Rule                        string        `json:"rule"`
+	Result                      string        `json:"result"`
+	Kind                        string        `json:"kind"`
+	Resources                   []string      `json:"resources"`
+	ResourceSpecs               []kyvernoSpec `json:"resourceSpecs"`
+	PatchedResources            string        `json:"patchedResources"`
+	GeneratedResource           string        `json:"generatedResource"`
+	CloneSourceResource         string        `json:"cloneSourceResource"`
+	FailOnMissingResources      bool          `json:"failOnMissingResources"`
+	IsMutatingAdmissionPolicy   bool          `json:"isMutatingAdmissionPolicy"`
+	IsValidatingAdmissionPolicy bool          `json:"isValidatingAdmissionPolicy"`
+	IsMutatingPolicy            bool          `json:"isMutatingPolicy"`
+	IsValidatingPolicy          bool          `json:"isValidatingPolicy"`
+	IsImageValidatingPolicy     bool          `json:"isImageValidatingPolicy"`
+	IsGeneratingPolicy          bool          `json:"isGeneratingPolicy"`
+	IsDeletingPolicy            bool          `json:"isDeletingPolicy"`
+	Status                      string        `json:"status"`
+	Resource                    string        `json:"resource"`
+	Namespace                   string        `json:"namespace"`
+	PatchedResource             string        `json:"patchedResource"`
+}
+
+type kyvernoSpec struct {
+	Group       string `json:"group"`
+	Version     string `json:"version"`
+	Kind        string `json:"kind"`
+	Namespace   string `json:"namespace"`
+	Subresource string `json:"subresource"`
+	Name        string `json:"name"`
+}
+
+// kyvernoValues are values, in a file of their own or in the test. Native policies see
+// their Namespaces only.
+type kyvernoValues struct {
+	APIVersion    string `json:"apiVersion"`
+	Kind          string `json:"kind"`
+	Metadata      value  `json:"metadata"`
+	GlobalValues  value  `json:"globalValues"`
+	Policies      value  `json:"policies"`
+	Variables     value  `json:"variables"`
+	NamespaceList []struct {
+		Name   string            `json:"name" need:"y"`
+		Labels map[string]string `json:"labels"`
+	} `json:"namespaceSelector"`
+	Namespaces   []map[string]any `json:"namespaces"`
+	Subresources []struct {
+		Subresource kyvernoSpec `json:"subresource"`
+		Parent      kyvernoSpec `json:"parentResource"`
+	} `json:"subresources"`
+}
+
+type kyvernoUser struct {
+	APIVersion   string   `json:"apiVersion"`
+	Kind         string   `json:"kind"`
+	Metadata     value    `json:"metadata"`
+	Roles        []string `json:"roles"`
+	ClusterRoles []string `json:"clusterRoles"`
+	UserInfo     struct {
+		Name   string              `json:"username"`
+		UID    string              `json:"uid"`
+		Groups []string            `json:"groups"`
+		Extra  map[string][]string `json:"extra"`
+	} `json:"userInfo"`
+}
+
+type kyvernoCluster struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   value  `json:"metadata"`
+	Spec       struct {
+		CRDs      []string         `json:"crds"`
+		Resources []map[string]any `json:"resources"`
+	} `json:"spec"`
+}
+
+// policyKind is what of Kyverno's tests runs.
+const policyKind = api.PolicyKind
+
+// isKyverno reports whether an object is a test of Kyverno's. Its documentation has both
+// versions, and it reads any.
+func isKyverno(apiVersion, kind string) bool {
+	return kind == "Test" && (apiVersion == "cli.kyverno.io/v1alpha1" || apiVersion == "kyverno.io/v1")
+}
+
+// kyverno is a test that is being read.
+type kyverno struct {
+	*decoder
+	kyvernoTest
+	at *Suite // for paths
+	// policies are those that run, in the order of their files, bindings theirs, and
+	// others the kinds of policies that do not run, by name.
+	policies, bindings []*mapd.Document
+	others             map[string]string
+	resources, beside  []*mapd.Document
+	scales             map[schema.GroupVersionKind]bool // of values.subresources
+	user               *user
+	suites             []*Suite
+}
+
+// readKyverno reads a test of Kyverno's: a Suite for each policy that its results are
+// about. As in Kyverno, a policy sees what those before it made of the object.
+func readKyverno(file string, d *mapd.Document) ([]*Suite, []error) {
+	k := &kyverno{decoder: &decoder{doc: d}, others: map[string]string{}, scales: map[schema.GroupVersionKind]bool{}}
+	k.decode("", d.Object().Object, reflect.ValueOf(&k.kyvernoTest).Elem())
+	k.at = &Suite{File: file, doc: d}
+	k.Policies, k.Resources = slices.Clone(k.Policies), slices.Clone(k.Resources)
+	if len(k.errs) > 0 {
+		return nil, k.errs
+	}
+	k.readPolicies()
+	k.resources = k.files("resources", k.Resources)
+	for _, r := range k.resources {
+		if !r.IsContext() || !api.IsAdmission(r.Object().GroupVersionKind().Group) {
+			k.beside = append(k.beside, r)
+		}
+	}
+	k.readCluster()
+	k.readValues()
+	k.readUser()
+	for i := range k.Results {
+		k.result(i)
+	}
+	for i := range k.Checks {
+		k.suite("").leaveOut(d, fmt.Sprintf("checks[%d]", i), fmt.Sprintf("checks[%d]", i), "is an assertion tree, which mapd does not run")
+	}
+	if len(k.Results)+len(k.Checks) == 0 {
+		k.fail("results", "results: there is no result to check")
+	}
+	return k.suites, k.errs
+}
+
+// files reads the documents of the files and directories that a field names.
+func (k *kyverno) files(field string, names []string) (docs []*mapd.Document) {
+	for i, name := range names {
+		if path := fmt.Sprintf("%s[%d]", field, i); k.isFile(path, name) {
+			docs = append(docs, k.at.policyFiles(k.decoder, path, name)...)
+		}
+	}
+	return docs
+}
+
+// isFile fails for what Kyverno would download.
+func (k *kyverno) isFile(path, name string) bool {
+	if strings.Contains(name, "://") {
+		k.fail(path, "%s: %s: mapd reads files only", path, name)
+		return false
+	}
+	return true
+}
+
+func (k *kyverno) readPolicies() {
+	for _, d := range k.files("policies", k.Policies) {
+		gvk := d.Object().GroupVersionKind()
+		switch {
+		case api.IsAdmission(gvk.Group) && gvk.Kind == policyKind:
+			k.policies = append(k.policies, d)
+		case api.IsAdmission(gvk.Group) && gvk.Kind == api.BindingKind:
+			k.bindings = append(k.bindings, d)
+		default:
+			k.others[d.Object().GetName()] = gvk.Kind
+		}
+	}
+}
+
+// readCluster reads objects that are there beside the resources.
+func (k *kyverno) readCluster() {
+	k.beside = append(k.beside, k.files("paramResources", k.ParamResources)...)
+	for _, d := range k.files("clusterResources", k.ClusterResources) {
+		var c kyvernoCluster
+		of := &decoder{doc: d}
+		of.decode("", d.Object().Object, reflect.ValueOf(&c).Elem())
+		k.errs = append(k.errs, of.errs...)
+		k.beside = append(k.beside, k.files("clusterResources", c.Spec.CRDs)...)
+		for i, object := range c.Spec.Resources {
+			k.part(d, fmt.Sprintf("spec.resources[%d]", i), object)
+		}
+	}
+}
+
+// part adds an object that stands in a document.
+func (k *kyverno) part(d *mapd.Document, path string, object map[string]any) {
+	p, err := d.Part(path, object)
+	if err != nil {
+		k.errs = append(k.errs, err)
+		return
+	}
+	k.beside = append(k.beside, p)
+}
+
+func (k *kyverno) readValues() {
+	k.values(k.doc, "values.", k.kyvernoTest.Values)
+	for _, d := range k.one("variables", k.Variables) {
+		var v kyvernoValues
+		of := &decoder{doc: d}
+		of.decode("", d.Object().Object, reflect.ValueOf(&v).Elem())
+		k.errs = append(k.errs, of.errs...)
+		k.values(d, "", &v)
+	}
+}
+
+// one reads the documents of the file that a field names, if it does.
+func (k *kyverno) one(field, name string) []*mapd.Document {
+	if name == "" || !k.isFile(field, name) {
+		return nil
+	}
+	return k.at.several(k.decoder, field, name)
+}
+
+func (k *kyverno) values(d *mapd.Document, prefix string, v *kyvernoValues) {
+	if v == nil {
+		return
+	}
+	for i, n := range v.NamespaceList {
+		labels := map[string]any{}
+		for key, value := range n.Labels {
+			labels[key] = value
+		}
+		k.part(d, fmt.Sprintf("%snamespaceSelector[%d]", prefix, i), map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": n.Name, "labels": labels},
+		})
+	}
+	for i, n := range v.Namespaces {
+		object := map[string]any{"apiVersion": "v1", "kind": "Namespace"}
+		for key, value := range n {
+			object[key] = value
+		}
+		k.part(d, fmt.Sprintf("%snamespaces[%d]", prefix, i), object)
+	}
+	for _, s := range v.Subresources {
+		k.scales[schema.GroupVersionKind{Group: s.Subresource.Group, Version: s.Subresource.Version, Kind: s.Subresource.Kind}] = true
+	}
+}
+
+func (k *kyverno) readUser() {
+	for _, d := range k.one("userinfo", k.kyvernoTest.UserInfo) {
+		var u kyvernoUser
+		of := &decoder{doc: d}
+		of.decode("", d.Object().Object, reflect.ValueOf(&u).Elem())
+		k.errs = append(k.errs, of.errs...)
+		k.user = &user{Name: u.UserInfo.Name, UID: u.UserInfo.UID, Groups: u.UserInfo.Groups, Extra: u.UserInfo.Extra}
+	}
+}
+
+// suite returns the suite for the results about a policy: with it and those before it.
+func (k *kyverno) suite(policy string) *Suite {
+	for _, s := range k.suites {
+		if s.tests == policy {
+			return s
+		}
+	}
+	s := &Suite{File: k.at.File, doc: k.doc, given: true, tests: policy, beside: k.beside}
+	s.Unbound, s.Policies = true, slices.Concat(k.Policies, k.Resources)
+	names := map[string]bool{}
+	for _, d := range k.policies {
+		s.docs = append(s.docs, d)
+		names[d.Object().GetName()] = true
+		if d.Object().GetName() == policy {
+			break
+		}
+	}
+	for _, b := range k.bindings {
+		spec, _ := b.Object().Object["spec"].(map[string]any)
+		if of, _ := spec["policyName"].(string); names[of] {
+			s.docs = append(s.docs, b)
+		}
+	}
+	k.suites = append(k.suites, s)
+	return s
+}
+
+// result adds the cases of a result.
+func (k *kyverno) result(i int) {
+	r, path := &k.Results[i], fmt.Sprintf("results[%d]", i)
+	runs := slices.ContainsFunc(k.policies, func(d *mapd.Document) bool { return d.Object().GetName() == r.Policy })
+	if !runs {
+		if kind := k.otherKind(r); kind == "" {
+			k.fail(path+".policy", "%s.policy: the policies have none named %s", path, r.Policy)
+		} else {
+			k.suite("").leaveOut(k.doc, path, strings.TrimSuffix(r.Policy+"/"+r.Rule, "/"), fmt.Sprintf("tests a %s, which mapd test does not run", kind))
+		}
+		return
+	}
+	want := claim{policy: r.Policy, result: cmp.Or(r.Result, r.Status)}
+	if !slices.Contains([]string{"pass", "skip", "fail", "error"}, want.result) {
+		k.fail(path+".result", "%s.result: %q: want pass, skip, fail or error", path, want.result)
+	}
+	if r.GeneratedResource+r.CloneSourceResource != "" {
+		k.fail(path, "%s: %s is a %s, which generates nothing", path, r.Policy, policyKind)
+	}
+	s := k.suite(r.Policy)
+	name := cmp.Or(r.PatchedResources, r.PatchedResource)
+	patched := k.one(path+".patchedResources", name)
+	for _, object := range k.selected(r, path) {
+		u := &unit{
+			suite: s, path: path, row: -1, line: k.doc.ErrorAt(path, nil).Line, object: object, claim: &want,
+			name: fmt.Sprintf("%s/%s: %s", r.Policy, want.result, object.Name()), spec: testCase{User: k.user},
+		}
+		if k.scales[object.Object().GroupVersionKind()] {
+			u.skip = "values say which subresource it is sent to; mapd test takes that from a case of " + APIVersion
+		}
+		if name != "" {
+			u.spec.Expect = &cases.Expect{Object: name}
+			at := slices.IndexFunc(patched, func(d *mapd.Document) bool { return identity(d) == identity(object) })
+			if at >= 0 {
+				u.want = patched[at]
+			} else if want.result == "pass" {
+				k.fail(path+".patchedResources", "%s.patchedResources: %s has no %s", path, k.at.near(name), object.Name())
+			}
+		}
+		s.units = append(s.units, u)
+	}
+}
+
+// otherKind returns the kind of a policy that does not run, "" if it is not known.
+func (k *kyverno) otherKind(r *kyvernoResult) string {
+	_, name, found := strings.Cut(r.Policy, "/")
+	if !found {
+		name = r.Policy
+	}
+	if kind := k.others[name]; kind != "" {
+		return kind
+	}
+	switch {
+	case r.IsMutatingAdmissionPolicy:
+		return ""
+	case r.IsValidatingAdmissionPolicy:
+		return "ValidatingAdmissionPolicy"
+	case r.IsMutatingPolicy:
+		return "MutatingPolicy"
+	case r.IsValidatingPolicy:
+		return "ValidatingPolicy"
+	case r.IsImageValidatingPolicy:
+		return "ImageValidatingPolicy"
+	case r.IsGeneratingPolicy:
+		return "GeneratingPolicy"
+	case r.IsDeletingPolicy:
+		return "DeletingPolicy"
+	}
+	return ""
+}
+
+// identity is what tells objects of one version apart.
+func identity(d *mapd.Document) [4]string {
+	u := d.Object()
+	return [4]string{u.GetAPIVersion(), u.GetKind(), cmp.Or(u.GetNamespace(), mapd.DefaultNamespace), u.GetName()}
+}
+
+// selected returns the resources that a result is about: those that it names, or all of
+// its kind.
+func (k *kyverno) selected(r *kyvernoResult, path string) (docs []*mapd.Document) {
+	find := func(at string, matches func(id [4]string) bool) {
+		found := false
+		for _, d := range k.resources {
+			if id := identity(d); (r.Kind == "" || r.Kind == id[1]) && matches(id) {
+				found = true
+				if !slices.Contains(docs, d) {
+					docs = append(docs, d)
+				}
+			}
+		}
+		if !found {
+			k.fail(at, "%s: no resource matches", at)
+		}
+	}
+	named := func(at, name string) {
+		namespace, base, both := strings.Cut(name, "/")
+		if !both {
+			namespace, base = r.Namespace, name
+		}
+		find(at, func(id [4]string) bool { return id[3] == base && (namespace == "" || id[2] == namespace) })
+	}
+	for i, name := range r.Resources {
+		named(fmt.Sprintf("%s.resources[%d]", path, i), name)
+	}
+	if r.Resource != "" {
+		named(path+".resource", r.Resource)
+	}
+	for i, spec := range r.ResourceSpecs {
+		version := strings.TrimPrefix(spec.Group+"/"+spec.Version, "/")
+		find(fmt.Sprintf("%s.resourceSpecs[%d]", path, i), func(id [4]string) bool {
+			return id[3] == spec.Name && id[0] == version && (spec.Kind == "" || id[1] == spec.Kind) && (spec.Namespace == "" || id[2] == spec.Namespace)
+		})
+	}
+	if len(r.Resources)+len(r.ResourceSpecs) == 0 && r.Resource == "" {
+		find(path, func([4]string) bool { return true })
+	}
+	return docs
+}
+
+// claim is what a result of Kyverno's says about one policy: pass, it changes the object;
+// skip, it leaves the object as it is; fail, it fails or the object becomes another than
+// expected; error, it fails.
+type claim struct{ policy, result string }
+
+// got returns what the policy did: pass, skip or error, with the error.
+func (c *claim) got(r *mapd.Result) (got, why string) {
+	got = "skip"
+	for _, s := range r.Decision.Steps {
+		switch {
+		case s.Stage != engine.PolicyStage || s.Policy != c.policy:
+		case s.Outcome == engine.Failed:
+			got, why = "error", s.Err.Error()
+		case s.Outcome == engine.Changed && got == "skip":
+			got = "pass"
+		}
+	}
+	return got, why
+}
+
+// meets reports whether a result is as expected but for the object.
+func (c *claim) meets(r *mapd.Result) bool {
+	got, _ := c.got(r)
+	return got == c.result
+}
+
+// of returns what is wrong with a result, nil if nothing is. want is nil if no object is
+// expected.
+func (c *claim) of(r *mapd.Result, want map[string]any) *cases.Wrong {
+	got, why := c.got(r)
+	if r.Denied() && got != "error" {
+		return &cases.Wrong{Message: "it is denied: " + r.Refusal()}
+	}
+	var changes []mapd.Change
+	if want != nil && !r.Denied() {
+		// Kyverno does not compare fields without content.
+		changes = slices.DeleteFunc(r.Against(want), func(d mapd.Change) bool { return hollow(d.Before) && hollow(d.After) })
+	}
+	switch {
+	case c.result == "fail" && (got == "error" || len(changes) > 0):
+		return nil
+	case got != c.result:
+		message := map[string]string{
+			"pass": "policy " + c.policy + " changes it", "skip": "policy " + c.policy + " does not change it", "error": "policy " + c.policy + " fails: " + why,
+		}[got] + ", and the expected result is " + c.result
+		if c.result == "fail" {
+			message += ": an error, or another object than that of patchedResources"
+		}
+		return &cases.Wrong{Message: message, Changes: cases.AsReport(r.Diff())}
+	case len(changes) > 0:
+		return &cases.Wrong{Message: "it is not as in patchedResources", Changes: cases.AsReport(changes)}
+	}
+	return nil
+}
+
+// hollow reports whether a value is nothing but null, empty lists and empty maps.
+func hollow(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, e := range v {
+			if !hollow(e) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return !slices.ContainsFunc(v, func(e any) bool { return !hollow(e) })
+	}
+	return false
+}

@@ -1,0 +1,371 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/pkg/servingcert"
+)
+
+// Options say where an Issuer keeps its certificates and what they are like.
+// Kubernetes, Dynamic, Namespace, Secret and Hosts are required.
+type Options struct {
+	Kubernetes        kubernetes.Interface
+	Dynamic           dynamic.Interface
+	Namespace, Secret string
+	// Hosts are the names and addresses that API servers call us by.
+	Hosts []string
+	// Validity of serving certificates and of authorities; 0 means
+	// DefaultValidity and DefaultCAValidity. Both are renewed when two thirds of
+	// it are over. Times in between, such as for API servers to hear of a new
+	// authority, shrink with them.
+	Validity, CAValidity time.Duration
+	Log                  *slog.Logger // nil: no log
+}
+
+// How long certificates and authorities are valid by default.
+const (
+	DefaultValidity   = 90 * 24 * time.Hour
+	DefaultCAValidity = 5 * 365 * 24 * time.Hour
+)
+
+// grace is how long a replica keeps what it serves when the Secret holds
+// something that has not come about by rotation: the holder of the lease, if it
+// knows better, puts it right within a second.
+const grace = 10 * time.Second
+
+// pace is the least time between two steps.
+const pace = 50 * time.Millisecond
+
+// Issuer is a Source that issues its certificates itself and keeps them, with its
+// authority, in a Secret. It is safe for concurrent use.
+type Issuer struct {
+	o   Options
+	log *slog.Logger
+
+	secret        *watch.Object[*corev1.Secret]
+	secretChanged watch.Signal
+	serving       atomic.Pointer[tls.Certificate]
+	changed       watch.Listeners
+	adopted       watch.Signal // Maintain listens
+
+	mu         sync.Mutex // of what follows
+	held       state      // what to go by
+	problems   string     // with the Secret, as last reported
+	bundle     []byte
+	unrepaired *time.Timer // runs while the Secret is not a successor of held
+}
+
+// New returns an Issuer that has nothing to serve before Run has read the Secret.
+func New(o Options) *Issuer {
+	if o.Validity <= 0 {
+		o.Validity = DefaultValidity
+	}
+	if o.CAValidity <= 0 {
+		o.CAValidity = DefaultCAValidity
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	i := &Issuer{
+		o: o, log: o.Log.With("secret", o.Namespace+"/"+o.Secret), secretChanged: watch.NewSignal(), adopted: watch.NewSignal(),
+	}
+	i.secret = watch.NewObject[corev1.Secret](watch.ObjectOptions{
+		Client: o.Dynamic, Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Namespace: o.Namespace, Name: o.Secret,
+		Log: o.Log, Changed: i.secretChanged.Notify,
+	})
+	return i
+}
+
+// Changed returns a channel of the caller's own; see Source.
+func (i *Issuer) Changed() <-chan struct{} { return i.changed.Add() }
+
+// GetCertificate returns the certificate in use, for tls.Config.
+func (i *Issuer) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	cert := i.serving.Load()
+	if cert == nil {
+		return nil, i.none()
+	}
+	return cert, nil
+}
+
+func (i *Issuer) none() error {
+	return fmt.Errorf("no certificate in Secret %s/%s yet", i.o.Namespace, i.o.Secret)
+}
+
+// Bundle returns the authorities that API servers have to trust, in PEM; empty
+// until the Secret is read or made.
+func (i *Issuer) Bundle() []byte {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.bundle
+}
+
+// Check says why there is no certificate that is valid now.
+func (i *Issuer) Check() error {
+	cert := i.serving.Load()
+	if cert == nil {
+		return i.none()
+	}
+	if now := time.Now(); now.After(cert.Leaf.NotAfter) {
+		return fmt.Errorf("the certificate in Secret %s/%s ended at %s", i.o.Namespace, i.o.Secret, cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Run watches the Secret, and it alone, until ctx is done: what somebody writes there is
+// served at once. An Issuer runs once.
+func (i *Issuer) Run(ctx context.Context) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { i.secret.Run(ctx) })
+	for i.secretChanged.Wait(ctx) {
+		i.adopt()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.stopTimer()
+	return nil
+}
+
+// wrote goes by s, which Maintain has written to secret.
+func (i *Issuer) wrote(secret *corev1.Secret, s state) {
+	i.secret.Observe(secret)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if current := i.secret.Get(); current != nil && watch.Older(secret, current) {
+		return
+	}
+	i.stopTimer()
+	i.problems = ""
+	i.use(s)
+}
+
+func (i *Issuer) stopTimer() {
+	if i.unrepaired != nil {
+		i.unrepaired.Stop()
+		i.unrepaired = nil
+	}
+}
+
+// adopt goes by the Secret, as far as it can be used.
+func (i *Issuer) adopt() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now, secret := time.Now(), i.secret.Get()
+	var found state
+	var problems []string
+	if secret != nil {
+		found, problems = parse(secret.Data)
+	} else if i.held.bundle != nil {
+		problems = []string{"is gone"}
+	}
+	i.stopTimer()
+	if !succeeds(found, i.held, now) {
+		if len(problems) == 0 {
+			problems = []string{"holds certificates of authorities that were never announced"}
+		}
+		if secret != nil {
+			i.unrepaired = time.AfterFunc(grace, func() { i.acceptUnannounced(secret) })
+		}
+	}
+	if text := strings.Join(problems, "; "); text != i.problems {
+		i.problems = text
+		if text != "" && i.held.bundle != nil {
+			i.log.Warn("the Secret is damaged; what was in use stays in use", "problems", text)
+		}
+	}
+	i.use(merge(found, i.held, now))
+}
+
+// acceptUnannounced goes by a Secret whose authorities were never announced, because
+// nobody has repaired it in time.
+func (i *Issuer) acceptUnannounced(secret *corev1.Secret) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.secret.Get() != secret {
+		return
+	}
+	found, _ := parse(secret.Data)
+	if now := time.Now(); usable(found.leaf, now) && trusted(found.leaf.Cert, found.bundle, now) {
+		i.log.Warn("going by the Secret although its authorities were never announced: nobody has repaired it")
+		i.use(merge(found, state{}, now))
+	}
+}
+
+// use serves and announces what s holds. i.mu is held.
+func (i *Issuer) use(s state) {
+	i.held = s
+	changed := false
+	if current := i.serving.Load(); s.leaf.Cert != nil && (current == nil || !same(current.Leaf, s.leaf.Cert)) {
+		i.serving.Store(s.leaf.Served())
+		i.log.Info("certificate in use", "until", s.leaf.Cert.NotAfter.UTC().Format(time.RFC3339), "hosts", strings.Join(hosts(s.leaf.Cert), ","))
+		changed = true
+	}
+	if bundle := servingcert.Encode(s.bundle...); string(bundle) != string(i.bundle) {
+		i.bundle = bundle
+		changed = true
+	}
+	if changed {
+		i.changed.Notify()
+	}
+	i.adopted.Notify() // an annotation may ask for a rotation without any other change
+}
+
+// Maintain makes, renews and rotates what the Secret holds, and repairs it, until
+// ctx is done. Only the holder of a lease may call it, while Run runs. applied
+// returns the bundle that API servers have for us, in PEM: what is in all entries
+// of the webhook configurations; nil if there are no entries. Maintain returns an
+// error when the API server does not let it do its work, and can be called again.
+func (i *Issuer) Maintain(ctx context.Context, applied func() []byte) error {
+	if len(i.o.Hosts) == 0 {
+		return errors.New("certificates: no host to make a certificate for")
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-i.secret.Read():
+	}
+	var since time.Time
+	for {
+		var trust []*x509.Certificate
+		if text := applied(); text != nil {
+			if trust, _ = parseCerts(text); trust == nil {
+				trust = []*x509.Certificate{}
+			}
+		}
+		at, err := i.maintain(ctx, trust, &since)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("certificates in Secret %s/%s: %w", i.o.Namespace, i.o.Secret, err)
+		}
+		// Should somebody else insist on what is in the Secret, it is a quiet quarrel.
+		if !watch.Sleep(ctx, pace, nil, nil) || !watch.Sleep(ctx, time.Until(at), i.adopted, nil) {
+			return nil
+		}
+	}
+}
+
+// maintain takes one step and returns when to take the next.
+func (i *Issuer) maintain(ctx context.Context, applied []*x509.Certificate, since *time.Time) (time.Time, error) {
+	// The Secret as the watch knows it decides whether there is anything to do. What
+	// there is to do starts from the API server's, which may be newer.
+	secret := i.secret.Get()
+	for attempt := 0; ; attempt++ {
+		s, wake, did, err := i.plan(secret, applied, *since)
+		if err != nil {
+			return wake, err
+		}
+		upToDate := false
+		if secret != nil {
+			if upToDate, err = s.stored(secret.Data); err != nil {
+				return wake, err
+			}
+		}
+		if upToDate {
+			*since = s.since
+			return wake, nil
+		}
+		if attempt > 10 {
+			return wake, errors.New("somebody else keeps writing them")
+		}
+		if attempt > 0 {
+			written, err := i.write(ctx, secret, s)
+			switch {
+			case err == nil:
+				*since = s.since
+				i.logWritten(secret == nil, did)
+				i.wrote(written, s)
+				return wake, nil
+			case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err):
+				return wake, err
+			}
+			i.log.Debug("somebody else wrote the Secret; reading it again")
+		}
+		secret, err = i.o.Kubernetes.CoreV1().Secrets(i.o.Namespace).Get(ctx, i.o.Secret, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err) && attempt > 2: // the namespace may be gone
+			return wake, apierrors.NewNotFound(corev1.Resource("namespaces"), i.o.Namespace)
+		case apierrors.IsNotFound(err):
+			secret = nil
+		case err != nil:
+			return wake, err
+		}
+	}
+}
+
+// plan takes a step from what secret, which may be nil, and this process hold.
+func (i *Issuer) plan(secret *corev1.Secret, applied []*x509.Certificate, since time.Time) (s state, wake time.Time, did []string, err error) {
+	i.mu.Lock()
+	held := i.held
+	i.mu.Unlock()
+	now := time.Now()
+	var found state
+	t := terms{i.o.Hosts, i.o.Validity, i.o.CAValidity, ""}
+	if secret != nil {
+		found, _ = parse(secret.Data)
+		t.rotate = secret.Annotations[RotateAnnotation]
+	}
+	s = merge(found, held, now)
+	s.since = since
+	return step(s, now, applied, t)
+}
+
+func (i *Issuer) logWritten(isNew bool, did []string) {
+	switch {
+	case isNew:
+		i.log.Info("the Secret was made")
+	case len(did) == 0:
+		i.log.Info("the Secret was repaired")
+	}
+	for _, text := range did {
+		i.log.Info("certificates: " + text)
+	}
+}
+
+// write stores s in secret, which is nil if there is none. What others keep in
+// it stays.
+func (i *Issuer) write(ctx context.Context, secret *corev1.Secret, s state) (*corev1.Secret, error) {
+	data, err := s.data()
+	if err != nil {
+		return nil, err
+	}
+	secrets := i.o.Kubernetes.CoreV1().Secrets(i.o.Namespace)
+	if secret == nil {
+		return secrets.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: i.o.Secret, Namespace: i.o.Namespace,
+				Labels: map[string]string{"app.kubernetes.io/name": "mapd", "app.kubernetes.io/part-of": "mapd"},
+			},
+			Type: corev1.SecretTypeOpaque,
+			Data: data,
+		}, metav1.CreateOptions{FieldManager: "mapd"})
+	}
+	secret = secret.DeepCopy()
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	for _, key := range ownKeys {
+		delete(secret.Data, key)
+	}
+	maps.Copy(secret.Data, data)
+	return secrets.Update(ctx, secret, metav1.UpdateOptions{FieldManager: "mapd"})
+}

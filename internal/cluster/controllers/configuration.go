@@ -1,0 +1,567 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const (
+	fieldManager = "mapd"
+
+	// retryFirst and retryMost bound how long to wait after the API server has
+	// refused a configuration.
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+	// lookEvery is how often to look for changes without a notification: a replica that
+	// has become ready, a bundle in a file.
+	lookEvery = 250 * time.Millisecond
+	// pace is the least time between two writes of one configuration. While another
+	// writer keeps changing it, the time doubles with each repair, up to paceMost,
+	// and is pace again after quarrelOver without one.
+	pace        = 50 * time.Millisecond
+	paceMost    = time.Second
+	quarrelOver = 10 * time.Second
+)
+
+func labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "mapd", "app.kubernetes.io/part-of": "mapd"}
+}
+
+// configuration is one of the two webhook configurations.
+type configuration struct {
+	name, kind string
+	validating bool
+	// get returns what is there; ok is false if there is none.
+	get func() (metav1.ObjectMeta, []entry, bool)
+	// create makes a configuration that does not exist, by server-side apply: the
+	// right to create it is bound to its name, which other ways of creating lack.
+	create func(ctx context.Context, data []byte) error
+	// replace writes a configuration that exists as a whole, provided that it still
+	// has the resourceVersion in meta. An apply would be refused where somebody has
+	// added what contradicts it, such as a url beside a service, and would keep
+	// whatever another manager owns.
+	replace func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error
+
+	// keepConfigurations resets the rest.
+	desired  []entry
+	waiting  bool // for a replica that is ready
+	failed   error
+	retry    time.Duration
+	next     time.Time // not before
+	written  []entry   // as of the last write
+	repaired time.Time // the last write of what somebody else had changed
+	patience time.Duration
+}
+
+// configurationClient is what is used of a typed client.
+type configurationClient[T any] interface {
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (T, error)
+	Update(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
+}
+
+// newConfiguration returns a configuration that is read from live and written by client.
+// parts takes it apart, and build puts it together.
+func newConfiguration[T interface {
+	comparable
+	metav1.Object
+}](kind string, live *watch.Object[T], client configurationClient[T], parts func(T) (metav1.ObjectMeta, []entry), build func(metav1.ObjectMeta, []entry) T) *configuration {
+	observe := func(c T, err error) error {
+		if err == nil {
+			live.Observe(c)
+		}
+		return err
+	}
+	return &configuration{
+		name: live.Name(), kind: kind,
+		get: func() (meta metav1.ObjectMeta, entries []entry, exists bool) {
+			var none T
+			if c := live.Get(); c != none {
+				meta, entries = parts(c)
+				return meta, entries, true
+			}
+			return meta, nil, false
+		},
+		create: func(ctx context.Context, data []byte) error {
+			return observe(client.Patch(ctx, live.Name(), types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}))
+		},
+		replace: func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error {
+			return observe(client.Update(ctx, build(meta, entries), metav1.UpdateOptions{FieldManager: fieldManager}))
+		},
+	}
+}
+
+func (w *Writer) configurations(mutating *watch.Object[*admissionregistrationv1.MutatingWebhookConfiguration], validating *watch.Object[*admissionregistrationv1.ValidatingWebhookConfiguration]) []*configuration {
+	client := w.o.Kubernetes.AdmissionregistrationV1()
+	v := newConfiguration("ValidatingWebhookConfiguration", validating, client.ValidatingWebhookConfigurations(),
+		func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (metav1.ObjectMeta, []entry) {
+			return c.ObjectMeta, fromValidating(c.Webhooks)
+		},
+		func(meta metav1.ObjectMeta, entries []entry) *admissionregistrationv1.ValidatingWebhookConfiguration {
+			return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: toValidating(entries)}
+		})
+	v.validating = true
+	m := newConfiguration("MutatingWebhookConfiguration", mutating, client.MutatingWebhookConfigurations(),
+		func(c *admissionregistrationv1.MutatingWebhookConfiguration) (metav1.ObjectMeta, []entry) {
+			return c.ObjectMeta, c.Webhooks
+		},
+		func(meta metav1.ObjectMeta, entries []entry) *admissionregistrationv1.MutatingWebhookConfiguration {
+			return &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: entries}
+		})
+	return []*configuration{v, m}
+}
+
+// base returns an entry with the fields that all entries have in common.
+func (w *Writer) base() entry {
+	e := entry{
+		TimeoutSeconds:    new(timeoutSeconds(w.o.Timeout)),
+		NamespaceSelector: webhook.Exempt(append([]string{w.o.Namespace}, w.o.Exempt...)),
+		MatchConditions:   webhook.MatchConditions(w.o.User),
+	}
+	if w.o.URL != "" {
+		e.ClientConfig.URL = &w.o.URL
+	} else {
+		port := w.o.ServicePort
+		if port == 0 {
+			port = 443
+		}
+		e.ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: w.o.Namespace, Name: w.o.Service, Port: &port}
+	}
+	return e
+}
+
+// timeoutSeconds is d in seconds, as a server accepts it: 1 to 30. 0 means 5.
+func timeoutSeconds(d time.Duration) int32 {
+	if d <= 0 {
+		return 5
+	}
+	return int32(min(30, max(1, math.Ceil(d.Seconds()))))
+}
+
+// asked is what mutating entries are derived from.
+type asked struct {
+	entries []*webhook.Entry
+	// rules are those of Gatekeeper's mutators. They are unknown while the mutators are
+	// unread.
+	rules  []admissionregistrationv1.RuleWithOperations
+	unread bool
+	// workloads are the rules of what is expanded, nil if it is unknown.
+	workloads []admissionregistrationv1.RuleWithOperations
+	// guests are Kubewarden's policies, nil if they are not run or not read yet.
+	guests       *store.GuestsState
+	guestsUnread bool
+}
+
+// askedBy returns what the entries of a snapshot are derived from.
+func (w *Writer) askedBy(s *store.Snapshot) asked {
+	a := asked{
+		entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil,
+		guests: s.Guests, guestsUnread: w.o.Guests && s.Guests == nil,
+	}
+	if s.Mutators != nil {
+		a.rules = s.Mutators.Rules
+	}
+	if s.Expansion != nil {
+		a.workloads = s.Expansion.Rules
+	}
+	return a
+}
+
+func (a asked) equal(b asked) bool {
+	return slices.Equal(a.entries, b.entries) && a.unread == b.unread && a.guestsUnread == b.guestsUnread && sameGuests(a.guests, b.guests) && apiequality.Semantic.DeepEqual(a.rules, b.rules) && apiequality.Semantic.DeepEqual(a.workloads, b.workloads)
+}
+
+// sameGuests reports whether two states of Kubewarden's policies need the same entries.
+func sameGuests(a, b *store.GuestsState) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.EqualFunc(a.Guests, b.Guests, (*webhook.Reach).Equal) && slices.EqualFunc(a.Validators, b.Validators, (*webhook.Reach).Equal)
+}
+
+// guestEntries returns the entries for Kubewarden's policies. It keeps the present ones
+// while the policies are unread.
+func (w *Writer) guestEntries(c *configuration, a asked, base entry) []entry {
+	switch {
+	case a.guestsUnread:
+		_, live, _ := c.get()
+		var kept []entry
+		for _, e := range live {
+			if webhook.IsGuestEntry(e.Name) {
+				e.ClientConfig.CABundle = base.ClientConfig.CABundle
+				kept = append(kept, e)
+			}
+		}
+		return kept
+	case a.guests == nil:
+		return nil
+	case c.validating:
+		return webhook.GuestEntries(a.guests.Validators, false, base)
+	}
+	return webhook.GuestEntries(a.guests.Guests, true, base)
+}
+
+// derive sets what both configurations should be, with the authorities of bundle.
+//
+// While replicas are not alike, each group has one entry: an older release may not serve
+// the paths of parts of a group, and all releases serve that of the whole group.
+func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte, alike bool) {
+	if !alike {
+		a.entries = webhook.Undivide(a.entries)
+	}
+	base := w.base()
+	base.ClientConfig.CABundle = bundle
+	for _, c := range configurations {
+		var desired []entry
+		if c.validating {
+			desired = fromValidating(webhook.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{
+				ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds,
+				MatchConditions: webhook.NotItself(w.o.User),
+			}).Webhooks)
+			desired = append(desired, w.expansionEntry(c, a, base)...)
+		} else {
+			desired = webhook.Configuration(a.entries, base).Webhooks
+			if legacy := w.legacyEntry(c, a, base); legacy != nil {
+				desired = append(desired, *legacy)
+			}
+		}
+		desired = append(desired, w.guestEntries(c, a, base)...)
+		for i := range desired {
+			desired[i] = withDefaults(desired[i], c.validating)
+		}
+		if !same(desired, c.desired) {
+			c.desired, c.next, c.retry = desired, time.Time{}, 0
+		}
+	}
+}
+
+// expansionEntry returns the entry for workloads, if there is one. It keeps the present
+// one while it is unknown what is expanded.
+func (w *Writer) expansionEntry(c *configuration, a asked, base entry) []entry {
+	rules := a.workloads
+	if !w.o.Expansion {
+		return nil
+	}
+	if rules == nil {
+		_, live, _ := c.get()
+		if i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhook.ExpansionName }); i >= 0 {
+			rules = live[i].Rules
+		}
+	}
+	e := webhook.ExpansionEntry(rules, admissionregistrationv1.ValidatingWebhook{
+		ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds, NamespaceSelector: base.NamespaceSelector, MatchConditions: base.MatchConditions,
+	})
+	if e == nil {
+		return nil
+	}
+	return fromValidating([]admissionregistrationv1.ValidatingWebhook{*e})
+}
+
+// legacyEntry returns the entry for Gatekeeper's mutators, nil if there is none. It keeps
+// the present one while the mutators are unread.
+func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
+	if !a.unread {
+		return webhook.LegacyEntry(a.rules, base)
+	}
+	_, live, _ := c.get()
+	i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhook.LegacyName })
+	if i < 0 {
+		return nil
+	}
+	return webhook.LegacyEntry(live[i].Rules, base)
+}
+
+// derivation has what the desired configurations were last derived from.
+type derivation struct {
+	snapshot     *store.Snapshot
+	asked        asked
+	bundle       []byte
+	ready, alike bool // of replicas
+}
+
+// updateDesired derives anew what the configurations should be if there is a reason to,
+// and reports whether the configurations may have to be written.
+func (t *term) updateDesired(d *derivation) (changed bool) {
+	stale := false
+	if s := t.o.Store.Snapshot(); s != nil && s != d.snapshot {
+		now := t.askedBy(s)
+		stale = d.snapshot == nil || !now.equal(d.asked)
+		d.snapshot, d.asked = s, now
+	}
+	if b := t.o.Certificates.Bundle(); !bytes.Equal(b, d.bundle) {
+		d.bundle, stale = b, true
+	}
+	ready, alike := t.replicas()
+	if ready = ready && t.o.Ready() == nil; ready != d.ready {
+		d.ready, changed = ready, true
+	}
+	if alike != d.alike {
+		d.alike, stale = alike, true
+	}
+	if stale && d.snapshot != nil {
+		t.derive(t.configurations, d.asked, d.bundle, d.alike)
+		changed = true
+	}
+	return changed
+}
+
+// keepConfigurations writes the configurations whenever they are not what they should
+// be, until ctx is done or they belong to another installation.
+func (t *term) keepConfigurations(ctx context.Context, namespace *corev1.Namespace) {
+	// Nothing is known of an earlier time as their owner.
+	for _, c := range t.configurations {
+		c.desired, c.written, c.retry, c.next, c.failed, c.waiting = nil, nil, 0, time.Time{}, nil, false
+	}
+	d := &derivation{alike: true}
+	for ticked := false; ctx.Err() == nil; {
+		now := time.Now()
+		changed := t.updateDesired(d) || !ticked
+		for _, c := range t.configurations {
+			if d.snapshot == nil || !changed && c.next.IsZero() || now.Before(c.next) {
+				continue
+			}
+			if _, ok := t.foreignOwner(ctx, t.configurations); ok {
+				return
+			}
+			t.reconcile(ctx, c, namespace, d.ready, t.events)
+		}
+		pause := lookEvery
+		for _, c := range t.configurations {
+			if wait := time.Until(c.next); wait > 0 {
+				pause = min(pause, wait)
+			}
+		}
+		timer := time.NewTimer(pause)
+		ticked = false
+		select {
+		case <-ctx.Done():
+		case <-t.configurationsChanged:
+		case <-t.published:
+		case <-t.certificates:
+		case <-timer.C:
+			ticked = true
+		}
+		timer.Stop()
+	}
+}
+
+// reconcile makes one configuration what it should be.
+func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *corev1.Namespace, ready bool, report *events) {
+	now := time.Now()
+	meta, live, exists := c.get()
+	if i := webhook.InstallationOf(meta); !ready && i.Namespace != "" && !i.Is(w.installation()) {
+		c.next = now.Add(lookEvery) // who takes over has to be able to answer
+		return
+	}
+	present := make([]entry, 0, len(live))
+	for _, e := range live {
+		present = append(present, withDefaults(e, c.validating))
+	}
+	want, waiting := plan(w.withTrust(c.desired, present), present, ready)
+	if waiting && !c.waiting {
+		w.log.Info("entries are not added before a replica is ready", "configuration", c.name)
+	}
+	c.waiting = waiting
+	c.next = time.Time{}
+	wantMeta := w.desiredMeta(meta, namespace)
+	if !exists && len(want) == 0 || exists && same(want, present) && apiequality.Semantic.DeepEqual(meta, wantMeta) {
+		c.failed, c.retry = nil, 0
+		return
+	}
+	if w.late() {
+		return
+	}
+	var err error
+	if exists {
+		err = c.replace(ctx, wantMeta, want)
+	} else {
+		var data []byte
+		if data, err = c.encode(wantMeta, want); err == nil {
+			err = c.create(ctx, data)
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		w.log.Info("configuration written", "configuration", c.name, "entries", names(want))
+		c.failed, c.retry = nil, 0
+		c.next = now.Add(c.pauseAfterWrite(now, want)) // look once more
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || exists && apierrors.IsNotFound(err):
+		w.log.Debug("somebody else wrote the configuration; looking again", "configuration", c.name)
+		c.next = now.Add(pace)
+	default:
+		c.retry = min(retryMost, max(retryFirst, 2*c.retry))
+		c.next = now.Add(c.retry)
+		if c.failed == nil || c.failed.Error() != err.Error() {
+			w.log.Error("configuration not written, the one before stays", "configuration", c.name, "error", err)
+			report.warn(corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: c.kind, Name: c.name, UID: meta.UID},
+				"ConfigurationRefused", "Configure", err.Error())
+		}
+		c.failed = err
+	}
+}
+
+// withTrust returns the desired entries with the caBundle that is present where our own
+// authority is not known yet: until then API servers keep the authorities that they have.
+func (w *Writer) withTrust(desired, present []entry) []entry {
+	if w.o.Maintain == nil {
+		return desired
+	}
+	desired = slices.Clone(desired)
+	for i, d := range desired {
+		if l := slices.IndexFunc(present, func(l entry) bool { return l.Name == d.Name }); l >= 0 && len(d.ClientConfig.CABundle) == 0 {
+			desired[i].ClientConfig.CABundle = present[l].ClientConfig.CABundle
+		}
+	}
+	return desired
+}
+
+// pauseAfterWrite returns how long to wait after a write of entries. A write of the same
+// entries as before has repaired what somebody else changed.
+func (c *configuration) pauseAfterWrite(now time.Time, entries []entry) time.Duration {
+	again := same(entries, c.written)
+	c.written = entries
+	switch {
+	case !again:
+		return pace
+	case now.Sub(c.repaired) > quarrelOver:
+		c.patience = pace
+	default:
+		c.patience = min(2*c.patience, paceMost)
+	}
+	c.repaired = now
+	return c.patience
+}
+
+func names(entries []entry) []string {
+	out := make([]string, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+// desiredMeta returns the metadata that a configuration should have, given what it has.
+// Labels and annotations of others stay. Their owners and finalizers do not: a
+// configuration has to go when the namespace goes, at once, or the API server would
+// refuse writes for the sake of a mapd that is no longer there.
+func (w *Writer) desiredMeta(meta metav1.ObjectMeta, namespace *corev1.Namespace) metav1.ObjectMeta {
+	meta = *meta.DeepCopy()
+	if meta.Labels == nil {
+		meta.Labels = map[string]string{}
+	}
+	maps.Copy(meta.Labels, labels())
+	metav1.SetMetaDataAnnotation(&meta, webhook.InstallationAnnotation, w.installation().String())
+	meta.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}}
+	meta.Finalizers = nil
+	return meta
+}
+
+// encode is an apply configuration of a new object.
+func (c *configuration) encode(meta metav1.ObjectMeta, entries []entry) ([]byte, error) {
+	object := map[string]any{
+		"apiVersion": admissionregistrationv1.SchemeGroupVersion.String(), "kind": c.kind,
+		"metadata": map[string]any{"name": c.name, "labels": meta.Labels, "annotations": meta.Annotations, "ownerReferences": meta.OwnerReferences},
+		"webhooks": entries,
+	}
+	if c.validating {
+		object["webhooks"] = toValidating(entries)
+	}
+	return json.Marshal(object)
+}
+
+// applied is the bundle that all entries hold, for certs.Issuer.Maintain: nil if
+// there are no entries, empty if they have nothing in common.
+func applied(configurations []*configuration) []byte {
+	var common map[string]bool
+	var order []string
+	for _, c := range configurations {
+		_, entries, _ := c.get()
+		for _, e := range entries {
+			here := map[string]bool{}
+			for text := e.ClientConfig.CABundle; ; {
+				var block *pem.Block
+				if block, text = pem.Decode(text); block == nil {
+					break
+				}
+				one := string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+				if common == nil && !here[one] {
+					order = append(order, one)
+				}
+				here[one] = true
+			}
+			if common == nil {
+				common = here
+			}
+			maps.DeleteFunc(common, func(one string, _ bool) bool { return !here[one] })
+		}
+	}
+	if common == nil {
+		return nil
+	}
+	out := []byte{}
+	for _, one := range order {
+		if common[one] {
+			out = append(out, one...)
+		}
+	}
+	return out
+}
+
+// anyReady reports whether one of the slices has an endpoint that can answer.
+func anyReady(slicesOf []*discoveryv1.EndpointSlice) bool {
+	for _, s := range slicesOf {
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// oneTemplate reports whether all replicas that may receive a request are of the same
+// ReplicaSet as the Pod with this name, so that they serve the same paths. An API server
+// goes on using connections to a replica that is about to end. If the Pod is not among
+// the endpoints, oneTemplate returns true.
+func oneTemplate(slicesOf []*discoveryv1.EndpointSlice, pod string) bool {
+	here, others := false, false
+	for _, s := range slicesOf {
+		for _, e := range s.Endpoints {
+			if e.TargetRef == nil || e.TargetRef.Kind != "Pod" {
+				continue
+			}
+			here = here || e.TargetRef.Name == pod
+			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+			serving := e.Conditions.Serving != nil && *e.Conditions.Serving
+			others = others || (ready || serving) && template(e.TargetRef.Name) != template(pod)
+		}
+	}
+	return !here || !others
+}
+
+// template returns what the names of all Pods of a ReplicaSet begin with.
+func template(pod string) string {
+	if i := strings.LastIndexByte(pod, '-'); i >= 0 {
+		return pod[:i]
+	}
+	return pod
+}

@@ -1,0 +1,330 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
+	"github.com/mapd-project/mapd/pkg/api"
+)
+
+// nativeManager owns the fields of policies that stand for mutators.
+const nativeManager = "mapd-native"
+
+// NativeOptions configure a Native. Dynamic and Store are required; the Store has to have
+// NativeOptions of its own.
+type NativeOptions struct {
+	Dynamic dynamic.Interface
+	Store   *store.Store
+	// Group is the API group of the policies. Empty: Kubernetes' own if the server
+	// serves and runs them, else mapd's.
+	Group string
+	// Namespace is where a server is asked whether it runs policies.
+	Namespace string
+	// Reported is called when Report returns something new. May be nil.
+	Reported func()
+	Log      *slog.Logger // nil: no log
+}
+
+// Native keeps policies and bindings equal to Gatekeeper's mutators. Only one may run in
+// a cluster at a time.
+type Native struct {
+	o       NativeOptions
+	log     *slog.Logger
+	changed <-chan struct{}
+	rate    flowcontrol.RateLimiter
+	said    atomic.Pointer[NativeReport]
+
+	// Run resets the rest.
+	home   *corev1.Namespace
+	probe  probe
+	failed map[string]string // by the name of a policy: why it was not written
+	logged map[string]string
+	retry  time.Duration
+}
+
+// NativeReport says how policies differ from what they should be.
+type NativeReport struct {
+	// Group is where policies are written to; empty if they cannot be.
+	Group string
+	// Units says, by the name of a policy, why it is not what it should be.
+	Units map[string]string
+	// Problems concern more than one policy.
+	Problems []string
+}
+
+func (r *NativeReport) equal(o *NativeReport) bool {
+	return r != nil && o != nil && r.Group == o.Group && maps.Equal(r.Units, o.Units) && slices.Equal(r.Problems, o.Problems)
+}
+
+// NewNative returns a Native. Run starts it.
+func NewNative(o NativeOptions) *Native {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Native{o: o, log: log, changed: o.Store.NativeChanged(), rate: flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst)}
+}
+
+// Report returns the last report, nil before the first. A nil Native has none.
+func (n *Native) Report() *NativeReport {
+	if n == nil {
+		return nil
+	}
+	return n.said.Load()
+}
+
+// Run writes until ctx is done, and may be called again after that. The objects that it
+// writes for itself are owned by home, unless that is nil.
+func (n *Native) Run(ctx context.Context, home *corev1.Namespace) {
+	n.home, n.probe, n.logged, n.retry = home, probe{}, map[string]string{}, 0
+	for ctx.Err() == nil {
+		pause := listEvery
+		if s := n.o.Store.Native(); s != nil {
+			pause = n.round(ctx, s)
+		}
+		if !watch.Sleep(ctx, pace, nil, nil) || !watch.Sleep(ctx, pause, n.changed, nil) {
+			return
+		}
+	}
+}
+
+// round writes what differs, and returns after which time to look again although nothing
+// has changed.
+func (n *Native) round(ctx context.Context, s *store.NativeState) time.Duration {
+	n.failed = map[string]string{}
+	report := &NativeReport{Units: map[string]string{}}
+	units, wait, ok := n.chooseGroup(ctx, s, report)
+	if ctx.Err() != nil {
+		return wait
+	}
+	if !ok { // all stays as it is
+		n.publishReport(report)
+		return wait
+	}
+	plan := nativepolicies.Plan(units, s.Objects, s.Places)
+	maps.Copy(report.Units, plan.Foreign)
+	n.executeAll(ctx, plan.List)
+	if ctx.Err() != nil {
+		return wait
+	}
+	maps.Copy(report.Units, n.failed)
+	n.publishReport(report)
+	if len(n.failed) == 0 {
+		n.retry = 0
+		return wait
+	}
+	n.retry = min(retryMost, max(retryFirst, 2*n.retry))
+	return min(wait, n.retry)
+}
+
+// chooseGroup returns the units that there should be, in the group that they belong to,
+// and how long that may hold. ok is false while the group is not known.
+func (n *Native) chooseGroup(ctx context.Context, s *store.NativeState, report *NativeReport) (units []nativepolicies.Placed, wait time.Duration, ok bool) {
+	serves := func(g string) bool { return slices.Contains(s.Served, g) }
+	wait = probeEvery
+	switch {
+	case s.Back:
+		return nil, wait, true
+	case n.o.Group != "":
+		if serves(n.o.Group) {
+			report.Group = n.o.Group
+		}
+	case serves(api.NativeGroup):
+		units = append(units, nativepolicies.Placed{Unit: n.probeUnit(), Group: api.NativeGroup})
+		var runs verdict
+		switch runs, wait = n.probeServer(ctx, s, &units[0]); runs {
+		case unknown:
+			n.executeAll(ctx, nativepolicies.Plan(units, objectsNamed(s.Objects, probeName), nil).List)
+			if why := n.failed[probeName]; why != "" {
+				report.Problems = append(report.Problems, "policies cannot be written: "+why)
+				wait = max(wait, retryFirst)
+			}
+			return nil, wait, false
+		case yes:
+			report.Group = api.NativeGroup
+		case no:
+			if serves(api.OwnGroup) {
+				report.Group = api.OwnGroup
+			}
+		}
+	case serves(api.OwnGroup):
+		report.Group = api.OwnGroup
+	}
+	if report.Group == "" {
+		report.Problems = append(report.Problems, "policies cannot be written: the server does not serve them, does not show them, or does not run them")
+		return units, wait, true
+	}
+	for i := range s.Units {
+		units = append(units, nativepolicies.Placed{Unit: s.Units[i], Group: report.Group})
+	}
+	return units, wait, true
+}
+
+// executeAll carries out actions one after the other. Where one fails, those that follow
+// from it are left out.
+func (n *Native) executeAll(ctx context.Context, list []nativepolicies.Action) {
+	for _, a := range list {
+		failed := cmp.Or(a.Unit, a.Name)
+		if n.failed[failed] != "" {
+			continue
+		}
+		if n.rate.Wait(ctx) != nil {
+			return
+		}
+		err := Execute(ctx, n.o.Dynamic, a, nativeManager)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			n.log.Info("policy of mutators written", "action", a.String())
+			delete(n.logged, failed)
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err) && a.Seen != nil, apierrors.IsAlreadyExists(err) && a.Seen == nil:
+			// Somebody was faster; the Store will notice.
+			n.log.Debug("looking again", "action", a.String(), "error", err)
+		default:
+			n.failed[failed] = err.Error()
+			if n.logged[failed] != err.Error() {
+				n.logged[failed] = err.Error()
+				n.log.Error("the policy of mutators is not written", "action", a.String(), "error", err)
+			}
+			if !isAnswer(err) {
+				return // nobody is there; the others would only wait
+			}
+		}
+	}
+}
+
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) || errors.Is(err, errOther)
+}
+
+var errOther = errors.New("the server stores another spec than it was sent")
+
+// callLimit bounds one write.
+const callLimit = 10 * time.Second
+
+// Execute carries out one action as a field manager. It refuses to where the stored
+// object is not the one that the action has seen, with an error of a conflict, of
+// NotFound or of AlreadyExists.
+func Execute(ctx context.Context, d dynamic.Interface, a nativepolicies.Action, manager string) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	client := d.Resource(resourceOf(a.Key))
+	if a.Part == nil {
+		return client.Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.Seen.UID, ResourceVersion: &a.Seen.Version}})
+	}
+	u := a.Part.Object.DeepCopy()
+	u.SetAPIVersion(a.Group + "/v1")
+	if a.Seen == nil {
+		// An apply would do as well, and would take over what another has made under
+		// that name since.
+		got, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: manager})
+		return finish(ctx, client, got, err, a.Part, manager)
+	}
+	u.SetUID(a.Seen.UID)
+	u.SetResourceVersion(a.Seen.Version)
+	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	switch {
+	case apierrors.IsInvalid(err):
+		// Fields of another manager contradict what is applied.
+		got, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: manager})
+	case err == nil && digestOf(got) != a.Part.Digest:
+		// Fields that another manager shares survive an apply.
+		got.Object["spec"] = u.Object["spec"]
+		got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: manager})
+	}
+	return finish(ctx, client, got, err, a.Part, manager)
+}
+
+// finish handles the answer to a write. It gives fields that were not applied to the
+// manager of applies, so that the next apply removes those that it no longer has.
+func finish(ctx context.Context, client dynamic.ResourceInterface, got *unstructured.Unstructured, err error, part *nativepolicies.Part, manager string) error {
+	if err == nil && digestOf(got) != part.Digest {
+		err = errOther
+	}
+	for err == nil {
+		var patch []byte
+		if patch, err = csaupgrade.UpgradeManagedFieldsPatch(got, sets.New(manager), manager); err != nil || patch == nil {
+			return err
+		}
+		if _, err = client.Patch(ctx, got.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+			return err
+		}
+		// Somebody was faster, perhaps we ourselves with its status. To list it is
+		// among our rights everywhere, to get it is not.
+		var now *unstructured.UnstructuredList
+		now, err = client.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + got.GetName()})
+		switch {
+		case err != nil:
+		case len(now.Items) == 0 || now.Items[0].GetUID() != got.GetUID():
+			return nil // it is another one by now
+		default:
+			got = &now.Items[0]
+		}
+	}
+	return err
+}
+
+func digestOf(u *unstructured.Unstructured) string {
+	text, err := json.Marshal(u.Object)
+	if err != nil {
+		return ""
+	}
+	return nativepolicies.Digest(u.GetKind() == api.BindingKind, text)
+}
+
+func resourceOf(k nativepolicies.Key) schema.GroupVersionResource {
+	r := api.OwnPolicies
+	if k.Binding {
+		r = api.OwnBindings
+	}
+	r.Group = k.Group
+	return r
+}
+
+// objectsNamed returns the objects that have a name.
+func objectsNamed(objects map[nativepolicies.Key]*nativepolicies.Object, name string) map[nativepolicies.Key]*nativepolicies.Object {
+	out := map[nativepolicies.Key]*nativepolicies.Object{}
+	for k, o := range objects {
+		if k.Name == name {
+			out[k] = o
+		}
+	}
+	return out
+}
+
+// publishReport makes r the report if it differs from the last one.
+func (n *Native) publishReport(r *NativeReport) {
+	if n.said.Load().equal(r) {
+		return
+	}
+	n.said.Store(r)
+	for _, p := range r.Problems {
+		n.log.Warn("policies for mutators", "problem", p)
+	}
+	if n.o.Reported != nil {
+		n.o.Reported()
+	}
+}

@@ -1,0 +1,166 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
+	"github.com/mapd-project/mapd/pkg/api"
+)
+
+// A server may store policies and not run them: the API and the admission plugin are
+// turned on apart from each other. Mutators that were moved to it would be lost
+// without a word. So it is asked, by a policy that acts on nothing but dry runs of
+// one ConfigMap.
+const (
+	probeName       = "mapd-native-probe"
+	probeAnnotation = "mapd.dev/native-probe"
+
+	// probeEvery is how often a server is asked, because it may be another after an
+	// upgrade, and probePause how often while there is no answer.
+	probeEvery = time.Minute
+	probePause = 500 * time.Millisecond
+	// probePatience is how long after the probe was stored, or acted the last time,
+	// it has to be without effect.
+	probePatience = 10 * time.Second
+)
+
+type verdict int
+
+const (
+	unknown verdict = iota
+	yes
+	no
+)
+
+// probe is what is known of the server.
+type probe struct {
+	verdict verdict
+	since   time.Time // since when it has been stored and without effect; zero: it is not so
+	next    time.Time // when to ask again
+}
+
+// Probe is a policy with its binding, both called Name, that shows that a server runs
+// policies: it acts on nothing but dry runs of one ConfigMap.
+type Probe struct {
+	Name, Namespace, ConfigMap string
+}
+
+// Objects returns the policy and the binding, without owners and labels.
+func (p Probe) Objects() (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+	ignore, exactly := admissionregistrationv1.Ignore, admissionregistrationv1.Exact
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			FailurePolicy: &ignore, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				MatchPolicy: &exactly,
+				NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": p.Namespace},
+				},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					ResourceNames: []string{p.ConfigMap},
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+					},
+				}},
+			},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "dry-run", Expression: "request.dryRun"}},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
+					Expression: fmt.Sprintf(`Object{metadata: Object.metadata{annotations: {%q: "runs"}}}`, probeAnnotation),
+				},
+			}},
+		},
+	}
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.Name},
+	}
+	return policy, binding
+}
+
+// Acts reports whether the server of a client runs the policy.
+func (p Probe) Acts(ctx context.Context, client dynamic.Interface) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": p.ConfigMap, "namespace": p.Namespace}}}
+	got, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(p.Namespace).
+		Apply(ctx, p.ConfigMap, u, metav1.ApplyOptions{FieldManager: nativeManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return false, err
+	}
+	return got.GetAnnotations()[probeAnnotation] != "", nil
+}
+
+// serverProbe returns the probe of a Native.
+func (n *Native) serverProbe() Probe {
+	return Probe{Name: probeName, Namespace: n.o.Namespace, ConfigMap: MutatorsName}
+}
+
+// probeUnit returns the unit of the probe.
+func (n *Native) probeUnit() nativepolicies.Unit {
+	p, b := n.serverProbe().Objects()
+	if n.home != nil {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: n.home.Name, UID: n.home.UID}}
+		b.OwnerReferences = p.OwnerReferences
+	}
+	return nativepolicies.NewUnit(p, b)
+}
+
+// probeServer returns whether the server runs policies, and when to ask again.
+func (n *Native) probeServer(ctx context.Context, s *store.NativeState, unit *nativepolicies.Placed) (verdict, time.Duration) {
+	p, now := &n.probe, time.Now()
+	if left := p.next.Sub(now); left > 0 {
+		return p.verdict, left
+	}
+	stored := len(nativepolicies.Plan([]nativepolicies.Placed{*unit}, objectsNamed(s.Objects, probeName), nil).List) == 0
+	runs, err := n.serverProbe().Acts(ctx, n.o.Dynamic)
+	wait := probeEvery
+	switch {
+	case err != nil && apierrors.IsForbidden(err), err == nil && !runs && stored:
+		if p.since.IsZero() {
+			p.since = now
+		}
+		if wait = probePause; now.Sub(p.since) >= probePatience {
+			p.verdict, wait = no, probeEvery
+		}
+	case err != nil || !runs:
+		wait = probePause // nobody is there, or the probe is not
+	default:
+		p.verdict, p.since = yes, time.Time{}
+	}
+	p.next = now.Add(wait)
+	return p.verdict, wait
+}
+
+// Forget deletes the probe after Run has ended.
+func (n *Native) Forget(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	var errs []error
+	for _, binding := range []bool{true, false} {
+		key := nativepolicies.Key{Group: api.NativeGroup, Binding: binding, Name: probeName}
+		s := n.o.Store.Native()
+		if s == nil || s.Objects[key] == nil || !s.Objects[key].Ours {
+			continue
+		}
+		err := n.o.Dynamic.Resource(resourceOf(key)).Delete(ctx, probeName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.Objects[key].UID}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

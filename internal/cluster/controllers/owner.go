@@ -1,0 +1,175 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const (
+	// takeOver is how long no other installation must have owned the configurations before
+	// a passive one writes them: the other one restores them within a second if somebody
+	// deletes or changes them.
+	takeOver = 10 * time.Second
+	// lookAgain is how often a passive installation looks whether the other one still
+	// exists.
+	lookAgain = time.Second
+)
+
+// installation returns the one that this replica belongs to.
+func (w *Writer) installation() webhook.Installation {
+	return webhook.Installation{Namespace: w.o.Namespace, Lease: w.o.Lease}
+}
+
+// Passive returns an error that names the other installation as long as this
+// replica holds its Lease and the webhook configurations belong to another one.
+func (w *Writer) Passive() error {
+	if i := w.passive.Load(); i != nil {
+		return fmt.Errorf("they belong to the installation %s, so this one (%s) writes nothing; uninstall either, or start this one with --adopt", i, w.installation())
+	}
+	return nil
+}
+
+// owner returns the installation that the configurations name, if any. The mutating
+// one decides, so that two installations that begin at once agree.
+func owner(configurations []*configuration) webhook.Installation {
+	var found webhook.Installation
+	for _, c := range configurations {
+		meta, _, exists := c.get()
+		if !exists {
+			continue
+		}
+		if i := webhook.InstallationOf(meta); i.Namespace != "" && (found.Namespace == "" || !c.validating) {
+			found = i
+		}
+	}
+	return found
+}
+
+// foreignOwner returns the installation that the configurations belong to; ok is false if
+// this one may write them: they are its own, nobody's, or those of an installation
+// whose namespace is gone, or it has to adopt them. It adopts only until they have
+// been its own once, so that two installations with --adopt do not fight.
+func (w *Writer) foreignOwner(ctx context.Context, configurations []*configuration) (_ webhook.Installation, ok bool) {
+	found := owner(configurations)
+	switch {
+	case found.Namespace == "":
+		return found, false
+	case found.Is(w.installation()):
+		w.owned = true
+		return found, false
+	case w.o.Adopt && !w.owned:
+		return found, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	namespace, err := w.o.Kubernetes.CoreV1().Namespaces().Get(ctx, found.Namespace, metav1.GetOptions{})
+	if err != nil {
+		return found, !apierrors.IsNotFound(err) // what is not known is left alone
+	}
+	gone := namespace.DeletionTimestamp != nil || found.UID != "" && found.UID != namespace.UID
+	return found, !gone
+}
+
+// waitUntilOwner returns when this installation may write the configurations, or when
+// ctx is done.
+func (t *term) waitUntilOwner(ctx context.Context) {
+	var seen time.Time // when the configurations were last another's
+	if t.passive.Load() != nil {
+		seen = time.Now()
+	}
+	for ctx.Err() == nil {
+		found, ok := t.foreignOwner(ctx, t.configurations)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case ok:
+			seen = time.Now()
+			if last := t.passive.Swap(&found); last == nil || !last.Is(found) {
+				text := t.Passive().Error()
+				t.log.Warn("passive: the webhook configurations belong to another installation", "reason", text)
+				t.events.warn(t.leaseReference(), "ConfigurationsNotOwned", "Configure", "the webhook configurations: "+text)
+			}
+		case seen.IsZero() || time.Since(seen) > takeOver:
+			if t.passive.Swap(nil) != nil {
+				t.log.Info("taking over the webhook configurations: the other installation is gone")
+			} else if found.Namespace != "" && !found.Is(t.installation()) {
+				t.log.Info("taking over the webhook configurations of another installation", "installation", found.String(), "adopt", t.o.Adopt)
+			}
+			return
+		}
+		watch.Sleep(ctx, lookAgain, t.configurationsChanged, nil)
+	}
+}
+
+// exemptOwnRequests keeps the entries of this installation's configurations away from
+// its own requests, whoever wrote them, and changes nothing else. It needs no lease: an
+// entry that somebody has spoilt can refuse the very requests that renew the lease, and
+// then nobody would be there to repair it.
+func (w *Writer) exemptOwnRequests(ctx context.Context) {
+	mutating, validating := w.webhookConfigurations(func() {})
+	calling, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	client := w.o.Kubernetes.AdmissionregistrationV1()
+	if c, err := client.MutatingWebhookConfigurations().Get(calling, mutating.Name(), metav1.GetOptions{}); err == nil {
+		mutating.Observe(c)
+	}
+	if c, err := client.ValidatingWebhookConfigurations().Get(calling, validating.Name(), metav1.GetOptions{}); err == nil {
+		validating.Observe(c)
+	}
+	configurations := w.configurations(mutating, validating)
+	if i := owner(configurations); i.Namespace != "" && !i.Is(w.installation()) {
+		return
+	}
+	for _, c := range configurations {
+		meta, entries, exists := c.get()
+		entries, changed := exempt(entries, w.o.Namespace, webhook.NotItself(w.o.User))
+		if !exists || !changed {
+			continue
+		}
+		writing, cancel := context.WithTimeout(ctx, callTimeout)
+		err := c.replace(writing, meta, entries)
+		cancel()
+		w.log.Warn("somebody changed the configuration so that it stands in the way of mapd's own requests; these are exempt again",
+			"configuration", c.name, "error", err)
+	}
+}
+
+// exempt has entries leave out a namespace and the requests that conditions exclude,
+// where they leave out neither.
+func exempt(entries []entry, namespace string, conditions []admissionregistrationv1.MatchCondition) (_ []entry, changed bool) {
+	entries = slices.Clone(entries)
+	for i, e := range entries {
+		if slices.ContainsFunc(e.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return slices.Contains(conditions, c) }) {
+			continue
+		}
+		own := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{namespace}}
+		if s := e.NamespaceSelector; s != nil && slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+			return r.Key == own.Key && r.Operator == own.Operator && slices.Contains(r.Values, namespace)
+		}) {
+			continue
+		}
+		e = *e.DeepCopy()
+		if e.NamespaceSelector == nil {
+			e.NamespaceSelector = &metav1.LabelSelector{}
+		}
+		e.NamespaceSelector.MatchExpressions = append(e.NamespaceSelector.MatchExpressions, own)
+		// Conditions of the same name would be refused.
+		e.MatchConditions = slices.DeleteFunc(e.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
+			return slices.ContainsFunc(conditions, func(o admissionregistrationv1.MatchCondition) bool { return o.Name == c.Name })
+		})
+		e.MatchConditions = append(e.MatchConditions, conditions...)
+		entries[i], changed = e, true
+	}
+	return entries, changed
+}

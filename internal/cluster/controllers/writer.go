@@ -1,0 +1,348 @@
+package controllers
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mapd-project/mapd/internal/cluster/certs"
+	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// Options configure a Writer. All but URL, Exempt, Timeout,
+// User, Maintain, Counts, Audit and Log are required.
+type Options struct {
+	Kubernetes   kubernetes.Interface
+	Dynamic      dynamic.Interface
+	Store        *store.Store
+	Certificates certs.Source
+	// Maintain looks after the certificates while the lease is held; nil if
+	// somebody else does. applied is the bundle that the webhook configurations hold.
+	Maintain func(ctx context.Context, applied func() []byte) error
+
+	// Namespace holds the lease, whose holder is named by Identity. The
+	// configurations belong to it: they go with it, and while it goes they are left
+	// alone.
+	Namespace, Lease, Identity string
+	// API servers reach us at a Service of the namespace or, if it is not
+	// empty, at a URL. ServicePort 0 means 443.
+	Service     string
+	ServicePort int32
+	URL         string
+	// Exempt are namespaces that no policy applies to, besides our own.
+	Exempt []string
+	// Timeout is how long an API server waits for an answer, in whole seconds; 0
+	// means 5.
+	Timeout time.Duration
+	// User is who we are to the API server; our own requests are not mutated.
+	User string
+	// Adopt lets the writer take the configurations from another installation, once.
+	Adopt bool
+	// Mutators says that the Store runs Gatekeeper's mutators; Native, that it moves
+	// them into policies or back, and these are written or deleted.
+	Mutators, Native bool
+	// Expansion says that the Store finds out what workloads create, so that there is an
+	// entry for workloads, and a ConfigMap about expansion templates.
+	Expansion bool
+	// Guests says that the Store runs Kubewarden's policies.
+	Guests bool
+	// Counts returns what this replica has counted. Nil: nothing is written of that.
+	Counts func() []history.Counted
+
+	// Audit looks from time to time, while the lease is held, at what the policies would
+	// make of the objects that exist, and gives write what the ConfigMap AuditName says
+	// then. It returns when ctx is done. Nil: nobody looks.
+	Audit func(ctx context.Context, write func(ctx context.Context, data map[string]string) error)
+
+	// Ready says why this replica cannot answer requests.
+	Ready func() error
+	Log   *slog.Logger // nil: no log
+}
+
+// AuditName is the ConfigMap in mapd's namespace that has the totals of the last audit.
+const AuditName = "mapd-audit"
+
+// Writer writes for one replica.
+type Writer struct {
+	o   Options
+	log *slog.Logger
+	// published, reported and listed are notified of snapshots: one for each task.
+	published, reported, listed, guestsListed, expansionListed, certificates, tripped, voided <-chan struct{}
+	native                                                                                    *Native      // nil: no policies are written
+	nativeReported                                                                            watch.Signal // native has something new to say
+
+	// passive is the installation that the configurations belong to, if it is not
+	// this one; owned says that they were this one's before.
+	passive atomic.Pointer[webhook.Installation]
+	owned   bool
+	// exempting is set while exemptOwnRequests runs.
+	exempting atomic.Bool
+	// totals are what all replicas have counted, as of the last time that this one has
+	// added it up; counted is notified then.
+	totals  atomic.Pointer[map[history.Pair]*history.Counted]
+	counted watch.Signal
+
+	// renewed is when the lease was last renewed; nil without an election.
+	renewed atomic.Pointer[time.Time]
+}
+
+// New returns a Writer that has not begun.
+func New(o Options) *Writer {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	w := &Writer{o: o, log: log, nativeReported: watch.NewSignal(), counted: watch.NewSignal()}
+	if o.Native {
+		w.native = NewNative(NativeOptions{Dynamic: o.Dynamic, Store: o.Store, Namespace: o.Namespace, Log: log, Reported: w.nativeReported.Notify})
+	}
+	return w
+}
+
+// Run takes part in the election and writes while it holds the lease, until ctx
+// is done; then it releases the lease. A Writer runs once.
+func (w *Writer) Run(ctx context.Context) error {
+	w.published, w.reported, w.listed = w.o.Store.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
+	if w.o.Guests {
+		w.guestsListed = w.o.Store.Changed()
+	}
+	if w.o.Expansion {
+		w.expansionListed = w.o.Store.Changed()
+	}
+	w.certificates, w.tripped, w.voided = w.o.Certificates.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
+	storing, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { w.storeTrips(storing) })
+	if w.o.Counts != nil {
+		work.Go(func() { w.publishCounts(storing) })
+	}
+	defer work.Wait()
+	defer stop()
+	return w.lead(ctx, func(ctx context.Context) {
+		if err := w.runTerm(ctx); err != nil && ctx.Err() == nil {
+			w.log.Error("stopped writing", "error", err)
+		}
+	})
+}
+
+// term is the time in which this replica holds the lease, and what it watches then.
+type term struct {
+	*Writer
+	namespace             *watch.Object[*corev1.Namespace]
+	namespaceChanged      watch.Signal
+	configurations        []*configuration
+	configurationsChanged watch.Signal
+	endpoints             *watch.Mirror[*discoveryv1.EndpointSlice] // nil: API servers reach mapd by a URL
+	events                *events
+}
+
+// runTerm writes until ctx is done, which ends with the lease.
+func (w *Writer) runTerm(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	t := &term{Writer: w, namespaceChanged: watch.NewSignal(), configurationsChanged: watch.NewSignal()}
+	t.namespace = watch.NewObject[corev1.Namespace](w.object(corev1.SchemeGroupVersion.WithResource("namespaces"), w.o.Namespace, t.namespaceChanged.Notify))
+	mutating, validating := w.webhookConfigurations(t.configurationsChanged.Notify)
+	t.configurations = w.configurations(mutating, validating)
+
+	type source interface {
+		Run(ctx context.Context)
+		Read() <-chan struct{}
+	}
+	sources := []source{t.namespace, mutating, validating}
+	if w.o.URL == "" {
+		t.endpoints = w.endpointSlices()
+		sources = append(sources, t.endpoints)
+	}
+	for _, s := range sources {
+		watching.Go(func() { s.Run(ctx) })
+	}
+	// An object counts as absent only after its source has listed all objects.
+	for _, s := range sources {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.Read():
+		}
+	}
+	var err error
+	if t.events, err = newEvents(ctx, w.o.Kubernetes, w.log); err != nil {
+		return err
+	}
+	defer t.events.stop()
+	t.run(ctx)
+	return nil
+}
+
+// object are the options to watch one object without a namespace.
+func (w *Writer) object(resource schema.GroupVersionResource, name string, changed func()) watch.ObjectOptions {
+	return watch.ObjectOptions{Client: w.o.Dynamic, Resource: resource, Name: name, Log: w.log, Changed: changed}
+}
+
+// webhookConfigurations returns both, unread.
+func (w *Writer) webhookConfigurations(changed func()) (
+	mutating *watch.Object[*admissionregistrationv1.MutatingWebhookConfiguration],
+	validating *watch.Object[*admissionregistrationv1.ValidatingWebhookConfiguration],
+) {
+	gv := admissionregistrationv1.SchemeGroupVersion
+	return watch.NewObject[admissionregistrationv1.MutatingWebhookConfiguration](
+			w.object(gv.WithResource("mutatingwebhookconfigurations"), webhook.ConfigurationName, changed)),
+		watch.NewObject[admissionregistrationv1.ValidatingWebhookConfiguration](
+			w.object(gv.WithResource("validatingwebhookconfigurations"), webhook.ValidationName, changed))
+}
+
+// endpointSlices mirrors those of the Service.
+func (w *Writer) endpointSlices() *watch.Mirror[*discoveryv1.EndpointSlice] {
+	return watch.New(watch.Options[*discoveryv1.EndpointSlice]{
+		Client: w.o.Dynamic, Log: w.log, Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
+		Selection: watch.Selection{Namespace: w.o.Namespace, Labels: discoveryv1.LabelServiceName + "=" + w.o.Service},
+		Keep: func(u *unstructured.Unstructured, _ *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+			s := &discoveryv1.EndpointSlice{}
+			if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s) != nil {
+				return &discoveryv1.EndpointSlice{} // as if it had no endpoints
+			}
+			return s
+		},
+	})
+}
+
+// run writes whenever the namespace exists, until ctx is done.
+func (t *term) run(ctx context.Context) {
+	logged := false
+	for ctx.Err() == nil {
+		ns := t.namespace.Get()
+		if ns != nil && ns.DeletionTimestamp == nil {
+			logged = false
+			t.runInNamespace(ctx, ns)
+			continue
+		}
+		if !logged {
+			logged = true
+			t.log.Info("nothing is written while the namespace is going or gone", "namespace", t.o.Namespace)
+		}
+		t.namespaceChanged.Wait(ctx)
+	}
+}
+
+// runInNamespace starts all tasks, and stops them when the namespace is being deleted
+// or is another one.
+func (t *term) runInNamespace(ctx context.Context, ns *corev1.Namespace) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	if t.o.Maintain != nil {
+		// A passive installation has a certificate too, so that it can take over.
+		work.Go(func() { t.maintainCertificates(ctx) })
+	}
+	work.Go(func() {
+		for ctx.Err() == nil {
+			t.waitUntilOwner(ctx)
+			t.writeAsOwner(ctx, ns)
+		}
+	})
+	for t.namespaceChanged.Wait(ctx) {
+		if now := t.namespace.Get(); now == nil || now.UID != ns.UID || now.DeletionTimestamp != nil {
+			return
+		}
+	}
+}
+
+// writeAsOwner writes all but certificates, until ctx is done or the configurations are
+// another installation's.
+func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	work.Go(func() { t.writeStatuses(ctx, t.events) })
+	work.Go(func() { t.clearTrips(ctx) })
+	if t.o.Counts != nil {
+		work.Go(func() { t.keepTotals(ctx) })
+	}
+	work.Go(func() { t.cleanRecords(ctx) })
+	if t.o.Mutators {
+		work.Go(func() { t.keepList(ctx, t.events) })
+	}
+	if t.o.Guests {
+		work.Go(func() { t.keep(ctx, &guestListing, t.guestsListed, t.events) })
+	}
+	if t.o.Expansion {
+		work.Go(func() { t.keep(ctx, &expansionListing, t.expansionListed, t.events) })
+	}
+	if t.o.Audit != nil {
+		work.Go(func() {
+			t.o.Audit(ctx, func(ctx context.Context, data map[string]string) error { return t.writeConfigMap(ctx, AuditName, data) })
+		})
+	}
+	if t.native != nil {
+		work.Go(func() { t.native.Run(ctx, ns) })
+	}
+	t.keepConfigurations(ctx, ns)
+}
+
+// maintainCertificates has the certificates maintained, and begins again after a
+// failure.
+func (t *term) maintainCertificates(ctx context.Context) {
+	var tries attempts
+	steps := 0
+	applied := func() []byte {
+		// It is asked once for each step, so the step before has succeeded.
+		if steps++; steps > 1 {
+			tries.ended(nil, retryMost)
+		}
+		if t.passive.Load() != nil {
+			return nil
+		}
+		return applied(t.configurations)
+	}
+	for {
+		steps = 0
+		err := t.o.Maintain(ctx, applied)
+		if ctx.Err() != nil {
+			return
+		}
+		wait, news := tries.ended(err, retryMost)
+		if news {
+			t.log.Error("certificates cannot be maintained; what is served stays", "error", err)
+			t.events.warn(t.leaseReference(), "CertificateNotRenewed", "Renew", err.Error())
+		}
+		if !watch.Sleep(ctx, max(wait, retryFirst), nil, nil) {
+			return
+		}
+	}
+}
+
+// leaseReference is what events are about that concern the whole installation.
+func (w *Writer) leaseReference() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: w.o.Namespace, Name: w.o.Lease}
+}
+
+// replicas reports whether the Service has an endpoint that can answer, and whether all
+// of them are replicas like this one.
+func (t *term) replicas() (ready, alike bool) {
+	if t.endpoints == nil {
+		return true, true
+	}
+	var all []*discoveryv1.EndpointSlice
+	t.endpoints.Each(t.o.Namespace, func(_ string, s *discoveryv1.EndpointSlice) { all = append(all, s) })
+	pod, _, _ := strings.Cut(t.o.Identity, "_")
+	return anyReady(all), oneTemplate(all, pod)
+}

@@ -1,0 +1,286 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// maxPairs bounds how many policies and bindings are counted. More than a cluster can
+// sensibly have are not.
+const maxPairs = 20_000
+
+// Pair is a policy and one of its bindings. Binding is empty if the policy itself is at
+// fault and for Gatekeeper's mutators, whose Policy is such as Assign/name.
+type Pair struct {
+	Policy  string `json:"policy"`
+	Binding string `json:"binding,omitempty"`
+}
+
+// Counts say what became of the requests that a policy matched. A request counts once,
+// however many mutations, parameters and rounds there were.
+type Counts struct {
+	// Seen are all requests that the policy and its conditions matched.
+	Seen uint64 `json:"seen,omitempty"`
+	// Would are those that a policy in shadow or warn would have changed.
+	Would uint64 `json:"would,omitempty"`
+	// Changed are those that an enforced policy changed.
+	Changed uint64 `json:"changed,omitempty"`
+	// Failed are those on which the policy failed, in any mode.
+	Failed uint64 `json:"failed,omitempty"`
+	// Time is what evaluating took in all.
+	Time time.Duration `json:"nanoseconds,omitempty"`
+}
+
+// Ledger is the memory of one replica. It is safe for concurrent use.
+type Ledger struct {
+	replica string
+	since   time.Time
+	history *history
+	samples samples
+	feed    *Feed // nil: nobody takes entries
+	sunk    sunk
+	// kept is the namespace in whose ConfigMaps entries are stored, if they are.
+	kept string
+
+	mu     sync.RWMutex
+	pairs  map[Pair]*counter
+	pruned atomic.Uint64 // how often
+
+	tallies sync.Pool // of *tally
+}
+
+var _ webhook.Recorder = (*Ledger)(nil)
+
+// New returns the empty Ledger of a replica.
+func New(replica string) *Ledger {
+	return &Ledger{replica: replica, since: time.Now(), history: newHistory(historyBytes), samples: samples{full: map[Pair]time.Time{}}, pairs: map[Pair]*counter{}}
+}
+
+// counter counts for one pair.
+type counter struct {
+	seen, would, changed, failed atomic.Uint64
+	time                         atomic.Int64
+	example                      example
+}
+
+// tally is what became of one request, for each pair. It is used for one request after
+// the other, and finds the counters of the pairs that it has met before by one look.
+type tally struct {
+	of     map[Pair]*tallied
+	met    []*tallied // of this request
+	number uint64     // of this request
+	pruned uint64
+}
+
+// tallied is what a pair made of a request.
+type tallied struct {
+	*counter
+	number                       uint64 // of the request that this is about
+	seen, would, changed, failed bool
+	time                         time.Duration
+	step                         *engine.Step // that changed or would change the object
+}
+
+// Record implements webhook.Recorder.
+func (l *Ledger) Record(req *policy.Request, d *engine.Decision, _ time.Duration) {
+	if len(d.Stages) == 0 {
+		return
+	}
+	t := l.tally()
+	for i := range d.Stages {
+		r := &d.Stages[i]
+		t.steps(l, r.Steps, r.Stage.Mode == api.Enforce)
+		for k := range r.Shadows {
+			s := &r.Shadows[k]
+			t.shadow(l, s)
+			if s.Changed() {
+				l.samples.add(req, s)
+			}
+		}
+	}
+	t.end(req)
+	l.tallies.Put(t)
+	if d.Changed && d.Status == nil && !req.DryRun {
+		l.history.add(req, d.Steps, l.feed)
+	}
+}
+
+func (l *Ledger) tally() *tally {
+	t, _ := l.tallies.Get().(*tally)
+	if t == nil {
+		t = &tally{of: map[Pair]*tallied{}}
+	}
+	t.number++
+	if now := l.pruned.Load(); t.pruned != now {
+		t.pruned = now
+		clear(t.of)
+	}
+	return t
+}
+
+// steps adds steps of one Record. enforced says that they counted.
+func (t *tally) steps(l *Ledger, steps []engine.Step, enforced bool) {
+	for i := range steps {
+		s := &steps[i]
+		a := t.find(l, Pair{s.Policy, s.Binding})
+		a.time += s.Duration + s.ConditionTime
+		switch s.Outcome {
+		case engine.Unchanged:
+			a.seen = true
+		case engine.Changed:
+			a.seen = true
+			if a.step == nil {
+				a.step = s
+			}
+			if enforced {
+				a.changed = true
+			} else {
+				a.would = true
+			}
+		case engine.Failed:
+			a.seen, a.failed = true, true
+		}
+	}
+}
+
+// shadow adds what an invocation that is not enforced would have done.
+func (t *tally) shadow(l *Ledger, s *engine.Shadow) {
+	a := t.find(l, Pair{s.Policy, s.Binding})
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		a.time += step.Duration + step.ConditionTime
+		a.seen = a.seen || step.Outcome != engine.Skipped
+		if s.Changed() && a.step == nil && step.Outcome == engine.Changed {
+			a.step = step
+		}
+	}
+	if s.Changed() {
+		a.seen, a.would = true, true
+	}
+	if s.Err() != nil {
+		a.seen, a.failed = true, true
+	}
+}
+
+// find returns what the pair has made of this request so far.
+func (t *tally) find(l *Ledger, p Pair) *tallied {
+	a := t.of[p]
+	if a == nil {
+		a = &tallied{counter: l.counter(p)}
+		t.of[p] = a
+	}
+	if a.number != t.number {
+		*a = tallied{counter: a.counter, number: t.number}
+		t.met = append(t.met, a)
+	}
+	return a
+}
+
+// end counts, and drops everything that belongs to the request.
+func (t *tally) end(req *policy.Request) {
+	for i, a := range t.met {
+		count := func(n *atomic.Uint64, yes bool) {
+			if yes {
+				n.Add(1)
+			}
+		}
+		count(&a.counter.seen, a.seen)
+		count(&a.counter.would, a.would)
+		count(&a.counter.changed, a.changed)
+		count(&a.counter.failed, a.failed)
+		a.counter.time.Add(int64(a.time))
+		if a.step != nil {
+			a.example.set(req, a.step)
+		}
+		a.step, t.met[i] = nil, nil
+	}
+	t.met = t.met[:0]
+}
+
+// counter returns the counter of a pair. Beyond maxPairs it is one that nobody reads.
+func (l *Ledger) counter(p Pair) *counter {
+	l.mu.RLock()
+	c := l.pairs[p]
+	l.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c = l.pairs[p]; c == nil {
+		c = &counter{}
+		if len(l.pairs) < maxPairs {
+			l.pairs[p] = c
+		}
+	}
+	return c
+}
+
+// Prune forgets the counts of the policies and bindings for which keep returns false. As
+// with webhook.Metrics, a request under way may count something more, which the next
+// call forgets.
+func (l *Ledger) Prune(keep func(policy, binding string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pruned.Add(1)
+	for p := range l.pairs {
+		if !keep(p.Policy, p.Binding) {
+			delete(l.pairs, p)
+		}
+	}
+	l.samples.prune(keep)
+}
+
+// Counted are the counts of a pair, with the last example.
+type Counted struct {
+	Pair
+	Counts
+	Last *Example `json:"last,omitempty"`
+}
+
+// Add adds what another replica has counted. The newer example stays.
+func (c *Counted) Add(d *Counted) {
+	c.Seen += d.Seen
+	c.Would += d.Would
+	c.Changed += d.Changed
+	c.Failed += d.Failed
+	c.Time += d.Time
+	if d.Last != nil && (c.Last == nil || d.Last.Time.After(c.Last.Time)) {
+		c.Last = d.Last
+	}
+}
+
+// Since returns what was counted after before. A count that is less began again.
+func (c Counts) Since(before Counts) Counts {
+	if c.Seen < before.Seen || c.Would < before.Would || c.Changed < before.Changed || c.Failed < before.Failed || c.Time < before.Time {
+		return c
+	}
+	return Counts{c.Seen - before.Seen, c.Would - before.Would, c.Changed - before.Changed, c.Failed - before.Failed, c.Time - before.Time}
+}
+
+// Counts returns those of all pairs, sorted.
+func (l *Ledger) Counts() []Counted {
+	l.mu.RLock()
+	out := make([]Counted, 0, len(l.pairs))
+	for p, c := range l.pairs {
+		out = append(out, Counted{p, Counts{
+			Seen: c.seen.Load(), Would: c.would.Load(), Changed: c.changed.Load(), Failed: c.failed.Load(), Time: time.Duration(c.time.Load()),
+		}, c.example.get()})
+	}
+	l.mu.RUnlock()
+	slices.SortFunc(out, func(a, b Counted) int { return a.Compare(b.Pair) })
+	return out
+}
+
+// Compare sorts pairs by policy and binding.
+func (p Pair) Compare(q Pair) int {
+	return cmp.Or(cmp.Compare(p.Policy, q.Policy), cmp.Compare(p.Binding, q.Binding))
+}

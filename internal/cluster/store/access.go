@@ -1,0 +1,225 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+
+	"github.com/mapd-project/mapd/internal/cluster/bearer"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const (
+	// accessTTL is how long the answer to one question of an Access is used again.
+	accessTTL = 10 * time.Second
+	// maxAccess bounds how many granted answers an Access keeps, and how many refused ones.
+	maxAccess = 256
+	// How often one caller can make an Access ask the API server, per second: anybody who
+	// reaches mapd's port can send tokens.
+	accessRate  = 5
+	accessBurst = 20
+	// How often all callers from other machines can, together.
+	accessRateOfAll  = 50
+	accessBurstOfAll = 200
+	// maxCallers bounds how many callers have a bucket of their own.
+	maxCallers = 1024
+)
+
+// Access decides who may read what mapd serves besides reviews, as components of
+// Kubernetes decide who may read their metrics: a TokenReview for mapd's own audience says
+// who has sent a token, and a SubjectAccessReview whether that user may get the path. It is
+// safe for concurrent use.
+type Access struct {
+	tokens     authenticationclient.TokenReviewInterface
+	authorizer authorizer.Authorizer
+
+	mu      sync.Mutex
+	all     bucket
+	callers map[netip.Prefix]bucket
+	// Who floods an Access with tokens that are refused displaces no answer in granted,
+	// since these are of users who have the right.
+	granted map[question]time.Time
+	refused map[question]answer
+}
+
+// question is a token, by its hash, and a path.
+type question struct {
+	token [sha256.Size]byte
+	path  string
+}
+
+type answer struct {
+	err error
+	at  time.Time
+}
+
+// NewAccess returns an Access that asks the server of kube.
+func NewAccess(kube kubernetes.Interface) *Access {
+	return &Access{
+		tokens: kube.AuthenticationV1().TokenReviews(), authorizer: NewAuthorizer(kube),
+		callers: map[netip.Prefix]bucket{}, granted: map[question]time.Time{}, refused: map[question]answer{},
+	}
+}
+
+// Authorize returns nil if the user with this token may get the path, and otherwise a
+// *webhook.ReviewError: 401 without a token for mapd's audience that the API server knows,
+// 403 without the right, 429 if this caller sends too many tokens, 503 if the API server
+// does not answer. Answers of the API server are used again for seconds.
+func (a *Access) Authorize(ctx context.Context, from netip.Prefix, token, path string) error {
+	now := time.Now()
+	if err := bearer.Check(token, now); err != nil {
+		return refused(http.StatusUnauthorized, "%v", err)
+	}
+	q := question{sha256.Sum256([]byte(token)), path}
+	if err, known := a.begin(q, from, now); known || err != nil {
+		return err
+	}
+	err := a.ask(ctx, token, path)
+	var said *webhook.ReviewError
+	if err == nil || errors.As(err, &said) && said.Code != http.StatusServiceUnavailable {
+		a.remember(q, err, now)
+	}
+	return err
+}
+
+// begin returns the answer to a question if it is known. Otherwise the caller may ask the
+// API server, unless there is an error.
+func (a *Access) begin(q question, from netip.Prefix, now time.Time) (err error, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, granted := a.granted[q]
+	if granted && now.Sub(at) < accessTTL {
+		return nil, true
+	}
+	if was, ok := a.refused[q]; ok && now.Sub(was.at) < accessTTL {
+		return was.err, true
+	}
+	// Only who has the right can send a token that was granted it. Whoever else asks from the
+	// same address must not keep this user out.
+	if granted || a.admit(from, now) {
+		return nil, false
+	}
+	return refused(http.StatusTooManyRequests, "too many tokens from your address have to be checked; try again in a second"), false
+}
+
+// loopback is the caller that all loopback addresses are.
+var loopback = netip.MustParsePrefix("127.0.0.1/32")
+
+// admit reports whether a caller may make mapd ask the API server. The caller holds a.mu.
+//
+// Commands reach replicas by port-forward, that is from the loopback address of the Pod.
+// What comes from other machines cannot use up their share.
+func (a *Access) admit(from netip.Prefix, now time.Time) bool {
+	local := from.Addr().IsLoopback()
+	if local {
+		from = loopback
+	}
+	own, ok := a.callers[from]
+	if !ok && !local && len(a.callers) >= maxCallers {
+		for p, b := range a.callers {
+			if b.full(now) {
+				delete(a.callers, p)
+			}
+		}
+		if len(a.callers) >= maxCallers {
+			from = netip.Prefix{} // a bucket for all that find no place
+			own = a.callers[from]
+		}
+	}
+	ok = own.take(now, accessRate, accessBurst)
+	a.callers[from] = own
+	return ok && (local || a.all.take(now, accessRateOfAll, accessBurstOfAll))
+}
+
+// remember keeps an answer.
+func (a *Access) remember(q question, err error, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		delete(a.granted, q)
+		if len(a.refused) >= maxAccess {
+			clear(a.refused)
+		}
+		a.refused[q] = answer{err, now}
+		return
+	}
+	if _, ok := a.granted[q]; !ok && len(a.granted) >= maxAccess {
+		oldest, first := q, now
+		for other, at := range a.granted {
+			if !at.After(first) {
+				oldest, first = other, at
+			}
+		}
+		delete(a.granted, oldest)
+	}
+	a.granted[q] = now
+}
+
+// ask asks the API server.
+func (a *Access) ask(ctx context.Context, token, path string) error {
+	review, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{bearer.Audience}},
+	}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		// The error's text is for mapd's operator: it may hold addresses.
+		return refused(http.StatusServiceUnavailable, "the API server cannot be asked about the token")
+	case !review.Status.Authenticated || review.Status.User.Username == "":
+		return refused(http.StatusUnauthorized, "the API server does not know the token")
+	case !slices.Contains(review.Status.Audiences, bearer.Audience):
+		// So says a server that has checked the token for itself.
+		return refused(http.StatusUnauthorized, "the API server does not say that the token is for the audience %s", bearer.Audience)
+	}
+	who := review.Status.User
+	extra := make(map[string][]string, len(who.Extra))
+	for k, v := range who.Extra {
+		extra[k] = v
+	}
+	decision, _, err := a.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra}, Verb: "get", Path: path,
+	})
+	switch {
+	case decision == authorizer.DecisionAllow:
+		return nil
+	case err != nil && decision == authorizer.DecisionNoOpinion:
+		return refused(http.StatusServiceUnavailable, "the API server cannot be asked about the rights of %q", who.Username)
+	}
+	return refused(http.StatusForbidden, "user %q may not get %q; the ClusterRole mapd-records gives the right", who.Username, path)
+}
+
+func refused(code int, format string, args ...any) error {
+	return &webhook.ReviewError{Code: code, Reason: fmt.Sprintf(format, args...)}
+}
+
+// bucket is a token bucket. The zero bucket is full.
+type bucket struct {
+	missing float64 // how many tokens were taken and have not come back by at
+	at      time.Time
+	rate    float64
+}
+
+// take takes a token if there is one.
+func (b *bucket) take(now time.Time, rate, burst float64) bool {
+	b.missing, b.at, b.rate = max(b.missing-now.Sub(b.at).Seconds()*rate, 0), now, rate
+	if b.missing+1 > burst {
+		return false
+	}
+	b.missing++
+	return true
+}
+
+// full reports whether all tokens have come back.
+func (b *bucket) full(now time.Time) bool { return now.Sub(b.at).Seconds()*b.rate >= b.missing }

@@ -1,0 +1,565 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mapd-project/mapd/internal/apiserver/validating"
+	"github.com/mapd-project/mapd/internal/breaker"
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/policyset"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// Metrics counts snapshots. *webhook.Metrics is one.
+type Metrics interface {
+	// SnapshotPublished reports how many policies and bindings are in use from now on, and
+	// how many of the policies cannot run.
+	SnapshotPublished(policies, bindings, compileErrors int)
+	// MutatorsPublished reports the number of Gatekeeper's mutators by state, and how many
+	// programs they share.
+	MutatorsPublished(states map[string]int, shapes int)
+	// BreakersPublished reports the policies that have a breaker, and which have tripped.
+	BreakersPublished(tripped map[string]bool)
+	// Prune forgets the policies and bindings for which keep returns false: they are gone.
+	// binding is empty for the series of a policy alone.
+	Prune(keep func(policy, binding string) bool)
+}
+
+// Options say what a Store is made of. Dynamic, Kubernetes and Env are required.
+// The clients should not limit their own rate: requests under admission wait for
+// some of the calls.
+type Options struct {
+	Dynamic    dynamic.Interface
+	Kubernetes kubernetes.Interface
+	// Env is the expression language.
+	Env *cel.Env
+	Log *slog.Logger // nil: no log
+	// Metrics may be nil.
+	Metrics Metrics
+	// Prune is called as Metrics.Prune is; it may be nil.
+	Prune func(keep func(policy, binding string) bool)
+	// Exempt are the namespaces that webhook entries leave out.
+	Exempt []string
+	// Mutators is the mode of Gatekeeper's mutators. Unless it is Off, mapd needs the
+	// right to read them.
+	Mutators api.Mode
+	// Resolver answers what policies and mutators ask of providers of external data; nil
+	// makes every answer an error.
+	Resolver engine.Resolver
+	// Providers is called with the Providers of the cluster that are valid, and how many
+	// others there are, at first and after each change. Nil reads none; otherwise mapd
+	// needs the right to read them.
+	Providers func(valid []*legacy.Provider, refused int)
+	// Native moves them into policies, or back, for which mapd needs the right to read
+	// those of the cluster; the Store does not write them. Mutators has to be On.
+	Native *NativeOptions
+	// Expansion finds out what becomes of the objects that workloads create. mapd needs
+	// the right to read ValidatingAdmissionPolicies, and, if the server has them, expansion
+	// templates and Kubernetes' own MutatingAdmissionPolicies.
+	Expansion bool
+	// Guests runs Kubewarden's policies, for which mapd needs the right to read them.
+	// Nil: they are not run.
+	Guests *GuestOptions
+}
+
+// Store turns a cluster into snapshots. It is safe for concurrent use.
+type Store struct {
+	log     *slog.Logger
+	metrics Metrics
+	prune   func(keep func(policy, binding string) bool) // may be nil
+
+	policies   *watch.Mirror[*stored]
+	bindings   *watch.Mirror[*stored]
+	moves      *moves
+	namespaces namespaces
+	params     *params
+	schemas    *schemas
+	authorizer authorizer.Authorizer
+	sources    binding.Sources
+	engine     engine.Options
+	gatekeeper *gatekeeper // nil: its mutators are not run
+	workloads  *workloads  // nil: they are not expanded
+	guests     *guests     // nil: Kubewarden's policies are not run
+	providers  *providers  // nil: none are read
+	// served runs the policies of each entry; nil before the first snapshot.
+	served atomic.Pointer[served]
+
+	// changes is notified when there may be something to publish.
+	changes watch.Signal
+	// kindsChanged asks for new Indexes, and stateChanged for a new Snapshot, although no
+	// policy and no binding has changed.
+	kindsChanged, stateChanged atomic.Bool
+
+	// Only the goroutine of Run uses the rest, except published and listeners.
+	compiler compiler
+	entries  map[webhook.ID]*joined
+	warnings warningsVersion
+	forgetAt time.Time   // when what is gone is forgotten once more; zero: not at all
+	late     *time.Timer // notifies changes then
+
+	published atomic.Pointer[publication]
+	listeners watch.Listeners
+}
+
+// goneAfter is how long a resource that was served has to be unknown to the server
+// before its objects count as deleted.
+const goneAfter = 3 * time.Second
+
+// longestRequest is longer than any request takes. One that began before a publication
+// counts for policies that are gone until then.
+const longestRequest = time.Minute
+
+// New returns a Store. It is empty until Run has read the cluster.
+func New(o Options) *Store {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{log: log, metrics: o.Metrics, prune: o.Prune, changes: watch.NewSignal()}
+	objects := watch.Options[*stored]{
+		Client: o.Dynamic, Log: log, Keep: keepStored, Changed: s.changes.Notify, EmptyAfter: goneAfter, Names: true,
+	}
+	objects.Resource = api.OwnPolicies
+	s.policies = watch.New(objects)
+	objects.Resource = api.OwnBindings
+	s.bindings = watch.New(objects)
+	s.moves = newMoves(o.Dynamic, o.Exempt, log, s.refresh)
+	s.namespaces = newNamespaces(o.Dynamic, log, s.changes.Notify)
+
+	s.schemas = newSchemas(o.Dynamic, o.Kubernetes.Discovery(), log, s.servedKindsChanged)
+	types := s.schemas.Types()
+	s.params = newParams(o.Dynamic, types, log, s.refresh)
+	s.authorizer = NewAuthorizer(o.Kubernetes)
+
+	s.compiler.deps = policy.Deps{Env: o.Env, Types: types}
+	s.compiler.slow = newSlow(s.changes.Notify)
+	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: policyset.Equivalents(types)}
+	s.engine = engine.Options{Authorizer: s.authorizer, Convert: policyset.Convert(types), Resolver: o.Resolver}
+	if o.Providers != nil {
+		s.providers = newProviders(o.Dynamic, types, log, o.Providers)
+	}
+	if o.Mutators != api.Off {
+		s.gatekeeper = newGatekeeper(gatekeeperOptions{
+			client: o.Dynamic, deps: s.compiler.deps, mode: o.Mutators, namespace: s.namespaces.Namespace,
+			metrics: o.Metrics, log: log, changed: s.changes.Notify, resolver: o.Resolver,
+		})
+		if o.Native != nil {
+			s.gatekeeper.natives = newNatives(o.Dynamic, s, *o.Native)
+			s.moves.always.Store(true)
+		}
+	}
+	if o.Expansion {
+		s.workloads = newWorkloads(o.Dynamic, validating.Sources{
+			Sources: s.sources, Types: types, Convert: s.engine.Convert, Authorizer: s.authorizer,
+		}, s.compiler.deps, s.engine, log, s.changes.Notify)
+	}
+	if o.Guests != nil {
+		s.guests = newGuests(o.Dynamic, *o.Guests, s.compiler.deps, s.sources, s.engine, log, s.changes.Notify)
+	}
+	return s
+}
+
+// servedKindsChanged is called when the server serves other kinds than before.
+func (s *Store) servedKindsChanged() {
+	s.kindsChanged.Store(true)
+	s.changes.Notify()
+	s.params.look()
+	if s.gatekeeper != nil {
+		s.gatekeeper.look()
+	}
+	if s.workloads != nil {
+		s.workloads.look()
+	}
+	if s.guests != nil {
+		s.guests.look()
+	}
+	if s.providers != nil {
+		s.providers.mirror.Look()
+	}
+}
+
+// Run watches the cluster and publishes snapshots until ctx is done. A Store
+// runs once.
+func (s *Store) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all sync.WaitGroup
+	for _, run := range []func(context.Context){s.policies.Run, s.bindings.Run, s.namespaces.Run, s.moves.configuration.Run} {
+		all.Go(func() { run(ctx) })
+	}
+	if s.gatekeeper != nil {
+		all.Go(func() { s.gatekeeper.run(ctx) })
+	}
+	if s.workloads != nil {
+		all.Go(func() { s.workloads.run(ctx) })
+	}
+	if s.guests != nil {
+		all.Go(func() { s.guests.run(ctx) })
+	}
+	if s.providers != nil {
+		all.Go(func() { s.providers.run(ctx) })
+	}
+	var failed error
+	all.Go(func() {
+		if failed = s.schemas.Run(ctx); failed != nil {
+			stop()
+		}
+	})
+	for last := (time.Time{}); s.changes.WaitQuietSince(ctx, last); last = time.Now() {
+		s.update(ctx)
+	}
+	if s.late != nil {
+		s.late.Stop()
+	}
+	all.Wait()
+	s.params.running.Wait()
+	return failed
+}
+
+// Ready returns nil once the first snapshot is published, and an error that says what is
+// missing before.
+func (s *Store) Ready() error {
+	if s.published.Load() == nil {
+		if err := s.sourcesReady(); err != nil {
+			return err
+		}
+		return errors.New("no snapshot is published yet")
+	}
+	var errs []error
+	if s.providers != nil {
+		errs = append(errs, s.providers.ready())
+	}
+	if s.gatekeeper != nil {
+		errs = append(errs, s.gatekeeper.ready())
+	}
+	if s.guests != nil {
+		errs = append(errs, s.guests.ready())
+	}
+	return errors.Join(errs...)
+}
+
+// sourcesReady returns nil once everything has been read, and otherwise what is missing.
+func (s *Store) sourcesReady() error {
+	errs := []error{s.policies.Ready(), s.bindings.Ready(), s.namespaces.Ready()}
+	if !s.schemas.Ready() {
+		errs = append(errs, errors.New("schemas: not read yet"))
+	}
+	return errors.Join(errs...)
+}
+
+// update compiles what has changed and, once all sources have been read, publishes the
+// result.
+func (s *Store) update(ctx context.Context) {
+	start := time.Now()
+	kinds, state := s.kindsChanged.Swap(false), s.stateChanged.Swap(false)
+	policies, bindings := changes(s.compiler.policies, s.policies), changes(s.compiler.bindings, s.bindings)
+	work := s.compiler.update(policies, bindings)
+	for _, name := range work.broken {
+		// The error is in the policy's status, not in the log, because it quotes the policy.
+		s.log.Error("the policy cannot run", "policy", name)
+	}
+	// Mutators and policies do not wait for each other's sources.
+	mutators := s.gatekeeper != nil && s.gatekeeper.update(ctx, kinds)
+	workloads := s.workloads != nil && s.workloads.update(kinds)
+	guests := s.guests != nil && s.guests.update(ctx, kinds)
+	if s.sourcesReady() != nil {
+		return
+	}
+	s.forgetLate()
+	if s.entries != nil && !kinds && !state && !mutators && !workloads && !guests && !work.changed && len(bindings) == 0 {
+		return
+	}
+	before := s.entries
+	if err := s.rebuild(ctx, kinds); err != nil {
+		s.log.Error("no new snapshot, the one before stays", "error", err)
+		return
+	}
+	level := slog.LevelDebug // of no consequence for requests
+	if !maps.Equal(before, s.entries) {
+		level = slog.LevelInfo
+	}
+	s.log.Log(ctx, level, "snapshot published",
+		"policies", len(s.compiler.policies), "bindings", len(s.compiler.bindings), "broken", s.compiler.broken(),
+		"compiledPolicies", work.policies, "compiledBindings", work.bindings, "duration", time.Since(start))
+}
+
+// rebuild publishes what the compiler holds.
+func (s *Store) rebuild(ctx context.Context, kinds bool) error {
+	before := s.entries
+	if kinds {
+		before = nil // an Index remembers which resources are equivalent
+		s.warnings.expire(s.refresh)
+	}
+	var last *catalogue
+	if p := s.published.Load(); p != nil {
+		last = &p.catalogue
+	}
+	also, wait := s.moves.update(last, s.compiler.catalogue, time.Now())
+	if wait > 0 {
+		time.AfterFunc(wait, s.refresh)
+	}
+	entries, err := join(s.compiler.catalogue, s.sources, before, also)
+	if err != nil {
+		return err
+	}
+	// Start reading parameters before requests need them.
+	s.params.Use(ctx, s.kindsInUse(entries))
+	if s.metrics != nil && !maps.Equal(before, entries) {
+		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken())
+	}
+	s.publish(entries)
+	return nil
+}
+
+// kindsInUse returns the kinds that policies read.
+func (s *Store) kindsInUse(entries map[webhook.ID]*joined) []schema.GroupVersionKind {
+	kinds := paramKinds(entries)
+	if s.guests != nil {
+		kinds = append(kinds, s.guests.aware...)
+	}
+	if s.workloads != nil {
+		kinds = append(kinds, s.workloads.paramKinds()...)
+	}
+	return kinds
+}
+
+// refresh asks for a new Snapshot of the same policies and bindings.
+func (s *Store) refresh() {
+	s.stateChanged.Store(true)
+	s.changes.Notify()
+}
+
+// publish replaces the Indexes of all entries together. A client's request arrives as one
+// call per entry, so an earlier call of the same request may have used the Index before.
+func (s *Store) publish(entries map[webhook.ID]*joined) {
+	last, now := s.served.Load(), &served{entries: map[webhook.ID]*admitter{}, groups: map[webhook.Group]func() *admitter{}}
+	breakers, tripped := s.compiler.breakers()
+	for id, j := range entries {
+		var a *admitter
+		if last != nil {
+			a = last.entries[id]
+		}
+		if a == nil {
+			a = &admitter{store: s, engine: engine.New(s.engine)}
+		}
+		a.engine.Publish(engine.Policies(j.index))
+		a.breakers.Store(j.counting(breakers))
+		now.entries[id] = a
+	}
+	for _, g := range webhook.Groups() {
+		c := s.compiler.catalogue
+		now.groups[g] = sync.OnceValue(func() *admitter { return s.wholeGroup(c, g) })
+	}
+	s.served.Store(now)
+	s.entries = entries
+	s.forgetGone()
+	s.forgetAt = time.Now().Add(longestRequest)
+	if s.late == nil {
+		s.late = time.AfterFunc(longestRequest, s.changes.Notify)
+	} else {
+		s.late.Reset(longestRequest)
+	}
+	if s.metrics != nil {
+		s.metrics.BreakersPublished(tripped)
+	}
+	next := publication{catalogue: s.compiler.catalogue, env: s.compiler.deps.Env, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State}
+	if s.gatekeeper != nil {
+		next.mutators = s.gatekeeper.state
+	}
+	if s.workloads != nil {
+		s.workloads.publish(s.compiler.catalogue, s.sources, s.gatekeeper, s.guests)
+		next.workloads = s.workloads.state
+	}
+	if s.guests != nil {
+		next.guests, next.stages = s.guests.state, s.guests.whole
+	}
+	s.published.Store(newPublication(next))
+	s.listeners.Notify()
+}
+
+// forgetGone forgets what was counted of policies and bindings that are gone.
+func (s *Store) forgetGone() {
+	if s.metrics != nil {
+		s.metrics.Prune(s.holds)
+	}
+	if s.prune != nil {
+		s.prune(s.holds)
+	}
+}
+
+// forgetLate does it once more when no request of before the last publication can be
+// under way: it may have counted something after that.
+func (s *Store) forgetLate() {
+	if !s.forgetAt.IsZero() && !time.Now().Before(s.forgetAt) {
+		s.forgetAt = time.Time{}
+		s.forgetGone()
+	}
+}
+
+// holds reports whether a policy, and its binding if that is named, still exist.
+func (s *Store) holds(policyName, bindingName string) bool {
+	return s.compiler.holds(policyName, bindingName) || s.gatekeeper != nil && s.gatekeeper.holds(policyName) ||
+		s.guests != nil && s.guests.holds(policyName)
+}
+
+// Guests returns what runs Kubewarden's policies of one path, see webhook.GuestPath; nil
+// if they are not run.
+func (s *Store) Guests() func(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) webhook.Admitter {
+	if s.guests == nil {
+		return nil
+	}
+	return s.guests.admitter
+}
+
+// Legacy returns an Admitter that runs Gatekeeper's mutators, nil if they are not run. It
+// changes nothing until they have been read.
+func (s *Store) Legacy() webhook.Admitter {
+	if s.gatekeeper == nil {
+		return nil
+	}
+	return s.gatekeeper.engine
+}
+
+// Entry returns an Admitter that runs the policies of one webhook entry. Before the first
+// snapshot it answers by the entry's failurePolicy.
+//
+// An API server with an old configuration may call an entry that no longer exists.
+// Which policies it expects is unknown, so Entry runs all policies of the group.
+func (s *Store) Entry(id webhook.ID) webhook.Admitter {
+	served := s.served.Load()
+	if served == nil {
+		return unread{id.FailurePolicy == admissionregistrationv1.Ignore}
+	}
+	if a := served.entries[id]; a != nil {
+		return a
+	}
+	return served.groups[id.Group]()
+}
+
+// served has an admitter for each entry and for each group.
+type served struct {
+	entries map[webhook.ID]*admitter
+	groups  map[webhook.Group]func() *admitter
+}
+
+// wholeGroup returns an admitter that runs all policies of a group.
+func (s *Store) wholeGroup(c catalogue, g webhook.Group) *admitter {
+	j := groupShare(&c, g)
+	// NewIndex fails only for two objects of one name, which a cluster cannot have.
+	index, err := binding.NewIndex(j.policies, j.bindings, s.sources)
+	if err != nil {
+		s.log.Error("policies of entries that are gone cannot be run", "error", err)
+		return &admitter{store: s, engine: engine.New(s.engine)}
+	}
+	a := &admitter{store: s, engine: engine.New(s.engine)}
+	a.engine.Publish(engine.Policies(index))
+	all, _ := c.breakers()
+	a.breakers.Store(j.counting(all))
+	return a
+}
+
+// Whole returns an Engine that runs all policies of the last snapshot, Gatekeeper's mutators
+// and Kubewarden's policies, as far as they are run, each in its mode; nil before the first
+// snapshot. What it does counts for nobody's breaker, and it asks no providers of external
+// data. It works in proportion to all policies.
+func (s *Store) Whole(a authorizer.Authorizer) *engine.Engine {
+	p := s.published.Load()
+	if p == nil {
+		return nil
+	}
+	j := wholeShare(&p.catalogue)
+	index, err := binding.NewIndex(j.policies, j.bindings, s.sources)
+	if err != nil { // only for two objects of one name
+		s.log.Error("the policies of all entries cannot be run together", "error", err)
+		return nil
+	}
+	stages := []engine.Stage{engine.Policies(index)}
+	if s.gatekeeper != nil {
+		stages = append(stages, s.gatekeeper.engine.Stages()...)
+	}
+	e := engine.New(engine.Options{Authorizer: a, Convert: s.engine.Convert})
+	e.Publish(append(stages, p.stages...)...)
+	return e
+}
+
+type admitter struct {
+	store  *Store
+	engine *engine.Engine
+	// breakers are those of the policies that the engine runs; nil if there are none.
+	breakers atomic.Pointer[breaker.Set]
+}
+
+// Admit implements webhook.Admitter.
+func (a *admitter) Admit(ctx context.Context, req *policy.Request) *engine.Decision {
+	set := a.breakers.Load()
+	d := a.engine.Admit(ctx, req)
+	if set != nil {
+		a.count(ctx, req, *set, d)
+	}
+	return d
+}
+
+// unread answers by failurePolicy until the first snapshot is published.
+type unread struct{ ignore bool }
+
+// Admit implements webhook.Admitter.
+func (u unread) Admit(_ context.Context, req *policy.Request) *engine.Decision {
+	if u.ignore {
+		return &engine.Decision{Object: req.Object}
+	}
+	status := apierrors.NewServiceUnavailable("the policies of this cluster have not been read yet").Status()
+	return &engine.Decision{Object: req.Object, Status: &status}
+}
+
+// Snapshot returns the last snapshot that was published, nil before the first. The first
+// call for each snapshot works in proportion to the policies that have changed.
+func (s *Store) Snapshot() *Snapshot {
+	p := s.published.Load()
+	if p == nil {
+		return nil
+	}
+	return p.snapshot()
+}
+
+// Changed returns a new channel, which receives a value after a snapshot was published;
+// several snapshots may be one value. There is no way to give the channel back.
+func (s *Store) Changed() <-chan struct{} {
+	l := s.listeners.Add()
+	if s.published.Load() != nil {
+		l.Notify()
+	}
+	return l
+}
+
+// Types are the kinds that the cluster serves, kept up to date.
+func (s *Store) Types() *openapi.Types { return s.schemas.Types() }
+
+// Authorizer asks the cluster what a user may do.
+func (s *Store) Authorizer() authorizer.Authorizer { return s.authorizer }
+
+// Namespace returns a Namespace as policies see it; the error of a missing one
+// is apierrors.IsNotFound.
+func (s *Store) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	return s.namespaces.Namespace(ctx, name)
+}

@@ -1,0 +1,29 @@
+package externaldata
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// DecodeProvider reads a Provider, as legacy.DecodeProvider does, and the certificates
+// of its caBundle.
+func DecodeProvider(u *unstructured.Unstructured) (*legacy.Provider, error) {
+	return legacy.DecodeProvider(u, checkAuthorities)
+}
+
+// checkAuthorities does Gatekeeper's check of the first block, and then the one that
+// its client does.
+func checkAuthorities(bundle, first []byte) error {
+	if _, err := x509.ParseCertificate(first); err != nil {
+		return fmt.Errorf("failed to parse caBundle: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
+		return errors.New("caBundle has no block of the type CERTIFICATE")
+	}
+	return nil
+}

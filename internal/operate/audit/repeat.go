@@ -1,0 +1,153 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/internal/output/page"
+)
+
+// Repeater audits again and again, beside a server whose policies it runs. All but Log are
+// required.
+type Repeater struct {
+	// Every is the time from the end of an audit to the beginning of the next one.
+	Every time.Duration
+	// Config reaches the cluster, with the limit of its QPS. Kinds that the server begins
+	// to serve are part of the next audit.
+	Config *rest.Config
+	// Set returns the policies as they are now; nil while they are not known.
+	Set func() *Set
+	Asking
+	// Publish is called with the outcome of each audit, and with nil when Run returns.
+	Publish func(*Finished)
+	Log     *slog.Logger // nil: no log
+}
+
+// Finished is an audit that has ended.
+type Finished struct {
+	*Report
+	Ended time.Time
+	Took  time.Duration
+}
+
+const (
+	// repeatDelay is the least time before the first audit, to which up to twice as much is
+	// added by chance: while a Deployment rolls out, the Lease has a new holder every few
+	// seconds.
+	repeatDelay = 10 * time.Second
+	// repeatRetry is how long after a failure the next audit begins, at first.
+	repeatRetry = time.Minute
+	// maxData bounds the text of each table of Data, and maxRows its rows: a ConfigMap may
+	// have 1 MiB.
+	maxData = 200 << 10
+	maxRows = 2000
+)
+
+// Run audits until ctx is done, and then ends at once. write stores the Data of an audit.
+func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data map[string]string) error) {
+	defer r.Publish(nil)
+	log := r.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	wait, retry := repeatDelay+rand.N(2*repeatDelay), repeatRetry
+	for sleep(ctx, wait) == nil {
+		f, err := r.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			log.Error("the audit failed", "error", err)
+			wait, retry = min(retry, r.Every), 2*min(retry, r.Every)
+			continue
+		}
+		wait, retry = r.Every, repeatRetry
+		log.Info("audit ended", "objects", f.Objects, "changed", f.Changed, "failed", f.Failed, "duration", f.Took)
+		r.Publish(f)
+		data := f.Data()
+		for try := range tries {
+			if err = write(ctx, data); err == nil || sleep(ctx, time.Second<<try) != nil {
+				break
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Error("the report of the audit is not written", "error", err)
+		}
+	}
+}
+
+// once audits everything.
+func (r *Repeater) once(ctx context.Context) (*Finished, error) {
+	began := time.Now()
+	set := r.Set()
+	if set == nil {
+		return nil, errors.New("the policies have not been read yet")
+	}
+	c, err := Connect(ctx, r.Config)
+	if err != nil {
+		return nil, err
+	}
+	report, err := Run(ctx, Options{Cluster: c, Set: set, Asking: r.Asking, Background: true})
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	return &Finished{report, now, now.Sub(began)}, nil
+}
+
+// Unreadable returns how many kinds could not be read, or not to their end.
+func (r *Report) Unreadable() (n int) {
+	for _, k := range r.Kinds {
+		if k.Unreadable != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Data returns totals as text: when and how many, and tables by kind, by policy and by
+// field. It has no values of objects, so no texts of errors of policies either, and it is
+// bounded.
+func (f *Finished) Data() map[string]string {
+	summary := fmt.Sprintf("%s, after %s: %s", f.Ended.UTC().Format(time.RFC3339), f.Took.Round(time.Millisecond), f.Summary())
+	if n := f.Unreadable(); n > 0 {
+		summary += fmt.Sprintf("; %s could not be read", count(n, "kind"))
+	}
+	data := map[string]string{"summary": summary}
+	for _, t := range f.rows() {
+		if len(t.rows) == 0 {
+			continue
+		}
+		var b bytes.Buffer
+		t.write(&b, maxRows)
+		data[strings.ToLower(t.title)] = cutLines(b.String(), 1+len(t.rows))
+	}
+	if problems := f.gaps(); len(problems) > 0 {
+		var b strings.Builder
+		for _, p := range problems[:min(maxRows, len(problems))] {
+			b.WriteString(page.OneLine(p) + "\n")
+		}
+		data["problems"] = cutLines(b.String(), len(problems))
+	}
+	return data
+}
+
+// cutLines returns the first lines of a text, at most maxData of it, and how many of all
+// lines are missing.
+func cutLines(text string, all int) string {
+	if len(text) > maxData {
+		text = text[:strings.LastIndexByte(text[:maxData], '\n')+1]
+	}
+	if missing := all - strings.Count(text, "\n"); missing > 0 {
+		text += fmt.Sprintf("and %d more\n", missing)
+	}
+	return text
+}

@@ -1,0 +1,452 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/policyset"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Loading says which policies a Set has. Env is required.
+type Loading struct {
+	Env *cel.Env
+	// Files are read instead of the cluster's policies, if not nil. What they lack of
+	// Namespaces, definitions and parameters is read from the cluster.
+	Files []manifest.Input
+	// Unbound binds policies without a binding to everything.
+	Unbound bool
+	// Native, Mutators and Guests have the cluster's policies of Kubernetes' own group,
+	// Gatekeeper's mutators and Kubewarden's policies run, too. Those of files always run.
+	Native, Mutators, Guests bool
+	// Only, if not empty, are the names of the policies that run; mutators and Kubewarden's
+	// policies do not run then.
+	Only []string
+	// Enforced leaves policies and bindings out that are in another mode.
+	Enforced bool
+	// Whole has bindings apply to all objects, whatever their share is.
+	Whole bool
+	// Loader loads the modules of Kubewarden's policies.
+	Loader kubewarden.Loader
+	// Authorizer answers for the cluster.
+	Authorizer authorizer.Authorizer
+	// Resolver answers what policies ask of providers of external data; nil makes every
+	// answer an error.
+	Resolver engine.Resolver
+}
+
+// Set is the policies of an audit. It does not change.
+type Set struct {
+	// Problems say which policies are left out, and which parameters could not be read.
+	Problems []string
+	// Policies is how many policies, mutators and policies of Kubewarden run.
+	Policies int
+	// Digest identifies the policies and what they read.
+	Digest string
+
+	options string // part of what Options.digest returns
+	types   *openapi.Types
+	whole   *engine.Engine
+	native  *engine.Engine       // of policies that the API server runs itself; nil: none
+	modes   map[[2]string]string // of a policy and a binding that are not enforced
+}
+
+// Served returns the Set of policies that a server runs, each in its mode. The Engine must
+// not be published to any more.
+func Served(e *engine.Engine, types *openapi.Types) *Set { return &Set{types: types, whole: e} }
+
+// NativeStage is the name of the stage that stands for the API server's own policies.
+const NativeStage = "native policies"
+
+// surroundings are the definitions and Namespaces of a cluster.
+func (c *Cluster) surroundings(ctx context.Context) (docs []*manifest.Document, problems []string, err error) {
+	for _, of := range []struct{ group, kind string }{{api.DefinitionGroup, api.DefinitionKind}, {"", "Namespace"}} {
+		r, ok := c.Serves(of.group, of.kind, "v1")
+		if !ok {
+			continue
+		}
+		more, err := c.documents(ctx, r, query{})
+		switch {
+		case err == nil:
+			docs = append(docs, more...)
+		case unreadable(err):
+			problems = append(problems, err.Error())
+		default:
+			return nil, nil, err
+		}
+	}
+	return docs, problems, nil
+}
+
+// unreadable reports whether the user may not read something, or the cluster has no list
+// of it. Other errors end an audit.
+func unreadable(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsUnauthorized(err)
+}
+
+// refused reports whether the server answered, with an error.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// documents lists objects as documents.
+func (c *Cluster) documents(ctx context.Context, r Resource, q query) (docs []*manifest.Document, err error) {
+	err = c.each(ctx, r, q, func(u *unstructured.Unstructured) error {
+		meta, _ := u.Object["metadata"].(map[string]any)
+		delete(meta, "managedFields")
+		docs = append(docs, document(u))
+		return nil
+	})
+	return docs, err
+}
+
+func document(u *unstructured.Unstructured) *manifest.Document {
+	return &manifest.Document{Object: u, File: manifest.Name(u), Index: 1}
+}
+
+// decode reads an object of a list, whose kind servers leave to the list.
+func decode(item json.RawMessage, r Resource) (*unstructured.Unstructured, error) {
+	o, err := tree.Decode(item)
+	if err != nil {
+		return nil, fmt.Errorf("an object of %s: %w", r.GVR.GroupResource(), err)
+	}
+	u := &unstructured.Unstructured{Object: o}
+	u.SetGroupVersionKind(r.GVK)
+	return u, nil
+}
+
+// policyKinds are the kinds of policies to read of a cluster.
+func (l *Loading) policyKinds(native bool) [][]schema.GroupVersionKind {
+	versions := func(group, kind string, versions ...string) (out []schema.GroupVersionKind) {
+		for _, v := range versions {
+			out = append(out, schema.GroupVersionKind{Group: group, Version: v, Kind: kind})
+		}
+		return out
+	}
+	if native {
+		return [][]schema.GroupVersionKind{
+			versions(api.NativeGroup, api.PolicyKind, "v1", "v1beta1", "v1alpha1"), versions(api.NativeGroup, api.BindingKind, "v1", "v1beta1", "v1alpha1"),
+		}
+	}
+	kinds := [][]schema.GroupVersionKind{versions(api.OwnGroup, api.PolicyKind, "v1"), versions(api.OwnGroup, api.BindingKind, "v1")}
+	if l.Mutators {
+		for _, kind := range legacy.Kinds() {
+			kinds = append(kinds, versions(legacy.Group, string(kind), "v1", "v1beta1", "v1alpha1"))
+		}
+		kinds = append(kinds, versions(legacy.ConfigGroup, "Config", "v1alpha1"))
+	}
+	if l.Guests {
+		kinds = append(kinds, versions(kubewarden.Group, kubewarden.ClusterPolicyKind, kubewarden.Version), versions(kubewarden.Group, kubewarden.PolicyKind, kubewarden.Version))
+	}
+	return kinds
+}
+
+// Load reads policies and all that they read besides the objects. The error of files is
+// errors.Join of errors with their positions.
+func (c *Cluster) Load(ctx context.Context, l Loading) (*Set, error) {
+	around, problems, err := c.surroundings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{Problems: problems, options: fmt.Sprint(l.Whole, l.Unbound, l.Only), modes: map[[2]string]string{}}
+	sum := sha256.New()
+	b := setBuilder{Set: s, cluster: c, loading: &l, around: around, sum: sum}
+	if l.Files != nil {
+		docs, errs := manifest.ReadAll(l.Files, func(*manifest.Document) {})
+		if len(errs) > 0 {
+			return nil, errors.Join(errs...)
+		}
+		docs = slices.DeleteFunc(docs, func(d *manifest.Document) bool { return d.Object == nil })
+		if err := b.add(ctx, docs, false); err != nil {
+			return nil, err
+		}
+	} else {
+		for _, native := range []bool{true, false} {
+			if native && !l.Native {
+				continue
+			}
+			docs, err := b.read(ctx, native)
+			if err != nil {
+				return nil, err
+			}
+			if err := b.add(ctx, docs, native); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.Digest = hex.EncodeToString(sum.Sum(nil))
+	var stages []engine.Stage
+	for _, e := range b.engines {
+		stages = append(stages, e.Stages()...)
+	}
+	last := b.engines[len(b.engines)-1]
+	s.whole = last.With(func(o *engine.Options) {})
+	s.whole.Publish(stages...)
+	if l.Files == nil && l.Native {
+		s.native = b.engines[0]
+	}
+	return s, nil
+}
+
+// setBuilder makes a Set.
+type setBuilder struct {
+	*Set
+	cluster *Cluster
+	loading *Loading
+	around  []*manifest.Document
+	sum     hash.Hash
+	engines []*engine.Engine
+	first   *policyset.Snapshot
+}
+
+// read lists the policies of a cluster.
+func (b *setBuilder) read(ctx context.Context, native bool) (docs []*manifest.Document, err error) {
+	for _, versions := range b.loading.policyKinds(native) {
+		var names []string
+		for _, v := range versions {
+			names = append(names, v.Version)
+		}
+		r, ok := b.cluster.Serves(versions[0].Group, versions[0].Kind, names...)
+		if !ok {
+			continue
+		}
+		more, err := b.cluster.documents(ctx, r, query{})
+		if err != nil {
+			// Without its policies an audit would say that nothing changes.
+			return nil, err
+		}
+		docs = append(docs, more...)
+	}
+	return docs, nil
+}
+
+// add compiles policies with their surroundings. Faults of files are errors; a policy of
+// the cluster that has one is left out.
+func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native bool) error {
+	more, err := b.params(ctx, docs)
+	if err != nil {
+		return err
+	}
+	more = append(slices.Clip(b.around), more...)
+	opts := policyset.Options{
+		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Guests: b.loading.Loader, Resolver: b.loading.Resolver,
+	}
+	if len(b.loading.Only) > 0 {
+		opts.Mutators, opts.GuestMode = api.Off, api.Off
+	}
+	opts.Like = b.first
+	var built *policyset.Snapshot
+	for built == nil {
+		opts.More = more
+		all := append(slices.Clip(docs), more...)
+		now, errs := policyset.Build(all, opts)
+		if len(errs) == 0 {
+			built = now
+			break
+		}
+		left := map[string]bool{}
+		for _, err := range errs {
+			var at *manifest.PositionError
+			if !errors.As(err, &at) {
+				return err
+			}
+			left[at.File] = true
+		}
+		drop := func(d *manifest.Document) bool { return left[d.File] && d.Raw == nil } // Raw: of a file
+		before := len(all)
+		docs, more = slices.DeleteFunc(slices.Clone(docs), drop), slices.DeleteFunc(slices.Clone(more), drop)
+		if len(docs)+len(more) == before {
+			return errors.Join(errs...)
+		}
+		for _, err := range errs {
+			b.Problems = append(b.Problems, "left out: "+err.Error())
+		}
+	}
+	for _, d := range slices.Concat(docs, more) {
+		digest(b.sum, d.Object)
+	}
+	for _, name := range built.NoGuests {
+		b.Problems = append(b.Problems, "left out: "+name+": nothing loads its module")
+	}
+	for _, kind := range built.UnknownParams {
+		b.Problems = append(b.Problems, "the cluster does not serve the paramKind "+kind)
+	}
+	for _, m := range built.Mutators {
+		if !m.Running {
+			b.Problems = append(b.Problems, "left out: "+m.Mutator.ID()+": "+m.Reason)
+		}
+	}
+	b.types = built.Types
+	b.first = cmp.Or(b.first, built)
+	b.Policies += len(built.Index.Bindings()) - len(built.Dangling) + len(built.Mutators) + len(built.Guests)
+	e := built.Engine().With(func(o *engine.Options) {
+		if b.loading.Authorizer != nil {
+			o.Authorizer = b.loading.Authorizer
+		}
+	})
+	if native {
+		stages := slices.Clone(e.Stages())
+		stages[0].Name = NativeStage
+		e.Publish(stages...)
+	}
+	b.engines = append(b.engines, e)
+	return nil
+}
+
+// mode has every policy run as if it were enforced, and remembers the mode that it has; with
+// Loading.Enforced the others do not run.
+func (b *setBuilder) mode(p *policy.Policy, by *binding.Binding, written api.Mode) api.Mode {
+	if only := b.loading.Only; len(only) > 0 && !slices.Contains(only, p.Name()) {
+		return api.Off
+	}
+	if written != api.Enforce {
+		if b.loading.Enforced {
+			return api.Off
+		}
+		b.modes[[2]string{p.Name(), by.Name()}] = written.String()
+	}
+	return api.Enforce
+}
+
+// digest adds what counts of an object.
+func digest(sum hash.Hash, u *unstructured.Unstructured) {
+	rest := make(map[string]any, len(u.Object))
+	for name, v := range u.Object {
+		if name != "metadata" && name != "status" {
+			rest[name] = v
+		}
+	}
+	rest["metadata"] = map[string]any{"namespace": u.GetNamespace(), "name": u.GetName(), "labels": u.GetLabels(), "annotations": u.GetAnnotations()}
+	_ = json.NewEncoder(sum).Encode(rest) // it came as JSON
+}
+
+// params reads the parameters that policies and bindings name.
+func (b *setBuilder) params(ctx context.Context, docs []*manifest.Document) (out []*manifest.Document, err error) {
+	kinds := map[string]schema.GroupVersionKind{} // by policy
+	for _, d := range docs {
+		if u := d.Object; api.IsAdmission(u.GroupVersionKind().Group) && u.GetKind() == api.PolicyKind {
+			if kind, ok, _ := unstructured.NestedStringMap(u.Object, "spec", "paramKind"); ok {
+				kinds[u.GetName()] = schema.FromAPIVersionAndKind(kind["apiVersion"], kind["kind"])
+			}
+		}
+	}
+	type wanted struct {
+		gvk schema.GroupVersionKind
+		q   query
+	}
+	asked := map[wanted]bool{}
+	have := map[string]bool{}
+	for _, d := range docs {
+		u := d.Object
+		name, _, _ := unstructured.NestedString(u.Object, "spec", "policyName")
+		gvk, ok := kinds[name]
+		if u.GetKind() != api.BindingKind || !ok {
+			continue
+		}
+		r, ok := b.cluster.Serves(gvk.Group, gvk.Kind, gvk.Version)
+		if !ok {
+			continue
+		}
+		q, ok := paramQuery(u)
+		if !r.Namespaced {
+			q.namespace = ""
+		}
+		if !ok || asked[wanted{gvk, q}] {
+			continue
+		}
+		asked[wanted{gvk, q}] = true
+		found, err := b.cluster.documents(ctx, r, q)
+		switch {
+		case err == nil:
+		case unreadable(err):
+			b.Problems = append(b.Problems, fmt.Sprintf("policy %s runs as if it had no parameters: %v", name, err))
+		default:
+			return nil, err
+		}
+		for _, d := range found {
+			// Two bindings may name the same.
+			if key := gvk.String() + " " + d.File; !have[key] {
+				have[key] = true
+				out = append(out, d)
+			}
+		}
+	}
+	return out, nil
+}
+
+// paramQuery returns what a binding's paramRef selects, false if there is none. In
+// whichever namespace the parameters are, those of the others are not read if it says so.
+func paramQuery(binding *unstructured.Unstructured) (q query, ok bool) {
+	ref, ok, _ := unstructured.NestedMap(binding.Object, "spec", "paramRef")
+	if !ok {
+		return q, false
+	}
+	q.namespace, _ = ref["namespace"].(string)
+	if name, _ := ref["name"].(string); name != "" {
+		q.fields = "metadata.name=" + name
+		return q, true
+	}
+	text, err := json.Marshal(ref["selector"])
+	if err != nil {
+		return q, false
+	}
+	var selector metav1.LabelSelector
+	if json.Unmarshal(text, &selector) != nil {
+		return q, false
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return q, false
+	}
+	q.labels = parsed.String()
+	return q, true
+}
+
+// mayMeet reports whether any policy can apply to requests of the kind of req.
+func (s *Set) mayMeet(req *policy.Request) bool { return s.whole.MayMeet(req) }
+
+// Documents returns the policies of mapd's group, or those of the API server, with their
+// bindings, parameters, definitions and Namespaces. problems say which
+// definitions and Namespaces could not be read.
+func (c *Cluster) Documents(ctx context.Context, native bool) (docs []*manifest.Document, problems []string, err error) {
+	around, problems, err := c.surroundings(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := setBuilder{Set: &Set{Problems: problems}, cluster: c, loading: &Loading{}, around: around}
+	if docs, err = b.read(ctx, native); err != nil {
+		return nil, nil, err
+	}
+	params, err := b.params(ctx, docs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if more := b.Problems[len(problems):]; len(more) > 0 {
+		return nil, nil, errors.New(strings.Join(more, "; "))
+	}
+	return slices.Concat(docs, params, around), problems, nil
+}

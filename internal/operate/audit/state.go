@@ -1,0 +1,52 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+)
+
+// ReadState reads what WriteState has written; nil if there is no such file.
+func ReadState(file string) (*State, error) {
+	text, err := manifest.ReadFile(file, manifest.MaxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &State{}
+	if err := json.Unmarshal(text, s); err != nil || s.Digest == "" {
+		return nil, fmt.Errorf("%s: it is no state of an audit; delete it to begin again", file)
+	}
+	return s, nil
+}
+
+// WriteState writes a state such that the file always has the one before or all of this
+// one. Only its owner may read it: it has values of objects.
+func WriteState(file string, s *State) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".mapd-audit-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}

@@ -1,0 +1,349 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// Undo is one object before it was written, and after: a document of an undo file. Their
+// managedFields say what the write took from other managers.
+type Undo struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Resource   string         `json:"resource"`
+	Namespaced bool           `json:"namespaced"`
+	Before     map[string]any `json:"before"`
+	After      map[string]any `json:"after"`
+}
+
+const (
+	undoVersion = "audit.mapd.dev/v1"
+	undoKind    = "Undo"
+)
+
+func newUndo(of Resource, before, after *unstructured.Unstructured) *Undo {
+	return &Undo{undoVersion, undoKind, of.GVR.Resource, of.Namespaced, before.Object, after.Object}
+}
+
+// UndoFile is a file of Undo documents that does not exist before the first.
+type UndoFile struct {
+	Name string
+	file *os.File
+	last int64 // where the last document begins
+}
+
+// Add writes a document, which is on the disk when Add returns. Only the owner may read
+// the file: it has whole objects.
+func (f *UndoFile) Add(u *Undo) (err error) {
+	if f.file == nil {
+		if f.file, err = os.OpenFile(f.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(u)
+	if err != nil {
+		return err
+	}
+	if f.last, err = f.file.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
+	if _, err = f.file.Write(append(append([]byte("---\n"), text...), '\n')); err == nil {
+		err = f.file.Sync()
+	}
+	return err
+}
+
+// Drop removes the last document, of an object that was not written. To put it back could take
+// back what another has written.
+func (f *UndoFile) Drop() error {
+	err := f.file.Truncate(f.last)
+	if err == nil {
+		err = f.file.Sync()
+	}
+	return err
+}
+
+// Close closes the file, and removes it if all documents were dropped; written reports whether it
+// has one.
+func (f *UndoFile) Close() (written bool, err error) {
+	if f.file == nil {
+		return false, nil
+	}
+	info, err := f.file.Stat()
+	if closed := f.file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil && info.Size() == 0 {
+		return false, os.Remove(f.Name)
+	}
+	return true, err
+}
+
+// ReadUndo reads an undo file. A last document that is not whole is left out: what it is
+// about was not written. Of two documents with the same object before, one after the other,
+// the second says what the API server has stored.
+func ReadUndo(r io.Reader) (all []*Undo, err error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	docs := bytes.SplitAfter(text, []byte("\n"))
+	for i, line := range docs {
+		if len(bytes.TrimSpace(line)) == 0 || string(bytes.TrimSpace(line)) == "---" {
+			continue
+		}
+		o, err := tree.Decode(line)
+		if err != nil && i == len(docs)-1 {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		u := &Undo{}
+		u.APIVersion, _ = o["apiVersion"].(string)
+		u.Kind, _ = o["kind"].(string)
+		u.Resource, _ = o["resource"].(string)
+		u.Namespaced, _ = o["namespaced"].(bool)
+		u.Before, _ = o["before"].(map[string]any)
+		u.After, _ = o["after"].(map[string]any)
+		if u.APIVersion != undoVersion || u.Kind != undoKind || u.Resource == "" || u.Before == nil || u.After == nil {
+			return nil, fmt.Errorf("line %d: want an object of kind %s of %s, which mapd audit --fix has written", i+1, undoKind, undoVersion)
+		}
+		if n := len(all); n > 0 && all[n-1].Resource == u.Resource && tree.Equal(all[n-1].Before, u.Before) {
+			all = all[:n-1]
+		}
+		all = append(all, u)
+	}
+	return all, nil
+}
+
+// Title returns the object as messages call it.
+func (u *Undo) Title() string { return newResult(u.object()).Title() }
+
+func (u *Undo) object() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: u.Before}
+}
+
+// Restore gives the fields that a Fixer has changed in an object the values of before,
+// where they still are as it wrote them. If one is not, nothing of the object is written.
+// Managers get back the fields that the Fixer took from them.
+func (w *Writer) Restore(ctx context.Context, u *Undo) (Outcome, string, error) {
+	var read, stored *unstructured.Unstructured
+	outcome, why, err := w.restore(ctx, u, func(before, after *unstructured.Unstructured) { read, stored = before, after })
+	if err != nil || stored == nil {
+		return outcome, why, err
+	}
+	pods, err := w.await(ctx, w.Cluster.of(u.resource(), stored.GetNamespace()), read, stored)
+	return outcome, also(why, pods), err
+}
+
+// also joins two explanations, either of which may be empty.
+func also(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+func (u *Undo) resource() Resource {
+	gvk := u.object().GroupVersionKind()
+	return Resource{GVR: schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: u.Resource}, GVK: gvk, Namespaced: u.Namespaced}
+}
+
+// restore calls wrote with the object that it has read and what was stored, if it has written.
+func (w *Writer) restore(ctx context.Context, u *Undo, wrote func(before, after *unstructured.Unstructured)) (Outcome, string, error) {
+	was := u.object()
+	client := w.Cluster.of(u.resource(), was.GetNamespace())
+	before, after := stable(was), stable(&unstructured.Unstructured{Object: u.After})
+	outcome, why := Before, ""
+	for range attempts {
+		now, err := client.Get(ctx, was.GetName(), metav1.GetOptions{})
+		if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
+			return outcome, why, err
+		}
+		if now.GetUID() != was.GetUID() {
+			return Gone, "there is another object of that name", nil
+		}
+		current := stable(now)
+		var taken []string
+		back, _ := takeBack("", current, after, before, &taken)
+		if len(taken) > 0 {
+			return Conflict, "changed since: " + list(taken), nil
+		}
+		if ops := tree.Diff(current, back); len(ops) > 0 {
+			stored, err := replace(ctx, client, now, ops, true)
+			if err == nil {
+				if why := w.leftOut(now.Object, stored.Object); why != "" {
+					return LeftOut, why, nil
+				}
+			}
+			if err == nil && !w.DryRun {
+				stored, err = replace(ctx, client, now, ops, false)
+			}
+			if apierrors.IsConflict(err) {
+				continue
+			}
+			if outcome, why, err := failed(ctx, err); outcome != "" || err != nil {
+				return outcome, why, err
+			}
+			outcome, why = Restored, ""
+			if left := otherwise(current, back, stable(stored)); len(left) > 0 {
+				outcome, why = Conflict, "the API server, or a policy or webhook in force, sets another value for "+list(left)
+			}
+			if w.DryRun {
+				if outcome == Restored {
+					outcome, why = Checked, replaces(now, stored)
+				}
+				return outcome, why, nil
+			}
+			wrote(now, stored)
+			now = stored
+		}
+		managers, changed := u.managers(now)
+		switch {
+		case !changed:
+			return outcome, why, nil
+		case w.DryRun:
+			return Checked, "", nil
+		}
+		_, err = replace(ctx, client, now, []tree.Op{{Op: "replace", Path: "/metadata/managedFields", Value: managers}}, false)
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if failure, text, err := failed(ctx, err); failure != "" || err != nil {
+			return failure, "its managedFields could not be put back: " + text, err
+		}
+		if outcome == Before {
+			outcome = Restored
+		}
+		return outcome, why, nil
+	}
+	return Conflict, fmt.Sprintf("the object has changed %d times meanwhile", attempts), nil
+}
+
+// replace patches the version of an object that was read.
+func replace(ctx context.Context, client dynamic.ResourceInterface, now *unstructured.Unstructured, ops []tree.Op, dryRun bool) (*unstructured.Unstructured, error) {
+	p, err := jsonPatch(now, ops)
+	if err != nil {
+		return nil, err
+	}
+	return p.send(ctx, client, dryRun)
+}
+
+// otherwise returns the names of the fields that a write was to change from one value to
+// another and that have neither afterwards, or still the first. A field that changed besides
+// is not one of them.
+func otherwise(from, to, stored any) []string {
+	asked := names(tree.Changed(from, to))
+	return slices.DeleteFunc(names(tree.Changed(to, stored)), func(name string) bool {
+		return !slices.ContainsFunc(asked, func(a string) bool { return overlap(a, name) })
+	})
+}
+
+// names returns the fields of pointers, each once.
+func names(pointers []string) []string {
+	var out []string
+	for _, p := range pointers {
+		out = append(out, fieldName(p))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// absent is the value of a field that is not there.
+type absent struct{}
+
+// takeBack returns now with the changes from before to after taken back. taken gets the
+// paths of fields that are neither as in after nor as in before. Lists are values.
+func takeBack(path string, now, after, before any, taken *[]string) (any, bool) {
+	switch {
+	case same(after, before), same(now, before):
+		return now, now != absent{}
+	case same(now, after):
+		return before, before != absent{}
+	}
+	n, a, b := fields(now), fields(after), fields(before)
+	if n == nil || a == nil || b == nil {
+		*taken = append(*taken, fieldName(path))
+		return now, true
+	}
+	out := maps.Clone(n)
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		v, ok := takeBack(path+tree.Pointer(name), member(n, name), member(a, name), member(b, name), taken)
+		if ok {
+			out[name] = v
+		} else {
+			delete(out, name)
+		}
+	}
+	_, was := before.(absent)
+	return out, !was || len(out) > 0
+}
+
+// fields returns the fields of an object, none of one that is not there, nil of anything else.
+func fields(v any) map[string]any {
+	switch v := v.(type) {
+	case map[string]any:
+		return v
+	case absent:
+		return map[string]any{}
+	}
+	return nil
+}
+
+func member(m map[string]any, name string) any {
+	if v, ok := m[name]; ok {
+		return v
+	}
+	return absent{}
+}
+
+func same(a, b any) bool {
+	_, x := a.(absent)
+	_, y := b.(absent)
+	if x || y {
+		return x == y
+	}
+	return tree.Equal(a, b)
+}
+
+// errEmpty is returned for a file without documents.
+var errEmpty = errors.New("it has no document of mapd audit --fix")
+
+// maxUndo is the size of an undo file that is read: 10,000 objects of 25 KiB, before and after.
+const maxUndo = 512 << 20
+
+// ReadUndoFile reads an undo file by its name.
+func ReadUndoFile(name string) ([]*Undo, error) {
+	f, err := manifest.Open(name, maxUndo)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := ReadUndo(f)
+	if err == nil && len(all) == 0 {
+		err = errEmpty
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return all, nil
+}

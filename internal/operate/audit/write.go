@@ -1,0 +1,332 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/mapd-project/mapd/internal/output/annotate"
+	"github.com/mapd-project/mapd/internal/output/page"
+	"github.com/mapd-project/mapd/internal/output/report"
+)
+
+// Formats are the formats of Write. For json, lines of Line come before it.
+var Formats = []string{"table", "json", "markdown", "html", "sarif"}
+
+// mostFields is how many fields of a policy a report names that a person reads.
+const mostFields = 20
+
+// Write writes a report in one of Formats. version is that of mapd.
+func (r *Report) Write(w io.Writer, format, version string, colour report.Colour) error {
+	var b bytes.Buffer
+	switch format {
+	case "json":
+		return Line(w, struct {
+			Totals *Totals  `json:"totals"`
+			Notes  []string `json:"notes,omitempty"`
+		}{&r.Totals, r.Notes})
+	case "markdown":
+		r.markdown(&b)
+	case "html":
+		r.html(&b, version)
+	case "sarif":
+		return annotate.SARIF(w, "mapd audit", version, r.rules(), r.remarks())
+	default:
+		r.table(&b, colour)
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// Line writes a value as a line of JSON.
+func Line(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// Summary says how many objects there are of what.
+func (t *Totals) Summary() string {
+	text := fmt.Sprintf("%s evaluated: %d would change, %d would be denied, for %d a policy fails", count(t.Objects, "object"), t.Changed, t.Denied, t.Failed)
+	if t.Unread > 0 {
+		text += fmt.Sprintf(", %d could not be evaluated", t.Unread)
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// left says how many results are not shown.
+func (r *Report) left() string {
+	if r.Left == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s not shown; -o json has all, and --diffs says how many are shown", count(r.Left, "more object"))
+}
+
+// rows are the tables of a report: what they are about, the heads and the rows.
+func (r *Report) rows() (tables []table) {
+	policies := table{title: "Policies", heads: []string{"POLICY", "BINDING", "MODE", "CHANGED", "FAILED"}}
+	fields := table{title: "Fields", heads: []string{"POLICY", "BINDING", "FIELD", "OBJECTS"}}
+	for _, p := range r.Policies {
+		name := p.Policy
+		if p.Stage != "" {
+			name += " (" + p.Stage + ")"
+		}
+		mode := p.Mode
+		if mode == "" {
+			mode = "enforce"
+		}
+		policies.rows = append(policies.rows, []string{name, p.Binding, mode, fmt.Sprint(p.Changed), fmt.Sprint(p.Failed)})
+		names := p.SortedFields()
+		for i, f := range names {
+			if i == mostFields {
+				fields.rows = append(fields.rows, []string{name, p.Binding, fmt.Sprintf("and %d others", len(names)-i), ""})
+				break
+			}
+			fields.rows = append(fields.rows, []string{name, p.Binding, f, fmt.Sprint(p.Fields[f])})
+		}
+	}
+	kinds := table{title: "Kinds", heads: []string{"KIND", "RESOURCE", "OBJECTS", "CHANGED", "DENIED", "FAILED"}}
+	for _, k := range r.Kinds {
+		if k.Unreadable == "" || k.Objects > 0 {
+			kinds.rows = append(kinds.rows, []string{k.Kind, k.Resource, fmt.Sprint(k.Objects), fmt.Sprint(k.Changed), fmt.Sprint(k.Denied), fmt.Sprint(k.Failed)})
+		}
+	}
+	return []table{kinds, policies, fields}
+}
+
+type table struct {
+	title string
+	heads []string
+	rows  [][]string
+}
+
+// write writes the first rows of a table in columns.
+func (t *table) write(b *bytes.Buffer, most int) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(t.heads, "\t"))
+	for _, row := range t.rows[:min(most, len(t.rows))] {
+		cells := make([]string, len(row))
+		for i, c := range row {
+			cells[i] = report.Line(c)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	w.Flush()
+}
+
+// notes are all that is to say besides.
+func (r *Report) notes() (out []string) {
+	for _, p := range r.Policies {
+		if p.Error != "" {
+			out = append(out, fmt.Sprintf("%s fails: %s", p.Policy, p.Error))
+		}
+	}
+	return append(out, r.gaps()...)
+}
+
+// gaps say what was not read or counted.
+func (r *Report) gaps() (out []string) {
+	for _, k := range r.Kinds {
+		if k.Unreadable != "" {
+			out = append(out, fmt.Sprintf("not read: %s: %s", k.Resource, k.Unreadable))
+		}
+	}
+	if r.OtherFields > 0 {
+		out = append(out, fmt.Sprintf("%d changes are of fields with so many names that they are not counted one by one", r.OtherFields))
+	}
+	if r.OtherPolicies > 0 {
+		out = append(out, fmt.Sprintf("%d results of policies are not counted one by one: there are too many policies", r.OtherPolicies))
+	}
+	return append(out, r.Notes...)
+}
+
+// Incomplete reports whether a kind could not be read.
+func (r *Report) Incomplete() bool {
+	return slices.ContainsFunc(r.Kinds, func(k KindTotal) bool { return k.Unreadable != "" })
+}
+
+// says returns what a result is besides its changes.
+func (r *Result) says() (out []string) {
+	switch {
+	case r.Error != "":
+		out = append(out, "could not be evaluated: "+r.Error)
+	case r.Denied != "":
+		out = append(out, "would be denied: "+r.Denied)
+	case r.DeniedBefore != "":
+		out = append(out, "would be denied by the base, and is not: "+r.DeniedBefore)
+	}
+	for _, a := range r.By {
+		text := a.Policy
+		if a.Binding != "" {
+			text += " › " + a.Binding
+		}
+		if a.Mode != "" {
+			text += " (" + a.Mode + ")"
+		}
+		if len(a.Fields) > 0 {
+			text += ": " + strings.Join(a.Fields, ", ")
+		}
+		if a.Error != "" {
+			text += ": error: " + a.Error
+		}
+		out = append(out, text)
+	}
+	if r.Replaces != nil {
+		out = append(out, "a write "+r.Replaces.String())
+	}
+	if r.MoreChanges > 0 {
+		out = append(out, fmt.Sprintf("%d more fields differ", r.MoreChanges))
+	}
+	return out
+}
+
+// WriteDiff writes a result with its changes, as mapd eval -o diff does.
+func (r *Result) WriteDiff(w io.Writer, colour report.Colour) error {
+	var b bytes.Buffer
+	_ = report.WriteDiff(&b, r.Title(), r.Diff(), colour) // a Buffer takes everything
+	for _, line := range r.says() {
+		b.WriteString("  " + report.Line(line) + "\n")
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+func (r *Report) table(b *bytes.Buffer, colour report.Colour) {
+	for i := range r.Results {
+		_ = r.Results[i].WriteDiff(b, colour) // a Buffer takes everything
+	}
+	if text := r.left(); text != "" {
+		b.WriteString(text + "\n")
+	}
+	for _, t := range r.rows() {
+		if len(t.rows) == 0 {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		t.write(b, len(t.rows))
+	}
+	if b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+	for _, n := range r.notes() {
+		b.WriteString("note: " + page.OneLine(n) + "\n")
+	}
+	b.WriteString(r.Summary() + "\n")
+}
+
+const title = "What policies would make of the objects of a cluster"
+
+func (r *Report) markdown(b *bytes.Buffer) {
+	fmt.Fprintf(b, "# %s\n\n%s.\n", title, r.Summary())
+	for _, t := range r.rows() {
+		if len(t.rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "\n## %s\n\n| %s |\n|%s\n", t.title, strings.Join(t.heads, " | "), strings.Repeat(" --- |", len(t.heads)))
+		for _, row := range t.rows {
+			for _, c := range row {
+				b.WriteString("| " + page.Cell(c) + " ")
+			}
+			b.WriteString("|\n")
+		}
+	}
+	for _, n := range r.notes() {
+		b.WriteString("\n" + page.Cell(n) + "\n")
+	}
+	if len(r.Results) > 0 {
+		b.WriteString("\n## Objects\n")
+	}
+	for i := range r.Results {
+		b.WriteString("\n" + page.Fence("diff", r.Results[i].block()) + "\n")
+	}
+	if text := r.left(); text != "" {
+		b.WriteString("\n" + text + "\n")
+	}
+}
+
+// block returns a result as lines of a diff.
+func (r *Result) block() string {
+	var b bytes.Buffer
+	_ = report.WriteDiff(&b, r.Title(), r.Diff(), false) // a Buffer takes everything
+	_, changes, _ := strings.Cut(b.String(), "\n")
+	text := "# " + report.Line(r.Title()) + "\n"
+	for _, line := range r.says() {
+		text += "#   " + report.Line(line) + "\n"
+	}
+	return strings.ReplaceAll(text+changes, "\n~ ", "\n! ")
+}
+
+func (r *Report) html(b *bytes.Buffer, version string) {
+	fmt.Fprintf(b, "%s<h1>%s</h1>\n<p>%s.</p>\n<p>By mapd %s.</p>\n", page.Head(title), title, page.Text(r.Summary()), page.Text(version))
+	for _, t := range r.rows() {
+		if len(t.rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "<h2>%s</h2>\n<table>\n<thead><tr><th>%s</th></tr></thead>\n<tbody>\n", t.title, strings.Join(t.heads, "</th><th>"))
+		for _, row := range t.rows {
+			b.WriteString("<tr>")
+			for _, c := range row {
+				b.WriteString("<td>" + page.Text(report.Line(c)) + "</td>")
+			}
+			b.WriteString("</tr>\n")
+		}
+		b.WriteString("</tbody>\n</table>\n")
+	}
+	for _, n := range r.notes() {
+		fmt.Fprintf(b, "<p>%s</p>\n", page.Text(report.Printable(n)))
+	}
+	if len(r.Results) > 0 {
+		b.WriteString("<h2>Objects</h2>\n")
+	}
+	for i := range r.Results {
+		fmt.Fprintf(b, "<details><summary>%s</summary>\n<pre>%s</pre>\n</details>\n",
+			page.Text(report.Line(r.Results[i].Title())), page.Text(r.Results[i].block()))
+	}
+	if text := r.left(); text != "" {
+		fmt.Fprintf(b, "<p>%s</p>\n", page.Text(text))
+	}
+	b.WriteString("</body>\n</html>\n")
+}
+
+// rules and remarks have a rule for each policy. An object stands where its file would be:
+// namespace/kind/name.
+func (r *Report) rules() (out []annotate.Rule) {
+	for _, p := range r.Policies {
+		if !slices.ContainsFunc(out, func(a annotate.Rule) bool { return a.Name == p.Policy }) {
+			out = append(out, annotate.Rule{Name: p.Policy, Summary: "what the policy " + p.Policy + " changes"})
+		}
+	}
+	return out
+}
+
+func (r *Report) remarks() (out []annotate.Remark) {
+	for i := range r.Results {
+		o := &r.Results[i]
+		parts := []string{o.Kind, o.Name}
+		if o.Namespace != "" {
+			parts = append([]string{o.Namespace}, parts...)
+		}
+		level, rule := "note", ""
+		if o.Denied != "" || o.Error != "" {
+			level = "error"
+		}
+		if len(o.By) > 0 {
+			rule = o.By[len(o.By)-1].Policy
+		}
+		out = append(out, annotate.Remark{Rule: rule, Level: level, File: strings.Join(parts, "/"), Message: o.block()})
+	}
+	return out
+}

@@ -1,0 +1,255 @@
+// Package doctor answers one question: is mapd healthy in this cluster?
+//
+// It reads what the cluster says about mapd and tries, by the probe of package
+// install, the one connection that has to work: from the API server to mapd. It
+// writes nothing. A check that cannot be made is Unknown, and its line names the missing
+// permission or the reason; the other checks still run.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mapd-project/mapd/internal/operate/install"
+	"github.com/mapd-project/mapd/internal/output/report"
+)
+
+// Options name the cluster. Kubernetes and Dynamic are required.
+type Options struct {
+	Kubernetes kubernetes.Interface
+	Dynamic    dynamic.Interface
+	Now        func() time.Time // nil: time.Now
+	// Each bounds one check; 0: checkLimit. The context bounds all together.
+	Each time.Duration
+}
+
+// checkLimit is enough for a slow API server, and leaves time for the other checks if one
+// of them waits for something that does not answer.
+const checkLimit = 10 * time.Second
+
+// Mark says how bad a finding is.
+type Mark string
+
+// The marks.
+const (
+	OK      Mark = "ok"
+	Warning Mark = "warning" // may be meant so
+	Unknown Mark = "unknown" // could not be checked
+	Bad     Mark = "bad"     // something does not do what it is there for
+)
+
+// Line is one finding: what was checked, the fact, and what to do about it,
+// which is "" if there is nothing to do.
+type Line struct {
+	Mark   Mark   `json:"mark"`
+	Check  string `json:"check"`
+	Fact   string `json:"fact"`
+	Advice string `json:"advice,omitempty"`
+}
+
+// Report has all findings, in the same order every time.
+type Report struct {
+	OK bool `json:"ok"` // nothing is Bad or Unknown
+	// Reached is false if the API server did not answer at all.
+	Reached bool   `json:"-"`
+	Lines   []Line `json:"lines"`
+}
+
+// Has reports whether a line has the mark.
+func (r Report) Has(m Mark) bool {
+	return slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Mark == m })
+}
+
+// Run checks a cluster.
+func Run(ctx context.Context, o Options) Report {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Each <= 0 {
+		o.Each = checkLimit
+	}
+	x := &examination{Options: o}
+	r := Report{Reached: x.server(ctx)}
+	if r.Reached {
+		x.run(ctx)
+	}
+	r.Lines = x.lines
+	r.OK = !r.Has(Bad) && !r.Has(Unknown)
+	return r
+}
+
+// step is a check that asks the cluster.
+type step struct {
+	name string
+	run  func(context.Context)
+}
+
+// each runs steps, each for a limited time, so that one that waits in vain takes no time
+// from the others. The steps for which no time is left it adds to unasked.
+func (x *examination) each(ctx context.Context, steps ...step) {
+	for _, s := range steps {
+		if ctx.Err() != nil {
+			x.unasked = append(x.unasked, s.name)
+			continue
+		}
+		func() {
+			ctx, cancel := context.WithTimeout(ctx, x.Each)
+			defer cancel()
+			s.run(ctx)
+		}()
+	}
+}
+
+// run makes all checks but the first.
+func (x *examination) run(ctx context.Context) {
+	installed := true
+	x.each(ctx, step{"native policies", x.native})
+	x.fetch(ctx)
+	x.each(ctx, step{"Deployment", func(ctx context.Context) { installed = x.installed(ctx) }})
+	if installed {
+		x.owner()
+		x.each(ctx, step{"installed objects", x.unrepaired})
+		x.mutation()
+		x.exemptUser()
+		x.outage()
+		x.validation()
+		x.each(ctx, step{probeCheck, x.probe}, step{"certificate", x.certificate}, step{"senders of reviews", x.senders}, step{"memory of reviews", x.memory})
+		x.neighbours()
+	}
+	x.policies()
+	x.each(ctx, step{paramsCheck, x.parameters}, step{"policies in both groups", x.duplicatedPolicies}, step{mutatorsCheck, x.mutators})
+	if len(x.unasked) > 0 {
+		x.say(Unknown, "time", "over before these were checked: "+strings.Join(x.unasked, ", "), "a longer --timeout")
+	}
+}
+
+var signs = map[Mark]struct{ sign, colour string }{
+	OK:      {"√", "32"},
+	Warning: {"‼", "33"},
+	Unknown: {"?", "35"},
+	Bad:     {"×", "31"},
+}
+
+// Write prints one line for each finding, with the advice below it.
+func (r Report) Write(w io.Writer, colour bool) error {
+	var b strings.Builder
+	for _, l := range r.Lines {
+		s := signs[l.Mark]
+		if colour {
+			fmt.Fprintf(&b, "\x1b[%sm%s\x1b[0m", s.colour, s.sign)
+		} else {
+			b.WriteString(s.sign)
+		}
+		fmt.Fprintf(&b, " %s: %s\n", oneLine(l.Check), oneLine(l.Fact))
+		if l.Advice != "" {
+			fmt.Fprintf(&b, "  → %s\n", oneLine(l.Advice))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// oneLine keeps text from a cluster's objects from looking like findings.
+func oneLine(s string) string {
+	return report.Printable(strings.Join(strings.Fields(s), " "))
+}
+
+// examination is one run. It fetches objects that several checks need once.
+type examination struct {
+	Options
+	lines []Line
+
+	executes verdict // whether the server runs native policies
+	version  string  // of the native policies that it serves best; empty: none
+
+	mutating   []admissionregistrationv1.MutatingWebhookConfiguration // of everybody
+	validating *admissionregistrationv1.ValidatingWebhookConfiguration
+	// Errors of reading the above.
+	mutatingErr, validatingErr error
+
+	own objects
+	// unreached says that the API server's way to mapd was tried and is not open.
+	unreached bool
+	unasked   []string // checks for which no time was left
+	// live counts the policies that mapd keeps in the place of Gatekeeper's
+	// mutators.
+	live int
+	// deployment is mapd's Deployment; nil if it could not be read.
+	deployment *unstructured.Unstructured
+}
+
+// configuration returns mapd's MutatingWebhookConfiguration, or nil if it does
+// not exist.
+func (x *examination) configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
+	for i := range x.mutating {
+		if x.mutating[i].Name == configurationName {
+			return &x.mutating[i]
+		}
+	}
+	return nil
+}
+
+func (x *examination) say(mark Mark, check, fact, advice string) {
+	x.lines = append(x.lines, Line{mark, check, fact, advice})
+}
+
+// unseen reports that something could not be read, which says nothing about whether it is
+// in order.
+func (x *examination) unseen(check, verb, resource string, err error) {
+	x.say(Unknown, check, "not known: "+whyUnseen(verb, resource, err), howToSee(verb, resource, err))
+}
+
+// whyUnseen says why something could not be read.
+func whyUnseen(verb, resource string, err error) string {
+	switch {
+	case apierrors.IsForbidden(err):
+		return "this user may not " + verb + " " + resource
+	case isTimeout(err):
+		return verb + " " + resource + ": no answer in time"
+	}
+	return fmt.Sprintf("%s %s: %v", verb, resource, err)
+}
+
+// howToSee returns the advice to the reason that whyUnseen gives.
+func howToSee(verb, resource string, err error) string {
+	if apierrors.IsForbidden(err) {
+		return "needs: " + verb + " " + resource
+	}
+	return "try again; see the API server's log"
+}
+
+// isTimeout reports whether a call ended because its time was over, here or at the server.
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || os.IsTimeout(err)
+}
+
+// shortList joins as many names as fit a line.
+func shortList(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// count returns "1 policy" or "2 policies".
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+const namespace = install.Namespace

@@ -1,0 +1,226 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+const mutatorsCheck = "Gatekeeper's mutators"
+
+// gatekeeperWebhook is the name of Gatekeeper's own mutating webhook
+// (Gatekeeper spec §9.1).
+const gatekeeperWebhook = "mutation.gatekeeper.sh"
+
+// gatekeeper has the facts about Gatekeeper's mutators.
+type gatekeeper struct {
+	stored int                      // how many there are
+	mode   string                   // of mapd: on, shadow, native, off
+	list   *controllers.MutatorList // what mapd says of them; nil: nothing
+	entry  bool                     // servers call mapd for them
+	rival  string                   // the configuration by which Gatekeeper mutates; empty: none
+	live   int                      // policies that mapd has put in the place of mutators
+}
+
+// mutators checks whether mapd runs Gatekeeper's mutators, and their state.
+func (x *examination) mutators(ctx context.Context) {
+	g := gatekeeper{mode: x.legacyMode(), live: x.live}
+	var err error
+	if g.stored, err = x.countMutators(ctx); err != nil {
+		x.unseen(mutatorsCheck, "list", "the kinds of "+legacy.Group, err)
+		return
+	}
+	config, err := x.Kubernetes.CoreV1().ConfigMaps(namespace).Get(ctx, controllers.MutatorsName, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		list := controllers.ReadMutators(config.Data)
+		g.list = &list
+	case !apierrors.IsNotFound(err):
+		x.unseen(mutatorsCheck, "get", "configmap "+controllers.MutatorsName+" in "+namespace, err)
+		return
+	}
+	if g.mode == "" { // nobody to ask but the list
+		g.mode = "off"
+		if g.list != nil {
+			g.mode = g.list.Mode
+		}
+	}
+	if c := x.configuration(); c != nil {
+		g.entry = slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhook.LegacyName })
+	}
+	for _, c := range x.mutating {
+		if slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == gatekeeperWebhook }) {
+			g.rival = c.Name
+		}
+	}
+	x.lines = append(x.lines, g.lines()...)
+}
+
+// legacyMode returns the --legacy of the Deployment, or "" without a
+// Deployment.
+func (x *examination) legacyMode() string {
+	if x.deployment == nil {
+		return ""
+	}
+	mode := "off"
+	containers, _, _ := unstructured.NestedSlice(x.deployment.Object, "spec", "template", "spec", "containers")
+	for _, c := range containers {
+		c, _ := c.(map[string]any)
+		args, _, _ := unstructured.NestedStringSlice(c, "args")
+		for i, arg := range args {
+			if value, ok := strings.CutPrefix(arg, "--legacy="); ok {
+				mode = value
+			} else if arg == "--legacy" && i+1 < len(args) {
+				mode = args[i+1]
+			}
+		}
+	}
+	return mode
+}
+
+// countMutators counts the stored mutators, in any served version.
+func (x *examination) countMutators(ctx context.Context) (int, error) {
+	seen := map[string]bool{}
+	n := 0
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		gv := schema.GroupVersion{Group: legacy.Group, Version: version}
+		kinds, err := x.resources(ctx, gv)
+		if err != nil {
+			return 0, err
+		}
+		for _, k := range kinds {
+			if seen[k.kind] || !legacy.IsMutator(gv.WithKind(k.kind)) {
+				continue
+			}
+			seen[k.kind] = true
+			list, err := x.Dynamic.Resource(gv.WithResource(k.resource)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return 0, err
+			}
+			n += len(list.Items)
+		}
+	}
+	return n, nil
+}
+
+// lines returns the findings; none where nothing of Gatekeeper is installed.
+func (g gatekeeper) lines() []Line {
+	if g.mode == "off" {
+		return g.unused()
+	}
+	var lines []Line
+	say := func(mark Mark, check, fact, advice string) { lines = append(lines, Line{mark, check, fact, advice}) }
+	switch {
+	case g.list == nil:
+		say(Warning, mutatorsCheck, "mapd has not said yet what has become of them", "see whether a replica holds the lease, and its log")
+		return lines
+	case g.list.Mode != g.mode:
+		say(Warning, mutatorsCheck, fmt.Sprintf("mapd should run them with --legacy=%s, and what it says is of %s", g.mode, g.list.Mode),
+			"see whether a replica holds the lease, and its log")
+	}
+	for _, p := range g.list.Problems {
+		say(Bad, mutatorsCheck, p, "see the rights in manifests/overlays/legacy, and mapd's log")
+	}
+	running, native := 0, 0
+	var off []controllers.MutatorLine
+	for _, m := range g.list.Mutators {
+		switch {
+		case m.Bad():
+			off = append(off, m)
+		case m.State == controllers.MutatorNative:
+			native++
+		default:
+			running++
+		}
+	}
+	lines = append(lines, notRunning(off)...)
+	lines = append(lines, g.leftPolicies()...)
+	switch {
+	case running > 0 && !g.entry:
+		say(Bad, mutatorsCheck, fmt.Sprintf("no entry %s, so without effect: %d", webhook.LegacyName, running),
+			"mapd writes the entries within a second, but new ones only while a replica is ready: see its log")
+	case len(lines) > 0:
+	case running+native == 0:
+		say(OK, mutatorsCheck, "none yet", "")
+	case g.mode == "shadow":
+		say(OK, mutatorsCheck, fmt.Sprintf("%d looked at and not applied (--legacy=shadow)", running), "")
+	case g.mode == "native":
+		say(OK, mutatorsCheck, fmt.Sprintf("%d by policies, %d by mapd (--legacy=native)", native, running), "")
+	default:
+		say(OK, mutatorsCheck, fmt.Sprintf("%d running", running), "")
+	}
+	if g.rival != "" && (g.mode == "on" || g.mode == "native") {
+		say(Warning, mutatorsCheck, "Gatekeeper mutates as well, by "+g.rival+
+			": harmless only while both run the same mutators, because then the second finds nothing left to do; what one of them refuses is refused",
+			"when mapd does what you expect, turn off mutation in Gatekeeper (disableMutation in its chart); until then --legacy=shadow changes nothing")
+	}
+	return lines
+}
+
+// leftPolicies reports policies that stand for mutators and that nobody keeps
+// in step with them.
+func (g gatekeeper) leftPolicies() []Line {
+	if g.live == 0 || g.mode == "native" {
+		return nil
+	}
+	fact := fmt.Sprintf("%s of an earlier --legacy=native", count(g.live, "policy", "policies"))
+	if g.mode == "on" {
+		return []Line{{Warning, mutatorsCheck, fact + ", which mapd removes once it runs the mutators itself", "if this stays so, see its log and the rights in manifests/overlays/legacy"}}
+	}
+	return []Line{{Warning, mutatorsCheck, fact + " still in force, and nobody keeps them true to the mutators (--legacy=" + g.mode + ")",
+		"--legacy=native keeps them, --legacy=on removes them, or: kubectl delete map,mapb -l " + nativepolicies.LiveLabel}}
+}
+
+// unused returns the findings if mapd does not run mutators.
+func (g gatekeeper) unused() []Line {
+	switch {
+	case g.live > 0:
+		return g.leftPolicies()
+	case g.stored == 0:
+		return nil
+	case g.rival != "":
+		return []Line{{OK, mutatorsCheck, fmt.Sprintf("%d, which Gatekeeper runs and mapd does not (--legacy=off)", g.stored), ""}}
+	}
+	return []Line{{Warning, mutatorsCheck, fmt.Sprintf("nobody runs the %d there are", g.stored),
+		"apply manifests/overlays/legacy for mapd to run them"}}
+}
+
+// notRunning returns a line for each mutator that does not run, up to a page.
+// Where mapd is not meant to run mutators, that may be intended.
+func notRunning(off []controllers.MutatorLine) []Line {
+	const most = 10
+	var lines []Line
+	var more []string
+	worst := Warning
+	for _, m := range off {
+		mark := Bad
+		if m.State == controllers.MutatorOff {
+			mark = Warning
+		}
+		if len(lines) < most {
+			lines = append(lines, Line{mark, "mutator " + m.ID, m.State + ": " + m.Text, ""})
+			continue
+		}
+		more = append(more, m.ID)
+		if mark == Bad {
+			worst = Bad
+		}
+	}
+	if len(more) > 0 {
+		lines = append(lines, Line{worst, mutatorsCheck, "not running either: " + shortList(more),
+			"kubectl -n " + namespace + " get configmap " + controllers.MutatorsName + " -o yaml"})
+	}
+	return lines
+}

@@ -1,0 +1,459 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// UninstallOptions say what to remove. Dynamic, Objects and Report are required.
+type UninstallOptions struct {
+	Dynamic  dynamic.Interface
+	Objects  []*unstructured.Unstructured
+	Purge    bool // policies and bindings too, those of mapd's own group and those written for mutators
+	DryRun   bool // only report what would be removed
+	Report   func(Result)
+	Progress func(string) // called with what is waited for, whenever that changes
+}
+
+// Uninstall removes mapd, whole or half. found is false if there was nothing.
+//
+// The order is what matters. First mapd loses the permission to write webhook
+// configurations, so that it cannot put back what is removed next: the
+// configurations. From then on no request waits for mapd, and the rest goes, the
+// namespace last. Deletions pass no webhook of mapd's, so all this works while a
+// Fail policy on everything has nobody to answer for it. If one of the first two
+// steps fails, nothing else is touched: configurations without a mapd behind them
+// would be worse than what there is.
+//
+// The CustomResourceDefinitions are kept while there are policies or bindings, which
+// would vanish with them, unless Purge is set.
+func Uninstall(ctx context.Context, o UninstallOptions) (found bool, err error) {
+	more, err := additions()
+	if err != nil {
+		return false, err
+	}
+	o.Objects = slices.Concat(o.Objects, more)
+	u := &uninstall{UninstallOptions: o}
+	err = u.run(ctx)
+	return u.found, err
+}
+
+type uninstall struct {
+	UninstallOptions
+	found bool
+}
+
+func (u *uninstall) run(ctx context.Context) error {
+	if i, ok := owner(ctx, u.Dynamic); ok {
+		return u.removeNamespaced(ctx, i)
+	}
+	writers, rest := u.writers()
+	for _, w := range writers {
+		if err := u.remove(ctx, refOf(w)); err != nil {
+			return fmt.Errorf("%w; nothing else was removed", err)
+		}
+	}
+	if !u.DryRun && u.found {
+		if err := u.waitUntilUnauthorized(ctx, writers); err != nil {
+			return err
+		}
+	}
+	for _, c := range configurations {
+		if err := u.remove(ctx, c); err != nil {
+			return fmt.Errorf("%w; mapd itself was left running", err)
+		}
+	}
+
+	var errs []error
+	for _, obj := range rest {
+		if err := u.remove(ctx, refOf(obj)); err != nil {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, ctx.Err())...)
+		}
+	}
+	errs = append(errs, u.removeNativePolicies(ctx), u.removeDefinitions(ctx))
+	if ns := find(u.Objects, "Namespace"); ns != nil {
+		if err := u.remove(ctx, refOf(ns)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if !u.DryRun {
+		if u.found {
+			errs = append(errs, u.ensureConfigurationsGone(ctx))
+		}
+		errs = append(errs, u.retire(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// removeNamespaced removes what is in mapd's namespace, and the namespace. What has no namespace
+// is left to the other installation, which has the same.
+func (u *uninstall) removeNamespaced(ctx context.Context, other webhook.Installation) error {
+	_, rest := u.writers()
+	var errs []error
+	for _, obj := range append(rest, find(u.Objects, "Namespace")) {
+		if obj.GetNamespace() != "" || obj.GetKind() == "Namespace" {
+			errs = append(errs, u.remove(ctx, refOf(obj)))
+		}
+	}
+	u.Report(Result{"what has no namespace", "kept: it belongs to the installation " + other.String()})
+	return errors.Join(errs...)
+}
+
+// writers are the bindings by which mapd may write webhook configurations; rest is
+// everything else that is removed one by one, the Deployment first and then in
+// reverse order of the manifest.
+func (u *uninstall) writers() (writers, rest []*unstructured.Unstructured) {
+	roles := map[string]bool{}
+	for _, obj := range u.Objects {
+		if obj.GetKind() == "ClusterRole" && writesConfigurations(obj) {
+			roles[obj.GetName()] = true
+		}
+	}
+	for _, obj := range slices.Backward(u.Objects) {
+		role, _, _ := unstructured.NestedString(obj.Object, "roleRef", "name")
+		switch obj.GetKind() {
+		case "ClusterRoleBinding":
+			if roles[role] {
+				writers = append(writers, obj)
+				continue
+			}
+		case "Namespace", "CustomResourceDefinition":
+			continue
+		}
+		if !slices.Contains(configurations, refOf(obj)) {
+			rest = append(rest, obj)
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b *unstructured.Unstructured) int {
+		first := func(o *unstructured.Unstructured) int {
+			if o.GetKind() == "Deployment" {
+				return 0
+			}
+			return 1
+		}
+		return first(a) - first(b)
+	})
+	return writers, rest
+}
+
+func writesConfigurations(role *unstructured.Unstructured) bool {
+	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
+	return slices.ContainsFunc(rules, func(r any) bool {
+		rule, _ := r.(map[string]any)
+		verbs, _, _ := unstructured.NestedStringSlice(rule, "verbs")
+		resources, _, _ := unstructured.NestedStringSlice(rule, "resources")
+		return slices.ContainsFunc(resources, func(s string) bool { return s == "*" || s == mutating.Resource || s == validating.Resource }) &&
+			slices.ContainsFunc(verbs, func(s string) bool { return slices.Contains([]string{"*", "create", "update", "patch"}, s) })
+	})
+}
+
+// remove deletes one object and reports it. One that is not there is not worth a
+// word.
+func (u *uninstall) remove(ctx context.Context, r ref) error {
+	client := r.client(u.Dynamic)
+	obj, err := client.Get(ctx, r.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", r, err)
+	case obj.GetDeletionTimestamp() != nil:
+		u.report(r, "is being deleted already")
+		return u.removeFinalizers(ctx, r, obj)
+	case u.DryRun:
+		u.report(r, "would be deleted")
+		return nil
+	}
+	background := metav1.DeletePropagationBackground
+	err = client.Delete(ctx, r.name, metav1.DeleteOptions{PropagationPolicy: &background})
+	switch {
+	case apierrors.IsNotFound(err): // somebody else was faster
+	case err != nil:
+		return fmt.Errorf("%s: %w", r, err)
+	}
+	u.report(r, "deleted")
+	return u.removeFinalizers(ctx, r, obj)
+}
+
+// removeFinalizers removes the finalizers of a webhook configuration that is being deleted:
+// it goes on refusing writes until it is gone, and none of the finalizers is mapd's.
+func (u *uninstall) removeFinalizers(ctx context.Context, r ref, obj *unstructured.Unstructured) error {
+	if len(obj.GetFinalizers()) == 0 || !slices.Contains(configurations, r) {
+		return nil
+	}
+	_, err := r.client(u.Dynamic).Patch(ctx, r.name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{FieldManager: FieldManager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s: finalizers: %w", r, err)
+	}
+	u.report(r, "had finalizers, which were removed")
+	return nil
+}
+
+func (u *uninstall) report(r ref, outcome string) {
+	u.found = true
+	u.Report(Result{r.String(), outcome})
+}
+
+// removeNativePolicies removes the policies that `mapd serve --legacy native` has put into the
+// place of mutators, if all is to go. Without mapd they go on doing what they did.
+func (u *uninstall) removeNativePolicies(ctx context.Context) error {
+	var errs []error
+	for _, gvr := range []schema.GroupVersionResource{api.NativeBindings, api.NativePolicies} {
+		list, err := u.Dynamic.Resource(gvr).List(ctx, metav1.ListOptions{LabelSelector: nativepolicies.LiveLabel})
+		switch {
+		case apierrors.IsNotFound(err): // the kind is not served
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the %s that mapd has written: %w", gvr.Resource, err))
+			continue
+		}
+		for _, o := range list.Items {
+			r := ref{gvr, "", o.GetName()}
+			if u.Purge {
+				errs = append(errs, u.remove(ctx, r))
+				continue
+			}
+			if slices.ContainsFunc(o.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == "Namespace" && o.Name == Namespace }) {
+				u.Report(Result{r.String(), "goes with the namespace"})
+				continue
+			}
+			u.Report(Result{r.String(), "kept as it is, and it goes on acting; --purge deletes it"})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// objectsKept lists the policies and bindings that are to stay, and says how many there
+// are; empty if nothing is of value.
+func (u *uninstall) objectsKept(ctx context.Context) (policies, bindings []unstructured.Unstructured, counts string, err error) {
+	if u.Purge {
+		return nil, nil, "", nil
+	}
+	list := func(gvr schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+		list, err := u.Dynamic.Resource(gvr).List(ctx, metav1.ListOptions{})
+		switch {
+		case apierrors.IsNotFound(err): // the kind is not served
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("which %s there are: %w", gvr.Resource, err)
+		}
+		return list.Items, nil
+	}
+	if policies, err = list(api.OwnPolicies); err == nil {
+		bindings, err = list(api.OwnBindings)
+	}
+	return policies, bindings, countsOf(len(policies), len(bindings)), err
+}
+
+// countsOf says how many policies and bindings there are: 2 policies and 1 binding.
+func countsOf(policies, bindings int) string {
+	var counts []string
+	for _, k := range []struct {
+		n         int
+		one, many string
+	}{{policies, "policy", "policies"}, {bindings, "binding", "bindings"}} {
+		switch k.n {
+		case 0:
+		case 1:
+			counts = append(counts, "1 "+k.one)
+		default:
+			counts = append(counts, fmt.Sprintf("%d %s", k.n, k.many))
+		}
+	}
+	return strings.Join(counts, " and ")
+}
+
+// retire takes the condition Ready from the policies and bindings that stay: mapd, which
+// wrote that they are, runs them no more and writes nothing any more.
+func (u *uninstall) retire(ctx context.Context) error {
+	policies, bindings, _, err := u.objectsKept(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	retired := map[schema.GroupVersionResource]int{}
+	for gvr, items := range map[schema.GroupVersionResource][]unstructured.Unstructured{api.OwnPolicies: policies, api.OwnBindings: bindings} {
+		for i := range items {
+			done, err := u.retireOne(ctx, gvr, &items[i])
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s may go on saying that it is Ready: %w", ref{gvr, "", items[i].GetName()}, err))
+			} else if done {
+				retired[gvr]++
+			}
+			if ctx.Err() != nil {
+				return errors.Join(errs...)
+			}
+		}
+	}
+	if counts := countsOf(retired[api.OwnPolicies], retired[api.OwnBindings]); counts != "" {
+		u.Report(Result{counts, "not Ready any more: nothing runs them"})
+	}
+	return errors.Join(errs...)
+}
+
+// reasonUninstalled is why a policy or binding that was kept is not Ready.
+const reasonUninstalled = "Uninstalled"
+
+func (u *uninstall) retireOne(ctx context.Context, gvr schema.GroupVersionResource, obj *unstructured.Unstructured) (done bool, err error) {
+	if condition(obj, "Ready").Reason == reasonUninstalled {
+		return false, nil
+	}
+	all, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	all = slices.DeleteFunc(all, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == "Ready"
+	})
+	all = append([]any{map[string]any{
+		"type": "Ready", "status": string(metav1.ConditionFalse), "reason": reasonUninstalled,
+		"message":            "mapd was uninstalled, so this has no effect",
+		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+	}}, all...)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": obj.GetUID(), "resourceVersion": obj.GetResourceVersion()},
+		"status":   map[string]any{"conditions": all},
+	})
+	if err != nil {
+		return false, err
+	}
+	_, err = u.Dynamic.Resource(gvr).Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager}, "status")
+	if apierrors.IsNotFound(err) { // somebody has deleted it meanwhile
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// removeDefinitions removes the CustomResourceDefinitions if nothing of value goes with them.
+func (u *uninstall) removeDefinitions(ctx context.Context) error {
+	_, _, left, err := u.objectsKept(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; the CustomResourceDefinitions are kept", err)
+	}
+	var errs []error
+	for _, obj := range u.Objects {
+		if obj.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		r := refOf(obj)
+		if left == "" {
+			errs = append(errs, u.remove(ctx, r))
+			continue
+		}
+		_, err := r.client(u.Dynamic).Get(ctx, r.name, metav1.GetOptions{})
+		if err == nil {
+			u.Report(Result{r.String(), "kept, and with it " + left + "; --purge deletes all"})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// waitUntilUnauthorized waits until the API server knows that mapd may no longer write webhook
+// configurations: it learns of deleted bindings a moment later, and in that moment
+// mapd could put a configuration back. Who may not ask has to do without; ensureConfigurationsGone
+// looks again.
+func (u *uninstall) waitUntilUnauthorized(ctx context.Context, writers []*unstructured.Unstructured) error {
+	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, w := range writers {
+		for _, user := range serviceAccounts(w) {
+			err := poll(limit, u.Progress, func() (string, error) {
+				may, err := u.mayWrite(limit, user)
+				if err != nil || !may {
+					return "", nil
+				}
+				return user + " may still write webhook configurations", nil
+			})
+			if ctx.Err() != nil {
+				return err
+			}
+			// Something else that gives it the right is not ours to remove.
+		}
+	}
+	return nil
+}
+
+func serviceAccounts(binding *unstructured.Unstructured) []string {
+	var users []string
+	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+	for _, s := range subjects {
+		s, _ := s.(map[string]any)
+		if s["kind"] == "ServiceAccount" {
+			users = append(users, fmt.Sprintf("system:serviceaccount:%v:%v", s["namespace"], s["name"]))
+		}
+	}
+	return users
+}
+
+func (u *uninstall) mayWrite(ctx context.Context, user string) (bool, error) {
+	for _, c := range configurations {
+		review, err := u.Dynamic.Resource(accessReviews).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": accessReviews.GroupVersion().String(),
+			"kind":       "SubjectAccessReview",
+			"spec": map[string]any{
+				"user":               user,
+				"resourceAttributes": map[string]any{"group": c.gvr.Group, "resource": c.gvr.Resource, "verb": "patch", "name": c.name},
+			},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return false, err
+		}
+		if allowed, _, _ := unstructured.NestedBool(review.Object, "status", "allowed"); allowed {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// quiet is how long both configurations have to stay away. mapd writes them within
+// a second of a change.
+const quiet = time.Second
+
+// ensureConfigurationsGone returns when both configurations are gone and stay away,
+// and deletes them again if they come back.
+func (u *uninstall) ensureConfigurationsGone(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	since := time.Now()
+	err := poll(limit, u.Progress, func() (string, error) {
+		for _, c := range configurations {
+			_, err := c.client(u.Dynamic).Get(limit, c.name, metav1.GetOptions{})
+			switch {
+			case apierrors.IsNotFound(err):
+				continue
+			case err != nil:
+				return "", fmt.Errorf("%s: %w", c, err)
+			}
+			since = time.Now()
+			if err := u.remove(limit, c); err != nil {
+				return "", err
+			}
+		}
+		if time.Since(since) >= quiet {
+			return "", nil
+		}
+		return "for the webhook configurations to stay away", nil
+	})
+	var we *waitError
+	if errors.As(err, &we) && ctx.Err() == nil {
+		return errors.New("the webhook configurations keep coming back: somebody else than the Deployment that was removed writes them")
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+// Package annotate answers one question: how do machines read what is wrong in files?
+//
+// SARIF is what code scanning takes, and GitHub are the commands by which a workflow
+// puts remarks beside lines of a pull request.
+package annotate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/mapd-project/mapd/internal/output/report"
+)
+
+// Remark is one thing to say about a place in a file.
+type Remark struct {
+	// Rule names what found it, and Level is error, warning or note.
+	Rule, Level string
+	File        string
+	// Line and Column are 1-based; 0 means that they are not known.
+	Line, Column int
+	Message      string
+	// Suppressed is the reason why it does not count, empty if it does.
+	Suppressed string
+}
+
+// Rule describes what finds remarks.
+type Rule struct{ Name, Summary, Help string }
+
+// GitHub writes a workflow command for each remark that counts.
+func GitHub(w io.Writer, remarks []Remark) error {
+	for _, r := range remarks {
+		if r.Suppressed != "" {
+			continue
+		}
+		level := r.Level
+		if level == "note" {
+			level = "notice"
+		}
+		props := []string{"file=" + property.Replace(clean(filepath.ToSlash(r.File)))}
+		if r.Line > 0 {
+			props = append(props, fmt.Sprintf("line=%d", r.Line))
+		}
+		if r.Column > 0 {
+			props = append(props, fmt.Sprintf("col=%d", r.Column))
+		}
+		if r.Rule != "" {
+			props = append(props, "title="+property.Replace(r.Rule))
+		}
+		if _, err := fmt.Fprintf(w, "::%s %s::%s\n", level, strings.Join(props, ","), data.Replace(clean(r.Message))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// As actions/toolkit escapes them (packages/core/src/command.ts).
+var (
+	data     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// clean returns s as it may stand in a log: of control characters, which a command has no
+// form for, only tabs and line ends are left.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if report.Hidden(r) && r != '\t' && r != '\n' && r != '\r' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+type (
+	text struct {
+		Text string `json:"text"`
+	}
+	objects = map[string]any
+)
+
+// SARIF writes a log of version 2.1.0 with one run of a tool.
+func SARIF(w io.Writer, tool, version string, rules []Rule, remarks []Remark) error {
+	described := []objects{}
+	for _, r := range rules {
+		o := objects{"id": r.Name, "shortDescription": text{r.Summary}}
+		if r.Help != "" {
+			o["helpUri"] = r.Help
+		}
+		described = append(described, o)
+	}
+	results := []objects{}
+	for _, r := range remarks {
+		physical := objects{"artifactLocation": objects{"uri": uri(r.File)}}
+		if r.Line > 0 {
+			region := objects{"startLine": r.Line}
+			if r.Column > 0 {
+				region["startColumn"] = r.Column
+			}
+			physical["region"] = region
+		}
+		o := objects{
+			"ruleId": r.Rule, "level": r.Level, "message": text{r.Message},
+			"locations": []objects{{"physicalLocation": physical}},
+		}
+		if i := slices.IndexFunc(rules, func(known Rule) bool { return known.Name == r.Rule }); i >= 0 {
+			o["ruleIndex"] = i
+		}
+		if r.Suppressed != "" {
+			o["suppressions"] = []objects{{"kind": "inSource", "justification": r.Suppressed}}
+		}
+		results = append(results, o)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(objects{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+		"version": "2.1.0",
+		"runs": []objects{{
+			"tool":       objects{"driver": objects{"name": tool, "version": version, "rules": described}},
+			"columnKind": "unicodeCodePoints",
+			"results":    results,
+		}},
+	})
+}
+
+// uri is a file name as a URI reference, which GitHub takes relative to the repository.
+func uri(file string) string {
+	var b strings.Builder
+	first := true // in the first segment, where what is before a colon would be a scheme
+	for _, c := range []byte(filepath.ToSlash(file)) {
+		first = first && c != '/'
+		if c == ':' && first || c <= ' ' || c >= 0x7f || strings.IndexByte(`"%<>?#[\]^{|}`+"`", c) >= 0 {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,42 @@
+package policyset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/lookup"
+)
+
+// kindsOf are the kinds of the groups that have policies.
+var kindsOf = map[string][]string{
+	api.NativeGroup: {
+		api.PolicyKind, api.BindingKind, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+	},
+	api.OwnGroup:     {api.PolicyKind, api.BindingKind},
+	legacy.Group:     {string(legacy.Assign), string(legacy.AssignImage), string(legacy.AssignMetadata), string(legacy.ModifySet)},
+	kubewarden.Group: {kubewarden.ClusterPolicyKind, kubewarden.PolicyKind, kubewarden.ClusterPolicyKind + "Group", kubewarden.PolicyKind + "Group", "PolicyServer"},
+}
+
+// misspelt returns what is wrong with a kind that looks like that of a policy and is none,
+// "" for all others.
+func misspelt(gvk schema.GroupVersionKind) string {
+	if _, ok := kindsOf[gvk.Version]; ok && gvk.Group == "" {
+		return fmt.Sprintf("apiVersion %s has no version, as in %s/v1", gvk.Version, gvk.Version)
+	}
+	kinds := kindsOf[gvk.Group]
+	if len(kinds) == 0 || slices.Contains(kinds, strings.TrimSuffix(gvk.Kind, "List")) {
+		return ""
+	}
+	text := fmt.Sprintf("%s has no kind %s", gvk.Group, gvk.Kind)
+	if near := lookup.Nearest(gvk.Kind, kinds); near != "" {
+		text += "; did you mean " + near + "?"
+	}
+	return text
+}

@@ -1,0 +1,89 @@
+package policyset
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// readMutators puts the mutators together, under the Config if there is one.
+func (b *builder) readMutators(opts Options) {
+	var config *legacy.Config
+	for _, d := range b.configs {
+		c, err := legacy.DecodeConfig(d.Object)
+		if err != nil {
+			b.fail(MutatorError(d, err))
+			continue
+		}
+		config = c
+	}
+	var all []*legacy.Mutator
+	for _, d := range b.mutators {
+		m, err := legacy.Decode(d.Object)
+		if err != nil {
+			b.fail(MutatorError(d, err))
+			continue
+		}
+		all = append(all, m)
+	}
+	if len(all) == 0 || len(b.errs) > 0 {
+		return
+	}
+	unknown := map[string][]legacy.Note{}
+	for _, d := range b.mutators {
+		if notes := legacy.Unknown(d.Object); len(notes) > 0 {
+			unknown[d.Object.GetKind()+"/"+d.Object.GetName()] = notes
+		}
+	}
+	builder := mutators.NewBuilder(policy.Deps{Env: b.env, Types: b.snapshot.Types})
+	if b.like != nil && b.like.shapes != nil {
+		builder = b.like.shapes.Again()
+	}
+	b.snapshot.shapes = builder
+	built := builder.Build(all, config, b.snapshot.Types, mutators.Options{
+		Namespace: b.snapshot.Namespaces.Namespace, External: opts.Resolver != nil,
+	})
+	b.snapshot.stages = []engine.Stage{engine.Mutators(built.Set, opts.Mutators)}
+	for i := range built.States {
+		s := &built.States[i]
+		s.Notes = append(unknown[s.Mutator.ID()], s.Notes...)
+	}
+	b.snapshot.Mutators, b.snapshot.Shapes = built.States, built.Shapes
+}
+
+// readTemplates decodes the expansion templates.
+func (b *builder) readTemplates() {
+	for _, d := range b.templates {
+		t, err := legacy.DecodeTemplate(d.Object)
+		if err != nil {
+			b.fail(MutatorError(d, err))
+			continue
+		}
+		b.snapshot.Templates = append(b.snapshot.Templates, t)
+	}
+}
+
+// MutatorError is err, from decoding a mutator, a Config or an expansion template, where its cause stands
+// in the document.
+func MutatorError(d *manifest.Document, err error) error {
+	var refused *legacy.Error
+	if !errors.As(err, &refused) {
+		return d.Errorf("%w", err)
+	}
+	// The error itself would say the column within the location as well.
+	text := fmt.Errorf("%s: %s: %w", refused.Mutator, refused.Field, refused.Err)
+	var syntax *legacy.SyntaxError
+	if errors.As(refused.Err, &syntax) {
+		return d.ErrorIn(refused.Field, syntax.Location, syntax.Line, syntax.Column, text)
+	}
+	for _, n := range legacy.Unknown(d.Object) {
+		// A misspelt field is the likely cause of what is missing.
+		return d.ErrorAtKey(n.Field, fmt.Errorf("%w; %s: %s", text, n.Field, n.Message))
+	}
+	return d.ErrorAt(refused.Field, text)
+}

@@ -1,0 +1,213 @@
+package policyset
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+// DefaultNamespace is where a namespaced object goes that names no namespace.
+const DefaultNamespace = "default"
+
+// Options configure Build. The zero value is usable.
+type Options struct {
+	// Documents are added by Load to those that it reads.
+	Documents []*manifest.Document
+	// Context ends compiling; nil is one without an end.
+	Context context.Context
+	// Env is the expression language; nil is that of the newest minor.
+	Env *cel.Env
+	// Unbound binds each policy without a binding to everything. Without it such
+	// a policy has no effect, as in a cluster.
+	Unbound bool
+	// Namespace is that of namespaced objects that name none; "" is
+	// DefaultNamespace.
+	Namespace string
+	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
+	// objects.
+	Mutators api.Mode
+	// Expansion reads Gatekeeper's expansion templates although Mutators is Off.
+	Expansion bool
+	// Guests loads the modules of Kubewarden's policies. Without it they do not run.
+	Guests    kubewarden.Loader
+	GuestMode api.Mode
+	// Trace and Resolver are those of engine.Options.
+	Trace    bool
+	Resolver engine.Resolver
+	// Mode and Whole are those of binding.Sources.
+	Mode  func(p *policy.Policy, b *binding.Binding, written api.Mode) api.Mode
+	Whole bool
+	// Provider is called for each Provider of external data; its error, best from
+	// external.DecodeProvider, is one of Build. Nil takes Providers for any other
+	// objects.
+	Provider func(*unstructured.Unstructured) error
+	// More are documents beside those that are given: those of them count that IsContext
+	// holds for or that are no policies, unless there is one of the same kind and name.
+	More []*manifest.Document
+	// Like was built with the same Env. If the definitions are the same, what was compiled
+	// of the same policies is used again. It may be nil.
+	Like *Snapshot
+	// Also, if not nil, reads all documents for the caller, and returns what is wrong
+	// with those of its kinds. Other rooms judge by kinds that a Snapshot does not use.
+	Also func(docs []*manifest.Document) []error
+}
+
+// Snapshot is the result of reading a set of documents.
+type Snapshot struct {
+	Index    *binding.Index
+	Types    *openapi.Types
+	Policies []*policy.Policy
+	// Mutators says what has become of each mutator, and Shapes how many programs
+	// they share.
+	Mutators []mutators.State
+	Shapes   int
+	// Templates are the expansion templates.
+	Templates []*legacy.Template
+	// Guests are Kubewarden's policies that run, in the order of their IDs, and NoGuests
+	// the names of those that do not since nothing loads modules.
+	Guests   []*kubewarden.Policy
+	NoGuests []string
+	// Misspelt says which documents have a kind that looks like that of a policy and is none.
+	Misspelt []string
+	// Ignored counts the documents that nothing here is for, by kind.
+	Ignored map[string]int
+	// Namespaces knows which Namespaces had to be made up.
+	Namespaces *Namespaces
+	// HasRBAC says that there was at least one RBAC object.
+	HasRBAC bool
+	// Unbound are the names of the policies that no binding of the documents
+	// names, sorted.
+	Unbound []string
+	// Dangling are the names of the bindings whose policy is not there, sorted.
+	Dangling []string
+	// UnknownParams are the paramKinds that nothing given serves, sorted.
+	UnknownParams []string
+	// Older says of bindings in an older version of the API what only that version
+	// fills in.
+	Older []string
+	// Tripped says of policies whose documents have the trip of a breaker why they are not
+	// enforced.
+	Tripped []string
+
+	crds       []*manifest.Document
+	compiled   map[*manifest.Document]reading
+	shapes     *mutators.Builder
+	stages     []engine.Stage
+	sources    binding.Sources
+	authorizer *asked
+	trace      bool
+	resolver   engine.Resolver
+}
+
+// AuthorizerAsked tells whether a policy has used it.
+func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
+
+// Sources returns where the policies of the snapshot look for parameters and
+// Namespaces, for others that look for the same.
+func (s *Snapshot) Sources() binding.Sources { return s.sources }
+
+// Authorizer returns the authorizer of the RBAC objects, which has no opinion if there
+// is none of them.
+func (s *Snapshot) Authorizer() authorizer.Authorizer { return s.authorizer }
+
+// Engine returns an engine that runs this snapshot.
+func (s *Snapshot) Engine() *engine.Engine {
+	e := engine.New(engine.Options{Authorizer: s.authorizer, Convert: Convert(s.Types), Trace: s.trace, Resolver: s.resolver})
+	e.Publish(s.stages...)
+	return e
+}
+
+// asked remembers whether anybody asked.
+type asked struct {
+	authorizer.Authorizer
+	yes atomic.Bool
+}
+
+func (a *asked) Authorize(ctx context.Context, attrs authorizer.Attributes) (authorizer.Decision, string, error) {
+	a.yes.Store(true)
+	return a.Authorizer.Authorize(ctx, attrs)
+}
+
+func (a *asked) ConditionsAwareAuthorize(ctx context.Context, attrs authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	a.yes.Store(true)
+	return a.Authorizer.ConditionsAwareAuthorize(ctx, attrs)
+}
+
+// sameObject reports whether two documents say the same.
+func sameObject(a, b *manifest.Document) bool {
+	return a == b || tree.Equal(a.Object.Object, b.Object.Object)
+}
+
+// Build makes a snapshot of documents. It finds all errors of all documents, as
+// *PositionErrors in the order of their places; with any there is no Snapshot.
+func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
+	b := &builder{
+		env:        opts.Env,
+		ctx:        opts.Context,
+		namespace:  cmp.Or(opts.Namespace, DefaultNamespace),
+		snapshot:   &Snapshot{Ignored: map[string]int{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]reading{}},
+		seen:       map[objectID]*manifest.Document{},
+		more:       map[*manifest.Document]bool{},
+		paramKinds: map[schema.GroupKind]bool{},
+	}
+	for _, d := range opts.More {
+		b.more[d] = true
+	}
+	if b.ctx == nil {
+		b.ctx = context.Background()
+	}
+	if b.env == nil {
+		env, err := cel.NewEnv(cel.Options{})
+		if err != nil {
+			return nil, []error{err}
+		}
+		b.env = env
+	}
+	b.sort(docs, opts)
+	b.snapshot.crds = b.crds
+	if like := opts.Like; like != nil && slices.EqualFunc(like.crds, b.crds, sameObject) {
+		b.snapshot.Types, b.like = like.Types, like
+	} else {
+		b.readTypes()
+	}
+	b.readObjects()
+	b.buildAuthorizer()
+	b.readPolicies()
+	b.countOthers()
+	b.readBindings(opts.Unbound)
+	b.readTemplates()
+	b.readMutators(opts)
+	b.readGuests(opts)
+	if opts.Also != nil {
+		b.errs = append(b.errs, opts.Also(docs)...)
+	}
+	if len(b.errs) > 0 {
+		return nil, inOrder(b.errs, docs)
+	}
+	s := b.snapshot
+	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types), Mode: opts.Mode, Whole: opts.Whole}
+	ix, err := binding.NewIndex(s.Policies, b.compiled, s.sources)
+	if err != nil {
+		return nil, []error{err}
+	}
+	s.Index = ix
+	s.stages = append([]engine.Stage{engine.Policies(ix)}, s.stages...)
+	return s, nil
+}

@@ -1,0 +1,138 @@
+package expansion
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/legacy/expand"
+	"github.com/mapd-project/mapd/pkg/policy"
+)
+
+// Reviewer answers reviews of workloads with what will become of the objects that they
+// create. It is a webhook.Validator.
+type Reviewer struct {
+	// Expander returns what is in force, nil while nothing has been read.
+	Expander func() *Expander
+	// Expanded is called with the number of objects of each review; nil ignores it.
+	Expanded func(objects int)
+}
+
+// Bounds of one review, within those of the request.
+const (
+	// reviewTime leaves most of the time that a server waits to the network.
+	reviewTime    = 2 * time.Second
+	reviewObjects = 20
+	reviewBytes   = 4 << 20
+	// maxWarnings is how many warnings are returned; a server passes on no more than
+	// 4096 bytes of them.
+	maxWarnings = 20
+)
+
+// ReviewLimits are the Limits of an Expander for reviews.
+var ReviewLimits = expand.Limits{Objects: reviewObjects, Bytes: reviewBytes}
+
+// Validate returns why a workload is denied, nil if it is allowed, and warnings: what
+// would be denied, changed or violated among what the workload creates. A workload is
+// denied only if one of Gatekeeper's templates says so, never by a built-in one.
+func (r *Reviewer) Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string) {
+	x := r.Expander()
+	if x == nil || req.Object == nil || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return nil, nil
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, reviewTime, fmt.Errorf("expanding takes longer than %s", reviewTime))
+	defer cancel()
+	objects, err := x.Evaluate(bounded, req, req.Object)
+	if r.Expanded != nil {
+		r.Expanded(len(objects))
+	}
+	if err != nil {
+		return nil, []string{"mapd: unable to expand object: " + err.Error()}
+	}
+	var a answer
+	for _, o := range objects {
+		a.add(o)
+	}
+	return a.status(), a.warnings
+}
+
+// answer is what objects mean for their workload.
+type answer struct {
+	denials, warnings []string
+}
+
+func (a *answer) add(o *Object) {
+	say := func(f Finding) {
+		text := about(o) + f.Message
+		action := o.Outcome(f)
+		if o.Template.BuiltIn && action == Deny {
+			action = Warn
+		}
+		switch {
+		case action == Deny:
+			a.denials = append(a.denials, text)
+		case action == Warn && len(a.warnings) < maxWarnings:
+			a.warnings = append(a.warnings, text)
+		}
+	}
+	switch {
+	case o.Err != nil:
+		say(Finding{Action: Deny, Message: o.Err.Error()})
+		return
+	case o.Decision.Status != nil:
+		say(Finding{Action: Deny, Message: o.Decision.Status.Message, Advice: o.advisory})
+		return
+	}
+	for _, f := range o.Findings {
+		say(f)
+	}
+	if names := changedBy(o); len(names) > 0 && o.Template.EnforcementAction != string(DryRun) && len(a.warnings) < maxWarnings {
+		a.warnings = append(a.warnings, about(o)+"changed by "+strings.Join(names, ", "))
+	}
+}
+
+// about begins what is said of an object, with Gatekeeper's words where one of its
+// templates made the object (Gatekeeper spec §10.5).
+func about(o *Object) string {
+	prefix := "mapd: "
+	if !o.Template.BuiltIn {
+		prefix = "[Implied by " + o.Template.Name + "] "
+	}
+	return prefix + manifest.Name(o.Made) + ": "
+}
+
+// changedBy returns the names of what changed an object, in their order.
+func changedBy(o *Object) []string {
+	if !o.Decision.Changed {
+		return nil
+	}
+	var names []string
+	seen := map[string]bool{}
+	for _, s := range o.Decision.Steps {
+		if len(s.Paths()) > 0 && !seen[s.Policy] {
+			seen[s.Policy] = true
+			names = append(names, s.Policy)
+		}
+	}
+	return names
+}
+
+// maxDenial bounds the text of a denial.
+const maxDenial = 4096
+
+func (a *answer) status() *metav1.Status {
+	if len(a.denials) == 0 {
+		return nil
+	}
+	message := strings.Join(a.denials, "\n")
+	if len(message) > maxDenial {
+		message = strings.ToValidUTF8(message[:maxDenial], "") + "…"
+	}
+	return &metav1.Status{Status: metav1.StatusFailure, Message: message, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden}
+}
