@@ -150,8 +150,9 @@ func asCase(t *testing.T, policies, object string) *cases.Case {
 		sections[section] = append(sections[section], doc)
 	}
 	if !known {
-		sections["namespaces.yaml"] = append(sections["namespaces.yaml"],
-			"apiVersion: v1\nkind: Namespace\nmetadata: {name: "+obj.GetNamespace()+"}\n")
+		name := obj.GetNamespace()
+		sections["namespaces.yaml"] = append(sections["namespaces.yaml"], // with the label that a server gives it
+			"apiVersion: v1\nkind: Namespace\nmetadata: {name: "+name+", labels: {kubernetes.io/metadata.name: "+name+"}}\n")
 	}
 	archive := &txtar.Archive{Comment: []byte("§1.2: An example.\n")}
 	for _, section := range []string{"policies.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "request.yaml"} {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -368,6 +369,21 @@ func TestChartOnAServer(t *testing.T) {
 	if out, err := c.Kubectl(t, nil, "get", "deployment", "mapd", "--namespace=mapd-system", "--output=jsonpath={.spec.replicas}"); err != nil || out != "3" {
 		t.Errorf("replicas: %s, %v", out, err)
 	}
+	// With values that add objects and arguments, and without them again.
+	overlays := []string{"--values=" + manifests(t, "chart", "values-ha.yaml"), "--set=legacy=native,externalData=true,expansion=true,kubewarden=on,auditInterval=6h"}
+	all := rendered(t, Helm(t, "", append([]string{"template", "mapd", manifests(t, "chart"), "--namespace=mapd-system"}, overlays...)...))
+	helm("upgrade", append([]string{manifests(t, "chart")}, overlays...)...)
+	installed(t, c, all, nil)
+	helm("upgrade", manifests(t, "chart"), "--reuse-values", "--set=expansion=false")
+	if args, err := c.Kubectl(t, nil, "get", "deployment", "mapd", "--namespace=mapd-system", "--output=jsonpath={.spec.template.spec.containers[0].args}"); err != nil ||
+		!strings.Contains(args, "--legacy=native") || strings.Contains(args, "--expansion") {
+		t.Errorf("arguments after an upgrade that keeps the other values: %s, %v", args, err)
+	}
+	helm("upgrade", manifests(t, "chart"), "--reset-values")
+	installed(t, c, rendered(t, Helm(t, "", "template", "mapd", manifests(t, "chart"), "--namespace=mapd-system")), all)
+	if n := webhooks(t, c); n != 1 {
+		t.Errorf("what mapd had filled in is gone after upgrades with values: %d webhooks", n)
+	}
 	helm("upgrade", manifests(t, "chart"), "--set=crds.keep=true")
 	helm("uninstall")
 	wantLeft(t, c, 2, "customresourcedefinition.")
@@ -375,4 +391,50 @@ func TestChartOnAServer(t *testing.T) {
 	helm("install", manifests(t, "chart"))
 	helm("uninstall")
 	wantLeft(t, c, 0, "")
+}
+
+// installed holds what the cluster has to what the chart makes: all of want is there, each with
+// the spec, rules and data of the chart, and of before only what is in want.
+func installed(t *testing.T, c *cluster.Cluster, want, before map[string]any) {
+	t.Helper()
+	for name, object := range before {
+		if want[name] == nil {
+			if _, err := live(t, c, object); !apierrors.IsNotFound(err) {
+				t.Errorf("%s is still there: %v", name, err)
+			}
+		}
+	}
+	for name, object := range want {
+		got, err := live(t, c, object)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for field, value := range object.(map[string]any) {
+			if field == "rules" || field == "roleRef" || field == "subjects" {
+				if diff := cmp.Diff(value, got.Object[field]); diff != "" {
+					t.Errorf("%s: %s (- chart):\n%s", name, field, diff)
+				}
+			}
+		}
+		if containers, _, _ := unstructured.NestedSlice(object.(map[string]any), "spec", "template", "spec", "containers"); len(containers) > 0 {
+			has, _, _ := unstructured.NestedSlice(got.Object, "spec", "template", "spec", "containers")
+			want, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+			args, _, _ := unstructured.NestedStringSlice(has[0].(map[string]any), "args")
+			if diff := cmp.Diff(want, args); diff != "" {
+				t.Errorf("%s: arguments (- chart):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// live is what the cluster has of an object.
+func live(t *testing.T, c *cluster.Cluster, object any) (*unstructured.Unstructured, error) {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: object.(map[string]any)}
+	gvr, _ := apimeta.UnsafeGuessKindToResource(u.GroupVersionKind())
+	if u.GetNamespace() == "" {
+		return c.Dynamic.Resource(gvr).Get(t.Context(), u.GetName(), metav1.GetOptions{})
+	}
+	return c.Dynamic.Resource(gvr).Namespace(u.GetNamespace()).Get(t.Context(), u.GetName(), metav1.GetOptions{})
 }

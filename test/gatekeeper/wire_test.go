@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/open-policy-agent/frameworks/constraint/pkg/apis/externaldata/unversioned"
-	"github.com/open-policy-agent/frameworks/constraint/pkg/externaldata"
+	frameworks "github.com/open-policy-agent/frameworks/constraint/pkg/externaldata"
 	"github.com/open-policy-agent/gatekeeper/v3/pkg/mutation"
 	mutationtypes "github.com/open-policy-agent/gatekeeper/v3/pkg/mutation/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -108,7 +108,7 @@ type answer struct {
 // gatekeepers lets Gatekeeper's system, with its own client, mutate a Pod.
 func (w *wire) gatekeepers(t *testing.T, spec unversioned.ProviderSpec, request Request) answer {
 	t.Helper()
-	cache := externaldata.NewCache()
+	cache := frameworks.NewCache()
 	provider := &unversioned.Provider{Spec: spec}
 	provider.Name = "digests"
 	if err := cache.Upsert(provider); err != nil {
