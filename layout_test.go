@@ -1,26 +1,32 @@
-// The import floors of mapd as a test. docs/reference/architecture.md says why each floor
-// is where it is. Only what packages import is checked; tests may reach
-// further, because the oracle has to.
+// The layers of mapd as a test; docs/reference/architecture.md draws them and says why. Only
+// what packages import is checked; tests may import more, because the oracle is made of
+// upstream.
 
 package mapd_test
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const module = "github.com/mapd-project/mapd/"
 
-// floors lists the public packages from the ground up and, for each, the mapd
-// packages it may import directly.
-var floors = []struct {
-	pkg string
-	may []string
-}{
+// layer is a package or a group of packages, and what else of this module it may import.
+type layer struct {
+	path string
+	may  []string
+}
+
+// library lists the packages of pkg from the ground up.
+var library = []layer{
 	{"pkg/tree", nil},
 	{"pkg/api", nil},
 	{"pkg/memory", nil},
@@ -44,15 +50,43 @@ var floors = []struct {
 		"pkg/api", "pkg/binding", "pkg/cel", "pkg/explain", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/kubewarden", "pkg/tree",
 		"internal/document/manifest", "internal/policyset", "internal/output/report", "internal/apiserver/defaulting",
 	}},
-	// Beside the tower: what it knows of Gatekeeper leaves as policies.
 	{"pkg/legacy", []string{"pkg/api", "pkg/lookup", "pkg/tree"}},
 	{"pkg/legacy/direct", []string{"pkg/legacy", "pkg/tree"}},
 	{"pkg/legacy/expand", []string{"pkg/legacy"}},
 	{"pkg/legacy/translate", []string{"pkg/api", "pkg/cel/layout", "pkg/legacy", "pkg/openapi"}},
 }
 
-// doors names, for a large dependency, the packages that may import it.
-var doors = map[string][]string{
+// groups lists the groups of internal from the ground up and, for each, the groups that its
+// packages may import, besides their own group and the library below pkg/mapd.
+var groups = []layer{
+	{"internal/detach", nil},
+	{"internal/parallel", nil},
+	{"internal/breaker", nil},
+	{"internal/document", nil},
+	{"internal/output", []string{"internal/document"}},
+	{"internal/apiserver", []string{"internal/detach", "internal/document", "internal/parallel"}},
+	{"internal/gatekeeper", nil},
+	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/parallel"}},
+	{"internal/kubewarden", []string{"internal/detach"}},
+	{"internal/externaldata", nil},
+	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
+	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
+	{"internal/author", []string{
+		"internal/apiserver", "internal/document", "internal/externaldata", "internal/lint", "internal/output", "internal/parallel",
+		"internal/policyset", "pkg/mapd",
+	}},
+	{"internal/cluster", []string{
+		"internal/apiserver", "internal/breaker", "internal/detach", "internal/externaldata", "internal/gatekeeper", "internal/lint",
+		"internal/output", "internal/parallel", "internal/policyset", "internal/workloads",
+	}},
+	{"internal/operate", []string{
+		"internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/lint",
+		"internal/output", "internal/parallel", "internal/policyset", "pkg/mapd",
+	}},
+}
+
+// dependencies names, for a large dependency, the packages that may import it.
+var dependencies = map[string][]string{
 	"github.com/google/cel-go/":             {"pkg/cel"},
 	"sigs.k8s.io/structured-merge-diff/":    {"pkg/policy", "pkg/openapi"},
 	"github.com/prometheus/":                {"pkg/webhook"},
@@ -87,152 +121,229 @@ var doors = map[string][]string{
 	"html/template": nil,
 }
 
-// front is the one public package that puts rooms of internal/ to use, those of its
-// floor. It must not show their types.
-const front = "pkg/mapd"
+// entrance is the one public package that uses packages of internal. It must not show their
+// types.
+const entrance = "pkg/mapd"
 
-func TestFrontShowsNoInternalTypes(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "doc", "-all", "./"+front).CombinedOutput()
+// pack is what the Go command says of a package, its own paths below the module's root.
+type pack struct {
+	ImportPath                string
+	Imports, Deps             []string
+	TestGoFiles, XTestGoFiles []string
+}
+
+// listed are the packages of the module, by their path below its root.
+var listed = sync.OnceValues(func() (map[string]*pack, error) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps,TestGoFiles,XTestGoFiles", "./...")
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go doc: %v\n%s", err, out)
+		return nil, err
 	}
-	var rooms []string
-	for _, imp := range list(t, "Imports", front) {
-		if room, ok := strings.CutPrefix(imp, module+"internal/"); ok {
-			rooms = append(rooms, room)
+	all := map[string]*pack{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		p := &pack{}
+		if err := d.Decode(p); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
 		}
+		all[strings.TrimPrefix(p.ImportPath, module)] = p
 	}
-	_, api, _ := strings.Cut(string(out), "\nCONSTANTS\n") // after the package's comment
-	if len(rooms) == 0 || api == "" {
-		t.Fatalf("rooms %v, API %q", rooms, api)
+})
+
+func packages(t *testing.T) map[string]*pack {
+	t.Helper()
+	all, err := listed()
+	if err != nil || len(all) < 50 {
+		t.Fatalf("%d packages, %v", len(all), err)
 	}
-	for line := range strings.Lines(api) {
-		code, _, _ := strings.Cut(line, "//")
-		for _, room := range rooms {
-			if !strings.HasPrefix(line, "    ") && strings.Contains(code, room+".") {
-				t.Errorf("shows internal/%s: %s", room, line)
-			}
-		}
-	}
+	return all
 }
 
-func TestFloors(t *testing.T) {
-	for _, f := range floors {
-		t.Run(f.pkg, func(t *testing.T) {
-			imports := list(t, "Imports", f.pkg)
-			for _, imp := range imports {
-				if local, ok := strings.CutPrefix(imp, module); ok && !slices.Contains(f.may, local) {
-					t.Errorf("imports %s; allowed: %v", local, f.may)
-				}
-			}
-			for _, local := range f.may {
-				if !slices.Contains(imports, module+local) {
-					t.Errorf("may import %s and does not: take the permission away", local)
-				}
-			}
-			for _, dep := range list(t, "Deps", f.pkg) {
-				if strings.HasPrefix(dep, "k8s.io/client-go/") {
-					t.Errorf("depends on %s; pkg/ must not know a cluster client", dep)
-				}
-			}
-		})
+// local returns the packages of this module among imports.
+func local(imports []string) []string {
+	var out []string
+	for _, imp := range imports {
+		if path, ok := strings.CutPrefix(imp, module); ok {
+			out = append(out, path)
+		}
 	}
+	return out
 }
 
-// Every public package stands on a floor; a new one has to be given a place.
-func TestEveryPackageHasAFloor(t *testing.T) {
-	for _, pkg := range packages(t) {
-		top, _, _ := strings.Cut(strings.TrimPrefix(pkg, "pkg/"), "/")
-		if !strings.HasPrefix(pkg, "pkg/") || strings.Contains(pkg, "/internal/") {
+// The public packages import what the table says, all that it says, and no cluster client.
+func TestLibrary(t *testing.T) {
+	all := packages(t)
+	for _, l := range library {
+		p := all[l.path]
+		if p == nil {
+			t.Errorf("%s is in the table and does not exist", l.path)
 			continue
 		}
-		if !slices.ContainsFunc(floors, func(f struct {
-			pkg string
-			may []string
-		}) bool {
-			return f.pkg == "pkg/"+top
-		}) {
-			t.Errorf("%s stands on no floor: add it to floors, and to docs/reference/architecture.md why", pkg)
+		imports := local(p.Imports)
+		for _, imp := range imports {
+			if !slices.Contains(l.may, imp) {
+				t.Errorf("%s imports %s; allowed: %v", l.path, imp, l.may)
+			}
+		}
+		for _, may := range l.may {
+			if !slices.Contains(imports, may) {
+				t.Errorf("%s may import %s, and does not", l.path, may)
+			}
+		}
+		for _, dep := range p.Deps {
+			if strings.HasPrefix(dep, "k8s.io/client-go/") {
+				t.Errorf("%s depends on %s; pkg must not know a cluster client", l.path, dep)
+			}
+		}
+	}
+	for path := range all {
+		top, _, _ := strings.Cut(strings.TrimPrefix(path, "pkg/"), "/")
+		if strings.HasPrefix(path, "pkg/") && !strings.Contains(path, "/internal/") &&
+			!slices.ContainsFunc(library, func(l layer) bool { return l.path == "pkg/"+top }) {
+			t.Errorf("%s has no row: add it, and say why in docs/reference/architecture.md", path)
 		}
 	}
 }
 
-func TestDoors(t *testing.T) {
-	for _, pkg := range packages(t) {
-		if strings.HasPrefix(pkg, "test/") {
+// groupOf returns the group of a package of internal, or pkg/mapd itself; "" for others.
+func groupOf(path string) string {
+	if path == entrance {
+		return path
+	}
+	group, ok := strings.CutPrefix(path, "internal/")
+	if !ok {
+		return ""
+	}
+	group, _, _ = strings.Cut(group, "/")
+	return "internal/" + group
+}
+
+// The groups of internal import what the table says, and all that it says.
+func TestGroups(t *testing.T) {
+	used := map[string]map[string]string{} // group → group → a package that imports it
+	for path, p := range packages(t) {
+		from := groupOf(path)
+		if from == "" || from == entrance {
+			continue
+		}
+		if used[from] == nil {
+			used[from] = map[string]string{}
+		}
+		for _, imp := range local(p.Imports) {
+			if to := groupOf(imp); to != "" && to != from {
+				used[from][to] = path + " imports " + imp
+			}
+		}
+	}
+	for i, l := range groups {
+		if used[l.path] == nil {
+			t.Errorf("%s is in the table and does not exist", l.path)
+		}
+		for to, example := range used[l.path] {
+			if !slices.Contains(l.may, to) {
+				t.Errorf("%s; allowed: %v", example, l.may)
+			}
+		}
+		for _, may := range l.may {
+			if used[l.path][may] == "" {
+				t.Errorf("%s may import %s, and does not", l.path, may)
+			}
+			if may != entrance && !slices.ContainsFunc(groups[:i], func(below layer) bool { return below.path == may }) {
+				t.Errorf("%s may import %s, which is not below it", l.path, may)
+			}
+		}
+		delete(used, l.path)
+	}
+	for group := range used {
+		t.Errorf("%s has no row: add it, and say why in docs/reference/architecture.md", group)
+	}
+}
+
+// Large dependencies are imported by the packages of the table, and by each of them.
+func TestDependencies(t *testing.T) {
+	importers := map[string][]string{}
+	for path, p := range packages(t) {
+		if strings.HasPrefix(path, "test/") {
 			continue // the oracle is made of upstream
 		}
-		for _, imp := range list(t, "Imports", pkg) {
-			for dep, may := range doors {
-				if strings.HasPrefix(imp, dep) && !slices.ContainsFunc(may, func(m string) bool {
-					return pkg == m || strings.HasPrefix(pkg, m+"/")
-				}) {
-					t.Errorf("%s imports %s; only %v may", pkg, imp, may)
+		for _, imp := range p.Imports {
+			for dep, may := range dependencies {
+				if !strings.HasPrefix(imp, dep) {
+					continue
 				}
+				i := slices.IndexFunc(may, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
+				if i < 0 {
+					t.Errorf("%s imports %s; only %v may", path, imp, may)
+					continue
+				}
+				importers[dep] = append(importers[dep], may[i])
 			}
-			local, ok := strings.CutPrefix(imp, module)
+			to, ok := strings.CutPrefix(imp, module)
 			if !ok {
 				continue
 			}
-			if strings.HasPrefix(pkg, "pkg/") && pkg != front && strings.HasPrefix(local, "internal/") {
-				t.Errorf("%s imports %s; of pkg/ only %s may import internal/", pkg, local, front)
+			if strings.HasPrefix(path, "pkg/") && path != entrance && strings.HasPrefix(to, "internal/") {
+				t.Errorf("%s imports %s; of pkg only %s may import internal", path, to, entrance)
 			}
-			if strings.HasPrefix(local, "cmd/") || strings.HasPrefix(local, "test/") {
-				t.Errorf("%s imports %s; nothing imports cmd/ or test/", pkg, local)
+			if strings.HasPrefix(to, "cmd/") || strings.HasPrefix(to, "test/") {
+				t.Errorf("%s imports %s; nothing imports cmd or test", path, to)
 			}
-			if strings.HasPrefix(local, "web") && !strings.HasPrefix(pkg, "web/") && pkg != "hack/gallery" {
-				t.Errorf("%s imports %s; nothing but the site's builder imports web/", pkg, local)
+			if strings.HasPrefix(to, "web") && !strings.HasPrefix(path, "web/") && path != "hack/gallery" {
+				t.Errorf("%s imports %s; nothing but the site's builder imports web", path, to)
 			}
-			if pkg == "internal/author/playground" {
-				t.Errorf("%s imports %s; it serves files, and what they do is decided elsewhere", pkg, local)
+			if path == "internal/author/playground" {
+				t.Errorf("%s imports %s; it serves files, and what they do is decided elsewhere", path, to)
+			}
+		}
+	}
+	for dep, may := range dependencies {
+		for _, m := range may {
+			if !slices.Contains(importers[dep], m) {
+				t.Errorf("%s may import %s, and does not", m, dep)
 			}
 		}
 	}
 }
 
-// packages lists the module's packages as paths below its root.
-func packages(t *testing.T) []string {
-	t.Helper()
-	var pkgs []string
-	for _, p := range goList(t, "{{.ImportPath}}", "./...") {
-		if local, ok := strings.CutPrefix(p, module); ok {
-			pkgs = append(pkgs, local)
-		}
-	}
-	return pkgs
-}
-
-func list(t *testing.T, field, pkg string) []string {
-	t.Helper()
-	return goList(t, `{{join .`+field+` "\n"}}`, "./"+pkg)
-}
-
-func goList(t *testing.T, format, pattern string) []string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", format, pattern)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+func TestEntranceShowsNoInternalTypes(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "doc", "-all", "./"+entrance).CombinedOutput()
 	if err != nil {
-		t.Fatalf("go list %s: %v\n%s", pattern, err, stderr.String())
+		t.Fatalf("go doc: %v\n%s", err, out)
 	}
-	return strings.Fields(string(out))
+	var names []string
+	for _, imp := range local(packages(t)[entrance].Imports) {
+		if strings.HasPrefix(imp, "internal/") {
+			names = append(names, filepath.Base(imp))
+		}
+	}
+	_, api, _ := strings.Cut(string(out), "\nCONSTANTS\n") // after the package's comment
+	if len(names) == 0 || api == "" {
+		t.Fatalf("packages %v, API %q", names, api)
+	}
+	for line := range strings.Lines(api) {
+		code, _, _ := strings.Cut(line, "//")
+		for _, name := range names {
+			if !strings.HasPrefix(line, "    ") && strings.Contains(code, name+".") {
+				t.Errorf("shows a type of %s: %s", name, line)
+			}
+		}
+	}
 }
 
 // go doc shows what a package is for by an example that runs.
 func TestEveryPublicPackageHasAnExample(t *testing.T) {
-	for _, f := range floors {
-		files := list(t, "TestGoFiles", f.pkg)
-		files = append(files, list(t, "XTestGoFiles", f.pkg)...)
-		if !slices.ContainsFunc(files, func(file string) bool {
-			text, err := os.ReadFile(filepath.Join(f.pkg, file))
+	for _, l := range library {
+		p := packages(t)[l.path]
+		if p == nil || !slices.ContainsFunc(slices.Concat(p.TestGoFiles, p.XTestGoFiles), func(file string) bool {
+			text, err := os.ReadFile(filepath.Join(l.path, file))
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, example, ok := strings.Cut(string(text), "\nfunc Example")
 			return ok && strings.Contains(example, "\t// Output:")
 		}) {
-			t.Errorf("%s has no Example with an output", f.pkg)
+			t.Errorf("%s has no Example with an output", l.path)
 		}
 	}
 }

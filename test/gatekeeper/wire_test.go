@@ -324,7 +324,7 @@ func TestProviders(t *testing.T) {
 				for _, name := range []string{"", "p"} {
 					p := &unversioned.Provider{Spec: unversioned.ProviderSpec{URL: url, Timeout: timeout, CABundle: ca}}
 					p.Name = name
-					theirs := externaldata.NewCache().Upsert(p)
+					theirs := frameworks.NewCache().Upsert(p)
 					_, err := externaldata.DecodeProvider(&unstructured.Unstructured{Object: map[string]any{
 						"apiVersion": "externaldata.gatekeeper.sh/v1beta1", "kind": "Provider", "metadata": map[string]any{"name": name},
 						"spec": map[string]any{"url": url, "timeout": int64(timeout), "caBundle": ca},
