@@ -40,10 +40,11 @@ func (s *sources) has(host string) bool {
 // client returns a client that asks only these sources. open are hosts that are listed besides,
 // and do not close the list for others.
 func (s *sources) client(open []string) *http.Client {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy = func(r *http.Request) (*url.URL, error) { return s.proxy(r.URL) }
 	known := &sources{listed: slices.Concat(s.listed, open), proxy: s.proxy}
-	t.DialContext = known.dial
+	t := &http.Transport{
+		Proxy:       func(r *http.Request) (*url.URL, error) { return s.proxy(r.URL) },
+		DialContext: known.dial, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+	}
 	return &http.Client{Transport: asking{s, known, t}, CheckRedirect: CheckRedirect}
 }
 
