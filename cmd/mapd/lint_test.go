@@ -19,7 +19,7 @@ func TestLintOfMigrated(t *testing.T) {
 	dir := t.TempDir()
 	for i, f := range files {
 		var stdout, stderr bytes.Buffer
-		if code := run([]string{"migrate", "gatekeeper", "-f", f}, nil, &stdout, &stderr); code != exitOK && code != exitDenied || stdout.Len() == 0 {
+		if code := run([]string{"migrate", "gatekeeper", "-p", f}, nil, &stdout, &stderr); code != exitOK && code != exitDenied || stdout.Len() == 0 {
 			continue // some have no policy
 		}
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.yaml", i)), stdout.Bytes(), 0o600); err != nil {

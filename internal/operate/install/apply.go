@@ -96,7 +96,8 @@ func (o *ApplyOptions) check(ctx context.Context) error {
 			return errors.Join(append(errs, ctx.Err())...)
 		case unreached(err):
 			return errors.Join(append(errs, fmt.Errorf("%s: %w", r, err))...)
-		case apierrors.IsConflict(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		case apierrors.IsConflict(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err),
+			err != nil && failedAt.MatchString(err.Error()): // a webhook that is asked for the write, too
 			errs = append(errs, fmt.Errorf("%s: %w", r, err))
 		}
 		// Anything else may be the dry run's own; the write will tell.
