@@ -15,7 +15,10 @@ if [ -n "$OBJECTS" ]; then
 	set --
 	for path in $POLICIES; do set -- "$@" -p "$path"; done
 	for path in $OBJECTS; do set -- "$@" -f "$path"; done
-	mapd eval -R "$@" -o markdown >"$comment.part" || failed=1
+	evaluated=yes
+	# What workloads create is where most policies act.
+	mapd eval -R --expand "$@" -o markdown >"$comment.part" 2>"$comment.words" || evaluated=no failed=1
+	cat "$comment.words" >&2
 	{
 		echo '### What policies make of these objects'
 		echo
@@ -24,11 +27,14 @@ if [ -n "$OBJECTS" ]; then
 			if [ "$(wc -c <"$comment.part")" -gt 60000 ]; then
 				printf '\n```\n\n%s\n' 'Cut after 60,000 bytes; `mapd eval -o markdown` prints all of it.'
 			fi
-		else
+		elif [ "$evaluated" = yes ]; then
 			echo 'Nothing changes.'
+		else
+			printf 'The objects were not evaluated:\n\n'
+			head -c 10000 "$comment.words" | sed 's/^/    /' # so indented nothing is markup
 		fi
 	} >"$comment"
-	rm "$comment.part"
+	rm "$comment.part" "$comment.words"
 	if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
 		cat "$comment" >>"$GITHUB_STEP_SUMMARY"
 	fi

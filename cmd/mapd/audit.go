@@ -329,6 +329,9 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 	o := audit.Options{
 		Cluster: c.Cluster, Set: set, Asking: f.asking(), Namespace: f.namespace, Labels: f.selector, Kinds: f.kinds, Keep: f.diffs,
 	}
+	if err := o.Unknown(); err != nil {
+		return usagef("audit: --kinds: %w", err)
+	}
 	if len(f.base) > 0 {
 		base := f.base
 		if f.baseIsCluster() {

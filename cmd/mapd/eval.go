@@ -20,6 +20,7 @@ import (
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
+	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -437,16 +438,61 @@ func (e *evaluation) verdict() error {
 		return &codedError{code: exitUsage}
 	case e.failed:
 		return &codedError{code: exitPartial}
-	case e.denied, e.disordered, e.flags.exitCode && e.changes > 0:
+	case e.denied, e.disordered, e.flags.exitCode && e.given.changed+e.generated.changed > 0:
 		return &codedError{code: exitDenied}
 	}
 	return nil
 }
 
-// summarize says how many objects there were and what became of them.
+// tally counts objects by what became of them; the others are unchanged.
+type tally struct{ all, changed, denied, failed int }
+
+func (t tally) String() string {
+	text := fmt.Sprintf("%d changed, %d unchanged, %d denied", t.changed, t.all-t.changed-t.denied-t.failed, t.denied)
+	if t.failed > 0 {
+		text += fmt.Sprintf(", %d failed", t.failed)
+	}
+	return text
+}
+
+// tallyOf returns the tally in which an object counts.
+func (e *evaluation) tallyOf(r *mapd.Result) *tally {
+	if r.Request.Admission.Source == policy.Generated {
+		return &e.generated
+	}
+	return &e.given
+}
+
+// summarize says how many objects there were, what became of them, and which policies
+// none of them met.
 func (e *evaluation) summarize() {
-	if e.objects > 1 {
-		e.notes.say("%d objects: %d changed, %d unchanged, %d denied\n", e.objects, e.changes, e.objects-e.changes-e.denials, e.denials)
+	if e.given.all < 2 {
+		return
+	}
+	text := fmt.Sprintf("%d objects: %s", e.given.all, e.given)
+	if e.generated.all > 0 {
+		text += fmt.Sprintf("; %d generated objects: %s", e.generated.all, e.generated)
+	}
+	e.notes.say("%s\n", text)
+	var unmet []string
+	for _, p := range e.policies.Policies() {
+		if !e.met[p.Name()] {
+			unmet = append(unmet, p.Name())
+		}
+	}
+	if len(unmet) > 0 && e.met != nil {
+		slices.Sort(unmet)
+		e.notes.say("note: ran for none of these objects (--explain says why): %s\n", report.Line(report.Some(unmet)))
+	}
+}
+
+// failInput reports an input that failed. It may be an object, or a text that is none.
+func (e *evaluation) failInput(err error) {
+	text := render(err)
+	e.failed = true
+	e.notes.fail("%s\n", text)
+	if e.flags.output == "markdown" && e.inPlace == nil {
+		_ = e.out.failure(text) // an error of standard output ends the command in any case
 	}
 }
 
@@ -465,7 +511,8 @@ type evaluation struct {
 	out                        *printer
 	notes                      *notes
 	objects                    int
-	changes, denials           int
+	given, generated           tally
+	met                        map[string]bool // policies that left a step
 	denied, failed, unreadable bool
 	disordered                 bool // --orders found something
 }
@@ -510,8 +557,12 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 func (e *evaluation) late(ctx context.Context, r *mapd.Result) bool {
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Denied() && r.Decision.Status.Code == http.StatusGatewayTimeout
 	if late {
-		e.failed = true
-		e.notes.fail("%s\n", render(r.Request.Document().Errorf("%s: the policies took more than %s (--timeout)", r.Request.Name(), e.flags.timeout)))
+		t := e.tallyOf(r)
+		if t == &e.generated {
+			t.all++
+		}
+		t.failed++
+		e.failInput(r.Request.Document().Errorf("%s: the policies took more than %s (--timeout)", r.Request.Name(), e.flags.timeout))
 	}
 	return late
 }
@@ -529,12 +580,31 @@ func (e *evaluation) tell(r *mapd.Result) {
 	if fields := r.FilledIn(); len(fields) > 0 {
 		e.notes.say("note: %s: a server fills in after the policies: %s\n", report.Line(r.Request.Name()), report.Line(strings.Join(fields, ", ")))
 	}
-	if r.Changed() {
-		e.changes++
+	t := e.tallyOf(r)
+	if t == &e.generated {
+		t.all++
+	}
+	if e.met == nil {
+		e.met = map[string]bool{}
+	}
+	for i := range r.Decision.Steps {
+		if s := &r.Decision.Steps[i]; s.Outcome != engine.Skipped {
+			e.met[s.Policy] = true
+		}
+	}
+	for _, record := range r.Decision.Stages {
+		for i := range record.Shadows {
+			e.met[record.Shadows[i].Policy] = true
+		}
+	}
+	switch {
+	case r.Denied():
+		t.denied++
+	case r.Changed():
+		t.changed++
 	}
 	if r.Denied() {
 		e.denied = true
-		e.denials++
 		e.notes.fail("%s: %s\n", r.Request.Document().Where(), r.Refusal())
 	}
 }
@@ -580,13 +650,25 @@ func (e *evaluation) complete(r *mapd.Result) bool {
 	doc, name := r.Request.Document(), report.Line(r.Request.Name())
 	for _, path := range r.Missing() {
 		if path == "metadata.name" {
-			e.failed = true
-			e.notes.fail("%s\n", render(doc.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: name or generateName is required", r.Request.Name()))))
+			e.fallBack(r)
+			e.failInput(doc.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: name or generateName is required", r.Request.Name())))
 			return false
 		}
 		e.notes.warn("%s: a server refuses it: %s is required and empty\n", name, report.Line(path))
 	}
 	return true
+}
+
+// fallBack counts an object that tell has counted as one that failed.
+func (e *evaluation) fallBack(r *mapd.Result) {
+	t := e.tallyOf(r)
+	switch {
+	case r.Denied():
+		t.denied--
+	case r.Changed():
+		t.changed--
+	}
+	t.failed++
 }
 
 // show prints what became of an object. Its error ends the run.
@@ -601,8 +683,8 @@ func (e *evaluation) show(r *mapd.Result) error {
 	var bad unwritable
 	switch err := e.out.print(r); {
 	case errors.As(err, &bad):
-		e.failed = true
-		e.notes.fail("%s\n", render(r.Request.Document().Errorf("%s: %w", r.Request.Name(), bad)))
+		e.fallBack(r)
+		e.failInput(r.Request.Document().Errorf("%s: %w", r.Request.Name(), bad))
 	case err != nil:
 		return &codedError{exitUsage, err}
 	}
@@ -615,20 +697,25 @@ func (e *evaluation) take(d *mapd.Document, err error) *mapd.Request {
 	var unread *mapd.ReadError
 	switch {
 	case errors.As(err, &unread):
-		e.unreadable = true
-		e.notes.fail("%s\n", render(err))
+		e.given.all++
+		e.given.failed++
+		failed := e.failed
+		e.failInput(err)
+		e.failed, e.unreadable = failed, true
 		return nil
 	case err != nil:
-		e.failed = true
-		e.notes.fail("%s\n", render(err))
+		e.given.all++
+		e.given.failed++
+		e.failInput(err)
 		return nil
 	}
 	e.objects++
+	e.given.all++
 	e.notes.count()
 	req, err := e.request(d)
 	if err != nil {
-		e.failed = true
-		e.notes.fail("%s\n", render(err))
+		e.given.failed++
+		e.failInput(err)
 		return nil
 	}
 	return req

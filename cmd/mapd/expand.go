@@ -214,8 +214,8 @@ func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result 
 	d, req := r.Request.Document(), r.Request
 	objects, err := e.expander.Evaluate(ctx, req.Admission, &unstructured.Unstructured{Object: workload})
 	if err != nil {
-		e.failed = true
-		e.notes.say("%s\n", render(d.Errorf("%s: unable to expand object: %w", req.Name(), err)))
+		e.fallBack(r)
+		e.failInput(d.Errorf("%s: unable to expand object: %w", req.Name(), err))
 		return nil
 	}
 	var results []*mapd.Result
@@ -228,8 +228,9 @@ func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result 
 			from += " by " + o.Template.Name
 		}
 		if o.Err != nil {
-			e.failed = true
-			e.notes.say("%s\n", render(d.Errorf("%s (%s): %w", manifest.Name(o.Made), from, o.Err)))
+			e.generated.all++
+			e.generated.failed++
+			e.failInput(d.Errorf("%s (%s): %w", manifest.Name(o.Made), from, o.Err))
 			continue
 		}
 		created := e.policies.Result(req.Generated(o.Made, o.Request, from, o.Kind), o.Decision)
@@ -237,11 +238,18 @@ func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result 
 			continue
 		}
 		e.tell(created)
+		e.whyNot(ctx, created)
 		for _, f := range o.Findings {
 			e.notes.say("%s: %s: %s\n", report.Line(created.Request.Name()), o.Outcome(f), report.Line(f.Message))
 		}
 		if o.Denied() {
 			e.denied = true
+			if !created.Denied() { // by validation, after the policies
+				if created.Changed() {
+					e.generated.changed--
+				}
+				e.generated.denied++
+			}
 			continue
 		}
 		results = append(results, created)

@@ -68,11 +68,11 @@ func (p *inPlace) take(r *mapd.Result) {
 // begin is called before a file is read, and end after it.
 func (p *inPlace) begin() (end func(name string)) {
 	e := p.evaluation
-	failed, unreadable, denials := e.failed, e.unreadable, e.denials
+	failed, unreadable, denials := e.failed, e.unreadable, e.given.denied+e.generated.denied
 	p.edits = p.edits[:0]
 	e.failed, e.unreadable = false, false
 	return func(name string) {
-		keep := e.failed || e.unreadable || e.denials > denials
+		keep := e.failed || e.unreadable || e.given.denied+e.generated.denied > denials
 		e.failed, e.unreadable = e.failed || failed, e.unreadable || unreadable
 		switch {
 		case len(p.edits) == 0:

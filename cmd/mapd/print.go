@@ -163,6 +163,16 @@ func (p *printer) markdown(r *mapd.Result) error {
 	return err
 }
 
+// failure writes the block of an input that failed.
+func (p *printer) failure(text string) error {
+	if p.begun {
+		fmt.Fprintln(p.w)
+	}
+	p.begun = true
+	_, err := fmt.Fprintln(p.w, page.Fence("diff", "- failed: "+strings.ReplaceAll(report.Printable(text), "\n", "\n# ")+"\n"))
+	return err
+}
+
 // noteDefaults remembers what has to be said about the defaults of changed objects.
 func (p *printer) noteDefaults(r *mapd.Result) {
 	p.builtin = p.builtin || r.Changed() && r.Request.Builtin()

@@ -42,6 +42,8 @@ type Resource struct {
 	GVR        schema.GroupVersionResource
 	GVK        schema.GroupVersionKind
 	Namespaced bool
+	// Names are what kubectl takes for it, too: the singular and short names.
+	Names []string
 	// Preferred says that the version is the one that its group prefers.
 	Preferred bool
 	// Subresources are the names of those that can be written.
@@ -107,6 +109,7 @@ func (c *Cluster) discover(ctx context.Context, disco *discovery.DiscoveryClient
 			if !strings.Contains(r.Name, "/") && slices.Contains(r.Verbs, "list") {
 				c.Resources = append(c.Resources, Resource{
 					GVR: gv.WithResource(r.Name), GVK: gv.WithKind(r.Kind), Namespaced: r.Namespaced,
+					Names:     append(slices.Clone(r.ShortNames), r.SingularName),
 					Preferred: preferred[gv.String()], Subresources: subresources[r.Name],
 				})
 			}

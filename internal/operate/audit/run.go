@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/parallel"
+	"github.com/mapd-project/mapd/pkg/lookup"
 )
 
 // Options configure Run. Cluster and Set are required.
@@ -155,10 +156,34 @@ func (o *Options) wants(r Resource) bool {
 	if len(o.Kinds) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(o.Kinds, func(k string) bool {
-		name, group, grouped := strings.Cut(strings.ToLower(k), ".")
-		return (name == r.GVR.Resource || name == strings.ToLower(r.GVK.Kind)) && (!grouped || group == r.GVR.Group)
-	})
+	return slices.ContainsFunc(o.Kinds, r.is)
+}
+
+// is reports whether somebody who says kind means the resource, as kubectl understands it:
+// its name, the singular, a short name or the kind, with the group or without.
+func (r *Resource) is(kind string) bool {
+	name, group, grouped := strings.Cut(strings.ToLower(kind), ".")
+	return (name == r.GVR.Resource || name == strings.ToLower(r.GVK.Kind) || slices.Contains(r.Names, name)) && (!grouped || group == r.GVR.Group)
+}
+
+// Unknown returns an error for the first of Kinds that the cluster does not serve: an audit of
+// it would find nothing, whatever there is.
+func (o *Options) Unknown() error {
+	var names []string
+	for _, kind := range o.Kinds {
+		if slices.ContainsFunc(o.Cluster.Resources, func(r Resource) bool { return r.is(kind) }) {
+			continue
+		}
+		for _, r := range o.Cluster.Resources {
+			names = append(names, r.GVR.Resource)
+		}
+		err := fmt.Errorf("the cluster has no kind or resource %q", kind)
+		if near := lookup.Nearest(strings.ToLower(kind), names); near != "" {
+			err = fmt.Errorf("%w; did you mean %s?", err, near)
+		}
+		return err
+	}
+	return nil
 }
 
 // Run audits a cluster. A kind that cannot be read is said in the Report.
