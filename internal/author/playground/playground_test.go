@@ -33,7 +33,7 @@ const testPolicy = "default-src 'none'; script-src 'self'"
 var small = fstest.MapFS{
 	".keep":           {},
 	"index.html":      {Data: []byte(`<!doctype html><meta http-equiv="Content-Security-Policy" content="` + testPolicy + `"><script src="main.js"></script>`)},
-	"docs/index.html": {Data: []byte(`<!doctype html><meta http-equiv="Content-Security-Policy" content="` + testPolicy + `"><a href="../../index.html#1.x">open</a>`)},
+	"docs/index.html": {Data: []byte(`<!doctype html><meta http-equiv="Content-Security-Policy" content="` + testPolicy + `"><a href="../index.html#1.x">open</a>`)},
 	"main.js":         {Data: []byte("1\n")},
 	"mapd.wasm.gz":    {Data: []byte("\x1f\x8b\x08")},
 	"odd.bin":         {Data: []byte("<html>")},
@@ -115,7 +115,7 @@ func TestFiles(t *testing.T) {
 					t.Errorf("HEAD %s: %d, length %d", name, head.StatusCode, head.ContentLength)
 				}
 			}
-			for _, at := range []string{"/", "/index.html", "/nosuch", "/.keep", "/site", "/main.js/", "//index.html", "/../../go.mod", "/%2e%2e/go.mod"} {
+			for _, at := range []string{"/", "/index.html", "/nosuch", "/.keep", "/site", "/main.js/", "//index.html", "/../go.mod", "/%2e%2e/go.mod"} {
 				r := get(h, "GET", "http://localhost"+at)
 				want := 404
 				if at == "/" || at == "/index.html" {

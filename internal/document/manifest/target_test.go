@@ -22,7 +22,7 @@ func TestTarget(t *testing.T) {
 		must(os.WriteFile(name, nil, 0o600))
 	}
 	for name, to := range map[string]string{
-		"repo/a/same.yaml": "in.yaml", "repo/a/other.yaml": "../b/in.yaml", "repo/a/out.yaml": "../../../out.yaml",
+		"repo/a/same.yaml": "in.yaml", "repo/a/other.yaml": "../b/in.yaml", "repo/a/out.yaml": "../../out.yaml",
 		"repo/a/near.yaml": "../../repository/in.yaml", "repo/a/absolute.yaml": filepath.Join(dir, "out.yaml"),
 		"repo/a/twice.yaml": "out.yaml", "repo/linked": "../repo/b", "repo/a/loop.yaml": "loop.yaml", "link": "repo/a",
 	} {

@@ -52,7 +52,7 @@ func TestHostCalls(t *testing.T) {
 		"not granted":       {"get_resource", `{"api_version":"v1","kind":"Secret","name":"one","namespace":"shop"}`, "Policy has not been granted access to Kubernetes v1/Secret resources. The violation has been reported."},
 		"can_i":             {"can_i", `{}`, "the 'kubernetes/can_i' host capability is not supported here"},
 		"unknown":           {"delete_resource", `{}`, "unknown operation: delete_resource"},
-		"not a query":       {"get_resource", `[]`, "get_resource: invalid request: json: cannot unmarshal array into Go value of type guests.query"},
+		"not a query":       {"get_resource", `[]`, "get_resource: invalid request: json: cannot unmarshal array into Go value of type modulepolicy.query"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
