@@ -43,6 +43,9 @@ func (f *moduleFlags) add(cmd *cobra.Command) {
 // loader returns what loads modules. It does nothing until it is asked; then limit limits the
 // memory of the process and returns what guests are bounded by.
 func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader, error) {
+	if err := download.CheckSources(f.sources); err != nil {
+		return nil, fmt.Errorf("--module-source: %w", err)
+	}
 	o := download.Options{Local: map[string]string{}, Insecure: f.insecure, Sources: f.sources, MaxBytes: wapc.MaxModule}
 	for _, pair := range f.local {
 		// A URL may contain an equals sign, a file's name rarely does.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -41,6 +42,7 @@ type Options struct {
 // Fetcher fetches modules. It is safe for concurrent use.
 type Fetcher struct {
 	options Options
+	sources *sources
 	local   map[string]string // Options.Local by modules with a scheme
 	cache   *cache
 }
@@ -56,10 +58,11 @@ func New(o Options) (*Fetcher, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
 	}
+	sources := newSources(o.Sources, o.Insecure)
 	if o.Client == nil {
-		o.Client = newSources(o.Sources).client(o.Insecure)
+		o.Client = sources.client()
 	}
-	f := &Fetcher{options: o, local: map[string]string{}}
+	f := &Fetcher{options: o, sources: sources, local: map[string]string{}}
 	for module, path := range o.Local {
 		f.local[withScheme(module)] = path
 	}
@@ -106,6 +109,13 @@ func (f *Fetcher) fetch(ctx context.Context, s kubewarden.Source) ([]byte, error
 	case "file":
 		return f.file(s.Location)
 	case "https":
+		u, err := url.Parse(s.Location)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.sources.unlisted(withPort(u)); err != nil { // also what was fetched before
+			return nil, err
+		}
 		if wasm := f.cache.get(s.Digest, f.options.MaxBytes); wasm != nil {
 			return wasm, nil
 		}

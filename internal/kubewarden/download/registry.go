@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -30,6 +31,9 @@ func (f *Fetcher) pull(ctx context.Context, reference string) ([]byte, error) {
 	ref, err := registry.ParseReference(reference)
 	if err != nil {
 		return nil, fmt.Errorf("not the reference of an OCI artifact: %w", err)
+	}
+	if err := f.sources.unlisted(withPort(&url.URL{Scheme: "https", Host: ref.Registry})); err != nil { // also what was pulled before
+		return nil, err
 	}
 	once := ref.Reference != "" && ref.Reference != "latest"
 	if ref.Reference == "" {

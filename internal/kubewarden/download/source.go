@@ -18,50 +18,85 @@ import (
 // sources decide which hosts are asked for modules. The reference of a module may be written
 // by somebody who may write policies of one namespace only, and registries name further
 // hosts themselves: in redirects, and as the place that gives tokens. So each request is
-// decided on, and each address when it is dialed, after the name was looked up.
+// decided on, and each address when it is dialed, after the name was looked up. Through a
+// proxy names are looked up by the proxy, so there only addresses in URLs are decided on here.
 type sources struct {
-	listed []string // host or host:port; empty: all hosts
-	proxy  func(*url.URL) (*url.URL, error)
+	listed   []string // host or host:port; empty: all hosts
+	insecure []string // hosts that may have any address and do not close the list for others
+	proxy    func(*url.URL) (*url.URL, error)
 }
 
-func newSources(listed []string) *sources {
-	return &sources{listed: listed, proxy: httpproxy.FromEnvironment().ProxyFunc()}
+// CheckSources returns an error for the first of Options.Sources that is not a host.
+func CheckSources(listed []string) error {
+	for _, l := range listed {
+		if u, err := url.Parse("https://" + l); err != nil || u.Host != l || u.Hostname() == "" {
+			return fmt.Errorf("%q must be a host or host:port, such as ghcr.io", l)
+		}
+	}
+	return nil
 }
 
-// has reports whether a host, with its port, is listed.
+func newSources(listed, insecure []string) *sources {
+	return &sources{listed, insecure, httpproxy.FromEnvironment().ProxyFunc()}
+}
+
+// has reports whether a host, with its port, is named by the installation.
 func (s *sources) has(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = host
 	}
-	return slices.ContainsFunc(s.listed, func(l string) bool { return strings.EqualFold(l, host) || strings.EqualFold(l, name) })
+	return slices.ContainsFunc(slices.Concat(s.listed, s.insecure), func(l string) bool {
+		return strings.EqualFold(l, host) || strings.EqualFold(l, name)
+	})
 }
 
-// client returns a client that asks only these sources. open are hosts that are listed besides,
-// and do not close the list for others.
-func (s *sources) client(open []string) *http.Client {
-	known := &sources{listed: slices.Concat(s.listed, open), proxy: s.proxy}
-	t := &http.Transport{
-		Proxy:       func(r *http.Request) (*url.URL, error) { return s.proxy(r.URL) },
-		DialContext: known.dial, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+// unlisted returns an error if there is a list and a host, with its port, is not in it.
+func (s *sources) unlisted(host string) error {
+	if len(s.listed) == 0 || s.has(host) {
+		return nil
 	}
-	return &http.Client{Transport: asking{s, known, t}, CheckRedirect: CheckRedirect}
+	return fmt.Errorf("%s is not among the sources of modules: list it with --module-source", strings.TrimSuffix(host, ":443"))
 }
 
-// asking refuses requests to hosts that are not listed, if any is.
-type asking struct {
-	closed, known *sources
-	next          http.RoundTripper
+// check returns an error if a host, with its port, must not be asked, whatever its address is.
+func (s *sources) check(host string) error {
+	switch {
+	case s.has(host):
+		return nil
+	case len(s.listed) > 0:
+		return s.unlisted(host)
+	case s.isProxy(host):
+		return fmt.Errorf("%s is the proxy through which modules are fetched, and not a source of modules", host)
+	}
+	if _, err := netip.ParseAddrPort(host); err == nil {
+		return public(host)
+	}
+	return nil
 }
 
-func (a asking) RoundTrip(r *http.Request) (*http.Response, error) {
-	if len(a.closed.listed) > 0 && !a.known.has(withPort(r.URL)) {
+// client returns a client that asks only these sources.
+func (s *sources) client() *http.Client {
+	return &http.Client{CheckRedirect: CheckRedirect, Transport: checking{s, &http.Transport{
+		Proxy:       func(r *http.Request) (*url.URL, error) { return s.proxy(r.URL) },
+		DialContext: s.dial, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+	}}}
+}
+
+// checking refuses requests to hosts that must not be asked.
+type checking struct {
+	*sources
+	next http.RoundTripper
+}
+
+func (c checking) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := c.check(withPort(r.URL)); err != nil {
 		if r.Body != nil {
 			r.Body.Close()
 		}
-		return nil, fmt.Errorf("%s is not among the sources of modules: list it with --module-source", r.URL.Host)
+		return nil, err
 	}
-	return a.next.RoundTrip(r)
+	return c.next.RoundTrip(r)
 }
 
 // withPort returns the host of a URL with the port that is asked.
@@ -93,9 +128,14 @@ func (s *sources) isProxy(address string) bool {
 	return false
 }
 
-// shared are the addresses that providers share between customers (RFC 6598), from which some
-// clusters take theirs.
-var shared = netip.MustParsePrefix("100.64.0.0/10")
+// special are networks that net/netip does not tell from public ones (RFC 6890): addresses
+// that providers share between customers, for benchmarks and reserved ones, and those in
+// which an IPv4 address is written as one of IPv6.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2002::/16"),
+}
 
 // public returns an error unless an address is one of the public network: not of this
 // machine, of its link, or private, as those of clusters and their nodes are.
@@ -104,8 +144,8 @@ func public(address string) error {
 	if err != nil {
 		return err
 	}
-	ip := a.Addr().Unmap()
-	if ip.IsGlobalUnicast() && !ip.IsPrivate() && !shared.Contains(ip) {
+	ip := a.Addr().Unmap().WithZone("")
+	if ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return nil
 	}
 	return fmt.Errorf("%s is an address of this machine or of a private network: modules are fetched from there only if their host is listed with --module-source", ip)

@@ -11,7 +11,7 @@ import (
 )
 
 // Addresses of this machine and of private networks are asked only if their host is listed,
-// however a request comes to them.
+// whether a module, a redirect or a registry names them.
 func TestSources(t *testing.T) {
 	asked := false
 	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked = true }))
@@ -44,6 +44,9 @@ func TestSources(t *testing.T) {
 		"private":                {"registry://10.0.0.1/p:1", Options{}, "10.0.0.1 is an address", false},
 		"IPv6":                   {"registry://[fd00::1]:443/p:1", Options{}, "fd00::1 is an address", false},
 		"insecure is listed":     {"registry://" + host(inner) + "/p:1", Options{Insecure: []string{host(inner)}}, "", true},
+		"NAT64":                  {"registry://[64:ff9b::a00:1]:443/p:1", Options{}, "64:ff9b::a00:1 is an address", false},
+		"6to4":                   {"registry://[2002:a00:1::]:443/p:1", Options{}, "2002:a00:1:: is an address", false},
+		"reserved":               {"registry://240.0.0.1/p:1", Options{}, "240.0.0.1 is an address", false},
 		"not in the list":        {"registry://example.com/p:1", Options{Sources: []string{"ghcr.io"}}, "example.com is not among the sources of modules", false},
 		"a redirect":             {"registry://" + host(redirects) + "/p:1", Options{Insecure: []string{host(redirects)}}, "is an address of this machine", false},
 		"a realm":                {"registry://" + host(realm) + "/p:1", Options{Insecure: []string{host(realm)}}, "is an address of this machine", false},
@@ -67,5 +70,61 @@ func TestSources(t *testing.T) {
 				t.Errorf("asked: %v", asked)
 			}
 		})
+	}
+}
+
+// Through a proxy, addresses in URLs are decided on before the proxy is asked, and the proxy is
+// no source itself.
+func TestSourcesByProxy(t *testing.T) {
+	asked := false
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer proxy.Close()
+	t.Setenv("HTTPS_PROXY", proxy.URL)
+	for module, want := range map[string]string{
+		"registry://10.0.0.1/p:1": "10.0.0.1 is an address",
+		"registry://" + strings.TrimPrefix(proxy.URL, "http://") + "/p:1": "is the proxy through which modules are fetched",
+	} {
+		f, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := kubewarden.ParseSource(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Fetch(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) || asked {
+			t.Errorf("%s: %v, want %s; asked: %v", module, err, want, asked)
+		}
+	}
+}
+
+// What was fetched before is not used once its host is no longer listed.
+func TestSourcesOfWhatIsKept(t *testing.T) {
+	wasm := []byte("\x00asm")
+	dir := t.TempDir()
+	s, err := kubewarden.ParseSource("https://modules.example.com/p.wasm#sha256:" + digestOf(wasm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]string{"modules.example.com": "", "ghcr.io": "modules.example.com is not among the sources"} {
+		f, err := New(Options{Dir: dir, Sources: []string{source}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.cache.put(digestOf(wasm), wasm)
+		if _, err := f.Fetch(t.Context(), s); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with %s: %v, want %q", source, err, want)
+		}
+	}
+}
+
+func TestCheckSources(t *testing.T) {
+	if err := CheckSources([]string{"ghcr.io", "localhost:5000", "[::1]:5000"}); err != nil {
+		t.Error(err)
+	}
+	for _, l := range []string{"", "https://ghcr.io", "ghcr.io/team", "a b", ":5000", "user@ghcr.io"} {
+		if err := CheckSources([]string{l}); err == nil || !strings.Contains(err.Error(), "must be a host or host:port") {
+			t.Errorf("%q: %v", l, err)
+		}
 	}
 }
