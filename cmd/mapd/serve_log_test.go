@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Nobody reads the log: writing to it goes on, and who reads it later is told what it lacks.
+// A log that nobody reads does not block who writes to it; a later reader gets the number of
+// lines that were dropped.
 func TestLogWithoutReader(t *testing.T) {
 	r, pipe := io.Pipe()
 	w := newLogWriter(pipe, func(w io.Writer, dropped int) { fmt.Fprintf(w, "dropped %d\n", dropped) })

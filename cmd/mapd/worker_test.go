@@ -34,10 +34,10 @@ func runProgram(args []string, in io.Reader, out, err io.Writer) int {
 	return run(args, in, out, err)
 }
 
-// workers are processes that run the commands of scripts, each one after the other, so that
-// not every command has to start one and to compile what all need. Each has a directory and
-// an environment, which it gives up for those of the command. test/command asks them.
-// MAPD_SCRIPTS=processes does without, and every command is a process of its own.
+// workers are processes that run the commands of scripts, one at a time, so that not every
+// command starts a process and compiles what all commands need. A worker takes the directory
+// and the environment of each command; test/command sends them. With MAPD_SCRIPTS=processes
+// there are no workers, and every command is a process of its own.
 type workers struct {
 	dir, socket, program string
 }

@@ -49,7 +49,7 @@ type Engine struct {
 
 // New returns an Engine without stages; it admits every request unchanged until the
 // first Publish.
-func New(opts Options) *Engine { return &Engine{options: opts, lane: newLane()} }
+func New(opts Options) *Engine { return &Engine{options: opts, lane: processLane()} }
 
 // With returns an engine with the stages of e and changed options.
 func (e *Engine) With(change func(*Options)) *Engine {

@@ -11,6 +11,10 @@ import (
 // to all others.
 type lane chan struct{}
 
+// processLane returns the lane that all Engines of the process share: with one for each, long
+// evaluations of several Engines would leave no processor to others.
+var processLane = sync.OnceValue(newLane)
+
 // newLane returns a lane for one evaluation less than the number of processors, but
 // at least for one.
 func newLane() lane { return make(lane, max(runtime.GOMAXPROCS(0)-1, 1)) }
@@ -79,9 +83,9 @@ func (p *places) end(t *turn) {
 	delete(p.since, t)
 }
 
-// LongestTurn returns for how long the long evaluation that has run the longest has not let
-// another one run, in this process; 0 if there is none. That is milliseconds unless an
-// evaluation is stuck in a step that cannot be interrupted.
+// LongestTurn returns the longest time for which a long evaluation of this process holds its
+// place in the lane; 0 if there is none. An evaluation gives its place to the next one after
+// milliseconds, so seconds mean that it is in a step that cannot be interrupted.
 func LongestTurn() time.Duration {
 	held.mu.Lock()
 	defer held.mu.Unlock()

@@ -82,3 +82,10 @@ func TestLongestTurn(t *testing.T) {
 		}
 	})
 }
+
+// Engines do not add up: all of them leave a processor to short evaluations.
+func TestEnginesShareTheLane(t *testing.T) {
+	if a, b := New(Options{}), New(Options{}); a.lane != b.lane {
+		t.Error("each Engine has a lane of its own")
+	}
+}

@@ -9,8 +9,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
-// A body that is complete is not dropped any more, however much room others need, since its
-// review is under way; one that was dropped in its last moment is answered as dropped.
+// A complete body cannot be dropped to make room for others, because its review is under way.
+// One that was dropped while its last bytes arrived gets the answer of a dropped one.
 func TestCompleteBody(t *testing.T) {
 	const limit = 4 * bodyPart
 	bs := newBodies(limit)

@@ -131,7 +131,7 @@ func TestFeedThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// How much there is room for; docs/operate/observe.md has the figures.
+// TestStoreRoom holds how many records fit into the store; docs/operate/observe.md has the numbers.
 func TestStoreRoom(t *testing.T) {
 	l, random := New("mapd-7d4b9c6f8-x2x5w_b9bb3f6e-38a2-4bb8-9e75-2d37f3f8cba0"), rand.New(rand.NewPCG(1, 2))
 	d := decided(changed("team-labels", "all", "team", "cost-center"), changed("sidecar", "mesh", "istio"))
