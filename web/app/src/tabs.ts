@@ -39,8 +39,16 @@ export class Tabs {
     for (const b of this.buttons()) {
       b.setAttribute("aria-selected", String(b.id === id))
       b.tabIndex = b.id === id ? 0 : -1
-      if (b.id === id) b.scrollIntoView?.({block: "nearest", inline: "nearest"})
+      if (b.id === id) this.reveal(b)
     }
+  }
+
+  // reveal scrolls the row until a tab is seen, and nothing else. scrollIntoView would
+  // also make the tab the place from which the tab key goes on (Chromium 148).
+  private reveal(b: HTMLElement) {
+    const row = this.element.getBoundingClientRect(), tab = b.getBoundingClientRect()
+    if (tab.left < row.left) this.element.scrollLeft -= row.left - tab.left
+    else if (tab.right > row.right) this.element.scrollLeft += Math.min(tab.right - row.right, tab.left - row.left)
   }
 
   choose(id: string) {
