@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // migrateLive keeps policies in step with the mutators of a cluster until it is
@@ -100,7 +102,8 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 // alone returns an error if a mapd of the cluster does the same. Its policies
 // exclude other namespaces, and the two would overwrite each other's policies.
 func alone(ctx context.Context, kube kubernetes.Interface) error {
-	said, err := kube.CoreV1().ConfigMaps(defaultNamespace).Get(ctx, controllers.MutatorsName, metav1.GetOptions{})
+	namespace := homeOf(ctx, kube)
+	said, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, controllers.MutatorsName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return nil
@@ -109,7 +112,7 @@ func alone(ctx context.Context, kube kubernetes.Interface) error {
 	}
 	if mode := controllers.ReadMutators(said.Data).Mode; mode != legacyOff && mode != legacyShadow {
 		return usagef("migrate gatekeeper: --live: mapd runs in the cluster with --legacy=%s (ConfigMap %s/%s), and with native it does this itself; if none does, delete that",
-			mode, defaultNamespace, controllers.MutatorsName)
+			mode, namespace, controllers.MutatorsName)
 	}
 	return nil
 }
@@ -163,4 +166,14 @@ func liveLines(state *store.NativeState, report *controllers.NativeReport) map[s
 		}
 	}
 	return out
+}
+
+// homeOf returns the namespace that the cluster's mapd runs in, as its configuration for
+// validation says; where that cannot be read, the one of the manifests.
+func homeOf(ctx context.Context, kube kubernetes.Interface) string {
+	found, err := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
+	if err != nil {
+		return defaultNamespace
+	}
+	return cmp.Or(webhook.InstallationOf(found.ObjectMeta).Namespace, defaultNamespace)
 }
