@@ -10,6 +10,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/quantity"
 )
 
 const (
@@ -25,7 +26,7 @@ func ruleList() []Rule {
 		{Name: "library", Severity: Error, Summary: "a function or macro that the oldest server of `--kubernetes` does not know", policy: library},
 		{Name: policy.UnknownField, Severity: Error, Summary: "a field that no matched kind has: set, patched or read", policy: func(p *pass) { p.static(); unknownFields(p) }, set: mutatorFields},
 		{Name: policy.AtomicField, Severity: Error, Summary: "an ApplyConfiguration that sets an atomic field, which is refused", policy: static},
-		{Name: policy.WrongType, Severity: Error, Summary: "a literal that does not fit its field", policy: static},
+		{Name: policy.WrongType, Severity: Error, Summary: "a literal that does not fit its field", policy: func(p *pass) { p.static(); hugeQuantities(p) }},
 		{Name: policy.TypeName, Severity: Error, Summary: "an object literal whose type is not named after its fields", policy: static},
 		{Name: policy.UnchangeableKind, Severity: Error, Summary: "a kind that no ApplyConfiguration can change", policy: static},
 		{Name: "unguarded-access", Severity: Warning, Fixes: true, Summary: "an optional field that is read without a look whether it is there", policy: unguarded},
@@ -72,6 +73,22 @@ func (p *pass) warnings() []policy.Warning {
 		p.subject.warned, p.subject.warnings = true, policy.Warnings(p.subject.program, p.set.types)
 	}
 	return p.subject.warnings
+}
+
+// hugeQuantities finds texts that nobody can read as a quantity. Where one is a quantity is
+// not asked: a text of that form is hardly anything else.
+func hugeQuantities(p *pass) {
+	for _, e := range p.subject.exprs {
+		if e.root == nil {
+			continue
+		}
+		e.root.Walk(func(n *cel.Node) bool {
+			if text, ok := n.Value.(string); ok && n.Kind == cel.Literal && quantity.Beyond(text) {
+				p.node(e, n, "as a quantity, %.40q would take a server more time than there is; mapd reads no more than %d characters, and exponents up to ±%[2]d", text, quantity.Max)
+			}
+			return true
+		})
+	}
 }
 
 // invalid finds what a server refuses.

@@ -26,6 +26,9 @@ var Err = fmt.Errorf("quantities of more than %d characters or with an exponent 
 // Bounded reports whether a text that may be a quantity is within Max.
 func Bounded(s string) bool { return len(s) <= Max && exponent(strings.TrimSpace(s)) <= Max }
 
+// Beyond reports whether a text has the form of a quantity and is beyond Max.
+func Beyond(s string) bool { return hasForm(s) && !Bounded(s) }
+
 // Parse is resource.ParseQuantity of what is within Max.
 func Parse(s string) (resource.Quantity, error) {
 	if !Bounded(s) {
@@ -62,7 +65,7 @@ func Within(obj map[string]any) map[string]any {
 func within(v any) (out any, changed bool) {
 	switch v := v.(type) {
 	case string:
-		if hasForm(v) && !Bounded(v) {
+		if Beyond(v) {
 			return "0", true
 		}
 	case map[string]any:

@@ -3,6 +3,7 @@ package attack
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,40 @@ type expensive struct {
 	variables []string      // name=expression, of each policy
 	patches   []string      // of one policy each
 	content   func() string // of the object
+	// of is the kind of the object, nothing for one of group, and called its name.
+	of     builtin
+	called string
 }
+
+// builtin is a kind whose fields have types, so that what patches write there is read as
+// these.
+type builtin struct{ group, version, kind, resource string }
+
+// host is an object with a container, whose memory is a quantity.
+func host(annotation, memory string) func() string {
+	return func() string {
+		return fmt.Sprintf(`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"},"annotations":{"mem":%q}},"spec":{"containers":[{"name":"a","image":"b","resources":{"limits":{"memory":%q}}}]}}}`, annotation, memory)
+	}
+}
+
+// A quantity whose power of ten has a billion digits.
+const billion = "1e-1000000000"
+
+const (
+	limits = "/spec/template/spec/containers/0/resources"
+	memory = `{"limits": {"memory": %s}}`
+)
+
+// mutator takes the name of a Job for a quantity, as Gatekeeper's Assign does.
+const mutator = `---
+apiVersion: mutations.gatekeeper.sh/v1
+kind: Assign
+metadata: {name: memory}
+spec:
+  applyTo: [{groups: [batch], versions: [v1], kinds: [Job]}]
+  location: 'spec.template.spec.containers[name:a].resources.limits.memory'
+  parameters: {assign: {fromMetadata: {field: name}}}
+`
 
 // where is a patch if an expression holds.
 func where(expr string) string {
@@ -98,6 +132,13 @@ var expensives = []expensive{
 	{name: "the whole object, written and compared", patches: []string{`object.list.map(x, JSONPatch{op: "add", path: "/touched", value: object.list})`}, content: numbers(20_000)},
 	{name: "30 policies that add 1 MiB each", patches: many(30, func(i int) string { return addAt(fmt.Sprintf("/added%d", i), "object.text") }), content: text("text", "a", mib)},
 	{name: "30 policies that map 3 MiB", patches: slices.Repeat([]string{where(`object.list.map(x, [x]).size() > 0`)}, 30), content: numbers(400_000)},
+	{name: "a quantity from an annotation", of: builtin{"apps", "v1", "Deployment", "deployments"}, content: host(billion, "1Gi"),
+		patches: []string{addAt(limits, fmt.Sprintf(memory, `object.spec.template.metadata.annotations["mem"]`))}},
+	{name: "a literal quantity", of: builtin{"apps", "v1", "StatefulSet", "statefulsets"}, content: host("", "1Gi"),
+		patches: []string{addAt(limits, fmt.Sprintf(memory, `"`+billion+`"`))}},
+	{name: "a quantity of the object", of: builtin{"apps", "v1", "DaemonSet", "daemonsets"}, content: host("", billion),
+		patches: []string{addAt("/spec/template/spec/containers/0/imagePullPolicy", `"Always"`)}},
+	{name: "a name as a quantity", of: builtin{"batch", "v1", "Job", "jobs"}, called: "1e-999999999", content: host("", "1Gi")},
 	{name: "copies of copies", patches: []string{
 		`[JSONPatch{op: "add", path: "/copies", value: [object.text]}] + lists.range(24).map(x, JSONPatch{op: "copy", from: "/copies", path: "/copies/0"})`,
 	}, content: text("text", "a", 1<<10)},
@@ -105,6 +146,14 @@ var expensives = []expensive{
 
 // resource is what attack i writes.
 func resource(i int) string { return fmt.Sprintf("attacks%d", i) }
+
+// written is the kind of what attack i writes.
+func written(i int) builtin {
+	if of := expensives[i].of; of != (builtin{}) {
+		return of
+	}
+	return builtin{group, "v1", "Attack", resource(i)}
+}
 
 // Policies returns the policies, as YAML, that the attacks by evaluation need.
 func Policies() ([]byte, error) {
@@ -121,7 +170,7 @@ func Policies() ([]byte, error) {
 				"": map[string]any{
 					"failurePolicy": "Fail", "reinvocationPolicy": "Never", "variables": variables,
 					"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{
-						"apiGroups": []string{group}, "apiVersions": []string{"*"}, "resources": []string{resource(i)}, "operations": []string{"*"},
+						"apiGroups": []string{written(i).group}, "apiVersions": []string{"*"}, "resources": []string{written(i).resource}, "operations": []string{"*"},
 					}}},
 					"mutations": []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": patch}}},
 				},
@@ -137,6 +186,7 @@ func Policies() ([]byte, error) {
 			}
 		}
 	}
+	b.WriteString(mutator)
 	return b.Bytes(), nil
 }
 
@@ -146,10 +196,11 @@ var Evaluations = evaluations()
 func evaluations() (out []Attack) {
 	for i, e := range expensives {
 		out = append(out, Attack{e.name, 16, asks(func() []byte {
-			object := `{"apiVersion":"` + group + `/v1","kind":"Attack","metadata":{"name":"a","namespace":"default"},` + e.content() + "}"
-			return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"group":%q,"version":"v1","kind":"Attack"},`+
-				`"resource":{"group":%q,"version":"v1","resource":%q},"name":"a","namespace":"default","operation":"CREATE","userInfo":{"username":"a"},"object":%s}}`,
-				group, group, resource(i), object)
+			of, name := written(i), cmp.Or(e.called, "a")
+			object := fmt.Sprintf(`{"apiVersion":"%s/%s","kind":%q,"metadata":{"name":%q,"namespace":"default"},%s}`, of.group, of.version, of.kind, name, e.content())
+			return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"group":%q,"version":%q,"kind":%q},`+
+				`"resource":{"group":%q,"version":%q,"resource":%q},"name":%q,"namespace":"default","operation":"CREATE","userInfo":{"username":"a"},"object":%s}}`,
+				of.group, of.version, of.kind, of.group, of.version, of.resource, name, object)
 		})})
 	}
 	return out
