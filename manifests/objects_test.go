@@ -2,11 +2,14 @@ package manifests
 
 import (
 	"bytes"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -118,6 +121,62 @@ func TestRulesThatNeedNames(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Rights that nobody uses, and those of another mode, are rights for whoever takes mapd over.
+func TestRightsOfModes(t *testing.T) {
+	// What may be done to what mapd does not need, or not in every mode, by the directory of
+	// the manifests that grants it.
+	granted := map[string]map[string][]string{}
+	for _, dir := range []string{"base", "overlays/legacy", "overlays/native", "overlays/kubewarden", "overlays/audit", "overlays/external-data"} {
+		files, err := filepath.Glob(filepath.Join(dir, "rbac*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", dir, len(files), err)
+		}
+		granted[dir] = map[string][]string{}
+		for _, file := range files {
+			if file == filepath.Join("base", "rbac-records.yaml") || file == filepath.Join("base", "rbac-users.yaml") {
+				continue // those of people
+			}
+			for text := range strings.SplitSeq(string(read(t, file)), "\n---\n") {
+				var role rbacv1.ClusterRole
+				if err := yaml.Unmarshal([]byte(text), &role); err != nil {
+					t.Fatalf("%s: %v", file, err)
+				}
+				for _, rule := range role.Rules {
+					for _, group := range rule.APIGroups {
+						for _, resource := range rule.Resources {
+							name := strings.TrimPrefix(group+"/"+resource, "/")
+							verbs := append(granted[dir][name], rule.Verbs...)
+							slices.Sort(verbs)
+							granted[dir][name] = slices.Compact(verbs)
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, tt := range []struct {
+		dir, resource string
+		verbs         []string
+	}{
+		{"base", "coordination.k8s.io/leases", []string{"create", "get", "update"}},
+		{"base", "secrets", []string{"create", "get", "list", "update", "watch"}},
+		{"base", "discovery.k8s.io/endpointslices", []string{"list", "watch"}},
+		{"base", "admissionregistration.k8s.io/mutatingadmissionpolicies", nil},
+		{"base", "admissionregistration.mapd.dev/mutatingadmissionpolicies", []string{"get", "list", "watch"}},
+		{"overlays/legacy", "admissionregistration.k8s.io/mutatingadmissionpolicies", nil},
+		{"overlays/legacy", "admissionregistration.k8s.io/mutatingadmissionpolicybindings", nil},
+		{"overlays/legacy", "admissionregistration.mapd.dev/mutatingadmissionpolicies", nil},
+		{"overlays/legacy", "admissionregistration.mapd.dev/mutatingadmissionpolicybindings", nil},
+		{"overlays/native", "admissionregistration.k8s.io/mutatingadmissionpolicies", []string{"create", "delete", "list", "patch", "update", "watch"}},
+		{"overlays/native", "admissionregistration.mapd.dev/mutatingadmissionpolicies", []string{"create", "delete", "patch", "update"}},
+		{"overlays/kubewarden", "admissionregistration.k8s.io/mutatingadmissionpolicies", nil},
+	} {
+		if got := granted[tt.dir][tt.resource]; !slices.Equal(got, tt.verbs) {
+			t.Errorf("%s: %s: %v, want %v", tt.dir, tt.resource, got, tt.verbs)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -59,10 +60,14 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	if err != nil {
 		return err
 	}
+	native, err := f.native(ctx, c)
+	if err != nil {
+		return &codedError{exitUnreachable, err}
+	}
 	options := store.Options{
 		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics, Prune: records.Prune,
 		Mutators: f.mutators(), Guests: guests,
-		Native: f.native(c.namespace), Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
+		Native: native, Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
 	}
 	if f.externalData {
 		// Gatekeeper offers its serving certificate, too.
@@ -81,7 +86,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := controllers.New(controllers.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity, Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: f.native(c.namespace) != nil, Guests: guests != nil, Expansion: f.expansion, Counts: records.Counts, Audit: repeats,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: native != nil, Guests: guests != nil, Expansion: f.expansion, Counts: records.Counts, Audit: repeats,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
 				return err
@@ -308,17 +313,37 @@ func (f *serveFlags) ownNamespace() string {
 }
 
 // native has mutators moved into policies, or out of those that an earlier
-// --legacy=native has left. What mapd does not reach, the policies do not either.
-func (f *serveFlags) native(namespace string) *store.NativeOptions {
+// --legacy=native has left, if mapd still has the rights for that. What mapd does not reach,
+// the policies do not either.
+func (f *serveFlags) native(ctx context.Context, c *connection) (*store.NativeOptions, error) {
 	switch f.legacy {
 	case legacyOn:
-		return &store.NativeOptions{Back: true}
+		may, err := mayDeleteNative(ctx, c.kube)
+		if err != nil || !may {
+			return nil, err
+		}
+		return &store.NativeOptions{Back: true}, nil
 	case legacyNative:
-		exempt := append([]string{namespace}, f.exempt...)
+		exempt := append([]string{c.namespace}, f.exempt...)
 		slices.Sort(exempt)
-		return &store.NativeOptions{Exempt: slices.Compact(exempt)}
+		return &store.NativeOptions{Exempt: slices.Compact(exempt)}, nil
 	}
-	return nil
+	return nil, nil
+}
+
+// mayDeleteNative reports whether mapd may delete policies of Kubernetes' own.
+func mayDeleteNative(ctx context.Context, kube kubernetes.Interface) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	review, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "delete", Group: api.NativeGroup, Resource: api.OwnPolicies.Resource,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("whether policies of an earlier --legacy=native can be deleted: %w", err)
+	}
+	return review.Status.Allowed, nil
 }
 
 // guests says how Kubewarden's policies of the cluster run; nil: they do not.
