@@ -274,7 +274,7 @@ func (a *admin) ownRights(t *testing.T) {
 		{writes, "", "configmaps", "", ""}, {writes, "", "configmaps", "kube-system", ""}, {[]string{"patch", "deletecollection"}, "", "configmaps", system, ""}, {writes, "", "namespaces", "", ""},
 		{all, "", "secrets", "default", ""}, {all, "", "secrets", "kube-system", "x"},
 		{[]string{"get", "list", "watch", "update", "patch", "delete"}, "", "secrets", system, "other"}, {[]string{"list"}, "", "secrets", system, ""},
-		{[]string{"delete"}, "", "secrets", system, "mapd-tls"},
+		{[]string{"delete", "patch"}, "", "secrets", system, "mapd-tls"},
 		{all, "", "serviceaccounts", system, ""}, {[]string{"create"}, "", "serviceaccounts/token", system, "mapd"}, {[]string{"create"}, "", "serviceaccounts/token", "kube-system", "x"},
 		{writes, "", "services", system, ""}, {writes, "", "nodes", "", ""}, {writes, "", "endpoints", system, ""}, {writes, "discovery.k8s.io", "endpointslices", system, ""},
 		{all, "apps", "deployments", system, ""}, {writes, "apps", "daemonsets", "", ""},
@@ -287,7 +287,7 @@ func (a *admin) ownRights(t *testing.T) {
 		{writes, hooks, "mutatingadmissionpolicies", "", ""}, {writes, hooks, "validatingadmissionpolicies", "", ""},
 		{writes, "admissionregistration.mapd.dev", "mutatingadmissionpolicies", "", ""}, {writes, "admissionregistration.mapd.dev", "mutatingadmissionpolicybindings", "", ""},
 		{writes, "apiextensions.k8s.io", "customresourcedefinitions", "", ""}, {writes, "apiregistration.k8s.io", "apiservices", "", ""},
-		{[]string{"get", "update", "patch", "delete"}, "coordination.k8s.io", "leases", system, "other"}, {all, "coordination.k8s.io", "leases", "kube-system", ""},
+		{[]string{"get", "update", "patch", "delete"}, "coordination.k8s.io", "leases", system, "other"}, {[]string{"list", "watch", "patch", "delete"}, "coordination.k8s.io", "leases", system, "mapd"}, {all, "coordination.k8s.io", "leases", "kube-system", ""},
 		{all, "certificates.k8s.io", "certificatesigningrequests", "", ""},
 		{[]string{"get", "list", "watch", "delete"}, "", "events", "default", ""},
 	} {
