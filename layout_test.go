@@ -61,27 +61,28 @@ var library = []layer{
 var groups = []layer{
 	{"internal/detach", nil},
 	{"internal/parallel", nil},
+	{"internal/words", nil},
 	{"internal/breaker", nil},
 	{"internal/document", nil},
-	{"internal/output", []string{"internal/document"}},
+	{"internal/output", []string{"internal/document", "internal/words"}},
 	{"internal/apiserver", []string{"internal/detach", "internal/document", "internal/parallel"}},
 	{"internal/gatekeeper", nil},
 	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/parallel"}},
-	{"internal/kubewarden", []string{"internal/detach"}},
-	{"internal/externaldata", nil},
-	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
+	{"internal/kubewarden", []string{"internal/detach", "internal/words"}},
+	{"internal/externaldata", []string{"internal/words"}},
+	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset", "internal/words"}},
 	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
 	{"internal/author", []string{
 		"internal/apiserver", "internal/document", "internal/externaldata", "internal/lint", "internal/output", "internal/parallel",
-		"internal/policyset", "pkg/mapd",
+		"internal/policyset", "internal/words", "pkg/mapd",
 	}},
 	{"internal/cluster", []string{
 		"internal/apiserver", "internal/breaker", "internal/detach", "internal/externaldata", "internal/gatekeeper", "internal/lint",
-		"internal/output", "internal/parallel", "internal/policyset", "internal/workloads",
+		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "internal/workloads",
 	}},
 	{"internal/operate", []string{
 		"internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/lint",
-		"internal/output", "internal/parallel", "internal/policyset", "pkg/mapd",
+		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "pkg/mapd",
 	}},
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -228,10 +229,4 @@ func (i *item) answer(provider string, again bool) (a engine.Answer) {
 }
 
 // clip cuts a text of others that becomes part of an error.
-func clip(s string) string {
-	const most = 256
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return words.Cut(s, 256) }

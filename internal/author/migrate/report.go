@@ -15,6 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/output/page"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
@@ -142,15 +143,7 @@ func (r *Report) Totals() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, v))
 		}
 	}
-	return fmt.Sprintf("%s: %s", count(len(r.Mutators), "mutator"), strings.Join(parts, ", "))
-}
-
-// count returns "1 object" or "2 objects".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("%s: %s", words.Count(len(r.Mutators), "mutator", "mutators"), strings.Join(parts, ", "))
 }
 
 // WriteTable writes the report for a terminal: a line for each mutator, and what
@@ -194,13 +187,13 @@ func (r *Report) WriteTable(w io.Writer) error {
 func (v *Verification) Sources() string {
 	var parts []string
 	if v.Given > 0 {
-		parts = append(parts, count(v.Given, "given object"))
+		parts = append(parts, words.Count(v.Given, "given object", "given objects"))
 	}
 	if v.Live > 0 {
-		parts = append(parts, count(v.Live, "live object"))
+		parts = append(parts, words.Count(v.Live, "live object", "live objects"))
 	}
 	if v.Generated > 0 {
-		parts = append(parts, fmt.Sprintf("%s each (seed %d)", count(v.Generated, "generated object"), v.Seed))
+		parts = append(parts, fmt.Sprintf("%s each (seed %d)", words.Count(v.Generated, "generated object", "generated objects"), v.Seed))
 	}
 	if len(parts) == 0 {
 		return "no objects"
@@ -226,12 +219,12 @@ func Result(c verify.Comparison) string {
 	case c.Objects == 0:
 		text = "nothing to compare"
 	case n == 0:
-		text = "no difference in " + count(c.Objects, "object")
+		text = "no difference in " + words.Count(c.Objects, "object", "objects")
 		if len(details) > 0 {
 			text += " (" + strings.Join(details, ", ") + ")"
 		}
 	default:
-		text = fmt.Sprintf("%d of %s come out differently", n, count(c.Objects, "object"))
+		text = fmt.Sprintf("%d of %s come out differently", n, words.Count(c.Objects, "object", "objects"))
 		if c.Known {
 			text += ", as its verdict says"
 		}

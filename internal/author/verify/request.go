@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -183,8 +184,5 @@ const mostText = 400
 // firstLine shortens a refusal to its first line.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
-	if len(line) > mostText {
-		return strings.ToValidUTF8(line[:mostText], "") + "…"
-	}
-	return line
+	return words.Cut(line, mostText)
 }

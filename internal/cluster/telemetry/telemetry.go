@@ -28,6 +28,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -157,10 +158,6 @@ func (l *errorLog) Handle(err error) {
 		l.quiet++
 		return
 	}
-	text := err.Error()
-	if len(text) > maxError {
-		text = text[:maxError] + "…"
-	}
-	l.log.Warn(l.message, "error", text, "errorsBefore", l.quiet)
+	l.log.Warn(l.message, "error", words.Cut(err.Error(), maxError), "errorsBefore", l.quiet)
 	l.next, l.quiet = now.Add(errorInterval), 0
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/mapd-project/mapd/internal/words"
 )
 
 // Host answers what a guest asks during a call. An error is the guest's to handle.
@@ -242,12 +244,7 @@ func (c *call) hostCall(ctx context.Context, m api.Module, p []uint64) bool {
 }
 
 // excerpt returns as much of a text as a message may contain.
-func excerpt(text string) string {
-	if len(text) <= maxError {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxError], "") + "…"
-}
+func excerpt(s string) string { return words.Cut(s, maxError) }
 
 // trace logs what an SDK's logger sends. It never fails for the guest.
 func (c *call) trace(ctx context.Context, payload []byte) {
@@ -277,9 +274,7 @@ func (c *call) logText(ctx context.Context, level slog.Level, text string) {
 		}
 		return
 	}
-	if room := maxLog - c.logged; len(text) > room {
-		text = strings.ToValidUTF8(text[:room], "") + "…"
-	}
+	text = words.Cut(text, maxLog-c.logged)
 	c.logged += len(text)
 	c.module.runtime.log.Log(ctx, level, text, "module", c.module.name)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/mapd-project/mapd/internal/words"
 )
 
 // Plan counts what is about to be written.
@@ -65,7 +67,7 @@ func (p *Plan) Text(w *Writer, qps float32, undo bool) string {
 	}
 	// The first requests need not wait.
 	takes := time.Duration((float64(p.Objects*requests) - math.Max(1, float64(qps))) / float64(qps) * float64(time.Second))
-	text := fmt.Sprintf("%s %s, %s at --qps %g", count(p.Objects, "object"), verb, about(takes), qps)
+	text := fmt.Sprintf("%s %s, %s at --qps %g", words.Count(p.Objects, "object", "objects"), verb, about(takes), qps)
 	pods := p.pods()
 	switch {
 	case pods == "":
@@ -86,12 +88,12 @@ func (p *Plan) pods() string {
 		if p.Workloads == 1 {
 			verb = "replaces"
 		}
-		text := fmt.Sprintf("%s %s %s", count(p.Workloads, "workload"), verb, count(p.Pods, "Pod"))
+		text := fmt.Sprintf("%s %s %s", words.Count(p.Workloads, "workload", "workloads"), verb, words.Count(p.Pods, "Pod", "Pods"))
 		if p.Unknown > 0 {
-			text += fmt.Sprintf(" and those of %s whose number is not known", count(p.Unknown, "workload"))
+			text += fmt.Sprintf(" and those of %s whose number is not known", words.Count(p.Unknown, "workload", "workloads"))
 		}
 		if p.AtOnce > 0 {
-			text += fmt.Sprintf(" (of %s all at once, by the strategy Recreate)", count(p.AtOnce, "Deployment"))
+			text += fmt.Sprintf(" (of %s all at once, by the strategy Recreate)", words.Count(p.AtOnce, "Deployment", "Deployments"))
 		}
 		parts = append(parts, text)
 	}
@@ -110,9 +112,9 @@ func about(d time.Duration) string {
 	case d < time.Second:
 		return "about a second"
 	case d < 90*time.Second:
-		return "about " + count(int(d.Round(time.Second)/time.Second), "second")
+		return "about " + words.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 	case d < 90*time.Minute:
-		return "about " + count(int(d.Round(time.Minute)/time.Minute), "minute")
+		return "about " + words.Count(int(d.Round(time.Minute)/time.Minute), "minute", "minutes")
 	}
-	return "about " + count(int(d.Round(time.Hour)/time.Hour), "hour")
+	return "about " + words.Count(int(d.Round(time.Hour)/time.Hour), "hour", "hours")
 }

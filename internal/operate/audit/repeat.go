@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/output/page"
+	"github.com/mapd-project/mapd/internal/words"
 )
 
 // Repeater audits again and again, beside a server whose policies it runs. All but Log are
@@ -119,7 +120,7 @@ func (r *Report) Unreadable() (n int) {
 func (f *Finished) Data() map[string]string {
 	summary := fmt.Sprintf("%s, after %s: %s", f.Ended.UTC().Format(time.RFC3339), f.Took.Round(time.Millisecond), f.Summary())
 	if n := f.Unreadable(); n > 0 {
-		summary += fmt.Sprintf("; %s could not be read", count(n, "kind"))
+		summary += fmt.Sprintf("; %s could not be read", words.Count(n, "kind", "kinds"))
 	}
 	data := map[string]string{"summary": summary}
 	for _, t := range f.rows() {

@@ -2,12 +2,14 @@ package audit
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -114,7 +116,7 @@ func short(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "… (" + strconv.Itoa(len(s)) + " bytes)"
+	return fmt.Sprintf("%s (%d bytes)", words.Cut(s, most), len(s))
 }
 
 // Totals count objects.

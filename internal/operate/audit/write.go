@@ -12,6 +12,7 @@ import (
 	"github.com/mapd-project/mapd/internal/output/annotate"
 	"github.com/mapd-project/mapd/internal/output/page"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/words"
 )
 
 // Formats are the formats of Write. For json, lines of Line come before it.
@@ -51,18 +52,11 @@ func Line(w io.Writer, v any) error {
 
 // Summary says how many objects there are of what.
 func (t *Totals) Summary() string {
-	text := fmt.Sprintf("%s evaluated: %d would change, %d would be denied, for %d a policy fails", count(t.Objects, "object"), t.Changed, t.Denied, t.Failed)
+	text := fmt.Sprintf("%s evaluated: %d would change, %d would be denied, for %d a policy fails", words.Count(t.Objects, "object", "objects"), t.Changed, t.Denied, t.Failed)
 	if t.Unread > 0 {
 		text += fmt.Sprintf(", %d could not be evaluated", t.Unread)
 	}
 	return text
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // left says how many results are not shown.
@@ -70,7 +64,7 @@ func (r *Report) left() string {
 	if r.Left == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s not shown; -o json has all, and --diffs says how many are shown", count(r.Left, "more object"))
+	return fmt.Sprintf("%s not shown; -o json has all, and --diffs says how many are shown", words.Count(r.Left, "more object", "more objects"))
 }
 
 // rows are the tables of a report: what they are about, the heads and the rows.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/operate/install"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/words"
 )
 
 // Options name the cluster. Kubernetes and Dynamic are required.
@@ -235,21 +236,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || os.IsTimeout(err)
 }
 
-// shortList joins as many names as fit a line.
-func shortList(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-// count returns "1 policy" or "2 policies".
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
+// shortList names as many as fit a line.
+func shortList(names []string) string { return words.Some(names, 5) }
 
 const namespace = install.Namespace

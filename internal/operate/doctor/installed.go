@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/operate/install"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -77,7 +78,7 @@ func (x *examination) unrepaired(ctx context.Context) {
 	}
 	switch {
 	case unread > 0:
-		x.say(Unknown, check, "not all known: "+whyUnseen("get", count(unread, "object", "objects"), last), howToSee("get", "", last))
+		x.say(Unknown, check, "not all known: "+whyUnseen("get", words.Count(unread, "object", "objects"), last), howToSee("get", "", last))
 	case len(x.lines) == before:
 		x.say(OK, check, fmt.Sprintf("%d are what this release installs", n), "")
 	}

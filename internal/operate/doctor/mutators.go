@@ -14,6 +14,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -175,7 +176,7 @@ func (g gatekeeper) leftPolicies() []Line {
 	if g.live == 0 || g.mode == "native" {
 		return nil
 	}
-	fact := fmt.Sprintf("%s of an earlier --legacy=native", count(g.live, "policy", "policies"))
+	fact := fmt.Sprintf("%s of an earlier --legacy=native", words.Count(g.live, "policy", "policies"))
 	if g.mode == "on" {
 		return []Line{{Warning, mutatorsCheck, fact + ", which mapd removes once it runs the mutators itself", "if this stays so, see its log and the rights in manifests/overlays/legacy"}}
 	}

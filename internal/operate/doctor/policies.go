@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
@@ -71,7 +72,7 @@ func (x *examination) policies() {
 	case len(o.policies)+len(o.bindings) == 0:
 		x.say(OK, policiesCheck, "none yet", "")
 	default:
-		x.say(OK, policiesCheck, fmt.Sprintf("%s and %s, all ready", count(len(o.policies), "policy", "policies"), count(len(o.bindings), "binding", "bindings")), "")
+		x.say(OK, policiesCheck, fmt.Sprintf("%s and %s, all ready", words.Count(len(o.policies), "policy", "policies"), words.Count(len(o.bindings), "binding", "bindings")), "")
 	}
 }
 
@@ -130,7 +131,7 @@ func notReady(states []state) []Line {
 		case s.ready == yes && len(s.warnings) > 0 && len(lines) < most:
 			fact := s.warnings[0]
 			if n := len(s.warnings) - 1; n > 0 {
-				fact += fmt.Sprintf(" (and %s)", count(n, "more warning", "more warnings"))
+				fact += fmt.Sprintf(" (and %s)", words.Count(n, "more warning", "more warnings"))
 			}
 			lines = append(lines, Line{Warning, s.what + " " + s.name, fact, "kubectl describe " + shortNames[s.what] + "/" + s.name})
 		case s.ready == yes:
@@ -221,7 +222,7 @@ func (x *examination) parameters(ctx context.Context) {
 		x.say(Unknown, paramsCheck, "not known whether the params exist of bindings "+shortList(missing[permission]), "needs: "+permission)
 	}
 	if found > 0 && len(x.lines) == before {
-		x.say(OK, paramsCheck, fmt.Sprintf("those of %s exist", count(found, "binding", "bindings")), "")
+		x.say(OK, paramsCheck, fmt.Sprintf("those of %s exist", words.Count(found, "binding", "bindings")), "")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -74,7 +75,7 @@ func (x *examination) memory(ctx context.Context) {
 	}
 	const after = " (of one replica, since it started)"
 	if refused > 0 {
-		x.say(Warning, check, fmt.Sprintf("%s; %s refused%s", peak, count(refused, "review was", "reviews were"), after),
+		x.say(Warning, check, fmt.Sprintf("%s; %s refused%s", peak, words.Count(refused, "review was", "reviews were"), after),
 			"raise the memory limit of mapd's container, or find out who sends them; see mapd_memory_refused_total")
 		return
 	}

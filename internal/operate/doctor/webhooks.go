@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/internal/operate/install"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -133,7 +134,7 @@ func (x *examination) mutation() {
 		x.lines = append(x.lines, l)
 	}
 	if len(differences) == 0 {
-		x.say(OK, check, fmt.Sprintf("%s has %s, as %s", configurationName, entryNames(have), count(x.own.bound(), "bound policy needs", "bound policies need")), "")
+		x.say(OK, check, fmt.Sprintf("%s has %s, as %s", configurationName, entryNames(have), words.Count(x.own.bound(), "bound policy needs", "bound policies need")), "")
 	}
 }
 
@@ -163,7 +164,7 @@ func entryNames(webhooks []admissionregistrationv1.MutatingWebhook) string {
 	for _, w := range webhooks {
 		names = append(names, w.Name)
 	}
-	return count(len(names), "entry", "entries") + " (" + shortList(names) + ")"
+	return words.Count(len(names), "entry", "entries") + " (" + shortList(names) + ")"
 }
 
 // compare returns what is wrong with the entries that exist. policies has the

@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/internal/words"
 )
 
 // Bounds of a bundle.
@@ -112,11 +114,7 @@ type builder struct {
 
 // missing notes what could not be had.
 func (b *builder) missing(what string, err error) {
-	why := b.clean(err.Error())
-	if len(why) > maxReason {
-		why = why[:maxReason] + "…"
-	}
-	b.Missing = append(b.Missing, Missing{what, why})
+	b.Missing = append(b.Missing, Missing{what, words.Cut(b.clean(err.Error()), maxReason)})
 }
 
 // add adds a file, without what must not be in it.

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/explain"
@@ -105,16 +106,9 @@ func (a *actors) add(s *engine.Stage, name string) {
 func (a *actors) String() string {
 	parts := make([]string, len(a.stages))
 	for i, s := range a.stages {
-		parts[i] = count(len(a.names[i]), s.Member, s.Name)
+		parts[i] = words.Count(len(a.names[i]), s.Member, s.Name)
 	}
 	return strings.Join(parts, " and ")
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // step describes one step, or returns "" for one of a later round that changed
@@ -192,7 +186,7 @@ func traceText(t *policy.Trace, detail Detail) string {
 		}
 	}
 	if t.LeftOut > 0 {
-		line("    ", fmt.Sprintf("%s not kept: there are too many", count(t.LeftOut, "evaluation was", "evaluations were")))
+		line("    ", fmt.Sprintf("%s not kept: there are too many", words.Count(t.LeftOut, "evaluation was", "evaluations were")))
 	}
 	return b.String()
 }

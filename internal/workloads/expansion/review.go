@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -130,9 +131,6 @@ func (a *answer) status() *metav1.Status {
 	if len(a.denials) == 0 {
 		return nil
 	}
-	message := strings.Join(a.denials, "\n")
-	if len(message) > maxDenial {
-		message = strings.ToValidUTF8(message[:maxDenial], "") + "…"
-	}
+	message := words.Cut(strings.Join(a.denials, "\n"), maxDenial)
 	return &metav1.Status{Status: metav1.StatusFailure, Message: message, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden}
 }
