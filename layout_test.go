@@ -62,18 +62,19 @@ var groups = []layer{
 	{"internal/detach", nil},
 	{"internal/parallel", nil},
 	{"internal/words", nil},
+	{"internal/atomicfile", nil},
 	{"internal/breaker", nil},
 	{"internal/document", nil},
 	{"internal/output", []string{"internal/document", "internal/words"}},
 	{"internal/apiserver", []string{"internal/detach", "internal/document", "internal/parallel"}},
 	{"internal/gatekeeper", nil},
 	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/parallel"}},
-	{"internal/kubewarden", []string{"internal/detach", "internal/words"}},
+	{"internal/kubewarden", []string{"internal/atomicfile", "internal/detach", "internal/words"}},
 	{"internal/externaldata", []string{"internal/words"}},
 	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset", "internal/words"}},
 	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
 	{"internal/author", []string{
-		"internal/apiserver", "internal/document", "internal/externaldata", "internal/lint", "internal/output", "internal/parallel",
+		"internal/apiserver", "internal/atomicfile", "internal/document", "internal/externaldata", "internal/lint", "internal/output", "internal/parallel",
 		"internal/policyset", "internal/words", "pkg/mapd",
 	}},
 	{"internal/cluster", []string{
@@ -81,7 +82,7 @@ var groups = []layer{
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "internal/workloads",
 	}},
 	{"internal/operate", []string{
-		"internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/lint",
+		"internal/atomicfile", "internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/lint",
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "pkg/mapd",
 	}},
 }

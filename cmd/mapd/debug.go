@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/atomicfile"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/doctor"
 	"github.com/mapd-project/mapd/internal/operate/supportbundle"
@@ -166,18 +167,14 @@ func replacing(name string, mode os.FileMode) (w io.Writer, done func(keep bool)
 			return nil, nil, fmt.Errorf("%s is read-only", name)
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".mapd-*")
+	f, err := atomicfile.Create(name, mode)
 	if err != nil {
 		return nil, nil, err
 	}
 	return f, func(keep bool) error {
-		defer os.Remove(f.Name())
-		if !keep {
-			return f.Close()
+		if keep {
+			return f.Commit()
 		}
-		if err := errors.Join(f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-			return err
-		}
-		return os.Rename(f.Name(), name)
+		return f.Discard()
 	}, nil
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/mapd-project/mapd/internal/atomicfile"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -117,14 +117,5 @@ func overwrite(name string, paths []string, data []byte) error {
 	if info.Mode().Perm()&0o222 == 0 {
 		return fmt.Errorf("%s is read-only", name) // a rename would not ask
 	}
-	t, err := os.CreateTemp(filepath.Dir(name), ".mapd-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(t.Name())
-	_, err = t.Write(data)
-	if err := cmp.Or(err, t.Chmod(info.Mode().Perm()), t.Sync(), t.Close()); err != nil {
-		return err
-	}
-	return os.Rename(t.Name(), name)
+	return atomicfile.Write(name, data, info.Mode().Perm())
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
+	"github.com/mapd-project/mapd/internal/atomicfile"
 	"github.com/mapd-project/mapd/internal/author/suite/cases"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -143,10 +143,10 @@ func clone(m map[string]any) map[string]any {
 // WriteFiles writes files: first all beside their places, and then each takes its own,
 // so that an error leaves every one whole.
 func WriteFiles(files []Updated) (err error) {
-	var made, targets []string
+	var made []*atomicfile.Pending
 	defer func() {
-		for _, name := range made {
-			err = errors.Join(err, ignoreMissing(os.Remove(name)))
+		for _, p := range made {
+			err = errors.Join(err, p.Discard())
 		}
 	}()
 	for _, f := range files {
@@ -155,32 +155,23 @@ func WriteFiles(files []Updated) (err error) {
 		if err != nil {
 			return err
 		}
-		targets = append(targets, file)
 		mode := os.FileMode(0o644)
 		if info, err := os.Stat(file); err == nil {
 			mode = info.Mode().Perm()
 		}
-		tmp, err := os.CreateTemp(filepath.Dir(file), ".mapd-test-*")
+		p, err := atomicfile.Create(file, mode)
 		if err != nil {
 			return err
 		}
-		made = append(made, tmp.Name())
-		_, err = tmp.Write(f.Text)
-		if err := errors.Join(err, tmp.Chmod(mode), tmp.Close()); err != nil {
+		made = append(made, p)
+		if _, err := p.Write(f.Text); err != nil {
 			return err
 		}
 	}
-	for i, file := range targets {
-		if err := os.Rename(made[i], file); err != nil {
+	for _, p := range made {
+		if err := p.Commit(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }

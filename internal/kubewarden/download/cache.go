@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mapd-project/mapd/internal/atomicfile"
 )
 
 // cache keeps files by their SHA-256 in a directory, and names of what was pulled. It
@@ -88,17 +90,8 @@ func (c *cache) namePath(reference string) string {
 	return filepath.Join(c.dir, digestOf([]byte(reference))+nameSuffix)
 }
 
-// write replaces a file so that nobody sees a part of it.
-func (c *cache) write(path string, b []byte) {
-	f, err := os.CreateTemp(c.dir, "fetching-")
-	if err != nil {
-		return
-	}
-	_, err = f.Write(b)
-	if cmp.Or(err, f.Close()) != nil || os.Rename(f.Name(), path) != nil {
-		os.Remove(f.Name())
-	}
-}
+// write replaces a file. What cannot be kept is fetched again.
+func (c *cache) write(path string, b []byte) { _ = atomicfile.Write(path, b, 0o600) }
 
 // trim removes the files that were not used for longest until the rest is within the
 // limit.
