@@ -12,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/mapd-project/mapd/internal/cluster/election"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -118,7 +119,7 @@ func (t *term) waitUntilOwner(ctx context.Context) {
 // then nobody would be there to repair it.
 func (w *Writer) exemptOwnRequests(ctx context.Context) {
 	mutating, validating := w.webhookConfigurations(func() {})
-	calling, cancel := context.WithTimeout(ctx, callTimeout)
+	calling, cancel := context.WithTimeout(ctx, election.CallTimeout)
 	defer cancel()
 	client := w.o.Kubernetes.AdmissionregistrationV1()
 	if c, err := client.MutatingWebhookConfigurations().Get(calling, mutating.Name(), metav1.GetOptions{}); err == nil {
@@ -137,7 +138,7 @@ func (w *Writer) exemptOwnRequests(ctx context.Context) {
 		if !exists || !changed {
 			continue
 		}
-		writing, cancel := context.WithTimeout(ctx, callTimeout)
+		writing, cancel := context.WithTimeout(ctx, election.CallTimeout)
 		err := c.replace(writing, meta, entries)
 		cancel()
 		w.log.Warn("somebody changed the configuration so that it stands in the way of mapd's own requests; these are exempt again",

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -330,25 +329,4 @@ func entryText(t *testing.T, entries []entry) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-func TestPlausible(t *testing.T) {
-	for name, tt := range map[string]struct {
-		in, want resourcelock.LeaderElectionRecord
-	}{
-		"as replicas write it": {resourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 6, LeaderTransitions: 3},
-			resourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 6, LeaderTransitions: 3}},
-		"for years":          {resourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 1 << 30}, resourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 6}},
-		"no duration":        {resourcelock.LeaderElectionRecord{HolderIdentity: "x"}, resourcelock.LeaderElectionRecord{HolderIdentity: "x"}},
-		"negative":           {resourcelock.LeaderElectionRecord{LeaseDurationSeconds: -5, LeaderTransitions: -1}, resourcelock.LeaderElectionRecord{LeaseDurationSeconds: -5}},
-		"too many changes":   {resourcelock.LeaderElectionRecord{LeaderTransitions: 1<<31 - 1}, resourcelock.LeaderElectionRecord{}},
-		"promised to others": {resourcelock.LeaderElectionRecord{PreferredHolder: "y", Strategy: "OldestEmulationVersion"}, resourcelock.LeaderElectionRecord{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := tt.in
-			if correct(&got); got != tt.want {
-				t.Errorf("%+v, want %+v", got, tt.want)
-			}
-		})
-	}
 }

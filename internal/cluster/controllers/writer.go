@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/cluster/certs"
+	"github.com/mapd-project/mapd/internal/cluster/election"
 	"github.com/mapd-project/mapd/internal/cluster/history"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
@@ -97,8 +98,8 @@ type Writer struct {
 	totals  atomic.Pointer[map[history.Pair]*history.Counted]
 	counted watch.Signal
 
-	// renewed is when the lease was last renewed; nil without an election.
-	renewed atomic.Pointer[time.Time]
+	lease *election.Lease
+	late  func() bool // lease.Late
 }
 
 // New returns a Writer that has not begun.
@@ -108,6 +109,8 @@ func New(o Options) *Writer {
 		log = slog.New(slog.DiscardHandler)
 	}
 	w := &Writer{o: o, log: log, nativeReported: watch.NewSignal(), counted: watch.NewSignal()}
+	w.lease = &election.Lease{Kubernetes: o.Kubernetes, Namespace: o.Namespace, Name: o.Lease, Identity: o.Identity, Labels: labels()}
+	w.late = w.lease.Late
 	if o.Native {
 		w.native = NewNative(NativeOptions{Dynamic: o.Dynamic, Store: o.Store, Namespace: o.Namespace, Log: log, Reported: w.nativeReported.Notify})
 	}

@@ -1,0 +1,174 @@
+// Package election has one process at a time work on a cluster: the one that holds a Lease.
+// It is client-go's leader election, with calls that take a bounded time and an end of the
+// work that does not wait for the API server.
+package election
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	// Duration is how long after the last renewal others wait before they take over.
+	Duration = 6 * time.Second
+	// Deadline is how long after the last renewal the holder works; it has until Duration
+	// to stop.
+	Deadline    = 4 * time.Second
+	retryPeriod = time.Second
+	// CallTimeout bounds one look at the lease, so that a connection that hangs does not
+	// use up the time for others.
+	CallTimeout = 1500 * time.Millisecond
+)
+
+// Lease is what processes compete for. It must not be copied after Hold was called.
+type Lease struct {
+	Kubernetes      kubernetes.Interface
+	Namespace, Name string
+	Identity        string // of this process
+	Labels          map[string]string
+
+	// Refused, if not nil, is called after a write that the server refused. It must not
+	// block. A conflict with another process is no refusal.
+	Refused func()
+	// Holder, if not nil, is called with the identity of each new holder.
+	Holder func(identity string)
+
+	renewed atomic.Pointer[time.Time]
+}
+
+// Hold waits for the lease and calls work while this process holds it. The context of work
+// ends with ctx, and at the latest Deadline after the last renewal. The lease is released
+// after work has returned. Hold reports whether work was called; it was not if ctx was done
+// before.
+func (l *Lease) Hold(ctx context.Context, work func(context.Context)) (held bool, err error) {
+	// The elector notices late that it cannot renew, because it first tries to release the
+	// lease. So the context of work ends a fixed time after the last renewal.
+	working, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fence := time.AfterFunc(time.Hour, cancel)
+	defer fence.Stop()
+	leading := make(chan context.Context, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &lock{LeaseLock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name},
+			Client:     l.Kubernetes.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: l.Identity},
+			Labels:     l.Labels,
+		}, renewed: func() {
+			now := time.Now()
+			l.renewed.Store(&now)
+			fence.Reset(Deadline)
+		}, refused: func() {
+			if l.Refused != nil {
+				l.Refused()
+			}
+		}},
+		LeaseDuration: Duration,
+		RenewDeadline: Deadline,
+		RetryPeriod:   retryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) { leading <- ctx },
+			OnStoppedLeading: func() {},
+			OnNewLeader:      l.Holder,
+		},
+		ReleaseOnCancel: true,
+		Name:            l.Name,
+	})
+	if err != nil {
+		return false, err
+	}
+	// The election outlives ctx until work has returned.
+	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		elector.Run(electing)
+	}()
+	defer func() {
+		stop()
+		<-over
+	}()
+	select {
+	case <-ctx.Done():
+		return false, nil
+	case lease := <-leading:
+		defer context.AfterFunc(lease, cancel)()
+		work(working)
+		return true, nil
+	}
+}
+
+// Late reports whether the lease was renewed so long ago that the context of work is about
+// to end. A process that was stopped for a while may go on working before its timers run,
+// and would do what was right before another process took over.
+func (l *Lease) Late() bool {
+	renewed := l.renewed.Load()
+	return renewed != nil && time.Since(*renewed) >= Deadline
+}
+
+// lock is a lease whose calls take a bounded time. It calls renewed after a write that
+// succeeded, and refused after one that the server refused.
+type lock struct {
+	*resourcelock.LeaseLock
+	renewed, refused func()
+	holder           string // as of the last Get; calls come one after the other
+}
+
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	record, raw, err := l.LeaseLock.Get(ctx)
+	if err == nil {
+		l.holder = record.HolderIdentity
+		correct(record)
+	}
+	return record, raw, err
+}
+
+// correct puts right what no process of mapd writes into a lease, and what would keep
+// all of them from ever holding it: a duration of years, which the elector would
+// wait out, and a count of transitions that the next one would overflow. Times do not
+// matter, because the elector counts from when it saw the lease change.
+func correct(r *resourcelock.LeaderElectionRecord) {
+	r.LeaseDurationSeconds = min(r.LeaseDurationSeconds, int(Duration/time.Second))
+	if r.LeaderTransitions < 0 || r.LeaderTransitions >= math.MaxInt32 {
+		r.LeaderTransitions = 0
+	}
+	r.PreferredHolder, r.Strategy = "", ""
+}
+
+func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	return l.wrote(l.LeaseLock.Create(ctx, r))
+}
+
+func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	// A process that was stopped for a while still believes that it holds the lease, and
+	// would release that of another (client-go v0.37.2 leaderelection: tryRelease).
+	if r.HolderIdentity == "" && l.holder != l.Identity() {
+		return nil
+	}
+	return l.wrote(l.LeaseLock.Update(ctx, r))
+}
+
+// wrote reports the outcome of a write.
+func (l *lock) wrote(err error) error {
+	switch {
+	case err == nil:
+		l.renewed()
+	case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err):
+		l.refused()
+	}
+	return err
+}
