@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
 )
@@ -355,24 +356,13 @@ func (p *Promoter) World(ctx context.Context, policy string) (*World, error) {
 	return w, nil
 }
 
-// listAll lists a resource, page by page; nothing if it is not served.
-func listAll(ctx context.Context, client dynamic.ResourceInterface) (out []*unstructured.Unstructured, err error) {
-	opts := metav1.ListOptions{Limit: 500}
-	for {
-		list, err := client.List(ctx, opts)
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			out = append(out, &list.Items[i])
-		}
-		if opts.Continue = list.GetContinue(); opts.Continue == "" {
-			return out, nil
-		}
+// listAll lists a resource; nothing if it is not served.
+func listAll(ctx context.Context, client dynamic.ResourceInterface) ([]*unstructured.Unstructured, error) {
+	all, err := list.All[*unstructured.Unstructured](ctx, client.List, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
+	return all, err
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -18,11 +18,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/pager"
 
+	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -164,14 +163,12 @@ func (s *Set) named(urls []string) error {
 
 // behind finds the Pods behind a Service, also those that are not ready.
 func (s *Set) behind(ctx context.Context, service *admissionregistrationv1.ServiceReference) error {
-	list := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
-		return s.kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, o)
-	}))
-	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name}, func(item runtime.Object) error {
-		slice, ok := item.(*discoveryv1.EndpointSlice)
-		if !ok {
-			return fmt.Errorf("the API server lists a %T among EndpointSlices", item)
-		}
+	endpoints, err := list.All[*discoveryv1.EndpointSlice](ctx, s.kube.DiscoveryV1().EndpointSlices(service.Namespace).List,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+	if err != nil {
+		return fmt.Errorf("the replicas behind the Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	for _, slice := range endpoints {
 		port, wrong := portOf(slice)
 		for _, e := range slice.Endpoints {
 			switch {
@@ -184,10 +181,6 @@ func (s *Set) behind(ctx context.Context, service *admissionregistrationv1.Servi
 				s.all = append(s.all, replica{name: e.Addresses[0], skip: errors.New("not asked: it is no Pod, so it is reached by no port-forward; name it with --replica")})
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("the replicas behind the Service %s/%s: %w", service.Namespace, service.Name, err)
 	}
 	// A Pod with two addresses is in two slices, of which one may lack its port.
 	slices.SortStableFunc(s.all, func(a, b replica) int {
