@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/document/manifest"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 func objects(t *testing.T) []*unstructured.Unstructured {
@@ -73,8 +73,8 @@ func TestOrder(t *testing.T) {
 // cannot wipe them; and it finds its configurations by these names.
 func TestWebhookConfigurationsAreEmpty(t *testing.T) {
 	for kind, name := range map[string]string{
-		"MutatingWebhookConfiguration":   webhook.ConfigurationName,
-		"ValidatingWebhookConfiguration": webhook.ValidationName,
+		"MutatingWebhookConfiguration":   webhookconfig.ConfigurationName,
+		"ValidatingWebhookConfiguration": webhookconfig.ValidationName,
 	} {
 		if _, ok := find(t, kind, name).Object["webhooks"]; ok {
 			t.Errorf("%s %s has webhooks", kind, name)
@@ -85,8 +85,8 @@ func TestWebhookConfigurationsAreEmpty(t *testing.T) {
 // mapd reads and writes no webhook configuration and no Secret but its own. A rule without names may be there only where a name cannot be.
 func TestRulesThatNeedNames(t *testing.T) {
 	named := map[string]string{
-		"mutatingwebhookconfigurations":   webhook.ConfigurationName,
-		"validatingwebhookconfigurations": webhook.ValidationName,
+		"mutatingwebhookconfigurations":   webhookconfig.ConfigurationName,
+		"validatingwebhookconfigurations": webhookconfig.ValidationName,
 		"secrets":                         "mapd-tls",
 		"leases":                          "mapd",
 	}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
 	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // migrateLive keeps policies in step with the mutators of a cluster until it is
@@ -171,9 +171,9 @@ func liveLines(state *store.NativeState, report *controllers.NativeReport) map[s
 // homeOf returns the namespace that the cluster's mapd runs in, as its configuration for
 // validation says; where that cannot be read, the one of the manifests.
 func homeOf(ctx context.Context, kube kubernetes.Interface) string {
-	found, err := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
+	found, err := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
 	if err != nil {
 		return defaultNamespace
 	}
-	return cmp.Or(webhook.InstallationOf(found.ObjectMeta).Namespace, defaultNamespace)
+	return cmp.Or(webhookconfig.InstallationOf(found.ObjectMeta).Namespace, defaultNamespace)
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/test/fakeapi"
 )
 
@@ -24,9 +24,9 @@ func TestAlone(t *testing.T) {
 		if err := alone(t.Context(), kube); err != nil {
 			t.Errorf("without any: %v", err)
 		}
-		s.Put(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), "", webhook.ValidationName, map[string]any{
+		s.Put(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), "", webhookconfig.ValidationName, map[string]any{
 			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-			"metadata": map[string]any{"annotations": map[string]any{webhook.InstallationAnnotation: namespace + "/mapd"}},
+			"metadata": map[string]any{"annotations": map[string]any{webhookconfig.InstallationAnnotation: namespace + "/mapd"}},
 		})
 		s.Put(corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, controllers.MutatorsName, map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",

@@ -8,7 +8,6 @@
 // shutdown that lets requests under way finish. It does not know where policies
 // come from, and it decides nothing itself.
 //
-// It also derives the webhook configuration: ReachOf says which requests a
-// policy acts on by a binding, Divide divides policies over entries, and each
-// entry has a path and becomes a webhook of the Configuration.
+// internal/cluster/webhookconfig says what a server has to be told to call it, and which of
+// the paths here each entry has.
 package webhook

@@ -550,3 +550,11 @@ func errorType(err error) int {
 	}
 	return invalidError
 }
+
+// expanded records how a review of a workload ended.
+func (m *Metrics) expanded(_ *policy.Request, result string, took time.Duration) {
+	m.expansions.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// ObjectsExpanded records that n objects were found out that a workload will create.
+func (m *Metrics) ObjectsExpanded(n int) { m.expandedObjects.Add(float64(n)) }

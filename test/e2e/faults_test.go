@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
@@ -149,7 +149,7 @@ func TestRolled(t *testing.T) {
 	asked := time.Now()
 	bundle := ""
 	cluster.Eventually(t, cluster.Patience, "another authority to sign what all replicas serve", func(ctx context.Context) error {
-		c, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhook.ConfigurationName, metav1.GetOptions{})
+		c, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookconfig.ConfigurationName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -537,7 +537,7 @@ func lease(t *testing.T, m *cluster.Mapd) *coordinationv1.Lease {
 
 func configuration(t *testing.T, m *cluster.Mapd) *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
-	c, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), webhook.ConfigurationName, metav1.GetOptions{})
+	c, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), webhookconfig.ConfigurationName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

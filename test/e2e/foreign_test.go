@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
@@ -32,17 +32,17 @@ type configured struct {
 }
 
 func readConfigured(ctx context.Context, m *cluster.Mapd) (configured, error) {
-	mutating, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhook.ConfigurationName, metav1.GetOptions{})
+	mutating, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookconfig.ConfigurationName, metav1.GetOptions{})
 	if err != nil {
 		return configured{}, err
 	}
-	validating, err := m.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
+	validating, err := m.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
 	if err != nil {
 		return configured{}, err
 	}
 	// Identity and history are not mapd's to keep.
 	meta := func(m metav1.ObjectMeta) metav1.ObjectMeta {
-		annotations := map[string]string{webhook.InstallationAnnotation: m.Annotations[webhook.InstallationAnnotation]}
+		annotations := map[string]string{webhookconfig.InstallationAnnotation: m.Annotations[webhookconfig.InstallationAnnotation]}
 		return metav1.ObjectMeta{Name: m.Name, Labels: m.Labels, Annotations: annotations, OwnerReferences: m.OwnerReferences,
 			Finalizers: m.Finalizers, DeletionTimestamp: m.DeletionTimestamp}
 	}
@@ -83,7 +83,7 @@ func TestForeign(t *testing.T) {
 		}
 		return err
 	})
-	if good.Mutating.Annotations[webhook.InstallationAnnotation] != "mapd-system/mapd" {
+	if good.Mutating.Annotations[webhookconfig.InstallationAnnotation] != "mapd-system/mapd" {
 		t.Errorf("annotations %v", good.Mutating.Annotations)
 	}
 	t.Run("edits", func(t *testing.T) { foreignEdits(t, m, good) })
@@ -173,11 +173,11 @@ func foreignEdits(t *testing.T, m *cluster.Mapd, good configured) {
 	both := func(what string, kind types.PatchType, text string) {
 		t.Helper()
 		edit(what, func(ctx context.Context) error {
-			_, err := mutating.Patch(ctx, webhook.ConfigurationName, kind, []byte(text), options)
+			_, err := mutating.Patch(ctx, webhookconfig.ConfigurationName, kind, []byte(text), options)
 			return err
 		})
 		edit(what+" (validating)", func(ctx context.Context) error {
-			_, err := validating.Patch(ctx, webhook.ValidationName, kind, []byte(text), options)
+			_, err := validating.Patch(ctx, webhookconfig.ValidationName, kind, []byte(text), options)
 			return err
 		})
 	}
@@ -211,28 +211,28 @@ func foreignEdits(t *testing.T, m *cluster.Mapd, good configured) {
 	both("a finalizer", types.MergePatchType, `{"metadata": {"finalizers": ["example.com/mine"]}}`)
 	both("no managedFields", types.JSONPatchType, `[{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}, {"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 7}]`)
 	edit("reinvocationPolicy", func(ctx context.Context) error {
-		_, err := mutating.Patch(ctx, webhook.ConfigurationName, types.JSONPatchType, []byte(set("reinvocationPolicy", `"IfNeeded"`)), options)
+		_, err := mutating.Patch(ctx, webhookconfig.ConfigurationName, types.JSONPatchType, []byte(set("reinvocationPolicy", `"IfNeeded"`)), options)
 		return err
 	})
 	edit("an apply by another manager", func(ctx context.Context) error {
-		_, err := mutating.Patch(ctx, webhook.ConfigurationName, types.ApplyPatchType, fmt.Appendf(nil,
+		_, err := mutating.Patch(ctx, webhookconfig.ConfigurationName, types.ApplyPatchType, fmt.Appendf(nil,
 			`{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": %q}, "webhooks": [
 			{"name": %q, "matchConditions": [{"name": "never", "expression": "false"}], "objectSelector": {"matchLabels": {"a": "b"}},
 			"clientConfig": {"service": {"namespace": "default", "name": "x"}}, "sideEffects": "None", "admissionReviewVersions": ["v1"]}]}`,
-			webhook.ConfigurationName, good.Mutators[0].Name), metav1.PatchOptions{FieldManager: "somebody", Force: new(true)})
+			webhookconfig.ConfigurationName, good.Mutators[0].Name), metav1.PatchOptions{FieldManager: "somebody", Force: new(true)})
 		return err
 	})
 	edit("a deletion that a finalizer stops", func(ctx context.Context) error {
-		if _, err := mutating.Patch(ctx, webhook.ConfigurationName, types.MergePatchType, []byte(`{"metadata": {"finalizers": ["example.com/mine"]}}`), options); err != nil {
+		if _, err := mutating.Patch(ctx, webhookconfig.ConfigurationName, types.MergePatchType, []byte(`{"metadata": {"finalizers": ["example.com/mine"]}}`), options); err != nil {
 			return err
 		}
-		return mutating.Delete(ctx, webhook.ConfigurationName, metav1.DeleteOptions{})
+		return mutating.Delete(ctx, webhookconfig.ConfigurationName, metav1.DeleteOptions{})
 	})
 	edit("deletion", func(ctx context.Context) error {
-		return mutating.Delete(ctx, webhook.ConfigurationName, metav1.DeleteOptions{})
+		return mutating.Delete(ctx, webhookconfig.ConfigurationName, metav1.DeleteOptions{})
 	})
 	edit("deletion (validating)", func(ctx context.Context) error {
-		return validating.Delete(ctx, webhook.ValidationName, metav1.DeleteOptions{})
+		return validating.Delete(ctx, webhookconfig.ValidationName, metav1.DeleteOptions{})
 	})
 	secrets := m.Kubernetes.CoreV1().Secrets(cluster.Namespace)
 	for what, text := range map[string]string{"an empty Secret": `{"data": null}`, "a spoilt Secret": `{"data": {"tls.key": "eA=="}}`} {
@@ -270,7 +270,7 @@ func foreignBlock(t *testing.T, m *cluster.Mapd, good configured) {
 	const block = `{"webhooks": [{"name": "block.example.com", "clientConfig": {"url": "https://127.0.0.1:1/"}, "sideEffects": "None",
 		"admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
 		"rules": [{"apiGroups": ["coordination.k8s.io", "events.k8s.io"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"]}]}]}`
-	if _, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(t.Context(), webhook.ConfigurationName,
+	if _, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(t.Context(), webhookconfig.ConfigurationName,
 		types.StrategicMergePatchType, []byte(block), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func foreignLease(t *testing.T, m *cluster.Mapd, good configured) {
 			return err
 		})
 		start := time.Now()
-		if _, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(t.Context(), webhook.ConfigurationName,
+		if _, err := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(t.Context(), webhookconfig.ConfigurationName,
 			types.MergePatchType, []byte(`{"webhooks": null}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +336,7 @@ func olderLayout(t *testing.T, m *cluster.Mapd, good configured) {
 		r.Kill()
 	}
 	mutating := m.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if err := mutating.Delete(t.Context(), webhook.ConfigurationName, metav1.DeleteOptions{}); err != nil {
+	if err := mutating.Delete(t.Context(), webhookconfig.ConfigurationName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	owner := good.Mutating.OwnerReferences[0]
@@ -345,8 +345,8 @@ func olderLayout(t *testing.T, m *cluster.Mapd, good configured) {
 		"webhooks": [{"name": "old.mapd.dev", "clientConfig": {"service": {"namespace": "mapd-system", "name": "mapd", "path": "/mutate/old"}},
 			"sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
 			"rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["resourcequotas"], "operations": ["CREATE"]}]}]}`,
-		webhook.ConfigurationName, owner.Name, owner.UID)
-	if _, err := mutating.Patch(t.Context(), webhook.ConfigurationName, types.ApplyPatchType, []byte(old), metav1.PatchOptions{FieldManager: "mapd", Force: new(true)}); err != nil {
+		webhookconfig.ConfigurationName, owner.Name, owner.UID)
+	if _, err := mutating.Patch(t.Context(), webhookconfig.ConfigurationName, types.ApplyPatchType, []byte(old), metav1.PatchOptions{FieldManager: "mapd", Force: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range replicas {
@@ -417,7 +417,7 @@ subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 			if err != nil {
 				return err
 			}
-			if of := c.Mutating.Annotations[webhook.InstallationAnnotation]; of != by || c.Validating.Annotations[webhook.InstallationAnnotation] != by || len(c.Mutators) != 2 {
+			if of := c.Mutating.Annotations[webhookconfig.InstallationAnnotation]; of != by || c.Validating.Annotations[webhookconfig.InstallationAnnotation] != by || len(c.Mutators) != 2 {
 				return fmt.Errorf("they are those of %s, with %d entries", of, len(c.Mutators))
 			}
 			return nil

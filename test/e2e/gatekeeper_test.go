@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/document/manifest"
-	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
@@ -161,13 +161,13 @@ func (g *gatekeeper) says(t *testing.T, want ...string) controllers.MutatorList 
 func (g *gatekeeper) entry(t *testing.T, want ...string) {
 	t.Helper()
 	cluster.Eventually(t, cluster.Patience, fmt.Sprintf("the entry to be for %q", want), func(ctx context.Context) error {
-		c, err := g.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhook.ConfigurationName, metav1.GetOptions{})
+		c, err := g.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookconfig.ConfigurationName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		var got []string
 		for _, w := range c.Webhooks {
-			if w.Name != webhook.LegacyName {
+			if w.Name != webhookconfig.LegacyName {
 				return fmt.Errorf("there is an entry %s", w.Name)
 			}
 			for _, r := range w.Rules {

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/document/manifest"
-	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
@@ -166,7 +166,7 @@ func fillIn(t *testing.T, c *cluster.Cluster, name string) error {
 
 func mustFillIn(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	if err := fillIn(t, c, webhook.ConfigurationName); err != nil {
+	if err := fillIn(t, c, webhookconfig.ConfigurationName); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/breaker"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -61,7 +62,7 @@ func (c *cluster) trip() *breaker.Trip { return breaker.TripOf(c.Get(api.OwnPoli
 
 // entry is the one webhook entry that there is.
 func (c *cluster) entry() string {
-	return strings.Join(c.entries(mutatingResource, webhook.ConfigurationName), ",")
+	return strings.Join(c.entries(mutatingResource, webhookconfig.ConfigurationName), ",")
 }
 
 // A breaker that trips on a replica without the lease does so on all of them; it stays

@@ -21,7 +21,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
 const (
@@ -133,8 +133,8 @@ func (w *Writer) configurations(mutating *watch.Object[*admissionregistrationv1.
 func (w *Writer) base() entry {
 	e := entry{
 		TimeoutSeconds:    new(timeoutSeconds(w.o.Timeout)),
-		NamespaceSelector: webhook.Exempt(append([]string{w.o.Namespace}, w.o.Exempt...)),
-		MatchConditions:   webhook.MatchConditions(w.o.User),
+		NamespaceSelector: webhookconfig.Exempt(append([]string{w.o.Namespace}, w.o.Exempt...)),
+		MatchConditions:   webhookconfig.MatchConditions(w.o.User),
 	}
 	if w.o.URL != "" {
 		e.ClientConfig.URL = &w.o.URL
@@ -158,7 +158,7 @@ func timeoutSeconds(d time.Duration) int32 {
 
 // asked is what mutating entries are derived from.
 type asked struct {
-	entries []*webhook.Entry
+	entries []*webhookconfig.Entry
 	// rules are those of Gatekeeper's mutators. They are unknown while the mutators are
 	// unread.
 	rules  []admissionregistrationv1.RuleWithOperations
@@ -194,7 +194,7 @@ func sameGuests(a, b *store.GuestsState) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return slices.EqualFunc(a.Guests, b.Guests, (*webhook.Reach).Equal) && slices.EqualFunc(a.Validators, b.Validators, (*webhook.Reach).Equal)
+	return slices.EqualFunc(a.Guests, b.Guests, (*webhookconfig.Reach).Equal) && slices.EqualFunc(a.Validators, b.Validators, (*webhookconfig.Reach).Equal)
 }
 
 // guestEntries returns the entries for Kubewarden's policies. It keeps the present ones
@@ -205,7 +205,7 @@ func (w *Writer) guestEntries(c *configuration, a asked, base entry) []entry {
 		_, live, _ := c.get()
 		var kept []entry
 		for _, e := range live {
-			if webhook.IsGuestEntry(e.Name) {
+			if webhookconfig.IsGuestEntry(e.Name) {
 				e.ClientConfig.CABundle = base.ClientConfig.CABundle
 				kept = append(kept, e)
 			}
@@ -214,9 +214,9 @@ func (w *Writer) guestEntries(c *configuration, a asked, base entry) []entry {
 	case a.guests == nil:
 		return nil
 	case c.validating:
-		return webhook.GuestEntries(a.guests.Validators, false, base)
+		return webhookconfig.GuestEntries(a.guests.Validators, false, base)
 	}
-	return webhook.GuestEntries(a.guests.Guests, true, base)
+	return webhookconfig.GuestEntries(a.guests.Guests, true, base)
 }
 
 // derive sets what both configurations should be, with the authorities of bundle.
@@ -225,20 +225,20 @@ func (w *Writer) guestEntries(c *configuration, a asked, base entry) []entry {
 // the paths of parts of a group, and all releases serve that of the whole group.
 func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte, alike bool) {
 	if !alike {
-		a.entries = webhook.Undivide(a.entries)
+		a.entries = webhookconfig.Undivide(a.entries)
 	}
 	base := w.base()
 	base.ClientConfig.CABundle = bundle
 	for _, c := range configurations {
 		var desired []entry
 		if c.validating {
-			desired = fromValidating(webhook.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{
+			desired = fromValidating(webhookconfig.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{
 				ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds,
-				MatchConditions: webhook.NotItself(w.o.User),
+				MatchConditions: webhookconfig.NotItself(w.o.User),
 			}).Webhooks)
 			desired = append(desired, w.expansionEntry(c, a, base)...)
 		} else {
-			desired = webhook.Configuration(a.entries, base).Webhooks
+			desired = webhookconfig.Configuration(a.entries, base).Webhooks
 			if legacy := w.legacyEntry(c, a, base); legacy != nil {
 				desired = append(desired, *legacy)
 			}
@@ -262,11 +262,11 @@ func (w *Writer) expansionEntry(c *configuration, a asked, base entry) []entry {
 	}
 	if rules == nil {
 		_, live, _ := c.get()
-		if i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhook.ExpansionName }); i >= 0 {
+		if i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhookconfig.ExpansionName }); i >= 0 {
 			rules = live[i].Rules
 		}
 	}
-	e := webhook.ExpansionEntry(rules, admissionregistrationv1.ValidatingWebhook{
+	e := webhookconfig.ExpansionEntry(rules, admissionregistrationv1.ValidatingWebhook{
 		ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds, NamespaceSelector: base.NamespaceSelector, MatchConditions: base.MatchConditions,
 	})
 	if e == nil {
@@ -279,14 +279,14 @@ func (w *Writer) expansionEntry(c *configuration, a asked, base entry) []entry {
 // the present one while the mutators are unread.
 func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
 	if !a.unread {
-		return webhook.LegacyEntry(a.rules, base)
+		return webhookconfig.LegacyEntry(a.rules, base)
 	}
 	_, live, _ := c.get()
-	i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhook.LegacyName })
+	i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhookconfig.LegacyName })
 	if i < 0 {
 		return nil
 	}
-	return webhook.LegacyEntry(live[i].Rules, base)
+	return webhookconfig.LegacyEntry(live[i].Rules, base)
 }
 
 // derivation has what the desired configurations were last derived from.
@@ -367,7 +367,7 @@ func (t *term) keepConfigurations(ctx context.Context, namespace *corev1.Namespa
 func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *corev1.Namespace, ready bool, report *events) {
 	now := time.Now()
 	meta, live, exists := c.get()
-	if i := webhook.InstallationOf(meta); !ready && i.Namespace != "" && !i.Is(w.installation()) {
+	if i := webhookconfig.InstallationOf(meta); !ready && i.Namespace != "" && !i.Is(w.installation()) {
 		c.next = now.Add(lookEvery) // who takes over has to be able to answer
 		return
 	}
@@ -469,7 +469,7 @@ func (w *Writer) desiredMeta(meta metav1.ObjectMeta, namespace *corev1.Namespace
 		meta.Labels = map[string]string{}
 	}
 	maps.Copy(meta.Labels, labels())
-	metav1.SetMetaDataAnnotation(&meta, webhook.InstallationAnnotation, w.installation().String())
+	metav1.SetMetaDataAnnotation(&meta, webhookconfig.InstallationAnnotation, w.installation().String())
 	meta.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}}
 	meta.Finalizers = nil
 	return meta

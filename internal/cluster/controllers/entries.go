@@ -9,6 +9,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -105,7 +106,7 @@ func plan(desired, live []entry, ready bool) (want []entry, waiting bool) {
 		w.Name, w.Rules = l.Name, kept
 		w.MatchPolicy, w.MatchConditions = l.MatchPolicy, conditionsOf(*sibling, l)
 		// One entry, all of whose policies were in it before, may select less.
-		if siblings > 1 || w.Name != sibling.Name || !webhook.Covers(l, *sibling) {
+		if siblings > 1 || w.Name != sibling.Name || !webhookconfig.Covers(l, *sibling) {
 			w.NamespaceSelector, w.ObjectSelector = withExemptNamespaces(sibling.NamespaceSelector, l.NamespaceSelector), l.ObjectSelector
 		}
 		if s := l.ClientConfig.Service; s != nil && w.ClientConfig.Service != nil {
@@ -143,9 +144,9 @@ func withExemptNamespaces(should, is *metav1.LabelSelector) *metav1.LabelSelecto
 // conditionsOf returns the conditions of should, but those that depend on policies from
 // is.
 func conditionsOf(should, is entry) []admissionregistrationv1.MatchCondition {
-	out := slices.DeleteFunc(slices.Clone(should.MatchConditions), webhook.DependsOnPolicies)
+	out := slices.DeleteFunc(slices.Clone(should.MatchConditions), webhookconfig.DependsOnPolicies)
 	for _, m := range is.MatchConditions {
-		if webhook.DependsOnPolicies(m) {
+		if webhookconfig.DependsOnPolicies(m) {
 			out = append(out, m)
 		}
 	}

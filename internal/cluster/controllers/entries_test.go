@@ -13,7 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
 func rule(operation admissionregistrationv1.OperationType, group string, resources ...string) admissionregistrationv1.RuleWithOperations {
@@ -70,7 +70,7 @@ func TestPlanSelectors(t *testing.T) {
 	pods := rule("CREATE", "", "pods")
 	of := func(name, label string) entry {
 		e := named(name, pods)
-		e.NamespaceSelector = webhook.Exempt([]string{"own"})
+		e.NamespaceSelector = webhookconfig.Exempt([]string{"own"})
 		if label != "" {
 			e.NamespaceSelector.MatchExpressions = append(e.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{Key: label, Operator: metav1.LabelSelectorOpExists})
 		}
@@ -80,7 +80,7 @@ func TestPlanSelectors(t *testing.T) {
 		e := of(whole, "a")
 		e.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "all", Expression: "true"}}
 		if expression != "" {
-			e.MatchConditions = append(e.MatchConditions, admissionregistrationv1.MatchCondition{Name: webhook.ConditionsCondition, Expression: expression})
+			e.MatchConditions = append(e.MatchConditions, admissionregistrationv1.MatchCondition{Name: webhookconfig.ConditionsCondition, Expression: expression})
 		}
 		return e
 	}
@@ -185,8 +185,8 @@ func TestBase(t *testing.T) {
 func TestDerive(t *testing.T) {
 	w := New(Options{Namespace: "own", Lease: "lease", Service: "mapd", Exempt: []string{"kube-system"}})
 	both := []*configuration{
-		{name: webhook.ValidationName, kind: "ValidatingWebhookConfiguration", validating: true},
-		{name: webhook.ConfigurationName, kind: "MutatingWebhookConfiguration"},
+		{name: webhookconfig.ValidationName, kind: "ValidatingWebhookConfiguration", validating: true},
+		{name: webhookconfig.ConfigurationName, kind: "MutatingWebhookConfiguration"},
 	}
 	w.derive(both, asked{}, []byte("ca"), true)
 	validating, mutating := both[0], both[1]

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -105,7 +106,7 @@ func TestLegacyEntryStays(t *testing.T) {
 	w := New(Options{Namespace: "own", Service: "mapd", Mutators: true})
 	rules := []admissionregistrationv1.RuleWithOperations{rule("CREATE", "", "pods")}
 	var live []entry
-	c := &configuration{name: webhook.ConfigurationName, get: func() (metav1.ObjectMeta, []entry, bool) { return metav1.ObjectMeta{}, live, true }}
+	c := &configuration{name: webhookconfig.ConfigurationName, get: func() (metav1.ObjectMeta, []entry, bool) { return metav1.ObjectMeta{}, live, true }}
 	for _, step := range []struct {
 		name     string
 		snapshot *store.Snapshot
@@ -132,7 +133,7 @@ func TestExpansionEntry(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		w := New(Options{Namespace: "own", Service: "mapd", Exempt: []string{"kube-system"}, Expansion: on})
 		var live []entry
-		c := &configuration{name: webhook.ValidationName, validating: true, get: func() (metav1.ObjectMeta, []entry, bool) { return metav1.ObjectMeta{}, live, true }}
+		c := &configuration{name: webhookconfig.ValidationName, validating: true, get: func() (metav1.ObjectMeta, []entry, bool) { return metav1.ObjectMeta{}, live, true }}
 		with := validation
 		if on {
 			with = append(validation[:2:2], "expand.mapd.dev")

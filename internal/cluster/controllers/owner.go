@@ -14,7 +14,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/election"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 )
 
 // installation returns the one that this replica belongs to.
-func (w *Writer) installation() webhook.Installation {
-	return webhook.Installation{Namespace: w.o.Namespace, Lease: w.o.Lease}
+func (w *Writer) installation() webhookconfig.Installation {
+	return webhookconfig.Installation{Namespace: w.o.Namespace, Lease: w.o.Lease}
 }
 
 // Passive returns an error that names the other installation as long as this
@@ -43,14 +43,14 @@ func (w *Writer) Passive() error {
 
 // owner returns the installation that the configurations name, if any. The mutating
 // one decides, so that two installations that begin at once agree.
-func owner(configurations []*configuration) webhook.Installation {
-	var found webhook.Installation
+func owner(configurations []*configuration) webhookconfig.Installation {
+	var found webhookconfig.Installation
 	for _, c := range configurations {
 		meta, _, exists := c.get()
 		if !exists {
 			continue
 		}
-		if i := webhook.InstallationOf(meta); i.Namespace != "" && (found.Namespace == "" || !c.validating) {
+		if i := webhookconfig.InstallationOf(meta); i.Namespace != "" && (found.Namespace == "" || !c.validating) {
 			found = i
 		}
 	}
@@ -61,7 +61,7 @@ func owner(configurations []*configuration) webhook.Installation {
 // this one may write them: they are its own, nobody's, or those of an installation
 // whose namespace is gone, or it has to adopt them. It adopts only until they have
 // been its own once, so that two installations with --adopt do not fight.
-func (w *Writer) foreignOwner(ctx context.Context, configurations []*configuration) (_ webhook.Installation, ok bool) {
+func (w *Writer) foreignOwner(ctx context.Context, configurations []*configuration) (_ webhookconfig.Installation, ok bool) {
 	found := owner(configurations)
 	switch {
 	case found.Namespace == "":
@@ -134,7 +134,7 @@ func (w *Writer) exemptOwnRequests(ctx context.Context) {
 	}
 	for _, c := range configurations {
 		meta, entries, exists := c.get()
-		entries, changed := exempt(entries, w.o.Namespace, webhook.NotItself(w.o.User))
+		entries, changed := exempt(entries, w.o.Namespace, webhookconfig.NotItself(w.o.User))
 		if !exists || !changed {
 			continue
 		}

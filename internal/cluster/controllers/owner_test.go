@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
 // held is a configuration that a test keeps in memory, in the place of an API
@@ -62,7 +62,7 @@ func TestSettle(t *testing.T) {
 	w := New(Options{Namespace: "own", Lease: "lease", Service: "mapd", User: "me"})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own", UID: "1"}}
 	s := &held{}
-	c := s.configuration(webhook.ConfigurationName, false)
+	c := s.configuration(webhookconfig.ConfigurationName, false)
 	e := w.base()
 	e.Name, e.Rules = "fail.never.mapd.dev", []admissionregistrationv1.RuleWithOperations{rule("CREATE", "", "pods")}
 	c.desired = []entry{withDefaults(e, false)}
@@ -225,7 +225,7 @@ func TestOther(t *testing.T) {
 	meta := func(annotation, owner string, uid types.UID) *held {
 		s := &held{exists: true}
 		if annotation != "" {
-			s.meta.Annotations = map[string]string{webhook.InstallationAnnotation: annotation}
+			s.meta.Annotations = map[string]string{webhookconfig.InstallationAnnotation: annotation}
 		}
 		if owner != "" {
 			s.meta.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: owner, UID: uid}}
@@ -261,10 +261,10 @@ func TestOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := New(Options{Kubernetes: client, Namespace: "own", Lease: "lease", Adopt: tt.adopt})
 			w.owned = tt.owned
-			both := []*configuration{tt.validating.configuration(webhook.ValidationName, true), tt.mutating.configuration(webhook.ConfigurationName, false)}
+			both := []*configuration{tt.validating.configuration(webhookconfig.ValidationName, true), tt.mutating.configuration(webhookconfig.ConfigurationName, false)}
 			got, ok := w.foreignOwner(t.Context(), both)
 			if !ok {
-				got = webhook.Installation{}
+				got = webhookconfig.Installation{}
 			}
 			if got.String() != tt.want {
 				t.Errorf("other = %q, want %q", got, tt.want)
@@ -274,7 +274,7 @@ func TestOther(t *testing.T) {
 			if !ok && got.Namespace == "" && tt.want == "" && tt.mutating.exists {
 				before := tt.mutating.writes
 				w.reconcile(t.Context(), both[1], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own", UID: "1"}}, false, nil)
-				foreign := !webhook.InstallationOf(tt.mutating.meta).Is(w.installation()) && webhook.InstallationOf(tt.mutating.meta).Namespace != ""
+				foreign := !webhookconfig.InstallationOf(tt.mutating.meta).Is(w.installation()) && webhookconfig.InstallationOf(tt.mutating.meta).Namespace != ""
 				if foreign && tt.mutating.writes != before {
 					t.Error("taken over by one that cannot answer")
 				}
@@ -284,7 +284,7 @@ func TestOther(t *testing.T) {
 }
 
 func TestSpare(t *testing.T) {
-	own := webhook.NotItself("me")
+	own := webhookconfig.NotItself("me")
 	notIn := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a", "own"}}}}
 	in := []entry{

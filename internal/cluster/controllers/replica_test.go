@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/fakeapi"
 )
 
@@ -160,8 +160,8 @@ func (c *cluster) entries(resource schema.GroupVersionResource, name string) (na
 }
 
 func (c *cluster) configured() bool {
-	return slices.Equal(c.entries(mutatingResource, webhook.ConfigurationName), []string{"fail.never.mapd.dev"}) &&
-		len(c.entries(validatingResource, webhook.ValidationName)) > 0
+	return slices.Equal(c.entries(mutatingResource, webhookconfig.ConfigurationName), []string{"fail.never.mapd.dev"}) &&
+		len(c.entries(validatingResource, webhookconfig.ValidationName)) > 0
 }
 
 // ready is the Ready condition of an object: its status and reason.
@@ -210,7 +210,7 @@ func TestReplica(t *testing.T) {
 		within(t, 5*time.Second, "statuses", func() bool {
 			return c.ready(api.OwnPolicies, "p") == "True InUse" && c.ready(api.OwnBindings, "p") == "True InUse"
 		})
-		u := c.Get(mutatingResource, "", webhook.ConfigurationName)
+		u := c.Get(mutatingResource, "", webhookconfig.ConfigurationName)
 		if o := u.GetOwnerReferences(); len(o) != 1 || o[0].Kind != "Namespace" || o[0].UID != c.Get(namespaceResource, "", "own").GetUID() {
 			t.Errorf("owners %v", o)
 		}
@@ -225,15 +225,15 @@ func TestReplica(t *testing.T) {
 			"gone":        nil,
 		} {
 			time.Sleep(time.Minute) // so that this is no quarrel
-			u := c.Get(mutatingResource, "", webhook.ConfigurationName)
+			u := c.Get(mutatingResource, "", webhookconfig.ConfigurationName)
 			if change == nil {
-				c.Put(mutatingResource, "", webhook.ConfigurationName, nil)
+				c.Put(mutatingResource, "", webhookconfig.ConfigurationName, nil)
 			} else {
 				change(u)
-				c.Put(mutatingResource, "", webhook.ConfigurationName, u.Object)
+				c.Put(mutatingResource, "", webhookconfig.ConfigurationName, u.Object)
 			}
 			within(t, 5*time.Second, what, func() bool {
-				u := c.Get(mutatingResource, "", webhook.ConfigurationName)
+				u := c.Get(mutatingResource, "", webhookconfig.ConfigurationName)
 				return u != nil && len(u.GetFinalizers()) == 0 && fmt.Sprint(u.Object["webhooks"]) == fmt.Sprint(good)
 			})
 		}
@@ -244,7 +244,7 @@ func TestReplica(t *testing.T) {
 		within(t, 5*time.Second, "an event", func() bool { return slices.Contains(c.events(), reasonNotCompiled) })
 		c.Put(api.OwnPolicies, "", "p", nil)
 		within(t, 5*time.Second, "the status of a binding without policy", func() bool { return c.ready(api.OwnBindings, "p") == "False PolicyNotFound" })
-		within(t, 5*time.Second, "no entries without policies", func() bool { return len(c.entries(mutatingResource, webhook.ConfigurationName)) == 0 })
+		within(t, 5*time.Second, "no entries without policies", func() bool { return len(c.entries(mutatingResource, webhookconfig.ConfigurationName)) == 0 })
 	})
 }
 
@@ -268,7 +268,7 @@ func TestReplicasTakeTurns(t *testing.T) {
 			t.Errorf("the lease is held by %q", got)
 		}
 		stopA()
-		c.Put(mutatingResource, "", webhook.ConfigurationName, nil)
+		c.Put(mutatingResource, "", webhookconfig.ConfigurationName, nil)
 		within(t, 10*time.Second, "the other replica takes over", func() bool { return holder() == "b" && c.configured() })
 	})
 }
@@ -276,10 +276,10 @@ func TestReplicasTakeTurns(t *testing.T) {
 // foreign gives the configurations to another installation, in a namespace that is there.
 func (c *cluster) foreign() {
 	c.Put(namespaceResource, "", "other", map[string]any{})
-	other := webhook.Installation{Namespace: "other", Lease: "mapd"}
-	c.Put(mutatingResource, "", webhook.ConfigurationName, map[string]any{
+	other := webhookconfig.Installation{Namespace: "other", Lease: "mapd"}
+	c.Put(mutatingResource, "", webhookconfig.ConfigurationName, map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-		"metadata": map[string]any{"annotations": map[string]any{webhook.InstallationAnnotation: other.String()}},
+		"metadata": map[string]any{"annotations": map[string]any{webhookconfig.InstallationAnnotation: other.String()}},
 	})
 }
 
@@ -335,7 +335,7 @@ func TestReplicaWithoutRights(t *testing.T) {
 		_, stop := c.replica(t, "a", nil)
 		defer stop()
 		within(t, 10*time.Second, "the configuration that may be written", func() bool {
-			return len(c.entries(validatingResource, webhook.ValidationName)) > 0 && c.ready(api.OwnPolicies, "p") == "True InUse"
+			return len(c.entries(validatingResource, webhookconfig.ValidationName)) > 0 && c.ready(api.OwnPolicies, "p") == "True InUse"
 		})
 		within(t, 10*time.Second, "an event", func() bool { return slices.Contains(c.events(), "ConfigurationRefused") })
 		time.Sleep(time.Minute)
@@ -359,7 +359,7 @@ func TestReplicaOfANamespaceThatGoes(t *testing.T) {
 		}
 		c.Put(namespaceResource, "", "own", going.Object)
 		synctest.Wait()
-		c.Put(mutatingResource, "", webhook.ConfigurationName, nil)
+		c.Put(mutatingResource, "", webhookconfig.ConfigurationName, nil)
 		time.Sleep(time.Minute)
 		if c.configured() {
 			t.Error("written for a namespace that is being deleted")
@@ -373,14 +373,14 @@ func TestReplicaOfANamespaceThatGoes(t *testing.T) {
 // An entry that refuses the requests which renew the lease is changed without one.
 func TestReplicaFreesItsLease(t *testing.T) {
 	in(t, func(t *testing.T, c *cluster) {
-		own := webhook.Installation{Namespace: "own", Lease: "mapd"}
-		c.Put(mutatingResource, "", webhook.ConfigurationName, map[string]any{
+		own := webhookconfig.Installation{Namespace: "own", Lease: "mapd"}
+		c.Put(mutatingResource, "", webhookconfig.ConfigurationName, map[string]any{
 			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-			"metadata": map[string]any{"annotations": map[string]any{webhook.InstallationAnnotation: own.String()}},
+			"metadata": map[string]any{"annotations": map[string]any{webhookconfig.InstallationAnnotation: own.String()}},
 			"webhooks": []any{map[string]any{"name": "spoilt.example.com", "clientConfig": map[string]any{"url": "https://nobody.example.com"}}},
 		})
 		inTheWay := func() bool {
-			u := c.Get(mutatingResource, "", webhook.ConfigurationName)
+			u := c.Get(mutatingResource, "", webhookconfig.ConfigurationName)
 			all, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
 			return len(all) == 1 && all[0].(map[string]any)["namespaceSelector"] == nil
 		}

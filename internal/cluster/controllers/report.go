@@ -23,9 +23,9 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/history"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 const (
@@ -164,7 +164,7 @@ func (r *reporter) update(s *store.Snapshot) {
 			all = append(all, p.Policy)
 		}
 	}
-	unroutable := webhook.Unroutable(all)
+	unroutable := webhookconfig.Unroutable(all)
 	want := make(map[key]wanted, len(s.Policies)+len(s.Bindings))
 	rollouts := make(map[string]api.Rollout, len(s.Policies))
 	r.mu.Lock()

@@ -22,7 +22,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/history"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
 // Options configure a Writer. All but URL, Exempt, Timeout,
@@ -89,7 +89,7 @@ type Writer struct {
 
 	// passive is the installation that the configurations belong to, if it is not
 	// this one; owned says that they were this one's before.
-	passive atomic.Pointer[webhook.Installation]
+	passive atomic.Pointer[webhookconfig.Installation]
 	owned   bool
 	// exempting is set while exemptOwnRequests runs.
 	exempting atomic.Bool
@@ -206,9 +206,9 @@ func (w *Writer) webhookConfigurations(changed func()) (
 ) {
 	gv := admissionregistrationv1.SchemeGroupVersion
 	return watch.NewObject[admissionregistrationv1.MutatingWebhookConfiguration](
-			w.object(gv.WithResource("mutatingwebhookconfigurations"), webhook.ConfigurationName, changed)),
+			w.object(gv.WithResource("mutatingwebhookconfigurations"), webhookconfig.ConfigurationName, changed)),
 		watch.NewObject[admissionregistrationv1.ValidatingWebhookConfiguration](
-			w.object(gv.WithResource("validatingwebhookconfigurations"), webhook.ValidationName, changed))
+			w.object(gv.WithResource("validatingwebhookconfigurations"), webhookconfig.ValidationName, changed))
 }
 
 // endpointSlices mirrors those of the Service.

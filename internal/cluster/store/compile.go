@@ -17,6 +17,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/internal/policyset/compile"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -32,7 +33,7 @@ type compiler struct {
 	deps policy.Deps
 	slow *slow // made by the first update if it is nil
 	catalogue
-	reaches []*webhook.Reach // of the bindings
+	reaches []*webhookconfig.Reach // of the bindings
 }
 
 // catalogue is all policies and bindings. Its lists are replaced, never modified.
@@ -44,7 +45,7 @@ type catalogue struct {
 	named []int
 	// entries are the webhook entries that policies need, and ids says for each
 	// binding in which of them its policy acts by it: the zero ID, if in none.
-	entries []*webhook.Entry
+	entries []*webhookconfig.Entry
 	ids     []webhook.ID
 }
 
@@ -136,7 +137,7 @@ type bindingResult struct {
 	binding    *binding.Binding // nil if it cannot apply
 	err        error
 	// reach is what it reaches together with of; the loop keeps both.
-	reach *webhook.Reach
+	reach *webhookconfig.Reach
 	of    *policyResult
 }
 
@@ -238,12 +239,12 @@ func (c *compiler) compile(policies map[string]*stored, count *int) map[string]*
 // divide finds out which entries there have to be. They stay the same ones if
 // nothing has changed that matters to them.
 func (c *compiler) divide() {
-	reaches := make([]*webhook.Reach, len(c.bindings))
+	reaches := make([]*webhookconfig.Reach, len(c.bindings))
 	for i, b := range c.bindings {
 		if at := c.named[i]; at >= 0 && b.binding != nil && !c.policies[at].nowhere {
 			p := c.policies[at]
 			if b.of != p.policyResult {
-				reach := webhook.ReachOf(p.policy.Object(), b.binding.Object().Spec.MatchResources)
+				reach := webhookconfig.ReachOf(p.policy.Object(), b.binding.Object().Spec.MatchResources)
 				if p.policy.Err() != nil {
 					reach = reach.Ungated()
 				}
@@ -261,7 +262,7 @@ func (c *compiler) divide() {
 	if c.ids != nil && slices.Equal(reaches, c.reaches) {
 		return
 	}
-	entries, of := webhook.Divide(reaches)
+	entries, of := webhookconfig.Divide(reaches)
 	c.reaches, c.entries, c.ids = reaches, entries, make([]webhook.ID, len(of))
 	for i, at := range of {
 		if at >= 0 {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -404,7 +405,7 @@ type GuestsState struct {
 	Policies []GuestState
 	// Guests and Validators say which requests those meet that may change objects, and
 	// the others.
-	Guests, Validators []*webhook.Reach
+	Guests, Validators []*webhookconfig.Reach
 }
 
 // GuestState is one policy and its state.
@@ -424,7 +425,7 @@ type GuestState struct {
 
 func (s *GuestsState) add(stored *storedGuest, p *kubewarden.Policy, err error) {
 	s.Policies = append(s.Policies, GuestState{Object: stored.object, ID: p.ID(), Err: err, Loading: errors.Is(err, errNotLoaded)})
-	reach := webhook.GuestReach(p.Object())
+	reach := webhookconfig.GuestReach(p.Object())
 	if reach == nil {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -64,9 +65,9 @@ type move struct {
 // newMoves returns moves that call again when a move may have ended.
 func newMoves(client dynamic.Interface, exempt []string, log *slog.Logger, again func()) *moves {
 	m := &moves{moved: map[string]*move{}}
-	m.base.NamespaceSelector = webhook.Exempt(exempt)
+	m.base.NamespaceSelector = webhookconfig.Exempt(exempt)
 	m.configuration = watch.New(watch.Options[routing]{
-		Client: client, Resource: configurationResource, Selection: watch.Named("", webhook.ConfigurationName), Log: log,
+		Client: client, Resource: configurationResource, Selection: watch.Named("", webhookconfig.ConfigurationName), Log: log,
 		Keep: routingOf, EmptyAfter: goneAfter,
 		Changed: func() {
 			if m.pending.Load() || m.always.Load() {
@@ -90,7 +91,7 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 	out := routing{}
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		if _, ok := webhook.ParseName(w.Name); !ok && w.Name != webhook.LegacyName {
+		if _, ok := webhook.ParseName(w.Name); !ok && w.Name != webhookconfig.LegacyName {
 			continue
 		}
 		route := admissionregistrationv1.MutatingWebhook{Rules: w.Rules, MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector}
@@ -100,7 +101,7 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 			}
 		}
 		for _, m := range w.MatchConditions {
-			if webhook.DependsOnPolicies(m) {
+			if webhookconfig.DependsOnPolicies(m) {
 				route.MatchConditions = append(route.MatchConditions, m)
 			}
 		}
@@ -111,7 +112,7 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 
 // legacyRouting returns the routing that mutators with these rules need.
 func legacyRouting(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) routing {
-	entry := webhook.LegacyEntry(rules, base)
+	entry := webhookconfig.LegacyEntry(rules, base)
 	if entry == nil {
 		return nil
 	}
@@ -120,13 +121,13 @@ func legacyRouting(rules []admissionregistrationv1.RuleWithOperations, base admi
 
 // live returns the routing that API servers use, nil if it is not known.
 func (m *moves) live() routing {
-	live, _ := m.configuration.Get("", webhook.ConfigurationName)
+	live, _ := m.configuration.Get("", webhookconfig.ConfigurationName)
 	return live
 }
 
 // needed returns the routing that policies need.
 func (m *moves) needed(c catalogue) routing {
-	return routings(webhook.Configuration(c.entries, m.base))
+	return routings(webhookconfig.Configuration(c.entries, m.base))
 }
 
 // update compares what is about to be published with before, which is nil the first

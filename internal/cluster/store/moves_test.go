@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -33,7 +34,7 @@ func newMover(t *testing.T) *mover {
 // write makes the configuration what the policies need.
 func (m *mover) write(t *testing.T) {
 	t.Helper()
-	c := webhook.Configuration(m.compiler.entries, m.base)
+	c := webhookconfig.Configuration(m.compiler.entries, m.base)
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
 		t.Fatal(err)

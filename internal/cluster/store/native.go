@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -224,7 +225,7 @@ func (n *natives) observe(rules []admissionregistrationv1.RuleWithOperations) (s
 		return s, served
 	}
 	live := n.live()
-	s.Called = equalRoutes(live, legacyRouting(rules, n.base), webhook.LegacyName)
+	s.Called = equalRoutes(live, legacyRouting(rules, n.base), webhookconfig.LegacyName)
 	s.Acts = isCalled(c, live, n.base)
 	return s, served
 }
@@ -252,7 +253,7 @@ func (n *natives) addOwn(objects map[nativepolicies.Key]*nativepolicies.Object, 
 // mapd's group. It returns true for policies of Kubernetes' own group.
 func isCalled(c *catalogue, live routing, base admissionregistrationv1.MutatingWebhook) func(nativepolicies.Key) bool {
 	uncalled := sync.OnceValue(func() map[string]bool {
-		needed := routings(webhook.Configuration(c.entries, base))
+		needed := routings(webhookconfig.Configuration(c.entries, base))
 		out := map[string]bool{}
 		for i, b := range c.bindings {
 			if id := c.ids[i]; id == (webhook.ID{}) || !equalRoutes(live, needed, id.Name()) {

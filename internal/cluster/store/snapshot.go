@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -27,7 +28,7 @@ type Snapshot struct {
 	Policies []PolicyState  // by name
 	Bindings []BindingState // by name
 	// Entries are the webhook entries that the policies need.
-	Entries []*webhook.Entry
+	Entries []*webhookconfig.Entry
 	// Mutators is nil if Gatekeeper's mutators are not run, or not read yet.
 	Mutators *MutatorsState
 	// Expansion is nil if workloads are not expanded, or it is not known yet with what.

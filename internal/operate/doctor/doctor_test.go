@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/servingcert"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // The lines that count are those of two API servers of 1.37.1, one with the plugin and
@@ -86,12 +86,12 @@ func TestCompare(t *testing.T) {
 		boundPolicy(t, "a", nil),
 		boundPolicy(t, "b", func(spec map[string]any) { spec["failurePolicy"] = "Ignore" }),
 	}
-	var reaches []*webhook.Reach
+	var reaches []*webhookconfig.Reach
 	for _, p := range policies {
-		reaches = append(reaches, webhook.ReachOf(p.Object(), nil))
+		reaches = append(reaches, webhookconfig.ReachOf(p.Object(), nil))
 	}
-	entries, _ := webhook.Divide(reaches)
-	want := webhook.Configuration(entries, admissionregistrationv1.MutatingWebhook{}).Webhooks
+	entries, _ := webhookconfig.Divide(reaches)
+	want := webhookconfig.Configuration(entries, admissionregistrationv1.MutatingWebhook{}).Webhooks
 	have := func(change func(all []admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
 		var all []admissionregistrationv1.MutatingWebhook
 		for _, w := range want {

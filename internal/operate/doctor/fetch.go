@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/breaker"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 func getJSON(ctx context.Context, c rest.Interface, path string, out any) error {
@@ -104,16 +104,16 @@ func resource(group, version, name string) schema.GroupVersionResource {
 
 // entries returns the webhook entries that the policies need, and the names of
 // the policies of each.
-func (o *objects) entries() (entries []*webhook.Entry, policies [][]string) {
+func (o *objects) entries() (entries []*webhookconfig.Entry, policies [][]string) {
 	var names []string
-	var reaches []*webhook.Reach
+	var reaches []*webhookconfig.Reach
 	for _, b := range o.bindings {
 		if b.err != nil {
 			continue
 		}
 		if p := o.policy(b.binding.Spec.PolicyName); p != nil && p.err == nil {
 			names = append(names, p.object.GetName())
-			reach := webhook.ReachOf(p.policy, b.binding.Spec.MatchResources)
+			reach := webhookconfig.ReachOf(p.policy, b.binding.Spec.MatchResources)
 			own, _ := api.RolloutFor(api.PolicyKind, p.policy.Annotations)
 			own.Tripped = breaker.Current(p.object) != nil
 			refined, _ := api.RolloutFor(api.BindingKind, b.binding.Annotations)
@@ -123,7 +123,7 @@ func (o *objects) entries() (entries []*webhook.Entry, policies [][]string) {
 			reaches = append(reaches, reach)
 		}
 	}
-	entries, of := webhook.Divide(reaches)
+	entries, of := webhookconfig.Divide(reaches)
 	policies = make([][]string, len(entries))
 	for i, at := range of {
 		if at >= 0 {
@@ -159,7 +159,7 @@ func (x *examination) fetch(ctx context.Context) {
 			x.mutating = list.Items
 		}
 	}}, step{"validating webhooks", func(ctx context.Context) {
-		found, err := configurations.ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
+		found, err := configurations.ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
 		if x.validatingErr = err; err == nil {
 			x.validating = found
 		}

@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/operate/install"
 	"github.com/mapd-project/mapd/internal/words"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // owner reports the installation that has the webhook configurations, if it is
@@ -22,7 +22,7 @@ func (x *examination) owner() {
 	if config == nil {
 		return
 	}
-	i := webhook.InstallationOf(config.ObjectMeta)
+	i := webhookconfig.InstallationOf(config.ObjectMeta)
 	if i.Namespace == "" || i.Namespace == namespace {
 		return
 	}

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/legacy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 const mutatorsCheck = "Gatekeeper's mutators"
@@ -59,7 +59,7 @@ func (x *examination) mutators(ctx context.Context) {
 		}
 	}
 	if c := x.configuration(); c != nil {
-		g.entry = slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhook.LegacyName })
+		g.entry = slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhookconfig.LegacyName })
 	}
 	for _, c := range x.mutating {
 		if slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == gatekeeperWebhook }) {
@@ -150,7 +150,7 @@ func (g gatekeeper) lines() []Line {
 	lines = append(lines, g.leftPolicies()...)
 	switch {
 	case running > 0 && !g.entry:
-		say(Bad, mutatorsCheck, fmt.Sprintf("no entry %s, so without effect: %d", webhook.LegacyName, running),
+		say(Bad, mutatorsCheck, fmt.Sprintf("no entry %s, so without effect: %d", webhookconfig.LegacyName, running),
 			"mapd writes the entries within a second, but new ones only while a replica is ready: see its log")
 	case len(lines) > 0:
 	case running+native == 0:

@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/breaker"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // examine runs the doctor against an API server that answers /version, and asks handle
@@ -187,7 +187,7 @@ func TestExemptUser(t *testing.T) {
 		x := &examination{}
 		x.mutating = []admissionregistrationv1.MutatingWebhookConfiguration{{
 			ObjectMeta: metav1.ObjectMeta{Name: configurationName},
-			Webhooks:   []admissionregistrationv1.MutatingWebhook{{MatchConditions: webhook.MatchConditions(user)}},
+			Webhooks:   []admissionregistrationv1.MutatingWebhook{{MatchConditions: webhookconfig.MatchConditions(user)}},
 		}}
 		x.exemptUser()
 		if said := len(x.lines) == 1 && strings.Contains(x.lines[0].Fact, user); said != want {

@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/operate/install"
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 const (
@@ -126,7 +126,7 @@ func (x *examination) mutation() {
 	// Another check looks at the entry for mutators, and Kubewarden's policies have their
 	// own.
 	have := slices.DeleteFunc(slices.Clone(config.Webhooks), func(w admissionregistrationv1.MutatingWebhook) bool {
-		return w.Name == webhook.LegacyName || webhook.IsGuestEntry(w.Name)
+		return w.Name == webhookconfig.LegacyName || webhookconfig.IsGuestEntry(w.Name)
 	})
 	differences := compare(want, policies, have)
 	for _, l := range differences {
@@ -148,7 +148,7 @@ func (x *examination) outage() {
 	before := len(x.lines)
 	for _, w := range config.Webhooks {
 		if w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail {
-			x.say(OK, check, w.Name+" would refuse "+webhook.Words(&w), "")
+			x.say(OK, check, w.Name+" would refuse "+webhookconfig.Words(&w), "")
 		}
 	}
 	if len(x.lines) == before {
@@ -170,7 +170,7 @@ func entryNames(webhooks []admissionregistrationv1.MutatingWebhook) string {
 // compare returns what is wrong with the entries that exist. policies has the
 // names of the policies of each wanted entry. Addresses are not compared, nor
 // the namespaces that all entries exempt, which flags decide.
-func compare(want []*webhook.Entry, policies [][]string, have []admissionregistrationv1.MutatingWebhook) []Line {
+func compare(want []*webhookconfig.Entry, policies [][]string, have []admissionregistrationv1.MutatingWebhook) []Line {
 	const why = "mapd writes the entries within a second, but new ones only while a replica is ready: see its log"
 	var lines []Line
 	for n, e := range want {
@@ -180,14 +180,14 @@ func compare(want []*webhook.Entry, policies [][]string, have []admissionregistr
 		if i >= 0 {
 			base.NamespaceSelector = exemptSelector(have[i].NamespaceSelector)
 		}
-		w := webhook.Configuration(want[n:n+1], base).Webhooks[0]
+		w := webhookconfig.Configuration(want[n:n+1], base).Webhooks[0]
 		switch {
 		case i < 0:
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("no entry %s, so without effect: %s", w.Name, shortList(names)), why})
 		case !reflect.DeepEqual(rules(w.Rules), rules(have[i].Rules)):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("the rules of %s are not those of its policies: %s", w.Name, shortList(names)), why})
-		case !sameSelector(w.NamespaceSelector, have[i].NamespaceSelector), !sameSelector(w.ObjectSelector, have[i].ObjectSelector), condition(w, webhook.NamesCondition) != condition(have[i], webhook.NamesCondition),
-			!slices.Contains([]string{"", condition(w, webhook.ConditionsCondition)}, condition(have[i], webhook.ConditionsCondition)):
+		case !sameSelector(w.NamespaceSelector, have[i].NamespaceSelector), !sameSelector(w.ObjectSelector, have[i].ObjectSelector), condition(w, webhookconfig.NamesCondition) != condition(have[i], webhookconfig.NamesCondition),
+			!slices.Contains([]string{"", condition(w, webhookconfig.ConditionsCondition)}, condition(have[i], webhookconfig.ConditionsCondition)):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s does not select what its policies do: %s", w.Name, shortList(names)), why})
 		case deref(w.FailurePolicy) != deref(have[i].FailurePolicy), deref(w.ReinvocationPolicy) != deref(have[i].ReinvocationPolicy), deref(w.MatchPolicy) != deref(have[i].MatchPolicy):
 			lines = append(lines, Line{Bad, "", fmt.Sprintf("%s has failurePolicy %s, reinvocationPolicy %s, matchPolicy %s, and should have %s, %s, %s", w.Name,
@@ -196,7 +196,7 @@ func compare(want []*webhook.Entry, policies [][]string, have []admissionregistr
 		}
 	}
 	for _, h := range have {
-		if !slices.ContainsFunc(want, func(e *webhook.Entry) bool { return e.Name() == h.Name }) {
+		if !slices.ContainsFunc(want, func(e *webhookconfig.Entry) bool { return e.Name() == h.Name }) {
 			lines = append(lines, Line{Warning, "", fmt.Sprintf("entry %s stands for no bound policy, so requests wait for mapd without need", h.Name), "see in mapd's log why it does not remove it"})
 		}
 	}
@@ -257,7 +257,7 @@ func (x *examination) validation() {
 	const check = "validating webhook"
 	switch {
 	case apierrors.IsNotFound(x.validatingErr):
-		x.say(Bad, check, webhook.ValidationName+" is not there, so policies are stored unchecked", "mapd install")
+		x.say(Bad, check, webhookconfig.ValidationName+" is not there, so policies are stored unchecked", "mapd install")
 		return
 	case x.validatingErr != nil:
 		x.unseen(check, "get", "validatingwebhookconfigurations.admissionregistration.k8s.io", x.validatingErr)
@@ -268,17 +268,17 @@ func (x *examination) validation() {
 		have[w.Name] = true
 	}
 	var names, missing []string
-	for _, w := range webhook.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{}).Webhooks {
+	for _, w := range webhookconfig.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{}).Webhooks {
 		names = append(names, w.Name)
 		if !have[w.Name] {
 			missing = append(missing, w.Name)
 		}
 	}
 	if len(missing) > 0 {
-		x.say(Bad, check, webhook.ValidationName+" lacks "+shortList(missing)+", so policies are stored unchecked", "mapd writes the entries when a replica is ready: see its log")
+		x.say(Bad, check, webhookconfig.ValidationName+" lacks "+shortList(missing)+", so policies are stored unchecked", "mapd writes the entries when a replica is ready: see its log")
 		return
 	}
-	x.say(OK, check, webhook.ValidationName+" has "+shortList(names), "")
+	x.say(OK, check, webhookconfig.ValidationName+" has "+shortList(names), "")
 }
 
 // probe tries the connection from the API server to mapd.
@@ -329,7 +329,7 @@ func (x *examination) exemptUser() {
 		return
 	}
 	for _, w := range config.Webhooks {
-		if user := webhook.ExemptUser(w.MatchConditions); user != "" && !strings.HasPrefix(user, "system:serviceaccount:") {
+		if user := webhookconfig.ExemptUser(w.MatchConditions); user != "" && !strings.HasPrefix(user, "system:serviceaccount:") {
 			x.say(Warning, "exempt user", "requests of "+user+" are not mutated, because mapd runs as this user", "run mapd by its own service account")
 			return
 		}
@@ -343,7 +343,7 @@ func (x *examination) ownUser(ctx context.Context) string {
 		return ""
 	}
 	for _, w := range x.validating.Webhooks {
-		if user := webhook.ExemptUser(w.MatchConditions); user != "" && user == review.Status.UserInfo.Username {
+		if user := webhookconfig.ExemptUser(w.MatchConditions); user != "" && user == review.Status.UserInfo.Username {
 			return user
 		}
 	}
@@ -373,7 +373,7 @@ func (x *examination) neighbours() {
 		"rename the configurations if that matters")
 }
 
-const configurationName = webhook.ConfigurationName
+const configurationName = webhookconfig.ConfigurationName
 
 // entry is the address of a webhook in either configuration.
 type entry struct {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
 // FieldManager owns the fields that Apply writes. It is not the one by which mapd
@@ -28,7 +28,7 @@ type Result struct {
 func (r Result) String() string { return r.Object + " " + r.Outcome }
 
 // OwnedError says that another installation of mapd has the webhook configurations.
-type OwnedError struct{ Installation webhook.Installation }
+type OwnedError struct{ Installation webhookconfig.Installation }
 
 func (e *OwnedError) Error() string {
 	return "the webhook configurations belong to the installation " + e.Installation.String() + "; nothing was applied"

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/document/kustomize"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/fakeapi"
 	"github.com/mapd-project/mapd/test/hammer"
 )
@@ -91,9 +91,9 @@ func (c *cluster) deleted() []string {
 // there.
 func (c *cluster) giveTo(namespace string) {
 	c.Put(namespaces, "", namespace, map[string]any{"apiVersion": "v1", "kind": "Namespace"})
-	other := webhook.Installation{Namespace: namespace, Lease: "mapd"}
+	other := webhookconfig.Installation{Namespace: namespace, Lease: "mapd"}
 	for _, r := range configurations {
-		c.Put(r.gvr, "", r.name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{webhook.InstallationAnnotation: other.String()}}})
+		c.Put(r.gvr, "", r.name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{webhookconfig.InstallationAnnotation: other.String()}}})
 	}
 }
 
@@ -234,7 +234,7 @@ func TestUninstallSteps(t *testing.T) {
 		if err := c.apply(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		c.Put(mutating, "", webhook.ConfigurationName, map[string]any{"metadata": map[string]any{"finalizers": []any{"example.com/x"}}})
+		c.Put(mutating, "", webhookconfig.ConfigurationName, map[string]any{"metadata": map[string]any{"finalizers": []any{"example.com/x"}}})
 		c.Put(api.OwnPolicies, "", "p", map[string]any{})
 		found, err := c.uninstall(t.Context(), false)
 		if err != nil || !found {
@@ -256,7 +256,7 @@ func TestUninstallSteps(t *testing.T) {
 		if last := deleted[len(deleted)-1]; last != "namespaces/"+Namespace {
 			t.Errorf("%s goes last", last)
 		}
-		if c.Get(mutating, "", webhook.ConfigurationName) != nil {
+		if c.Get(mutating, "", webhookconfig.ConfigurationName) != nil {
 			t.Error("the configuration with a finalizer is still there")
 		}
 		for _, o := range c.objects {
@@ -409,7 +409,7 @@ func TestUninstallBesideAnother(t *testing.T) {
 				t.Errorf("%s: left %v", refOf(o), left)
 			}
 		}
-		if c.Get(mutating, "", webhook.ConfigurationName) == nil {
+		if c.Get(mutating, "", webhookconfig.ConfigurationName) == nil {
 			t.Error("the other installation's configuration is gone")
 		}
 	})
@@ -424,7 +424,7 @@ func TestUninstallFightsForTheConfigurations(t *testing.T) {
 		inner := c.Intercept
 		c.Intercept = func(r fakeapi.Request) (map[string]any, error) {
 			if r.Verb == "get" && r.Resource == mutating {
-				c.Put(mutating, "", webhook.ConfigurationName, map[string]any{})
+				c.Put(mutating, "", webhookconfig.ConfigurationName, map[string]any{})
 			}
 			return inner(r)
 		}
@@ -456,7 +456,7 @@ func TestWaitForProbe(t *testing.T) {
 			}
 			return &apierrors.StatusError{ErrStatus: metav1.Status{
 				Status: metav1.StatusFailure, Code: 400, Reason: metav1.StatusReasonBadRequest,
-				Message: fmt.Sprintf("admission webhook %q denied the request: no", "validate."+webhook.ValidationName),
+				Message: fmt.Sprintf("admission webhook %q denied the request: no", "validate."+webhookconfig.ValidationName),
 			}}
 		}
 		if err := wait(t.Context()); err != nil || probes != 3 || len(waiting) == 0 {

@@ -12,11 +12,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/manifests"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 func TestManifest(t *testing.T) {
@@ -216,7 +216,7 @@ func TestProbePolicy(t *testing.T) {
 	if obj.Spec.ParamKind == nil {
 		t.Error("without a paramKind a webhook that is down does not refuse it")
 	}
-	for _, w := range webhook.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{}).Webhooks {
+	for _, w := range webhookconfig.ValidationConfiguration(admissionregistrationv1.ValidatingWebhook{}).Webhooks {
 		if !ours(w.Name) {
 			t.Errorf("%s is not taken for mapd's", w.Name)
 		}

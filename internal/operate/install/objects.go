@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/manifests"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // Namespace is where the manifest puts mapd.
@@ -145,7 +145,7 @@ var (
 	validating     = schema.GroupVersionResource{Group: api.NativeGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}
 	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	accessReviews  = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}
-	configurations = []ref{{mutating, "", webhook.ConfigurationName}, {validating, "", webhook.ValidationName}}
+	configurations = []ref{{mutating, "", webhookconfig.ConfigurationName}, {validating, "", webhookconfig.ValidationName}}
 )
 
 // ref names one object.
@@ -172,13 +172,13 @@ func Live(ctx context.Context, d dynamic.Interface, obj *unstructured.Unstructur
 // owner returns another installation, in another namespace that is still there, to
 // which the webhook configurations belong; ok is false if there is none, or if that
 // cannot be seen.
-func owner(ctx context.Context, d dynamic.Interface) (_ webhook.Installation, ok bool) {
+func owner(ctx context.Context, d dynamic.Interface) (_ webhookconfig.Installation, ok bool) {
 	for _, c := range configurations {
 		obj, err := c.client(d).Get(ctx, c.name, metav1.GetOptions{})
 		if err != nil {
 			continue
 		}
-		i := webhook.InstallationOf(metav1.ObjectMeta{Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences()})
+		i := webhookconfig.InstallationOf(metav1.ObjectMeta{Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences()})
 		if i.Namespace == "" || i.Namespace == Namespace {
 			return i, false
 		}
@@ -186,7 +186,7 @@ func owner(ctx context.Context, d dynamic.Interface) (_ webhook.Installation, ok
 		gone := err == nil && (ns.GetDeletionTimestamp() != nil || i.UID != "" && i.UID != ns.GetUID())
 		return i, !gone && !apierrors.IsNotFound(err)
 	}
-	return webhook.Installation{}, false
+	return webhookconfig.Installation{}, false
 }
 
 func (r ref) client(d dynamic.Interface) dynamic.ResourceInterface {

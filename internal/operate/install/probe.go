@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // ProbeName is the name of the policy that Probe pretends to create.
@@ -92,7 +92,7 @@ var (
 
 // ours tells mapd's webhooks by their names.
 func ours(webhookName string) bool {
-	return strings.HasSuffix(webhookName, "."+webhook.ValidationName)
+	return strings.HasSuffix(webhookName, "."+webhookconfig.ValidationName)
 }
 
 // classify reads the answer to the probe. The texts that it looks for are those of

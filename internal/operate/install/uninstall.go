@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // UninstallOptions say what to remove. Dynamic, Objects and Report are required.
@@ -106,7 +106,7 @@ func (u *uninstall) run(ctx context.Context) error {
 
 // removeNamespaced removes what is in mapd's namespace, and the namespace. What has no namespace
 // is left to the other installation, which has the same.
-func (u *uninstall) removeNamespaced(ctx context.Context, other webhook.Installation) error {
+func (u *uninstall) removeNamespaced(ctx context.Context, other webhookconfig.Installation) error {
 	_, rest := u.writers()
 	var errs []error
 	for _, obj := range append(rest, find(u.Objects, "Namespace")) {

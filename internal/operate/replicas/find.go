@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/cluster/list"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -78,17 +79,17 @@ func (f *Finder) Find(ctx context.Context) (*Set, error) {
 		return nil, err
 	}
 	// The configuration for validation has the one entry that is always there.
-	found, err := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhook.ValidationName, metav1.GetOptions{})
+	found, err := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("%w: there is no ValidatingWebhookConfiguration %s", ErrNotInstalled, webhook.ValidationName)
+		return nil, fmt.Errorf("%w: there is no ValidatingWebhookConfiguration %s", ErrNotInstalled, webhookconfig.ValidationName)
 	case err != nil:
-		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s: %w", webhook.ValidationName, err)
+		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s: %w", webhookconfig.ValidationName, err)
 	case len(found.Webhooks) == 0:
-		return nil, fmt.Errorf("no replica of mapd has written the ValidatingWebhookConfiguration %s yet", webhook.ValidationName)
+		return nil, fmt.Errorf("no replica of mapd has written the ValidatingWebhookConfiguration %s yet", webhookconfig.ValidationName)
 	}
-	if s.namespace = webhook.InstallationOf(found.ObjectMeta).Namespace; s.namespace == "" {
-		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s does not say where mapd runs: it has no annotation %s", webhook.ValidationName, webhook.InstallationAnnotation)
+	if s.namespace = webhookconfig.InstallationOf(found.ObjectMeta).Namespace; s.namespace == "" {
+		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s does not say where mapd runs: it has no annotation %s", webhookconfig.ValidationName, webhookconfig.InstallationAnnotation)
 	}
 	client := found.Webhooks[0].ClientConfig
 	if s.tls, err = trust(client); err != nil {
@@ -132,16 +133,16 @@ func trust(client admissionregistrationv1.WebhookClientConfig) (*tls.Config, err
 	case client.URL != nil:
 		u, err := url.Parse(*client.URL)
 		if err != nil {
-			return nil, fmt.Errorf("the URL in ValidatingWebhookConfiguration %s: %w", webhook.ValidationName, err)
+			return nil, fmt.Errorf("the URL in ValidatingWebhookConfiguration %s: %w", webhookconfig.ValidationName, err)
 		}
 		c.ServerName = u.Hostname()
 	default:
-		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s has neither a Service nor a URL", webhook.ValidationName)
+		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s has neither a Service nor a URL", webhookconfig.ValidationName)
 	}
 	if len(client.CABundle) > 0 {
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(client.CABundle) {
-			return nil, fmt.Errorf("the caBundle in ValidatingWebhookConfiguration %s has no certificate", webhook.ValidationName)
+			return nil, fmt.Errorf("the caBundle in ValidatingWebhookConfiguration %s has no certificate", webhookconfig.ValidationName)
 		}
 	}
 	return c, nil

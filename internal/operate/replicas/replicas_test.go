@@ -32,7 +32,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
-	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
 // api is an API server that knows one installation of mapd, and forwards ports of Pods.
@@ -178,7 +178,7 @@ func (a *api) at(t *testing.T, url string) {
 		client.URL, client.Service = nil, &admissionregistrationv1.ServiceReference{Namespace: "own", Name: "mapd"}
 	}
 	a.configuration = &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "mapd.dev", Annotations: map[string]string{webhook.InstallationAnnotation: "own/mapd"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "mapd.dev", Annotations: map[string]string{webhookconfig.InstallationAnnotation: "own/mapd"}},
 		Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "policies.mapd.dev", ClientConfig: client}},
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // collect adds all files. Pods come first: the values of their variables must not be in
@@ -56,8 +56,8 @@ func (b *builder) collect(ctx context.Context) {
 		{"endpointslices.yaml", "/apis/discovery.k8s.io/v1/namespaces/" + b.Namespace + "/endpointslices", []string{"endpoints", "ports"},
 			[]string{"labelSelector", "kubernetes.io/service-name=" + b.Name, "limit", "100"}},
 		{"lease.yaml", "/apis/coordination.k8s.io/v1/namespaces/" + b.Namespace + "/leases/" + b.Name, []string{"spec"}, nil},
-		{"mutatingwebhookconfiguration.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + webhook.ConfigurationName, []string{"webhooks"}, nil},
-		{"validatingwebhookconfiguration.yaml", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + webhook.ValidationName, []string{"webhooks"}, nil},
+		{"mutatingwebhookconfiguration.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + webhookconfig.ConfigurationName, []string{"webhooks"}, nil},
+		{"validatingwebhookconfiguration.yaml", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + webhookconfig.ValidationName, []string{"webhooks"}, nil},
 		{"policies.yaml", "/apis/" + api.OwnGroup + "/v1/" + api.PolicyResource, b.policyFields(), nil},
 		{"bindings.yaml", "/apis/" + api.OwnGroup + "/v1/" + api.BindingResource, b.policyFields(), nil},
 		{"events.yaml", "/api/v1/namespaces/" + b.Namespace + "/events", eventFields, []string{"limit", "500"}},

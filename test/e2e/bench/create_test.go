@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/bench/pods"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 	"github.com/mapd-project/mapd/test/load"
@@ -272,7 +272,7 @@ func (x *bench) wait(b *testing.B, s subject, n int) {
 			}
 		}
 		if n > 0 && s.group == api.OwnGroup {
-			c, err := x.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhook.ConfigurationName, metav1.GetOptions{})
+			c, err := x.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookconfig.ConfigurationName, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}

@@ -9,10 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 	"github.com/mapd-project/mapd/test/load"
 )
 
@@ -76,7 +76,7 @@ func (z *size) policies() int { return z.shared + z.tenants*z.each }
 // entries counts the entries that the webhook configuration has.
 func (z *size) entries() (int, error) {
 	all := z.objects()
-	var reaches []*webhook.Reach
+	var reaches []*webhookconfig.Reach
 	for i, o := range all {
 		if o.GetKind() != api.PolicyKind {
 			continue
@@ -89,9 +89,9 @@ func (z *size) entries() (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		reaches = append(reaches, webhook.ReachOf(p, b.Spec.MatchResources))
+		reaches = append(reaches, webhookconfig.ReachOf(p, b.Spec.MatchResources))
 	}
-	entries, _ := webhook.Divide(reaches)
+	entries, _ := webhookconfig.Divide(reaches)
 	return len(entries), nil
 }
 

@@ -1,4 +1,4 @@
-package webhook
+package webhookconfig
 
 import (
 	"cmp"
@@ -10,90 +10,13 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
-
-// ID names one webhook entry: its group and, if the group has several entries,
-// which one. It stays the same as long as the policies in the entry select by
-// the same labels and have the same rules, whatever values they name.
-type ID struct {
-	Group
-	// Part tells the entry from others of its group; "" if it is the only one.
-	Part string
-}
-
-// partLength is the length of a Part, in hexadecimal digits.
-const partLength = 8
-
-// Path returns the path of the entry's reviews, such as
-// /mutate/fail/never/1a2b3c4d.
-func (id ID) Path() string {
-	if id.Part == "" {
-		return id.Group.Path()
-	}
-	return id.Group.Path() + "/" + id.Part
-}
-
-// Name returns the name of the entry's webhook, such as
-// 1a2b3c4d.fail.never.mapd.dev.
-func (id ID) Name() string {
-	if id.Part == "" {
-		return id.Group.Name()
-	}
-	return id.Part + "." + id.Group.Name()
-}
-
-// ParseName returns the ID with this Name.
-func ParseName(name string) (ID, bool) {
-	for _, g := range Groups() {
-		if name == g.Name() {
-			return ID{Group: g}, true
-		}
-		if part, ok := strings.CutSuffix(name, "."+g.Name()); ok && isPart(part) {
-			return ID{g, part}, true
-		}
-	}
-	return ID{}, false
-}
-
-// parsePath returns the ID with this Path.
-func parsePath(path string) (ID, bool) {
-	for _, g := range allGroups {
-		if rest, ok := strings.CutPrefix(path, g.path); ok {
-			if rest == "" {
-				return ID{Group: g.Group}, true
-			}
-			return ID{g.Group, rest[1:]}, rest[0] == '/' && isPart(rest[1:])
-		}
-	}
-	return ID{}, false
-}
-
-// allGroups are Groups with their paths, which each request is compared with.
-var allGroups = func() (all []struct {
-	Group
-	path string
-}) {
-	for _, g := range Groups() {
-		all = append(all, struct {
-			Group
-			path string
-		}{g, g.Path()})
-	}
-	return all
-}()
-
-func isPart(s string) bool {
-	return len(s) == partLength && strings.Trim(s, "0123456789abcdef") == ""
-}
-
-// Compare orders IDs, by group and part.
-func (id ID) Compare(o ID) int {
-	return cmp.Or(slices.Index(Groups(), id.Group)-slices.Index(Groups(), o.Group), cmp.Compare(id.Part, o.Part))
-}
 
 // An Entry is one webhook entry that policies need. It is immutable.
 type Entry struct {
-	ID
+	webhook.ID
 	area
 }
 
@@ -123,9 +46,9 @@ const (
 // those whose union adds the least.
 func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 	of = make([]int, len(reaches))
-	byName := map[Group]map[string]*division{}
+	byName := map[webhook.Group]map[string]*division{}
 	parts := make([]*division, len(reaches))
-	ordered := map[Group][]*division{}
+	ordered := map[webhook.Group][]*division{}
 	for i, r := range reaches {
 		if r == nil {
 			of[i] = -1
@@ -150,7 +73,7 @@ func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 		parts[i] = d
 	}
 	at := map[*division]int{}
-	for _, g := range Groups() {
+	for _, g := range webhook.Groups() {
 		list := ordered[g]
 		for _, d := range list {
 			d.settle()
@@ -158,7 +81,7 @@ func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 		list = joinDivisions(list, g)
 		for _, d := range list {
 			at[d] = len(entries)
-			id := ID{Group: g}
+			id := webhook.ID{Group: g}
 			if len(list) > 1 {
 				// The group's own path is for all of it: see Undivide.
 				id.Part = d.part()
@@ -180,7 +103,7 @@ func Divide(reaches []*Reach) (entries []*Entry, of []int) {
 func Undivide(entries []*Entry) []*Entry {
 	var out []*Entry
 	for _, e := range entries {
-		whole := &Entry{ID{Group: e.Group}, e.area}
+		whole := &Entry{webhook.ID{Group: e.Group}, e.area}
 		if n := len(out); n > 0 && out[n-1].Group == e.Group {
 			whole.area = union([]*area{&out[n-1].area, &e.area})
 			out[n-1] = whole
@@ -254,7 +177,7 @@ func (d *division) settle() {
 // part returns a name that depends on the classes only.
 func (d *division) part() string {
 	sum := sha256.Sum256([]byte(strings.Join(d.classes, "\n")))
-	return hex.EncodeToString(sum[:])[:partLength]
+	return hex.EncodeToString(sum[:])[:webhook.PartLength]
 }
 
 // merged returns one division of several.
@@ -275,7 +198,7 @@ func merged(list ...*division) *division {
 
 // joinDivisions joins the divisions of one group until there are few enough,
 // and returns them in order.
-func joinDivisions(list []*division, g Group) []*division {
+func joinDivisions(list []*division, g webhook.Group) []*division {
 	// The result must not depend on the names of the policies.
 	slices.SortFunc(list, func(a, b *division) int { return cmp.Compare(a.classes[0], b.classes[0]) })
 	most := maxEntries

@@ -1,4 +1,4 @@
-package webhook
+package webhookconfig
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 const (
@@ -19,8 +20,6 @@ const (
 	ConfigurationName = "000.mapd.dev"
 	// ValidationName is the name of the ValidatingWebhookConfiguration.
 	ValidationName = "mapd.dev"
-	// ValidatePath is where policies and bindings are validated.
-	ValidatePath = "/validate"
 )
 
 // Names of the two entries of the ValidatingWebhookConfiguration.
@@ -28,48 +27,6 @@ const (
 	validateParamsName = "params.validate.mapd.dev"
 	validateName       = "validate.mapd.dev"
 )
-
-// Group is the set of policies that can share a webhook entry. failurePolicy
-// and reinvocationPolicy belong to an entry, so each combination has entries
-// and paths of its own; docs/reference/architecture.md says what that means for
-// policies.
-type Group struct {
-	FailurePolicy      admissionregistrationv1.FailurePolicyType
-	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType
-}
-
-// Groups returns all groups in the order in which a server calls their entries.
-func Groups() []Group {
-	return []Group{
-		{admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy},
-		{admissionregistrationv1.Ignore, admissionregistrationv1.NeverReinvocationPolicy},
-		{admissionregistrationv1.Fail, admissionregistrationv1.IfNeededReinvocationPolicy},
-		{admissionregistrationv1.Ignore, admissionregistrationv1.IfNeededReinvocationPolicy},
-	}
-}
-
-// GroupOf returns the group of a policy. A missing or unknown value counts as
-// Fail or Never, the stricter ones.
-func GroupOf(obj *admissionregistrationv1.MutatingAdmissionPolicy) Group {
-	g := Group{admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy}
-	if p := obj.Spec.FailurePolicy; p != nil && *p == admissionregistrationv1.Ignore {
-		g.FailurePolicy = admissionregistrationv1.Ignore
-	}
-	if obj.Spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
-		g.ReinvocationPolicy = admissionregistrationv1.IfNeededReinvocationPolicy
-	}
-	return g
-}
-
-// Path returns the path of the group's only entry, such as /mutate/fail/never.
-func (g Group) Path() string {
-	return strings.ToLower("/mutate/" + string(g.FailurePolicy) + "/" + string(g.ReinvocationPolicy))
-}
-
-// Name returns the name of the group's only entry, such as fail.never.mapd.dev.
-func (g Group) Name() string {
-	return strings.ToLower(string(g.FailurePolicy) + "." + string(g.ReinvocationPolicy) + "." + ValidationName)
-}
 
 // Configuration returns the configuration with these entries. base has what all
 // entries share: ClientConfig, to whose Service or URL the entry's path is
@@ -144,7 +101,7 @@ func ValidationConfiguration(base admissionregistrationv1.ValidatingWebhook) *ad
 	} {
 		w := base.DeepCopy()
 		w.Name = entry.name
-		w.ClientConfig = clientConfig(w.ClientConfig, ValidatePath)
+		w.ClientConfig = clientConfig(w.ClientConfig, webhook.ValidatePath)
 		w.Rules = []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 			Rule: admissionregistrationv1.Rule{
@@ -220,7 +177,7 @@ func Exempt(namespaces []string) *metav1.LabelSelector {
 	}}}
 }
 
-// clientConfig appends a path to the address of a webhook.
+// clientConfig appends a path to the address of a
 func clientConfig(c admissionregistrationv1.WebhookClientConfig, path string) admissionregistrationv1.WebhookClientConfig {
 	if c.URL != nil {
 		c.URL = new(strings.TrimSuffix(*c.URL, "/") + path)

@@ -1,4 +1,4 @@
-package webhook
+package webhookconfig
 
 import (
 	"slices"
@@ -8,14 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-const (
-	// LegacyName is the name of the entry for Gatekeeper's mutators.
-	LegacyName = "legacy.mapd.dev"
-	// LegacyPath is the path of Options.Legacy.
-	LegacyPath = "/mutate/legacy"
-)
+// LegacyName is the name of the entry for Gatekeeper's mutators.
+const LegacyName = "legacy.mapd.dev"
 
 // LegacyEntry returns the entry for Gatekeeper's mutators from the rules of the
 // requests that they apply to, or nil without rules. It comes after those of
@@ -33,7 +30,7 @@ func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admiss
 	}
 	w := base.DeepCopy()
 	w.Name = LegacyName
-	w.ClientConfig = clientConfig(w.ClientConfig, LegacyPath)
+	w.ClientConfig = clientConfig(w.ClientConfig, webhook.LegacyPath)
 	w.Rules = rules
 	w.FailurePolicy = new(admissionregistrationv1.Ignore)
 	w.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)

@@ -1,16 +1,11 @@
-package webhook
+package webhookconfig
 
 import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-)
 
-// Paths of Options.Guests, below which the failurePolicy of the entry follows. Mutating
-// entries lead to the first, validating ones to the second.
-const (
-	GuestsPath     = "/mutate/guests"
-	ValidatorsPath = "/validate/guests"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 const (
@@ -21,16 +16,6 @@ const (
 // IsGuestEntry reports whether an entry with that name is for Kubewarden's policies.
 func IsGuestEntry(name string) bool {
 	return strings.HasSuffix(name, guestsSuffix) || strings.HasSuffix(name, validatorsSuffix)
-}
-
-// GuestPath returns the path for policies with a failurePolicy, those that may change
-// objects or the others.
-func GuestPath(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) string {
-	path := ValidatorsPath
-	if mutating {
-		path = GuestsPath
-	}
-	return path + "/" + strings.ToLower(string(failurePolicy))
 }
 
 // GuestReach is ReachOf for a policy of Kubewarden's, which sees deletions.
@@ -51,7 +36,7 @@ func GuestEntries(reaches []*Reach, mutating bool, base admissionregistrationv1.
 			suffix = guestsSuffix
 		}
 		w.Name = strings.ToLower(string(*w.FailurePolicy)) + suffix
-		w.ClientConfig = clientConfig(base.DeepCopy().ClientConfig, GuestPath(mutating, *w.FailurePolicy))
+		w.ClientConfig = clientConfig(base.DeepCopy().ClientConfig, webhook.GuestPath(mutating, *w.FailurePolicy))
 	}
 	return list
 }

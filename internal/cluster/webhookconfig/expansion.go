@@ -1,19 +1,13 @@
-package webhook
+package webhookconfig
 
 import (
-	"time"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-const (
-	// ExpansionName is the name of the entry for workloads.
-	ExpansionName = "expand.mapd.dev"
-	// ExpandPath is the path of Options.Expansion.
-	ExpandPath = "/expand"
-)
+// ExpansionName is the name of the entry for workloads.
+const ExpansionName = "expand.mapd.dev"
 
 // ExpansionEntry returns the validating entry for the workloads that rules name, or
 // nil without rules. base is as for ValidationConfiguration, with the NamespaceSelector
@@ -29,7 +23,7 @@ func ExpansionEntry(rules []admissionregistrationv1.RuleWithOperations, base adm
 	}
 	w := base.DeepCopy()
 	w.Name = ExpansionName
-	w.ClientConfig = clientConfig(w.ClientConfig, ExpandPath)
+	w.ClientConfig = clientConfig(w.ClientConfig, webhook.ExpandPath)
 	w.Rules = rules
 	w.FailurePolicy = new(admissionregistrationv1.Ignore)
 	w.MatchPolicy = new(admissionregistrationv1.Equivalent)
@@ -41,11 +35,3 @@ func ExpansionEntry(rules []admissionregistrationv1.RuleWithOperations, base adm
 	})
 	return w
 }
-
-// expanded records how a review of a workload ended.
-func (m *Metrics) expanded(_ *policy.Request, result string, took time.Duration) {
-	m.expansions.WithLabelValues(result).Observe(took.Seconds())
-}
-
-// ObjectsExpanded records that n objects were found out that a workload will create.
-func (m *Metrics) ObjectsExpanded(n int) { m.expandedObjects.Add(float64(n)) }

@@ -1,4 +1,4 @@
-package webhook
+package webhookconfig
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // A Reach is the set of requests that a policy with one of its bindings can act
@@ -13,7 +15,7 @@ import (
 // what the two match. It is immutable.
 type Reach struct {
 	policy string // its name
-	group  Group
+	group  webhook.Group
 	area
 	// class is what stays the same of a Reach when the values of its free
 	// requirement change: Reaches of one class are united without loss.
@@ -66,7 +68,7 @@ func reachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admiss
 	if m == nil {
 		return nil
 	}
-	r := &Reach{policy: p.Name, group: GroupOf(p)}
+	r := &Reach{policy: p.Name, group: webhook.GroupOf(p)}
 	r.equivalent = matchesEquivalent(m)
 	r.namespaces, r.objects = conjunctionOf(m.NamespaceSelector), conjunctionOf(m.ObjectSelector)
 	r.rules, r.names = reachedRules(m, m, deletions), namesOf(m.ResourceRules)

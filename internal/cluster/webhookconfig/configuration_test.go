@@ -1,4 +1,4 @@
-package webhook
+package webhookconfig
 
 import (
 	"bytes"
@@ -23,35 +23,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "make the golden configuration anew")
-
-func TestGroups(t *testing.T) {
-	want := []string{
-		"/mutate/fail/never fail.never.mapd.dev",
-		"/mutate/ignore/never ignore.never.mapd.dev",
-		"/mutate/fail/ifneeded fail.ifneeded.mapd.dev",
-		"/mutate/ignore/ifneeded ignore.ifneeded.mapd.dev",
-	}
-	var got []string
-	for _, g := range Groups() {
-		got = append(got, g.Path()+" "+g.Name())
-		obj := &admissionregistrationv1.MutatingAdmissionPolicy{}
-		obj.Spec.FailurePolicy, obj.Spec.ReinvocationPolicy = &g.FailurePolicy, g.ReinvocationPolicy
-		if of := GroupOf(obj); of != g {
-			t.Errorf("GroupOf a policy of %v = %v", g, of)
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	bad := &admissionregistrationv1.MutatingAdmissionPolicy{}
-	if g := GroupOf(bad); g != Groups()[0] {
-		t.Errorf("GroupOf a policy that says nothing = %v, want Fail and Never", g)
-	}
-	bad.Spec.FailurePolicy, bad.Spec.ReinvocationPolicy = new(admissionregistrationv1.FailurePolicyType("Maybe")), "Often"
-	if g := GroupOf(bad); g != Groups()[0] {
-		t.Errorf("GroupOf a policy of unknown values = %v, want Fail and Never", g)
-	}
-}
 
 // base is what a writer gives to both configurations.
 func base() admissionregistrationv1.MutatingWebhook {

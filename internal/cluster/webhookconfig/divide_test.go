@@ -1,4 +1,4 @@
-package webhook_test
+package webhookconfig_test
 
 import (
 	"context"
@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -367,24 +368,24 @@ func TestEntriesReachAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := map[string]int{}
-		var reaches, before []*webhook.Reach
+		var reaches, before []*webhookconfig.Reach
 		for i, b := range bindings {
 			at[b.Name()] = i
 			p := policies[slices.IndexFunc(policies, func(p *policy.Policy) bool { return p.Name() == b.PolicyName() })].Object()
-			reaches = append(reaches, webhook.ReachOf(p, b.Object().Spec.MatchResources))
-			before = append(before, webhook.ReachOf(unrestricted(p), nil))
+			reaches = append(reaches, webhookconfig.ReachOf(p, b.Object().Spec.MatchResources))
+			before = append(before, webhookconfig.ReachOf(unrestricted(p), nil))
 		}
-		entries, of := webhook.Divide(reaches)
-		configuration := webhook.Configuration(entries, stored)
+		entries, of := webhookconfig.Divide(reaches)
+		configuration := webhookconfig.Configuration(entries, stored)
 		checkEntries(t, configuration, seed)
 		hooks := accessors(configuration)
 		for _, h := range hooks {
 			conditional += len(slices.DeleteFunc(slices.Clone(h.GetMatchConditions()), func(m admissionregistrationv1.MatchCondition) bool {
-				return m.Name != webhook.ConditionsCondition
+				return m.Name != webhookconfig.ConditionsCondition
 			}))
 		}
-		oldEntries, _ := webhook.Divide(before)
-		oldHooks := accessors(webhook.Configuration(oldEntries, stored))
+		oldEntries, _ := webhookconfig.Divide(before)
+		oldHooks := accessors(webhookconfig.Configuration(oldEntries, stored))
 		for range requests {
 			req := w.request()
 			called, err := s.calls(t, hooks, req)
