@@ -26,6 +26,7 @@ import (
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -139,7 +140,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "objects of all namespaces, which is the default")
 	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with these labels, as kubectl takes them")
 	fl.StringSliceVar(&f.kinds, "kinds", nil, "only these kinds or resources, such as Pod or deployments.apps")
-	fl.StringSliceVar(&f.exempt, "exempt-namespace", []string{"kube-system", "kube-node-lease", defaultNamespace}, "namespaces that mapd does not reach: only policies of --native apply there")
+	fl.StringSliceVar(&f.exempt, "exempt-namespace", append(api.ExemptNamespaces(), defaultNamespace), "namespaces that mapd does not reach: only policies of --native apply there")
 	fl.StringVar(&f.user, "request-user", "", "who asks (default kubernetes-admin of the group system:masters)")
 	fl.StringArrayVar(&f.groups, "request-group", nil, "a group of that user; repeatable")
 	choiceVarP(fl, &f.output, "output", "o", "table", "", audit.Formats...)

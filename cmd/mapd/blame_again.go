@@ -16,6 +16,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/internal/operate/blame"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -54,7 +55,7 @@ func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 	}
 	return &present{c, set, audit.Asking{
 		Operation: admissionv1.Create, Timeout: 5 * time.Second, Memory: memory.New(auditMemory),
-		Exempt: []string{"kube-system", "kube-node-lease", homeOf(ctx, kube)},
+		Exempt: append(api.ExemptNamespaces(), homeOf(ctx, kube)),
 		User:   authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}},
 	}}, nil
 }

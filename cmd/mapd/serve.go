@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
 	"github.com/mapd-project/mapd/pkg/servingcert"
@@ -165,7 +166,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.tlsCA, "tls-ca", "", "cluster: file with the authority of --tls-cert, for the API server")
 	fl.DurationVar(&f.validity, "cert-validity", 90*24*time.Hour, "cluster: how long a serving certificate lasts; it is replaced after two thirds of it")
 	fl.DurationVar(&f.caValidity, "ca-validity", 5*365*24*time.Hour, "cluster: how long the authority that signs it lasts")
-	fl.StringSliceVar(&f.exempt, "exempt-namespace", []string{"kube-system", "kube-node-lease"}, "cluster: namespaces besides mapd's own that no policy reaches")
+	fl.StringSliceVar(&f.exempt, "exempt-namespace", api.ExemptNamespaces(), "cluster: namespaces besides mapd's own that no policy reaches")
 	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: how long after an audit of all objects the next one begins, at least 10m, which needs the right to read them (default none)")
 	fl.BoolVar(&f.adopt, "adopt", false, "cluster: take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")

@@ -45,10 +45,8 @@ func apiVersion(p *pass) {
 // more than their author means.
 func nativeRollout(p *pass) {
 	check := func(d *manifest.Document, text string, args ...any) {
-		for _, key := range api.RolloutAnnotations {
-			if value, ok := d.Object.GetAnnotations()[key]; ok && (key != api.ModeAnnotation || value != api.Enforce.String()) {
-				p.field(d, "metadata.annotations", text, append([]any{key}, args...)...)
-			}
+		for _, key := range api.RestrictingAnnotations(d.Object.GetAnnotations()) {
+			p.field(d, "metadata.annotations", text, append([]any{key}, args...)...)
 		}
 	}
 	const native = "a server does not read %s: it enforces the policy, on all objects; only mapd does, best in the group %s"

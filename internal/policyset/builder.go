@@ -362,6 +362,17 @@ func (b *builder) compile() []reading {
 	return out
 }
 
+// unheeded notes the annotations of a document of Kubernetes' group that make a policy do
+// less when mapd runs it.
+func (b *builder) unheeded(d *manifest.Document, annotations map[string]string) {
+	if d.Object.GroupVersionKind().Group != api.NativeGroup {
+		return
+	}
+	for _, key := range api.RestrictingAnnotations(annotations) {
+		b.snapshot.Unheeded = append(b.snapshot.Unheeded, fmt.Sprintf("%s: an API server does not read %s: it enforces the policy, on all objects; mapd reads it in the group %s", d.Name(), key, api.OwnGroup))
+	}
+}
+
 func (b *builder) readPolicies() {
 	readings := b.compile()
 	unknown := map[string]bool{}
@@ -372,6 +383,10 @@ func (b *builder) readPolicies() {
 		}
 		b.snapshot.compiled[b.policies[i]] = r
 		program := r.Program
+		if b.policies[i].Object.GroupVersionKind().Group == api.NativeGroup {
+			b.snapshot.Native[program.Name()] = true
+		}
+		b.unheeded(b.policies[i], r.Object.Annotations)
 		if t := tripOf(b.policies[i], program); t != nil {
 			program = program.Tripped()
 			b.snapshot.Tripped = append(b.snapshot.Tripped, fmt.Sprintf("%s: its breaker has tripped, so it does not change anything: %s (without status.breaker it is enforced)", program.Name(), t.Reason))
@@ -414,6 +429,10 @@ func (b *builder) readBindings(unbound bool) {
 	})
 	bound := map[string]bool{}
 	names := map[string]bool{}
+	known := map[string]bool{}
+	for _, p := range b.snapshot.Policies {
+		known[p.Name()] = true
+	}
 	for i, r := range readings {
 		d := b.bindings[i]
 		names[d.Object.GetName()] = true
@@ -425,11 +444,18 @@ func (b *builder) readBindings(unbound bool) {
 			b.snapshot.Older = append(b.snapshot.Older, fmt.Sprintf("%s: %s is filled in by %s only, required in v1", d.Name(), field, d.Object.GetAPIVersion()))
 		}
 		b.compiled = append(b.compiled, r.Program)
-		bound[r.Program.PolicyName()] = true
+		name := r.Program.PolicyName()
+		bound[name] = true
+		b.unheeded(d, r.Object.Annotations)
+		if group := d.Object.GroupVersionKind().Group; known[name] && (group == api.NativeGroup) != b.snapshot.Native[name] {
+			other := api.NativeGroup
+			if group == other {
+				other = api.OwnGroup
+			}
+			b.snapshot.Apart = append(b.snapshot.Apart, fmt.Sprintf("%s is of %s and its policy %s of %s: in a cluster, the API server has one and mapd the other, so the policy does nothing", d.Name(), group, name, other))
+		}
 	}
-	known := map[string]bool{}
 	for _, p := range b.snapshot.Policies {
-		known[p.Name()] = true
 		if bound[p.Name()] {
 			continue
 		}

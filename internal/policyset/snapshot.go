@@ -86,6 +86,14 @@ type Snapshot struct {
 	NoGuests []string
 	// Misspelt says which documents have a kind that looks like that of a policy and is none.
 	Misspelt []string
+	// Apart says which bindings name a policy of the other group. In a cluster the API server
+	// has one of the two and mapd the other.
+	Apart []string
+	// Unheeded says which annotations of mapd's are on objects that only an API server reads.
+	Unheeded []string
+	// Native are the names of the policies of Kubernetes' group, which an API server runs
+	// and mapd, in a cluster, does not.
+	Native map[string]bool
 	// Ignored counts the documents that nothing here is for, by kind.
 	Ignored map[string]int
 	// Namespaces knows which Namespaces had to be made up.
@@ -162,7 +170,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		env:        opts.Env,
 		ctx:        opts.Context,
 		namespace:  cmp.Or(opts.Namespace, DefaultNamespace),
-		snapshot:   &Snapshot{Ignored: map[string]int{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]reading{}},
+		snapshot:   &Snapshot{Ignored: map[string]int{}, Native: map[string]bool{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]reading{}},
 		seen:       map[objectID]*manifest.Document{},
 		more:       map[*manifest.Document]bool{},
 		paramKinds: map[schema.GroupKind]bool{},

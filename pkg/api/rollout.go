@@ -26,6 +26,17 @@ const (
 // RolloutAnnotations are all of the above.
 var RolloutAnnotations = []string{ModeAnnotation, PercentAnnotation, BreakerAnnotation}
 
+// RestrictingAnnotations returns those of RolloutAnnotations with which mapd does less than
+// an API server, which does not read them.
+func RestrictingAnnotations(annotations map[string]string) (keys []string) {
+	for _, key := range RolloutAnnotations {
+		if value, ok := annotations[key]; ok && (key != ModeAnnotation || value != Enforce.String()) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Mode says what follows from the result of a policy, or of a whole stage.
 type Mode uint8
 

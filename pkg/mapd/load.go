@@ -101,6 +101,7 @@ type Policies struct {
 	observed  func() (*Policies, error)
 	keeps     bool // Options.Like, for observed
 	warned    *warned
+	exempt    *exempt
 }
 
 // LoadError lists everything that Load found wrong, in the order of the files.
@@ -209,7 +210,7 @@ func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 		w = opts.Like.warned.again()
 	}
 	return &Policies{
-		warned: w,
+		warned: w, exempt: &exempt{names: map[string]bool{}},
 		loaded: l, engine: e, explainer: explain.New(e, l.Types), compiled: made + l.Compiled,
 		namespace: cmp.Or(opts.Namespace, DefaultNamespace), unbound: opts.Unbound, env: env,
 	}, nil

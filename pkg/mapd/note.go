@@ -2,10 +2,13 @@ package mapd
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -71,7 +74,7 @@ func (p *Policies) Notes() []Note {
 	list(Other, l.Dangling, ", ", "bindings whose policy was not given, so no effect")
 	list(UnknownParams, l.UnknownParams, "; ", "unknown paramKind, give its CustomResourceDefinition")
 	list(Other, l.NoGuests, ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
-	for _, text := range l.Misspelt {
+	for _, text := range slices.Concat(l.Misspelt, l.Apart, l.Unheeded) {
 		notes = append(notes, note(Mistake, nil, "%s", text))
 	}
 	for i, warnings := range p.warned.of(l.Policies, l.Types) {
@@ -134,8 +137,36 @@ func (w *warned) of(policies []*policy.Policy, types *openapi.Types) [][]policy.
 	return out
 }
 
+// exempt has the namespaces that mapd leaves alone in a cluster and in which its policies
+// have changed objects here.
+type exempt struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+// look looks whether a decision changes an object that mapd would not be asked about.
+func (e *exempt) look(native map[string]bool, req *policy.Request, d *engine.Decision) {
+	if !d.Changed || !slices.Contains(api.ExemptNamespaces(), req.Namespace) {
+		return
+	}
+	for i := range d.Steps {
+		if s := &d.Steps[i]; s.Outcome == engine.Changed && (s.Stage != engine.PolicyStage || !native[s.Policy]) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.names[req.Namespace] = true
+			return
+		}
+	}
+}
+
+func (e *exempt) namespaces() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.names))
+}
+
 // Assumed returns what evaluations until now had to assume: Namespaces that were not
-// given, and answers of the authorizer.
+// given, answers of the authorizer, and namespaces that mapd is not asked about.
 func (p *Policies) Assumed() []Note {
 	var notes []Note
 	if names := p.loaded.Namespaces.Synthesised(); len(names) > 0 {
@@ -148,6 +179,9 @@ func (p *Policies) Assumed() []Note {
 	}
 	if p.loaded.AuthorizerAsked() && !p.loaded.HasRBAC {
 		notes = append(notes, note(Other, nil, "no RBAC objects given: every check of a policy's authorizer was answered with no opinion"))
+	}
+	if names := p.exempt.namespaces(); len(names) > 0 {
+		notes = append(notes, note(Other, names, "in a cluster mapd leaves objects in %s as they are (--exempt-namespace of mapd serve); only an API server's own policies run there", strings.Join(names, " and ")))
 	}
 	return notes
 }

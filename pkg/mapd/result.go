@@ -51,6 +51,7 @@ func (p *Policies) Admit(ctx context.Context, r *Request) *Result {
 // Result returns the Result of a decision that was made elsewhere, such as by a
 // webhook.
 func (p *Policies) Result(r *Request, d *engine.Decision) *Result {
+	p.exempt.look(p.loaded.Native, r.Admission, d)
 	d, dropped := p.stored(r, d)
 	return &Result{Request: r, Decision: d, policies: p, dropped: dropped}
 }
