@@ -131,7 +131,7 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 		return err
 	}
 	// Without a trace, like a server.
-	e, err := newEvaluation(s, &f.eval, true)
+	e, err := newEvaluation(ctx, s, &f.eval, true)
 	if err != nil {
 		return err
 	}

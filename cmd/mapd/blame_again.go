@@ -9,7 +9,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -33,11 +32,7 @@ func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery()).ServerVersionWithContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	expressions, err := language(info)
+	expressions, err := languageOf(ctx, config)
 	if err != nil {
 		return nil, err
 	}

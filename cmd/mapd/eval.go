@@ -31,6 +31,7 @@ type evalFlags struct {
 	policies, files []string
 	kustomize       []string
 	recursive       bool
+	fromCluster     evalCluster
 	output          string
 	operation       string
 	old             string
@@ -109,21 +110,24 @@ Exit codes:
 func newEval(s streams) *cobra.Command {
 	f := evalFlags{command: "eval"}
 	cmd := &cobra.Command{
-		Use:   "eval [-p PATH...] [-f PATH...]",
+		Use:   "eval [-p PATH...] [-f PATH...] [--from-cluster [KIND/NAME...]]",
 		Short: "Run policies on objects and print the results",
 		Long:  evalLong,
 		Example: `  mapd eval -p policies/ -f deployment.yaml -o diff
   mapd eval -p policies/ -k overlays/prod > out.yaml && kubectl apply -f out.yaml
-  mapd eval -p policies/ -f manifests/ --in-place`,
-		Args: noArguments("-p and -f"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.stdinByDefault(s)
+  mapd eval -p policies/ -f manifests/ --in-place
+  mapd eval --from-cluster --explain pod/web -n shop -o name`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.fromCluster.objects = args; len(args) == 0 {
+				f.stdinByDefault(s)
+			}
 			return eval(cmd.Context(), s, &f)
 		},
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	f.addFiles(cmd)
+	f.fromCluster.add(cmd)
 	choiceVarP(fl, &f.output, "output", "o", "yaml", "", outputs...)
 	f.addRequest(cmd)
 	fl.BoolVar(&f.explain, "explain", false, "say of every policy and binding that did nothing which of its criteria did not hold")
@@ -211,10 +215,14 @@ func (f *evalFlags) usagef(format string, args ...any) error {
 
 // check finds wrong usage before anything is read.
 func (f *evalFlags) check() error {
+	if err := f.checkCluster(); err != nil {
+		return err
+	}
+	given := len(f.files) + len(f.kustomize) + len(f.fromCluster.objects)
 	switch {
-	case len(f.policies) == 0 && len(f.files)+len(f.kustomize) == 0 && !f.expand:
+	case len(f.policies) == 0 && given == 0 && !f.expand && !f.fromCluster.on:
 		return f.usagef("no policies; give them with -p")
-	case len(f.files)+len(f.kustomize) == 0:
+	case given == 0:
 		return f.usagef("no objects; give them with -f")
 	case f.expand && f.output == "review":
 		return f.usagef("-o review: with --expand there are results that no request asked for")
@@ -283,7 +291,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	e, err := newEvaluation(s, f, false)
+	e, err := newEvaluation(ctx, s, f, false)
 	if err != nil {
 		return err
 	}
@@ -313,7 +321,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 
 // newEvaluation reads everything but the objects, and prints the notes about it.
 // brief keeps steps short, as a server does.
-func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
+func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	hintKeyboard(s, slices.Concat(f.policies, f.files)...)
 	files, skipped, err := manifest.Files(f.files, f.recursive)
 	if err != nil {
@@ -349,6 +357,15 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 		return nil, &codedError{exitUsage, err}
 	}
 	inputs = append(inputs, made...)
+	var live []*mapd.Document
+	if f.fromCluster.on {
+		var objects []manifest.Input
+		if live, objects, err = f.readCluster(ctx, s); err != nil {
+			done()
+			return nil, err
+		}
+		inputs = append(inputs, objects...)
+	}
 	e := &evaluation{
 		flags: f, inputs: inputs, files: len(files) + len(texts) + total(skipped), skipped: skipped, close: done, outside: outside, out: newPrinter(s.out, f.output), notes: newNotes(s.err),
 	}
@@ -357,18 +374,18 @@ func newEvaluation(s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	} else {
 		e.notes.beside(s.out, f.output)
 	}
-	if err := e.load(s, loader, texts, brief); err != nil {
+	if err := e.load(s, loader, texts, live, brief); err != nil {
 		done()
 		return nil, err
 	}
 	return e, nil
 }
 
-// load reads the policies, and prints the notes about them.
-func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, brief bool) error {
+// load reads the policies, those of live included, and prints the notes about them.
+func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
 	f := e.flags
 	policies, err := mapd.Load(mapd.Options{
-		Context:    contextOf(e.inputs, texts),
+		Context:    append(contextOf(e.inputs, texts), live...),
 		Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
 		Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
 	}, texts...)

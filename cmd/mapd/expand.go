@@ -83,7 +83,7 @@ func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) 
 	if err := f.check(); err != nil {
 		return err
 	}
-	e, err := newEvaluation(s, f, false)
+	e, err := newEvaluation(ctx, s, f, false)
 	if err != nil {
 		return err
 	}

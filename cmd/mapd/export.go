@@ -139,7 +139,7 @@ func (f *exportFlags) documents(ctx context.Context, s streams) ([]*manifest.Doc
 	if err != nil {
 		return nil, &codedError{exitUnreachable, fmt.Errorf("export: %w", err)}
 	}
-	docs, problems, err := c.Documents(ctx, f.native)
+	docs, problems, err := c.Documents(ctx, audit.Loading{Native: f.native})
 	if err != nil {
 		return nil, &codedError{exitUnreachable, fmt.Errorf("export: %w", err)}
 	}

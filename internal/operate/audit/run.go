@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/parallel"
@@ -169,21 +171,42 @@ func (r *Resource) is(kind string) bool {
 // Unknown returns an error for the first of Kinds that the cluster does not serve: an audit of
 // it would find nothing, whatever there is.
 func (o *Options) Unknown() error {
-	var names []string
 	for _, kind := range o.Kinds {
-		if slices.ContainsFunc(o.Cluster.Resources, func(r Resource) bool { return r.is(kind) }) {
-			continue
+		if _, err := o.Cluster.Find(kind); err != nil {
+			return err
 		}
-		for _, r := range o.Cluster.Resources {
-			names = append(names, r.GVR.Resource)
-		}
-		err := fmt.Errorf("the cluster has no kind or resource %q", kind)
-		if near := lookup.Nearest(strings.ToLower(kind), names); near != "" {
-			err = fmt.Errorf("%w; did you mean %s?", err, near)
-		}
-		return err
 	}
 	return nil
+}
+
+// Find returns the resource that somebody means who says kind, as kubectl understands it, in
+// the version that its group prefers.
+func (c *Cluster) Find(kind string) (Resource, error) {
+	var names []string
+	at := -1
+	for i, r := range c.Resources {
+		if r.is(kind) && (at < 0 || r.Preferred && !c.Resources[at].Preferred && r.GVR.Group == c.Resources[at].GVR.Group) {
+			at = i
+		}
+		names = append(names, r.GVR.Resource)
+	}
+	if at >= 0 {
+		return c.Resources[at], nil
+	}
+	err := fmt.Errorf("the cluster has no kind or resource %q", kind)
+	if near := lookup.Nearest(strings.ToLower(kind), names); near != "" {
+		err = fmt.Errorf("%w; did you mean %s?", err, near)
+	}
+	return Resource{}, err
+}
+
+// Created reads an object, without what the server has added when it was created.
+func (c *Cluster) Created(ctx context.Context, r Resource, namespace, name string) (*unstructured.Unstructured, error) {
+	u, err := c.of(r, namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return asNew(u), nil
 }
 
 // Run audits a cluster. A kind that cannot be read is said in the Report.

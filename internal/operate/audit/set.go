@@ -429,16 +429,16 @@ func paramQuery(binding *unstructured.Unstructured) (q query, ok bool) {
 // mayMeet reports whether any policy can apply to requests of the kind of req.
 func (s *Set) mayMeet(req *policy.Request) bool { return s.whole.MayMeet(req) }
 
-// Documents returns the policies of mapd's group, or those of the API server, with their
-// bindings, parameters, definitions and Namespaces. problems say which
-// definitions and Namespaces could not be read.
-func (c *Cluster) Documents(ctx context.Context, native bool) (docs []*manifest.Document, problems []string, err error) {
+// Documents returns the policies of mapd's group, or with l.Native those of the API server
+// instead, with their bindings, parameters, definitions and Namespaces. problems say which
+// definitions and Namespaces could not be read. Of l only Native, Mutators and Guests count.
+func (c *Cluster) Documents(ctx context.Context, l Loading) (docs []*manifest.Document, problems []string, err error) {
 	around, problems, err := c.surroundings(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	b := setBuilder{Set: &Set{Problems: problems}, cluster: c, loading: &Loading{}, around: around}
-	if docs, err = b.read(ctx, native); err != nil {
+	b := setBuilder{Set: &Set{Problems: problems}, cluster: c, loading: &l, around: around}
+	if docs, err = b.read(ctx, l.Native); err != nil {
 		return nil, nil, err
 	}
 	params, err := b.params(ctx, docs)

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/internal/operate/blame"
+	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/pkg/mapd"
+)
+
+// evalCluster is the cluster whose policies are evaluated, if there is one.
+type evalCluster struct {
+	on, native bool
+	cluster    clusterFlags
+	objects    []string // of the cluster: KIND/NAME
+}
+
+func (f *evalCluster) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.BoolVar(&f.on, "from-cluster", false, "also read the policies of a cluster, with their bindings, params, CRDs and Namespaces, and the objects that are named as arguments; of two with one name the one of -p counts")
+	fl.BoolVar(&f.native, "native", false, "with --from-cluster: the policies of admissionregistration.k8s.io instead of mapd's, Gatekeeper's and Kubewarden's")
+	f.cluster.add(fl)
+}
+
+func (f *evalFlags) checkCluster() error {
+	c := &f.fromCluster
+	switch {
+	case len(c.objects) > 0 && !c.on:
+		return f.usagef("unexpected argument %q; files are given with -p and -f, one each, and objects of a cluster are named with --from-cluster", c.objects[0])
+	case c.native && !c.on:
+		return f.usagef("--native is for --from-cluster; all policies of -p run")
+	case f.inPlace && len(c.objects) > 0:
+		return f.usagef("--in-place is for files; there are none of objects of a cluster")
+	}
+	for _, o := range c.objects {
+		if _, _, err := blame.ParseName(o); err != nil {
+			return f.usagef("%w", err)
+		}
+	}
+	return nil
+}
+
+// readCluster reads the policies and the objects that are named. It also finds out which
+// minor the policies' language is of, and which namespace the objects are in, unless the
+// flags say so.
+func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*mapd.Document, objects []manifest.Input, err error) {
+	from := &f.fromCluster
+	config, err := from.cluster.config()
+	if err != nil {
+		return nil, nil, f.usagef("%w", err)
+	}
+	fail := func(err error) error { return &codedError{exitUnreachable, fmt.Errorf("%s: %w", f.command, err)} }
+	if f.kubernetes == "" {
+		if f.kubernetes, err = languageOf(ctx, config); err != nil {
+			return nil, nil, fail(err)
+		}
+	}
+	if f.only == "" {
+		f.namespace = from.cluster.namespace()
+	}
+	c, err := audit.Connect(ctx, config)
+	if err != nil {
+		return nil, nil, fail(err)
+	}
+	docs, problems, err := c.Documents(ctx, audit.Loading{Native: from.native, Mutators: true, Guests: true})
+	if err != nil {
+		return nil, nil, fail(err)
+	}
+	for _, p := range append(problems, c.Notes...) {
+		fmt.Fprintf(s.err, "note: %s\n", report.Line(p))
+	}
+	for _, d := range docs {
+		text, err := json.Marshal(d.Object.Object)
+		if err != nil {
+			return nil, nil, fail(err)
+		}
+		for d, err := range mapd.Read(d.Name(), bytes.NewReader(text)) {
+			if err != nil {
+				return nil, nil, fail(err)
+			}
+			policies = append(policies, d)
+		}
+	}
+	for _, o := range from.objects {
+		kind, name, err := blame.ParseName(o)
+		if err != nil {
+			return nil, nil, f.usagef("%w", err)
+		}
+		r, err := c.Find(kind)
+		if err != nil {
+			return nil, nil, f.usagef("%w", err)
+		}
+		object, err := c.Created(ctx, r, f.namespace, name)
+		if err != nil {
+			return nil, nil, fail(err)
+		}
+		text, err := json.MarshalIndent(object.Object, "", "  ")
+		if err != nil {
+			return nil, nil, fail(err)
+		}
+		objects = append(objects, manifest.Input{Name: o, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }})
+	}
+	return policies, objects, nil
+}
+
+// languageOf returns the minor of the expression language of a cluster.
+func languageOf(ctx context.Context, config *rest.Config) (string, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	info, err := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery()).ServerVersionWithContext(ctx)
+	if err != nil {
+		return "", err
+	}
+	return language(info)
+}
