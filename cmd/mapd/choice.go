@@ -54,6 +54,14 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
+// takesPaths are the commands that take paths as arguments, where others have -f or -p.
+var takesPaths = map[string]bool{"fmt": true, "lint": true, "playground": true, "test": true}
+
+// wantedValue says what a flag of a type takes.
+var wantedValue = map[string]string{
+	"bool": "true or false", "int": "a whole number", "int64": "a whole number", "uint64": "a whole number", "float32": "a number", "float64": "a number", "duration": "a time, such as 30s or 5m",
+}
+
 // renamed names, for each command, the flags that had another name before, and what they
 // are now: a script that gives an old one gets an error that says so.
 var renamed = map[string]map[string]string{
@@ -85,6 +93,12 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+			return unknownCommand(cmd, args)
+		}
+		if slices.Contains([]string{"f", "filename", "p", "policies"}, unknown.GetSpecifiedName()) && takesPaths[path] {
+			return usagef("%s takes paths as arguments: mapd %s PATH...", path, path)
+		}
 		if now := renamed[path][unknown.GetSpecifiedName()]; now != "" {
 			return usagef("%s: %s is now %s", path, dashed(unknown.GetSpecifiedName()), now)
 		}
@@ -104,6 +118,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
+		if want := wantedValue[invalid.GetFlag().Value.Type()]; want != "" {
+			return usagef("%s: --%s %q: must be %s", path, invalid.GetFlag().Name, invalid.GetValue(), want)
+		}
 		if _, ok := invalid.GetFlag().Value.(*choice); ok {
 			name := "--" + invalid.GetFlag().Name
 			if short := invalid.GetFlag().Shorthand; short != "" {

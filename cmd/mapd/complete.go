@@ -35,7 +35,7 @@ func completion(f *pflag.Flag) cobra.CompletionFunc {
 		return cobra.FixedCompletions(c.words, cobra.ShellCompDirectiveNoFileComp)
 	}
 	switch f.Value.Type() {
-	case "bool", "duration", "int", "int32", "uint64", "float64":
+	case "bool", "duration", "int", "int32", "uint64", "float32", "float64":
 		return cobra.NoFileCompletions
 	}
 	switch f.Name {

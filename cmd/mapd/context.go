@@ -65,7 +65,7 @@ func kustomized(dirs []string) (inputs []manifest.Input, err error) {
 	for _, dir := range dirs {
 		text, err := kustomize.Build(dir)
 		if err != nil {
-			return nil, err
+			return nil, errors.New(err.Error()) // whatever it is about, it is not a cluster
 		}
 		inputs = append(inputs, manifest.Input{
 			Name: dir + " (kustomize)", Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil },
@@ -248,4 +248,9 @@ func paths(values []string) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// hasPolicies reports whether files with policies may have one.
+func hasPolicies(texts []mapd.File) bool {
+	return slices.ContainsFunc(texts, func(t mapd.File) bool { return bytes.Contains(t.Data, []byte("Policy")) })
 }

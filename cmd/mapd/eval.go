@@ -117,6 +117,12 @@ func newEval(s streams) *cobra.Command {
   mapd eval -p policies/ -k overlays/prod > out.yaml && kubectl apply -f out.yaml
   mapd eval -p policies/ -f manifests/ --in-place
   mapd eval --from-cluster --explain pod/web -n shop -o name`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.fromCluster.on {
+				return nil
+			}
+			return noArguments("-p and -f")(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.fromCluster.objects = args; len(args) == 0 {
 				f.stdinByDefault(s)
@@ -311,6 +317,9 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 			end(in.Name)
 		}
 	}
+	if e.swapped && e.objects > 0 {
+		e.notes.warn("all objects (-f) are policies or what they read, and there is no policy with -p; are the two swapped?\n")
+	}
 	e.noteAssumed()
 	e.summarize()
 	if err := e.outside.save(); err != nil {
@@ -384,6 +393,7 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 // load reads the policies, those of live included, and prints the notes about them.
 func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
 	f := e.flags
+	e.swapped = len(texts) > 0 && len(live) == 0 && !hasPolicies(texts)
 	policies, err := mapd.Load(mapd.Options{
 		Context:    append(contextOf(e.inputs, texts), live...),
 		Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
@@ -515,6 +525,7 @@ func (e *evaluation) failInput(err error) {
 
 // evaluation is one run of eval.
 type evaluation struct {
+	swapped                    bool // so far, -p and -f seem to be each other
 	flags                      *evalFlags
 	inputs                     []manifest.Input // with the objects
 	files                      int              // that were read or skipped
@@ -586,6 +597,7 @@ func (e *evaluation) late(ctx context.Context, r *mapd.Result) bool {
 
 // tell says what the policies did to an object.
 func (e *evaluation) tell(r *mapd.Result) {
+	e.swapped = e.swapped && r.Request.Document().IsContext()
 	if r.Denied() && !e.notes.quiet {
 		e.notes.fail("%s", e.summary(r))
 	} else {

@@ -36,8 +36,6 @@ func (f *evalCluster) add(cmd *cobra.Command) {
 func (f *evalFlags) checkCluster() error {
 	c := &f.fromCluster
 	switch {
-	case len(c.objects) > 0 && !c.on:
-		return f.usagef("unexpected argument %q; files are given with -p and -f, one each, and objects of a cluster are named with --from-cluster", c.objects[0])
 	case c.native && !c.on:
 		return f.usagef("--native is for --from-cluster; all policies of -p run")
 	case f.inPlace && len(c.objects) > 0:

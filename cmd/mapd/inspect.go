@@ -24,7 +24,12 @@ func newInspect(s streams) *cobra.Command {
 compiles the module, and makes an instance of it. Nothing asks the policy anything.
 
 The exit code is 3 if mapd does not run the module; the reason is printed.`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("inspect: name one module: mapd inspect MODULE.wasm")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wasm, err := readModule(args[0])
 			if err != nil {

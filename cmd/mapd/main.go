@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -138,6 +139,9 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	if near := lookup.Nearest(args[0], names); near != "" {
 		return usagef("unknown command %q; did you mean %s?", args[0], near)
+	}
+	if cmd.HasParent() {
+		return usagef("unknown command %q; %s has: %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))
 	}
 	return usagef("unknown command %q; mapd --help lists them", args[0])
 }

@@ -93,7 +93,7 @@ func newMigrate(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Convert policies of another engine",
-		Args:  cobra.NoArgs,
+		Args:  unknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newMigrateGatekeeper(s))

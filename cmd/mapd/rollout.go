@@ -150,7 +150,12 @@ counted since they began, with the last object that was changed or would have be
 ` + rolloutExits,
 		Example: `  mapd rollout status
   mapd rollout status team-labels -o json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("rollout status: name one policy, or none for all")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check("rollout status"); err != nil {
 				return err

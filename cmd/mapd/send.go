@@ -71,6 +71,8 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 	switch {
 	case len(f.eval.files) == 0:
 		return usagef("send: no objects; give them with -f")
+	case f.server == "":
+		return usagef("send: no server; give its https:// URL with --server")
 	case !strings.HasPrefix(f.server, "https://"):
 		return usagef("send: --server %q: must be an https:// URL", f.server)
 	}

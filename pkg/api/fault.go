@@ -33,10 +33,8 @@ type Fault struct {
 	// Form is the error of a server that validates; nil unless Phase is Validating.
 	Form *field.Error
 	// Undeclared says that Path should not be there, or not twice: its name is at
-	// fault, not its value. Found is what a decoder found where it wanted another
-	// type: "string", "number 3". Path has no indexes then.
+	// fault, not its value.
 	Undeclared bool
-	Found      string
 
 	// Err is the cause.
 	Err error
@@ -194,7 +192,7 @@ func FaultsOf(err error) Faults {
 	var form *field.Error
 	switch {
 	case errors.As(err, &typed):
-		f.Path, f.Found = typed.Field, typed.Value
+		f.Path = typed.Field // without indexes
 	case errors.As(err, &form):
 		f.Path = form.Field
 	}

@@ -56,6 +56,10 @@ func (d *Document) ErrorOf(prefix string, err error) *PositionError {
 }
 
 func (d *Document) errorOf(prefix string, f *api.Fault, err error) *PositionError {
+	n, err := d.mistyped(prefix, err)
+	if n != nil {
+		return d.errorAt(Pos{d.first + n.Line - 1, n.Column}, err)
+	}
 	switch {
 	case f.Path == "" && f.Phase == api.Compiling:
 		return d.Errorf("%w", err)
@@ -63,11 +67,6 @@ func (d *Document) errorOf(prefix string, f *api.Fault, err error) *PositionErro
 		return d.ErrorAt(strings.TrimSuffix(prefix, "."), err)
 	case f.Undeclared:
 		return d.ErrorAtKey(prefix+f.Path, err)
-	}
-	if kind, text, _ := strings.Cut(f.Found, " "); kind != "" {
-		if n := findTyped(d.root(), prefix+f.Path, kind, text); n != nil {
-			return d.errorAt(Pos{d.first + n.Line - 1, n.Column}, err)
-		}
 	}
 	return d.ErrorAt(prefix+f.Path, err)
 }

@@ -46,6 +46,9 @@ func resolveScalar(n *yaml.Node) (any, error) {
 // resolveKey returns the JSON form of a mapping key.
 func resolveKey(n *yaml.Node) (string, error) {
 	if n.Kind != yaml.ScalarNode {
+		if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 {
+			return "", errors.New("a key must be a scalar; if this is a Helm template, render it first (helm template)")
+		}
 		return "", errors.New("a key must be a scalar")
 	}
 	text, ok := special(n)

@@ -176,7 +176,11 @@ func (c *converter) mapping(n *yaml.Node, depth int) (map[string]any, error) {
 			return nil, at(n.Content[i], err)
 		}
 		if _, ok := m[key]; ok && !merged[key] {
-			return nil, at(n.Content[i], fmt.Errorf("key %q already set in map", key))
+			hint := ""
+			if depth == 0 && (key == "apiVersion" || key == "kind") {
+				hint = `; is a line "---" missing before it?`
+			}
+			return nil, at(n.Content[i], fmt.Errorf("key %q already set in map%s", key, hint))
 		}
 		delete(merged, key)
 		if m[key], err = c.value(v, depth+1); err != nil {
