@@ -14,7 +14,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/blame"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 type blameFlags struct {
@@ -75,7 +74,7 @@ func newBlame(s streams) *cobra.Command {
 		Short: "Say who wrote which field of an object",
 		Long:  blameLong,
 		Example: `  mapd blame pod/web-7d4b9c-x2x5w -n shop
-  mapd blame deployment/web --field /spec/replicas
+  mapd blame deployment/web --field spec.replicas
   mapd blame deployment/web -n shop --audit-log /var/log/kubernetes/audit.log`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -94,7 +93,7 @@ func newBlame(s streams) *cobra.Command {
 	fl.BoolVar(&f.owners, "owners", true, "also look at the object's owners, and at what it owns")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the object (default that of the context, else default)")
 	fl.StringVar(&f.uid, "uid", "", "of several objects that had this name, only the one with this UID")
-	fl.StringVar(&f.field, "field", "", "only this field and what is in it: a JSON pointer, such as /spec/replicas")
+	fl.StringVar(&f.field, "field", "", "only this field and what is in it, such as spec.replicas or metadata.labels[example.com/team]; a JSON pointer, such as /spec/replicas, will do as well")
 	choiceVarP(fl, &f.output, "output", "o", "table", "", "table", "json", "yaml")
 	return cmd
 }
@@ -104,7 +103,7 @@ func runBlame(ctx context.Context, s streams, f *blameFlags, object string) erro
 	if err != nil {
 		return usagef("blame: %w", err)
 	}
-	if _, err := tree.ParsePointer(f.field); err != nil {
+	if f.field, err = blame.ParseField(f.field); err != nil {
 		return usagef("blame: --field: %w", err)
 	}
 	if err := f.replicas.check("blame"); err != nil {

@@ -160,7 +160,7 @@ func escape(s string) (size int, visible bool) {
 // it returns the last node that is there.
 func lookup(n *yaml.Node, path string) (value, key *yaml.Node) {
 	value = n
-	for _, step := range steps(path) {
+	for _, step := range Steps(path) {
 		if value != nil && value.Kind == yaml.AliasNode {
 			value = value.Alias
 		}
@@ -257,8 +257,8 @@ func pair(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// steps cuts a field path at its dots and brackets.
-func steps(path string) []string {
+// Steps cuts a field path at its dots and brackets.
+func Steps(path string) []string {
 	var out []string
 	for path != "" {
 		switch path[0] {

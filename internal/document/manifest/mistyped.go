@@ -126,7 +126,7 @@ func remedy(want reflect.Type, n *yaml.Node) string {
 // decoder may tell the text as well. The place has no Node if there is none.
 func findTyped(root *yaml.Node, path, got, text string) place {
 	places := []place{{root, ""}}
-	for _, step := range steps(path) {
+	for _, step := range Steps(path) {
 		var next []place
 		for _, p := range elements(places) {
 			if p.Kind == yaml.MappingNode {

@@ -80,7 +80,7 @@ func (f *Form) respelt(d *Document, texts map[string]string) ([]byte, map[string
 		if len(spans) == 0 {
 			after = runtime.DeepCopyJSON(d.source)
 		}
-		if setText(after, steps(path), texts[path]) {
+		if setText(after, Steps(path), texts[path]) {
 			spans = append(spans, s)
 		}
 	}
@@ -100,7 +100,7 @@ func (f *Form) respelt(d *Document, texts map[string]string) ([]byte, map[string
 // place as well or is between brackets.
 func own(n *yaml.Node, path string) (key, value *yaml.Node) {
 	value = n
-	for _, step := range steps(path) {
+	for _, step := range Steps(path) {
 		if value.Anchor != "" || value.Style&yaml.FlowStyle != 0 {
 			return nil, nil
 		}
