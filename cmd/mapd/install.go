@@ -88,6 +88,9 @@ func runInstall(ctx context.Context, s streams, f *installFlags) error {
 	if err != nil {
 		return err
 	}
+	if release == "" && f.image == "" {
+		fmt.Fprintln(s.err, "note: this build is no release, so nobody has published its image; if the Pods do not start, build one (make image), push it, and name it with --image")
+	}
 	ctx, stop := interruptible(ctx, f.timeout)
 	defer stop()
 	progress := func(text string) { fmt.Fprintln(s.err, "waiting:", report.Printable(text)) }

@@ -237,6 +237,9 @@ func (f *serveFlags) connect(ctx context.Context, log *slog.Logger) (*connection
 		return nil, err
 	}
 	c.user = ownUser(ctx, c.kube, c.namespace)
+	if !strings.HasPrefix(c.user, "system:serviceaccount:") {
+		log.Info("what this user writes is not mutated, because mapd runs as this user", "user", c.user)
+	}
 	return c, nil
 }
 
