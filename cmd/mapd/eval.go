@@ -393,7 +393,6 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 // load reads the policies, those of live included, and prints the notes about them.
 func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
 	f := e.flags
-	e.swapped = len(texts) > 0 && len(live) == 0 && !hasPolicies(texts)
 	policies, err := mapd.Load(mapd.Options{
 		Context:    append(contextOf(e.inputs, texts), live...),
 		Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
@@ -414,6 +413,7 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
 		return e.noPolicies()
 	}
+	e.swapped = len(texts) > 0 && len(live) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators() == 0
 	e.notes.quiet = f.quiet
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return err

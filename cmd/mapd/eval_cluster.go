@@ -79,7 +79,7 @@ func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*map
 		fmt.Fprintf(s.err, "note: %s\n", report.Line(p))
 	}
 	for _, d := range docs {
-		text, err := json.Marshal(d.Object.Object)
+		text, err := json.MarshalIndent(d.Object.Object, "", "  ") // of which errors show a line
 		if err != nil {
 			return nil, nil, fail(err)
 		}

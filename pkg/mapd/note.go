@@ -181,7 +181,7 @@ func (p *Policies) Assumed() []Note {
 		notes = append(notes, note(Other, nil, "no RBAC objects given: every check of a policy's authorizer was answered with no opinion"))
 	}
 	if names := p.exempt.namespaces(); len(names) > 0 {
-		notes = append(notes, note(Other, names, "in a cluster mapd leaves objects in %s as they are (--exempt-namespace of mapd serve); only an API server's own policies run there", strings.Join(names, " and ")))
+		notes = append(notes, note(Other, names, "in a cluster mapd leaves objects in %s as they are, unless its --exempt-namespace says otherwise; an API server's own policies run there", strings.Join(names, " and ")))
 	}
 	return notes
 }

@@ -8,6 +8,6 @@
 // shutdown that lets requests under way finish. It does not know where policies
 // come from, and it decides nothing itself.
 //
-// internal/cluster/webhookconfig says what a server has to be told to call it, and which of
-// the paths here each entry has.
+// The entries of the webhook configuration, each with one of the paths here, are made by
+// internal/cluster/webhookconfig.
 package webhook

@@ -36,7 +36,10 @@ func (d *Document) mistyped(prefix string, err error) (*yaml.Node, error) {
 		return nil, err
 	}
 	kind, text, _ := strings.Cut(typed.Value, " ")
-	at := findTyped(d.root(), prefix+typed.Field, kind, text)
+	var at place
+	if typed.Field != "" { // else any value of the document could be meant
+		at = findTyped(d.root(), prefix+typed.Field, kind, text)
+	}
 	path := typed.Field
 	if at.Node != nil {
 		path = strings.TrimPrefix(at.path, prefix)
