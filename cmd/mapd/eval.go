@@ -228,6 +228,8 @@ func (f *evalFlags) check() error {
 	switch {
 	case len(f.policies) == 0 && given == 0 && !f.expand && !f.fromCluster.on:
 		return f.usagef("no policies; give them with -p")
+	case given == 0 && f.fromCluster.on:
+		return f.usagef("no objects; give them with -f, or name those of the cluster, such as pod/web")
 	case given == 0:
 		return f.usagef("no objects; give them with -f")
 	case f.expand && f.output == "review":
