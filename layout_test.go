@@ -96,7 +96,7 @@ var dependencies = map[string][]string{
 	"gopkg.in/evanphx/json-patch.v4":        nil,
 	"go.opentelemetry.io/":                  {"internal/cluster/telemetry"},
 	"github.com/go-logr/":                   {"internal/cluster/telemetry"},
-	"k8s.io/client-go/":                     {"internal/cluster/watch", "internal/cluster/store", "internal/cluster/controllers", "internal/cluster/election", "internal/cluster/list", "internal/cluster/certs", "internal/operate/install", "internal/operate/doctor", "internal/operate/supportbundle", "internal/operate/promote", "internal/operate/replicas", "internal/operate/audit", "cmd/mapd"},
+	"k8s.io/client-go/":                     {"internal/cluster", "internal/operate", "cmd/mapd"},
 	"github.com/spf13/cobra":                {"cmd/mapd"},
 	"github.com/klauspost/compress/":        {"pkg/openapi"},
 	"github.com/go-json-experiment/":        {"pkg/webhook"},

@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/feature"
+	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -60,24 +61,12 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	}
 	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	klog.SetSlogLogger(log.With("component", "client-go"))
-	read := store.New(store.Options{
-		Dynamic: dyn, Kubernetes: kube, Env: env, Log: log,
-		Native: &store.NativeOptions{Alone: true},
-	})
-	told := make(chan struct{}, 1)
 	group := ""
 	if f.groupGiven {
 		group = map[string]string{"k8s.io": api.NativeGroup, "mapd.dev": api.OwnGroup}[f.group]
 	}
-	write := controllers.NewNative(controllers.NativeOptions{
-		Dynamic: dyn, Store: read, Group: group, Namespace: "default", Log: log,
-		Reported: func() {
-			select {
-			case told <- struct{}{}:
-			default:
-			}
-		},
-	})
+	mutators := gatekeeper.New(gatekeeper.Options{Native: &gatekeeper.NativeOptions{Alone: true, Group: group, Namespace: "default"}})
+	read := store.New(store.Options{Dynamic: dyn, Kubernetes: kube, Env: env, Log: log, Features: []feature.Feature{mutators}})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var work sync.WaitGroup
@@ -86,11 +75,11 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 			cancel(err)
 		}
 	})
-	work.Go(func() { printLive(ctx, s, read, write, told) })
-	write.Run(ctx, nil)
+	work.Go(func() { printLive(ctx, s, mutators) })
+	mutators.Control(ctx, nil)
 	cancel(nil)
 	work.Wait()
-	if err := write.Forget(context.WithoutCancel(ctx)); err != nil {
+	if err := mutators.Forget(context.WithoutCancel(ctx)); err != nil {
 		fmt.Fprintf(s.err, "warning: %v\n", err)
 	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -103,26 +92,26 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 // exclude other namespaces, and the two would overwrite each other's policies.
 func alone(ctx context.Context, kube kubernetes.Interface) error {
 	namespace := homeOf(ctx, kube)
-	said, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, controllers.MutatorsName, metav1.GetOptions{})
+	said, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, gatekeeper.MutatorsName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
 		return clusterError(err)
 	}
-	if mode := controllers.ReadMutators(said.Data).Mode; mode != legacyOff && mode != legacyShadow {
+	if mode := gatekeeper.ReadMutators(said.Data).Mode; mode != legacyOff && mode != legacyShadow {
 		return usagef("migrate gatekeeper: --live: mapd runs in the cluster with --legacy=%s (ConfigMap %s/%s), and with native it does this itself; if none does, delete that",
-			mode, namespace, controllers.MutatorsName)
+			mode, namespace, gatekeeper.MutatorsName)
 	}
 	return nil
 }
 
 // printLive prints a line for each mutator whose state has changed.
-func printLive(ctx context.Context, s streams, read *store.Store, write *controllers.Native, told <-chan struct{}) {
-	changed := read.NativeChanged()
+func printLive(ctx context.Context, s streams, mutators *gatekeeper.Feature) {
+	changed, reported := mutators.NativeChanged(), mutators.NativeReported()
 	last := map[string]string{}
 	for {
-		if state, report := read.Native(), write.Report(); state != nil && report != nil {
+		if state, report := mutators.Native(), mutators.NativeReport(); state != nil && report != nil {
 			now := liveLines(state, report)
 			for _, id := range slices.Sorted(maps.Keys(now)) {
 				if last[id] != now[id] {
@@ -140,14 +129,14 @@ func printLive(ctx context.Context, s streams, read *store.Store, write *control
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-told:
+		case <-reported:
 		}
 	}
 }
 
 // liveLines returns the state of mutators, by ID. Mutators that stay behind are
 // run by whatever ran them before.
-func liveLines(state *store.NativeState, report *controllers.NativeReport) map[string]string {
+func liveLines(state *gatekeeper.NativeState, report *gatekeeper.NativeReport) map[string]string {
 	out := map[string]string{}
 	for id := range state.Places {
 		m := state.Of(id)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/test/fakeapi"
 )
@@ -28,7 +28,7 @@ func TestAlone(t *testing.T) {
 			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
 			"metadata": map[string]any{"annotations": map[string]any{webhookconfig.InstallationAnnotation: namespace + "/mapd"}},
 		})
-		s.Put(corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, controllers.MutatorsName, map[string]any{
+		s.Put(corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, gatekeeper.MutatorsName, map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",
 			"data": map[string]any{"mode": "native"},
 		})

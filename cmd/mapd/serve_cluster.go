@@ -6,17 +6,16 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -33,6 +32,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/policyvalidation"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/externaldata"
 	"github.com/mapd-project/mapd/internal/operate/promote"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -52,31 +52,28 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	metrics.Watch(c.health)
 	identity := identity()
 	records := history.New(identity)
-	guests, err := f.guests(log)
-	if err != nil {
-		return err
-	}
 	certificates, err := f.certificates(c, log)
 	if err != nil {
 		return err
 	}
-	native, err := f.native(ctx, c)
+	var outside *externaldata.Client
+	if f.externalData {
+		// Gatekeeper offers its serving certificate, too.
+		if outside, err = f.providers.client(metrics, func() (*tls.Certificate, error) { return certificates.GetCertificate(nil) }); err != nil {
+			return usagef("serve: %w", err)
+		}
+		defer outside.Close()
+	}
+	features, expander, err := f.features(ctx, c, metrics, outside, log)
 	if err != nil {
-		return &codedError{exitUnreachable, err}
+		return err
 	}
 	options := store.Options{
 		Dynamic: c.dynamic, Kubernetes: c.kube, Env: c.env, Log: log, Metrics: metrics, Prune: records.Prune,
-		Mutators: f.mutators(), Guests: guests,
-		Native: native, Exempt: append([]string{c.namespace}, f.exempt...), Expansion: f.expansion,
+		Exempt: append([]string{c.namespace}, f.exempt...), Features: features,
 	}
-	if f.externalData {
-		// Gatekeeper offers its serving certificate, too.
-		providers, err := f.providers.client(metrics, func() (*tls.Certificate, error) { return certificates.GetCertificate(nil) })
-		if err != nil {
-			return usagef("serve: %w", err)
-		}
-		defer providers.Close()
-		options.Resolver, options.Providers = providers, providers.Set
+	if outside != nil {
+		options.Resolver = outside
 	}
 	policies := store.New(options)
 	repeats, err := f.repeater(c, policies, metrics, log)
@@ -86,7 +83,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := controllers.New(controllers.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity, Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: native != nil, Guests: guests != nil, Expansion: f.expansion, Counts: records.Counts, Audit: repeats,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Features: features, Counts: records.Counts, Audit: repeats,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
 				return err
@@ -115,14 +112,17 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		// A replica that is cut off goes on with what it has: see docs/operate/emergencies.md.
 		{Name: "API server", Run: c.health.Check, Advisory: true},
 	}
-	if f.expansion {
-		checks = append(checks, webhook.Check{Name: "expansion", Run: policies.ExpansionReady, Advisory: true})
+	paths := map[string]webhook.Admitter{}
+	for _, feature := range features {
+		maps.Copy(paths, feature.Admitters())
+		if feature.Advisory() { // the others are part of policies.Ready
+			checks = append(checks, webhook.Check{Name: feature.Name(), Run: feature.Ready, Advisory: true})
+		}
 	}
 	return f.run(ctx, webhook.Options{
 		Entries:   policies.Entry,
-		Legacy:    policies.Legacy(),
-		Guests:    policies.Guests(),
-		Expansion: f.reviewer(policies.Expander, metrics),
+		Paths:     paths,
+		Expansion: f.reviewer(expander, metrics),
 		Validator: &policyvalidation.Validator{
 			Env: c.env, Authorizer: policies.Authorizer(), Types: policies.Types(),
 			Policy: func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
@@ -313,53 +313,6 @@ func (f *serveFlags) ownNamespace() string {
 		return strings.TrimSpace(string(data))
 	}
 	return defaultNamespace
-}
-
-// native has mutators moved into policies, or out of those that an earlier
-// --legacy=native has left, if mapd still has the rights for that. What mapd does not reach,
-// the policies do not either.
-func (f *serveFlags) native(ctx context.Context, c *connection) (*store.NativeOptions, error) {
-	switch f.legacy {
-	case legacyOn:
-		may, err := mayDeleteNative(ctx, c.kube)
-		if err != nil || !may {
-			return nil, err
-		}
-		return &store.NativeOptions{Back: true}, nil
-	case legacyNative:
-		exempt := append([]string{c.namespace}, f.exempt...)
-		slices.Sort(exempt)
-		return &store.NativeOptions{Exempt: slices.Compact(exempt)}, nil
-	}
-	return nil, nil
-}
-
-// mayDeleteNative reports whether mapd may delete policies of Kubernetes' own.
-func mayDeleteNative(ctx context.Context, kube kubernetes.Interface) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	review, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "delete", Group: api.NativeGroup, Resource: api.OwnPolicies.Resource,
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("whether policies of an earlier --legacy=native can be deleted: %w", err)
-	}
-	return review.Status.Allowed, nil
-}
-
-// guests says how Kubewarden's policies of the cluster run; nil: they do not.
-func (f *serveFlags) guests(log *slog.Logger) (*store.GuestOptions, error) {
-	mode := f.guestMode(api.Off)
-	if mode == api.Off {
-		return nil, nil
-	}
-	loader, err := f.modules.loader(log, limitToContainer)
-	if err != nil {
-		return nil, usagef("serve: %w", err)
-	}
-	return &store.GuestOptions{Mode: mode, Loader: loader}, nil
 }
 
 // hosts are the names by which the API server and probes from inside the cluster

@@ -23,8 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
@@ -83,11 +81,8 @@ type Options struct {
 	// if the entry does not exist. The Handler calls it for each review. Without Entries
 	// the Handler serves no such paths.
 	Entries func(ID) Admitter
-	// Guests decides reviews of policies of Kubewarden's. Nil: their paths do not
-	// exist. See GuestPath.
-	Guests func(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) Admitter
-	// Legacy decides reviews on LegacyPath. Nil: there is no such path.
-	Legacy Admitter
+	// Paths decide the reviews on other paths, such as LegacyPath and those of GuestPath.
+	Paths map[string]Admitter
 	// Validator decides reviews on ValidatePath, which are about objects of mapd's own
 	// API group. Nil: there is no such path.
 	Validator Validator
@@ -182,15 +177,8 @@ func NewHandler(o Options) *Handler {
 	if o.Admitter != nil {
 		h.reviews[mutatePath] = decider{Admitter: o.Admitter}
 	}
-	if o.Guests != nil {
-		for _, failurePolicy := range []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore} {
-			for _, mutating := range []bool{true, false} {
-				h.reviews[GuestPath(mutating, failurePolicy)] = decider{Admitter: o.Guests(mutating, failurePolicy)}
-			}
-		}
-	}
-	if o.Legacy != nil {
-		h.reviews[LegacyPath] = decider{Admitter: o.Legacy}
+	for path, a := range o.Paths {
+		h.reviews[path] = decider{Admitter: a}
 	}
 	if o.Validator != nil {
 		h.reviews[ValidatePath] = decider{Validator: o.Validator, validated: h.metrics.validated}

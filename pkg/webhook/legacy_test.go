@@ -128,7 +128,7 @@ func TestLegacyPath(t *testing.T) {
 		options Options
 		want    int
 	}{
-		{Options{Legacy: admits(func(req *policy.Request) *engine.Decision { return &engine.Decision{Object: req.Object} })}, http.StatusBadRequest},
+		{Options{Paths: map[string]Admitter{LegacyPath: admits(func(req *policy.Request) *engine.Decision { return &engine.Decision{Object: req.Object} })}}, http.StatusBadRequest},
 		{Options{}, http.StatusNotFound},
 	} {
 		r := httptest.NewRequest(http.MethodPost, LegacyPath, strings.NewReader("{}"))
@@ -136,7 +136,7 @@ func TestLegacyPath(t *testing.T) {
 		w := httptest.NewRecorder()
 		NewHandler(tt.options).ServeHTTP(w, r)
 		if w.Code != tt.want {
-			t.Errorf("POST %s with Legacy %t: %d %s, want %d", LegacyPath, tt.options.Legacy != nil, w.Code, w.Body, tt.want)
+			t.Errorf("POST %s with Paths %t: %d %s, want %d", LegacyPath, tt.options.Paths != nil, w.Code, w.Body, tt.want)
 		}
 	}
 }

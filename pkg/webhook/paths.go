@@ -11,13 +11,13 @@ import (
 const (
 	// ValidatePath is where policies and bindings are validated.
 	ValidatePath = "/validate"
-	// LegacyPath is the path of Options.Legacy.
+	// LegacyPath is the path for Gatekeeper's mutators.
 	LegacyPath = "/mutate/legacy"
 	// ExpandPath is the path of Options.Expansion.
 	ExpandPath = "/expand"
 )
 
-// Paths of Options.Guests, below which the failurePolicy of the entry follows. Mutating
+// Paths for Kubewarden's policies, below which the failurePolicy of the entry follows. Mutating
 // entries lead to the first, validating ones to the second.
 const (
 	GuestsPath     = "/mutate/guests"

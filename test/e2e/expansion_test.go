@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/cluster/controllers"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
+	"github.com/mapd-project/mapd/internal/cluster/workloads"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
@@ -206,7 +206,7 @@ func TestExpansion(t *testing.T) {
 	listed := func(want string) {
 		t.Helper()
 		cluster.Eventually(t, cluster.Patience, "the ConfigMap", func(ctx context.Context) error {
-			cm, err := m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, controllers.ExpansionName, metav1.GetOptions{})
+			cm, err := m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, workloads.ListingName, metav1.GetOptions{})
 			if err != nil || cm.Data["templates"] != want {
 				return fmt.Errorf("it has %q: %v", cm.Data["templates"], err)
 			}

@@ -22,7 +22,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
@@ -129,24 +129,24 @@ func (g *gatekeeper) delete(t *testing.T, resources ...string) {
 }
 
 // said is what mapd says of the mutators.
-func (g *gatekeeper) said(ctx context.Context) (controllers.MutatorList, error) {
-	c, err := g.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, controllers.MutatorsName, metav1.GetOptions{})
+func (g *gatekeeper) said(ctx context.Context) (feature.Listing, error) {
+	c, err := g.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, gatekeeper.MutatorsName, metav1.GetOptions{})
 	if err != nil {
-		return controllers.MutatorList{}, err
+		return feature.Listing{}, err
 	}
-	return controllers.ReadMutators(c.Data), nil
+	return gatekeeper.ReadMutators(c.Data), nil
 }
 
 // says waits until mapd says it, each as "Assign/name state".
-func (g *gatekeeper) says(t *testing.T, want ...string) controllers.MutatorList {
+func (g *gatekeeper) says(t *testing.T, want ...string) feature.Listing {
 	t.Helper()
-	var list controllers.MutatorList
+	var list feature.Listing
 	cluster.Eventually(t, cluster.Patience, "what is said of mutators", func(ctx context.Context) (err error) {
 		if list, err = g.said(ctx); err != nil {
 			return err
 		}
 		var got []string
-		for _, m := range list.Mutators {
+		for _, m := range list.Lines {
 			got = append(got, m.ID+" "+m.State)
 		}
 		if !slices.Equal(got, want) {
@@ -515,8 +515,8 @@ func (g *gatekeeper) conflict(t *testing.T) {
 	g.awaitSpec(t, "{x: {v: 1}, z: here}")
 	g.Apply(t, assign("b", "'spec.x[name: n].v'", "2"))
 	list := g.says(t, "Assign/a conflict", "Assign/b conflict", "Assign/c running")
-	if want := "the following mutators have conflicting schemas: [Assign.mutations.gatekeeper.sh /a,Assign.mutations.gatekeeper.sh /b]"; list.Mutators[0].Text != want {
-		t.Errorf("conflict %q, want %q", list.Mutators[0].Text, want)
+	if want := "the following mutators have conflicting schemas: [Assign.mutations.gatekeeper.sh /a,Assign.mutations.gatekeeper.sh /b]"; list.Lines[0].Text != want {
+		t.Errorf("conflict %q, want %q", list.Lines[0].Text, want)
 	}
 	g.awaitSpec(t, "{z: here}")
 	g.event(t, "MutatorConflict", "b")
@@ -551,7 +551,7 @@ func (g *gatekeeper) invalid(t *testing.T) {
 	g.awaitSpec(t, "{x: 1}")
 	g.Apply(t, assign("a", "'spec.x['", "2")+"---"+assign("b", "metadata.name", "2"))
 	list := g.says(t, "Assign/a outdated", "Assign/b refused")
-	if text := list.Mutators[0].Text; !strings.Contains(text, "spec.location") {
+	if text := list.Lines[0].Text; !strings.Contains(text, "spec.location") {
 		t.Errorf("of the field at fault there is nothing in %q", text)
 	}
 	g.event(t, "MutatorInvalid", "a")

@@ -13,7 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/modulepolicies"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 	"github.com/mapd-project/mapd/test/guest"
 )
@@ -78,7 +78,7 @@ spec:
 	policies := func(want ...string) {
 		t.Helper()
 		cluster.Eventually(t, cluster.Patience, "what is said of policies", func(ctx context.Context) error {
-			cm, err := m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, controllers.GuestsName, metav1.GetOptions{})
+			cm, err := m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, modulepolicies.ListingName, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}

@@ -141,12 +141,12 @@ func (g *movers) recorded(t *testing.T, c *migrateCase) {
 		if err != nil {
 			return err
 		}
-		for _, m := range list.Mutators {
+		for _, m := range list.Lines {
 			if m.State != "native" {
 				return fmt.Errorf("%v", list)
 			}
 		}
-		if len(list.Mutators) == 0 || !strings.HasSuffix(list.Mutators[0].Text, g.group) {
+		if len(list.Lines) == 0 || !strings.HasSuffix(list.Lines[0].Text, g.group) {
 			return fmt.Errorf("%v", list)
 		}
 		return nil
@@ -207,7 +207,7 @@ func (g *movers) state(id, state, text string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, m := range list.Mutators {
+		for _, m := range list.Lines {
 			if m.ID == id && m.State == state && strings.Contains(m.Text, text) {
 				return nil
 			}

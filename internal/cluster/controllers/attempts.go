@@ -2,6 +2,9 @@ package controllers
 
 import "time"
 
+// callLimit bounds one call of the API server.
+const callLimit = 10 * time.Second
+
 // attempts are those of something that is tried again and again. They bound how often it is
 // tried after a failure, and how often the log says the same.
 type attempts struct {

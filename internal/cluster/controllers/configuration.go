@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
@@ -156,67 +157,56 @@ func timeoutSeconds(d time.Duration) int32 {
 	return int32(min(30, max(1, math.Ceil(d.Seconds()))))
 }
 
-// asked is what mutating entries are derived from.
+// asked is what entries are derived from.
 type asked struct {
 	entries []*webhookconfig.Entry
-	// rules are those of Gatekeeper's mutators. They are unknown while the mutators are
-	// unread.
-	rules  []admissionregistrationv1.RuleWithOperations
-	unread bool
-	// workloads are the rules of what is expanded, nil if it is unknown.
-	workloads []admissionregistrationv1.RuleWithOperations
-	// guests are Kubewarden's policies, nil if they are not run or not read yet.
-	guests       *store.GuestsState
-	guestsUnread bool
+	// states are those of Options.Features.
+	states []feature.State
+	// needs are their entries, without what all entries have in common, to compare.
+	needs []entry
 }
 
-// askedBy returns what the entries of a snapshot are derived from.
-func (w *Writer) askedBy(s *store.Snapshot) asked {
-	a := asked{
-		entries: s.Entries, unread: w.o.Mutators && s.Mutators == nil,
-		guests: s.Guests, guestsUnread: w.o.Guests && s.Guests == nil,
+// askedBy returns what the entries of a snapshot are derived from. before is the same of the
+// snapshot before.
+func (w *Writer) askedBy(s *store.Snapshot, before asked) asked {
+	a := asked{entries: s.Entries, states: s.States}
+	if slices.Equal(a.states, before.states) {
+		a.needs = before.needs
+		return a
 	}
-	if s.Mutators != nil {
-		a.rules = s.Mutators.Rules
-	}
-	if s.Expansion != nil {
-		a.workloads = s.Expansion.Rules
+	for _, state := range a.states {
+		if state == nil {
+			a.needs = append(a.needs, entry{}) // other than none
+			continue
+		}
+		for _, validating := range []bool{true, false} {
+			a.needs = append(a.needs, state.Entries(validating, entry{})...)
+		}
 	}
 	return a
 }
 
 func (a asked) equal(b asked) bool {
-	return slices.Equal(a.entries, b.entries) && a.unread == b.unread && a.guestsUnread == b.guestsUnread && sameGuests(a.guests, b.guests) && apiequality.Semantic.DeepEqual(a.rules, b.rules) && apiequality.Semantic.DeepEqual(a.workloads, b.workloads)
+	return slices.Equal(a.entries, b.entries) && apiequality.Semantic.DeepEqual(a.needs, b.needs)
 }
 
-// sameGuests reports whether two states of Kubewarden's policies need the same entries.
-func sameGuests(a, b *store.GuestsState) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return slices.EqualFunc(a.Guests, b.Guests, (*webhookconfig.Reach).Equal) && slices.EqualFunc(a.Validators, b.Validators, (*webhookconfig.Reach).Equal)
-}
-
-// guestEntries returns the entries for Kubewarden's policies. It keeps the present ones
-// while the policies are unread.
-func (w *Writer) guestEntries(c *configuration, a asked, base entry) []entry {
-	switch {
-	case a.guestsUnread:
+// featureEntries returns the entries of all features. Those of a feature whose state is not
+// known yet stay what they are.
+func (w *Writer) featureEntries(c *configuration, a asked, base entry) (out []entry) {
+	for i, f := range w.o.Features {
+		if state := a.states[i]; state != nil {
+			out = append(out, state.Entries(c.validating, base)...)
+			continue
+		}
 		_, live, _ := c.get()
-		var kept []entry
 		for _, e := range live {
-			if webhookconfig.IsGuestEntry(e.Name) {
+			if f.Owns(e.Name) {
 				e.ClientConfig.CABundle = base.ClientConfig.CABundle
-				kept = append(kept, e)
+				out = append(out, e)
 			}
 		}
-		return kept
-	case a.guests == nil:
-		return nil
-	case c.validating:
-		return webhookconfig.GuestEntries(a.guests.Validators, false, base)
 	}
-	return webhookconfig.GuestEntries(a.guests.Guests, true, base)
+	return out
 }
 
 // derive sets what both configurations should be, with the authorities of bundle.
@@ -236,14 +226,10 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte,
 				ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds,
 				MatchConditions: webhookconfig.NotItself(w.o.User),
 			}).Webhooks)
-			desired = append(desired, w.expansionEntry(c, a, base)...)
 		} else {
 			desired = webhookconfig.Configuration(a.entries, base).Webhooks
-			if legacy := w.legacyEntry(c, a, base); legacy != nil {
-				desired = append(desired, *legacy)
-			}
 		}
-		desired = append(desired, w.guestEntries(c, a, base)...)
+		desired = append(desired, w.featureEntries(c, a, base)...)
 		for i := range desired {
 			desired[i] = withDefaults(desired[i], c.validating)
 		}
@@ -251,42 +237,6 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte,
 			c.desired, c.next, c.retry = desired, time.Time{}, 0
 		}
 	}
-}
-
-// expansionEntry returns the entry for workloads, if there is one. It keeps the present
-// one while it is unknown what is expanded.
-func (w *Writer) expansionEntry(c *configuration, a asked, base entry) []entry {
-	rules := a.workloads
-	if !w.o.Expansion {
-		return nil
-	}
-	if rules == nil {
-		_, live, _ := c.get()
-		if i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhookconfig.ExpansionName }); i >= 0 {
-			rules = live[i].Rules
-		}
-	}
-	e := webhookconfig.ExpansionEntry(rules, admissionregistrationv1.ValidatingWebhook{
-		ClientConfig: base.ClientConfig, TimeoutSeconds: base.TimeoutSeconds, NamespaceSelector: base.NamespaceSelector, MatchConditions: base.MatchConditions,
-	})
-	if e == nil {
-		return nil
-	}
-	return fromValidating([]admissionregistrationv1.ValidatingWebhook{*e})
-}
-
-// legacyEntry returns the entry for Gatekeeper's mutators, nil if there is none. It keeps
-// the present one while the mutators are unread.
-func (w *Writer) legacyEntry(c *configuration, a asked, base entry) *entry {
-	if !a.unread {
-		return webhookconfig.LegacyEntry(a.rules, base)
-	}
-	_, live, _ := c.get()
-	i := slices.IndexFunc(live, func(e entry) bool { return e.Name == webhookconfig.LegacyName })
-	if i < 0 {
-		return nil
-	}
-	return webhookconfig.LegacyEntry(live[i].Rules, base)
 }
 
 // derivation has what the desired configurations were last derived from.
@@ -302,7 +252,7 @@ type derivation struct {
 func (t *term) updateDesired(d *derivation) (changed bool) {
 	stale := false
 	if s := t.o.Store.Snapshot(); s != nil && s != d.snapshot {
-		now := t.askedBy(s)
+		now := t.askedBy(s, d.asked)
 		stale = d.snapshot == nil || !now.equal(d.asked)
 		d.snapshot, d.asked = s, now
 	}

@@ -3,110 +3,47 @@ package controllers
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 )
 
-// listing is a ConfigMap in mapd's namespace that says what has become of objects whose
-// status belongs to others.
-type listing struct {
-	// name is that of the ConfigMap, and key the one under which it has a line for each
-	// object.
-	name, key string
-	// about says in the log which objects these are. One and many count them.
-	about, one, many string
-	// states are all states, in the order in which the summary counts them.
-	states []string
-	// reason and action are those of events about objects that do not do what they say.
-	reason, action string
-	// read returns what there is to list, and false while that is not known.
-	read func(*store.Snapshot) (listed, bool)
-}
+const (
+	// listPause is the least time between two writes of a listing, and listEvery how often
+	// to see whether it is still there.
+	listPause = 250 * time.Millisecond
+	listEvery = 30 * time.Second
+)
 
-// listed is the content of a listing.
-type listed struct {
-	lines    []listedObject
-	problems []string // of other objects
-}
-
-// listedObject is an object and its state. bad says that it does not do what it says.
-type listedObject struct {
-	object          *unstructured.Unstructured
-	id, state, text string
-	bad             bool
-}
-
-// data is the ConfigMap's content: a summary, and a line for each object.
-func (l *listing) data(now listed) map[string]string {
-	count, width, states := map[string]int{}, 0, 0
-	for _, o := range now.lines {
-		count[o.state]++
-		width, states = max(width, len(o.id)), max(states, len(o.state))
-	}
-	summary := fmt.Sprintf("%d %s", len(now.lines), l.many)
-	if len(now.lines) == 1 {
-		summary = "1 " + l.one
-	}
-	sign := ": "
-	for _, state := range l.states {
-		if count[state] > 0 {
-			summary += fmt.Sprintf("%s%d %s", sign, count[state], state)
-			sign = ", "
-		}
-	}
-	var b strings.Builder
-	for i, o := range now.lines {
-		if b.Len() > maxList {
-			fmt.Fprintf(&b, "and %d more\n", len(now.lines)-i)
-			break
-		}
-		b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s  %-*s  %s", width, o.id, states, o.state, line(o.text)), " ") + "\n")
-	}
-	out := map[string]string{keySummary: summary, l.key: b.String()}
-	var problems strings.Builder
-	for i, p := range now.problems {
-		if b.Len()+problems.Len() > maxList {
-			fmt.Fprintf(&problems, "and %d more\n", len(now.problems)-i)
-			break
-		}
-		problems.WriteString(line(p) + "\n")
-	}
-	if len(now.problems) > 0 {
-		out[keyProblems] = problems.String()
-	}
-	return out
-}
-
-// keep keeps the ConfigMap of a listing what it should be until ctx is done, and makes
-// events of objects that do not do what they say. notified receives a value after each
-// snapshot.
-func (w *Writer) keep(ctx context.Context, l *listing, notified <-chan struct{}, out *events) {
-	said := map[types.UID]string{}
+// keepListing keeps the ConfigMap of a feature what it should be until ctx is done. at is
+// the feature's place among all, and notified receives a value after each snapshot.
+func (w *Writer) keepListing(ctx context.Context, at int, notified <-chan struct{}, out *events) {
+	var known map[string]string // what is there; nil if that is not known
 	var tries attempts
+	looked := time.Time{}
 	for {
 		pause := listEvery
-		if now, ok := l.now(w.o.Store.Snapshot()); ok {
-			err := w.writeConfigMap(ctx, l.name, l.data(now))
+		if l := w.listing(at); l != nil {
+			if time.Since(looked) >= listEvery {
+				known, looked = nil, time.Now()
+			}
+			now, err := w.writeListing(ctx, l, known, out)
 			if ctx.Err() != nil {
 				return
 			}
 			wait, news := tries.ended(err, retryMost)
 			if news {
-				w.log.Error("what has become of "+l.about+" is not written", "configmap", l.name, "error", err)
+				w.log.Error("what has become of "+l.About+" is not written", "configmap", l.Name, "error", err)
 			}
 			if err == nil {
-				l.announce(now, said, out)
+				known = now
 			} else {
 				pause = wait
 			}
@@ -117,61 +54,79 @@ func (w *Writer) keep(ctx context.Context, l *listing, notified <-chan struct{},
 	}
 }
 
-func (l *listing) now(s *store.Snapshot) (listed, bool) {
-	if s == nil {
-		return listed{}, false
+// listing returns what the last snapshot says of the objects of a feature, nil if nothing.
+func (w *Writer) listing(at int) *feature.Listing {
+	s := w.o.Store.Snapshot()
+	if s == nil || s.States[at] == nil {
+		return nil
 	}
-	return l.read(s)
+	return s.States[at].Listing()
 }
 
-// writeConfigMap writes a ConfigMap of mapd's namespace unless it has the data already.
-func (w *Writer) writeConfigMap(ctx context.Context, name string, want map[string]string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// writeListing writes the ConfigMap if it is not what it should be, and returns what it is
+// then. What the ConfigMap has not said so far and is bad becomes an event.
+func (w *Writer) writeListing(ctx context.Context, l *feature.Listing, known map[string]string, out *events) (map[string]string, error) {
+	want := l.Data()
+	if known != nil && maps.Equal(known, want) {
+		return known, nil
+	}
+	live, err := w.writeConfigMap(ctx, l.Name, want)
+	if err == nil {
+		announce(l, feature.ReadListing(live, l.Key), out)
+	}
+	return want, err
+}
+
+// writeConfigMap writes a ConfigMap of mapd's namespace unless it has the data already,
+// and returns what it had before.
+func (w *Writer) writeConfigMap(ctx context.Context, name string, want map[string]string) (before map[string]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	client := w.o.Kubernetes.CoreV1().ConfigMaps(w.o.Namespace)
 	live, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return err
+		return nil, err
 	}
-	if err == nil && live.Data[keyProblems] == want[keyProblems] {
-		same := true // what others have put there besides is theirs
-		for key, text := range want {
-			same = same && live.Data[key] == text
-		}
-		if same {
-			return nil
+	if err == nil {
+		before = live.Data
+		if sameData(before, want) {
+			return before, nil
 		}
 	}
 	data, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "labels": labels()}, "data": want,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = client.Patch(ctx, name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)})
-	return err
+	return before, err
 }
 
-// announce makes events of the objects that do not do what they say. said has what was
-// announced of each.
-func (l *listing) announce(now listed, said map[types.UID]string, out *events) {
-	there := map[types.UID]bool{}
-	for _, o := range now.lines {
-		about := o.object
-		there[about.GetUID()] = true
-		if about.GetNamespace() != "" {
-			continue // mapd has no right to write events everywhere
+// sameData reports whether nothing of want has to be written over live, and nothing is
+// left of what there was to say earlier. What others have put there is theirs.
+func sameData(live, want map[string]string) bool {
+	for key, text := range want {
+		if live[key] != text {
+			return false
 		}
-		text := ""
-		if o.bad {
-			text = line(o.text)
-		}
-		if text != "" && said[about.GetUID()] != text {
-			out.warn(corev1.ObjectReference{
-				APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Name: about.GetName(), UID: about.GetUID(),
-			}, l.reason, l.action, text)
-		}
-		said[about.GetUID()] = text
 	}
-	maps.DeleteFunc(said, func(uid types.UID, _ string) bool { return !there[uid] })
+	return live[feature.KeyProblems] == want[feature.KeyProblems] && live[feature.KeyMode] == want[feature.KeyMode]
+}
+
+// announce makes events of the objects that do not do what they say, unless before says
+// the same. mapd has no right to write events in all namespaces.
+func announce(now *feature.Listing, before feature.Listing, out *events) {
+	said := map[feature.Line]bool{}
+	for _, o := range before.Lines {
+		said[o] = true
+	}
+	for _, o := range now.Lines {
+		text := feature.OneLine(o.Text)
+		if o.Reason == "" || o.Object.GetNamespace() != "" || said[feature.Line{ID: o.ID, State: o.State, Text: text}] {
+			continue
+		}
+		out.warn(corev1.ObjectReference{APIVersion: o.Object.GetAPIVersion(), Kind: o.Object.GetKind(), Name: o.Object.GetName(), UID: o.Object.GetUID()},
+			o.Reason, now.Action, text)
+	}
 }

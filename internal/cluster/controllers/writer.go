@@ -19,6 +19,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/certs"
 	"github.com/mapd-project/mapd/internal/cluster/election"
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/history"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
@@ -54,14 +55,8 @@ type Options struct {
 	User string
 	// Adopt lets the writer take the configurations from another installation, once.
 	Adopt bool
-	// Mutators says that the Store runs Gatekeeper's mutators; Native, that it moves
-	// them into policies or back, and these are written or deleted.
-	Mutators, Native bool
-	// Expansion says that the Store finds out what workloads create, so that there is an
-	// entry for workloads, and a ConfigMap about expansion templates.
-	Expansion bool
-	// Guests says that the Store runs Kubewarden's policies.
-	Guests bool
+	// Features are those of the Store.
+	Features []feature.Feature
 	// Counts returns what this replica has counted. Nil: nothing is written of that.
 	Counts func() []history.Counted
 
@@ -82,10 +77,10 @@ const AuditName = "mapd-audit"
 type Writer struct {
 	o   Options
 	log *slog.Logger
-	// published, reported and listed are notified of snapshots: one for each task.
-	published, reported, listed, guestsListed, expansionListed, certificates, tripped, voided <-chan struct{}
-	native                                                                                    *Native      // nil: no policies are written
-	nativeReported                                                                            watch.Signal // native has something new to say
+	// published, reported, tripped, voided and listed are notified of snapshots: one for each
+	// task, listed for each feature.
+	published, reported, tripped, voided, certificates <-chan struct{}
+	listed                                             []<-chan struct{}
 
 	// passive is the installation that the configurations belong to, if it is not
 	// this one; owned says that they were this one's before.
@@ -108,26 +103,21 @@ func New(o Options) *Writer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	w := &Writer{o: o, log: log, nativeReported: watch.NewSignal(), counted: watch.NewSignal()}
+	w := &Writer{o: o, log: log, counted: watch.NewSignal()}
 	w.lease = &election.Lease{Kubernetes: o.Kubernetes, Namespace: o.Namespace, Name: o.Lease, Identity: o.Identity, Labels: labels()}
 	w.late = w.lease.Late
-	if o.Native {
-		w.native = NewNative(NativeOptions{Dynamic: o.Dynamic, Store: o.Store, Namespace: o.Namespace, Log: log, Reported: w.nativeReported.Notify})
-	}
 	return w
 }
 
 // Run takes part in the election and writes while it holds the lease, until ctx
 // is done; then it releases the lease. A Writer runs once.
 func (w *Writer) Run(ctx context.Context) error {
-	w.published, w.reported, w.listed = w.o.Store.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
-	if w.o.Guests {
-		w.guestsListed = w.o.Store.Changed()
+	changed := w.o.Store.Changed
+	w.published, w.reported, w.tripped, w.voided = changed(), changed(), changed(), changed()
+	for range w.o.Features {
+		w.listed = append(w.listed, changed())
 	}
-	if w.o.Expansion {
-		w.expansionListed = w.o.Store.Changed()
-	}
-	w.certificates, w.tripped, w.voided = w.o.Certificates.Changed(), w.o.Store.Changed(), w.o.Store.Changed()
+	w.certificates = w.o.Certificates.Changed()
 	storing, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { w.storeTrips(storing) })
@@ -281,22 +271,19 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 		work.Go(func() { t.keepTotals(ctx) })
 	}
 	work.Go(func() { t.cleanRecords(ctx) })
-	if t.o.Mutators {
-		work.Go(func() { t.keepList(ctx, t.events) })
-	}
-	if t.o.Guests {
-		work.Go(func() { t.keep(ctx, &guestListing, t.guestsListed, t.events) })
-	}
-	if t.o.Expansion {
-		work.Go(func() { t.keep(ctx, &expansionListing, t.expansionListed, t.events) })
+	for i, f := range t.o.Features {
+		work.Go(func() { t.keepListing(ctx, i, t.listed[i], t.events) })
+		if f, ok := f.(feature.Controlled); ok {
+			work.Go(func() { f.Control(ctx, ns) })
+		}
 	}
 	if t.o.Audit != nil {
 		work.Go(func() {
-			t.o.Audit(ctx, func(ctx context.Context, data map[string]string) error { return t.writeConfigMap(ctx, AuditName, data) })
+			t.o.Audit(ctx, func(ctx context.Context, data map[string]string) error {
+				_, err := t.writeConfigMap(ctx, AuditName, data)
+				return err
+			})
 		})
-	}
-	if t.native != nil {
-		work.Go(func() { t.native.Run(ctx, ns) })
 	}
 	t.keepConfigurations(ctx, ns)
 }

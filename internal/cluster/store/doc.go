@@ -1,4 +1,4 @@
-// Package store answers one question: which policies, bindings and mutators does this
+// Package store answers one question: which policies and bindings does this
 // cluster want to be in force now?
 //
 // It watches policies, bindings and Namespaces, the objects that policies take as
@@ -14,9 +14,9 @@
 // the requests that it would have applied to by its failurePolicy, such a binding has no
 // effect, and the Snapshot reports both.
 //
-// With Options.Mutators a Store also watches Gatekeeper's mutators, while the cluster
-// has their kinds, and publishes them to an engine of their own. A mutator that becomes
-// invalid continues to run in its last valid version.
+// A Store also runs the features that Options.Features lists (internal/cluster/feature):
+// Gatekeeper's mutators, Kubewarden's policies and whatever else mapd runs beside policies.
+// It knows none of them by name.
 //
 // A Store only reads. internal/cluster/controllers writes into the cluster; Changed and Snapshot say
 // when and what.

@@ -110,15 +110,6 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 	return out
 }
 
-// legacyRouting returns the routing that mutators with these rules need.
-func legacyRouting(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) routing {
-	entry := webhookconfig.LegacyEntry(rules, base)
-	if entry == nil {
-		return nil
-	}
-	return routings(&admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{*entry}})
-}
-
 // live returns the routing that API servers use, nil if it is not known.
 func (m *moves) live() routing {
 	live, _ := m.configuration.Get("", webhookconfig.ConfigurationName)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/parallel"
@@ -22,19 +23,16 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Snapshot is all that a Store has to say about policies, bindings and mutators at
+// Snapshot is all that a Store has to say about policies, bindings and features at
 // one time. It is immutable.
 type Snapshot struct {
 	Policies []PolicyState  // by name
 	Bindings []BindingState // by name
 	// Entries are the webhook entries that the policies need.
 	Entries []*webhookconfig.Entry
-	// Mutators is nil if Gatekeeper's mutators are not run, or not read yet.
-	Mutators *MutatorsState
-	// Expansion is nil if workloads are not expanded, or it is not known yet with what.
-	Expansion *ExpansionState
-	// Guests is nil if Kubewarden's policies are not run, or not read yet.
-	Guests *GuestsState
+	// States are those of Options.Features, in their order; nil for one that is not known
+	// yet.
+	States []feature.State
 }
 
 // PolicyState is one policy and what has become of it.
@@ -192,6 +190,16 @@ func wholeShare(c *catalogue) *joined {
 	return shareOf(c, func(id webhook.ID) bool { return id != webhook.ID{} })
 }
 
+// stage runs the policies of all entries together.
+func (c *catalogue) stage(sources binding.Sources) (engine.Stage, error) {
+	j := wholeShare(c)
+	index, err := binding.NewIndex(j.policies, j.bindings, sources)
+	if err != nil {
+		return engine.Stage{}, err
+	}
+	return engine.Policies(index), nil
+}
+
 func shareOf(c *catalogue, has func(webhook.ID) bool) *joined {
 	s := shares{catalogue: c, of: map[webhook.ID]*share{}}
 	all := webhook.ID{Group: webhook.Groups()[0]}
@@ -248,12 +256,8 @@ type publication struct {
 	types   *openapi.Types
 	version uint64 // of the warnings
 	params  func(schema.GroupVersionKind) ParamState
-	// mutators may be nil.
-	mutators  *MutatorsState
-	guests    *GuestsState    // may be nil
-	workloads *ExpansionState // may be nil
-	// stages are those of Kubewarden's policies, if they are run.
-	stages []engine.Stage
+	states  []feature.State
+	stages  []engine.Stage // of all features
 
 	snapshot func() *Snapshot
 }
@@ -268,7 +272,7 @@ func (p *publication) build() *Snapshot {
 		Policies: make([]PolicyState, len(p.policies)),
 		Bindings: make([]BindingState, len(p.bindings)),
 		Entries:  p.entries,
-		Mutators: p.mutators, Guests: p.guests, Expansion: p.workloads,
+		States:   p.states,
 	}
 	for i, b := range p.bindings {
 		s.Bindings[i] = BindingState{Object: b.object, PolicyName: b.policyName, PolicyFound: p.named[i] >= 0, Err: b.err, Binding: b.binding}

@@ -5,27 +5,26 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/mapd-project/mapd/internal/apiserver/validating"
 	"github.com/mapd-project/mapd/internal/breaker"
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
-	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -36,9 +35,6 @@ type Metrics interface {
 	// SnapshotPublished reports how many policies and bindings are in use from now on, and
 	// how many of the policies cannot run.
 	SnapshotPublished(policies, bindings, compileErrors int)
-	// MutatorsPublished reports the number of Gatekeeper's mutators by state, and how many
-	// programs they share.
-	MutatorsPublished(states map[string]int, shapes int)
 	// BreakersPublished reports the policies that have a breaker, and which have tripped.
 	BreakersPublished(tripped map[string]bool)
 	// Prune forgets the policies and bindings for which keep returns false: they are gone.
@@ -61,26 +57,12 @@ type Options struct {
 	Prune func(keep func(policy, binding string) bool)
 	// Exempt are the namespaces that webhook entries leave out.
 	Exempt []string
-	// Mutators is the mode of Gatekeeper's mutators. Unless it is Off, mapd needs the
-	// right to read them.
-	Mutators api.Mode
-	// Resolver answers what policies and mutators ask of providers of external data; nil
-	// makes every answer an error.
+	// Resolver answers what policies ask of providers of external data; nil makes every
+	// answer an error.
 	Resolver engine.Resolver
-	// Providers is called with the Providers of the cluster that are valid, and how many
-	// others there are, at first and after each change. Nil reads none; otherwise mapd
-	// needs the right to read them.
-	Providers func(valid []*legacy.Provider, refused int)
-	// Native moves them into policies, or back, for which mapd needs the right to read
-	// those of the cluster; the Store does not write them. Mutators has to be On.
-	Native *NativeOptions
-	// Expansion finds out what becomes of the objects that workloads create. mapd needs
-	// the right to read ValidatingAdmissionPolicies, and, if the server has them, expansion
-	// templates and Kubernetes' own MutatingAdmissionPolicies.
-	Expansion bool
-	// Guests runs Kubewarden's policies, for which mapd needs the right to read them.
-	// Nil: they are not run.
-	Guests *GuestOptions
+	// Features are what is run beside policies. mapd needs the rights to read their
+	// objects.
+	Features []feature.Feature
 }
 
 // Store turns a cluster into snapshots. It is safe for concurrent use.
@@ -98,10 +80,7 @@ type Store struct {
 	authorizer authorizer.Authorizer
 	sources    binding.Sources
 	engine     engine.Options
-	gatekeeper *gatekeeper // nil: its mutators are not run
-	workloads  *workloads  // nil: they are not expanded
-	guests     *guests     // nil: Kubewarden's policies are not run
-	providers  *providers  // nil: none are read
+	features   []feature.Feature
 	// served runs the policies of each entry; nil before the first snapshot.
 	served atomic.Pointer[served]
 
@@ -156,26 +135,13 @@ func New(o Options) *Store {
 	s.compiler.slow = newSlow(s.changes.Notify)
 	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: policyset.Equivalents(types)}
 	s.engine = engine.Options{Authorizer: s.authorizer, Convert: policyset.Convert(types), Resolver: o.Resolver}
-	if o.Providers != nil {
-		s.providers = newProviders(o.Dynamic, types, log, o.Providers)
+	deps := feature.Deps{
+		Client: o.Dynamic, Log: log, Policy: s.compiler.deps, Sources: s.sources, Engine: s.engine, Authorizer: s.authorizer,
+		Changed: s.changes.Notify, Own: own{s},
 	}
-	if o.Mutators != api.Off {
-		s.gatekeeper = newGatekeeper(gatekeeperOptions{
-			client: o.Dynamic, deps: s.compiler.deps, mode: o.Mutators, namespace: s.namespaces.Namespace,
-			metrics: o.Metrics, log: log, changed: s.changes.Notify, resolver: o.Resolver,
-		})
-		if o.Native != nil {
-			s.gatekeeper.natives = newNatives(o.Dynamic, s, *o.Native)
-			s.moves.always.Store(true)
-		}
-	}
-	if o.Expansion {
-		s.workloads = newWorkloads(o.Dynamic, validating.Sources{
-			Sources: s.sources, Types: types, Convert: s.engine.Convert, Authorizer: s.authorizer,
-		}, s.compiler.deps, s.engine, log, s.changes.Notify)
-	}
-	if o.Guests != nil {
-		s.guests = newGuests(o.Dynamic, *o.Guests, s.compiler.deps, s.sources, s.engine, log, s.changes.Notify)
+	s.features = o.Features
+	for _, f := range s.features {
+		f.Start(deps)
 	}
 	return s
 }
@@ -185,17 +151,8 @@ func (s *Store) servedKindsChanged() {
 	s.kindsChanged.Store(true)
 	s.changes.Notify()
 	s.params.look()
-	if s.gatekeeper != nil {
-		s.gatekeeper.look()
-	}
-	if s.workloads != nil {
-		s.workloads.look()
-	}
-	if s.guests != nil {
-		s.guests.look()
-	}
-	if s.providers != nil {
-		s.providers.mirror.Look()
+	for _, f := range s.features {
+		f.Look()
 	}
 }
 
@@ -208,17 +165,8 @@ func (s *Store) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){s.policies.Run, s.bindings.Run, s.namespaces.Run, s.moves.configuration.Run} {
 		all.Go(func() { run(ctx) })
 	}
-	if s.gatekeeper != nil {
-		all.Go(func() { s.gatekeeper.run(ctx) })
-	}
-	if s.workloads != nil {
-		all.Go(func() { s.workloads.run(ctx) })
-	}
-	if s.guests != nil {
-		all.Go(func() { s.guests.run(ctx) })
-	}
-	if s.providers != nil {
-		all.Go(func() { s.providers.run(ctx) })
+	for _, f := range s.features {
+		all.Go(func() { f.Run(ctx) })
 	}
 	var failed error
 	all.Go(func() {
@@ -247,14 +195,10 @@ func (s *Store) Ready() error {
 		return errors.New("no snapshot is published yet")
 	}
 	var errs []error
-	if s.providers != nil {
-		errs = append(errs, s.providers.ready())
-	}
-	if s.gatekeeper != nil {
-		errs = append(errs, s.gatekeeper.ready())
-	}
-	if s.guests != nil {
-		errs = append(errs, s.guests.ready())
+	for _, f := range s.features {
+		if !f.Advisory() {
+			errs = append(errs, f.Ready())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -279,15 +223,17 @@ func (s *Store) update(ctx context.Context) {
 		// The error is in the policy's status, not in the log, because it quotes the policy.
 		s.log.Error("the policy cannot run", "policy", name)
 	}
-	// Mutators and policies do not wait for each other's sources.
-	mutators := s.gatekeeper != nil && s.gatekeeper.update(ctx, kinds)
-	workloads := s.workloads != nil && s.workloads.update(kinds)
-	guests := s.guests != nil && s.guests.update(ctx, kinds)
+	// Features and policies do not wait for each other's sources.
+	for _, f := range s.features {
+		if f.Update(ctx, kinds) {
+			state = true
+		}
+	}
 	if s.sourcesReady() != nil {
 		return
 	}
 	s.forgetLate()
-	if s.entries != nil && !kinds && !state && !mutators && !workloads && !guests && !work.changed && len(bindings) == 0 {
+	if s.entries != nil && !kinds && !state && !work.changed && len(bindings) == 0 {
 		return
 	}
 	before := s.entries
@@ -335,11 +281,8 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 // kindsInUse returns the kinds that policies read.
 func (s *Store) kindsInUse(entries map[webhook.ID]*joined) []schema.GroupVersionKind {
 	kinds := paramKinds(entries)
-	if s.guests != nil {
-		kinds = append(kinds, s.guests.aware...)
-	}
-	if s.workloads != nil {
-		kinds = append(kinds, s.workloads.paramKinds()...)
+	for _, f := range s.features {
+		kinds = append(kinds, f.ParamKinds()...)
 	}
 	return kinds
 }
@@ -384,18 +327,35 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 		s.metrics.BreakersPublished(tripped)
 	}
 	next := publication{catalogue: s.compiler.catalogue, env: s.compiler.deps.Env, types: s.compiler.deps.Types, version: s.warnings.current(), params: s.params.State}
-	if s.gatekeeper != nil {
-		next.mutators = s.gatekeeper.state
+	for _, f := range s.features {
+		next.states = append(next.states, f.State())
+		next.stages = append(next.stages, f.Stages()...)
 	}
-	if s.workloads != nil {
-		s.workloads.publish(s.compiler.catalogue, s.sources, s.gatekeeper, s.guests)
-		next.workloads = s.workloads.state
-	}
-	if s.guests != nil {
-		next.guests, next.stages = s.guests.state, s.guests.whole
-	}
+	s.tellFollowers()
 	s.published.Store(newPublication(next))
 	s.listeners.Notify()
+}
+
+// tellFollowers gives the stages of all policies to the features that work with them.
+func (s *Store) tellFollowers() {
+	for i, f := range s.features {
+		follower, ok := f.(feature.Follower)
+		if !ok {
+			continue
+		}
+		stage, err := s.compiler.catalogue.stage(s.sources)
+		if err != nil { // only for two objects of one name
+			s.log.Error("the policies of before stay in use", "for", f.Name(), "error", err)
+			continue
+		}
+		var others []engine.Stage
+		for j, other := range s.features {
+			if j != i {
+				others = append(others, other.Stages()...)
+			}
+		}
+		follower.Published(stage, others)
+	}
 }
 
 // forgetGone forgets what was counted of policies and bindings that are gone.
@@ -419,26 +379,8 @@ func (s *Store) forgetLate() {
 
 // holds reports whether a policy, and its binding if that is named, still exist.
 func (s *Store) holds(policyName, bindingName string) bool {
-	return s.compiler.holds(policyName, bindingName) || s.gatekeeper != nil && s.gatekeeper.holds(policyName) ||
-		s.guests != nil && s.guests.holds(policyName)
-}
-
-// Guests returns what runs Kubewarden's policies of one path, see webhook.GuestPath; nil
-// if they are not run.
-func (s *Store) Guests() func(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) webhook.Admitter {
-	if s.guests == nil {
-		return nil
-	}
-	return s.guests.admitter
-}
-
-// Legacy returns an Admitter that runs Gatekeeper's mutators, nil if they are not run. It
-// changes nothing until they have been read.
-func (s *Store) Legacy() webhook.Admitter {
-	if s.gatekeeper == nil {
-		return nil
-	}
-	return s.gatekeeper.engine
+	return s.compiler.holds(policyName, bindingName) ||
+		slices.ContainsFunc(s.features, func(f feature.Feature) bool { return f.Holds(policyName) })
 }
 
 // Entry returns an Admitter that runs the policies of one webhook entry. Before the first
@@ -449,7 +391,7 @@ func (s *Store) Legacy() webhook.Admitter {
 func (s *Store) Entry(id webhook.ID) webhook.Admitter {
 	served := s.served.Load()
 	if served == nil {
-		return unread{id.FailurePolicy == admissionregistrationv1.Ignore}
+		return feature.Unread{Ignore: id.FailurePolicy == admissionregistrationv1.Ignore}
 	}
 	if a := served.entries[id]; a != nil {
 		return a
@@ -479,27 +421,22 @@ func (s *Store) wholeGroup(c catalogue, g webhook.Group) *admitter {
 	return a
 }
 
-// Whole returns an Engine that runs all policies of the last snapshot, Gatekeeper's mutators
-// and Kubewarden's policies, as far as they are run, each in its mode; nil before the first
-// snapshot. What it does counts for nobody's breaker, and it asks no providers of external
-// data. It works in proportion to all policies.
+// Whole returns an Engine that runs all policies of the last snapshot and all that features
+// run, each in its mode; nil before the first snapshot. What it does counts for nobody's
+// breaker, and it asks no providers of external data. It works in proportion to all
+// policies.
 func (s *Store) Whole(a authorizer.Authorizer) *engine.Engine {
 	p := s.published.Load()
 	if p == nil {
 		return nil
 	}
-	j := wholeShare(&p.catalogue)
-	index, err := binding.NewIndex(j.policies, j.bindings, s.sources)
+	stage, err := p.catalogue.stage(s.sources)
 	if err != nil { // only for two objects of one name
 		s.log.Error("the policies of all entries cannot be run together", "error", err)
 		return nil
 	}
-	stages := []engine.Stage{engine.Policies(index)}
-	if s.gatekeeper != nil {
-		stages = append(stages, s.gatekeeper.engine.Stages()...)
-	}
 	e := engine.New(engine.Options{Authorizer: a, Convert: s.engine.Convert})
-	e.Publish(append(stages, p.stages...)...)
+	e.Publish(append([]engine.Stage{stage}, p.stages...)...)
 	return e
 }
 
@@ -518,18 +455,6 @@ func (a *admitter) Admit(ctx context.Context, req *policy.Request) *engine.Decis
 		a.count(ctx, req, *set, d)
 	}
 	return d
-}
-
-// unread answers by failurePolicy until the first snapshot is published.
-type unread struct{ ignore bool }
-
-// Admit implements webhook.Admitter.
-func (u unread) Admit(_ context.Context, req *policy.Request) *engine.Decision {
-	if u.ignore {
-		return &engine.Decision{Object: req.Object}
-	}
-	status := apierrors.NewServiceUnavailable("the policies of this cluster have not been read yet").Status()
-	return &engine.Decision{Object: req.Object, Status: &status}
 }
 
 // Snapshot returns the last snapshot that was published, nil before the first. The first

@@ -19,24 +19,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
-	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // counted keeps what metrics count.
 type counted struct {
-	last     []int
-	names    [][2]string // of what was counted
-	mutators map[string]int
+	last  []int
+	names [][2]string // of what was counted
 }
 
 func (c *counted) Prune(keep func(policy, binding string) bool) {
 	c.names = slices.DeleteFunc(c.names, func(n [2]string) bool { return !keep(n[0], n[1]) })
 }
-
-func (c *counted) MutatorsPublished(states map[string]int, _ int) { c.mutators = states }
 
 func (c *counted) BreakersPublished(map[string]bool) {}
 
@@ -45,7 +42,7 @@ func (c *counted) SnapshotPublished(policies, bindings, compileErrors int) {
 }
 
 // newTestStore is a Store that nobody runs; its clients lead nowhere.
-func newTestStore(t testing.TB, metrics Metrics) *Store {
+func newTestStore(t testing.TB, metrics Metrics, features ...feature.Feature) *Store {
 	t.Helper()
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	dyn, err := dynamic.NewForConfig(config)
@@ -56,7 +53,7 @@ func newTestStore(t testing.TB, metrics Metrics) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Options{Dynamic: dyn, Kubernetes: kube, Env: testDeps(t).Env, Metrics: metrics, Mutators: api.Off})
+	s := New(Options{Dynamic: dyn, Kubernetes: kube, Env: testDeps(t).Env, Metrics: metrics, Features: features})
 	s.compiler.deps = testDeps(t)
 	return s
 }

@@ -263,7 +263,7 @@ func TestMatchConditions(t *testing.T) {
 	workloads := ExpansionEntry([]admissionregistrationv1.RuleWithOperations{{}, {
 		Operations: []admissionregistrationv1.OperationType{"CREATE"},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
-	}}, admissionregistrationv1.ValidatingWebhook{}).MatchConditions
+	}}, admissionregistrationv1.MutatingWebhook{}).MatchConditions
 	owned := func(controller ...any) of {
 		var owners []any
 		for _, c := range controller {

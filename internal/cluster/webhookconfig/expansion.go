@@ -10,14 +10,13 @@ import (
 const ExpansionName = "expand.mapd.dev"
 
 // ExpansionEntry returns the validating entry for the workloads that rules name, or
-// nil without rules. base is as for ValidationConfiguration, with the NamespaceSelector
-// that it should have.
+// nil without rules. base is as for Configuration.
 //
 // The entry is skipped if mapd cannot be reached: it tells authors early what admission
 // will do to the objects of their workloads, and admission does it in any case. It
 // excludes workloads that a controller has made of another one, such as the ReplicaSets
 // of a Deployment, of which the author has been warned.
-func ExpansionEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.ValidatingWebhook) *admissionregistrationv1.ValidatingWebhook {
+func ExpansionEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
 	if rules = mergeRules(normalRules(rules)); len(rules) == 0 {
 		return nil
 	}

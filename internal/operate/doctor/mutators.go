@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/feature"
+	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/internal/words"
@@ -25,31 +26,31 @@ const mutatorsCheck = "Gatekeeper's mutators"
 // (Gatekeeper spec §9.1).
 const gatekeeperWebhook = "mutation.gatekeeper.sh"
 
-// gatekeeper has the facts about Gatekeeper's mutators.
-type gatekeeper struct {
-	stored int                      // how many there are
-	mode   string                   // of mapd: on, shadow, native, off
-	list   *controllers.MutatorList // what mapd says of them; nil: nothing
-	entry  bool                     // servers call mapd for them
-	rival  string                   // the configuration by which Gatekeeper mutates; empty: none
-	live   int                      // policies that mapd has put in the place of mutators
+// mutators has the facts about Gatekeeper's mutators.
+type mutators struct {
+	stored int              // how many there are
+	mode   string           // of mapd: on, shadow, native, off
+	list   *feature.Listing // what mapd says of them; nil: nothing
+	entry  bool             // servers call mapd for them
+	rival  string           // the configuration by which Gatekeeper mutates; empty: none
+	live   int              // policies that mapd has put in the place of mutators
 }
 
 // mutators checks whether mapd runs Gatekeeper's mutators, and their state.
 func (x *examination) mutators(ctx context.Context) {
-	g := gatekeeper{mode: x.legacyMode(), live: x.live}
+	g := mutators{mode: x.legacyMode(), live: x.live}
 	var err error
 	if g.stored, err = x.countMutators(ctx); err != nil {
 		x.unseen(mutatorsCheck, "list", "the kinds of "+legacy.Group, err)
 		return
 	}
-	config, err := x.Kubernetes.CoreV1().ConfigMaps(namespace).Get(ctx, controllers.MutatorsName, metav1.GetOptions{})
+	config, err := x.Kubernetes.CoreV1().ConfigMaps(namespace).Get(ctx, gatekeeper.MutatorsName, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		list := controllers.ReadMutators(config.Data)
+		list := gatekeeper.ReadMutators(config.Data)
 		g.list = &list
 	case !apierrors.IsNotFound(err):
-		x.unseen(mutatorsCheck, "get", "configmap "+controllers.MutatorsName+" in "+namespace, err)
+		x.unseen(mutatorsCheck, "get", "configmap "+gatekeeper.MutatorsName+" in "+namespace, err)
 		return
 	}
 	if g.mode == "" { // nobody to ask but the list
@@ -117,7 +118,7 @@ func (x *examination) countMutators(ctx context.Context) (int, error) {
 }
 
 // lines returns the findings; none where nothing of Gatekeeper is installed.
-func (g gatekeeper) lines() []Line {
+func (g mutators) lines() []Line {
 	if g.mode == "off" {
 		return g.unused()
 	}
@@ -135,12 +136,12 @@ func (g gatekeeper) lines() []Line {
 		say(Bad, mutatorsCheck, p, "see the rights in manifests/overlays/legacy, and mapd's log")
 	}
 	running, native := 0, 0
-	var off []controllers.MutatorLine
-	for _, m := range g.list.Mutators {
+	var off []feature.Line
+	for _, m := range g.list.Lines {
 		switch {
-		case m.Bad():
+		case gatekeeper.Bad(m):
 			off = append(off, m)
-		case m.State == controllers.MutatorNative:
+		case m.State == gatekeeper.MutatorNative:
 			native++
 		default:
 			running++
@@ -172,7 +173,7 @@ func (g gatekeeper) lines() []Line {
 
 // leftPolicies reports policies that stand for mutators and that nobody keeps
 // in step with them.
-func (g gatekeeper) leftPolicies() []Line {
+func (g mutators) leftPolicies() []Line {
 	if g.live == 0 || g.mode == "native" {
 		return nil
 	}
@@ -185,7 +186,7 @@ func (g gatekeeper) leftPolicies() []Line {
 }
 
 // unused returns the findings if mapd does not run mutators.
-func (g gatekeeper) unused() []Line {
+func (g mutators) unused() []Line {
 	switch {
 	case g.live > 0:
 		return g.leftPolicies()
@@ -200,14 +201,14 @@ func (g gatekeeper) unused() []Line {
 
 // notRunning returns a line for each mutator that does not run, up to a page.
 // Where mapd is not meant to run mutators, that may be intended.
-func notRunning(off []controllers.MutatorLine) []Line {
+func notRunning(off []feature.Line) []Line {
 	const most = 10
 	var lines []Line
 	var more []string
 	worst := Warning
 	for _, m := range off {
 		mark := Bad
-		if m.State == controllers.MutatorOff {
+		if m.State == gatekeeper.MutatorOff {
 			mark = Warning
 		}
 		if len(lines) < most {
@@ -221,7 +222,7 @@ func notRunning(off []controllers.MutatorLine) []Line {
 	}
 	if len(more) > 0 {
 		lines = append(lines, Line{worst, mutatorsCheck, "not running either: " + shortList(more),
-			"kubectl -n " + namespace + " get configmap " + controllers.MutatorsName + " -o yaml"})
+			"kubectl -n " + namespace + " get configmap " + gatekeeper.MutatorsName + " -o yaml"})
 	}
 	return lines
 }

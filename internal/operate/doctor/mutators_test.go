@@ -5,51 +5,50 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/mapd-project/mapd/internal/cluster/controllers"
 )
 
 func TestGatekeeperLines(t *testing.T) {
-	list := func(mode string, states ...string) *controllers.MutatorList {
-		l := &controllers.MutatorList{Mode: mode}
+	list := func(mode string, states ...string) *feature.Listing {
+		l := &feature.Listing{Mode: mode}
 		for i, s := range states {
 			text := ""
 			if s != "running" && s != "native" {
 				text = "why"
 			}
-			l.Mutators = append(l.Mutators, controllers.MutatorLine{ID: fmt.Sprint("Assign/m", i), State: s, Text: text})
+			l.Lines = append(l.Lines, feature.Line{ID: fmt.Sprint("Assign/m", i), State: s, Text: text})
 		}
 		return l
 	}
 	troubled := list("on")
 	troubled.Problems = []string{"Assign.mutations.gatekeeper.sh cannot be read: no"}
 	tests := map[string]struct {
-		in   gatekeeper
+		in   mutators
 		want []string
 	}{
-		"not a topic":          {gatekeeper{mode: "off", rival: "g"}, nil},
-		"Gatekeeper's own":     {gatekeeper{mode: "off", stored: 2, rival: "g"}, []string{"ok Gatekeeper's mutators: 2, which Gatekeeper runs and mapd does not (--legacy=off)"}},
-		"nobody's":             {gatekeeper{mode: "off", stored: 2}, []string{"warning Gatekeeper's mutators: nobody runs the 2 there are"}},
-		"nothing said":         {gatekeeper{mode: "on"}, []string{"warning Gatekeeper's mutators: mapd has not said yet what has become of them"}},
-		"none":                 {gatekeeper{mode: "on", list: list("on")}, []string{"ok Gatekeeper's mutators: none yet"}},
-		"all well":             {gatekeeper{mode: "on", entry: true, list: list("on", "running", "running")}, []string{"ok Gatekeeper's mutators: 2 running"}},
-		"in shadow":            {gatekeeper{mode: "shadow", entry: true, rival: "g", list: list("shadow", "running")}, []string{"ok Gatekeeper's mutators: 1 looked at and not applied (--legacy=shadow)"}},
-		"said in another mode": {gatekeeper{mode: "shadow", entry: true, list: list("on", "running")}, []string{"warning Gatekeeper's mutators: mapd should run them with --legacy=shadow, and what it says is of on"}},
-		"no entry":             {gatekeeper{mode: "on", list: list("on", "running")}, []string{"bad Gatekeeper's mutators: no entry legacy.mapd.dev, so without effect: 1"}},
-		"not all well":         {gatekeeper{mode: "on", entry: true, list: list("on", "running", "conflict", "refused")}, []string{"bad mutator Assign/m1: conflict: why", "bad mutator Assign/m2: refused: why"}},
-		"no rights":            {gatekeeper{mode: "on", list: troubled}, []string{"bad Gatekeeper's mutators: Assign.mutations.gatekeeper.sh cannot be read: no"}},
-		"both mutate": {gatekeeper{mode: "on", entry: true, rival: "g", list: list("on", "running")}, []string{
+		"not a topic":          {mutators{mode: "off", rival: "g"}, nil},
+		"Gatekeeper's own":     {mutators{mode: "off", stored: 2, rival: "g"}, []string{"ok Gatekeeper's mutators: 2, which Gatekeeper runs and mapd does not (--legacy=off)"}},
+		"nobody's":             {mutators{mode: "off", stored: 2}, []string{"warning Gatekeeper's mutators: nobody runs the 2 there are"}},
+		"nothing said":         {mutators{mode: "on"}, []string{"warning Gatekeeper's mutators: mapd has not said yet what has become of them"}},
+		"none":                 {mutators{mode: "on", list: list("on")}, []string{"ok Gatekeeper's mutators: none yet"}},
+		"all well":             {mutators{mode: "on", entry: true, list: list("on", "running", "running")}, []string{"ok Gatekeeper's mutators: 2 running"}},
+		"in shadow":            {mutators{mode: "shadow", entry: true, rival: "g", list: list("shadow", "running")}, []string{"ok Gatekeeper's mutators: 1 looked at and not applied (--legacy=shadow)"}},
+		"said in another mode": {mutators{mode: "shadow", entry: true, list: list("on", "running")}, []string{"warning Gatekeeper's mutators: mapd should run them with --legacy=shadow, and what it says is of on"}},
+		"no entry":             {mutators{mode: "on", list: list("on", "running")}, []string{"bad Gatekeeper's mutators: no entry legacy.mapd.dev, so without effect: 1"}},
+		"not all well":         {mutators{mode: "on", entry: true, list: list("on", "running", "conflict", "refused")}, []string{"bad mutator Assign/m1: conflict: why", "bad mutator Assign/m2: refused: why"}},
+		"no rights":            {mutators{mode: "on", list: troubled}, []string{"bad Gatekeeper's mutators: Assign.mutations.gatekeeper.sh cannot be read: no"}},
+		"both mutate": {mutators{mode: "on", entry: true, rival: "g", list: list("on", "running")}, []string{
 			"ok Gatekeeper's mutators: 1 running",
 			"warning Gatekeeper's mutators: Gatekeeper mutates as well, by g: harmless only while both run the same mutators, because then the second finds nothing left to do; what one of them refuses is refused",
 		}},
-		"by policies only":   {gatekeeper{mode: "native", live: 2, list: list("native", "native", "native")}, []string{"ok Gatekeeper's mutators: 2 by policies, 0 by mapd (--legacy=native)"}},
-		"by both":            {gatekeeper{mode: "native", live: 1, entry: true, list: list("native", "native", "running")}, []string{"ok Gatekeeper's mutators: 1 by policies, 1 by mapd (--legacy=native)"}},
-		"by mapd, not asked": {gatekeeper{mode: "native", live: 1, list: list("native", "native", "running")}, []string{"bad Gatekeeper's mutators: no entry legacy.mapd.dev, so without effect: 1"}},
-		"on the way back":    {gatekeeper{mode: "on", live: 1, entry: true, list: list("on", "running")}, []string{"warning Gatekeeper's mutators: 1 policy of an earlier --legacy=native, which mapd removes once it runs the mutators itself"}},
-		"left in shadow":     {gatekeeper{mode: "shadow", live: 2, entry: true, list: list("shadow", "running")}, []string{"warning Gatekeeper's mutators: 2 policies of an earlier --legacy=native still in force, and nobody keeps them true to the mutators (--legacy=shadow)"}},
-		"left when off":      {gatekeeper{mode: "off", live: 2, stored: 2}, []string{"warning Gatekeeper's mutators: 2 policies of an earlier --legacy=native still in force, and nobody keeps them true to the mutators (--legacy=off)"}},
-		"many": {gatekeeper{mode: "on", list: list("on", "off", "off", "off", "off", "off", "off", "off", "off", "off", "off", "off")}, []string{
+		"by policies only":   {mutators{mode: "native", live: 2, list: list("native", "native", "native")}, []string{"ok Gatekeeper's mutators: 2 by policies, 0 by mapd (--legacy=native)"}},
+		"by both":            {mutators{mode: "native", live: 1, entry: true, list: list("native", "native", "running")}, []string{"ok Gatekeeper's mutators: 1 by policies, 1 by mapd (--legacy=native)"}},
+		"by mapd, not asked": {mutators{mode: "native", live: 1, list: list("native", "native", "running")}, []string{"bad Gatekeeper's mutators: no entry legacy.mapd.dev, so without effect: 1"}},
+		"on the way back":    {mutators{mode: "on", live: 1, entry: true, list: list("on", "running")}, []string{"warning Gatekeeper's mutators: 1 policy of an earlier --legacy=native, which mapd removes once it runs the mutators itself"}},
+		"left in shadow":     {mutators{mode: "shadow", live: 2, entry: true, list: list("shadow", "running")}, []string{"warning Gatekeeper's mutators: 2 policies of an earlier --legacy=native still in force, and nobody keeps them true to the mutators (--legacy=shadow)"}},
+		"left when off":      {mutators{mode: "off", live: 2, stored: 2}, []string{"warning Gatekeeper's mutators: 2 policies of an earlier --legacy=native still in force, and nobody keeps them true to the mutators (--legacy=off)"}},
+		"many": {mutators{mode: "on", list: list("on", "off", "off", "off", "off", "off", "off", "off", "off", "off", "off", "off")}, []string{
 			"warning mutator Assign/m0: off: why", "warning mutator Assign/m1: off: why", "warning mutator Assign/m2: off: why", "warning mutator Assign/m3: off: why",
 			"warning mutator Assign/m4: off: why", "warning mutator Assign/m5: off: why", "warning mutator Assign/m6: off: why", "warning mutator Assign/m7: off: why",
 			"warning mutator Assign/m8: off: why", "warning mutator Assign/m9: off: why", "warning Gatekeeper's mutators: not running either: Assign/m10",

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/cluster/controllers"
+	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
 	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -289,7 +289,7 @@ func (p *Promoter) do(ctx context.Context, list []Action) error {
 		if a.Annotate != nil {
 			err = p.annotate(ctx, a)
 		} else {
-			err = controllers.Execute(ctx, p.Dynamic, a.Action, Manager)
+			err = gatekeeper.Execute(ctx, p.Dynamic, a.Action, Manager)
 		}
 		switch {
 		case err == nil:
@@ -453,7 +453,7 @@ func (p *Promoter) everyServer(ctx context.Context, group string) (err error) {
 	if err != nil {
 		return err
 	}
-	probe := controllers.Probe{Name: name, Namespace: namespace, ConfigMap: name}
+	probe := gatekeeper.Probe{Name: name, Namespace: namespace, ConfigMap: name}
 	policy, binding := probe.Objects()
 	label := map[string]string{probeLabel: p.label()}
 	policy.Labels, binding.Labels = label, label

@@ -1,4 +1,4 @@
-package controllers
+package gatekeeper
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
 )
@@ -105,13 +104,13 @@ func (p Probe) Acts(ctx context.Context, client dynamic.Interface) (bool, error)
 	return got.GetAnnotations()[probeAnnotation] != "", nil
 }
 
-// serverProbe returns the probe of a Native.
-func (n *Native) serverProbe() Probe {
-	return Probe{Name: probeName, Namespace: n.o.Namespace, ConfigMap: MutatorsName}
+// serverProbe returns the probe of a nativeWriter.
+func (n *nativeWriter) serverProbe() Probe {
+	return Probe{Name: probeName, Namespace: n.of.Namespace, ConfigMap: MutatorsName}
 }
 
 // probeUnit returns the unit of the probe.
-func (n *Native) probeUnit() nativepolicies.Unit {
+func (n *nativeWriter) probeUnit() nativepolicies.Unit {
 	p, b := n.serverProbe().Objects()
 	if n.home != nil {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: n.home.Name, UID: n.home.UID}}
@@ -121,13 +120,13 @@ func (n *Native) probeUnit() nativepolicies.Unit {
 }
 
 // probeServer returns whether the server runs policies, and when to ask again.
-func (n *Native) probeServer(ctx context.Context, s *store.NativeState, unit *nativepolicies.Placed) (verdict, time.Duration) {
+func (n *nativeWriter) probeServer(ctx context.Context, s *NativeState, unit *nativepolicies.Placed) (verdict, time.Duration) {
 	p, now := &n.probe, time.Now()
 	if left := p.next.Sub(now); left > 0 {
 		return p.verdict, left
 	}
 	stored := len(nativepolicies.Plan([]nativepolicies.Placed{*unit}, objectsNamed(s.Objects, probeName), nil).List) == 0
-	runs, err := n.serverProbe().Acts(ctx, n.o.Dynamic)
+	runs, err := n.serverProbe().Acts(ctx, n.client)
 	wait := probeEvery
 	switch {
 	case err != nil && apierrors.IsForbidden(err), err == nil && !runs && stored:
@@ -146,18 +145,18 @@ func (n *Native) probeServer(ctx context.Context, s *store.NativeState, unit *na
 	return p.verdict, wait
 }
 
-// Forget deletes the probe after Run has ended.
-func (n *Native) Forget(ctx context.Context) error {
+// forget deletes the probe after run has ended.
+func (n *nativeWriter) forget(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	var errs []error
 	for _, binding := range []bool{true, false} {
 		key := nativepolicies.Key{Group: api.NativeGroup, Binding: binding, Name: probeName}
-		s := n.o.Store.Native()
+		s := n.of.state.Load()
 		if s == nil || s.Objects[key] == nil || !s.Objects[key].Ours {
 			continue
 		}
-		err := n.o.Dynamic.Resource(resourceOf(key)).Delete(ctx, probeName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.Objects[key].UID}})
+		err := n.client.Resource(resourceOf(key)).Delete(ctx, probeName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.Objects[key].UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, err)
 		}

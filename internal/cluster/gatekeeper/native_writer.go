@@ -1,4 +1,4 @@
-package controllers
+package gatekeeper
 
 import (
 	"cmp"
@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -31,31 +30,30 @@ import (
 // nativeManager owns the fields of policies that stand for mutators.
 const nativeManager = "mapd-native"
 
-// NativeOptions configure a Native. Dynamic and Store are required; the Store has to have
-// NativeOptions of its own.
-type NativeOptions struct {
-	Dynamic dynamic.Interface
-	Store   *store.Store
-	// Group is the API group of the policies. Empty: Kubernetes' own if the server
-	// serves and runs them, else mapd's.
-	Group string
-	// Namespace is where a server is asked whether it runs policies.
-	Namespace string
-	// Reported is called when Report returns something new. May be nil.
-	Reported func()
-	Log      *slog.Logger // nil: no log
-}
+const (
+	// pace is the least time between two rounds, and lookEvery how often to look although
+	// nothing has changed.
+	pace      = 50 * time.Millisecond
+	lookEvery = 30 * time.Second
+	// retryFirst and retryMost bound how long to wait after a policy was not written.
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+	// writeRate is how many policies are written in a second.
+	writeRate = 50
+)
 
-// Native keeps policies and bindings equal to Gatekeeper's mutators. Only one may run in
-// a cluster at a time.
-type Native struct {
-	o       NativeOptions
-	log     *slog.Logger
-	changed <-chan struct{}
-	rate    flowcontrol.RateLimiter
-	said    atomic.Pointer[NativeReport]
+// nativeWriter keeps policies and bindings equal to Gatekeeper's mutators. Only one may run
+// in a cluster at a time.
+type nativeWriter struct {
+	of        *natives
+	log       *slog.Logger
+	client    dynamic.Interface
+	changed   <-chan struct{}
+	rate      flowcontrol.RateLimiter
+	said      atomic.Pointer[NativeReport]
+	listeners watch.Listeners // of what was said
 
-	// Run resets the rest.
+	// run resets the rest.
 	home   *corev1.Namespace
 	probe  probe
 	failed map[string]string // by the name of a policy: why it was not written
@@ -77,30 +75,17 @@ func (r *NativeReport) equal(o *NativeReport) bool {
 	return r != nil && o != nil && r.Group == o.Group && maps.Equal(r.Units, o.Units) && slices.Equal(r.Problems, o.Problems)
 }
 
-// NewNative returns a Native. Run starts it.
-func NewNative(o NativeOptions) *Native {
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Native{o: o, log: log, changed: o.Store.NativeChanged(), rate: flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst)}
+func newNativeWriter(n *natives, client dynamic.Interface) *nativeWriter {
+	return &nativeWriter{of: n, log: n.log, client: client, changed: n.follow(), rate: flowcontrol.NewTokenBucketRateLimiter(writeRate, writeRate)}
 }
 
-// Report returns the last report, nil before the first. A nil Native has none.
-func (n *Native) Report() *NativeReport {
-	if n == nil {
-		return nil
-	}
-	return n.said.Load()
-}
-
-// Run writes until ctx is done, and may be called again after that. The objects that it
+// run writes until ctx is done, and may be called again after that. The objects that it
 // writes for itself are owned by home, unless that is nil.
-func (n *Native) Run(ctx context.Context, home *corev1.Namespace) {
+func (n *nativeWriter) run(ctx context.Context, home *corev1.Namespace) {
 	n.home, n.probe, n.logged, n.retry = home, probe{}, map[string]string{}, 0
 	for ctx.Err() == nil {
-		pause := listEvery
-		if s := n.o.Store.Native(); s != nil {
+		pause := lookEvery
+		if s := n.of.state.Load(); s != nil {
 			pause = n.round(ctx, s)
 		}
 		if !watch.Sleep(ctx, pace, nil, nil) || !watch.Sleep(ctx, pause, n.changed, nil) {
@@ -111,7 +96,7 @@ func (n *Native) Run(ctx context.Context, home *corev1.Namespace) {
 
 // round writes what differs, and returns after which time to look again although nothing
 // has changed.
-func (n *Native) round(ctx context.Context, s *store.NativeState) time.Duration {
+func (n *nativeWriter) round(ctx context.Context, s *NativeState) time.Duration {
 	n.failed = map[string]string{}
 	report := &NativeReport{Units: map[string]string{}}
 	units, wait, ok := n.chooseGroup(ctx, s, report)
@@ -140,15 +125,15 @@ func (n *Native) round(ctx context.Context, s *store.NativeState) time.Duration 
 
 // chooseGroup returns the units that there should be, in the group that they belong to,
 // and how long that may hold. ok is false while the group is not known.
-func (n *Native) chooseGroup(ctx context.Context, s *store.NativeState, report *NativeReport) (units []nativepolicies.Placed, wait time.Duration, ok bool) {
+func (n *nativeWriter) chooseGroup(ctx context.Context, s *NativeState, report *NativeReport) (units []nativepolicies.Placed, wait time.Duration, ok bool) {
 	serves := func(g string) bool { return slices.Contains(s.Served, g) }
 	wait = probeEvery
 	switch {
 	case s.Back:
 		return nil, wait, true
-	case n.o.Group != "":
-		if serves(n.o.Group) {
-			report.Group = n.o.Group
+	case n.of.Group != "":
+		if serves(n.of.Group) {
+			report.Group = n.of.Group
 		}
 	case serves(api.NativeGroup):
 		units = append(units, nativepolicies.Placed{Unit: n.probeUnit(), Group: api.NativeGroup})
@@ -183,7 +168,7 @@ func (n *Native) chooseGroup(ctx context.Context, s *store.NativeState, report *
 
 // executeAll carries out actions one after the other. Where one fails, those that follow
 // from it are left out.
-func (n *Native) executeAll(ctx context.Context, list []nativepolicies.Action) {
+func (n *nativeWriter) executeAll(ctx context.Context, list []nativepolicies.Action) {
 	for _, a := range list {
 		failed := cmp.Or(a.Unit, a.Name)
 		if n.failed[failed] != "" {
@@ -192,7 +177,7 @@ func (n *Native) executeAll(ctx context.Context, list []nativepolicies.Action) {
 		if n.rate.Wait(ctx) != nil {
 			return
 		}
-		err := Execute(ctx, n.o.Dynamic, a, nativeManager)
+		err := Execute(ctx, n.client, a, nativeManager)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -316,7 +301,7 @@ func objectsNamed(objects map[nativepolicies.Key]*nativepolicies.Object, name st
 }
 
 // publishReport makes r the report if it differs from the last one.
-func (n *Native) publishReport(r *NativeReport) {
+func (n *nativeWriter) publishReport(r *NativeReport) {
 	if n.said.Load().equal(r) {
 		return
 	}
@@ -324,7 +309,6 @@ func (n *Native) publishReport(r *NativeReport) {
 	for _, p := range r.Problems {
 		n.log.Warn("policies for mutators", "problem", p)
 	}
-	if n.o.Reported != nil {
-		n.o.Reported()
-	}
+	n.listeners.Notify()
+	n.of.changed()
 }

@@ -1,15 +1,14 @@
-package store
+package providers
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/servingcert"
 )
@@ -25,35 +24,29 @@ func TestProviders(t *testing.T) {
 		names   string
 		refused int
 	}
-	reports := make(chan report)
-	p := newProviders(nil, testDeps(t).Types, slog.New(slog.DiscardHandler), func(valid []*legacy.Provider, refused int) {
+	var last report
+	set := 0
+	p := New(func(valid []*legacy.Provider, refused int) {
 		r := report{refused: refused}
 		for _, v := range valid {
 			r.names += fmt.Sprintf("%s:%s:%t ", v.Name, v.Timeout, v.NoSideEffects)
 		}
-		reports <- r
+		last = r
+		set++
 	})
+	p.Start(featuretest.Deps(t))
 	provider := func(name, uid string, generation, timeout int64) *unstructured.Unstructured {
-		u := parse(t, fmt.Sprintf(`{apiVersion: externaldata.gatekeeper.sh/v1beta1, kind: Provider, metadata: {name: %s},
+		u := featuretest.Parse(t, fmt.Sprintf(`{apiVersion: externaldata.gatekeeper.sh/v1beta1, kind: Provider, metadata: {name: %s},
   spec: {url: "https://h/", timeout: %d, caBundle: %s}}`, name, timeout, base64.StdEncoding.EncodeToString(ca)))
 		u.SetUID(types.UID(uid))
 		u.SetGeneration(generation)
 		return u
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.run(ctx)
-	}()
 	wants := func(what string, want report) {
 		t.Helper()
-		for {
-			got := <-reports
-			if got == want {
-				return
-			}
-			t.Logf("%s: reported %+v on the way", what, got)
+		p.Update(t.Context(), false)
+		if last != want {
+			t.Errorf("%s: %+v, want %+v", what, last, want)
 		}
 	}
 	must := func(err error) {
@@ -62,7 +55,7 @@ func TestProviders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p.ready() == nil {
+	if p.Ready() == nil {
 		t.Error("ready before anything was read")
 	}
 	p.mirror.SetServed(true)
@@ -78,9 +71,11 @@ func TestProviders(t *testing.T) {
 	wants("an annotation", report{"a:1s:true ", 2})
 	must(p.mirror.Delete(provider("a", "2", 1, 1)))
 	wants("a deletion", report{"", 2})
-	if err := p.ready(); err != nil {
+	if err := p.Ready(); err != nil {
 		t.Error(err)
 	}
-	cancel()
-	<-done
+	before := set
+	if wants("nothing new", last); set != before {
+		t.Error("what has not changed was set again")
+	}
 }

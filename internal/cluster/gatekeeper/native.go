@@ -1,29 +1,26 @@
-package store
+package gatekeeper
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // NativeOptions say how Gatekeeper's mutators move into policies.
@@ -36,11 +33,16 @@ type NativeOptions struct {
 	// Back moves all mutators back to mapd: their policies are deleted as soon as mapd runs
 	// them.
 	Back bool
+	// Group is the API group of the policies. Empty: Kubernetes' own if the server
+	// serves and runs them, else mapd's.
+	Group string
+	// Namespace is where a server is asked whether it runs policies.
+	Namespace string
 }
 
-// natives finds out which policies should stand for mutators, and which do.
-// internal/cluster/controllers writes them; every replica watches what has been written, and leaves
-// the mutators that have moved out of its set.
+// natives finds out which policies should stand for mutators, and which do. Its writer
+// writes them; every replica watches what has been written, and leaves the mutators that
+// have moved out of its set.
 type natives struct {
 	NativeOptions
 	log *slog.Logger
@@ -48,15 +50,14 @@ type natives struct {
 	// mapd's anyway.
 	policies, bindings *watch.Mirror[*nativepolicies.Object]
 	types              *openapi.Types
-	own                func() (c *catalogue, read bool)
-	live               func() routing
-	base               admissionregistrationv1.MutatingWebhook
+	own                feature.Own
 	changed            func()
+	writer             *nativeWriter
 
 	// The rest but for state and listeners belongs to the loop.
 	wanted  *nativepolicies.Wanted
 	tracker nativepolicies.Tracker
-	objects map[*stored]*nativepolicies.Object // of mapd's group, kept while they are stored
+	objects map[*unstructured.Unstructured]*nativepolicies.Object // of mapd's group, kept while they are stored
 
 	state     atomic.Pointer[NativeState]
 	listeners watch.Listeners
@@ -75,25 +76,21 @@ type NativeState struct {
 	Served []string
 }
 
-func newNatives(client dynamic.Interface, s *Store, o NativeOptions) *natives {
-	n := &natives{NativeOptions: o, log: s.log, changed: s.changes.Notify, live: s.moves.live, base: s.moves.base}
-	types := s.schemas.Types()
-	n.types = types
-	of := func(kind string) *watch.Mirror[*nativepolicies.Object] {
-		return watch.New(watch.Options[*nativepolicies.Object]{
-			Client: client, Log: s.log, Types: types, Kinds: versionsOf(api.NativeGroup, kind, "v1"),
-			Keep: keepNative, Changed: s.changes.Notify, StateChanged: s.changes.Notify,
-		})
-	}
-	n.policies, n.bindings = of(api.PolicyKind), of(api.BindingKind)
-	n.own = func() (*catalogue, bool) {
-		gvk := schema.GroupVersionKind{Group: api.OwnGroup, Version: "v1", Kind: api.PolicyKind}
-		if _, served := types.ResourceFor(gvk); !served && s.schemas.Ready() {
-			return nil, true
-		}
-		return &s.compiler.catalogue, s.policies.IsRead() && s.bindings.IsRead()
-	}
+func newNatives(d feature.Deps, o NativeOptions) *natives {
+	n := &natives{NativeOptions: o, log: d.Log, changed: d.Changed, own: d.Own, types: d.Policy.Types}
+	n.policies = feature.Watch(d, keepNative, feature.Versions(api.NativeGroup, api.PolicyKind, "v1"))
+	n.bindings = feature.Watch(d, keepNative, feature.Versions(api.NativeGroup, api.BindingKind, "v1"))
+	n.writer = newNativeWriter(n, d.Client)
+	d.Own.Follow()
 	return n
+}
+
+// report returns what the writer has last found out, nil before it has.
+func (n *natives) report() *NativeReport {
+	if n == nil {
+		return nil
+	}
+	return n.writer.said.Load()
 }
 
 // keepNative reduces a policy or binding to what nativepolicies.Plan compares.
@@ -108,35 +105,12 @@ func keepNative(u *unstructured.Unstructured, old *nativepolicies.Object) *nativ
 	return nativepolicies.ReadObject(u, text)
 }
 
-func (n *natives) run(ctx context.Context) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	all.Go(func() { n.policies.Run(ctx) })
-	all.Go(func() { n.bindings.Run(ctx) })
-}
-
-func (n *natives) look() {
-	n.policies.Look()
-	n.bindings.Look()
-}
-
-// sourcesReady returns nil once everything has been read, and otherwise what is missing.
-func (n *natives) sourcesReady() error {
-	var own error
-	if _, ok := n.own(); !ok {
-		own = fmt.Errorf("policies of %s: not read yet", api.OwnGroup)
+// ownReady returns nil once the policies of mapd's group have been read.
+func (n *natives) ownReady() error {
+	if _, read := n.own.Each(nil); !read {
+		return fmt.Errorf("policies of %s: not read yet", api.OwnGroup)
 	}
-	return errors.Join(n.policies.Settled(), n.bindings.Settled(), own)
-}
-
-func (n *natives) problems() []string {
-	var out []string
-	for _, k := range []*watch.Mirror[*nativepolicies.Object]{n.policies, n.bindings} {
-		if err := k.Problem(); err != nil {
-			out = append(out, err.Error())
-		}
-	}
-	return out
+	return nil
 }
 
 // update reports whether other mutators than before belong into the set; rules are those
@@ -175,22 +149,22 @@ func (n *natives) findWanted(list []*storedMutator, config *storedConfig) (w *na
 	if n.Back {
 		w = &nativepolicies.Wanted{Stay: map[string]string{}}
 		for _, m := range list {
-			w.Stay[m.kind()+"/"+m.name()] = "mapd is to run it"
+			w.Stay[idOf(m)] = "mapd is to run it"
 		}
 		return w, nil
 	}
 	var all []nativepolicies.Mutator
 	for _, m := range list {
-		if m.mutator != nil {
-			o := m.object
-			all = append(all, nativepolicies.Mutator{Mutator: m.mutator, Owner: nativepolicies.Owner{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName(), UID: o.GetUID()}})
+		if m.Value != nil {
+			o := m.Object
+			all = append(all, nativepolicies.Mutator{Mutator: m.Value, Owner: nativepolicies.Owner{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName(), UID: o.GetUID()}})
 		}
 	}
 	var exclusions *legacy.Config
 	if config != nil {
-		exclusions = config.config
+		exclusions = config.Value
 	}
-	err = guarded(func() error {
+	err = feature.Guarded(func() error {
 		w = nativepolicies.Want(all, nativepolicies.Options{Config: exclusions, Exempt: n.Exempt, Types: n.types})
 		return nil
 	})
@@ -198,8 +172,8 @@ func (n *natives) findWanted(list []*storedMutator, config *storedConfig) (w *na
 		return nil, err
 	}
 	for _, m := range list {
-		if m.mutator == nil {
-			w.Stay[m.kind()+"/"+m.name()] = fmt.Sprintf("refused: %v", m.err)
+		if m.Value == nil {
+			w.Stay[idOf(m)] = fmt.Sprintf("refused: %v", m.Err)
 		}
 	}
 	return w, nil
@@ -215,60 +189,32 @@ func (n *natives) observe(rules []admissionregistrationv1.RuleWithOperations) (s
 	if n.policies.IsRead() && n.bindings.IsRead() {
 		served = append(served, api.NativeGroup)
 	}
-	c, _ := n.own()
-	if c != nil {
+	if n.addOwn(s.Objects) {
 		served = append(served, api.OwnGroup)
-		n.addOwn(s.Objects, c)
 	}
 	if n.Alone {
 		s.Called = true
 		return s, served
 	}
-	live := n.live()
-	s.Called = equalRoutes(live, legacyRouting(rules, n.base), webhookconfig.LegacyName)
-	s.Acts = isCalled(c, live, n.base)
+	s.Called = n.own.Routed(webhookconfig.LegacyName, webhookconfig.LegacyEntry(rules, n.own.Base()))
+	called := n.own.Called()
+	s.Acts = func(k nativepolicies.Key) bool { return k.Group != api.OwnGroup || called(k.Name) }
 	return s, served
 }
 
-// addOwn adds the policies and bindings of mapd's group.
-func (n *natives) addOwn(objects map[nativepolicies.Key]*nativepolicies.Object, c *catalogue) {
-	kept := map[*stored]*nativepolicies.Object{}
-	add := func(s *stored) {
-		o := n.objects[s]
+// addOwn adds the policies and bindings of mapd's group, and reports whether the server
+// serves it.
+func (n *natives) addOwn(objects map[nativepolicies.Key]*nativepolicies.Object) (served bool) {
+	kept := map[*unstructured.Unstructured]*nativepolicies.Object{}
+	served, _ = n.own.Each(func(object *unstructured.Unstructured, text []byte) {
+		o := n.objects[object]
 		if o == nil {
-			o = nativepolicies.ReadObject(s.object, s.text)
+			o = nativepolicies.ReadObject(object, text)
 		}
-		kept[s], objects[o.Key] = o, o
-	}
-	for _, p := range c.policies {
-		add(p.stored)
-	}
-	for _, b := range c.bindings {
-		add(b.stored)
-	}
-	n.objects = kept
-}
-
-// isCalled returns a function that reports whether API servers call mapd for a policy of
-// mapd's group. It returns true for policies of Kubernetes' own group.
-func isCalled(c *catalogue, live routing, base admissionregistrationv1.MutatingWebhook) func(nativepolicies.Key) bool {
-	uncalled := sync.OnceValue(func() map[string]bool {
-		needed := routings(webhookconfig.Configuration(c.entries, base))
-		out := map[string]bool{}
-		for i, b := range c.bindings {
-			if id := c.ids[i]; id == (webhook.ID{}) || !equalRoutes(live, needed, id.Name()) {
-				out[b.policyName] = true
-			}
-		}
-		return out
+		kept[object], objects[o.Key] = o, o
 	})
-	return func(k nativepolicies.Key) bool {
-		if k.Group != api.OwnGroup {
-			return true
-		}
-		p, ok := find(c.policies, k.Name)
-		return ok && len(p.errs) == 0 && !p.nowhere && !uncalled()[k.Name]
-	}
+	n.objects = kept
+	return served
 }
 
 // places returns where each mutator runs, nil if none is moved.
@@ -281,25 +227,53 @@ func (n *natives) places() nativepolicies.Places {
 
 // Native returns what is to be moved and what is, nil if nothing is or it has not
 // been read.
-func (s *Store) Native() *NativeState {
-	if s.gatekeeper == nil || s.gatekeeper.natives == nil {
+func (g *Feature) Native() *NativeState {
+	if g.natives == nil {
 		return nil
 	}
-	return s.gatekeeper.natives.state.Load()
+	return g.natives.state.Load()
 }
 
-// NativeChanged is Changed for Native. Without NativeOptions it is nil.
-func (s *Store) NativeChanged() <-chan struct{} {
-	if s.gatekeeper == nil || s.gatekeeper.natives == nil {
+// NativeChanged returns a new channel, which receives a value after Native has changed; nil
+// if nothing is moved.
+func (g *Feature) NativeChanged() <-chan struct{} {
+	if g.natives == nil {
 		return nil
 	}
-	n := s.gatekeeper.natives
+	return g.natives.follow()
+}
+
+// follow returns a channel for one who follows state.
+func (n *natives) follow() <-chan struct{} {
 	l := n.listeners.Add()
 	if n.state.Load() != nil {
 		l.Notify()
 	}
 	return l
 }
+
+// NativeReport returns what the last Control has found out, nil before the first.
+func (g *Feature) NativeReport() *NativeReport { return g.natives.report() }
+
+// NativeReported returns a new channel, which receives a value after NativeReport has
+// changed; nil if nothing is moved.
+func (g *Feature) NativeReported() <-chan struct{} {
+	if g.natives == nil {
+		return nil
+	}
+	return g.natives.writer.listeners.Add()
+}
+
+// Control implements feature.Controlled: it writes the policies that stand for mutators, or
+// deletes them. Without home policies belong to nobody.
+func (g *Feature) Control(ctx context.Context, home *corev1.Namespace) {
+	if g.natives != nil {
+		g.natives.writer.run(ctx, home)
+	}
+}
+
+// Forget deletes the policy that asks servers whether they run policies, if it is there.
+func (g *Feature) Forget(ctx context.Context) error { return g.natives.writer.forget(ctx) }
 
 // Moved is the state of a mutator that is to be moved.
 type Moved struct {

@@ -1,0 +1,175 @@
+package feature
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/pkg/engine"
+)
+
+// Decoded is an object of a cluster and what was decoded of it.
+type Decoded[T any] struct {
+	// Object has apiVersion, kind, namespace, name, uid and generation.
+	Object *unstructured.Unstructured
+	// Value is what applies, nil if nothing does. Err is why what is stored does not.
+	Value *T
+	Err   error
+
+	says string // of Decoder.Says
+}
+
+// Decoder says how objects of a kind are decoded.
+type Decoder[T any] struct {
+	// Decode may return a value with an error.
+	Decode func(u *unstructured.Unstructured) (*T, error)
+	// Last keeps the last valid Value while what is stored is not valid.
+	Last bool
+	// Says returns what counts of an object besides its spec, whose changes the generation
+	// counts; nil if nothing does.
+	Says func(u *unstructured.Unstructured) string
+}
+
+// Keep is for watch.Options: it decodes an object unless old is the same version. A
+// running Gatekeeper writes statuses all the time, which leave the generation as it is.
+func (d Decoder[T]) Keep(u *unstructured.Unstructured, old *Decoded[T]) *Decoded[T] {
+	says := ""
+	if d.Says != nil {
+		says = d.Says(u)
+	}
+	sameObject := old != nil && old.Object.GetUID() == u.GetUID()
+	if sameObject && old.Object.GetGeneration() == u.GetGeneration() && u.GetGeneration() > 0 && old.says == says {
+		return old
+	}
+	now := &Decoded[T]{Object: Head(u), says: says}
+	now.Err = Guarded(func() (err error) {
+		now.Value, err = d.Decode(u)
+		return err
+	})
+	if now.Err != nil && d.Last {
+		now.Value = nil
+		if sameObject {
+			now.Value = old.Value
+		}
+	}
+	return now
+}
+
+// Head returns an object with only what identifies u.
+func Head(u *unstructured.Unstructured) *unstructured.Unstructured {
+	head := &unstructured.Unstructured{Object: map[string]any{}}
+	head.SetAPIVersion(u.GetAPIVersion())
+	head.SetKind(u.GetKind())
+	head.SetNamespace(u.GetNamespace())
+	head.SetName(u.GetName())
+	head.SetUID(u.GetUID())
+	head.SetGeneration(u.GetGeneration())
+	return head
+}
+
+// Guarded returns a panic of f as an error: one object must not stop all others.
+func Guarded(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %s", engine.PanicText(v))
+		}
+	}()
+	return f()
+}
+
+// Versions returns a kind in several versions, for watch.Options.
+func Versions(group, kind string, versions ...string) []schema.GroupVersionKind {
+	var out []schema.GroupVersionKind
+	for _, v := range versions {
+		out = append(out, schema.GroupVersionKind{Group: group, Version: v, Kind: kind})
+	}
+	return out
+}
+
+// Watch returns a mirror of a kind that the server need not serve.
+func Watch[T any](d Deps, keep func(*unstructured.Unstructured, T) T, kinds []schema.GroupVersionKind) *watch.Mirror[T] {
+	return watch.New(watch.Options[T]{
+		Client: d.Client, Log: d.Log, Types: d.Policy.Types, Kinds: kinds, Keep: keep, Changed: d.Changed, StateChanged: d.Changed,
+	})
+}
+
+// Sorted returns what mirrors hold, by kind, namespace and name.
+func Sorted[T any](mirrors ...*watch.Mirror[*Decoded[T]]) (list []*Decoded[T]) {
+	for _, m := range mirrors {
+		m.EachNamespace(func(_ string, items map[string]*Decoded[T]) {
+			for _, item := range items {
+				list = append(list, item)
+			}
+		})
+	}
+	slices.SortFunc(list, func(a, b *Decoded[T]) int {
+		return cmp.Or(strings.Compare(a.Object.GetKind(), b.Object.GetKind()), strings.Compare(a.Object.GetNamespace(), b.Object.GetNamespace()),
+			strings.Compare(a.Object.GetName(), b.Object.GetName()))
+	})
+	return list
+}
+
+// Source is a watch.Mirror of any type.
+type Source interface {
+	Run(ctx context.Context)
+	Look()
+	Settled() error
+	Problem() error
+}
+
+// Sources are all that a feature watches.
+type Sources []Source
+
+// Run runs all until ctx is done.
+func (s Sources) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, m := range s {
+		all.Go(func() { m.Run(ctx) })
+	}
+	all.Wait()
+}
+
+// Look has all find out again whether the server has their kinds.
+func (s Sources) Look() {
+	for _, m := range s {
+		m.Look()
+	}
+}
+
+// Settled returns nil once all objects have been read that there are, and otherwise what
+// is missing.
+func (s Sources) Settled() error {
+	var errs []error
+	for _, m := range s {
+		errs = append(errs, m.Settled())
+	}
+	return errors.Join(errs...)
+}
+
+// Problems returns why objects cannot be read.
+func (s Sources) Problems() (out []string) {
+	for _, m := range s {
+		if err := m.Problem(); err != nil {
+			out = append(out, err.Error())
+		}
+	}
+	return out
+}
+
+// LogInvalid logs why objects of list that are not in before are not valid.
+func LogInvalid[T any](log *slog.Logger, text string, list, before []*Decoded[T]) {
+	for _, d := range list {
+		if d.Err != nil && !slices.Contains(before, d) {
+			log.Error(text, "kind", d.Object.GetKind(), "name", d.Object.GetName(), "error", d.Err)
+		}
+	}
+}

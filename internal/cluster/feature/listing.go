@@ -1,0 +1,153 @@
+package feature
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/output/report"
+)
+
+// Listing is a ConfigMap in mapd's namespace that says what has become of objects whose
+// status belongs to others: to Gatekeeper or Kubewarden, which may be running.
+type Listing struct {
+	// Name is that of the ConfigMap, and Key the one under which it has a line for each
+	// object.
+	Name, Key string
+	// About says in the log which objects these are. One and Many count them.
+	About, One, Many string
+	// Mode is how the objects are run; empty: nothing is said of that.
+	Mode string
+	// States are all states, in the order in which the summary counts them.
+	States []string
+	// Action is that of events about objects that do not do what they say.
+	Action string
+	Lines  []Line
+	// Problems concern other objects, or more than one.
+	Problems []string
+}
+
+// Line is one object and its state.
+type Line struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Text  string `json:"text,omitempty"` // why, and what else there is to know
+	// Object is what an event is about.
+	Object *unstructured.Unstructured `json:"-"`
+	// Reason is that of the event; empty: the object does what it says.
+	Reason string `json:"-"`
+}
+
+// Keys of the ConfigMap besides Listing.Key.
+const (
+	KeyMode     = "mode"
+	KeySummary  = "summary"
+	KeyProblems = "problems"
+	KeyReport   = "report.json" // the rest, for programs
+)
+
+const (
+	// maxLine and maxList bound what a listing says of one object and of all, in bytes: a
+	// ConfigMap has room for about 1 MiB.
+	maxLine = 300
+	maxList = 700 << 10
+)
+
+// OneLine returns a text on one line, cut if it is long.
+func OneLine(text string) string {
+	text = report.Printable(strings.Join(strings.Fields(text), " "))
+	if len(text) <= maxLine {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLine], "") + " …"
+}
+
+// Data is the content of the ConfigMap: a summary, a line for each object in columns, and
+// all of it for programs.
+func (l *Listing) Data() map[string]string {
+	out := map[string]string{KeySummary: l.summary()}
+	if l.Mode != "" {
+		out[KeyMode] = l.Mode
+	}
+	width, states := 0, 0
+	for _, o := range l.Lines {
+		width, states = max(width, len(o.ID)), max(states, len(o.State))
+	}
+	var lines, problems strings.Builder
+	var shown []Line
+	var said []string
+	size := 0 // of both forms
+	for i, o := range l.Lines {
+		o.Text = OneLine(o.Text)
+		text, err := json.Marshal(o)
+		if size > maxList || err != nil {
+			fmt.Fprintf(&lines, "and %d more\n", len(l.Lines)-i)
+			break
+		}
+		row := strings.TrimRight(fmt.Sprintf("%-*s  %-*s  %s", width, o.ID, states, o.State, o.Text), " ") + "\n"
+		lines.WriteString(row)
+		shown = append(shown, o)
+		size += len(row) + len(text)
+	}
+	for i, p := range l.Problems {
+		if size > maxList {
+			fmt.Fprintf(&problems, "and %d more\n", len(l.Problems)-i)
+			break
+		}
+		p = OneLine(p)
+		problems.WriteString(p + "\n")
+		said = append(said, p)
+		size += 2 * len(p)
+	}
+	out[l.Key] = lines.String()
+	report := map[string]any{}
+	if l.Mode != "" {
+		report[KeyMode] = l.Mode
+	}
+	if len(shown) > 0 {
+		report[l.Key] = shown
+	}
+	if len(l.Problems) > 0 {
+		out[KeyProblems] = problems.String()
+	}
+	if len(said) > 0 {
+		report[KeyProblems] = said
+	}
+	text, _ := json.Marshal(report) // strings, which JSON has a form for
+	out[KeyReport] = string(text)
+	return out
+}
+
+// summary is "5 mutators: 3 running, 2 conflict".
+func (l *Listing) summary() string {
+	count := map[string]int{}
+	for _, o := range l.Lines {
+		count[o.State]++
+	}
+	text := fmt.Sprintf("%d %s", len(l.Lines), l.Many)
+	if len(l.Lines) == 1 {
+		text = "1 " + l.One
+	}
+	sign := ": "
+	for _, state := range l.States {
+		if count[state] > 0 {
+			text += fmt.Sprintf("%s%d %s", sign, count[state], state)
+			sign = ", "
+		}
+	}
+	return text
+}
+
+// ReadListing returns what the data of a ConfigMap says under key, without what only the
+// writer knows. Of a release that has written no report it returns the mode.
+func ReadListing(data map[string]string, key string) Listing {
+	l := Listing{Key: key, Mode: data[KeyMode]}
+	var parts map[string]json.RawMessage
+	if json.Unmarshal([]byte(data[KeyReport]), &parts) == nil {
+		_ = json.Unmarshal(parts[key], &l.Lines)
+		_ = json.Unmarshal(parts[KeyProblems], &l.Problems)
+	}
+	return l
+}

@@ -1,0 +1,201 @@
+package gatekeeper
+
+import (
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/cluster/feature"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
+	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/legacy"
+)
+
+// State is the state of all of Gatekeeper's mutators.
+type State struct {
+	Mode api.Mode
+	// Native says that they are moved into policies.
+	Native bool
+	// Mutators are in Gatekeeper's order.
+	Mutators []MutatorState
+	// Problems are what is wrong with more than one mutator: a kind that cannot be
+	// read, a Config that is not valid.
+	Problems []string
+	// Rules cover all that those that run may change.
+	Rules []admissionregistrationv1.RuleWithOperations
+
+	report *NativeReport // nil if none is moved into policies, or nothing is known of that
+}
+
+// MutatorState is one mutator and its state.
+type MutatorState struct {
+	// Object has the mutator's apiVersion, kind, name, uid and generation. It must
+	// not be modified.
+	Object *unstructured.Unstructured
+	// Err is why the mutator is not valid as it is stored. Running then means that its last
+	// valid version continues to run.
+	Err     error
+	Running bool
+	// Conflict is set if it is off because others see the object otherwise.
+	Conflict *legacy.Conflict
+	// Reason says why it does not run although it is valid.
+	Reason string
+	Notes  []legacy.Note
+	// Moved is nil if mutators are not moved into policies.
+	Moved *Moved
+
+	mutator *legacy.Mutator
+}
+
+// ID names the mutator for people: "Assign/name".
+func (m *MutatorState) ID() string { return m.Object.GetKind() + "/" + m.Object.GetName() }
+
+// Out says that policies run it, and mapd does not.
+func (m *MutatorState) Out() bool { return m.Moved != nil && m.Moved.Out }
+
+// Running counts those that run.
+func (s *State) Running() int {
+	n := 0
+	for i := range s.Mutators {
+		if s.Mutators[i].Running {
+			n++
+		}
+	}
+	return n
+}
+
+// addMoved says of each valid mutator whether policies run it.
+func (s *State) addMoved(n *NativeState) {
+	s.Native = true
+	for i := range s.Mutators {
+		if m := &s.Mutators[i]; m.mutator != nil {
+			m.Moved = n.Of(m.ID())
+		}
+	}
+}
+
+func stateOf(list []*storedMutator, result *mutators.Result, mode api.Mode, problems []string) *State {
+	of := make(map[*legacy.Mutator]*mutators.State, len(result.States))
+	for i := range result.States {
+		of[result.States[i].Mutator] = &result.States[i]
+	}
+	out := &State{Mode: mode, Problems: problems, Rules: result.Rules}
+	for _, m := range list {
+		state := MutatorState{Object: m.Object, Err: m.Err, mutator: m.Value}
+		if s := of[m.Value]; s != nil {
+			state.Running, state.Conflict, state.Reason, state.Notes = s.Running, s.Conflict, s.Reason, s.Notes
+		}
+		out.Mutators = append(out.Mutators, state)
+	}
+	return out
+}
+
+// Entries implements feature.State.
+func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
+	if entry := webhookconfig.LegacyEntry(s.Rules, base); entry != nil && !validating {
+		return []admissionregistrationv1.MutatingWebhook{*entry}
+	}
+	return nil
+}
+
+// MutatorsName is the ConfigMap in mapd's namespace that says what has become of
+// Gatekeeper's mutators. Their own status is Gatekeeper's, which may be running.
+const MutatorsName = "mapd-gatekeeper"
+
+const keyMutators = "mutators"
+
+// What can be said of a mutator.
+const (
+	MutatorRunning  = "running"
+	MutatorNative   = "native"   // policies run it
+	MutatorOutdated = "outdated" // what is stored is not valid, and the version before runs
+	MutatorRefused  = "refused"  // what is stored is not valid
+	MutatorConflict = "conflict"
+	MutatorOff      = "off" // valid, and cannot run here
+)
+
+// Reasons of events about mutators.
+var mutatorReasons = map[string]string{
+	MutatorOutdated: "MutatorInvalid",
+	MutatorRefused:  "MutatorInvalid",
+	MutatorConflict: "MutatorConflict",
+	MutatorOff:      "MutatorNotRun",
+}
+
+// Bad reports whether a mutator with a line in the ConfigMap does not do what it says.
+func Bad(l feature.Line) bool { return mutatorReasons[l.State] != "" }
+
+// ReadMutators returns what the data of the ConfigMap says.
+func ReadMutators(data map[string]string) feature.Listing {
+	return feature.ReadListing(data, keyMutators)
+}
+
+// Listing implements feature.State.
+func (s *State) Listing() *feature.Listing {
+	l := &feature.Listing{
+		Name: MutatorsName, Key: keyMutators, About: "the mutators", One: "mutator", Many: "mutators", Mode: engine.ModeWord(s.Mode), Action: "Check",
+		States: []string{MutatorRunning, MutatorNative, MutatorOutdated, MutatorConflict, MutatorOff, MutatorRefused},
+	}
+	if s.Native {
+		l.Mode = "native"
+	}
+	report := s.report
+	if report == nil {
+		report = &NativeReport{}
+	}
+	l.Problems = slices.Concat(s.Problems, report.Problems)
+	for i := range s.Mutators {
+		l.Lines = append(l.Lines, lineOf(&s.Mutators[i], report))
+	}
+	return l
+}
+
+// movedText says where a mutator that runs does so, and why.
+func movedText(m *Moved, r *NativeReport) string {
+	switch why := r.Units[m.Policy]; {
+	case m.Policy == "":
+		return "by mapd: " + m.Stays
+	case why != "" && m.Out:
+		return "by an earlier policy " + m.Policy + ", which cannot be changed: " + why
+	case why != "":
+		return "by mapd, because there cannot be a policy " + m.Policy + ": " + why
+	case m.Out && len(m.Groups) > 0:
+		return "by the policy " + m.Policy + " of " + strings.Join(m.Groups, " and ")
+	case m.Out:
+		return "by a policy that is about to change"
+	default:
+		return "by mapd, until servers know the policy " + m.Policy
+	}
+}
+
+func lineOf(m *MutatorState, r *NativeReport) feature.Line {
+	l := feature.Line{ID: m.ID(), State: MutatorRunning, Object: m.Object}
+	switch {
+	case m.Err != nil && (m.Running || m.Out()):
+		l.State, l.Text = MutatorOutdated, "the version before goes on to run: "+legacy.Reason(m.Err)
+	case m.Err != nil:
+		l.State, l.Text = MutatorRefused, legacy.Reason(m.Err)
+	case m.Conflict != nil && !m.Running && !m.Out():
+		l.State, l.Text = MutatorConflict, m.Conflict.Error()
+	case !m.Running && !m.Out():
+		l.State, l.Text = MutatorOff, m.Reason
+	default:
+		var notes []string
+		if m.Moved != nil {
+			notes = append(notes, movedText(m.Moved, r))
+		}
+		for _, n := range m.Notes {
+			notes = append(notes, n.Field+": "+n.Message)
+		}
+		l.Text = strings.Join(notes, "; ")
+		if m.Out() {
+			l.State = MutatorNative
+		}
+	}
+	l.Reason = mutatorReasons[l.State]
+	return l
+}

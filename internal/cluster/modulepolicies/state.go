@@ -1,0 +1,126 @@
+package modulepolicies
+
+import (
+	"errors"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/cluster/feature"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
+)
+
+// State is the state of all of Kubewarden's policies.
+type State struct {
+	Policies []PolicyState
+	// mutating and validating say which requests those policies meet that may change
+	// objects, and the others.
+	mutating, validating []*webhookconfig.Reach
+}
+
+// PolicyState is one policy and its state.
+type PolicyState struct {
+	// Object has the policy's apiVersion, kind, namespace, name, uid and generation. It
+	// must not be modified.
+	Object *unstructured.Unstructured
+	ID     string
+	// Err is why the policy does not run: requests that it meets are refused or let
+	// through by its failurePolicy. If Undecoded is set nobody knows which these are,
+	// so it has no effect.
+	Err       error
+	Undecoded bool
+	// Loading says that the module is still being loaded.
+	Loading bool
+}
+
+func (s *State) add(of *stored, p *kubewarden.Policy, err error) {
+	s.Policies = append(s.Policies, PolicyState{Object: of.Object, ID: p.ID(), Err: err, Loading: errors.Is(err, errNotLoaded)})
+	reach := webhookconfig.GuestReach(p.Object())
+	if reach == nil {
+		return
+	}
+	if p.Mutating {
+		s.mutating = append(s.mutating, reach)
+	} else {
+		s.validating = append(s.validating, reach)
+	}
+}
+
+// Running counts those that run.
+func (s *State) Running() int {
+	n := 0
+	for i := range s.Policies {
+		if s.Policies[i].Err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// faultsText returns an error on one line.
+func faultsText(err error) string {
+	var faults api.Faults
+	if errors.As(err, &faults) {
+		return faults.ToAggregate().Error()
+	}
+	return err.Error()
+}
+
+// Text is why the policy does not run, on one line, empty if it does.
+func (s *PolicyState) Text() string {
+	if s.Err == nil {
+		return ""
+	}
+	return faultsText(s.Err)
+}
+
+// Entries implements feature.State.
+func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
+	if validating {
+		return webhookconfig.GuestEntries(s.validating, false, base)
+	}
+	return webhookconfig.GuestEntries(s.mutating, true, base)
+}
+
+// ListingName is the ConfigMap in mapd's namespace that says what has become of
+// Kubewarden's policies. Their own status is Kubewarden's, which may be running.
+const ListingName = "mapd-kubewarden"
+
+// What can be said of a policy of Kubewarden's.
+const (
+	running = "running"
+	loading = "loading" // its module is fetched and compiled; until then it is as if broken
+	broken  = "broken"  // requests that it meets fail by its failurePolicy
+	refused = "refused" // what it matches is not known, so it has no effect
+)
+
+// Listing implements feature.State.
+func (s *State) Listing() *feature.Listing {
+	l := &feature.Listing{
+		Name: ListingName, Key: "policies", About: "Kubewarden's policies", One: "policy", Many: "policies", Action: "Load",
+		States: []string{running, loading, broken, refused},
+	}
+	for i := range s.Policies {
+		p := &s.Policies[i]
+		o := feature.Line{ID: p.ID, State: p.word(), Text: p.Text(), Object: p.Object}
+		if p.Err != nil && !p.Loading {
+			o.Reason = "PolicyNotRunning"
+		}
+		l.Lines = append(l.Lines, o)
+	}
+	return l
+}
+
+func (s *PolicyState) word() string {
+	switch {
+	case s.Err == nil:
+		return running
+	case s.Loading:
+		return loading
+	case s.Undecoded:
+		return refused
+	}
+	return broken
+}

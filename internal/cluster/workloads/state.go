@@ -1,0 +1,108 @@
+package workloads
+
+import (
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/cluster/feature"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
+	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/legacy/expand"
+)
+
+// State is what workloads are expanded with.
+type State struct {
+	// Rules are those of the workloads that are expanded.
+	Rules []admissionregistrationv1.RuleWithOperations
+	// Templates are Gatekeeper's expansion templates, by name.
+	Templates []TemplateState
+	// Problems say which other objects have no effect on what workloads create or cannot be
+	// run, and which kinds cannot be read.
+	Problems []string
+}
+
+// TemplateState is one expansion template and its state.
+type TemplateState struct {
+	// Object has the template's apiVersion, kind, name, uid and generation. It must not
+	// be modified.
+	Object *unstructured.Unstructured
+	// Err is why the template does nothing, nil if it is in force. Cycle says that it is in
+	// a circle, and otherwise it is not valid.
+	Err   error
+	Cycle bool
+}
+
+// stateOf returns what has become of the objects that were read.
+func (w *Feature) stateOf(expands *expand.Set) *State {
+	s := &State{Rules: w.rulesOf(expands), Problems: w.problems()}
+	for _, t := range w.read.templates {
+		state := TemplateState{Object: t.Object, Err: t.Err}
+		if circle := expands.Circle(t.Value); circle != nil {
+			state.Err, state.Cycle = expand.CycleError(circle), true
+		}
+		s.Templates = append(s.Templates, state)
+	}
+	return s
+}
+
+// problems returns what is wrong with all objects but templates.
+func (w *Feature) problems() []string {
+	out := w.all.Problems()
+	add := func(err error, object *unstructured.Unstructured) {
+		if err != nil {
+			out = append(out, fmt.Sprintf("%s %s has no effect: %v", object.GetKind(), object.GetName(), err))
+		}
+	}
+	for _, p := range w.read.policies {
+		add(p.Err, p.Object)
+	}
+	for _, b := range w.read.bindings {
+		add(b.Err, b.Object)
+	}
+	return append(out, w.natives.Problems()...)
+}
+
+// Entries implements feature.State.
+func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
+	entry := webhookconfig.ExpansionEntry(s.Rules, base)
+	if entry == nil || !validating {
+		return nil
+	}
+	return []admissionregistrationv1.MutatingWebhook{*entry}
+}
+
+// ListingName is the ConfigMap in mapd's namespace that says what has become of
+// Gatekeeper's expansion templates, and what else has no effect on what workloads create.
+// The status of the templates is Gatekeeper's, which may be running.
+const ListingName = "mapd-expansion"
+
+// What can be said of an expansion template.
+const (
+	running = "running"
+	cycle   = "cycle"   // it generates what the others of its circle expand
+	refused = "refused" // it is not valid
+)
+
+// Listing implements feature.State.
+func (s *State) Listing() *feature.Listing {
+	l := &feature.Listing{
+		Name: ListingName, Key: "templates", About: "expansion templates", One: "template", Many: "templates", Action: "Check",
+		States: []string{running, cycle, refused}, Problems: s.Problems,
+	}
+	for _, t := range s.Templates {
+		o := feature.Line{ID: t.Object.GetName(), State: running, Object: t.Object}
+		switch {
+		case t.Cycle:
+			o.State, o.Text = cycle, t.Err.Error()
+		case t.Err != nil:
+			o.State, o.Text = refused, legacy.Reason(t.Err)
+		}
+		if t.Err != nil {
+			o.Reason = "TemplateDisabled"
+		}
+		l.Lines = append(l.Lines, o)
+	}
+	return l
+}
