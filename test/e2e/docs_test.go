@@ -186,7 +186,7 @@ func TestDocuments(t *testing.T) {
 func TestGatekeeperDocument(t *testing.T) {
 	t.Parallel()
 	m := cluster.Install(t, cluster.Start(t, cluster.Options{Native: true}), cluster.InstallOptions{Replicas: -1})
-	g := &gatekeeper{m}
+	g := &gatekeeperInstall{m}
 	g.define(t)
 	dir := t.TempDir()
 	if err := os.Symlink(cluster.Root(t), filepath.Join(dir, "mapd")); err != nil {

@@ -75,7 +75,7 @@ func TestGatekeeper(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "legacy")))
-	g := &gatekeeper{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: -1})}
+	g := &gatekeeperInstall{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: -1})}
 	g.Apply(t, things)
 	shadow := g.AddReplica(t, "--legacy=shadow")
 	g.WaitReady(t)
@@ -98,7 +98,7 @@ func TestGatekeeper(t *testing.T) {
 	t.Run("uninstalled", g.uninstalled)
 }
 
-type gatekeeper struct{ *cluster.Mapd }
+type gatekeeperInstall struct{ *cluster.Mapd }
 
 func gatekeeperKinds(t *testing.T) string {
 	t.Helper()
@@ -106,7 +106,7 @@ func gatekeeperKinds(t *testing.T) string {
 }
 
 // define makes Gatekeeper's kinds.
-func (g *gatekeeper) define(t *testing.T) {
+func (g *gatekeeperInstall) define(t *testing.T) {
 	t.Helper()
 	defineGatekeeper(t, g.Cluster)
 }
@@ -121,7 +121,7 @@ func defineGatekeeper(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-func (g *gatekeeper) delete(t *testing.T, resources ...string) {
+func (g *gatekeeperInstall) delete(t *testing.T, resources ...string) {
 	t.Helper()
 	if _, err := g.Kubectl(t, nil, append([]string{"delete", "--ignore-not-found"}, resources...)...); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func (g *gatekeeper) delete(t *testing.T, resources ...string) {
 }
 
 // said is what mapd says of the mutators.
-func (g *gatekeeper) said(ctx context.Context) (feature.Listing, error) {
+func (g *gatekeeperInstall) said(ctx context.Context) (feature.Listing, error) {
 	c, err := g.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, gatekeeper.MutatorsName, metav1.GetOptions{})
 	if err != nil {
 		return feature.Listing{}, err
@@ -138,7 +138,7 @@ func (g *gatekeeper) said(ctx context.Context) (feature.Listing, error) {
 }
 
 // says waits until mapd says it, each as "Assign/name state".
-func (g *gatekeeper) says(t *testing.T, want ...string) feature.Listing {
+func (g *gatekeeperInstall) says(t *testing.T, want ...string) feature.Listing {
 	t.Helper()
 	var list feature.Listing
 	cluster.Eventually(t, cluster.Patience, "what is said of mutators", func(ctx context.Context) (err error) {
@@ -158,7 +158,7 @@ func (g *gatekeeper) says(t *testing.T, want ...string) feature.Listing {
 }
 
 // entry waits until servers call mapd for these resources, none for no entry.
-func (g *gatekeeper) entry(t *testing.T, want ...string) {
+func (g *gatekeeperInstall) entry(t *testing.T, want ...string) {
 	t.Helper()
 	cluster.Eventually(t, cluster.Patience, fmt.Sprintf("the entry to be for %q", want), func(ctx context.Context) error {
 		c, err := g.Kubernetes.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookconfig.ConfigurationName, metav1.GetOptions{})
@@ -182,7 +182,7 @@ func (g *gatekeeper) entry(t *testing.T, want ...string) {
 }
 
 // try creates an object for show.
-func (g *gatekeeper) try(ctx context.Context, obj *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
+func (g *gatekeeperInstall) try(ctx context.Context, obj *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
 	resource := schema.GroupVersionResource{Group: obj.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(obj.GetKind()) + "s"}
 	got, err := g.Dynamic.Resource(resource).Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
@@ -211,7 +211,7 @@ func chosen(metadata any) (map[string]any, error) {
 }
 
 // ownerOf is the label that the mutator owner gives to a ConfigMap.
-func (g *gatekeeper) ownerOf(ctx context.Context, namespace string) (string, error) {
+func (g *gatekeeperInstall) ownerOf(ctx context.Context, namespace string) (string, error) {
 	got, err := g.Kubernetes.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
@@ -220,7 +220,7 @@ func (g *gatekeeper) ownerOf(ctx context.Context, namespace string) (string, err
 	return got.Labels["owner"], nil
 }
 
-func (g *gatekeeper) awaitOwner(t *testing.T, namespace, want string) {
+func (g *gatekeeperInstall) awaitOwner(t *testing.T, namespace, want string) {
 	t.Helper()
 	cluster.Eventually(t, cluster.Patience, fmt.Sprintf("owner %q in %s", want, namespace), func(ctx context.Context) error {
 		got, err := g.ownerOf(ctx, namespace)
@@ -231,7 +231,7 @@ func (g *gatekeeper) awaitOwner(t *testing.T, namespace, want string) {
 	})
 }
 
-func (g *gatekeeper) before(t *testing.T) {
+func (g *gatekeeperInstall) before(t *testing.T) {
 	if list := g.says(t); list.Mode != "shadow" {
 		t.Errorf("mode %q", list.Mode)
 	}
@@ -239,7 +239,7 @@ func (g *gatekeeper) before(t *testing.T) {
 }
 
 // Everything is asked and nothing comes of it.
-func (g *gatekeeper) shadow(t *testing.T) {
+func (g *gatekeeperInstall) shadow(t *testing.T) {
 	g.Apply(t, ownerLabel("shop"))
 	g.says(t, "AssignMetadata/owner running")
 	cluster.Eventually(t, cluster.Patience, "a line in the log", func(ctx context.Context) error {
@@ -260,7 +260,7 @@ func (g *gatekeeper) shadow(t *testing.T) {
 }
 
 // metric waits for a line of a replica's metrics.
-func (g *gatekeeper) metric(t *testing.T, line string) {
+func (g *gatekeeperInstall) metric(t *testing.T, line string) {
 	t.Helper()
 	cluster.Eventually(t, cluster.Patience, line, func(ctx context.Context) error {
 		_, text, err := g.Replicas()[0].Get(ctx, "/metrics")
@@ -271,7 +271,7 @@ func (g *gatekeeper) metric(t *testing.T, line string) {
 	})
 }
 
-func (g *gatekeeper) on(t *testing.T) {
+func (g *gatekeeperInstall) on(t *testing.T) {
 	g.awaitOwner(t, "default", "shop")
 	cluster.Eventually(t, cluster.Patience, "the mode on", func(ctx context.Context) error {
 		list, err := g.said(ctx)
@@ -299,7 +299,7 @@ type recordedCase struct {
 
 var requestUID = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
-func (g *gatekeeper) recorded(t *testing.T) {
+func (g *gatekeeperInstall) recorded(t *testing.T) {
 	data, err := os.ReadFile("testdata/gatekeeper-cases.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +320,7 @@ func (g *gatekeeper) recorded(t *testing.T) {
 	t.Logf("%d cases", n)
 }
 
-func (g *gatekeeper) record(t *testing.T, tc recordedCase) {
+func (g *gatekeeperInstall) record(t *testing.T, tc recordedCase) {
 	var all []string
 	for _, m := range tc.Mutators {
 		text, err := yaml.Marshal(m)
@@ -356,7 +356,7 @@ func (g *gatekeeper) record(t *testing.T, tc recordedCase) {
 
 // Kinds of the server's own: what it makes of a mutated object is what it makes of
 // one that was written so.
-func (g *gatekeeper) pods(t *testing.T) {
+func (g *gatekeeperInstall) pods(t *testing.T) {
 	const pod = `
 apiVersion: v1
 kind: Pod
@@ -445,7 +445,7 @@ spec:
 }
 
 // updates stores a Pod for real: an update is mutated too, where that is asked for.
-func (g *gatekeeper) updates(t *testing.T, pod *unstructured.Unstructured) {
+func (g *gatekeeperInstall) updates(t *testing.T, pod *unstructured.Unstructured) {
 	pods := g.Dynamic.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace("default")
 	created, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
@@ -494,7 +494,7 @@ func oneObject(t *testing.T, text string) *unstructured.Unstructured {
 }
 
 // awaitSpec waits until a Thing without a spec gets this one.
-func (g *gatekeeper) awaitSpec(t *testing.T, want string) {
+func (g *gatekeeperInstall) awaitSpec(t *testing.T, want string) {
 	t.Helper()
 	wanted := oneObject(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: "+want+"}")
 	cluster.Eventually(t, cluster.Patience, "the spec "+want, func(ctx context.Context) error {
@@ -510,7 +510,7 @@ func (g *gatekeeper) awaitSpec(t *testing.T, want string) {
 }
 
 // Mutators that contradict each other are off, until they do not.
-func (g *gatekeeper) conflict(t *testing.T) {
+func (g *gatekeeperInstall) conflict(t *testing.T) {
 	g.Apply(t, assign("a", "spec.x.v", "1")+"---"+assign("c", "spec.z", "here"))
 	g.awaitSpec(t, "{x: {v: 1}, z: here}")
 	g.Apply(t, assign("b", "'spec.x[name: n].v'", "2"))
@@ -528,7 +528,7 @@ func (g *gatekeeper) conflict(t *testing.T) {
 }
 
 // event waits for an event about an Assign.
-func (g *gatekeeper) event(t *testing.T, reason, name string) {
+func (g *gatekeeperInstall) event(t *testing.T, reason, name string) {
 	t.Helper()
 	cluster.Eventually(t, cluster.Patience, reason+" of "+name, func(ctx context.Context) error {
 		list, err := g.Kubernetes.EventsV1().Events("default").List(ctx, metav1.ListOptions{})
@@ -546,7 +546,7 @@ func (g *gatekeeper) event(t *testing.T, reason, name string) {
 
 // What is stored although it is not valid, because Gatekeeper is not there to refuse
 // it, does not take away what was there before.
-func (g *gatekeeper) invalid(t *testing.T) {
+func (g *gatekeeperInstall) invalid(t *testing.T) {
 	g.Apply(t, assign("a", "spec.x", "1"))
 	g.awaitSpec(t, "{x: 1}")
 	g.Apply(t, assign("a", "'spec.x['", "2")+"---"+assign("b", "metadata.name", "2"))
@@ -566,7 +566,7 @@ func (g *gatekeeper) invalid(t *testing.T) {
 }
 
 // Whom Gatekeeper leaves alone.
-func (g *gatekeeper) leftAlone(t *testing.T) {
+func (g *gatekeeperInstall) leftAlone(t *testing.T) {
 	g.Apply(t, `
 apiVersion: v1
 kind: Namespace
@@ -621,7 +621,7 @@ spec: {match: [{processes: [%s], excludedNamespaces: [%q]}]}
 }
 
 // The kinds go, and mapd with mutators goes on without any; they come back.
-func (g *gatekeeper) definitions(t *testing.T) {
+func (g *gatekeeperInstall) definitions(t *testing.T) {
 	g.awaitOwner(t, "default", "shop")
 	g.delete(t, gatekeeperKinds(t))
 	g.awaitOwner(t, "default", "")
@@ -638,7 +638,7 @@ func (g *gatekeeper) definitions(t *testing.T) {
 
 // Who runs the doctor learns what became of the mutators, and of a Gatekeeper that
 // mutates as well.
-func (g *gatekeeper) doctor(t *testing.T) {
+func (g *gatekeeperInstall) doctor(t *testing.T) {
 	g.says(t, "AssignMetadata/owner running")
 	kubeconfig := g.Kubeconfig(t, g.Config, "")
 	wants := func(want ...string) {
@@ -673,7 +673,7 @@ webhooks:
 }
 
 // A mapd that may not read mutators says so, and serves what else there is.
-func (g *gatekeeper) withoutRights(t *testing.T) {
+func (g *gatekeeperInstall) withoutRights(t *testing.T) {
 	g.delete(t, "clusterrolebinding/mapd-legacy")
 	old := g.Replicas()
 	g.AddReplica(t, "--legacy=on")
@@ -690,7 +690,7 @@ func (g *gatekeeper) withoutRights(t *testing.T) {
 }
 
 // What the overlay has added goes with the rest; the mutators stay.
-func (g *gatekeeper) uninstalled(t *testing.T) {
+func (g *gatekeeperInstall) uninstalled(t *testing.T) {
 	if _, code, err := g.Mapd.Mapd(t, g.Kubeconfig(t, g.Config, ""), "uninstall"); err != nil || code != 0 {
 		t.Fatalf("code %d, %v", code, err)
 	}

@@ -66,7 +66,7 @@ func TestMigrate(t *testing.T) {
 	t.Parallel()
 	m := &migrator{native: cluster.Start(t, cluster.Options{Native: true})}
 	overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "legacy")))
-	m.mapd = &gatekeeper{cluster.Install(t, cluster.Start(t, cluster.Options{}),
+	m.mapd = &gatekeeperInstall{cluster.Install(t, cluster.Start(t, cluster.Options{}),
 		cluster.InstallOptions{Manifest: overlay, Flags: []string{"--legacy=on"}})}
 	defineGatekeeper(t, m.native)
 	defineGatekeeper(t, m.mapd.Cluster)
@@ -83,7 +83,7 @@ func TestMigrate(t *testing.T) {
 
 type migrator struct {
 	native *cluster.Cluster // with the plugin
-	mapd   *gatekeeper      // without
+	mapd   *gatekeeperInstall      // without
 }
 
 func (m *migrator) run(t *testing.T, c *migrateCase) {

@@ -53,7 +53,7 @@ func TestNative(t *testing.T) {
 				known.stored = stored(t, c, known.want)
 				cases = append(cases, known)
 			}
-			g := &movers{&gatekeeper{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: 2, Flags: []string{"--legacy=native"}})}, tc.group}
+			g := &movers{&gatekeeperInstall{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: 2, Flags: []string{"--legacy=native"}})}, tc.group}
 			g.define(t)
 			g.Apply(t, things)
 			for _, known := range cases {
@@ -76,7 +76,7 @@ func TestNative(t *testing.T) {
 
 // movers is a cluster whose mutators are moved into policies of a group.
 type movers struct {
-	*gatekeeper
+	*gatekeeperInstall
 	group string
 }
 
@@ -561,7 +561,7 @@ func TestNativeLive(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Native: true})
 	defineGatekeeper(t, c)
-	g := &movers{&gatekeeper{&cluster.Mapd{Cluster: c}}, api.NativeGroup}
+	g := &movers{&gatekeeperInstall{&cluster.Mapd{Cluster: c}}, api.NativeGroup}
 	g.Apply(t, things)
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
