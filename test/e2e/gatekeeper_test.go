@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mapd-project/mapd/internal/cluster/feature"
+	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
