@@ -23,7 +23,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -42,12 +41,15 @@ type builder struct {
 	ctx       context.Context
 	errs      []error
 
-	rbac []*unstructured.Unstructured
+	rbac     []*unstructured.Unstructured
+	readsAll bool // policies may read objects of any kind
 	// paramKinds are those of policies, also of such that are not compiled here.
 	paramKinds map[schema.GroupKind]bool
 	twice      []twice // among others
 
-	policies, bindings, crds, mutators, configs, templates, guests, others []*manifest.Document
+	policies, bindings, crds, others []*manifest.Document
+	// of has the documents of each feature, in the order of features.
+	of [][]*manifest.Document
 }
 
 // objectID is what can be there once: an object in whichever version.
@@ -63,7 +65,7 @@ func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
 // sort puts every document where it belongs.
 func (b *builder) sort(docs []*manifest.Document, opts Options) {
-	legacyKinds := opts.Mutators != api.Off
+	b.of = make([][]*manifest.Document, len(features))
 	for _, d := range docs {
 		if d.Object == nil {
 			continue
@@ -93,7 +95,16 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			b.fail(d.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: %s", gvk.Kind, why)))
 			continue
 		}
+		at := slices.IndexFunc(features, func(f feature) bool { return f.on(&opts) && f.takes(gvk, d.Object.GetName()) })
 		switch {
+		case at >= 0:
+			namespace := ""
+			if features[at].namespaced(gvk) {
+				namespace = cmp.Or(d.Object.GetNamespace(), b.namespace)
+			}
+			if b.first(d, gvk.Group, namespace) {
+				b.of[at] = append(b.of[at], d)
+			}
 		case api.IsAdmission(gvk.Group) && gvk.Kind == api.PolicyKind:
 			if b.first(d, api.NativeGroup, "") { // both groups fill one snapshot
 				b.policies = append(b.policies, d)
@@ -105,27 +116,6 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 		case gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind:
 			if b.first(d, api.DefinitionGroup, "") {
 				b.crds = append(b.crds, d)
-			}
-		case legacyKinds && legacy.IsMutator(gvk):
-			if b.first(d, legacy.Group, "") {
-				b.mutators = append(b.mutators, d)
-			}
-		case legacyKinds && gvk.Group == legacy.ConfigGroup && gvk.Kind == "Config" && d.Object.GetName() == legacy.ConfigName:
-			// Gatekeeper's namespace is not known here, so there is one of all.
-			if b.first(d, legacy.ConfigGroup, "") {
-				b.configs = append(b.configs, d)
-			}
-		case (legacyKinds || opts.Expansion) && legacy.IsTemplate(gvk):
-			if b.first(d, api.ExpansionGroup, "") {
-				b.templates = append(b.templates, d)
-			}
-		case kubewarden.IsPolicy(gvk):
-			namespace := ""
-			if gvk.Kind == kubewarden.PolicyKind {
-				namespace = cmp.Or(d.Object.GetNamespace(), b.namespace)
-			}
-			if b.first(d, kubewarden.Group, namespace) {
-				b.guests = append(b.guests, d)
 			}
 		default:
 			b.others = append(b.others, d)
@@ -146,11 +136,9 @@ func IsContext(gvk schema.GroupVersionKind) bool {
 		return gvk.Kind == "Namespace"
 	case api.DefinitionGroup:
 		return gvk.Kind == api.DefinitionKind
-	case legacy.ConfigGroup:
-		return gvk.Kind == "Config"
 	}
 	return misspelt(gvk) != "" || api.IsAdmission(gvk.Group) && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) ||
-		legacy.IsMutator(gvk) || legacy.IsTemplate(gvk) || kubewarden.IsPolicy(gvk)
+		slices.ContainsFunc(features, func(f feature) bool { return f.takes(gvk, "") })
 }
 
 // ignored reports whether a kind is about policies or manifests, and nothing that a
@@ -269,10 +257,15 @@ func (b *builder) readObjects() {
 			}
 		}
 	}
-	for _, d := range slices.Concat(b.mutators, b.templates) {
-		// A policy may read the mutator that it stands for. One that its schema does
-		// not allow is no parameter, but what runs is decided by its own rules.
-		_ = b.params.add(d.Object, "")
+	for i, f := range features {
+		if !f.parameters() {
+			continue
+		}
+		for _, d := range b.of[i] {
+			// A policy may read the mutator that it stands for. One that its schema does
+			// not allow is no parameter, but what runs is decided by its own rules.
+			_ = b.params.add(d.Object, "")
+		}
 	}
 }
 
@@ -303,6 +296,9 @@ func (b *builder) buildAuthorizer() {
 // countOthers counts the objects that nothing reads, and refuses those of the others that
 // are given twice.
 func (b *builder) countOthers() {
+	for i, f := range features {
+		b.readsAll = b.readsAll || f.readsAll() && len(b.of[i]) > 0
+	}
 	for _, t := range b.twice {
 		if len(b.errs) > 0 || b.used(t.doc.Object.GroupVersionKind()) { // with errors, not all that is used is known
 			b.fail(t.err)
@@ -318,7 +314,7 @@ func (b *builder) countOthers() {
 // used reports whether objects of a kind may be read: as parameters, as Namespaces, for
 // the authorizer, as providers, or by Kubewarden's policies, which may read any.
 func (b *builder) used(gvk schema.GroupVersionKind) bool {
-	return len(b.guests) > 0 || b.paramKinds[gvk.GroupKind()] || gvk.Group == api.RBACGroup || legacy.IsProvider(gvk) ||
+	return b.readsAll || b.paramKinds[gvk.GroupKind()] || gvk.Group == api.RBACGroup || legacy.IsProvider(gvk) ||
 		gvk.Group == "" && gvk.Kind == "Namespace"
 }
 

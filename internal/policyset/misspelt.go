@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/kubewarden"
-	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/lookup"
 )
 
@@ -19,9 +17,15 @@ var kindsOf = map[string][]string{
 		api.PolicyKind, api.BindingKind, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 		"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
 	},
-	api.OwnGroup:     {api.PolicyKind, api.BindingKind},
-	legacy.Group:     {string(legacy.Assign), string(legacy.AssignImage), string(legacy.AssignMetadata), string(legacy.ModifySet)},
-	kubewarden.Group: {kubewarden.ClusterPolicyKind, kubewarden.PolicyKind, kubewarden.ClusterPolicyKind + "Group", kubewarden.PolicyKind + "Group", "PolicyServer"},
+	api.OwnGroup: {api.PolicyKind, api.BindingKind},
+}
+
+func init() {
+	for _, f := range features {
+		if len(f.kinds()) > 0 {
+			kindsOf[f.group()] = f.kinds()
+		}
+	}
 }
 
 // misspelt returns what is wrong with a kind that looks like that of a policy and is none,

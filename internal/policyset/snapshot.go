@@ -200,9 +200,9 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b.readPolicies()
 	b.countOthers()
 	b.readBindings(opts.Unbound)
-	b.readTemplates()
-	b.readMutators(opts)
-	b.readGuests(opts)
+	for i, f := range features {
+		f.build(b, b.of[i], &opts)
+	}
 	if opts.Also != nil {
 		b.errs = append(b.errs, opts.Also(docs)...)
 	}

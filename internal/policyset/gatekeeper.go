@@ -6,15 +6,47 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// readMutators puts the mutators together, under the Config if there is one.
-func (b *builder) readMutators(opts Options) {
+// mutatorDocuments are Gatekeeper's mutators and its Config.
+type mutatorDocuments struct{}
+
+func (mutatorDocuments) group() string      { return legacy.Group }
+func (mutatorDocuments) on(o *Options) bool { return o.Mutators != api.Off }
+func (mutatorDocuments) parameters() bool   { return true }
+func (mutatorDocuments) readsAll() bool     { return false }
+func (mutatorDocuments) kinds() (out []string) {
+	for _, k := range legacy.Kinds() {
+		out = append(out, string(k))
+	}
+	return out
+}
+
+// takes: Gatekeeper's namespace is not known here, so there is one Config of all.
+func (mutatorDocuments) takes(gvk schema.GroupVersionKind, name string) bool {
+	return legacy.IsMutator(gvk) || isConfig(gvk) && (name == "" || name == legacy.ConfigName)
+}
+
+func (mutatorDocuments) namespaced(schema.GroupVersionKind) bool { return false }
+
+func isConfig(gvk schema.GroupVersionKind) bool {
+	return gvk.Group == legacy.ConfigGroup && gvk.Kind == "Config"
+}
+
+// build puts the mutators together, under the Config if there is one.
+func (mutatorDocuments) build(b *builder, docs []*manifest.Document, opts *Options) {
 	var config *legacy.Config
-	for _, d := range b.configs {
+	var stored []*manifest.Document // without the Config
+	for _, d := range docs {
+		if !isConfig(d.Object.GroupVersionKind()) {
+			stored = append(stored, d)
+			continue
+		}
 		c, err := legacy.DecodeConfig(d.Object)
 		if err != nil {
 			b.fail(MutatorError(d, err))
@@ -23,7 +55,7 @@ func (b *builder) readMutators(opts Options) {
 		config = c
 	}
 	var all []*legacy.Mutator
-	for _, d := range b.mutators {
+	for _, d := range stored {
 		m, err := legacy.Decode(d.Object)
 		if err != nil {
 			b.fail(MutatorError(d, err))
@@ -35,7 +67,7 @@ func (b *builder) readMutators(opts Options) {
 		return
 	}
 	unknown := map[string][]legacy.Note{}
-	for _, d := range b.mutators {
+	for _, d := range stored {
 		if notes := legacy.Unknown(d.Object); len(notes) > 0 {
 			unknown[d.Object.GetKind()+"/"+d.Object.GetName()] = notes
 		}
@@ -56,9 +88,21 @@ func (b *builder) readMutators(opts Options) {
 	b.snapshot.Mutators, b.snapshot.Shapes = built.States, built.Shapes
 }
 
-// readTemplates decodes the expansion templates.
-func (b *builder) readTemplates() {
-	for _, d := range b.templates {
+// templateDocuments are Gatekeeper's expansion templates.
+type templateDocuments struct{}
+
+func (templateDocuments) group() string      { return api.ExpansionGroup }
+func (templateDocuments) kinds() []string    { return nil }
+func (templateDocuments) on(o *Options) bool { return o.Mutators != api.Off || o.Expansion }
+func (templateDocuments) parameters() bool   { return true }
+func (templateDocuments) readsAll() bool     { return false }
+func (templateDocuments) takes(gvk schema.GroupVersionKind, _ string) bool {
+	return legacy.IsTemplate(gvk)
+}
+func (templateDocuments) namespaced(schema.GroupVersionKind) bool { return false }
+
+func (templateDocuments) build(b *builder, docs []*manifest.Document, _ *Options) {
+	for _, d := range docs {
 		t, err := legacy.DecodeTemplate(d.Object)
 		if err != nil {
 			b.fail(MutatorError(d, err))

@@ -10,22 +10,40 @@ import (
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// readGuests reads Kubewarden's policies and has their modules loaded.
-func (b *builder) readGuests(opts Options) {
+// moduleDocuments are Kubewarden's policies.
+type moduleDocuments struct{}
+
+func (moduleDocuments) group() string    { return kubewarden.Group }
+func (moduleDocuments) on(*Options) bool { return true }
+func (moduleDocuments) parameters() bool { return false }
+func (moduleDocuments) readsAll() bool   { return true }
+func (moduleDocuments) kinds() []string {
+	return []string{kubewarden.ClusterPolicyKind, kubewarden.PolicyKind, kubewarden.ClusterPolicyKind + "Group", kubewarden.PolicyKind + "Group", "PolicyServer"}
+}
+func (moduleDocuments) takes(gvk schema.GroupVersionKind, _ string) bool {
+	return kubewarden.IsPolicy(gvk)
+}
+func (moduleDocuments) namespaced(gvk schema.GroupVersionKind) bool {
+	return gvk.Kind == kubewarden.PolicyKind
+}
+
+// build has the modules loaded.
+func (moduleDocuments) build(b *builder, docs []*manifest.Document, opts *Options) {
 	if opts.GuestMode == api.Off {
 		return
 	}
 	if opts.Guests == nil {
-		for _, d := range b.guests {
+		for _, d := range docs {
 			b.snapshot.NoGuests = append(b.snapshot.NoGuests, d.Name())
 		}
 		return
 	}
 	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
 	documents := map[kubewarden.Key]*manifest.Document{}
-	for _, d := range b.guests {
+	for _, d := range docs {
 		text, err := d.JSONText()
 		if err != nil {
 			b.faults(d, err)

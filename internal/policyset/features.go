@@ -1,0 +1,31 @@
+package policyset
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+)
+
+// feature is a kind of policy, beside MutatingAdmissionPolicies, that documents may have. A
+// new one is a file with its methods and a line in features.
+type feature interface {
+	// group and kinds are what is spelt rightly.
+	group() string
+	kinds() []string
+	// on reports whether documents of the feature are read; others count as any object.
+	on(o *Options) bool
+	// takes reports whether objects of a kind with a name belong to the feature; with an
+	// empty name, whether some do.
+	takes(gvk schema.GroupVersionKind, name string) bool
+	// namespaced reports whether objects of a kind have a namespace.
+	namespaced(gvk schema.GroupVersionKind) bool
+	// parameters reports whether policies may read the documents, and readsAll whether what
+	// they describe may read any object.
+	parameters() bool
+	readsAll() bool
+	// build adds to the Snapshot what documents say, and to the errors what is wrong.
+	build(b *builder, docs []*manifest.Document, o *Options)
+}
+
+// features are all, in the order in which a request meets what they run.
+var features = []feature{templateDocuments{}, mutatorDocuments{}, moduleDocuments{}}
