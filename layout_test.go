@@ -91,7 +91,7 @@ var groups = []layer{
 var dependencies = map[string][]string{
 	"github.com/google/cel-go/":             {"pkg/cel"},
 	"sigs.k8s.io/structured-merge-diff/":    {"pkg/policy", "pkg/openapi"},
-	"github.com/prometheus/":                {"pkg/webhook"},
+	"github.com/prometheus/":                {"internal/cluster/metrics", "pkg/webhook"},
 	"github.com/evanphx/json-patch":         nil,
 	"gopkg.in/evanphx/json-patch.v4":        nil,
 	"go.opentelemetry.io/":                  {"internal/cluster/telemetry"},

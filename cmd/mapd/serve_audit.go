@@ -9,11 +9,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/memory"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 )
 
 // repeater returns what audits every f.auditInterval while it runs; nil without that.
-func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *webhook.Metrics, log *slog.Logger) (func(context.Context, func(context.Context, map[string]string) error), error) {
+func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *metrics.Metrics, log *slog.Logger) (func(context.Context, func(context.Context, map[string]string) error), error) {
 	if f.auditInterval == 0 {
 		return nil, nil
 	}
@@ -62,17 +62,17 @@ func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *web
 }
 
 // audited returns the totals of an audit as metrics have them; nil for nil.
-func audited(f *audit.Finished) *webhook.Audited {
+func audited(f *audit.Finished) *metrics.Audited {
 	if f == nil {
 		return nil
 	}
-	a := &webhook.Audited{Objects: f.Objects, Unread: f.Unread, UnreadableKinds: f.Unreadable(), Ended: f.Ended, Took: f.Took}
+	a := &metrics.Audited{Objects: f.Objects, Unread: f.Unread, UnreadableKinds: f.Unreadable(), Ended: f.Ended, Took: f.Took}
 	for _, p := range f.Policies {
 		mode := p.Mode
 		if mode == "" {
 			mode = api.Enforce.String()
 		}
-		a.Policies = append(a.Policies, webhook.AuditedPolicy{Policy: p.Policy, Binding: p.Binding, Mode: mode, Changed: p.Changed, Failed: p.Failed})
+		a.Policies = append(a.Policies, metrics.AuditedPolicy{Policy: p.Policy, Binding: p.Binding, Mode: mode, Changed: p.Changed, Failed: p.Failed})
 	}
 	return a
 }

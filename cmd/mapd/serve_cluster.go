@@ -29,6 +29,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/certs"
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
 	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/cluster/policyvalidation"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
@@ -48,7 +49,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		}
 		return err
 	}
-	metrics := webhook.NewMetrics()
+	metrics := metrics.New()
 	metrics.Watch(c.health)
 	identity := identity()
 	records := history.New(identity)
@@ -132,7 +133,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		Recorder: records,
 		Records:  &webhook.Records{Authorize: store.NewAccess(c.kube).Authorize, Get: withRunning(records.Get, policies, identity, options.Exempt)},
 		Checks:   checks,
-		Metrics:  metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
+		Metrics:  metrics.Metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
 	}, certificates.GetCertificate, listener)
 }
 

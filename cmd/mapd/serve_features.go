@@ -12,18 +12,18 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
+	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/cluster/modulepolicies"
 	"github.com/mapd-project/mapd/internal/cluster/providers"
 	"github.com/mapd-project/mapd/internal/cluster/workloads"
 	"github.com/mapd-project/mapd/internal/externaldata"
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // features returns what is run beside policies, as the flags say, in the order in which a
 // request meets it. outside asks providers of external data, and may be nil. expander returns nil while workloads are not expanded.
-func (f *serveFlags) features(ctx context.Context, c *connection, metrics *webhook.Metrics, outside *externaldata.Client, log *slog.Logger) (list []feature.Feature, expander func() *expansion.Expander, err error) {
+func (f *serveFlags) features(ctx context.Context, c *connection, metrics *metrics.Metrics, outside *externaldata.Client, log *slog.Logger) (list []feature.Feature, expander func() *expansion.Expander, err error) {
 	expander = func() *expansion.Expander { return nil }
 	if f.legacy != legacyOff {
 		native, err := f.native(ctx, c)

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/internal/policyset"
@@ -41,7 +42,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	// Watching begins before the first load, so that no edit falls between.
 	watcher := manifest.NewWatcher(f.policies, f.recursive)
 	watcher.Poll = f.poll
-	metrics := webhook.NewMetrics()
+	metrics := metrics.New()
 	providers, err := f.providers.client(metrics, nil)
 	if err != nil {
 		return usagef("serve: %w", err)
@@ -111,7 +112,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 		}
 	})
 	err = f.run(ctx, webhook.Options{
-		Admitter: source, Expansion: f.reviewer(source.expander.Load, source.metrics), Checks: checks, Metrics: source.metrics, Log: log,
+		Admitter: source, Expansion: f.reviewer(source.expander.Load, source.metrics), Checks: checks, Metrics: source.metrics.Metrics, Log: log,
 		WarnOnMutation: f.warn, ClientCAs: clients,
 	}, get, listener)
 	stop()
@@ -120,7 +121,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 }
 
 // reviewer returns what answers reviews of workloads, nil without --expansion.
-func (f *serveFlags) reviewer(expander func() *expansion.Expander, metrics *webhook.Metrics) webhook.Validator {
+func (f *serveFlags) reviewer(expander func() *expansion.Expander, metrics *metrics.Metrics) webhook.Validator {
 	if !f.expansion {
 		return nil
 	}

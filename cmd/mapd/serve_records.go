@@ -7,8 +7,8 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/controllers"
 	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/cluster/telemetry"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // What --record-sink may say.
@@ -20,7 +20,7 @@ const (
 
 // startSink has records stored or sent as --record-sink says; stop stores or sends what is
 // left. It must be called before the first review.
-func (f *serveFlags) startSink(ctx context.Context, records *history.Ledger, writes *controllers.Writer, namespace, identity string, metrics *webhook.Metrics, log *slog.Logger) (stop func(), err error) {
+func (f *serveFlags) startSink(ctx context.Context, records *history.Ledger, writes *controllers.Writer, namespace, identity string, metrics *metrics.Metrics, log *slog.Logger) (stop func(), err error) {
 	switch f.recordSink {
 	case sinkConfigMap:
 		records.StoreIn(namespace)

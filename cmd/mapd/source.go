@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,7 +22,6 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // source serves what its files came to when they were last in order. A request
@@ -30,7 +30,7 @@ type source struct {
 	flags   *serveFlags
 	options policyset.Options
 	log     *slog.Logger
-	metrics *webhook.Metrics
+	metrics *metrics.Metrics
 	// providers asks the Providers of the files.
 	providers *externaldata.Client
 

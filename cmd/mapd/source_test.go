@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/externaldata"
 	"github.com/mapd-project/mapd/pkg/policy"
-	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // TestHammerReload edits the policies while requests run: each request sees one
@@ -39,7 +39,7 @@ func TestHammerReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &source{flags: &serveFlags{policies: []string{file}}, log: slog.New(slog.DiscardHandler), metrics: webhook.NewMetrics(), providers: externaldata.New(externaldata.Options{}),
+	s := &source{flags: &serveFlags{policies: []string{file}}, log: slog.New(slog.DiscardHandler), metrics: metrics.New(), providers: externaldata.New(externaldata.Options{}),
 		files: &manifest.Steady{Paths: []string{file}}} // no waits: a load sees whatever was written
 	s.options.Env = env
 	if errs, _ := s.load(t.Context(), true); len(errs) > 0 {

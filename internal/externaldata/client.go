@@ -39,7 +39,7 @@ type Options struct {
 	now func() time.Time // nil: time.Now
 }
 
-// Metrics counts what providers are asked. *webhook.Metrics is one.
+// Metrics counts what providers are asked. *metrics.Metrics is one.
 type Metrics interface {
 	// ProviderCalled records one call, with so many keys. result is "ok" or the Reason
 	// for which the whole call failed.

@@ -197,7 +197,7 @@ func NewHandler(o Options) *Handler {
 	}
 	slices.Sort(all)
 	h.paths = strings.Join(append(all, "/healthz", "/readyz"), ", ") + " and /metrics"
-	h.serve = h.metrics.handler()
+	h.serve = h.metrics.Handler()
 	h.metrics.watch(h.memory, h.bodies)
 	return h
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Metrics are all metrics of a server, in a registry of their own. Policies and
+// Metrics are the metrics of a Handler, in a registry of their own. Policies and
 // bindings are named; no label holds the name of any other object. They are
 // safe for concurrent use.
 type Metrics struct {
@@ -67,10 +67,6 @@ type Metrics struct {
 	//   result  allowed, warned (allowed with warnings), denied, or timeout (not decided)
 	expansions *prometheus.HistogramVec
 
-	// mapd_expanded_objects_total counts the objects that workloads were expanded into.
-	// No labels.
-	expandedObjects prometheus.Counter
-
 	// mapd_http_requests_total counts answers. Labels:
 	//   path  /mutate, the four such as /mutate/fail/never, /mutate/legacy,
 	//         /validate, /expand, /records/, /healthz, /readyz, /metrics or other
@@ -82,29 +78,6 @@ type Metrics struct {
 
 	// mapd_panics_total counts panics outside of policies. No labels.
 	panics prometheus.Counter
-
-	// mapd_snapshot_policies and mapd_snapshot_bindings are the size of the
-	// snapshot in use. No labels.
-	policies, bindings prometheus.Gauge
-
-	// mapd_snapshot_age_seconds is the time since the snapshot in use was
-	// published, 0 before the first. No labels.
-	published atomic.Int64 // Unix nanoseconds
-
-	// mapd_snapshot_reloads_total counts attempts to publish a snapshot. Label:
-	//   result  published, or failed: the old one is still in use
-	reloads *prometheus.CounterVec
-
-	// mapd_compile_errors is the number of errors in the policies as they were
-	// read last, whether or not they were published. No labels.
-	compileErrors prometheus.Gauge
-
-	// mapd_legacy_mutators counts Gatekeeper's mutators in use. Label:
-	//   state  running, conflict (with others, so off), native (run by policies), not-run (for another reason)
-	mutators *prometheus.GaugeVec
-
-	// mapd_legacy_shapes is how many programs the running ones share. No labels.
-	shapes prometheus.Gauge
 
 	// mapd_legacy_passes is how many passes requests took on which mutators ran,
 	// the last of which changes nothing; 0 if already the first did not. Labels:
@@ -123,13 +96,6 @@ type Metrics struct {
 
 	memory memoryMetrics
 
-	external *externalMetrics
-
-	watches  watchMetrics
-	breakers breakerMetrics
-	audit    auditMetrics
-	sink     sinkMetrics
-
 	mu     sync.RWMutex
 	of     map[actorName]*series
 	pruned atomic.Uint64 // how often
@@ -147,7 +113,6 @@ func NewMetrics() *Metrics {
 	}
 	m := &Metrics{
 		of:        map[actorName]*series{},
-		external:  newExternalMetrics(),
 		registry:  prometheus.NewRegistry(),
 		decisions: counters("mapd_decisions_total", "Requests by the policy and binding that acted on them and how that ended.", "policy", "binding", "outcome"),
 		checks: counters("mapd_mutating_admission_policy_check_total",
@@ -169,20 +134,9 @@ func NewMetrics() *Metrics {
 			Help:    "Duration of expanding one workload and judging what it will create.",
 			Buckets: []float64{1e-4, 2.5e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10},
 		}, []string{"result"}),
-		expandedObjects: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mapd_expanded_objects_total", Help: "Objects that workloads were expanded into.",
-		}),
-		httpRequests:  counters("mapd_http_requests_total", "HTTP answers by path and status.", "path", "code"),
-		inFlight:      gauge("mapd_requests_in_flight", "Reviews being answered."),
-		panics:        prometheus.NewCounter(prometheus.CounterOpts{Name: "mapd_panics_total", Help: "Panics outside of policies."}),
-		policies:      gauge("mapd_snapshot_policies", "Policies in the snapshot in use."),
-		bindings:      gauge("mapd_snapshot_bindings", "Bindings in the snapshot in use."),
-		reloads:       counters("mapd_snapshot_reloads_total", "Attempts to publish a snapshot.", "result"),
-		compileErrors: gauge("mapd_compile_errors", "Errors in the policies as they were read last."),
-		mutators: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mapd_legacy_mutators", Help: "Gatekeeper's mutators in use by what has become of them.",
-		}, []string{"state"}),
-		shapes: gauge("mapd_legacy_shapes", "Programs that the running mutators share."),
+		httpRequests: counters("mapd_http_requests_total", "HTTP answers by path and status.", "path", "code"),
+		inFlight:     gauge("mapd_requests_in_flight", "Reviews being answered."),
+		panics:       prometheus.NewCounter(prometheus.CounterOpts{Name: "mapd_panics_total", Help: "Panics outside of policies."}),
 		passes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mapd_legacy_passes", Help: "Passes of the mutators over one object.",
 			// As Gatekeeper's mutation_system_iterations, as far as that is likely.
@@ -191,52 +145,16 @@ func NewMetrics() *Metrics {
 		shadow: counters("mapd_shadow_decisions_total", "Requests by the policy and binding, not enforced, that would have acted on them and how that would have ended.", "policy", "binding", "outcome"),
 	}
 	m.rounds = map[string]*prometheus.HistogramVec{engine.MutatorStage: m.passes}
-	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mapd_snapshot_age_seconds", Help: "Time since the snapshot in use was published.",
-	}, m.age)
-	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.expansions, m.expandedObjects, m.httpRequests, m.inFlight,
-		m.panics, &m.memory, &m.watches, &m.breakers, &m.audit, &m.sink, m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.passes, m.shadow,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.registry.MustRegister(m.external.collectors()...)
+	m.registry.MustRegister(m.decisions, m.checks, m.checkDuration, m.requestDuration, m.validations, m.expansions, m.httpRequests, m.inFlight,
+		m.panics, &m.memory, m.passes, m.shadow, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// SnapshotPublished records that a snapshot of that size is in use from now on,
-// and how many of its policies do not compile.
-func (m *Metrics) SnapshotPublished(policies, bindings, compileErrors int) {
-	m.published.Store(time.Now().UnixNano())
-	m.policies.Set(float64(policies))
-	m.bindings.Set(float64(bindings))
-	m.compileErrors.Set(float64(compileErrors))
-	m.reloads.WithLabelValues("published").Inc()
-}
+// Registry has all that the path /metrics shows. Others may add to it.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
-// MutatorsPublished records how many of Gatekeeper's mutators are in use from now
-// on, by state, and how many programs they share.
-func (m *Metrics) MutatorsPublished(states map[string]int, shapes int) {
-	m.mutators.Reset()
-	for state, n := range states {
-		m.mutators.WithLabelValues(state).Set(float64(n))
-	}
-	m.shapes.Set(float64(shapes))
-}
-
-// SnapshotFailed records that a newer snapshot could not be published because
-// of so many errors.
-func (m *Metrics) SnapshotFailed(compileErrors int) {
-	m.compileErrors.Set(float64(compileErrors))
-	m.reloads.WithLabelValues("failed").Inc()
-}
-
-func (m *Metrics) age() float64 {
-	at := m.published.Load()
-	if at == 0 {
-		return 0
-	}
-	return time.Since(time.Unix(0, at)).Seconds()
-}
-
-func (m *Metrics) handler() http.Handler {
+// Handler answers requests for the path /metrics.
+func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
@@ -435,7 +353,6 @@ func (m *Metrics) validated(req *policy.Request, result string, _ time.Duration)
 // snapshot without them is published; should a request that is under way count
 // something more, the next call forgets that.
 func (m *Metrics) Prune(keep func(policy, binding string) bool) {
-	m.audit.prune(keep)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pruned.Add(1)
@@ -555,6 +472,3 @@ func errorType(err error) int {
 func (m *Metrics) expanded(_ *policy.Request, result string, took time.Duration) {
 	m.expansions.WithLabelValues(result).Observe(took.Seconds())
 }
-
-// ObjectsExpanded records that n objects were found out that a workload will create.
-func (m *Metrics) ObjectsExpanded(n int) { m.expandedObjects.Add(float64(n)) }

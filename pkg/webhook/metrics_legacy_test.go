@@ -15,11 +15,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Metrics tell how many mutators there are, how many passes they take, and in
-// shadow what each of them would do; of those that are gone they forget it.
+// Metrics say how many passes mutators take, and in shadow what each of them would do; of
+// those that are gone they forget it.
 func TestLegacyMetrics(t *testing.T) {
 	m := NewMetrics()
-	m.MutatorsPublished(map[string]int{"running": 3, "conflict": 2}, 2)
 	acts := func(pass int, o engine.Outcome, err error) engine.Step {
 		return engine.Step{Stage: engine.MutatorStage, Round: pass, Policy: "Assign/a", Outcome: o, Err: err, Mutation: 0}
 	}
@@ -41,9 +40,7 @@ func TestLegacyMetrics(t *testing.T) {
 		m.decision(req, d, time.Millisecond)
 	}
 	m.decision(req, &engine.Decision{}, time.Millisecond)
-	want := `mapd_legacy_mutators{state="conflict"} 2
-mapd_legacy_mutators{state="running"} 3
-mapd_legacy_passes_count{mode="on",result="mutated"} 1
+	want := `mapd_legacy_passes_count{mode="on",result="mutated"} 1
 mapd_legacy_passes_count{mode="on",result="refused"} 1
 mapd_legacy_passes_count{mode="on",result="unchanged"} 1
 mapd_legacy_passes_count{mode="shadow",result="mutated"} 1
@@ -51,7 +48,6 @@ mapd_legacy_passes_sum{mode="on",result="mutated"} 2
 mapd_legacy_passes_sum{mode="on",result="refused"} 1
 mapd_legacy_passes_sum{mode="on",result="unchanged"} 0
 mapd_legacy_passes_sum{mode="shadow",result="mutated"} 3
-mapd_legacy_shapes 2
 mapd_shadow_decisions_total{binding="",outcome="changed",policy="Assign/a"} 1
 mapd_shadow_decisions_total{binding="",outcome="denied",policy="slow"} 1
 mapd_shadow_decisions_total{binding="all",outcome="changed",policy="team"} 1
@@ -61,8 +57,7 @@ mapd_shadow_decisions_total{binding="all",outcome="ignored",policy="lax"} 1
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	m.Prune(func(string, string) bool { return false })
-	m.MutatorsPublished(map[string]int{"running": 1}, 1)
-	if got := legacySeries(m); strings.Contains(got, "shadow_decisions") || strings.Contains(got, "conflict") {
+	if got := legacySeries(m); strings.Contains(got, "shadow_decisions") {
 		t.Errorf("after Prune:\n%s", got)
 	}
 }
@@ -70,12 +65,12 @@ mapd_shadow_decisions_total{binding="all",outcome="ignored",policy="lax"} 1
 // legacySeries are the metrics about mutators, without the buckets, sorted.
 func legacySeries(m *Metrics) string {
 	r := httptest.NewRecorder()
-	m.handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	m.Handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var b, passes strings.Builder
 	for line := range strings.Lines(r.Body.String()) {
 		switch {
 		case strings.Contains(line, "_bucket{"), strings.HasPrefix(line, "#"):
-		case strings.HasPrefix(line, "mapd_legacy_passes_count"), strings.HasPrefix(line, "mapd_legacy_m"):
+		case strings.HasPrefix(line, "mapd_legacy_passes_count"):
 			b.WriteString(line)
 		case strings.HasPrefix(line, "mapd_legacy_passes_sum"):
 			passes.WriteString(line)

@@ -67,7 +67,7 @@ var (
 
 func idOf(m *storedMutator) string { return m.Object.GetKind() + "/" + m.Object.GetName() }
 
-// Metrics counts mutators. *webhook.Metrics is one.
+// Metrics counts mutators. *metrics.Metrics is one.
 type Metrics interface {
 	// MutatorsPublished reports the number of mutators by state, and how many programs they
 	// share.

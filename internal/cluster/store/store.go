@@ -30,7 +30,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Metrics counts snapshots. *webhook.Metrics is one.
+// Metrics counts snapshots. *metrics.Metrics is one.
 type Metrics interface {
 	// SnapshotPublished reports how many policies and bindings are in use from now on, and
 	// how many of the policies cannot run.

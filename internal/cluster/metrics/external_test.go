@@ -1,7 +1,6 @@
-package webhook
+package metrics
 
 import (
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -9,20 +8,12 @@ import (
 )
 
 func externalLines(m *Metrics) []string {
-	w := httptest.NewRecorder()
-	m.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	var lines []string
-	for line := range strings.Lines(w.Body.String()) {
-		if strings.HasPrefix(line, "mapd_external_") && !strings.Contains(line, "_seconds") {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	return lines
+	return slices.DeleteFunc(linesOf(m, "mapd_external_"), func(line string) bool { return strings.Contains(line, "_seconds") })
 }
 
 // Each provider has its series until it is gone.
 func TestExternalMetrics(t *testing.T) {
-	m := NewMetrics()
+	m := New()
 	m.ProvidersPublished([]string{"p", "q"}, 1)
 	m.ProviderCalled("p", "ok", 3, time.Second)
 	m.ProviderCalled("q", "timeout", 1, time.Second)

@@ -1,4 +1,4 @@
-package webhook
+package metrics
 
 import (
 	"encoding/json"
@@ -14,7 +14,6 @@ import (
 )
 
 var (
-	descText  = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 	selector  = regexp.MustCompile(`\b((?:mapd|process)_[a-z_]+)(\{[^}]*\})?`)
 	matcher   = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"`)
 	grouping  = regexp.MustCompile(`by \(([^)]*)\)`)
@@ -28,16 +27,15 @@ var ofTarget = []string{"pod", "instance", "job", "le"}
 // served returns the labels of each metric that a server has.
 func served(t *testing.T) map[string][]string {
 	t.Helper()
-	m := NewMetrics()
-	m.watchConnections(newConnections(nil, 16))
+	m := New()
 	descs := make(chan *prometheus.Desc)
 	go func() {
-		m.registry.Describe(descs)
+		m.Registry().Describe(descs)
 		close(descs)
 	}()
 	all := map[string][]string{}
 	for d := range descs {
-		parts := descText.FindStringSubmatch(d.String())
+		parts := metricDesc.FindStringSubmatch(d.String())
 		if parts == nil {
 			t.Fatalf("%s is not read as it is written", d)
 		}
@@ -71,7 +69,7 @@ func alerts(t *testing.T) (all []struct {
 
 func readManifest(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile("../../manifests/monitoring/" + name)
+	data, err := os.ReadFile("../../../manifests/monitoring/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +135,7 @@ func TestMonitoringUsesWhatIsServed(t *testing.T) {
 
 // docs/operate/observe.md has every metric of mapd's, with its labels, and every alert as it is.
 func TestOperateHasMetricsAndAlerts(t *testing.T) {
-	data, err := os.ReadFile("../../docs/operate/observe.md")
+	data, err := os.ReadFile("../../../docs/operate/observe.md")
 	if err != nil {
 		t.Fatal(err)
 	}

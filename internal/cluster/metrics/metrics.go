@@ -1,0 +1,41 @@
+// Package metrics has what `mapd serve` counts and shows besides reviews, which pkg/webhook
+// counts: snapshots, mutators, breakers, audits, providers, watches and records. Policies,
+// bindings and providers are named by labels; no other object is.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// Metrics are all metrics of a server. They are safe for concurrent use.
+type Metrics struct {
+	*webhook.Metrics
+
+	snapshot *snapshotMetrics
+	external *externalMetrics
+	watches  watchMetrics
+	breakers breakerMetrics
+	audit    auditMetrics
+	sink     sinkMetrics
+}
+
+// New returns metrics that nothing has happened to yet.
+func New() *Metrics {
+	m := &Metrics{Metrics: webhook.NewMetrics(), snapshot: newSnapshotMetrics(), external: newExternalMetrics()}
+	m.Registry().MustRegister(m.collectors()...)
+	return m
+}
+
+// collectors are those of this package.
+func (m *Metrics) collectors() []prometheus.Collector {
+	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink}
+	return append(append(all, m.snapshot.collectors()...), m.external.collectors()...)
+}
+
+// Prune is webhook.Metrics.Prune, and forgets the outcome of audits, too.
+func (m *Metrics) Prune(keep func(policy, binding string) bool) {
+	m.audit.prune(keep)
+	m.Metrics.Prune(keep)
+}
