@@ -53,7 +53,6 @@ var library = []layer{
 	{"pkg/legacy", []string{"pkg/api", "pkg/lookup", "pkg/tree"}},
 	{"pkg/legacy/direct", []string{"pkg/legacy", "pkg/tree"}},
 	{"pkg/legacy/expand", []string{"pkg/legacy"}},
-	{"pkg/legacy/translate", []string{"pkg/api", "pkg/cel/layout", "pkg/legacy", "pkg/openapi"}},
 }
 
 // groups lists the groups of internal from the ground up and, for each, the groups that its
@@ -74,7 +73,7 @@ var groups = []layer{
 	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset", "internal/words"}},
 	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
 	{"internal/author", []string{
-		"internal/apiserver", "internal/atomicfile", "internal/document", "internal/externaldata", "internal/lint", "internal/output", "internal/parallel",
+		"internal/apiserver", "internal/atomicfile", "internal/document", "internal/externaldata", "internal/gatekeeper", "internal/lint", "internal/output", "internal/parallel",
 		"internal/policyset", "internal/words", "pkg/mapd",
 	}},
 	{"internal/cluster", []string{

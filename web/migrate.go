@@ -9,7 +9,7 @@ import (
 	"github.com/mapd-project/mapd/internal/author/migrate"
 	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/document/manifest"
-	"github.com/mapd-project/mapd/pkg/legacy/translate"
+	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
 )
 
 // mutators reads what mapd migrate gatekeeper reads.

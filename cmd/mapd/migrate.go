@@ -19,8 +19,8 @@ import (
 	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/externaldata"
+	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
 // migrateFlags are the flags of migrate gatekeeper as they were given.

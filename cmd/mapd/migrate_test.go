@@ -75,7 +75,7 @@ func TestTrapsAreExplained(t *testing.T) {
 	for _, m := range trapInDoc.FindAllStringSubmatch(readFile(t, "../../docs/move/gatekeeper-policies.md"), -1) {
 		explained[m[1]] = true
 	}
-	files, err := filepath.Glob("../../pkg/legacy/translate/*.go")
+	files, err := filepath.Glob("../../internal/gatekeeper/translate/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func (a *Admission) lap() time.Duration {
 func (a *Admission) input(draft *policy.Draft) policy.Input {
 	return policy.Input{
 		Request: a.Request, Kind: a.Request.Kind, Resource: a.Request.Resource, Object: draft.Object(), OldObject: a.Request.OldObject,
-		Draft: draft, Cost: &a.cost, Turn: &a.turn, Grown: &a.grown, Outside: a,
+		Run: policy.Run{Draft: draft, Cost: &a.cost, Turn: &a.turn, Grown: &a.grown, Outside: a},
 	}
 }
 

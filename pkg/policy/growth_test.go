@@ -12,7 +12,7 @@ import (
 func TestGrow(t *testing.T) {
 	data := map[string]any{}
 	var grown int64
-	in := Input{Object: &unstructured.Unstructured{Object: map[string]any{"data": data}}, Grown: &grown}
+	in := Input{Object: &unstructured.Unstructured{Object: map[string]any{"data": data}}, Run: Run{Grown: &grown}}
 	text := strings.Repeat("a", 1<<20)
 	for i := range 30 {
 		if err := in.grow(int64(len(text))); err != nil {

@@ -249,20 +249,26 @@ type Input struct {
 	OldObject *unstructured.Unstructured
 	Params    *unstructured.Unstructured
 	Namespace *unstructured.Unstructured
-	// Draft, if not nil, has Object as its object; mutations write to it.
-	Draft *Draft
 
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Cost, if not nil, is increased by the CEL cost of the step.
+	Run
+}
+
+// Run is what evaluations of one request share: what bounds them, and what they leave behind.
+// Each field may be nil.
+type Run struct {
+	// Draft has Input.Object as its object; mutations write to it.
+	Draft *Draft
+	// Cost is increased by the CEL cost of the step.
 	Cost *int64
-	// Grown, if not nil, is about how many bytes mutations have added to the object
-	// since its size was looked at.
+	// Grown is about how many bytes mutations have added to the object since its size was
+	// looked at.
 	Grown *int64
-	// Remarks, if not nil, is where a mutation puts what it says besides.
+	// Remarks is where a mutation puts what it says besides.
 	Remarks *Remarks
-	// Outside, if not nil, answers what expressions ask with externalData.
+	// Outside answers what expressions ask with externalData.
 	Outside cel.Outside
-	// Turn, if not nil, decides when an evaluation that takes long goes on.
+	// Turn decides when an evaluation that takes long goes on.
 	Turn cel.Turn
 }
 

@@ -82,8 +82,8 @@ func TestMigrate(t *testing.T) {
 }
 
 type migrator struct {
-	native *cluster.Cluster // with the plugin
-	mapd   *gatekeeperInstall      // without
+	native *cluster.Cluster   // with the plugin
+	mapd   *gatekeeperInstall // without
 }
 
 func (m *migrator) run(t *testing.T, c *migrateCase) {

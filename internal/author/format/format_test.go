@@ -72,7 +72,7 @@ func comments(data []byte) (out []string) {
 // files calls yield with the YAML of the examples and of the cases.
 func files(t *testing.T, yield func(name string, data []byte)) {
 	t.Helper()
-	for _, root := range []string{"../../../examples", "../../../test/cases", "../../../pkg/legacy/translate/testdata/native"} {
+	for _, root := range []string{"../../../examples", "../../../test/cases", "../../../internal/gatekeeper/translate/testdata/native"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			ext := filepath.Ext(path)
 			if err != nil || d.IsDir() || ext != ".yaml" && ext != ".txtar" {

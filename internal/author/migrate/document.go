@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
 	"github.com/mapd-project/mapd/internal/output/page"
-	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
 const title = "From Gatekeeper's mutators to policies"

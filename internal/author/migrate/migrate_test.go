@@ -17,9 +17,9 @@ import (
 
 	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
-	"github.com/mapd-project/mapd/pkg/legacy/translate"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 

@@ -13,11 +13,11 @@ import (
 
 	"github.com/mapd-project/mapd/internal/author/format"
 	"github.com/mapd-project/mapd/internal/author/verify"
+	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
 	"github.com/mapd-project/mapd/internal/output/page"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/legacy"
-	"github.com/mapd-project/mapd/pkg/legacy/translate"
 )
 
 // Report says what became of mutators. The fields of its JSON keep their names

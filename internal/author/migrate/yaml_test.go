@@ -18,7 +18,7 @@ import (
 // What cannot be written nicely is written plainly, so a mistake in form would
 // only be seen by users. All policies of the translation's tests are written nicely.
 func TestGoldensArePretty(t *testing.T) {
-	files, err := filepath.Glob("../../../pkg/legacy/translate/testdata/native/*.txtar")
+	files, err := filepath.Glob("../../../internal/gatekeeper/translate/testdata/native/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
