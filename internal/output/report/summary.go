@@ -12,6 +12,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Detail is how much a Summary says of each step.
@@ -134,7 +135,7 @@ func step(s *engine.Step, round string, keys func(*unstructured.Unstructured) Ke
 	switch s.Outcome {
 	case engine.Changed:
 		if s.Before == nil || s.After == nil {
-			return text + ": " + strings.Join(s.Paths(), ", ")
+			return text + ": " + strings.Join(fieldsOf(s.Paths()), ", ")
 		}
 		var fields []string
 		var k Keys
@@ -158,6 +159,15 @@ func step(s *engine.Step, round string, keys func(*unstructured.Unstructured) Ke
 		return text + ": error, ignored (failurePolicy): " + s.Err.Error()
 	}
 	return text + ": error: " + s.Err.Error()
+}
+
+// fieldsOf returns JSON pointers as people read fields.
+func fieldsOf(pointers []string) []string {
+	out := make([]string, len(pointers))
+	for i, p := range pointers {
+		out[i] = Line(tree.Field(p))
+	}
+	return out
 }
 
 // traceText returns the lines of what a step evaluated.
