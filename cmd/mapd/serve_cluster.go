@@ -86,7 +86,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := controllers.New(controllers.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity, Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: native != nil, Guests: guests != nil, Expansion: f.expansion, Counts: records.Counts, Audit: repeats,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Mutators: f.legacy != legacyOff, Native: native != nil, Guests: guests != nil, Expansion: f.expansion, Counts: records.Totals, Audit: repeats,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
 				return err
