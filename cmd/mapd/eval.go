@@ -636,7 +636,7 @@ func (e *evaluation) tell(r *mapd.Result) {
 	}
 	if r.Denied() {
 		e.denied = true
-		e.notes.fail("%s: %s\n", r.Request.Document().Where(), r.Refusal())
+		e.notes.fail("%s: %s\n", r.Request.Document().Where(), report.Excerpts(r.Refusal()))
 	}
 }
 
