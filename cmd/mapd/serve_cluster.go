@@ -237,10 +237,15 @@ func (f *serveFlags) connect(ctx context.Context, log *slog.Logger) (*connection
 		return nil, err
 	}
 	c.user = ownUser(ctx, c.kube, c.namespace)
-	if !strings.HasPrefix(c.user, "system:serviceaccount:") {
-		log.Info("what this user writes is not mutated, because mapd runs as this user", "user", c.user)
-	}
+	sayOwnUser(log, c.user)
 	return c, nil
+}
+
+// sayOwnUser logs whose writes mapd leaves alone, if that is a person, who would wonder.
+func sayOwnUser(log *slog.Logger, user string) {
+	if !strings.HasPrefix(user, "system:serviceaccount:") {
+		log.Info("what this user writes is not mutated, because mapd runs as this user", "user", user)
+	}
 }
 
 // askTimeout bounds one question to an API server that may not be there.
