@@ -9,8 +9,8 @@ import (
 	"net/http"
 
 	"github.com/mapd-project/mapd/internal/author/benchmark"
-	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/pkg/webhook"
