@@ -26,6 +26,8 @@ if [ -n "$OBJECTS" ]; then
 			head -c 60000 "$comment.part" # a comment has at most 65,536 characters
 			if [ "$(wc -c <"$comment.part")" -gt 60000 ]; then
 				printf '\n```\n\n%s\n' 'Cut after 60,000 bytes; `mapd eval -o markdown` prints all of it.'
+				echo
+				tail -n 1 "$comment.part" | grep '^[0-9]* objects: ' || true
 			fi
 		elif [ "$evaluated" = yes ]; then
 			echo 'Nothing changes.'

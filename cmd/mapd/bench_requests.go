@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/mapd-project/mapd/internal/author/benchmark"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -72,7 +73,7 @@ func (b *bench) request(ctx context.Context, sub *mapd.Request) (*benchmark.Requ
 	}
 	if d.Status != nil {
 		b.denied = true
-		b.notes.say("%s: %s\n", sub.Document().Where(), result.Refusal())
+		b.notes.say("%s: %s\n", sub.Document().Where(), report.Excerpts(result.Refusal()))
 		return nil, nil
 	}
 	code, answer := webhook.NewHandler(webhook.Options{Admitter: b.policies.Engine()}).Review(ctx, body)

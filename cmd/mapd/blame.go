@@ -14,6 +14,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/blame"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 type blameFlags struct {
@@ -103,8 +104,8 @@ func runBlame(ctx context.Context, s streams, f *blameFlags, object string) erro
 	if err != nil {
 		return usagef("blame: %w", err)
 	}
-	if f.field, err = blame.ParseField(f.field); err != nil {
-		return usagef("blame: --field: %w", err)
+	if f.field, err = tree.ParseField(f.field); err != nil {
+		return usagef("blame: --field: %w; want a field, such as spec.replicas or metadata.labels[example.com/team]", err)
 	}
 	if err := f.replicas.check("blame"); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/klog/v2"
 
 	"github.com/mapd-project/mapd/internal/operate/blame"
 )
@@ -59,6 +61,7 @@ type subject struct {
 // newBlaming discovers the cluster's kinds.
 func newBlaming(config *rest.Config) (*blaming, error) {
 	config.WarningHandler = rest.NoWarnings{}
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // what fails is an error here, which says the same
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (p *blamePrinter) row(l *blame.Line) error {
 		}
 		fmt.Fprintln(p.table, "FIELD\tBY\tWHEN\tSOURCE\tREQUEST")
 	}
-	field := l.Field
+	field := tree.Field(l.Field)
 	switch {
 	case field == "":
 		field = "*"

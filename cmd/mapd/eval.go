@@ -104,7 +104,7 @@ Exit codes:
   0  done
   1  an object was denied, with --exit-code one would change, or --orders found something
   2  wrong usage, or input that cannot be read
-  3  a policy does not compile or validate
+  3  a policy does not compile or validate; one of --from-cluster is left out, with a warning
   5  some inputs failed, the others were done (also if another was denied)`
 
 func newEval(s streams) *cobra.Command {
@@ -395,16 +395,25 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 // load reads the policies, those of live included, and prints the notes about them.
 func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
 	f := e.flags
-	policies, err := mapd.Load(mapd.Options{
-		Context:    append(contextOf(e.inputs, texts), live...),
-		Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
-		Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
-	}, texts...)
+	e.notes.quiet = f.quiet
+	var policies *mapd.Policies
+	var err error
+	var refused *mapd.LoadError
+	for again := true; again; {
+		policies, err = mapd.Load(mapd.Options{
+			Context:    append(contextOf(e.inputs, texts), live...),
+			Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
+			Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
+		}, texts...)
+		again = false
+		if errors.As(err, &refused) {
+			live, again = e.leaveOut(live, refused)
+		}
+	}
 	e.outside.publish()
 	e.policies = policies
-	var refused *mapd.LoadError
 	switch {
-	case errors.As(err, &refused):
+	case refused != nil && err != nil:
 		printErrors(s.err, refused.Errs)
 		if refused.Unreadable {
 			return &codedError{code: exitUsage}
@@ -416,7 +425,6 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 		return e.noPolicies()
 	}
 	e.swapped = len(texts) > 0 && len(live) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators() == 0
-	e.notes.quiet = f.quiet
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return err
 	}
@@ -503,6 +511,9 @@ func (e *evaluation) summarize() {
 		text += fmt.Sprintf("; %d generated objects: %s", e.generated.all, e.generated)
 	}
 	e.notes.say("%s\n", text)
+	if e.flags.output == "markdown" && e.inPlace == nil {
+		_ = e.out.totals(text) // an error of standard output ends the command in any case
+	}
 	var unmet []string
 	for _, p := range e.policies.Policies() {
 		if !e.met[p.Name()] {
@@ -636,7 +647,7 @@ func (e *evaluation) tell(r *mapd.Result) {
 	}
 	if r.Denied() {
 		e.denied = true
-		e.notes.fail("%s: %s\n", r.Request.Document().Where(), r.Refusal())
+		e.notes.fail("%s: %s\n", r.Request.Document().Where(), report.Excerpts(r.Refusal()))
 	}
 }
 

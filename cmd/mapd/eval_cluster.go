@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -16,6 +21,7 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/internal/operate/blame"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
@@ -110,6 +116,43 @@ func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*map
 		objects = append(objects, manifest.Input{Name: o, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }})
 	}
 	return policies, objects, nil
+}
+
+// leaveOut returns what was read of a cluster without what is at fault, and with that the
+// bindings of policies that are left out, and warns of each: mapd and API servers go on with
+// the others, too. ok is false if something else is at fault.
+func (e *evaluation) leaveOut(live []*mapd.Document, refused *mapd.LoadError) (rest []*mapd.Document, ok bool) {
+	of := map[string]*mapd.Document{}
+	for _, d := range live {
+		of[d.Name()] = d
+	}
+	why, names := map[string][]string{}, []string{}
+	for _, err := range refused.Errs {
+		var at *mapd.Error
+		if !errors.As(err, &at) || of[at.File] == nil {
+			return live, false
+		}
+		if why[at.File] == nil {
+			names = append(names, at.File)
+		}
+		why[at.File] = append(why[at.File], at.Err.Error())
+	}
+	policies := map[[2]string]bool{} // left out, by group and name
+	for _, name := range names {
+		u, then := of[name].Object(), ""
+		if u.GetKind() == api.PolicyKind {
+			policies[[2]string{u.GroupVersionKind().Group, u.GetName()}] = true
+			if p, _, _ := unstructured.NestedString(u.Object, "spec", "failurePolicy"); p != string(admissionregistrationv1.Ignore) {
+				then = "; in the cluster what it matches is refused (failurePolicy: Fail)"
+			}
+		}
+		e.notes.warn("%s\n", report.Line(fmt.Sprintf("%s of the cluster is left out: %s%s", name, strings.Join(why[name], "; "), then)))
+	}
+	return slices.DeleteFunc(slices.Clone(live), func(d *mapd.Document) bool {
+		u := d.Object()
+		policy, _, _ := unstructured.NestedString(u.Object, "spec", "policyName")
+		return why[d.Name()] != nil || u.GetKind() == api.BindingKind && policies[[2]string{u.GroupVersionKind().Group, policy}]
+	}), len(names) > 0
 }
 
 // languageOf returns the minor of the expression language of a cluster.

@@ -139,6 +139,15 @@ func (p *printer) patch(r *mapd.Result) error {
 	return p.line(out)
 }
 
+// totals writes what became of all objects below the blocks of Markdown, if there are any.
+func (p *printer) totals(text string) error {
+	if !p.begun {
+		return nil
+	}
+	_, err := fmt.Fprintf(p.w, "\n%s\n", text)
+	return err
+}
+
 // markdown writes a block of code for an object, in which forges colour the lines of a
 // diff. Nothing in it ends the block.
 func (p *printer) markdown(r *mapd.Result) error {

@@ -98,7 +98,7 @@ func (r *promotionReplicas) Counts(ctx context.Context, policy string) (map[stri
 			}
 			sum.Seen, sum.Would, sum.Failed = sum.Seen+c.Seen, sum.Would+c.Would, sum.Failed+c.Failed
 			if c.Last != nil && c.Would > 0 {
-				sum.Example = fmt.Sprintf("%s %s/%s: %v", c.Last.Kind, c.Last.Namespace, c.Last.Name, c.Last.Fields)
+				sum.Example = exampleText(c.Last)
 			}
 		}
 		out[name] = sum

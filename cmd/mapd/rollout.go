@@ -29,6 +29,7 @@ import (
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // replicaFlags say which replicas a command asks.
@@ -142,11 +143,17 @@ func newRolloutStatus(s streams) *cobra.Command {
 		Short: "Count what became of requests, for each policy and binding",
 		Long: `Count what became of requests, for each policy and binding: as all replicas have
 counted since they began, with the last object that was changed or would have been.
+A row counts requests in one mode. If a binding had other modes before, each has a row
+of its own, marked as earlier.
 
-  SEEN     requests that the policy and its conditions matched
-  WOULD    those that it would have changed in the mode shadow or warn
-  CHANGED  those that it changed
-  FAILED   those on which it failed
+  MODE      enforce, warn or shadow
+  PERCENT   the share of all objects that the binding takes
+  LEFT-OUT  requests that the binding matched and its share left out; the policy's
+            conditions were not asked, and SEEN does not count them
+  SEEN      requests that the policy and its conditions matched
+  WOULD     those that it would have changed in the mode shadow or warn
+  CHANGED   those that it changed
+  FAILED    those on which it failed
 ` + rolloutExits,
 		Example: `  mapd rollout status
   mapd rollout status team-labels -o json`,
@@ -209,10 +216,19 @@ type rolloutStatusOutput struct {
 	Replicas []replicaOutput  `json:"replicas"`
 }
 
+// rolloutBinding is a binding with its mode and what was counted in that mode.
 type rolloutBinding struct {
 	history.Pair
 	Mode    string `json:"mode"`
 	Percent string `json:"percent"`
+	history.Counts
+	Last *history.Example `json:"last,omitempty"`
+	// Earlier has the counts of the modes that the binding had before.
+	Earlier []rolloutEarlier `json:"earlier,omitempty"`
+}
+
+type rolloutEarlier struct {
+	Mode string `json:"mode"`
 	history.Counts
 	Last *history.Example `json:"last,omitempty"`
 }
@@ -237,22 +253,10 @@ func rolloutStatus(ctx context.Context, s streams, f *replicaFlags, output, poli
 	if err != nil {
 		return err
 	}
-	total := sum(answers)
-	out := rolloutStatusOutput{Bindings: []rolloutBinding{}, Replicas: replicasOf(answers, func(a *history.CountsAnswer) history.Header { return a.Header })}
-	for _, b := range bindings {
-		if c, ok := total[b.Pair]; ok {
-			b.Counts, b.Last = c.Counts, c.Last
-			delete(total, b.Pair)
-		}
-		out.Bindings = append(out.Bindings, b)
+	out := rolloutStatusOutput{
+		Bindings: withCounts(bindings, answers, policyName),
+		Replicas: replicasOf(answers, func(a *history.CountsAnswer) history.Header { return a.Header }),
 	}
-	// What counts without a binding, such as mutators of Gatekeeper.
-	for p, c := range total {
-		if policyName == "" || p.Policy == policyName {
-			out.Bindings = append(out.Bindings, rolloutBinding{Pair: p, Counts: c.Counts, Last: c.Last})
-		}
-	}
-	slices.SortFunc(out.Bindings, func(a, b rolloutBinding) int { return a.Compare(b.Pair) })
 	if output != "table" {
 		err = writeOutput(s.out, output, out)
 	} else {
@@ -261,25 +265,59 @@ func rolloutStatus(ctx context.Context, s streams, f *replicaFlags, output, poli
 	return cmp.Or(err, unanswered(s, out.Replicas))
 }
 
+// withCounts returns bindings with what replicas have counted, and what counts without a
+// binding, such as a mutator of Gatekeeper, of one policy, or of all if its name is empty.
+func withCounts(bindings []rolloutBinding, answers []replicas.Answer[history.CountsAnswer], policyName string) []rolloutBinding {
+	total := sumModes(answers)
+	out := []rolloutBinding{}
+	for _, b := range bindings {
+		for _, c := range total[b.Pair] {
+			if c.Mode == b.Mode {
+				b.Counts, b.Last = c.Counts, c.Last
+			} else {
+				b.Earlier = append(b.Earlier, rolloutEarlier{c.Mode, c.Counts, c.Last})
+			}
+		}
+		delete(total, b.Pair)
+		out = append(out, b)
+	}
+	for p, counts := range total {
+		for _, c := range counts {
+			if policyName == "" || p.Policy == policyName {
+				out = append(out, rolloutBinding{Pair: p, Mode: c.Mode, Counts: c.Counts, Last: c.Last})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b rolloutBinding) int { return cmp.Or(a.Compare(b.Pair), cmp.Compare(a.Mode, b.Mode)) })
+	return out
+}
+
 func (o *rolloutStatusOutput) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POLICY\tBINDING\tMODE\tPERCENT\tSEEN\tWOULD\tCHANGED\tFAILED\tLAST")
+	fmt.Fprintln(t, "POLICY\tBINDING\tMODE\tPERCENT\tLEFT-OUT\tSEEN\tWOULD\tCHANGED\tFAILED\tLAST")
 	for _, b := range o.Bindings {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", report.Line(b.Policy), dash(report.Line(b.Binding)), dash(b.Mode), dash(b.Percent), b.Seen, b.Would, b.Changed, b.Failed, exampleText(b.Last))
+		row := func(mode, percent string, c history.Counts, last *history.Example) {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", report.Line(b.Policy), dash(report.Line(b.Binding)), mode, dash(percent),
+				c.LeftOut, c.Seen, c.Would, c.Changed, c.Failed, exampleText(last))
+		}
+		row(dash(report.Line(b.Mode)), b.Percent, b.Counts, b.Last)
+		for _, e := range b.Earlier {
+			row(dash(report.Line(e.Mode))+" (earlier)", "", e.Counts, e.Last)
+		}
 	}
 	return t.Flush()
 }
 
 func dash(s string) string { return cmp.Or(s, "-") }
 
-// exampleText is such as "Pod shop/web: /metadata/labels/team and 2 more".
+// exampleText is such as "Pod shop/web: metadata.labels.team and 2 more".
 func exampleText(e *history.Example) string {
 	if e == nil {
 		return "-"
 	}
 	text := e.Kind + " " + objectName(e.Namespace, e.Name)
 	if len(e.Fields) > 0 {
-		text += ": " + e.Fields[0]
+		text += ": " + tree.Field(e.Fields[0])
 	}
 	if more := len(e.Fields) - 1 + e.More; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -294,7 +332,7 @@ func objectName(namespace, name string) string {
 	return name
 }
 
-// sum adds up what replicas have counted. The last example is the newest.
+// sum adds up what replicas have counted, in all modes. The last example is the newest.
 func sum(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair]*history.Counted {
 	total := map[history.Pair]*history.Counted{}
 	for i := range answers {
@@ -306,6 +344,27 @@ func sum(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair]*hist
 			}
 			t.Add(&c)
 		}
+	}
+	return total
+}
+
+// sumModes adds up what replicas have counted, and keeps the modes apart, sorted.
+func sumModes(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair][]*history.Counted {
+	total := map[history.Pair][]*history.Counted{}
+	for i := range answers {
+		for _, c := range answers[i].Value.Counts {
+			modes := total[c.Pair]
+			at := slices.IndexFunc(modes, func(t *history.Counted) bool { return t.Mode == c.Mode })
+			if at < 0 {
+				at = len(modes)
+				modes = append(modes, &history.Counted{Pair: c.Pair, Mode: c.Mode})
+				total[c.Pair] = modes
+			}
+			modes[at].Add(&c)
+		}
+	}
+	for _, modes := range total {
+		slices.SortFunc(modes, func(a, b *history.Counted) int { return cmp.Compare(a.Mode, b.Mode) })
 	}
 	return total
 }

@@ -162,7 +162,7 @@ func (f *sendFlags) one(ctx context.Context, client *http.Client, e *evaluation,
 	switch {
 	case decision.Status != nil:
 		e.denied = true
-		e.notes.say("%s: denied\n%s: %s\n", req.Name(), d.Where(), r.Refusal())
+		e.notes.say("%s: denied\n%s: %s\n", req.Name(), d.Where(), report.Excerpts(r.Refusal()))
 	case decision.Changed:
 		e.notes.say("%s: changed\n", req.Name())
 	default:

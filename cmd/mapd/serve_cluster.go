@@ -84,7 +84,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	writes := controllers.New(controllers.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity, Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Features: features, Counts: records.Counts, Audit: repeats,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Features: features, Counts: records.Totals, Audit: repeats,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
 				return err
@@ -238,10 +238,15 @@ func (f *serveFlags) connect(ctx context.Context, log *slog.Logger) (*connection
 		return nil, err
 	}
 	c.user = ownUser(ctx, c.kube, c.namespace)
-	if !strings.HasPrefix(c.user, "system:serviceaccount:") {
-		log.Info("what this user writes is not mutated, because mapd runs as this user", "user", c.user)
-	}
+	sayOwnUser(log, c.user)
 	return c, nil
+}
+
+// sayOwnUser logs whose writes mapd leaves alone, if that is a person, who would wonder.
+func sayOwnUser(log *slog.Logger, user string) {
+	if !strings.HasPrefix(user, "system:serviceaccount:") {
+		log.Info("what this user writes is not mutated, because mapd runs as this user", "user", user)
+	}
 }
 
 // askTimeout bounds one question to an API server that may not be there.

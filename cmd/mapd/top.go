@@ -140,6 +140,12 @@ func topLive(ctx context.Context, s streams, f *topFlags) error {
 	}
 }
 
+// modeOf is a policy by a binding in one mode.
+type modeOf struct {
+	history.Pair
+	mode string
+}
+
 // since returns what was counted between two rounds of questions. A replica that did not
 // answer one of them counts nothing, and one that began in between all that it has.
 func since(last, now []replicas.Answer[history.CountsAnswer]) map[history.Pair]*history.Counted {
@@ -157,14 +163,14 @@ func since(last, now []replicas.Answer[history.CountsAnswer]) map[history.Pair]*
 			a.Value.Counts = nil
 			continue
 		}
-		was := map[history.Pair]history.Counts{}
+		was := map[modeOf]history.Counts{}
 		for _, c := range old.Counts {
-			was[c.Pair] = c.Counts
+			was[modeOf{c.Pair, c.Mode}] = c.Counts
 		}
 		a.Value.Counts = slices.Clone(a.Value.Counts)
 		for k := range a.Value.Counts {
 			c := &a.Value.Counts[k]
-			c.Counts = c.Since(was[c.Pair])
+			c.Counts = c.Since(was[modeOf{c.Pair, c.Mode}])
 		}
 	}
 	return sum(counted)

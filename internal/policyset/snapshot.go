@@ -124,6 +124,15 @@ type Snapshot struct {
 	resolver   engine.Resolver
 }
 
+// PolicyDocuments returns the documents of the policies by their names.
+func (s *Snapshot) PolicyDocuments() map[string]*manifest.Document {
+	out := make(map[string]*manifest.Document, len(s.compiled))
+	for d := range s.compiled {
+		out[d.Object.GetName()] = d
+	}
+	return out
+}
+
 // AuthorizerAsked tells whether a policy has used it.
 func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 

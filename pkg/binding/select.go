@@ -15,6 +15,8 @@ import (
 // Selection holds what one request meets, and buffers that the next one reuses.
 type Selection struct {
 	Invocations []Invocation
+	// LeftOut are the bindings that the request meets and that have it not in their shares.
+	LeftOut []LeftOut
 
 	object *unstructured.Unstructured // what selectors saw
 	labels bool                       // they tested its labels
@@ -23,6 +25,13 @@ type Selection struct {
 	found []*group
 	met   []met
 	order []uint64
+}
+
+// LeftOut is a policy by a binding that would have run if the binding's share were all
+// objects. Its parameters and conditions were not asked.
+type LeftOut struct {
+	Policy, Binding string
+	Mode            api.Mode
 }
 
 // Stands reports whether selecting again, with another current object, certainly
@@ -38,8 +47,9 @@ func (s *Selection) Stands(object *unstructured.Unstructured) bool {
 // Reset clears s and keeps its buffers.
 func (s *Selection) Reset() {
 	clear(s.Invocations)
+	clear(s.LeftOut)
 	clear(s.met)
-	*s = Selection{Invocations: s.Invocations[:0], found: s.found, met: s.met[:0], order: s.order[:0]}
+	*s = Selection{Invocations: s.Invocations[:0], LeftOut: s.LeftOut[:0], found: s.found, met: s.met[:0], order: s.order[:0]}
 }
 
 // SelectInto writes to s what a request meets, in order: configuration errors and
@@ -200,10 +210,14 @@ func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 		}
 		return
 	}
-	if inv.Mode == api.Off || !t.inShare(pair.binding) {
+	if inv.Mode == api.Off {
 		return
 	}
 	inv.Binding = pair.binding.Name()
+	if !t.inShare(pair.binding) {
+		s.LeftOut = append(s.LeftOut, LeftOut{inv.Policy.Name(), inv.Binding, inv.Mode})
+		return
+	}
 	ref := &pair.binding.params
 	if inv.Err != nil || !inv.HasParams || ref.ParamRef == nil {
 		s.add(t, inv)

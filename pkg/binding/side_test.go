@@ -105,6 +105,14 @@ func TestModesAndShares(t *testing.T) {
 	if diff := cmp.Diff(want, show(ix)); diff != "" {
 		t.Errorf("Select (-want +got):\n%s", diff)
 	}
+	var met Selection
+	ix.SelectInto(&met, t.Context(), req, req.Object)
+	if diff := cmp.Diff([]LeftOut{{"p", "p-3", api.Enforce}, {"p", "p-6", api.Enforce}}, met.LeftOut); diff != "" {
+		t.Errorf("LeftOut (-want +got):\n%s", diff)
+	}
+	if met.Reset(); len(met.LeftOut) != 0 {
+		t.Errorf("after Reset: %v", met.LeftOut)
+	}
 	var missed []string
 	for m := range ix.Misses(t.Context(), req, req.Object) {
 		missed = append(missed, fmt.Sprintf("%s %v", m.Binding.Name(), m.Criterion == Share))

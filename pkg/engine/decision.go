@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -32,6 +33,9 @@ type Decision struct {
 	// Stages has a Record for each stage that met the request, in order; none comes
 	// after one that refused it.
 	Stages []Record
+	// LeftOut are the policies that did not run because the object is not in the share of
+	// a binding. One that both rounds left out is there twice.
+	LeftOut []binding.LeftOut
 }
 
 // Record is what one stage made of a request: what was decided if it is enforced,

@@ -130,11 +130,13 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 	if len(a.waiting) > 0 {
 		d = a.beside(d, stages)
 	}
+	leftOut := a.leftOut
 	a.end()
 	ended = true
 	if d == nil {
-		return &Decision{Object: req.Object}
+		return &Decision{Object: req.Object, LeftOut: leftOut}
 	}
+	d.LeftOut = leftOut
 	return &d.Decision
 }
 

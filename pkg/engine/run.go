@@ -30,6 +30,7 @@ type policies struct {
 func (p policies) Run(ctx context.Context, a *Admission) (result Result, met bool) {
 	r := &a.run
 	p.index.SelectInto(&r.selection, ctx, a.Request, a.Object)
+	a.leftOut = append(a.leftOut, r.selection.LeftOut...)
 	if len(r.selection.Invocations) == 0 {
 		r.selection.Reset()
 		return Result{}, false
@@ -141,6 +142,7 @@ func (r *run) secondRound() *metav1.Status {
 	switch {
 	case !r.selection.Stands(object):
 		r.index.SelectInto(&r.selection, r.ctx, r.Request, object)
+		r.leftOut = append(r.leftOut, r.selection.LeftOut...)
 	case !r.twice:
 		return interrupted(r.ctx, r.Request)
 	}

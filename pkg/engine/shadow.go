@@ -113,6 +113,7 @@ func (a *Admission) beside(d *decided, stages []Stage) *decided {
 			d.record(w.stage, w.object, result).Asked = own.sources
 			a.waiting = append(a.waiting, own.waiting...)
 		}
+		a.leftOut = append(a.leftOut, own.leftOut...)
 		if own.turn.leave(); own.panicked {
 			own = new(Admission)
 		}

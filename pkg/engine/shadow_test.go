@@ -120,6 +120,50 @@ func TestShadows(t *testing.T) {
 	}
 }
 
+// A Decision names what shares left out, whether or not a policy ran.
+func TestLeftOut(t *testing.T) {
+	p, q := newPolicy(t, "p", run1(write("p")), inMode(api.Shadow)), newPolicy(t, "q", run1(write("q")))
+	bound := func(name, of, percent string) *binding.Binding {
+		obj := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+		obj.Name, obj.Spec.PolicyName = name, of
+		obj.Annotations = map[string]string{api.PercentAnnotation: percent}
+		b, err := binding.Compile(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for name, tt := range map[string]struct {
+		percent string // of q
+		stage   api.Mode
+		want    []binding.LeftOut
+		stages  int
+	}{
+		"one runs":             {percent: "100", stages: 1, want: []binding.LeftOut{{Policy: "p", Binding: "b-p", Mode: api.Shadow}}},
+		"none runs":            {percent: "0", want: []binding.LeftOut{{Policy: "p", Binding: "b-p", Mode: api.Shadow}, {Policy: "q", Binding: "b-q", Mode: api.Enforce}}},
+		"the stage is aside":   {percent: "0", stage: api.Shadow, want: []binding.LeftOut{{Policy: "p", Binding: "b-p", Mode: api.Shadow}, {Policy: "q", Binding: "b-q", Mode: api.Enforce}}},
+		"the stage is not run": {percent: "0", stage: api.Off},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ix, err := binding.NewIndex([]*policy.Policy{p, q}, []*binding.Binding{bound("b-p", "p", "0"), bound("b-q", "q", tt.percent)}, binding.Sources{Namespaces: namespaces{"t1"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stage := Policies(ix)
+			stage.Mode = tt.stage
+			e := New(Options{})
+			e.Publish(stage)
+			d := e.Admit(t.Context(), request())
+			if diff := cmp.Diff(tt.want, d.LeftOut); diff != "" || len(d.Stages) != tt.stages {
+				t.Errorf("%d stages, LeftOut (-want +got):\n%s", len(d.Stages), diff)
+			}
+			if d := e.Admit(t.Context(), &policy.Request{Operation: "CREATE"}); d.LeftOut != nil {
+				t.Errorf("another request has %v", d.LeftOut)
+			}
+		})
+	}
+}
+
 // Requests are decided as if the policies that are not enforced did not exist, and each
 // of these does what it would do if it were the last that is enforced.
 func TestShadowsChangeNothing(t *testing.T) {

@@ -117,6 +117,7 @@ type progress struct {
 	asks    int                 // how many times they did
 	sources []Asked             // of the stage that is running
 	waiting []waiting           // what is not enforced, in order
+	leftOut []binding.LeftOut   // of all rounds
 
 	// panicked says that nobody may reuse the Admission.
 	panicked bool

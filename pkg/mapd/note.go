@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -77,10 +78,14 @@ func (p *Policies) Notes() []Note {
 	for _, text := range slices.Concat(l.Misspelt, l.Apart, l.Unheeded) {
 		notes = append(notes, note(Mistake, nil, "%s", text))
 	}
+	var documents map[string]*manifest.Document
 	for i, warnings := range p.warned.of(l.Policies, l.Types) {
+		if len(warnings) > 0 && documents == nil {
+			documents = l.PolicyDocuments()
+		}
 		name := l.Policies[i].Name()
-		for _, w := range warnings {
-			notes = append(notes, note(Mistake, []string{name}, "%s: %s", name, w))
+		for _, text := range warningTexts(l.Policies[i], warnings, documents[name]) {
+			notes = append(notes, note(Mistake, []string{name}, "%s", text))
 		}
 	}
 	for _, text := range slices.Concat(l.Older, l.Tripped) {
@@ -106,6 +111,39 @@ func (p *Policies) Notes() []Note {
 		}
 	}
 	return notes
+}
+
+// warningTexts returns the texts of the warnings about a policy. What is wrong at one place
+// for several kinds is one text. A policy of a file is named with the line and the column
+// there, others with those in the expression.
+func warningTexts(p *policy.Policy, warnings []policy.Warning, d *manifest.Document) []string {
+	var texts []string
+	for i := 0; i < len(warnings); {
+		w, messages := warnings[i], []string{}
+		for ; i < len(warnings) && warnings[i].Field == w.Field && warnings[i].Line == w.Line && warnings[i].Column == w.Column; i++ {
+			messages = append(messages, warnings[i].Message)
+		}
+		w.Message = strings.Join(messages, "; ")
+		text := fmt.Sprintf("%s: %s", p.Name(), w)
+		if d != nil && d.File != d.Name() { // one of a cluster has its own name for a file
+			if expression, ok := applied(p, w.Field); ok {
+				pos := d.PosIn(w.Field, expression, w.Line, w.Column)
+				text = fmt.Sprintf("%s:%d:%d: %s: %s: %s", d.File, pos.Line, pos.Column, p.Name(), w.Field, w.Message)
+			}
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// applied returns the expression of an apply configuration of a policy, of which the field is
+// the path.
+func applied(p *policy.Policy, field string) (string, bool) {
+	mutations, i := p.Object().Spec.Mutations, 0
+	if n, err := fmt.Sscanf(field, "spec.mutations[%d].applyConfiguration.expression", &i); n != 1 || err != nil || i >= len(mutations) || mutations[i].ApplyConfiguration == nil {
+		return "", false
+	}
+	return mutations[i].ApplyConfiguration.Expression, true
 }
 
 // warned has the warnings about policies that were asked for, since finding them takes as

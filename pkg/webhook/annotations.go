@@ -35,9 +35,9 @@ const (
 	ellipsis = "…"
 )
 
-// acts are who did what in some steps. They name the fields that changed as JSON
-// pointers, for the audit log and for warnings: never a value, and no error text,
-// which may quote one.
+// acts are who did what in some steps. They name the fields that changed, as JSON pointers
+// in the audit log and in mapd's own, and as people read fields in warnings: never a value,
+// and no error text, which may quote one.
 type acts struct{ mutated, failed, ignored actors }
 
 // actsOf sorts steps. mutated is false for a request that was denied or stays as it
@@ -212,11 +212,15 @@ func (a *actor) append(b []byte) []byte {
 		return appendWord(append(b, ": "...), a.paths[0], maxPath)
 	}
 	// Half of the bound: one busy policy must not hide the others.
-	return append(append(b, ": "...), a.pathList(maxAnnotation/2)...)
+	return append(append(b, ": "...), a.pathList(maxAnnotation/2, asPointer)...)
 }
 
-// pathList lists the paths, sorted, in about limit bytes, and at least one.
-func (a *actor) pathList(limit int) string {
+// asPointer writes a path for machines, as it is; tree.Field does for people.
+func asPointer(path string) string { return path }
+
+// pathList lists the paths, sorted, in about limit bytes, and at least one. written says how
+// one is written.
+func (a *actor) pathList(limit int, written func(path string) string) string {
 	slices.Sort(a.paths)
 	a.paths = slices.Compact(a.paths)
 	b := make([]byte, 0, min(limit, 64*len(a.paths)))
@@ -225,7 +229,7 @@ func (a *actor) pathList(limit int) string {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = appendWord(b, p, min(maxPath, limit))
+		b = appendWord(b, written(p), min(maxPath, limit))
 		if len(b) > limit && i > 0 {
 			b = fmt.Appendf(b[:before], ", and %d more", len(a.paths)-i)
 			break

@@ -123,7 +123,7 @@ func TestWarnOnMutation(t *testing.T) {
 	admitter := label("blue")
 	for warn, want := range map[bool][]string{
 		false: nil,
-		true:  {`mapd: policy "labels" with binding "all" changed /metadata`},
+		true:  {`mapd: policy "labels" with binding "all" changed metadata`},
 	} {
 		h := NewHandler(Options{Admitter: admitter, WarnOnMutation: warn})
 		_, body := post(t, h, "/mutate", reviewOf(`"object": {"kind": "ConfigMap", "data": {"secret": "value"}}`))
@@ -176,7 +176,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	if last, want := got[len(got)-1], fmt.Sprintf("mapd: and %d more warnings", 102-(len(got)-1)); last != want {
 		t.Errorf("the last is %q, want %q", last, want)
 	}
-	if w := got[2]; !strings.HasPrefix(w, `mapd: policy "000-" with binding "b" changed "/data/a\r\nb\"\\", /data/key-0000, `) || !strings.Contains(w, " more") {
+	if w := got[2]; !strings.HasPrefix(w, `mapd: policy "000-" with binding "b" changed "data[a\r\nb\"\\]", data.key-0000, `) || !strings.Contains(w, " more") {
 		t.Errorf("the first of ours is %q", w)
 	}
 	if fits := boundWarnings([]string{strings.Repeat("a", 10), "b"}); len(fits) != 2 {

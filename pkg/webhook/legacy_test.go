@@ -60,21 +60,21 @@ func TestShadow(t *testing.T) {
 		{name: "nothing", shadow: engine.Record{Stage: &mutators, Object: before}},
 		{name: "a change", shadow: changes, log: `level=INFO msg="mutators would change the object"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
-			` mutators="AssignMetadata/team: /metadata/labels/team" passes=2`, warning: `mapd: mutator "AssignMetadata/team" would change /metadata/labels/team`,
+			` mutators="AssignMetadata/team: /metadata/labels/team" passes=2`, warning: `mapd: mutator "AssignMetadata/team" would change metadata.labels.team`,
 			annotations: map[string]string{"would-mutate": "AssignMetadata/team: /metadata/labels/team"}},
 		{name: "a refusal", shadow: refuses, log: `level=INFO msg="mutators would refuse the request"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
 			` mutators=Assign/a reason="no way"`, warning: "mapd: mutators would refuse this: no way", annotations: map[string]string{"would-fail": "Assign/a"}},
 		{name: "a policy's change", shadow: labels, log: `level=INFO msg="policies would change the object"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
-			` policies="team/all: /metadata/labels/team" rounds=1`, warning: `mapd: policy "team" with binding "all" would change /metadata/labels/team`,
+			` policies="team/all: /metadata/labels/team" rounds=1`, warning: `mapd: policy "team" with binding "all" would change metadata.labels.team`,
 			annotations: map[string]string{"would-mutate": "team/all: /metadata/labels/team"}},
 		{name: "policies that are not enforced", shadow: beside, log: `level=INFO msg="policies would refuse the request"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false policies=slow/all` + "\n" +
 			`level=INFO msg="policies would change the object"` +
 			` uid=u resource="/v1, Resource=configmaps" subresource="" operation=CREATE namespace=shop name=a dryRun=false` +
 			` policies="team/all: /metadata/labels/team"`,
-			warning:     `mapd: policy "team" with binding "all" would change /metadata/labels/team` + "\n" + `mapd: policy "slow" with binding "all" would refuse this: no time`,
+			warning:     `mapd: policy "team" with binding "all" would change metadata.labels.team` + "\n" + `mapd: policy "slow" with binding "all" would refuse this: no time`,
 			quiet:       `mapd: policy "slow" with binding "all" would refuse this: no time`,
 			annotations: map[string]string{"would-fail": "slow/all", "would-mutate": "team/all: /metadata/labels/team"}},
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // An API server cuts warnings to 256 characters each once they have more than
@@ -55,7 +56,7 @@ func (a *actors) warnings(member, verb string) []string {
 		s := "mapd: " + actorWords(member, actor.actorName) + " " + verb + " "
 		const reserve = len("and 1000000 more")
 		if len(actor.paths) > 0 {
-			s += actor.pathList(max(maxWarning-len(s)-reserve, maxWarning/8))
+			s += actor.pathList(max(maxWarning-len(s)-reserve, maxWarning/8), tree.Field)
 		} else {
 			s += "the object"
 		}

@@ -72,28 +72,28 @@ rules:
 	kubeconfig := m.Kubeconfig(t, m.Config, "shop")
 	cases := []blameCase{
 		{"deployment", []string{"blame", "deploy/web"}, 0, []string{
-			`deployment.apps/web +/spec/revisionHistoryLimit +policy on-workloads/on-workloads +\S+Z +record +create`,
-			`pod/web-\S+ +/metadata/labels/marked +policy on-pods/on-pods +\S+Z +record +create\n`,
-			`(?m:^)(?:deployment.apps/web +)?/spec/replicas +manager gitops +\S+Z +managedFields +apply\n`,
-			`(?m:^)(?:deployment.apps/web +)?/spec/template/spec/containers/0/image +manager alice +\S+Z +managedFields +update\n`,
+			`deployment.apps/web +spec\.revisionHistoryLimit +policy on-workloads/on-workloads +\S+Z +record +create`,
+			`pod/web-\S+ +metadata\.labels\.marked +policy on-pods/on-pods +\S+Z +record +create\n`,
+			`(?m:^)(?:deployment.apps/web +)?spec\.replicas +manager gitops +\S+Z +managedFields +apply\n`,
+			`(?m:^)(?:deployment.apps/web +)?spec\.template\.spec\.containers\[0\]\.image +manager alice +\S+Z +managedFields +update\n`,
 		}},
 		{"pod", []string{"blame", "pods/" + pod}, 0, []string{
-			`\n/spec/containers/0/image +manager alice +\S+Z +managedFields +update; in replicaset.apps/\S+ /spec/template/spec/containers/0/image; in deployment.apps/web /spec/template/spec/containers/0/image\n`,
-			`\n/metadata/labels/app +manager gitops .* in deployment.apps/web /spec/template/metadata/labels/app\n`,
-			`\n/metadata/labels/marked +policy on-pods/on-pods +\S+Z +record +create\n`,
-			`\n/metadata/generateName +manager kube-controller-manager`,
+			`\nspec\.containers\[0\]\.image +manager alice +\S+Z +managedFields +update; in replicaset.apps/\S+ spec\.template\.spec\.containers\[0\]\.image; in deployment.apps/web spec\.template\.spec\.containers\[0\]\.image\n`,
+			`\nmetadata\.labels\.app +manager gitops .* in deployment.apps/web spec\.template\.metadata\.labels\.app\n`,
+			`\nmetadata\.labels\.marked +policy on-pods/on-pods +\S+Z +record +create\n`,
+			`\nmetadata\.generateName +manager kube-controller-manager`,
 		}},
 		{"audit log of the deployment", []string{"blame", "deployments.apps/web", "-n", "shop", "--audit-log", auditLog}, 0, []string{
-			`\n\* +user \S+ +\S+Z +audit log +patch; the log does not say which fields|\n/spec/replicas +user`,
-			`/spec/revisionHistoryLimit +policy on-workloads/on-workloads +\S+Z +audit log +patch by`,
-			`/spec/template/spec/containers/0/image +user \S+ +\S+Z +audit log +patch`,
+			`\n\* +user \S+ +\S+Z +audit log +patch; the log does not say which fields|\nspec\.replicas +user`,
+			`spec\.revisionHistoryLimit +policy on-workloads/on-workloads +\S+Z +audit log +patch by`,
+			`spec\.template\.spec\.containers\[0\]\.image +user \S+ +\S+Z +audit log +patch`,
 		}},
 		{"audit log of the pod", []string{"blame", "po/" + pod, "-n", "shop", "--audit-log", auditLog}, 0, []string{
-			`\n/metadata/labels/marked +policy on-pods/on-pods +\S+Z +audit log +create by \S+; the log does not name what this request created\n`,
+			`\nmetadata\.labels\.marked +policy on-pods/on-pods +\S+Z +audit log +create by \S+; the log does not name what this request created\n`,
 		}},
 		{"without records", []string{"blame", "pods/" + pod}, 5, []string{
-			`\n/metadata/labels/marked +policy on-pods/on-pods +- +again +a guess`,
-			`\n/spec/containers/0/image +manager alice`,
+			`\nmetadata\.labels\.marked +policy on-pods/on-pods +- +again +a guess`,
+			`\nspec\.containers\[0\]\.image +manager alice`,
 		}},
 		{"no such object", []string{"blame", "deploy/none"}, 1, nil},
 	}
@@ -151,7 +151,7 @@ func counted(t *testing.T, m *cluster.Mapd, kubeconfig, replica string) {
 	}{
 		{[]string{"top", "-o", "json", "--replica", replica}, 0, `(?s)^\{.*"policy": "on-pods",\s+"binding": "on-pods",\s+"seen": 1,\s+"changed": 1,.*"since"`},
 		{[]string{"top", "--sort", "changes", "--replica", replica, "--replica", cut}, 5, `(?m)^on-pods +on-pods +\S+ +\S+ +1 +0 +1 +0$`},
-		{[]string{"rollout", "status", "on-pods", "--replica", replica, "--replica", cut}, 5, `(?m)^on-pods +on-pods +enforce +100 +1 +0 +1 +0 +Pod shop/web-7d4b-: /metadata/labels/marked$`},
+		{[]string{"rollout", "status", "on-pods", "--replica", replica, "--replica", cut}, 5, `(?m)^on-pods +on-pods +enforce +100 +0 +1 +0 +1 +0 +Pod shop/web-7d4b-: metadata\.labels\.marked$`},
 		{[]string{"rollout", "status", "on-pods", "-o", "json", "--replica", cut, "--replica", replica}, 5, `"name": "https://127.0.0.1:1",\s+"error": "`},
 		{[]string{"rollout", "status", "--replica", cut}, 2, `^$`},
 		{[]string{"top", "--replica", cut}, 2, `^$`},
@@ -188,8 +188,8 @@ func storedRecords(t *testing.T, m *cluster.Mapd, kubeconfig string) {
 		t.Errorf("exit code %d, %v", code, err)
 	}
 	for _, want := range []string{
-		`\n/metadata/labels/marked +policy on-pods/on-pods +\S+Z +record +create\n`,
-		`\n/spec/containers/0/image +manager alice .* in deployment.apps/web /spec/template/spec/containers/0/image\n`,
+		`\nmetadata\.labels\.marked +policy on-pods/on-pods +\S+Z +record +create\n`,
+		`\nspec\.containers\[0\]\.image +manager alice .* in deployment.apps/web spec\.template\.spec\.containers\[0\]\.image\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("want %s in\n%s", want, out)

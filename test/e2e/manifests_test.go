@@ -91,6 +91,14 @@ func TestManifestsAgree(t *testing.T) {
 	if len(withoutNamespace) != len(base)-1 {
 		t.Error("base has no Namespace")
 	}
+	// On the way back from policies for mutators mapd keeps the right to delete them.
+	back, native := kustomize("overlays", "legacy"), kustomize("overlays", "native")
+	for _, name := range []string{"ClusterRole mapd-native", "ClusterRoleBinding mapd-native"} {
+		if native[name] == nil || back[name] != nil {
+			t.Errorf("%s is in the overlay native: %v, and in legacy: %v", name, native[name] != nil, back[name] != nil)
+		}
+		back[name] = native[name]
+	}
 	for _, tc := range []struct {
 		name      string
 		want, got map[string]any
@@ -102,7 +110,9 @@ func TestManifestsAgree(t *testing.T) {
 		{"the chart with cert-manager", kustomize("overlays", "cert-manager"), chart(namespace, "--set=certManager.enabled=true")},
 		{"the chart with Gatekeeper's mutators", kustomize("overlays", "legacy"), chart(namespace, "--set=legacy=on")},
 		{"the chart with Kubewarden's policies", kustomize("overlays", "kubewarden"), chart(namespace, "--set=kubewarden=on")},
-		{"the chart with policies for mutators", kustomize("overlays", "native"), chart(namespace, "--set=legacy=native")},
+		{"the chart with policies for mutators", native, chart(namespace, "--set=legacy=native")},
+		{"the chart on the way back from them", back, chart(namespace, "--set=legacy=on,legacyBack=true")},
+		{"the chart on the way back, without mutators", base, chart(namespace, "--set=legacyBack=true")},
 		{"the chart with expansion", kustomize("overlays", "expansion"), chart(namespace, "--set=expansion=true")},
 		{"the chart with audits", kustomize("overlays", "audit"), chart(namespace, "--set=auditInterval=6h")},
 		{"the chart with external data", kustomize("overlays", "external-data"), chart(namespace, "--set=legacy=on,externalData=true")},

@@ -62,7 +62,7 @@ func TestStartPage(t *testing.T) {
 			})
 		case strings.HasPrefix(bare, "kubectl -n shop run web "):
 			// The first dry run that the policy meets is in its counts and samples, too.
-			cluster.Eventually(t, cluster.Patience, "the policy records", pulls("web", "Pod shop/web: /spec/containers/0/imagePullPolicy"))
+			cluster.Eventually(t, cluster.Patience, "the policy records", pulls("web", "Pod shop/web: spec.containers[0].imagePullPolicy"))
 		case strings.HasPrefix(bare, "kubectl -n shop run web-2 "):
 			cluster.Eventually(t, cluster.Patience, "the policy is enforced", pulls("web-2", "Always"))
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"github.com/mapd-project/mapd/internal/author/language"
+	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/lint"
 )
 
@@ -203,7 +204,7 @@ func read[T any](req *jsonrpc2.Request) (params T, err error) {
 		return params, nil
 	}
 	if err := json.Unmarshal(*req.Params, &params); err != nil {
-		return params, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidParams, Message: err.Error()}
+		return params, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidParams, Message: "params: " + manifest.Mistyped(err)}
 	}
 	return params, nil
 }

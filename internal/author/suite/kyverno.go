@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/author/suite/cases"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -465,7 +466,7 @@ func (c *claim) meets(r *mapd.Result) bool {
 func (c *claim) of(r *mapd.Result, want map[string]any) *cases.Wrong {
 	got, why := c.got(r)
 	if r.Denied() && got != "error" {
-		return &cases.Wrong{Message: "it is denied: " + r.Refusal()}
+		return &cases.Wrong{Message: "it is denied: " + report.Excerpts(r.Refusal())}
 	}
 	var changes []mapd.Change
 	if want != nil && !r.Denied() {

@@ -35,8 +35,17 @@ type Counts struct {
 	Changed uint64 `json:"changed,omitempty"`
 	// Failed are those on which the policy failed, in any mode.
 	Failed uint64 `json:"failed,omitempty"`
+	// LeftOut are those that the policy by its binding matched and the binding's share left
+	// out, so that its conditions were not asked. Seen does not count them.
+	LeftOut uint64 `json:"leftOut,omitempty"`
 	// Time is what evaluating took in all.
 	Time time.Duration `json:"nanoseconds,omitempty"`
+}
+
+// counted is whose requests are counted together: a policy by a binding, in one mode.
+type counted struct {
+	Pair
+	mode api.Mode
 }
 
 // Ledger is the memory of one replica. It is safe for concurrent use.
@@ -51,7 +60,7 @@ type Ledger struct {
 	kept string
 
 	mu     sync.RWMutex
-	pairs  map[Pair]*counter
+	pairs  map[counted]*counter
 	pruned atomic.Uint64 // how often
 
 	tallies sync.Pool // of *tally
@@ -61,20 +70,20 @@ var _ webhook.Recorder = (*Ledger)(nil)
 
 // New returns the empty Ledger of a replica.
 func New(replica string) *Ledger {
-	return &Ledger{replica: replica, since: time.Now(), history: newHistory(historyBytes), samples: samples{full: map[Pair]time.Time{}}, pairs: map[Pair]*counter{}}
+	return &Ledger{replica: replica, since: time.Now(), history: newHistory(historyBytes), samples: samples{full: map[Pair]time.Time{}}, pairs: map[counted]*counter{}}
 }
 
 // counter counts for one pair.
 type counter struct {
-	seen, would, changed, failed atomic.Uint64
-	time                         atomic.Int64
-	example                      example
+	seen, would, changed, failed, leftOut atomic.Uint64
+	time                                  atomic.Int64
+	example                               example
 }
 
 // tally is what became of one request, for each pair. It is used for one request after
 // the other, and finds the counters of the pairs that it has met before by one look.
 type tally struct {
-	of     map[Pair]*tallied
+	of     map[counted]*tallied
 	met    []*tallied // of this request
 	number uint64     // of this request
 	pruned uint64
@@ -83,21 +92,21 @@ type tally struct {
 // tallied is what a pair made of a request.
 type tallied struct {
 	*counter
-	number                       uint64 // of the request that this is about
-	seen, would, changed, failed bool
-	time                         time.Duration
-	step                         *engine.Step // that changed or would change the object
+	number                                uint64 // of the request that this is about
+	seen, would, changed, failed, leftOut bool
+	time                                  time.Duration
+	step                                  *engine.Step // that changed or would change the object
 }
 
 // Record implements webhook.Recorder.
 func (l *Ledger) Record(req *policy.Request, d *engine.Decision, _ time.Duration) {
-	if len(d.Stages) == 0 {
+	if len(d.Stages) == 0 && len(d.LeftOut) == 0 {
 		return
 	}
 	t := l.tally()
 	for i := range d.Stages {
 		r := &d.Stages[i]
-		t.steps(l, r.Steps, r.Stage.Mode == api.Enforce)
+		t.steps(l, r.Steps, r.Stage.Mode)
 		for k := range r.Shadows {
 			s := &r.Shadows[k]
 			t.shadow(l, s)
@@ -105,6 +114,10 @@ func (l *Ledger) Record(req *policy.Request, d *engine.Decision, _ time.Duration
 				l.samples.add(req, s)
 			}
 		}
+	}
+	for i := range d.LeftOut {
+		o := &d.LeftOut[i]
+		t.find(l, counted{Pair{o.Policy, o.Binding}, o.Mode}).leftOut = true
 	}
 	t.end(req)
 	l.tallies.Put(t)
@@ -116,7 +129,7 @@ func (l *Ledger) Record(req *policy.Request, d *engine.Decision, _ time.Duration
 func (l *Ledger) tally() *tally {
 	t, _ := l.tallies.Get().(*tally)
 	if t == nil {
-		t = &tally{of: map[Pair]*tallied{}}
+		t = &tally{of: map[counted]*tallied{}}
 	}
 	t.number++
 	if now := l.pruned.Load(); t.pruned != now {
@@ -127,10 +140,10 @@ func (l *Ledger) tally() *tally {
 }
 
 // steps adds steps of one Record. enforced says that they counted.
-func (t *tally) steps(l *Ledger, steps []engine.Step, enforced bool) {
+func (t *tally) steps(l *Ledger, steps []engine.Step, mode api.Mode) {
 	for i := range steps {
 		s := &steps[i]
-		a := t.find(l, Pair{s.Policy, s.Binding})
+		a := t.find(l, counted{Pair{s.Policy, s.Binding}, mode})
 		a.time += s.Duration + s.ConditionTime
 		switch s.Outcome {
 		case engine.Unchanged:
@@ -140,7 +153,7 @@ func (t *tally) steps(l *Ledger, steps []engine.Step, enforced bool) {
 			if a.step == nil {
 				a.step = s
 			}
-			if enforced {
+			if mode == api.Enforce {
 				a.changed = true
 			} else {
 				a.would = true
@@ -153,7 +166,7 @@ func (t *tally) steps(l *Ledger, steps []engine.Step, enforced bool) {
 
 // shadow adds what an invocation that is not enforced would have done.
 func (t *tally) shadow(l *Ledger, s *engine.Shadow) {
-	a := t.find(l, Pair{s.Policy, s.Binding})
+	a := t.find(l, counted{Pair{s.Policy, s.Binding}, s.Mode})
 	for i := range s.Steps {
 		step := &s.Steps[i]
 		a.time += step.Duration + step.ConditionTime
@@ -171,7 +184,7 @@ func (t *tally) shadow(l *Ledger, s *engine.Shadow) {
 }
 
 // find returns what the pair has made of this request so far.
-func (t *tally) find(l *Ledger, p Pair) *tallied {
+func (t *tally) find(l *Ledger, p counted) *tallied {
 	a := t.of[p]
 	if a == nil {
 		a = &tallied{counter: l.counter(p)}
@@ -196,6 +209,7 @@ func (t *tally) end(req *policy.Request) {
 		count(&a.counter.would, a.would)
 		count(&a.counter.changed, a.changed)
 		count(&a.counter.failed, a.failed)
+		count(&a.counter.leftOut, a.leftOut)
 		a.counter.time.Add(int64(a.time))
 		if a.step != nil {
 			a.example.set(req, a.step)
@@ -206,7 +220,7 @@ func (t *tally) end(req *policy.Request) {
 }
 
 // counter returns the counter of a pair. Beyond maxPairs it is one that nobody reads.
-func (l *Ledger) counter(p Pair) *counter {
+func (l *Ledger) counter(p counted) *counter {
 	l.mu.RLock()
 	c := l.pairs[p]
 	l.mu.RUnlock()
@@ -239,9 +253,12 @@ func (l *Ledger) Prune(keep func(policy, binding string) bool) {
 	l.samples.prune(keep)
 }
 
-// Counted are the counts of a pair, with the last example.
+// Counted are the counts of a pair in a mode, with the last example of that mode.
 type Counted struct {
 	Pair
+	// Mode is empty if these are the sums of all modes, or if a replica of an earlier release
+	// of mapd has counted.
+	Mode string `json:"mode,omitempty"`
 	Counts
 	Last *Example `json:"last,omitempty"`
 }
@@ -252,6 +269,7 @@ func (c *Counted) Add(d *Counted) {
 	c.Would += d.Would
 	c.Changed += d.Changed
 	c.Failed += d.Failed
+	c.LeftOut += d.LeftOut
 	c.Time += d.Time
 	if d.Last != nil && (c.Last == nil || d.Last.Time.After(c.Last.Time)) {
 		c.Last = d.Last
@@ -260,23 +278,37 @@ func (c *Counted) Add(d *Counted) {
 
 // Since returns what was counted after before. A count that is less began again.
 func (c Counts) Since(before Counts) Counts {
-	if c.Seen < before.Seen || c.Would < before.Would || c.Changed < before.Changed || c.Failed < before.Failed || c.Time < before.Time {
+	if c.Seen < before.Seen || c.Would < before.Would || c.Changed < before.Changed || c.Failed < before.Failed || c.LeftOut < before.LeftOut || c.Time < before.Time {
 		return c
 	}
-	return Counts{c.Seen - before.Seen, c.Would - before.Would, c.Changed - before.Changed, c.Failed - before.Failed, c.Time - before.Time}
+	return Counts{c.Seen - before.Seen, c.Would - before.Would, c.Changed - before.Changed, c.Failed - before.Failed, c.LeftOut - before.LeftOut, c.Time - before.Time}
 }
 
-// Counts returns those of all pairs, sorted.
+// Counts returns those of all pairs, those of each mode apart, sorted.
 func (l *Ledger) Counts() []Counted {
 	l.mu.RLock()
 	out := make([]Counted, 0, len(l.pairs))
 	for p, c := range l.pairs {
-		out = append(out, Counted{p, Counts{
-			Seen: c.seen.Load(), Would: c.would.Load(), Changed: c.changed.Load(), Failed: c.failed.Load(), Time: time.Duration(c.time.Load()),
+		out = append(out, Counted{p.Pair, p.mode.String(), Counts{
+			Seen: c.seen.Load(), Would: c.would.Load(), Changed: c.changed.Load(), Failed: c.failed.Load(), LeftOut: c.leftOut.Load(), Time: time.Duration(c.time.Load()),
 		}, c.example.get()})
 	}
 	l.mu.RUnlock()
-	slices.SortFunc(out, func(a, b Counted) int { return a.Compare(b.Pair) })
+	slices.SortFunc(out, func(a, b Counted) int { return cmp.Or(a.Compare(b.Pair), cmp.Compare(a.Mode, b.Mode)) })
+	return out
+}
+
+// Totals returns the sums of all modes for each pair, sorted, without what shares left out.
+func (l *Ledger) Totals() []Counted {
+	var out []Counted
+	for _, c := range l.Counts() {
+		c.Mode, c.LeftOut = "", 0
+		if n := len(out); n > 0 && out[n-1].Pair == c.Pair {
+			out[n-1].Add(&c)
+		} else if c.Counts != (Counts{}) {
+			out = append(out, c)
+		}
+	}
 	return out
 }
 

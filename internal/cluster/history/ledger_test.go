@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/hammer"
@@ -69,7 +70,7 @@ func counts(l *Ledger) string {
 		if c.Last != nil {
 			last = fmt.Sprintf(" %s %s/%s %v+%d", c.Last.Kind, c.Last.Namespace, c.Last.Name, c.Last.Fields, c.Last.More)
 		}
-		fmt.Fprintf(&b, "%s %s: seen %d, would %d, changed %d, failed %d, %v%s\n", c.Policy, c.Binding, c.Seen, c.Would, c.Changed, c.Failed, c.Time, last)
+		fmt.Fprintf(&b, "%s %s %s: seen %d, would %d, changed %d, failed %d, left out %d, %v%s\n", c.Policy, c.Binding, c.Mode, c.Seen, c.Would, c.Changed, c.Failed, c.LeftOut, c.Time, last)
 	}
 	return b.String()
 }
@@ -81,11 +82,11 @@ func TestCounts(t *testing.T) {
 	l.Record(request("shop", "db", nil), decided(step("p", "b", engine.Failed), step("q", "d", engine.Failed), step("q", "d", engine.Unchanged), step("q", "", engine.Failed)), 0)
 	shadow := engine.Mutators(nil, api.Shadow)
 	l.Record(request("shop", "web", nil), &engine.Decision{Stages: []engine.Record{{Stage: &shadow, Steps: []engine.Step{changed("Assign/a", "", "x")}}}}, 0)
-	want := `Assign/a : seen 1, would 1, changed 0, failed 0, 1ms Pod shop/web [/metadata/labels/x]+0
-p b: seen 2, would 0, changed 1, failed 1, 3ms Pod shop/web [/metadata/labels/x]+0
-p c: seen 0, would 0, changed 0, failed 0, 1ms
-q : seen 1, would 0, changed 0, failed 1, 1ms
-q d: seen 2, would 0, changed 0, failed 1, 3ms
+	want := `Assign/a  shadow: seen 1, would 1, changed 0, failed 0, left out 0, 1ms Pod shop/web [/metadata/labels/x]+0
+p b enforce: seen 2, would 0, changed 1, failed 1, left out 0, 3ms Pod shop/web [/metadata/labels/x]+0
+p c enforce: seen 0, would 0, changed 0, failed 0, left out 0, 1ms
+q  enforce: seen 1, would 0, changed 0, failed 1, left out 0, 1ms
+q d enforce: seen 2, would 0, changed 0, failed 1, left out 0, 3ms
 `
 	if diff := cmp.Diff(want, counts(l)); diff != "" {
 		t.Errorf("(- want, + got):\n%s", diff)
@@ -95,12 +96,42 @@ q d: seen 2, would 0, changed 0, failed 1, 3ms
 		t.Errorf("after Prune:\n%s", got)
 	}
 	l.Record(request("shop", "web", nil), decided(changed("p", "b", "x")), 0)
-	if got := counts(l); !strings.Contains(got, "p b: seen 1, ") {
+	if got := counts(l); !strings.Contains(got, "p b enforce: seen 1, ") {
 		t.Errorf("counted again:\n%s", got)
 	}
 }
 
 // An example stays for a second, and is then that of the next change.
+// The counts of each mode are apart, and what a share leaves out counts once for each
+// request, also if no policy ran.
+func TestCountsOfModesAndShares(t *testing.T) {
+	l := New("a")
+	out := func(mode api.Mode) binding.LeftOut { return binding.LeftOut{Policy: "p", Binding: "b", Mode: mode} }
+	l.Record(request("shop", "web", nil), shadowed(shadow(api.Shadow, Pair{"p", "b"}, map[string]any{}, map[string]any{"x": "y"})), 0)
+	l.Record(request("shop", "web", nil), &engine.Decision{LeftOut: []binding.LeftOut{out(api.Shadow), out(api.Shadow)}}, 0)
+	l.Record(request("shop", "web", nil), &engine.Decision{LeftOut: []binding.LeftOut{out(api.Enforce)}}, 0)
+	both := decided(changed("p", "b", "x"))
+	both.LeftOut = []binding.LeftOut{{Policy: "q", Binding: "b", Mode: api.Warn}}
+	l.Record(request("shop", "web", nil), both, 0)
+	lines := func(all []Counted) (got []string) {
+		for _, c := range all {
+			got = append(got, fmt.Sprintf("%s %q: seen %d, would %d, changed %d, left out %d", c.Policy, c.Mode, c.Seen, c.Would, c.Changed, c.LeftOut))
+		}
+		return got
+	}
+	want := []string{
+		`p "enforce": seen 1, would 0, changed 1, left out 1`,
+		`p "shadow": seen 1, would 1, changed 0, left out 1`,
+		`q "warn": seen 0, would 0, changed 0, left out 1`,
+	}
+	if diff := cmp.Diff(want, lines(l.Counts())); diff != "" {
+		t.Errorf("Counts (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{`p "": seen 2, would 1, changed 1, left out 0`}, lines(l.Totals())); diff != "" {
+		t.Errorf("Totals (-want +got):\n%s", diff)
+	}
+}
+
 func TestExample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New("a")

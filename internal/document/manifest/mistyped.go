@@ -54,6 +54,21 @@ func (d *Document) mistyped(prefix string, err error) (*yaml.Node, error) {
 	return at.Node, &mistyped{err, strings.Replace(err.Error(), typed.Error(), say, 1)}
 }
 
+// Mistyped returns the text of an error of decoding JSON in words that know nothing of Go,
+// with the field: "textDocument.uri: must be a string, not a number".
+func Mistyped(err error) string {
+	var typed *json.UnmarshalTypeError
+	if !errors.As(err, &typed) || typed.Type == nil {
+		return err.Error()
+	}
+	kind, text, _ := strings.Cut(typed.Value, " ")
+	say := fmt.Sprintf("must be %s, not %s", nounOf(typed.Type), foundNoun(kind, text))
+	if typed.Field != "" {
+		say = typed.Field + ": " + say
+	}
+	return strings.Replace(err.Error(), typed.Error(), say, 1)
+}
+
 // nounOf says what JSON has for a Go type.
 func nounOf(t reflect.Type) string {
 	switch t.Kind() {

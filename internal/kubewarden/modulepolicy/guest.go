@@ -65,10 +65,14 @@ func withheld(in policy.Input, next *unstructured.Unstructured, err error) strin
 	}
 	paths := tree.Changed(in.Object.Object, next.Object)
 	const most = 16
-	if n := len(paths); n > most {
-		paths = append(slices.Clone(paths[:most]), fmt.Sprintf("%d more", n-most))
+	var fields []string
+	for _, p := range paths[:min(len(paths), most)] {
+		fields = append(fields, tree.Field(p))
 	}
-	return bounded("would change "+strings.Join(paths, ", "), maxMessage)
+	if n := len(paths); n > most {
+		fields = append(fields, fmt.Sprintf("%d more", n-most))
+	}
+	return bounded("would change "+strings.Join(fields, ", "), maxMessage)
 }
 
 // ask runs the module.

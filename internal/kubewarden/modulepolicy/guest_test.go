@@ -133,7 +133,7 @@ func TestAnswers(t *testing.T) {
 		},
 		"monitored change": {
 			answers: guest.Answers{Validate: `{"accepted":true,"mutated_object":` + labelled + `}`}, edit: replace("  mutating", "  mode: monitor\n  mutating"),
-			step: "skipped: mode monitor: would change /metadata/labels",
+			step: "skipped: mode monitor: would change metadata.labels",
 		},
 		"monitored refusal": {
 			answers: guest.Answers{Validate: `{"accepted":false,"message":"no"}`}, edit: replace("  mutating", "  mode: monitor\n  mutating"),

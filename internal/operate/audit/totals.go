@@ -270,22 +270,15 @@ func fieldName(pointer string) string {
 	if err != nil {
 		return short(pointer, maxText)
 	}
-	var b strings.Builder
+	field := ""
 	for _, t := range tokens {
-		_, err := strconv.Atoi(t)
-		switch {
-		case err == nil || t == "-":
-			b.WriteString("[]")
-		case strings.ContainsAny(t, ".[]/"):
-			b.WriteString("[" + t + "]")
-		default:
-			if b.Len() > 0 {
-				b.WriteByte('.')
-			}
-			b.WriteString(t)
+		if _, err := strconv.Atoi(t); err == nil || t == "-" {
+			field += "[]"
+		} else {
+			field = tree.JoinField(field, t)
 		}
 	}
-	return short(b.String(), maxText)
+	return short(field, maxText)
 }
 
 // Kept are the first results, as many as there is room for.

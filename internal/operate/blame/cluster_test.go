@@ -95,12 +95,12 @@ spec:
 	lines := append(Managed("pod/web-1", pod), Line{Object: "pod/web-1", Field: "/spec/containers/1/image", By: "p/b", Kind: ByPolicy})
 	got := Inherit(lines, pod, "replicaset.apps/web", set, owned)
 	want := `/metadata/finalizers/1 manager kube-controller-manager update; 
-/metadata/labels/app policy labels/all create; in replicaset.apps/web /spec/template/metadata/labels/app; 2 times
+/metadata/labels/app policy labels/all create; in replicaset.apps/web spec.template.metadata.labels.app; 2 times
 /metadata/labels/a~1b manager kube-controller-manager update; 
-/spec/containers/1/image manager alice update; in replicaset.apps/web /spec/template/spec/containers/0/image
-/spec/containers/1/name manager kube-controller-manager update; from replicaset.apps/web /spec/template/spec/containers/0/name
+/spec/containers/1/image manager alice update; in replicaset.apps/web spec.template.spec.containers[0].image
+/spec/containers/1/name manager kube-controller-manager update; from replicaset.apps/web spec.template.spec.containers[0].name
 /spec/containers/1/ports/0/containerPort manager kube-controller-manager update; 
-/spec/nodeSelector manager kube-controller-manager update; from replicaset.apps/web /spec/template/spec/nodeSelector
+/spec/nodeSelector manager kube-controller-manager update; from replicaset.apps/web spec.template.spec.nodeSelector
 /spec/tolerations/0 manager kube-controller-manager update; 
 /status/phase manager kubelet update status; 
 /spec/containers/1/image policy p/b ; 
@@ -149,18 +149,18 @@ metadata: {name: web}
 spec: {template: {spec: {containers: [{name: main, image: a, terminationMessagePolicy: File}], priority: 1}}}
 `
 	for name, tt := range map[string]struct{ version, kind, note, value string }{
-		"ReplicaSet":     {"apps/v1", "ReplicaSet", "differs from owner /spec/template/spec/containers/0/terminationMessagePolicy: admission (a policy or webhook) wrote it, unless the template has changed since", "File"},
-		"DaemonSet":      {"apps/v1", "DaemonSet", "differs from owner /spec/template/spec/containers/0/terminationMessagePolicy: its controller, or admission (a policy or webhook), wrote it, unless the template has changed since", "File"},
+		"ReplicaSet":     {"apps/v1", "ReplicaSet", "differs from owner spec.template.spec.containers[0].terminationMessagePolicy: admission (a policy or webhook) wrote it, unless the template has changed since", "File"},
+		"DaemonSet":      {"apps/v1", "DaemonSet", "differs from owner spec.template.spec.containers[0].terminationMessagePolicy: its controller, or admission (a policy or webhook), wrote it, unless the template has changed since", "File"},
 		"somebody's own": {"example.com/v1", "ReplicaSet", "", "FallbackToLogsOnError"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod, owner := object(t, pod), object(t, fmt.Sprintf(owner, tt.kind, tt.version))
 			want := fmt.Sprintf(`/metadata/ownerReferences manager kcm create;%[1]s
 /spec/containers/1/image manager kubectl-edit update;%[1]s
-/spec/containers/1/name manager kcm create; from owner /spec/template/spec/containers/0/name
+/spec/containers/1/name manager kcm create; from owner spec.template.spec.containers[0].name
 /spec/containers/1/terminationMessagePolicy manager kcm create; %[2]s
 /spec/nodeName manager kcm create;%[1]s
-/spec/priority manager kcm create; from owner /spec/template/spec/priority
+/spec/priority manager kcm create; from owner spec.template.spec.priority
 `, " ", tt.note)
 			if diff := cmp.Diff(want, said(Inherit(Managed("pod/web-1", pod), pod, "owner", owner, nil))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

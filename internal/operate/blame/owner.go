@@ -35,7 +35,7 @@ func Inherit(lines []Line, object *unstructured.Unstructured, ownerName string, 
 			if kind := owner.GetKind(); kind == "ReplicaSet" || kind == "ReplicationController" { // they change nothing
 				who = "admission (a policy or webhook)"
 			}
-			line.Note = joinNotes("differs from "+ownerName+" "+there+": "+who+" wrote it, unless the template has changed since", line.Note)
+			line.Note = joinNotes("differs from "+ownerName+" "+tree.Field(there)+": "+who+" wrote it, unless the template has changed since", line.Note)
 		}
 		if there == "" || !equal {
 			out = append(out, line)
@@ -48,12 +48,12 @@ func Inherit(lines []Line, object *unstructured.Unstructured, ownerName string, 
 			}
 			found = true
 			o.Object, o.Field, o.inherited = line.Object, line.Field, true
-			o.Note = joinNotes("in "+ownerName+" "+there, o.Note)
+			o.Note = joinNotes("in "+ownerName+" "+tree.Field(there), o.Note)
 			out = append(out, o)
 		}
 		if !found {
 			line.inherited = true
-			line.Note = joinNotes("from "+ownerName+" "+there, line.Note)
+			line.Note = joinNotes("from "+ownerName+" "+tree.Field(there), line.Note)
 			out = append(out, line)
 		}
 	}

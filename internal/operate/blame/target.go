@@ -9,9 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/openapi"
-	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Target is the object that is asked about.
@@ -46,27 +44,6 @@ func ParseName(s string) (kind, name string, err error) {
 		return "", "", fmt.Errorf("%q: want KIND/NAME, such as pod/web-1 or deployments.apps/web", s)
 	}
 	return kind, name, nil
-}
-
-// ParseField returns the JSON pointer of a field that a user names, as a pointer or as the
-// other commands print fields: metadata.labels[example.com/team], spec.containers[0].image.
-// An element that has a name instead of an index, as in spec.containers[name=web], stands
-// for its list.
-func ParseField(field string) (pointer string, err error) {
-	if field == "" || field[0] == '/' {
-		_, err := tree.ParsePointer(field)
-		return field, err
-	}
-	for _, step := range manifest.Steps(field) {
-		switch {
-		case strings.Contains(step, "="):
-			return pointer, nil
-		case step == "":
-			return "", fmt.Errorf("%q: want a field, such as spec.replicas or metadata.labels[example.com/team]", field)
-		}
-		pointer += tree.Pointer(step)
-	}
-	return pointer, nil
 }
 
 // Offline returns the target that a user names, without a cluster: built-in kinds are

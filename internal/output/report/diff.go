@@ -40,8 +40,8 @@ func Hide(group, kind string, changes []Change) []Change {
 	}
 	out := slices.Clone(changes)
 	for i, c := range out {
-		steps, err := stepsOf(c.Path)
-		if err == nil && steps[0] != "data" && steps[0] != "stringData" && steps[0] != "metadata" || c.Moved {
+		steps, err := tree.SplitField(c.Path)
+		if err == nil && steps[0].Name != "data" && steps[0].Name != "stringData" && steps[0].Name != "metadata" || c.Moved {
 			continue
 		}
 		before, after := "***", "***"
@@ -49,7 +49,7 @@ func Hide(group, kind string, changes []Change) []Change {
 			before, after = "*** (before)", "*** (after)"
 		}
 		hide := hide
-		if err == nil && steps[0] == "metadata" && steps[len(steps)-1] != corev1.LastAppliedConfigAnnotation {
+		if err == nil && steps[0].Name == "metadata" && steps[len(steps)-1].Name != corev1.LastAppliedConfigAnnotation {
 			hide = hideApplied
 		}
 		out[i].Before, out[i].After = hide(c.Before, before), hide(c.After, after)
@@ -147,7 +147,7 @@ func (d *differ) maps(path string, steps []string, before, after map[string]any)
 	}
 	maps.Copy(names, before)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		d.value(join(path, name), append(steps[:len(steps):len(steps)], name), before[name], after[name])
+		d.value(tree.JoinField(path, name), append(steps[:len(steps):len(steps)], name), before[name], after[name])
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Lookup returns the value that a path of a Change leads to, or false if the object has
@@ -11,18 +13,18 @@ import (
 // key (containers[name=app]) or a name with dots (labels[example.com/team]). The error
 // says that the path is no path.
 func Lookup(obj any, path string) (v any, found bool, err error) {
-	steps, err := stepsOf(path)
+	steps, err := tree.SplitField(path)
 	if err != nil {
 		return nil, false, err
 	}
 	for _, step := range steps {
 		switch at := obj.(type) {
 		case map[string]any:
-			if obj, found = at[step]; !found {
+			if obj, found = at[step.Name]; !found {
 				return nil, false, nil
 			}
 		case []any:
-			if obj, found = elementOf(at, step); !found {
+			if obj, found = elementOf(at, step.Name); !found {
 				return nil, false, nil
 			}
 		default:
@@ -30,43 +32,6 @@ func Lookup(obj any, path string) (v any, found bool, err error) {
 		}
 	}
 	return obj, true, nil
-}
-
-// stepsOf splits a path.
-func stepsOf(path string) (steps []string, err error) {
-	rest := path
-	for rest != "" {
-		var step string
-		switch {
-		case rest[0] == '[':
-			end := strings.IndexByte(rest, ']')
-			if end < 0 {
-				return nil, fmt.Errorf("%s: a bracket is open at the end", path)
-			}
-			step, rest = rest[1:end], rest[end+1:]
-		default:
-			end := strings.IndexAny(rest, ".[")
-			if end < 0 {
-				end = len(rest)
-			}
-			step, rest = rest[:end], rest[end:]
-		}
-		if step == "" {
-			return nil, fmt.Errorf("%q: a name is missing in the path", path)
-		}
-		steps = append(steps, step)
-		if dot, ok := strings.CutPrefix(rest, "."); ok {
-			if rest = dot; rest == "" || rest[0] == '.' || rest[0] == '[' {
-				return nil, fmt.Errorf("%q: a name is missing in the path", path)
-			}
-		} else if rest != "" && rest[0] != '[' {
-			return nil, fmt.Errorf("%q: want a dot or a bracket before %q", path, rest)
-		}
-	}
-	if len(steps) == 0 {
-		return nil, fmt.Errorf("the path is empty")
-	}
-	return steps, nil
 }
 
 // elementOf returns the element that an index or keys call by name.

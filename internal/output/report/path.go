@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -110,20 +109,6 @@ func identity(e any, keys []string) (string, bool) {
 		}
 	}
 	return strings.Join(parts, ","), len(parts) > 0
-}
-
-var simpleName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$-]*$`)
-
-// join appends a field to a path: .name, or [app.kubernetes.io/name] where dots
-// in the name would mislead.
-func join(path, name string) string {
-	if !simpleName.MatchString(name) {
-		return path + "[" + name + "]"
-	}
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }
 
 // Hidden reports whether a character is not seen itself and changes how others are: it moves

@@ -12,6 +12,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Detail is how much a Summary says of each step.
@@ -134,7 +135,7 @@ func step(s *engine.Step, round string, keys func(*unstructured.Unstructured) Ke
 	switch s.Outcome {
 	case engine.Changed:
 		if s.Before == nil || s.After == nil {
-			return text + ": " + strings.Join(s.Paths(), ", ")
+			return text + ": " + strings.Join(fieldsOf(s.Paths()), ", ")
 		}
 		var fields []string
 		var k Keys
@@ -155,9 +156,53 @@ func step(s *engine.Step, round string, keys func(*unstructured.Unstructured) Ke
 		return text
 	}
 	if s.Ignored {
-		return text + ": error, ignored (failurePolicy): " + s.Err.Error()
+		return text + ": error, ignored (failurePolicy): " + cause(s.Err.Error())
 	}
-	return text + ": error: " + s.Err.Error()
+	return text + ": error: " + cause(s.Err.Error())
+}
+
+// fieldsOf returns JSON pointers as people read fields.
+func fieldsOf(pointers []string) []string {
+	out := make([]string, len(pointers))
+	for i, p := range pointers {
+		out[i] = Line(tree.Field(p))
+	}
+	return out
+}
+
+// What stands around an expression that failed, in the words of an API server.
+const (
+	beforeExpression = "expression '"
+	behindExpression = "' resulted in error: "
+	// mostOfExpression is how many characters of an expression a message shows.
+	mostOfExpression = 60
+)
+
+// cause returns the text of a step's error on one line, without the expression, since the
+// step says which one it is.
+func cause(text string) string {
+	if rest, ok := strings.CutPrefix(text, beforeExpression); ok {
+		if _, why, ok := strings.Cut(rest, behindExpression); ok {
+			text = why
+		}
+	}
+	return Line(text)
+}
+
+// Excerpts returns a message of an API server with each expression that failed on one line
+// and cut.
+func Excerpts(text string) string {
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(text, beforeExpression)
+		expression, behind, found := strings.Cut(rest, behindExpression)
+		if !ok || !found {
+			b.WriteString(text)
+			return b.String()
+		}
+		b.WriteString(before + beforeExpression + words.Cut(strings.Join(strings.Fields(expression), " "), mostOfExpression) + behindExpression)
+		text = behind
+	}
 }
 
 // traceText returns the lines of what a step evaluated.

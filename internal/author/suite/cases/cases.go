@@ -105,7 +105,7 @@ func (j *Judge) Of(r *mapd.Result, want map[string]any) *Wrong {
 	case j.denied != nil:
 		return j.refusal(r)
 	case r.Denied():
-		return &Wrong{Message: "it is denied: " + r.Refusal()}
+		return &Wrong{Message: "it is denied: " + report.Excerpts(r.Refusal())}
 	case j.Unchanged && r.Changed():
 		return &Wrong{"it is changed, and should not be", AsReport(r.Diff())}
 	case j.Unchanged:
