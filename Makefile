@@ -21,7 +21,7 @@ test: ## all tests, each once: with -race where goroutines meet, without elsewhe
 	@GO="$(GO)" ./hack/test.sh
 	$(GO) -C test/gatekeeper test -vet=off -timeout 1h ./...
 	$(GO) -C test/scheme test -vet=off -timeout 1h ./...
-	@GO="$(GO)" ./hack/monitoring.sh
+	@GO="$(GO)" ./hack/changed.sh test/monitoring manifests/monitoring
 
 # What writes into the tree comes first, and what else reads it does not run beside that.
 check: generate web static ## what a change must pass besides make test: generated files, the playground and its size, format, vet, lint, tidy
@@ -43,7 +43,7 @@ lint:
 	$(GO) tool staticcheck -tags e2e ./test/e2e/...
 	staticcheck=$$($(GO) tool -n staticcheck) && for module in gatekeeper scheme browser; do (cd test/$$module && $$staticcheck ./...) || exit 1; done
 
-# Vet and lint of test/monitoring are in hack/monitoring.sh. Tidy is not: for that the Go
+# Vet and lint of test/monitoring are in hack/changed.sh. Tidy is not: for that the Go
 # command fetches the modules of all the tests of Prometheus, which nothing here needs.
 # Building it fails if anything is missing.
 tidy:
@@ -78,7 +78,7 @@ race: ## every package with -race, and fewer random cases
 	$(GO) test -vet=off -race -short -timeout 1h $$($(GO) list ./... | grep -vx 'github.com/mapd-project/mapd')
 
 nightly: ## what takes long and finds little: all of the corpus on real servers, all of their minors, -race everywhere, each command a process, Prometheus
-	FORCE=1 GO="$(GO)" ./hack/monitoring.sh
+	FORCE=1 GO="$(GO)" ./hack/changed.sh test/monitoring manifests/monitoring
 	MAPD_SCRIPTS=processes $(GO) test -vet=off -count 1 -timeout 1h -run '^TestScript$$' ./cmd/mapd
 	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory e2e
