@@ -262,7 +262,7 @@ func TestGet(t *testing.T) {
 		query map[string][]string
 		want  string
 	}{
-		{"counts", nil, "{a [{p b} {1 0 1 0 1ms}]}"},
+		{"counts", nil, "{a [{p b} {1 0 1 0 0 1ms}]}"},
 		{"blame", map[string][]string{"kind": {"Pod"}, "namespace": {"shop"}, "name": {"web"}}, "{a [p]}"},
 		{"samples", map[string][]string{"policy": {"p"}}, "{a 0}"},
 		{"samples", nil, "the query needs policy"},
@@ -326,10 +326,10 @@ func TestShadows(t *testing.T) {
 		shadow(api.Warn, Pair{"r", "b"}, map[string]any{"a": "1"}, nil, step("r", "b", engine.Failed)),
 		shadow(api.Warn, Pair{"s", "b"}, map[string]any{"a": "1"}, nil, step("s", "b", engine.Skipped)),
 	), 0)
-	want := `p b: seen 1, would 1, changed 0, failed 0, 2ms Pod shop/web [/metadata/labels/x]+0
-q b: seen 1, would 0, changed 0, failed 0, 2ms
-r b: seen 1, would 0, changed 0, failed 1, 1ms
-s b: seen 0, would 0, changed 0, failed 0, 1ms
+	want := `p b shadow: seen 1, would 1, changed 0, failed 0, left out 0, 2ms Pod shop/web [/metadata/labels/x]+0
+q b warn: seen 1, would 0, changed 0, failed 0, left out 0, 2ms
+r b warn: seen 1, would 0, changed 0, failed 1, left out 0, 1ms
+s b warn: seen 0, would 0, changed 0, failed 0, left out 0, 1ms
 `
 	if diff := cmp.Diff(want, counts(l)); diff != "" {
 		t.Errorf("(- want, + got):\n%s", diff)
