@@ -1,0 +1,138 @@
+package convert
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// libraries of Kyverno that no server has, and what stands for them.
+var libraries = []struct{ call, name, instead string }{
+	{`\bresource\.(Get|List|Post)\(`, "resource", "a parameter (paramKind, paramRef), if the object has a fixed name"},
+	{`\bhttp\.(Get|Post)\(`, "http", "a provider of external data"},
+	{`\bglobalContext\.Get\(`, "globalContext", "a parameter (paramKind, paramRef)"},
+	{`\bimageData\.|\bimagedata\.|GetMetadata\(`, "imagedata", "a provider of external data"},
+	{`\bimage\(|\bisImage\(|parseImageReference`, "image", "string functions: split, replace"},
+	{`\buser\.|parseServiceAccount\(`, "user", "request.userInfo and string functions"},
+	{`\bjson\.Unmarshal|json\.unmarshal`, "json", ""},
+	{`\byaml\.`, "yaml", ""},
+	{`\bmd5\(|\bsha1\(|\bsha256\(`, "hash", ""},
+	{`\bmath\.`, "math", ""},
+	{`\btime\.now\(|\bnow\(`, "time", ""},
+	{`\brandom\(`, "random", ""},
+	{`\bimages\.`, "images", "object.spec.containers"},
+	{`\bexceptions\.`, "exceptions", "matchConditions"},
+}
+
+// convertCEL converts a MutatingPolicy, which is a rename and a binding.
+func (r *Result) convertCEL() {
+	p, s := r.Policy, r.Policy.CEL
+	r.Rules = []Rule{{Name: p.Name, Verdict: Exact}}
+	rule := &r.Rules[0]
+	for _, m := range s.Mutations {
+		rule.Uses = append(rule.Uses, string(m.PatchType))
+	}
+	slices.Sort(rule.Uses)
+	rule.Uses = slices.Compact(rule.Uses)
+	rule.attempt(func() { r.Units = []Unit{r.celUnit(rule)} })
+	if rule.Converted() {
+		rule.Policies = []string{r.Units[0].Name}
+	}
+}
+
+func (r *Result) celUnit(rule *Rule) Unit {
+	p, s := r.Policy, r.Policy.CEL
+	on := func(name string, v *bool) bool {
+		if v != nil && *v {
+			rule.Uses = append(rule.Uses, name)
+			return true
+		}
+		return false
+	}
+	if e := s.Evaluation; e != nil {
+		if e.MutateExisting != nil && on("mutateExisting", e.MutateExisting.Enabled) {
+			refuseFor("a policy for the targets' own kind, and mapd audit --fix for those that exist", "it mutates objects that exist already, which admission does not see")
+		}
+		if e.Admission != nil && e.Admission.Enabled != nil && !*e.Admission.Enabled {
+			refuse("Kyverno does not run it for requests")
+		}
+		if e.Mode != "" && e.Mode != "Kubernetes" {
+			refuse("evaluation.mode %s: it is about JSON that is no object of Kubernetes", e.Mode)
+		}
+	}
+	if len(s.TargetMatchConstraints) > 0 || len(s.TargetMatchConditions) > 0 {
+		refuse("targets, which admission does not see")
+	}
+	if a := s.Autogen; a != nil && a.PodControllers != nil && len(a.PodControllers.Controllers) > 0 {
+		rule.Uses = append(rule.Uses, "autogen")
+		refuseFor("write a policy for the controllers", "autogen: Kyverno makes policies for the controllers of Pods by rewriting the expressions")
+	}
+	if len(s.AuditAnnotations) > 0 {
+		refuse("auditAnnotations, which a MutatingAdmissionPolicy does not have")
+	}
+	if s.MatchConstraints == nil || len(s.MatchConstraints.ResourceRules) == 0 {
+		refuse("a policy without matchConstraints")
+	}
+	if len(s.Mutations) == 0 {
+		refuse("a policy without mutations")
+	}
+	var texts []string
+	for _, c := range s.MatchConditions {
+		texts = append(texts, c.Expression)
+		if regexp.MustCompile(`\bvariables\.`).MatchString(c.Expression) {
+			refuseFor("write the variable's expression instead", "the match condition %s uses variables, which a server refuses", c.Name)
+		}
+	}
+	for _, v := range s.Variables {
+		texts = append(texts, v.Expression)
+	}
+	for _, m := range s.Mutations {
+		if m.JSONPatch != nil {
+			texts = append(texts, m.JSONPatch.Expression)
+		}
+		if m.ApplyConfiguration != nil {
+			texts = append(texts, m.ApplyConfiguration.Expression)
+		}
+	}
+	for _, l := range libraries {
+		for _, t := range texts {
+			if regexp.MustCompile(l.call).MatchString(t) {
+				needs(l.instead, "the library %s of Kyverno", l.name)
+			}
+		}
+	}
+	name := p.Name
+	if p.Namespace != "" {
+		name = p.Namespace + "-" + name
+	}
+	fail := admissionregistrationv1.Fail
+	if s.FailurePolicy != nil {
+		fail = *s.FailurePolicy
+	}
+	reinvocation := admissionregistrationv1.IfNeededReinvocationPolicy
+	if s.ReinvocationPolicy != nil && *s.ReinvocationPolicy != "" {
+		reinvocation = *s.ReinvocationPolicy
+	}
+	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: s.MatchConstraints.DeepCopy(), MatchConditions: s.MatchConditions, Variables: s.Variables, Mutations: s.Mutations,
+		FailurePolicy: &fail, ReinvocationPolicy: reinvocation,
+	}
+	u := Unit{
+		Name: name, Rules: []string{p.Name},
+		Policy: &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+		Binding: &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+		},
+	}
+	if p.Namespace != "" {
+		u.Binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": p.Namespace}},
+		}
+	}
+	rule.note(Exact, "")
+	_ = fmt.Sprint
+	return u
+}
