@@ -373,7 +373,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	if c.Policy.Namespace != "" && !namespaced {
 		refuse("a kind without namespaces in a namespaced policy")
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, refused: map[string]string{}, notes: rule.note}, notes: rule.note}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, refused: map[string]string{}, notes: rule.note}, notes: rule.note}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
 	if c := m.operation(ops); c.text != yes.text {
@@ -388,8 +388,6 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		out.conds = append(out.conds, o.conds...)
 		out.mutations = k.mutations(nodes)
 	case p.PatchesJSON6902 != "":
-		o := &ops_{shape: sh}
-		_ = o
 		out.mutations = []mutation{{false, k.patches(p.PatchesJSON6902)}}
 	default:
 		var json []expr
@@ -429,8 +427,6 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	}
 	return out
 }
-
-type ops_ = ops
 
 // mutations writes a patch: as much of it as can be in an apply configuration, and the rest as a
 // JSON patch.
@@ -496,8 +492,11 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 			}
 		}
 	}
+	if found == 0 {
+		return []mutation{{false, k.named(f, lists, optional)}}
+	}
 	if found != 1 {
-		refuse("a foreach whose patch is not about one of its lists")
+		refuse("a foreach whose patch is about several of its lists")
 	}
 	name, at := k.loop(target)
 	s := k.with("element", value{path: &at})
@@ -518,17 +517,62 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 	if mentions(nodes, name) {
 		refuse("a foreach that writes something of its element elsewhere")
 	}
-	out := k.mutations(nodes)
-	if !optional && k.shape.has(target).text != yes.text {
-		// Kyverno refuses an object without the list.
-		for i := range out {
-			e, _ := k.shape.read(target)
-			plain := k.shape.get(target)
-			out[i].expr.text = strings.ReplaceAll(out[i].expr.text, "?"+target.steps[len(target.steps)-1]+": "+e.text+".optMap(list, list.", target.steps[len(target.steps)-1]+": "+plain.text+".")
-			out[i].expr.text = regexp.MustCompile(`\)\)(\}+)$`).ReplaceAllString(out[i].expr.text, ")$1")
+	return k.mutations(nodes)
+}
+
+// named writes a foreach whose patch has one field for each element, named after it: an
+// annotation or a label.
+func (k *compiler) named(f policy.ForEach, lists []path, optional bool) expr {
+	o := &ops{shape: k.shape}
+	at, ptr := path{root: object}, pointer(nil)
+	patch := f.PatchStrategicMerge
+	for {
+		m, ok := patch.(map[string]any)
+		if !ok || len(m) != 1 && len(at.steps) == 0 {
+			refuse("a foreach whose patch is not about one of its lists")
 		}
+		if k.shape.inMap(at.whole()) {
+			break
+		}
+		if len(m) != 1 {
+			refuse("a foreach whose patch is not about one of its lists")
+		}
+		for name, inner := range m {
+			if kind, _ := anchor(name); kind != "" || hasVariable(name) {
+				refuse("a foreach whose patch is not about one of its lists")
+			}
+			at, ptr, patch = at.to(name), ptr.to(name), inner
+		}
+		o.ensure(at, ptr, "{}")
 	}
-	return out
+	fields := patch.(map[string]any)
+	sure := false
+	for _, l := range lists {
+		sure = sure || k.shape.has(l).text == yes.text
+		loopName, elem := k.loop(l)
+		s := k.context(k.with("element", value{path: &elem}), f.Context)
+		where := all(exprsOf(s.conditions(f.Preconditions))...)
+		sure = sure && where.text == yes.text
+		items, may := k.shape.read(l)
+		if may && !optional {
+			items, may = k.shape.get(l), false
+		}
+		o.loops = []loop{{items, "i", loopName, where, may}}
+		for _, key := range sortedKeys(fields) {
+			text, ok := fields[key].(string)
+			if kind, _ := anchor(key); kind != "" || !ok {
+				refuse("a foreach whose patch is not about one of its lists")
+			}
+			name := fn("jsonpatch.escapeKey", "string", s.text(key))
+			v := s.fits(s.text(text), at.to("x"))
+			o.add(yes, patchOp("add", append(slices.Clone(ptr), str("/"), name), &v))
+		}
+		o.loops = nil
+	}
+	if !sure {
+		refuse("a foreach whose list may be empty, and whose patch is not about it")
+	}
+	return o.expr()
 }
 
 func dig(v any, steps []string) (any, bool) {

@@ -162,10 +162,10 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 				element.text = strings.Replace(element.text, "{", "{name: "+n.loop+".name, ", 1)
 				return call(items, "map", "list", atom(n.loop, ""), element)
 			}
-			items, optional := s.read(p)
-			if optional {
+			if items, optional := s.read(p); optional && !n.must {
 				parts = append(parts, "?"+key+": "+call(items, "optMap", "", atom("list", ""), value(atom("list", "list"))).text)
 			} else {
+				items = s.get(p)
 				parts = append(parts, key+": "+value(items).text)
 			}
 		}
@@ -280,6 +280,9 @@ func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 			o.merge(n, p, to)
 		case forEach:
 			items, optional := o.shape.read(p)
+			if n.must {
+				items, optional = o.shape.get(p), false
+			}
 			index := "i"
 			for i := range o.loops {
 				index = "i" + strconv.Itoa(i+2)
@@ -319,6 +322,9 @@ func (o *ops) expr() expr {
 		}
 	}
 	for _, p := range o.parts {
+		if len(p.loops) == 1 && slices.Contains(strings.Split(p.loops[0].where.text, " && "), not(p.cond).text) {
+			continue // the condition of the loop says that it is there
+		}
 		if len(p.loops) == 0 && p.cond.text == yes.text {
 			plain = append(plain, p.op)
 			continue

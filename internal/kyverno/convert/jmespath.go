@@ -25,6 +25,7 @@ type scope struct {
 	shape   *shape
 	current *value            // @
 	names   map[string]value  // element, elementIndex, and the variables of the context
+	nested  map[string]string // variables within variables, by the name that stands for each
 	refused map[string]string // names that no policy knows, and why
 	notes   func(Verdict, string)
 }
@@ -115,6 +116,13 @@ func (s *scope) field(name string) value {
 			return value{path: &next}
 		}
 		refuse("a field of %s", s.current.expr.text)
+	}
+	if inner, ok := s.nested[name]; ok {
+		e := s.plain(s.query(inner))
+		if e.typ != "string" {
+			refuse("a variable within a variable that is not known to be a string: %s", inner)
+		}
+		return value{expr: e}
 	}
 	if why, ok := s.refused[name]; ok {
 		needs("", "%s", why)
@@ -391,6 +399,8 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		return value{expr: call(text(0), "lowerAscii", "string")}
 	case "replace_all":
 		return value{expr: call(text(0), "replace", "string", text(1), text(2))}
+	case "regex_replace_all":
+		return value{expr: s.withoutPrefix(n, text(1))}
 	case "join":
 		items := s.plain(arg(1))
 		if items.typ != "list" {
@@ -402,6 +412,30 @@ func (s *scope) function(n jmespath.ASTNode) value {
 	}
 	refuse("the function %s()", name)
 	return value{}
+}
+
+var prefixPattern = regexp.MustCompile(`^\^\((.+)\)\?\(\.\*\)\$$`)
+
+// withoutPrefix is regex_replace_all('^(prefix)?(.*)$', text, 'other$2'): a prefix that is
+// replaced. Other replacements by a regular expression are not in CEL.
+func (s *scope) withoutPrefix(n jmespath.ASTNode, text expr) expr {
+	const only = "regex_replace_all() but to replace a prefix"
+	if len(n.Children) != 3 || n.Children[0].NodeType != jmespath.ASTLiteral || n.Children[2].NodeType != jmespath.ASTLiteral {
+		refuse(only)
+	}
+	pattern, _ := n.Children[0].Value.(string)
+	replacement, _ := n.Children[2].Value.(string)
+	m := prefixPattern.FindStringSubmatch(pattern)
+	prefix, ok := strings.CutSuffix(replacement, "$2")
+	if m == nil || !ok || strings.Contains(prefix, "$") {
+		refuse(only)
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil || re.NumSubexp() != 2 {
+		refuse(only)
+	}
+	found := call(call(text, "find", "string", str("^(?:"+m[1]+")")), "size", "int")
+	return sum(str(prefix), call(text, "substring", "string", found))
 }
 
 func typedBool(e expr) expr { e.typ = "bool"; return e }
@@ -421,6 +455,7 @@ func (s *scope) text(t string) expr {
 	if strings.Contains(t, `\{{`) {
 		refuse("an escaped {{")
 	}
+	t = s.unnest(t)
 	found := variable.FindAllStringSubmatchIndex(t, -1)
 	if len(found) == 0 {
 		if strings.Contains(t, "{{") {
@@ -457,6 +492,32 @@ func (s *scope) text(t string) expr {
 	e := sum(parts...)
 	e.typ = "string"
 	return e
+}
+
+// unnest gives names to variables that stand as texts within variables: {{ f('{{x}}') }}.
+func (s *scope) unnest(t string) string {
+	depth := 0
+	for i := 0; i+1 < len(t); i++ {
+		switch t[i : i+2] {
+		case "{{":
+			if depth > 0 && t[i-1] == '\'' {
+				end := strings.Index(t[i:], "}}'")
+				if end < 0 {
+					return t
+				}
+				name := fmt.Sprintf("nested_%d", len(s.nested))
+				s.nested[name] = t[i+2 : i+end]
+				t = t[:i-1] + name + t[i+end+3:]
+				continue
+			}
+			depth++
+			i++
+		case "}}":
+			depth = max(depth-1, 0)
+			i++
+		}
+	}
+	return t
 }
 
 // referencePattern finds $(…), which Kyverno resolves against the policy.

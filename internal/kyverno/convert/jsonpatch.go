@@ -29,6 +29,7 @@ var (
 // operations reads the text of a JSON patch. Kyverno fills in its variables first and reads the
 // result as YAML.
 func (s *scope) operations(text string) []operation {
+	text = s.unnest(text)
 	var found []string
 	bare := bareVariable.MatchString(text)
 	replaced := variable.ReplaceAllStringFunc(text, func(v string) string {
@@ -178,7 +179,7 @@ func (s *scope) listOf(text string) (lists []path, optional bool) {
 	}
 	v := s.query(text)
 	if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
-		refuse("the list %s is not known to be one", text)
+		refuseFor("give the kind's CustomResourceDefinition, if it is a custom one", "the list %s is not known to be one", text)
 	}
 	return []path{*v.path}, optional
 }

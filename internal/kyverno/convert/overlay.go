@@ -33,6 +33,8 @@ type node struct {
 	at    path
 	loop  string
 	where expr
+	// must says that the list has to be there: Kyverno fails if it is not, and so does the policy.
+	must bool
 }
 
 // overlay understands a patchStrategicMerge.
@@ -85,17 +87,15 @@ func (o *overlay) fields(m map[string]any, at path) []*node {
 	for _, key := range fieldOrder(stripped(m)) {
 		raw := rawKey(m, key)
 		kind, name := anchor(raw)
-		if hasVariable(name) && !(len(at.whole()) == 2 && at.whole()[0] == "metadata") {
+		if hasVariable(name) {
 			refuse("a variable in the name of a field: %s", name)
 		}
 		if strings.ContainsAny(name, "*?") {
 			refuse("a wildcard in the name of a field: %s", name)
 		}
 		next := at.to(name)
-		if !hasVariable(name) {
-			if bad := o.shape.undeclared(next.whole()); bad != "" {
-				refuse("the kind has no field %s, so a server drops what Kyverno writes", bad)
-			}
+		if bad := o.shape.undeclared(next.whole()); bad != "" && kind != "=" && kind != "X" && kind != "^" {
+			refuse("the kind has no field %s, so a server drops what Kyverno writes", bad)
 		}
 		switch kind {
 		case "()", "<":
@@ -283,8 +283,8 @@ func (o *overlay) field(name string, v any, at path) *node {
 }
 
 // fits refuses a variable whose type is not that of its field.
-func (o *overlay) fits(e expr, at path) expr {
-	if typ := o.shape.scalar(at.whole()); typ != "" && e.typ != "" && e.typ != typ {
+func (s *scope) fits(e expr, at path) expr {
+	if typ := s.shape.scalar(at.whole()); typ != "" && e.typ != "" && e.typ != typ {
 		refuse("a %s for %s, which is a %s", e.typ, show(at.whole()), typ)
 	}
 	return e
@@ -390,7 +390,7 @@ func (o *overlay) some(name string, m map[string]any, at path, keyed string, own
 			refuseFor(`write (name): "*" for all elements`, "+() in an element of %s without a condition: Kyverno applies it to every element, whatever its name", name)
 		}
 	}
-	n := &node{action: forEach, name: name, at: elem, loop: loop}
+	n := &node{action: forEach, name: name, at: elem, loop: loop, must: own && !o.each.optional}
 	n.fields = inner.fields(fields, elem)
 	n.where = all(append([]expr{where}, exprsOf(inner.conds)...)...)
 	if !own && hasAdd(n.fields) && !exactName(m) {
