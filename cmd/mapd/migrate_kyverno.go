@@ -58,8 +58,7 @@ func newMigrateKyverno(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.BoolVar(&f.assess, "assess", false, "print what each rule becomes, and write nothing")
-	choiceVar(fl, &f.output, "output", "text", ": of --assess", "text", "json", "markdown", "html")
-	fl.Lookup("output").Shorthand = "o"
+	choiceVarP(fl, &f.output, "output", "o", "table", " of --assess", "table", "json", "markdown", "html")
 	fl.StringVar(&f.directory, "output-dir", "-", "directory for the files; - is one stream on standard output")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
 	choiceVar(fl, &f.group, "api-group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")
@@ -67,7 +66,7 @@ func newMigrateKyverno(s streams) *cobra.Command {
 }
 
 var assessments = map[string]func(*kyverno.Assessment, io.Writer) error{
-	"text":     (*kyverno.Assessment).WriteTable,
+	"table":    (*kyverno.Assessment).WriteTable,
 	"json":     (*kyverno.Assessment).WriteJSON,
 	"markdown": (*kyverno.Assessment).WriteMarkdown,
 	"html":     (*kyverno.Assessment).WriteHTML,
@@ -80,7 +79,7 @@ func runMigrateKyverno(s streams, f *kyvernoFlags, paths []string) error {
 		return usagef(name + "no policies; name files or directories with them, or - for standard input")
 	case f.assess && f.directory != "-":
 		return usagef(name + "--assess writes no policies; leave out --output-dir")
-	case !f.assess && f.output != "text":
+	case !f.assess && f.output != "table":
 		return usagef(name + "-o is the form of --assess")
 	}
 	files, _, err := manifest.Files(paths, f.recursive)

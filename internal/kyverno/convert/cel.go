@@ -96,7 +96,7 @@ func not(e expr) expr {
 		return yes
 	case e.bind == bindUnary && strings.HasPrefix(e.text, "!"):
 		return expr{e.text[1:], bindMember, "bool"}
-	case e.bind == bindRelation && strings.Count(e.text, " == ") == 1 && !strings.ContainsAny(e.text, "&|?"):
+	case e.bind == bindRelation && strings.Count(e.text, " == ") == 1 && !strings.Contains(e.text, " ? ") && !strings.ContainsAny(e.text, "&|"):
 		return expr{strings.Replace(e.text, " == ", " != ", 1), bindRelation, "bool"}
 	}
 	return expr{"!" + e.within(bindUnary), bindUnary, "bool"}
@@ -196,6 +196,7 @@ func member(e expr, name string, optional bool) expr {
 func literal(v any) expr {
 	switch v := v.(type) {
 	case expr:
+		v.typ = dynamic
 		return v
 	case []any:
 		elems := make([]expr, len(v))
@@ -233,21 +234,32 @@ func literal(v any) expr {
 	return atom(translate.Literal(v), fmt.Sprintf("%T", v))
 }
 
-// unified makes parts of one type of them.
+// dynamic is the type of what stands for a variable: CEL may know it or not.
+const dynamic = "dynamic"
+
+// ofObject matches what is read from an object, whose type CEL does not know.
+var ofObject = regexp.MustCompile(`^(object|namespaceObject|[a-z]2?)(\.|\[)`)
+
+// unified makes parts of one type of them: values of a list or map of CEL have one type.
 func unified(parts []expr) []expr {
-	for _, p := range parts {
-		if p.typ != parts[0].typ || p.typ == "" && len(parts) > 1 {
-			out := make([]expr, len(parts))
-			for i, p := range parts {
-				out[i] = p
-				if p.typ != "dyn" {
-					out[i] = fn("dyn", "dyn", p)
-				}
-			}
-			return out
-		}
+	if !slices.ContainsFunc(parts, func(p expr) bool {
+		return p.typ != parts[0].typ || p.typ == "" || p.typ == dynamic && !unknownType(p)
+	}) || len(parts) == 1 {
+		return parts
 	}
-	return parts
+	out := make([]expr, len(parts))
+	for i, p := range parts {
+		out[i] = p
+		if p.typ != "dyn" && !unknownType(p) {
+			out[i] = fn("dyn", "dyn", p)
+		}
+		out[i].typ = "dyn"
+	}
+	return out
+}
+
+func unknownType(e expr) bool {
+	return e.typ == dynamic && e.bind == bindMember && ofObject.MatchString(e.text) && !strings.HasSuffix(e.text, ".size()")
 }
 
 // fieldOrder returns the keys of an object in the order in which people write them.

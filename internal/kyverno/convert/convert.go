@@ -299,6 +299,14 @@ type compiled struct {
 	mutations []mutation
 }
 
+// copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
+// policy with match conditions.
+func (c *compiled) copies() bool {
+	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return copied.MatchString(m.expr.text) })
+}
+
+var copied = regexp.MustCompile(`value: [a-z][\w.?]*\.filter\(`)
+
 func (c *converter) unit(g *group) *Unit {
 	if c.names == nil || len(c.Units) == 0 && g.key == "" {
 		c.names = map[string]bool{}
@@ -723,7 +731,7 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 			if alone {
 				spec.MatchConstraints.NamespaceSelector = r.selector
 				for i, cond := range r.conds {
-					if strings.Contains(cond.expr.text, "namespaceObject") {
+					if strings.Contains(cond.expr.text, "namespaceObject") || r.copies() {
 						guard = all(guard, cond.expr)
 						continue
 					}

@@ -127,7 +127,9 @@ func (s *shape) fits(v any, p []string, nested bool) bool {
 // configuration writes the fields of an apply configuration.
 func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 	isMap := s.inMap(at.whole())
-	var parts []string
+	var keys []string
+	var values []expr
+	write := func(key string, v expr) { keys, values = append(keys, key), append(values, v) }
 	for _, n := range nodes {
 		key, p, inner := n.name, at.to(n.name), typ+"."+n.name
 		if isMap {
@@ -135,24 +137,26 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 		}
 		switch n.action {
 		case inside:
-			parts = append(parts, key+": "+s.configuration(n.fields, inner, p).text)
+			write(key, s.configuration(n.fields, inner, p))
 		case set:
-			parts = append(parts, key+": "+s.constant(n.value, inner, p).text)
+			write(key, s.constant(n.value, inner, p))
 		case add:
 			v := s.constant(n.value, inner, p)
 			switch _, optional := s.read(p); {
 			case !optional:
 			case scalarValue(n.value) && (s.builtin || at.whole()[0] == "metadata"):
-				parts = append(parts, key+": "+s.or(p, v).text)
+				e := s.or(p, v)
+				e.typ = dynamic
+				write(key, e)
 			default:
-				parts = append(parts, "?"+key+": "+when(s.has(p), atom("optional.none()", ""), fn("optional.of", "", v)).text)
+				write("?"+key, when(s.has(p), atom("optional.none()", ""), fn("optional.of", "", v)))
 			}
 		case merge:
 			var elems []expr
 			for _, fields := range n.elements {
 				elems = append(elems, s.configuration(fields, inner, path{atom("", ""), append(p.whole(), element), nil}))
 			}
-			parts = append(parts, key+": "+list(elems...).text)
+			write(key, list(elems...))
 		case forEach:
 			value := func(items expr) expr {
 				if n.where.text != yes.text {
@@ -163,12 +167,18 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 				return call(items, "map", "list", atom(n.loop, ""), element)
 			}
 			if items, optional := s.read(p); optional && !n.must {
-				parts = append(parts, "?"+key+": "+call(items, "optMap", "", atom("list", ""), value(atom("list", "list"))).text)
+				write("?"+key, call(items, "optMap", "", atom("list", ""), value(atom("list", "list"))))
 			} else {
-				items = s.get(p)
-				parts = append(parts, key+": "+value(items).text)
+				write(key, value(s.get(p)))
 			}
 		}
+	}
+	if isMap {
+		values = unified(values)
+	}
+	parts := make([]string, len(keys))
+	for i := range keys {
+		parts[i] = keys[i] + ": " + values[i].text
 	}
 	if isMap {
 		return atom("{"+strings.Join(parts, ", ")+"}", "map")
@@ -331,7 +341,10 @@ func (o *ops) expr() expr {
 		}
 		flush()
 		if len(p.loops) == 0 {
-			e := when(not(p.cond), list(), list(p.op))
+			e := when(p.cond, list(p.op), list())
+			if strings.HasPrefix(p.cond.text, "!") {
+				e = when(not(p.cond), list(), list(p.op))
+			}
 			lists = append(lists, atom("("+e.text+")", "list"))
 			continue
 		}
