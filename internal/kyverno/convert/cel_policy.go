@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 
@@ -80,11 +79,10 @@ func (r *Result) celUnit(rule *Rule) Unit {
 		refuse("a policy without mutations")
 	}
 	var texts []string
-	for _, c := range s.MatchConditions {
+	conditions := slices.Clone(s.MatchConditions)
+	for i, c := range conditions {
+		conditions[i].Expression = inlined(c.Expression, s.Variables)
 		texts = append(texts, c.Expression)
-		if regexp.MustCompile(`\bvariables\.`).MatchString(c.Expression) {
-			refuseFor("write the variable's expression instead", "the match condition %s uses variables, which a server refuses", c.Name)
-		}
 	}
 	for _, v := range s.Variables {
 		texts = append(texts, v.Expression)
@@ -117,7 +115,7 @@ func (r *Result) celUnit(rule *Rule) Unit {
 		reinvocation = *s.ReinvocationPolicy
 	}
 	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: s.MatchConstraints.DeepCopy(), MatchConditions: s.MatchConditions, Variables: s.Variables, Mutations: s.Mutations,
+		MatchConstraints: s.MatchConstraints.DeepCopy(), MatchConditions: conditions, Variables: s.Variables, Mutations: s.Mutations,
 		FailurePolicy: &fail, ReinvocationPolicy: reinvocation,
 	}
 	u := Unit{
@@ -132,7 +130,31 @@ func (r *Result) celUnit(rule *Rule) Unit {
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": p.Namespace}},
 		}
 	}
-	rule.note(Exact, "")
-	_ = fmt.Sprint
 	return u
+}
+
+var ofVariables = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)
+
+// inlined returns a match condition with the expressions of the variables that it uses, since a
+// server lets no match condition use variables.
+func inlined(expression string, variables []admissionregistrationv1.Variable) string {
+	if !ofVariables.MatchString(expression) {
+		return expression
+	}
+	// A variable may use those before it, so each is replaced after those behind it.
+	for _, v := range slices.Backward(variables) {
+		expression = ofVariables.ReplaceAllStringFunc(expression, func(use string) string {
+			if use == "variables."+v.Name {
+				return "(" + v.Expression + ")"
+			}
+			return use
+		})
+		if len(expression) > maxCEL {
+			refuse("match conditions whose variables make an expression of more than %d bytes", maxCEL)
+		}
+	}
+	if ofVariables.MatchString(expression) {
+		refuse("a match condition uses the variable %s, which is not there", ofVariables.FindString(expression))
+	}
+	return formatted(atom(expression, "bool"))
 }
