@@ -159,7 +159,9 @@ func (p *pool) object(seed uint64, i int) *Request {
 	res, ok := types.ResourceFor(gvk)
 	if ok && res.Namespaced {
 		u.SetNamespace(pick(g, append([]string{"default", "kube-system", "shop"}, p.names...)...))
-		r.NamespaceLabels = g.some(map[string]string{})
+		if labels := g.some(map[string]string{}); labels != nil {
+			r.NamespaceLabels = labels
+		}
 		r.NamespaceLabels["kubernetes.io/metadata.name"] = u.GetNamespace()
 	}
 	kind, err := types.Kind(gvk)
@@ -170,6 +172,9 @@ func (p *pool) object(seed uint64, i int) *Request {
 	if err != nil {
 		return nil
 	}
+	if !admissible(obj) {
+		return nil
+	}
 	if g.chance(50) {
 		obj = verify.Defaulted(obj)
 	}
@@ -178,6 +183,41 @@ func (p *pool) object(seed uint64, i int) *Request {
 		r.Operation, r.OldObject = "UPDATE", plain(obj)
 	}
 	return r
+}
+
+// keysOf are the lists in which a server refuses elements with equal or empty keys.
+var keysOf = map[string]string{
+	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name",
+}
+
+// admissible reports whether a server does not refuse the object for what matters here.
+func admissible(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if l, ok := e.([]any); ok && keysOf[k] != "" {
+				seen := map[string]bool{}
+				for _, each := range l {
+					m, _ := each.(map[string]any)
+					key, _ := m[keysOf[k]].(string)
+					if key == "" || seen[key] {
+						return false
+					}
+					seen[key] = true
+				}
+			}
+			if !admissible(e) {
+				return false
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if !admissible(e) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // some returns labels with some of the pool.

@@ -26,6 +26,9 @@ type expr struct {
 	text string
 	bind int
 	typ  string
+	// from are the places of an optional value, as show has them; Kyverno takes null for a
+	// missing one.
+	from string
 }
 
 func (e expr) within(bind int) string {
@@ -35,7 +38,7 @@ func (e expr) within(bind int) string {
 	return e.text
 }
 
-func atom(text, typ string) expr { return expr{text, bindMember, typ} }
+func atom(text, typ string) expr { return expr{text: text, bind: bindMember, typ: typ} }
 
 func quote(s string) string { return translate.Literal(s) }
 
@@ -51,7 +54,7 @@ func joined(op string, bind int, parts []expr) expr {
 	for i, p := range parts {
 		texts[i] = p.within(bind)
 	}
-	return expr{strings.Join(texts, " "+op+" "), bind, parts[0].typ}
+	return expr{text: strings.Join(texts, " "+op+" "), bind: bind, typ: parts[0].typ}
 }
 
 // all joins conditions; none is true.
@@ -95,15 +98,15 @@ func not(e expr) expr {
 	case e.text == no.text:
 		return yes
 	case e.bind == bindUnary && strings.HasPrefix(e.text, "!"):
-		return expr{e.text[1:], bindMember, "bool"}
+		return expr{text: e.text[1:], bind: bindMember, typ: "bool"}
 	case e.bind == bindRelation && strings.Count(e.text, " == ") == 1 && !strings.Contains(e.text, " ? ") && !strings.ContainsAny(e.text, "&|"):
-		return expr{strings.Replace(e.text, " == ", " != ", 1), bindRelation, "bool"}
+		return expr{text: strings.Replace(e.text, " == ", " != ", 1), bind: bindRelation, typ: "bool"}
 	}
-	return expr{"!" + e.within(bindUnary), bindUnary, "bool"}
+	return expr{text: "!" + e.within(bindUnary), bind: bindUnary, typ: "bool"}
 }
 
 func relation(a expr, op string, b expr) expr {
-	return expr{a.within(bindSum) + " " + op + " " + b.within(bindSum), bindRelation, "bool"}
+	return expr{text: a.within(bindSum) + " " + op + " " + b.within(bindSum), bind: bindRelation, typ: "bool"}
 }
 
 func equal(a, b expr) expr { return relation(a, "==", b) }
@@ -138,7 +141,7 @@ func when(cond, then, otherwise expr) expr {
 	case no.text:
 		return otherwise
 	}
-	return expr{cond.within(bindOr) + " ? " + then.within(bindOr) + " : " + otherwise.text, bindCond, then.typ}
+	return expr{text: cond.within(bindOr) + " ? " + then.within(bindOr) + " : " + otherwise.text, bind: bindCond, typ: then.typ}
 }
 
 func call(recv expr, name, typ string, args ...expr) expr {

@@ -110,7 +110,7 @@ func (r *Result) celUnit(rule *Rule) Unit {
 	if s.FailurePolicy != nil {
 		fail = *s.FailurePolicy
 	}
-	reinvocation := admissionregistrationv1.IfNeededReinvocationPolicy
+	reinvocation := admissionregistrationv1.NeverReinvocationPolicy
 	if s.ReinvocationPolicy != nil && *s.ReinvocationPolicy != "" {
 		reinvocation = *s.ReinvocationPolicy
 	}

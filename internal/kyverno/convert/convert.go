@@ -155,6 +155,7 @@ func (c *converter) run() {
 	// A rule that cannot be converted for one kind is converted for none.
 	for {
 		var units []Unit
+		c.names = map[string]bool{}
 		before := c.refusals()
 		for _, g := range groups {
 			if u := c.unit(g); u != nil {
@@ -308,9 +309,6 @@ func (c *compiled) copies() bool {
 var copied = regexp.MustCompile(`value: [a-z][\w.?]*\.filter\(`)
 
 func (c *converter) unit(g *group) *Unit {
-	if c.names == nil || len(c.Units) == 0 && g.key == "" {
-		c.names = map[string]bool{}
-	}
 	operations := c.operations(g)
 	if len(operations) == 0 {
 		return nil
@@ -709,7 +707,8 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 		spec.MatchConditions = append(spec.MatchConditions, w.MatchConditions...)
 	}
 	spec.FailurePolicy = &fail
-	spec.ReinvocationPolicy = admissionregistrationv1.IfNeededReinvocationPolicy
+	// Kyverno runs a policy once for each call of its webhook; IfNeeded would always run it twice.
+	spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 	unit := &Unit{}
 	total := 0
 	for _, r := range rules {

@@ -139,8 +139,19 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 		case inside:
 			write(key, s.configuration(n.fields, inner, p))
 		case set:
+			if e, ok := n.value.(expr); ok && e.from != "" {
+				write("?"+key, e)
+				break
+			}
 			write(key, s.constant(n.value, inner, p))
 		case add:
+			if e, ok := n.value.(expr); ok && e.from != "" {
+				if there, _ := s.read(p); !strings.HasPrefix(e.text, there.text+".or(") {
+					e = call(there, "or", "", e)
+				}
+				write("?"+key, e)
+				break
+			}
 			v := s.constant(n.value, inner, p)
 			switch _, optional := s.read(p); {
 			case !optional:
@@ -173,7 +184,7 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 			}
 		}
 	}
-	if isMap {
+	if isMap && !slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "?") }) {
 		values = unified(values)
 	}
 	parts := make([]string, len(keys))
@@ -279,10 +290,10 @@ func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 			o.ensure(p, to, "{}")
 			o.fields(n.fields, p, to)
 		case set:
-			v := literal(n.value)
+			v := required(n.value)
 			o.add(yes, patchOp("add", to, &v))
 		case add:
-			v := literal(n.value)
+			v := required(n.value)
 			o.add(not(o.shape.has(p)), patchOp("add", to, &v))
 		case drop:
 			o.add(o.shape.has(p), patchOp("remove", to, nil))
@@ -302,6 +313,14 @@ func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 			o.loops = o.loops[:len(o.loops)-1]
 		}
 	}
+}
+
+// required is literal for a value that is always there.
+func required(v any) expr {
+	if e, ok := v.(expr); ok && e.from != "" {
+		refuse("|| of values that may both be missing, in a JSON patch")
+	}
+	return literal(v)
 }
 
 // merge adds elements that have nothing but their key.
@@ -366,7 +385,7 @@ func (o *ops) expr() expr {
 	if len(lists) == 1 {
 		e := lists[0]
 		if inner, ok := strings.CutPrefix(e.text, "("); ok && len(o.parts) == 1 {
-			return expr{strings.TrimSuffix(inner, ")"), bindCond, "list"}
+			return expr{text: strings.TrimSuffix(inner, ")"), bind: bindCond, typ: "list"}
 		}
 		return e
 	}

@@ -28,6 +28,8 @@ type scope struct {
 	nested  map[string]string // variables within variables, by the name that stands for each
 	refused map[string]string // names that no policy knows, and why
 	notes   func(Verdict, string)
+	// defaulted says that || follows, which makes something of what is missing.
+	defaulted bool
 }
 
 // with returns a scope with one more name.
@@ -188,7 +190,9 @@ func (s *scope) orElse(v value, other expr) expr {
 
 // or is a || b. JMESPath takes b for everything that is empty.
 func (s *scope) or(n jmespath.ASTNode) value {
-	left, right := s.eval(n.Children[0]), n.Children[1]
+	inner := *s
+	inner.defaulted = true
+	left, right := inner.eval(n.Children[0]), n.Children[1]
 	if left.expr.text == "request.operation" || left.expr.text == "request.namespace" {
 		return left // an admission request has one
 	}
@@ -211,7 +215,9 @@ func (s *scope) or(n jmespath.ASTNode) value {
 		if a.typ == "string" && s.notes != nil {
 			s.notes(Differs, fmt.Sprintf("Kyverno takes the right side of || for an empty %s, too", show(left.path.steps)))
 		}
-		return value{expr: call(call(a, "or", "", b), "value", a.typ)}
+		e := call(a, "or", a.typ, b)
+		e.from = "\x00" + show(left.path.whole()) + "\x00" + show(other.path.whole()) + "\x00"
+		return value{expr: e, optional: true}
 	}
 	d := literal(ints(right.Value))
 	typ := left.expr.typ
@@ -265,6 +271,7 @@ func (s *scope) project(left, right jmespath.ASTNode) value {
 		e.typ = "list"
 		return value{expr: e, optional: optional}
 	}
+	s.missing(*v.path)
 	x, at := s.loop(*v.path)
 	next := s.at(value{path: &at}).eval(right)
 	if next.path == nil {
@@ -275,6 +282,13 @@ func (s *scope) project(left, right jmespath.ASTNode) value {
 		items = call(items, "filter", "list", atom(x, ""), has)
 	}
 	return value{expr: call(items, "map", "list", atom(x, ""), s.shape.get(*next.path))}
+}
+
+// missing notes what Kyverno makes of a list that may be missing.
+func (s *scope) missing(p path) {
+	if !s.defaulted && s.shape.has(p).text != yes.text {
+		s.note(Better, "Kyverno refuses an object without "+show(p.whole())+"; the policy takes it for an empty list")
+	}
 }
 
 // loop returns a variable for the elements of a list.
@@ -301,6 +315,7 @@ func (s *scope) filter(n jmespath.ASTNode) value {
 	if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
 		refuse("a filter of what is not known to be a list")
 	}
+	s.missing(*v.path)
 	x, at := s.loop(*v.path)
 	inner := s.at(value{path: &at})
 	cond := inner.truth(n.Children[2])

@@ -296,7 +296,10 @@ func regexOf(pattern string) string {
 // text compares a string of the object with a value, which may have stars.
 func (m *matcher) text(p path, value string) expr {
 	if strings.ContainsAny(value, "*?") {
-		return all(m.shape.has(p), glob(m.shape.or(p, str("")), value))
+		if value == "*" {
+			return typedBool(m.shape.has(p))
+		}
+		return glob(m.shape.or(p, str("")), value)
 	}
 	if value == "" {
 		e, optional := m.shape.read(p)

@@ -103,7 +103,9 @@ func (o *overlay) fields(m map[string]any, at path) []*node {
 		case "=", "X", "^":
 			refuseFor("leave out the anchor", "%s is an anchor of validation; Kyverno would write a field of that name", raw)
 		case "+":
-			if v := plainValue(m[raw]); v != nil {
+			if t, ok := m[raw].(string); ok && hasVariable(t) {
+				out = append(out, &node{action: add, name: name, value: o.fits(o.mayMiss(t, next), next)})
+			} else if v := plainValue(m[raw]); v != nil {
 				out = append(out, &node{action: add, name: name, value: o.fill(v)})
 			}
 		default:
@@ -276,10 +278,24 @@ func (o *overlay) field(name string, v any, at path) *node {
 		return o.list(name, v, at)
 	case string:
 		if hasVariable(v) {
-			return &node{action: set, name: name, value: o.fits(o.text(v), at)}
+			return &node{action: set, name: name, value: o.fits(o.mayMiss(v, at), at)}
 		}
 	}
 	return &node{action: set, name: name, value: v}
+}
+
+// mayMiss is text, but allows a || b of which both are missing: Kyverno then writes null, which
+// removes the field. That does nothing if the field is one of them.
+func (s *scope) mayMiss(t string, at path) expr {
+	if m := variable.FindStringSubmatch(t); m != nil && m[0] == t && !hasVariable(m[1]) && strings.Contains(m[1], "||") {
+		if v := s.query(m[1]); v.optional && v.expr.from != "" {
+			if !strings.Contains(v.expr.from, "\x00"+show(at.whole())+"\x00") {
+				refuse("|| of values that may both be missing, for a field that Kyverno then removes")
+			}
+			return v.expr
+		}
+	}
+	return s.text(t)
 }
 
 // fits refuses a variable whose type is not that of its field.
@@ -393,6 +409,9 @@ func (o *overlay) some(name string, m map[string]any, at path, keyed string, own
 	n := &node{action: forEach, name: name, at: elem, loop: loop, must: own && !o.each.optional}
 	n.fields = inner.fields(fields, elem)
 	n.where = all(append([]expr{where}, exprsOf(inner.conds)...)...)
+	if n.where.text != yes.text || own && !always(n.fields) {
+		o.notes(Order, "Kyverno moves the elements that it changes before the others of "+name)
+	}
 	if !own && hasAdd(n.fields) && !exactName(m) {
 		o.notes(Better, "Kyverno decides about +() at the first element of "+name+" and does the same to all; the policy decides for each")
 	}
@@ -424,6 +443,17 @@ func exactName(m map[string]any) bool {
 
 func hasAdd(nodes []*node) bool {
 	return slices.ContainsFunc(nodes, func(n *node) bool { return n.action == add || hasAdd(n.fields) })
+}
+
+// always reports whether a patch of an element has something to write whatever there is.
+func always(nodes []*node) bool {
+	return slices.ContainsFunc(nodes, func(n *node) bool {
+		if n.action == inside || n.action == forEach {
+			return always(n.fields)
+		}
+		e, ok := n.value.(expr)
+		return n.action == merge || n.action == set && !(ok && e.from != "")
+	})
 }
 
 // only returns the conditions of an element that has global anchors and nothing to write.
