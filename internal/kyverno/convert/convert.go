@@ -379,7 +379,15 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	if c.Policy.Namespace != "" && !namespaced {
 		refuse("a kind without namespaces in a namespaced policy")
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, refused: map[string]string{}, notes: rule.note}, notes: rule.note}
+	generated := v.suits != ""
+	note := func(v Verdict, reason string) {
+		// The same about what Kyverno makes for controllers is said once.
+		if generated {
+			reason = strings.NewReplacer("spec.jobTemplate.spec.template.", "", "spec.template.", "").Replace(reason)
+		}
+		rule.note(v, reason)
+	}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, refused: map[string]string{}, notes: note}, notes: note}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
 	if c := m.operation(ops); c.text != yes.text {
@@ -389,7 +397,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	p := r.Mutate
 	switch {
 	case p.PatchStrategicMerge != nil:
-		o := &overlay{scope: k.scope, notes: rule.note}
+		o := &overlay{scope: k.scope, notes: note}
 		nodes := o.fields(p.PatchStrategicMerge.(map[string]any), path{root: object})
 		out.conds = append(out.conds, o.conds...)
 		out.mutations = k.mutations(nodes)

@@ -118,6 +118,70 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// The verdicts that no case of test/kyverno can show.
+func TestPolicy(t *testing.T) {
+	const head = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec:\n"
+	const label = "mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}"
+	for name, test := range map[string]struct {
+		spec   string
+		want   convert.Verdict
+		reason string
+	}{
+		"several mutations, Ignore": {"  failurePolicy: Ignore\n  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n" +
+			"  - {name: s, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Differs, "Kyverno undoes all rules"},
+		"one mutation, Ignore": {"  failurePolicy: Ignore\n  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Exact, ""},
+		"roles":                {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}, clusterRoles: [a]}]}, " + label + "}\n", convert.Needs, "looks up the user's bindings"},
+		"targets":              {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {targets: [{kind: Pod}], patchStrategicMerge: {a: b}}}\n", convert.Refused, "objects that exist already"},
+		"wildcard kind":        {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: ['*']}}]}, " + label + "}\n", convert.Refused, "stands for kinds"},
+		"unknown kind":         {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Unknown]}}]}, " + label + "}\n", convert.Refused, "is not known"},
+		"unknown field":        {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {spec: {typo: b}}}}\n", convert.Refused, "no field spec.typo"},
+		"apply one": {"  applyRules: One\n  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n" +
+			"  - {name: s, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Refused, "applyRules: One"},
+		"function": {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ random('a') }}\"}}}}}\n", convert.Refused, "the function random()"},
+		"context":  {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Needs, "reads the ConfigMap x"},
+		"unused":   {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Exact, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := policies(t, []byte(head+test.spec))
+			if len(all) != 1 {
+				t.Fatalf("%d policies", len(all))
+			}
+			rule := convert.Policy(all[0], convert.Options{Types: builtin}).Rules[0]
+			if rule.Verdict != test.want || !strings.Contains(strings.Join(rule.Reasons, "; "), test.reason) {
+				t.Errorf("%s, %q; want %s, %q", rule.Verdict, rule.Reasons, test.want, test.reason)
+			}
+		})
+	}
+}
+
+// A MutatingPolicy is renamed; its match conditions cannot use variables on a server.
+func TestCELPolicy(t *testing.T) {
+	const text = `apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: a}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  matchConditions: [{name: c, expression: "variables.second && true"}]
+  variables:
+  - {name: first, expression: has(object.metadata.labels)}
+  - {name: second, expression: "!variables.first"}
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]
+`
+	r := convert.Policy(policies(t, []byte(text))[0], convert.Options{Types: builtin})
+	if len(r.Units) != 1 {
+		t.Fatalf("%+v", r.Rules)
+	}
+	if got, want := r.Units[0].Policy.Spec.MatchConditions[0].Expression, "(!(has(object.metadata.labels))) && true"; got != want {
+		t.Errorf("match condition %s, want %s", got, want)
+	}
+	library := strings.Replace(text, `expression: "[]"`, `expression: "[JSONPatch{op: \"add\", path: \"/x\", value: resource.Get(\"v1\", \"pods\", \"a\", \"b\")}]"`, 1)
+	r = convert.Policy(policies(t, []byte(library))[0], convert.Options{Types: builtin})
+	if rule := r.Rules[0]; rule.Verdict != convert.Needs || !strings.Contains(rule.Reasons[0], "the library resource") {
+		t.Errorf("%+v", rule)
+	}
+}
+
 // policyWith returns a policy with one rule for Pods.
 func policyWith(mutate map[string]any, precondition string) (*policy.Policy, error) {
 	rule := map[string]any{

@@ -299,7 +299,7 @@ func (s *scope) loop(p path) (name string, at path) {
 
 var variables = map[string]string{
 	"containers": "c", "initContainers": "c", "ephemeralContainers": "c", "volumes": "v", "env": "e", "volumeMounts": "m",
-	"imagePullSecrets": "s", "tolerations": "t", "rules": "r", "ports": "p",
+	"imagePullSecrets": "s", "tolerations": "t", "rules": "r", "ports": "p", "tls": "t", "hosts": "h",
 }
 
 func variableFor(list string) string {

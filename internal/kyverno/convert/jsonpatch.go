@@ -209,7 +209,7 @@ func (c *compiler) foreach(f policy.ForEach) expr {
 		if f.Preconditions != nil || len(f.Context) > 0 {
 			refuse("preconditions or a context of a foreach around another")
 		}
-		c.nested(o, f.ForEach[0], inner, lists[0], optional, loopName, at)
+		c.nested(o, f.ForEach[0], inner, lists[0], optional, loopName)
 		return o.expr()
 	}
 	for _, op := range c.operations(f.PatchesJSON6902) {
@@ -259,7 +259,7 @@ func (c *compiler) foreach(f policy.ForEach) expr {
 }
 
 // nested translates a foreach within one over lists, if it removes its elements.
-func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerOptional bool, outerName string, at path) {
+func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerOptional bool, outerName string) {
 	lists, optional := s.listOf(f.List)
 	if len(lists) != 1 || len(f.ForEach) > 0 || f.PatchesJSON6902 == "" || len(f.Context) > 0 {
 		refuse("what is in a foreach within a foreach")
@@ -267,8 +267,9 @@ func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerO
 	l := lists[0]
 	operations := s.operations(f.PatchesJSON6902)
 	want := append(slices.Clone(outer.whole()), "", l.steps[len(l.steps)-1], "")
-	if len(operations) != 1 || operations[0].Op != "remove" || f.Order == nil || *f.Order != "Descending" {
-		refuse("a foreach within a foreach that does not remove its elements in descending order")
+	replaces := len(operations) == 1 && operations[0].Op == "replace" && f.Preconditions == nil
+	if !replaces && (len(operations) != 1 || operations[0].Op != "remove" || f.Order == nil || *f.Order != "Descending") {
+		refuse("a foreach within a foreach that neither replaces its elements nor removes them in descending order")
 	}
 	steps := tokens(operations[0].Path)
 	for i := range steps {
@@ -280,6 +281,10 @@ func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerO
 		refuse("a foreach within a foreach whose path %s is not that of its element", operations[0].Path)
 	}
 	name, inner := s.loop(l)
+	if name == outerName {
+		name = "y"
+		inner.root = atom(name, "map")
+	}
 	within := s.with("element", value{path: &inner})
 	where := all(exprsOf(within.conditions(f.Preconditions))...)
 	if !optional && s.shape.has(l).text != yes.text {
@@ -291,8 +296,11 @@ func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerO
 	}
 	kept := call(s.shape.get(l), "filter", "list", atom(name, ""), not(where))
 	exists := call(s.shape.or(l, list()), "exists", "bool", atom(name, ""), where)
+	if replaces {
+		v := literal(within.fill(operations[0].Value))
+		kept, exists = call(s.shape.get(l), "map", "list", atom(name, ""), v), s.shape.has(l)
+	}
 	o.loops = []loop{{items, "i", outerName, yes, may}}
 	o.add(exists, patchOp("replace", pointerTo(outer).at("i").to(l.steps[len(l.steps)-1]), &kept))
 	o.loops = nil
-	_ = at
 }
