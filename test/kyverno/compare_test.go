@@ -23,9 +23,10 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "record what Kyverno does in the case files")
-	count  = flag.Int("objects", 60, "random objects for each policy")
-	seed   = flag.Uint64("seed", 1, "of the random objects")
+	update   = flag.Bool("update", false, "record what Kyverno does in the case files")
+	count    = flag.Int("objects", 60, "random objects for each policy")
+	policies = flag.Int("policies", 60, "random policies")
+	seed     = flag.Uint64("seed", 1, "of the random objects")
 )
 
 var oracle struct {
