@@ -387,18 +387,30 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		}
 		rule.note(v, reason)
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, refused: map[string]string{}, notes: note}, notes: note}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note}, notes: note}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
 	if c := m.operation(ops); c.text != yes.text {
 		out.conds = append(out.conds, condition{"operation", c})
 	}
+	before := *k.fallible
 	out.conds = append(out.conds, k.conditions(preconditions)...)
+	mayFail := *k.fallible > before
+	if mayFail && operationLate(r.Preconditions) {
+		note(Better, "Kyverno refuses an object in which a variable of a precondition is missing, even if a later one is about the operation and does not hold")
+	}
 	p := r.Mutate
 	switch {
 	case p.PatchStrategicMerge != nil:
 		o := &overlay{scope: k.scope, notes: note}
+		before := *k.fallible
 		nodes := o.fields(p.PatchStrategicMerge.(map[string]any), path{root: object})
+		if *k.fallible > before && (len(o.conds) > 0 || hasAdd(nodes) || chooses(nodes)) {
+			note(Better, unneeded)
+		}
+		if mayFail && len(o.conds) > 0 {
+			note(Better, "Kyverno refuses an object in which a variable of a precondition is missing, even if an anchor does not hold")
+		}
 		out.conds = append(out.conds, o.conds...)
 		out.mutations = k.mutations(nodes)
 	case p.PatchesJSON6902 != "":
@@ -467,6 +479,16 @@ func (k *compiler) mutations(nodes []*node) []mutation {
 	return out
 }
 
+// unneeded is what Kyverno does about a missing variable.
+const unneeded = "Kyverno refuses an object in which a variable of the patch is missing, even where the patch does not need it"
+
+// chooses reports whether a patch goes through a list, and so may write nothing.
+func chooses(nodes []*node) bool {
+	return slices.ContainsFunc(nodes, func(n *node) bool {
+		return n.action == forEach && n.where.text != yes.text || chooses(n.fields)
+	})
+}
+
 func merges(nodes []*node) bool {
 	return slices.ContainsFunc(nodes, func(n *node) bool { return n.action == merge || merges(n.fields) })
 }
@@ -520,7 +542,11 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 		each.lists = append(each.lists, l.whole())
 	}
 	o := &overlay{scope: s, notes: k.notes, each: each}
+	before := *k.fallible
 	nodes := o.fields(f.PatchStrategicMerge.(map[string]any), path{root: object})
+	if *k.fallible > before && (hasAdd(nodes) || chooses(nodes)) {
+		k.notes(Better, unneeded)
+	}
 	if len(o.conds) > 0 {
 		refuse("a condition of the whole object in a foreach")
 	}

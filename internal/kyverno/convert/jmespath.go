@@ -28,6 +28,9 @@ type scope struct {
 	nested  map[string]string // variables within variables, by the name that stands for each
 	refused map[string]string // names that no policy knows, and why
 	notes   func(Verdict, string)
+	// fallible counts the values that were read and may be missing: an expression with one fails
+	// as Kyverno does.
+	fallible *int
 	// defaulted says that || follows, which makes something of what is missing.
 	defaulted bool
 }
@@ -168,6 +171,9 @@ func (s *scope) plain(v value) expr {
 	if v.path != nil {
 		if v.path.root.text == "request" {
 			refuse("the variable request")
+		}
+		if _, optional := s.shape.read(*v.path); optional && s.fallible != nil {
+			*s.fallible++
 		}
 		return s.shape.get(*v.path)
 	}

@@ -281,6 +281,9 @@ func (o *overlay) field(name string, v any, at path) *node {
 			return &node{action: set, name: name, value: o.fits(o.mayMiss(v, at), at)}
 		}
 	}
+	if typ, is := o.shape.scalar(at.whole()), literal(v).typ; typ != "" && typ != "untyped" && typ != is && is != "float64" {
+		refuseFor("write a value of that type", "a %s for %s, which is a %s: a server refuses what Kyverno writes", is, show(at.whole()), typ)
+	}
 	return &node{action: set, name: name, value: v}
 }
 

@@ -85,6 +85,22 @@ func splitOperations(c *policy.Conditions) (rest *policy.Conditions, ops []strin
 	return rest, ops
 }
 
+// operationLate reports whether a condition on the operation stands behind another one.
+func operationLate(c *policy.Conditions) bool {
+	if c == nil {
+		return false
+	}
+	others := len(c.Any) > 0
+	for _, each := range c.All {
+		if _, ok := operationsOf(each); !ok {
+			others = true
+		} else if others {
+			return true
+		}
+	}
+	return false
+}
+
 // conditions translates preconditions.
 func (s *scope) conditions(c *policy.Conditions) []condition {
 	if c == nil {
@@ -92,16 +108,47 @@ func (s *scope) conditions(c *policy.Conditions) []condition {
 	}
 	var out []condition
 	if len(c.Any) > 0 {
-		var parts []expr
-		for _, each := range c.Any {
-			parts = append(parts, s.condition(each))
+		parts, fails := s.parts(c.Any)
+		out = append(out, condition{"any", inOrder(parts, fails, anyOf, func(first, rest expr) expr { return when(first, yes, rest) })})
+		if len(c.All) > 0 && slices.Contains(fails, true) {
+			refuse("preconditions with any, in which a variable may be missing, and all")
 		}
-		out = append(out, condition{"any", anyOf(parts...)})
 	}
-	for _, each := range c.All {
-		out = append(out, condition{"precondition", s.condition(each)})
+	parts, fails := s.parts(c.All)
+	if len(parts) > 0 && slices.Contains(fails[:len(fails)-1], true) {
+		// A server takes a condition that does not hold for more than one that fails.
+		e := inOrder(parts, fails, all, func(first, rest expr) expr { return when(first, rest, no) })
+		return append(out, condition{"preconditions", e})
+	}
+	for _, p := range parts {
+		out = append(out, condition{"precondition", p})
 	}
 	return slices.DeleteFunc(out, func(c condition) bool { return c.expr.text == yes.text })
+}
+
+// parts translates conditions, and says which can fail.
+func (s *scope) parts(list []policy.Condition) (parts []expr, fails []bool) {
+	for _, each := range list {
+		before := 0
+		if s.fallible != nil {
+			before = *s.fallible
+		}
+		parts = append(parts, s.condition(each))
+		fails = append(fails, s.fallible != nil && *s.fallible > before)
+	}
+	return parts, fails
+}
+
+// inOrder joins conditions as Kyverno evaluates them: one after the other, and an error ends it.
+// && and || of CEL would pass over the error of one if another decides.
+func inOrder(parts []expr, fails []bool, join func(...expr) expr, chain func(first, rest expr) expr) expr {
+	for i := range parts[:len(parts)-1] {
+		if fails[i] {
+			first := join(parts[:i+1]...)
+			return chain(first, inOrder(parts[i+1:], fails[i+1:], join, chain))
+		}
+	}
+	return join(parts...)
 }
 
 // keysCall finds {{ element.keys(@) }}, with which policies ask for a field.
