@@ -6,7 +6,7 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race nightly e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race kyverno nightly e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,13 +35,14 @@ vet:
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./test/e2e/...
 	$(GO) -C test/gatekeeper vet ./...
+	$(GO) -C test/kyverno vet ./...
 	$(GO) -C test/scheme vet ./...
 	$(GO) -C test/browser vet ./...
 
 lint:
 	$(GO) tool staticcheck ./...
 	$(GO) tool staticcheck -tags e2e ./test/e2e/...
-	staticcheck=$$($(GO) tool -n staticcheck) && for module in gatekeeper scheme browser; do (cd test/$$module && $$staticcheck ./...) || exit 1; done
+	staticcheck=$$($(GO) tool -n staticcheck) && for module in gatekeeper kyverno scheme browser; do (cd test/$$module && $$staticcheck ./...) || exit 1; done
 
 # Vet and lint of test/monitoring are in hack/changed.sh. Tidy is not: for that the Go
 # command fetches the modules of all the tests of Prometheus, which nothing here needs.
@@ -49,6 +50,7 @@ lint:
 tidy:
 	$(GO) mod tidy -diff
 	$(GO) -C test/gatekeeper mod tidy -diff
+	$(GO) -C test/kyverno mod tidy -diff
 	$(GO) -C test/browser mod tidy -diff
 	$(GO) -C test/scheme mod tidy -diff
 
@@ -77,10 +79,14 @@ bench-browser: $(SITE) ## the playground in Chromium: transferred bytes, time to
 race: ## every package with -race, and fewer random cases
 	$(GO) test -vet=off -race -short -timeout 1h $$($(GO) list ./... | grep -vx 'github.com/mapd-project/mapd')
 
+kyverno: ## hold converted policies against Kyverno's own engine, which the first run builds: a quarter of an hour
+	$(GO) -C test/kyverno test -vet=off -count 1 -timeout 1h . -objects 300
+
 nightly: ## what takes long and finds little: all of the corpus on real servers, all of their minors, -race everywhere, each command a process, Prometheus
 	FORCE=1 GO="$(GO)" ./hack/changed.sh test/monitoring manifests/monitoring
 	MAPD_SCRIPTS=processes $(GO) test -vet=off -count 1 -timeout 1h -run '^TestScript$$' ./cmd/mapd
 	@$(MAKE) --no-print-directory race
+	@$(MAKE) --no-print-directory kyverno
 	@$(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory e2e-versions
 

@@ -67,13 +67,14 @@ var groups = []layer{
 	{"internal/output", []string{"internal/document", "internal/words"}},
 	{"internal/apiserver", []string{"internal/detach", "internal/document", "internal/parallel"}},
 	{"internal/gatekeeper", nil},
+	{"internal/kyverno", []string{"internal/document", "internal/gatekeeper"}},
 	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/parallel"}},
 	{"internal/kubewarden", []string{"internal/atomicfile", "internal/detach", "internal/words"}},
 	{"internal/externaldata", []string{"internal/words"}},
 	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset", "internal/words"}},
 	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
 	{"internal/author", []string{
-		"internal/apiserver", "internal/atomicfile", "internal/document", "internal/externaldata", "internal/gatekeeper", "internal/lint", "internal/output", "internal/parallel",
+		"internal/apiserver", "internal/atomicfile", "internal/document", "internal/externaldata", "internal/gatekeeper", "internal/kyverno", "internal/lint", "internal/output", "internal/parallel",
 		"internal/policyset", "internal/words", "pkg/mapd",
 	}},
 	{"internal/cluster", []string{
@@ -106,6 +107,7 @@ var dependencies = map[string][]string{
 	"go.yaml.in/yaml/":                      {"internal/document/manifest"},
 	"github.com/fsnotify/fsnotify":          {"internal/document/manifest"},
 	"github.com/sourcegraph/jsonrpc2":       {"internal/author/lsp"},
+	"github.com/kyverno/go-jmespath":        {"internal/kyverno/convert"},
 	"k8s.io/kubernetes/":                    nil,
 	"github.com/rogpeppe/go-internal/":      nil,
 	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/engine", "internal/apiserver/validating"},

@@ -96,7 +96,7 @@ func newMigrate(s streams) *cobra.Command {
 		Args:  unknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMigrateGatekeeper(s))
+	cmd.AddCommand(newMigrateGatekeeper(s), newMigrateKyverno(s))
 	return cmd
 }
 

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mapd-project/mapd/internal/author/kyverno"
+	"github.com/mapd-project/mapd/internal/author/migrate"
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
+)
+
+// kyvernoFlags are the flags of migrate kyverno as they were given.
+type kyvernoFlags struct {
+	recursive bool
+	assess    bool
+	output    string
+	directory string
+	group     string
+}
+
+const migrateKyvernoLong = `Write native policies for Kyverno's mutate rules.
+
+Reads ClusterPolicy and Policy (kyverno.io), and MutatingPolicy and
+NamespacedMutatingPolicy (policies.kyverno.io). Rules that validate, generate or
+verify images are counted and left alone. Each mutate rule has a verdict:
+
+  exact    the policy does what Kyverno did
+  order    it does, but for the order of a list with a key
+  better   it does what is meant where Kyverno fails or errs: the note says where
+  differs  it does, except for what the note says
+  needs    no policy can: it needs what the note says
+  refused  it is not converted: the note says why, and what to do
+
+--assess prints the verdicts and writes no policies. Without it, the policies go
+into --output-dir, a file for each policy of Kyverno, and the verdicts to standard
+error. Pass CustomResourceDefinitions, too: a rule for a kind whose fields are not
+known is refused where its type matters.
+
+Exit codes:
+  0  all exact
+  1  a rule is not exact
+  2  wrong usage, input that cannot be read, or output that cannot be written`
+
+func newMigrateKyverno(s streams) *cobra.Command {
+	var f kyvernoFlags
+	cmd := &cobra.Command{
+		Use:   "kyverno PATH... --assess | --output-dir DIR",
+		Short: "Write native policies for Kyverno's mutate rules",
+		Long:  migrateKyvernoLong,
+		Example: `  mapd migrate kyverno policies/ -R --assess
+  mapd migrate kyverno policies/ -R --assess -o html > assessment.html
+  mapd migrate kyverno policies/ --output-dir native/`,
+		RunE: func(_ *cobra.Command, paths []string) error { return runMigrateKyverno(s, &f, paths) },
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.BoolVar(&f.assess, "assess", false, "print what each rule becomes, and write nothing")
+	choiceVarP(fl, &f.output, "output", "o", "table", " of --assess", "table", "json", "markdown", "html")
+	fl.StringVar(&f.directory, "output-dir", "-", "directory for the files; - is one stream on standard output")
+	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	choiceVar(fl, &f.group, "api-group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")
+	return cmd
+}
+
+var assessments = map[string]func(*kyverno.Assessment, io.Writer) error{
+	"table":    (*kyverno.Assessment).WriteTable,
+	"json":     (*kyverno.Assessment).WriteJSON,
+	"markdown": (*kyverno.Assessment).WriteMarkdown,
+	"html":     (*kyverno.Assessment).WriteHTML,
+}
+
+func runMigrateKyverno(s streams, f *kyvernoFlags, paths []string) error {
+	const name = "migrate kyverno: "
+	switch {
+	case len(paths) == 0:
+		return usagef(name + "no policies; name files or directories with them, or - for standard input")
+	case f.assess && f.directory != "-":
+		return usagef(name + "--assess writes no policies; leave out --output-dir")
+	case !f.assess && f.output != "table":
+		return usagef(name + "-o is the form of --assess")
+	}
+	files, _, err := manifest.Files(paths, f.recursive)
+	if err != nil {
+		return usagef(name+"%w", err)
+	}
+	in, errs := kyverno.Read(manifest.Inputs(once(files), s.in))
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		return &codedError{code: exitUsage}
+	}
+	if len(in.Policies) == 0 && len(in.Unreadable) == 0 {
+		return usagef(name+"no policies of Kyverno in %s", files)
+	}
+	a, err := kyverno.Assess(in)
+	if err != nil {
+		return usagef(name+"%w", err)
+	}
+	a.Version, a.Source = version(), strings.Join(paths, ", ")
+	if names := a.Collisions(); len(names) > 0 && !f.assess {
+		return usagef(name+"two policies would have the name %s; convert them apart", names[0])
+	}
+	if f.assess {
+		err = assessments[f.output](a, s.out)
+	} else {
+		err = writeKyverno(s, f, a)
+	}
+	if err != nil {
+		return &codedError{exitUsage, err}
+	}
+	for _, u := range in.Unreadable {
+		printErrors(s.err, u.Errors)
+	}
+	if !a.OK() {
+		return &codedError{code: exitFindings}
+	}
+	return nil
+}
+
+// writeKyverno writes the policies, and the verdicts to standard error.
+func writeKyverno(s streams, f *kyvernoFlags, a *kyverno.Assessment) error {
+	group := api.NativeGroup
+	if f.group == "mapd.dev" {
+		group = api.OwnGroup
+	}
+	written := a.Files(group)
+	if f.directory == manifest.Stdin {
+		for i, file := range written {
+			if i > 0 {
+				if _, err := io.WriteString(s.out, "---\n"); err != nil {
+					return err
+				}
+			}
+			if _, err := s.out.Write(file.Data); err != nil {
+				return err
+			}
+		}
+		return a.WriteTable(s.err)
+	}
+	if _, err := migrate.Write(f.directory, kyverno.Command, written); err != nil {
+		return err
+	}
+	return a.WriteTable(s.err)
+}

@@ -1,0 +1,160 @@
+package convert
+
+import (
+	"regexp"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// libraries of Kyverno that no server has, and what stands for them.
+var libraries = []struct{ call, name, instead string }{
+	{`\bresource\.(Get|List|Post)\(`, "resource", "a parameter (paramKind, paramRef), if the object has a fixed name"},
+	{`\bhttp\.(Get|Post)\(`, "http", "a provider of external data"},
+	{`\bglobalContext\.Get\(`, "globalContext", "a parameter (paramKind, paramRef)"},
+	{`\bimageData\.|\bimagedata\.|GetMetadata\(`, "imagedata", "a provider of external data"},
+	{`\bimage\(|\bisImage\(|parseImageReference`, "image", "string functions: split, replace"},
+	{`\buser\.|parseServiceAccount\(`, "user", "request.userInfo and string functions"},
+	{`\bjson\.Unmarshal|json\.unmarshal`, "json", ""},
+	{`\byaml\.`, "yaml", ""},
+	{`\bmd5\(|\bsha1\(|\bsha256\(`, "hash", ""},
+	{`\bmath\.`, "math", ""},
+	{`\btime\.now\(|\bnow\(`, "time", ""},
+	{`\brandom\(`, "random", ""},
+	{`\bimages\.`, "images", "object.spec.containers"},
+	{`\bexceptions\.`, "exceptions", "matchConditions"},
+}
+
+// convertCEL converts a MutatingPolicy, which is a rename and a binding.
+func (r *Result) convertCEL() {
+	p, s := r.Policy, r.Policy.CEL
+	r.Rules = []Rule{{Name: p.Name, Verdict: Exact}}
+	rule := &r.Rules[0]
+	for _, m := range s.Mutations {
+		rule.Uses = append(rule.Uses, string(m.PatchType))
+	}
+	slices.Sort(rule.Uses)
+	rule.Uses = slices.Compact(rule.Uses)
+	rule.attempt(func() { r.Units = []Unit{r.celUnit(rule)} })
+	if rule.Converted() {
+		rule.Policies = []string{r.Units[0].Name}
+	}
+}
+
+func (r *Result) celUnit(rule *Rule) Unit {
+	p, s := r.Policy, r.Policy.CEL
+	on := func(name string, v *bool) bool {
+		if v != nil && *v {
+			rule.Uses = append(rule.Uses, name)
+			return true
+		}
+		return false
+	}
+	if e := s.Evaluation; e != nil {
+		if e.MutateExisting != nil && on("mutateExisting", e.MutateExisting.Enabled) {
+			refuseFor("a policy for the targets' own kind, and mapd audit --fix for those that exist", "it mutates objects that exist already, which admission does not see")
+		}
+		if e.Admission != nil && e.Admission.Enabled != nil && !*e.Admission.Enabled {
+			refuse("Kyverno does not run it for requests")
+		}
+		if e.Mode != "" && e.Mode != "Kubernetes" {
+			refuse("evaluation.mode %s: it is about JSON that is no object of Kubernetes", e.Mode)
+		}
+	}
+	if len(s.TargetMatchConstraints) > 0 || len(s.TargetMatchConditions) > 0 {
+		refuse("targets, which admission does not see")
+	}
+	if a := s.Autogen; a != nil && a.PodControllers != nil && len(a.PodControllers.Controllers) > 0 {
+		rule.Uses = append(rule.Uses, "autogen")
+		refuseFor("write a policy for the controllers", "autogen: Kyverno makes policies for the controllers of Pods by rewriting the expressions")
+	}
+	if len(s.AuditAnnotations) > 0 {
+		refuse("auditAnnotations, which a MutatingAdmissionPolicy does not have")
+	}
+	if s.MatchConstraints == nil || len(s.MatchConstraints.ResourceRules) == 0 {
+		refuse("a policy without matchConstraints")
+	}
+	if len(s.Mutations) == 0 {
+		refuse("a policy without mutations")
+	}
+	var texts []string
+	conditions := slices.Clone(s.MatchConditions)
+	for i, c := range conditions {
+		conditions[i].Expression = inlined(c.Expression, s.Variables)
+		texts = append(texts, c.Expression)
+	}
+	for _, v := range s.Variables {
+		texts = append(texts, v.Expression)
+	}
+	for _, m := range s.Mutations {
+		if m.JSONPatch != nil {
+			texts = append(texts, m.JSONPatch.Expression)
+		}
+		if m.ApplyConfiguration != nil {
+			texts = append(texts, m.ApplyConfiguration.Expression)
+		}
+	}
+	for _, l := range libraries {
+		for _, t := range texts {
+			if regexp.MustCompile(l.call).MatchString(t) {
+				needs(l.instead, "the library %s of Kyverno", l.name)
+			}
+		}
+	}
+	name := p.Name
+	if p.Namespace != "" {
+		name = p.Namespace + "-" + name
+	}
+	fail := admissionregistrationv1.Fail
+	if s.FailurePolicy != nil {
+		fail = *s.FailurePolicy
+	}
+	reinvocation := admissionregistrationv1.NeverReinvocationPolicy
+	if s.ReinvocationPolicy != nil && *s.ReinvocationPolicy != "" {
+		reinvocation = *s.ReinvocationPolicy
+	}
+	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: s.MatchConstraints.DeepCopy(), MatchConditions: conditions, Variables: s.Variables, Mutations: s.Mutations,
+		FailurePolicy: &fail, ReinvocationPolicy: reinvocation,
+	}
+	u := Unit{
+		Name: name, Rules: []string{p.Name},
+		Policy: &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+		Binding: &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+		},
+	}
+	if p.Namespace != "" {
+		u.Binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": p.Namespace}},
+		}
+	}
+	return u
+}
+
+var ofVariables = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)
+
+// inlined returns a match condition with the expressions of the variables that it uses, since a
+// server lets no match condition use variables.
+func inlined(expression string, variables []admissionregistrationv1.Variable) string {
+	if !ofVariables.MatchString(expression) {
+		return expression
+	}
+	// A variable may use those before it, so each is replaced after those behind it.
+	for _, v := range slices.Backward(variables) {
+		expression = ofVariables.ReplaceAllStringFunc(expression, func(use string) string {
+			if use == "variables."+v.Name {
+				return "(" + v.Expression + ")"
+			}
+			return use
+		})
+		if len(expression) > maxCEL {
+			refuse("match conditions whose variables make an expression of more than %d bytes", maxCEL)
+		}
+	}
+	if ofVariables.MatchString(expression) {
+		refuse("a match condition uses the variable %s, which is not there", ofVariables.FindString(expression))
+	}
+	return formatted(atom(expression, "bool"))
+}

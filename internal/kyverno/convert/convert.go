@@ -1,0 +1,865 @@
+package convert
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/pkg/cel/layout"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// Verdict says how exactly a policy does what a rule does.
+type Verdict string
+
+// Verdicts, from the best to the worst.
+const (
+	Exact   Verdict = "exact"
+	Order   Verdict = "order"   // exact but for the order of a list with a key
+	Better  Verdict = "better"  // Kyverno errs where the policy does what is meant
+	Differs Verdict = "differs" // in a case that the reason names
+	Needs   Verdict = "needs"   // something that no policy has
+	Refused Verdict = "refused"
+)
+
+// Verdicts are all of them in their order.
+var Verdicts = []Verdict{Exact, Order, Better, Differs, Needs, Refused}
+
+// Rule is what became of one mutate rule.
+type Rule struct {
+	Name    string   `json:"rule"`
+	Verdict Verdict  `json:"verdict"`
+	Reasons []string `json:"reasons,omitempty"`
+	Instead string   `json:"instead,omitempty"`
+	Uses    []string `json:"uses"`
+	// Policies are the names of the policies that it is in.
+	Policies []string `json:"policies,omitempty"`
+}
+
+// Converted reports whether a policy does what the rule does.
+func (r *Rule) Converted() bool { return r.Verdict != Needs && r.Verdict != Refused }
+
+// Unit is one policy and its binding.
+type Unit struct {
+	Name    string
+	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
+	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
+	// Rules are the rules that it does, in their order.
+	Rules []string
+}
+
+// Result is what became of a policy of Kyverno.
+type Result struct {
+	Policy *policy.Policy
+	Rules  []Rule
+	Units  []Unit
+	// Others counts the rules that do not mutate, by what they do.
+	Others map[string]int
+}
+
+// Options configure Policy.
+type Options struct {
+	// Types are the kinds that policies are about; nil means the built-in ones.
+	Types *openapi.Types
+}
+
+// Policy converts the mutate rules of a policy.
+func Policy(p *policy.Policy, o Options) *Result {
+	if o.Types == nil {
+		o.Types = openapi.New(openapi.Builtin())
+	}
+	r := &Result{Policy: p, Others: map[string]int{}}
+	if p.CEL != nil {
+		r.convertCEL()
+		return r
+	}
+	place := map[int]int{} // index of a rule → in r.Rules
+	for i := range p.Rules.Rules {
+		rule := &p.Rules.Rules[i]
+		if rule.Mutate == nil {
+			r.Others[rule.Does()]++
+			continue
+		}
+		place[i] = len(r.Rules)
+		r.Rules = append(r.Rules, Rule{Name: rule.Name, Verdict: Exact, Uses: uses(rule)})
+	}
+	c := &converter{Result: r, types: o.Types, place: place}
+	c.run()
+	return r
+}
+
+// converter converts one policy.
+type converter struct {
+	*Result
+	types *openapi.Types
+	place map[int]int
+	names map[string]bool
+}
+
+// note lowers the verdict of a rule.
+func (r *Rule) note(v Verdict, reason string) {
+	if slices.Index(Verdicts, v) > slices.Index(Verdicts, r.Verdict) {
+		r.Verdict = v
+	}
+	if reason != "" && !slices.Contains(r.Reasons, reason) {
+		r.Reasons = append(r.Reasons, reason)
+	}
+}
+
+// attempt runs f and notes its refusal at a rule.
+func (r *Rule) attempt(f func()) (ok bool) {
+	defer func() {
+		switch x := recover().(type) {
+		case nil:
+		case *refusal:
+			r.note(x.verdict, x.reason)
+			if r.Instead == "" {
+				r.Instead = x.instead
+			}
+			ok = false
+		default:
+			panic(x)
+		}
+	}()
+	f()
+	return true
+}
+
+// group is targets for which the same rules run in the same way.
+type group struct {
+	key      string
+	targets  []target
+	variants []variant
+	suffix   string
+}
+
+func (c *converter) run() {
+	if a := c.Policy.Rules.ApplyRules; a != nil && *a == "One" && len(c.Rules) > 1 {
+		for i := range c.Rules {
+			c.Rules[i].note(Refused, "applyRules: One ends the policy after the first rule that changes something")
+		}
+		return
+	}
+	if a := c.Policy.Rules.Admission; a != nil && !*a {
+		for i := range c.Rules {
+			c.Rules[i].note(Refused, "admission: false: Kyverno does not run the policy for requests")
+		}
+		return
+	}
+	groups := c.groups()
+	// A rule that cannot be converted for one kind is converted for none.
+	for {
+		var units []Unit
+		c.names = map[string]bool{}
+		before := c.refusals()
+		for _, g := range groups {
+			if u := c.unit(g); u != nil {
+				units = append(units, *u)
+			}
+		}
+		if c.refusals() == before {
+			c.Units = units
+			break
+		}
+	}
+	for _, u := range c.Units {
+		for i := range c.Rules {
+			if slices.Contains(u.Rules, c.Rules[i].Name) && c.Rules[i].Converted() {
+				c.Rules[i].Policies = append(c.Rules[i].Policies, u.Name)
+			}
+		}
+	}
+	for i := range c.Rules {
+		if c.Rules[i].Converted() && len(c.Rules[i].Policies) == 0 {
+			c.Rules[i].note(Refused, "the rule matches nothing")
+		}
+	}
+}
+
+func (c *converter) refusals() (n int) {
+	for i := range c.Rules {
+		if !c.Rules[i].Converted() {
+			n++
+		}
+	}
+	return n
+}
+
+// groups collects targets by the rules that run for them.
+func (c *converter) groups() []*group {
+	type run struct {
+		variant
+		targets []target
+	}
+	var runs []run
+	for _, v := range variants(c.Policy) {
+		i, ok := c.place[v.from]
+		if !ok {
+			continue
+		}
+		rule := &c.Rules[i]
+		if len(v.rule.Mutate.Targets) > 0 {
+			rule.note(Refused, "it mutates objects that exist already, which admission does not see")
+			rule.Instead = "a policy for the targets' own kind, and mapd audit --fix for those that exist"
+			continue
+		}
+		rule.attempt(func() {
+			var targets []target
+			kinds := kindsIn(&v.rule.Match)
+			if len(kinds) == 0 {
+				refuse("a match without kinds")
+			}
+			for _, k := range kinds {
+				for _, t := range targetsOf(c.types, k) {
+					if !slices.Contains(targets, t) {
+						targets = append(targets, t)
+					}
+				}
+			}
+			runs = append(runs, run{v, targets})
+		})
+	}
+	var out []*group
+	for _, r := range runs {
+		for _, t := range r.targets {
+			key, suffix := "", ""
+			var vs []variant
+			for i, other := range runs {
+				if !slices.Contains(other.targets, t) {
+					continue
+				}
+				key += fmt.Sprintf("%d[", i)
+				for _, m := range []*policy.Match{&other.rule.Match, other.rule.Exclude} {
+					if m == nil {
+						continue
+					}
+					fs, _ := filters(m)
+					for j, f := range fs {
+						if appliesTo(f, t) {
+							key += fmt.Sprintf("%d,", j)
+						}
+					}
+					key += ";"
+				}
+				key += "]"
+				if t.gvk.Kind == "Namespace" || !t.known {
+					key += t.gvk.String()
+				}
+				key += fmt.Sprint(t.namespaced)
+				vs = append(vs, other.variant)
+				suffix = other.suits
+			}
+			i := slices.IndexFunc(out, func(g *group) bool { return g.key == key })
+			if i < 0 {
+				out = append(out, &group{key: key, variants: vs, suffix: suffix})
+				i = len(out) - 1
+			}
+			if !slices.Contains(out[i].targets, t) {
+				out[i].targets = append(out[i].targets, t)
+			}
+		}
+	}
+	return out
+}
+
+// unitName names the policy of a group.
+func (c *converter) unitName(g *group) string {
+	name := c.Policy.Name
+	if c.Policy.Namespace != "" {
+		name = c.Policy.Namespace + "-" + name
+	}
+	switch {
+	case g.suffix != "":
+		name += "-" + g.suffix
+	case len(g.variants) == 1 && len(c.Rules) > 1:
+		name += "-" + label(g.variants[0].rule.Name)
+	}
+	if len(name) > 200 {
+		name = name[:200]
+	}
+	for unique, n := name, 2; ; n++ {
+		if !c.names[unique] {
+			c.names[unique] = true
+			return unique
+		}
+		unique = fmt.Sprintf("%s-%d", name, n)
+	}
+}
+
+// compiled is one rule of a unit.
+type compiled struct {
+	variant
+	conds     []condition
+	selector  *metav1.LabelSelector
+	ops       []string
+	mutations []mutation
+}
+
+// copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
+// policy with match conditions.
+func (c *compiled) copies() bool {
+	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return copied.MatchString(m.expr.text) })
+}
+
+var copied = regexp.MustCompile(`value: [a-z][\w.?]*\.filter\(`)
+
+func (c *converter) unit(g *group) *Unit {
+	operations := c.operations(g)
+	if len(operations) == 0 {
+		return nil
+	}
+	var rules []compiled
+	for _, v := range g.variants {
+		rule := &c.Rules[c.place[v.from]]
+		if !rule.Converted() {
+			continue
+		}
+		rule.attempt(func() { rules = append(rules, c.compile(v, g, operations, rule)) })
+	}
+	if len(rules) == 0 {
+		return nil
+	}
+	return c.assemble(g, rules, operations)
+}
+
+// operations are the operations for which a rule of a group runs.
+func (c *converter) operations(g *group) []string {
+	var out []string
+	for _, v := range g.variants {
+		if !c.Rules[c.place[v.from]].Converted() {
+			continue
+		}
+		_, ops := splitOperations(v.rule.Preconditions)
+		fs, every := filters(&v.rule.Match)
+		var matched []string
+		for _, f := range fs {
+			if !appliesTo(f, g.targets[0]) {
+				continue
+			}
+			own := f.Resources.Operations
+			if len(own) == 0 || every && len(fs) > 1 {
+				own = []string{"CREATE", "UPDATE"}
+			}
+			matched = append(matched, own...)
+		}
+		for _, op := range []string{"CREATE", "UPDATE"} {
+			if slices.Contains(ops, op) && slices.Contains(matched, op) && !slices.Contains(out, op) {
+				out = append(out, op)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// compiler compiles one rule for one group.
+type compiler struct {
+	*scope
+	notes func(Verdict, string)
+}
+
+func (c *converter) compile(v variant, g *group, operations []string, rule *Rule) compiled {
+	out := compiled{variant: v}
+	r := v.rule
+	sh := newShape(c.types, g.targets)
+	namespaced := !slices.ContainsFunc(g.targets, func(t target) bool { return !t.namespaced })
+	m := &matcher{shape: sh, targets: g.targets, namespaced: namespaced, operations: operations}
+	out.conds, out.selector = m.rule(r)
+	if len(r.CELPreconditions) > 0 {
+		refuse("celPreconditions in a rule that mutates")
+	}
+	if len(r.ImageExtractors) > 0 {
+		refuse("imageExtractors")
+	}
+	if c.Policy.Namespace != "" && !namespaced {
+		refuse("a kind without namespaces in a namespaced policy")
+	}
+	generated := v.suits != ""
+	note := func(v Verdict, reason string) {
+		// The same about what Kyverno makes for controllers is said once.
+		if generated {
+			reason = strings.NewReplacer("spec.jobTemplate.spec.template.", "", "spec.template.", "").Replace(reason)
+		}
+		rule.note(v, reason)
+	}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note}, notes: note}
+	k.scope = k.context(k.scope, r.Context)
+	preconditions, ops := splitOperations(r.Preconditions)
+	if c := m.operation(ops); c.text != yes.text {
+		out.conds = append(out.conds, condition{"operation", c})
+	}
+	before := *k.fallible
+	out.conds = append(out.conds, k.conditions(preconditions)...)
+	mayFail := *k.fallible > before
+	if mayFail && operationLate(r.Preconditions) {
+		note(Better, "Kyverno refuses an object in which a variable of a precondition is missing, even if a later one is about the operation and does not hold")
+	}
+	p := r.Mutate
+	switch {
+	case p.PatchStrategicMerge != nil:
+		o := &overlay{scope: k.scope, notes: note}
+		before := *k.fallible
+		nodes := o.fields(p.PatchStrategicMerge.(map[string]any), path{root: object})
+		if *k.fallible > before && (len(o.conds) > 0 || hasAdd(nodes) || chooses(nodes)) {
+			note(Better, unneeded)
+		}
+		if mayFail && len(o.conds) > 0 {
+			note(Better, "Kyverno refuses an object in which a variable of a precondition is missing, even if an anchor does not hold")
+		}
+		out.conds = append(out.conds, o.conds...)
+		out.mutations = k.mutations(nodes)
+	case p.PatchesJSON6902 != "":
+		out.mutations = []mutation{{false, k.patches(p.PatchesJSON6902)}}
+	default:
+		var json []expr
+		for _, f := range p.ForEach {
+			if f.PatchStrategicMerge != nil {
+				out.mutations = append(out.mutations, k.foreachMerge(f)...)
+				continue
+			}
+			json = append(json, k.foreach(f))
+		}
+		switch {
+		case len(json) > 1 && len(r.Context) > 0:
+			if len(out.mutations) > 0 {
+				refuse("foreach with JSON patches and with merges that share a context")
+			}
+			for i, f := range p.ForEach {
+				for _, other := range p.ForEach[:i] {
+					if strings.TrimSuffix(f.List, "[]") == strings.TrimSuffix(other.List, "[]") {
+						refuse("two foreach over one list that share a context")
+					}
+				}
+			}
+			for i := range json {
+				if json[i].bind < bindSum {
+					json[i] = atom("("+json[i].text+")", "list")
+				}
+			}
+			out.mutations = []mutation{{false, joined("+", bindSum, json)}}
+		default:
+			for _, e := range json {
+				out.mutations = append(out.mutations, mutation{false, e})
+			}
+		}
+	}
+	if len(out.mutations) == 0 {
+		refuse("a patch in which nothing is left to write")
+	}
+	return out
+}
+
+// mutations writes a patch: as much of it as can be in an apply configuration, and the rest as a
+// JSON patch.
+func (k *compiler) mutations(nodes []*node) []mutation {
+	if len(nodes) == 0 {
+		return nil
+	}
+	apply, rest := k.shape.configured(nodes, nil)
+	var out []mutation
+	if len(apply) > 0 {
+		if merges(apply) {
+			k.notes(Order, "Kyverno puts new elements of a list before the others, the policy behind them")
+		}
+		out = append(out, mutation{true, k.shape.configuration(apply, "Object", path{root: object})})
+	}
+	if len(rest) > 0 {
+		if merges(rest) {
+			k.notes(Order, "Kyverno moves an element that a list has already to its front, the policy leaves it where it is")
+		}
+		o := &ops{shape: k.shape}
+		o.fields(rest, path{root: object}, nil)
+		out = append(out, mutation{false, o.expr()})
+	}
+	return out
+}
+
+// unneeded is what Kyverno does about a missing variable.
+const unneeded = "Kyverno refuses an object in which a variable of the patch is missing, even where the patch does not need it"
+
+// chooses reports whether a patch goes through a list, and so may write nothing.
+func chooses(nodes []*node) bool {
+	return slices.ContainsFunc(nodes, func(n *node) bool {
+		return n.action == forEach && n.where.text != yes.text || chooses(n.fields)
+	})
+}
+
+func merges(nodes []*node) bool {
+	return slices.ContainsFunc(nodes, func(n *node) bool { return n.action == merge || merges(n.fields) })
+}
+
+// patches writes patchesJson6902.
+func (k *compiler) patches(text string) expr {
+	o := &ops{shape: k.shape}
+	for _, op := range k.operations(text) {
+		o.patch(k.scope, op, path{root: object}, nil, tokens(op.Path))
+	}
+	seen := map[string]bool{}
+	o.parts = slices.DeleteFunc(o.parts, func(p part) bool {
+		key := p.cond.text + "\x00" + p.op.text
+		duplicate := seen[key] && strings.HasSuffix(p.op.text, "value: {}}")
+		seen[key] = true
+		return duplicate
+	})
+	return o.expr()
+}
+
+// foreachMerge writes a foreach whose patch names its element.
+func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
+	lists, optional := k.listOf(f.List)
+	if len(f.ForEach) > 0 {
+		refuse("patchStrategicMerge beside foreach")
+	}
+	if f.Order != nil && *f.Order == "Ascending" {
+		refuse("order: Ascending of a strategic merge turns the list around")
+	}
+	// The patch decides about which of the lists it is.
+	var target path
+	found := 0
+	for _, l := range lists {
+		if v, ok := dig(f.PatchStrategicMerge, l.whole()); ok {
+			if _, isList := v.([]any); isList {
+				target, found = l, found+1
+			}
+		}
+	}
+	if found == 0 {
+		return []mutation{{false, k.named(f, lists, optional)}}
+	}
+	if found != 1 {
+		refuse("a foreach whose patch is about several of its lists")
+	}
+	name, at := k.loop(target)
+	s := k.with("element", value{path: &at})
+	s = k.context(s, f.Context)
+	each := &eachElement{list: target, loop: name, at: at, optional: optional, where: all(exprsOf(s.conditions(f.Preconditions))...)}
+	for _, l := range lists {
+		each.lists = append(each.lists, l.whole())
+	}
+	o := &overlay{scope: s, notes: k.notes, each: each}
+	before := *k.fallible
+	nodes := o.fields(f.PatchStrategicMerge.(map[string]any), path{root: object})
+	if *k.fallible > before && (hasAdd(nodes) || chooses(nodes)) {
+		k.notes(Better, unneeded)
+	}
+	if len(o.conds) > 0 {
+		refuse("a condition of the whole object in a foreach")
+	}
+	others := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return onlyElements(n) })
+	if len(others) > 0 && (k.shape.has(target).text != yes.text || each.where.text != yes.text) {
+		refuse("a foreach that also patches what is not its element")
+	}
+	if mentions(nodes, name) {
+		refuse("a foreach that writes something of its element elsewhere")
+	}
+	return k.mutations(nodes)
+}
+
+// named writes a foreach whose patch has one field for each element, named after it: an
+// annotation or a label.
+func (k *compiler) named(f policy.ForEach, lists []path, optional bool) expr {
+	o := &ops{shape: k.shape}
+	at, ptr := path{root: object}, pointer(nil)
+	patch := f.PatchStrategicMerge
+	for {
+		m, ok := patch.(map[string]any)
+		if !ok || len(m) != 1 && len(at.steps) == 0 {
+			refuse("a foreach whose patch is not about one of its lists")
+		}
+		if k.shape.inMap(at.whole()) {
+			break
+		}
+		if len(m) != 1 {
+			refuse("a foreach whose patch is not about one of its lists")
+		}
+		for name, inner := range m {
+			if kind, _ := anchor(name); kind != "" || hasVariable(name) {
+				refuse("a foreach whose patch is not about one of its lists")
+			}
+			at, ptr, patch = at.to(name), ptr.to(name), inner
+		}
+		o.ensure(at, ptr, "{}")
+	}
+	fields := patch.(map[string]any)
+	sure := false
+	for _, l := range lists {
+		sure = sure || k.shape.has(l).text == yes.text
+		loopName, elem := k.loop(l)
+		s := k.context(k.with("element", value{path: &elem}), f.Context)
+		where := all(exprsOf(s.conditions(f.Preconditions))...)
+		sure = sure && where.text == yes.text
+		items, may := k.shape.read(l)
+		if may && !optional {
+			items, may = k.shape.get(l), false
+		}
+		o.loops = []loop{{items, "i", loopName, where, may}}
+		for _, key := range sortedKeys(fields) {
+			text, ok := fields[key].(string)
+			if kind, _ := anchor(key); kind != "" || !ok {
+				refuse("a foreach whose patch is not about one of its lists")
+			}
+			name := fn("jsonpatch.escapeKey", "string", s.text(key))
+			v := s.fits(s.text(text), at.to("x"))
+			o.add(yes, patchOp("add", append(slices.Clone(ptr), str("/"), name), &v))
+		}
+		o.loops = nil
+	}
+	if !sure {
+		refuse("a foreach whose list may be empty, and whose patch is not about it")
+	}
+	return o.expr()
+}
+
+func dig(v any, steps []string) (any, bool) {
+	for _, s := range steps {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = m[s]; !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// onlyElements reports whether a node has nothing but a loop.
+func onlyElements(n *node) bool {
+	if n.action == inside {
+		return !slices.ContainsFunc(n.fields, func(f *node) bool { return !onlyElements(f) })
+	}
+	return n.action == forEach
+}
+
+// mentions reports whether a value outside of loops uses a loop's variable.
+func mentions(nodes []*node, name string) bool {
+	var in func(v any) bool
+	in = func(v any) bool {
+		switch v := v.(type) {
+		case expr:
+			return regexp.MustCompile(`\b` + name + `\.`).MatchString(v.text)
+		case map[string]any:
+			for _, e := range v {
+				if in(e) {
+					return true
+				}
+			}
+		case []any:
+			return slices.ContainsFunc(v, in)
+		}
+		return false
+	}
+	return slices.ContainsFunc(nodes, func(n *node) bool {
+		if n.action == forEach {
+			return false
+		}
+		return in(n.value) || mentions(n.fields, name) || slices.ContainsFunc(n.elements, func(f []*node) bool { return mentions(f, name) })
+	})
+}
+
+var ownNamespace = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(object\.metadata\.)?namespace\s*\}\}$`)
+
+// context adds the entries of a context. What no policy knows is refused where it is used.
+func (k *compiler) context(s *scope, entries []policy.Context) *scope {
+	for _, e := range entries {
+		if v, why := s.entry(e); why == "" {
+			s = s.with(e.Name, v)
+		} else {
+			refused := map[string]string{e.Name: why}
+			for n, w := range s.refused {
+				if n != e.Name {
+					refused[n] = w
+				}
+			}
+			next := *s
+			next.refused = refused
+			s = &next
+		}
+	}
+	return s
+}
+
+// entry translates an entry of a context, or says why not.
+func (s *scope) entry(e policy.Context) (v value, why string) {
+	switch {
+	case e.Variable != nil:
+		x := e.Variable
+		if x.Value != nil {
+			if x.JMESPath != "" {
+				refuse("a variable with a value and an expression")
+			}
+			return value{expr: literal(s.fill(x.Value))}, ""
+		}
+		v = s.query(x.JMESPath)
+		if x.Default != nil {
+			d := literal(normal(x.Default))
+			if v.path == nil && !v.optional {
+				return v, ""
+			}
+			return value{expr: s.orElse(v, d)}, ""
+		}
+		return v, ""
+	case e.APICall != nil:
+		if !ownNamespace.MatchString(e.APICall.URLPath) || e.APICall.Service != nil || e.APICall.Method == "POST" {
+			return v, fmt.Sprintf("the context %s asks an API server or a service (%s)", e.Name, e.APICall.URLPath)
+		}
+		inner := s.at(value{path: &path{root: atom("namespaceObject", ""), prefix: []string{namespaceRoot}}})
+		if e.APICall.JMESPath == "" {
+			return *inner.current, ""
+		}
+		return inner.query(e.APICall.JMESPath), ""
+	case e.ConfigMap != nil:
+		return v, fmt.Sprintf("the context %s reads the ConfigMap %s", e.Name, e.ConfigMap.Name)
+	case e.ImageRegistry != nil:
+		return v, fmt.Sprintf("the context %s asks a registry", e.Name)
+	}
+	return v, fmt.Sprintf("the context %s asks a GlobalContextEntry", e.Name)
+}
+
+// namespaceRoot begins the path of what is in the Namespace.
+const namespaceRoot = "\x00namespace"
+
+func (c *converter) assemble(g *group, rules []compiled, operations []string) *Unit {
+	spec := &admissionregistrationv1.MutatingAdmissionPolicySpec{MatchConstraints: &admissionregistrationv1.MatchResources{}}
+	for _, t := range g.targets {
+		t.gvk = t.parent
+		addResource(spec.MatchConstraints, t, operations)
+	}
+	fail := admissionregistrationv1.Fail
+	if f := c.Policy.Rules.FailurePolicy; f != nil && *f == "Ignore" {
+		fail = admissionregistrationv1.Ignore
+	}
+	if w := c.Policy.Rules.WebhookConfiguration; w != nil {
+		if w.FailurePolicy != nil {
+			fail = admissionregistrationv1.FailurePolicyType(*w.FailurePolicy)
+		}
+		spec.MatchConditions = append(spec.MatchConditions, w.MatchConditions...)
+	}
+	spec.FailurePolicy = &fail
+	// Kyverno runs a policy once for each call of its webhook; IfNeeded would always run it twice.
+	spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
+	unit := &Unit{}
+	total := 0
+	for _, r := range rules {
+		total += len(r.mutations)
+		if !slices.Contains(unit.Rules, c.Policy.Rules.Rules[r.from].Name) {
+			unit.Rules = append(unit.Rules, c.Policy.Rules.Rules[r.from].Name)
+		}
+	}
+	if fail == admissionregistrationv1.Ignore && total > 1 {
+		for _, r := range rules {
+			c.Rules[c.place[r.from]].note(Differs, "after an error Kyverno undoes all rules of the policy, with failurePolicy: Ignore; the policy keeps what it did before")
+		}
+	}
+	alone := len(rules) == 1
+	for _, r := range rules {
+		rule := &c.Rules[c.place[r.from]]
+		ok := rule.attempt(func() {
+			guard := yes
+			if alone {
+				spec.MatchConstraints.NamespaceSelector = r.selector
+				for i, cond := range r.conds {
+					if strings.Contains(cond.expr.text, "namespaceObject") || r.copies() {
+						guard = all(guard, cond.expr)
+						continue
+					}
+					spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{
+						Name: conditionName(spec.MatchConditions, cond.name, i), Expression: formatted(cond.expr),
+					})
+				}
+			} else {
+				conds := exprsOf(r.conds)
+				if r.selector != nil {
+					labels := func(k string) path {
+						return path{atom("namespaceObject", ""), nil, []string{"metadata", "labels", k}}
+					}
+					conds = append([]expr{selects(r.selector, labels, nil)}, conds...)
+				}
+				guard = all(conds...)
+			}
+			if len(r.mutations) > 1 && strings.Contains(guard.text, "object.") && !alone {
+				refuse("conditions on the object and a patch that needs two mutations, beside other rules")
+			}
+			for _, m := range r.mutations {
+				spec.Mutations = append(spec.Mutations, written(m, guard))
+			}
+		})
+		if !ok {
+			return nil
+		}
+	}
+	unit.Name = c.unitName(g)
+	unit.Policy = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: unit.Name}, Spec: *spec}
+	unit.Binding = &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: unit.Name},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: unit.Name},
+	}
+	if ns := c.Policy.Namespace; ns != "" {
+		unit.Binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": ns}},
+		}
+	}
+	return unit
+}
+
+func conditionName(conds []admissionregistrationv1.MatchCondition, name string, _ int) string {
+	taken := func(n string) bool {
+		return slices.ContainsFunc(conds, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == n })
+	}
+	unique := name
+	for n := 2; taken(unique); n++ {
+		unique = fmt.Sprintf("%s-%d", name, n)
+	}
+	return unique
+}
+
+func written(m mutation, guard expr) admissionregistrationv1.Mutation {
+	if m.apply {
+		return admissionregistrationv1.Mutation{
+			PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
+			ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: formatted(when(guard, m.expr, atom("Object{}", "")))},
+		}
+	}
+	return admissionregistrationv1.Mutation{
+		PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+		JSONPatch: &admissionregistrationv1.JSONPatch{Expression: formatted(when(guard, m.expr, list()))},
+	}
+}
+
+// maxCEL bounds a written expression, in bytes.
+const maxCEL = 16 << 10
+
+func formatted(e expr) string {
+	if len(e.text) > maxCEL {
+		refuse("an expression of %d bytes", len(e.text))
+	}
+	text, err := layout.Format(e.text)
+	if err != nil {
+		refuse("no expression could be written (%v): %s", err, e.text)
+	}
+	return text
+}
+
+// addResource adds a target to the resource rules, beside those of its group.
+func addResource(m *admissionregistrationv1.MatchResources, t target, operations []string) {
+	for i := range m.ResourceRules {
+		r := &m.ResourceRules[i].Rule
+		if r.APIGroups[0] == t.gvk.Group && r.APIVersions[0] == t.gvk.Version {
+			r.Resources = append(r.Resources, t.resources())
+			return
+		}
+	}
+	var ops []admissionregistrationv1.OperationType
+	for _, op := range operations {
+		ops = append(ops, admissionregistrationv1.OperationType(op))
+	}
+	m.ResourceRules = append(m.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: ops,
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{t.gvk.Group}, APIVersions: []string{t.gvk.Version}, Resources: []string{t.resources()}},
+	}})
+}

@@ -1,0 +1,393 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// mutation is one mutation of a policy.
+type mutation struct {
+	apply bool // or JSONPatch
+	expr  expr
+}
+
+// configured returns the part of a patch that an apply configuration says, and the rest.
+func (s *shape) configured(nodes []*node, at []string) (apply, rest []*node) {
+	for _, n := range nodes {
+		p := append(slices.Clone(at), n.name)
+		switch {
+		case !s.builtin && !(len(at) > 0 && at[0] == "metadata") && n.name != "metadata", s.atomic(p) || !isField(n.name) && !s.inMap(at):
+			rest = append(rest, n)
+		case n.action == inside:
+			a, r := s.configured(n.fields, p)
+			apply, rest = halves(n, a, r, apply, rest)
+		case n.action == forEach:
+			a, r := s.configured(n.fields, append(p, element))
+			if !s.every(p, isKeyedByName) || s.atomic(append(p, element)) {
+				a, r = nil, n.fields
+			}
+			apply, rest = halves(n, a, r, apply, rest)
+		case n.action == merge:
+			if s.canMerge(n, p) {
+				apply = append(apply, n)
+			} else {
+				rest = append(rest, n)
+			}
+		case n.action == drop, !s.fits(n.value, p, n.action == add):
+			rest = append(rest, n)
+		default:
+			apply = append(apply, n)
+		}
+	}
+	return apply, rest
+}
+
+func halves(n *node, a, r, apply, rest []*node) ([]*node, []*node) {
+	half := func(fields []*node) *node {
+		out := *n
+		out.fields = fields
+		return &out
+	}
+	if len(a) > 0 {
+		apply = append(apply, half(a))
+	}
+	if len(r) > 0 {
+		rest = append(rest, half(r))
+	}
+	return apply, rest
+}
+
+// isKeyedByName reports whether a merge tells the elements of a list apart by their name.
+func isKeyedByName(p openapi.Place) bool {
+	keys := p.Keys()
+	return len(keys) == 1 && keys[0] == "name" && !p.Atomic()
+}
+
+// inMap reports whether the members of what is at a path are keys of a map.
+func (s *shape) inMap(at []string) bool {
+	if len(at) == 2 && at[0] == "metadata" && (at[1] == "labels" || at[1] == "annotations") {
+		return true
+	}
+	places, ok := s.at(at)
+	return ok && places[0].Type().Map != nil && len(places[0].Fields()) == 0
+}
+
+func (s *shape) canMerge(n *node, p []string) bool {
+	places, ok := s.at(p)
+	if !ok {
+		return false
+	}
+	for _, place := range places {
+		if keys := place.Keys(); place.Atomic() || len(keys) != 1 || keys[0] != n.key {
+			return false
+		}
+	}
+	inner := append(slices.Clone(p), element)
+	if s.atomic(inner) {
+		return false
+	}
+	for _, fields := range n.elements {
+		if _, rest := s.configured(fields, inner); len(rest) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fits reports whether an apply configuration can have a value at a path.
+func (s *shape) fits(v any, p []string, nested bool) bool {
+	if len(p) == 3 && p[0] == "metadata" && s.inMap(p[:2]) {
+		return true
+	}
+	if s.atomic(p) {
+		return false
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if !nested || !isField(k) && !s.inMap(p) || !s.fits(e, append(slices.Clone(p), k), nested) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return false
+	case float64, nil:
+		return false
+	case expr:
+		return v.typ == "string" || v.typ == "int" || v.typ == "bool" || v.typ == "untyped" && s.scalar(p) == "untyped"
+	}
+	return s.scalar(p) != "list" && s.scalar(p) != "map"
+}
+
+// configuration writes the fields of an apply configuration.
+func (s *shape) configuration(nodes []*node, typ string, at path) expr {
+	isMap := s.inMap(at.whole())
+	var keys []string
+	var values []expr
+	write := func(key string, v expr) { keys, values = append(keys, key), append(values, v) }
+	for _, n := range nodes {
+		key, p, inner := n.name, at.to(n.name), typ+"."+n.name
+		if isMap {
+			key = quote(n.name)
+		}
+		switch n.action {
+		case inside:
+			write(key, s.configuration(n.fields, inner, p))
+		case set:
+			if e, ok := n.value.(expr); ok && e.from != "" {
+				write("?"+key, e)
+				break
+			}
+			write(key, s.constant(n.value, inner, p))
+		case add:
+			if e, ok := n.value.(expr); ok && e.from != "" {
+				if there, _ := s.read(p); !strings.HasPrefix(e.text, there.text+".or(") {
+					e = call(there, "or", "", e)
+				}
+				write("?"+key, e)
+				break
+			}
+			v := s.constant(n.value, inner, p)
+			switch _, optional := s.read(p); {
+			case !optional:
+			case scalarValue(n.value) && (s.builtin || at.whole()[0] == "metadata"):
+				e := s.or(p, v)
+				e.typ = dynamic
+				write(key, e)
+			default:
+				write("?"+key, when(s.has(p), atom("optional.none()", ""), fn("optional.of", "", v)))
+			}
+		case merge:
+			var elems []expr
+			for _, fields := range n.elements {
+				elems = append(elems, s.configuration(fields, inner, path{atom("", ""), append(p.whole(), element), nil}))
+			}
+			write(key, list(elems...))
+		case forEach:
+			value := func(items expr) expr {
+				if n.where.text != yes.text {
+					items = call(items, "filter", "list", atom(n.loop, ""), n.where)
+				}
+				element := s.configuration(n.fields, inner, n.at)
+				element.text = strings.Replace(element.text, "{", "{name: "+n.loop+".name, ", 1)
+				return call(items, "map", "list", atom(n.loop, ""), element)
+			}
+			if items, optional := s.read(p); optional && !n.must {
+				write("?"+key, call(items, "optMap", "", atom("list", ""), value(atom("list", "list"))))
+			} else {
+				write(key, value(s.get(p)))
+			}
+		}
+	}
+	if isMap && !slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "?") }) {
+		values = unified(values)
+	}
+	parts := make([]string, len(keys))
+	for i := range keys {
+		parts[i] = keys[i] + ": " + values[i].text
+	}
+	if isMap {
+		return atom("{"+strings.Join(parts, ", ")+"}", "map")
+	}
+	return atom(typ+"{"+strings.Join(parts, ", ")+"}", "")
+}
+
+func scalarValue(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return true
+}
+
+// constant writes a value of an apply configuration.
+func (s *shape) constant(v any, typ string, p path) expr {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return literal(v)
+	}
+	var nodes []*node
+	for _, k := range fieldOrder(m) {
+		nodes = append(nodes, &node{action: set, name: k, value: m[k]})
+	}
+	return s.configuration(nodes, typ, p)
+}
+
+// ops collects operations of a JSON patch: lists of them, which are joined.
+type ops struct {
+	shape *shape
+	parts []part
+	// loops are the lists around, from the outermost.
+	loops []loop
+}
+
+// part is one operation, within loops and under a condition.
+type part struct {
+	cond  expr
+	op    expr
+	loops []loop
+}
+
+// loop goes through a list: items.transformList(index, name, …).
+type loop struct {
+	items       expr
+	index, name string
+	where       expr
+	optional    bool
+}
+
+// pointer is a JSON pointer with indices and keys that may be expressions.
+type pointer []expr
+
+func (p pointer) to(name string) pointer {
+	e := str("/" + name)
+	if strings.ContainsAny(name, "/~") {
+		e = fn("jsonpatch.escapeKey", "string", str(name))
+		return append(slices.Clone(p), str("/"), e)
+	}
+	return append(slices.Clone(p), e)
+}
+
+func (p pointer) at(index string) pointer {
+	return append(slices.Clone(p), str("/"), fn("string", "string", atom(index, "int")))
+}
+
+func (p pointer) expr() expr { return sum(p...) }
+
+func patchOp(op string, p pointer, v *expr) expr {
+	text := fmt.Sprintf("JSONPatch{op: %s, path: %s", quote(op), p.expr().text)
+	if v != nil {
+		text += ", value: " + v.text
+	}
+	return atom(text+"}", "JSONPatch")
+}
+
+func (o *ops) add(cond, op expr) {
+	if cond.text != no.text {
+		o.parts = append(o.parts, part{cond, op, slices.Clone(o.loops)})
+	}
+}
+
+// ensure creates an object, or a list, where there is none.
+func (o *ops) ensure(p path, ptr pointer, empty string) {
+	if missing := not(o.shape.has(p)); missing.text != no.text {
+		v := atom(empty, "")
+		o.add(missing, patchOp("add", ptr, &v))
+	}
+}
+
+// fields writes what a patch does to an object.
+func (o *ops) fields(nodes []*node, at path, ptr pointer) {
+	for _, n := range nodes {
+		p, to := at.to(n.name), ptr.to(n.name)
+		switch n.action {
+		case inside:
+			o.ensure(p, to, "{}")
+			o.fields(n.fields, p, to)
+		case set:
+			v := required(n.value)
+			o.add(yes, patchOp("add", to, &v))
+		case add:
+			v := required(n.value)
+			o.add(not(o.shape.has(p)), patchOp("add", to, &v))
+		case drop:
+			o.add(o.shape.has(p), patchOp("remove", to, nil))
+		case merge:
+			o.merge(n, p, to)
+		case forEach:
+			items, optional := o.shape.read(p)
+			if n.must {
+				items, optional = o.shape.get(p), false
+			}
+			index := "i"
+			for i := range o.loops {
+				index = "i" + strconv.Itoa(i+2)
+			}
+			o.loops = append(o.loops, loop{items, index, n.loop, n.where, optional})
+			o.fields(n.fields, n.at, to.at(index))
+			o.loops = o.loops[:len(o.loops)-1]
+		}
+	}
+}
+
+// required is literal for a value that is always there.
+func required(v any) expr {
+	if e, ok := v.(expr); ok && e.from != "" {
+		refuse("|| of values that may both be missing, in a JSON patch")
+	}
+	return literal(v)
+}
+
+// merge adds elements that have nothing but their key.
+func (o *ops) merge(n *node, p path, to pointer) {
+	if len(o.loops) > 0 {
+		refuse("elements of %s, which no apply configuration merges, in a list", n.name)
+	}
+	o.ensure(p, to, "[]")
+	for _, fields := range slices.Backward(n.elements) {
+		if len(fields) != 1 || fields[0].name != n.key || fields[0].action != set {
+			refuse("the list %s, which no apply configuration merges: only its elements by their %s alone", n.name, n.key)
+		}
+		v := literal(map[string]any{n.key: fields[0].value})
+		x := variableFor(n.name)
+		exists := call(o.shape.or(p, list()), "exists", "bool", atom(x, ""), equal(member(atom(x, ""), n.key, false), literal(fields[0].value)))
+		o.add(not(exists), patchOp("add", append(slices.Clone(to), str("/0")), &v))
+	}
+}
+
+// expr returns the whole list of operations.
+func (o *ops) expr() expr {
+	var lists []expr
+	var plain []expr
+	flush := func() {
+		if len(plain) > 0 {
+			lists = append(lists, list(plain...))
+			plain = nil
+		}
+	}
+	for _, p := range o.parts {
+		if len(p.loops) == 1 && slices.Contains(strings.Split(p.loops[0].where.text, " && "), not(p.cond).text) {
+			continue // the condition of the loop says that it is there
+		}
+		if len(p.loops) == 0 && p.cond.text == yes.text {
+			plain = append(plain, p.op)
+			continue
+		}
+		flush()
+		if len(p.loops) == 0 {
+			e := when(p.cond, list(p.op), list())
+			if strings.HasPrefix(p.cond.text, "!") {
+				e = when(not(p.cond), list(), list(p.op))
+			}
+			lists = append(lists, atom("("+e.text+")", "list"))
+			continue
+		}
+		if len(p.loops) > 1 {
+			refuse("a JSON patch in a list within a list")
+		}
+		l := p.loops[0]
+		items := l.items
+		if l.optional {
+			items = call(items, "orValue", "list", list())
+		}
+		args := []expr{atom(l.index, ""), atom(l.name, "")}
+		if c := all(l.where, p.cond); c.text != yes.text {
+			args = append(args, c)
+		}
+		lists = append(lists, call(items, "transformList", "list", append(args, p.op)...))
+	}
+	flush()
+	if len(lists) == 1 {
+		e := lists[0]
+		if inner, ok := strings.CutPrefix(e.text, "("); ok && len(o.parts) == 1 {
+			return expr{text: strings.TrimSuffix(inner, ")"), bind: bindCond, typ: "list"}
+		}
+		return e
+	}
+	return joined("+", bindSum, lists)
+}

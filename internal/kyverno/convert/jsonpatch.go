@@ -1,0 +1,306 @@
+package convert
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/internal/kyverno/policy"
+)
+
+// operation is one operation of patchesJson6902, with variables in it.
+type operation struct {
+	Op    string  `json:"op"`
+	Path  string  `json:"path"`
+	From  *string `json:"from"`
+	Value any     `json:"value"`
+}
+
+const placeholder = "kyverno-variable-"
+
+var (
+	placeholderPattern = regexp.MustCompile(placeholder + `(\d+)-`)
+	bareVariable       = regexp.MustCompile(`(?m)^\s*(- )?\w+:\s*\{\{.*\}\}\s*$`)
+)
+
+// operations reads the text of a JSON patch. Kyverno fills in its variables first and reads the
+// result as YAML.
+func (s *scope) operations(text string) []operation {
+	text = s.unnest(text)
+	var found []string
+	bare := bareVariable.MatchString(text)
+	replaced := variable.ReplaceAllStringFunc(text, func(v string) string {
+		found = append(found, v)
+		return placeholder + strconv.Itoa(len(found)-1) + "-"
+	})
+	if strings.Contains(replaced, "{{") {
+		refuse("a variable within a variable in patchesJson6902")
+	}
+	var list []operation
+	if err := yaml.UnmarshalStrict([]byte(replaced), &list); err != nil {
+		refuse("patchesJson6902 cannot be read: %v", err)
+	}
+	if bare {
+		s.note(Better, "Kyverno reads what it filled in as YAML, so that it may become a number or a boolean; the policy writes the text")
+	}
+	back := func(t string) string {
+		return placeholderPattern.ReplaceAllStringFunc(t, func(p string) string {
+			i, _ := strconv.Atoi(placeholderPattern.FindStringSubmatch(p)[1])
+			return found[i]
+		})
+	}
+	for i := range list {
+		list[i].Path = back(list[i].Path)
+		list[i].Value = normal(restore(list[i].Value, back))
+	}
+	return list
+}
+
+func restore(v any, back func(string) string) any {
+	switch v := v.(type) {
+	case string:
+		return back(v)
+	case []any:
+		for i, e := range v {
+			v[i] = restore(e, back)
+		}
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range v {
+			out[back(k)] = restore(e, back)
+		}
+		return out
+	}
+	return v
+}
+
+// tokens cuts a JSON pointer.
+func tokens(pointer string) []string {
+	if !strings.HasPrefix(pointer, "/") {
+		refuse("the path %q", pointer)
+	}
+	var out []string
+	for t := range strings.SplitSeq(pointer[1:], "/") {
+		out = append(out, strings.NewReplacer("~1", "/", "~0", "~").Replace(t))
+	}
+	return out
+}
+
+// patch writes an operation whose path begins at a place in the object.
+func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string) {
+	if op.From != nil || !slices.Contains([]string{"add", "replace", "remove"}, op.Op) {
+		refuse("the operation %s of a JSON patch", op.Op)
+	}
+	for i, step := range steps {
+		last := i == len(steps)-1
+		number, err := strconv.Atoi(step)
+		switch {
+		case step == "-" || err == nil && number < 0:
+			if !last || op.Op != "add" || len(at.steps) == 0 {
+				refuse("the path %s: %s stands for an element that depends on the list", op.Path, step)
+			}
+			if step != "-" {
+				refuse("the path %s: the index %s", op.Path, step)
+			}
+			v := literal(s.fill(op.Value))
+			o.add(yes, patchOp("add", append(slices.Clone(ptr), str("/-")), &v))
+			return
+		case err == nil:
+			if last || !slices.Equal(steps[i-1:i], []string{"containers"}) || number != 0 {
+				refuse("the path %s: an element by its index, which need not exist", op.Path)
+			}
+			at = path{atom(s.shape.get(at).text+"[0]", ""), append(at.whole(), element), nil}
+			ptr = append(slices.Clone(ptr), str("/0"))
+			continue
+		case hasVariable(step) || strings.ContainsAny(step, "{}"):
+			refuse("a variable in the path %s", op.Path)
+		}
+		at, ptr = at.to(step), ptr.to(step)
+		if bad := s.shape.undeclared(at.whole()); bad != "" {
+			refuse("the kind has no field %s", bad)
+		}
+		if last {
+			v := literal(s.fill(op.Value))
+			switch op.Op {
+			case "add":
+				o.add(yes, patchOp("add", ptr, &v))
+			case "replace":
+				if o.shape.has(at).text != yes.text {
+					s.note(Better, "Kyverno refuses an object without "+show(at.whole())+"; the policy adds it")
+					o.parents(ptr, at)
+				}
+				o.add(yes, patchOp("add", ptr, &v))
+			case "remove":
+				o.add(o.shape.has(at), patchOp("remove", ptr, nil))
+			}
+			return
+		}
+		if op.Op == "add" {
+			empty := "{}"
+			if _, err := strconv.Atoi(steps[i+1]); steps[i+1] == "-" || err == nil {
+				empty = "[]"
+			}
+			o.ensure(at, ptr, empty)
+		}
+	}
+}
+
+// parents refuses a replacement where what the field is in may be missing.
+func (o *ops) parents(_ pointer, at path) {
+	parent := path{at.root, at.prefix, at.steps[:len(at.steps)-1]}
+	if len(parent.steps) > 1 && o.shape.has(parent).text != yes.text {
+		refuse("a replacement in %s, which may be missing", show(parent.whole()))
+	}
+}
+
+var multiple = regexp.MustCompile(`^(.+)\.\[([A-Za-z, ]+)\]\s*\[\]$`)
+
+// listOf understands the list of a foreach.
+func (s *scope) listOf(text string) (lists []path, optional bool) {
+	text = strings.TrimSpace(text)
+	if m := multiple.FindStringSubmatch(text); m != nil {
+		v := s.query(m[1])
+		if v.path == nil {
+			refuse("the list %s", text)
+		}
+		for name := range strings.SplitSeq(m[2], ",") {
+			lists = append(lists, v.path.to(strings.TrimSpace(name)))
+		}
+		return lists, true
+	}
+	if before, ok := strings.CutSuffix(text, "[]"); ok {
+		text, optional = before, true
+	}
+	if i := strings.LastIndex(text, "||"); i > 0 && strings.TrimSpace(text[i+2:]) == "`[]`" {
+		text, optional = text[:i], true
+	}
+	v := s.query(text)
+	if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
+		refuseFor("give the kind's CustomResourceDefinition, if it is a custom one", "the list %s is not known to be one", text)
+	}
+	return []path{*v.path}, optional
+}
+
+var indexVariable = regexp.MustCompile(`^\{\{\s*elementIndex\d*\s*\}\}$`)
+
+// pointerTo returns the pointer of a place in the object.
+func pointerTo(p path) pointer {
+	var out pointer
+	for _, step := range p.whole() {
+		out = out.to(step)
+	}
+	return out
+}
+
+// foreach translates one foreach with a JSON patch, or with another foreach.
+func (c *compiler) foreach(f policy.ForEach) expr {
+	lists, optional := c.listOf(f.List)
+	loopName, _ := c.loop(lists[0])
+	o := &ops{shape: c.shape}
+	if len(f.ForEach) > 0 {
+		if len(lists) > 1 || len(f.ForEach) > 1 {
+			refuse("foreach over several lists with another foreach in it")
+		}
+		_, at := c.loop(lists[0])
+		inner := c.with("element", value{path: &at})
+		if f.Preconditions != nil || len(f.Context) > 0 {
+			refuse("preconditions or a context of a foreach around another")
+		}
+		c.nested(o, f.ForEach[0], inner, lists[0], optional, loopName)
+		return o.expr()
+	}
+	for _, op := range c.operations(f.PatchesJSON6902) {
+		steps := tokens(op.Path)
+		n := -1
+		for i, l := range lists {
+			if w := l.whole(); len(steps) > len(w) && slices.Equal(w, steps[:len(w)]) && indexVariable.MatchString(steps[len(w)]) {
+				n = i
+			}
+		}
+		if n < 0 {
+			refuse("a foreach whose path %s is not that of an element of its list", op.Path)
+		}
+		l := lists[n]
+		if len(lists) > 1 {
+			c.note(Better, "Kyverno counts elementIndex over all lists of the foreach and so changes other elements; the policy changes the elements of "+show(l.whole()))
+		}
+		name, at := c.loop(l)
+		inner := c.with("element", value{path: &at})
+		inner = inner.with("elementIndex", value{expr: atom("i", "int")})
+		inner = c.context(inner, f.Context)
+		where := all(exprsOf(inner.conditions(f.Preconditions))...)
+		items, may := c.shape.read(l)
+		if may && !optional {
+			items, may = c.shape.get(l), false
+		}
+		rest := steps[len(l.whole())+1:]
+		if len(rest) == 0 {
+			if op.Op != "remove" {
+				refuse("a foreach that replaces its elements")
+			}
+			if f.Order == nil || *f.Order != "Descending" {
+				refuseFor("order: Descending", "a foreach that removes elements in ascending order: Kyverno removes others than it looked at")
+			}
+			if may {
+				items = call(items, "orValue", "list", list())
+			}
+			kept := call(c.shape.get(l), "filter", "list", atom(name, ""), not(where))
+			o.add(call(items, "exists", "bool", atom(name, ""), where), patchOp("replace", pointerTo(l), &kept))
+			continue
+		}
+		o.loops = []loop{{items, "i", name, where, may}}
+		o.patch(inner, op, at, pointerTo(l).at("i"), rest)
+		o.loops = nil
+	}
+	return o.expr()
+}
+
+// nested translates a foreach within one over lists, if it removes its elements.
+func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerOptional bool, outerName string) {
+	lists, optional := s.listOf(f.List)
+	if len(lists) != 1 || len(f.ForEach) > 0 || f.PatchesJSON6902 == "" || len(f.Context) > 0 {
+		refuse("what is in a foreach within a foreach")
+	}
+	l := lists[0]
+	operations := s.operations(f.PatchesJSON6902)
+	want := append(slices.Clone(outer.whole()), "", l.steps[len(l.steps)-1], "")
+	replaces := len(operations) == 1 && operations[0].Op == "replace" && f.Preconditions == nil
+	if !replaces && (len(operations) != 1 || operations[0].Op != "remove" || f.Order == nil || *f.Order != "Descending") {
+		refuse("a foreach within a foreach that neither replaces its elements nor removes them in descending order")
+	}
+	steps := tokens(operations[0].Path)
+	for i := range steps {
+		if indexVariable.MatchString(steps[i]) {
+			steps[i] = ""
+		}
+	}
+	if !slices.Equal(steps, want) {
+		refuse("a foreach within a foreach whose path %s is not that of its element", operations[0].Path)
+	}
+	name, inner := s.loop(l)
+	if name == outerName {
+		name = "y"
+		inner.root = atom(name, "map")
+	}
+	within := s.with("element", value{path: &inner})
+	where := all(exprsOf(within.conditions(f.Preconditions))...)
+	if !optional && s.shape.has(l).text != yes.text {
+		c.note(Better, "Kyverno refuses an object in which an element has no "+l.steps[len(l.steps)-1]+"; the policy passes over it")
+	}
+	items, may := c.shape.read(outer)
+	if may && !outerOptional {
+		items, may = c.shape.get(outer), false
+	}
+	kept := call(s.shape.get(l), "filter", "list", atom(name, ""), not(where))
+	exists := call(s.shape.or(l, list()), "exists", "bool", atom(name, ""), where)
+	if replaces {
+		v := literal(within.fill(operations[0].Value))
+		kept, exists = call(s.shape.get(l), "map", "list", atom(name, ""), v), s.shape.has(l)
+	}
+	o.loops = []loop{{items, "i", outerName, yes, may}}
+	o.add(exists, patchOp("replace", pointerTo(outer).at("i").to(l.steps[len(l.steps)-1]), &kept))
+	o.loops = nil
+}

@@ -1,0 +1,486 @@
+package convert
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// What a node of a patch does.
+type action int
+
+const (
+	set     action = iota // a scalar, or a list that is replaced
+	add                   // the same where nothing is, for +()
+	drop                  // null
+	inside                // fields of an object
+	merge                 // elements of a list with a key
+	forEach               // elements that are there
+)
+
+// node is a part of a patch.
+type node struct {
+	action action
+	name   string
+	value  any // of set and add; with exprs for variables
+	fields []*node
+	// keys are those of elements, for merge; each is the fields of one.
+	elements [][]*node
+	key      string
+	// at is the loop of forEach, and where says for which elements.
+	at    path
+	loop  string
+	where expr
+	// must says that the list has to be there: Kyverno fails if it is not, and so does the policy.
+	must bool
+}
+
+// overlay understands a patchStrategicMerge.
+type overlay struct {
+	*scope
+	conds []condition
+	notes func(Verdict, string)
+	// each is the foreach that the patch is in; nil if there is none.
+	each *eachElement
+}
+
+// eachElement is the element of a foreach, whose elements a patch names by their name.
+type eachElement struct {
+	list     path
+	lists    [][]string // all lists that the foreach goes through
+	loop     string
+	at       path
+	optional bool // the list may be missing
+	where    expr
+	used     bool
+}
+
+var anchorPattern = regexp.MustCompile(`^([+<=X^])?\((.+)\)$`)
+
+// anchor cuts a key into its anchor, "" for none and "()" for the conditional one, and name.
+func anchor(key string) (kind, name string) {
+	key = strings.TrimSpace(key)
+	m := anchorPattern.FindStringSubmatch(key)
+	if m == nil {
+		return "", key
+	}
+	if m[1] == "" {
+		return "()", m[2]
+	}
+	return m[1], m[2]
+}
+
+// keyOf is what kustomize merges the elements of a list by.
+var keyOf = map[string]string{
+	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "env": "name", "volumes": "name",
+	"imagePullSecrets": "name", "volumeMounts": "mountPath", "hostAliases": "ip",
+}
+
+// merged are other lists that kustomize merges, of which nothing here knows how.
+var merged = []string{"ports", "topologySpreadConstraints", "finalizers", "ownerReferences", "volumeDevices", "secrets", "conditions", "subsets", "resourceClaims", "taints", "podCIDRs"}
+
+// fields understands the fields of an object at a path.
+func (o *overlay) fields(m map[string]any, at path) []*node {
+	var out []*node
+	for _, key := range fieldOrder(stripped(m)) {
+		raw := rawKey(m, key)
+		kind, name := anchor(raw)
+		if hasVariable(name) {
+			refuse("a variable in the name of a field: %s", name)
+		}
+		if strings.ContainsAny(name, "*?") {
+			refuse("a wildcard in the name of a field: %s", name)
+		}
+		next := at.to(name)
+		if bad := o.shape.undeclared(next.whole()); bad != "" && kind != "=" && kind != "X" && kind != "^" {
+			refuse("the kind has no field %s, so a server drops what Kyverno writes", bad)
+		}
+		switch kind {
+		case "()", "<":
+			o.conds = append(o.conds, condition{"has-" + label(name), o.holds(next, m[raw])})
+		case "=", "X", "^":
+			refuseFor("leave out the anchor", "%s is an anchor of validation; Kyverno would write a field of that name", raw)
+		case "+":
+			if t, ok := m[raw].(string); ok && hasVariable(t) {
+				out = append(out, &node{action: add, name: name, value: o.fits(o.mayMiss(t, next), next)})
+			} else if v := plainValue(m[raw]); v != nil {
+				out = append(out, &node{action: add, name: name, value: o.fill(v)})
+			}
+		default:
+			if n := o.field(name, m[raw], next); n != nil {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// stripped has the names of a map without anchors, for their order.
+func stripped(m map[string]any) map[string]any {
+	out := map[string]any{}
+	for k := range m {
+		_, name := anchor(k)
+		if _, ok := out[name]; ok {
+			refuse("the field %s twice", name)
+		}
+		out[name] = nil
+	}
+	return out
+}
+
+func rawKey(m map[string]any, name string) string {
+	for k := range m {
+		if _, n := anchor(k); n == name {
+			return k
+		}
+	}
+	return name
+}
+
+func label(s string) string {
+	s = strings.ToLower(s)
+	return strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(s, "-"), "-")
+}
+
+// plainValue returns a value without the anchors in it, which all have to be +(), and without
+// empty objects, which Kyverno drops. It returns nil for nothing.
+func plainValue(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range v {
+			kind, name := anchor(k)
+			if kind != "" && kind != "+" {
+				refuse("the anchor %s within +()", k)
+			}
+			if e := plainValue(e); e != nil {
+				out[name] = e
+			}
+		}
+		if len(out) == 0 {
+			return nil
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			if anchored(e) {
+				refuse("an anchor in a list within +()")
+			}
+			if out[i] = plainValue(e); out[i] == nil {
+				refuse("an empty element of a list")
+			}
+		}
+		return out
+	}
+	return v
+}
+
+// anchored reports whether Kyverno finds an anchor in a value.
+func anchored(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if kind, _ := anchor(k); kind == "()" || kind == "<" || kind == "+" || anchored(e) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, anchored)
+	case string:
+		kind, _ := anchor(v)
+		return kind == "()" || kind == "<"
+	}
+	return false
+}
+
+func global(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if kind, _ := anchor(k); kind == "<" || global(e) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, global)
+	}
+	return false
+}
+
+// holds is the condition of an anchor.
+func (o *overlay) holds(p path, want any) expr {
+	if bad := o.shape.undeclared(p.whole()); bad != "" {
+		refuse("there is no field %s", bad)
+	}
+	typ := o.shape.scalar(p.whole())
+	switch want := want.(type) {
+	case map[string]any:
+		if len(want) == 0 && typ == "map" {
+			return typedBool(o.shape.has(p))
+		}
+		refuse("a condition on a whole object")
+	case string:
+		if hasVariable(want) {
+			e := o.text(want)
+			if e.typ != "string" || typ != "string" {
+				refuse("a condition with the variable %s", want)
+			}
+			return equal(o.shape.or(p, str("")), e)
+		}
+		if typ != "string" {
+			refuse("a condition on what is not known to be a string: %s", show(p.whole()))
+		}
+		if strings.ContainsAny(want, "|&<>!") {
+			refuse("a condition with operators: %q", want)
+		}
+		if why := comparesOtherwise(want); why != "" {
+			refuse("%s", why)
+		}
+		m := &matcher{shape: o.shape}
+		return m.text(p, want)
+	case bool:
+		if typ != "bool" {
+			refuse("a condition on what is not known to be a boolean: %s", show(p.whole()))
+		}
+		e, optional := o.shape.read(p)
+		if !optional {
+			return equal(e, literal(want))
+		}
+		return equal(e, fn("optional.of", "", literal(want)))
+	case int64:
+		if typ != "int" {
+			refuse("a condition on what is not known to be an integer: %s", show(p.whole()))
+		}
+		e, optional := o.shape.read(p)
+		if !optional {
+			return equal(e, literal(want))
+		}
+		return equal(e, fn("optional.of", "", literal(want)))
+	}
+	refuse("a condition with %v", want)
+	return no
+}
+
+func (o *overlay) field(name string, v any, at path) *node {
+	switch v := v.(type) {
+	case nil:
+		return &node{action: drop, name: name}
+	case map[string]any:
+		fields := o.fields(v, at)
+		if len(fields) == 0 {
+			return nil // Kyverno drops what has nothing but conditions
+		}
+		return &node{action: inside, name: name, fields: fields}
+	case []any:
+		return o.list(name, v, at)
+	case string:
+		if hasVariable(v) {
+			return &node{action: set, name: name, value: o.fits(o.mayMiss(v, at), at)}
+		}
+	}
+	if typ, is := o.shape.scalar(at.whole()), literal(v).typ; typ != "" && typ != "untyped" && typ != is && is != "float64" {
+		refuseFor("write a value of that type", "a %s for %s, which is a %s: a server refuses what Kyverno writes", is, show(at.whole()), typ)
+	}
+	return &node{action: set, name: name, value: v}
+}
+
+// mayMiss is text, but allows a || b of which both are missing: Kyverno then writes null, which
+// removes the field. That does nothing if the field is one of them.
+func (s *scope) mayMiss(t string, at path) expr {
+	if m := variable.FindStringSubmatch(t); m != nil && m[0] == t && !hasVariable(m[1]) && strings.Contains(m[1], "||") {
+		if v := s.query(m[1]); v.optional && v.expr.from != "" {
+			if !strings.Contains(v.expr.from, "\x00"+show(at.whole())+"\x00") {
+				refuse("|| of values that may both be missing, for a field that Kyverno then removes")
+			}
+			return v.expr
+		}
+	}
+	return s.text(t)
+}
+
+// fits refuses a variable whose type is not that of its field.
+func (s *scope) fits(e expr, at path) expr {
+	if typ := s.shape.scalar(at.whole()); typ != "" && e.typ != "" && e.typ != typ {
+		refuse("a %s for %s, which is a %s", e.typ, show(at.whole()), typ)
+	}
+	return e
+}
+
+func (o *overlay) list(name string, v []any, at path) *node {
+	if len(v) == 0 {
+		refuse("an empty list")
+	}
+	keyed := keyOf[name]
+	if !o.shape.builtin {
+		keyed = ""
+	}
+	if _, ok := v[0].(map[string]any); !ok {
+		if slices.Contains(merged, name) || slices.ContainsFunc(v, anchored) {
+			refuse("the list %s, which Kyverno merges", name)
+		}
+		return &node{action: set, name: name, value: o.fill(v)}
+	}
+	own := o.each != nil && slices.ContainsFunc(o.each.lists, func(l []string) bool { return slices.Equal(l, at.whole()) })
+	if own || slices.ContainsFunc(v, anchored) {
+		if len(v) != 1 {
+			if !own {
+				refuseFor("make a rule of each", "several elements of %s of which some have anchors: Kyverno mixes them up", name)
+			}
+			refuse("several elements of the list of a foreach")
+		}
+		return o.some(name, v[0].(map[string]any), at, keyed, own)
+	}
+	if keyed == "" {
+		if o.shape.builtin && slices.Contains(merged, name) {
+			refuse("the list %s, which Kyverno merges", name)
+		}
+		return &node{action: set, name: name, value: o.fill(plainList(v))}
+	}
+	n := &node{action: merge, name: name, key: keyed}
+	inside := path{atom("", ""), append(at.whole(), element), nil}
+	for _, e := range v {
+		m, ok := e.(map[string]any)
+		if !ok || m[keyed] == nil {
+			refuse("an element of %s without %s", name, keyed)
+		}
+		n.elements = append(n.elements, o.fields(m, inside))
+	}
+	return n
+}
+
+func plainList(v []any) any {
+	out := plainValue(v)
+	return out
+}
+
+// some understands the one element of a list that has anchors, or that names the element of a
+// foreach.
+func (o *overlay) some(name string, m map[string]any, at path, keyed string, own bool) *node {
+	if keyed != "name" {
+		refuse("an anchor in %s, which Kyverno does not merge by name", name)
+	}
+	loop := variableFor(name)
+	if strings.HasPrefix(at.root.text, loop) {
+		loop += "2"
+	}
+	elem := path{atom(loop, "map"), append(at.whole(), element), nil}
+	inner := &overlay{scope: o.scope, notes: o.notes, each: nil}
+	where := yes
+	fields := map[string]any{}
+	for k, v := range m {
+		fields[k] = v
+	}
+	if own {
+		e := o.each
+		raw := rawKey(m, "name")
+		kind, _ := anchor(raw)
+		text, _ := m[raw].(string)
+		if !regexp.MustCompile(`^\{\{\s*element\.name\s*\}\}$`).MatchString(text) || kind != "" && kind != "()" {
+			refuse("a foreach whose patch does not name its element by {{element.name}}")
+		}
+		if kind == "" && len(e.lists) > 1 {
+			refuse("a foreach over several lists whose patch adds elements to one of them")
+		}
+		if e.used {
+			refuse("a foreach that patches its list twice")
+		}
+		e.used = true
+		delete(fields, raw)
+		loop, elem, where = e.loop, e.at, e.where
+		if kind == "" && anchored(fields) {
+			refuseFor(`write (name): "{{element.name}}"`, "+() beside a name without parentheses: Kyverno applies it to every element")
+		}
+	} else {
+		if global(m) {
+			conds := o.only(m, elem)
+			items := o.shape.or(at, list())
+			o.conds = append(o.conds, condition{"has-" + label(name), call(items, "exists", "bool", atom(loop, ""), all(conds...))})
+			return nil
+		}
+		top := false
+		for k := range m {
+			kind, _ := anchor(k)
+			top = top || kind == "()"
+		}
+		if !top && !conditional(m) {
+			refuseFor(`write (name): "*" for all elements`, "+() in an element of %s without a condition: Kyverno applies it to every element, whatever its name", name)
+		}
+	}
+	n := &node{action: forEach, name: name, at: elem, loop: loop, must: own && !o.each.optional}
+	n.fields = inner.fields(fields, elem)
+	n.where = all(append([]expr{where}, exprsOf(inner.conds)...)...)
+	if n.where.text != yes.text || own && !always(n.fields) {
+		o.notes(Order, "Kyverno moves the elements that it changes before the others of "+name)
+	}
+	if !own && hasAdd(n.fields) && !exactName(m) {
+		o.notes(Better, "Kyverno decides about +() at the first element of "+name+" and does the same to all; the policy decides for each")
+	}
+	if len(n.fields) == 0 {
+		refuse("a patch of %s in which nothing is left to write", name)
+	}
+	return n
+}
+
+func conditional(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if kind, _ := anchor(k); kind == "()" || conditional(e) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, conditional)
+	}
+	return false
+}
+
+// exactName reports whether the element is chosen by one name.
+func exactName(m map[string]any) bool {
+	s, ok := m["(name)"].(string)
+	return ok && !strings.ContainsAny(s, "*?")
+}
+
+func hasAdd(nodes []*node) bool {
+	return slices.ContainsFunc(nodes, func(n *node) bool { return n.action == add || hasAdd(n.fields) })
+}
+
+// always reports whether a patch of an element has something to write whatever there is.
+func always(nodes []*node) bool {
+	return slices.ContainsFunc(nodes, func(n *node) bool {
+		if n.action == inside || n.action == forEach {
+			return always(n.fields)
+		}
+		e, ok := n.value.(expr)
+		return n.action == merge || n.action == set && !(ok && e.from != "")
+	})
+}
+
+// only returns the conditions of an element that has global anchors and nothing to write.
+func (o *overlay) only(m map[string]any, at path) []expr {
+	var out []expr
+	for _, k := range sortedKeys(m) {
+		kind, name := anchor(k)
+		switch v := m[k].(type) {
+		case map[string]any:
+			if kind == "" {
+				out = append(out, o.only(v, at.to(name))...)
+				continue
+			}
+		}
+		if kind != "<" {
+			refuse("%s beside <(): Kyverno drops it", k)
+		}
+		out = append(out, o.holds(at.to(name), m[k]))
+	}
+	return out
+}
+
+// atomic reports whether a merge refuses to write a path.
+func (s *shape) atomic(p []string) bool {
+	places, ok := s.at(p)
+	return !ok || slices.ContainsFunc(places, openapi.Place.Atomic)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/go-logr/logr"
+	kyvernov1 "github.com/kyverno/kyverno/api/kyverno/v1"
+	kyvernov2 "github.com/kyverno/kyverno/api/kyverno/v2"
+	"github.com/kyverno/kyverno/pkg/config"
+	"github.com/kyverno/kyverno/pkg/engine"
+	engineapi "github.com/kyverno/kyverno/pkg/engine/api"
+	"github.com/kyverno/kyverno/pkg/engine/factories"
+	"github.com/kyverno/kyverno/pkg/engine/jmespath"
+	"github.com/kyverno/kyverno/pkg/engine/policycontext"
+	imageverifycache "github.com/kyverno/kyverno/pkg/image/verification/cache"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Request is what the webhook knows about the object to mutate.
+type Request struct {
+	Operation string         `json:"operation"` // CREATE or UPDATE
+	Object    map[string]any `json:"object"`    // not modified
+	OldObject map[string]any `json:"oldObject,omitempty"`
+	// NamespaceLabels are those of the object's Namespace.
+	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
+	User            string            `json:"user,omitempty"`
+	Groups          []string          `json:"groups,omitempty"`
+	SubResource     string            `json:"subresource,omitempty"`
+}
+
+// Result is what became of an object.
+type Result struct {
+	// Object is the patched object; nil if the request is refused.
+	Object map[string]any `json:"object,omitempty"`
+	// Error is what the request is refused with.
+	Error string `json:"error,omitempty"`
+	// Rules has the status of each rule that matched, by its name: pass, skip or error.
+	Rules map[string]string `json:"rules,omitempty"`
+}
+
+var (
+	configuration = config.NewDefaultConfiguration(false)
+	functions     = jmespath.New(configuration)
+)
+
+func init() { ctrllog.SetLogger(logr.Discard()) }
+
+// Decode reads a ClusterPolicy or a Policy as Kyverno does, from JSON.
+func Decode(data []byte) (kyvernov1.PolicyInterface, error) {
+	var head struct{ Kind string }
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, err
+	}
+	var p kyvernov1.PolicyInterface
+	switch head.Kind {
+	case "ClusterPolicy":
+		p = &kyvernov1.ClusterPolicy{}
+	case "Policy":
+		p = &kyvernov1.Policy{}
+	default:
+		return nil, fmt.Errorf("kind %q is no policy of Kyverno", head.Kind)
+	}
+	return p, json.Unmarshal(data, p)
+}
+
+// Mutate runs the mutate rules of a policy as the webhook does (Kyverno's
+// pkg/webhooks/resource/mutation). A policy whose failurePolicy is Ignore changes nothing if
+// one of its rules fails.
+func Mutate(ctx context.Context, policy kyvernov1.PolicyInterface, r Request) (Result, error) {
+	object := unstructured.Unstructured{Object: runtime.DeepCopyJSON(r.Object)}
+	gvk := object.GroupVersionKind()
+	request := admissionv1.AdmissionRequest{
+		Operation: admissionv1.Operation(r.Operation), Name: object.GetName(), Namespace: object.GetNamespace(), SubResource: r.SubResource,
+		UserInfo: authenticationv1.UserInfo{Username: r.User, Groups: r.Groups},
+	}
+	request.Kind.Group, request.Kind.Version, request.Kind.Kind = gvk.Group, gvk.Version, gvk.Kind
+	if gvk.Kind == "Namespace" && gvk.Group == "" {
+		request.Namespace = object.GetName()
+	}
+	var err error
+	if request.Object.Raw, err = json.Marshal(r.Object); err != nil {
+		return Result{}, err
+	}
+	if r.OldObject != nil {
+		if request.OldObject.Raw, err = json.Marshal(r.OldObject); err != nil {
+			return Result{}, err
+		}
+	}
+	info := kyvernov2.RequestInfo{AdmissionUserInfo: request.UserInfo}
+	pc, err := policycontext.NewPolicyContextFromAdmissionRequest(functions, request, info, gvk, configuration)
+	if err != nil {
+		return Result{}, err
+	}
+	// What needs a cluster, a registry or ConfigMaps finds none.
+	e := engine.NewEngine(configuration, functions, nil, nil, imageverifycache.DisabledImageVerifyCache(),
+		factories.DefaultContextLoaderFactory(nil), nil, nil)
+	response := e.Mutate(ctx, pc.WithPolicy(policy).WithNamespaceLabels(r.NamespaceLabels))
+	out := Result{Object: response.PatchedResource.Object, Rules: map[string]string{}}
+	var errors []string
+	for _, rule := range response.PolicyResponse.Rules {
+		out.Rules[rule.Name()] = string(rule.Status())
+		if rule.HasStatus(engineapi.RuleStatusError, engineapi.RuleStatusFail) {
+			errors = append(errors, rule.Name()+": "+rule.Message())
+		}
+	}
+	switch {
+	case response.IsSuccessful() && out.Object != nil:
+	case policy.GetSpec().GetFailurePolicy(ctx) == kyvernov1.Fail && len(errors) > 0:
+		out.Object, out.Error = nil, strings.Join(errors, "; ")
+	default:
+		out.Object = r.Object
+	}
+	return out, nil
+}
