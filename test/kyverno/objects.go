@@ -185,9 +185,10 @@ func (p *pool) object(seed uint64, i int) *Request {
 	return r
 }
 
-// keysOf are the lists in which a server refuses elements with equal or empty keys.
+// keysOf are lists whose elements have a key. A server refuses some with equal or empty keys, and
+// warns of others (env, ports); Kyverno joins those, row kyverno-same-keys of compat.md.
 var keysOf = map[string]string{
-	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name",
+	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip",
 }
 
 // admissible reports whether a server does not refuse the object for what matters here.
@@ -199,8 +200,8 @@ func admissible(v any) bool {
 				seen := map[string]bool{}
 				for _, each := range l {
 					m, _ := each.(map[string]any)
-					key, _ := m[keysOf[k]].(string)
-					if key == "" || seen[key] {
+					key := fmt.Sprint(m[keysOf[k]])
+					if m[keysOf[k]] == nil || key == "" || seen[key] {
 						return false
 					}
 					seen[key] = true

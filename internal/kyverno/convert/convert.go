@@ -400,6 +400,9 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		note(Better, "Kyverno refuses an object in which a variable of a precondition is missing, even if a later one is about the operation and does not hold")
 	}
 	p := r.Mutate
+	if mayFail && len(preconditions.Any) > 1 && p.ForEach == nil {
+		note(Better, "Kyverno refuses an object in which a variable of the preconditions is missing, even if another of any holds")
+	}
 	switch {
 	case p.PatchStrategicMerge != nil:
 		o := &overlay{scope: k.scope, notes: note}
