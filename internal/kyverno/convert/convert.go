@@ -296,7 +296,6 @@ type compiled struct {
 	variant
 	conds     []condition
 	selector  *metav1.LabelSelector
-	ops       []string
 	mutations []mutation
 }
 

@@ -382,6 +382,9 @@ func (o *ops) expr() expr {
 		lists = append(lists, call(items, "transformList", "list", append(args, p.op)...))
 	}
 	flush()
+	if len(lists) == 0 {
+		refuse("a patch in which nothing is left to write")
+	}
 	if len(lists) == 1 {
 		e := lists[0]
 		if inner, ok := strings.CutPrefix(e.text, "("); ok && len(o.parts) == 1 {

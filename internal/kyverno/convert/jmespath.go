@@ -397,8 +397,14 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		}
 		return value{expr: call(e, "size", "int")}
 	case "contains":
+		if len(n.Children) != 2 {
+			refuse("contains() has %d arguments", len(n.Children))
+		}
 		if f := n.Children[0]; f.NodeType == jmespath.ASTFunctionExpression && f.Value == "keys" && n.Children[1].NodeType == jmespath.ASTLiteral {
 			key, _ := n.Children[1].Value.(string)
+			if len(f.Children) != 1 {
+				refuse("keys() has %d arguments", len(f.Children))
+			}
 			v := s.eval(f.Children[0])
 			if v.path == nil {
 				refuse("keys() of %s", v.expr.text)

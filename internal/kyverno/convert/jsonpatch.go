@@ -109,7 +109,7 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 			o.add(yes, patchOp("add", append(slices.Clone(ptr), str("/-")), &v))
 			return
 		case err == nil:
-			if last || !slices.Equal(steps[i-1:i], []string{"containers"}) || number != 0 {
+			if last || i == 0 || steps[i-1] != "containers" || number != 0 {
 				refuse("the path %s: an element by its index, which need not exist", op.Path)
 			}
 			at = path{atom(s.shape.get(at).text+"[0]", ""), append(at.whole(), element), nil}
