@@ -407,7 +407,7 @@ func (g *movers) documented(t *testing.T) {
 		}
 		shown += out
 	}
-	for _, want := range []string{"1 mutator: 1 native\nAssign/told  native    by the policy assign-told of " + g.group, "/assign-told", "/mapd-native-probe"} {
+	for _, want := range []string{"1 mutator: 1 native\nAssign/told  native  by the policy assign-told of " + g.group, "/assign-told", "/mapd-native-probe"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%q is not shown:\n%s", want, shown)
 		}
