@@ -92,7 +92,7 @@ func runMigrateKyverno(s streams, f *kyvernoFlags, paths []string) error {
 		return &codedError{code: exitUsage}
 	}
 	if len(in.Policies) == 0 && len(in.Unreadable) == 0 {
-		return usagef(name+"no policies of Kyverno in %s", files)
+		return usagef(name+"no policies of Kyverno in %s", strings.Join(files, ", "))
 	}
 	a, err := kyverno.Assess(in)
 	if err != nil {

@@ -453,6 +453,11 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	if len(out.mutations) == 0 {
 		refuse("a patch in which nothing is left to write")
 	}
+	for _, t := range g.targets {
+		if !t.known {
+			rule.note(Differs, fmt.Sprintf("the resource %s, with namespaces, is guessed from the kind %s of %s: if it is another, the policy does nothing; pass the CustomResourceDefinition", t.resource, t.gvk.Kind, t.gvk.GroupVersion()))
+		}
+	}
 	return out
 }
 

@@ -273,3 +273,18 @@ func FuzzJSONPatch(f *testing.F) {
 		convertible(t, p)
 	})
 }
+
+// What is not known for certain is said, and no text is blamed for what it does not have.
+func TestReasons(t *testing.T) {
+	for _, tt := range []struct{ kind, label, verdict, reason string }{
+		{"example.com/v1/Widget", "x", "differs", "the resource widgets, with namespaces, is guessed"},
+		{"Pod", "{{ request.object.[", "refused", "a {{ without its }}"},
+		{"Pod", "x", "exact", ""},
+	} {
+		text := fmt.Sprintf("{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: a}, spec: {rules: [{name: r, match: {any: [{resources: {kinds: [%q]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: %q}}}}}]}}", tt.kind, tt.label)
+		rule := convert.Policy(policies(t, []byte(text))[0], convert.Options{Types: builtin}).Rules[0]
+		if got := strings.Join(rule.Reasons, "; "); string(rule.Verdict) != tt.verdict || !strings.HasPrefix(got, tt.reason) || (tt.reason == "") != (got == "") {
+			t.Errorf("%s, %s: %s: %s", tt.kind, tt.label, rule.Verdict, got)
+		}
+	}
+}

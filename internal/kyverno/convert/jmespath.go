@@ -482,6 +482,9 @@ func (s *scope) text(t string) expr {
 	if strings.Contains(t, `\{{`) {
 		refuse("an escaped {{")
 	}
+	if strings.Count(t, "{{") > strings.Count(t, "}}") {
+		refuse("a {{ without its }}: %q", t)
+	}
 	t = s.unnest(t)
 	found := variable.FindAllStringSubmatchIndex(t, -1)
 	if len(found) == 0 {
