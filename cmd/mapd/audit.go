@@ -346,7 +346,7 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 		return f.fix.run(ctx, s, notes, o, f.qps)
 	}
 	if f.output == "json" {
-		o.Each = func(r *audit.Result) error { return audit.Line(s.out, r) }
+		o.Each = func(r *audit.Result) error { return report.WriteJSON(s.out, r, "") }
 	}
 	if f.state != "" {
 		if o.State, err = audit.ReadState(f.state); err != nil {

@@ -8,9 +8,9 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +26,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/history"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/replicas"
+	"github.com/mapd-project/mapd/internal/output/page"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
@@ -293,19 +294,19 @@ func withCounts(bindings []rolloutBinding, answers []replicas.Answer[history.Cou
 }
 
 func (o *rolloutStatusOutput) table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POLICY\tBINDING\tMODE\tPERCENT\tLEFT-OUT\tSEEN\tWOULD\tCHANGED\tFAILED\tLAST")
+	t := page.Table{Heads: []string{"POLICY", "BINDING", "MODE", "PERCENT", "LEFT-OUT", "SEEN", "WOULD", "CHANGED", "FAILED", "LAST"}}
+	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	for _, b := range o.Bindings {
 		row := func(mode, percent string, c history.Counts, last *history.Example) {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", report.Line(b.Policy), dash(report.Line(b.Binding)), mode, dash(percent),
-				c.LeftOut, c.Seen, c.Would, c.Changed, c.Failed, exampleText(last))
+			t.Row(b.Policy, dash(b.Binding), mode, dash(percent),
+				count(c.LeftOut), count(c.Seen), count(c.Would), count(c.Changed), count(c.Failed), exampleText(last))
 		}
-		row(dash(report.Line(b.Mode)), b.Percent, b.Counts, b.Last)
+		row(dash(b.Mode), b.Percent, b.Counts, b.Last)
 		for _, e := range b.Earlier {
-			row(dash(report.Line(e.Mode))+" (earlier)", "", e.Counts, e.Last)
+			row(dash(e.Mode)+" (earlier)", "", e.Counts, e.Last)
 		}
 	}
-	return t.Flush()
+	return t.WriteText(w)
 }
 
 func dash(s string) string { return cmp.Or(s, "-") }
