@@ -23,8 +23,15 @@ type feature interface {
 	// they describe may read any object.
 	parameters() bool
 	readsAll() bool
-	// build adds to the Snapshot what documents say, and to the errors what is wrong.
+	// build adds to the Snapshot the stages and the result of the feature's documents, and to
+	// the errors what is wrong. A method of Snapshot beside it returns the result.
 	build(b *builder, docs []*manifest.Document, o *Options)
+}
+
+// resultOf returns the result that a feature has put into a Snapshot, the zero value if none.
+func resultOf[T any](s *Snapshot, f feature) T {
+	result, _ := s.results[f].(T)
+	return result
 }
 
 // features are all, in the order in which a request meets what they run.

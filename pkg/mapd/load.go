@@ -196,7 +196,7 @@ func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 		More:      more,
 		Documents: docs,
 		Env:       env, Unbound: opts.Unbound, Mode: opts.mode(), Namespace: opts.Namespace, Trace: !opts.Brief,
-		Resolver: opts.Resolver, Provider: opts.Provider, Guests: opts.Guests,
+		Resolver: opts.Resolver, Provider: opts.Provider, Modules: opts.Guests,
 	})
 	if len(errs) > 0 {
 		for i, err := range errs {
@@ -224,11 +224,11 @@ func (p *Policies) Policies() []*policy.Policy { return p.loaded.Policies }
 
 // Mutators returns how many of Gatekeeper's mutators were loaded, those that do
 // not run included; Notes says which these are and why.
-func (p *Policies) Mutators() int { return len(p.loaded.Mutators) }
+func (p *Policies) Mutators() int { return len(p.loaded.Mutators()) }
 
 // Templates returns Gatekeeper's expansion templates among the documents, in their
 // order.
-func (p *Policies) Templates() []*legacy.Template { return p.loaded.Templates }
+func (p *Policies) Templates() []*legacy.Template { return p.loaded.Templates() }
 
 // Types returns the kinds that are known: the built-in ones, and those of the
 // documents' CustomResourceDefinitions.
@@ -255,10 +255,10 @@ func (p *Policies) Bindings() int {
 func (p *Policies) Ignored() map[string]int { return p.loaded.Ignored }
 
 // Guests returns how many of Kubewarden's policies run.
-func (p *Policies) Guests() int { return len(p.loaded.Guests) }
+func (p *Policies) Guests() int { return len(p.loaded.Modules()) }
 
 // Kubewarden returns Kubewarden's policies that run, in the order of their IDs.
-func (p *Policies) Kubewarden() []*kubewarden.Policy { return p.loaded.Guests }
+func (p *Policies) Kubewarden() []*kubewarden.Policy { return p.loaded.Modules() }
 
 // Times returns how long Load took to read the documents and to compile them.
 func (p *Policies) Times() (read, compile time.Duration) { return p.loaded.Read, p.compiled }

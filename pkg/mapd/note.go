@@ -74,7 +74,7 @@ func (p *Policies) Notes() []Note {
 	}
 	list(Other, l.Dangling, ", ", "bindings whose policy was not given, so no effect")
 	list(UnknownParams, l.UnknownParams, "; ", "unknown paramKind, give its CustomResourceDefinition")
-	list(Other, l.NoGuests, ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
+	list(Other, l.NotLoaded(), ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
 	for _, text := range slices.Concat(l.Misspelt, l.Apart, l.Unheeded) {
 		notes = append(notes, note(Mistake, nil, "%s", text))
 	}
@@ -91,7 +91,7 @@ func (p *Policies) Notes() []Note {
 	for _, text := range slices.Concat(l.Older, l.Tripped) {
 		notes = append(notes, note(Other, nil, "%s", text))
 	}
-	for _, m := range l.Mutators {
+	for _, m := range l.Mutators() {
 		about := []string{m.Mutator.ID()}
 		if !m.Running {
 			kind := Other

@@ -253,10 +253,10 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	}
 	more = append(slices.Clip(b.around), more...)
 	opts := policyset.Options{
-		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Guests: b.loading.Loader, Resolver: b.loading.Resolver,
+		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Modules: b.loading.Loader, Resolver: b.loading.Resolver,
 	}
 	if len(b.loading.Only) > 0 {
-		opts.Mutators, opts.GuestMode = api.Off, api.Off
+		opts.Mutators, opts.ModuleMode = api.Off, api.Off
 	}
 	opts.Like = b.first
 	var built *policyset.Snapshot
@@ -289,20 +289,20 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	for _, d := range slices.Concat(docs, more) {
 		digest(b.sum, d.Object)
 	}
-	for _, name := range built.NoGuests {
+	for _, name := range built.NotLoaded() {
 		b.Problems = append(b.Problems, "left out: "+name+": nothing loads its module")
 	}
 	for _, kind := range built.UnknownParams {
 		b.Problems = append(b.Problems, "the cluster does not serve the paramKind "+kind)
 	}
-	for _, m := range built.Mutators {
+	for _, m := range built.Mutators() {
 		if !m.Running {
 			b.Problems = append(b.Problems, "left out: "+m.Mutator.ID()+": "+m.Reason)
 		}
 	}
 	b.types = built.Types
 	b.first = cmp.Or(b.first, built)
-	b.Policies += len(built.Index.Bindings()) - len(built.Dangling) + len(built.Mutators) + len(built.Guests)
+	b.Policies += len(built.Index.Bindings()) - len(built.Dangling) + len(built.Mutators()) + len(built.Modules())
 	e := built.Engine().With(func(o *engine.Options) {
 		if b.loading.Authorizer != nil {
 			o.Authorizer = b.loading.Authorizer
