@@ -62,6 +62,7 @@ var groups = []layer{
 	{"internal/parallel", nil},
 	{"internal/words", nil},
 	{"internal/atomicfile", nil},
+	{"internal/httpsclient", nil},
 	{"internal/breaker", nil},
 	{"internal/document", nil},
 	{"internal/output", []string{"internal/document", "internal/words"}},
@@ -69,8 +70,8 @@ var groups = []layer{
 	{"internal/gatekeeper", nil},
 	{"internal/kyverno", []string{"internal/document", "internal/gatekeeper"}},
 	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/parallel"}},
-	{"internal/kubewarden", []string{"internal/atomicfile", "internal/detach", "internal/words"}},
-	{"internal/externaldata", []string{"internal/words"}},
+	{"internal/kubewarden", []string{"internal/atomicfile", "internal/detach", "internal/httpsclient", "internal/words"}},
+	{"internal/externaldata", []string{"internal/httpsclient", "internal/words"}},
 	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset", "internal/words"}},
 	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
 	{"internal/author", []string{
@@ -82,7 +83,7 @@ var groups = []layer{
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "internal/workloads",
 	}},
 	{"internal/operate", []string{
-		"internal/atomicfile", "internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/lint",
+		"internal/atomicfile", "internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/httpsclient", "internal/lint",
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "pkg/mapd",
 	}},
 }
