@@ -223,12 +223,12 @@ func (f *auditFlags) connect(ctx context.Context, s streams) (*auditCluster, err
 	if err != nil {
 		return nil, err
 	}
-	loader, err := f.modules.loader(guestLog(s.err), limitCommand)
+	loader, err := f.modules.loader(moduleLog(s.err), limitCommand)
 	if err != nil {
 		return nil, usagef("audit: %w", err)
 	}
 	return connectAudit(ctx, config, audit.Loading{
-		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Guests: f.kubewarden, Loader: loader, Whole: f.whole, Only: f.fix.policies(),
+		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Modules: f.kubewarden, Loader: loader, Whole: f.whole, Only: f.fix.policies(),
 		Authorizer: store.NewAuthorizer(kube),
 	})
 }

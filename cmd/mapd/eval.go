@@ -327,7 +327,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if err := e.outside.save(); err != nil {
 		return err
 	}
-	return e.verdict()
+	return e.outcome()
 }
 
 // newEvaluation reads everything but the objects, and prints the notes about it.
@@ -354,7 +354,7 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 	if err != nil {
 		return nil, err
 	}
-	loader, err := f.modules.loader(guestLog(s.err), limitCommand)
+	loader, err := f.modules.loader(moduleLog(s.err), limitCommand)
 	if err != nil {
 		return nil, f.usagef("%w", err)
 	}
@@ -393,7 +393,7 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 }
 
 // load reads the policies, those of live included, and prints the notes about them.
-func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
+func (e *evaluation) load(s streams, loader *moduleLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
 	f := e.flags
 	e.notes.quiet = f.quiet
 	var policies *mapd.Policies
@@ -401,9 +401,12 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 	var refused *mapd.LoadError
 	for again := true; again; {
 		policies, err = mapd.Load(mapd.Options{
-			Context:    append(contextOf(e.inputs, texts), live...),
-			Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
-			Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
+			Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Modules: loader,
+			ToolOptions: mapd.ToolOptions{
+				Context: append(contextOf(e.inputs, texts), live...),
+				Brief:   brief, Observe: f.trace || f.explain || f.output == traceFormat,
+				Resolver: e.outside.resolver, Provider: e.outside.provider,
+			},
 		}, texts...)
 		again = false
 		if errors.As(err, &refused) {
@@ -421,7 +424,7 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 		return &codedError{code: exitPolicy}
 	case err != nil:
 		return usagef("--kubernetes: %w", err)
-	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
+	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && len(policies.Kubewarden()) == 0 && !f.expand:
 		return e.noPolicies()
 	}
 	e.swapped = len(texts) > 0 && len(live) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators() == 0
@@ -464,8 +467,8 @@ func (e *evaluation) readOld(s streams) error {
 	return nil
 }
 
-// verdict returns the error whose exit code the objects together deserve.
-func (e *evaluation) verdict() error {
+// outcome returns the error whose exit code the objects together deserve.
+func (e *evaluation) outcome() error {
 	if e.objects == 0 && !e.failed && !e.unreadable {
 		return e.flags.usagef("no objects in %s", strings.Join(slices.Concat(e.flags.files, e.flags.kustomize), ", "))
 	}

@@ -77,7 +77,7 @@ func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*map
 	if err != nil {
 		return nil, nil, fail(err)
 	}
-	docs, problems, err := c.Documents(ctx, audit.Loading{Native: from.native, Mutators: true, Guests: true})
+	docs, problems, err := c.Documents(ctx, audit.Loading{Native: from.native, Mutators: true, Modules: true})
 	if err != nil {
 		return nil, nil, fail(err)
 	}

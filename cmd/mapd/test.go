@@ -136,7 +136,7 @@ func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	if f.verbose {
-		log = guestLog(stderr)
+		log = moduleLog(stderr)
 	}
 	if _, err := f.modules.loader(log, limitCommand); err != nil {
 		return opts, usagef("test: %w", err)
@@ -146,7 +146,7 @@ func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
 			return cel.NewEnv(cel.Options{Version: minor, Observe: true})
 		}
 	}
-	opts.Guests = func(local map[string]string) (kubewarden.Loader, error) {
+	opts.Modules = func(local map[string]string) (kubewarden.Loader, error) {
 		own := f.modules
 		for _, module := range slices.Sorted(maps.Keys(local)) {
 			own.local = append(slices.Clip(own.local), module+"="+local[module])
@@ -203,7 +203,7 @@ func testOnce(ctx context.Context, s streams, f *testFlags, opts suite.Options, 
 	if f.update && len(results.Errs) == 0 {
 		return updateTests(s, results)
 	}
-	return testVerdict(results)
+	return testOutcome(results)
 }
 
 func (f *testFlags) covers() bool { return f.coverage || f.html != "" || f.lcov != "" }
@@ -299,8 +299,8 @@ func printSuiteErrors(w io.Writer, errs []error) {
 	}
 }
 
-// testVerdict returns the error whose exit code the results deserve.
-func testVerdict(r *suite.Results) error {
+// testOutcome returns the error whose exit code the results deserve.
+func testOutcome(r *suite.Results) error {
 	switch {
 	case r.Unread:
 		return &codedError{code: exitUsage}

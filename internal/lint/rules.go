@@ -131,13 +131,13 @@ func library(p *pass) {
 
 // unknownFields finds fields that are read or patched and that no matched kind has.
 func unknownFields(p *pass) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
 		p.eachPath(e, func(n *cel.Node, at path, _ facts) {
-			if at[0] != "object" && at[0] != "oldObject" || told[at[1:].key()] || !p.set.lacks(p.subject, at) {
+			if at[0] != "object" && at[0] != "oldObject" || reported[at[1:].key()] || !p.set.lacks(p.subject, at) {
 				return
 			}
-			told[at[1:].key()] = true
+			reported[at[1:].key()] = true
 			p.node(e, n, "%s: %s has no such field", at, kindNames(p.subject.kinds)).Severity = Warning
 		})
 		for _, o := range e.ops {
@@ -333,11 +333,11 @@ func (s *subject) findWrites(e *expression) (out []write) {
 // unguarded finds access to what may be missing. A server then denies the request, or
 // leaves the mutation out.
 func unguarded(p *pass) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
 		var seen []path
 		p.eachPath(e, func(n *cel.Node, at path, known facts) {
-			if at[0] != "object" && at[0] != "oldObject" || known.knows(at) || told[at.key()] {
+			if at[0] != "object" && at[0] != "oldObject" || known.knows(at) || reported[at.key()] {
 				return
 			}
 			for _, shorter := range seen {
@@ -357,7 +357,7 @@ func unguarded(p *pass) {
 			default:
 				return
 			}
-			told[at.key()] = true
+			reported[at.key()] = true
 			seen = append(seen, at)
 			guard := p.guard(e, at, known)
 			if strings.Contains(guard, "[]") {

@@ -98,7 +98,7 @@ func (moduleDocuments) build(b *builder, docs []*manifest.Document, opts *Option
 		b.fail(err)
 		return
 	}
-	b.snapshot.stages = append(b.snapshot.stages, engine.Guests(mutating, opts.ModuleMode), engine.Validators(validating, opts.ModuleMode))
+	b.snapshot.stages = append(b.snapshot.stages, engine.Modules(mutating, opts.ModuleMode), engine.Validators(validating, opts.ModuleMode))
 }
 
 // loadModule compiles what a policy says and loads its module.

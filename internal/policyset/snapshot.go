@@ -63,7 +63,7 @@ type Options struct {
 	// of the same policies is used again. It may be nil.
 	Like *Snapshot
 	// Also, if not nil, reads all documents for the caller, and returns what is wrong
-	// with those of its kinds. Other rooms judge by kinds that a Snapshot does not use.
+	// with those of its kinds. Other packages use kinds that a Snapshot does not.
 	Also func(docs []*manifest.Document) []error
 }
 

@@ -40,7 +40,7 @@ type mutation struct {
 	index  int
 }
 
-// member is a mutator or a guest.
+// member is a mutator or a module policy.
 type member struct{ stage, name string }
 
 // Count counts a decision.
@@ -60,7 +60,7 @@ func (c *Counter) Count(d *engine.Decision) {
 				c.changed[mutation{s.Policy, s.Mutation}]++
 			}
 		case s.Stage != engine.MutatorStage && s.Outcome == engine.Skipped:
-			// A guest's condition is false.
+			// A module policy's condition is false.
 		case s.Outcome == engine.Failed:
 			outcomes[of] = denied
 		case s.Outcome == engine.Changed:
@@ -105,7 +105,7 @@ func (c *Counter) hits(of member, outcomes []string) (hits []int64) {
 	return hits
 }
 
-// mutator and guest return what is covered of a mutator and of a guest, nil if the
+// mutator and module return what is covered of a mutator and of a module policy, nil if the
 // document is none.
 func (c *Counter) mutator(d *mapd.Document) *Policy {
 	u := d.Object()
@@ -116,13 +116,13 @@ func (c *Counter) mutator(d *mapd.Document) *Policy {
 	return c.covered(d, "mutator", of, matched, unmatched, changed, kept)
 }
 
-func (c *Counter) guest(d *mapd.Document, guests []*kubewarden.Policy) *Policy {
+func (c *Counter) module(d *mapd.Document, policies []*kubewarden.Policy) *Policy {
 	u := d.Object()
-	for _, p := range guests {
+	for _, p := range policies {
 		switch {
 		case u.GetKind() != p.Kind() || u.GetName() != p.Name || u.GetNamespace() != "" && p.Namespace != "" && u.GetNamespace() != p.Namespace:
 		case p.Mutating:
-			return c.covered(d, "guest", member{engine.GuestStage, p.ID()}, accepted, changed, denied)
+			return c.covered(d, "guest", member{engine.ModuleStage, p.ID()}, accepted, changed, denied)
 		default:
 			return c.covered(d, "guest", member{engine.ValidatorStage, p.ID()}, accepted, denied)
 		}

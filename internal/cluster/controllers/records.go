@@ -45,9 +45,9 @@ type storing struct {
 	at    time.Time // of the last write
 }
 
-// StoreRecords stores what a Ledger knows until ctx is done, and once more then. It needs
+// StoreRecords stores what a Recorder knows until ctx is done, and once more then. It needs
 // no lease.
-func (w *Writer) StoreRecords(ctx context.Context, l *history.Ledger) {
+func (w *Writer) StoreRecords(ctx context.Context, l *history.Recorder) {
 	s, tries := &storing{}, attempts{}
 	attempt := func(ctx context.Context, timeout time.Duration, end bool) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -65,7 +65,7 @@ func (w *Writer) StoreRecords(ctx context.Context, l *history.Ledger) {
 
 // storeRecords stores records if there are new ones, or nobody has seen the replica for
 // long. end says that there will be no more.
-func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Ledger, end bool) error {
+func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Recorder, end bool) error {
 	now := l.Mark()
 	changed := now != s.mark
 	if !changed && (!s.there || !end && time.Since(s.at) < recordsRenewed) {
@@ -108,7 +108,7 @@ func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Ledger
 	if err != nil {
 		return err
 	}
-	l.Sunk(records.New, records.Missed)
+	l.Delivered(records.New, records.Missed)
 	s.there, s.mark, s.at = true, records.Mark, time.Now()
 	return nil
 }

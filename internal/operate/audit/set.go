@@ -39,9 +39,9 @@ type Loading struct {
 	Files []manifest.Input
 	// Unbound binds policies without a binding to everything.
 	Unbound bool
-	// Native, Mutators and Guests have the cluster's policies of Kubernetes' own group,
+	// Native, Mutators and Modules have the cluster's policies of Kubernetes' own group,
 	// Gatekeeper's mutators and Kubewarden's policies run, too. Those of files always run.
-	Native, Mutators, Guests bool
+	Native, Mutators, Modules bool
 	// Only, if not empty, are the names of the policies that run; mutators and Kubewarden's
 	// policies do not run then.
 	Only []string
@@ -159,7 +159,7 @@ func (l *Loading) policyKinds(native bool) [][]schema.GroupVersionKind {
 		}
 		kinds = append(kinds, versions(legacy.ConfigGroup, "Config", "v1alpha1"))
 	}
-	if l.Guests {
+	if l.Modules {
 		kinds = append(kinds, versions(kubewarden.Group, kubewarden.ClusterPolicyKind, kubewarden.Version), versions(kubewarden.Group, kubewarden.PolicyKind, kubewarden.Version))
 	}
 	return kinds
@@ -431,7 +431,7 @@ func (s *Set) mayMeet(req *policy.Request) bool { return s.whole.MayMeet(req) }
 
 // Documents returns the policies of mapd's group, or with l.Native those of the API server
 // instead, with their bindings, parameters, definitions and Namespaces. problems say which
-// definitions and Namespaces could not be read. Of l only Native, Mutators and Guests count.
+// definitions and Namespaces could not be read. Of l only Native, Mutators and Modules count.
 func (c *Cluster) Documents(ctx context.Context, l Loading) (docs []*manifest.Document, problems []string, err error) {
 	around, problems, err := c.surroundings(ctx)
 	if err != nil {
