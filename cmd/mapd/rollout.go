@@ -24,6 +24,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/replicas"
 	"github.com/mapd-project/mapd/internal/output/page"
@@ -111,7 +112,7 @@ func completePolicies(cluster *clusterFlags) cobra.CompletionFunc {
 		}
 		ctx, stop := interruptible(cmd.Context(), askTimeout)
 		defer stop()
-		found, err := list(ctx, client, api.OwnPolicies)
+		found, err := listed(ctx, client, api.OwnPolicies)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -373,13 +374,13 @@ func sumModes(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair]
 // bindingsOf reads the bindings of a policy, or all if its name is empty, with the mode
 // that each has.
 func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string) ([]rolloutBinding, error) {
-	policies, err := list(ctx, client, api.OwnPolicies)
+	policies, err := listed(ctx, client, api.OwnPolicies)
 	if err != nil {
 		return nil, err
 	}
 	known := map[string]*unstructured.Unstructured{}
 	for i := range policies {
-		known[policies[i].GetName()] = &policies[i]
+		known[policies[i].GetName()] = policies[i]
 	}
 	if policyName != "" && known[policyName] == nil {
 		names := namesOf(policies)
@@ -388,7 +389,7 @@ func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string
 		}
 		return nil, usagef("there is no policy %q", policyName)
 	}
-	bindings, err := list(ctx, client, api.OwnBindings)
+	bindings, err := listed(ctx, client, api.OwnBindings)
 	if err != nil {
 		return nil, err
 	}
@@ -407,23 +408,16 @@ func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string
 	return out, nil
 }
 
-// list reads all objects of a resource, in pages.
-func list(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
-	var out []unstructured.Unstructured
-	o := metav1.ListOptions{Limit: 500}
-	for {
-		page, err := client.Resource(resource).List(ctx, o)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", resource.Resource, err)
-		}
-		out = append(out, page.Items...)
-		if o.Continue = page.GetContinue(); o.Continue == "" {
-			return out, nil
-		}
+// listed returns all objects of a resource.
+func listed(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
+	out, err := list.All[*unstructured.Unstructured](ctx, client.Resource(resource).List, metav1.ListOptions{Limit: 500})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", resource.Resource, err)
 	}
+	return out, nil
 }
 
-func namesOf(objects []unstructured.Unstructured) []string {
+func namesOf(objects []*unstructured.Unstructured) []string {
 	names := make([]string, len(objects))
 	for i := range objects {
 		names[i] = objects[i].GetName()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 )
 
@@ -138,21 +139,14 @@ func (w *Writer) deleteOldRecords(ctx context.Context) error {
 	}
 	var all []gone
 	now := time.Now()
-	list := metav1.ListOptions{LabelSelector: history.StoredLabel, Limit: 4} // each has up to maxRecords
-	for {
-		page, err := w.configMaps().List(ctx, list)
-		if err != nil {
-			return err
+	few := metav1.ListOptions{LabelSelector: history.StoredLabel, Limit: 4} // each has up to maxRecords
+	if err := list.Each(ctx, w.configMaps().List, few, func(m *corev1.ConfigMap) error {
+		if renewed := m.Annotations[renewedAnnotation]; m.Annotations[closedAnnotation] != "" || old(renewed, now, recordsGone) {
+			all = append(all, gone{m.Name, m.UID, renewed})
 		}
-		for i := range page.Items {
-			m := &page.Items[i]
-			if renewed := m.Annotations[renewedAnnotation]; m.Annotations[closedAnnotation] != "" || old(renewed, now, recordsGone) {
-				all = append(all, gone{m.Name, m.UID, renewed})
-			}
-		}
-		if list.Continue = page.Continue; list.Continue == "" {
-			break
-		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	slices.SortFunc(all, func(a, b gone) int { return cmp.Compare(b.renewed, a.renewed) })
 	var problem error
