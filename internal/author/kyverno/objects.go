@@ -262,7 +262,7 @@ func (g *maker) object() verify.Object {
 	if err != nil {
 		return o
 	}
-	if obj, err = kind.Normalize(jsonOf(obj)); err != nil || !distinct(obj) {
+	if obj, err = kind.Normalize(jsonOf(obj)); err != nil || !allowed(obj) {
 		return o
 	}
 	if g.chance(50) {
@@ -291,8 +291,25 @@ var keyOf = map[string]string{
 	"imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip",
 }
 
-// distinct reports whether no list has two elements with one key, or one without: a server refuses
-// most such lists.
+// allowed reports whether no list has two elements with one key, or one without, and whether Pods
+// have containers. Servers refuse most other objects, but not before admission.
+func allowed(obj map[string]any) bool {
+	kind, _ := obj["kind"].(string)
+	for _, at := range [][]string{{"spec"}, {"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}} {
+		if len(at) == 1 && kind != "Pod" || len(at) == 3 && !runsPods[kind] || len(at) == 5 && kind != "CronJob" {
+			continue
+		}
+		containers, ok, _ := unstructured.NestedSlice(obj, append(at, "containers")...)
+		if !ok || len(containers) == 0 {
+			return false
+		}
+	}
+	return distinct(obj)
+}
+
+// runsPods are kinds with the template of a Pod in spec.template.
+var runsPods = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "ReplicaSet": true, "ReplicationController": true, "Job": true}
+
 func distinct(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -335,6 +352,9 @@ func (g *maker) some(m map[string]string) map[string]string {
 		if len(g.labels[k]) > 0 && g.chance(60) {
 			out[k] = pick(g, g.labels[k]...)
 		}
+		if s, ok := pick(g, g.values...).(string); ok && g.chance(25) {
+			out[k] = s // as a condition compares it
+		}
 	}
 	if len(out) == 0 {
 		return nil
@@ -357,6 +377,9 @@ func (g *maker) set(obj map[string]any, path []string) {
 		obj = next
 	}
 	last := path[len(path)-1]
+	if last == "containers" {
+		return
+	}
 	if g.chance(25) {
 		delete(obj, last)
 		return

@@ -97,7 +97,7 @@ func (a *Assessment) Verifier() *Verification {
 		}
 		kinds := kindsOf(r, a.types)
 		t := verify.Task{
-			Name: c.Policy, Reference: reference(engine), Reorders: reorders(r),
+			Name: c.Policy, Reference: reference(engine), Allows: allowed, Reorders: reorders(r),
 			Explains: func(ref, nat verify.Result) bool { return explains(r, ref, nat) },
 		}
 		for _, u := range r.Units {

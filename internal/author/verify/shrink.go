@@ -30,7 +30,7 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 			return false
 		}
 		r := requests(types, o)[0]
-		return r != nil && p.manner(ctx, r) == want
+		return r != nil && p.allowed(r) && p.manner(ctx, r) == want
 	}
 	if o.Operation == update {
 		if c := (Object{Object: o.Object, Operation: create, Namespace: o.Namespace, User: o.User, Groups: o.Groups}); try(c) {

@@ -143,6 +143,7 @@ type part struct {
 	unique, filled    []legacy.Path // see translate.Unit
 	// What a Task has.
 	generate func(seed uint64, i int) Object
+	allows   func(object map[string]any) bool
 	reorders bool
 	explains func(reference, native Result) bool
 }
@@ -268,7 +269,7 @@ func (p *part) check(ctx context.Context, types *openapi.Types, requests []*requ
 	var changed, refused bool
 	worst := agree
 	for _, r := range requests {
-		if r == nil {
+		if r == nil || !p.allowed(r) {
 			p.NotAllowed++
 			return
 		}

@@ -248,7 +248,26 @@ func ensured(doc any, path []string) (any, error) {
 			in[i], err = ensured(in[i], path[1:])
 			return in, err
 		}
-		unknown("a JSON patch that makes an element of a list and something in it")
+		// An element is inserted, behind as many that are null as it takes.
+		if key == "-" {
+			i = len(in)
+		} else if i, err = strconv.Atoi(key); err != nil || i < 0 {
+			return nil, errMissing
+		}
+		if i > maxIndex {
+			unknown("the index %d in a JSON patch", i)
+		}
+		for len(in) < i {
+			in = append(in, nil)
+		}
+		next, err := ensured(made(), path[1:])
+		if err != nil {
+			return nil, err
+		}
+		if key == "-" {
+			unknown("a JSON patch that appends an element and something in it")
+		}
+		return slices.Insert(in, i, next), nil
 	}
 	return nil, errMissing
 }
