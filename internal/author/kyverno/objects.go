@@ -258,31 +258,22 @@ func (g *maker) object() verify.Object {
 		ns.SetLabels(g.some(map[string]string{}))
 		o.Namespace = ns.Object
 	}
-	kind, err := g.types.Kind(gvk)
-	if err != nil {
-		return o
+	if kind, err := g.types.Kind(gvk); err == nil {
+		if _, err = kind.Normalize(obj); err != nil {
+			return o
+		}
 	}
-	if obj, err = kind.Normalize(jsonOf(obj)); err != nil || !allowed(obj) {
+	if !allowed(obj) {
 		return o
 	}
 	if g.chance(50) {
 		obj = verify.Defaulted(obj)
 	}
-	o.Object = jsonOf(obj)
+	o.Object = obj
 	if g.chance(30) {
 		o.Operation, o.Old = "UPDATE", o.Object
 	}
 	return o
-}
-
-// jsonOf returns an object as if it had been read from JSON, or nil.
-func jsonOf(obj map[string]any) map[string]any {
-	data, err := json.Marshal(obj)
-	u := &unstructured.Unstructured{}
-	if err != nil || u.UnmarshalJSON(data) != nil {
-		return nil
-	}
-	return u.Object
 }
 
 // keyOf is the field by which elements of a list are told apart.

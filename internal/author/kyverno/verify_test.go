@@ -110,3 +110,14 @@ func TestVerifyFindsDifferences(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkVerify compares one rule on one generated object.
+func BenchmarkVerify(b *testing.B) {
+	v := assessed(b, policyWith(twoRules[strings.Index(twoRules, "  - name: pull"):])).Verifier()
+	b.ReportAllocs()
+	v.CheckGenerated(b.Context(), verify.DefaultSeed, b.N)
+	v.Finish()
+	if c := v.Rules[0]; c.Different > 0 || c.Objects == 0 {
+		b.Errorf("%+v", c)
+	}
+}

@@ -14,7 +14,8 @@ import (
 // Pods.
 type made struct {
 	policy.Rule
-	of string // the name of the rule in the policy
+	of    string // the name of the rule in the policy
+	whole any    // the rule as JSON values
 }
 
 // controllersAnnotation names the controllers for which Kyverno makes rules.
@@ -30,7 +31,7 @@ var controllers = map[string]string{
 func rules(p *policy.Policy) []made {
 	var own, more []made
 	for _, r := range p.Rules.Rules {
-		own = append(own, made{r, r.Name})
+		own = append(own, made{Rule: r, of: r.Name})
 	}
 	if !makesRules(p.Rules) {
 		return own
@@ -157,13 +158,13 @@ func rulesFor(r policy.Rule, kinds []string) (out []made) {
 	}
 	if strings.Join(withoutCron, ",") != "" {
 		if m := wrapped(r, "template", withoutCron, false); m != nil {
-			out = append(out, made{rewritten(*m, "spec.template"), r.Name})
+			out = append(out, made{Rule: rewritten(*m, "spec.template"), of: r.Name})
 		}
 	}
 	if all || slices.ContainsFunc(kinds, func(k string) bool { return strings.Contains(k, "CronJob") }) {
 		if m := wrapped(r, "template", kinds, false); m != nil {
 			if m = wrapped(*m, "jobTemplate", []string{"CronJob"}, true); m != nil {
-				out = append(out, made{rewritten(*m, "spec.jobTemplate.spec.template"), r.Name})
+				out = append(out, made{Rule: rewritten(*m, "spec.jobTemplate.spec.template"), of: r.Name})
 			}
 		}
 	}

@@ -8,11 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
@@ -59,6 +55,9 @@ func New(p *policy.Policy, on func(rule string) bool) (*Policy, error) {
 		}
 		for _, r := range rules(p) {
 			if r.Mutate != nil && (on == nil || on(r.of)) {
+				if err := json.Unmarshal(encoded(r.Rule), &r.whole); err != nil {
+					unknown("a rule that is no JSON")
+				}
 				out.rules = append(out.rules, r)
 			}
 		}
@@ -113,7 +112,7 @@ func (p *Policy) mutate(ctx context.Context, request *Request) Result {
 		if !r.matches(&rule.Rule, object) {
 			continue
 		}
-		after, err := r.rule(&rule.Rule, object)
+		after, err := r.rule(rule, object)
 		if err != nil {
 			// With Ignore, one error undoes all rules of the policy.
 			if failurePolicy(p.policy.Rules) == "Ignore" {
@@ -144,21 +143,29 @@ func failurePolicy(s *policy.Spec) string {
 func requestData(r *Request) map[string]any {
 	u := &unstructured.Unstructured{Object: r.Object}
 	gvk := u.GroupVersionKind()
-	review := admissionv1.AdmissionRequest{
-		Kind:      metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind},
-		Operation: admissionv1.Operation(r.Operation), Name: u.GetName(), Namespace: u.GetNamespace(),
-		UserInfo: authenticationv1.UserInfo{Username: r.User, Groups: r.Groups},
-	}
+	namespace := u.GetNamespace()
 	if gvk.Kind == "Namespace" && gvk.Group == "" {
-		review.Namespace = u.GetName()
+		namespace = u.GetName()
 	}
-	review.Object = runtime.RawExtension{Raw: encoded(r.Object)}
+	user := map[string]any{}
+	request := map[string]any{
+		"kind":      map[string]any{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind},
+		"operation": r.Operation, "userInfo": user, "object": floats(r.Object), "oldObject": nil,
+	}
 	if r.Old != nil {
-		review.OldObject = runtime.RawExtension{Raw: encoded(r.Old)}
+		request["oldObject"] = floats(r.Old)
 	}
-	var request any
-	if err := json.Unmarshal(encoded(review), &request); err != nil {
-		unknown("a request that is no JSON")
+	// Empty fields are left out.
+	for _, f := range []struct {
+		in          map[string]any
+		name, value string
+	}{{request, "name", u.GetName()}, {request, "namespace", namespace}, {user, "username", r.User}} {
+		if f.value != "" {
+			f.in[f.name] = f.value
+		}
+	}
+	if len(r.Groups) > 0 {
+		user["groups"] = anyList(r.Groups)
 	}
 	data := map[string]any{"request": request, "serviceAccountName": "", "serviceAccountNamespace": ""}
 	if rest, ok := strings.CutPrefix(r.User, "system:serviceaccount:"); ok {
@@ -195,7 +202,7 @@ func normal(v any) any {
 }
 
 // rule applies one rule.
-func (r *run) rule(rule *policy.Rule, object map[string]any) (after map[string]any, err error) {
+func (r *run) rule(rule *made, object map[string]any) (after map[string]any, err error) {
 	r.save()
 	defer func() {
 		r.restore()
@@ -217,11 +224,7 @@ func (r *run) rule(rule *policy.Rule, object map[string]any) (after map[string]a
 		return r.forEach(rule.Mutate.ForEach, object, 0)
 	}
 	// Variables are filled in everywhere in the rule, and one that is missing anywhere fails it.
-	var whole any
-	if err := json.Unmarshal(encoded(rule), &whole); err != nil {
-		unknown("a rule that is no JSON")
-	}
-	filled, err := r.substitute(whole)
+	filled, err := r.substitute(rule.whole)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +235,7 @@ func (r *run) rule(rule *policy.Rule, object map[string]any) (after map[string]a
 // setObject makes an object request.object.
 func (s *scope) setObject(object map[string]any) {
 	if request, ok := s.data["request"].(map[string]any); ok {
-		request["object"] = s.copy(object)
+		request["object"] = object
 	}
 }
 

@@ -65,12 +65,6 @@ func (s *scope) spend(n int) {
 	}
 }
 
-// copy is copied, counted.
-func (s *scope) copy(m map[string]any) map[string]any {
-	s.spend(size(m))
-	return copied(m).(map[string]any)
-}
-
 // size returns how many values there are in a value.
 func size(v any) int {
 	n := 1
@@ -89,7 +83,17 @@ func size(v any) int {
 
 // save keeps the state, restore goes back to the last one that was kept and forgets it, and reset
 // goes back and keeps it.
-func (s *scope) save() { s.saved = append(s.saved, s.copy(s.data)) }
+func (s *scope) save() { s.saved = append(s.saved, state(s.data)) }
+
+// state returns a copy of what there is to change in the data of a scope: the names, and the object
+// of the request. Values are not changed.
+func state(data map[string]any) map[string]any {
+	out := maps.Clone(data)
+	if request, ok := data["request"].(map[string]any); ok {
+		out["request"] = maps.Clone(request)
+	}
+	return out
+}
 
 func (s *scope) restore() {
 	s.data = s.saved[len(s.saved)-1]
@@ -98,7 +102,7 @@ func (s *scope) restore() {
 }
 
 func (s *scope) reset() {
-	s.data = s.copy(s.saved[len(s.saved)-1])
+	s.data = state(s.saved[len(s.saved)-1])
 	s.forget(false)
 }
 
@@ -292,6 +296,10 @@ func (s *scope) search(text string, data any) (found any, err error) {
 	query, err := jmespath.Compile(text)
 	if err != nil {
 		return nil, err
+	}
+	if strings.Contains(text, "sort_by") { // sorts what it is given in place
+		s.spend(size(data))
+		data = copied(data)
 	}
 	found, err = query.Search(data, jmespath.WithFunctionCaller(s.calls))
 	if err != nil {
