@@ -45,7 +45,7 @@ func New(p *policy.Policy, on func(rule string) bool) (*Policy, error) {
 	out := &Policy{policy: p}
 	err := known(func() {
 		if p.CEL != nil {
-			unknown("CEL, which the converted policy has as it is: there is nothing to compare")
+			unknown("CEL: the converted policy has the same expressions, so there is nothing to compare")
 		}
 		if a := p.Rules.Admission; a != nil && !*a {
 			unknown("admission: false")
