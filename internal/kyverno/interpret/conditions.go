@@ -56,7 +56,7 @@ func (s *scope) condition(c policy.Condition) (bool, error) {
 	case "notequal", "notequals":
 		return differ(key, value), nil
 	case "in", "notin":
-		unknown("the operator %s", c.Operator)
+		return memberOnce(op, key, value), nil
 	case "anyin", "allin", "anynotin", "allnotin":
 		return member(op, key, value), nil
 	case "greaterthan", "greaterthanorequals", "lessthan", "lessthanorequals":
@@ -209,6 +209,62 @@ func member(op string, key, value any) bool {
 		return members(op, keys, value)
 	}
 	return false
+}
+
+// memberOnce decides In and NotIn, which are older. op is in lower case.
+func memberOnce(op string, key, value any) bool {
+	not := op == "notin"
+	switch k := key.(type) {
+	case string:
+		in, ok := withinOnce(k, value)
+		return ok && in != not
+	case bool, float64, int64, int:
+		in, ok := withinOnce(fmt.Sprint(k), value)
+		return ok && in != not
+	case []any:
+		var l []string
+		switch v := value.(type) {
+		case []any:
+			for _, e := range v {
+				s, ok := e.(string)
+				if !ok {
+					return false
+				}
+				l = append(l, s)
+			}
+		case string:
+			if len(k) == 1 && k[0] == v {
+				return true // of both operators
+			}
+			if json.Unmarshal([]byte(v), &l) != nil {
+				return false
+			}
+		default:
+			return false
+		}
+		missing := slices.ContainsFunc(k, func(e any) bool {
+			s, ok := e.(string)
+			if !ok {
+				unknown("the operator %s with a list of what is no text", op)
+			}
+			return !slices.Contains(l, s)
+		})
+		return missing == not
+	}
+	return false
+}
+
+// withinOnce is within for In and NotIn.
+func withinOnce(key string, value any) (in, ok bool) {
+	s, isText := value.(string)
+	if !isText || like(s, key) {
+		return within(key, value)
+	}
+	var l []string
+	if json.Unmarshal([]byte(s), &l) != nil {
+		return false, false
+	}
+	return slices.Contains(l, key), true
 }
 
 // within reports whether a text is one of a value: a list, a text that is a list in JSON, a range

@@ -28,7 +28,7 @@ import (
 // does not have.
 var undecided = map[string]bool{
 	"random": true, "time_now": true, "time_now_utc": true, "time_since": true, "x509_decode": true, "is_external_url": true,
-	"semver_compare": true, "image_normalize": true, "divide": true, "multiply": true, "modulo": true,
+	"semver_compare": true,
 }
 
 // arguments are those of a call.
@@ -207,6 +207,10 @@ var functions = map[string]function{
 		}
 		return out
 	}},
+	"multiply":        {of(justAny, justAny), func(a arguments) any { return multiplied(a[0], a[1]) }},
+	"divide":          {of(justAny, justAny), func(a arguments) any { return divided(a[0], a[1]) }},
+	"modulo":          {of(justAny, justAny), func(a arguments) any { return remainder(a[0], a[1]) }},
+	"image_normalize": {texts(1), func(a arguments) any { return imageOf(a.text(0))["reference"] }},
 	"round": {of(justNumber, justNumber), func(a arguments) any {
 		if a.whole(1) < 0 {
 			panic(badCall{fmt.Errorf("less than no digits")})
@@ -335,37 +339,135 @@ func parsed(data []byte) any {
 	return out
 }
 
-// sum adds numbers, quantities or durations.
+// operand returns an operand of an arithmetic function: a float64, a quantity or a duration.
+func operand(v any) any {
+	switch v := v.(type) {
+	case float64:
+		return v
+	case string:
+		if q, err := resource.ParseQuantity(v); err == nil {
+			return q
+		}
+		d, err := time.ParseDuration(v)
+		must(err)
+		return d
+	}
+	panic(badCall{errRule})
+}
+
+// sum adds or subtracts two numbers, quantities or durations.
 func sum(a, b any, sign int) any {
-	if x, ok := a.(float64); ok {
-		if y, ok := b.(float64); ok {
+	switch x := operand(a).(type) {
+	case float64:
+		if y, ok := operand(b).(float64); ok {
 			return x + float64(sign)*y
 		}
-		panic(badCall{errRule})
-	}
-	x, ok := a.(string)
-	y, ok2 := b.(string)
-	if !ok || !ok2 {
-		panic(badCall{errRule})
-	}
-	if p, err := resource.ParseQuantity(x); err == nil {
-		q, err := resource.ParseQuantity(y)
-		must(err)
-		if sign < 0 {
-			p.Sub(q)
-		} else {
-			p.Add(q)
+	case resource.Quantity:
+		if y, ok := operand(b).(resource.Quantity); ok {
+			if sign < 0 {
+				x.Sub(y)
+			} else {
+				x.Add(y)
+			}
+			return x.String()
 		}
-		return p.String()
+	case time.Duration:
+		if y, ok := operand(b).(time.Duration); ok {
+			return (x + time.Duration(sign)*y).String()
+		}
 	}
-	p, err := time.ParseDuration(x)
-	must(err)
-	if _, err := resource.ParseQuantity(y); err == nil {
+	panic(badCall{errRule})
+}
+
+// multiplied multiplies a number, a quantity or a duration with a number.
+func multiplied(a, b any) any {
+	x, y := operand(a), operand(b)
+	if _, ok := x.(float64); ok {
+		x, y = y, x
+	}
+	factor, ok := y.(float64)
+	if !ok {
 		panic(badCall{errRule})
 	}
-	q, err := time.ParseDuration(y)
-	must(err)
-	return (p + time.Duration(sign)*q).String()
+	switch x := x.(type) {
+	case float64:
+		return x * factor
+	case resource.Quantity:
+		q, err := resource.ParseQuantity(fmt.Sprint(factor))
+		must(err)
+		product := x.AsDec()
+		product.Mul(product, q.AsDec())
+		return resource.NewDecimalQuantity(*product, x.Format).String()
+	}
+	return inSeconds(x.(time.Duration).Seconds() * factor)
+}
+
+func inSeconds(n float64) string { return time.Duration(n * float64(time.Second)).String() }
+
+// divided divides two values of one kind, or a duration by a number.
+func divided(a, b any) any {
+	x, y := operand(a), operand(b)
+	by := func(n float64) float64 {
+		if n == 0 {
+			panic(badCall{errRule})
+		}
+		return n
+	}
+	switch x := x.(type) {
+	case float64:
+		if y, ok := y.(float64); ok {
+			return x / by(y)
+		}
+	case resource.Quantity:
+		if y, ok := y.(resource.Quantity); ok {
+			return x.AsApproximateFloat64() / by(y.AsApproximateFloat64())
+		}
+		if y, ok := y.(float64); ok {
+			by(y)
+			unknown("the quotient of a quantity and a number")
+		}
+	case time.Duration:
+		switch y := y.(type) {
+		case time.Duration:
+			return x.Seconds() / by(y.Seconds())
+		case float64:
+			return inSeconds(x.Seconds() / by(y))
+		}
+	}
+	panic(badCall{errRule})
+}
+
+// remainder is about whole numbers, quantities that are, and durations.
+func remainder(a, b any) any {
+	whole := func(n float64) int64 {
+		if n != float64(int64(n)) {
+			panic(badCall{errRule})
+		}
+		return int64(n)
+	}
+	of := func(x, y float64) int64 {
+		m, n := whole(x), whole(y)
+		if n == 0 {
+			panic(badCall{errRule})
+		}
+		return m % n
+	}
+	y := operand(b)
+	switch x := operand(a).(type) {
+	case float64:
+		if y, ok := y.(float64); ok {
+			return float64(of(x, y))
+		}
+	case resource.Quantity:
+		if y, ok := y.(resource.Quantity); ok {
+			return resource.NewQuantity(of(x.AsApproximateFloat64(), y.AsApproximateFloat64()), x.Format).String()
+		}
+	case time.Duration:
+		if y, ok := y.(time.Duration); ok && y != 0 {
+			return (x % y).String()
+		}
+	}
+	panic(badCall{errRule})
 }
 
 // caller calls the functions that expressions name.

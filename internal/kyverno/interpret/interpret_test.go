@@ -152,19 +152,18 @@ const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n
 // What the interpreter does not know it says.
 func TestUnknown(t *testing.T) {
 	for text, want := range map[string]string{
-		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "{{ random('[a-z]') }}"}}}}`:                     "uses the function random",
-		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "{{ request.uid }}"}}}}`:                         "uses request.uid",
-		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "$(./b)"}}}}`:                                    "uses a reference $(…)",
-		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "{{ @ }}"}}}}`:                                   "uses the variable @",
-		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "{{ request.object.spec.* | [0] }}"}}}}`:         "uses the values of an object in any order (*)",
-		`mutate: {patchStrategicMerge: {spec: {containers: [{image: y}]}}}`:                                     "uses an element of spec.containers without name",
-		`mutate: {patchStrategicMerge: {spec: {$patch: replace}}}`:                                              "uses the directive $patch: replace",
-		`mutate: {patchesJson6902: "[{op: test, path: /a, value: 1}]"}`:                                         "",
-		`mutate: {patchesJson6902: "- {op: test, path: /a, value: 1}"}`:                                         `uses a JSON patch with the operation "test"`,
-		"context: [{name: c, configMap: {name: a, namespace: b}}]\n    mutate: {patchStrategicMerge: {a: b}}":   "uses a context that is no variable",
-		"preconditions: {all: [{key: a, operator: In, value: [a]}]}\n    mutate: {patchStrategicMerge: {a: b}}": "uses the operator In",
-		`mutate: {patchStrategicMerge: {metadata: {labels: {(a): x, a: y}}}}`:                                   "",
-		`mutate: {patchStrategicMerge: {metadata: {labels: {"+(a)": x, a: y}}}}`:                                "uses an overlay with the field a with and without an anchor",
+		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "{{ random('[a-z]') }}"}}}}`:                   "uses the function random",
+		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "{{ request.uid }}"}}}}`:                       "uses request.uid",
+		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "$(./b)"}}}}`:                                  "uses a reference $(…)",
+		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "{{ @ }}"}}}}`:                                 "uses the variable @",
+		`mutate: {patchStrategicMerge: {metadata: {labels: {a: "{{ request.object.spec.* | [0] }}"}}}}`:       "uses the values of an object in any order (*)",
+		`mutate: {patchStrategicMerge: {spec: {containers: [{image: y}]}}}`:                                   "uses an element of spec.containers without name",
+		`mutate: {patchStrategicMerge: {spec: {$patch: replace}}}`:                                            "uses the directive $patch: replace",
+		`mutate: {patchesJson6902: "[{op: test, path: /a, value: 1}]"}`:                                       "",
+		`mutate: {patchesJson6902: "- {op: test, path: /a, value: 1}"}`:                                       `uses a JSON patch with the operation "test"`,
+		"context: [{name: c, configMap: {name: a, namespace: b}}]\n    mutate: {patchStrategicMerge: {a: b}}": "uses a context that is no variable",
+		`mutate: {patchStrategicMerge: {metadata: {labels: {(a): x, a: y}}}}`:                                 "",
+		`mutate: {patchStrategicMerge: {metadata: {labels: {"+(a)": x, a: y}}}}`:                              "uses an overlay with the field a with and without an anchor",
 	} {
 		_, err := rule(t, "    "+text+"\n").Mutate(t.Context(), interpret.Request{Operation: "CREATE", Object: object(t, pod)})
 		var u *interpret.Unknown
@@ -174,6 +173,48 @@ func TestUnknown(t *testing.T) {
 			}
 		} else if !errors.As(err, &u) || u.Error() != want {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// What Kyverno's functions and operators do: a label with the value of an expression, and one if a
+// condition holds.
+func TestExpressions(t *testing.T) {
+	for expression, want := range map[string]any{
+		"add('1Gi', '1Gi')": "2Gi", "subtract('2h', '30s')": "1h59m30s", "add(`1`, `2`)": int64(3), "multiply('1Gi', `2`)": "2Gi", "divide('4', '2')": int64(2),
+		"modulo('7', '4')": "3", "to_upper('ab')": "AB", "trim_prefix('abc', 'ab')": "c", "split('a,b', ',') | [1]": "b", "truncate('abcdef', `3`)": "abc",
+		"regex_replace_all('([a-z]+)1', 'ab1', '$1-')": "ab-", "regex_replace_all_literal('[0-9]', 'a1', '$')": "a$", "pattern_match('a?c*', 'abcd')": true,
+		"label_match(`{\"a\": 1}`, `{\"a\": 1, \"b\": 2}`)": true, "base64_decode(base64_encode('x'))": "x", "path_canonicalize('/a//b/')": "/a/b",
+		"parse_json('{\"a\": [1]}').a[0]": int64(1), "parse_yaml('a: b').a": "b", "lookup(`{\"a\": \"b\"}`, 'a')": "b", "items(`{\"x\": 1}`, 'k', 'v')[0].k": "x",
+		"object_from_lists(['a'], ['b']).a": "b", "sha1('')": "da39a3ee5e6b4b0d3255bfef95601890afd80709", "md5('')": "d41d8cd98f00b204e9800998ecf8427e",
+		"time_add('2024-01-01T00:00:00Z', '1h')": "2024-01-01T01:00:00Z", "time_to_cron('2024-01-02T03:04:00Z')": "4 3 2 1 2",
+		"time_between('2024-01-02T00:00:00Z', '2024-01-01T00:00:00Z', '2024-01-03T00:00:00Z')": true, "round(`1.25`, `1`)": 1.3, "equal_fold('A', 'a')": true,
+		"image_normalize('nginx')": "docker.io/nginx:latest", "images.containers.a.tag": "1", "request.userInfo.username": "alice", "serviceAccountName": "",
+		"sum(['1', '2', '3'])": "6", "to_boolean('TRUE')": true, "compare('a', 'b')": int64(-1), "join('-', ['a', 'b'])": "a-b", "keys(`{\"b\": 1, \"a\": 2}`)[0]": "a",
+	} {
+		p := rule(t, "    mutate: {patchStrategicMerge: {spec: {x: "+fmt.Sprintf("%q", "{{ "+expression+" }}")+"}}}\n")
+		got, err := p.Mutate(t.Context(), interpret.Request{Operation: "CREATE", Object: object(t, pod), User: "alice"})
+		if err != nil || got.Refused != "" {
+			t.Errorf("%s: %v, refused %q", expression, err, got.Refused)
+		} else if v := got.Object["spec"].(map[string]any)["x"]; v != want {
+			t.Errorf("%s = %v (%T), want %v", expression, v, v, want)
+		}
+	}
+	for condition, want := range map[string]bool{
+		"{key: abc, operator: Equals, value: 'a*'}": true, "{key: 1h, operator: Equals, value: 60m}": true, "{key: 1Gi, operator: Equals, value: 1024Mi}": true,
+		"{key: 3, operator: GreaterThan, value: '2'}": true, "{key: 100m, operator: LessThan, value: '1'}": true, "{key: 1h, operator: GreaterThanOrEquals, value: 3600}": true,
+		"{key: 10, operator: AnyIn, value: 1-20}": true, "{key: [1, 30], operator: AllIn, value: 1-20}": false, "{key: [1, 30], operator: AnyNotIn, value: 1-20}": true,
+		"{key: a, operator: AnyIn, value: '[\"a\", \"b\"]'}": true, "{key: [a, c], operator: AllNotIn, value: [b]}": true, "{key: [a], operator: NotIn, value: a}": true,
+		"{key: a, operator: In, value: [a, b]}": true, "{key: [a, c], operator: In, value: [a, b]}": false, "{key: 10s, operator: DurationLessThan, value: 1m}": true,
+		"{key: [a], operator: Equals, value: [a]}": true, "{key: {a: 1}, operator: NotEquals, value: {a: 2}}": true, "{key: null, operator: NotEquals, value: a}": false,
+		"{key: 10, operator: greaterthan, value: 2}": false,
+	} {
+		p := rule(t, "    preconditions: {all: ["+condition+"]}\n    mutate: {patchStrategicMerge: {metadata: {labels: {held: 'yes'}}}}\n")
+		got, err := p.Mutate(t.Context(), interpret.Request{Operation: "CREATE", Object: object(t, pod)})
+		if err != nil || got.Refused != "" {
+			t.Errorf("%s: %v, refused %q", condition, err, got.Refused)
+		} else if held := got.Object["metadata"].(map[string]any)["labels"] != nil; held != want {
+			t.Errorf("%s: %v, want %v", condition, held, want)
 		}
 	}
 }
