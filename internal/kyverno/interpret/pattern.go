@@ -228,10 +228,11 @@ func against(value, pattern any) outcome {
 		}
 		return fit
 	}
-	return ok(fits(value, pattern))
+	return fitIf(fits(value, pattern))
 }
 
-func ok(holds bool) outcome {
+// fitIf returns fit or failed.
+func fitIf(holds bool) outcome {
 	if holds {
 		return fit
 	}
@@ -325,7 +326,7 @@ func againstMap(v, p map[string]any) outcome {
 		if a, ok := anchorOf(key); ok && a.kind == "<" {
 			o = anchored(a, v, p[key])
 		} else if p[key] == "*" {
-			o = okPresent(v[key])
+			o = fitIf(v[key] != nil)
 		} else {
 			o = against(v[key], p[key])
 		}
@@ -335,8 +336,6 @@ func againstMap(v, p map[string]any) outcome {
 	}
 	return fit
 }
-
-func okPresent(v any) outcome { return ok(v != nil) }
 
 func precedence(key string, pattern any) int {
 	if a, ok := anchorOf(key); ok && a.kind == "<" || hasConditions(pattern) {
@@ -365,7 +364,7 @@ func anchored(a anchor, object map[string]any, pattern any) outcome {
 	value, present := object[a.name]
 	switch a.kind {
 	case "X":
-		return ok(!present)
+		return fitIf(!present)
 	case "=":
 		if !present {
 			return fit

@@ -1,7 +1,6 @@
 package interpret
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -113,6 +112,3 @@ func inBraces(v string) (expression string, once bool) {
 	}
 	return v, false
 }
-
-// errRule is the error of a rule whose reason does not matter.
-var errRule = errors.New("the rule fails")

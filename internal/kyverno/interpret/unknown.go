@@ -1,6 +1,12 @@
 package interpret
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// errRule is the error of a rule whose reason does not matter.
+var errRule = errors.New("the rule fails")
 
 // Unknown says what the interpreter does not know, so that it has no answer.
 type Unknown struct{ What string }
