@@ -35,16 +35,16 @@ var defaultKinds = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "Pod"}, {Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "batch", Version: "v1", Kind: "CronJob"}, {Version: "v1", Kind: "ConfigMap"},
 }
 
-// hold holds the interpreter against Kyverno on n random objects.
-func hold(t *testing.T, s subject, n int, total *interpretTally) {
+// hold holds the interpreter against Kyverno on n random objects, and reports whether they agree.
+func hold(t *testing.T, s subject, n int, total *interpretTally) (agree bool) {
 	if !slices.ContainsFunc(s.policy.Rules.Rules, func(r policy.Rule) bool { return r.Mutate != nil }) {
-		return
+		return true
 	}
 	total.policies++
 	engine, err := interpret.New(s.policy, nil)
 	if err != nil {
 		total.reasons[err.Error()]++
-		return
+		return true
 	}
 	kinds := kindsOf(convert.Policy(s.policy, convert.Options{Types: types}))
 	if len(kinds) == 0 {
@@ -53,13 +53,14 @@ func hold(t *testing.T, s subject, n int, total *interpretTally) {
 	k := kyverno(t)
 	if err := k.Use(s.object); err != nil {
 		t.Errorf("%s: %v", s.name, err)
-		return
+		return false
 	}
 	pool := poolOf(s.object, kinds)
 	shown := 0
 	for i := range n {
 		request := pool.object(*seed, i)
-		if request == nil {
+		// Kyverno fills in variables that an object has, too, and does not always come to an end.
+		if request == nil || strings.Contains(text(request.Object), "{{") {
 			total.invalid++
 			continue
 		}
@@ -97,6 +98,7 @@ func hold(t *testing.T, s subject, n int, total *interpretTally) {
 	if shown > 1 {
 		t.Errorf("%s: %d disagreements", s.name, shown)
 	}
+	return shown == 0
 }
 
 // The interpreter that migrate kyverno --verify runs does what Kyverno does: with the policies of the
@@ -135,17 +137,18 @@ func TestInterpreter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range *policies {
-		text := randomPolicy(rand.New(rand.NewPCG(*seed, uint64(i))))
-		var probe any
-		if yaml.UnmarshalStrict([]byte(text), &probe) != nil {
-			continue // a field twice
-		}
-		for _, s := range read(t, "random policy", []byte(text)) {
-			before := t.Failed()
-			hold(t, s, *interpreted/3, &total)
-			if t.Failed() && !before {
-				t.Logf("seed %d, policy %d:\n%s", *seed, i, text)
+	for _, kind := range []func(*rand.Rand) string{randomPolicy, wildPolicy} {
+		for i := range *policies {
+			text := kind(rand.New(rand.NewPCG(*seed, uint64(i))))
+			var probe any
+			if yaml.UnmarshalStrict([]byte(text), &probe) != nil {
+				total.reasons["(no YAML)"]++ // a field twice
+				continue
+			}
+			for _, s := range read(t, "random policy", []byte(text)) {
+				if !hold(t, s, *interpreted/3, &total) {
+					t.Logf("seed %d, policy %d:\n%s", *seed, i, text)
+				}
 			}
 		}
 	}

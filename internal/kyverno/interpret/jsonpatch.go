@@ -230,6 +230,9 @@ func ensured(doc any, path []string) (any, error) {
 	switch in := doc.(type) {
 	case map[string]any:
 		next := in[key]
+		if next == nil && key != path[0] {
+			return nil, errMissing // it would be made with its escapes
+		}
 		if next == nil {
 			if n, err := strconv.Atoi(path[1]); err == nil && n < -1 {
 				return nil, fmt.Errorf("no element %d", n)

@@ -132,6 +132,9 @@ func labelled(want *metav1.LabelSelector, have map[string]string) bool {
 		key, value := zeros.Replace(k), zeros.Replace(v)
 		for _, name := range slices.Sorted(maps.Keys(have)) {
 			if like(k, name) && like(v, have[name]) {
+				if hasWildcard(name) {
+					unknown("a label with the name %s", name)
+				}
 				key, value = name, have[name]
 				break
 			}

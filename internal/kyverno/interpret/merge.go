@@ -161,8 +161,11 @@ func (m merger) untouched(v any, path []string) {
 		seen := map[string]bool{}
 		for _, e := range v {
 			id := ""
-			for _, k := range keys {
+			for i, k := range keys {
 				part, _ := fieldOf(e, k)
+				if i == 0 && (part == nil || part == "") {
+					unknown("an element of %s without %s", strings.Join(path, "."), k)
+				}
 				id += text(part) + "\x00"
 			}
 			if len(keys) == 0 {

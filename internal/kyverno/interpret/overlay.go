@@ -99,7 +99,7 @@ func (r *run) overlay(object map[string]any, patch any) (map[string]any, error) 
 	}
 	if err := (decider{r.scope}).decide(root, object, true); err != nil {
 		if _, ok := err.(*unmet); ok {
-			return object, nil
+			return merged(object, map[string]any{}) // it still goes through keyed lists
 		}
 		return nil, err
 	}

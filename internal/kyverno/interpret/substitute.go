@@ -36,6 +36,10 @@ func (s *scope) substitute(v any) (any, error) {
 			if !ok {
 				return nil, fmt.Errorf("the name of a field is no text after the variables of %q are filled in", key)
 			}
+			if field != key && (strings.Contains(text(value), "{{") || strings.Contains(field, "{{")) {
+				// Kyverno adds the field while it goes through all of them, and may come to it.
+				unknown("variables in the name of a field and in what its value becomes")
+			}
 			if _, twice := out[field]; twice {
 				unknown("a variable in the name of a field that makes it the name of another one")
 			}
@@ -52,7 +56,11 @@ func (s *scope) substitute(v any) (any, error) {
 		}
 		return out, nil
 	case string:
-		return s.fill(v)
+		out, err := s.fill(v)
+		if err == nil && container(out) {
+			return s.substitute(out) // variables in the value are filled in, too
+		}
+		return out, err
 	}
 	return v, nil
 }
