@@ -83,6 +83,7 @@ func definition(t *testing.T, file string) map[string]any {
 	// mapd writes the status; what is in it is nobody's to write.
 	fields := form["properties"].(map[string]any)
 	fields["status"] = map[string]any{"type": "object", "description": fields["status"].(map[string]any)["description"]}
+	fields["apiVersion"].(map[string]any)["description"] = "The group and version of this object, " + api.NativeGroup + "/v1 or " + api.OwnGroup + "/v1."
 	fields["metadata"].(map[string]any)["description"] = "The object's name, labels and annotations."
 	return form
 }

@@ -168,7 +168,7 @@ func (f *finder) line(at int, line string, next int) int {
 	}
 	column := indent
 	current := -1
-	for column < content-at && line[column] == '-' && (column+1 == len(line) || line[column+1] == ' ' || line[column+1] == '\t') {
+	for column < content-at && len(f.place.nodes) <= maxNodes && line[column] == '-' && (column+1 == len(line) || line[column+1] == ' ' || line[column+1] == '\t') {
 		current = f.item(column, at+column)
 		rest := column + 1 + indentOf(line[column+1:])
 		if here && !f.done && f.offset < at+rest {
