@@ -475,8 +475,10 @@ func TestEveryPlace(t *testing.T) {
 			if p.from > i || p.to < i || p.to > len(text) || strings.ContainsAny(text[p.from:p.to], "\n") {
 				t.Fatalf("%s:%v: %d to %d", name, positionOf(text, i), p.from, p.to)
 			}
-			_ = w.completeYAML(f, i)
-			_ = w.hoverYAML(f, i)
+			if i%3 == 0 {
+				_ = w.completeYAML(f, i)
+				_ = w.hoverYAML(f, i)
+			}
 			if i%7 == 0 {
 				cut := &file{name: name, text: text[:i]}
 				_ = w.completeYAML(cut, i)
@@ -551,7 +553,7 @@ func TestHostilePlaces(t *testing.T) {
 			}
 			return b.String()
 		}(),
-		"open brackets": "a: " + strings.Repeat("[", 500_000),
+		"open brackets": "a: " + strings.Repeat("[", 200_000),
 		"braces":        "a: " + strings.Repeat("{a: ", 200_000),
 		"open quotes": func() string {
 			var b strings.Builder
@@ -561,7 +563,7 @@ func TestHostilePlaces(t *testing.T) {
 			return b.String()
 		}(),
 		"keys":            strings.Repeat("a:\n", 300_000),
-		"blank lines":     nativeTop + strings.Repeat("\n", 1_000_000),
+		"blank lines":     nativeTop + strings.Repeat("\n", 300_000),
 		"blocks":          strings.Repeat("a: |\n b\n", 100_000),
 		"documents":       strings.Repeat("a: b\n---\n", 100_000),
 		"one long line":   "a: " + strings.Repeat("b ", 500_000),
@@ -572,7 +574,7 @@ func TestHostilePlaces(t *testing.T) {
 			if err := w.Set("p.yaml", text); err != nil {
 				t.Fatal(err)
 			}
-			for _, i := range []int{0, len(text) / 2, len(text)} {
+			for _, i := range []int{len(text) / 2, len(text)} {
 				p := positionOf(text, i)
 				_, _ = w.Complete(t.Context(), "p.yaml", p)
 				_, _ = w.Hover(t.Context(), "p.yaml", p)
