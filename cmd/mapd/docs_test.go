@@ -338,8 +338,8 @@ func TestEditorFolder(t *testing.T) {
 }
 
 // The extension of Visual Studio Code starts the server again when its path is mended: a
-// client that could not start refuses to be stopped. Its libraries are stood in for, as the
-// editor has them.
+// client that could not start refuses to be stopped. It offers schemas by what is in a document.
+// Its libraries are stood in for, as the editor has them.
 func TestEditorExtension(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -351,12 +351,18 @@ func TestEditorExtension(t *testing.T) {
 	}
 	const editor = `
 const settings = {path: "wrong", arguments: []};
-let changed;
+let changed, schemas;
 const vscode = {
   workspace: {
     getConfiguration: () => ({get: (name) => settings[name]}),
     onDidChangeConfiguration: (f) => { changed = f; },
+    textDocuments: [
+      {uri: "file:///a.yaml", getText: () => "# a\napiVersion: admissionregistration.mapd.dev/v1\nkind: MutatingAdmissionPolicyBinding\n"},
+      {uri: "file:///b.yaml", getText: () => "apiVersion: test.mapd.dev/v1alpha1\nkind: Suite\n"},
+      {uri: "file:///c.yaml", getText: () => "kind: Pod\n"},
+    ],
   },
+  extensions: {getExtension: () => ({activate: async () => ({registerContributor: (name, schemaOf, text) => { schemas = {schemaOf, text}; }})})},
   commands: {registerCommand: () => undefined},
 };
 class LanguageClient {
@@ -383,10 +389,15 @@ const extension = require(process.argv[1]);
     await changed({affectsConfiguration: () => true});
   }
   await extension.deactivate();
+  for (const name of ["a", "b", "c"]) {
+    const uri = schemas.schemaOf("file:///" + name + ".yaml");
+    console.log(uri, uri && JSON.parse(schemas.text(uri)).title);
+  }
 })();
 `
 	out, err := exec.Command(node, "-e", editor, file).CombinedOutput()
-	if want := "no such program\nstarted right\nstopped right\nstarted other\nstopped other\n"; err != nil || string(out) != want {
+	if want := "no such program\nstarted right\nstopped right\nstarted other\nstopped other\n" +
+		"mapd://schemas/mapd-policy.schema.json Policies and bindings of mapd and Kubernetes\nmapd://schemas/mapd-test.schema.json A suite of mapd test\nundefined undefined\n"; err != nil || string(out) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
 	}
 }
