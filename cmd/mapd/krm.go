@@ -149,12 +149,7 @@ func (fn *function) run(ctx context.Context, s streams) error {
 	}
 	e.noteAssumed()
 	e.summarize()
-	if e.objects > 0 || e.failed || e.unreadable {
-		if err := e.verdict(); err != nil {
-			return err
-		}
-	}
-	return d.refuse(fn.flags.assume, func(text string) { fn.list.Say(krm.Result{Severity: krm.Error, Message: text}) })
+	return d.verdict(fn.flags.assume, func(text string) { fn.list.Say(krm.Result{Severity: krm.Error, Message: text}) })
 }
 
 // configure takes what functionConfig says.

@@ -75,12 +75,7 @@ func (f *renderFlags) postRender(ctx context.Context, s streams) error {
 	}
 	e.noteAssumed()
 	e.summarize()
-	if e.objects > 0 || e.failed || e.unreadable {
-		if err := e.verdict(); err != nil {
-			return err
-		}
-	}
-	if err := d.refuse(f.assume, func(string) {}); err != nil {
+	if err := d.verdict(f.assume, func(string) {}); err != nil {
 		return err
 	}
 	if _, err := s.out.Write(out.Bytes()); err != nil {

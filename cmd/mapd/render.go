@@ -49,6 +49,7 @@ type rendering struct {
 	ctx     context.Context
 	warn    func(r *mapd.Result, field, text string)
 	missing map[string]bool
+	nowhere []string // objects that name no namespace
 }
 
 // newRendering returns a rendering, whose warnings about results go to warn.
@@ -64,7 +65,7 @@ func (d *rendering) look(r *mapd.Result) {
 	res, known := d.policies.Types().ResourceFor(req.Kind)
 	object := r.Request.Object()
 	if meta, _ := object["metadata"].(map[string]any); object != nil && d.flags.only == "" && (res.Namespaced || !known) && meta["namespace"] == nil {
-		d.lacks("the namespace of objects that name none, such as %s: -n NAMESPACE", r.Request.Name())
+		d.nowhere = append(d.nowhere, r.Request.Document().Name())
 	}
 	if !known && r.Changed() {
 		d.lacks("the CustomResourceDefinition of %s, Kind=%s, which policies change: -p FILE", req.Kind.GroupVersion(), req.Kind.Kind)
@@ -104,6 +105,9 @@ func (d *rendering) again(r *mapd.Result) {
 
 // lacking returns what was not given, sorted.
 func (d *rendering) lacking() []string {
+	if len(d.nowhere) > 0 {
+		d.lacks("the namespace of %s: -n NAMESPACE", report.Some(d.nowhere))
+	}
 	for _, n := range d.policies.Assumed() {
 		switch n.Kind {
 		case mapd.NoNamespace:
@@ -127,16 +131,24 @@ func (d *rendering) lacking() []string {
 	return slices.Sorted(maps.Keys(d.missing))
 }
 
-// refuse tells what is missing, and returns the error for it, nil if there is none or it is
-// assumed.
-func (d *rendering) refuse(assume bool, tell func(text string)) error {
-	missing := d.lacking()
-	if assume || len(missing) == 0 {
-		return nil
+// verdict tells what is missing, unless that is assumed, and returns the error whose exit code
+// all objects together deserve. No objects are none too few.
+func (d *rendering) verdict(assume bool, tell func(text string)) error {
+	var missing []string
+	if !assume {
+		missing = d.lacking()
 	}
 	for _, text := range missing {
 		d.notes.fail("missing: %s\n", report.Line(text))
 		tell("missing: " + text)
 	}
-	return d.flags.usagef("%s missing of what only a cluster has, so nothing is changed; --assume goes on without", counted(len(missing), "thing is", "things are"))
+	if d.objects > 0 || d.failed || d.unreadable {
+		if err := d.evaluation.verdict(); err != nil {
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		return d.flags.usagef("%s missing of what only a cluster has, so nothing is changed; --assume goes on without", counted(len(missing), "thing is", "things are"))
+	}
+	return nil
 }
