@@ -52,6 +52,7 @@ type evalFlags struct {
 	blame           bool
 	exitCode        bool
 	timeout         time.Duration
+	maxAge          time.Duration // of snapshots; 0: any
 	orders          ordersFlags
 	external        externalFlags
 	modules         moduleFlags
@@ -365,6 +366,9 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 	}
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
+	}
+	if err := checkSnapshots(texts, f.maxAge); err != nil {
+		return nil, err
 	}
 	if f.inPlace {
 		if files, err = f.checkInPlace(files); err != nil {

@@ -28,6 +28,7 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 	f.addReading(cmd)
 	f.external.add(fl)
 	f.external.watch = true
+	fl.DurationVar(&f.maxAge, "max-age", 0, "refuse a file of mapd snapshot that is older, such as 720h (default any age)")
 	fl.BoolVar(&f.assume, "assume", false, "go on without what only a cluster has and was not given, as mapd eval does")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "of messages print only errors and denials")
 	f.output = "yaml"
@@ -37,7 +38,7 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 const renderHelp = `
 What the policies need of a cluster is given with -p: parameters, the labels of
 Namespaces, CustomResourceDefinitions, RBAC objects; answers of external data with
---external. What is missing is named, and nothing is written. The namespace of objects
+--external. mapd snapshot writes a file with most of that. What is missing is named, and nothing is written. The namespace of objects
 that name none is -n. --assume goes on as mapd eval does.
 
 A warning says if the policies would change their own result again: then a cluster
