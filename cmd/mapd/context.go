@@ -223,8 +223,8 @@ func noArguments(flags string) cobra.PositionalArgs {
 	}
 }
 
-// paths opens what -p and -f take besides paths: several in one value, separated by
-// commas, and patterns that no shell has expanded.
+// paths returns the paths that values of -p and -f name. A value may have several,
+// separated by commas, and patterns that the shell did not expand.
 func paths(values []string) ([]string, error) {
 	var out []string
 	for _, value := range values {
