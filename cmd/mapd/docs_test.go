@@ -274,14 +274,14 @@ func TestRecordedInKubernetes(t *testing.T) {
 
 // tourBlock is a code block of a page that shows a command and all that it
 // prints, both streams as a terminal shows them.
-var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:blame|eval|expand|export|fmt|inspect|lint|migrate|test) [^\n]*)\n(.*?)```\n")
+var tourBlock = regexp.MustCompile("(?s)```\n\\$ bin/mapd ((?:blame|eval|expand|export|fmt|inspect|lint|migrate|post-render|test) [^\n]*)\n(.*?)```\n")
 
 // tourFile is a file that the README shows whole.
 var tourFile = regexp.MustCompile("(?s)```yaml\n# (docs/tour/[^\n]*)\n(.*?)```\n")
 
 // The files that pages show are those that their commands read.
 func TestReadmeFiles(t *testing.T) {
-	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md")+readFile(t, "../../docs/start/thirty-minutes.md")+readFile(t, "../../docs/author/test.md")+readFile(t, "../../docs/operate/rollout.md"), -1)
+	blocks := tourFile.FindAllStringSubmatch(readFile(t, "../../README.md")+readFile(t, "../../docs/start/thirty-minutes.md")+readFile(t, "../../docs/author/test.md")+readFile(t, "../../docs/operate/rollout.md")+readFile(t, "../../docs/author/gitops.md"), -1)
 	if len(blocks) < 3 {
 		t.Fatalf("found %d files: the README is not read as it is written", len(blocks))
 	}
@@ -296,7 +296,7 @@ func TestReadmeFiles(t *testing.T) {
 func TestReadme(t *testing.T) {
 	hammer.Alone(t)
 	t.Chdir("../..") // the commands name files from there
-	for page, least := range map[string]int{"README.md": 1, "docs/start/thirty-minutes.md": 4, "docs/move/expansion.md": 4, "docs/move/external-data.md": 3, "docs/author/eval.md": 8, "docs/author/test.md": 4, "docs/author/ci.md": 1, "docs/operate/blame.md": 2, "docs/author/editor.md": 1, "docs/operate/rollout.md": 3, "docs/operate/static.md": 1} {
+	for page, least := range map[string]int{"README.md": 1, "docs/start/thirty-minutes.md": 4, "docs/move/expansion.md": 4, "docs/move/external-data.md": 3, "docs/author/eval.md": 8, "docs/author/test.md": 4, "docs/author/ci.md": 1, "docs/author/gitops.md": 4, "docs/operate/blame.md": 2, "docs/author/editor.md": 1, "docs/operate/rollout.md": 3, "docs/operate/static.md": 1} {
 		t.Run(page, func(t *testing.T) { checkPage(t, page, least) })
 	}
 }
