@@ -14,7 +14,7 @@ import (
 // The types of this file are what the page and the program say to each other.
 // web/app/src/api.ts has them in TypeScript.
 //
-//go:generate go test . -run ^TestContract$ -update
+//go:generate go test . -run ^(TestContract|TestCatalogue)$ -update
 
 // A Question is what to evaluate. Only Objects may be left out besides what its
 // fields say: then documents are checked.
