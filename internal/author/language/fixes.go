@@ -101,7 +101,8 @@ func insertion(text string, p *place, n int, name string) (Action, bool) {
 	}
 	field := name + ":" + strings.ReplaceAll(value, "\n", "\n"+indent) + "\n" + indent
 	where := positionOf(text, at)
-	return Action{Title: "Add " + name, Edits: []Edit{{Range{where, where}, field}}}, true
+	d := Diagnostic{Range: rangeOf(text, p.nodes[n].at, at), Severity: lint.Error, Rule: "invalid", Message: name + " is required", Fixable: true}
+	return Action{Title: "Add " + name, Diagnostic: &d, Edits: []Edit{{Range{where, where}, field}}}, true
 }
 
 // bindingFor adds a binding behind the policies of a range that have none. The findings are those

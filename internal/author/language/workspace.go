@@ -331,7 +331,7 @@ type Action struct {
 const maxActions = 5
 
 // Actions returns what mends the findings of a range, as "mapd lint --fix" does, and what mends
-// all of the document. Each of these edits was tried: the policy compiles after it. Before them are
+// all of the document. Each of these edits was tried: the policy compiles after it. Between them are
 // edits of which only the author knows whether they are meant: another name for one that is not known, a
 // field that is required, a binding for a policy without one.
 func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Action, error) {
@@ -344,13 +344,12 @@ func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Actio
 	if err != nil {
 		return nil, err
 	}
-	out := append(w.corrections(f, at), w.completions(f, at)...)
-	out = append(out, w.bindingFor(f, r.Findings, at)...)
+	var out, others []Action
 	fixable := 0
 	for i := range r.Findings {
 		finding := &r.Findings[i]
 		if finding.File == name && finding.Near != "" {
-			out = append(out, nearAction(f.text, finding, at)...)
+			others = append(others, nearAction(f.text, finding, at)...)
 		}
 		if finding.File != name || !finding.Fixable {
 			continue
@@ -370,6 +369,7 @@ func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Actio
 			out = append(out, Action{Title: "Fix: " + finding.Message, Diagnostic: &d, Edits: edits})
 		}
 	}
+	out = slices.Concat(out, others, w.corrections(f, at), w.completions(f, at), w.bindingFor(f, r.Findings, at))
 	if fixable > 0 {
 		edits, err := w.mended(ctx, f, sources, nil)
 		if err != nil {
