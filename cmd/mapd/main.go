@@ -43,7 +43,7 @@ func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mapd",
 		Short: "MutatingAdmissionPolicies outside the API server",
-		Long: `mapd runs Kubernetes MutatingAdmissionPolicies as a 1.37.1 API server would:
+		Long: `mapd runs Kubernetes MutatingAdmissionPolicies as an API server of 1.37 would:
 on manifests, to see what a policy does, and as an admission webhook.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
