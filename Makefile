@@ -60,7 +60,7 @@ tidy:
 
 generate: ## make generated files anew and fail if that changes any
 	$(GO) generate ./...
-	@git diff --exit-code --stat -- pkg/openapi/builtin manifests web/app/src/api.ts || { echo "generated files were stale; commit the new ones"; exit 1; }
+	@git diff --exit-code --stat -- pkg/openapi/builtin manifests internal/author/forms docs/*.schema.json editors/vscode/*.schema.json web/app/src/api.ts examples/README.md || { echo "generated files were stale; commit the new ones"; exit 1; }
 
 web: ## build mapd for a browser and the playground's site, and hold the program's size against its limit; needs node and npm
 	@GO="$(GO)" ./hack/web.sh bin/web internal/author/playground/site

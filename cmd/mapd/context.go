@@ -76,10 +76,13 @@ func kustomized(dirs []string) (inputs []manifest.Input, err error) {
 
 // contextOf returns the objects of files that say how others are evaluated: policies,
 // bindings, mutators, definitions and Namespaces, and the objects of kinds that a policy,
-// also one of texts, has as parameters. What cannot be read is left to the
+// also one of texts or of given, has as parameters. What cannot be read is left to the
 // evaluation, which reports it in its place.
-func contextOf(inputs []manifest.Input, texts []mapd.File) []*mapd.Document {
+func contextOf(inputs []manifest.Input, texts []mapd.File, given []*mapd.Document) []*mapd.Document {
 	params := map[schema.GroupKind]bool{}
+	for _, d := range given {
+		addParamKind(params, d.Object())
+	}
 	for _, t := range texts {
 		if !bytes.Contains(t.Data, []byte("paramKind")) {
 			continue
