@@ -11,6 +11,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
+	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // renderFlags are the flags of commands that make manifests for a cluster without asking it.
@@ -38,8 +39,9 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 const renderHelp = `
 What the policies need of a cluster is given with -p: parameters, the labels of
 Namespaces, CustomResourceDefinitions, RBAC objects; answers of external data with
---external. mapd snapshot writes a file with most of that. What is missing is named, and nothing is written. The namespace of objects
-that name none is -n. --assume goes on as mapd eval does.
+--external. mapd snapshot writes a file with most of it. What is missing is named, and
+nothing is changed. The namespace of objects that name none is -n. --assume goes on as
+mapd eval does.
 
 A warning says if the policies would change their own result again: then a cluster
 stores something else than was rendered.`
@@ -50,12 +52,14 @@ type rendering struct {
 	ctx     context.Context
 	warn    func(r *mapd.Result, field, text string)
 	missing map[string]bool
+	params  bool     // a policy has parameters
 	nowhere []string // objects that name no namespace
 }
 
 // newRendering returns a rendering, whose warnings about results go to warn.
 func newRendering(ctx context.Context, e *evaluation, warn func(r *mapd.Result, field, text string)) *rendering {
-	return &rendering{evaluation: e, ctx: ctx, warn: warn, missing: map[string]bool{}}
+	params := slices.ContainsFunc(e.policies.Policies(), func(p *policy.Policy) bool { return p.Object().Spec.ParamKind != nil })
+	return &rendering{evaluation: e, ctx: ctx, warn: warn, missing: map[string]bool{}, params: params}
 }
 
 func (d *rendering) lacks(format string, args ...any) { d.missing[fmt.Sprintf(format, args...)] = true }
@@ -71,9 +75,11 @@ func (d *rendering) look(r *mapd.Result) {
 	if !known && r.Changed() {
 		d.lacks("the CustomResourceDefinition of %s, Kind=%s, which policies change: -p FILE", req.Kind.GroupVersion(), req.Kind.Kind)
 	}
-	for reason := range r.WhyNot(d.ctx) {
-		if reason.Field == "spec.paramRef" {
-			d.lacks("a parameter: %s: -p FILE", reason)
+	if d.params {
+		for reason := range r.WhyNot(d.ctx) {
+			if reason.Field == "spec.paramRef" {
+				d.lacks("a parameter: %s: -p FILE", reason)
+			}
 		}
 	}
 	if r.Changed() {

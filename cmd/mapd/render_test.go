@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mapd-project/mapd/internal/author/ignore"
+	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/test/hammer"
 )
 
-// render runs a command on standard input and returns its standard output.
+// renders runs a command on standard input and returns its standard output.
 func renders(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -70,4 +72,11 @@ func resourceList(stream string) string {
 		}
 	}
 	return b.String()
+}
+
+// The manager that rules have Argo CD trust is the one with which audit --fix writes.
+func TestIgnoredManager(t *testing.T) {
+	if ignore.Manager != audit.Manager {
+		t.Errorf("rules name %s, and audit writes as %s", ignore.Manager, audit.Manager)
+	}
 }

@@ -251,8 +251,10 @@ func ensured(doc any, path []string) (any, error) {
 		// An element is inserted, behind as many that are null as it takes.
 		if key == "-" {
 			i = len(in)
-		} else if i, err = strconv.Atoi(key); err != nil || i < 0 {
+		} else if i, err = strconv.Atoi(key); err != nil || i < -len(in)-1 {
 			return nil, errMissing
+		} else if i < 0 {
+			i += len(in) + 1
 		}
 		if i > maxIndex {
 			unknown("the index %d in a JSON patch", i)

@@ -70,6 +70,9 @@ func (m merger) value(value, patch any, path []string) (any, error) {
 	case patch == absent{}:
 		return value, nil
 	}
+	if _, isText := value.(string); isText {
+		return scalarText(patch), nil // a new value has the quotes of the old one
+	}
 	return patch, nil
 }
 
