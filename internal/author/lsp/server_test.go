@@ -274,6 +274,24 @@ func TestNoMessage(t *testing.T) {
 	}
 }
 
+// A request that nobody waits for any more is answered at once, and says so.
+func TestCancel(t *testing.T) {
+	c := start(t, t.TempDir())
+	defer c.stop()
+	const uri = "file:///p.yaml"
+	c.open(uri, strings.ReplaceAll(fmt.Sprintf(text, 1, 1), "object.spec.", strings.Repeat("a.map(x, ", 20_000)))
+	id := jsonrpc2.ID{Num: 7001}
+	call, err := c.conn.DispatchCall(t.Context(), "textDocument/completion", place(uri, 14, 150_000), jsonrpc2.PickID(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.notify("$/cancelRequest", object{"id": 7001})
+	var failure *jsonrpc2.Error
+	if err := call.Wait(t.Context(), nil); !errors.As(err, &failure) || failure.Code != requestCancelled {
+		t.Errorf("%v", err)
+	}
+}
+
 // Questions about the whole document, as a client sends them.
 func TestDocumentQuestions(t *testing.T) {
 	c := start(t, t.TempDir())
