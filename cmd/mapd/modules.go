@@ -78,7 +78,7 @@ func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*moduleLoade
 		if usual != "" && os.MkdirAll(usual, 0o700) == nil {
 			o.Dir = usual
 		}
-		runtime := moduleMemory(limit())
+		runtime := boundedRuntime(limit())
 		if o.Dir != "" {
 			runtime.CacheDir = filepath.Join(o.Dir, "compiled")
 		}
@@ -100,9 +100,9 @@ func (f *serveFlags) moduleMode(usual api.Mode) api.Mode {
 	return usual
 }
 
-// moduleMemory bounds the memory of modules by a quarter of what the process may have, so
+// boundedRuntime bounds the memory of modules by a quarter of what the process may have, so
 // that they cannot end it.
-func moduleMemory(limit int64) (o wapc.Options) {
+func boundedRuntime(limit int64) (o wapc.Options) {
 	const usual = 1 << 30 // wapc's own bound
 	if limit/4 < usual {
 		o.AllMemory = max(limit/4, 32<<20)
