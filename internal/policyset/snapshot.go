@@ -43,6 +43,8 @@ type Options struct {
 	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
 	// objects.
 	Mutators api.Mode
+	// Kyverno is the mode of Kyverno's policies, as Mutators is.
+	Kyverno api.Mode
 	// Expansion reads Gatekeeper's expansion templates although Mutators is Off.
 	Expansion bool
 	// Guests loads the modules of Kubewarden's policies. Without it they do not run.
@@ -78,6 +80,10 @@ type Snapshot struct {
 	// they share.
 	Mutators []mutators.State
 	Shapes   int
+	// Kyverno says what has become of each mutate rule of Kyverno's policies, and NotMutating
+	// names the other rules of those that have one.
+	Kyverno     []KyvernoRule
+	NotMutating []string
 	// Templates are the expansion templates.
 	Templates []*legacy.Template
 	// Guests are Kubewarden's policies that run, in the order of their IDs, and NoGuests
@@ -117,6 +123,7 @@ type Snapshot struct {
 	crds       []*manifest.Document
 	compiled   map[*manifest.Document]reading
 	shapes     *mutators.Builder
+	kyverno    map[*manifest.Document]*converted
 	stages     []engine.Stage
 	sources    binding.Sources
 	authorizer *asked
