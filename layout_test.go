@@ -69,11 +69,11 @@ var groups = []layer{
 	{"internal/apiserver", []string{"internal/detach", "internal/document", "internal/parallel"}},
 	{"internal/gatekeeper", nil},
 	{"internal/kyverno", []string{"internal/document", "internal/gatekeeper"}},
-	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/parallel"}},
+	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/kyverno", "internal/parallel"}},
 	{"internal/kubewarden", []string{"internal/atomicfile", "internal/detach", "internal/httpsclient", "internal/words"}},
 	{"internal/externaldata", []string{"internal/httpsclient", "internal/words"}},
 	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset", "internal/words"}},
-	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
+	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/kyverno", "internal/policyset"}},
 	{"internal/author", []string{
 		"internal/apiserver", "internal/atomicfile", "internal/document", "internal/externaldata", "internal/gatekeeper", "internal/kyverno", "internal/lint", "internal/output", "internal/parallel",
 		"internal/policyset", "internal/words", "pkg/mapd",
@@ -83,7 +83,7 @@ var groups = []layer{
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "internal/workloads",
 	}},
 	{"internal/operate", []string{
-		"internal/atomicfile", "internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/httpsclient", "internal/lint",
+		"internal/atomicfile", "internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/httpsclient", "internal/kyverno", "internal/lint",
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "pkg/mapd",
 	}},
 }

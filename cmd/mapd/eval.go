@@ -78,7 +78,10 @@ matched an object, standard error says why those did not that may have been expe
 to; with --explain it says so of all policies and bindings.
 
 Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
-the policies, as Gatekeeper runs them: in its order, until nothing changes.
+the policies, as Gatekeeper runs them: in its order, until nothing changes. Then come
+the mutate rules of Kyverno's policies (ClusterPolicy, Policy, MutatingPolicy,
+NamespacedMutatingPolicy), as the policies that mapd migrate kyverno makes of them; a
+rule that is not converted is named and changes nothing.
 Kubewarden's policies (ClusterAdmissionPolicy, AdmissionPolicy) run after those, by
 name, and those with "mutating: false" last. Their WebAssembly modules are fetched
 when they are loaded; --module takes a file in the place of one. The request files
@@ -184,7 +187,7 @@ func (f *evalFlags) addKustomize(cmd *cobra.Command) {
 
 // addPolicies adds the flag for policies.
 func (f *evalFlags) addPolicies(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
+	cmd.Flags().StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kyverno's and Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
 }
 
 // addRequest adds the flags for what is asked of the policies.
@@ -449,10 +452,10 @@ func (e *evaluation) load(s streams, loader *moduleLoader, texts []mapd.File, li
 		return &codedError{code: exitPolicy}
 	case err != nil:
 		return usagef("--kubernetes: %w", err)
-	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && len(policies.Kubewarden()) == 0 && !f.expand:
+	case len(policies.Policies()) == 0 && policies.Mutators()+policies.Kyverno()+len(policies.Kubewarden()) == 0 && !f.expand:
 		return e.noPolicies()
 	}
-	e.swapped = len(texts) > 0 && len(live)+len(f.documents) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators() == 0
+	e.swapped = len(texts) > 0 && len(live)+len(f.documents) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators()+policies.Kyverno() == 0
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return err
 	}
@@ -463,7 +466,7 @@ func (e *evaluation) load(s streams, loader *moduleLoader, texts []mapd.File, li
 	}
 	for _, n := range policies.Notes() {
 		switch {
-		case n.Kind == mapd.Mistake:
+		case n.Kind == mapd.Mistake || n.Kind == mapd.Unconverted:
 			e.notes.warn("%s\n", report.Line(n.String()))
 		case n.Kind != mapd.OnlyGenerated || !f.expand:
 			e.notes.say("note: %s\n", report.Line(noteText(n)))

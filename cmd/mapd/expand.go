@@ -151,7 +151,7 @@ func (e *evaluation) makeExpander(s streams, texts []mapd.File) (*expansion.Expa
 	return &expansion.Expander{
 		Templates: expand.New(policies.Templates()), Types: policies.Types(), Admit: policies.Engine().Admit,
 		Validators: []expansion.Validator{expansion.Server(set)},
-		Raw:        f.raw, Lenient: len(policies.Policies())+len(policies.Kubewarden()) == 0,
+		Raw:        f.raw, Lenient: len(policies.Policies())+policies.Kyverno()+len(policies.Kubewarden()) == 0,
 	}, nil
 }
 

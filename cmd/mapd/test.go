@@ -46,8 +46,9 @@ type testFlags struct {
 const testLong = `Run the cases of suites, and show how results differ from what was expected.
 
 A suite is a file mapd-test.yaml beside the policies that it is about. Of Kyverno's
-tests (kyverno-test.yaml), the results about MutatingAdmissionPolicies run, too; suites
-of gator are skipped, since they test ConstraintTemplates. PATH is a
+tests (kyverno-test.yaml), the results about MutatingAdmissionPolicies and about mutate
+rules of Kyverno's own policies run, too; suites of gator are skipped, since they test
+ConstraintTemplates. PATH is a
 suite, a directory with one, or DIR/... for all suites below a directory; the
 default is the current directory. Directories named testdata, vendor or
 node_modules, and those that begin with a dot or an underscore, are left out.

@@ -34,11 +34,12 @@ func (mutatorDocuments) group() string      { return legacy.Group }
 func (mutatorDocuments) on(o *Options) bool { return o.Mutators != api.Off }
 func (mutatorDocuments) parameters() bool   { return true }
 func (mutatorDocuments) readsAll() bool     { return false }
-func (mutatorDocuments) kinds() (out []string) {
+func (mutatorDocuments) kinds() map[string][]string {
+	var names []string
 	for _, k := range legacy.Kinds() {
-		out = append(out, string(k))
+		names = append(names, string(k))
 	}
-	return out
+	return map[string][]string{legacy.Group: names}
 }
 
 // takes: Gatekeeper's namespace is not known here, so there is one Config of all.
@@ -106,11 +107,10 @@ func (mutatorDocuments) build(b *builder, docs []*manifest.Document, opts *Optio
 // templateDocuments are Gatekeeper's expansion templates.
 type templateDocuments struct{}
 
-func (templateDocuments) group() string      { return api.ExpansionGroup }
-func (templateDocuments) kinds() []string    { return nil }
-func (templateDocuments) on(o *Options) bool { return o.Mutators != api.Off || o.Expansion }
-func (templateDocuments) parameters() bool   { return true }
-func (templateDocuments) readsAll() bool     { return false }
+func (templateDocuments) kinds() map[string][]string { return nil }
+func (templateDocuments) on(o *Options) bool         { return o.Mutators != api.Off || o.Expansion }
+func (templateDocuments) parameters() bool           { return true }
+func (templateDocuments) readsAll() bool             { return false }
 func (templateDocuments) takes(gvk schema.GroupVersionKind, _ string) bool {
 	return legacy.IsTemplate(gvk)
 }

@@ -16,12 +16,13 @@ import (
 // moduleDocuments are Kubewarden's policies.
 type moduleDocuments struct{}
 
-func (moduleDocuments) group() string    { return kubewarden.Group }
 func (moduleDocuments) on(*Options) bool { return true }
 func (moduleDocuments) parameters() bool { return false }
 func (moduleDocuments) readsAll() bool   { return true }
-func (moduleDocuments) kinds() []string {
-	return []string{kubewarden.ClusterPolicyKind, kubewarden.PolicyKind, kubewarden.ClusterPolicyKind + "Group", kubewarden.PolicyKind + "Group", "PolicyServer"}
+func (moduleDocuments) kinds() map[string][]string {
+	return map[string][]string{kubewarden.Group: {
+		kubewarden.ClusterPolicyKind, kubewarden.PolicyKind, kubewarden.ClusterPolicyKind + "Group", kubewarden.PolicyKind + "Group", "PolicyServer",
+	}}
 }
 func (moduleDocuments) takes(gvk schema.GroupVersionKind, _ string) bool {
 	return kubewarden.IsPolicy(gvk)

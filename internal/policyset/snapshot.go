@@ -41,6 +41,8 @@ type Options struct {
 	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
 	// objects.
 	Mutators api.Mode
+	// Kyverno is the mode of Kyverno's policies, as Mutators is.
+	Kyverno api.Mode
 	// Expansion reads Gatekeeper's expansion templates although Mutators is Off.
 	Expansion bool
 	// Modules loads the modules of Kubewarden's policies. Without it they do not run.

@@ -92,6 +92,9 @@ func (r *run) mutations(inv *binding.Invocation, in policy.Input, possible bool,
 	for i, m := range inv.Policy.Mutations() {
 		step := r.stepOf(inv)
 		step.Mutation, step.Type = i, m.Type
+		if r.rule != nil {
+			step.Policy, step.Type = r.rule(inv.Policy.Name(), i), ""
+		}
 		step.ConditionCost, step.ConditionTime, step.ConditionTrace = conditions.cost, conditions.time, conditions.trace
 		conditions = spent{}
 		var err error
@@ -302,9 +305,11 @@ func (r *run) deny(inv *binding.Invocation, step *Step, err error, reason metav1
 
 // stepOf adds a step of an invocation.
 func (r *run) stepOf(inv *binding.Invocation) *Step {
-	name := inv.Binding
-	if r.modules {
-		name = ""
+	switch {
+	case r.rule != nil:
+		return r.step(r.number, r.rule(inv.Policy.Name(), -1), "", inv.Params)
+	case r.modules:
+		return r.step(r.number, inv.Policy.Name(), "", inv.Params)
 	}
-	return r.step(r.number, inv.Policy.Name(), name, inv.Params)
+	return r.step(r.number, inv.Policy.Name(), inv.Binding, inv.Params)
 }

@@ -24,6 +24,8 @@ type policies struct {
 	// modules says that the policies are Kubewarden's: they run once, also on a request
 	// without an object, and have remarks.
 	modules bool
+	// rule is that of Rules, nil for other policies.
+	rule func(policy string, mutation int) string
 }
 
 // Run implements Runner.
@@ -154,7 +156,7 @@ func (r *run) secondRound() *metav1.Status {
 func (r *run) round() *metav1.Status {
 	r.number++
 	r.lap()
-	if order := r.options.Order; order != nil && !r.modules {
+	if order := r.options.Order; order != nil && !r.modules && r.rule == nil {
 		r.selection.Invocations = order(r.selection.Invocations)
 	}
 	runnable, beside := r.configure()

@@ -34,6 +34,7 @@ const (
 	MutatorStage   = "mutators"
 	ModuleStage    = "guests"
 	ValidatorStage = "validators"
+	RuleStage      = "rules"
 )
 
 // Policies returns the stage that runs the policies of an Index.
@@ -52,6 +53,13 @@ func Modules(ix *binding.Index, mode api.Mode) Stage {
 // They see the object that all other stages left.
 func Validators(ix *binding.Index, mode api.Mode) Stage {
 	return Stage{Name: ValidatorStage, Member: "validator", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, modules: true}}
+}
+
+// Rules returns the stage that runs policies that stand for Kyverno's. name returns what Steps
+// call a policy of the Index, and with an index from 0 on what they call one of its mutations:
+// several may stand for one rule, and one for several. Steps say nothing of the bindings.
+func Rules(ix *binding.Index, mode api.Mode, name func(policy string, mutation int) string) Stage {
+	return Stage{Name: RuleStage, Member: "rule", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, rule: name}}
 }
 
 // Mutators returns the stage that runs Gatekeeper's mutators.

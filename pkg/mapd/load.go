@@ -261,6 +261,37 @@ func (p *Policies) Ignored() map[string]int { return p.loaded.Ignored }
 // Kubewarden returns Kubewarden's policies that run, in the order of their IDs.
 func (p *Policies) Kubewarden() []*kubewarden.Policy { return p.loaded.Modules() }
 
+// Kyverno returns how many mutate rules of Kyverno's policies were loaded, those that are not
+// converted and so change nothing included; Notes says which these are and why.
+func (p *Policies) Kyverno() int { return len(p.loaded.Kyverno()) }
+
+// A KyvernoRule is a mutate rule of one of Kyverno's policies. A MutatingPolicy has one, of its
+// own name.
+type KyvernoRule struct {
+	// Name is what Steps call it, such as "ClusterPolicy/labels/add-team".
+	Name string
+	// Rule is its name within the policy, and Path where that stands in the Document, which is
+	// what Where says of it.
+	Rule, Path, Document string
+	// Unconverted is why it changes nothing, "" if policies stand for it.
+	Unconverted string
+	// Reorders says that it may leave a list with a key in another order than Kyverno does.
+	Reorders bool
+}
+
+// KyvernoRules returns the mutate rules of Kyverno's policies, in their order.
+func (p *Policies) KyvernoRules() []KyvernoRule {
+	var out []KyvernoRule
+	for _, r := range p.loaded.Kyverno() {
+		rule := KyvernoRule{Name: r.Name, Rule: r.Rule.Name, Path: r.Path, Document: r.Document.Where(), Reorders: r.Reorders}
+		if !r.Converted() {
+			rule.Unconverted = strings.Join(r.Reasons, "; ")
+		}
+		out = append(out, rule)
+	}
+	return out
+}
+
 // Times returns how long Load took to read the documents and to compile them.
 func (p *Policies) Times() (read, compile time.Duration) { return p.loaded.Read, p.compiled }
 

@@ -62,6 +62,9 @@ const (
 	NoNamespace
 	// NoRBAC says that a policy asked the authorizer, and no document is for it.
 	NoRBAC
+	// Unconverted is a mutate rule of one of Kyverno's policies that changes nothing, since no
+	// policy stands for it.
+	Unconverted
 )
 
 func note(kind NoteKind, about []string, format string, args ...any) Note {
@@ -102,6 +105,16 @@ func (p *Policies) Notes() []Note {
 	for _, text := range slices.Concat(l.Older, l.Tripped) {
 		notes = append(notes, note(Other, nil, "%s", text))
 	}
+	for _, r := range l.Kyverno() {
+		kind := Other
+		if !r.Converted() {
+			kind = Unconverted
+		}
+		if text := r.Text(); text != "" {
+			notes = append(notes, note(kind, []string{r.Name}, "%s", text))
+		}
+	}
+	list(Other, l.NotMutating(), "; ", "rules of Kyverno that do not mutate are left alone")
 	for _, m := range l.Mutators() {
 		about := []string{m.Mutator.ID()}
 		if !m.Running {

@@ -25,7 +25,9 @@ type Input struct {
 	Policies []*policy.Policy
 	// Unreadable are policies that Kyverno would refuse, with the reason.
 	Unreadable []Unreadable
-	crds       []*unstructured.Unstructured
+	// Sources have other kinds than the documents' definitions.
+	Sources []openapi.Source
+	crds    []*unstructured.Unstructured
 }
 
 // Unreadable is a policy that cannot be read, and all that is wrong with it.
@@ -45,27 +47,31 @@ func Read(inputs []manifest.Input) (*Input, []error) {
 			errs = append(errs, err)
 			continue
 		}
-		if d.Object == nil {
-			continue
-		}
-		gvk := d.Object.GroupVersionKind()
-		switch {
-		case gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind:
-			in.crds = append(in.crds, d.Object)
-		case policy.Is(gvk):
-			p, wrong := policy.Read(d)
-			if len(wrong) > 0 {
-				u := Unreadable{Policy: d.Name(), Errors: wrong}
-				for _, err := range wrong {
-					u.Texts = append(u.Texts, err.Error())
-				}
-				in.Unreadable = append(in.Unreadable, u)
-				continue
-			}
-			in.Policies = append(in.Policies, p)
+		if d.Object != nil {
+			in.Add(d)
 		}
 	}
 	return in, errs
+}
+
+// Add adds a policy or the definition of a kind. Other documents are left alone.
+func (in *Input) Add(d *manifest.Document) {
+	gvk := d.Object.GroupVersionKind()
+	switch {
+	case gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind:
+		in.crds = append(in.crds, d.Object)
+	case policy.Is(gvk):
+		p, wrong := policy.Read(d)
+		if len(wrong) > 0 {
+			u := Unreadable{Policy: d.Name(), Errors: wrong}
+			for _, err := range wrong {
+				u.Texts = append(u.Texts, err.Error())
+			}
+			in.Unreadable = append(in.Unreadable, u)
+			return
+		}
+		in.Policies = append(in.Policies, p)
+	}
 }
 
 // Assessment has a verdict for each rule that mutates.

@@ -382,5 +382,5 @@ func typesOf(in *Input) (*openapi.Types, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openapi.New(openapi.Builtin(), custom), nil
+	return openapi.New(slices.Concat([]openapi.Source{openapi.Builtin(), custom}, in.Sources)...), nil
 }

@@ -300,7 +300,7 @@ func (h *loadedSuite) read() {
 	l := h.load(nil)
 	if h.first = l.policies; l.err != nil {
 		h.errs = []error{l.err}
-	} else if p := l.policies; len(p.Policies())+p.Mutators()+len(p.Kubewarden()) == 0 {
+	} else if p := l.policies; len(p.Policies())+p.Mutators()+p.Kyverno()+len(p.Kubewarden()) == 0 {
 		h.errs = []error{s.doc.ErrorAt("policies", errors.New("policies: there is no policy in these files"))}
 	}
 }
@@ -388,6 +388,12 @@ func (h *loadedSuite) run(ctx context.Context, u *unit) *Outcome {
 	if l.err != nil {
 		o.Status, o.Message = Broken, l.err.Error()
 		return o
+	}
+	if u.claim != nil {
+		if why, _ := u.claim.unconverted(l.policies); why != "" {
+			o.Message = "tests a rule that is not converted: " + why
+			return o
+		}
 	}
 	first := h.once(ctx, l.policies, u, o)
 	if first != nil && h.opts.Env != nil {
@@ -498,7 +504,8 @@ func (h *loadedSuite) once(ctx context.Context, policies *mapd.Policies, u *unit
 		want = u.want.Object().Object
 	}
 	if u.claim != nil {
-		if w := u.claim.of(r, want); w != nil {
+		_, reorders := u.claim.unconverted(policies)
+		if w := u.claim.of(r, want, reorders); w != nil {
 			o.Status, o.Message, o.Diff = Failed, w.Message, shown(r, w.Changes)
 		}
 		return r

@@ -39,6 +39,8 @@ type Rule struct {
 	Uses    []string `json:"uses"`
 	// Policies are the names of the policies that it is in.
 	Policies []string `json:"policies,omitempty"`
+	// Reorders says that a list with a key may be in another order, whatever the Verdict is.
+	Reorders bool `json:"-"`
 }
 
 // Converted reports whether a policy does what the rule does.
@@ -49,8 +51,9 @@ type Unit struct {
 	Name    string
 	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
 	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
-	// Rules are the rules that it does, in their order.
-	Rules []string
+	// Rules are the rules that it does, in their order, and Mutations has the rule of each
+	// mutation.
+	Rules, Mutations []string
 }
 
 // Result is what became of a policy of Kyverno.
@@ -106,6 +109,7 @@ func (r *Rule) note(v Verdict, reason string) {
 	if slices.Index(Verdicts, v) > slices.Index(Verdicts, r.Verdict) {
 		r.Verdict = v
 	}
+	r.Reorders = r.Reorders || v == Order
 	if reason != "" && !slices.Contains(r.Reasons, reason) {
 		r.Reasons = append(r.Reasons, reason)
 	}
@@ -794,6 +798,7 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 			}
 			for _, m := range r.mutations {
 				spec.Mutations = append(spec.Mutations, written(m, guard))
+				unit.Mutations = append(unit.Mutations, rule.Name)
 			}
 		})
 		if !ok {
