@@ -19,6 +19,10 @@ var (
 		`annotations: {by: "{{ request.userInfo.username }}"}`, `annotations: {from: "{{ request.object.metadata.labels.app }}"}`,
 		`annotations: {from: "{{ request.object.metadata.labels.team || 'nobody' }}"}`, `annotations: {n: "{{ request.namespace }}/{{ request.operation }}"}`,
 		`labels: {team: null}`, `labels: {(team): "*"}, annotations: {a: b}`, `annotations: {x: "{{ to_upper(request.object.metadata.labels.app) }}"}`,
+		`annotations: {x: "{{ split(request.object.metadata.name, 'e')[0] }}-{{ add(length(request.object.spec.containers), ` + "`1`" + `) }}"}`,
+		`annotations: {x: "{{ request.object.spec.containers[].name | [-1] }}"}`, `annotations: {x: "{{ images.containers.web.registry }}/{{ images.containers.web.path }}"}`,
+		`annotations: {x: "{{ not_null(request.object.metadata.labels.team, 'none') }}", y: "{{ trim_prefix(request.object.metadata.name, 'w') }}"}`,
+		`annotations: {x: "{{ request.object.spec.volumes[].name | [?starts_with(@, 'data')] | [0] || 'none' }}"}`,
 	}
 	specParts = []string{
 		`priorityClassName: high`, `+(priorityClassName): high`, `(priorityClassName): high, hostname: x`, `nodeSelector: {disk: ssd}`, `+(nodeSelector): {disk: ssd}`,
@@ -48,11 +52,15 @@ var (
 		`{list: request.object.spec.volumes, patchesJson6902: "- {op: remove, path: '/spec/volumes/{{elementIndex}}/emptyDir/sizeLimit'}"}`,
 		`{list: "request.object.spec.containers[]", patchesJson6902: "- {op: add, path: '/spec/containers/{{elementIndex}}/securityContext/capabilities/add/-', value: X}"}`,
 		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{(name): "{{element.name}}", resources: {limits: {+(memory): "{{element.resources.limits.memory || element.resources.requests.memory}}"}}}]}}}`,
+		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{name: "{{ element.name }}", image: "r.io/{{ images.containers.\"{{element.name}}\".path }}:{{ images.containers.\"{{element.name}}\".tag }}"}]}}}`,
+		`{list: request.object.spec.containers, patchesJson6902: "- {op: add, path: '/metadata/annotations/c-{{element.name}}', value: '{{element.image}}'}"}`,
 	}
 	jsonParts = []string{
 		`- {op: add, path: /spec/nodeSelector/disk, value: ssd}`, `- {op: add, path: /metadata/annotations/a~1b, value: x}`, `- {op: remove, path: /spec/priorityClassName}`, `- {op: remove, path: /spec/dnsConfig/options}`,
 		`- {op: add, path: /spec/tolerations/-, value: {operator: Exists}}`, `- {op: replace, path: /spec/priorityClassName, value: high}`, `- {op: add, path: /spec/containers/0/env/-, value: {name: N, value: "{{request.object.metadata.namespace}}"}}`,
 		`- {op: add, path: /spec/securityContext, value: {runAsUser: 1, runAsNonRoot: true}}`, `- {op: add, path: /spec/dnsConfig/options/-, value: {name: ndots, value: "2"}}`, `- {op: replace, path: /metadata/labels/app, value: x}`,
+		`- {op: add, path: /spec/tolerations/-1, value: {operator: Exists}}`, `- {op: add, path: /spec/tolerations/0, value: {operator: Exists}}`, `- {op: remove, path: /spec/volumes/1}`, `- {op: remove, path: /spec/volumes/-1}`,
+		`- {op: replace, path: /spec/containers/-1/image, value: "last:1"}`, `- {op: add, path: /spec/containers/-1/env/-1, value: {name: L, value: "1"}}`, `- {op: add, path: /spec/containers/1/tty, value: true}`,
 	}
 	preconditionParts = []string{
 		`{key: "{{ request.operation }}", operator: Equals, value: CREATE}`, `{key: "{{ request.object.metadata.labels.app || '' }}", operator: NotEquals, value: other}`,
