@@ -30,7 +30,6 @@ func (s *Snapshot) Mutators() []mutators.State {
 // Shapes returns how many programs the mutators share.
 func (s *Snapshot) Shapes() int { return resultOf[builtMutators](s, mutatorDocuments{}).Shapes }
 
-func (mutatorDocuments) group() string      { return legacy.Group }
 func (mutatorDocuments) on(o *Options) bool { return o.Mutators != api.Off }
 func (mutatorDocuments) parameters() bool   { return true }
 func (mutatorDocuments) readsAll() bool     { return false }
