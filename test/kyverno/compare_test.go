@@ -79,7 +79,13 @@ func read(t *testing.T, name string, data []byte) (all []subject) {
 
 // asks reports whether a rule asks somebody, which the engine cannot here.
 func asks(r policy.Rule) bool {
-	return slices.ContainsFunc(r.Context, func(c policy.Context) bool { return c.Variable == nil })
+	return slices.ContainsFunc(r.Context, func(c policy.Context) bool { return c.Variable == nil && c.ConfigMap == nil })
+}
+
+// everyKind stands for all kinds.
+var everyKind = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Namespace"}, {Version: "v1", Kind: "ConfigMap"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 }
 
 // kindsOf are the kinds that the units of a policy are about.
@@ -87,6 +93,9 @@ func kindsOf(r *convert.Result) (out []schema.GroupVersionKind) {
 	for _, u := range r.Units {
 		for _, rule := range u.Policy.Spec.MatchConstraints.ResourceRules {
 			for _, res := range rule.Resources {
+				if res == "*" {
+					out = append(out, everyKind...)
+				}
 				for _, known := range types.Resources() {
 					if known.GVR.Group == rule.APIGroups[0] && known.GVR.Version == rule.APIVersions[0] && known.GVR.Resource == res && !slices.Contains(out, known.Kind) {
 						out = append(out, known.Kind)

@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -34,6 +35,39 @@ var types = openapi.New(openapi.Builtin())
 // Native is mapd's engine with converted policies.
 type Native struct{ engine *engine.Engine }
 
+// params finds the ConfigMaps that are in the context.
+type params struct{}
+
+type configMapsKey struct{}
+
+var configMapKind = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
+func (params) Kind(gvk schema.GroupVersionKind) (namespaced bool, err error) {
+	if gvk != configMapKind {
+		return false, fmt.Errorf("%s: no parameters", gvk)
+	}
+	return true, nil
+}
+
+func (params) Get(ctx context.Context, _ schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	all, _ := ctx.Value(configMapsKey{}).(map[string]map[string]string)
+	data, ok := all[namespace+"/"+name]
+	if !ok {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
+	}
+	values := map[string]any{}
+	for k, v := range data {
+		values[k] = v
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace}, "data": values,
+	}}, nil
+}
+
+func (params) List(context.Context, schema.GroupVersionKind, string, labels.Selector) ([]*unstructured.Unstructured, error) {
+	return nil, errors.New("no binding selects parameters")
+}
+
 // NewNative creates the policies and bindings as a server would: decoded strictly, validated,
 // compiled.
 func NewNative(units []convert.Unit) (*Native, error) {
@@ -41,8 +75,7 @@ func NewNative(units []convert.Unit) (*Native, error) {
 	if err != nil {
 		return nil, err
 	}
-	params := binding.NewMemoryParams(func(gvk schema.GroupVersionKind) (bool, error) { return false, fmt.Errorf("%s: no parameters", gvk) })
-	src := binding.Sources{Params: params, Namespaces: given{}, Equivalents: policyset.Equivalents(types)}
+	src := binding.Sources{Params: params{}, Namespaces: given{}, Equivalents: policyset.Equivalents(types)}
 	var policies []*policy.Policy
 	var bindings []*binding.Binding
 	for _, u := range units {
@@ -114,6 +147,7 @@ func (n *Native) Mutate(ctx context.Context, r Request) Result {
 		labels[k] = v
 	}
 	ns := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": req.Namespace, "labels": labels}}
+	ctx = context.WithValue(ctx, configMapsKey{}, r.ConfigMaps)
 	d := n.engine.Admit(context.WithValue(ctx, namespaceKey{}, ns), req)
 	if d.Status != nil {
 		return Result{Error: d.Status.Message}

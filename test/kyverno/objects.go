@@ -1,8 +1,11 @@
 package kyverno
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +22,13 @@ type pool struct {
 	names   []string
 	patches []map[string]any
 	images  []string
+	configs []config
+}
+
+// config is a ConfigMap that a policy reads, with the keys that it asks for.
+type config struct {
+	namespace, name string // namespace may have a variable
+	keys            []string
 }
 
 // poolOf collects what a policy mentions.
@@ -26,9 +36,21 @@ func poolOf(policy map[string]any, kinds []schema.GroupVersionKind) *pool {
 	p := &pool{
 		kinds: kinds, labels: map[string][]string{"app": {"web", "other"}},
 		names:  []string{"web", "default", "kube-system"},
-		images: []string{"nginx", "nginx:1.27", "docker.io/library/nginx:latest", "corp.reg.com/app:1", "registry.example.com:5000/a/b@sha256:0000000000000000000000000000000000000000000000000000000000000000", "localhost/x"},
+		images: []string{"nginx", "nginx:1.27", "docker.io/library/nginx:latest", "corp.reg.com/app:1", "registry.example.com:5000/a/b@sha256:0000000000000000000000000000000000000000000000000000000000000000", "localhost/x", "team/app:v2", "nginx:1@sha256:0000000000000000000000000000000000000000000000000000000000000000", "Host/a/b"},
 	}
 	p.collect(policy)
+	data, err := json.Marshal(policy)
+	if err != nil {
+		return p
+	}
+	for i := range p.configs {
+		c := &p.configs[i]
+		entry := c.keys[0]
+		c.keys = nil
+		for _, m := range regexp.MustCompile(`\b`+regexp.QuoteMeta(entry)+`\.data\.(?:\\+"([^"\\]+)\\+"|(\w+))`).FindAllStringSubmatch(string(data), -1) {
+			c.keys = append(c.keys, m[1]+m[2])
+		}
+	}
 	return p
 }
 
@@ -79,6 +101,12 @@ func (p *pool) collect(v any) {
 			case "image":
 				if s, ok := e.(string); ok && !strings.Contains(s, "{") {
 					p.images = append(p.images, strings.NewReplacer("*", "x", "?", "y").Replace(s))
+				}
+			case "configMap":
+				if m, ok := e.(map[string]any); ok {
+					entry, _ := v["name"].(string)
+					namespace, _ := m["namespace"].(string)
+					p.configs = append(p.configs, config{namespace, fmt.Sprint(m["name"]), []string{entry}})
 				}
 			case "patchStrategicMerge":
 				if m, ok := e.(map[string]any); ok {
@@ -155,7 +183,10 @@ func (p *pool) object(seed uint64, i int) *Request {
 	if spec, ok := obj["spec"].(map[string]any); ok && gvk.Kind == "Ingress" {
 		g.ingress(spec)
 	}
-	r := &Request{Operation: "CREATE", User: "alice", NamespaceLabels: map[string]string{}}
+	r := &Request{Operation: "CREATE", User: "alice", Groups: []string{"dev", "system:authenticated"}, NamespaceLabels: map[string]string{}}
+	if g.chance(20) {
+		r.User, r.Groups = "system:serviceaccount:shop:deployer", []string{"system:authenticated"}
+	}
 	res, ok := types.ResourceFor(gvk)
 	if ok && res.Namespaced {
 		u.SetNamespace(pick(g, append([]string{"default", "kube-system", "shop"}, p.names...)...))
@@ -163,6 +194,26 @@ func (p *pool) object(seed uint64, i int) *Request {
 			r.NamespaceLabels = labels
 		}
 		r.NamespaceLabels["kubernetes.io/metadata.name"] = u.GetNamespace()
+	}
+	for _, c := range p.configs {
+		namespace := c.namespace
+		if strings.Contains(namespace, "{{") {
+			namespace = u.GetNamespace()
+		}
+		if !g.chance(95) {
+			continue
+		}
+		data := map[string]string{}
+		for _, key := range c.keys {
+			if g.chance(85) {
+				name := pick(g, p.names...)
+				data[key] = pick(g, name, name, `["`+name+`", "x"]`, "")
+			}
+		}
+		if r.ConfigMaps == nil {
+			r.ConfigMaps = map[string]map[string]string{}
+		}
+		r.ConfigMaps[cmp.Or(namespace, "default")+"/"+c.name] = data
 	}
 	kind, err := types.Kind(gvk)
 	if err != nil {

@@ -19,6 +19,8 @@ type Request struct {
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 	User            string            `json:"user,omitempty"`
 	Groups          []string          `json:"groups,omitempty"`
+	// ConfigMaps are those of the cluster, by namespace/name.
+	ConfigMaps map[string]map[string]string `json:"configMaps,omitempty"`
 }
 
 // Result is what became of an object: the object, or the error that refuses the request.

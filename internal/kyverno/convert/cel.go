@@ -241,7 +241,7 @@ func literal(v any) expr {
 const dynamic = "dynamic"
 
 // ofObject matches what is read from an object, whose type CEL does not know.
-var ofObject = regexp.MustCompile(`^(object|namespaceObject|[a-z]2?)(\.|\[)`)
+var ofObject = regexp.MustCompile(`^(object|namespaceObject|params|[a-z]2?)(\.|\[)`)
 
 // unified makes parts of one type of them: values of a list or map of CEL have one type.
 func unified(parts []expr) []expr {
@@ -261,8 +261,11 @@ func unified(parts []expr) []expr {
 	return out
 }
 
+// typedCall finds functions whose result has a type that CEL knows.
+var typedCall = regexp.MustCompile(`\.(split|replace|find|substring|upperAscii|lowerAscii|join|size)\(`)
+
 func unknownType(e expr) bool {
-	return e.typ == dynamic && e.bind == bindMember && ofObject.MatchString(e.text) && !strings.HasSuffix(e.text, ".size()")
+	return e.typ == dynamic && e.bind == bindMember && ofObject.MatchString(e.text) && !typedCall.MatchString(e.text)
 }
 
 // fieldOrder returns the keys of an object in the order in which people write them.

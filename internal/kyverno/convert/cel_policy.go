@@ -36,9 +36,12 @@ func (r *Result) convertCEL() {
 	}
 	slices.Sort(rule.Uses)
 	rule.Uses = slices.Compact(rule.Uses)
-	rule.attempt(func() { r.Units = []Unit{r.celUnit(rule)} })
-	if rule.Converted() {
-		rule.Policies = []string{r.Units[0].Name}
+	rule.attempt(func() {
+		pods := r.celUnit(rule)
+		r.Units = append([]Unit{pods}, r.controllers(rule, pods)...)
+	})
+	for _, u := range r.Units {
+		rule.Policies = append(rule.Policies, u.Name)
 	}
 }
 
@@ -64,10 +67,6 @@ func (r *Result) celUnit(rule *Rule) Unit {
 	}
 	if len(s.TargetMatchConstraints) > 0 || len(s.TargetMatchConditions) > 0 {
 		refuse("targets, which admission does not see")
-	}
-	if a := s.Autogen; a != nil && a.PodControllers != nil && len(a.PodControllers.Controllers) > 0 {
-		rule.Uses = append(rule.Uses, "autogen")
-		refuseFor("write a policy for the controllers", "autogen: Kyverno makes policies for the controllers of Pods by rewriting the expressions")
 	}
 	if len(s.AuditAnnotations) > 0 {
 		refuse("auditAnnotations, which a MutatingAdmissionPolicy does not have")

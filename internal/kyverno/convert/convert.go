@@ -221,7 +221,25 @@ func (c *converter) groups() []*group {
 					}
 				}
 			}
+			if slices.ContainsFunc(targets, target.every) {
+				others := kinds
+				if v.rule.Exclude != nil {
+					others = append(others, kindsIn(v.rule.Exclude)...)
+				}
+				if len(targets) > 1 || len(slices.Compact(slices.Sorted(slices.Values(others)))) > 1 {
+					refuse("kind * and other kinds")
+				}
+			}
 			runs = append(runs, run{v, targets})
+		})
+	}
+	if len(runs) > 1 {
+		runs = slices.DeleteFunc(runs, func(r run) bool {
+			if !r.targets[0].every() || !slices.ContainsFunc(runs, func(other run) bool { return !slices.Equal(other.targets, r.targets) }) {
+				return false
+			}
+			c.Rules[c.place[r.from]].note(Refused, "kind * beside rules for other kinds: their order would be lost")
+			return true
 		})
 	}
 	var out []*group
@@ -297,15 +315,16 @@ type compiled struct {
 	conds     []condition
 	selector  *metav1.LabelSelector
 	mutations []mutation
+	params    *configMap // that the rule reads; nil if it reads none
 }
 
 // copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
 // policy with match conditions.
 func (c *compiled) copies() bool {
-	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return copied.MatchString(m.expr.text) })
+	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return copiedList.MatchString(m.expr.text) })
 }
 
-var copied = regexp.MustCompile(`value: [a-z][\w.?]*\.filter\(`)
+var copiedList = regexp.MustCompile(`value: [a-z][\w.?]*\.filter\(`)
 
 func (c *converter) unit(g *group) *Unit {
 	operations := c.operations(g)
@@ -359,7 +378,9 @@ func (c *converter) operations(g *group) []string {
 // compiler compiles one rule for one group.
 type compiler struct {
 	*scope
-	notes func(Verdict, string)
+	notes           func(Verdict, string)
+	namespaced      bool
+	policyNamespace string
 }
 
 func (c *converter) compile(v variant, g *group, operations []string, rule *Rule) compiled {
@@ -386,7 +407,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		}
 		rule.note(v, reason)
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note}, notes: note}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
 	if c := m.operation(ops); c.text != yes.text {
@@ -452,6 +473,9 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	}
 	if len(out.mutations) == 0 {
 		refuse("a patch in which nothing is left to write")
+	}
+	if out.params != nil && (len(out.conds) > 0 || out.selector != nil) {
+		note(Differs, fmt.Sprintf("without the ConfigMap %s, Kyverno refuses the objects that the rule is for, and a server all objects of the kind", out.params.name))
 	}
 	for _, t := range g.targets {
 		if !t.known {
@@ -674,7 +698,16 @@ var ownNamespace = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(obje
 // context adds the entries of a context. What no policy knows is refused where it is used.
 func (k *compiler) context(s *scope, entries []policy.Context) *scope {
 	for _, e := range entries {
-		if v, why := s.entry(e); why == "" {
+		v, why := value{}, ""
+		if e.ConfigMap != nil {
+			var c configMap
+			if c, why = k.parameter(e.Name, e.ConfigMap); why == "" {
+				v = value{path: &path{root: atom("params", ""), prefix: []string{paramsRoot}}, config: &c}
+			}
+		} else {
+			v, why = s.entry(e)
+		}
+		if why == "" {
 			s = s.with(e.Name, v)
 		} else {
 			refused := map[string]string{e.Name: why}
@@ -705,6 +738,9 @@ func (s *scope) entry(e policy.Context) (v value, why string) {
 		v = s.query(x.JMESPath)
 		if x.Default != nil {
 			d := literal(normal(x.Default))
+			if v.object != nil || v.images != nil {
+				refuse("a default of an object that an expression makes")
+			}
 			if v.path == nil && !v.optional {
 				return v, ""
 			}
@@ -737,6 +773,9 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 		t.gvk = t.parent
 		addResource(spec.MatchConstraints, t, operations)
 	}
+	if slices.ContainsFunc(g.targets, target.every) {
+		spec.MatchConstraints.ExcludeResourceRules = spared()
+	}
 	fail := admissionregistrationv1.Fail
 	if f := c.Policy.Rules.FailurePolicy; f != nil && *f == "Ignore" {
 		fail = admissionregistrationv1.Ignore
@@ -764,10 +803,20 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 		}
 	}
 	alone := len(rules) == 1
+	var params *configMap
 	for _, r := range rules {
 		rule := &c.Rules[c.place[r.from]]
 		ok := rule.attempt(func() {
 			guard := yes
+			if r.params != nil {
+				if params != nil && *params != *r.params {
+					refuseFor("put what is in them into one ConfigMap", "two ConfigMaps in rules for one kind: a policy has one parameter")
+				}
+				params = r.params
+				if !alone {
+					rule.note(Differs, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind", params.name))
+				}
+			}
 			if alone {
 				spec.MatchConstraints.NamespaceSelector = r.selector
 				for i, cond := range r.conds {
@@ -805,6 +854,10 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 	unit.Binding = &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: unit.Name},
 		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: unit.Name},
+	}
+	if params != nil {
+		unit.Policy.Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
+		unit.Binding.Spec.ParamRef = params.ref()
 	}
 	if ns := c.Policy.Namespace; ns != "" {
 		unit.Binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{
@@ -850,6 +903,20 @@ func formatted(e expr) string {
 		refuse("no expression could be written (%v): %s", err, e.text)
 	}
 	return text
+}
+
+// spared are the objects that a rule for all kinds must not be about: Kyverno's own, and those
+// that ask a server something and are not stored.
+func spared() []admissionregistrationv1.NamedRuleWithOperations {
+	rule := func(group string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+		return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources},
+		}}
+	}
+	return []admissionregistrationv1.NamedRuleWithOperations{
+		rule("authentication.k8s.io", "*"), rule("authorization.k8s.io", "*"), rule("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+	}
 }
 
 // addResource adds a target to the resource rules, beside those of its group.

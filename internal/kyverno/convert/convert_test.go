@@ -132,14 +132,22 @@ func TestPolicy(t *testing.T) {
 		"one mutation, Ignore": {"  failurePolicy: Ignore\n  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Exact, ""},
 		"roles":                {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}, clusterRoles: [a]}]}, " + label + "}\n", convert.Needs, "looks up the user's bindings"},
 		"targets":              {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {targets: [{kind: Pod}], patchStrategicMerge: {a: b}}}\n", convert.Refused, "objects that exist already"},
-		"wildcard kind":        {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: ['*']}}]}, " + label + "}\n", convert.Refused, "stands for kinds"},
-		"unknown kind":         {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Unknown]}}]}, " + label + "}\n", convert.Refused, "is not known"},
-		"unknown field":        {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {spec: {typo: b}}}}\n", convert.Refused, "no field spec.typo"},
+		"wildcard kind":        {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: ['Ser*']}}]}, " + label + "}\n", convert.Refused, "stands for kinds"},
+		"every kind beside one": {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: ['*']}}]}, " + label + "}\n" +
+			"  - {name: s, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Refused, "their order would be lost"},
+		"unknown kind":  {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Unknown]}}]}, " + label + "}\n", convert.Refused, "is not known"},
+		"unknown field": {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {spec: {typo: b}}}}\n", convert.Refused, "no field spec.typo"},
 		"apply one": {"  applyRules: One\n  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n" +
 			"  - {name: s, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Refused, "applyRules: One"},
 		"function": {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ random('a') }}\"}}}}}\n", convert.Refused, "the function random()"},
-		"context":  {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Needs, "reads the ConfigMap x"},
-		"unused":   {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Exact, ""},
+		"context":  {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Exact, ""},
+		"two ConfigMaps": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}, {name: d, configMap: {name: v}}], match: {any: [{resources: {kinds: [Service]}}]}, " +
+			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}{{ d.data.x }}\"}}}}}\n", convert.Refused, "two ConfigMaps"},
+		"variable ConfigMap": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: \"{{request.name}}\", namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " +
+			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Needs, "whose name has a variable"},
+		"ConfigMap and conditions": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x}}], match: {any: [{resources: {kinds: [Service], names: [a]}}]}, " +
+			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Differs, "a server all objects of the kind"},
+		"unused": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Exact, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := policies(t, []byte(head+test.spec))
@@ -169,7 +177,7 @@ spec:
   mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]
 `
 	r := convert.Policy(policies(t, []byte(text))[0], convert.Options{Types: builtin})
-	if len(r.Units) != 1 {
+	if len(r.Units) != 3 || r.Rules[0].Verdict != convert.Better {
 		t.Fatalf("%+v", r.Rules)
 	}
 	if got, want := r.Units[0].Policy.Spec.MatchConditions[0].Expression, "(!(has(object.metadata.labels))) && true"; got != want {

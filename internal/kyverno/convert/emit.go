@@ -25,6 +25,11 @@ func (s *shape) configured(nodes []*node, at []string) (apply, rest []*node) {
 		case n.action == inside:
 			a, r := s.configured(n.fields, p)
 			apply, rest = halves(n, a, r, apply, rest)
+		case n.action == copied:
+			apply = append(apply, n)
+			if len(n.fields) > 0 {
+				rest = append(rest, &node{action: inside, name: n.name, fields: n.fields})
+			}
 		case n.action == forEach:
 			a, r := s.configured(n.fields, append(p, element))
 			if !s.every(p, isKeyedByName) || s.atomic(append(p, element)) {
@@ -69,6 +74,10 @@ func isKeyedByName(p openapi.Place) bool {
 
 // inMap reports whether the members of what is at a path are keys of a map.
 func (s *shape) inMap(at []string) bool {
+	if len(at) == 2 && at[0] == paramsRoot && at[1] == "data" {
+		return true
+	}
+	at = below(at)
 	if len(at) == 2 && at[0] == "metadata" && (at[1] == "labels" || at[1] == "annotations") {
 		return true
 	}
@@ -138,6 +147,8 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 		switch n.action {
 		case inside:
 			write(key, s.configuration(n.fields, inner, p))
+		case copied:
+			write(key, n.value.(expr))
 		case set:
 			if e, ok := n.value.(expr); ok && e.from != "" {
 				write("?"+key, e)
@@ -286,6 +297,8 @@ func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 	for _, n := range nodes {
 		p, to := at.to(n.name), ptr.to(n.name)
 		switch n.action {
+		case copied:
+			refuse("a variable for all of %s, which no apply configuration merges", n.name)
 		case inside:
 			o.ensure(p, to, "{}")
 			o.fields(n.fields, p, to)

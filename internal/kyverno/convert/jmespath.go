@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	jmespath "github.com/kyverno/go-jmespath"
@@ -16,8 +17,18 @@ const maxExpression = 4 << 10
 type value struct {
 	path *path
 	expr expr
-	// optional says that expr is an optional value.
+	// optional says that expr is an optional value. must is the same for where it has to be there; it
+	// has no text if that cannot be said.
 	optional bool
+	must     expr
+	// elem is the type of the elements of expr, if that is a list.
+	elem string
+	// config is the ConfigMap that path is in.
+	config *configMap
+	// images is a place in the variable images; nil if it is none.
+	images *images
+	// object is an object with these members, and text for other keys; nil if it is none.
+	object *assembled
 }
 
 // scope is what the variables of a rule are.
@@ -31,6 +42,8 @@ type scope struct {
 	// fallible counts the values that were read and may be missing: an expression with one fails
 	// as Kyverno does.
 	fallible *int
+	// params is the ConfigMap that the rule reads, set when it is.
+	params **configMap
 	// defaulted says that || follows, which makes something of what is missing.
 	defaulted bool
 }
@@ -76,6 +89,9 @@ func (s *scope) eval(n jmespath.ASTNode) value {
 		return *s.current
 	case jmespath.ASTSubexpression:
 		left := s.eval(n.Children[0])
+		if left.images != nil {
+			return s.at(left).eval(n.Children[1])
+		}
 		if left.path == nil {
 			if right := n.Children[1]; right.NodeType == jmespath.ASTField && !left.optional {
 				return value{expr: member(left.expr, right.Value.(string), false)}
@@ -95,6 +111,12 @@ func (s *scope) eval(n jmespath.ASTNode) value {
 		return s.project(n.Children[0], n.Children[1])
 	case jmespath.ASTFilterProjection:
 		return s.filter(n)
+	case jmespath.ASTValueProjection:
+		return s.projectValues(n)
+	case jmespath.ASTIndexExpression:
+		return s.index(s.eval(n.Children[0]), n.Children[1])
+	case jmespath.ASTMultiSelectHash:
+		return s.members(n)
 	case jmespath.ASTFunctionExpression:
 		return s.function(n)
 	}
@@ -113,7 +135,13 @@ func ints(v any) any {
 // field is a name: of the context, or of the current value.
 func (s *scope) field(name string) value {
 	if s.current != nil {
+		if at := s.current.images; at != nil {
+			return s.image(*at, name)
+		}
 		if p := s.current.path; p != nil {
+			if inner, ok := s.nested[name]; ok {
+				return s.member(*p, inner)
+			}
 			next := p.to(name)
 			if p.root.text == "request" {
 				return s.request(next)
@@ -133,6 +161,9 @@ func (s *scope) field(name string) value {
 		needs("", "%s", why)
 	}
 	if v, ok := s.names[name]; ok {
+		if v.config != nil && s.params != nil {
+			s.reads(*v.config)
+		}
 		return v
 	}
 	if name == "request" {
@@ -140,12 +171,50 @@ func (s *scope) field(name string) value {
 	}
 	switch name {
 	case "images":
-		refuse("images: Kyverno cuts images into registry, path and tag, which CEL cannot")
+		return value{images: &images{}}
 	case "serviceAccountName", "serviceAccountNamespace":
-		refuse("the variable %s", name)
+		return s.serviceAccount(name)
 	}
 	refuse("the variable %s is not known", name)
 	return value{}
+}
+
+// reads makes a ConfigMap the parameter of the policy.
+func (s *scope) reads(c configMap) {
+	if *s.params != nil && **s.params != c {
+		refuseFor("put what is in them into one ConfigMap", "two ConfigMaps: a policy has one parameter")
+	}
+	*s.params = &c
+}
+
+// serviceAccount is the name or namespace of the service account that makes the request, and ""
+// for other users.
+func (s *scope) serviceAccount(name string) value {
+	s.note(Better, "Kyverno takes any user with a long name for a service account; the policy only system:serviceaccount:…")
+	user := atom("request.userInfo.username", "string")
+	at := "[3]"
+	if name == "serviceAccountNamespace" {
+		at = "[2]"
+	}
+	e := when(call(user, "startsWith", "bool", str("system:serviceaccount:")), atom(call(user, "split", "list", str(":")).text+at, "string"), str(""))
+	e.typ = "string"
+	return value{expr: e}
+}
+
+// member is a member of an object that a variable names.
+func (s *scope) member(p path, inner string) value {
+	outside := *s
+	outside.current = nil
+	key := outside.plain(outside.query(inner))
+	typ := s.shape.scalar(p.to("x").whole())
+	if key.typ != "string" || !s.shape.inMap(p.whole()) || typ == "" {
+		refuse("the member {{%s}} of %s", inner, show(p.whole()))
+	}
+	e, _ := s.shape.read(p)
+	return value{
+		expr: atom(e.within(bindMember)+"[?"+key.text+"]", typ), optional: true,
+		must: atom(s.shape.get(p).within(bindMember)+"["+key.text+"]", typ),
+	}
 }
 
 // request translates what is below request.
@@ -159,6 +228,8 @@ func (s *scope) request(p path) value {
 		return value{expr: atom("request."+first, "string")}
 	case len(p.steps) == 2 && first == "userInfo" && p.steps[1] == "username":
 		return value{expr: atom("request.userInfo.username", "string")}
+	case len(p.steps) == 2 && first == "userInfo" && p.steps[1] == "groups":
+		return value{expr: atom("request.userInfo.groups", "list"), elem: "string"}
 	case len(p.steps) == 1 && first == "userInfo":
 		return value{path: &p}
 	}
@@ -177,8 +248,18 @@ func (s *scope) plain(v value) expr {
 		}
 		return s.shape.get(*v.path)
 	}
-	if v.optional {
+	switch {
+	case v.optional && v.must.text != "":
+		if s.fallible != nil {
+			*s.fallible++
+		}
+		return v.must
+	case v.optional:
 		refuse("a value that may be missing: %s", v.expr.text)
+	case v.images != nil:
+		refuse("the variable images as a whole")
+	case v.object != nil:
+		refuse("an object that an expression makes, but as the whole of a field or in to_string()")
 	}
 	return v.expr
 }
@@ -268,26 +349,104 @@ func (s *scope) project(left, right jmespath.ASTNode) value {
 	if left.NodeType == jmespath.ASTFlatten {
 		left = left.Children[0]
 	}
-	v := s.eval(left)
-	if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
-		refuse("a projection of what is not known to be a list")
+	l := s.items(s.eval(left), "a projection")
+	return l.to(s, right, yes)
+}
+
+// items is a list that an expression goes through.
+type items struct {
+	list expr
+	name string // of a variable for an element
+	at   value  // the element
+	path *path  // where the list is, nil if it is computed
+}
+
+// items returns the list of a projection or filter, as what names.
+func (s *scope) items(v value, what string) items {
+	if v.path == nil {
+		if v.expr.typ != "list" || v.elem == "" || v.optional {
+			refuse("%s of what is not known to be a list", what)
+		}
+		x := atom(elementOf(v.expr), v.elem)
+		return items{v.expr, x.text, value{expr: x}, nil}
 	}
-	if right.NodeType == jmespath.ASTIdentity {
-		e, optional := s.shape.read(*v.path)
-		e.typ = "list"
-		return value{expr: e, optional: optional}
+	if s.shape.scalar(v.path.whole()) != "list" {
+		refuse("%s of what is not known to be a list", what)
 	}
-	s.missing(*v.path)
 	x, at := s.loop(*v.path)
-	next := s.at(value{path: &at}).eval(right)
+	return items{s.shape.or(*v.path, list()), x, value{path: &at}, v.path}
+}
+
+// elementOf names a variable that the text of a list does not use.
+func elementOf(list expr) string {
+	for _, name := range []string{"x", "y", "z"} {
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(list.text) {
+			return name
+		}
+	}
+	refuse("a list of a list of a list")
+	return ""
+}
+
+// to returns what right makes of the elements for which a condition holds.
+func (l items) to(s *scope, right jmespath.ASTNode, cond expr) value {
+	if right.NodeType == jmespath.ASTIdentity {
+		out := l.list
+		if cond.text == yes.text && l.path != nil {
+			e, optional := s.shape.read(*l.path)
+			e.typ = "list"
+			return value{expr: e, optional: optional, elem: s.elem(l)}
+		}
+		if l.path != nil {
+			s.missing(*l.path)
+		}
+		if cond.text != yes.text {
+			out = call(out, "filter", "list", atom(l.name, ""), cond)
+		}
+		return value{expr: out, elem: s.elem(l)}
+	}
+	if l.path != nil {
+		s.missing(*l.path)
+	}
+	next := s.at(l.at).eval(right)
 	if next.path == nil {
 		refuse("a projection to %s", next.expr.text)
 	}
-	items := s.shape.or(*v.path, list())
-	if has := s.shape.has(*next.path); has.text != yes.text {
-		items = call(items, "filter", "list", atom(x, ""), has)
+	out := l.list
+	if cond := all(cond, s.shape.has(*next.path)); cond.text != yes.text {
+		out = call(out, "filter", "list", atom(l.name, ""), cond)
 	}
-	return value{expr: call(items, "map", "list", atom(x, ""), s.shape.get(*next.path))}
+	return value{expr: call(out, "map", "list", atom(l.name, ""), s.shape.get(*next.path)), elem: s.shape.scalar(next.path.whole())}
+}
+
+// elem returns the type of the elements of a list.
+func (s *scope) elem(l items) string {
+	if l.path == nil {
+		return l.at.expr.typ
+	}
+	return s.shape.scalar(append(l.path.whole(), element))
+}
+
+// index is x[n]. JMESPath counts from the end if n is negative, and has nothing outside of the list.
+func (s *scope) index(v value, n jmespath.ASTNode) value {
+	if n.NodeType != jmespath.ASTIndex {
+		refuse("%s in JMESPath", strings.TrimPrefix(n.NodeType.String(), "AST"))
+	}
+	l := s.items(v, "an element")
+	if l.path != nil {
+		s.missing(*l.path)
+	}
+	at := strconv.Itoa(n.Value.(int))
+	if n.Value.(int) < 0 {
+		at = relation(call(l.list, "size", "int"), "-", atom(at[1:], "int")).text
+	}
+	typ := s.elem(l)
+	if typ != "string" && typ != "int" && typ != "bool" {
+		refuse("an element of a list of objects by its index")
+	}
+	return value{
+		expr: atom(l.list.within(bindMember)+"[?"+at+"]", typ), optional: true, must: atom(l.list.within(bindMember)+"["+at+"]", typ),
+	}
 }
 
 // missing notes what Kyverno makes of a list that may be missing.
@@ -317,24 +476,11 @@ func variableFor(list string) string {
 
 // filter is x[?cond] and x[?cond].y.
 func (s *scope) filter(n jmespath.ASTNode) value {
-	v := s.eval(n.Children[0])
-	if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
-		refuse("a filter of what is not known to be a list")
+	l := s.items(s.eval(n.Children[0]), "a filter")
+	if l.path != nil {
+		s.missing(*l.path)
 	}
-	s.missing(*v.path)
-	x, at := s.loop(*v.path)
-	inner := s.at(value{path: &at})
-	cond := inner.truth(n.Children[2])
-	items := s.shape.or(*v.path, list())
-	if right := n.Children[1]; right.NodeType != jmespath.ASTIdentity {
-		next := inner.eval(right)
-		if next.path == nil {
-			refuse("a projection to %s", next.expr.text)
-		}
-		items = call(items, "filter", "list", atom(x, ""), all(cond, s.shape.has(*next.path)))
-		return value{expr: call(items, "map", "list", atom(x, ""), s.shape.get(*next.path))}
-	}
-	return value{expr: call(items, "filter", "list", atom(x, ""), cond)}
+	return l.to(s, n.Children[1], s.at(l.at).truth(n.Children[2]))
 }
 
 // truth is whether JMESPath takes a value for true: what is empty is not.
@@ -428,6 +574,65 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		return value{expr: call(text(0), "replace", "string", text(1), text(2))}
 	case "regex_replace_all":
 		return value{expr: s.withoutPrefix(n, text(1))}
+	case "split":
+		return value{expr: call(text(0), "split", "list", text(1)), elem: "string"}
+	case "replace":
+		n := s.plain(arg(3))
+		if n.typ != "int" {
+			refuse("replace() whose number is not known to be one")
+		}
+		return value{expr: call(text(0), "replace", "string", text(1), text(2), n)}
+	case "trim_prefix":
+		t, prefix := text(0), text(1)
+		e := when(call(t, "startsWith", "bool", prefix), call(t, "substring", "string", call(prefix, "size", "int")), t)
+		e.typ = "string"
+		return value{expr: e}
+	case "regex_match":
+		pattern := text(0)
+		if re, ok := constantText(pattern); !ok || !validPattern(re) {
+			refuse("regex_match() with a pattern that is no constant")
+		}
+		return value{expr: call(text(1), "matches", "bool", pattern)}
+	case "pattern_match":
+		pattern, ok := constantText(text(0))
+		if !ok {
+			refuse("pattern_match() with a pattern that is no constant")
+		}
+		if !strings.ContainsAny(pattern, "*?") {
+			return value{expr: equal(text(1), str(pattern))}
+		}
+		return value{expr: glob(text(1), pattern)}
+	case "equal_fold":
+		s.note(Differs, "Kyverno's equal_fold() ignores the case of all letters, the policy that of A to Z")
+		return value{expr: equal(call(text(0), "lowerAscii", "string"), call(text(1), "lowerAscii", "string"))}
+	case "add", "subtract", "multiply":
+		a, b := s.plain(arg(0)), s.plain(arg(1))
+		if a.typ != "int" || b.typ != "int" {
+			refuse("%s() of what are not known to be integers: Kyverno also computes with quantities and durations", name)
+		}
+		sign := map[string]string{"add": "+", "subtract": "-", "multiply": "*"}[name]
+		return value{expr: expr{text: a.within(bindUnary) + " " + sign + " " + b.within(bindUnary), bind: bindSum, typ: "int"}}
+	case "not_null":
+		v := arg(0)
+		for i := 1; i < len(n.Children); i++ {
+			other := s.plain(arg(i))
+			if v.path == nil && !v.optional || other.typ == "" {
+				refuse("not_null() of %s", v.expr.text)
+			}
+			v = value{expr: s.orElse(v, other)}
+		}
+		return v
+	case "to_string":
+		v := arg(0)
+		if v.object == nil && s.plain(v).typ == "string" {
+			return v
+		}
+		return value{expr: s.json(v)}
+	case "merge":
+		if len(n.Children) != 2 {
+			refuse("merge() of %d objects", len(n.Children))
+		}
+		return s.merged(arg(0), arg(1))
 	case "join":
 		items := s.plain(arg(1))
 		if items.typ != "list" {
@@ -435,7 +640,11 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		}
 		return value{expr: call(items, "join", "string", text(0))}
 	case "keys":
-		refuse("keys() as a value")
+		v := arg(0)
+		if v.path == nil || s.shape.scalar(v.path.whole()) != "map" || !s.shape.inMap(v.path.whole()) {
+			refuse("keys() of what is no labels or annotations, as a value")
+		}
+		return value{expr: call(s.plain(v), "map", "list", atom("k", ""), atom("k", "")), elem: "string"}
 	}
 	refuse("the function %s()", name)
 	return value{}
@@ -463,6 +672,20 @@ func (s *scope) withoutPrefix(n jmespath.ASTNode, text expr) expr {
 	}
 	found := call(call(text, "find", "string", str("^(?:"+m[1]+")")), "size", "int")
 	return sum(str(prefix), call(text, "substring", "string", found))
+}
+
+// constantText returns the text that an expression is a literal of.
+func constantText(e expr) (string, bool) {
+	if !isQuoted(e.text) {
+		return "", false
+	}
+	t, err := strconv.Unquote(e.text)
+	return t, err == nil
+}
+
+func validPattern(re string) bool {
+	_, err := regexp.Compile(re)
+	return err == nil
 }
 
 func typedBool(e expr) expr { e.typ = "bool"; return e }
@@ -510,6 +733,12 @@ func (s *scope) text(t string) expr {
 		case "string":
 		case "int":
 			e = fn("string", "string", e)
+		case "":
+			if s.shape.builtin {
+				refuse("a value in a text that is not known to be a string: %s", e.text)
+			}
+			s.note(Differs, "Kyverno writes a list or an object in a text as JSON; the policy refuses it")
+			e = fn("string", "string", e)
 		default:
 			refuse("a value in a text that is not known to be a string: %s", e.text)
 		}
@@ -524,14 +753,15 @@ func (s *scope) text(t string) expr {
 	return e
 }
 
-// unnest gives names to variables that stand as texts within variables: {{ f('{{x}}') }}.
+// unnest gives names to variables that stand as texts or names within variables: {{ f('{{x}}') }},
+// {{ images.containers."{{x}}".tag }}.
 func (s *scope) unnest(t string) string {
 	depth := 0
 	for i := 0; i+1 < len(t); i++ {
 		switch t[i : i+2] {
 		case "{{":
-			if depth > 0 && t[i-1] == '\'' {
-				end := strings.Index(t[i:], "}}'")
+			if depth > 0 && (t[i-1] == '\'' || t[i-1] == '"') {
+				end := strings.Index(t[i:], "}}"+t[i-1:i])
 				if end < 0 {
 					return t
 				}

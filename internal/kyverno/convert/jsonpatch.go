@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -97,55 +98,173 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 	for i, step := range steps {
 		last := i == len(steps)-1
 		number, err := strconv.Atoi(step)
+		if (err == nil || step == "-") && s.shape.inMap(at.whole()) {
+			err = strconv.ErrSyntax // a name that looks like a number
+		}
 		switch {
-		case step == "-" || err == nil && number < 0:
-			if !last || op.Op != "add" || len(at.steps) == 0 {
-				refuse("the path %s: %s stands for an element that depends on the list", op.Path, step)
-			}
-			if step != "-" {
+		case step == "-" && !s.shape.inMap(at.whole()) || err == nil && number < 0:
+			if number < -1 {
 				refuse("the path %s: the index %s", op.Path, step)
 			}
-			v := literal(s.fill(op.Value))
-			o.add(yes, patchOp("add", append(slices.Clone(ptr), str("/-")), &v))
+			if last && op.Op == "add" {
+				// Kyverno appends at -1, too.
+				v := literal(s.fill(op.Value))
+				o.add(yes, patchOp("add", append(slices.Clone(ptr), str("/-")), &v))
+				return
+			}
+			if step == "-" {
+				refuse("the path %s: - stands for an element that is not there", op.Path)
+			}
+			o.last(s, op, at, ptr, steps[i+1:])
+			return
+		case err == nil && last:
+			o.element(s, op, at, ptr, number)
 			return
 		case err == nil:
-			if last || i == 0 || steps[i-1] != "containers" || number != 0 {
-				refuse("the path %s: an element by its index, which need not exist", op.Path)
+			if number != 0 || i == 0 || steps[i-1] != "containers" {
+				o.note(s, op, at, number)
 			}
-			at = path{atom(s.shape.get(at).text+"[0]", ""), append(at.whole(), element), nil}
-			ptr = append(slices.Clone(ptr), str("/0"))
+			at = path{atom(s.shape.get(at).text+"["+step+"]", ""), append(at.whole(), element), nil}
+			ptr = append(slices.Clone(ptr), str("/"+step))
 			continue
-		case hasVariable(step) || strings.ContainsAny(step, "{}"):
+		case hasVariable(step):
+			at, ptr = o.variable(s, op, at, ptr, step, last)
+		case strings.ContainsAny(step, "{}"):
 			refuse("a variable in the path %s", op.Path)
+		default:
+			at, ptr = at.to(step), ptr.to(step)
 		}
-		at, ptr = at.to(step), ptr.to(step)
 		if bad := s.shape.undeclared(at.whole()); bad != "" {
 			refuse("the kind has no field %s", bad)
 		}
 		if last {
-			v := literal(s.fill(op.Value))
-			switch op.Op {
-			case "add":
-				o.add(yes, patchOp("add", ptr, &v))
-			case "replace":
-				if o.shape.has(at).text != yes.text {
-					s.note(Better, "Kyverno refuses an object without "+show(at.whole())+"; the policy adds it")
-					o.parents(ptr, at)
-				}
-				o.add(yes, patchOp("add", ptr, &v))
-			case "remove":
-				o.add(o.shape.has(at), patchOp("remove", ptr, nil))
-			}
+			o.field(s, op, at, ptr)
 			return
 		}
-		if op.Op == "add" {
+		if op.Op == "add" && !hasVariable(step) {
 			empty := "{}"
-			if _, err := strconv.Atoi(steps[i+1]); steps[i+1] == "-" || err == nil {
+			if n, err := strconv.Atoi(steps[i+1]); steps[i+1] == "-" || err == nil {
 				empty = "[]"
+				if n < 0 && i+1 < len(steps)-1 {
+					continue // last makes the list
+				}
 			}
 			o.ensure(at, ptr, empty)
 		}
 	}
+}
+
+// field writes an operation on a field.
+func (o *ops) field(s *scope, op operation, at path, ptr pointer) {
+	if op.Op == "remove" {
+		o.add(o.shape.has(at), patchOp("remove", ptr, nil))
+		return
+	}
+	v := literal(s.fill(op.Value))
+	if op.Op == "replace" && o.shape.has(at).text != yes.text {
+		s.note(Better, "Kyverno refuses an object without "+show(at.whole())+"; the policy adds it")
+		o.parents(ptr, at)
+	}
+	o.add(yes, patchOp("add", ptr, &v))
+}
+
+// element writes an operation on an element of a list by its number.
+func (o *ops) element(s *scope, op operation, at path, ptr pointer, number int) {
+	to := append(slices.Clone(ptr), str("/"+strconv.Itoa(number)))
+	if op.Op == "remove" {
+		// Kyverno passes over what is not there.
+		there := relation(call(o.shape.or(at, list()), "size", "int"), ">", atom(strconv.Itoa(number), "int"))
+		o.add(there, patchOp("remove", to, nil))
+		return
+	}
+	v := literal(s.fill(op.Value))
+	o.add(yes, patchOp(op.Op, to, &v))
+}
+
+// note says what Kyverno makes of an element in the middle of a path that is not there.
+func (o *ops) note(s *scope, op operation, at path, number int) {
+	if op.Op == "remove" {
+		refuse("a removal in an element of %s by its index, which need not exist", show(at.whole()))
+	}
+	if number > maxIndex {
+		refuse("the index %d", number)
+	}
+	s.note(Better, fmt.Sprintf("Kyverno fills %s with null up to element %d, or refuses an object without it; the policy refuses it", show(at.whole()), number))
+}
+
+// maxIndex bounds the indices of paths.
+const maxIndex = 1000
+
+// last writes an operation below the last element of a list. Kyverno makes the element if an
+// operation adds something to it and the list is empty.
+func (o *ops) last(s *scope, op operation, at path, ptr pointer, rest []string) {
+	if len(o.loops) > 0 {
+		refuse("the path %s: -1 in an element of a list", op.Path)
+	}
+	items := o.shape.or(at, list())
+	x := variableFor(at.steps[len(at.steps)-1])
+	if op.Op == "add" {
+		v := literal([]any{nest(rest, s.fill(op.Value))})
+		o.add(equal(items, list()), patchOp("add", ptr, &v))
+	} else if op.Op == "replace" || len(rest) == 0 {
+		s.note(Better, "Kyverno refuses an object whose "+show(at.whole())+" has no element; the policy passes over it")
+	}
+	isLast := equal(atom("i", "int"), expr{text: call(items, "size", "int").text + " - 1", bind: bindSum, typ: "int"})
+	o.loops = []loop{{items, "i", x, isLast, false}}
+	defer func() { o.loops = nil }()
+	elem := path{atom(x, "map"), append(at.whole(), element), nil}
+	if len(rest) > 0 {
+		o.patch(s, op, elem, ptr.at("i"), rest)
+		return
+	}
+	if op.Op == "remove" {
+		o.add(yes, patchOp("remove", ptr.at("i"), nil))
+		return
+	}
+	v := literal(s.fill(op.Value))
+	o.add(yes, patchOp("replace", ptr.at("i"), &v))
+}
+
+// nest returns a value within the objects and lists that a path goes through.
+func nest(steps []string, v any) any {
+	for _, step := range slices.Backward(steps) {
+		if n, err := strconv.Atoi(step); step == "-" || err == nil && n <= 0 {
+			v = []any{v}
+		} else if err == nil || hasVariable(step) {
+			refuse("the step %s behind -1 in a path", step)
+		} else {
+			v = map[string]any{step: v}
+		}
+	}
+	return v
+}
+
+// variable is a step of a path that has a variable: an index, or a name in labels and
+// annotations.
+func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string, last bool) (path, pointer) {
+	e := s.text(step)
+	switch {
+	case e.typ == "int" && s.shape.scalar(at.whole()) == "list":
+		elem := path{atom(s.shape.get(at).text+"["+e.text+"]", ""), append(at.whole(), element), nil}
+		if last {
+			refuse("the path %s: an element by an index that is a variable", op.Path)
+		}
+		return elem, append(slices.Clone(ptr), str("/"), fn("string", "string", e))
+	case last && (e.typ == "string" || e.typ == "int") && s.shape.inMap(at.whole()):
+		if e.typ == "int" {
+			e = fn("string", "string", e)
+		}
+		if strings.Contains(step, "/") {
+			refuse("a / in the path %s", op.Path)
+		}
+		s.note(Differs, "Kyverno takes / in a variable of a path for a step; the policy writes a name with it")
+		if op.Op != "add" {
+			refuse("the operation %s at a name that is a variable", op.Op)
+		}
+		return at.to("x"), append(slices.Clone(ptr), str("/"), fn("jsonpatch.escapeKey", "string", e))
+	}
+	refuse("a variable in the path %s", op.Path)
+	return at, ptr
 }
 
 // parents refuses a replacement where what the field is in may be missing.
@@ -178,8 +297,13 @@ func (s *scope) listOf(text string) (lists []path, optional bool) {
 		text, optional = text[:i], true
 	}
 	v := s.query(text)
+	if v.path != nil && !s.shape.builtin && s.shape.scalar(v.path.whole()) == "" {
+		// Whoever goes through it knows that it is one.
+		s.note(Differs, fmt.Sprintf("that %s is a list is taken from the policy; pass the CustomResourceDefinition", show(v.path.whole())))
+		return []path{*v.path}, optional
+	}
 	if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
-		refuseFor("give the kind's CustomResourceDefinition, if it is a custom one", "the list %s is not known to be one", text)
+		refuse("the list %s is not known to be one", text)
 	}
 	return []path{*v.path}, optional
 }
@@ -205,15 +329,19 @@ func (c *compiler) foreach(f policy.ForEach) expr {
 			refuse("foreach over several lists with another foreach in it")
 		}
 		_, at := c.loop(lists[0])
-		inner := c.with("element", value{path: &at})
+		inner := c.with("element", value{path: &at}).with("element0", value{path: &at})
 		if f.Preconditions != nil || len(f.Context) > 0 {
 			refuse("preconditions or a context of a foreach around another")
 		}
 		c.nested(o, f.ForEach[0], inner, lists[0], optional, loopName)
 		return o.expr()
 	}
+	appends := 0
 	for _, op := range c.operations(f.PatchesJSON6902) {
 		steps := tokens(op.Path)
+		if last := steps[len(steps)-1]; last == "-" || last == "-1" {
+			appends++
+		}
 		n := -1
 		for i, l := range lists {
 			if w := l.whole(); len(steps) > len(w) && slices.Equal(w, steps[:len(w)]) && indexVariable.MatchString(steps[len(w)]) {
@@ -221,16 +349,18 @@ func (c *compiler) foreach(f policy.ForEach) expr {
 			}
 		}
 		if n < 0 {
-			refuse("a foreach whose path %s is not that of an element of its list", op.Path)
+			if appends > 1 {
+				refuse("a foreach that appends twice: Kyverno does both for one element after the other")
+			}
+			c.elsewhere(o, f, op, steps, lists, optional)
+			continue
 		}
 		l := lists[n]
 		if len(lists) > 1 {
 			c.note(Better, "Kyverno counts elementIndex over all lists of the foreach and so changes other elements; the policy changes the elements of "+show(l.whole()))
 		}
 		name, at := c.loop(l)
-		inner := c.with("element", value{path: &at})
-		inner = inner.with("elementIndex", value{expr: atom("i", "int")})
-		inner = c.context(inner, f.Context)
+		inner := c.context(c.element(at, "i"), f.Context)
 		where := all(exprsOf(inner.conditions(f.Preconditions))...)
 		items, may := c.shape.read(l)
 		if may && !optional {
@@ -256,6 +386,38 @@ func (c *compiler) foreach(f policy.ForEach) expr {
 		o.loops = nil
 	}
 	return o.expr()
+}
+
+// element returns the scope of one element of a foreach, and of its index.
+func (k *compiler) element(at path, index string) *scope {
+	e, i := value{path: &at}, value{expr: atom(index, "int")}
+	return k.with("element", e).with("element0", e).with("elementIndex", i).with("elementIndex0", i)
+}
+
+// elsewhere writes an operation of a foreach whose path is not in its list.
+func (k *compiler) elsewhere(o *ops, f policy.ForEach, op operation, steps []string, lists []path, optional bool) {
+	if len(lists) > 1 {
+		refuse("a foreach over several lists whose path %s is not that of an element of one", op.Path)
+	}
+	if f.Order != nil && *f.Order == "Descending" {
+		refuse("order: Descending of a foreach whose path %s is not that of an element of its list", op.Path)
+	}
+	if op.Op != "add" {
+		refuse("a foreach that says %s for %s, which is not in its list", op.Op, op.Path)
+	}
+	if w := lists[0].whole(); len(steps) > len(w) && slices.Equal(w, steps[:len(w)]) {
+		refuse("a foreach that changes its list at %s", op.Path)
+	}
+	name, at := k.loop(lists[0])
+	inner := k.context(k.element(at, "i"), f.Context)
+	where := all(exprsOf(inner.conditions(f.Preconditions))...)
+	items, may := k.shape.read(lists[0])
+	if may && !optional {
+		items, may = k.shape.get(lists[0]), false
+	}
+	o.loops = []loop{{items, "i", name, where, may}}
+	o.patch(inner, op, path{root: object}, nil, steps)
+	o.loops = nil
 }
 
 // nested translates a foreach within one over lists, if it removes its elements.
@@ -285,7 +447,7 @@ func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerO
 		name = "y"
 		inner.root = atom(name, "map")
 	}
-	within := s.with("element", value{path: &inner})
+	within := s.with("element", value{path: &inner}).with("element1", value{path: &inner})
 	where := all(exprsOf(within.conditions(f.Preconditions))...)
 	if !optional && s.shape.has(l).text != yes.text {
 		c.note(Better, "Kyverno refuses an object in which an element has no "+l.steps[len(l.steps)-1]+"; the policy passes over it")

@@ -22,6 +22,9 @@ type target struct {
 	known bool
 }
 
+// every reports whether the target is all kinds of a group, or all there are.
+func (t target) every() bool { return t.resource == "*" }
+
 func (t target) resources() string {
 	if t.subresource != "" {
 		return t.resource + "/" + t.subresource
@@ -67,6 +70,10 @@ func targetsOf(types *openapi.Types, s string) []target {
 	group, version, kind, sub := parseKind(s)
 	if kind == "" {
 		refuse("the kind %q cannot be read", s)
+	}
+	if kind == "*" && sub == "" && (group == "*" || !strings.ContainsAny(group, "*?")) && (version == "*" || !strings.ContainsAny(version, "*?")) {
+		gvk := schema.GroupVersionKind{Group: group, Version: version, Kind: "*"}
+		return []target{{gvk: gvk, parent: gvk, resource: "*", known: true}}
 	}
 	if strings.ContainsAny(kind+sub, "*?") {
 		refuseFor("name the kinds", "the kind %s stands for kinds that only a cluster knows", s)
@@ -166,7 +173,21 @@ func (s *shape) undeclared(path []string) string {
 	return ""
 }
 
+// below returns a path without the root of what is no part of the object.
+func below(path []string) []string {
+	if len(path) > 0 && (path[0] == namespaceRoot || path[0] == paramsRoot) {
+		return path[1:]
+	}
+	return path
+}
+
 func show(path []string) string {
+	switch {
+	case len(path) > 0 && path[0] == namespaceRoot:
+		return "namespaceObject." + show(path[1:])
+	case len(path) > 0 && path[0] == paramsRoot:
+		return "params." + show(path[1:])
+	}
 	return strings.ReplaceAll(strings.Join(path, "."), "."+element, element)
 }
 
@@ -180,6 +201,9 @@ func (s *shape) every(path []string, holds func(openapi.Place) bool) bool {
 // what the field is in.
 func (s *shape) sure(path []string) bool {
 	last := path[len(path)-1]
+	if path[0] == paramsRoot {
+		return last == "metadata" && len(path) == 2
+	}
 	if path[0] == namespaceRoot {
 		return last == "metadata" || last == "labels" && len(path) == 3
 	}
@@ -263,8 +287,11 @@ func (s *shape) neverEmpty(path []string) bool {
 
 // scalar returns the type of a field: string, int, bool, list, map, or "" if it is unknown.
 func (s *shape) scalar(path []string) string {
-	if len(path) > 0 && path[0] == namespaceRoot {
-		path = path[1:]
+	if len(path) > 1 && path[0] == paramsRoot && path[1] == "data" {
+		return map[int]string{2: "map", 3: "string"}[len(path)]
+	}
+	if inner := below(path); len(inner) < len(path) {
+		path = inner
 		if len(path) == 2 && path[0] == "metadata" && (path[1] == "labels" || path[1] == "annotations") {
 			return "map"
 		}

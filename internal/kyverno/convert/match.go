@@ -219,6 +219,9 @@ func (m *matcher) name() expr {
 }
 
 func (m *matcher) namespace() expr {
+	if slices.ContainsFunc(m.targets, target.every) {
+		return atom("request.namespace", "string") // of a Namespace its own
+	}
 	for _, t := range m.targets {
 		if t.gvk.Kind == "Namespace" && t.gvk.Group == "" {
 			if len(m.targets) > 1 {

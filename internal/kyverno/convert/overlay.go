@@ -18,6 +18,7 @@ const (
 	inside                // fields of an object
 	merge                 // elements of a list with a key
 	forEach               // elements that are there
+	copied                // all members of a map
 )
 
 // node is a part of a patch.
@@ -278,6 +279,9 @@ func (o *overlay) field(name string, v any, at path) *node {
 		return o.list(name, v, at)
 	case string:
 		if hasVariable(v) {
+			if o.shape.inMap(at.whole()) {
+				return o.copied(name, v)
+			}
 			return &node{action: set, name: name, value: o.fits(o.mayMiss(v, at), at)}
 		}
 	}
@@ -285,6 +289,23 @@ func (o *overlay) field(name string, v any, at path) *node {
 		refuseFor("write a value of that type", "a %s for %s, which is a %s: a server refuses what Kyverno writes", is, show(at.whole()), typ)
 	}
 	return &node{action: set, name: name, value: v}
+}
+
+// copied is a map, such as labels, whose members a variable has.
+func (o *overlay) copied(name, text string) *node {
+	m := variable.FindStringSubmatch(text)
+	if m == nil || m[0] != text || hasVariable(m[1]) {
+		refuse("a text for %s, which has members", name)
+	}
+	all, without, ok := o.texts(o.query(m[1]))
+	if !ok {
+		refuse("%s for %s: not known to be an object of texts", text, name)
+	}
+	n := &node{action: copied, name: name, value: all}
+	for _, key := range without {
+		n.fields = append(n.fields, &node{action: drop, name: key}) // Kyverno removes what merge() has as null
+	}
+	return n
 }
 
 // mayMiss is text, but allows a || b of which both are missing: Kyverno then writes null, which
@@ -455,7 +476,7 @@ func always(nodes []*node) bool {
 			return always(n.fields)
 		}
 		e, ok := n.value.(expr)
-		return n.action == merge || n.action == set && !(ok && e.from != "")
+		return n.action == merge || n.action == copied || n.action == set && !(ok && e.from != "")
 	})
 }
 

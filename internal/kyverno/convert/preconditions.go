@@ -302,6 +302,17 @@ func (s *scope) isIn(key, val expr, keyConstant, valueConstant bool, c policy.Co
 		return in(key, val)
 	case !keyConstant && !valueConstant && key.typ == "string" && val.typ == "list":
 		return in(key, val)
+	case !valueConstant && val.typ == "string" && key.typ == "string":
+		if text, ok := c.Key.(string); keyConstant && (!ok || strings.ContainsAny(text, "*?")) {
+			refuse("%s of %v", c.Operator, c.Key)
+		}
+		if strings.HasPrefix(val.text, "params.") {
+			// People keep lists as JSON in a ConfigMap.
+			s.note(Differs, "Kyverno reads the value as a list in JSON, else as a pattern or a range such as 1-5; the policy looks for the text, or for it in quotes")
+			return anyOf(equal(val, key), call(val, "contains", "bool", sum(str("\""), key, str("\""))))
+		}
+		s.note(Differs, "Kyverno takes a value with * or ? for a pattern, one such as 1-5 for a range, and reads JSON; the policy compares texts")
+		return equal(key, val)
 	}
 	refuse("%s of %s and %s", c.Operator, key.text, val.text)
 	return no

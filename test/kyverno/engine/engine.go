@@ -18,6 +18,9 @@ import (
 	imageverifycache "github.com/kyverno/kyverno/pkg/image/verification/cache"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,6 +36,19 @@ type Request struct {
 	User            string            `json:"user,omitempty"`
 	Groups          []string          `json:"groups,omitempty"`
 	SubResource     string            `json:"subresource,omitempty"`
+	// ConfigMaps are those of the cluster, by namespace/name.
+	ConfigMaps map[string]map[string]string `json:"configMaps,omitempty"`
+}
+
+// configMaps implements engineapi.ConfigmapResolver.
+type configMaps map[string]map[string]string
+
+func (c configMaps) Get(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	data, ok := c[namespace+"/"+name]
+	if !ok {
+		return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), name)
+	}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}, nil
 }
 
 // Result is what became of an object.
@@ -98,9 +114,9 @@ func Mutate(ctx context.Context, policy kyvernov1.PolicyInterface, r Request) (R
 	if err != nil {
 		return Result{}, err
 	}
-	// What needs a cluster, a registry or ConfigMaps finds none.
+	// What needs a cluster or a registry finds none.
 	e := engine.NewEngine(configuration, functions, nil, nil, imageverifycache.DisabledImageVerifyCache(),
-		factories.DefaultContextLoaderFactory(nil), nil, nil)
+		factories.DefaultContextLoaderFactory(configMaps(r.ConfigMaps)), nil, nil)
 	response := e.Mutate(ctx, pc.WithPolicy(policy).WithNamespaceLabels(r.NamespaceLabels))
 	out := Result{Object: response.PatchedResource.Object, Rules: map[string]string{}}
 	var errors []string

@@ -1,0 +1,135 @@
+package convert
+
+import (
+	"slices"
+
+	jmespath "github.com/kyverno/go-jmespath"
+)
+
+// assembled is an object that an expression makes.
+type assembled struct {
+	// from has members of their own, but those that others name; nil if there are none.
+	from *path
+	// others are members by name; nil stands for null.
+	others map[string]*value
+}
+
+// members is {a: x, b: y}.
+func (s *scope) members(n jmespath.ASTNode) value {
+	out := &assembled{others: map[string]*value{}}
+	for _, pair := range n.Children {
+		name, _ := pair.Value.(string)
+		if inner := pair.Children[0]; inner.NodeType == jmespath.ASTField && inner.Value == "null" ||
+			inner.NodeType == jmespath.ASTLiteral && inner.Value == nil {
+			out.others[name] = nil // JMESPath reads null as the name of a field that is not there
+			continue
+		}
+		v := s.eval(pair.Children[0])
+		out.others[name] = &v
+	}
+	return value{object: out}
+}
+
+// merged is merge(a, b) of an object that is there and one that takes members from it.
+func (s *scope) merged(a, b value) value {
+	if a.path == nil || s.shape.scalar(a.path.whole()) != "map" {
+		refuse("merge() of what is no labels or annotations")
+	}
+	if b.object == nil || b.object.from != nil {
+		refuse("merge() with what is not written out")
+	}
+	for _, v := range b.object.others {
+		if v != nil {
+			refuse("merge() with a value: only null, which takes a member away")
+		}
+	}
+	return value{object: &assembled{from: a.path, others: b.object.others}}
+}
+
+// taken are the names of members that are null, sorted.
+func (a *assembled) taken() []string {
+	var out []string
+	for name, v := range a.others {
+		if v == nil {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// texts returns the members of an object whose members are texts as an expression: of labels or
+// annotations that are copied, with or without some.
+func (s *scope) texts(v value) (all expr, without []string, ok bool) {
+	from := v.path
+	if v.object != nil {
+		from, without = v.object.from, v.object.taken()
+	}
+	if from == nil || s.shape.scalar(from.whole()) != "map" || s.shape.scalar(from.to("x").whole()) != "string" {
+		return expr{}, nil, false
+	}
+	all = s.plain(value{path: from})
+	if len(without) > 0 {
+		k := atom("k", "string")
+		keep := not(in(k, strs(without)))
+		if len(without) == 1 {
+			keep = not(equal(k, str(without[0])))
+		}
+		all = call(all, "transformMap", "map", k, atom("v", ""), keep, atom("v", ""))
+	}
+	all.typ = "map"
+	return all, without, true
+}
+
+// json writes a value as the JSON that Kyverno's to_string() makes of it.
+func (s *scope) json(v value) expr {
+	if v.object != nil {
+		if v.object.from != nil {
+			refuse("to_string() of merge()")
+		}
+		parts := []expr{}
+		sep := "{"
+		for _, name := range sortedKeys(v.object.others) {
+			parts = append(parts, str(sep+quote(name)+":"))
+			if member := v.object.others[name]; member == nil {
+				parts = append(parts, str("null"))
+			} else {
+				parts = append(parts, s.json(*member))
+			}
+			sep = ","
+		}
+		if len(parts) == 0 {
+			refuse("to_string() of an empty object")
+		}
+		e := sum(append(parts, str("}"))...)
+		e.typ = "string"
+		return e
+	}
+	e := s.plain(v)
+	quoted := func(e expr) expr {
+		s.note(Differs, "Kyverno writes <, > and & of a text as \\u003c, \\u003e and \\u0026 in JSON")
+		return fn("strings.quote", "string", e)
+	}
+	switch {
+	case e.typ == "string":
+		return quoted(e)
+	case e.typ == "int" || e.typ == "bool":
+		return fn("string", "string", e)
+	case e.typ == "list" && s.elemOf(v) == "string":
+		x := atom(elementOf(e), "string")
+		texts := call(call(e, "map", "list", x, quoted(x)), "join", "string", str(","))
+		out := sum(str("["), texts, str("]"))
+		out.typ = "string"
+		return out
+	}
+	refuse("to_string() of what is not known to be a text, a number, or a list of texts")
+	return e
+}
+
+// elemOf returns the type of the elements of a list.
+func (s *scope) elemOf(v value) string {
+	if v.path != nil {
+		return s.shape.scalar(append(v.path.whole(), element))
+	}
+	return v.elem
+}

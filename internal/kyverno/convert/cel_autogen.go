@@ -1,0 +1,148 @@
+package convert
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/pkg/cel"
+)
+
+// celControllers are the resources for which Kyverno makes policies of a MutatingPolicy for Pods,
+// with their groups. CronJobs have their template deeper than the others.
+var celControllers = map[string]string{
+	"daemonsets": "apps", "deployments": "apps", "replicasets": "apps", "statefulsets": "apps", "jobs": "batch", "cronjobs": "batch",
+}
+
+// celAutogen returns the resources for which Kyverno makes policies of a MutatingPolicy: all of
+// celControllers if the policy is about Pods alone and does not name others.
+func celAutogen(s *policy.CELSpec) []string {
+	m := s.MatchConstraints
+	if m == nil || m.ObjectSelector != nil && (len(m.ObjectSelector.MatchLabels) > 0 || len(m.ObjectSelector.MatchExpressions) > 0) ||
+		len(m.ExcludeResourceRules) > 0 || len(m.ResourceRules) != 1 {
+		return nil
+	}
+	r := m.ResourceRules[0]
+	if len(r.ResourceNames) > 0 || !slices.Equal(r.APIGroups, []string{""}) || !slices.Equal(r.APIVersions, []string{"v1"}) || !slices.Equal(r.Resources, []string{"pods"}) {
+		return nil
+	}
+	named := sortedKeys(celControllers)
+	if a := s.Autogen; a != nil && a.PodControllers != nil && a.PodControllers.Controllers != nil {
+		named = slices.DeleteFunc(slices.Sorted(slices.Values(a.PodControllers.Controllers)), func(c string) bool { return celControllers[c] == "" })
+	}
+	return slices.Compact(named)
+}
+
+// controllers returns the policies for the controllers of Pods that Kyverno makes of one for Pods.
+func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
+	names := celAutogen(r.Policy.CEL)
+	if len(names) == 0 {
+		return nil
+	}
+	rule.Uses = append(rule.Uses, "autogen")
+	r.autogenDefects(rule)
+	var others, crons []string
+	for _, n := range names {
+		if n == "cronjobs" {
+			crons = append(crons, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	for _, f := range []struct {
+		suffix    string
+		resources []string
+		path      []string
+	}{{"controllers", others, []string{"spec", "template"}}, {"cronjobs", crons, []string{"spec", "jobTemplate", "spec", "template"}}} {
+		if len(f.resources) == 0 {
+			continue
+		}
+		u := Unit{Name: pods.Name + "-" + f.suffix, Rules: pods.Rules, Policy: pods.Policy.DeepCopy(), Binding: pods.Binding.DeepCopy()}
+		u.Policy.Name, u.Binding.Name, u.Binding.Spec.PolicyName = u.Name, u.Name, u.Name
+		spec := &u.Policy.Spec
+		operations := spec.MatchConstraints.ResourceRules[0].Operations
+		spec.MatchConstraints = &admissionregistrationv1.MatchResources{NamespaceSelector: spec.MatchConstraints.NamespaceSelector}
+		for _, resource := range f.resources {
+			addRule(spec.MatchConstraints, celControllers[resource], resource, operations)
+		}
+		move := func(text *string, configures bool) {
+			moved, err := (&cel.Relocation{Path: f.path, Field: inTemplate, Pointer: func(string, bool) error { return nil }}).Relocate(*text, configures)
+			if err != nil {
+				refuseFor("say spec.autogen.podControllers.controllers: [], and write a policy for the controllers", "autogen: %v", err)
+			}
+			*text = formatted(atom(moved, ""))
+		}
+		for i := range spec.MatchConditions {
+			move(&spec.MatchConditions[i].Expression, false)
+		}
+		for i := range spec.Variables {
+			move(&spec.Variables[i].Expression, false)
+		}
+		for _, m := range spec.Mutations {
+			if m.ApplyConfiguration != nil {
+				move(&m.ApplyConfiguration.Expression, true)
+			}
+			if m.JSONPatch != nil {
+				move(&m.JSONPatch.Expression, false)
+			}
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// addRule adds a resource of version v1 to rules, beside others of its group.
+func addRule(m *admissionregistrationv1.MatchResources, group, resource string, operations []admissionregistrationv1.OperationType) {
+	for i := range m.ResourceRules {
+		if r := &m.ResourceRules[i].Rule; r.APIGroups[0] == group {
+			r.Resources = append(r.Resources, resource)
+			return
+		}
+	}
+	m.ResourceRules = append(m.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: operations,
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+	}})
+}
+
+// inTemplate implements cel.Relocation.Field: what Kyverno looks for in the template, and what in
+// the controller.
+func inTemplate(variable string, path []string) (cel.Moved, error) {
+	if variable == "request" || len(path) == 0 && variable != "Object" {
+		return cel.Moved{Stays: true}, nil
+	}
+	if variable == "Object" || path[0] == "spec" || path[0] == "metadata" && len(path) > 1 && (path[1] == "labels" || path[1] == "annotations") {
+		return cel.Moved{}, nil
+	}
+	return cel.Moved{Stays: true}, nil
+}
+
+var (
+	ofObjects  = regexp.MustCompile(`\b(object|oldObject)\.`)
+	metadataOf = regexp.MustCompile(`\bObject\.metadata\s*\{`)
+)
+
+// autogenDefects notes where Kyverno's policies for controllers are not what is meant: it rewrites
+// the text of conditions and apply configurations, and nothing else.
+func (r *Result) autogenDefects(rule *Rule) {
+	s := r.Policy.CEL
+	for _, v := range s.Variables {
+		if ofObjects.MatchString(v.Expression) {
+			rule.note(Better, "Kyverno's autogen leaves variables as they are: those of the policies for controllers read the Pod's fields, which are not there")
+		}
+	}
+	for _, m := range s.Mutations {
+		switch {
+		case m.JSONPatch != nil:
+			rule.note(Better, "Kyverno's autogen leaves JSON patches as they are: those of the policies for controllers have the Pod's paths")
+		case m.ApplyConfiguration == nil:
+		case metadataOf.MatchString(m.ApplyConfiguration.Expression):
+			rule.note(Better, "Kyverno's autogen leaves Object.metadata{…} as it is: its policies for controllers have a type there that does not fit")
+		case !strings.HasPrefix(strings.TrimSpace(m.ApplyConfiguration.Expression), "Object"):
+			rule.note(Better, "Kyverno's autogen only rewrites an expression that begins with Object{…}")
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package convert
+
+import (
+	"slices"
+	"strings"
+
+	jmespath "github.com/kyverno/go-jmespath"
+)
+
+// images is a place in Kyverno's variable images: images, images.containers, an image of it.
+type images struct {
+	list  string // containers, initContainers or ephemeralContainers
+	image *expr  // the text of one image
+}
+
+// imageLists are the lists that have images.
+var imageLists = []string{"containers", "initContainers", "ephemeralContainers"}
+
+// podSpecs are the places of a Pod's spec by kind: Kyverno looks for images there.
+var podSpecs = map[string][]string{
+	"Pod": {"spec"}, "CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
+	"DaemonSet": {"spec", "template", "spec"}, "Deployment": {"spec", "template", "spec"}, "ReplicaSet": {"spec", "template", "spec"},
+	"ReplicationController": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"}, "Job": {"spec", "template", "spec"},
+}
+
+// imagesOf returns the place of a list of containers.
+func (s *scope) imagesOf(list string) path {
+	var at []string
+	for _, gvk := range s.shape.gvks {
+		spec, ok := podSpecs[gvk.Kind]
+		if !ok || at != nil && !slices.Equal(at, spec) {
+			refuse("images of the kind %s", gvk.Kind)
+		}
+		at = spec
+	}
+	return path{root: object}.to(append(slices.Clone(at), list)...)
+}
+
+// image is a field of images.
+func (s *scope) image(at images, name string) value {
+	switch {
+	case at.list == "":
+		if !slices.Contains(imageLists, name) {
+			refuse("images.%s", name)
+		}
+		return value{images: &images{list: name}}
+	case at.image != nil:
+		return s.imagePart(*at.image, name)
+	}
+	list := s.imagesOf(at.list)
+	key := str(name)
+	if inner, ok := s.nested[name]; ok {
+		outside := *s
+		outside.current = nil
+		v := outside.query(inner)
+		if v.path != nil && slices.Equal(v.path.whole(), append(list.whole(), element, "name")) {
+			image := s.shape.get(path{v.path.root, v.path.prefix, v.path.steps[:len(v.path.steps)-1]}.to("image"))
+			return value{images: &images{at.list, s.parsed(image)}}
+		}
+		key = outside.plain(v)
+		if key.typ != "string" {
+			refuse("images of what is not known to be a name: %s", inner)
+		}
+	}
+	x, _ := s.loop(list)
+	if s.fallible != nil {
+		*s.fallible++
+	}
+	found := call(s.shape.get(list), "filter", "list", atom(x, ""), equal(member(atom(x, ""), "name", false), key))
+	return value{images: &images{at.list, s.parsed(atom(found.text+"[0].image", "string"))}}
+}
+
+func (s *scope) parsed(image expr) *expr {
+	image.typ = "string"
+	s.note(Better, "Kyverno refuses an object with an image that is no reference, such as Nginx; the policy takes its parts as they are")
+	return &image
+}
+
+// projectValues is x.*.y of images.
+func (s *scope) projectValues(n jmespath.ASTNode) value {
+	v := s.eval(n.Children[0])
+	if v.images == nil || v.images.list == "" || v.images.image != nil {
+		refuse("* of what is no object of images")
+	}
+	list := s.imagesOf(v.images.list)
+	s.missing(list)
+	x, at := s.loop(list)
+	inner := s.at(value{images: &images{v.images.list, s.parsed(s.shape.get(at.to("image")))}})
+	part := inner.eval(n.Children[1])
+	if part.expr.text == "" {
+		refuse("images.%s.* as a whole", v.images.list)
+	}
+	items := s.shape.or(list, list0)
+	if part.optional {
+		items = call(items, "filter", "list", atom(x, ""), call(part.expr, "hasValue", "bool"))
+		part.expr = call(part.expr, "value", "string")
+	}
+	return value{expr: call(items, "map", "list", atom(x, ""), part.expr), elem: "string"}
+}
+
+var list0 = list()
+
+// registryPattern finds the registry before an image's path, as Kyverno tells it from a path: it
+// has a dot, a colon or a capital, or is localhost.
+const registryPattern = "^([^/]*[.:A-Z][^/]*|localhost)/"
+
+// imagePart cuts an image into parts, as Kyverno does.
+func (s *scope) imagePart(image expr, name string) value {
+	text := func(e expr) value { return value{expr: e} }
+	first := func(e expr, sep string) expr {
+		return atom(call(e, "split", "list", str(sep)).text+"[0]", "string")
+	}
+	last := call(image, "find", "string", str("[^/]+$")) // the name, with tag and digest
+	tag := call(first(last, "@"), "split", "list", str(":")).text
+	hasDigest := call(image, "contains", "bool", str("@"))
+	registry := when(call(image, "matches", "bool", str(registryPattern)), first(image, "/"), str("docker.io"))
+	registry.typ = "string"
+	path := first(first(call(image, "substring", "string", call(call(image, "find", "string", str(registryPattern)), "size", "int")), "@"), ":")
+	digest := call(image, "split", "list", str("@")).text
+	whole := func(end ...expr) expr {
+		return sum(append([]expr{atom("("+registry.text+")", "string"), str("/"), path}, end...)...)
+	}
+	switch name {
+	case "registry":
+		return text(registry)
+	case "path":
+		return text(path)
+	case "name":
+		return text(first(first(last, "@"), ":"))
+	case "tag":
+		// An image with a digest has no tag unless it says one.
+		said := atom(tag+"[?1]", "")
+		may := when(hasDigest, said, fn("optional.of", "", call(said, "orValue", "string", str("latest"))))
+		must := when(hasDigest, atom(tag+"[1]", ""), call(said, "orValue", "string", str("latest")))
+		must.typ = "string"
+		return value{expr: atom("("+may.text+")", "string"), optional: true, must: must}
+	case "digest":
+		return value{expr: atom(digest+"[?1]", "string"), optional: true, must: atom(digest+"[1]", "string")}
+	case "reference":
+		end := when(hasDigest, sum(str("@"), atom(digest+"[1]", "string")), sum(str(":"), call(atom(tag+"[?1]", ""), "orValue", "string", str("latest"))))
+		return text(whole(atom("("+end.text+")", "string")))
+	case "referenceWithTag":
+		end := call(atom(tag+"[?1]", ""), "orValue", "string", when(hasDigest, str(""), str("latest")))
+		return text(whole(str(":"), end))
+	}
+	refuse("images.%s", strings.Join([]string{"*", name}, "."))
+	return value{}
+}
