@@ -5,6 +5,10 @@
 GO       ?= go
 FUZZTIME ?= 60s
 
+# One set of flags for all that is compiled for this machine, programs and tests, so that
+# the Go command compiles each package once. Only the race detector needs another.
+export CGO_ENABLED := 0
+
 .DEFAULT_GOAL := help
 .PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race kyverno nightly e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
 
@@ -12,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/mapd, static; with the playground if "make web" has made its site
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/mapd ./cmd/mapd
+	$(GO) build -o bin/mapd ./cmd/mapd
 
 run: build ## start the webhook on the examples, send it a Pod, print what changed, stop
 	@./hack/run.sh bin/mapd
@@ -56,7 +60,7 @@ tidy:
 
 generate: ## make generated files anew and fail if that changes any
 	$(GO) generate ./...
-	@git diff --exit-code --stat -- pkg/openapi/builtin manifests web/app/src/api.ts || { echo "generated files were stale; commit the new ones"; exit 1; }
+	@git diff --exit-code --stat -- pkg/openapi/builtin manifests internal/author/forms docs/*.schema.json editors/vscode/*.schema.json web/app/src/api.ts examples/README.md || { echo "generated files were stale; commit the new ones"; exit 1; }
 
 web: ## build mapd for a browser and the playground's site, and hold the program's size against its limit; needs node and npm
 	@GO="$(GO)" ./hack/web.sh bin/web internal/author/playground/site
@@ -77,7 +81,7 @@ bench-browser: $(SITE) ## the playground in Chromium: transferred bytes, time to
 
 # All but what reads the source, tests that make test runs without -race included.
 race: ## every package with -race, and fewer random cases
-	$(GO) test -vet=off -race -short -timeout 1h $$($(GO) list ./... | grep -vx 'github.com/mapd-project/mapd')
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 1h $$($(GO) list ./... | grep -vx 'github.com/mapd-project/mapd')
 
 kyverno: ## hold converted policies against Kyverno's own engine, which the first run builds: a quarter of an hour
 	$(GO) -C test/kyverno test -vet=off -count 1 -timeout 1h . -objects 300
@@ -137,7 +141,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 IMAGE   ?= ghcr.io/mapd-project/mapd:$(VERSION)
 
 image: $(SITE) ## build the image IMAGE for ARCH with docker; nothing is pulled; SITE= leaves out the playground
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
+	GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
 	docker build --platform linux/$(ARCH) --build-arg ARCH=$(ARCH) --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 release: $(SITE) ## archives for all platforms, bills of materials, checksums and the manifest for krew into dist; VERSION=v1.2.3

@@ -107,7 +107,7 @@ var dependencies = map[string][]string{
 	"go.yaml.in/yaml/":                      {"internal/document/manifest"},
 	"github.com/fsnotify/fsnotify":          {"internal/document/manifest"},
 	"github.com/sourcegraph/jsonrpc2":       {"internal/author/lsp"},
-	"github.com/kyverno/go-jmespath":        {"internal/kyverno/convert"},
+	"github.com/kyverno/go-jmespath":        {"internal/kyverno/convert", "internal/kyverno/interpret"},
 	"k8s.io/kubernetes/":                    nil,
 	"github.com/rogpeppe/go-internal/":      nil,
 	"k8s.io/apiserver/pkg/admission/plugin": {"pkg/engine", "internal/apiserver/validating"},

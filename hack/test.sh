@@ -46,7 +46,7 @@ step() {
 	"$@" || failed=yes
 }
 # Vet is a step of make check, of all packages in one build configuration.
-step "with the race detector" $go test -vet=off -race -short -timeout 1h $concurrent
+CGO_ENABLED=1 step "with the race detector" $go test -vet=off -race -short -timeout 1h $concurrent
 step "without the race detector" $go test -vet=off -timeout 1h $rest
 step "without the race detector: what computes much, or counts allocations" $go test -vet=off -timeout 1h -run "^($names)\$" $packages
 [ -z "$failed" ] || { echo "hack/test.sh: tests failed, see FAIL above" >&2; exit 1; }

@@ -14,7 +14,7 @@ import (
 // The types of this file are what the page and the program say to each other.
 // web/app/src/api.ts has them in TypeScript.
 //
-//go:generate go test . -run ^TestContract$ -update
+//go:generate go test . -run ^(TestContract|TestCatalogue)$ -update
 
 // A Question is what to evaluate. Only Objects may be left out besides what its
 // fields say: then documents are checked.
@@ -222,14 +222,16 @@ type SuiteAnswer struct {
 
 // A LanguageQuestion is the parameter of diagnose.
 type LanguageQuestion struct {
-	Documents  []Text `json:"documents"`
+	Documents []Text `json:"documents"`
+	// Objects are those of the evaluation. They have other names than documents.
+	Objects    []Text `json:"objects,omitempty"`
 	Kubernetes string `json:"kubernetes,omitempty"` // a minor; empty: the newest
 }
 
 // A DocumentQuestion is the parameter of format.
 type DocumentQuestion struct {
 	LanguageQuestion
-	Name string `json:"name"` // of one of Documents
+	Name string `json:"name"` // of one of Documents or Objects
 }
 
 // A PositionQuestion is the parameter of complete, hover and definition.
@@ -259,7 +261,7 @@ type Diagnostic struct {
 // A Completion is something that may stand at the cursor.
 type Completion struct {
 	Label  string        `json:"label"`
-	Kind   string        `json:"kind"`             // field, variable, function, type or keyword
+	Kind   string        `json:"kind"`             // field, variable, function, type, keyword or value
 	Detail string        `json:"detail,omitempty"` // its type, or how it is called
 	Doc    string        `json:"doc,omitempty"`    // Markdown
 	Edit   language.Edit `json:"edit"`

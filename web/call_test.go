@@ -256,8 +256,20 @@ spec:
 	if h := ask[*Hover](t, d, "hover", PositionQuestion{doc(policy), use}); h == nil || !strings.Contains(h.Text, "string") {
 		t.Errorf("hover %+v", h)
 	}
-	if h := ask[*Hover](t, d, "hover", PositionQuestion{doc(policy), at(0, 0)}); h != nil {
+	if h := ask[*Hover](t, d, "hover", PositionQuestion{doc(policy), at(1000, 0)}); h != nil {
 		t.Errorf("hover of nothing: %+v", h)
+	}
+	if h := ask[*Hover](t, d, "hover", PositionQuestion{doc(policy), at(0, 0)}); h == nil || !strings.Contains(h.Text, "The group and version") {
+		t.Errorf("hover of a key: %+v", h)
+	}
+	// Objects are completed and checked, and are no documents of policies.
+	object := DocumentQuestion{LanguageQuestion{Documents: []Text{{"p.yaml", policy}}, Objects: []Text{{"objects/p.yaml", "apiVersion: v1\nkind: Pod\nspec:\n  hostNet\n  containrs: []\n"}}}, "objects/p.yaml"}
+	if items := ask[[]Completion](t, d, "complete", PositionQuestion{object, at(3, 9)}); len(items) != 1 || items[0].Label != "hostNetwork" {
+		t.Errorf("completions of an object %+v", items)
+	}
+	object.Objects[0].Text = strings.Replace(object.Objects[0].Text, "  hostNet\n", "", 1)
+	if found := ask[Diagnostics](t, d, "diagnose", object.LanguageQuestion)["objects/p.yaml"]; len(found) != 1 || !strings.Contains(found[0].Message, "did you mean containers?") {
+		t.Errorf("diagnostics of an object %+v", found)
 	}
 	if l := ask[*Location](t, d, "definition", PositionQuestion{doc(policy), use}); l == nil || l.Range.Start.Line != 10 && l.Range.Start.Line != 11 {
 		t.Errorf("definition %+v", l)

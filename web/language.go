@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/author/language"
@@ -12,11 +13,11 @@ import (
 // edit returns the workspace with the documents of a question, but for those that are too
 // large. Only those are set that differ from the ones of the last call.
 func (d *desk) edit(q *LanguageQuestion) (*language.Workspace, error) {
-	if err := small(q.Documents); err != nil {
+	if err := small(q.Documents, q.Objects); err != nil {
 		return nil, err
 	}
-	if len(q.Documents) > maxDocuments {
-		return nil, fmt.Errorf("there are %d documents; at most %d are read", len(q.Documents), maxDocuments)
+	if n := len(q.Documents) + len(q.Objects); n > maxDocuments {
+		return nil, fmt.Errorf("there are %d documents; at most %d are read", n, maxDocuments)
 	}
 	if d.workspace == nil || d.minor != q.Kubernetes {
 		opts := lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor}
@@ -30,7 +31,7 @@ func (d *desk) edit(q *LanguageQuestion) (*language.Workspace, error) {
 		d.workspace, d.opened, d.minor = language.New(language.Options{Lint: opts}), map[string]string{}, q.Kubernetes
 	}
 	there := map[string]bool{}
-	for _, t := range q.Documents {
+	for i, t := range slices.Concat(q.Documents, q.Objects) {
 		if len(t.Text) > language.MaxDocument {
 			continue
 		}
@@ -38,7 +39,11 @@ func (d *desk) edit(q *LanguageQuestion) (*language.Workspace, error) {
 		if old, ok := d.opened[t.Name]; ok && old == t.Text {
 			continue
 		}
-		if err := d.workspace.Set(t.Name, t.Text); err != nil {
+		set := d.workspace.Set
+		if i >= len(q.Documents) {
+			set = d.workspace.SetObject
+		}
+		if err := set(t.Name, t.Text); err != nil {
 			d.workspace = nil
 			return nil, fmt.Errorf("%s: %w", t.Name, err)
 		}
@@ -62,7 +67,7 @@ func (d *desk) editing(q *DocumentQuestion) (*language.Workspace, error) {
 	if _, ok := w.Text(q.Name); ok {
 		return w, nil
 	}
-	for _, t := range q.Documents {
+	for _, t := range slices.Concat(q.Documents, q.Objects) {
 		if t.Name == q.Name {
 			return nil, fmt.Errorf("%s: %s", q.Name, tooLarge)
 		}
@@ -82,7 +87,7 @@ func (d *desk) diagnose(ctx context.Context, q LanguageQuestion) (Diagnostics, e
 		return nil, err
 	}
 	out := Diagnostics{}
-	for _, t := range q.Documents {
+	for _, t := range slices.Concat(q.Documents, q.Objects) {
 		if len(t.Text) > language.MaxDocument {
 			out[t.Name] = []Diagnostic{{Severity: lint.Warning, Rule: "size", Message: tooLarge}}
 		}
@@ -101,7 +106,7 @@ func diagnostic(d language.Diagnostic) Diagnostic {
 
 // itemKinds are the names of language.ItemKind.
 var itemKinds = map[language.ItemKind]string{
-	language.FieldItem: "field", language.VariableItem: "variable", language.FunctionItem: "function", language.TypeItem: "type", language.KeywordItem: "keyword",
+	language.FieldItem: "field", language.VariableItem: "variable", language.FunctionItem: "function", language.TypeItem: "type", language.KeywordItem: "keyword", language.ValueItem: "value",
 }
 
 func (d *desk) complete(ctx context.Context, q PositionQuestion) ([]Completion, error) {

@@ -76,10 +76,13 @@ func kustomized(dirs []string) (inputs []manifest.Input, err error) {
 
 // contextOf returns the objects of files that say how others are evaluated: policies,
 // bindings, mutators, definitions and Namespaces, and the objects of kinds that a policy,
-// also one of texts, has as parameters. What cannot be read is left to the
+// also one of texts or of given, has as parameters. What cannot be read is left to the
 // evaluation, which reports it in its place.
-func contextOf(inputs []manifest.Input, texts []mapd.File) []*mapd.Document {
+func contextOf(inputs []manifest.Input, texts []mapd.File, given []*mapd.Document) []*mapd.Document {
 	params := map[schema.GroupKind]bool{}
+	for _, d := range given {
+		addParamKind(params, d.Object())
+	}
 	for _, t := range texts {
 		if !bytes.Contains(t.Data, []byte("paramKind")) {
 			continue
@@ -220,8 +223,8 @@ func noArguments(flags string) cobra.PositionalArgs {
 	}
 }
 
-// paths opens what -p and -f take besides paths: several in one value, separated by
-// commas, and patterns that no shell has expanded.
+// paths returns the paths that values of -p and -f name. A value may have several,
+// separated by commas, and patterns that the shell did not expand.
 func paths(values []string) ([]string, error) {
 	var out []string
 	for _, value := range values {

@@ -52,9 +52,13 @@ type evalFlags struct {
 	blame           bool
 	exitCode        bool
 	timeout         time.Duration
+	maxAge          time.Duration // of snapshots; 0: any
 	orders          ordersFlags
 	external        externalFlags
 	modules         moduleFlags
+	// documents are policies, and inputs objects, that were read already.
+	documents []*mapd.Document
+	inputs    []manifest.Input
 }
 
 const evalLong = `Run policies on objects and print the results.
@@ -167,10 +171,20 @@ func piped(f *os.File) bool {
 // addFiles adds the flags for what is read.
 func (f *evalFlags) addFiles(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
+	f.addPolicies(cmd)
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "the objects: file, directory or - ; a List is opened, an AdmissionReview or an AdmissionRequest is a full request; repeatable")
-	fl.StringArrayVarP(&f.kustomize, "kustomize", "k", nil, "the objects: what the kustomization in this directory makes; nothing is fetched; repeatable")
+	f.addKustomize(cmd)
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+}
+
+// addKustomize adds the flag for kustomizations.
+func (f *evalFlags) addKustomize(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVarP(&f.kustomize, "kustomize", "k", nil, "the objects: what the kustomization in this directory makes; nothing is fetched; repeatable")
+}
+
+// addPolicies adds the flag for policies.
+func (f *evalFlags) addPolicies(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
 }
 
 // addRequest adds the flags for what is asked of the policies.
@@ -224,9 +238,9 @@ func (f *evalFlags) check() error {
 	if err := f.checkCluster(); err != nil {
 		return err
 	}
-	given := len(f.files) + len(f.kustomize) + len(f.fromCluster.objects)
+	given := len(f.files) + len(f.kustomize) + len(f.fromCluster.objects) + len(f.inputs)
 	switch {
-	case len(f.policies) == 0 && given == 0 && !f.expand && !f.fromCluster.on:
+	case len(f.policies)+len(f.documents) == 0 && given == 0 && !f.expand && !f.fromCluster.on:
 		return f.usagef("no policies; give them with -p")
 	case given == 0 && f.fromCluster.on:
 		return f.usagef("no objects; give them with -f, or name those of the cluster, such as pod/web")
@@ -305,6 +319,22 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	}
 	defer e.notes.done()
 	defer e.close()
+	if err := e.all(ctx); err != nil {
+		return err
+	}
+	if e.swapped && e.objects > 0 {
+		e.notes.warn("all objects (-f) are policies or what they read, and there is no policy with -p; are the two swapped?\n")
+	}
+	e.noteAssumed()
+	e.summarize()
+	if err := e.outside.save(); err != nil {
+		return err
+	}
+	return e.verdict()
+}
+
+// all evaluates all objects.
+func (e *evaluation) all(ctx context.Context) error {
 	for _, in := range e.inputs {
 		var end func(string)
 		if e.inPlace != nil {
@@ -319,15 +349,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 			end(in.Name)
 		}
 	}
-	if e.swapped && e.objects > 0 {
-		e.notes.warn("all objects (-f) are policies or what they read, and there is no policy with -p; are the two swapped?\n")
-	}
-	e.noteAssumed()
-	e.summarize()
-	if err := e.outside.save(); err != nil {
-		return err
-	}
-	return e.verdict()
+	return nil
 }
 
 // newEvaluation reads everything but the objects, and prints the notes about it.
@@ -344,6 +366,9 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 	}
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
+	}
+	if err := checkSnapshots(texts, f.maxAge); err != nil {
+		return nil, err
 	}
 	if f.inPlace {
 		if files, err = f.checkInPlace(files); err != nil {
@@ -367,7 +392,7 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 		done()
 		return nil, &codedError{exitUsage, err}
 	}
-	inputs = append(inputs, made...)
+	inputs = slices.Concat(inputs, made, f.inputs)
 	var live []*mapd.Document
 	if f.fromCluster.on {
 		var objects []manifest.Input
@@ -401,7 +426,7 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 	var refused *mapd.LoadError
 	for again := true; again; {
 		policies, err = mapd.Load(mapd.Options{
-			Context:    append(contextOf(e.inputs, texts), live...),
+			Documents: f.documents, Context: append(contextOf(e.inputs, texts, f.documents), live...),
 			Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
 			Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
 		}, texts...)
@@ -424,7 +449,7 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
 		return e.noPolicies()
 	}
-	e.swapped = len(texts) > 0 && len(live) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators() == 0
+	e.swapped = len(texts) > 0 && len(live)+len(f.documents) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators() == 0
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return err
 	}
@@ -530,6 +555,9 @@ func (e *evaluation) summarize() {
 func (e *evaluation) failInput(err error) {
 	text := render(err)
 	e.failed = true
+	if e.failing != nil {
+		e.failing(err)
+	}
 	e.notes.fail("%s\n", text)
 	if e.flags.output == "markdown" && e.inPlace == nil {
 		_ = e.out.failure(text) // an error of standard output ends the command in any case
@@ -549,6 +577,9 @@ type evaluation struct {
 	old                        *mapd.Objects       // nil without --old
 	expander                   *expansion.Expander // nil without --expand
 	inPlace                    *inPlace            // nil without --in-place
+	sink                       func(*mapd.Result)  // takes results in the place of out; nil: out does
+	also                       func(*mapd.Result)  // looks at each result; may be nil
+	failing                    func(error)         // is called for each input that failed; may be nil
 	out                        *printer
 	notes                      *notes
 	objects                    int
@@ -715,6 +746,13 @@ func (e *evaluation) fallBack(r *mapd.Result) {
 
 // show prints what became of an object. Its error ends the run.
 func (e *evaluation) show(r *mapd.Result) error {
+	if e.also != nil {
+		e.also(r)
+	}
+	if e.sink != nil {
+		e.sink(r)
+		return nil
+	}
 	if e.inPlace != nil {
 		e.inPlace.take(r)
 		if e.flags.output == "yaml" {

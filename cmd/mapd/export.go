@@ -80,6 +80,7 @@ func newExport(s streams) *cobra.Command {
 	fl.StringArrayVarP(&f.objects, "filename", "f", nil, "objects to compare on, besides generated ones; repeatable")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "namespace of parameters that name none (default default)")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries the API servers have (default the newest)")
+	cmd.AddCommand(newExportIgnore(s))
 	return cmd
 }
 

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -62,6 +65,7 @@ func (f *serveFlags) checkProviders() error {
 type externalFlags struct {
 	answers, record string
 	recordable      bool // the command has --record
+	watch           bool // unanswered is wanted
 	providers       providerFlags
 }
 
@@ -82,6 +86,27 @@ type outside struct {
 	client    *externaldata.Client   // nil without --record
 	recorder  *externaldata.Recorder // nil without --record
 	providers []*legacy.Provider
+	// unanswered are the questions that no recorded answer was there for; nil without watch.
+	unanswered *watchedResolver
+}
+
+// watchedResolver is a Resolver that remembers what another one has no answer for.
+type watchedResolver struct {
+	engine.Resolver
+	mu    sync.Mutex
+	texts map[string]bool
+}
+
+func (u *watchedResolver) Resolve(ctx context.Context, questions []engine.Question, dryRun bool) []engine.Answer {
+	answers := u.Resolver.Resolve(ctx, questions, dryRun)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, a := range answers {
+		if e := (*externaldata.Error)(nil); errors.As(a.Err, &e) && e.Reason == externaldata.Recorded {
+			u.texts[e.Error()] = true
+		}
+	}
+	return answers
 }
 
 // open reads the recorded answers, if there are any.
@@ -113,6 +138,10 @@ func (f *externalFlags) open() (*outside, error) {
 		o.resolver = externaldata.Offline("--external FILE has recorded answers, and --record FILE asks the provider")
 	default:
 		o.resolver = externaldata.Offline("--external FILE has recorded answers")
+	}
+	if f.watch {
+		o.unanswered = &watchedResolver{Resolver: o.resolver, texts: map[string]bool{}}
+		o.resolver = o.unanswered
 	}
 	return o, nil
 }

@@ -19,7 +19,7 @@ what "mapd lint --fix" mends as actions. Nothing is written, run or fetched.
 
 Exit codes:
   0  the editor ended it
-  1  the editor was gone without a word
+  1  the connection ended before the editor said "exit"
   2  wrong usage, or what cannot be understood on standard input`
 
 func newLSP(s streams) *cobra.Command {

@@ -43,7 +43,7 @@ func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mapd",
 		Short: "MutatingAdmissionPolicies outside the API server",
-		Long: `mapd runs Kubernetes MutatingAdmissionPolicies as a 1.37.1 API server would:
+		Long: `mapd runs Kubernetes MutatingAdmissionPolicies as an API server of 1.37 would:
 on manifests, to see what a policy does, and as an admission webhook.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -65,6 +65,7 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		{"first", "Begin with these:", []*cobra.Command{newEval(s), newTest(s), newLint(s), newInstall(s), newMigrate(s)}},
 		{"write", "Write and test policies:", []*cobra.Command{newExpand(s), newFmt(s), newBench(s), newPlayground(s), newLSP(s)}},
 		{"run", "Run them:", []*cobra.Command{newServe(s), newSend(s), newExport(s), newInspect(s)}},
+		{"render", "Where manifests are made:", []*cobra.Command{newKRM(s), newPostRender(s), newSnapshot(s)}},
 		{"operate", "Operate a cluster:", []*cobra.Command{newAudit(s), newBlame(s), newDoctor(s), newDebug(s), newPromote(s), newRollout(s), newTop(s), newUninstall(s)}},
 		{"tools", "Tools:", []*cobra.Command{newVersion(s)}},
 	} {

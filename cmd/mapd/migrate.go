@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mapd-project/mapd/internal/author/migrate"
@@ -134,10 +135,15 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
 	fl.BoolVar(&f.live, "live", false, "keep the policies in the cluster and true to its mutators until interrupted, as mapd serve --legacy native does")
 	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
-	fl.StringArrayVarP(&f.objects, "filename", "f", nil, "objects to compare on: file, directory or - ; repeatable")
-	fl.IntVar(&f.generated, "generated", 500, "how many objects to generate for each comparison")
-	fl.Uint64Var(&f.seed, "seed", verify.DefaultSeed, "of the generated objects; the same seed gives the same objects")
+	addComparison(fl, &f.objects, &f.generated, &f.seed)
 	return cmd
+}
+
+// addComparison adds the flags about the objects that both sides of a migration are compared on.
+func addComparison(fl *pflag.FlagSet, objects *[]string, generated *int, seed *uint64) {
+	fl.StringArrayVarP(objects, "filename", "f", nil, "objects to compare on: file, directory or - ; repeatable")
+	fl.IntVar(generated, "generated", 500, "how many objects to generate for each comparison")
+	fl.Uint64Var(seed, "seed", verify.DefaultSeed, "of the generated objects; the same seed gives the same objects")
 }
 
 var reportFormats = map[string]func(*migrate.Report, io.Writer) error{

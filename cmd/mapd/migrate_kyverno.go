@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"strings"
 
@@ -19,6 +20,11 @@ type kyvernoFlags struct {
 	output    string
 	directory string
 	group     string
+
+	verify    bool
+	objects   []string
+	generated int
+	seed      uint64
 }
 
 const migrateKyvernoLong = `Write native policies for Kyverno's mutate rules.
@@ -39,29 +45,39 @@ into --output-dir, a file for each policy of Kyverno, and the verdicts to standa
 error. Pass CustomResourceDefinitions, too: a rule for a kind whose fields are not
 known is refused where its type matters.
 
+--verify compares each converted rule with its policy on the same objects: those of
+-f, and generated ones that have what the rule mentions. Kyverno's side is an
+interpreter of its rules; what it does not know is not verified, and the outcome says
+so. It counts the objects without a difference; that is evidence, not a proof. The
+policies are written only if there is an --output-dir.
+
 Exit codes:
-  0  all exact
-  1  a rule is not exact
-  2  wrong usage, input that cannot be read, or output that cannot be written`
+  0  all exact; with --verify, no difference that a verdict does not name
+  1  a rule is not exact; with --verify, there is such a difference
+  2  wrong usage, input that cannot be read, or output that cannot be written
+  130  a comparison was interrupted`
 
 func newMigrateKyverno(s streams) *cobra.Command {
 	var f kyvernoFlags
 	cmd := &cobra.Command{
-		Use:   "kyverno PATH... --assess | --output-dir DIR",
+		Use:   "kyverno PATH... --assess | --verify | --output-dir DIR",
 		Short: "Write native policies for Kyverno's mutate rules",
 		Long:  migrateKyvernoLong,
 		Example: `  mapd migrate kyverno policies/ -R --assess
   mapd migrate kyverno policies/ -R --assess -o html > assessment.html
-  mapd migrate kyverno policies/ --output-dir native/`,
-		RunE: func(_ *cobra.Command, paths []string) error { return runMigrateKyverno(s, &f, paths) },
+  mapd migrate kyverno policies/ --output-dir native/
+  mapd migrate kyverno policies/ --verify -f objects/`,
+		RunE: func(cmd *cobra.Command, paths []string) error { return runMigrateKyverno(cmd.Context(), s, &f, paths) },
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.BoolVar(&f.assess, "assess", false, "print what each rule becomes, and write nothing")
-	choiceVarP(fl, &f.output, "output", "o", "table", " of --assess", "table", "json", "markdown", "html")
+	choiceVarP(fl, &f.output, "output", "o", "table", " of --assess and --verify (html: of --assess)", "table", "json", "markdown", "html")
 	fl.StringVar(&f.directory, "output-dir", "-", "directory for the files; - is one stream on standard output")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
 	choiceVar(fl, &f.group, "api-group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")
+	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
+	addComparison(fl, &f.objects, &f.generated, &f.seed)
 	return cmd
 }
 
@@ -72,15 +88,18 @@ var assessments = map[string]func(*kyverno.Assessment, io.Writer) error{
 	"html":     (*kyverno.Assessment).WriteHTML,
 }
 
-func runMigrateKyverno(s streams, f *kyvernoFlags, paths []string) error {
+func runMigrateKyverno(ctx context.Context, s streams, f *kyvernoFlags, paths []string) error {
 	const name = "migrate kyverno: "
 	switch {
 	case len(paths) == 0:
 		return usagef(name + "no policies; name files or directories with them, or - for standard input")
 	case f.assess && f.directory != "-":
 		return usagef(name + "--assess writes no policies; leave out --output-dir")
-	case !f.assess && f.output != "table":
-		return usagef(name + "-o is the form of --assess")
+	case !f.assess && !f.verify && f.output != "table":
+		return usagef(name + "-o is the form of --assess and --verify")
+	}
+	if err := f.checkVerify(); err != nil {
+		return err
 	}
 	files, _, err := manifest.Files(paths, f.recursive)
 	if err != nil {
@@ -99,8 +118,11 @@ func runMigrateKyverno(s streams, f *kyvernoFlags, paths []string) error {
 		return usagef(name+"%w", err)
 	}
 	a.Version, a.Source = version(), strings.Join(paths, ", ")
-	if names := a.Collisions(); len(names) > 0 && !f.assess {
+	if names := a.Collisions(); len(names) > 0 && !f.assess && (!f.verify || f.directory != manifest.Stdin) {
 		return usagef(name+"two policies would have the name %s; convert them apart", names[0])
+	}
+	if f.verify {
+		return verifyKyverno(ctx, s, f, in, a)
 	}
 	if f.assess {
 		err = assessments[f.output](a, s.out)

@@ -2,6 +2,8 @@
 // runs.
 "use strict";
 
+const { readFileSync } = require("node:fs");
+const { join } = require("node:path");
 const vscode = require("vscode");
 const { LanguageClient, TransportKind } = require("vscode-languageclient/node");
 
@@ -35,7 +37,32 @@ async function restart() {
   await start();
 }
 
+// The YAML extension asks for the schema of each document: by what is in it, since files of
+// policies have no name of their own.
+const schemas = [
+  ["mapd-test.schema.json", /^apiVersion: *["']?test\.mapd\.dev\//m],
+  ["mapd-policy.schema.json", /^kind: *["']?MutatingAdmissionPolicy(Binding)?["']? *$/m],
+];
+
+function schemaOf(uri) {
+  const text = vscode.workspace.textDocuments.find((d) => d.uri.toString() === uri)?.getText() ?? "";
+  const found = schemas.find(([, pattern]) => pattern.test(text));
+  return found && `mapd://schemas/${found[0]}`;
+}
+
+function schemaText(uri) {
+  const found = schemas.find(([name]) => uri === `mapd://schemas/${name}`);
+  return found && readFileSync(join(__dirname, found[0]), "utf8");
+}
+
+async function offerSchemas() {
+  const yaml = vscode.extensions.getExtension("redhat.vscode-yaml");
+  const api = yaml && await yaml.activate();
+  api?.registerContributor?.("mapd", schemaOf, schemaText);
+}
+
 exports.activate = (context) => {
+  offerSchemas().catch((err) => console.error(`mapd: the YAML extension takes no schemas: ${err}`));
   context.subscriptions.push(
     vscode.commands.registerCommand("mapd.restart", restart),
     vscode.workspace.onDidChangeConfiguration((event) => event.affectsConfiguration("mapd") && restart()),

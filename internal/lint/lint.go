@@ -77,6 +77,9 @@ type Finding struct {
 	NotFixed string `json:"notFixed,omitempty"`
 	// Reason is why it is suppressed, empty if it is not.
 	Reason string `json:"reason,omitempty"`
+	// Near is what may be meant by the text Written, which stands at the place or before it; both
+	// are empty if that is not known. Nothing shows that it is right, so Fix does not write it.
+	Written, Near string `json:"-"`
 
 	at  *manifest.PositionError
 	doc *manifest.Document

@@ -62,7 +62,8 @@ func (p *pass) static() {
 		}
 		for _, e := range p.subject.exprs {
 			if e.field == w.Field {
-				p.place(e, w.Line, w.Column, w.Message)
+				f := p.place(e, w.Line, w.Column, w.Message)
+				f.Written, f.Near = w.Written, w.Near
 			}
 		}
 	}

@@ -30,7 +30,8 @@ func apiVersion(p *pass) {
 		case oldest < since:
 			p.field(d, "apiVersion", "%s is served from Kubernetes 1.%d on, and 1.%d is among the servers", gv, since, oldest)
 		case gv.Version != "v1" && newest >= 36:
-			p.field(d, "apiVersion", "from Kubernetes 1.36 on a server has %s only on request; write %s/v1", gv, gv.Group).Severity = Warning
+			f := p.field(d, "apiVersion", "from Kubernetes 1.36 on a server has %s only on request; write %s/v1", gv, gv.Group)
+			f.Severity, f.Written, f.Near = Warning, gv.String(), gv.Group+"/v1"
 		}
 	}
 	for _, s := range p.set.policies {

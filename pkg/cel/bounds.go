@@ -99,9 +99,9 @@ func (w *weight) add(more weight) string {
 
 var nodesText = fmt.Sprintf("the expressions of the policy have more than %d syntax-tree nodes after macros are expanded", maxNodes)
 
-// Within returns e for the expressions of one policy: their scopes are held to one
-// set of bounds, and compiling ends with ctx if it is at a place where it can. Of an
-// Env that Within did not return, each Scope is a policy of its own.
+// Within returns e for the expressions of one policy: bounds count all their scopes
+// together, and compiling stops at the next check after ctx ends. In an Env that does
+// not come from Within, bounds count each Scope by itself.
 func (e *Env) Within(ctx context.Context) *Env {
 	return &Env{e.languages, &compiling{ctx: ctx}, e.asks}
 }

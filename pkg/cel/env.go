@@ -39,7 +39,7 @@ type Options struct {
 // part, a Scope is nearly free.
 type Env struct {
 	*languages
-	// compiling is nil but of what Within returns.
+	// compiling counts what one policy compiles. Only Within sets it.
 	compiling *compiling
 	asks      bool // see Asking
 }

@@ -133,8 +133,8 @@ type loopVar struct {
 	role byte
 }
 
-// Roles of loop variables. Those of items are also what is taken off a value
-// on its way (flow.unwrap).
+// Roles of loop variables. A role of an item also says which part of a container a value
+// was taken from (flow.unwrap).
 const (
 	item   = '1' // items of a list (or keys of a map)
 	second = '2' // values of a list or map, in a loop over two variables

@@ -19,7 +19,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/quantity"
 )
 
-// guards are of all functions whose time or memory is more than their cost tells.
+// guards lists every function whose time or memory its CEL cost does not bound.
 // TestGuards holds them against the functions of the environment.
 var guards = map[string]guard{
 	"_==_": equality,

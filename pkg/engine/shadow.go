@@ -70,7 +70,7 @@ type waiting struct {
 	textual     bool
 }
 
-// aside has an invocation that is not enforced wait.
+// aside queues an invocation that is not enforced: it runs after the decision.
 func (r *run) aside(inv *binding.Invocation) {
 	own := *inv // the next round uses the selection's memory
 	r.waiting = append(r.waiting, waiting{

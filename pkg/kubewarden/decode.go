@@ -35,7 +35,7 @@ var (
 // kinds are all kinds of policies, groups included.
 var kinds = []string{ClusterPolicyKind, PolicyKind, ClusterPolicyKind + "Group", PolicyKind + "Group"}
 
-// IsPolicy reports whether objects of a kind are for Decode, be it to be refused.
+// IsPolicy reports whether Decode takes objects of a kind. It refuses those of groups of policies.
 func IsPolicy(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == Group && slices.Contains(kinds, gvk.Kind)
 }

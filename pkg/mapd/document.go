@@ -18,8 +18,17 @@ type Document struct{ doc *manifest.Document }
 // needs the memory of its largest document; the items of a List are documents. With an
 // *Error that document is lost and reading goes on; a *ReadError is the last.
 func Read(name string, r io.Reader) iter.Seq2[*Document, error] {
+	return documents(manifest.ReadStream(name, r))
+}
+
+// ReadWhole is Read with Lists as they are, and with what has no kind.
+func ReadWhole(name string, r io.Reader) iter.Seq2[*Document, error] {
+	return documents(manifest.ReadWhole(name, r))
+}
+
+func documents(read iter.Seq2[*manifest.Document, error]) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
-		for d, err := range manifest.ReadStream(name, r) {
+		for d, err := range read {
 			if err != nil {
 				if !yield(nil, located(err)) {
 					return

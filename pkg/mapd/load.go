@@ -137,7 +137,7 @@ func LoadContext(ctx context.Context, opts Options, files ...File) (*Policies, e
 		return nil, err
 	}
 	if opts.Like != nil && opts.Like.keeps {
-		opts.Like = nil // or a row of them would be kept, each like the one before
+		opts.Like = nil // otherwise each Policies keeps the one that it is like, and none is ever freed
 	}
 	p.keeps = opts.Like != nil
 	if opts.Observe {

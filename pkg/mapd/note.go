@@ -1,14 +1,21 @@
 package mapd
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -51,6 +58,10 @@ const (
 	Unasked
 	// OnlyGenerated are mutators that run on nothing but what workloads create.
 	OnlyGenerated
+	// NoNamespace are Namespaces that no document has, whose labels or fields count.
+	NoNamespace
+	// NoRBAC says that a policy asked the authorizer, and no document is for it.
+	NoRBAC
 )
 
 func note(kind NoteKind, about []string, format string, args ...any) Note {
@@ -203,6 +214,30 @@ func (e *exempt) namespaces() []string {
 	return slices.Sorted(maps.Keys(e.names))
 }
 
+// readsNamespaces reports whether more than the name of a Namespace may count. Mutators and
+// modules are taken to read it.
+func (p *Policies) readsNamespaces() bool {
+	l := p.loaded
+	selects := func(r *admissionregistrationv1.MatchResources) bool {
+		if r == nil || r.NamespaceSelector == nil {
+			return false
+		}
+		for key := range r.NamespaceSelector.MatchLabels {
+			if key != corev1.LabelMetadataName {
+				return true
+			}
+		}
+		return slices.ContainsFunc(r.NamespaceSelector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key != corev1.LabelMetadataName })
+	}
+	return len(l.Mutators)+len(l.Guests) > 0 ||
+		slices.ContainsFunc(l.Index.Bindings(), func(b *binding.Binding) bool { return selects(b.Object().Spec.MatchResources) }) ||
+		slices.ContainsFunc(l.Policies, func(p *policy.Policy) bool {
+			spec := p.Object().Spec
+			text, err := json.Marshal(spec)
+			return err != nil || selects(spec.MatchConstraints) || bytes.Contains(text, []byte("namespaceObject"))
+		})
+}
+
 // Assumed returns what evaluations until now had to assume: Namespaces that were not
 // given, answers of the authorizer, and namespaces that mapd is not asked about.
 func (p *Policies) Assumed() []Note {
@@ -213,10 +248,14 @@ func (p *Policies) Assumed() []Note {
 		if len(names) > most {
 			shown, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
 		}
-		notes = append(notes, note(Other, names, "Namespaces not given, taken as Active with only the label kubernetes.io/metadata.name: %s%s", strings.Join(shown, ", "), more))
+		kind := Other
+		if p.readsNamespaces() {
+			kind = NoNamespace
+		}
+		notes = append(notes, note(kind, names, "Namespaces not given, taken as Active with only the label kubernetes.io/metadata.name: %s%s", strings.Join(shown, ", "), more))
 	}
 	if p.loaded.AuthorizerAsked() && !p.loaded.HasRBAC {
-		notes = append(notes, note(Other, nil, "no RBAC objects given: every check of a policy's authorizer was answered with no opinion"))
+		notes = append(notes, note(NoRBAC, nil, "no RBAC objects given: every check of a policy's authorizer was answered with no opinion"))
 	}
 	if names := p.exempt.namespaces(); len(names) > 0 {
 		notes = append(notes, note(Other, names, "in a cluster mapd leaves objects in %s as they are, unless its --exempt-namespace says otherwise; an API server's own policies run there", strings.Join(names, " and ")))

@@ -252,7 +252,7 @@ func (s *Request) normalize(e *asking, d *manifest.Document, prefix string, u *u
 }
 
 // Kubernetes is the release whose behaviour and schemas mapd has.
-const Kubernetes = "v1.37.1"
+const Kubernetes = "v1.37.2"
 
 // subresourceOf are the kinds that are sent to a subresource only, with the
 // resources that have it, the likeliest first.

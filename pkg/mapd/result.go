@@ -341,7 +341,7 @@ func (r *Result) Warnings() []string {
 	if r.Request.Admission.SubResource == "status" {
 		why = "a request for the subresource status writes little else"
 	}
-	text := fmt.Sprintf("%s: a server drops without a word what policies changed in %s, since %s", r.Request.name, strings.Join(r.dropped, ", "), why)
+	text := fmt.Sprintf("%s: a server silently drops what policies changed in %s, since %s", r.Request.name, strings.Join(r.dropped, ", "), why)
 	return append(slices.Clone(r.Decision.Warnings), text)
 }
 

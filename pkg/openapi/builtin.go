@@ -50,7 +50,7 @@ type builtinDocument struct {
 }
 
 // Builtin is the source of the built-in kinds: the documents that a Kubernetes
-// 1.37.1 API server publishes, those of group-versions that it serves only on
+// 1.37.2 API server publishes, those of group-versions that it serves only on
 // request included. Each document is opened once in the life of the process.
 func Builtin() Source { return builtin() }
 

@@ -316,8 +316,8 @@ func publish(gvk schema.GroupVersionKind, listKind string, structural *structura
 	return merge, nil
 }
 
-// asPublished makes of a model what is left of it in a document: every embedded
-// resource has the fields that an object has, defaults and extensions are data of JSON.
+// asPublished changes a schema into what a server publishes in its OpenAPI document: embedded
+// resources get the fields of every object, defaults and extensions become plain JSON values.
 func asPublished(s *spec.Schema) error {
 	if s == nil {
 		return nil

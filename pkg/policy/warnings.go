@@ -30,6 +30,8 @@ type Warning struct {
 	// Kind is the kind whose objects it fails for; empty if that is any.
 	Kind    schema.GroupVersionKind
 	Message string
+	// Near is what may be meant by the name Written, both empty if that is not known.
+	Written, Near string
 }
 
 // The rules of Warnings.
@@ -297,7 +299,7 @@ func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
 				continue
 			}
 			told[fault.message] = true
-			out = append(out, Warning{Rule: fault.rule, Line: f.Line, Column: f.Column, Kind: fault.kind, Message: fault.message})
+			out = append(out, Warning{Rule: fault.rule, Line: f.Line, Column: f.Column, Kind: fault.kind, Message: fault.message, Written: fault.written, Near: fault.near})
 		}
 	}
 	return out
@@ -330,6 +332,8 @@ type fault struct {
 	rule    string
 	kind    schema.GroupVersionKind
 	message string
+	// near is what may be meant by the name written.
+	written, near string
 	// item: only for items, which may not be there. All fields of an item and
 	// all items of a list have it alike.
 	item bool
@@ -377,7 +381,11 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 		switch {
 		case at.Refuses(s.Name):
 			if last {
-				fail(false, UnknownField, "%s has no field %s; %s", name, path, advice(atom.Map, path, s.Name))
+				near := nearest(atom.Map, s.Name)
+				fail(false, UnknownField, "%s has no field %s; %s", name, path, advice(near, path, s.Name))
+				if near != "" {
+					out[len(out)-1].written, out[len(out)-1].near = s.Name, near
+				}
 			}
 			return out
 		case at.Declares(s.Name):
@@ -492,17 +500,21 @@ func wanted(atom smdschema.Atom) string {
 	return strings.Join(out, " or ")
 }
 
-// advice says what to do about an unknown field.
-func advice(m *smdschema.Map, path, name string) string {
+// nearest returns the field that may be meant by a name, "" if none is near.
+func nearest(m *smdschema.Map, name string) string {
 	names := make([]string, len(m.Fields))
 	for i, f := range m.Fields {
 		names[i] = f.Name
 	}
-	best := lookup.Nearest(name, names)
-	if best == "" {
+	return lookup.Nearest(name, names)
+}
+
+// advice says what to do about an unknown field.
+func advice(near, path, name string) string {
+	if near == "" {
 		return "leave it out"
 	}
-	return "did you mean " + strings.TrimSuffix(path, name) + best + "?"
+	return "did you mean " + strings.TrimSuffix(path, name) + near + "?"
 }
 
 // kindName is a kind as it is written in a manifest: apps/v1 Deployment.

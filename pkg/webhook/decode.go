@@ -242,8 +242,8 @@ func (r *reader) user(out *authenticationv1.UserInfo) error {
 	})
 }
 
-// manyFields is more fields than any structure of a review has. Those that are
-// given twice are for somebody else: they may merge.
+// manyFields is more fields than any structure of a review has. A document that has a
+// field twice is left to encoding/json, which may merge the two.
 const manyFields = 64
 
 // fields reads an object whose members mean something, or null, which means

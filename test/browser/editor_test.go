@@ -219,6 +219,25 @@ func TestEditor(t *testing.T) {
 		b.stores(asked(t, q))
 	})
 
+	t.Run("completion of YAML", func(t *testing.T) {
+		b := b.in(t)
+		b.write(documentEditor, strings.Replace(source, "  mutations:", "  failureP\n  mutations:", 1))
+		b.cursor(documentEditor, "  failureP")
+		b.press(" ", chromedp.ModifierCtrl)
+		b.says(".cm-tooltip-autocomplete", "failurePolicy")
+		b.poll("the key in the text", func() (string, bool) {
+			if strings.Contains(b.content(documentEditor), "  failurePolicy: \n") {
+				return "", true
+			}
+			if eval[bool](b, `!!document.querySelector(".cm-tooltip-autocomplete [aria-selected=true]")`) {
+				b.press("\t")
+			}
+			return b.content(documentEditor), false
+		})
+		b.press("I") // the values come while somebody types
+		b.says(".cm-tooltip-autocomplete", "Ignore")
+	})
+
 	t.Run("diagnostics and a quick fix", func(t *testing.T) {
 		b := b.in(t)
 		wrong := policyOf("assist", strings.Replace(variablePolicy, "expression: \"object.metadata.name\"", "expression: \"object.metadata.?name.orValue('')\"", 1))[0].Text

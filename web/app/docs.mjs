@@ -51,14 +51,27 @@ function read(root) {
 
 const md = new MarkdownIt({html: false, linkify: false})
 
-// parse finds headings, their anchors, and the texts of sections.
+// parse finds headings, their anchors, and the texts of sections. A row of a table that
+// begins with a link to an example is a section, too, so that searching finds the row.
 function parse(page) {
   page.tokens = md.parse(page.text.replace(/^<!--[\s\S]*?-->$/gm, ""), {})
   page.anchors = new Set()
   page.headings = []
   page.sections = [{anchor: "", heading: "", text: ""}]
+  let section = page.sections[0], around
+  const begin = (anchor, heading) => page.sections.push(section = {anchor, heading, text: ""})
   for (const [i, t] of page.tokens.entries()) {
-    if (t.type === "heading_open") {
+    if (t.type === "table_open") {
+      around = section
+    } else if (t.type === "tr_open") {
+      const link = page.tokens[i + 2].children.find(c => c.type === "link_open")
+      const name = link && exampleOf(page, link.attrGet("href"))
+      if (!name) continue
+      t.attrSet("id", slug(name, page.anchors))
+      begin(t.attrGet("id"), name)
+    } else if (t.type === "table_close") {
+      section = around
+    } else if (t.type === "heading_open") {
       const text = plain(page.tokens[i + 1])
       const level = Number(t.tag[1])
       if (level === 1 && page.title) throw new Error(`${page.source}: two titles`)
@@ -66,9 +79,9 @@ function parse(page) {
       const anchor = slug(text, page.anchors)
       t.attrSet("id", anchor)
       page.headings.push({level, text, anchor})
-      page.sections.push({anchor: level === 1 ? "" : anchor, heading: text, text: ""})
+      begin(level === 1 ? "" : anchor, text)
     } else if (t.type === "inline" && page.tokens[i - 1].type !== "heading_open" || t.type === "fence" || t.type === "code_block") {
-      page.sections.at(-1).text += (t.type === "inline" ? plain(t) : t.content.trim()) + "\n"
+      section.text += (t.type === "inline" ? plain(t) : t.content.trim()) + "\n"
     }
   }
   if (!page.title) throw new Error(`${page.source}: no title`)
@@ -103,14 +116,19 @@ function link(page, places) {
         const href = c.attrGet("href")
         c.attrSet("href", resolve(page, href, places))
         c.meta = {page: target(page, href, places)}
-        const at = posix.join(posix.dirname(page.source), href).match(/^examples\/([a-z-]+)\/?$/)
-        example = at && places.examples.has(at[1]) ? at[1] : undefined
+        example = exampleOf(page, href)
+        if (!places.examples.has(example)) example = undefined
       } else if (c.type === "link_close" && example) {
         children.push(Object.assign(new c.constructor("open", "", 0), {meta: {open: {href: `${page.up}../#example=${example}`, name: example}}}))
       }
     }
     t.children = children
   }
+}
+
+// exampleOf returns the name of the directory of examples/ that a link leads to, if to one.
+function exampleOf(page, href) {
+  return posix.join(posix.dirname(page.source), href).match(/^examples\/([a-z-]+)\/?$/)?.[1]
 }
 
 // picture copies a picture of docs into the site, and returns the way to it.

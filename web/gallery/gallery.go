@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,8 +45,12 @@ type Entry struct {
 	// Words are the paragraphs of a tour's part, Markdown with nothing but `code`. Parts
 	// follow each other in their order here.
 	Words []string `json:"words,omitempty"`
+	// From says whose policy or check an example of the catalogue does the work of.
+	From string `json:"from,omitempty"`
 
 	State State `json:"-"`
+	// Traps are what the comment of an example of the catalogue warns of.
+	Traps []string `json:"-"`
 	// What becomes of the objects: one of Objects (YAML, all of them in their order),
 	// Refused (a part of the refusal) and Diff (as mapd eval prints it) is set.
 	Objects, Refused, Diff string `json:"-"`
@@ -114,42 +119,83 @@ func WriteJSON(file string, v any) error {
 	return os.WriteFile(file, append(data, '\n'), 0o666)
 }
 
-// examples reads examples/: their order, groups and sentences are those of the tables in
-// its README.
+// groups are those of the examples, in the order of the gallery.
+var groups = []string{
+	"From the Kubernetes documentation", "Images", "Resources and scheduling", "Security",
+	"Environment, volumes and network", "Labels and annotations",
+}
+
+// examples reads the directories of examples/ that have a policy, group by group.
 func examples(root fs.FS) ([]Entry, error) {
-	readme, err := fs.ReadFile(root, "examples/README.md")
-	if err != nil {
-		return nil, err
-	}
-	var all []Entry
-	group := ""
-	for line := range strings.Lines(string(readme)) {
-		line = strings.TrimSpace(line)
-		if title, ok := strings.CutPrefix(line, "## "); ok {
-			group = title
-		}
-		cells := strings.Split(line, " | ")
-		if len(cells) != 2 || !strings.HasPrefix(line, "| [") {
-			continue
-		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(cells[0], "| ["), "]")
-		e := Entry{Name: name, Group: group, Title: title(name), Sentence: plain(strings.TrimSuffix(cells[1], " |"))}
-		texts, err := files(root, "examples/"+name, "policy.yaml", "objects.yaml", "want.yaml")
-		if err != nil {
-			return nil, err
-		}
-		e.State = State{Documents: texts[:1], Objects: texts[1:2]}
-		e.Objects = texts[2].Text
-		all = append(all, e)
-	}
 	policies, err := fs.Glob(root, "examples/*/policy.yaml")
 	if err != nil {
 		return nil, err
 	}
-	if len(policies) == 0 || len(policies) != len(all) {
-		return nil, fmt.Errorf("examples/README.md has %d examples in tables, and examples/ %d directories with policies", len(all), len(policies))
+	all := make([]Entry, len(policies))
+	for i, file := range policies {
+		dir := path.Dir(file)
+		texts, err := files(root, dir, "policy.yaml", "objects.yaml", "want.yaml")
+		if err != nil {
+			return nil, err
+		}
+		e := Entry{Name: path.Base(dir), State: State{Documents: texts[:1], Objects: texts[1:2]}, Objects: texts[2].Text}
+		e.Title = title(e.Name)
+		if err := e.describe(texts[0].Text); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all[i] = e
 	}
+	slices.SortStableFunc(all, func(a, b Entry) int { return slices.Index(groups, a.Group) - slices.Index(groups, b.Group) })
 	return all, nil
+}
+
+// describe reads the comment on top of a policy: a paragraph, whose first sentence says
+// what the policy changes, and the fields Group, From and, once for each, Trap. A line
+// that goes on with a field is indented.
+func (e *Entry) describe(policy string) error {
+	var about string
+	fields := map[string][]string{}
+	field := ""
+	for line := range strings.Lines(policy) {
+		text, ok := strings.CutPrefix(line, "#")
+		if !ok {
+			break
+		}
+		text = strings.TrimPrefix(strings.TrimSuffix(text, "\n"), " ")
+		name, value, isField := strings.Cut(text, ": ")
+		switch {
+		case text == "":
+			field = "none"
+		case field == "":
+			about += text + " "
+		case strings.HasPrefix(text, "  ") && len(fields[field]) > 0:
+			fields[field][len(fields[field])-1] += " " + strings.TrimSpace(text)
+		case !isField || !slices.Contains([]string{"Group", "From", "Trap"}, name):
+			return fmt.Errorf("the comment has the line %q; want Group, From or Trap, a colon and a text", text)
+		default:
+			field = name
+			fields[name] = append(fields[name], value)
+		}
+	}
+	sentence, _, ok := strings.Cut(about, ". ")
+	if !ok {
+		return fmt.Errorf("the policy does not begin with a comment that says in a sentence what it changes")
+	}
+	e.Sentence = sentence + "."
+	e.Traps = fields["Trap"]
+	for name, to := range map[string]*string{"Group": &e.Group, "From": &e.From} {
+		if len(fields[name]) > 1 {
+			return fmt.Errorf("the comment has the field %s twice", name)
+		}
+		*to = strings.Join(fields[name], "")
+	}
+	switch {
+	case !slices.Contains(groups, e.Group):
+		return fmt.Errorf("the group %q is none of %q", e.Group, groups)
+	case len(e.Traps) == 0:
+		return fmt.Errorf("the comment names no trap")
+	}
+	return nil
 }
 
 // programs are the examples that need more than a page has.
@@ -241,7 +287,8 @@ func files(root fs.FS, dir string, names ...string) ([]Text, error) {
 
 // title makes a title of the name of a directory.
 func title(name string) string {
-	words := strings.NewReplacer("-", " ", "jsonpatch", "JSONPatch", "apply", "ApplyConfiguration").Replace(name)
+	words := strings.NewReplacer("-", " ", "jsonpatch", "JSONPatch", "apply", "ApplyConfiguration", "dns", "DNS", "psa", "Pod Security", "ids", "IDs",
+		"ips", "IPs", "ttl", "TTL", "emptydir", "emptyDir").Replace(name)
 	return strings.ToUpper(words[:1]) + words[1:]
 }
 

@@ -83,6 +83,8 @@ type Assessment struct {
 	Unreadable []Unreadable   `json:"unreadable,omitempty"`
 
 	Results []*convert.Result `json:"-"`
+
+	types *openapi.Types
 }
 
 // Row is one rule.
@@ -93,12 +95,11 @@ type Row struct {
 
 // Assess converts all policies.
 func Assess(in *Input) (*Assessment, error) {
-	custom, err := openapi.CRDs(in.crds...)
+	types, err := typesOf(in)
 	if err != nil {
 		return nil, err
 	}
-	types := openapi.New(openapi.Builtin(), custom)
-	a := &Assessment{Totals: map[convert.Verdict]int{}, Others: map[string]int{}, Unreadable: in.Unreadable}
+	a := &Assessment{Totals: map[convert.Verdict]int{}, Others: map[string]int{}, Unreadable: in.Unreadable, types: types}
 	for _, p := range in.Policies {
 		r := convert.Policy(p, convert.Options{Types: types})
 		a.Results = append(a.Results, r)

@@ -20,6 +20,7 @@ const (
 	FunctionItem
 	TypeItem
 	KeywordItem
+	ValueItem
 )
 
 // Completion is something that may stand at the cursor.
@@ -35,8 +36,9 @@ type Completion struct {
 // maxCompletions bounds an answer.
 const maxCompletions = 1000
 
-// Complete returns what may stand at a position: fields of objects by the schemas of the
-// kinds that the policy matches, variables, functions, types.
+// Complete returns what may stand at a position. In an expression that is fields of objects by
+// the schemas of the kinds that the policy matches, variables, functions, types; elsewhere keys
+// and values by the form of the document.
 func (w *Workspace) Complete(ctx context.Context, name string, at Position) ([]Completion, error) {
 	f, err := w.file(name)
 	if err != nil {
@@ -44,7 +46,7 @@ func (w *Workspace) Complete(ctx context.Context, name string, at Position) ([]C
 	}
 	a := w.author(ctx, f, offsetOf(f.text, at))
 	if a == nil {
-		return nil, ctx.Err()
+		return w.completeYAML(f, offsetOf(f.text, at)), ctx.Err()
 	}
 	c := completer{author: a, w: w}
 	// The tokens before the cursor, without the word that it is in.

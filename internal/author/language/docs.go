@@ -177,7 +177,7 @@ func functionDoc(f *cel.Function) string {
 			forms = append(forms, "…")
 			break
 		}
-		forms = append(forms, form(f.Name, o))
+		forms = append(forms, spelled(f.Name, o))
 	}
 	if len(forms) > 0 {
 		doc = strings.TrimSpace(doc + "\n\n```cel\n" + strings.Join(forms, "\n") + "\n```")
@@ -188,7 +188,7 @@ func functionDoc(f *cel.Function) string {
 // maxForms is how many forms of a function are shown.
 const maxForms = 10
 
-func form(name string, o cel.Overload) string {
+func spelled(name string, o cel.Overload) string {
 	args := o.Args
 	if o.Member && len(args) > 0 {
 		name, args = args[0]+"."+name, args[1:]
@@ -202,7 +202,7 @@ func signature(f *cel.Function) string {
 	case len(f.Overloads) == 0:
 		return "macro"
 	case len(f.Overloads) == 1:
-		return form(f.Name, f.Overloads[0])
+		return spelled(f.Name, f.Overloads[0])
 	}
-	return form(f.Name, f.Overloads[0]) + ", …"
+	return spelled(f.Name, f.Overloads[0]) + ", …"
 }

@@ -29,8 +29,8 @@ func (a *author) wordAt(offset int) int {
 	})
 }
 
-// Hover returns the type of the word at a position, and what it is for; nil if nothing is
-// known of it.
+// Hover returns the type of the word at a position of an expression, or of a key elsewhere, and
+// what it is for; nil if nothing is known of it.
 func (w *Workspace) Hover(ctx context.Context, name string, at Position) (*Hover, error) {
 	f, err := w.file(name)
 	if err != nil {
@@ -38,7 +38,7 @@ func (w *Workspace) Hover(ctx context.Context, name string, at Position) (*Hover
 	}
 	a := w.author(ctx, f, offsetOf(f.text, at))
 	if a == nil {
-		return nil, ctx.Err()
+		return w.hoverYAML(f, offsetOf(f.text, at)), ctx.Err()
 	}
 	i := a.wordAt(a.site.cursor)
 	if i < 0 {

@@ -3,6 +3,7 @@ package language
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -84,6 +85,16 @@ func walk(text string, offset int, each func(site)) site {
 	}
 	var stack []entry
 	var value *scalar
+	inBraces := func(l line) {
+		if each == nil {
+			return
+		}
+		for _, v := range braced(l, names(stack)) {
+			one := site{start: s.start, end: s.end}
+			one.take(v, offset)
+			each(one)
+		}
+	}
 	finish := func() bool {
 		v := value
 		value = nil
@@ -98,14 +109,16 @@ func walk(text string, offset int, each func(site)) site {
 		s.take(v, offset)
 		return true
 	}
-	for _, l := range lines {
+	for i, l := range lines {
 		trimmed := strings.TrimLeft(l.text, " ")
 		indent := len(l.text) - len(trimmed)
 		here := offset >= l.at && offset <= l.at+len(l.text)
 		if value != nil {
 			if strings.TrimSpace(trimmed) == "" || indent > value.indent {
 				value.segments = append(value.segments, segment(l))
-				value.hit = value.hit || here
+				// An empty line behind the value is where the next key will stand, unless the
+				// cursor is deeper.
+				value.hit = value.hit || here && (offset-l.at > value.indent || strings.TrimSpace(trimmed) != "" || goesOn(lines[i+1:], value.indent))
 				continue
 			}
 			if finish() {
@@ -127,7 +140,9 @@ func walk(text string, offset int, each func(site)) site {
 		}
 		key, rest, ok := cutKey(trimmed)
 		if !ok {
-			if here && s.inBraces(line{l.at + len(l.text) - len(trimmed), trimmed}, names(stack), offset) {
+			braces := line{l.at + len(l.text) - len(trimmed), trimmed}
+			inBraces(braces)
+			if here && each == nil && s.inBraces(braces, names(stack), offset) {
 				return s
 			}
 			if here {
@@ -145,7 +160,9 @@ func walk(text string, offset int, each func(site)) site {
 		content := strings.TrimLeft(rest, " ")
 		from := l.at + len(l.text) - len(rest)
 		behind := offset > from-1
-		if here && s.inBraces(line{l.at + len(l.text) - len(content), content}, names(stack), offset) {
+		braces := line{l.at + len(l.text) - len(content), content}
+		inBraces(braces)
+		if here && each == nil && s.inBraces(braces, names(stack), offset) {
 			return s
 		}
 		switch {
@@ -165,14 +182,38 @@ func walk(text string, offset int, each func(site)) site {
 	return s
 }
 
+// goesOn reports whether the first of some lines that is not empty is deeper than a column.
+func goesOn(lines []line, indent int) bool {
+	for _, l := range lines {
+		if trimmed := strings.TrimLeft(l.text, " "); strings.TrimSpace(trimmed) != "" {
+			return len(l.text)-len(trimmed) > indent
+		}
+	}
+	return false
+}
+
 // keyInBraces is the key of an expression in a mapping that stands on one line.
 var keyInBraces = regexp.MustCompile(`[{,]\s*(expression|messageExpression|valueExpression):\s`)
 
 // inBraces makes the site that of the expression at an offset in a mapping such as
 // {name: a, expression: b}, and reports whether there is one. path leads to the mapping.
 func (s *site) inBraces(l line, path []string, offset int) bool {
-	if !strings.HasPrefix(l.text, "{") || offset < l.at {
+	if offset < l.at {
 		return false
+	}
+	for _, v := range braced(l, path) {
+		if one := v.segments[0]; offset >= one.at && offset <= one.at+len(one.text) {
+			s.take(v, offset)
+			return true
+		}
+	}
+	return false
+}
+
+// braced are the expressions of a mapping that stands on one line.
+func braced(l line, path []string) (out []*scalar) {
+	if !strings.HasPrefix(l.text, "{") {
+		return nil
 	}
 	for _, m := range keyInBraces.FindAllStringSubmatchIndex(l.text, -1) {
 		value := l.text[m[1]:]
@@ -189,12 +230,11 @@ func (s *site) inBraces(l line, path []string, offset int) bool {
 		if end < 0 {
 			end = len(value)
 		}
-		if at := l.at + start; offset >= at && offset <= at+end {
-			s.take(&scalar{from: l.at + m[1] - 1, segments: []segment{{at, value[:end]}}, path: append(path, l.text[m[2]:m[3]])}, offset)
-			return true
-		}
+		out = append(out, &scalar{
+			from: l.at + m[1] - 1, segments: []segment{{l.at + start, value[:end]}}, path: append(slices.Clone(path), l.text[m[2]:m[3]]),
+		})
 	}
-	return false
+	return out
 }
 
 // item adds an element at a column to the way.

@@ -56,8 +56,11 @@ type Workspace struct {
 // file is a document of the workspace. Its text does not change.
 type file struct {
 	name, text  string
+	object      bool                         // not for the linter
 	definitions []*unstructured.Unstructured // CustomResourceDefinitions
 	last        *remembered
+	heads       func() []head
+	checked     *checked
 }
 
 // remembered is what parts of a file were when they were last read.
@@ -86,12 +89,18 @@ var errFull = errors.New("there are too many documents")
 
 // Set adds a document, or replaces it. It returns an error and keeps what it had if there is
 // no room.
-func (w *Workspace) Set(name, text string) error {
+func (w *Workspace) Set(name, text string) error { return w.set(name, text, false) }
+
+// SetObject is Set for an object that policies are tried on. The linter does not read it.
+func (w *Workspace) SetObject(name, text string) error { return w.set(name, text, true) }
+
+func (w *Workspace) set(name, text string, object bool) error {
 	if len(text) > MaxDocument {
 		return errTooLong
 	}
-	f := &file{name: name, text: text, last: &remembered{}}
-	if strings.Contains(text, api.DefinitionKind) {
+	f := &file{name: name, text: text, object: object, last: &remembered{}, checked: &checked{}}
+	f.heads = sync.OnceValue(func() []head { return heads(name, text) })
+	if strings.Contains(text, api.DefinitionKind) && !object {
 		f.definitions = definitions(name, text)
 	}
 	w.mu.Lock()
@@ -198,6 +207,9 @@ func (w *Workspace) sources(of *file) []lint.Source {
 	defer w.mu.Unlock()
 	var out []lint.Source
 	for _, f := range w.sorted() {
+		if f.object {
+			continue
+		}
 		if of == nil || f.name != of.name && len(f.definitions) > 0 {
 			out = append(out, lint.Source{Name: f.name, Data: []byte(f.text)})
 		}
@@ -236,7 +248,7 @@ func (w *Workspace) Diagnostics(ctx context.Context) (map[string][]Diagnostic, e
 	for _, s := range sources {
 		texts[s.Name] = string(s.Data)
 	}
-	out := map[string][]Diagnostic{}
+	out := w.misfits()
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		if f.Object == "" && !isPolicy(texts[f.File]) {
@@ -254,7 +266,26 @@ func (w *Workspace) Diagnostics(ctx context.Context) (map[string][]Diagnostic, e
 func isPolicy(text string) bool { return strings.Contains(text, "AdmissionPolicy") }
 
 func diagnostic(text string, f *lint.Finding) Diagnostic {
-	return Diagnostic{Range: rangeAt(text, f.Line, f.Column), Severity: f.Severity, Rule: f.Rule, Message: f.Message, Fixable: f.Fixable}
+	d := Diagnostic{Range: rangeAt(text, f.Line, f.Column), Severity: f.Severity, Rule: f.Rule, Message: f.Message, Fixable: f.Fixable || f.Near != ""}
+	if at, ok := writtenAt(text, f.Line, f.Column, f.Written); ok {
+		d.Range = rangeOf(text, at, at+len(f.Written))
+	}
+	return d
+}
+
+// writtenAt returns the offset of a word at a place or, on its line, before it: the place of a
+// field in an expression may be that of its value.
+func writtenAt(text string, line, column int, word string) (int, bool) {
+	if word == "" {
+		return 0, false
+	}
+	at := offsetAt(text, max(line, 1), max(column, 1))
+	if rest := text[at:]; strings.HasPrefix(rest, word) {
+		return at, true
+	}
+	begin := offsetAt(text, max(line, 1), 1)
+	i := strings.LastIndex(text[begin:at], word)
+	return begin + i, i >= 0
 }
 
 // word is what an error at its beginning is about.
@@ -300,7 +331,9 @@ type Action struct {
 const maxActions = 5
 
 // Actions returns what mends the findings of a range, as "mapd lint --fix" does, and what mends
-// all of the document. Each edit was tried: the policy compiles after it.
+// all of the document. Each of these edits was tried: the policy compiles after it. Between them are
+// edits of which only the author knows whether they are meant: another name for one that is not known, a
+// field that is required, a binding for a policy without one.
 func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Action, error) {
 	f, err := w.file(name)
 	if err != nil {
@@ -311,10 +344,13 @@ func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Actio
 	if err != nil {
 		return nil, err
 	}
-	var out []Action
+	var out, others []Action
 	fixable := 0
 	for i := range r.Findings {
 		finding := &r.Findings[i]
+		if finding.File == name && finding.Near != "" {
+			others = append(others, nearAction(f.text, finding, at)...)
+		}
 		if finding.File != name || !finding.Fixable {
 			continue
 		}
@@ -333,6 +369,7 @@ func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Actio
 			out = append(out, Action{Title: "Fix: " + finding.Message, Diagnostic: &d, Edits: edits})
 		}
 	}
+	out = slices.Concat(out, others, w.corrections(f, at), w.completions(f, at), w.bindingFor(f, r.Findings, at))
 	if fixable > 0 {
 		edits, err := w.mended(ctx, f, sources, nil)
 		if err != nil {

@@ -18,6 +18,8 @@ import (
 // jsonrpc2's own does.
 type codec struct {
 	jsonrpc2.VSCodeObjectCodec
+	// refuse answers a message that is none of JSON-RPC.
+	refuse func(code int64, text string)
 	// failed is why reading ended, nil at the end of the stream. It is set before the connection
 	// is closed for it.
 	failed atomic.Pointer[error]
@@ -31,25 +33,36 @@ const (
 
 var errHeader = errors.New("a message has no header that can be read")
 
-// ReadObject implements jsonrpc2.ObjectCodec.
+// ReadObject implements jsonrpc2.ObjectCodec. What is no message is refused, and the next one
+// is read.
 func (c *codec) ReadObject(stream *bufio.Reader, v any) error {
-	err := readMessage(stream, v)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+	data, err := readMessage(stream)
+	for ; err == nil; data, err = readMessage(stream) {
+		if json.Unmarshal(data, v) == nil {
+			return nil
+		}
+		if json.Valid(data) {
+			c.refuse(jsonrpc2.CodeInvalidRequest, "the message is no request, notification or response of JSON-RPC 2.0")
+		} else {
+			c.refuse(jsonrpc2.CodeParseError, "the message is no JSON")
+		}
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 		c.failed.Store(&err)
 	}
 	return err
 }
 
-// readMessage reads one message.
-func readMessage(stream *bufio.Reader, v any) error {
+// readMessage reads the text of one message.
+func readMessage(stream *bufio.Reader) ([]byte, error) {
 	length, read := -1, 0
 	for {
 		line, err := stream.ReadSlice('\n')
 		if read += len(line); read > maxHeader || errors.Is(err, bufio.ErrBufferFull) {
-			return errHeader
+			return nil, errHeader
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		name, value, ok := strings.Cut(strings.TrimRight(string(line), "\r\n"), ":")
 		if name == "" {
@@ -57,19 +70,17 @@ func readMessage(stream *bufio.Reader, v any) error {
 		}
 		if ok && strings.EqualFold(name, "Content-Length") {
 			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
-				return errHeader
+				return nil, errHeader
 			}
 		}
 	}
 	if length < 0 {
-		return errHeader
+		return nil, errHeader
 	}
 	if length > maxMessage {
-		return fmt.Errorf("a message of %d bytes is larger than %d", length, maxMessage)
+		return nil, fmt.Errorf("a message of %d bytes is larger than %d", length, maxMessage)
 	}
 	var b bytes.Buffer
-	if _, err := io.CopyN(&b, stream, int64(length)); err != nil {
-		return err
-	}
-	return json.Unmarshal(b.Bytes(), v)
+	_, err := io.CopyN(&b, stream, int64(length))
+	return b.Bytes(), err
 }

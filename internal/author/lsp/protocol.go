@@ -45,8 +45,11 @@ type documentParams struct {
 	Range        language.Range    `json:"range"`
 	Changes      []language.Change `json:"contentChanges"`
 	Context      struct {
-		Only []string `json:"only"`
+		Only               []string `json:"only"`
+		TriggerCharacter   string   `json:"triggerCharacter"`
+		IncludeDeclaration bool     `json:"includeDeclaration"`
 	} `json:"context"`
+	NewName string `json:"newName"`
 }
 
 type watchedFilesParams struct {
@@ -68,7 +71,11 @@ func capabilities(version string) object {
 		"capabilities": object{
 			"positionEncoding":           "utf-16",
 			"textDocumentSync":           object{"openClose": true, "change": 2, "save": true},
-			"completionProvider":         object{"triggerCharacters": []string{".", "{"}},
+			"completionProvider":         object{"triggerCharacters": []string{".", "{", " "}},
+			"documentSymbolProvider":     true,
+			"referencesProvider":         true,
+			"renameProvider":             true,
+			"signatureHelpProvider":      object{"triggerCharacters": []string{"(", ","}},
 			"hoverProvider":              true,
 			"definitionProvider":         true,
 			"documentFormattingProvider": true,
@@ -128,6 +135,15 @@ type hover struct {
 type location struct {
 	URI   string         `json:"uri"`
 	Range language.Range `json:"range"`
+}
+
+type documentSymbol struct {
+	Name      string           `json:"name"`
+	Detail    string           `json:"detail,omitempty"`
+	Kind      int              `json:"kind"`
+	Range     language.Range   `json:"range"`
+	Selection language.Range   `json:"selectionRange"`
+	Children  []documentSymbol `json:"children,omitempty"`
 }
 
 type codeAction struct {

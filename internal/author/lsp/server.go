@@ -59,6 +59,10 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 	}
 	framing := &codec{}
 	stream := jsonrpc2.NewBufferedStream(&pipes{in, out, cancel}, framing)
+	framing.refuse = func(code int64, text string) {
+		// Its id is not known; the protocol has null for it.
+		_ = stream.WriteObject(object{"jsonrpc": "2.0", "id": nil, "error": jsonrpc2.Error{Code: code, Message: text}})
+	}
 	var watching sync.WaitGroup
 	conn := jsonrpc2.NewConn(ctx, stream, s, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 	watching.Go(func() { s.watch(ctx, conn) })
@@ -227,6 +231,9 @@ func (s *server) answer(ctx context.Context, req *jsonrpc2.Request) (any, error)
 	name := nameOf(p.TextDocument.URI)
 	switch req.Method {
 	case "textDocument/completion":
+		if p.Context.TriggerCharacter == " " && s.workspace.InExpression(name, p.Position) {
+			return []completionItem{}, nil // between the words of an expression nobody asks
+		}
 		items, err := s.workspace.Complete(ctx, name, p.Position)
 		out := make([]completionItem, len(items))
 		for i, c := range items {
@@ -245,6 +252,28 @@ func (s *server) answer(ctx context.Context, req *jsonrpc2.Request) (any, error)
 			return nil, err
 		}
 		return location{p.TextDocument.URI, l.Range}, err
+	case "textDocument/documentSymbol":
+		symbols, err := s.workspace.Symbols(ctx, name)
+		return symbolsOf(symbols), err
+	case "textDocument/references":
+		locations, err := s.workspace.References(ctx, name, p.Position, p.Context.IncludeDeclaration)
+		out := make([]location, len(locations))
+		for i, l := range locations {
+			out[i] = location{p.TextDocument.URI, l.Range}
+		}
+		return out, err
+	case "textDocument/rename":
+		edits, err := s.workspace.Rename(ctx, name, p.Position, p.NewName)
+		if err != nil {
+			return nil, err
+		}
+		return object{"changes": object{p.TextDocument.URI: edits}}, nil
+	case "textDocument/signatureHelp":
+		sig, err := s.workspace.Signature(ctx, name, p.Position)
+		if sig == nil {
+			return nil, err
+		}
+		return signatureOf(sig), err
 	case "textDocument/formatting":
 		edits, err := s.workspace.Format(ctx, name)
 		return append([]language.Edit{}, edits...), err
@@ -255,7 +284,31 @@ func (s *server) answer(ctx context.Context, req *jsonrpc2.Request) (any, error)
 }
 
 var itemKinds = map[language.ItemKind]int{
-	language.FieldItem: 5, language.VariableItem: 6, language.FunctionItem: 3, language.TypeItem: 7, language.KeywordItem: 14,
+	language.FieldItem: 5, language.VariableItem: 6, language.FunctionItem: 3, language.TypeItem: 7, language.KeywordItem: 14, language.ValueItem: 12,
+}
+
+var symbolKinds = map[language.SymbolKind]int{
+	language.ObjectSymbol: 19, language.VariableSymbol: 13, language.ConditionSymbol: 17, language.MutationSymbol: 24, language.CaseSymbol: 12,
+}
+
+func symbolsOf(symbols []language.Symbol) []documentSymbol {
+	out := make([]documentSymbol, len(symbols))
+	for i, s := range symbols {
+		out[i] = documentSymbol{s.Name, s.Detail, symbolKinds[s.Kind], s.Range, s.Selection, symbolsOf(s.Children)}
+	}
+	return out
+}
+
+func signatureOf(s *language.Signature) object {
+	forms := make([]object, len(s.Forms))
+	for i, f := range s.Forms {
+		parameters := make([]object, len(f.Parameters))
+		for j, p := range f.Parameters {
+			parameters[j] = object{"label": p}
+		}
+		forms[i] = object{"label": f.Label, "parameters": parameters, "documentation": markdown(s.Doc)}
+	}
+	return object{"signatures": forms, "activeSignature": s.Active, "activeParameter": s.Argument}
 }
 
 func (s *server) initialize(req *jsonrpc2.Request) (any, error) {

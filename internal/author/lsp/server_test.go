@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -251,6 +252,83 @@ func TestDescribe(t *testing.T) {
 	var h hover
 	if err := c.call("textDocument/hover", place("file:///p.yaml", 14, 45), &h); err != nil || h.Contents == nil || !strings.Contains(h.Contents.Value, "Container image name") {
 		t.Errorf("%+v, %v", h.Contents, err)
+	}
+}
+
+// What is no message is answered, and the next one is read.
+func TestNoMessage(t *testing.T) {
+	var in, out bytes.Buffer
+	in.Write(message(object{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": object{"capabilities": object{}}}))
+	in.WriteString("Content-Length: 5\r\n\r\n{oops")
+	in.WriteString("Content-Length: 6\r\n\r\n[1, 2]")
+	in.WriteString("Content-Length: 1\r\n\r\n7")
+	in.Write(message(object{"jsonrpc": "2.0", "id": 2, "method": "shutdown"}))
+	in.Write(message(object{"jsonrpc": "2.0", "method": "exit"}))
+	if err := Serve(t.Context(), &in, &out, options); err != nil {
+		t.Error(err)
+	}
+	for _, part := range []string{`"code":-32700`, `"code":-32600`, `"id":null`, `"id":2`} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("no %s in %s", part, out.String())
+		}
+	}
+}
+
+// A request that nobody waits for any more is answered at once, and says so.
+func TestCancel(t *testing.T) {
+	c := start(t, t.TempDir())
+	defer c.stop()
+	const uri = "file:///p.yaml"
+	c.open(uri, strings.ReplaceAll(fmt.Sprintf(text, 1, 1), "object.spec.", strings.Repeat("a.map(x, ", 20_000)))
+	id := jsonrpc2.ID{Num: 7001}
+	call, err := c.conn.DispatchCall(t.Context(), "textDocument/completion", place(uri, 14, 150_000), jsonrpc2.PickID(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.notify("$/cancelRequest", object{"id": 7001})
+	var failure *jsonrpc2.Error
+	if err := call.Wait(t.Context(), nil); !errors.As(err, &failure) || failure.Code != requestCancelled {
+		t.Errorf("%v", err)
+	}
+}
+
+// Questions about the whole document, as a client sends them.
+func TestDocumentQuestions(t *testing.T) {
+	c := start(t, t.TempDir())
+	defer c.stop()
+	const uri = "file:///p.yaml"
+	c.open(uri, strings.ReplaceAll(fmt.Sprintf(text, 1, 1), "object.spec.", "variables.a == quantity(")+"  variables:\n  - {name: a, expression: \"1\"}\n")
+	ask := func(method string, line, character int, more object) string {
+		t.Helper()
+		params := place(uri, line, character)
+		for k, v := range more {
+			params[k] = v
+		}
+		var raw json.RawMessage
+		if err := c.call("textDocument/"+method, params, &raw); err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+		return string(raw)
+	}
+	for _, tt := range []struct{ got, want string }{
+		{ask("completion", 7, 6, nil), `"newText":"reinvocationPolicy"`},
+		{ask("completion", 7, 22, object{"context": object{"triggerKind": 2, "triggerCharacter": " "}}), `"IfNeeded"`},
+		{ask("hover", 7, 5, nil), "reinvocationPolicy: string"},
+		{ask("documentSymbol", 0, 0, nil), `"name":"a","kind":13`},
+		{ask("references", 14, 27, object{"context": object{"includeDeclaration": true}}), `"line":16`},
+		{ask("rename", 14, 27, object{"newName": "b"}), `"newText":"b"`},
+		{ask("signatureHelp", 14, 42, nil), "quantity(string)"},
+	} {
+		if !strings.Contains(tt.got, tt.want) {
+			t.Errorf("no %s in %.600s", tt.want, tt.got)
+		}
+	}
+	if got := ask("completion", 14, 28, object{"context": object{"triggerKind": 2, "triggerCharacter": " "}}); got != "[]" {
+		t.Errorf("behind a space of an expression: %.300s", got)
+	}
+	var failure *jsonrpc2.Error
+	if err := c.call("textDocument/rename", object{"textDocument": object{"uri": uri}, "position": object{"line": 0, "character": 0}, "newName": "b"}, nil); !errors.As(err, &failure) {
+		t.Errorf("there is nothing to rename: %v", err)
 	}
 }
 

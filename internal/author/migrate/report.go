@@ -242,23 +242,27 @@ func (v *Verification) writeText(w io.Writer) error {
 	for _, c := range v.Comparisons {
 		fmt.Fprintf(w, "  %s: %s\n", report.Line(c.Name), page.OneLine(Result(c)))
 		if c.First != nil {
-			fmt.Fprintf(w, "\n%s\n", indent(report.Printable(Show(c.First)), "    "))
+			fmt.Fprintf(w, "\n%s\n", Indent(report.Printable(Show(c.First)), "    "))
 		}
 	}
 	return nil
 }
 
-func indent(text, by string) string {
+// Indent returns a text with each of its lines behind by.
+func Indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by) + "\n"
 }
 
 // Show formats a disagreement: the object, and the result on each side.
-func Show(d *verify.Disagreement) string {
+func Show(d *verify.Disagreement) string { return ShowFor("Gatekeeper", d) }
+
+// ShowFor is Show for policies that stand for another engine.
+func ShowFor(engine string, d *verify.Disagreement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of the first of them, %s, reduced to what matters:\n", d.Operation, d.Origin)
-	b.WriteString(indent(string(format.Form.Encode(d.Object)), "  "))
+	b.WriteString(Indent(string(format.Form.Encode(d.Object)), "  "))
 	if d.Old != nil {
-		fmt.Fprintf(&b, "before the update:\n%s", indent(string(format.Form.Encode(d.Old)), "  "))
+		fmt.Fprintf(&b, "before the update:\n%s", Indent(string(format.Form.Encode(d.Old)), "  "))
 	}
 	if labels := d.NamespaceLabels(); labels != "" {
 		fmt.Fprintf(&b, "in a Namespace with the labels %s\n", labels)
@@ -266,7 +270,7 @@ func Show(d *verify.Disagreement) string {
 	if d.User != "" {
 		fmt.Fprintf(&b, "by the user %s\n", strconv.Quote(d.User))
 	}
-	outcome(&b, "Gatekeeper", d.Object, d.Reference)
+	outcome(&b, engine, d.Object, d.Reference)
 	outcome(&b, "native", d.Object, d.Native)
 	return b.String()
 }

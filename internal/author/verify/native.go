@@ -31,10 +31,29 @@ type policySide struct{ engine *engine.Engine }
 // that takes long.
 var newest = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(cel.Options{}) })
 
-// newPolicySide creates the policies and bindings of units as a server would:
-// decoded strictly, validated, compiled. Its error is the one with which a
-// server would refuse them.
-func newPolicySide(types *openapi.Types, units []translate.Unit) (*policySide, error) {
+// written returns the policies of units.
+func written(units []translate.Unit) []Written {
+	var out []Written
+	for _, u := range units {
+		if u.Policy == nil {
+			continue
+		}
+		w := Written{Policy: u.Policy, Binding: u.Binding}
+		if u.Params != nil {
+			w.Params = []*unstructured.Unstructured{u.Params}
+		} else if u.Policy.Spec.ParamKind != nil {
+			for _, m := range u.Mutators {
+				w.Params = append(w.Params, &unstructured.Unstructured{Object: plain(m.Object)})
+			}
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// newPolicySide creates policies and bindings as a server would: decoded strictly,
+// validated, compiled. Its error is the one with which a server would refuse them.
+func newPolicySide(types *openapi.Types, all []Written) (*policySide, error) {
 	env, err := newest()
 	if err != nil {
 		return nil, err
@@ -43,10 +62,7 @@ func newPolicySide(types *openapi.Types, units []translate.Unit) (*policySide, e
 	src := binding.Sources{Params: params, Namespaces: given{}, Equivalents: policyset.Equivalents(types)}
 	var policies []*policy.Policy
 	var bindings []*binding.Binding
-	for _, u := range units {
-		if u.Policy == nil {
-			continue
-		}
+	for _, u := range all {
 		written, err := api.JSON(api.Object(u.Policy, api.NativeGroup))
 		if err != nil {
 			return nil, fmt.Errorf("policy %q: %w", u.Policy.Name, err)
@@ -67,12 +83,12 @@ func newPolicySide(types *openapi.Types, units []translate.Unit) (*policySide, e
 			return nil, fmt.Errorf("binding %q: %w", u.Binding.Name, refusal(b.Err))
 		}
 		bindings = append(bindings, b.Program)
-		if u.Params != nil {
-			params.Put(u.Params.GroupVersionKind(), u.Params)
-		} else if kind := u.Policy.Spec.ParamKind; kind != nil {
-			for _, m := range u.Mutators {
-				params.Put(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind), &unstructured.Unstructured{Object: plain(m.Object)})
+		for _, param := range u.Params {
+			gvk := param.GroupVersionKind()
+			if kind := u.Policy.Spec.ParamKind; kind != nil {
+				gvk = schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
 			}
+			params.Put(gvk, param)
 		}
 	}
 	ix, err := binding.NewIndex(policies, bindings, src)
@@ -125,7 +141,7 @@ func (s *policySide) run(ctx context.Context, r *request) Result {
 		RequestKind: r.gvk, RequestResource: r.resource.GVR,
 		Name: r.name(), Namespace: r.namespaceName(),
 		Operation: admissionv1.Operation(r.operation),
-		UserInfo:  authenticationv1.UserInfo{Username: r.user},
+		UserInfo:  authenticationv1.UserInfo{Username: r.user, Groups: r.groups},
 		Object:    &unstructured.Unstructured{Object: r.object},
 	}
 	if r.old != nil {

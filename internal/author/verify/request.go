@@ -27,12 +27,16 @@ const (
 type request struct {
 	operation   string
 	user        string
+	groups      []string
 	object, old map[string]any
 	namespace   map[string]any // nil for what is in none
 	gvk         schema.GroupVersionKind
 	resource    openapi.Resource
 	kind        *openapi.Kind
 }
+
+// nobody is the user of requests whose user does not matter.
+const nobody = "verify"
 
 // name returns the object's name, "" if a server is to generate one.
 func (r *request) name() string {
@@ -70,9 +74,9 @@ func requests(types *openapi.Types, o Object) []*request {
 // would refuse it.
 func newRequest(types *openapi.Types, o Object, operation string, old map[string]any) *request {
 	u := unstructured.Unstructured{Object: o.Object}
-	r := &request{operation: operation, user: o.User, gvk: u.GroupVersionKind()}
+	r := &request{operation: operation, user: o.User, groups: o.Groups, gvk: u.GroupVersionKind()}
 	if r.user == "" {
-		r.user = "verify"
+		r.user = nobody
 	}
 	var known bool
 	if r.resource, known = types.ResourceFor(r.gvk); !known {
@@ -119,7 +123,9 @@ const nameLabel = "kubernetes.io/metadata.name"
 // decode decodes an object as a server does, in the request's namespace. It
 // returns nil if that fails, and objects of unknown kinds as they are.
 func (r *request) decode(obj map[string]any) map[string]any {
-	obj = plain(obj)
+	if obj = plain(obj); obj == nil {
+		return nil
+	}
 	if r.namespace != nil {
 		obj = within(obj, (&unstructured.Unstructured{Object: r.namespace}).GetName())
 	}

@@ -22,7 +22,7 @@ const shrinkSteps = 2000
 // manner, a disagreement about a wrong field could end as one about a list that
 // is missing.
 func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, origin string) *Disagreement {
-	o := Object{Object: r.object, Old: r.old, Operation: r.operation, Namespace: r.namespace, User: r.user}
+	o := Object{Object: r.object, Old: r.old, Operation: r.operation, Namespace: r.namespace, User: r.user, Groups: r.groups}
 	want := p.manner(ctx, r)
 	steps := 0
 	try := func(o Object) bool {
@@ -30,10 +30,10 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 			return false
 		}
 		r := requests(types, o)[0]
-		return r != nil && p.manner(ctx, r) == want
+		return r != nil && p.allowed(r) && p.manner(ctx, r) == want
 	}
 	if o.Operation == update {
-		if c := (Object{Object: o.Object, Operation: create, Namespace: o.Namespace, User: o.User}); try(c) {
+		if c := (Object{Object: o.Object, Operation: create, Namespace: o.Namespace, User: o.User, Groups: o.Groups}); try(c) {
 			o = c
 		}
 	}
@@ -60,7 +60,7 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 	// which decoding has restored required fields.
 	r = requests(types, o)[0]
 	d := &Disagreement{Origin: origin, Operation: o.Operation, Object: r.object, Old: r.old, Namespace: r.namespace}
-	if slices.ContainsFunc(p.mutators, (*legacy.Mutator).Asks) {
+	if slices.ContainsFunc(p.mutators, (*legacy.Mutator).Asks) || r.user != nobody {
 		d.User = r.user
 	}
 	d.Reference, d.Native = p.run(ctx, r)
@@ -69,11 +69,17 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 }
 
 // manner is how two results differ.
-type manner struct{ differ, referenceRefuses, nativeRefuses bool }
+type manner struct {
+	how                             agreement
+	referenceRefuses, nativeRefuses bool
+}
 
 func (p *part) manner(ctx context.Context, r *request) manner {
 	ref, nat := p.run(ctx, r)
-	return manner{!r.same(ref, nat), ref.Refused != "", nat.Refused != ""}
+	if ref.unknown != "" {
+		return manner{how: agree}
+	}
+	return manner{p.compare(r, ref, nat), ref.Refused != "", nat.Refused != ""}
 }
 
 // essential reports whether an object is invalid without a field.

@@ -72,13 +72,16 @@ func repeats(v any, path legacy.Path) bool {
 }
 
 // equalJSON compares as JSON.
-func equalJSON(a, b map[string]any) bool { return tree.Equal(plain(a), plain(b)) }
+func equalJSON(a, b map[string]any) bool { return tree.Equal(a, b) || tree.Equal(plain(a), plain(b)) }
 
 // same reports whether two results agree: both refused, for whatever reason, or
 // equal as they are stored.
 func (r *request) same(a, b Result) bool {
 	if a.Refused != "" || b.Refused != "" {
 		return a.Refused != "" && b.Refused != ""
+	}
+	if tree.Equal(a.Object, b.Object) {
+		return true
 	}
 	if r.kind != nil && r.kind.Builtin() {
 		return tree.Equal(packed(plain(a.Object)), packed(plain(b.Object)))

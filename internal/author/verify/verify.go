@@ -39,8 +39,10 @@ type Object struct {
 	// Namespace is the Namespace of a namespaced object. Nil means one without
 	// labels except for its name.
 	Namespace map[string]any
-	// User is who makes the request; empty means a user of no importance.
-	User string
+	// User is who makes the request; empty means a user of no importance. Groups are those of the
+	// user.
+	User   string
+	Groups []string
 	// Origin says where the object is from: "generated object 12".
 	Origin string
 }
@@ -97,6 +99,8 @@ type Result struct {
 	// Refused is the reason of a refusal, or "".
 	Refused string         `json:"refused,omitempty"`
 	Object  map[string]any `json:"object,omitempty"`
+
+	unknown string // why there is no answer
 }
 
 // Options configure New. The zero value knows the built-in kinds.
@@ -133,10 +137,15 @@ type side interface {
 
 // part is one set of policies to compare.
 type part struct {
-	Comparison
+	Outcome
 	mutators          []*legacy.Mutator
 	reference, native side
 	unique, filled    []legacy.Path // see translate.Unit
+	// What a Task has.
+	generate func(seed uint64, i int) Object
+	allows   func(object map[string]any) bool
+	reorders bool
+	explains func(reference, native Result) bool
 }
 
 // New prepares all comparisons. Mutators without a policy take part in none,
@@ -193,7 +202,7 @@ func ids(ms []*legacy.Mutator) []string {
 // add prepares one comparison: units against their mutators, with all others
 // off.
 func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Unit, known bool) {
-	p := &part{Comparison: Comparison{Name: name, Known: known}}
+	p := &part{Outcome: Outcome{Comparison: Comparison{Name: name, Known: known}}}
 	for _, u := range units {
 		if u.Policy != nil {
 			p.mutators = append(p.mutators, u.Mutators...)
@@ -204,7 +213,8 @@ func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Uni
 	slices.SortFunc(p.mutators, legacy.Compare)
 	p.Mutators = ids(p.mutators)
 	p.reference = newMutatorSide(all, p.mutators, v.config, v.answers)
-	native, err := newPolicySide(v.types, units)
+	p.generate = func(seed uint64, i int) Object { return generateOne(p.mutators, v.types, v.keys, seed, i) }
+	native, err := newPolicySide(v.types, written(units))
 	if err != nil {
 		p.Invalid = err.Error()
 	}
@@ -224,14 +234,14 @@ func (v *Verifier) Check(ctx context.Context, o Object) {
 // for it.
 func (v *Verifier) CheckGenerated(ctx context.Context, seed uint64, n int) {
 	for _, p := range v.parts {
-		if p.Invalid != "" || len(p.mutators) == 0 {
+		if p.Invalid != "" || p.generate == nil || p.explains == nil && len(p.mutators) == 0 {
 			continue
 		}
 		for i := range n {
 			if ctx.Err() != nil {
 				return
 			}
-			o := generateOne(p.mutators, v.types, v.keys, seed, i)
+			o := p.generate(seed, i)
 			p.check(ctx, v.types, requests(v.types, o), o.Origin)
 		}
 	}
@@ -257,24 +267,39 @@ func (p *part) check(ctx context.Context, types *openapi.Types, requests []*requ
 		return
 	}
 	var changed, refused bool
+	worst := agree
 	for _, r := range requests {
-		if r == nil {
+		if r == nil || !p.allowed(r) {
 			p.NotAllowed++
 			return
 		}
 		ref, nat := p.run(ctx, r)
-		if !r.same(ref, nat) {
+		if ref.unknown != "" {
+			if p.NotVerified++; p.Why == "" {
+				p.Why = ref.unknown
+			}
+			return
+		}
+		how := p.compare(r, ref, nat)
+		if how == disagree {
 			p.Objects++
 			if p.First == nil {
 				p.First = p.shrink(ctx, types, r, origin)
 			}
 			return
 		}
+		worst = max(worst, how)
 		changed = changed || ref.Refused == "" && !equalJSON(ref.Object, r.object)
 		refused = refused || ref.Refused != ""
 	}
 	p.Objects++
 	p.Agreements++
+	switch worst {
+	case reordered:
+		p.Reordered++
+	case explained:
+		p.Explained++
+	}
 	if changed {
 		p.Changed++
 	}

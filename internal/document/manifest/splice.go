@@ -22,8 +22,9 @@ type Edit struct {
 
 // Splice returns a text with the objects of edits changed, and everything else as it is,
 // byte by byte. Documents keep their comments, the order of their keys and their form, YAML
-// or JSON. The documents must be those of the text. The result was read again: it has
-// exactly the objects that it should have.
+// or JSON. Of a List the items without an edit stay byte by byte, too, unless an anchor,
+// braces or Windows line ends stand in the way. The documents must be those of the text. The
+// result was read again: it has exactly the objects that it should have.
 func Splice(text []byte, edits []Edit) ([]byte, error) {
 	byIndex := map[int][]Edit{}
 	for _, e := range edits {
@@ -148,6 +149,11 @@ var directives = regexp.MustCompile(`\A(?:%[^\n]*\n)+---[ \t\r]*\n`)
 // inForm returns the text of a document with another tree, nil if it has none.
 func (d *Document) inForm(after map[string]any) []byte {
 	if !d.JSON {
+		if _, list := d.source["items"].([]any); list {
+			if text := d.inLines(after); text != nil {
+				return text
+			}
+		}
 		text := Rewrite(d, after)
 		if m := directives.Find(d.text); text != nil && m != nil {
 			return append(bytes.Clone(m), text...)

@@ -5,17 +5,16 @@ import (
 	"slices"
 )
 
-// The compiler's own way to end a guest is a check at each loop, each of which
-// leaves the compiled code: guests with small loops take several times as long. And it is
-// none: functions that call themselves twice, or each the next one twice, run for
-// years without a loop, and compiled code that never leaves stops the garbage
-// collector, and with it the process.
+// wazero can end a guest at each turn of a loop. That leaves the compiled code every time,
+// so guests with small loops take several times as long. And it does not end every guest:
+// a function that calls itself twice runs for years without a loop. Compiled code that
+// does not return stops the garbage collector, and with it the process.
 //
-// So a module is rewritten before it is compiled. It gets a counter (a global), and
-// code that takes from it what the next stretch costs: where a function begins, where a
+// So a module is rewritten before it is compiled. It gets a counter (a global), and code
+// that subtracts from it what the next instructions cost: where a function begins, where a
 // loop begins anew, after calls in long functions, before operations on much memory
-// and before calls of the host. Below zero, it calls tick, which looks at the
-// context and gives the next slice.
+// and before calls of the host. Below zero, the code calls tick, which looks at the
+// context and adds the next slice.
 const (
 	meterModule = "mapd"
 	meterName   = "tick"
@@ -62,8 +61,8 @@ func (w *writer) charge(cost int) {
 	})
 }
 
-// chargeByCall is charge by a call of a function: slower, and without the branch, of
-// which the compiler does not bear thousands in one function.
+// chargeByCall charges by calling a function. It is slower than charge and has no branch:
+// thousands of branches in one function take the compiler too much memory.
 func (w *writer) chargeByCall(cost int) {
 	w.out = append(w.out, 0x41)
 	w.signed(min(cost, slice))

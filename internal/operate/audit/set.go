@@ -450,3 +450,18 @@ func (c *Cluster) Documents(ctx context.Context, l Loading) (docs []*manifest.Do
 	}
 	return slices.Concat(docs, params, around), problems, nil
 }
+
+// Needs returns what policies and bindings read of a cluster besides the objects that they
+// are about: parameters, definitions and Namespaces. problems say what could not be read.
+func (c *Cluster) Needs(ctx context.Context, policies []*manifest.Document) (docs []*manifest.Document, problems []string, err error) {
+	around, problems, err := c.surroundings(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := setBuilder{Set: &Set{Problems: problems}, cluster: c, loading: &Loading{}, around: around}
+	params, err := b.params(ctx, policies)
+	if err != nil {
+		return nil, nil, err
+	}
+	return slices.Concat(params, around), b.Problems, nil
+}

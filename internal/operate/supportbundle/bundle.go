@@ -57,7 +57,7 @@ type Options struct {
 type Manifest struct {
 	Made  time.Time `json:"made"`
 	Files []File    `json:"files"`
-	// Missing is what could not be had, and why.
+	// Missing lists what could not be read, and why.
 	Missing []Missing `json:"missing"`
 	// LeftOut is what a bundle never holds.
 	LeftOut []string `json:"leftOut"`

@@ -139,8 +139,8 @@ type merger struct {
 	released bool
 }
 
-// release prepares for writing what is in a part of the patch, unless that is one
-// value only. Until then nothing was written.
+// release tells the Edit, once and before the first write, that the containers of a part of
+// the patch may become part of the object. A part of a single value needs none.
 func (m *merger) release(part any, values int) {
 	if m.sure && !m.released && values > 1 {
 		m.draft.Edit.Release(part)

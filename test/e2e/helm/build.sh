@@ -22,7 +22,7 @@ trap 'exit 1' INT TERM
 # By default it renders for the Kubernetes of its libraries.
 minor=$("$GO" list -m -f '{{.Version}}' k8s.io/client-go | cut -d. -f2)
 echo "building helm" >&2
-CGO_ENABLED=0 "$GO" build -trimpath -buildvcs=false \
+CGO_ENABLED=0 "$GO" build -buildvcs=false \
 	-ldflags "-s -w -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$minor" \
 	-o "$tmp/helm" helm.sh/helm/v3/cmd/helm
 mv "$tmp/helm" "$helm" # at once: it appears whole or not at all

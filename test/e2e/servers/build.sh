@@ -54,7 +54,7 @@ for program; do
 		continue
 	fi
 	echo "building $program $version from $from" >&2
-	CGO_ENABLED=0 "$GO" build -trimpath -buildvcs=false \
+	CGO_ENABLED=0 "$GO" build -buildvcs=false \
 		-ldflags "-s -w -X $v.gitVersion=$version -X $v.gitMajor=1 -X $v.gitMinor=$minor" -o "$tmp/$program" "$from"
 	mv "$tmp/$program" "$dir/$program" # at once: it appears whole or not at all
 done

@@ -126,6 +126,7 @@ export interface Hover {
 
 export interface LanguageQuestion {
   documents: Text[]
+  objects?: Text[]
   kubernetes?: string
 }
 

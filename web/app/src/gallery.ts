@@ -14,6 +14,7 @@ interface Entry {
   sentence: string
   tags: string[]
   words?: string[]
+  from?: string
 }
 
 let index: Promise<Entry[]> | undefined
@@ -45,7 +46,7 @@ async function choose(page: Page) {
   const list = h("div", {class: "gallery-list"})
   const count = h("p", {role: "status", class: "gallery-count"})
   const search = h("input", {
-    type: "search", id: "gallery-search", "aria-label": "Search the examples", placeholder: "Search: params, sidecar, glob …", autocomplete: "off",
+    type: "search", id: "gallery-search", "aria-label": "Search the examples", placeholder: "Search: Polaris, sidecar, params …", autocomplete: "off",
     spellcheck: "false", autofocus: true, oninput: fill,
   })
   const close = openDialog("Examples", [search, count, list], {wide: true})
@@ -57,7 +58,7 @@ async function choose(page: Page) {
   function fill() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean)
     const found = all.filter(e => {
-      const text = [e.title, e.name, e.sentence, e.group, ...e.tags].join("\n").toLowerCase()
+      const text = [e.title, e.name, e.sentence, e.group, e.from ?? "", ...e.tags].join("\n").toLowerCase()
       return words.every(w => text.includes(w))
     })
     count.textContent = found.length === all.length ? `${all.length} examples` : `${found.length} of ${all.length} examples`
@@ -65,7 +66,7 @@ async function choose(page: Page) {
     list.replaceChildren(...groups.map((group, i) => h("section", {"aria-labelledby": `gallery-${i}`},
       h("h3", {id: `gallery-${i}`}, group),
       h("ul", null, found.filter(e => e.group === group).map(e => h("li", null, h("a", {href: link(e.name), onclick: open},
-        h("strong", null, e.title), h("span", null, e.sentence), h("small", null, e.tags.join(" · ")))))))))
+        h("strong", null, e.title), h("span", null, e.sentence), h("small", null, e.tags.join(" · ")), e.from && h("small", null, `from ${e.from}`))))))))
   }
 
   // open follows a link of the list; another tab is the browser's affair.

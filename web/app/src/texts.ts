@@ -2,6 +2,7 @@
 import {openDialog, openMenu} from "./dialog"
 import {h} from "./dom"
 import {createEditor, type Editor} from "./editor"
+import {objectName} from "./editor/language"
 import type {Page} from "./page"
 import type {State, Text} from "./state"
 import {Tabs} from "./tabs"
@@ -126,7 +127,8 @@ export class Texts {
     this.panel.replaceChildren(item.box)
     item.editor = createEditor(item.box, {
       language: "yaml", label: `${this.noun} ${item.name}`, text: item.text, page: this.page,
-      document: this.key === "documents" ? () => item.name : undefined,
+      document: this.key === "documents" ? () => item.name : this.key === "objects" ? () => objectName(item.name) : undefined,
+      policies: this.key === "documents",
       onChange: text => {
         if (!this.items.includes(item)) return
         item.text = text

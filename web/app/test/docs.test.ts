@@ -85,3 +85,11 @@ test("the same pages make the same site, and its index finds sections", () => {
   assert.deepEqual(index.search("needle").map(r => r["url"]), ["a.html#the-second-one"])
   assert.deepEqual(index.search("spec.containers").map(r => r["heading"]), ["The second one"])
 })
+
+test("a row about an example is found by searching, and what follows the table belongs to the heading", () => {
+  const files = render({"examples/README.md": "# Examples\n\n## Images\n\n| Policy | |\n| --- | --- |\n| [labels](labels/) | a needle |\n| [A](../docs/a.md) | a pin |\n\nThe thread.\n"})
+  assert.match(files("examples/index.html"), /<tr id="labels">/)
+  const index = MiniSearch.loadJSON(files("search.json"), searchOptions)
+  assert.deepEqual(index.search("needle").map(r => r["url"]), ["examples/index.html#labels"])
+  assert.deepEqual(index.search("thread").map(r => r["url"]), ["examples/index.html#images"])
+})

@@ -34,7 +34,7 @@ import (
 
 const (
 	module  = "k8s.io/kubernetes"
-	release = "v1.37.1"
+	release = "v1.37.2"
 )
 
 // index mirrors the type that pkg/openapi reads; the two meet in a test.

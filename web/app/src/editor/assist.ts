@@ -22,7 +22,10 @@ export interface Assistant {
 
 const changesOf = (doc: Text, edits: readonly Edit[]): ChangeSpec[] => edits.map(e => ({...spanOf(doc, e.range), insert: e.newText}))
 
-const types: Record<string, string> = {field: "property", variable: "variable", function: "function", type: "type", keyword: "keyword"}
+const types: Record<string, string> = {field: "property", variable: "variable", function: "function", type: "type", keyword: "keyword", value: "constant"}
+
+// begun is a line in which a key or a value of the YAML has begun.
+const begun = /[\w"'/]$|(?:[:\-,]|\[) ?$/
 
 // key is a line in which the value of an expression begins, which has no tree yet.
 const key = /(?:^|[\s{,-])["']?(?:expression|messageExpression|valueExpression)["']?:\s/
@@ -37,17 +40,18 @@ export function assist(page: Page, name: () => string): Assistant {
     if (!cx.explicit) {
       const before = doc.lineAt(pos)
       const typed = before.text.slice(0, pos - before.from)
-      if (!/[\w.?]$|[{,] ?$/.test(typed)) return null
-      // The engine knows best, but need not be asked at each key of a name in the YAML.
+      // The engine knows best, but need not be asked at each key.
       const tree = ensureSyntaxTree(state, pos, 20)
-      if (tree && !isExpression(tree, pos) && !key.test(typed)) return null
+      const cel = !tree || isExpression(tree, pos) || key.test(typed)
+      if (!(cel ? /[\w.?]$|[{,] ?$/ : begun).test(typed)) return null
     }
     const items = await language.complete(name(), positionOf(doc, pos)).catch(() => null)
     const first = items?.[0]
     if (cx.aborted || !items || !first) return null
+    const {from, to} = spanOf(doc, first.edit.range)
     return {
-      from: spanOf(doc, first.edit.range).from,
-      validFor: /^\w*$/,
+      from, to: Math.max(to, pos),
+      validFor: /^["']?\w*$/,
       options: items.map((c, i) => ({
         label: c.label, type: types[c.kind] ?? "text", detail: c.detail, sortText: String(i).padStart(4, "0"),
         apply: c.edit.newText,

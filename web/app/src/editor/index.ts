@@ -18,9 +18,9 @@ export interface EditorOptions {
   label: string // the accessible name
   text: string
   page: Page
-  // document returns the name that the text has in State.documents now; absent for
-  // objects.
+  // document returns what the engine calls the text now; absent for what it is not asked about.
   document?: () => string
+  policies?: boolean // the text may have policies, and so expressions
   onChange(text: string): void // what the user typed; not called for setText
 }
 
@@ -62,7 +62,7 @@ export function createEditor(parent: HTMLElement, options: EditorOptions): Edito
   if (!adopted) adoptStyles(document)
   adopted = true
   const assistant = options.document && assist(options.page, options.document)
-  const full: Extension = [yaml(!!assistant), rich, assistant?.extension ?? []]
+  const full: Extension = [yaml(!!options.policies), rich, assistant?.extension ?? []]
   const size = new Compartment()
   const isLarge = (length: number) => length > largest
 
@@ -117,6 +117,6 @@ export function createEditor(parent: HTMLElement, options: EditorOptions): Edito
       clearTimeout(late)
       view.destroy()
     },
-    format: assistant && (() => assistant.format(view)),
+    format: options.policies && assistant ? () => assistant.format(view) : undefined,
   }
 }

@@ -16,6 +16,9 @@ const [shortest, longest] = [400, 1500]
 // is for the one in the background, or a key would wait for it.
 const much = 40_000
 
+// objectName is what the engine calls an object: a document may have the same name.
+export const objectName = (name: string) => `objects/${name}`
+
 // Participant is an editor of a document.
 export interface Participant {
   name(): string
@@ -53,7 +56,7 @@ export class Language {
     let found = new Map<string, Diagnostic[]>()
     try {
       const question = this.question()
-      const length = question.documents.reduce((n, d) => n + d.text.length, 0)
+      const length = [...question.documents, ...question.objects].reduce((n, d) => n + d.text.length, 0)
       const engine = length > much ? this.page.background() : this.page
       found = new Map(Object.entries(await engine.call<Record<string, Diagnostic[]>>("diagnose", question)))
     } catch {
@@ -66,14 +69,14 @@ export class Language {
     for (const p of this.participants) p.show(found.get(p.name()) ?? [])
   }
 
-  // question has the documents as they are, without those that are too large.
-  private question(): {documents: Text[]; kubernetes?: string} {
+  // question has the documents and objects as they are, without those that are too large.
+  private question(): {documents: Text[]; objects: Text[]; kubernetes?: string} {
     const now = new Map([...this.participants].map(p => [p.name(), p]))
-    const {documents, kubernetes} = this.page.state()
-    return {
-      documents: documents.map(d => ({name: d.name, text: now.get(d.name)?.text() ?? d.text})).filter(d => d.text.length <= largest),
-      kubernetes,
-    }
+    const texts = (list: readonly Text[], called: (name: string) => string) => list
+      .map(d => ({name: called(d.name), text: now.get(called(d.name))?.text() ?? d.text}))
+      .filter(d => d.text.length <= largest)
+    const {documents, objects, kubernetes} = this.page.state()
+    return {documents: texts(documents, name => name), objects: texts(objects, objectName), kubernetes}
   }
 
   complete = (name: string, at: Position) => this.page.call<Completion[] | null>("complete", {...this.question(), name, ...at})

@@ -1,0 +1,533 @@
+package kyverno
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/internal/author/verify"
+	"github.com/mapd-project/mapd/internal/kyverno/convert"
+	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// literals is what a policy mentions: the objects that are made for it have some of that.
+type literals struct {
+	types         *openapi.Types
+	kinds         []schema.GroupVersionKind
+	labels        map[string][]string // and annotations
+	names         []string
+	images        []string
+	users, groups []string
+	patches       []map[string]any
+	paths         [][]string // fields that expressions name
+	values        []any      // what they are compared with
+}
+
+// literalsOf collects what a policy mentions. Kinds are those that objects may have.
+func literalsOf(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVersionKind) *literals {
+	l := &literals{
+		types: types, kinds: kinds, labels: map[string][]string{"app": {"web", "other"}},
+		names: []string{"web", "default", "kube-system"}, users: []string{""},
+		images: []string{
+			"nginx", "nginx:1.27", "docker.io/library/nginx:latest", "localhost/x", "corp.example.com/app:1",
+			"registry.example.com:5000/a/b@sha256:" + strings.Repeat("0", 64),
+		},
+		values: []any{"", "other"},
+	}
+	data, err := json.Marshal(p.Rules)
+	var v any
+	if err == nil && json.Unmarshal(data, &v) == nil {
+		l.collect(v)
+	}
+	return l
+}
+
+// concrete returns a text that a pattern matches.
+var concrete = strings.NewReplacer("?*", "any", "*", "x", "?", "y")
+
+// bare returns the name of a field without the marks of an anchor.
+func bare(key string) string {
+	if i := strings.IndexByte(key, '('); (i == 0 || i == 1) && strings.HasSuffix(key, ")") {
+		return key[i+1 : len(key)-1]
+	}
+	return key
+}
+
+var (
+	fieldPath   = regexp.MustCompile(`request\.object((?:\.(?:[A-Za-z][A-Za-z0-9]*|"[^"]*"))+)`)
+	fieldStep   = regexp.MustCompile(`\.([A-Za-z][A-Za-z0-9]*|"[^"]*")`)
+	rawText     = regexp.MustCompile(`'([^'{}]*)'`)
+	hasVariable = func(s string) bool { return strings.Contains(s, "{{") }
+)
+
+func (l *literals) collect(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			e := v[k]
+			l.field(bare(k), e)
+			l.collect(e)
+		}
+	case []any:
+		for _, e := range v {
+			l.collect(e)
+		}
+	case string:
+		for _, m := range fieldPath.FindAllStringSubmatch(v, -1) {
+			var path []string
+			for _, step := range fieldStep.FindAllStringSubmatch(m[1], -1) {
+				path = append(path, strings.Trim(step[1], `"`))
+			}
+			l.paths = append(l.paths, path)
+			if n := len(path); n == 3 && path[0] == "metadata" {
+				l.labels[path[2]] = append(l.labels[path[2]], "x", "")
+			}
+		}
+		for _, m := range rawText.FindAllStringSubmatch(v, -1) {
+			l.values = append(l.values, m[1])
+		}
+	}
+}
+
+// field collects what one field of a policy says.
+func (l *literals) field(name string, v any) {
+	all, _ := v.([]any)
+	m, _ := v.(map[string]any)
+	s, isText := v.(string)
+	switch name {
+	case "matchLabels", "labels", "annotations":
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if key := bare(k); !hasVariable(key) {
+				key = concrete.Replace(key)
+				l.labels[key] = append(l.labels[key], concrete.Replace(fmt.Sprint(m[k])))
+			}
+		}
+	case "matchExpressions":
+		for _, e := range all {
+			m, _ := e.(map[string]any)
+			key, _ := m["key"].(string)
+			values, _ := m["values"].([]any)
+			l.labels[key] = append(l.labels[key], "other")
+			for _, value := range values {
+				l.labels[key] = append(l.labels[key], fmt.Sprint(value))
+			}
+		}
+	case "names", "namespaces":
+		for _, e := range all {
+			l.names = append(l.names, concrete.Replace(fmt.Sprint(e)))
+		}
+	case "name":
+		if isText && !strings.ContainsAny(s, "*?{ ") {
+			l.names = append(l.names, s)
+		}
+	case "image":
+		if isText && !hasVariable(s) {
+			l.images = append(l.images, concrete.Replace(s))
+		}
+	case "subjects":
+		for _, e := range all {
+			m, _ := e.(map[string]any)
+			name := concrete.Replace(fmt.Sprint(m["name"]))
+			switch m["kind"] {
+			case "User":
+				l.users = append(l.users, name)
+			case "Group":
+				l.groups = append(l.groups, name)
+			case "ServiceAccount":
+				l.users = append(l.users, fmt.Sprintf("system:serviceaccount:%v:%s", m["namespace"], name))
+			}
+		}
+	case "patchStrategicMerge":
+		if m != nil {
+			l.patches = append(l.patches, m)
+		}
+	case "value", "key":
+		for _, e := range append([]any{v}, all...) {
+			switch e := e.(type) {
+			case string:
+				if !hasVariable(e) {
+					l.values = append(l.values, concrete.Replace(e))
+				}
+			case float64:
+				l.values = append(l.values, int64(e), int64(e)+1)
+			case bool:
+				l.values = append(l.values, e, !e)
+			}
+		}
+	}
+}
+
+// kindsOf returns the kinds that the policies of a result are about.
+func kindsOf(r *convert.Result, types *openapi.Types) (out []schema.GroupVersionKind) {
+	known := types.Resources()
+	for _, u := range r.Units {
+		for _, rule := range u.Policy.Spec.MatchConstraints.ResourceRules {
+			for _, k := range known {
+				if slices.Contains(rule.APIGroups, k.GVR.Group) && slices.Contains(rule.APIVersions, k.GVR.Version) &&
+					slices.Contains(rule.Resources, k.GVR.Resource) && !slices.Contains(out, k.Kind) {
+					out = append(out, k.Kind)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// maker makes one object.
+type maker struct {
+	*rand.Rand
+	*literals
+}
+
+func (g *maker) chance(p int) bool { return g.IntN(100) < p }
+
+func pick[T any](g *maker, from ...T) T { return from[g.IntN(len(from))] }
+
+// object returns the object at i, the same one for the same seed. It tries again, a few times, if a
+// server would not take one.
+func (l *literals) object(seed uint64, i int) (o verify.Object) {
+	g := &maker{rand.New(rand.NewPCG(seed, uint64(i))), l}
+	for range 4 {
+		if o = g.object(); o.Object != nil {
+			break
+		}
+	}
+	o.Origin = fmt.Sprintf("generated object %d (seed %d)", i+1, seed)
+	return o
+}
+
+// object returns an object that the policy may be about, or none if a server would refuse it.
+func (g *maker) object() verify.Object {
+	gvk := pick(g, g.kinds...)
+	if g.chance(3) {
+		gvk = pick(g, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	}
+	obj := verify.Skeleton(gvk)
+	u := &unstructured.Unstructured{Object: obj}
+	u.SetName(pick(g, g.names...))
+	if g.chance(15) {
+		u.SetGenerateName(u.GetName())
+		u.SetName("")
+	}
+	u.SetLabels(g.some(u.GetLabels()))
+	u.SetAnnotations(g.some(nil))
+	for _, at := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
+		template, ok, _ := unstructured.NestedMap(obj, at...)
+		if !ok {
+			continue
+		}
+		t := &unstructured.Unstructured{Object: template}
+		t.SetLabels(g.some(t.GetLabels()))
+		t.SetAnnotations(g.some(nil))
+		if spec, ok := template["spec"].(map[string]any); ok {
+			g.pod(spec)
+		}
+		_ = unstructured.SetNestedMap(obj, template, at...)
+	}
+	if spec, ok := obj["spec"].(map[string]any); ok && gvk.Kind == "Pod" {
+		g.pod(spec)
+	}
+	for _, patch := range g.patches {
+		if g.chance(50) {
+			g.blend(obj, patch)
+		}
+	}
+	for _, path := range g.paths {
+		if g.chance(40) {
+			g.set(obj, path)
+		}
+	}
+	o := verify.Object{Operation: "CREATE", User: pick(g, g.users...)}
+	for _, group := range g.groups {
+		if g.chance(50) {
+			o.Groups = append(o.Groups, group)
+		}
+	}
+	if res, ok := g.types.ResourceFor(gvk); ok && res.Namespaced {
+		u.SetNamespace(pick(g, append([]string{"default", "kube-system", "shop"}, g.names...)...))
+		ns := &unstructured.Unstructured{Object: map[string]any{}}
+		ns.SetName(u.GetNamespace())
+		ns.SetLabels(g.some(map[string]string{}))
+		o.Namespace = ns.Object
+	}
+	if kind, err := g.types.Kind(gvk); err == nil {
+		if _, err = kind.Normalize(obj); err != nil {
+			return o
+		}
+	}
+	if !allowed(obj) {
+		return o
+	}
+	if g.chance(50) {
+		obj = verify.Defaulted(obj)
+	}
+	o.Object = obj
+	if g.chance(30) {
+		o.Operation, o.Old = "UPDATE", o.Object
+	}
+	return o
+}
+
+// keyOf is the field by which elements of a list are told apart.
+var keyOf = map[string]string{
+	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath",
+	"imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip",
+}
+
+// allowed reports whether no list has two elements with one key, or one without, and whether Pods
+// have containers. Servers refuse most other objects, but not before admission.
+func allowed(obj map[string]any) bool {
+	kind, _ := obj["kind"].(string)
+	for _, at := range [][]string{{"spec"}, {"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}} {
+		if len(at) == 1 && kind != "Pod" || len(at) == 3 && !runsPods[kind] || len(at) == 5 && kind != "CronJob" {
+			continue
+		}
+		containers, ok, _ := unstructured.NestedSlice(obj, append(at, "containers")...)
+		if !ok || len(containers) == 0 {
+			return false
+		}
+	}
+	return distinct(obj)
+}
+
+// runsPods are kinds with the template of a Pod in spec.template.
+var runsPods = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "ReplicaSet": true, "ReplicationController": true, "Job": true}
+
+func distinct(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if list, ok := e.([]any); ok && keyOf[k] != "" {
+				seen := map[string]bool{}
+				for _, each := range list {
+					m, _ := each.(map[string]any)
+					key := fmt.Sprint(m[keyOf[k]])
+					if m[keyOf[k]] == nil || key == "" || seen[key] {
+						return k == "ports" && m["containerPort"] == nil // of a Service
+					}
+					seen[key] = true
+				}
+			}
+			if !distinct(e) {
+				return false
+			}
+		}
+	case []any:
+		return !slices.ContainsFunc(v, func(e any) bool { return !distinct(e) })
+	}
+	return true
+}
+
+// some returns labels, with some of those that the policy mentions.
+func (g *maker) some(m map[string]string) map[string]string {
+	if m == nil && g.chance(40) {
+		return nil
+	}
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for _, k := range slices.Sorted(maps.Keys(g.labels)) {
+		if k == "" || !g.chance(45) {
+			continue
+		}
+		out[k] = pick(g, append([]string{"other", ""}, g.labels[k]...)...)
+		if len(g.labels[k]) > 0 && g.chance(60) {
+			out[k] = pick(g, g.labels[k]...)
+		}
+		if s, ok := pick(g, g.values...).(string); ok && g.chance(25) {
+			out[k] = s // as a condition compares it
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// set gives a field that an expression names a value that it may be compared with, or none. The
+// value has the type of the one that is there, or else any.
+func (g *maker) set(obj map[string]any, path []string) {
+	for _, step := range path[:len(path)-1] {
+		next, ok := obj[step].(map[string]any)
+		if !ok {
+			if obj[step] != nil || g.chance(50) {
+				return
+			}
+			next = map[string]any{}
+			obj[step] = next
+		}
+		obj = next
+	}
+	last := path[len(path)-1]
+	if last == "containers" {
+		return
+	}
+	if g.chance(25) {
+		delete(obj, last)
+		return
+	}
+	v := pick(g, g.values...)
+	if have := obj[last]; have != nil && fmt.Sprintf("%T", have) != fmt.Sprintf("%T", v) {
+		return
+	}
+	obj[last] = v
+}
+
+// pod fills in the spec of a Pod.
+func (g *maker) pod(spec map[string]any) {
+	used := map[string]bool{}
+	containers := []any{}
+	for n := range 1 + g.IntN(3) {
+		containers = append(containers, g.container(n, used))
+	}
+	spec["containers"] = containers
+	if g.chance(50) {
+		init := []any{g.container(5, used)}
+		if g.chance(30) {
+			init = append(init, g.container(6, used))
+		}
+		spec["initContainers"] = init
+	}
+	if g.chance(65) {
+		volumes := []any{}
+		for n := range 1 + g.IntN(4) {
+			v := map[string]any{"name": pick(g, "kube-api-access-x", "data", "vol") + fmt.Sprint(n)}
+			if g.chance(10) {
+				v["name"] = pick(g, g.names...) + fmt.Sprint(n)
+			}
+			switch g.IntN(6) {
+			case 0:
+				v["emptyDir"] = map[string]any{}
+			case 1:
+				v["emptyDir"] = map[string]any{"sizeLimit": "1Gi", "medium": "Memory"}
+			case 2:
+				v["hostPath"] = map[string]any{"path": pick(g, "/", "/var/run", "")}
+			case 3:
+				v["persistentVolumeClaim"] = map[string]any{"claimName": "c"}
+			case 4:
+				v["projected"] = map[string]any{"sources": []any{map[string]any{"serviceAccountToken": map[string]any{"path": "token"}}}}
+			default:
+				v["configMap"] = map[string]any{"name": "cm"}
+			}
+			volumes = append(volumes, v)
+		}
+		spec["volumes"] = volumes
+	}
+	g.maybe(spec, 30, "dnsPolicy", "ClusterFirst", "Default", "None", "ClusterFirstWithHostNet")
+	g.maybe(spec, 30, "terminationGracePeriodSeconds", int64(0), int64(30), int64(50), int64(300))
+	g.maybe(spec, 30, "nodeSelector", map[string]any{"foo": "x"}, map[string]any{"disk": "ssd"})
+	g.maybe(spec, 30, "tolerations", []any{map[string]any{"key": "example.com/role", "operator": "Exists"}}, []any{map[string]any{"operator": "Exists"}})
+	g.maybe(spec, 30, "imagePullSecrets", []any{map[string]any{"name": "other"}}, []any{map[string]any{"name": "other"}, map[string]any{"name": "my-secret"}})
+	g.maybe(spec, 20, "hostNetwork", true)
+	g.maybe(spec, 30, "securityContext", map[string]any{}, map[string]any{"runAsUser": int64(0)}, map[string]any{"runAsNonRoot": false, "fsGroup": int64(5)})
+	g.maybe(spec, 20, "dnsConfig", map[string]any{}, map[string]any{"options": []any{map[string]any{"name": "ndots", "value": "5"}}})
+	g.maybe(spec, 20, "affinity", map[string]any{}, map[string]any{"podAntiAffinity": map[string]any{}}, map[string]any{"nodeAffinity": map[string]any{}})
+	g.maybe(spec, 15, "priorityClassName", "high")
+	g.maybe(spec, 15, "serviceAccountName", "sa")
+	g.maybe(spec, 15, "automountServiceAccountToken", true, false)
+}
+
+// maybe gives a field one of some values, p times out of 100.
+func (g *maker) maybe(obj map[string]any, p int, field string, values ...any) {
+	if g.chance(p) {
+		obj[field] = pick(g, values...)
+	}
+}
+
+func (g *maker) container(n int, used map[string]bool) map[string]any {
+	name := pick(g, append([]string{"web", "app", "a"}, g.names...)...)
+	if used[name] {
+		name = fmt.Sprintf("%s-%d", name, n)
+	}
+	used[name] = true
+	c := map[string]any{"name": name, "image": pick(g, g.images...)}
+	variable := func(name, value string) any { return map[string]any{"name": name, "value": value} }
+	mount := func(name, path string) any { return map[string]any{"name": name, "mountPath": path} }
+	g.maybe(c, 30, "imagePullPolicy", "Always", "IfNotPresent")
+	g.maybe(c, 40, "env", []any{variable("A", "1")}, []any{variable("HTTP_PROXY", "x"), variable("B", "2")})
+	g.maybe(c, 20, "envFrom", []any{map[string]any{"configMapRef": map[string]any{"name": "old"}}})
+	g.maybe(c, 50, "resources", map[string]any{}, map[string]any{"requests": map[string]any{"memory": "1Gi", "cpu": "1"}}, map[string]any{"limits": map[string]any{"memory": "2Gi", "ephemeral-storage": "1Gi"}},
+		map[string]any{"requests": map[string]any{"cpu": "1", "ephemeral-storage": "2Gi", "memory": "1Gi"}, "limits": map[string]any{"memory": "2Gi"}})
+	g.maybe(c, 50, "securityContext", map[string]any{}, map[string]any{"privileged": true}, map[string]any{"capabilities": map[string]any{}},
+		map[string]any{"capabilities": map[string]any{"add": []any{"NET_ADMIN"}, "drop": []any{"SETUID"}}}, map[string]any{"capabilities": map[string]any{"drop": []any{"ALL"}}, "runAsNonRoot": true})
+	g.maybe(c, 50, "volumeMounts", []any{mount("data0", "/data")}, []any{mount("vol1", "/v"), mount("kube-api-access-x0", "/t")}, []any{mount("x", "/secret"), mount("y", "/etc/ssl/certs")})
+	g.maybe(c, 30, "ports", []any{map[string]any{"containerPort": int64(80)}})
+	return c
+}
+
+// blend puts parts of an overlay into an object, some of them changed, so that the policy finds
+// them there.
+func (g *maker) blend(obj, patch map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(patch)) {
+		name := bare(key)
+		if hasVariable(name) || strings.HasPrefix(key, "=(") || strings.HasPrefix(key, "X(") || strings.HasPrefix(key, "^(") || !g.chance(70) {
+			continue
+		}
+		switch v := patch[key].(type) {
+		case map[string]any:
+			inner, ok := obj[name].(map[string]any)
+			if !ok && obj[name] != nil {
+				continue
+			}
+			if inner == nil {
+				inner = map[string]any{}
+			}
+			g.blend(inner, v)
+			if len(inner) > 0 || g.chance(30) {
+				obj[name] = inner
+			}
+		case []any:
+			if have, _ := obj[name].([]any); have != nil || obj[name] == nil {
+				if have = g.blendList(have, v); have != nil {
+					obj[name] = have
+				}
+			}
+		case string:
+			if !hasVariable(v) {
+				v = concrete.Replace(v)
+				obj[name] = pick(g, v, v, v+"x")
+			}
+		case float64:
+			obj[name] = pick(g, int64(v), int64(v), int64(v)+1)
+		case bool:
+			obj[name] = pick(g, v, v, !v)
+		}
+	}
+}
+
+func (g *maker) blendList(have, patch []any) []any {
+	have = slices.Clone(have)
+	for _, e := range patch {
+		m, ok := e.(map[string]any)
+		if !ok {
+			if s, isText := e.(string); isText && g.chance(50) && !slices.Contains(have, e) && !hasVariable(s) {
+				have = append(have, e)
+			}
+			continue
+		}
+		if len(have) > 0 && g.chance(60) {
+			if into, ok := have[g.IntN(len(have))].(map[string]any); ok {
+				saved := into["name"]
+				g.blend(into, m)
+				if saved != nil {
+					into["name"] = saved
+				}
+			}
+			continue
+		}
+		fresh := map[string]any{}
+		if g.blend(fresh, m); len(fresh) > 0 {
+			have = append(have, fresh)
+		}
+	}
+	return have
+}

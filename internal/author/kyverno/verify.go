@@ -1,0 +1,392 @@
+package kyverno
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/author/migrate"
+	"github.com/mapd-project/mapd/internal/author/verify"
+	"github.com/mapd-project/mapd/internal/kyverno/convert"
+	"github.com/mapd-project/mapd/internal/kyverno/interpret"
+	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/internal/output/page"
+	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/words"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// Verification compares rules with the policies that were written for them, on the same objects.
+type Verification struct {
+	Version string `json:"mapd"`
+	Source  string `json:"source"`
+	Seed    uint64 `json:"seed"`
+	// Generated is how many objects were generated for each comparison; Given are those that took
+	// part in all of them.
+	Generated int          `json:"generated"`
+	Given     int          `json:"given"`
+	Rules     []Comparison `json:"rules"`
+	// Left are rules that are not converted, so that there is nothing to compare.
+	Left int `json:"notConverted"`
+
+	verifier *verify.Verifier
+	// rows has, for each task of the verifier, its comparison.
+	rows []int
+}
+
+// Comparison is the outcome for one rule, or for all rules of a policy together.
+type Comparison struct {
+	Policy  string          `json:"policy"`
+	Rule    string          `json:"rule"` // "" for all together
+	Verdict convert.Verdict `json:"verdict"`
+	// Objects is how many were compared. Equal + Reordered + Explained + Different are as many.
+	Objects int `json:"objects"`
+	// Equal is how many came out the same, and Changed and Refused how many of those were changed
+	// or refused by Kyverno at all.
+	Equal   int `json:"equal"`
+	Changed int `json:"changed"`
+	Refused int `json:"refused"`
+	// Reordered came out the same but for the order of a list, and Explained differ in the way that
+	// the verdict names.
+	Reordered int `json:"equalButForOrder"`
+	Explained int `json:"explained"`
+	Different int `json:"different"`
+	// NotAllowed are objects that their kind does not allow, and NotVerified such for which it is
+	// not known what Kyverno does; Why has the first reason.
+	NotAllowed  int    `json:"notAllowed,omitempty"`
+	NotVerified int    `json:"notVerified,omitempty"`
+	Why         string `json:"why,omitempty"`
+	// Invalid says why a server refuses what was written.
+	Invalid string `json:"invalid,omitempty"`
+	First   *First `json:"first,omitempty"`
+}
+
+// First is the first object that came out differently, reduced to what matters.
+type First struct {
+	Origin    string         `json:"origin"`
+	Operation string         `json:"operation"`
+	Object    map[string]any `json:"object"`
+	Old       map[string]any `json:"oldObject,omitempty"`
+	Namespace map[string]any `json:"namespace,omitempty"`
+	User      string         `json:"user,omitempty"`
+	Kyverno   verify.Result  `json:"kyverno"`
+	Native    verify.Result  `json:"native"`
+
+	disagreement *verify.Disagreement
+}
+
+// Verifier returns what compares the rules of an assessment with their policies.
+func (a *Assessment) Verifier() *Verification {
+	v := &Verification{Version: a.Version, Source: a.Source, Rules: []Comparison{}}
+	var tasks []verify.Task
+	add := func(r *convert.Result, rule string) {
+		c := Comparison{Policy: r.Policy.ID(), Rule: rule, Verdict: worst(r)}
+		v.Rules = append(v.Rules, c)
+		row := &v.Rules[len(v.Rules)-1]
+		engine, err := interpret.New(r.Policy, func(name string) bool { return converted(r, name) })
+		if err != nil {
+			row.Why = err.Error()
+			return
+		}
+		kinds := kindsOf(r, a.types)
+		t := verify.Task{
+			Name: c.Policy, Reference: reference(engine), Allows: allowed, Reorders: reorders(r),
+			Explains: func(ref, nat verify.Result) bool { return explains(r, ref, nat) },
+		}
+		for _, u := range r.Units {
+			t.Policies = append(t.Policies, verify.Written{Policy: u.Policy, Binding: u.Binding})
+		}
+		if len(kinds) > 0 {
+			t.Generate = literalsOf(r.Policy, a.types, kinds).object
+		}
+		tasks, v.rows = append(tasks, t), append(v.rows, len(v.Rules)-1)
+	}
+	for _, r := range a.Results {
+		names := convertedRules(r)
+		v.Left += len(r.Rules) - len(names)
+		if len(names) == 0 {
+			continue
+		}
+		if len(names) == 1 {
+			add(r, names[0])
+			continue
+		}
+		for _, name := range names {
+			if one := a.alone(r.Policy, name); len(one.Units) > 0 {
+				add(one, name)
+			}
+		}
+		add(r, "")
+	}
+	v.verifier = verify.NewTasks(a.types, tasks)
+	return v
+}
+
+// alone converts one rule of a policy. The others stay as rules that do nothing, because what they
+// match decides for which controllers Kyverno makes rules.
+func (a *Assessment) alone(p *policy.Policy, name string) *convert.Result {
+	one, spec := *p, *p.Rules
+	spec.Rules = slices.Clone(spec.Rules)
+	for i := range spec.Rules {
+		if spec.Rules[i].Name != name {
+			spec.Rules[i].Mutate = nil
+		}
+	}
+	one.Rules = &spec
+	return convert.Policy(&one, convert.Options{Types: a.types})
+}
+
+func converted(r *convert.Result, name string) bool {
+	return slices.ContainsFunc(r.Rules, func(c convert.Rule) bool { return c.Name == name && c.Converted() })
+}
+
+func convertedRules(r *convert.Result) (names []string) {
+	for _, rule := range r.Rules {
+		if rule.Converted() {
+			names = append(names, rule.Name)
+		}
+	}
+	return names
+}
+
+// worst returns the worst verdict of the rules that are converted.
+func worst(r *convert.Result) convert.Verdict {
+	out := convert.Exact
+	for _, rule := range r.Rules {
+		if rule.Converted() && slices.Index(convert.Verdicts, rule.Verdict) > slices.Index(convert.Verdicts, out) {
+			out = rule.Verdict
+		}
+	}
+	return out
+}
+
+// reorders reports whether a verdict names the order of a list: by itself, or among what is better.
+func reorders(r *convert.Result) bool {
+	return slices.ContainsFunc(r.Rules, func(rule convert.Rule) bool {
+		return rule.Verdict == convert.Order || slices.ContainsFunc(rule.Reasons, func(s string) bool {
+			return strings.Contains(s, " the others") || strings.Contains(s, "to its front")
+		})
+	})
+}
+
+// explains reports whether a reason of a verdict can be that of a difference. Most say that Kyverno
+// refuses what the policy does not.
+func explains(r *convert.Result, ref, nat verify.Result) bool {
+	for _, rule := range r.Rules {
+		if rule.Verdict != convert.Better && rule.Verdict != convert.Differs {
+			continue
+		}
+		for _, reason := range rule.Reasons {
+			if strings.Contains(reason, "Kyverno refuses") == (ref.Refused != "" && nat.Refused == "") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reference is Kyverno, as far as the interpreter knows it.
+func reference(p *interpret.Policy) verify.Reference {
+	return func(ctx context.Context, r verify.Request) (verify.Result, error) {
+		out, err := p.Mutate(ctx, interpret.Request{
+			Operation: r.Operation, Object: r.Object, Old: r.Old, User: r.User, Groups: r.Groups,
+			NamespaceLabels: (&unstructured.Unstructured{Object: r.Namespace}).GetLabels(),
+		})
+		if err != nil {
+			return verify.Result{}, err
+		}
+		return verify.Result{Object: out.Object, Refused: out.Refused}, nil
+	}
+}
+
+// Check compares everything on one object, and CheckGenerated on n objects that are made for each
+// comparison from what its policy mentions.
+func (v *Verification) Check(ctx context.Context, o verify.Object) {
+	v.Given++
+	v.verifier.Check(ctx, o)
+}
+
+func (v *Verification) CheckGenerated(ctx context.Context, seed uint64, n int) {
+	v.Seed, v.Generated = seed, n
+	v.verifier.CheckGenerated(ctx, seed, n)
+}
+
+// Finish fills in the results.
+func (v *Verification) Finish() {
+	for i, o := range v.verifier.Outcomes() {
+		c := &v.Rules[v.rows[i]]
+		c.Objects, c.Changed, c.Refused, c.NotAllowed = o.Objects, o.Changed, o.Refused, o.NotAllowed
+		c.Reordered, c.Explained, c.Different = o.Reordered, o.Explained, o.Disagreements()
+		c.Equal = o.Agreements - o.Reordered - o.Explained
+		c.NotVerified, c.Why, c.Invalid = o.NotVerified, o.Why, o.Invalid
+		if d := o.First; d != nil {
+			c.First = &First{d.Origin, d.Operation, d.Object, d.Old, d.Namespace, d.User, d.Reference, d.Native, d}
+		}
+	}
+}
+
+// OK reports whether no comparison found a difference that its verdict does not name.
+func (v *Verification) OK() bool {
+	return !slices.ContainsFunc(v.Rules, func(c Comparison) bool { return c.Invalid != "" || c.Different > 0 })
+}
+
+// name names a comparison.
+func (c *Comparison) name() string {
+	if c.Rule == "" {
+		return c.Policy + ", all rules"
+	}
+	return c.Policy + "/" + c.Rule
+}
+
+// outcome is a comparison in words.
+func (c *Comparison) outcome() string {
+	if c.Invalid != "" {
+		return "a server refuses what is written: " + c.Invalid
+	}
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		text string
+	}{
+		{c.Equal, "equal"},
+		{c.Reordered, "equal but for the order of a list"},
+		{c.Explained, "different as the verdict says"},
+		{c.Different, "DIFFERENT"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
+		}
+	}
+	text := words.Count(c.Objects, "object", "objects")
+	switch {
+	case c.Objects == 0 && c.Why != "":
+		text = "not verified: " + c.Why
+	case c.Objects == 0:
+		text = "no object to compare on"
+	default:
+		text += ": " + strings.Join(parts, ", ")
+		var of []string
+		if c.Changed > 0 {
+			of = append(of, fmt.Sprintf("%d changed", c.Changed))
+		}
+		if c.Refused > 0 {
+			of = append(of, fmt.Sprintf("%d refused", c.Refused))
+		}
+		if len(of) > 0 {
+			text += " (" + strings.Join(of, ", ") + ")"
+		}
+		if c.NotVerified > 0 {
+			text += fmt.Sprintf("; %d not verified: %s", c.NotVerified, c.Why)
+		}
+	}
+	if c.NotAllowed > 0 {
+		text += fmt.Sprintf("; %d not allowed by their kind", c.NotAllowed)
+	}
+	return text
+}
+
+// Sentences are the totals in words.
+func (v *Verification) Sentences() []string {
+	var objects, different, silent int
+	for _, c := range v.Rules {
+		objects += c.Objects
+		different += c.Different
+		if c.Objects == 0 {
+			silent++
+		}
+	}
+	var from []string
+	if v.Given > 0 {
+		from = append(from, words.Count(v.Given, "given object", "given objects"))
+	}
+	if v.Generated > 0 {
+		from = append(from, fmt.Sprintf("%s each (seed %d)", words.Count(v.Generated, "generated object", "generated objects"), v.Seed))
+	}
+	out := []string{fmt.Sprintf("%s on %s", words.Count(len(v.Rules), "comparison", "comparisons"), cmp.Or(strings.Join(from, " and "), "no objects"))}
+	if different > 0 {
+		out = append(out, fmt.Sprintf("%d of %s come out differently, and no verdict says so", different, words.Count(objects, "object", "objects")))
+	} else if objects > 0 {
+		out = append(out, "no difference in "+words.Count(objects, "object", "objects")+" that no verdict names")
+	}
+	if silent > 0 {
+		out = append(out, words.Count(silent, "comparison", "comparisons")+" not verified")
+	}
+	if v.Left > 0 {
+		out = append(out, words.Count(v.Left, "rule is", "rules are")+" not converted, so there is nothing to compare")
+	}
+	return out
+}
+
+// WriteTable writes the outcome for a terminal.
+func (v *Verification) WriteTable(w io.Writer) error {
+	var b bytes.Buffer
+	for _, s := range v.Sentences() {
+		fmt.Fprintf(&b, "%s\n", s)
+	}
+	wide := 0
+	for i := range v.Rules {
+		wide = max(wide, len(v.Rules[i].name()))
+	}
+	wide = min(wide, 70)
+	if len(v.Rules) > 0 {
+		b.WriteString("\n")
+	}
+	for i := range v.Rules {
+		c := &v.Rules[i]
+		fmt.Fprintf(&b, "%-8s %-*s  %s\n", c.Verdict, wide, page.OneLine(c.name()), page.OneLine(c.outcome()))
+		if c.First != nil {
+			fmt.Fprintf(&b, "\n%s\n", migrate.Indent(report.Printable(migrate.ShowFor("Kyverno", c.First.disagreement)), "    "))
+		}
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// WriteJSON writes the outcome as JSON.
+func (v *Verification) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// WriteMarkdown writes the outcome as Markdown.
+func (v *Verification) WriteMarkdown(w io.Writer) error {
+	var b bytes.Buffer
+	b.WriteString("# Kyverno's rules and native policies on the same objects\n\n")
+	for _, s := range v.Sentences() {
+		fmt.Fprintf(&b, "- %s\n", page.Cell(s))
+	}
+	b.WriteString("\n| Policy | Rule | Verdict | Objects | Equal | But for order | Explained | Different | Not verified |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, c := range v.Rules {
+		why := fmt.Sprint(c.NotVerified)
+		if text := cmp.Or(c.Invalid, c.Why); text != "" {
+			why += ": " + text
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d | %s |\n", page.Cell(c.Policy), page.Cell(cmp.Or(c.Rule, "all together")), c.Verdict,
+			c.Objects, c.Equal, c.Reordered, c.Explained, c.Different, page.Cell(why))
+	}
+	for _, c := range v.Rules {
+		if c.First != nil {
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n", page.Cell(c.name()), page.Fence("", migrate.ShowFor("Kyverno", c.First.disagreement)))
+		}
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// typesOf returns the kinds that policies and objects may have.
+func typesOf(in *Input) (*openapi.Types, error) {
+	custom, err := openapi.CRDs(in.crds...)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.New(openapi.Builtin(), custom), nil
+}

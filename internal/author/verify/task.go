@@ -1,0 +1,176 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/openapi"
+)
+
+// Written is a native policy with its binding, and the parameters that they read.
+type Written struct {
+	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
+	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
+	Params  []*unstructured.Unstructured
+}
+
+// Request is the creation or update of an object, as a server holds it when admission begins. What
+// is in it must not be modified.
+type Request struct {
+	Operation   string
+	Object, Old map[string]any
+	Namespace   map[string]any // nil for what is in none
+	User        string
+	Groups      []string
+}
+
+// Reference is the engine that policies stand for. Its error says why it has no answer.
+type Reference func(context.Context, Request) (Result, error)
+
+// Task is a comparison of policies with the engine that they stand for. New prepares those for
+// mutators of Gatekeeper by itself.
+type Task struct {
+	// Name is what the policies stand for.
+	Name      string
+	Reference Reference
+	Policies  []Written
+	// Generate returns the object at i of those to compare on, the same one for the same seed.
+	Generate func(seed uint64, i int) Object
+	// Allows reports whether a server lets an object through after admission. Others are not compared.
+	Allows func(object map[string]any) bool
+	// Reorders: the order of lists of objects may differ.
+	Reorders bool
+	// Explains reports whether a difference is one that is known. It must be set.
+	Explains func(reference, native Result) bool
+}
+
+// Outcome is the outcome of a Task. Its Agreements include the objects of Reordered and Explained.
+type Outcome struct {
+	Comparison
+	// Reordered is how many objects were equal but for the order of a list, and Explained for how
+	// many the difference is known.
+	Reordered, Explained int
+	// NotVerified is how many objects the reference has no answer for, and Why says why not for the
+	// first of them.
+	NotVerified int
+	Why         string
+}
+
+// NewTasks prepares comparisons. Types are the kinds that are known; nil means the built-in ones.
+func NewTasks(types *openapi.Types, tasks []Task) *Verifier {
+	if types == nil {
+		types = openapi.New(openapi.Builtin())
+	}
+	v := &Verifier{types: types}
+	for _, t := range tasks {
+		p := &part{Outcome: Outcome{Comparison: Comparison{Name: t.Name}}, reference: engineSide{t.Reference}, generate: t.Generate, allows: t.Allows, reorders: t.Reorders, explains: t.Explains}
+		native, err := newPolicySide(types, t.Policies)
+		if err != nil {
+			p.Invalid = err.Error()
+		}
+		p.native = native
+		v.parts = append(v.parts, p)
+	}
+	return v
+}
+
+// Outcomes returns the results of the tasks so far.
+func (v *Verifier) Outcomes() []Outcome {
+	out := make([]Outcome, len(v.parts))
+	for i, p := range v.parts {
+		out[i] = p.Outcome
+	}
+	return out
+}
+
+// engineSide is a webhook that answers with what an engine does.
+type engineSide struct{ answer Reference }
+
+func (s engineSide) run(ctx context.Context, r *request) Result {
+	if r.gvk.Group == api.NativeGroup { // no webhook is called
+		return Result{Object: r.object}
+	}
+	out, err := s.answer(ctx, Request{r.operation, r.object, r.old, r.namespace, r.user, r.groups})
+	switch {
+	case err != nil:
+		return Result{unknown: err.Error()}
+	case out.Refused != "":
+		return Result{Refused: firstLine(out.Refused)}
+	}
+	after, err := r.lenient(out.Object)
+	if err != nil {
+		return Result{Refused: "the API server cannot decode the result: " + firstLine(err.Error())}
+	}
+	return Result{Object: after}
+}
+
+// allowed reports whether a request is one to compare on.
+func (p *part) allowed(r *request) bool { return p.allows == nil || p.allows(r.object) }
+
+// agreement is how two results compare.
+type agreement int
+
+const (
+	agree agreement = iota
+	reordered
+	explained
+	disagree
+)
+
+// compare compares the results of both sides.
+func (p *part) compare(r *request, ref, nat Result) agreement {
+	if p.explains != nil && !r.same(ref, nat) {
+		// A patch may write what a server fills in.
+		ref.Object, nat.Object = Defaulted(ref.Object), Defaulted(nat.Object)
+	}
+	switch {
+	case r.same(ref, nat):
+		return agree
+	case p.reorders && ref.Refused == "" && nat.Refused == "" && r.same(sorted(ref), sorted(nat)):
+		return reordered
+	case p.explains != nil && p.explains(ref, nat):
+		return explained
+	}
+	return disagree
+}
+
+// sorted returns a result with its lists of objects in the order of their text.
+func sorted(r Result) Result {
+	obj, _ := sortedLists(plain(r.Object)).(map[string]any)
+	return Result{Object: obj}
+}
+
+func sortedLists(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			v[k] = sortedLists(e)
+		}
+	case []any:
+		objects := false
+		keys := make(map[int]string, len(v))
+		order := make([]int, len(v))
+		for i, e := range v {
+			v[i] = sortedLists(e)
+			_, is := e.(map[string]any)
+			objects = objects || is
+			data, _ := json.Marshal(v[i]) // of JSON values
+			keys[i], order[i] = string(data), i
+		}
+		if objects {
+			slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
+			out := make([]any, len(v))
+			for i, from := range order {
+				out[i] = v[from]
+			}
+			return out
+		}
+	}
+	return v
+}
