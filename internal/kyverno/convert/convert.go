@@ -316,7 +316,15 @@ type compiled struct {
 	selector  *metav1.LabelSelector
 	mutations []mutation
 	params    *configMap // that the rule reads; nil if it reads none
+	images    bool       // it reads the variable images
 }
+
+// writesImages reports whether a mutation writes the image of a container.
+func (c *compiled) writesImages() bool {
+	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return imageField.MatchString(m.expr.text) })
+}
+
+var imageField = regexp.MustCompile(`\bimage"?: |/image"|ontainers", value|ontainers/(-|\d+)"`)
 
 // copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
 // policy with match conditions.
@@ -407,7 +415,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		}
 		rule.note(v, reason)
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
 	if c := m.operation(ops); c.text != yes.text {
@@ -475,7 +483,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		refuse("a patch in which nothing is left to write")
 	}
 	if out.params != nil && (len(out.conds) > 0 || out.selector != nil) {
-		note(Differs, fmt.Sprintf("without the ConfigMap %s, Kyverno refuses the objects that the rule is for, and a server all objects of the kind", out.params.name))
+		note(Differs, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind, Kyverno only those that the rule is for", out.params.name))
 	}
 	for _, t := range g.targets {
 		if !t.known {
@@ -804,8 +812,11 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 	}
 	alone := len(rules) == 1
 	var params *configMap
-	for _, r := range rules {
+	for i, r := range rules {
 		rule := &c.Rules[c.place[r.from]]
+		if r.images && slices.ContainsFunc(rules[:i], func(before compiled) bool { return before.writesImages() }) {
+			rule.note(Differs, "Kyverno takes the images of the request, the policy those that the rules before left")
+		}
 		ok := rule.attempt(func() {
 			guard := yes
 			if r.params != nil {

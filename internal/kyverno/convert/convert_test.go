@@ -146,7 +146,7 @@ func TestPolicy(t *testing.T) {
 		"variable ConfigMap": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: \"{{request.name}}\", namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " +
 			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Needs, "whose name has a variable"},
 		"ConfigMap and conditions": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x}}], match: {any: [{resources: {kinds: [Service], names: [a]}}]}, " +
-			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Differs, "a server all objects of the kind"},
+			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Differs, "a server refuses all objects of the kind"},
 		"unused": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Exact, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,10 @@ import (
 type images struct {
 	list  string // containers, initContainers or ephemeralContainers
 	image *expr  // the text of one image
+	// among are the elements of the list of which x.image is the image; nil if it is that of the
+	// element of a loop.
+	among *expr
+	x     string
 }
 
 // imageLists are the lists that have images.
@@ -44,6 +48,8 @@ func (s *scope) image(at images, name string) value {
 			refuse("images.%s", name)
 		}
 		return value{images: &images{list: name}}
+	case at.among != nil:
+		return s.partAmong(at, name)
 	case at.image != nil:
 		return s.imagePart(*at.image, name)
 	}
@@ -55,7 +61,7 @@ func (s *scope) image(at images, name string) value {
 		v := outside.query(inner)
 		if v.path != nil && slices.Equal(v.path.whole(), append(list.whole(), element, "name")) {
 			image := s.shape.get(path{v.path.root, v.path.prefix, v.path.steps[:len(v.path.steps)-1]}.to("image"))
-			return value{images: &images{at.list, s.parsed(image)}}
+			return value{images: &images{list: at.list, image: s.parsed(image)}}
 		}
 		key = outside.plain(v)
 		if key.typ != "string" {
@@ -63,11 +69,24 @@ func (s *scope) image(at images, name string) value {
 		}
 	}
 	x, _ := s.loop(list)
-	if s.fallible != nil {
-		*s.fallible++
+	elements := call(s.shape.or(list, list0), "filter", "list", atom(x, ""), equal(member(atom(x, ""), "name", false), key))
+	return value{images: &images{list: at.list, image: s.parsed(member(atom(x, ""), "image", false)), among: &elements, x: x}}
+}
+
+// partAmong is a part of the image of a container that is found by its name.
+func (s *scope) partAmong(at images, name string) value {
+	part := s.imagePart(*at.image, name)
+	x := atom(at.x, "")
+	first := func(items, part expr, sign string) expr {
+		return atom(call(items, "map", "list", x, part).text+sign, "string")
 	}
-	found := call(s.shape.get(list), "filter", "list", atom(x, ""), equal(member(atom(x, ""), "name", false), key))
-	return value{images: &images{at.list, s.parsed(atom(found.text+"[0].image", "string"))}}
+	if !part.optional {
+		return value{expr: first(*at.among, part.expr, "[?0]"), optional: true, must: first(*at.among, part.expr, "[0]")}
+	}
+	having := call(*at.among, "filter", "list", x, call(part.expr, "hasValue", "bool"))
+	return value{
+		expr: first(having, call(part.expr, "value", "string"), "[?0]"), optional: true, must: first(*at.among, part.must, "[0]"),
+	}
 }
 
 func (s *scope) parsed(image expr) *expr {
@@ -85,7 +104,7 @@ func (s *scope) projectValues(n jmespath.ASTNode) value {
 	list := s.imagesOf(v.images.list)
 	s.missing(list)
 	x, at := s.loop(list)
-	inner := s.at(value{images: &images{v.images.list, s.parsed(s.shape.get(at.to("image")))}})
+	inner := s.at(value{images: &images{list: v.images.list, image: s.parsed(s.shape.get(at.to("image")))}})
 	part := inner.eval(n.Children[1])
 	if part.expr.text == "" {
 		refuse("images.%s.* as a whole", v.images.list)

@@ -44,6 +44,8 @@ type scope struct {
 	fallible *int
 	// params is the ConfigMap that the rule reads, set when it is.
 	params **configMap
+	// usesImages is set when the variable images is read.
+	usesImages *bool
 	// defaulted says that || follows, which makes something of what is missing.
 	defaulted bool
 }
@@ -88,6 +90,9 @@ func (s *scope) eval(n jmespath.ASTNode) value {
 		}
 		return *s.current
 	case jmespath.ASTSubexpression:
+		if f := n.Children[0]; f.NodeType == jmespath.ASTFunctionExpression && f.Value == "parse_yaml" {
+			return s.lineOf(f, n.Children[1])
+		}
 		left := s.eval(n.Children[0])
 		if left.images != nil {
 			return s.at(left).eval(n.Children[1])
@@ -171,6 +176,9 @@ func (s *scope) field(name string) value {
 	}
 	switch name {
 	case "images":
+		if s.usesImages != nil {
+			*s.usesImages = true
+		}
 		return value{images: &images{}}
 	case "serviceAccountName", "serviceAccountNamespace":
 		return s.serviceAccount(name)
@@ -648,6 +656,21 @@ func (s *scope) function(n jmespath.ASTNode) value {
 	}
 	refuse("the function %s()", name)
 	return value{}
+}
+
+// lineOf is parse_yaml(x).field: the line of the field, which people keep in ConfigMaps.
+func (s *scope) lineOf(parse, field jmespath.ASTNode) value {
+	name, _ := field.Value.(string)
+	if field.NodeType != jmespath.ASTField || !isField(name) || len(parse.Children) != 1 {
+		refuse("parse_yaml(), but for one field of its own")
+	}
+	text := s.plain(s.eval(parse.Children[0]))
+	if text.typ != "string" {
+		refuse("parse_yaml() of what is not known to be a string: %s", text.text)
+	}
+	s.note(Differs, fmt.Sprintf("Kyverno reads YAML; the policy takes the text behind %q at the beginning of a line, with whatever quotes or comments are there", name+": "))
+	line := call(text, "find", "string", str("(?m)^"+name+": .+$"))
+	return value{expr: call(line, "substring", "string", atom(strconv.Itoa(len(name)+2), "int"))}
 }
 
 var prefixPattern = regexp.MustCompile(`^\^\((.+)\)\?\(\.\*\)\$$`)
