@@ -47,7 +47,16 @@ func member(e expr, name string, optional bool) expr {
 }
 
 // literal writes a value that holds constants and exprs.
-func literal(v any) expr { return celgen.JSON(untyped(v)) }
+func literal(v any) expr {
+	switch e := celgen.JSON(untyped(v)); e.Text {
+	case "[]":
+		return e.As("list")
+	case "{}":
+		return e.As("map")
+	default:
+		return e
+	}
+}
 
 // untyped gives the exprs of a value the types that CEL knows.
 func untyped(v any) any {

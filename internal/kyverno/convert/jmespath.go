@@ -84,7 +84,17 @@ func (s *scope) query(text string) value {
 	return s.eval(node)
 }
 
+// eval translates a part of an expression. A part may stand more than once in what is written for
+// it, so each is bounded, not only the whole.
 func (s *scope) eval(n jmespath.ASTNode) value {
+	v := s.part(n)
+	if size := max(len(v.expr.Text), len(v.must.Text)); size > maxCEL {
+		refuse("an expression of %d bytes", size)
+	}
+	return v
+}
+
+func (s *scope) part(n jmespath.ASTNode) value {
 	switch n.NodeType {
 	case jmespath.ASTField:
 		return s.field(n.Value.(string))
@@ -565,6 +575,9 @@ func (s *scope) function(n jmespath.ASTNode) value {
 			v := s.eval(f.Children[0])
 			if v.path == nil {
 				refuse("keys() of %s", v.expr.Text)
+			}
+			if _, optional := s.shape.read(*v.path); optional {
+				s.note(Better, "Kyverno refuses an object without "+show(v.path.whole())+"; to the policy it lacks "+key)
 			}
 			return value{expr: typedBool(s.shape.has(v.path.to(key)))}
 		}
