@@ -62,6 +62,7 @@ var groups = []layer{
 	{"internal/parallel", nil},
 	{"internal/words", nil},
 	{"internal/atomicfile", nil},
+	{"internal/httpsclient", nil},
 	{"internal/breaker", nil},
 	{"internal/document", nil},
 	{"internal/output", []string{"internal/document", "internal/words"}},
@@ -69,11 +70,11 @@ var groups = []layer{
 	{"internal/celgen", nil},
 	{"internal/gatekeeper", []string{"internal/celgen"}},
 	{"internal/kyverno", []string{"internal/celgen", "internal/document"}},
-	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/parallel"}},
-	{"internal/kubewarden", []string{"internal/atomicfile", "internal/detach", "internal/words"}},
-	{"internal/externaldata", []string{"internal/words"}},
+	{"internal/policyset", []string{"internal/apiserver", "internal/breaker", "internal/document", "internal/gatekeeper", "internal/kyverno", "internal/parallel"}},
+	{"internal/kubewarden", []string{"internal/atomicfile", "internal/detach", "internal/httpsclient", "internal/words"}},
+	{"internal/externaldata", []string{"internal/httpsclient", "internal/words"}},
 	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset", "internal/words"}},
-	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/policyset"}},
+	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/kyverno", "internal/policyset"}},
 	{"internal/author", []string{
 		"internal/apiserver", "internal/atomicfile", "internal/celgen", "internal/document", "internal/externaldata", "internal/gatekeeper", "internal/kyverno", "internal/lint", "internal/output", "internal/parallel",
 		"internal/policyset", "internal/words", "pkg/mapd",
@@ -83,7 +84,7 @@ var groups = []layer{
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "internal/workloads",
 	}},
 	{"internal/operate", []string{
-		"internal/atomicfile", "internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/lint",
+		"internal/atomicfile", "internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/httpsclient", "internal/kyverno", "internal/lint",
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "pkg/mapd",
 	}},
 }

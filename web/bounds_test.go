@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // Whatever is pasted gets an answer or an error in words, and the same desk answers the
 // next question.
 func TestBounds(t *testing.T) {
+	hammer.Alone(t)
 	const large = 5 << 20
 	many := func(n int, text string) string { return strings.Repeat(text, n) }
 	deep := func(n int) string { return "a: " + many(n, "[") + many(n, "]") }

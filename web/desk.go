@@ -79,7 +79,8 @@ func (d *desk) read(ctx context.Context, q *Question, observe bool) (*read, []Fa
 	}
 	r := &read{}
 	r.policies, err = mapd.LoadContext(ctx, mapd.Options{
-		Kubernetes: q.Kubernetes, Namespace: q.Namespace, Unbound: q.Unbound, Documents: docs, Env: env, Observe: observe, Like: d.loaded[in],
+		Kubernetes: q.Kubernetes, Namespace: q.Namespace, Unbound: q.Unbound,
+		ToolOptions: mapd.ToolOptions{Documents: docs, Env: env, Observe: observe, Like: d.loaded[in]},
 	})
 	if err != nil {
 		return nil, faults(err)

@@ -32,25 +32,26 @@ import (
 
 // auditFlags are the flags of audit as they were given.
 type auditFlags struct {
-	cluster                    clusterFlags
-	policies, base             []string
-	recursive, unbound         bool
-	native, legacy, kubewarden bool
-	operation                  string
-	namespace, selector        string
-	everywhere                 bool
-	kinds, exempt              []string
-	user                       string
-	groups                     []string
-	output                     string
-	diffs                      int
-	state                      string
-	qps                        float32
-	timeout                    time.Duration
-	kubernetes                 string
-	exitCode, quiet, whole     bool
-	modules                    moduleFlags
-	fix                        fixFlags
+	cluster                clusterFlags
+	policies, base         []string
+	recursive, unbound     bool
+	native, legacy         bool
+	kyverno, kubewarden    bool
+	operation              string
+	namespace, selector    string
+	everywhere             bool
+	kinds, exempt          []string
+	user                   string
+	groups                 []string
+	output                 string
+	diffs                  int
+	state                  string
+	qps                    float32
+	timeout                time.Duration
+	kubernetes             string
+	exitCode, quiet, whole bool
+	modules                moduleFlags
+	fix                    fixFlags
 }
 
 // fromCluster is the value of --base that means the policies of the cluster.
@@ -62,9 +63,9 @@ Lists the objects of every kind that a policy can match, page by page, and runs 
 policies on each as if somebody updated it without a change, or with --operation create as if it
 were created now. Nothing is written to the cluster.
 
-The policies are those of mapd's group in the cluster; with --native, --legacy and
---kubewarden also those that the API server runs itself, Gatekeeper's mutators and
-Kubewarden's policies. With -p they are those of files instead, which need not be in the
+The policies are those of mapd's group in the cluster; with --native, --legacy, --kyverno
+and --kubewarden also those that the API server runs itself, Gatekeeper's mutators,
+Kyverno's mutate rules and Kubewarden's policies. With -p they are those of files instead, which need not be in the
 cluster; parameters, Namespaces and CustomResourceDefinitions that the files lack are
 read from the cluster. With --base, which takes files or "` + fromCluster + `", only what
 the policies make different from those of --base is shown.
@@ -133,6 +134,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.StringArrayVar(&f.base, "base", nil, "other policies, or "+fromCluster+": show only what the policies make different from these; repeatable")
 	fl.BoolVar(&f.native, "native", false, "cluster: also run the policies of admissionregistration.k8s.io, before the others")
 	fl.BoolVar(&f.legacy, "legacy", false, "cluster: also run Gatekeeper's mutators")
+	fl.BoolVar(&f.kyverno, "kyverno", false, "cluster: also run the mutate rules of Kyverno's policies, as the policies that they become")
 	fl.BoolVar(&f.kubewarden, "kubewarden", false, "cluster: also run Kubewarden's policies")
 	choiceVar(fl, &f.operation, "operation", "update", ": evaluate objects as an update without a change, or as a creation", "update", "create")
 	fl.BoolVar(&f.whole, "whole", false, "bindings that take a share (mapd.dev/percent) apply to all objects")
@@ -171,8 +173,8 @@ func (f *auditFlags) check() error {
 		return usagef("audit: --qps %g: must be positive", f.qps)
 	case f.timeout <= 0:
 		return usagef("audit: --object-timeout %s: must be positive", f.timeout)
-	case len(f.policies) > 0 && (f.native || f.legacy || f.kubewarden) && !f.baseIsCluster():
-		return usagef("audit: --native, --legacy and --kubewarden are for the policies of the cluster; all policies of -p run")
+	case len(f.policies) > 0 && (f.native || f.legacy || f.kyverno || f.kubewarden) && !f.baseIsCluster():
+		return usagef("audit: --native, --legacy, --kyverno and --kubewarden are for the policies of the cluster; all policies of -p run")
 	case f.unbound && len(f.policies) == 0:
 		return usagef("audit: --unbound is for policies of -p")
 	case len(f.base) > 1 && f.baseIsCluster():
@@ -223,12 +225,12 @@ func (f *auditFlags) connect(ctx context.Context, s streams) (*auditCluster, err
 	if err != nil {
 		return nil, err
 	}
-	loader, err := f.modules.loader(guestLog(s.err), limitCommand)
+	loader, err := f.modules.loader(moduleLog(s.err), limitCommand)
 	if err != nil {
 		return nil, usagef("audit: %w", err)
 	}
 	return connectAudit(ctx, config, audit.Loading{
-		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Guests: f.kubewarden, Loader: loader, Whole: f.whole, Only: f.fix.policies(),
+		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Kyverno: f.kyverno, Modules: f.kubewarden, Loader: loader, Whole: f.whole, Only: f.fix.policies(),
 		Authorizer: store.NewAuthorizer(kube),
 	})
 }
@@ -346,7 +348,7 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 		return f.fix.run(ctx, s, notes, o, f.qps)
 	}
 	if f.output == "json" {
-		o.Each = func(r *audit.Result) error { return audit.Line(s.out, r) }
+		o.Each = func(r *audit.Result) error { return report.WriteJSON(s.out, r, "") }
 	}
 	if f.state != "" {
 		if o.State, err = audit.ReadState(f.state); err != nil {

@@ -143,9 +143,9 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	}
 	e.noteAssumed()
 	b.notePolicies()
-	verdict := e.verdict()
+	outcome := e.outcome()
 	if len(b.requests) == 0 {
-		return verdict
+		return outcome
 	}
 	r, err := b.measure(ctx)
 	if err != nil {
@@ -170,12 +170,12 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	if err := b.print(s, r); err != nil {
 		return &codedError{exitUsage, err}
 	}
-	if verdict == nil && r.Comparison != nil {
+	if outcome == nil && r.Comparison != nil {
 		if n, _ := r.Comparison.Regressions(); n > 0 {
 			return &codedError{code: exitRegression}
 		}
 	}
-	return verdict
+	return outcome
 }
 
 // earlier reads the file of --compare. It returns nil without the flag.

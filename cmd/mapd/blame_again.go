@@ -50,7 +50,7 @@ func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 	}
 	return &present{c, set, audit.Asking{
 		Operation: admissionv1.Create, Timeout: 5 * time.Second, Memory: memory.New(auditMemory),
-		Exempt: append(api.ExemptNamespaces(), homeOf(ctx, kube)),
+		Exempt: append(api.ExemptNamespaces(), installedNamespace(ctx, kube)),
 		User:   authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}},
 	}}, nil
 }

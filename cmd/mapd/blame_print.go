@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/blame"
-	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/output/page"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -19,7 +18,7 @@ import (
 type blamePrinter struct {
 	w       io.Writer
 	format  string
-	table   *tabwriter.Writer
+	table   page.Table
 	objects bool // lines are of several objects, so a table names them
 	lines   int
 }
@@ -28,7 +27,7 @@ type blamePrinter struct {
 const tableGroup = 500
 
 func newBlamePrinter(w io.Writer, format string) *blamePrinter {
-	return &blamePrinter{w: w, format: format, table: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	return &blamePrinter{w: w, format: format}
 }
 
 func (p *blamePrinter) print(l *blame.Line) error {
@@ -58,15 +57,13 @@ func (p *blamePrinter) print(l *blame.Line) error {
 
 func (p *blamePrinter) row(l *blame.Line) error {
 	if p.lines%tableGroup == 0 {
-		if err := p.table.Flush(); err != nil {
+		if err := p.table.WriteText(p.w); err != nil {
 			return err
 		}
+		p.table.Clear()
 	}
 	if p.lines == 1 {
-		if p.objects {
-			fmt.Fprint(p.table, "OBJECT\t")
-		}
-		fmt.Fprintln(p.table, "FIELD\tBY\tWHEN\tSOURCE\tREQUEST")
+		p.table.Heads = p.cells("OBJECT", "FIELD", "BY", "WHEN", "SOURCE", "REQUEST")
 	}
 	field := tree.Field(l.Field)
 	switch {
@@ -87,18 +84,16 @@ func (p *blamePrinter) row(l *blame.Line) error {
 		request += "; "
 	}
 	request += l.Note
-	row := ""
-	if p.objects {
-		row = report.Line(l.Object) + "\t"
+	p.table.Row(p.cells(l.Object, field, by, cmp.Or(l.Time.String(), "-"), string(l.Source), request)...)
+	return nil
+}
+
+// cells returns the cells of a row; the first one is for tables of several objects.
+func (p *blamePrinter) cells(object string, others ...string) []string {
+	if !p.objects {
+		return others
 	}
-	for i, cell := range []string{field, by, cmp.Or(l.Time.String(), "-"), string(l.Source), request} {
-		if i > 0 {
-			row += "\t"
-		}
-		row += report.Line(cell)
-	}
-	_, err := fmt.Fprintln(p.table, row)
-	return err
+	return append([]string{object}, others...)
 }
 
 // end writes what closes the output.
@@ -106,7 +101,7 @@ func (p *blamePrinter) end() error {
 	text := ""
 	switch {
 	case p.format == "table":
-		return p.table.Flush()
+		return p.table.WriteText(p.w)
 	case p.lines == 0:
 		text = "[]\n"
 	case p.format == "json":

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/internal/operate/blame"
 	"github.com/mapd-project/mapd/internal/operate/replicas"
 )
@@ -90,21 +91,16 @@ func (r *records) readStored(ctx context.Context, namespace string) (complaints 
 		return nil
 	}
 	r.read = true
-	list := metav1.ListOptions{LabelSelector: history.StoredLabel, Limit: 10}
-	for {
-		page, err := r.kube.CoreV1().ConfigMaps(r.set.Namespace()).List(ctx, list)
-		if err != nil {
-			return append(complaints, fmt.Sprintf("records that replicas have stored: %v", err))
+	options := metav1.ListOptions{LabelSelector: history.StoredLabel, Limit: 10}
+	if err := list.Each(ctx, r.kube.CoreV1().ConfigMaps(r.set.Namespace()).List, options, func(m *corev1.ConfigMap) error {
+		if err := r.add(m, namespace); err != nil {
+			complaints = append(complaints, fmt.Sprintf("records in the ConfigMap %s: %v", m.Name, err))
 		}
-		for i := range page.Items {
-			if err := r.add(&page.Items[i], namespace); err != nil {
-				complaints = append(complaints, fmt.Sprintf("records in the ConfigMap %s: %v", page.Items[i].Name, err))
-			}
-		}
-		if list.Continue = page.Continue; list.Continue == "" {
-			return complaints
-		}
+		return nil
+	}); err != nil {
+		complaints = append(complaints, fmt.Sprintf("records that replicas have stored: %v", err))
 	}
+	return complaints
 }
 
 func (r *records) add(m *corev1.ConfigMap, namespace string) error {

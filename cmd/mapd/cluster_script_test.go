@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"slices"
@@ -24,8 +25,9 @@ func startCluster(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: cluster FILE [deny=RESOURCE]...")
 	}
-	s := &fakeapi.Server{Discovery: discoveryOfBuiltins()}
+	s := &fakeapi.Server{}
 	types := openapi.New(openapi.Builtin())
+	more := map[schema.GroupVersionKind]openapi.Resource{}
 	for doc := range strings.SplitSeq(ts.ReadFile(args[0]), "\n---\n") {
 		u := &unstructured.Unstructured{}
 		ts.Check(yaml.Unmarshal([]byte(doc), &u.Object))
@@ -33,11 +35,16 @@ func startCluster(ts *testscript.TestScript, neg bool, args []string) {
 		if r, builtin := types.ResourceFor(u.GroupVersionKind()); builtin {
 			resource, ok = r.GVR, true
 		}
+		if r, found := kyvernoResources[u.GroupVersionKind()]; found {
+			more[u.GroupVersionKind()] = r
+			resource, ok = r.GVR, true
+		}
 		if !ok {
 			ts.Fatalf("no resource of %s", u.GroupVersionKind())
 		}
 		s.Put(resource, u.GetNamespace(), u.GetName(), u.Object)
 	}
+	s.Discovery = discoveryOfBuiltins(slices.Collect(maps.Values(more))...)
 	s.Intercept = func(r fakeapi.Request) (map[string]any, error) {
 		if slices.Contains(args[1:], "deny="+r.Resource.Resource) {
 			return nil, forbidden(r)
@@ -69,8 +76,21 @@ var ownResources = map[schema.GroupVersionKind]schema.GroupVersionResource{
 	api.OwnBindings.GroupVersion().WithKind(api.BindingKind): api.OwnBindings,
 }
 
-// discoveryOfBuiltins answers what kinds there are: those of Kubernetes and of mapd.
-func discoveryOfBuiltins() map[string]map[string]any {
+// kyvernoResources are in the discovery of clusters whose file has such an object.
+var kyvernoResources = map[schema.GroupVersionKind]openapi.Resource{}
+
+func init() {
+	add := func(group, version, resource, kind string, namespaced bool) {
+		gv := schema.GroupVersion{Group: group, Version: version}
+		kyvernoResources[gv.WithKind(kind)] = openapi.Resource{GVR: gv.WithResource(resource), Kind: gv.WithKind(kind), Namespaced: namespaced}
+	}
+	add("kyverno.io", "v1", "clusterpolicies", "ClusterPolicy", false)
+	add("kyverno.io", "v1", "policies", "Policy", true)
+	add("policies.kyverno.io", "v1beta1", "mutatingpolicies", "MutatingPolicy", false)
+}
+
+// discoveryOfBuiltins answers what kinds there are: those of Kubernetes and of mapd, and more.
+func discoveryOfBuiltins(more ...openapi.Resource) map[string]map[string]any {
 	type group struct{ versions []string }
 	groups := map[string]*group{}
 	lists := map[schema.GroupVersion][]any{}
@@ -90,6 +110,9 @@ func discoveryOfBuiltins() map[string]map[string]any {
 		if !strings.HasSuffix(r.GVR.Resource, "reviews") {
 			add(r)
 		}
+	}
+	for _, r := range more {
+		add(r)
 	}
 	for gvk, gvr := range ownResources {
 		add(openapi.Resource{GVR: gvr, Kind: gvk})

@@ -185,7 +185,7 @@ func (e *evaluation) sayRead() {
 		one, other string
 	}{
 		{len(p.Policies()), "policy", "policies"}, {p.Bindings(), "binding", "bindings"},
-		{p.Mutators(), "mutator", "mutators"}, {p.Guests(), "policy of Kubewarden", "policies of Kubewarden"},
+		{p.Mutators(), "mutator", "mutators"}, {p.Kyverno(), "rule of Kyverno", "rules of Kyverno"}, {len(p.Kubewarden()), "policy of Kubewarden", "policies of Kubewarden"},
 	} {
 		if c.n > 0 {
 			parts = append(parts, counted(c.n, c.one, c.other))

@@ -78,7 +78,10 @@ matched an object, standard error says why those did not that may have been expe
 to; with --explain it says so of all policies and bindings.
 
 Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
-the policies, as Gatekeeper runs them: in its order, until nothing changes.
+the policies, as Gatekeeper runs them: in its order, until nothing changes. Then come
+the mutate rules of Kyverno's policies (ClusterPolicy, Policy, MutatingPolicy,
+NamespacedMutatingPolicy), as the policies that mapd migrate kyverno makes of them; a
+rule that is not converted is named and changes nothing.
 Kubewarden's policies (ClusterAdmissionPolicy, AdmissionPolicy) run after those, by
 name, and those with "mutating: false" last. Their WebAssembly modules are fetched
 when they are loaded; --module takes a file in the place of one. The request files
@@ -184,7 +187,7 @@ func (f *evalFlags) addKustomize(cmd *cobra.Command) {
 
 // addPolicies adds the flag for policies.
 func (f *evalFlags) addPolicies(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
+	cmd.Flags().StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kyverno's and Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
 }
 
 // addRequest adds the flags for what is asked of the policies.
@@ -330,7 +333,7 @@ func eval(ctx context.Context, s streams, f *evalFlags) error {
 	if err := e.outside.save(); err != nil {
 		return err
 	}
-	return e.verdict()
+	return e.outcome()
 }
 
 // all evaluates all objects.
@@ -379,7 +382,7 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 	if err != nil {
 		return nil, err
 	}
-	loader, err := f.modules.loader(guestLog(s.err), limitCommand)
+	loader, err := f.modules.loader(moduleLog(s.err), limitCommand)
 	if err != nil {
 		return nil, f.usagef("%w", err)
 	}
@@ -418,7 +421,7 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 }
 
 // load reads the policies, those of live included, and prints the notes about them.
-func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
+func (e *evaluation) load(s streams, loader *moduleLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
 	f := e.flags
 	e.notes.quiet = f.quiet
 	var policies *mapd.Policies
@@ -426,9 +429,12 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 	var refused *mapd.LoadError
 	for again := true; again; {
 		policies, err = mapd.Load(mapd.Options{
-			Documents: f.documents, Context: append(contextOf(e.inputs, texts, f.documents), live...),
-			Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
-			Resolver: e.outside.resolver, Provider: e.outside.provider, Guests: loader,
+			Kubernetes: f.kubernetes, Unbound: f.unbound, Enforce: f.mode == modeEnforce, Namespace: f.namespace, Modules: loader,
+			ToolOptions: mapd.ToolOptions{
+				Documents: f.documents, Context: append(contextOf(e.inputs, texts, f.documents), live...),
+				Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
+				Resolver: e.outside.resolver, Provider: e.outside.provider,
+			},
 		}, texts...)
 		again = false
 		if errors.As(err, &refused) {
@@ -446,10 +452,10 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 		return &codedError{code: exitPolicy}
 	case err != nil:
 		return usagef("--kubernetes: %w", err)
-	case len(policies.Policies()) == 0 && policies.Mutators() == 0 && policies.Guests() == 0 && !f.expand:
+	case len(policies.Policies()) == 0 && policies.Mutators()+policies.Kyverno()+len(policies.Kubewarden()) == 0 && !f.expand:
 		return e.noPolicies()
 	}
-	e.swapped = len(texts) > 0 && len(live)+len(f.documents) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators() == 0
+	e.swapped = len(texts) > 0 && len(live)+len(f.documents) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators()+policies.Kyverno() == 0
 	if e.expander, err = e.makeExpander(s, texts); err != nil {
 		return err
 	}
@@ -460,7 +466,7 @@ func (e *evaluation) load(s streams, loader *guestLoader, texts []mapd.File, liv
 	}
 	for _, n := range policies.Notes() {
 		switch {
-		case n.Kind == mapd.Mistake:
+		case n.Kind == mapd.Mistake || n.Kind == mapd.Unconverted:
 			e.notes.warn("%s\n", report.Line(n.String()))
 		case n.Kind != mapd.OnlyGenerated || !f.expand:
 			e.notes.say("note: %s\n", report.Line(noteText(n)))
@@ -489,8 +495,8 @@ func (e *evaluation) readOld(s streams) error {
 	return nil
 }
 
-// verdict returns the error whose exit code the objects together deserve.
-func (e *evaluation) verdict() error {
+// outcome returns the error whose exit code the objects together deserve.
+func (e *evaluation) outcome() error {
 	if e.objects == 0 && !e.failed && !e.unreadable {
 		return e.flags.usagef("no objects in %s", strings.Join(slices.Concat(e.flags.files, e.flags.kustomize), ", "))
 	}

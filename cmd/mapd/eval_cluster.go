@@ -35,7 +35,7 @@ type evalCluster struct {
 func (f *evalCluster) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.on, "from-cluster", false, "also read the policies of a cluster, with their bindings, params, CRDs and Namespaces, and the objects that are named as arguments; of two with one name the one of -p counts")
-	fl.BoolVar(&f.native, "native", false, "with --from-cluster: the policies of admissionregistration.k8s.io instead of mapd's, Gatekeeper's and Kubewarden's")
+	fl.BoolVar(&f.native, "native", false, "with --from-cluster: the policies of admissionregistration.k8s.io instead of mapd's, Gatekeeper's, Kyverno's and Kubewarden's")
 	f.cluster.add(fl)
 }
 
@@ -77,7 +77,7 @@ func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*map
 	if err != nil {
 		return nil, nil, fail(err)
 	}
-	docs, problems, err := c.Documents(ctx, audit.Loading{Native: from.native, Mutators: true, Guests: true})
+	docs, problems, err := c.Documents(ctx, audit.Loading{Native: from.native, Mutators: true, Kyverno: true, Modules: true})
 	if err != nil {
 		return nil, nil, fail(err)
 	}

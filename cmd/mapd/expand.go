@@ -116,7 +116,7 @@ func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) 
 		}
 	}
 	e.noteAssumed()
-	return e.verdict()
+	return e.outcome()
 }
 
 // creates returns what became of the objects that a workload creates.
@@ -144,20 +144,20 @@ func (e *evaluation) makeExpander(s streams, texts []mapd.File) (*expansion.Expa
 	if !f.expand {
 		return nil, nil
 	}
-	set, err := e.readVerdicts(s, texts)
+	set, err := e.readValidation(s, texts)
 	if err != nil {
 		return nil, err
 	}
 	return &expansion.Expander{
 		Templates: expand.New(policies.Templates()), Types: policies.Types(), Admit: policies.Engine().Admit,
 		Validators: []expansion.Validator{expansion.Server(set)},
-		Raw:        f.raw, Lenient: len(policies.Policies())+policies.Guests() == 0,
+		Raw:        f.raw, Lenient: len(policies.Policies())+policies.Kyverno()+len(policies.Kubewarden()) == 0,
 	}, nil
 }
 
-// readVerdicts returns the validation of a server with the ValidatingAdmissionPolicies
+// readValidation returns the validation of a server with the ValidatingAdmissionPolicies
 // among texts.
-func (e *evaluation) readVerdicts(s streams, texts []mapd.File) (*validating.Set, error) {
+func (e *evaluation) readValidation(s streams, texts []mapd.File) (*validating.Set, error) {
 	var inputs []manifest.Input
 	for _, f := range texts {
 		if bytes.Contains(f.Data, []byte(validating.PolicyKind)) { // the bindings' kind begins with it

@@ -118,7 +118,7 @@ func (r *rewriting) read(paths []string, stdin io.Reader) ([]*manifest.Document,
 // build compiles policies. Mutators do not run.
 func (r *rewriting) build(docs []*manifest.Document, unbound bool) (*policyset.Snapshot, []error) {
 	return policyset.Build(slices.Concat(docs, r.common), policyset.Options{
-		Env: r.env, Unbound: unbound, Namespace: r.flags.namespace, Mutators: api.Off,
+		Env: r.env, Unbound: unbound, Namespace: r.flags.namespace, Mutators: api.Off, Kyverno: api.Off,
 	})
 }
 

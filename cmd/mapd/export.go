@@ -167,7 +167,7 @@ func (e *exporting) build(ctx context.Context, docs []*manifest.Document, names 
 	if err != nil {
 		return err
 	}
-	s, errs := policyset.Build(docs, policyset.Options{Env: env, Namespace: e.flags.namespace, Mutators: api.Off})
+	s, errs := policyset.Build(docs, policyset.Options{Env: env, Namespace: e.flags.namespace, Mutators: api.Off, Kyverno: api.Off})
 	if len(errs) > 0 {
 		printErrors(e.err, errs)
 		return &codedError{code: exitPolicy}

@@ -123,7 +123,7 @@ func (f *exportIgnoreFlags) fromGiven(ctx context.Context, s streams, rules *ign
 	if err := e.all(ctx); err != nil {
 		return err
 	}
-	return e.verdict()
+	return e.outcome()
 }
 
 // fromGenerated collects what the policies change in objects that are made up.
@@ -140,7 +140,10 @@ func (f *exportIgnoreFlags) fromGenerated(ctx context.Context, s streams, rules 
 	if err != nil {
 		return err
 	}
-	policies, err := mapd.Load(mapd.Options{Env: env, Namespace: f.namespace, Unbound: f.unbound, Resolver: outside.resolver}, texts...)
+	policies, err := mapd.Load(mapd.Options{
+		Namespace: f.namespace, Unbound: f.unbound,
+		ToolOptions: mapd.ToolOptions{Env: env, Resolver: outside.resolver},
+	}, texts...)
 	var refused *mapd.LoadError
 	switch {
 	case errors.As(err, &refused):

@@ -35,7 +35,8 @@ const lintLong = `Find mistakes in policies.
 
 Pass bindings, CustomResourceDefinitions, Namespaces and parameters among the files: rules
 hold policies against them. What is not given is not missed. Nothing is run on an object.
-Of Gatekeeper's mutators only the names of their fields are looked at (unknown-field).
+Of Gatekeeper's mutators only the names of their fields are looked at (unknown-field), of
+Kyverno's policies only what mapd makes of their mutate rules (kyverno).
 
 A comment "# mapd:ignore RULE REASON" (in an expression "// mapd:ignore RULE REASON")
 suppresses the findings of a rule in its line, or in the next one and all that is indented
@@ -134,7 +135,7 @@ func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return usagef("lint: %w", err)
 	}
-	if r.Policies+r.Bindings+r.Mutators == 0 && len(r.Findings) == 0 {
+	if r.Policies+r.Bindings+r.Mutators+r.Kyverno == 0 && len(r.Findings) == 0 {
 		return usagef("lint: no policies in %s%s", strings.Join(paths, ", "), onlySuffix(ignoredText(nil, skipped, true)))
 	}
 	if !f.quiet {
@@ -274,11 +275,14 @@ func (f *lintFlags) print(s streams, r *lint.Result, ignored string) error {
 	if ignored != "" {
 		more += "; ignored: " + ignored
 	}
-	mutators := ""
+	others := ""
 	if r.Mutators > 0 {
-		mutators = fmt.Sprintf(", mutators: %d", r.Mutators)
+		others = fmt.Sprintf(", mutators: %d", r.Mutators)
+	}
+	if r.Kyverno > 0 {
+		others += fmt.Sprintf(", policies of Kyverno: %d", r.Kyverno)
 	}
 	_, err := fmt.Fprintf(s.err, "policies: %d, bindings: %d%s; errors: %d, warnings: %d, info: %d, suppressed: %d%s\n",
-		r.Policies, r.Bindings, mutators, count[lint.Error], count[lint.Warning], count[lint.Info], len(r.Suppressed), more)
+		r.Policies, r.Bindings, others, count[lint.Error], count[lint.Warning], count[lint.Info], len(r.Suppressed), more)
 	return err
 }

@@ -51,22 +51,29 @@ func (c *liveCluster) readMutators(ctx context.Context, in *migrate.Input) error
 	return nil
 }
 
-// readKinds reads the CustomResourceDefinitions, for the kinds of the cluster,
-// and the Namespaces.
-func (c *liveCluster) readKinds(ctx context.Context, in *migrate.Input) error {
-	if r, ok := c.Serves(api.DefinitionGroup, api.DefinitionKind, "v1"); ok {
-		err := c.Each(ctx, r, func(u *unstructured.Unstructured) error {
-			source, err := openapi.Served(u, func(error) {}) // a kind without schema is as one that nobody knows
-			if err == nil {
-				in.Sources = append(in.Sources, source)
-			} else {
-				c.Notes = append(c.Notes, fmt.Sprintf("CustomResourceDefinition %s: %v", u.GetName(), err))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+// definitions reads the CustomResourceDefinitions, for the kinds of the cluster.
+func (c *liveCluster) definitions(ctx context.Context) (sources []openapi.Source, err error) {
+	r, ok := c.Serves(api.DefinitionGroup, api.DefinitionKind, "v1")
+	if !ok {
+		return nil, nil
+	}
+	err = c.Each(ctx, r, func(u *unstructured.Unstructured) error {
+		source, err := openapi.Served(u, func(error) {}) // a kind without schema is as one that nobody knows
+		if err == nil {
+			sources = append(sources, source)
+		} else {
+			c.Notes = append(c.Notes, fmt.Sprintf("CustomResourceDefinition %s: %v", u.GetName(), err))
 		}
+		return nil
+	})
+	return sources, err
+}
+
+// readKinds reads the CustomResourceDefinitions and the Namespaces.
+func (c *liveCluster) readKinds(ctx context.Context, in *migrate.Input) error {
+	var err error
+	if in.Sources, err = c.definitions(ctx); err != nil {
+		return err
 	}
 	namespaces, ok := c.Serves("", "Namespace", "v1")
 	if !ok {

@@ -2,24 +2,32 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/author/kyverno"
 	"github.com/mapd-project/mapd/internal/author/migrate"
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // kyvernoFlags are the flags of migrate kyverno as they were given.
 type kyvernoFlags struct {
-	recursive bool
-	assess    bool
-	output    string
-	directory string
-	group     string
+	recursive   bool
+	fromCluster bool
+	cluster     clusterFlags
+	assess      bool
+	output      string
+	directory   string
+	group       string
 
 	verify    bool
 	objects   []string
@@ -45,6 +53,10 @@ into --output-dir, a file for each policy of Kyverno, and the verdicts to standa
 error. Pass CustomResourceDefinitions, too: a rule for a kind whose fields are not
 known is refused where its type matters.
 
+With --from-cluster, the policies are those of a cluster, and so are the
+CustomResourceDefinitions if you may read them. Only the right to list the policies
+is needed, and nothing is written to the cluster.
+
 --verify compares each converted rule with its policy on the same objects: those of
 -f, and generated ones that have what the rule mentions. Kyverno's side is an
 interpreter of its rules; what it does not know is not verified, and the outcome says
@@ -55,19 +67,23 @@ Exit codes:
   0  all exact; with --verify, no difference that a verdict does not name
   1  a rule is not exact; with --verify, there is such a difference
   2  wrong usage, input that cannot be read, or output that cannot be written
+  4  the cluster cannot be read
   130  a comparison was interrupted`
 
 func newMigrateKyverno(s streams) *cobra.Command {
 	var f kyvernoFlags
 	cmd := &cobra.Command{
-		Use:   "kyverno PATH... --assess | --verify | --output-dir DIR",
+		Use:   "kyverno PATH... | --from-cluster --assess | --verify | --output-dir DIR",
 		Short: "Write native policies for Kyverno's mutate rules",
 		Long:  migrateKyvernoLong,
 		Example: `  mapd migrate kyverno policies/ -R --assess
   mapd migrate kyverno policies/ -R --assess -o html > assessment.html
   mapd migrate kyverno policies/ --output-dir native/
-  mapd migrate kyverno policies/ --verify -f objects/`,
-		RunE: func(cmd *cobra.Command, paths []string) error { return runMigrateKyverno(cmd.Context(), s, &f, paths) },
+  mapd migrate kyverno policies/ --verify -f objects/
+  mapd migrate kyverno --from-cluster --assess`,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			return runMigrateKyverno(cmd.Context(), s, &f, paths)
+		},
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
@@ -75,6 +91,8 @@ func newMigrateKyverno(s streams) *cobra.Command {
 	choiceVarP(fl, &f.output, "output", "o", "table", " of --assess and --verify (html: of --assess)", "table", "json", "markdown", "html")
 	fl.StringVar(&f.directory, "output-dir", "-", "directory for the files; - is one stream on standard output")
 	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the policies of a cluster")
+	f.cluster.add(fl)
 	choiceVar(fl, &f.group, "api-group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")
 	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
 	addComparison(fl, &f.objects, &f.generated, &f.seed)
@@ -91,8 +109,10 @@ var assessments = map[string]func(*kyverno.Assessment, io.Writer) error{
 func runMigrateKyverno(ctx context.Context, s streams, f *kyvernoFlags, paths []string) error {
 	const name = "migrate kyverno: "
 	switch {
-	case len(paths) == 0:
-		return usagef(name + "no policies; name files or directories with them, or - for standard input")
+	case len(paths) == 0 && !f.fromCluster:
+		return usagef(name + "no policies; name files or directories with them, - for standard input, or --from-cluster")
+	case len(paths) > 0 && f.fromCluster:
+		return usagef(name + "paths and --from-cluster: one of them")
 	case f.assess && f.directory != "-":
 		return usagef(name + "--assess writes no policies; leave out --output-dir")
 	case !f.assess && !f.verify && f.output != "table":
@@ -101,23 +121,27 @@ func runMigrateKyverno(ctx context.Context, s streams, f *kyvernoFlags, paths []
 	if err := f.checkVerify(); err != nil {
 		return err
 	}
-	files, _, err := manifest.Files(paths, f.recursive)
-	if err != nil {
-		return usagef(name+"%w", err)
+	if ctx == nil {
+		ctx = context.Background()
 	}
-	in, errs := kyverno.Read(manifest.Inputs(once(files), s.in))
-	if len(errs) > 0 {
-		printErrors(s.err, errs)
-		return &codedError{code: exitUsage}
+	source := strings.Join(paths, ", ")
+	read := func() (*kyverno.Input, error) { return f.read(s, paths) }
+	if f.fromCluster {
+		source = "the cluster"
+		read = func() (*kyverno.Input, error) { return f.readCluster(ctx, s) }
+	}
+	in, err := read()
+	if err != nil {
+		return err
 	}
 	if len(in.Policies) == 0 && len(in.Unreadable) == 0 {
-		return usagef(name+"no policies of Kyverno in %s", strings.Join(files, ", "))
+		return usagef(name+"no policies of Kyverno in %s", source)
 	}
 	a, err := kyverno.Assess(in)
 	if err != nil {
 		return usagef(name+"%w", err)
 	}
-	a.Version, a.Source = version(), strings.Join(paths, ", ")
+	a.Version, a.Source = version(), source
 	if names := a.Collisions(); len(names) > 0 && !f.assess && (!f.verify || f.directory != manifest.Stdin) {
 		return usagef(name+"two policies would have the name %s; convert them apart", names[0])
 	}
@@ -139,6 +163,71 @@ func runMigrateKyverno(ctx context.Context, s streams, f *kyvernoFlags, paths []
 		return &codedError{code: exitFindings}
 	}
 	return nil
+}
+
+// read reads the policies of files.
+func (f *kyvernoFlags) read(s streams, paths []string) (*kyverno.Input, error) {
+	files, _, err := manifest.Files(paths, f.recursive)
+	if err != nil {
+		return nil, usagef("migrate kyverno: %w", err)
+	}
+	in, errs := kyverno.Read(manifest.Inputs(once(files), s.in))
+	if len(errs) > 0 {
+		printErrors(s.err, errs)
+		return nil, &codedError{code: exitUsage}
+	}
+	return in, nil
+}
+
+// readCluster reads the policies of a cluster, and the definitions of kinds. A kind that the
+// cluster does not serve has no policies; what may not be read is noted.
+func (f *kyvernoFlags) readCluster(ctx context.Context, s streams) (*kyverno.Input, error) {
+	config, err := f.cluster.config()
+	if err != nil {
+		return nil, usagef("migrate kyverno: %w", err)
+	}
+	fail := func(err error) error { return &codedError{exitUnreachable, fmt.Errorf("migrate kyverno: %w", err)} }
+	c, err := newLiveCluster(ctx, config)
+	if err != nil {
+		return nil, fail(err)
+	}
+	in := &kyverno.Input{}
+	var refused []error
+	for _, gvks := range policy.Served() {
+		var versions []string
+		for _, gvk := range gvks {
+			versions = append(versions, gvk.Version)
+		}
+		r, ok := c.Serves(gvks[0].Group, gvks[0].Kind, versions...)
+		if !ok {
+			continue
+		}
+		err := c.Each(ctx, r, func(u *unstructured.Unstructured) error {
+			in.Add(&manifest.Document{Object: u, File: manifest.Name(u), Index: 1})
+			return nil
+		})
+		switch {
+		case apierrors.IsForbidden(err):
+			refused = append(refused, err)
+		case err != nil:
+			return nil, fail(err)
+		}
+	}
+	if len(refused) > 0 && len(in.Policies)+len(in.Unreadable) == 0 {
+		return nil, fail(errors.Join(refused...))
+	}
+	if in.Sources, err = c.definitions(ctx); apierrors.IsForbidden(err) {
+		refused = append(refused, err)
+	} else if err != nil {
+		return nil, fail(err)
+	}
+	for _, err := range refused {
+		c.Notes = append(c.Notes, "not read: "+err.Error())
+	}
+	for _, n := range c.Notes {
+		fmt.Fprintf(s.err, "note: %s\n", report.Line(n))
+	}
+	return in, nil
 }
 
 // writeKyverno writes the policies, and the verdicts to standard error.

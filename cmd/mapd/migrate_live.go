@@ -91,7 +91,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 // alone returns an error if a mapd of the cluster does the same. Its policies
 // exclude other namespaces, and the two would overwrite each other's policies.
 func alone(ctx context.Context, kube kubernetes.Interface) error {
-	namespace := homeOf(ctx, kube)
+	namespace := installedNamespace(ctx, kube)
 	said, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, gatekeeper.MutatorsName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
@@ -157,9 +157,9 @@ func liveLines(state *gatekeeper.NativeState, report *gatekeeper.NativeReport) m
 	return out
 }
 
-// homeOf returns the namespace that the cluster's mapd runs in, as its configuration for
+// installedNamespace returns the namespace that the cluster's mapd runs in, as its configuration for
 // validation says; where that cannot be read, the one of the manifests.
-func homeOf(ctx context.Context, kube kubernetes.Interface) string {
+func installedNamespace(ctx context.Context, kube kubernetes.Interface) string {
 	found, err := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
 	if err != nil {
 		return defaultNamespace

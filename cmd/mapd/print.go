@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -215,10 +214,7 @@ func (p *printer) line(out []byte) error {
 
 func marshal(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
-	if err := enc.Encode(v); err != nil {
+	if err := report.WriteJSON(&b, v, indent); err != nil {
 		return nil, unwritable{err}
 	}
 	return b.Bytes(), nil

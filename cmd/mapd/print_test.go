@@ -46,7 +46,7 @@ func TestPrintNeverLosesAnObject(t *testing.T) {
 				}
 			}
 			var coded *codedError
-			if err := e.verdict(); !errors.As(err, &coded) || coded.code != exitPartial {
+			if err := e.outcome(); !errors.As(err, &coded) || coded.code != exitPartial {
 				t.Errorf("verdict = %v, want exit code %d", err, exitPartial)
 			}
 			if text := said.String(); !strings.Contains(text, "document 1, line 1: Widget default/bad: ") {

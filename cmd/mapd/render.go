@@ -150,7 +150,7 @@ func (d *rendering) verdict(assume bool, tell func(text string)) error {
 		tell("missing: " + text)
 	}
 	if d.objects > 0 || d.failed || d.unreadable {
-		if err := d.evaluation.verdict(); err != nil {
+		if err := d.evaluation.outcome(); err != nil {
 			return err
 		}
 	}

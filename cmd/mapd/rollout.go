@@ -8,9 +8,9 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +24,10 @@ import (
 
 	"github.com/mapd-project/mapd/internal/breaker"
 	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/replicas"
+	"github.com/mapd-project/mapd/internal/output/page"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/lookup"
@@ -110,7 +112,7 @@ func completePolicies(cluster *clusterFlags) cobra.CompletionFunc {
 		}
 		ctx, stop := interruptible(cmd.Context(), askTimeout)
 		defer stop()
-		found, err := list(ctx, client, api.OwnPolicies)
+		found, err := listed(ctx, client, api.OwnPolicies)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -293,19 +295,19 @@ func withCounts(bindings []rolloutBinding, answers []replicas.Answer[history.Cou
 }
 
 func (o *rolloutStatusOutput) table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POLICY\tBINDING\tMODE\tPERCENT\tLEFT-OUT\tSEEN\tWOULD\tCHANGED\tFAILED\tLAST")
+	t := page.Table{Heads: []string{"POLICY", "BINDING", "MODE", "PERCENT", "LEFT-OUT", "SEEN", "WOULD", "CHANGED", "FAILED", "LAST"}}
+	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	for _, b := range o.Bindings {
 		row := func(mode, percent string, c history.Counts, last *history.Example) {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", report.Line(b.Policy), dash(report.Line(b.Binding)), mode, dash(percent),
-				c.LeftOut, c.Seen, c.Would, c.Changed, c.Failed, exampleText(last))
+			t.Row(b.Policy, dash(b.Binding), mode, dash(percent),
+				count(c.LeftOut), count(c.Seen), count(c.Would), count(c.Changed), count(c.Failed), exampleText(last))
 		}
-		row(dash(report.Line(b.Mode)), b.Percent, b.Counts, b.Last)
+		row(dash(b.Mode), b.Percent, b.Counts, b.Last)
 		for _, e := range b.Earlier {
-			row(dash(report.Line(e.Mode))+" (earlier)", "", e.Counts, e.Last)
+			row(dash(e.Mode)+" (earlier)", "", e.Counts, e.Last)
 		}
 	}
-	return t.Flush()
+	return t.WriteText(w)
 }
 
 func dash(s string) string { return cmp.Or(s, "-") }
@@ -372,13 +374,13 @@ func sumModes(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair]
 // bindingsOf reads the bindings of a policy, or all if its name is empty, with the mode
 // that each has.
 func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string) ([]rolloutBinding, error) {
-	policies, err := list(ctx, client, api.OwnPolicies)
+	policies, err := listed(ctx, client, api.OwnPolicies)
 	if err != nil {
 		return nil, err
 	}
 	known := map[string]*unstructured.Unstructured{}
 	for i := range policies {
-		known[policies[i].GetName()] = &policies[i]
+		known[policies[i].GetName()] = policies[i]
 	}
 	if policyName != "" && known[policyName] == nil {
 		names := namesOf(policies)
@@ -387,7 +389,7 @@ func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string
 		}
 		return nil, usagef("there is no policy %q", policyName)
 	}
-	bindings, err := list(ctx, client, api.OwnBindings)
+	bindings, err := listed(ctx, client, api.OwnBindings)
 	if err != nil {
 		return nil, err
 	}
@@ -406,23 +408,16 @@ func bindingsOf(ctx context.Context, client dynamic.Interface, policyName string
 	return out, nil
 }
 
-// list reads all objects of a resource, in pages.
-func list(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
-	var out []unstructured.Unstructured
-	o := metav1.ListOptions{Limit: 500}
-	for {
-		page, err := client.Resource(resource).List(ctx, o)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", resource.Resource, err)
-		}
-		out = append(out, page.Items...)
-		if o.Continue = page.GetContinue(); o.Continue == "" {
-			return out, nil
-		}
+// listed returns all objects of a resource.
+func listed(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
+	out, err := list.All[*unstructured.Unstructured](ctx, client.Resource(resource).List, metav1.ListOptions{Limit: 500})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", resource.Resource, err)
 	}
+	return out, nil
 }
 
-func namesOf(objects []unstructured.Unstructured) []string {
+func namesOf(objects []*unstructured.Unstructured) []string {
 	names := make([]string, len(objects))
 	for i := range objects {
 		names[i] = objects[i].GetName()

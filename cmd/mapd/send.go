@@ -20,6 +20,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/httpsclient"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -120,7 +121,7 @@ func send(ctx context.Context, s streams, f *sendFlags) error {
 }
 
 func (f *sendFlags) client() (*http.Client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	config := &tls.Config{}
 	if f.caFile != "" {
 		pem, err := manifest.ReadFile(f.caFile, manifest.MaxFile)
 		if err != nil {
@@ -131,10 +132,10 @@ func (f *sendFlags) client() (*http.Client, error) {
 			return nil, fmt.Errorf("%s: no certificate in it", f.caFile)
 		}
 	}
-	return &http.Client{
-		Transport: &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment},
-		Timeout:   30 * time.Second, // the longest that an API server waits
-	}, nil
+	return httpsclient.New(httpsclient.Options{
+		TLS: config, Proxy: http.ProxyFromEnvironment, Connections: 1,
+		Timeout: 30 * time.Second, // the longest that an API server waits
+	}), nil
 }
 
 // one sends one document and prints the answer.

@@ -219,7 +219,7 @@ func (f *serveFlags) check() error {
 	}
 	switch {
 	case f.tlsCert != "" && f.tlsCA == "":
-		return usagef("serve: --tls-cert needs --tls-ca: the API server has to be told whom to trust")
+		return usagef("serve: --tls-cert needs --tls-ca: the webhook configuration has to say whom API servers trust")
 	case f.tlsCert == "" && f.tlsCA != "":
 		return usagef("serve: --tls-ca needs --tls-cert and --tls-key")
 	case f.auditInterval != 0 && f.auditInterval < leastAuditInterval:

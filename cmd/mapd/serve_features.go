@@ -32,7 +32,7 @@ func (f *serveFlags) features(ctx context.Context, c *connection, metrics *metri
 		}
 		list = append(list, gatekeeper.New(gatekeeper.Options{Mode: f.mutators(), Metrics: metrics, Native: native}))
 	}
-	if mode := f.guestMode(api.Off); mode != api.Off {
+	if mode := f.moduleMode(api.Off); mode != api.Off {
 		loader, err := f.modules.loader(log, limitToContainer)
 		if err != nil {
 			return nil, nil, usagef("serve: %w", err)

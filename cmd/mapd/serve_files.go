@@ -49,7 +49,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	}
 	defer providers.Close()
 	source := &source{
-		flags: f, options: policyset.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Expansion: f.expansion, Guests: loader, GuestMode: f.guestMode(api.Enforce), Resolver: providers},
+		flags: f, options: policyset.Options{Env: env, Unbound: f.unbound, Mutators: f.mutators(), Kyverno: api.Off, Expansion: f.expansion, Modules: loader, ModuleMode: f.moduleMode(api.Enforce), Resolver: providers},
 		log: log, metrics: metrics, providers: providers, files: manifest.NewSteady(f.policies, f.recursive),
 	}
 	errs, code := source.load(ctx, true)

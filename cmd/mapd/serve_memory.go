@@ -40,7 +40,7 @@ func limitToContainer() (limit int64) {
 const moduleMemory = 1 << 30
 
 // limitCommand limits the memory of a command that runs modules, in a container as that of a
-// server. It returns what guests are bounded by.
+// server. It returns what modules are bounded by.
 func limitCommand() (limit int64) {
 	limit = limitToContainer()
 	if limit == math.MaxInt64 {

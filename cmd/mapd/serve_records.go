@@ -20,7 +20,7 @@ const (
 
 // startSink has records stored or sent as --record-sink says; stop stores or sends what is
 // left. It must be called before the first review.
-func (f *serveFlags) startSink(ctx context.Context, records *history.Ledger, writes *controllers.Writer, namespace, identity string, metrics *metrics.Metrics, log *slog.Logger) (stop func(), err error) {
+func (f *serveFlags) startSink(ctx context.Context, records *history.Recorder, writes *controllers.Writer, namespace, identity string, metrics *metrics.Metrics, log *slog.Logger) (stop func(), err error) {
 	switch f.recordSink {
 	case sinkConfigMap:
 		records.StoreIn(namespace)
@@ -30,7 +30,7 @@ func (f *serveFlags) startSink(ctx context.Context, records *history.Ledger, wri
 		stop = func() { cancel(); storing.Wait() }
 	case sinkOTel:
 		events, err := telemetry.StartEvents(ctx, telemetry.EventOptions{
-			Version: version(), Instance: identity, Log: log, Take: records.Feed().Take, Sunk: records.Sunk,
+			Version: version(), Instance: identity, Log: log, Take: records.Feed().Take, Delivered: records.Delivered,
 		})
 		if err != nil {
 			return nil, usagef("serve: --record-sink: %w", err)
@@ -39,6 +39,6 @@ func (f *serveFlags) startSink(ctx context.Context, records *history.Ledger, wri
 	default:
 		return func() {}, nil
 	}
-	metrics.RecordSink(records.SunkTotals)
+	metrics.RecordSink(records.DeliveredTotals)
 	return stop, nil
 }

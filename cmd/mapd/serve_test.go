@@ -42,7 +42,7 @@ func TestLimitCommand(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
 	for range 2 {
-		o := guestMemory(limitCommand())
+		o := boundedRuntime(limitCommand())
 		if o.AllMemory <= 0 || o.AllMemory > moduleMemory/4 || o.Memory <= 0 || o.Memory > o.AllMemory {
 			t.Errorf("guests may have %d bytes, one of them %d", o.AllMemory, o.Memory)
 		}

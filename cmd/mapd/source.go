@@ -134,7 +134,7 @@ func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 			s.log.Warn("expansion templates do nothing", "error", expand.CycleError(circle))
 		}
 		s.expander.Store(x)
-		s.log.Info("expansion loaded", "templates", len(l.Templates), "validatingPolicies", len(judges.Policies), "validatingBindings", len(judges.Bindings))
+		s.log.Info("expansion loaded", "templates", len(l.Templates()), "validatingPolicies", len(judges.Policies), "validatingBindings", len(judges.Bindings))
 	}
 	s.providers.Set(providers, 0)
 	if len(providers) > 0 {
@@ -151,13 +151,13 @@ func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 		s.log.Info("documents and files that policies have no use for", "ignored", text)
 	}
 	s.loadedMutators(l)
-	if len(l.Guests) > 0 {
-		s.log.Info("Kubewarden's policies loaded", "policies", len(l.Guests))
+	if len(l.Modules()) > 0 {
+		s.log.Info("Kubewarden's policies loaded", "policies", len(l.Modules()))
 	}
 	switch none := "there are no policies, so nothing is changed"; {
 	case enforced == 0 && before > 0:
 		s.log.Warn("no policy has an effect any more, so nothing is changed", "before", before)
-	case len(l.Policies)+len(l.Mutators)+len(l.Guests) == 0:
+	case len(l.Policies)+len(l.Mutators())+len(l.Modules()) == 0:
 		s.log.Warn(none)
 	}
 	for _, text := range l.Tripped {
@@ -189,7 +189,7 @@ func newExpander(l *policyset.Loaded, e *engine.Engine, judges validating.Docume
 		return nil, err
 	}
 	return &expansion.Expander{
-		Templates: expand.New(l.Templates), Types: l.Types, Admit: e.Admit, Validators: []expansion.Validator{expansion.Server(set)},
+		Templates: expand.New(l.Templates()), Types: l.Types, Admit: e.Admit, Validators: []expansion.Validator{expansion.Server(set)},
 		Lenient: len(l.Policies) == 0,
 	}, nil
 }
@@ -197,7 +197,7 @@ func newExpander(l *policyset.Loaded, e *engine.Engine, judges validating.Docume
 // loadedMutators says what has become of the mutators.
 func (s *source) loadedMutators(l *policyset.Loaded) {
 	states := map[string]int{}
-	for _, m := range l.Mutators {
+	for _, m := range l.Mutators() {
 		states[m.Kind()]++
 		if !m.Running {
 			s.log.Info("mutator does not run", "mutator", m.Mutator.ID(), "reason", m.Reason)
@@ -206,20 +206,20 @@ func (s *source) loadedMutators(l *policyset.Loaded) {
 			s.log.Info("mutator may not mean what it says", "mutator", m.Mutator.ID(), "field", n.Field, "note", n.Message)
 		}
 	}
-	s.metrics.MutatorsPublished(states, l.Shapes)
-	if len(l.Mutators) > 0 {
-		s.log.Info("mutators loaded", "mutators", len(l.Mutators), "running", states[mutators.Running], "shapes", l.Shapes,
+	s.metrics.MutatorsPublished(states, l.Shapes())
+	if len(l.Mutators()) > 0 {
+		s.log.Info("mutators loaded", "mutators", len(l.Mutators()), "running", states[mutators.Running], "shapes", l.Shapes(),
 			"shadow", s.options.Mutators == api.Shadow)
 	}
 }
 
 // effective returns how many policies, mutators and modules run.
 func (s *source) effective(l *policyset.Loaded) int {
-	n := len(l.Policies) + len(l.Guests)
+	n := len(l.Policies) + len(l.Modules())
 	if !s.flags.unbound {
 		n -= len(l.Unbound)
 	}
-	for _, m := range l.Mutators {
+	for _, m := range l.Mutators() {
 		if m.Running {
 			n++
 		}

@@ -46,8 +46,9 @@ type testFlags struct {
 const testLong = `Run the cases of suites, and show how results differ from what was expected.
 
 A suite is a file mapd-test.yaml beside the policies that it is about. Of Kyverno's
-tests (kyverno-test.yaml), the results about MutatingAdmissionPolicies run, too; suites
-of gator are skipped, since they test ConstraintTemplates. PATH is a
+tests (kyverno-test.yaml), the results about MutatingAdmissionPolicies and about mutate
+rules of Kyverno's own policies run, too; suites of gator are skipped, since they test
+ConstraintTemplates. PATH is a
 suite, a directory with one, or DIR/... for all suites below a directory; the
 default is the current directory. Directories named testdata, vendor or
 node_modules, and those that begin with a dot or an underscore, are left out.
@@ -136,7 +137,7 @@ func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	if f.verbose {
-		log = guestLog(stderr)
+		log = moduleLog(stderr)
 	}
 	if _, err := f.modules.loader(log, limitCommand); err != nil {
 		return opts, usagef("test: %w", err)
@@ -146,7 +147,7 @@ func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {
 			return cel.NewEnv(cel.Options{Version: minor, Observe: true})
 		}
 	}
-	opts.Guests = func(local map[string]string) (kubewarden.Loader, error) {
+	opts.Modules = func(local map[string]string) (kubewarden.Loader, error) {
 		own := f.modules
 		for _, module := range slices.Sorted(maps.Keys(local)) {
 			own.local = append(slices.Clip(own.local), module+"="+local[module])
@@ -203,7 +204,7 @@ func testOnce(ctx context.Context, s streams, f *testFlags, opts suite.Options, 
 	if f.update && len(results.Errs) == 0 {
 		return updateTests(s, results)
 	}
-	return testVerdict(results)
+	return testOutcome(results)
 }
 
 func (f *testFlags) covers() bool { return f.coverage || f.html != "" || f.lcov != "" }
@@ -299,8 +300,8 @@ func printSuiteErrors(w io.Writer, errs []error) {
 	}
 }
 
-// testVerdict returns the error whose exit code the results deserve.
-func testVerdict(r *suite.Results) error {
+// testOutcome returns the error whose exit code the results deserve.
+func testOutcome(r *suite.Results) error {
 	switch {
 	case r.Unread:
 		return &codedError{code: exitUsage}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/cluster/history"
 	"github.com/mapd-project/mapd/internal/operate/replicas"
+	"github.com/mapd-project/mapd/internal/output/page"
 	"github.com/mapd-project/mapd/internal/output/report"
 )
 
@@ -193,8 +193,7 @@ func (f *topFlags) sorted(total map[history.Pair]*history.Counted) []*history.Co
 
 // topTable prints what was counted: in all or, unless seconds is 0, per second.
 func topTable(w io.Writer, f *topFlags, all []*history.Counted, seconds float64) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POLICY\tBINDING\tTIME\tPER REQUEST\tSEEN\tWOULD\tCHANGED\tFAILED")
+	t := page.Table{Heads: []string{"POLICY", "BINDING", "TIME", "PER REQUEST", "SEEN", "WOULD", "CHANGED", "FAILED"}}
 	for i, c := range all {
 		if i == f.most {
 			break
@@ -208,10 +207,9 @@ func topTable(w io.Writer, f *topFlags, all []*history.Counted, seconds float64)
 			spent = time.Duration(float64(spent) / seconds)
 			count = func(n uint64) string { return fmt.Sprintf("%.1f", float64(n)/seconds) }
 		}
-		fmt.Fprintf(t, "%s\t%s\t%v\t%v\t%s\t%s\t%s\t%s\n", report.Line(c.Policy), dash(report.Line(c.Binding)), short(spent), short(each),
-			count(c.Seen), count(c.Would), count(c.Changed), count(c.Failed))
+		t.Row(c.Policy, dash(c.Binding), short(spent).String(), short(each).String(), count(c.Seen), count(c.Would), count(c.Changed), count(c.Failed))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.WriteText(w); err != nil {
 		return err
 	}
 	if more := len(all) - f.most; more > 0 {

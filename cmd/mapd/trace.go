@@ -52,7 +52,7 @@ func (e *evaluation) admit(ctx context.Context, req *mapd.Request) *mapd.Result 
 
 // many reports whether there are more policies than are explained without a flag.
 func (e *evaluation) many() bool {
-	return len(e.policies.Policies())+e.policies.Mutators()+e.policies.Guests() > maxExplained
+	return len(e.policies.Policies())+e.policies.Mutators()+len(e.policies.Kubewarden()) > maxExplained
 }
 
 // summary says what policies did to an object.

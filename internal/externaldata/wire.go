@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mapd-project/mapd/internal/httpsclient"
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -29,7 +30,7 @@ const maxTime = 5 * time.Second
 func newHTTPClient(p *legacy.Provider, certificate func() (*tls.Certificate, error)) *http.Client {
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM(p.CABundle)
-	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authorities}
+	config := &tls.Config{RootCAs: authorities}
 	if certificate != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			cert, err := certificate()
@@ -39,14 +40,7 @@ func newHTTPClient(p *legacy.Provider, certificate func() (*tls.Certificate, err
 			return cert, nil
 		}
 	}
-	return &http.Client{
-		Transport: &http.Transport{
-			TLSClientConfig: config, IdleConnTimeout: 90 * time.Second,
-			MaxIdleConnsPerHost: 10, MaxConnsPerHost: maxConnections,
-			MaxResponseHeaderBytes: 64 << 10, DisableCompression: true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	return httpsclient.New(httpsclient.Options{TLS: config, Connections: maxConnections})
 }
 
 // certificateError says why there is no client certificate.

@@ -121,8 +121,8 @@ var ErrNotShown = errors.New("no generated request shows what the fixed policy d
 type Result struct {
 	// Findings are in the order of their places; Suppressed are those with a Reason.
 	Findings, Suppressed []Finding
-	// Policies, Bindings and Gatekeeper's Mutators were looked at.
-	Policies, Bindings, Mutators int
+	// Policies, Bindings, Gatekeeper's Mutators and Kyverno's policies were looked at.
+	Policies, Bindings, Mutators, Kyverno int
 	// More says that there is more than maxFindings.
 	More bool
 	// Unread says that a finding is about a document that cannot be read.
@@ -180,7 +180,7 @@ func run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
 
 // result sorts findings, and takes away those that are suppressed.
 func (s *set) result(sources []Source) *Result {
-	out := &Result{Policies: len(s.policies), Bindings: len(s.bindings), Mutators: len(s.mutators)}
+	out := &Result{Policies: len(s.policies), Bindings: len(s.bindings), Mutators: len(s.mutators), Kyverno: len(s.kyverno)}
 	out.Findings = slices.Concat(s.readErrors, s.findings)
 	marks := suppressions(sources)
 	var left []Finding

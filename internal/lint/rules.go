@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -39,6 +41,7 @@ func ruleList() []Rule {
 		{Name: "escape-key", Severity: Error, Fixes: true, Summary: "a key with `/` or `~` in the path of a JSONPatch, not escaped", policy: escapeKey},
 		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},
 		{Name: "integer-overflow", Severity: Error, Summary: "an integer that an ApplyConfiguration writes with fewer bits", policy: integerOverflow},
+		{Name: "kyverno", Severity: Error, Summary: "a policy that Kyverno refuses, a mutate rule that mapd cannot run (warning), or one that it runs otherwise (info)", set: kyvernoRules},
 		{Name: "missing-parent", Severity: Warning, Summary: "a JSONPatch on a place that may not be there", policy: missingParent},
 		{Name: "native-rollout", Severity: Warning, Summary: "a mode, a share or a breaker where nobody reads it", set: nativeRollout},
 		{Name: "not-idempotent", Severity: Warning, Summary: "a mutation that changes the object each time it runs", policy: notIdempotent},
@@ -132,13 +135,13 @@ func library(p *pass) {
 
 // unknownFields finds fields that are read or patched and that no matched kind has.
 func unknownFields(p *pass) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
 		p.eachPath(e, func(n *cel.Node, at path, _ facts) {
-			if at[0] != "object" && at[0] != "oldObject" || told[at[1:].key()] || !p.set.lacks(p.subject, at) {
+			if at[0] != "object" && at[0] != "oldObject" || reported[at[1:].key()] || !p.set.lacks(p.subject, at) {
 				return
 			}
-			told[at[1:].key()] = true
+			reported[at[1:].key()] = true
 			p.node(e, n, "%s: %s has no such field", at, kindNames(p.subject.kinds)).Severity = Warning
 		})
 		for _, o := range e.ops {
@@ -165,6 +168,34 @@ func mutatorFields(p *pass) {
 	for _, d := range p.set.mutators {
 		for _, n := range legacy.Unknown(d.Object) {
 			p.note(d, n.Field, d.ErrorAtKey(n.Field, errors.New(n.Message)), n.Field+": "+n.Message).Severity = Warning
+		}
+	}
+}
+
+// kyvernoRules finds mutate rules of Kyverno's policies that no policy stands for exactly.
+func kyvernoRules(p *pass) {
+	env, err := language(p.set.opts.Newest)
+	if err != nil {
+		return // said of the options
+	}
+	for _, d := range p.set.kyverno {
+		rules, errs := policyset.KyvernoRules(d, policy.Deps{Env: env, Types: p.set.types})
+		for _, err := range errs {
+			if at := (*manifest.PositionError)(nil); errors.As(err, &at) {
+				p.note(d, "", at, at.Err.Error())
+			}
+		}
+		for i := range rules {
+			r := &rules[i]
+			text := r.Says()
+			if text == "" {
+				continue
+			}
+			f := p.field(d, r.Path, "%s", text)
+			f.Severity = Info
+			if !r.Converted() {
+				f.Severity = Warning
+			}
 		}
 	}
 }
@@ -334,11 +365,11 @@ func (s *subject) findWrites(e *expression) (out []write) {
 // unguarded finds access to what may be missing. A server then denies the request, or
 // leaves the mutation out.
 func unguarded(p *pass) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
 		var seen []path
 		p.eachPath(e, func(n *cel.Node, at path, known facts) {
-			if at[0] != "object" && at[0] != "oldObject" || known.knows(at) || told[at.key()] {
+			if at[0] != "object" && at[0] != "oldObject" || known.knows(at) || reported[at.key()] {
 				return
 			}
 			for _, shorter := range seen {
@@ -358,7 +389,7 @@ func unguarded(p *pass) {
 			default:
 				return
 			}
-			told[at.key()] = true
+			reported[at.key()] = true
 			seen = append(seen, at)
 			guard := p.guard(e, at, known)
 			if strings.Contains(guard, "[]") {

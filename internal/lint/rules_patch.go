@@ -185,7 +185,7 @@ func missingParent(p *pass) {
 	for _, e := range p.subject.exprs {
 		r.look(e.root, nil, true, looked)
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range p.subject.ofPart(api.Mutations) {
 		if !e.patch {
 			for _, w := range p.subject.writes(e) {
@@ -218,10 +218,10 @@ func missingParent(p *pass) {
 				if looked.knows(at) || is != mayBeMissing && (is != mapKey || o.op != "remove") {
 					continue
 				}
-				if told[at.key()] {
+				if reported[at.key()] {
 					break
 				}
-				told[at.key()] = true
+				reported[at.key()] = true
 				pointer := "/" + strings.Join(parent[:i+1], "/")
 				switch last := i == len(parent)-1; {
 				case o.op == "remove" && last && whole:

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	kyverno "github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/internal/policyset/compile"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -34,6 +35,7 @@ type set struct {
 	namespaces []*unstructured.Unstructured
 	others     []*unstructured.Unstructured
 	mutators   []*manifest.Document // Gatekeeper's
+	kyverno    []*manifest.Document // Kyverno's policies
 	presence   map[string]presence
 	// served says that types are all that the cluster of the policies serves.
 	served bool
@@ -168,6 +170,8 @@ func (s *set) add(d *manifest.Document) error {
 		s.namespaces = append(s.namespaces, d.Object)
 	case legacy.IsMutator(gvk):
 		s.mutators = append(s.mutators, d)
+	case kyverno.Is(gvk):
+		s.kyverno = append(s.kyverno, d)
 	default:
 		s.others = append(s.others, d.Object)
 	}

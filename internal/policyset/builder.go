@@ -71,6 +71,7 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			continue
 		}
 		gvk := d.Object.GroupVersionKind()
+		at := slices.IndexFunc(features, func(f feature) bool { return f.on(&opts) && f.takes(gvk, d.Object.GetName()) })
 		if what := misspelt(gvk); what != "" {
 			b.snapshot.Misspelt = append(b.snapshot.Misspelt, fmt.Sprintf("%s: %s", d.Where(), what))
 			if gvk.Group != api.NativeGroup {
@@ -78,7 +79,7 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 				continue
 			}
 		}
-		if ignored(gvk) {
+		if at < 0 && ignored(gvk) {
 			b.snapshot.Ignored[gvk.Kind]++
 			if pk, ok, _ := unstructured.NestedStringMap(d.Object.Object, "spec", "paramKind"); ok {
 				b.paramKinds[schema.FromAPIVersionAndKind(pk["apiVersion"], pk["kind"]).GroupKind()] = true
@@ -95,7 +96,6 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 			b.fail(d.ErrorAt("metadata", fmt.Errorf("%s: metadata.name: Required value: %s", gvk.Kind, why)))
 			continue
 		}
-		at := slices.IndexFunc(features, func(f feature) bool { return f.on(&opts) && f.takes(gvk, d.Object.GetName()) })
 		switch {
 		case at >= 0:
 			namespace := ""

@@ -9,9 +9,9 @@ import (
 // feature is a kind of policy, beside MutatingAdmissionPolicies, that documents may have. A
 // new one is a file with its methods and a line in features.
 type feature interface {
-	// group and kinds are what is spelt rightly.
-	group() string
-	kinds() []string
+	// kinds are those of the feature's groups that are spelt rightly, by group; none if only
+	// other programs know them.
+	kinds() map[string][]string
 	// on reports whether documents of the feature are read; others count as any object.
 	on(o *Options) bool
 	// takes reports whether objects of a kind with a name belong to the feature; with an
@@ -23,9 +23,16 @@ type feature interface {
 	// they describe may read any object.
 	parameters() bool
 	readsAll() bool
-	// build adds to the Snapshot what documents say, and to the errors what is wrong.
+	// build adds to the Snapshot the stages and the result of the feature's documents, and to
+	// the errors what is wrong. A method of Snapshot beside it returns the result.
 	build(b *builder, docs []*manifest.Document, o *Options)
 }
 
+// resultOf returns the result that a feature has put into a Snapshot, the zero value if none.
+func resultOf[T any](s *Snapshot, f feature) T {
+	result, _ := s.results[f].(T)
+	return result
+}
+
 // features are all, in the order in which a request meets what they run.
-var features = []feature{templateDocuments{}, mutatorDocuments{}, moduleDocuments{}}
+var features = []feature{templateDocuments{}, mutatorDocuments{}, kyvernoDocuments{}, moduleDocuments{}}

@@ -16,8 +16,7 @@ import (
 // here.
 type toys struct{ names *[]string }
 
-func (toys) group() string                                    { return "toys.example.com" }
-func (toys) kinds() []string                                  { return []string{"Toy"} }
+func (toys) kinds() map[string][]string                       { return map[string][]string{"toys.example.com": {"Toy"}} }
 func (toys) on(o *Options) bool                               { return o.Mutators != api.Off }
 func (toys) takes(gvk schema.GroupVersionKind, _ string) bool { return gvk.Group == "toys.example.com" }
 func (toys) namespaced(schema.GroupVersionKind) bool          { return true }

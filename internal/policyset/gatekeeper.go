@@ -16,15 +16,30 @@ import (
 // mutatorDocuments are Gatekeeper's mutators and its Config.
 type mutatorDocuments struct{}
 
+// builtMutators is their result.
+type builtMutators struct {
+	mutators.Result
+	builder *mutators.Builder
+}
+
+// Mutators says what has become of each of Gatekeeper's mutators.
+func (s *Snapshot) Mutators() []mutators.State {
+	return resultOf[builtMutators](s, mutatorDocuments{}).States
+}
+
+// Shapes returns how many programs the mutators share.
+func (s *Snapshot) Shapes() int { return resultOf[builtMutators](s, mutatorDocuments{}).Shapes }
+
 func (mutatorDocuments) group() string      { return legacy.Group }
 func (mutatorDocuments) on(o *Options) bool { return o.Mutators != api.Off }
 func (mutatorDocuments) parameters() bool   { return true }
 func (mutatorDocuments) readsAll() bool     { return false }
-func (mutatorDocuments) kinds() (out []string) {
+func (mutatorDocuments) kinds() map[string][]string {
+	var names []string
 	for _, k := range legacy.Kinds() {
-		out = append(out, string(k))
+		names = append(names, string(k))
 	}
-	return out
+	return map[string][]string{legacy.Group: names}
 }
 
 // takes: Gatekeeper's namespace is not known here, so there is one Config of all.
@@ -73,43 +88,50 @@ func (mutatorDocuments) build(b *builder, docs []*manifest.Document, opts *Optio
 		}
 	}
 	builder := mutators.NewBuilder(policy.Deps{Env: b.env, Types: b.snapshot.Types})
-	if b.like != nil && b.like.shapes != nil {
-		builder = b.like.shapes.Again()
+	if b.like != nil {
+		if like := resultOf[builtMutators](b.like, mutatorDocuments{}); like.builder != nil {
+			builder = like.builder.Again()
+		}
 	}
-	b.snapshot.shapes = builder
 	built := builder.Build(all, config, b.snapshot.Types, mutators.Options{
 		Namespace: b.snapshot.Namespaces.Namespace, External: opts.Resolver != nil,
 	})
-	b.snapshot.stages = []engine.Stage{engine.Mutators(built.Set, opts.Mutators)}
+	b.snapshot.stages = append(b.snapshot.stages, engine.Mutators(built.Set, opts.Mutators))
 	for i := range built.States {
 		s := &built.States[i]
 		s.Notes = append(unknown[s.Mutator.ID()], s.Notes...)
 	}
-	b.snapshot.Mutators, b.snapshot.Shapes = built.States, built.Shapes
+	b.snapshot.results[mutatorDocuments{}] = builtMutators{*built, builder}
 }
 
 // templateDocuments are Gatekeeper's expansion templates.
 type templateDocuments struct{}
 
-func (templateDocuments) group() string      { return api.ExpansionGroup }
-func (templateDocuments) kinds() []string    { return nil }
-func (templateDocuments) on(o *Options) bool { return o.Mutators != api.Off || o.Expansion }
-func (templateDocuments) parameters() bool   { return true }
-func (templateDocuments) readsAll() bool     { return false }
+func (templateDocuments) kinds() map[string][]string { return nil }
+func (templateDocuments) on(o *Options) bool         { return o.Mutators != api.Off || o.Expansion }
+func (templateDocuments) parameters() bool           { return true }
+func (templateDocuments) readsAll() bool             { return false }
 func (templateDocuments) takes(gvk schema.GroupVersionKind, _ string) bool {
 	return legacy.IsTemplate(gvk)
 }
 func (templateDocuments) namespaced(schema.GroupVersionKind) bool { return false }
 
+// Templates returns the expansion templates.
+func (s *Snapshot) Templates() []*legacy.Template {
+	return resultOf[[]*legacy.Template](s, templateDocuments{})
+}
+
 func (templateDocuments) build(b *builder, docs []*manifest.Document, _ *Options) {
+	var all []*legacy.Template
 	for _, d := range docs {
 		t, err := legacy.DecodeTemplate(d.Object)
 		if err != nil {
 			b.fail(MutatorError(d, err))
 			continue
 		}
-		b.snapshot.Templates = append(b.snapshot.Templates, t)
+		all = append(all, t)
 	}
+	b.snapshot.results[templateDocuments{}] = all
 }
 
 // MutatorError is err, from decoding a mutator, a Config or an expansion template, where its cause stands

@@ -2,6 +2,7 @@ package policyset
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,9 +23,7 @@ var kindsOf = map[string][]string{
 
 func init() {
 	for _, f := range features {
-		if len(f.kinds()) > 0 {
-			kindsOf[f.group()] = f.kinds()
-		}
+		maps.Copy(kindsOf, f.kinds())
 	}
 }
 

@@ -16,12 +16,13 @@ import (
 // moduleDocuments are Kubewarden's policies.
 type moduleDocuments struct{}
 
-func (moduleDocuments) group() string    { return kubewarden.Group }
 func (moduleDocuments) on(*Options) bool { return true }
 func (moduleDocuments) parameters() bool { return false }
 func (moduleDocuments) readsAll() bool   { return true }
-func (moduleDocuments) kinds() []string {
-	return []string{kubewarden.ClusterPolicyKind, kubewarden.PolicyKind, kubewarden.ClusterPolicyKind + "Group", kubewarden.PolicyKind + "Group", "PolicyServer"}
+func (moduleDocuments) kinds() map[string][]string {
+	return map[string][]string{kubewarden.Group: {
+		kubewarden.ClusterPolicyKind, kubewarden.PolicyKind, kubewarden.ClusterPolicyKind + "Group", kubewarden.PolicyKind + "Group", "PolicyServer",
+	}}
 }
 func (moduleDocuments) takes(gvk schema.GroupVersionKind, _ string) bool {
 	return kubewarden.IsPolicy(gvk)
@@ -30,15 +31,35 @@ func (moduleDocuments) namespaced(gvk schema.GroupVersionKind) bool {
 	return gvk.Kind == kubewarden.PolicyKind
 }
 
+// loadedModules is the result: the policies that run, or the names of those that do not since
+// nothing loads modules.
+type loadedModules struct {
+	running  []*kubewarden.Policy
+	unloaded []string
+}
+
+// Modules returns Kubewarden's policies that run, in the order of their IDs.
+func (s *Snapshot) Modules() []*kubewarden.Policy {
+	return resultOf[loadedModules](s, moduleDocuments{}).running
+}
+
+// NotLoaded returns the names of Kubewarden's policies that do not run since nothing loads
+// modules.
+func (s *Snapshot) NotLoaded() []string {
+	return resultOf[loadedModules](s, moduleDocuments{}).unloaded
+}
+
 // build has the modules loaded.
 func (moduleDocuments) build(b *builder, docs []*manifest.Document, opts *Options) {
-	if opts.GuestMode == api.Off {
+	if opts.ModuleMode == api.Off {
 		return
 	}
-	if opts.Guests == nil {
+	var result loadedModules
+	if opts.Modules == nil {
 		for _, d := range docs {
-			b.snapshot.NoGuests = append(b.snapshot.NoGuests, d.Name())
+			result.unloaded = append(result.unloaded, d.Name())
 		}
+		b.snapshot.results[moduleDocuments{}] = result
 		return
 	}
 	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
@@ -55,39 +76,40 @@ func (moduleDocuments) build(b *builder, docs []*manifest.Document, opts *Option
 			continue
 		}
 		documents[p.Key()] = d
-		b.snapshot.Guests = append(b.snapshot.Guests, p)
+		result.running = append(result.running, p)
 	}
-	b.snapshot.Guests = kubewarden.Unique(b.snapshot.Guests)
+	result.running = kubewarden.Unique(result.running)
+	b.snapshot.results[moduleDocuments{}] = result
 	compiled, errs := make([]*policy.Policy, len(documents)), make([]error, len(documents))
 	parallel.Each(len(documents), func(i int) {
-		compiled[i], errs[i] = loadGuest(b.snapshot.Guests[i], deps, b.params, opts.Guests)
+		compiled[i], errs[i] = loadModule(result.running[i], deps, b.params, opts.Modules)
 	})
 	for i, err := range errs {
 		if err != nil {
-			b.faults(documents[b.snapshot.Guests[i].Key()], err)
+			b.faults(documents[result.running[i].Key()], err)
 		}
 	}
 	if len(b.errs) > 0 || len(compiled) == 0 {
 		return
 	}
-	mutating, validating, err := kubewarden.Indexes(b.snapshot.Guests, compiled, binding.Sources{
+	mutating, validating, err := kubewarden.Indexes(result.running, compiled, binding.Sources{
 		Namespaces: b.snapshot.Namespaces, Equivalents: Equivalents(b.snapshot.Types),
 	})
 	if err != nil {
 		b.fail(err)
 		return
 	}
-	b.snapshot.stages = append(b.snapshot.stages, engine.Guests(mutating, opts.GuestMode), engine.Validators(validating, opts.GuestMode))
+	b.snapshot.stages = append(b.snapshot.stages, engine.Modules(mutating, opts.ModuleMode), engine.Validators(validating, opts.ModuleMode))
 }
 
-// loadGuest compiles what a policy says and loads its module.
-func loadGuest(p *kubewarden.Policy, deps policy.Deps, objects binding.Params, loader kubewarden.Loader) (*policy.Policy, error) {
+// loadModule compiles what a policy says and loads its module.
+func loadModule(p *kubewarden.Policy, deps policy.Deps, objects binding.Params, loader kubewarden.Loader) (*policy.Policy, error) {
 	if faults := p.Check(deps); len(faults) > 0 {
 		return nil, faults
 	}
-	guest, err := loader.Load(context.Background(), p, deps, objects)
+	module, err := loader.Load(context.Background(), p, deps, objects)
 	if err != nil {
 		return nil, kubewarden.ModuleFault(err)
 	}
-	return p.Compile(deps, guest)
+	return p.Compile(deps, module)
 }

@@ -11,13 +11,11 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
-	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
-	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -43,11 +41,13 @@ type Options struct {
 	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
 	// objects.
 	Mutators api.Mode
+	// Kyverno is the mode of Kyverno's policies, as Mutators is.
+	Kyverno api.Mode
 	// Expansion reads Gatekeeper's expansion templates although Mutators is Off.
 	Expansion bool
-	// Guests loads the modules of Kubewarden's policies. Without it they do not run.
-	Guests    kubewarden.Loader
-	GuestMode api.Mode
+	// Modules loads the modules of Kubewarden's policies. Without it they do not run.
+	Modules    kubewarden.Loader
+	ModuleMode api.Mode
 	// Trace and Resolver are those of engine.Options.
 	Trace    bool
 	Resolver engine.Resolver
@@ -65,7 +65,7 @@ type Options struct {
 	// of the same policies is used again. It may be nil.
 	Like *Snapshot
 	// Also, if not nil, reads all documents for the caller, and returns what is wrong
-	// with those of its kinds. Other rooms judge by kinds that a Snapshot does not use.
+	// with those of its kinds. Other packages use kinds that a Snapshot does not.
 	Also func(docs []*manifest.Document) []error
 }
 
@@ -74,16 +74,6 @@ type Snapshot struct {
 	Index    *binding.Index
 	Types    *openapi.Types
 	Policies []*policy.Policy
-	// Mutators says what has become of each mutator, and Shapes how many programs
-	// they share.
-	Mutators []mutators.State
-	Shapes   int
-	// Templates are the expansion templates.
-	Templates []*legacy.Template
-	// Guests are Kubewarden's policies that run, in the order of their IDs, and NoGuests
-	// the names of those that do not since nothing loads modules.
-	Guests   []*kubewarden.Policy
-	NoGuests []string
 	// Misspelt says which documents have a kind that looks like that of a policy and is none.
 	Misspelt []string
 	// Apart says which bindings name a policy of the other group. In a cluster the API server
@@ -116,7 +106,7 @@ type Snapshot struct {
 
 	crds       []*manifest.Document
 	compiled   map[*manifest.Document]reading
-	shapes     *mutators.Builder
+	results    map[feature]any // of those features that have one
 	stages     []engine.Stage
 	sources    binding.Sources
 	authorizer *asked
@@ -179,7 +169,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		env:        opts.Env,
 		ctx:        opts.Context,
 		namespace:  cmp.Or(opts.Namespace, DefaultNamespace),
-		snapshot:   &Snapshot{Ignored: map[string]int{}, Native: map[string]bool{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]reading{}},
+		snapshot:   &Snapshot{Ignored: map[string]int{}, Native: map[string]bool{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]reading{}, results: map[feature]any{}},
 		seen:       map[objectID]*manifest.Document{},
 		more:       map[*manifest.Document]bool{},
 		paramKinds: map[schema.GroupKind]bool{},

@@ -115,7 +115,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if diff := cmp.Diff(text(Validate(first).ToAggregate()), text(Validate(second).ToAggregate())); diff != "" {
-			t.Fatalf("two verdicts on one input: %s", diff)
+			t.Fatalf("two answers on one input: %s", diff)
 		}
 		_, _ = Compile(first)
 		if data, err := json.Marshal(first); err != nil {

@@ -441,9 +441,9 @@ func keyOf(req *policy.Request) key {
 
 // candidates are what requests of one key can meet.
 type candidates struct {
-	// verdicts holds the rulesets under which requests may match or fail.
-	verdicts map[*ruleset]*verdict
-	tables   []*lookup.Table[*group]
+	// answers holds the rulesets under which requests may match or fail.
+	answers map[*ruleset]*answer
+	tables  []*lookup.Table[*group]
 	// namespaces says that the labels of the request's namespace are asked for.
 	namespaces bool
 	// all says that some rules are invalid for this key, so that every group must be
@@ -496,8 +496,8 @@ func (ix *Index) compute(k *key) *candidates {
 	if ix.src.Equivalents != nil {
 		equivalents = ix.src.Equivalents(k.resource)
 	}
-	judged := map[*ruleset]*verdict{}
-	judge := func(r *ruleset) *verdict {
+	judged := map[*ruleset]*answer{}
+	judge := func(r *ruleset) *answer {
 		v, ok := judged[r]
 		if !ok {
 			v = r.judge(k, equivalents)
@@ -525,8 +525,8 @@ func (ix *Index) compute(k *key) *candidates {
 		}
 		met = append(met, r)
 	}
-	c.verdicts = judged
-	maps.DeleteFunc(c.verdicts, func(_ *ruleset, v *verdict) bool { return v == nil })
+	c.answers = judged
+	maps.DeleteFunc(c.answers, func(_ *ruleset, v *answer) bool { return v == nil })
 	if len(met) > maxTables {
 		var groups []*group
 		for _, r := range met {

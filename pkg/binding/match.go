@@ -213,9 +213,9 @@ func oneOf(items []string, s string) bool {
 	return slices.ContainsFunc(items, func(item string) bool { return item == "*" || item == s })
 }
 
-// verdict is the answer of a ruleset for all requests of one key. Only their names
+// answer is that of a ruleset for all requests of one key. Only their names
 // remain to be tested.
-type verdict struct {
+type answer struct {
 	excluded []hit
 	matched  []hit
 }
@@ -230,16 +230,16 @@ type hit struct {
 	err      error
 }
 
-// always is the verdict of a ruleset without rules.
+// always is the answer of a ruleset without rules.
 var always = []hit{{}}
 
 // judge evaluates everything that depends on the key alone. It returns nil if no
 // request of that key can match or fail.
-func (r *ruleset) judge(k *key, equivalents []Equivalent) *verdict {
+func (r *ruleset) judge(k *key, equivalents []Equivalent) *answer {
 	if r == nil {
-		return &verdict{}
+		return &answer{}
 	}
-	v := &verdict{excluded: r.hits(r.exclude, k, equivalents), matched: always}
+	v := &answer{excluded: r.hits(r.exclude, k, equivalents), matched: always}
 	if !r.any {
 		v.matched = r.hits(r.rules, k, equivalents)
 	}
@@ -250,7 +250,7 @@ func (r *ruleset) judge(k *key, equivalents []Equivalent) *verdict {
 }
 
 // fails reports whether the rules themselves return an error for some request.
-func (v *verdict) fails() bool {
+func (v *answer) fails() bool {
 	failing := func(h hit) bool { return h.err != nil }
 	return slices.ContainsFunc(v.excluded, failing) || slices.ContainsFunc(v.matched, failing)
 }
@@ -301,10 +301,10 @@ func (r *ruleset) hits(rules []rule, k *key, equivalents []Equivalent) []hit {
 }
 
 // test reports whether m matches one request (spec §2.1), or the criterion that does
-// not hold; v is the verdict of m's rules for its key. Of the rules it says only that
+// not hold; v is the answer of m's rules for its key. Of the rules it says only that
 // none holds: nearest knows more. The server tests selectors first but reports their errors last. Here the
 // cheap tests come first, with the same result: one test that fails decides.
-func (m *matcher) test(t *target, v *verdict) (hit, Criterion, error) {
+func (m *matcher) test(t *target, v *answer) (hit, Criterion, error) {
 	switch {
 	case m.err != nil:
 		return hit{}, Satisfied, m.err

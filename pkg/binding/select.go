@@ -135,7 +135,7 @@ func (ix *Index) meet(s *Selection, t *target, c *candidates) {
 func (s *Selection) ask(t *target, c *candidates, g *group) {
 	m := met{group: g, invocation: Invocation{HasParams: g.params.given}}
 	inv := &m.invocation
-	h, failed, err := g.policy.test(t, c.verdicts[g.policy.rules])
+	h, failed, err := g.policy.test(t, c.answers[g.policy.rules])
 	if err != nil {
 		t.others = true
 		inv.Err, inv.PolicyError = err, true
@@ -155,7 +155,7 @@ func (s *Selection) ask(t *target, c *candidates, g *group) {
 		return
 	}
 	if g.binding != nil {
-		_, failed, err := g.binding.test(t, c.verdicts[g.binding.rules])
+		_, failed, err := g.binding.test(t, c.answers[g.binding.rules])
 		if failed != Satisfied {
 			return
 		}

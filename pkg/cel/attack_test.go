@@ -247,6 +247,7 @@ func TestResultsThatUnfold(t *testing.T) {
 // What reads nothing is evaluated once for all, but on the account and in the turn of
 // whoever comes first, and again if that one's time was up.
 func TestConstantsAreBounded(t *testing.T) {
+	hammer.Alone(t)
 	s := unfolding(t, Vars{})
 	const loops = "lists.range(500).all(x, lists.range(500).all(y, x + y >= 0))"
 	p, err := s.Compile(loops, Bool)

@@ -179,6 +179,7 @@ func (c *patient) Done() <-chan struct{} { return make(chan struct{}) }
 
 // Wherever compiling is stopped, the environment is good for the next expression.
 func TestInterruptedCompile(t *testing.T) {
+	hammer.Alone(t)
 	env := testEnv(t)
 	// Names that must be looked up, and more than 1024 nodes and code points.
 	expr := list("namespaceObject.metadata.name.size()", 8000)

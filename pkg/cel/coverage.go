@@ -186,39 +186,6 @@ func (f *pointFinder) below(e ast.Expr) {
 				f.add(call.Target(), Optional, Present, Absent)
 			}
 		}
-		if call.IsMemberFunction() {
-			f.visit(call.Target())
-		}
-		for _, arg := range args {
-			f.visit(arg)
-		}
-	case ast.SelectKind:
-		f.visit(e.AsSelect().Operand())
-	case ast.ListKind:
-		list := e.AsList()
-		for i, elem := range list.Elements() {
-			if list.IsOptional(int32(i)) {
-				f.add(elem, Optional, Present, Absent)
-			}
-			f.visit(elem)
-		}
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			m := entry.AsMapEntry()
-			if m.IsOptional() {
-				f.add(m.Value(), Optional, Present, Absent)
-			}
-			f.visit(m.Key())
-			f.visit(m.Value())
-		}
-	case ast.StructKind:
-		for _, entry := range e.AsStruct().Fields() {
-			s := entry.AsStructField()
-			if s.IsOptional() {
-				f.add(s.Value(), Optional, Present, Absent)
-			}
-			f.visit(s.Value())
-		}
 	case ast.ComprehensionKind:
 		loop := e.AsComprehension()
 		f.visit(loop.IterRange())
@@ -239,6 +206,13 @@ func (f *pointFinder) below(e ast.Expr) {
 				f.addAs(step, gathered(step), Body, Ran)
 			}
 		}
+		return
+	}
+	for _, p := range parts(e) {
+		if p.optional {
+			f.add(p.Expr, Optional, Present, Absent)
+		}
+		f.visit(p.Expr)
 	}
 }
 

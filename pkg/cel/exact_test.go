@@ -3,11 +3,14 @@ package cel
 import (
 	"errors"
 	"testing"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // The memory of loops is counted exactly, so that an evaluation near the bound has the same
 // outcome each time, on each replica.
 func TestMemoryIsExact(t *testing.T) {
+	hammer.Alone(t)
 	const turns = 700 // some twenty of the random samples that work is counted by
 	const expr = `[1, 2, 3, 4, 5, 6, 7].map(a, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(b, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(c, string(a) + string(b) + string(c)).size())).size() == 7`
 	s := testScope(t, Vars{}, nil)

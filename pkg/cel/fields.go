@@ -238,39 +238,10 @@ func (f *finder) bind(e ast.Expr, vars *loopVars) {
 		f.bind(c.LoopCondition(), vars)
 		f.bind(c.LoopStep(), vars)
 	default:
-		for _, child := range children(e) {
-			f.bind(child, vars)
+		for _, p := range parts(e) {
+			f.bind(p.Expr, vars)
 		}
 	}
-}
-
-// children are the operands of an expression that is no loop.
-func children(e ast.Expr) []ast.Expr {
-	switch e.Kind() {
-	case ast.CallKind:
-		c := e.AsCall()
-		if c.IsMemberFunction() {
-			return append([]ast.Expr{c.Target()}, c.Args()...)
-		}
-		return c.Args()
-	case ast.ListKind:
-		return e.AsList().Elements()
-	case ast.MapKind:
-		var out []ast.Expr
-		for _, entry := range e.AsMap().Entries() {
-			out = append(out, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-		return out
-	case ast.SelectKind:
-		return []ast.Expr{e.AsSelect().Operand()}
-	case ast.StructKind:
-		var out []ast.Expr
-		for _, entry := range e.AsStruct().Fields() {
-			out = append(out, entry.AsStructField().Value())
-		}
-		return out
-	}
-	return nil
 }
 
 // follow notes that the value of e goes to w.

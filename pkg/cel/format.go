@@ -43,6 +43,7 @@ func sameSyntax(a, b ast.Expr) bool {
 	if a.Kind() != b.Kind() {
 		return false
 	}
+	same := true
 	switch a.Kind() {
 	case ast.IdentKind:
 		return a.AsIdent() == b.AsIdent()
@@ -50,27 +51,22 @@ func sameSyntax(a, b ast.Expr) bool {
 		return a.AsLiteral().Type() == b.AsLiteral().Type() && a.AsLiteral().Equal(b.AsLiteral()) == types.True
 	case ast.SelectKind:
 		x, y := a.AsSelect(), b.AsSelect()
-		return x.FieldName() == y.FieldName() && x.IsTestOnly() == y.IsTestOnly() && sameSyntax(x.Operand(), y.Operand())
+		same = x.FieldName() == y.FieldName() && x.IsTestOnly() == y.IsTestOnly()
 	case ast.CallKind:
 		x, y := a.AsCall(), b.AsCall()
-		return x.FunctionName() == y.FunctionName() && x.IsMemberFunction() == y.IsMemberFunction() &&
-			slices.EqualFunc(children(a), children(b), sameSyntax)
-	case ast.ListKind:
-		x, y := a.AsList(), b.AsList()
-		return slices.Equal(x.OptionalIndices(), y.OptionalIndices()) && slices.EqualFunc(x.Elements(), y.Elements(), sameSyntax)
-	case ast.MapKind:
-		return slices.EqualFunc(a.AsMap().Entries(), b.AsMap().Entries(), func(a, b ast.EntryExpr) bool {
-			x, y := a.AsMapEntry(), b.AsMapEntry()
-			return x.IsOptional() == y.IsOptional() && sameSyntax(x.Key(), y.Key()) && sameSyntax(x.Value(), y.Value())
-		})
+		same = x.FunctionName() == y.FunctionName() && x.IsMemberFunction() == y.IsMemberFunction()
 	case ast.StructKind:
 		x, y := a.AsStruct(), b.AsStruct()
-		return x.TypeName() == y.TypeName() && slices.EqualFunc(x.Fields(), y.Fields(), func(a, b ast.EntryExpr) bool {
-			x, y := a.AsStructField(), b.AsStructField()
-			return x.Name() == y.Name() && x.IsOptional() == y.IsOptional() && sameSyntax(x.Value(), y.Value())
+		same = x.TypeName() == y.TypeName() && slices.EqualFunc(x.Fields(), y.Fields(), func(x, y ast.EntryExpr) bool {
+			return x.AsStructField().Name() == y.AsStructField().Name()
 		})
+	case ast.ListKind, ast.MapKind:
+	default:
+		return false // macros are not expanded, so there are no loops
 	}
-	return false // macros are not expanded, so there are no loops
+	return same && slices.EqualFunc(parts(a), parts(b), func(x, y part) bool {
+		return x.optional == y.optional && sameSyntax(x.Expr, y.Expr)
+	})
 }
 
 func sameComments(a, b string) bool {

@@ -102,31 +102,20 @@ func (f *reading) add(root ast.Expr, path, bound []string) {
 // eachChild calls visit with the parts of e, as written, and the variables that are bound
 // there.
 func eachChild(e ast.Expr, bound []string, visit func(ast.Expr, []string)) {
-	switch e.Kind() {
-	case ast.CallKind:
-		c := e.AsCall()
-		if c.IsMemberFunction() {
-			visit(c.Target(), bound)
+	all := parts(e)
+	if e.Kind() != ast.CallKind {
+		for _, p := range all {
+			visit(p.Expr, bound)
 		}
-		defines, scopes := scopesOf(c, bound)
-		for i := defines; i < len(c.Args()); i++ {
-			visit(c.Args()[i], scopes[i])
-		}
-	case ast.SelectKind:
-		visit(e.AsSelect().Operand(), bound)
-	case ast.ListKind:
-		for _, x := range e.AsList().Elements() {
-			visit(x, bound)
-		}
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			visit(entry.AsMapEntry().Key(), bound)
-			visit(entry.AsMapEntry().Value(), bound)
-		}
-	case ast.StructKind:
-		for _, f := range e.AsStruct().Fields() {
-			visit(f.AsStructField().Value(), bound)
-		}
+		return
+	}
+	defines, scopes := scopesOf(e.AsCall(), bound)
+	args := all[len(all)-len(scopes):]
+	if len(args) < len(all) {
+		visit(all[0].Expr, bound)
+	}
+	for i := defines; i < len(args); i++ {
+		visit(args[i].Expr, scopes[i])
 	}
 }
 

@@ -76,11 +76,6 @@ type translator struct{ info *ast.SourceInfo }
 
 func (t *translator) node(e ast.Expr) *Node {
 	n := &Node{Offset: -1}
-	add := func(list ...ast.Expr) {
-		for _, e := range list {
-			n.Args = append(n.Args, t.node(e))
-		}
-	}
 	switch e.Kind() {
 	case ast.IdentKind:
 		n.Kind, n.Name = Ident, identName(e)
@@ -92,30 +87,27 @@ func (t *translator) node(e ast.Expr) *Node {
 	case ast.SelectKind:
 		s := e.AsSelect()
 		n.Kind, n.Name, n.Test = Select, s.FieldName(), s.IsTestOnly()
-		add(s.Operand())
 	case ast.CallKind:
 		c := e.AsCall()
 		n.Kind, n.Name, n.Member = Call, c.FunctionName(), c.IsMemberFunction()
-		add(children(e)...)
 	case ast.ListKind:
 		n.Kind = List
-		add(e.AsList().Elements()...)
 	case ast.MapKind:
 		n.Kind = Map
-		add(children(e)...)
 	case ast.StructKind:
 		n.Kind, n.Name = Struct, e.AsStruct().TypeName()
 		for _, f := range e.AsStruct().Fields() {
 			n.Names = append(n.Names, f.AsStructField().Name())
 		}
-		add(children(e)...)
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
 		n.Kind, n.Names = Loop, []string{c.AccuVar(), c.IterVar()}
 		if c.HasIterVar2() {
 			n.Names = append(n.Names, c.IterVar2())
 		}
-		add(c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
+	}
+	for _, p := range parts(e) {
+		n.Args = append(n.Args, t.node(p.Expr))
 	}
 	t.place(n, e)
 	return n

@@ -65,7 +65,7 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 func (r *run) inputOf(inv *binding.Invocation) (policy.Input, error) {
 	in := r.input(&r.draft)
 	in.Kind, in.Resource, in.Params, in.Namespace = inv.Kind, inv.Resource, inv.Params, r.namespace
-	if r.guests {
+	if r.modules {
 		in.Remarks = &r.said
 	}
 	if r.asked.Authorizer != nil {
@@ -92,11 +92,14 @@ func (r *run) mutations(inv *binding.Invocation, in policy.Input, possible bool,
 	for i, m := range inv.Policy.Mutations() {
 		step := r.stepOf(inv)
 		step.Mutation, step.Type = i, m.Type
+		if r.rule != nil {
+			step.Policy, step.Type = r.rule(inv.Policy.Name(), i), ""
+		}
 		step.ConditionCost, step.ConditionTime, step.ConditionTrace = conditions.cost, conditions.time, conditions.trace
 		conditions = spent{}
 		var err error
 		switch {
-		case in.Object == nil && !r.guests:
+		case in.Object == nil && !r.modules:
 			step.Reason = noObject
 			continue
 		case !possible:
@@ -177,8 +180,8 @@ type spent struct {
 	trace *policy.Trace
 }
 
-// matchConditions reports whether the mutations of an invocation may run. Its verdict
-// on one whose mutations do not run again leaves no step, but its errors count
+// matchConditions reports whether the mutations of an invocation may run. What it says
+// of one whose mutations do not run again leaves no step, but its errors count
 // (spec §4.3).
 func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, mutates bool, took *spent) (proceed bool, _ *metav1.Status) {
 	r.cost = 0
@@ -251,7 +254,7 @@ func PanicText(v any) string {
 func (r *run) broken(inv *binding.Invocation) {
 	switch {
 	case r.number > 1: // nothing of it completed, so nothing of it runs again
-	case r.draft.Object() == nil && !r.guests:
+	case r.draft.Object() == nil && !r.modules:
 		r.stepOf(inv).Reason = noObject
 	default:
 		for _, e := range brokenErrors(inv.Policy) {
@@ -267,7 +270,7 @@ func (r *run) fail(inv *binding.Invocation, step *Step, err error) *metav1.Statu
 	switch {
 	case status == nil:
 		status = interrupted(r.ctx, r.Request)
-	case r.guests:
+	case r.modules:
 		status = refusedBy(step.Policy, status)
 	}
 	if status != nil {
@@ -302,9 +305,11 @@ func (r *run) deny(inv *binding.Invocation, step *Step, err error, reason metav1
 
 // stepOf adds a step of an invocation.
 func (r *run) stepOf(inv *binding.Invocation) *Step {
-	name := inv.Binding
-	if r.guests {
-		name = ""
+	switch {
+	case r.rule != nil:
+		return r.step(r.number, r.rule(inv.Policy.Name(), -1), "", inv.Params)
+	case r.modules:
+		return r.step(r.number, inv.Policy.Name(), "", inv.Params)
 	}
-	return r.step(r.number, inv.Policy.Name(), name, inv.Params)
+	return r.step(r.number, inv.Policy.Name(), inv.Binding, inv.Params)
 }

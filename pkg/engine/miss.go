@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"iter"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -16,7 +17,7 @@ type Miss struct {
 	Stage *Stage
 	// Miss is set for policies.
 	binding.Miss
-	// Member and Reason are set for members of a Set.
+	// Member and Reason are set for members of a Set, and Member for Kyverno's policies.
 	Member, Reason string
 }
 
@@ -57,8 +58,8 @@ func (m *Miss) ran(r *Record) bool {
 	}
 	for _, s := range r.Steps {
 		switch {
-		case m.Policy == nil && s.Policy == m.Member,
-			m.Policy != nil && s.Policy == m.Policy.Name() && (m.Binding == nil || s.Binding == m.Binding.Name()):
+		case m.Member != "" && (s.Policy == m.Member || m.Policy != nil && strings.HasPrefix(s.Policy, m.Member+"/")),
+			m.Member == "" && s.Policy == m.Policy.Name() && (m.Binding == nil || s.Binding == m.Binding.Name()):
 			return true
 		}
 	}
@@ -68,7 +69,11 @@ func (m *Miss) ran(r *Record) bool {
 func (p policies) misses(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) iter.Seq[Miss] {
 	return func(yield func(Miss) bool) {
 		for m := range p.index.Misses(ctx, req, object) {
-			if !yield(Miss{Miss: m}) {
+			miss := Miss{Miss: m}
+			if p.rule != nil {
+				miss.Member = p.rule(m.Policy.Name(), -1)
+			}
+			if !yield(miss) {
 				return
 			}
 		}

@@ -21,9 +21,11 @@ import (
 // policies is the Runner of an Index.
 type policies struct {
 	index *binding.Index
-	// guests says that the policies are Kubewarden's: they run once, also on a request
+	// modules says that the policies are Kubewarden's: they run once, also on a request
 	// without an object, and have remarks.
-	guests bool
+	modules bool
+	// rule is that of Rules, nil for other policies.
+	rule func(policy string, mutation int) string
 }
 
 // Run implements Runner.
@@ -38,14 +40,14 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 	r.begin(a, p)
 	result.Rounds = 1
 	result.Status = r.round()
-	if result.Status == nil && r.completed && !p.guests {
+	if result.Status == nil && r.completed && !p.modules {
 		// A mutation that completed asks for the second round even if it changed
 		// nothing: that is the server's "dirty" flag (spec §9.3).
 		result.Rounds = 2
 		result.Status = r.secondRound()
 	}
 	result.Steps = a.steps
-	if p.guests {
+	if p.modules {
 		result.Warnings = warnings(a.steps)
 	}
 	if object := r.draft.Object(); result.Status == nil && a.Object != nil && object != a.Object && !tree.Equal(a.Object.Object, object.Object) {
@@ -154,7 +156,7 @@ func (r *run) secondRound() *metav1.Status {
 func (r *run) round() *metav1.Status {
 	r.number++
 	r.lap()
-	if order := r.options.Order; order != nil && !r.guests {
+	if order := r.options.Order; order != nil && !r.modules && r.rule == nil {
 		r.selection.Invocations = order(r.selection.Invocations)
 	}
 	runnable, beside := r.configure()

@@ -23,7 +23,7 @@ type Stage struct {
 	// "round", and Rounds are several. Reports use these words.
 	Member, Round, Rounds string
 	// Mode says what follows from the result of the stage: neither the object nor the
-	// verdict changes unless it is api.Enforce.
+	// answer changes unless it is api.Enforce.
 	Mode   api.Mode
 	Runner Runner
 }
@@ -32,8 +32,9 @@ type Stage struct {
 const (
 	PolicyStage    = "policies"
 	MutatorStage   = "mutators"
-	GuestStage     = "guests"
+	ModuleStage    = "guests"
 	ValidatorStage = "validators"
+	RuleStage      = "rules"
 )
 
 // Policies returns the stage that runs the policies of an Index.
@@ -41,17 +42,24 @@ func Policies(ix *binding.Index) Stage {
 	return Stage{Name: PolicyStage, Member: "policy", Round: "round", Rounds: "rounds", Runner: policies{index: ix}}
 }
 
-// Guests returns the stage that runs Kubewarden's mutating policies, each once. Their
+// Modules returns the stage that runs Kubewarden's mutating policies, each once. Their
 // Index has one binding for each policy, of which Steps say nothing, and finds them for
 // deletions too.
-func Guests(ix *binding.Index, mode api.Mode) Stage {
-	return Stage{Name: GuestStage, Member: "guest", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, guests: true}}
+func Modules(ix *binding.Index, mode api.Mode) Stage {
+	return Stage{Name: ModuleStage, Member: "guest", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, modules: true}}
 }
 
 // Validators returns the stage that runs Kubewarden's policies that may not mutate.
 // They see the object that all other stages left.
 func Validators(ix *binding.Index, mode api.Mode) Stage {
-	return Stage{Name: ValidatorStage, Member: "validator", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, guests: true}}
+	return Stage{Name: ValidatorStage, Member: "validator", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, modules: true}}
+}
+
+// Rules returns the stage that runs policies that stand for Kyverno's. name returns what Steps
+// call a policy of the Index, and with an index from 0 on what they call one of its mutations:
+// several may stand for one rule, and one for several. Steps say nothing of the bindings.
+func Rules(ix *binding.Index, mode api.Mode, name func(policy string, mutation int) string) Stage {
+	return Stage{Name: RuleStage, Member: "rule", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, rule: name}}
 }
 
 // Mutators returns the stage that runs Gatekeeper's mutators.

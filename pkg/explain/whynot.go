@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -77,6 +78,7 @@ func (e *Explainer) WhyNot(ctx context.Context, req *policy.Request, d *engine.D
 			r := Reason{Policy: m.Member, Text: m.Reason, Near: strings.HasPrefix(m.Reason, "spec.match.") && !strings.HasPrefix(m.Reason, "spec.match.kinds")}
 			if m.Policy != nil {
 				r = w.of(&m.Miss)
+				r.Policy = cmp.Or(m.Member, r.Policy)
 			}
 			if r.Stage = m.Stage.Name; r.Stage != engine.PolicyStage {
 				r.Binding = "" // such as Kubewarden's, which people do not write

@@ -12,7 +12,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Loader makes guests of policies. It must be safe for concurrent use.
+// Loader loads the modules of policies. It must be safe for concurrent use.
 type Loader interface {
 	// Load returns the mutation that runs the module of a policy, whose settings the
 	// module has accepted. It may take long, but ends soon after ctx. The mutation
@@ -26,12 +26,12 @@ func (p *Policy) Check(env policy.Deps) api.Faults {
 	return policy.ValidateMatchConditions(p.object.Spec.MatchConditions, env.Env)
 }
 
-// Compile returns the policy as an engine runs it, with a guest as its mutation.
-func (p *Policy) Compile(deps policy.Deps, guest policy.Mutator) (*policy.Policy, error) {
-	return policy.Compile(p.object, deps, guest)
+// Compile returns the policy as an engine runs it, with a module as its mutation.
+func (p *Policy) Compile(deps policy.Deps, module policy.Mutator) (*policy.Policy, error) {
+	return policy.Compile(p.object, deps, module)
 }
 
-// Broken returns the policy without its guest: requests that it meets are refused or
+// Broken returns the policy without its module: requests that it meets are refused or
 // let through by its failurePolicy.
 func (p *Policy) Broken(err error) *policy.Policy { return policy.Broken(p.object, err) }
 
@@ -43,7 +43,7 @@ func ModuleFault(err error) *api.Fault {
 
 // Indexes returns how requests find policies: those that may change objects, and those
 // that may not, which run after all that may.
-func Indexes(policies []*Policy, compiled []*policy.Policy, src binding.Sources) (guests, validators *binding.Index, err error) {
+func Indexes(policies []*Policy, compiled []*policy.Policy, src binding.Sources) (mutating, validators *binding.Index, err error) {
 	var lists [2][]*policy.Policy
 	var bindings [2][]*binding.Binding
 	src.Deletions = true
@@ -61,8 +61,8 @@ func Indexes(policies []*Policy, compiled []*policy.Policy, src binding.Sources)
 		}
 		lists[at], bindings[at] = append(lists[at], compiled[i]), append(bindings[at], b)
 	}
-	if guests, err = binding.NewIndex(lists[0], bindings[0], src); err == nil {
+	if mutating, err = binding.NewIndex(lists[0], bindings[0], src); err == nil {
 		validators, err = binding.NewIndex(lists[1], bindings[1], src)
 	}
-	return guests, validators, err
+	return mutating, validators, err
 }

@@ -27,11 +27,6 @@ const (
 	PolicyKind        = "AdmissionPolicy"
 )
 
-var (
-	ClusterPolicies = schema.GroupVersionResource{Group: Group, Version: Version, Resource: "clusteradmissionpolicies"}
-	Policies        = schema.GroupVersionResource{Group: Group, Version: Version, Resource: "admissionpolicies"}
-)
-
 // kinds are all kinds of policies, groups included.
 var kinds = []string{ClusterPolicyKind, PolicyKind, ClusterPolicyKind + "Group", PolicyKind + "Group"}
 

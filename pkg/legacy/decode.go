@@ -124,7 +124,7 @@ func (m *Mutator) read(r *reader, in map[string]any) *raw {
 	m.readParameters(spec, raw)
 	m.Object = out
 	if m.From != nil && m.From.External != nil {
-		always := (&unstructured.Unstructured{Object: out}).GetAnnotations()[UsernameAnnotation] == "always"
+		always := (&unstructured.Unstructured{Object: out}).GetAnnotations()[usernameAnnotation] == "always"
 		m.From.External.AlwaysUsername = always && m.From.External.DataSource == "Username"
 	}
 	return raw

@@ -145,9 +145,9 @@ type External struct {
 	AlwaysUsername bool
 }
 
-// UsernameAnnotation on a mutator with the data source Username and the value "always"
+// usernameAnnotation on a mutator with the data source Username and the value "always"
 // makes mapd ask for the user name everywhere. Gatekeeper does not know it.
-const UsernameAnnotation = "mapd.dev/username"
+const usernameAnnotation = "mapd.dev/username"
 
 // Asks reports whether the mutator needs external data.
 func (m *Mutator) Asks() bool { return m.From != nil && m.From.External != nil }

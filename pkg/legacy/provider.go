@@ -36,9 +36,9 @@ const (
 	// SideEffectsAnnotation says on a Provider whether asking it changes anything:
 	// "None" says that it does not. A Provider has no field for that.
 	SideEffectsAnnotation = "mapd.dev/side-effects"
-	// DefaultProviderTimeout is that of a Provider without one, or with 0. Gatekeeper
+	// defaultProviderTimeout is that of a Provider without one, or with 0. Gatekeeper
 	// means the same, and fails every call of such a Provider (Gatekeeper spec §11.2).
-	DefaultProviderTimeout = 5 * time.Second
+	defaultProviderTimeout = 5 * time.Second
 )
 
 // ProviderVersions returns the versions in which Gatekeeper serves Providers, the
@@ -108,7 +108,7 @@ func (p *Provider) decode(u *unstructured.Unstructured, checkBundle func(bundle,
 	if at.Hostname() == "" {
 		return refusef("spec.url", "the url %q has no host", p.URL)
 	}
-	p.Timeout = DefaultProviderTimeout
+	p.Timeout = defaultProviderTimeout
 	if seconds > 0 {
 		// A call has no more time than that anyway, and more might not fit.
 		p.Timeout = time.Duration(min(seconds, 3600)) * time.Second

@@ -44,10 +44,16 @@ type Options struct {
 	// Enforce has all policies enforced, whatever mode their annotations and those of their
 	// bindings say.
 	Enforce bool
-	// Guests loads the modules of Kubewarden's policies, which do not run without it.
+	// Modules loads the modules of Kubewarden's policies, which do not run without it.
 	// The command mapd has one; it is not part of this package, since a WebAssembly
 	// runtime is large.
-	Guests kubewarden.Loader
+	Modules kubewarden.Loader
+	ToolOptions
+}
+
+// ToolOptions are for programs that have loaded policies or documents before, that show how
+// policies are evaluated, or that reach providers of external data. Others want none of them.
+type ToolOptions struct {
 	// Documents are read already. They come after the files.
 	Documents []*Document
 	// Env is the expression language, instead of that of Kubernetes.
@@ -98,10 +104,12 @@ type Policies struct {
 	env       *cel.Env
 	unbound   bool
 	compiled  time.Duration
-	observed  func() (*Policies, error)
-	keeps     bool // Options.Like, for observed
-	warned    *warned
-	exempt    *exempt
+	// observed returns the same policies as Options.Observe makes them. They are loaded again
+	// when it is called first.
+	observed func() (*Policies, error)
+	keeps    bool // Options.Like, for observed
+	warned   *warned
+	exempt   *exempt
 }
 
 // LoadError lists everything that Load found wrong, in the order of the files.
@@ -146,7 +154,7 @@ func LoadContext(ctx context.Context, opts Options, files ...File) (*Policies, e
 		p.observed = sync.OnceValues(func() (*Policies, error) {
 			opts.Observe, opts.Env, opts.Brief, opts.Provider = true, nil, false, nil
 			if opts.Like != nil {
-				like, err := opts.Like.Observed()
+				like, err := opts.Like.observed()
 				if err != nil {
 					return nil, err
 				}
@@ -157,10 +165,6 @@ func LoadContext(ctx context.Context, opts Options, files ...File) (*Policies, e
 	}
 	return p, nil
 }
-
-// Observed returns the same policies as Options.Observe makes them. They are loaded again
-// when it is called first.
-func (p *Policies) Observed() (*Policies, error) { return p.observed() }
 
 func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 	start := time.Now()
@@ -196,7 +200,7 @@ func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 		More:      more,
 		Documents: docs,
 		Env:       env, Unbound: opts.Unbound, Mode: opts.mode(), Namespace: opts.Namespace, Trace: !opts.Brief,
-		Resolver: opts.Resolver, Provider: opts.Provider, Guests: opts.Guests,
+		Resolver: opts.Resolver, Provider: opts.Provider, Modules: opts.Modules,
 	})
 	if len(errs) > 0 {
 		for i, err := range errs {
@@ -224,11 +228,11 @@ func (p *Policies) Policies() []*policy.Policy { return p.loaded.Policies }
 
 // Mutators returns how many of Gatekeeper's mutators were loaded, those that do
 // not run included; Notes says which these are and why.
-func (p *Policies) Mutators() int { return len(p.loaded.Mutators) }
+func (p *Policies) Mutators() int { return len(p.loaded.Mutators()) }
 
 // Templates returns Gatekeeper's expansion templates among the documents, in their
 // order.
-func (p *Policies) Templates() []*legacy.Template { return p.loaded.Templates }
+func (p *Policies) Templates() []*legacy.Template { return p.loaded.Templates() }
 
 // Types returns the kinds that are known: the built-in ones, and those of the
 // documents' CustomResourceDefinitions.
@@ -254,11 +258,39 @@ func (p *Policies) Bindings() int {
 // Ignored counts the documents that are not used, by kind: nothing runs them or reads them.
 func (p *Policies) Ignored() map[string]int { return p.loaded.Ignored }
 
-// Guests returns how many of Kubewarden's policies run.
-func (p *Policies) Guests() int { return len(p.loaded.Guests) }
-
 // Kubewarden returns Kubewarden's policies that run, in the order of their IDs.
-func (p *Policies) Kubewarden() []*kubewarden.Policy { return p.loaded.Guests }
+func (p *Policies) Kubewarden() []*kubewarden.Policy { return p.loaded.Modules() }
+
+// Kyverno returns how many mutate rules of Kyverno's policies were loaded, those that are not
+// converted and so change nothing included; Notes says which these are and why.
+func (p *Policies) Kyverno() int { return len(p.loaded.Kyverno()) }
+
+// A KyvernoRule is a mutate rule of one of Kyverno's policies. A MutatingPolicy has one, of its
+// own name.
+type KyvernoRule struct {
+	// Name is what Steps call it, such as "ClusterPolicy/labels/add-team".
+	Name string
+	// Rule is its name within the policy, and Path where that stands in the Document, which is
+	// what Where says of it.
+	Rule, Path, Document string
+	// Unconverted is why it changes nothing, "" if policies stand for it.
+	Unconverted string
+	// Reorders says that it may leave a list with a key in another order than Kyverno does.
+	Reorders bool
+}
+
+// KyvernoRules returns the mutate rules of Kyverno's policies, in their order.
+func (p *Policies) KyvernoRules() []KyvernoRule {
+	var out []KyvernoRule
+	for _, r := range p.loaded.Kyverno() {
+		rule := KyvernoRule{Name: r.Name, Rule: r.Rule.Name, Path: r.Path, Document: r.Document.Where(), Reorders: r.Reorders}
+		if !r.Converted() {
+			rule.Unconverted = strings.Join(r.Reasons, "; ")
+		}
+		out = append(out, rule)
+	}
+	return out
+}
 
 // Times returns how long Load took to read the documents and to compile them.
 func (p *Policies) Times() (read, compile time.Duration) { return p.loaded.Read, p.compiled }

@@ -62,6 +62,9 @@ const (
 	NoNamespace
 	// NoRBAC says that a policy asked the authorizer, and no document is for it.
 	NoRBAC
+	// Unconverted is a mutate rule of one of Kyverno's policies that changes nothing, since no
+	// policy stands for it.
+	Unconverted
 )
 
 func note(kind NoteKind, about []string, format string, args ...any) Note {
@@ -85,7 +88,7 @@ func (p *Policies) Notes() []Note {
 	}
 	list(Other, l.Dangling, ", ", "bindings whose policy was not given, so no effect")
 	list(UnknownParams, l.UnknownParams, "; ", "unknown paramKind, give its CustomResourceDefinition")
-	list(Other, l.NoGuests, ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
+	list(Other, l.NotLoaded(), ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
 	for _, text := range slices.Concat(l.Misspelt, l.Apart, l.Unheeded) {
 		notes = append(notes, note(Mistake, nil, "%s", text))
 	}
@@ -102,7 +105,17 @@ func (p *Policies) Notes() []Note {
 	for _, text := range slices.Concat(l.Older, l.Tripped) {
 		notes = append(notes, note(Other, nil, "%s", text))
 	}
-	for _, m := range l.Mutators {
+	for _, r := range l.Kyverno() {
+		kind := Other
+		if !r.Converted() {
+			kind = Unconverted
+		}
+		if text := r.Text(); text != "" {
+			notes = append(notes, note(kind, []string{r.Name}, "%s", text))
+		}
+	}
+	list(Other, l.NotMutating(), "; ", "rules of Kyverno that do not mutate are left alone")
+	for _, m := range l.Mutators() {
 		about := []string{m.Mutator.ID()}
 		if !m.Running {
 			kind := Other
@@ -229,7 +242,7 @@ func (p *Policies) readsNamespaces() bool {
 		}
 		return slices.ContainsFunc(r.NamespaceSelector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key != corev1.LabelMetadataName })
 	}
-	return len(l.Mutators)+len(l.Guests) > 0 ||
+	return len(l.Mutators())+len(l.Modules()) > 0 ||
 		slices.ContainsFunc(l.Index.Bindings(), func(b *binding.Binding) bool { return selects(b.Object().Spec.MatchResources) }) ||
 		slices.ContainsFunc(l.Policies, func(p *policy.Policy) bool {
 			spec := p.Object().Spec

@@ -25,12 +25,15 @@ import (
 type Result struct {
 	Request *Request
 	// Decision is about the object as a server stores it, with its defaults and without
-	// what Dropped names.
+	// what it drops.
 	Decision *engine.Decision
 
 	policies *Policies
-	dropped  []string
-	after    map[string]any // see Object
+	// dropped are the fields that policies changed and that a server takes from the object
+	// before, without an error or a warning: all but status in a request for the subresource
+	// status, and status in one for the object itself.
+	dropped []string
+	after   map[string]any // see Object
 }
 
 // Eval runs the policies on the object of a document. A denial is a Result; an
@@ -214,7 +217,7 @@ func (r *Result) BlameText() string {
 	return report.BlameText(r.Object(), explain.BlameOf(r.Decision))
 }
 
-// Summary returns what happened as text: a line with the verdict, and a line for each
+// Summary returns what happened as text: a line with the outcome, and a line for each
 // step that is worth telling.
 func (r *Result) Summary() string {
 	return report.Summary(r.Request.name, r.Decision, r.policies.keys, report.Brief)
@@ -236,7 +239,7 @@ func (r *Result) Trace() []explain.Traced { return explain.TraceOf(r.Decision) }
 
 // Observe runs the policies once more, as Options.Observe makes them.
 func (r *Result) Observe(ctx context.Context) (*Result, error) {
-	p, err := r.policies.Observed()
+	p, err := r.policies.observed()
 	if err != nil {
 		return nil, err
 	}
@@ -327,12 +330,8 @@ func (r *Result) AsGiven() (*policy.Request, *engine.Decision) {
 // Builtin reports whether the object is read by the schema of a built-in kind.
 func (r *Request) Builtin() bool { return r.kind != nil && r.kind.Builtin() }
 
-// Dropped returns the fields that policies changed and a server takes from the object
-// before, without an error or a warning: all but status in a request for the subresource
-// status, and status in one for the object itself.
-func (r *Result) Dropped() []string { return r.dropped }
-
-// Warnings returns the warnings of the Decision, and one about Dropped.
+// Warnings returns the warnings of the Decision, and one about the fields that policies
+// changed and that a server drops.
 func (r *Result) Warnings() []string {
 	if len(r.dropped) == 0 {
 		return r.Decision.Warnings

@@ -53,7 +53,7 @@ type applyMutator struct {
 	expr    expression
 	types   *openapi.Types
 	lenient bool // the result is not settled
-	// checked is the verdict on a constant patch for the kind it met last.
+	// checked is what was found of a constant patch for the kind it met last.
 	checked atomic.Pointer[checkedPatch]
 }
 

@@ -283,7 +283,7 @@ type Remarks struct {
 	Withheld string
 }
 
-// Match is the verdict of a policy's match conditions.
+// Match is the answer of a policy's match conditions.
 type Match struct {
 	OK bool
 	// Condition is the name of the first condition that was false; empty if OK.

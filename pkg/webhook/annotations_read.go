@@ -34,8 +34,6 @@ const (
 	MutatedBy       = annotationMutatedBy
 	FailedPolicies  = annotationFailed
 	IgnoredFailures = annotationIgnored
-	WouldFail       = annotationWouldFail
-	WouldMutate     = annotationWould
 )
 
 // maxActed bounds how many words ParseAnnotation returns. mapd writes 4 KiB.

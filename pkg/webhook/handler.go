@@ -81,7 +81,7 @@ type Options struct {
 	// if the entry does not exist. The Handler calls it for each review. Without Entries
 	// the Handler serves no such paths.
 	Entries func(ID) Admitter
-	// Paths decide the reviews on other paths, such as LegacyPath and those of GuestPath.
+	// Paths decide the reviews on other paths, such as LegacyPath and those of ModulePath.
 	Paths map[string]Admitter
 	// Validator decides reviews on ValidatePath, which are about objects of mapd's own
 	// API group. Nil: there is no such path.
@@ -425,7 +425,7 @@ func (h *Handler) answer(ctx context.Context, req *policy.Request, d *engine.Dec
 		return h.unaffordable(req, d, start)
 	}
 	if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
-		// Not a verdict of any policy: as if the server had not been reached.
+		// Not the answer of any policy: as if the server had not been reached.
 		h.metrics.interrupted(req, d, "timeout", time.Since(start))
 		h.log.Debug("review interrupted", asked(d, "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))...)
 		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
@@ -464,8 +464,8 @@ func asked(d *engine.Decision, facts ...any) []any {
 	return facts
 }
 
-// unaffordable answers a review whose account was refused a charge. That is not a
-// verdict of any policy.
+// unaffordable answers a review whose account was refused a charge. That is not the
+// answer of any policy.
 func (h *Handler) unaffordable(req *policy.Request, d *engine.Decision, start time.Time) (int, []byte) {
 	h.metrics.interrupted(req, d, "memory", time.Since(start))
 	h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
@@ -551,14 +551,14 @@ func (h *Handler) ready(verbose bool) (int, string) {
 			failed = append(failed, c.Name)
 		}
 	}
-	code, verdict := http.StatusOK, "ready\n"
+	code, text := http.StatusOK, "ready\n"
 	if len(failed) > 0 {
-		code, verdict = http.StatusServiceUnavailable, "not ready: "+strings.Join(failed, ", ")+"\n"
+		code, text = http.StatusServiceUnavailable, "not ready: "+strings.Join(failed, ", ")+"\n"
 	}
 	if verbose {
-		return code, lines.String() + verdict
+		return code, lines.String() + text
 	}
-	return code, verdict
+	return code, text
 }
 
 // indent keeps the lines of a reason apart from those of the list.

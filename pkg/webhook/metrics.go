@@ -90,7 +90,7 @@ type Metrics struct {
 	rounds map[string]*prometheus.HistogramVec
 
 	// mapd_shadow_decisions_total counts, for each request and each policy, mutator or
-	// guest that is not enforced, what would have become of it. The labels are those of
+	// module policy that is not enforced, what would have become of it. The labels are those of
 	// mapd_decisions_total.
 	shadow *prometheus.CounterVec
 

@@ -20,8 +20,8 @@ const (
 // Paths for Kubewarden's policies, below which the failurePolicy of the entry follows. Mutating
 // entries lead to the first, validating ones to the second.
 const (
-	GuestsPath     = "/mutate/guests"
-	ValidatorsPath = "/validate/guests"
+	modulesPath    = "/mutate/guests"
+	validatorsPath = "/validate/guests"
 )
 
 // domain ends the names of all entries.
@@ -148,12 +148,12 @@ func (id ID) Compare(o ID) int {
 	return cmp.Or(slices.Index(Groups(), id.Group)-slices.Index(Groups(), o.Group), cmp.Compare(id.Part, o.Part))
 }
 
-// GuestPath returns the path for policies with a failurePolicy, those that may change
+// ModulePath returns the path for policies with a failurePolicy, those that may change
 // objects or the others.
-func GuestPath(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) string {
-	path := ValidatorsPath
+func ModulePath(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) string {
+	path := validatorsPath
 	if mutating {
-		path = GuestsPath
+		path = modulesPath
 	}
 	return path + "/" + strings.ToLower(string(failurePolicy))
 }

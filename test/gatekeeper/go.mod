@@ -18,6 +18,7 @@ require (
 require (
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/dominikbraun/graph v0.16.2 // indirect
+	github.com/kyverno/go-jmespath v0.4.1-0.20231124160150-95e59c162877 // indirect
 	k8s.io/pod-security-admission v0.37.2 // indirect
 )
 

@@ -14,6 +14,7 @@ import (
 // Parts of which random policies are made. Each is one construct, as people write it.
 var (
 	metadataParts = []string{
+		`annotations: {x: "{{ request.object.spec.containers[].name | [-1] }}"}`, `annotations: {x: "{{ request.object.spec.volumes[].name | [?starts_with(@, 'data')] | [0] || 'none' }}"}`,
 		`labels: {team: shop}`, `labels: {+(team): shop}`, `labels: {+(team): shop, tier: web}`, `annotations: {+(a): "1", +(b): "2"}`,
 		`annotations: {(inject): "yes"}, labels: {injected: "true"}`, `annotations: {(inject): "y*"}`, `annotations: {<(inject): "?*"}`, `labels: {(app): web, tier: a}`,
 		`annotations: {by: "{{ request.userInfo.username }}"}`, `annotations: {from: "{{ request.object.metadata.labels.app }}"}`,
@@ -62,6 +63,7 @@ var (
 		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{(name): "{{element.name}}", resources: {limits: {+(memory): "{{element.resources.limits.memory || element.resources.requests.memory}}"}}}]}}}`,
 	}
 	jsonParts = []string{
+		`- {op: add, path: /spec/tolerations/-1, value: {operator: Exists}}`, `- {op: remove, path: /spec/volumes/-1}`, `- {op: add, path: /spec/containers/1/tty, value: true}`,
 		`- {op: add, path: /spec/tolerations/0, value: {operator: Exists}}`, `- {op: remove, path: /spec/volumes/1}`, `- {op: replace, path: /spec/containers/0/image, value: "x:1"}`, `- {op: add, path: /spec/containers/1/imagePullPolicy, value: Never}`,
 		`- {op: add, path: /spec/containers/-1/env/-1, value: {name: E, value: x}}`, `- {op: add, path: /spec/volumes/-1/emptyDir/sizeLimit, value: 1Gi}`, `- {op: remove, path: /spec/imagePullSecrets/-1}`, `- {op: replace, path: /spec/tolerations/-1, value: {operator: Exists}}`,
 		`- {op: replace, path: /spec/containers/-1/imagePullPolicy, value: Never}`, `- {op: remove, path: /spec/containers/-1/env}`, `- {op: add, path: "/metadata/annotations/{{ request.object.metadata.labels.app }}", value: x}`,

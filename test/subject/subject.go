@@ -147,7 +147,7 @@ func guests(c *cases.Case, deps policy.Deps, sources binding.Sources, loader kub
 		}
 	}
 	mutating, validating, err := kubewarden.Indexes(all, compiled, sources)
-	return []engine.Stage{engine.Guests(mutating, api.Enforce), engine.Validators(validating, api.Enforce)}, err
+	return []engine.Stage{engine.Modules(mutating, api.Enforce), engine.Validators(validating, api.Enforce)}, err
 }
 
 // Mutators is the Set of a case's mutators.

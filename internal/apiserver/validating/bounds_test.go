@@ -81,7 +81,7 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// A policy has the budgets of a server, and a verdict ends with its context.
+// A policy has the budgets of a server, and a validation ends with its context.
 func TestBounds(t *testing.T) {
 	// A regular expression costs by the length of the text.
 	spec := fmt.Sprintf("  variables: [{name: s, expression: \"'%s'\"}]\n  validations: [{expression: \"[%s1].all(x, !variables.s.matches('b+c+d+e+f+g+h'))\"}]",
@@ -112,7 +112,7 @@ func TestManyFindings(t *testing.T) {
 	}
 }
 
-// A Pod that mutation left without what its kind requires has no verdict, and nothing
+// A Pod that mutation left without what its kind requires has no Result, and nothing
 // panics.
 func TestMalformed(t *testing.T) {
 	set, req := load(t, policyWith("a", "  validations: [{expression: 'object.spec.containers.size() > 0'}]"), `

@@ -51,8 +51,8 @@ func (f Finding) String() string {
 // Annotation is an entry that a policy would add to the server's audit log.
 type Annotation struct{ Policy, Key, Value string }
 
-// Verdict is what a server's validation would say of one object.
-type Verdict struct {
+// Result is what a server's validation would say of one object.
+type Result struct {
 	// Findings are the server's own warnings, those of the policies, by policy, binding, parameter and
 	// validation, and then those of Pod Security.
 	Findings []Finding

@@ -172,7 +172,7 @@ var reasons = []metav1.StatusReason{
 // maxAuditAnnotations is the API's limit on spec.auditAnnotations.
 const maxAuditAnnotations = 20
 
-// validate returns what is wrong with the form of a policy, expressions left aside.
+// validate returns what is wrong with the form of a policy, but for its expressions.
 // What a mutating policy has too is checked as there.
 func validate(obj *admissionregistrationv1.ValidatingAdmissionPolicy) api.Faults {
 	faults := slices.DeleteFunc(policy.ValidateStored(asMutating(obj)), func(f *api.Fault) bool { return f.Path == "spec.mutations" })

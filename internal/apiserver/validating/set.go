@@ -73,12 +73,12 @@ func NewSet(policies []*Program, bindings []*Bound, src Sources) (*Set, error) {
 const maxFindings = 200
 
 // Judge returns what a server would say of object, which mutation made of the object
-// of req. An error says that there is no verdict, because ctx ended or the namespace
+// of req. An error says that there is no Result, because ctx ended or the namespace
 // cannot be read. Nothing is modified.
-func (s *Set) Judge(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) (Verdict, error) {
+func (s *Set) Judge(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) (Result, error) {
 	object, err := s.settle(object)
 	if err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	object, warnings := prepare(req, object)
 	j := &judgement{Set: s, ctx: ctx, req: req, object: object, authorizer: caching.NewCachingAuthorizer(s.sources.Authorizer)}
@@ -86,15 +86,15 @@ func (s *Set) Judge(ctx context.Context, req *policy.Request, object *unstructur
 		j.add(w)
 	}
 	if err := j.policies(); err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	if err := j.podSecurity(); err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return Verdict{}, fmt.Errorf("validation takes too long: %w", context.Cause(ctx))
+		return Result{}, fmt.Errorf("validation takes too long: %w", context.Cause(ctx))
 	}
-	return j.verdict, nil
+	return j.result, nil
 }
 
 // settle returns an object as validation sees it in a server: with the defaults of
@@ -121,7 +121,7 @@ type judgement struct {
 	req        *policy.Request
 	object     *unstructured.Unstructured
 	authorizer authorizer.UnconditionalAuthorizer
-	verdict    Verdict
+	result     Result
 
 	attributes admission.Attributes
 	versions   map[schema.GroupVersionKind]*admission.VersionedAttributes
@@ -138,7 +138,7 @@ func (j *judgement) policies() error {
 	j.attributes = j.newAttributes()
 	j.versions = map[schema.GroupVersionKind]*admission.VersionedAttributes{}
 	for i := range met.Invocations {
-		if j.ctx.Err() != nil || len(j.verdict.Findings) >= maxFindings {
+		if j.ctx.Err() != nil || len(j.result.Findings) >= maxFindings {
 			return nil
 		}
 		if err := j.invoke(&met.Invocations[i]); err != nil {
@@ -216,8 +216,8 @@ func (j *judgement) misconfigured(p *Program, at Finding, err error) {
 }
 
 func (j *judgement) add(f Finding) {
-	if len(j.verdict.Findings) < maxFindings {
-		j.verdict.Findings = append(j.verdict.Findings, f)
+	if len(j.result.Findings) < maxFindings {
+		j.result.Findings = append(j.result.Findings, f)
 	}
 }
 
@@ -228,8 +228,8 @@ const maxAnnotation = 10 * 1024
 // server joins the values of one key by commas.
 func (j *judgement) annotate(a Annotation) {
 	a.Value = a.Value[:min(len(a.Value), maxAnnotation)]
-	if len(j.verdict.Annotations) < maxFindings && !slices.Contains(j.verdict.Annotations, a) {
-		j.verdict.Annotations = append(j.verdict.Annotations, a)
+	if len(j.result.Annotations) < maxFindings && !slices.Contains(j.result.Annotations, a) {
+		j.result.Annotations = append(j.result.Annotations, a)
 	}
 }
 

@@ -7,41 +7,45 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
-	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/output/page"
 )
 
-// WriteTable writes a Result for people.
+// WriteTable writes a Result for people: tables, one below the other.
 func (r *Result) WriteTable(w io.Writer) error {
-	var t table
-	t.row("REQUEST", "ANSWER", "REQUESTS", "REQ/S", "P50", "P90", "P99", "MAX", "CPU", "ALLOCS", "BYTES")
+	requests := page.Table{Heads: []string{"REQUEST", "ANSWER", "REQUESTS", "REQ/S", "P50", "P90", "P99", "MAX", "CPU", "ALLOCS", "BYTES"}}
 	for _, f := range r.Requests {
-		t.row(f.Name, f.Answer, strconv.FormatUint(f.Requests, 10), number(f.PerSecond),
+		requests.Row(f.Name, f.Answer, strconv.FormatUint(f.Requests, 10), number(f.PerSecond),
 			duration(f.P50), duration(f.P90), duration(f.P99), duration(f.Max), duration(f.CPU), number(f.Allocations), size(f.Bytes))
 	}
-	t.end()
-	t.row("PART", "TIME", "SHARE", "COST")
+	parts := page.Table{Heads: []string{"PART", "TIME", "SHARE", "COST"}}
 	for _, p := range r.Parts {
 		cost := "-"
 		if p.Cost > 0 {
 			cost = number(p.Cost)
 		}
-		t.row(strings.TrimSpace(p.Kind+" "+p.Name), duration(p.Time), strconv.FormatFloat(p.Percent, 'f', 1, 64)+"%", cost)
+		parts.Row(strings.TrimSpace(p.Kind+" "+p.Name), duration(p.Time), strconv.FormatFloat(p.Percent, 'f', 1, 64)+"%", cost)
 	}
-	t.end()
-	t.row("SETUP", "TIME")
-	t.row("read", duration(r.Setup.Read))
-	t.row("compile", duration(r.Setup.Compile))
+	setup := page.Table{Heads: []string{"SETUP", "TIME"}}
+	setup.Row("read", duration(r.Setup.Read))
+	setup.Row("compile", duration(r.Setup.Compile))
+	tables := []*page.Table{&requests, &parts, &setup}
 	if r.Comparison != nil {
-		t.end()
-		r.Comparison.rows(&t)
+		tables = append(tables, r.Comparison.table())
 	}
-	return t.write(w)
+	var b bytes.Buffer
+	for i, t := range tables {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		_ = t.WriteText(&b) // a Buffer takes everything
+	}
+	_, err := b.WriteTo(w)
+	return err
 }
 
-func (c *Comparison) rows(t *table) {
-	t.row("REQUEST", "FIGURE", "OLD", "NEW", "DELTA", "VERDICT")
+func (c *Comparison) table() *page.Table {
+	t := &page.Table{Heads: []string{"REQUEST", "FIGURE", "OLD", "NEW", "DELTA", "VERDICT"}}
 	show := map[string]func(float64) string{}
 	for _, g := range figures {
 		show[g.name] = g.show
@@ -57,44 +61,9 @@ func (c *Comparison) rows(t *table) {
 		if r.Regression {
 			verdict = "regression"
 		}
-		t.row(r.Request, r.Figure, show[r.Figure](r.Old), show[r.Figure](r.New), delta, verdict)
+		t.Row(r.Request, r.Figure, show[r.Figure](r.Old), show[r.Figure](r.New), delta, verdict)
 	}
-}
-
-// table is several tables, one below the other.
-type table struct {
-	text bytes.Buffer
-	rows [][]string
-}
-
-func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
-
-// end ends a table; the next one has its own column widths.
-func (t *table) end() {
-	t.flush()
-	t.text.WriteByte('\n')
-}
-
-func (t *table) flush() {
-	var b bytes.Buffer
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, cells := range t.rows {
-		for i, c := range cells {
-			cells[i] = report.Line(c)
-		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
-	}
-	t.rows = nil
-	tw.Flush() // into memory
-	for line := range strings.Lines(b.String()) {
-		t.text.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-}
-
-func (t *table) write(w io.Writer) error {
-	t.flush()
-	_, err := w.Write(t.text.Bytes())
-	return err
+	return t
 }
 
 // duration formats nanoseconds with three digits.

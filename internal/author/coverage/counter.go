@@ -25,7 +25,7 @@ var never = map[string]string{
 	kept: "never kept an object that it matched", accepted: "never accepted an object as it was", denied: "never denied an object",
 }
 
-// Counter counts what decisions say about mutations, Gatekeeper's mutators and
+// Counter counts what decisions say about mutations, Gatekeeper's mutators, Kyverno's rules and
 // Kubewarden's policies. The zero value is ready; it is safe for concurrent use.
 type Counter struct {
 	mu       sync.Mutex
@@ -40,7 +40,7 @@ type mutation struct {
 	index  int
 }
 
-// member is a mutator or a guest.
+// member is a mutator, a rule or a module policy.
 type member struct{ stage, name string }
 
 // Count counts a decision.
@@ -60,7 +60,7 @@ func (c *Counter) Count(d *engine.Decision) {
 				c.changed[mutation{s.Policy, s.Mutation}]++
 			}
 		case s.Stage != engine.MutatorStage && s.Outcome == engine.Skipped:
-			// A guest's condition is false.
+			// A condition of a module policy or a rule is false.
 		case s.Outcome == engine.Failed:
 			outcomes[of] = denied
 		case s.Outcome == engine.Changed:
@@ -105,7 +105,7 @@ func (c *Counter) hits(of member, outcomes []string) (hits []int64) {
 	return hits
 }
 
-// mutator and guest return what is covered of a mutator and of a guest, nil if the
+// mutator and module return what is covered of a mutator and of a module policy, nil if the
 // document is none.
 func (c *Counter) mutator(d *mapd.Document) *Policy {
 	u := d.Object()
@@ -116,18 +116,39 @@ func (c *Counter) mutator(d *mapd.Document) *Policy {
 	return c.covered(d, "mutator", of, matched, unmatched, changed, kept)
 }
 
-func (c *Counter) guest(d *mapd.Document, guests []*kubewarden.Policy) *Policy {
+func (c *Counter) module(d *mapd.Document, policies []*kubewarden.Policy) *Policy {
 	u := d.Object()
-	for _, p := range guests {
+	for _, p := range policies {
 		switch {
 		case u.GetKind() != p.Kind() || u.GetName() != p.Name || u.GetNamespace() != "" && p.Namespace != "" && u.GetNamespace() != p.Namespace:
 		case p.Mutating:
-			return c.covered(d, "guest", member{engine.GuestStage, p.ID()}, accepted, changed, denied)
+			return c.covered(d, "guest", member{engine.ModuleStage, p.ID()}, accepted, changed, denied)
 		default:
 			return c.covered(d, "guest", member{engine.ValidatorStage, p.ID()}, accepted, denied)
 		}
 	}
 	return nil
+}
+
+// rules returns what is covered of the rules of Kyverno's policies that are converted, nil if the
+// document is no such policy.
+func (c *Counter) rules(d *mapd.Document, policies *mapd.Policies) *Policy {
+	var out *Policy
+	for _, r := range policies.KyvernoRules() {
+		if r.Document != d.Where() || r.Unconverted != "" {
+			continue
+		}
+		p := c.covered(d, "rule", member{engine.RuleStage, r.Name}, matched, unmatched, changed, kept)
+		part := p.Parts[0]
+		at := d.ErrorAt(r.Path, nil)
+		part.Path, part.Text, part.Line, part.Column, part.EndLine, part.EndColumn = r.Path, r.Rule, at.Line, at.Column, at.Line, at.Column+len([]rune(r.Rule))
+		if out == nil {
+			out = p
+			continue
+		}
+		out.Parts = append(out.Parts, part)
+	}
+	return out
 }
 
 func (c *Counter) covered(d *mapd.Document, kind string, of member, outcomes ...string) *Policy {

@@ -76,7 +76,9 @@ func (r *Report) Add(policies *mapd.Policies, docs []*mapd.Document, c *Counter)
 	for _, d := range docs {
 		if p := c.mutator(d); p != nil {
 			r.add(p)
-		} else if p := c.guest(d, policies.Kubewarden()); p != nil {
+		} else if p := c.rules(d, policies); p != nil {
+			r.add(p)
+		} else if p := c.module(d, policies.Kubewarden()); p != nil {
 			r.add(p)
 		}
 	}

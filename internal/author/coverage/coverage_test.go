@@ -42,7 +42,7 @@ func read(t *testing.T, text string) (docs []*mapd.Document) {
 // load loads policies whose evaluations are counted.
 func load(t *testing.T, docs []*mapd.Document, like *mapd.Policies, env *cel.Env) *mapd.Policies {
 	t.Helper()
-	p, err := mapd.Load(mapd.Options{Documents: docs, Unbound: true, Brief: true, Env: env, Like: like})
+	p, err := mapd.Load(mapd.Options{Unbound: true, ToolOptions: mapd.ToolOptions{Documents: docs, Brief: true, Env: env, Like: like}})
 	if err != nil {
 		t.Fatal(err)
 	}

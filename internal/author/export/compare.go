@@ -77,7 +77,7 @@ func (w *World) Compare(ctx context.Context, all ...*Policy) (*Comparison, error
 	if err != nil {
 		return nil, err
 	}
-	was, err := w.load(mapd.Options{Env: observing, Namespace: w.Namespace}, before)
+	was, err := w.load(mapd.Options{Namespace: w.Namespace, ToolOptions: mapd.ToolOptions{Env: observing}}, before)
 	if err != nil {
 		return nil, fmt.Errorf("the policies cannot be tried: %w", err)
 	}

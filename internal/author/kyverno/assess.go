@@ -3,7 +3,6 @@ package kyverno
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/mapd-project/mapd/internal/kyverno/convert"
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/internal/output/page"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -25,7 +25,9 @@ type Input struct {
 	Policies []*policy.Policy
 	// Unreadable are policies that Kyverno would refuse, with the reason.
 	Unreadable []Unreadable
-	crds       []*unstructured.Unstructured
+	// Sources have other kinds than the documents' definitions.
+	Sources []openapi.Source
+	crds    []*unstructured.Unstructured
 }
 
 // Unreadable is a policy that cannot be read, and all that is wrong with it.
@@ -45,27 +47,31 @@ func Read(inputs []manifest.Input) (*Input, []error) {
 			errs = append(errs, err)
 			continue
 		}
-		if d.Object == nil {
-			continue
-		}
-		gvk := d.Object.GroupVersionKind()
-		switch {
-		case gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind:
-			in.crds = append(in.crds, d.Object)
-		case policy.Is(gvk):
-			p, wrong := policy.Read(d)
-			if len(wrong) > 0 {
-				u := Unreadable{Policy: d.Name(), Errors: wrong}
-				for _, err := range wrong {
-					u.Texts = append(u.Texts, err.Error())
-				}
-				in.Unreadable = append(in.Unreadable, u)
-				continue
-			}
-			in.Policies = append(in.Policies, p)
+		if d.Object != nil {
+			in.Add(d)
 		}
 	}
 	return in, errs
+}
+
+// Add adds a policy or the definition of a kind. Other documents are left alone.
+func (in *Input) Add(d *manifest.Document) {
+	gvk := d.Object.GroupVersionKind()
+	switch {
+	case gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind:
+		in.crds = append(in.crds, d.Object)
+	case policy.Is(gvk):
+		p, wrong := policy.Read(d)
+		if len(wrong) > 0 {
+			u := Unreadable{Policy: d.Name(), Errors: wrong}
+			for _, err := range wrong {
+				u.Texts = append(u.Texts, err.Error())
+			}
+			in.Unreadable = append(in.Unreadable, u)
+			return
+		}
+		in.Policies = append(in.Policies, p)
+	}
 }
 
 // Assessment has a verdict for each rule that mutates.
@@ -198,71 +204,28 @@ func (a *Assessment) WriteTable(w io.Writer) error {
 }
 
 // WriteJSON writes the assessment as JSON.
-func (a *Assessment) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(a)
-}
+func (a *Assessment) WriteJSON(w io.Writer) error { return report.WriteJSON(w, a, "  ") }
 
 const title = "From Kyverno's policies to native ones"
 
-var columns = []string{"Policy", "Rule", "Uses", "Verdict", "Why, and what to do"}
-
-func (r Row) cells() []string {
-	return []string{r.Policy, r.Name, strings.Join(r.Uses, ", "), string(r.Verdict), why(r.Rule)}
-}
-
 // WriteMarkdown writes the assessment as Markdown.
-func (a *Assessment) WriteMarkdown(w io.Writer) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s\n\n", title)
-	for _, s := range a.Sentences() {
-		fmt.Fprintf(&b, "- %s\n", page.Cell(s))
-	}
-	fmt.Fprintf(&b, "\n| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", len(columns)))
-	for _, r := range a.Rules {
-		cells := r.cells()
-		for i, c := range cells {
-			cells[i] = page.Cell(c)
-		}
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
-	}
-	for _, u := range a.Unreadable {
-		for _, t := range u.Texts {
-			fmt.Fprintf(&b, "\n%s\n", page.Cell(t))
-		}
-	}
-	_, err := b.WriteTo(w)
-	return err
-}
+func (a *Assessment) WriteMarkdown(w io.Writer) error { return a.write(page.Markdown(title), w) }
 
 // WriteHTML writes the assessment as one page that loads nothing else.
-func (a *Assessment) WriteHTML(w io.Writer) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s<h1>%s</h1>\n<ul>\n", page.Head(title), title)
-	for _, s := range a.Sentences() {
-		fmt.Fprintf(&b, "<li>%s</li>\n", page.Text(s))
-	}
-	b.WriteString("</ul>\n<table>\n<thead><tr>")
-	for _, c := range columns {
-		fmt.Fprintf(&b, "<th>%s</th>", c)
-	}
-	b.WriteString("</tr></thead>\n<tbody>\n")
+func (a *Assessment) WriteHTML(w io.Writer) error { return a.write(page.HTML(title), w) }
+
+func (a *Assessment) write(p *page.Page, w io.Writer) error {
+	p.List(a.Sentences())
+	t := page.Table{Heads: []string{"Policy", "Rule", "Uses", "Verdict", "Why, and what to do"}}
 	for _, r := range a.Rules {
-		b.WriteString("<tr>")
-		for _, c := range r.cells() {
-			fmt.Fprintf(&b, "<td>%s</td>", page.Text(c))
-		}
-		b.WriteString("</tr>\n")
+		t.Row(r.Policy, r.Name, strings.Join(r.Uses, ", "), string(r.Verdict), why(r.Rule))
 	}
-	b.WriteString("</tbody>\n</table>\n")
+	p.Table(&t)
 	for _, u := range a.Unreadable {
-		for _, t := range u.Texts {
-			fmt.Fprintf(&b, "<p>%s</p>\n", page.Text(t))
+		for _, text := range u.Texts {
+			p.Paragraph(text)
 		}
 	}
-	b.WriteString("</body>\n</html>\n")
-	_, err := b.WriteTo(w)
+	_, err := p.WriteTo(w)
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -350,12 +349,7 @@ func (v *Verification) WriteTable(w io.Writer) error {
 }
 
 // WriteJSON writes the outcome as JSON.
-func (v *Verification) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
+func (v *Verification) WriteJSON(w io.Writer) error { return report.WriteJSON(w, v, "  ") }
 
 // WriteMarkdown writes the outcome as Markdown.
 func (v *Verification) WriteMarkdown(w io.Writer) error {
@@ -388,5 +382,5 @@ func typesOf(in *Input) (*openapi.Types, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openapi.New(openapi.Builtin(), custom), nil
+	return openapi.New(slices.Concat([]openapi.Source{openapi.Builtin(), custom}, in.Sources)...), nil
 }

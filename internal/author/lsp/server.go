@@ -117,11 +117,11 @@ type document struct {
 	uri       string
 	version   int
 	published []diagnostic
-	told      bool // published was sent for some version
+	sent      bool // published was sent for some version
 }
 
 // Handle implements jsonrpc2.Handler. Messages come one by one in their order: what they
-// change is changed here, and what they ask is answered aside.
+// change is changed here, and what they ask is answered by other goroutines.
 func (s *server) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	if req.Notif {
 		s.guard(req.Method, func() { s.notified(ctx, conn, req) })
@@ -477,7 +477,7 @@ func (s *server) change(ctx context.Context, conn *jsonrpc2.Conn, method string,
 		d = &document{}
 		s.open[name] = d
 	}
-	d.uri, d.version, d.told = p.TextDocument.URI, p.TextDocument.Version, false
+	d.uri, d.version, d.sent = p.TextDocument.URI, p.TextDocument.Version, false
 	return nil
 }
 
@@ -529,11 +529,11 @@ func (s *server) publish(ctx context.Context, conn *jsonrpc2.Conn, found map[str
 		}
 		s.mu.Lock()
 		d := s.open[name]
-		if d == nil || d.version != versions[name] || d.told && reflect.DeepEqual(d.published, all) {
+		if d == nil || d.version != versions[name] || d.sent && reflect.DeepEqual(d.published, all) {
 			s.mu.Unlock()
 			continue
 		}
-		d.published, d.told = all, true
+		d.published, d.sent = all, true
 		params := publishParams{URI: d.uri, Version: new(int), Diagnostics: all}
 		*params.Version = d.version
 		s.mu.Unlock()

@@ -1,15 +1,12 @@
 package migrate
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/mapd-project/mapd/internal/author/format"
 	"github.com/mapd-project/mapd/internal/author/verify"
@@ -149,27 +146,12 @@ func (r *Report) Totals() string {
 // WriteTable writes the report for a terminal: a line for each mutator, and what
 // was compared.
 func (r *Report) WriteTable(w io.Writer) error {
-	var table bytes.Buffer
-	tw := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "MUTATOR\tVERDICT\tFILE\tNOTE")
+	t := page.Table{Heads: []string{"MUTATOR", "VERDICT", "FILE", "NOTE"}}
 	for _, e := range r.Mutators {
-		notes := e.Notes
-		if len(notes) == 0 {
-			notes = []Note{{}}
-		}
-		for i, n := range notes {
-			first := []string{report.Line(e.Mutator), string(e.Verdict), cmp.Or(e.File, "-")}
-			if i > 0 {
-				first = make([]string, 3)
-			}
-			fmt.Fprintf(tw, "%s\t%s\n", strings.Join(first, "\t"), page.OneLine(n.String()))
-		}
+		t.RowWith(e.lines(), e.Mutator, string(e.Verdict), cmp.Or(e.File, "-"))
 	}
-	if err := tw.Flush(); err != nil {
+	if err := t.WriteText(w); err != nil {
 		return err
-	}
-	for line := range strings.Lines(table.String()) {
-		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 	if _, err := fmt.Fprintln(w, r.Totals()); err != nil {
 		return err
@@ -289,9 +271,4 @@ func outcome(b *strings.Builder, side string, object map[string]any, r verify.Re
 }
 
 // WriteJSON writes the report as JSON.
-func (r *Report) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
-}
+func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r, "  ") }

@@ -43,7 +43,7 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 		}
 	}
 	load := func(unbound bool) (*mapd.Policies, error) {
-		return mapd.Load(mapd.Options{Documents: all, Env: env, Unbound: unbound})
+		return mapd.Load(mapd.Options{Unbound: unbound, ToolOptions: mapd.ToolOptions{Documents: all, Env: env}})
 	}
 	policies, err := load(false)
 	if err == nil && slices.ContainsFunc(policies.Notes(), func(n mapd.Note) bool { return n.Kind == mapd.Unbound }) {

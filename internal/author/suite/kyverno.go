@@ -3,6 +3,7 @@ package suite
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,14 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/author/suite/cases"
+	"github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// kyvernoTest is a test of Kyverno's command. What only Kyverno's own policies read is
-// known and not used.
+// kyvernoTest is a test of Kyverno's command. What only policies read that mapd does not run
+// is known and not used.
 type kyvernoTest struct {
 	APIVersion           string          `json:"apiVersion" need:"y"`
 	Kind                 string          `json:"kind" need:"y"`
@@ -77,15 +79,20 @@ type kyvernoSpec struct {
 	Name        string `json:"name"`
 }
 
-// kyvernoValues are values, in a file of their own or in the test. Native policies see
-// their Namespaces only.
+// kyvernoValues are values, in a file of their own or in the test. Policies see their
+// Namespaces and the operation of the request; other values stand for what rules would ask
+// others, and such rules are not converted.
 type kyvernoValues struct {
-	APIVersion    string `json:"apiVersion"`
-	Kind          string `json:"kind"`
-	Metadata      value  `json:"metadata"`
-	GlobalValues  value  `json:"globalValues"`
-	Policies      value  `json:"policies"`
-	Variables     value  `json:"variables"`
+	APIVersion   string         `json:"apiVersion"`
+	Kind         string         `json:"kind"`
+	Metadata     value          `json:"metadata"`
+	GlobalValues map[string]any `json:"globalValues"`
+	Policies     []struct {
+		Name      string                `json:"name" need:"y"`
+		Resources []kyvernoValuesOf     `json:"resources"`
+		Rules     []kyvernoValuesOfRule `json:"rules"`
+	} `json:"policies"`
+	Variables     value `json:"variables"`
 	NamespaceList []struct {
 		Name   string            `json:"name" need:"y"`
 		Labels map[string]string `json:"labels"`
@@ -95,6 +102,17 @@ type kyvernoValues struct {
 		Subresource kyvernoSpec `json:"subresource"`
 		Parent      kyvernoSpec `json:"parentResource"`
 	} `json:"subresources"`
+}
+
+type kyvernoValuesOf struct {
+	Name   string         `json:"name" need:"y"`
+	Values map[string]any `json:"values"`
+}
+
+type kyvernoValuesOfRule struct {
+	Name          string         `json:"name" need:"y"`
+	Values        map[string]any `json:"values"`
+	ForeachValues value          `json:"foreachValues"`
 }
 
 type kyvernoUser struct {
@@ -121,7 +139,7 @@ type kyvernoCluster struct {
 	} `json:"spec"`
 }
 
-// policyKind is what of Kyverno's tests runs.
+// policyKind is what of Kyverno's tests runs besides Kyverno's own policies.
 const policyKind = api.PolicyKind
 
 // isKyverno reports whether an object is a test of Kyverno's. Its documentation has both
@@ -141,14 +159,22 @@ type kyverno struct {
 	others             map[string]string
 	resources, beside  []*mapd.Document
 	scales             map[schema.GroupVersionKind]bool // of values.subresources
-	user               *user
-	suites             []*Suite
+	// rules are what the rules of Kyverno's policies do, by the name of the policy.
+	rules map[string]map[string]string
+	// operation is the request's, everywhere, or for a policy and a resource.
+	operation  string
+	operations map[[2]string]string
+	user       *user
+	suites     []*Suite
 }
 
 // readKyverno reads a test of Kyverno's: a Suite for each policy that its results are
 // about. As in Kyverno, a policy sees what those before it made of the object.
 func readKyverno(file string, d *mapd.Document) ([]*Suite, []error) {
-	k := &kyverno{decoder: &decoder{doc: d}, others: map[string]string{}, scales: map[schema.GroupVersionKind]bool{}}
+	k := &kyverno{
+		decoder: &decoder{doc: d}, others: map[string]string{}, scales: map[schema.GroupVersionKind]bool{},
+		rules: map[string]map[string]string{}, operations: map[[2]string]string{},
+	}
 	k.decode("", d.Object().Object, reflect.ValueOf(&k.kyvernoTest).Elem())
 	k.at = &Suite{File: file, doc: d}
 	k.Policies, k.Resources = slices.Clone(k.Policies), slices.Clone(k.Resources)
@@ -169,7 +195,7 @@ func readKyverno(file string, d *mapd.Document) ([]*Suite, []error) {
 		k.result(i)
 	}
 	for i := range k.Checks {
-		k.suite("").leaveOut(d, fmt.Sprintf("checks[%d]", i), fmt.Sprintf("checks[%d]", i), "is an assertion tree, which mapd does not run")
+		k.suite(nil).leaveOut(d, fmt.Sprintf("checks[%d]", i), fmt.Sprintf("checks[%d]", i), "is an assertion tree, which mapd does not run")
 	}
 	if len(k.Results)+len(k.Checks) == 0 {
 		k.fail("results", "results: there is no result to check")
@@ -204,10 +230,25 @@ func (k *kyverno) readPolicies() {
 			k.policies = append(k.policies, d)
 		case api.IsAdmission(gvk.Group) && gvk.Kind == api.BindingKind:
 			k.bindings = append(k.bindings, d)
+		case policy.Is(gvk):
+			k.policies = append(k.policies, d)
+			k.readRules(d)
 		default:
 			k.others[d.Object().GetName()] = gvk.Kind
 		}
 	}
+}
+
+// readRules reads what the rules of one of Kyverno's policies do. What is wrong with them is
+// found when the policy is loaded.
+func (k *kyverno) readRules(d *mapd.Document) {
+	rules := map[string]string{}
+	if p, err := policy.Decode(d.Object()); err == nil && p.Rules != nil {
+		for i := range p.Rules.Rules {
+			rules[p.Rules.Rules[i].Name] = p.Rules.Rules[i].Does()
+		}
+	}
+	k.rules[d.Name()] = rules
 }
 
 // readCluster reads objects that are there beside the resources.
@@ -274,9 +315,28 @@ func (k *kyverno) values(d *mapd.Document, prefix string, v *kyvernoValues) {
 		}
 		k.part(d, fmt.Sprintf("%snamespaces[%d]", prefix, i), object)
 	}
+	k.operation = cmp.Or(operationIn(v.GlobalValues), k.operation)
+	for _, p := range v.Policies {
+		for _, r := range p.Rules {
+			k.operations[[2]string{p.Name, ""}] = cmp.Or(operationIn(r.Values), k.operations[[2]string{p.Name, ""}])
+		}
+		for _, r := range p.Resources {
+			k.operations[[2]string{p.Name, r.Name}] = operationIn(r.Values)
+		}
+	}
 	for _, s := range v.Subresources {
 		k.scales[schema.GroupVersionKind{Group: s.Subresource.Group, Version: s.Subresource.Version, Kind: s.Subresource.Kind}] = true
 	}
+}
+
+// operationIn returns the operation among values, "" if they have none.
+func operationIn(values map[string]any) string {
+	if s, ok := values["request.operation"].(string); ok {
+		return s
+	}
+	request, _ := values["request"].(map[string]any)
+	s, _ := request["operation"].(string)
+	return s
 }
 
 func (k *kyverno) readUser() {
@@ -289,20 +349,25 @@ func (k *kyverno) readUser() {
 	}
 }
 
-// suite returns the suite for the results about a policy: with it and those before it.
-func (k *kyverno) suite(policy string) *Suite {
+// suite returns the suite for the results about a policy: with it and those before it. nil
+// stands for no policy.
+func (k *kyverno) suite(of *mapd.Document) *Suite {
+	name := ""
+	if of != nil {
+		name = of.Name()
+	}
 	for _, s := range k.suites {
-		if s.tests == policy {
+		if s.tests == name {
 			return s
 		}
 	}
-	s := &Suite{File: k.at.File, doc: k.doc, given: true, tests: policy, beside: k.beside}
+	s := &Suite{File: k.at.File, doc: k.doc, given: true, tests: name, beside: k.beside}
 	s.Unbound, s.Policies = true, slices.Concat(k.Policies, k.Resources)
 	names := map[string]bool{}
 	for _, d := range k.policies {
 		s.docs = append(s.docs, d)
 		names[d.Object().GetName()] = true
-		if d.Object().GetName() == policy {
+		if d == of {
 			break
 		}
 	}
@@ -316,47 +381,114 @@ func (k *kyverno) suite(policy string) *Suite {
 	return s
 }
 
+// policyOf returns the policy that a result is about, nil if none of those that run is.
+func (k *kyverno) policyOf(r *kyvernoResult) *mapd.Document {
+	namespace, name, found := strings.Cut(r.Policy, "/")
+	if !found {
+		namespace, name = "", r.Policy
+	}
+	for _, d := range k.policies {
+		u := d.Object()
+		native := api.IsAdmission(u.GroupVersionKind().Group)
+		cel := u.GroupVersionKind().Group == policy.CELGroup
+		switch {
+		case u.GetName() != name || namespace != "" && cmp.Or(u.GetNamespace(), mapd.DefaultNamespace) != namespace:
+		case r.IsMutatingAdmissionPolicy && !native, r.IsMutatingPolicy && !cel: // of another kind with this name
+		default:
+			return d
+		}
+	}
+	return nil
+}
+
+// claim returns what a result says about a policy, or why it is left out.
+func (k *kyverno) claim(r *kyvernoResult, path string, d *mapd.Document) (c claim, out string) {
+	c = claim{stage: engine.PolicyStage, policy: r.Policy, result: cmp.Or(r.Result, r.Status)}
+	if gvk := d.Object().GroupVersionKind(); policy.Is(gvk) {
+		c.stage, c.policy = engine.RuleStage, policy.IDOf(d.Object())
+		rules := k.rules[d.Name()]
+		// Kyverno names the rules that it makes for controllers after that for Pods.
+		rule := r.Rule
+		for _, prefix := range []string{"autogen-cronjob-", "autogen-"} {
+			if without, ok := strings.CutPrefix(rule, prefix); ok && rules[rule] == "" {
+				rule = without
+			}
+		}
+		switch does := rules[rule]; {
+		case gvk.Group == policy.CELGroup:
+		case rule == "" && len(rules) > 0:
+			if !slices.Contains(slices.Collect(maps.Values(rules)), "mutate") {
+				return c, "tests a " + gvk.Kind + " that does not mutate, which mapd test does not run"
+			}
+		case does == "mutate":
+			c.policy += "/" + rule
+		case does != "":
+			return c, fmt.Sprintf("tests a rule that does not mutate (%s), which mapd test does not run", does)
+		case len(rules) > 0:
+			k.fail(path+".rule", "%s.rule: %s has no rule %s", path, d.Name(), r.Rule)
+		}
+	}
+	if !slices.Contains([]string{"pass", "skip", "fail", "error"}, c.result) {
+		k.fail(path+".result", "%s.result: %q: want pass, skip, fail or error", path, c.result)
+	}
+	return c, ""
+}
+
 // result adds the cases of a result.
 func (k *kyverno) result(i int) {
 	r, path := &k.Results[i], fmt.Sprintf("results[%d]", i)
-	runs := slices.ContainsFunc(k.policies, func(d *mapd.Document) bool { return d.Object().GetName() == r.Policy })
-	if !runs {
+	about := k.policyOf(r)
+	name := strings.TrimSuffix(r.Policy+"/"+r.Rule, "/")
+	if about == nil {
 		if kind := k.otherKind(r); kind == "" {
 			k.fail(path+".policy", "%s.policy: the policies have none named %s", path, r.Policy)
 		} else {
-			k.suite("").leaveOut(k.doc, path, strings.TrimSuffix(r.Policy+"/"+r.Rule, "/"), fmt.Sprintf("tests a %s, which mapd test does not run", kind))
+			k.suite(nil).leaveOut(k.doc, path, name, fmt.Sprintf("tests a %s, which mapd test does not run", kind))
 		}
 		return
 	}
-	want := claim{policy: r.Policy, result: cmp.Or(r.Result, r.Status)}
-	if !slices.Contains([]string{"pass", "skip", "fail", "error"}, want.result) {
-		k.fail(path+".result", "%s.result: %q: want pass, skip, fail or error", path, want.result)
+	want, out := k.claim(r, path, about)
+	if out != "" {
+		k.suite(nil).leaveOut(k.doc, path, name, out)
+		return
 	}
 	if r.GeneratedResource+r.CloneSourceResource != "" {
-		k.fail(path, "%s: %s is a %s, which generates nothing", path, r.Policy, policyKind)
+		k.fail(path, "%s: %s mutates, and generates nothing", path, about.Name())
 	}
-	s := k.suite(r.Policy)
-	name := cmp.Or(r.PatchedResources, r.PatchedResource)
-	patched := k.one(path+".patchedResources", name)
+	s := k.suite(about)
+	file := cmp.Or(r.PatchedResources, r.PatchedResource)
+	patched := k.one(path+".patchedResources", file)
 	for _, object := range k.selected(r, path) {
+		claim := want
 		u := &unit{
-			suite: s, path: path, row: -1, line: k.doc.ErrorAt(path, nil).Line, object: object, claim: &want,
-			name: fmt.Sprintf("%s/%s: %s", r.Policy, want.result, object.Name()), spec: testCase{User: k.user},
+			suite: s, path: path, row: -1, line: k.doc.ErrorAt(path, nil).Line, object: object, claim: &claim,
+			name: fmt.Sprintf("%s/%s: %s", name, want.result, object.Name()), spec: testCase{User: k.user},
+		}
+		switch k.operationOf(r.Policy, object.Object().GetName()) {
+		case "UPDATE":
+			u.spec.Operation, u.old = "UPDATE", object
+		case "DELETE", "CONNECT":
+			u.skip = "values say that it is deleted or connected to, and such requests are not mutated"
 		}
 		if k.scales[object.Object().GroupVersionKind()] {
 			u.skip = "values say which subresource it is sent to; mapd test takes that from a case of " + APIVersion
 		}
-		if name != "" {
-			u.spec.Expect = &cases.Expect{Object: name}
+		if file != "" {
+			u.spec.Expect = &cases.Expect{Object: file}
 			at := slices.IndexFunc(patched, func(d *mapd.Document) bool { return identity(d) == identity(object) })
 			if at >= 0 {
 				u.want = patched[at]
 			} else if want.result == "pass" {
-				k.fail(path+".patchedResources", "%s.patchedResources: %s has no %s", path, k.at.near(name), object.Name())
+				k.fail(path+".patchedResources", "%s.patchedResources: %s has no %s", path, k.at.near(file), object.Name())
 			}
 		}
 		s.units = append(s.units, u)
 	}
+}
+
+// operationOf returns the operation that values give for a policy and a resource.
+func (k *kyverno) operationOf(policy, resource string) string {
+	return cmp.Or(k.operations[[2]string{policy, resource}], k.operations[[2]string{policy, ""}], k.operation)
 }
 
 // otherKind returns the kind of a policy that does not run, "" if it is not known.
@@ -435,17 +567,25 @@ func (k *kyverno) selected(r *kyvernoResult, path string) (docs []*mapd.Document
 	return docs
 }
 
-// claim is what a result of Kyverno's says about one policy: pass, it changes the object;
-// skip, it leaves the object as it is; fail, it fails or the object becomes another than
-// expected; error, it fails.
-type claim struct{ policy, result string }
+// claim is what a result of Kyverno's says about one policy or one rule: pass, it changes the
+// object; skip, it leaves the object as it is; fail, it fails or the object becomes another
+// than expected; error, it fails.
+type claim struct{ stage, policy, result string }
+
+// what is what messages call it.
+func (c *claim) what() string {
+	if c.stage == engine.RuleStage {
+		return c.policy
+	}
+	return "policy " + c.policy
+}
 
 // got returns what the policy did: pass, skip or error, with the error.
 func (c *claim) got(r *mapd.Result) (got, why string) {
 	got = "skip"
 	for _, s := range r.Decision.Steps {
 		switch {
-		case s.Stage != engine.PolicyStage || s.Policy != c.policy:
+		case s.Stage != c.stage || s.Policy != c.policy && (c.stage != engine.RuleStage || !strings.HasPrefix(s.Policy, c.policy+"/")):
 		case s.Outcome == engine.Failed:
 			got, why = "error", s.Err.Error()
 		case s.Outcome == engine.Changed && got == "skip":
@@ -461,9 +601,28 @@ func (c *claim) meets(r *mapd.Result) bool {
 	return got == c.result
 }
 
+// unconverted returns why a rule of Kyverno's that the claim is about does not run, "" if all run,
+// and whether lists with keys may be in another order than Kyverno's.
+func (c *claim) unconverted(p *mapd.Policies) (why string, reorders bool) {
+	if c.stage != engine.RuleStage {
+		return "", false
+	}
+	found := false
+	for _, r := range p.KyvernoRules() {
+		if r.Name == c.policy || strings.HasPrefix(r.Name, c.policy+"/") {
+			found = true
+			why, reorders = cmp.Or(why, r.Unconverted), reorders || r.Reorders
+		}
+	}
+	if !found {
+		why = "this program does not convert Kyverno's policies" // the playground's
+	}
+	return why, reorders
+}
+
 // of returns what is wrong with a result, nil if nothing is. want is nil if no object is
-// expected.
-func (c *claim) of(r *mapd.Result, want map[string]any) *cases.Wrong {
+// expected; lists with keys may be in another order if reorders.
+func (c *claim) of(r *mapd.Result, want map[string]any, reorders bool) *cases.Wrong {
 	got, why := c.got(r)
 	if r.Denied() && got != "error" {
 		return &cases.Wrong{Message: "it is denied: " + report.Excerpts(r.Refusal())}
@@ -471,14 +630,16 @@ func (c *claim) of(r *mapd.Result, want map[string]any) *cases.Wrong {
 	var changes []mapd.Change
 	if want != nil && !r.Denied() {
 		// Kyverno does not compare fields without content.
-		changes = slices.DeleteFunc(r.Against(want), func(d mapd.Change) bool { return hollow(d.Before) && hollow(d.After) })
+		changes = slices.DeleteFunc(r.Against(want), func(d mapd.Change) bool {
+			return hollow(d.Before) && hollow(d.After) || reorders && d.Moved
+		})
 	}
 	switch {
 	case c.result == "fail" && (got == "error" || len(changes) > 0):
 		return nil
 	case got != c.result:
 		message := map[string]string{
-			"pass": "policy " + c.policy + " changes it", "skip": "policy " + c.policy + " does not change it", "error": "policy " + c.policy + " fails: " + why,
+			"pass": c.what() + " changes it", "skip": c.what() + " does not change it", "error": c.what() + " fails: " + why,
 		}[got] + ", and the expected result is " + c.result
 		if c.result == "fail" {
 			message += ": an error, or another object than that of patchedResources"

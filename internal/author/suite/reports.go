@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -88,10 +87,7 @@ func (r *Results) json(w io.Writer) error {
 	for _, err := range r.faults() {
 		out.Errors = append(out.Errors, err.Error())
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return report.WriteJSON(w, out, "  ")
 }
 
 func (r *Results) tap(w io.Writer) error {

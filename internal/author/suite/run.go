@@ -42,9 +42,9 @@ type Options struct {
 	Count int
 	// Parallel is how many cases run at once; 0 is one for each core.
 	Parallel int
-	// Guests returns what loads the modules of Kubewarden's policies, with files that
+	// Modules returns what loads the modules of Kubewarden's policies, with files that
 	// stand in for some. Nil loads none.
-	Guests func(local map[string]string) (kubewarden.Loader, error)
+	Modules func(local map[string]string) (kubewarden.Loader, error)
 	// Env returns the expression language of a minor. Nil is that of package mapd.
 	Env func(minor string) (*cel.Env, error)
 	// Verbose keeps the Trace of cases that pass, too.
@@ -172,19 +172,19 @@ func run(ctx context.Context, suites []*Suite, opts Options, out *Results) *Resu
 			units = append(units, u)
 		}
 	}
-	houses := make([]*house, len(suites))
-	of := map[*Suite]*house{}
+	all := make([]*loadedSuite, len(suites))
+	of := map[*Suite]*loadedSuite{}
 	for i, s := range suites {
-		houses[i] = &house{suite: s, opts: &opts, loads: map[string]*load{}}
-		of[s] = houses[i]
+		all[i] = &loadedSuite{suite: s, opts: &opts, loads: map[string]*load{}}
+		of[s] = all[i]
 	}
-	each(len(houses), opts.Parallel, func(i int) {
-		h := houses[i]
+	each(len(all), opts.Parallel, func(i int) {
+		h := all[i]
 		if slices.ContainsFunc(units, func(u *unit) bool { return u.suite == h.suite && u.skip == "" }) {
 			h.read()
 		}
 	})
-	for _, h := range houses {
+	for _, h := range all {
 		out.fails(h.errs)
 	}
 	outcomes := make([]*Outcome, len(units))
@@ -197,7 +197,7 @@ func run(ctx context.Context, suites []*Suite, opts Options, out *Results) *Resu
 			out.Outcomes = append(out.Outcomes, o)
 		}
 	}
-	for _, h := range houses {
+	for _, h := range all {
 		out.Loaded = append(out.Loaded, h.loaded()...)
 	}
 	return out
@@ -224,9 +224,9 @@ func each(n, limit int, f func(int)) {
 	workers.Wait()
 }
 
-// house has the policies of a suite, compiled once, and loaded for each set of objects
+// loadedSuite has the policies of a suite, compiled once, and loaded for each set of objects
 // beside them.
-type house struct {
+type loadedSuite struct {
 	suite    *Suite
 	opts     *Options
 	docs     []*mapd.Document
@@ -252,7 +252,7 @@ type load struct {
 }
 
 // read reads what all cases of the suite share, and compiles it.
-func (h *house) read() {
+func (h *loadedSuite) read() {
 	s := h.suite
 	dec := &decoder{doc: s.doc}
 	h.docs = slices.Clone(s.docs)
@@ -278,13 +278,13 @@ func (h *house) read() {
 			fail("external", err)
 		}
 	}
-	if h.opts.Guests != nil {
+	if h.opts.Modules != nil {
 		local := map[string]string{}
 		for module, file := range s.Modules {
 			local[module] = s.near(file)
 		}
 		var err error
-		if h.loader, err = h.opts.Guests(local); err != nil {
+		if h.loader, err = h.opts.Modules(local); err != nil {
 			fail("modules", err)
 		}
 	}
@@ -300,7 +300,7 @@ func (h *house) read() {
 	l := h.load(nil)
 	if h.first = l.policies; l.err != nil {
 		h.errs = []error{l.err}
-	} else if p := l.policies; len(p.Policies())+p.Mutators()+p.Guests() == 0 {
+	} else if p := l.policies; len(p.Policies())+p.Mutators()+p.Kyverno()+len(p.Kubewarden()) == 0 {
 		h.errs = []error{s.doc.ErrorAt("policies", errors.New("policies: there is no policy in these files"))}
 	}
 }
@@ -336,7 +336,7 @@ func (s *Suite) policyFiles(d *decoder, path, name string) (docs []*mapd.Documen
 
 // load returns the policies with some more documents beside them. It loads them once
 // for the same documents.
-func (h *house) load(more []*mapd.Document) *load {
+func (h *loadedSuite) load(more []*mapd.Document) *load {
 	var key bytes.Buffer
 	for _, d := range more {
 		fmt.Fprintf(&key, "%s\x00%s\x00", d.Where(), d.Text())
@@ -354,16 +354,17 @@ func (h *house) load(more []*mapd.Document) *load {
 }
 
 // compile loads documents. Policies that like has already are not compiled again.
-func (h *house) compile(docs []*mapd.Document, like *mapd.Policies) (*mapd.Policies, error) {
+func (h *loadedSuite) compile(docs []*mapd.Document, like *mapd.Policies) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{
-		Like: like, Context: h.suite.beside,
-		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Enforce: h.suite.Mode == "enforce", Documents: docs, Env: h.env,
-		Guests: h.loader, Resolver: h.resolver, Brief: !h.opts.Verbose,
-		Provider: func(u *unstructured.Unstructured) error { _, err := externaldata.DecodeProvider(u); return err },
+		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Enforce: h.suite.Mode == "enforce", Modules: h.loader,
+		ToolOptions: mapd.ToolOptions{
+			Like: like, Context: h.suite.beside, Documents: docs, Env: h.env, Resolver: h.resolver, Brief: !h.opts.Verbose,
+			Provider: func(u *unstructured.Unstructured) error { _, err := externaldata.DecodeProvider(u); return err },
+		},
 	})
 }
 
-func (h *house) loaded() (all []Loaded) {
+func (h *loadedSuite) loaded() (all []Loaded) {
 	for _, l := range h.order {
 		if l.policies != nil {
 			all = append(all, Loaded{h.suite.File, l.policies, l.docs, &l.counter})
@@ -373,7 +374,7 @@ func (h *house) loaded() (all []Loaded) {
 }
 
 // run runs one request. It returns nil if the suite itself is at fault.
-func (h *house) run(ctx context.Context, u *unit) *Outcome {
+func (h *loadedSuite) run(ctx context.Context, u *unit) *Outcome {
 	o := &Outcome{Suite: u.suite.File, Name: u.name, Line: u.line, Status: Skipped, Message: u.skip, unit: u}
 	if u.skip != "" {
 		return o
@@ -387,6 +388,12 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 	if l.err != nil {
 		o.Status, o.Message = Broken, l.err.Error()
 		return o
+	}
+	if u.claim != nil {
+		if why, _ := u.claim.unconverted(l.policies); why != "" {
+			o.Message = "tests a rule that is not converted: " + why
+			return o
+		}
 	}
 	first := h.once(ctx, l.policies, u, o)
 	if first != nil && h.opts.Env != nil {
@@ -420,7 +427,7 @@ func (h *house) run(ctx context.Context, u *unit) *Outcome {
 }
 
 // reorder runs the policies in other orders. What it finds fails the case.
-func (h *house) reorder(ctx context.Context, policies *mapd.Policies, first *mapd.Result, o *Outcome) {
+func (h *loadedSuite) reorder(ctx context.Context, policies *mapd.Policies, first *mapd.Result, o *Outcome) {
 	found, err := ordercheck.Check(ctx, policies, first.Request, h.opts.Orders)
 	if err != nil {
 		o.Status, o.Message = Broken, err.Error()
@@ -454,7 +461,7 @@ func same(a, b *mapd.Result) bool {
 }
 
 // once runs a request once. It returns nil if there is no result.
-func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *Outcome) *mapd.Result {
+func (h *loadedSuite) once(ctx context.Context, policies *mapd.Policies, u *unit, o *Outcome) *mapd.Result {
 	broken := func(err error) *mapd.Result {
 		o.Status, o.Message = Broken, err.Error()
 		return nil
@@ -497,7 +504,8 @@ func (h *house) once(ctx context.Context, policies *mapd.Policies, u *unit, o *O
 		want = u.want.Object().Object
 	}
 	if u.claim != nil {
-		if w := u.claim.of(r, want); w != nil {
+		_, reorders := u.claim.unconverted(policies)
+		if w := u.claim.of(r, want, reorders); w != nil {
 			o.Status, o.Message, o.Diff = Failed, w.Message, shown(r, w.Changes)
 		}
 		return r

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/cluster/history"
+	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 )
 
@@ -45,9 +46,9 @@ type storing struct {
 	at    time.Time // of the last write
 }
 
-// StoreRecords stores what a Ledger knows until ctx is done, and once more then. It needs
+// StoreRecords stores what a Recorder knows until ctx is done, and once more then. It needs
 // no lease.
-func (w *Writer) StoreRecords(ctx context.Context, l *history.Ledger) {
+func (w *Writer) StoreRecords(ctx context.Context, l *history.Recorder) {
 	s, tries := &storing{}, attempts{}
 	attempt := func(ctx context.Context, timeout time.Duration, end bool) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -65,7 +66,7 @@ func (w *Writer) StoreRecords(ctx context.Context, l *history.Ledger) {
 
 // storeRecords stores records if there are new ones, or nobody has seen the replica for
 // long. end says that there will be no more.
-func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Ledger, end bool) error {
+func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Recorder, end bool) error {
 	now := l.Mark()
 	changed := now != s.mark
 	if !changed && (!s.there || !end && time.Since(s.at) < recordsRenewed) {
@@ -108,7 +109,7 @@ func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Ledger
 	if err != nil {
 		return err
 	}
-	l.Sunk(records.New, records.Missed)
+	l.Delivered(records.New, records.Missed)
 	s.there, s.mark, s.at = true, records.Mark, time.Now()
 	return nil
 }
@@ -138,21 +139,14 @@ func (w *Writer) deleteOldRecords(ctx context.Context) error {
 	}
 	var all []gone
 	now := time.Now()
-	list := metav1.ListOptions{LabelSelector: history.StoredLabel, Limit: 4} // each has up to maxRecords
-	for {
-		page, err := w.configMaps().List(ctx, list)
-		if err != nil {
-			return err
+	few := metav1.ListOptions{LabelSelector: history.StoredLabel, Limit: 4} // each has up to maxRecords
+	if err := list.Each(ctx, w.configMaps().List, few, func(m *corev1.ConfigMap) error {
+		if renewed := m.Annotations[renewedAnnotation]; m.Annotations[closedAnnotation] != "" || old(renewed, now, recordsGone) {
+			all = append(all, gone{m.Name, m.UID, renewed})
 		}
-		for i := range page.Items {
-			m := &page.Items[i]
-			if renewed := m.Annotations[renewedAnnotation]; m.Annotations[closedAnnotation] != "" || old(renewed, now, recordsGone) {
-				all = append(all, gone{m.Name, m.UID, renewed})
-			}
-		}
-		if list.Continue = page.Continue; list.Continue == "" {
-			break
-		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	slices.SortFunc(all, func(a, b gone) int { return cmp.Compare(b.renewed, a.renewed) })
 	var problem error

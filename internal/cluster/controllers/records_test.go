@@ -22,7 +22,7 @@ import (
 )
 
 // wrote has a policy set a label of an object, whose value is secret.
-func wrote(l *history.Ledger, name string) {
+func wrote(l *history.Recorder, name string) {
 	object := func(labels map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": labels}}}
 	}
@@ -59,7 +59,7 @@ func (c *cluster) storedIn(t *testing.T) (all []string) {
 }
 
 // storing is a replica that stores records of l, and does nothing else.
-func (c *cluster) storing(t *testing.T, identity string, l *history.Ledger) (stop func()) {
+func (c *cluster) storing(t *testing.T, identity string, l *history.Recorder) (stop func()) {
 	t.Helper()
 	w := c.idle(t, identity)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +114,7 @@ func TestStoreRecords(t *testing.T) {
 		wrote(one, "y")
 		stop() // a replica that ends in order stores all
 		expect("a: y[/metadata/labels/a] x[/metadata/labels/a]")
-		if sent, dropped := one.SunkTotals(); sent != 2 || dropped != 0 {
+		if sent, dropped := one.DeliveredTotals(); sent != 2 || dropped != 0 {
 			t.Errorf("%d sent, %d dropped", sent, dropped)
 		}
 
@@ -157,7 +157,7 @@ func TestStoreRecordsAgain(t *testing.T) {
 		if got := c.storedIn(t); len(got) != 1 || !strings.HasPrefix(got[0], "a: x") {
 			t.Errorf("stored %q", got)
 		}
-		if sent, dropped := l.SunkTotals(); sent != 1 || dropped != 0 {
+		if sent, dropped := l.DeliveredTotals(); sent != 1 || dropped != 0 {
 			t.Errorf("%d sent, %d dropped", sent, dropped)
 		}
 	})

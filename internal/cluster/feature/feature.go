@@ -70,8 +70,8 @@ type State interface {
 type Controlled interface {
 	Feature
 	// Control writes until ctx is done. Only the replica that holds the lease calls it.
-	// home is mapd's namespace.
-	Control(ctx context.Context, home *corev1.Namespace)
+	// namespace is mapd's.
+	Control(ctx context.Context, namespace *corev1.Namespace)
 }
 
 // Follower is a Feature that works with the stages of mapd's policies and of all other

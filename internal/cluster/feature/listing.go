@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/output/page"
 )
 
 // Listing is a ConfigMap in mapd's namespace that says what has become of objects whose
@@ -57,7 +57,7 @@ const (
 
 // OneLine returns a text on one line, cut if it is long.
 func OneLine(text string) string {
-	text = report.Printable(strings.Join(strings.Fields(text), " "))
+	text = page.OneLine(text)
 	if len(text) <= maxLine {
 		return text
 	}
@@ -71,25 +71,27 @@ func (l *Listing) Data() map[string]string {
 	if l.Mode != "" {
 		out[KeyMode] = l.Mode
 	}
-	width, states := 0, 0
-	for _, o := range l.Lines {
-		width, states = max(width, len(o.ID)), max(states, len(o.State))
+	var rows [][]string
+	for cells := 0; len(rows) < len(l.Lines) && cells <= maxList; {
+		o := &l.Lines[len(rows)]
+		row := []string{o.ID, o.State, OneLine(o.Text)}
+		rows, cells = append(rows, row), cells+len(row[0])+len(row[1])+len(row[2])
 	}
+	columns := page.Columns(rows)
 	var lines, problems strings.Builder
 	var shown []Line
 	var said []string
 	size := 0 // of both forms
 	for i, o := range l.Lines {
-		o.Text = OneLine(o.Text)
-		text, err := json.Marshal(o)
-		if size > maxList || err != nil {
+		if i == len(rows) || size > maxList {
 			fmt.Fprintf(&lines, "and %d more\n", len(l.Lines)-i)
 			break
 		}
-		row := strings.TrimRight(fmt.Sprintf("%-*s  %-*s  %s", width, o.ID, states, o.State, o.Text), " ") + "\n"
-		lines.WriteString(row)
+		o.Text = rows[i][2]
+		text, _ := json.Marshal(o) // strings, which JSON has a form for
+		lines.WriteString(columns[i] + "\n")
 		shown = append(shown, o)
-		size += len(row) + len(text)
+		size += len(columns[i]) + len(text)
 	}
 	for i, p := range l.Problems {
 		if size > maxList {

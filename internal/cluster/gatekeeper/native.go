@@ -265,10 +265,10 @@ func (g *Feature) NativeReported() <-chan struct{} {
 }
 
 // Control implements feature.Controlled: it writes the policies that stand for mutators, or
-// deletes them. Without home policies belong to nobody.
-func (g *Feature) Control(ctx context.Context, home *corev1.Namespace) {
+// deletes them. Without namespace policies belong to nobody.
+func (g *Feature) Control(ctx context.Context, namespace *corev1.Namespace) {
 	if g.natives != nil {
-		g.natives.writer.run(ctx, home)
+		g.natives.writer.run(ctx, namespace)
 	}
 }
 

@@ -112,8 +112,8 @@ func (n *nativeWriter) serverProbe() Probe {
 // probeUnit returns the unit of the probe.
 func (n *nativeWriter) probeUnit() nativepolicies.Unit {
 	p, b := n.serverProbe().Objects()
-	if n.home != nil {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: n.home.Name, UID: n.home.UID}}
+	if n.namespace != nil {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: n.namespace.Name, UID: n.namespace.UID}}
 		b.OwnerReferences = p.OwnerReferences
 	}
 	return nativepolicies.NewUnit(p, b)

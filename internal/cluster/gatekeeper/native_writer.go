@@ -54,11 +54,11 @@ type nativeWriter struct {
 	listeners watch.Listeners // of what was said
 
 	// run resets the rest.
-	home   *corev1.Namespace
-	probe  probe
-	failed map[string]string // by the name of a policy: why it was not written
-	logged map[string]string
-	retry  time.Duration
+	namespace *corev1.Namespace
+	probe     probe
+	failed    map[string]string // by the name of a policy: why it was not written
+	logged    map[string]string
+	retry     time.Duration
 }
 
 // NativeReport says how policies differ from what they should be.
@@ -80,9 +80,9 @@ func newNativeWriter(n *natives, client dynamic.Interface) *nativeWriter {
 }
 
 // run writes until ctx is done, and may be called again after that. The objects that it
-// writes for itself are owned by home, unless that is nil.
-func (n *nativeWriter) run(ctx context.Context, home *corev1.Namespace) {
-	n.home, n.probe, n.logged, n.retry = home, probe{}, map[string]string{}, 0
+// writes for itself are owned by namespace, unless that is nil.
+func (n *nativeWriter) run(ctx context.Context, namespace *corev1.Namespace) {
+	n.namespace, n.probe, n.logged, n.retry = namespace, probe{}, map[string]string{}, 0
 	for ctx.Err() == nil {
 		pause := lookEvery
 		if s := n.of.state.Load(); s != nil {

@@ -29,7 +29,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestMemory fills a Ledger as far as its bounds allow: with the counts and examples of
+// TestMemory fills a Recorder as far as its bounds allow: with the counts and examples of
 // 10,000 policies and a binding each, with all samples, each as long as can be, and with
 // all of the history.
 func TestMemory(t *testing.T) {
@@ -74,7 +74,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%d counts, %d samples", len(l.Counts()), len(l.samples.all))
 	}
 	if all > 64<<20 {
-		t.Errorf("the Ledger holds %d bytes", all)
+		t.Errorf("the Recorder holds %d bytes", all)
 	}
 	runtime.KeepAlive(names)
 }

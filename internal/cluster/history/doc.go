@@ -1,6 +1,6 @@
 // Package history answers "what have policies done on this replica?".
 //
-// A Ledger is the Recorder of a webhook.Handler. It counts, for each policy and binding,
+// Recorder implements webhook.Recorder. It counts, for each policy and binding,
 // what became of requests, keeps examples of what policies in shadow would change, and
 // remembers which policy wrote which paths of which object. Values are kept only in the
 // examples, and are masked there as in all diffs.

@@ -19,9 +19,9 @@ type Feed struct {
 	waiting, taken packed
 }
 
-// Feed returns the queue of the Ledger. The first call must come before the Ledger is in
+// Feed returns the queue of the Recorder. The first call must come before the Recorder is in
 // use.
-func (l *Ledger) Feed() *Feed {
+func (l *Recorder) Feed() *Feed {
 	if l.feed == nil {
 		l.feed = &Feed{most: feedBytes}
 	}

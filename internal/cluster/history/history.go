@@ -166,7 +166,7 @@ type Query struct {
 // Entries returns what is remembered of an object, newest first, and how many entries
 // are left out. An entry of an object that had no name yet is included if the name
 // begins as the entry says: it may be of another object.
-func (l *Ledger) Entries(q Query) (found []Entry, more int) {
+func (l *Recorder) Entries(q Query) (found []Entry, more int) {
 	p := l.history.part(q.Namespace)
 	p.mu.Lock()
 	defer p.mu.Unlock()

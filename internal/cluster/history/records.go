@@ -50,7 +50,7 @@ type BlameAnswer struct {
 }
 
 // Get answers requests for records; see webhook.Records.
-func (l *Ledger) Get(name string, query url.Values) (any, error) {
+func (l *Recorder) Get(name string, query url.Values) (any, error) {
 	header := Header{l.replica, l.since.UTC()}
 	switch name {
 	case CountsName:

@@ -18,8 +18,8 @@ const (
 const storedBytes = 2 << 20
 
 // StoreIn says that entries are stored in ConfigMaps of a namespace. It must not be called
-// once the Ledger is in use.
-func (l *Ledger) StoreIn(namespace string) { l.kept = namespace }
+// once the Recorder is in use.
+func (l *Recorder) StoreIn(namespace string) { l.kept = namespace }
 
 // Mark says which entries there were at some time. Marks can be compared.
 type Mark [historyParts]uint64
@@ -36,7 +36,7 @@ type Stored struct {
 }
 
 // Mark returns the present one.
-func (l *Ledger) Mark() (m Mark) {
+func (l *Recorder) Mark() (m Mark) {
 	for i := range l.history.parts {
 		p := &l.history.parts[i]
 		p.mu.Lock()
@@ -49,7 +49,7 @@ func (l *Ledger) Mark() (m Mark) {
 // Store returns the newest entries as compressed JSON of at most so many bytes.
 // Namespaces share the room as they share the history. earlier is the Mark of the last
 // time, or the zero Mark.
-func (l *Ledger) Store(most int, earlier Mark) (*Stored, error) {
+func (l *Recorder) Store(most int, earlier Mark) (*Stored, error) {
 	for bytes := storedBytes; ; bytes = bytes * 3 / 4 {
 		s := &Stored{}
 		entries := l.history.newest(bytes, earlier, s)
@@ -123,20 +123,20 @@ func (r *reader) entry() Entry {
 	return e
 }
 
-// sunk counts entries that a sink has taken and lost.
-type sunk struct{ sent, dropped atomic.Uint64 }
+// delivered counts entries that a sink has taken and lost.
+type delivered struct{ sent, dropped atomic.Uint64 }
 
-// Sunk records that a sink has delivered entries, and has lost others for good.
-func (l *Ledger) Sunk(sent, dropped uint64) {
-	l.sunk.sent.Add(sent)
-	l.sunk.dropped.Add(dropped)
+// Delivered records that a sink has delivered entries, and has lost others for good.
+func (l *Recorder) Delivered(sent, dropped uint64) {
+	l.delivered.sent.Add(sent)
+	l.delivered.dropped.Add(dropped)
 }
 
-// SunkTotals returns the sums of all calls of Sunk, with what did not fit into the Feed.
-func (l *Ledger) SunkTotals() (sent, dropped uint64) {
-	dropped = l.sunk.dropped.Load()
+// DeliveredTotals returns the sums of all calls of Delivered, with what did not fit into the Feed.
+func (l *Recorder) DeliveredTotals() (sent, dropped uint64) {
+	dropped = l.delivered.dropped.Load()
 	if l.feed != nil {
 		dropped += l.feed.dropped.Load()
 	}
-	return l.sunk.sent.Load(), dropped
+	return l.delivered.sent.Load(), dropped
 }

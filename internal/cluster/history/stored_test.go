@@ -10,8 +10,8 @@ import (
 	"github.com/mapd-project/mapd/test/hammer"
 )
 
-// stored returns what the last Store of a Ledger says, read again.
-func stored(t *testing.T, l *Ledger, most int, earlier Mark) (*Stored, []Entry) {
+// stored returns what the last Store of a Recorder says, read again.
+func stored(t *testing.T, l *Recorder, most int, earlier Mark) (*Stored, []Entry) {
 	t.Helper()
 	s, err := l.Store(most, earlier)
 	if err != nil {
@@ -30,7 +30,7 @@ func stored(t *testing.T, l *Ledger, most int, earlier Mark) (*Stored, []Entry) 
 func TestStore(t *testing.T) {
 	l := New("a")
 	if s, _ := stored(t, l, 1<<20, Mark{}); s.Entries != 0 || s.Mark != (Mark{}) {
-		t.Errorf("%+v of an empty ledger", s)
+		t.Errorf("%+v of an empty Recorder", s)
 	}
 	for i := range 3 {
 		l.Record(request("shop", fmt.Sprint(i), nil), decided(changed("p", "b", "x")), 0)
@@ -120,8 +120,8 @@ func TestFeedThatNobodyTakes(t *testing.T) {
 	for range f.Take() {
 		taken++
 	}
-	l.Sunk(taken, 1)
-	sent, dropped := l.SunkTotals()
+	l.Delivered(taken, 1)
+	sent, dropped := l.DeliveredTotals()
 	all := uint64(0)
 	for _, added := range l.Mark() {
 		all += added

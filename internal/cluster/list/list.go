@@ -3,8 +3,10 @@ package list
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,13 +23,44 @@ func All[T any, L runtime.Object](ctx context.Context, page func(context.Context
 		return nil, err
 	}
 	var all []T
-	err = meta.EachListItem(found, func(item runtime.Object) error {
+	err = each(found, func(one T) error { all = append(all, one); return nil })
+	return all, err
+}
+
+// Each calls f with all objects that a client's List selects, page by page, so that no more
+// than one page is in memory. If the API server has forgotten where a page ended, what follows
+// is as of now: an object that was made or deleted meanwhile may be missing.
+func Each[T any, L runtime.Object](ctx context.Context, page func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions, f func(T) error) error {
+	for {
+		found, err := page(ctx, options)
+		var status apierrors.APIStatus
+		if options.Continue != "" && apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
+			options.Continue = status.Status().Continue
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(found, f); err != nil {
+			return err
+		}
+		at, err := meta.ListAccessor(found)
+		if err != nil {
+			return err
+		}
+		if options.Continue = at.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// each calls f with the objects of a list.
+func each[T any](found runtime.Object, f func(T) error) error {
+	return meta.EachListItem(found, func(item runtime.Object) error {
 		one, ok := item.(T)
 		if !ok {
 			return fmt.Errorf("the API server lists a %T where there should be a %T", item, *new(T))
 		}
-		all = append(all, one)
-		return nil
+		return f(one)
 	})
-	return all, err
 }

@@ -2,6 +2,7 @@ package list_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,7 +21,9 @@ func pages(n, forgets int) func(context.Context, metav1.ListOptions) (*corev1.Co
 	asked := 0
 	return func(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
 		if asked++; asked == forgets && o.Continue != "" {
-			return nil, apierrors.NewResourceExpired("forgotten")
+			err := apierrors.NewResourceExpired("forgotten")
+			err.ErrStatus.Continue = o.Continue
+			return nil, err
 		}
 		from, _ := strconv.Atoi(o.Continue)
 		to := n
@@ -51,5 +54,30 @@ func TestAll(t *testing.T) {
 	}
 	if _, err := list.All[*corev1.Secret](t.Context(), pages(1, 0), metav1.ListOptions{}); err == nil {
 		t.Error("a ConfigMap is taken for a Secret")
+	}
+}
+
+// Each goes on where it was, with one page in memory.
+func TestEach(t *testing.T) {
+	for _, tt := range []struct{ n, forgets int }{{0, 0}, {3, 0}, {10, 0}, {11, 0}, {35, 0}, {35, 2}, {35, 4}} {
+		var got []string
+		err := list.Each(t.Context(), pages(tt.n, tt.forgets), metav1.ListOptions{Limit: 10}, func(m *corev1.ConfigMap) error {
+			got = append(got, m.Name)
+			return nil
+		})
+		if err != nil || len(got) != tt.n || tt.n > 0 && got[tt.n-1] != fmt.Sprint(tt.n-1) {
+			t.Errorf("%+v: %v, %v", tt, got, err)
+		}
+	}
+	stop := errors.New("enough")
+	seen := 0
+	err := list.Each(t.Context(), pages(35, 0), metav1.ListOptions{Limit: 10}, func(*corev1.ConfigMap) error {
+		if seen++; seen == 12 {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || seen != 12 {
+		t.Errorf("%d objects, %v", seen, err)
 	}
 }

@@ -51,7 +51,7 @@ var errTenantsFile = errors.New("spec.module: only a ClusterAdmissionPolicy may 
 
 // Feature runs Kubewarden's policies. It reads them while the cluster has their kinds, has
 // their modules loaded in the background, and publishes them to engines of its own: one
-// for each path, see webhook.GuestPath.
+// for each path, see webhook.ModulePath.
 type Feature struct {
 	feature.Base
 	options Options
@@ -168,13 +168,13 @@ func (g *Feature) Stages() []engine.Stage { return g.whole }
 func (g *Feature) ParamKinds() []schema.GroupVersionKind { return g.aware }
 
 // Owns implements feature.Feature.
-func (g *Feature) Owns(entry string) bool { return webhookconfig.IsGuestEntry(entry) }
+func (g *Feature) Owns(entry string) bool { return webhookconfig.IsModuleEntry(entry) }
 
 // Admitters implements feature.Feature.
 func (g *Feature) Admitters() map[string]webhook.Admitter {
 	out := map[string]webhook.Admitter{}
 	for p := range g.engines {
-		out[webhook.GuestPath(p.mutating, p.failurePolicy)] = admitter{g, p}
+		out[webhook.ModulePath(p.mutating, p.failurePolicy)] = admitter{g, p}
 	}
 	return out
 }
@@ -365,11 +365,11 @@ func (g *Feature) publish(policies []*kubewarden.Policy, programs []*policy.Poli
 	if err != nil {
 		return err
 	}
-	g.whole = []engine.Stage{engine.Guests(mutating, g.options.Mode), engine.Validators(validating, g.options.Mode)}
+	g.whole = []engine.Stage{engine.Modules(mutating, g.options.Mode), engine.Validators(validating, g.options.Mode)}
 	for path, e := range g.engines {
 		s := made[path.failurePolicy]
 		if path.mutating {
-			e.Publish(engine.Guests(s.mutating, g.options.Mode))
+			e.Publish(engine.Modules(s.mutating, g.options.Mode))
 		} else {
 			e.Publish(engine.Validators(s.validating, g.options.Mode))
 		}

@@ -52,7 +52,7 @@ func TestPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 		ran = nil
-		d := admitters[webhook.GuestPath(mutating, p)].Admit(t.Context(), req)
+		d := admitters[webhook.ModulePath(mutating, p)].Admit(t.Context(), req)
 		if d.Status != nil {
 			status = d.Status.Message
 		}

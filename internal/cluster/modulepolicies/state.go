@@ -37,7 +37,7 @@ type PolicyState struct {
 
 func (s *State) add(of *stored, p *kubewarden.Policy, err error) {
 	s.Policies = append(s.Policies, PolicyState{Object: of.Object, ID: p.ID(), Err: err, Loading: errors.Is(err, errNotLoaded)})
-	reach := webhookconfig.GuestReach(p.Object())
+	reach := webhookconfig.ModuleReach(p.Object())
 	if reach == nil {
 		return
 	}
@@ -79,9 +79,9 @@ func (s *PolicyState) Text() string {
 // Entries implements feature.State.
 func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
 	if validating {
-		return webhookconfig.GuestEntries(s.validating, false, base)
+		return webhookconfig.ModuleEntries(s.validating, false, base)
 	}
-	return webhookconfig.GuestEntries(s.mutating, true, base)
+	return webhookconfig.ModuleEntries(s.mutating, true, base)
 }
 
 // ListingName is the ConfigMap in mapd's namespace that says what has become of

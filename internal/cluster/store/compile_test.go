@@ -11,28 +11,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/openapi"
-	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
-
-// parse reads an object as a server would send it.
-func parse(t testing.TB, text string) *unstructured.Unstructured {
-	t.Helper()
-	data, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(data); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
 
 const marking = `
 apiVersion: admissionregistration.mapd.dev/v1
@@ -56,28 +39,19 @@ spec:
 func testPolicy(t testing.TB, name, value string, change ...string) *unstructured.Unstructured {
 	t.Helper()
 	text := strings.NewReplacer(change...).Replace(marking)
-	u := parse(t, strings.NewReplacer("NAME", name, "VALUE", value).Replace(text))
+	u := featuretest.Parse(t, strings.NewReplacer("NAME", name, "VALUE", value).Replace(text))
 	u.SetUID(types.UID("uid-" + name))
 	return u
 }
 
 func testBinding(t testing.TB, name, policyName string) *unstructured.Unstructured {
 	t.Helper()
-	return parse(t, fmt.Sprintf(`
+	return featuretest.Parse(t, fmt.Sprintf(`
 apiVersion: admissionregistration.mapd.dev/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: %s}
 spec: {policyName: %s}
 `, name, policyName))
-}
-
-func testDeps(t testing.TB) policy.Deps {
-	t.Helper()
-	env, err := cel.NewEnv(cel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy.Deps{Env: env, Types: openapi.New(openapi.Builtin())}
 }
 
 // byName is a change after which these objects are there, gone one after which
@@ -100,7 +74,7 @@ func gone(names ...string) map[string]*stored {
 
 // Only what changed in its spec is compiled.
 func TestCompilerWork(t *testing.T) {
-	c := &compiler{deps: testDeps(t)}
+	c := &compiler{deps: featuretest.Deps(t).Policy}
 	labelled := testPolicy(t, "b", "1", "labels: {}", "labels: {team: x}")
 	labelled.SetResourceVersion("2")
 	status := testPolicy(t, "b", "1")
@@ -199,7 +173,7 @@ func TestCompileRollout(t *testing.T) {
 			err: `metadata.annotations[mapd.dev/percent]: Invalid value: "5%": must be a number from 0 to 100 with at most 4 decimals, such as 10 or 0.5`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := compiler{deps: testDeps(t)}
+			c := compiler{deps: featuretest.Deps(t).Policy}
 			c.update(map[string]*stored{"p": keepStored(testPolicy(t, "p", "1"), nil)}, map[string]*stored{"b": keepStored(testBinding(t, "b", "p"), nil)})
 			if c.ids[0].FailurePolicy != admissionregistrationv1.Fail {
 				t.Fatalf("before: %v", c.ids)
@@ -269,7 +243,7 @@ func TestCompilePolicyBroken(t *testing.T) {
 			errs: []string{"spec.mutations[0].applyConfiguration.expression: …undeclared reference to 'nothing'…"},
 		},
 	}
-	deps := testDeps(t)
+	deps := featuretest.Deps(t).Policy
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := compilePolicy(t.Context(), "p", keepStored(testPolicy(t, "p", "1", tt.change...), nil).text, deps)
@@ -326,7 +300,7 @@ func TestCompileBinding(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			u := testBinding(t, "b", "p")
-			u.Object["spec"] = parse(t, "apiVersion: v1\nkind: x\nspec: "+tt.spec).Object["spec"]
+			u.Object["spec"] = featuretest.Parse(t, "apiVersion: v1\nkind: x\nspec: "+tt.spec).Object["spec"]
 			got := compileBinding(keepStored(u, nil).text)
 			if applies := got.binding != nil; applies != tt.applies || !like(errString(got.err), tt.err) {
 				t.Errorf("applies %v, error %v; want %v, %s", applies, got.err, tt.applies, tt.err)

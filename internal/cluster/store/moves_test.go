@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -26,7 +27,7 @@ type mover struct {
 
 func newMover(t *testing.T) *mover {
 	t.Helper()
-	m := &mover{compiler: &compiler{deps: testDeps(t)}, start: time.Now()}
+	m := &mover{compiler: &compiler{deps: featuretest.Deps(t).Policy}, start: time.Now()}
 	m.moves = newMoves(nil, nil, slog.New(slog.DiscardHandler), func() { m.told++ })
 	return m
 }

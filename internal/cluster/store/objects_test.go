@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/pkg/api"
 )
@@ -112,7 +113,7 @@ func TestNamespaces(t *testing.T) {
 }
 
 func TestKeepStored(t *testing.T) {
-	u := parse(t, `
+	u := featuretest.Parse(t, `
 apiVersion: admissionregistration.mapd.dev/v1
 kind: MutatingAdmissionPolicy
 metadata:
@@ -127,7 +128,7 @@ status: {observedGeneration: 2}
 `)
 	again := u.DeepCopy()
 	got := keepStored(u, nil)
-	want := parse(t, `
+	want := featuretest.Parse(t, `
 apiVersion: admissionregistration.mapd.dev/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: a, uid: "1", resourceVersion: "7", generation: 2, annotations: {team: x}}

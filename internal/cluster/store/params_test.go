@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/test/hammer"
 )
@@ -64,12 +65,12 @@ a: null
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			want := parse(t, tt.want).Object
+			want := featuretest.Parse(t, tt.want).Object
 			if want["kind"] == "x" {
 				delete(want, "kind")
 				delete(want, "apiVersion")
 			}
-			if diff := cmp.Diff(want, p.shape(tt.gvk, parse(t, tt.in)).Object); diff != "" {
+			if diff := cmp.Diff(want, p.shape(tt.gvk, featuretest.Parse(t, tt.in)).Object); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -85,7 +86,7 @@ func TestParamsFromMemory(t *testing.T) {
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop, labels: {sel: x}}}",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: d, namespace: other, labels: {sel: x}}}",
 	} {
-		objs = append(objs, parse(t, src))
+		objs = append(objs, featuretest.Parse(t, src))
 	}
 	if err := p.kind(configMapKind).objects.Replace(objs, ""); err != nil {
 		t.Fatal(err)
@@ -205,7 +206,7 @@ func TestParamsState(t *testing.T) {
 			{func() { k.objects.Note(forbidden) }, false, true, 1},
 			{func() {
 				k.objects.Note(nil)
-				k.objects.Replace([]any{parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}")}, "")
+				k.objects.Replace([]any{featuretest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}")}, "")
 			}, true, false, 3},
 			{func() { k.objects.Replace(nil, "") }, true, false, 3},
 			{func() { k.objects.Note(forbidden) }, true, true, 4},

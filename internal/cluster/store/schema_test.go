@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientopenapi "k8s.io/client-go/openapi"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
@@ -24,7 +25,7 @@ import (
 // crd is a definition of kind Foo with one field in its spec.
 func crd(t testing.TB, generation int64, established bool, field string) *unstructured.Unstructured {
 	t.Helper()
-	u := parse(t, fmt.Sprintf(`
+	u := featuretest.Parse(t, fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: foos.ex.io, uid: "1"}
@@ -92,7 +93,7 @@ func TestRegister(t *testing.T) {
 		`{spec: {group: ex.io, version: v1, service: {name: x}}, status: {conditions: [{type: Available, status: "True"}]}}`: {gv: schema.GroupVersion{Group: "ex.io", Version: "v1"}, origin: aggregated, available: true},
 		`{spec: {version: v1}}`: {gv: schema.GroupVersion{Version: "v1"}},
 	} {
-		if got := register(parse(t, "{apiVersion: x/v1, kind: X, "+src[1:]), apiService{}); got != want {
+		if got := register(featuretest.Parse(t, "{apiVersion: x/v1, kind: X, "+src[1:]), apiService{}); got != want {
 			t.Errorf("%s: %+v, want %+v", src, got, want)
 		}
 	}
@@ -110,7 +111,7 @@ func TestServicesChanged(t *testing.T) {
 		}
 	}
 	service := func(name, spec string) *unstructured.Unstructured {
-		return parse(t, fmt.Sprintf("{apiVersion: x/v1, kind: X, metadata: {name: %s}, spec: %s}", name, spec))
+		return featuretest.Parse(t, fmt.Sprintf("{apiVersion: x/v1, kind: X, metadata: {name: %s}, spec: %s}", name, spec))
 	}
 	foreign := service("v1.agg.io", "{group: agg.io, version: v1, service: {name: x}}")
 	for _, step := range []struct {
@@ -235,7 +236,7 @@ func TestBuild(t *testing.T) {
 // Nobody can take a built-in kind over by defining one of its name.
 func TestBuildKeepsBuiltins(t *testing.T) {
 	s := newTestSchemas()
-	u := parse(t, `
+	u := featuretest.Parse(t, `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: deployments.apps}

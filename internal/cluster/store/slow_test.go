@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
@@ -19,7 +20,7 @@ type held struct {
 
 func newHeld(t *testing.T) *held {
 	h := &held{
-		compiler: &compiler{deps: testDeps(t)},
+		compiler: &compiler{deps: featuretest.Deps(t).Policy},
 		began:    make(chan struct{}, 8), release: make(chan struct{}), changed: make(chan struct{}, 8),
 		now: map[string]*stored{},
 	}
@@ -145,7 +146,7 @@ func TestSlowPolicyDeadline(t *testing.T) {
 
 // What would take all memory there is breaks its own policy only, at once.
 func TestBoundedPolicies(t *testing.T) {
-	c := &compiler{deps: testDeps(t), slow: newSlow(func() {})}
+	c := &compiler{deps: featuretest.Deps(t).Policy, slow: newSlow(func() {})}
 	c.slow.patience = c.slow.deadline // however busy the machine is
 	attack := func(name, value string) map[string]*stored {
 		return byName(testPolicy(t, name, "", `"VALUE"`, value))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
@@ -19,7 +20,7 @@ import (
 // world is one policy in each group and what else there may be.
 func world(t *testing.T) *compiler {
 	t.Helper()
-	c := &compiler{deps: testDeps(t)}
+	c := &compiler{deps: featuretest.Deps(t).Policy}
 	c.update(byName(
 		testPolicy(t, "fail", "1"),
 		testPolicy(t, "fail-again", "1", "reinvocationPolicy: Never", "reinvocationPolicy: IfNeeded"),

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/cluster/feature"
+	"github.com/mapd-project/mapd/internal/cluster/feature/featuretest"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -53,8 +54,8 @@ func newTestStore(t testing.TB, metrics Metrics, features ...feature.Feature) *S
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Options{Dynamic: dyn, Kubernetes: kube, Env: testDeps(t).Env, Metrics: metrics, Features: features})
-	s.compiler.deps = testDeps(t)
+	s := New(Options{Dynamic: dyn, Kubernetes: kube, Env: featuretest.Deps(t).Policy.Env, Metrics: metrics, Features: features})
+	s.compiler.deps = featuretest.Deps(t).Policy
 	return s
 }
 
@@ -333,7 +334,7 @@ func BenchmarkChange(b *testing.B) {
 	s := newTestStore(b, nil)
 	s.change(b, byName(policies...), byName(bindings...))
 	name := fmt.Sprintf("policy-%05d", much/2)
-	shop := parse(b, "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {kubernetes.io/metadata.name: shop}}}")
+	shop := featuretest.Parse(b, "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {kubernetes.io/metadata.name: shop}}}")
 	if err := s.namespaces.Replace([]any{shop}, ""); err != nil {
 		b.Fatal(err)
 	}

@@ -32,8 +32,8 @@ type EventOptions struct {
 	Log               *slog.Logger
 	// Take empties the queue of changes.
 	Take func() iter.Seq[history.Entry]
-	// Sunk is called with how many of them were sent and lost.
-	Sunk func(sent, lost uint64)
+	// Delivered is called with how many of them were sent and lost.
+	Delivered func(sent, lost uint64)
 }
 
 // Events sends an event to a collector for each mutation that changed an object. Unlike
@@ -144,8 +144,8 @@ func (e *Events) send(ctx context.Context, entries uint64) {
 	e.batch.records = e.batch.records[:0]
 	if err != nil {
 		e.errors.Handle(err)
-		e.o.Sunk(0, entries)
+		e.o.Delivered(0, entries)
 		return
 	}
-	e.o.Sunk(entries, 0)
+	e.o.Delivered(entries, 0)
 }

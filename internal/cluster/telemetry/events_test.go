@@ -60,13 +60,13 @@ func (c *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // startEvents sends the events of l to h.
-func startEvents(t *testing.T, h http.Handler, l *history.Ledger, log io.Writer) *telemetry.Events {
+func startEvents(t *testing.T, h http.Handler, l *history.Recorder, log io.Writer) *telemetry.Events {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
 	e, err := telemetry.StartEvents(t.Context(), telemetry.EventOptions{
-		Version: "v1.2.3", Instance: "here", Flush: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil)), Take: l.Feed().Take, Sunk: l.Sunk,
+		Version: "v1.2.3", Instance: "here", Flush: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil)), Take: l.Feed().Take, Delivered: l.Delivered,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func startEvents(t *testing.T, h http.Handler, l *history.Ledger, log io.Writer)
 }
 
 // write records that policies set these labels of a Pod to secret.
-func write(l *history.Ledger, secret, name string, labels ...string) {
+func write(l *history.Recorder, secret, name string, labels ...string) {
 	set := map[string]any{}
 	for _, label := range labels {
 		set[label] = secret
@@ -130,7 +130,7 @@ func TestEvents(t *testing.T) {
 	if !slices.Equal(paths, []string{"/metadata/labels/a", "/metadata/labels/b"}) {
 		t.Errorf("paths %q", paths)
 	}
-	if sent, dropped := l.SunkTotals(); sent != 1 || dropped != 0 {
+	if sent, dropped := l.DeliveredTotals(); sent != 1 || dropped != 0 {
 		t.Errorf("%d sent, %d dropped", sent, dropped)
 	}
 }
@@ -151,7 +151,7 @@ func TestEventsToACollectorThatHangs(t *testing.T) {
 	hammer.Run(writers, more/writers, func(p, n int) { write(l, "", fmt.Sprint(strings.Repeat("n", 2000), p, n), hostile...) })
 	close(c.hold)
 	e.Close()
-	sent, dropped := l.SunkTotals()
+	sent, dropped := l.DeliveredTotals()
 	if sent+dropped != first+more || sent < 2 || dropped == 0 || uint64(len(c.events)) != 2*sent {
 		t.Errorf("%d sent and %d dropped of %d, %d events", sent, dropped, first+more, len(c.events))
 	}
@@ -172,7 +172,7 @@ func TestEventsThatAreRefused(t *testing.T) {
 		write(l, "", "web", "a")
 	}
 	e.Close()
-	if sent, dropped := l.SunkTotals(); sent != 0 || dropped != 1000 {
+	if sent, dropped := l.DeliveredTotals(); sent != 0 || dropped != 1000 {
 		t.Errorf("%d sent, %d dropped", sent, dropped)
 	}
 	if n := strings.Count(log.String(), "events are not delivered"); n != 1 || log.Len() > 4<<10 {

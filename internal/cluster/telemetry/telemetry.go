@@ -5,7 +5,7 @@
 // deciding costs the same with and without traces. They hold names, outcomes, costs and
 // the paths of changed fields, and never a value of an object or of a parameter.
 //
-// Events are made of the entries of a ledger.Ledger, one for each mutation that changed an
+// Events are made of the entries of a history.Recorder, one for each mutation that changed an
 // object, whether or not its review is traced.
 package telemetry
 

@@ -72,14 +72,14 @@ type Mirror[T any] struct {
 	logOutcome func(error)
 	look       Signal
 
-	mu    sync.RWMutex
-	items map[string]map[string]T // by namespace and name
-	read  chan struct{}           // closed once all objects have been read
-	names map[string]bool         // of objects that have changed since TakeChanged
-	all   bool                    // any object may have changed since TakeChanged
-	state State                   // but for Read
-	since time.Time               // of state.Err
-	told  State                   // as of the last call of StateChanged
+	mu       sync.RWMutex
+	items    map[string]map[string]T // by namespace and name
+	read     chan struct{}           // closed once all objects have been read
+	names    map[string]bool         // of objects that have changed since TakeChanged
+	all      bool                    // any object may have changed since TakeChanged
+	state    State                   // but for Read
+	since    time.Time               // of state.Err
+	notified State                   // as of the last call of StateChanged
 }
 
 // New returns an empty Mirror.
@@ -96,7 +96,7 @@ func New[T any](o Options[T]) *Mirror[T] {
 		m.log = m.log.With("resource", m.name)
 		m.state = State{Known: true, Served: true}
 	}
-	m.logOutcome, m.told = LogOutcomes(m.log), m.state
+	m.logOutcome, m.notified = LogOutcomes(m.log), m.state
 	return m
 }
 
@@ -188,8 +188,8 @@ func (m *Mirror[T]) tellState() {
 		return
 	}
 	m.mu.Lock()
-	now, before := m.stateLocked(), m.told
-	m.told = now
+	now, before := m.stateLocked(), m.notified
+	m.notified = now
 	m.mu.Unlock()
 	if now.Known != before.Known || now.Served != before.Served || now.Read != before.Read || category(now.Err) != category(before.Err) {
 		m.o.StateChanged()

@@ -53,11 +53,11 @@ func whyNot(m *legacy.Mutator, obj *unstructured.Unstructured, req *policy.Reque
 		want, got = unmet(m.Match.LabelSelector, obj)
 		got = "has " + got
 	case "spec.match.namespaceSelector":
-		home := ns
+		of := ns
 		if gvk.Kind == "Namespace" {
-			home = obj
+			of = obj
 		}
-		want, got = unmet(m.Match.NamespaceSelector, home)
+		want, got = unmet(m.Match.NamespaceSelector, of)
 		return fmt.Sprintf("%s %s; Namespace %s has %s", field, want, namespace, got)
 	case "spec.match.name":
 		want, got = m.Match.Name, "has name "+obj.GetName()

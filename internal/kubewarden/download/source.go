@@ -2,6 +2,7 @@ package download
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
+
+	"github.com/mapd-project/mapd/internal/httpsclient"
 )
 
 // sources decide which hosts are asked for modules. The reference of a module may be written
@@ -75,12 +78,17 @@ func (s *sources) check(host string) error {
 	return nil
 }
 
+// maxConnections bounds those to one host.
+const maxConnections = 16
+
 // client returns a client that asks only these sources.
 func (s *sources) client() *http.Client {
-	return &http.Client{CheckRedirect: CheckRedirect, Transport: checking{s, &http.Transport{
-		Proxy:       func(r *http.Request) (*url.URL, error) { return s.proxy(r.URL) },
-		DialContext: s.dial, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
-	}}}
+	c := httpsclient.New(httpsclient.Options{
+		Oldest: tls.VersionTLS12, HTTP2: true, Connections: maxConnections, Redirect: CheckRedirect, Dial: s.dial,
+		Proxy: func(r *http.Request) (*url.URL, error) { return s.proxy(r.URL) },
+	})
+	c.Transport = checking{s, c.Transport}
+	return c
 }
 
 // checking refuses requests to hosts that must not be asked.

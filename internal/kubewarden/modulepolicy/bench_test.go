@@ -56,7 +56,7 @@ func BenchmarkDrop(b *testing.B) {
 		{"cel", dropByCEL},
 		{"guest", strings.ReplaceAll(policyText, "MODULE", module) + "  settings: {drop: [BPF]}\n"},
 	} {
-		p, err := mapd.Load(mapd.Options{Guests: l, Unbound: true}, mapd.File{Name: "policies.yaml", Data: []byte(c.text)})
+		p, err := mapd.Load(mapd.Options{Modules: l, Unbound: true}, mapd.File{Name: "policies.yaml", Data: []byte(c.text)})
 		if err != nil {
 			b.Fatal(err)
 		}

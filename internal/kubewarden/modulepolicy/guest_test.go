@@ -59,7 +59,7 @@ func load(t *testing.T, a guest.Answers, edit func(string) string) (*engine.Engi
 	if edit != nil {
 		text = edit(text)
 	}
-	p, err := mapd.Load(mapd.Options{Guests: loader(t)}, mapd.File{Name: "policies.yaml", Data: []byte(text)})
+	p, err := mapd.Load(mapd.Options{Modules: loader(t)}, mapd.File{Name: "policies.yaml", Data: []byte(text)})
 	var refused *mapd.LoadError
 	if errors.As(err, &refused) {
 		return nil, refused.Errs

@@ -42,7 +42,7 @@ func TestReplacedWhileTheyRun(t *testing.T) {
 		if err := os.WriteFile(path, guest.Module(k.answers), 0o600); err != nil {
 			t.Error(err)
 		}
-		p, err := mapd.Load(mapd.Options{Guests: l}, mapd.File{Name: "policies.yaml", Data: []byte(strings.ReplaceAll(policyText, "MODULE", path))})
+		p, err := mapd.Load(mapd.Options{Modules: l}, mapd.File{Name: "policies.yaml", Data: []byte(strings.ReplaceAll(policyText, "MODULE", path))})
 		if err != nil {
 			t.Error(err)
 			return

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ func celAutogen(s *policy.CELSpec) []string {
 	}
 	named := sortedKeys(celControllers)
 	if a := s.Autogen; a != nil && a.PodControllers != nil && a.PodControllers.Controllers != nil {
-		named = slices.DeleteFunc(slices.Sorted(slices.Values(a.PodControllers.Controllers)), func(c string) bool { return celControllers[c] == "" })
+		named = slices.Sorted(slices.Values(a.PodControllers.Controllers))
 	}
 	return slices.Compact(named)
 }
@@ -46,6 +47,9 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 	r.autogenDefects(rule)
 	var others, crons []string
 	for _, n := range names {
+		if celControllers[n] == "" {
+			refuseFor("write a policy for them", "autogen for %s: Kyverno looks for the template of Pods in them", n)
+		}
 		if n == "cronjobs" {
 			crons = append(crons, n)
 		} else {
@@ -69,7 +73,7 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 			addRule(spec.MatchConstraints, celControllers[resource], resource, operations)
 		}
 		move := func(text *string, configures bool) {
-			moved, err := (&cel.Relocation{Path: f.path, Field: inTemplate, Pointer: func(string, bool) error { return nil }}).Relocate(*text, configures)
+			moved, err := (&cel.Relocation{Path: f.path, Field: inTemplate, Pointer: pointsIntoTemplate}).Relocate(*text, configures)
 			if err != nil {
 				refuseFor("say spec.autogen.podControllers.controllers: [], and write a policy for the controllers", "autogen: %v", err)
 			}
@@ -120,8 +124,23 @@ func inTemplate(variable string, path []string) (cel.Moved, error) {
 	return cel.Moved{Stays: true}, nil
 }
 
+// pointsIntoTemplate implements cel.Relocation.Pointer: a JSON patch may change what inTemplate
+// looks for in the template. "/" stands in operations that an expression takes out again.
+func pointsIntoTemplate(pointer string, whole bool) error {
+	if pointer == "/" && whole {
+		return nil
+	}
+	for _, field := range []string{"/spec", "/metadata/labels", "/metadata/annotations"} {
+		if rest, ok := strings.CutPrefix(pointer, field); ok && (rest == "" || rest[0] == '/') {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is no field that Kyverno looks for in a template", pointer)
+}
+
 var (
-	ofObjects  = regexp.MustCompile(`\b(object|oldObject)\.`)
+	ofObjects  = regexp.MustCompile(`\b(object|oldObject)\b`)
+	notRead    = regexp.MustCompile(`\b(object|oldObject)(\.metadata)?(\.\?|\[)`)
 	metadataOf = regexp.MustCompile(`\bObject\.metadata\s*\{`)
 )
 
@@ -133,6 +152,18 @@ func (r *Result) autogenDefects(rule *Rule) {
 		if ofObjects.MatchString(v.Expression) {
 			rule.note(Better, "Kyverno's autogen leaves variables as they are: those of the policies for controllers read the Pod's fields, which are not there")
 		}
+	}
+	texts := make([]string, 0, len(s.MatchConditions)+len(s.Mutations))
+	for _, c := range s.MatchConditions {
+		texts = append(texts, c.Expression)
+	}
+	for _, m := range s.Mutations {
+		if m.ApplyConfiguration != nil {
+			texts = append(texts, m.ApplyConfiguration.Expression)
+		}
+	}
+	if slices.ContainsFunc(texts, notRead.MatchString) {
+		rule.note(Better, "Kyverno's autogen leaves object.?spec, object.metadata.?labels and object[…] as they are: its policies for controllers read the controller's")
 	}
 	for _, m := range s.Mutations {
 		switch {

@@ -118,7 +118,7 @@ func (r *Result) celUnit(rule *Rule) Unit {
 		FailurePolicy: &fail, ReinvocationPolicy: reinvocation,
 	}
 	u := Unit{
-		Name: name, Rules: []string{p.Name},
+		Name: name, Rules: []string{p.Name}, Mutations: slices.Repeat([]string{p.Name}, len(s.Mutations)),
 		Policy: &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
 		Binding: &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},

@@ -40,6 +40,8 @@ type Rule struct {
 	Uses    []string `json:"uses"`
 	// Policies are the names of the policies that it is in.
 	Policies []string `json:"policies,omitempty"`
+	// Reorders says that a list with a key may be in another order, whatever the Verdict is.
+	Reorders bool `json:"-"`
 }
 
 // Converted reports whether a policy does what the rule does.
@@ -50,8 +52,9 @@ type Unit struct {
 	Name    string
 	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
 	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
-	// Rules are the rules that it does, in their order.
-	Rules []string
+	// Rules are the rules that it does, in their order, and Mutations has the rule of each
+	// mutation.
+	Rules, Mutations []string
 }
 
 // Result is what became of a policy of Kyverno.
@@ -107,6 +110,7 @@ func (r *Rule) note(v Verdict, reason string) {
 	if slices.Index(Verdicts, v) > slices.Index(Verdicts, r.Verdict) {
 		r.Verdict = v
 	}
+	r.Reorders = r.Reorders || v == Order
 	if reason != "" && !slices.Contains(r.Reasons, reason) {
 		r.Reasons = append(r.Reasons, reason)
 	}
@@ -318,6 +322,7 @@ type compiled struct {
 	mutations []mutation
 	params    *configMap // that the rule reads; nil if it reads none
 	images    bool       // it reads the variable images
+	index     bool       // it depends on the order of a list
 }
 
 // writesImages reports whether a mutation writes the image of a container.
@@ -416,7 +421,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		}
 		rule.note(v, reason)
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images, usesIndex: &out.index}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
 	if c := m.operation(ops); c.Text != yes.Text {
@@ -485,6 +490,9 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	}
 	if out.params != nil && (len(out.conds) > 0 || out.selector != nil) {
 		note(Differs, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind, Kyverno only those that the rule is for", out.params.name))
+	}
+	if slices.ContainsFunc(g.targets, target.every) {
+		note(Differs, "Kyverno's own ConfigMap leaves out kinds such as Event and Node (resourceFilters); the policy is for all kinds")
 	}
 	for _, t := range g.targets {
 		if !t.known {
@@ -818,7 +826,10 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 	for i, r := range rules {
 		rule := &c.Rules[c.place[r.from]]
 		if r.images && slices.ContainsFunc(rules[:i], func(before compiled) bool { return before.writesImages() }) {
-			rule.note(Differs, "Kyverno takes the images of the request, the policy those that the rules before left")
+			rule.note(Differs, "Kyverno takes the images of the request, and refuses to take that of a container that a rule before added; the policy takes those that the rules before left")
+		}
+		if r.index && slices.ContainsFunc(rules[:i], func(before compiled) bool { return c.Rules[c.place[before.from]].Reorders }) {
+			rule.note(Differs, "a rule before leaves a list in another order than Kyverno, so that an index means another element")
 		}
 		ok := rule.attempt(func() {
 			guard := yes
@@ -855,6 +866,7 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 			}
 			for _, m := range r.mutations {
 				spec.Mutations = append(spec.Mutations, written(m, guard))
+				unit.Mutations = append(unit.Mutations, rule.Name)
 			}
 		})
 		if !ok {

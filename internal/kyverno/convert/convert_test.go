@@ -142,7 +142,7 @@ func TestPolicy(t *testing.T) {
 			"  - {name: s, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Refused, "applyRules: One"},
 		"function": {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ random('a') }}\"}}}}}\n", convert.Refused, "the function random()"},
 		"context":  {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Exact, ""},
-		"two ConfigMaps": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}, {name: d, configMap: {name: v}}], match: {any: [{resources: {kinds: [Service]}}]}, " +
+		"two ConfigMaps": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}, {name: d, configMap: {name: other}}], match: {any: [{resources: {kinds: [Service]}}]}, " +
 			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}{{ d.data.x }}\"}}}}}\n", convert.Refused, "two ConfigMaps"},
 		"variable ConfigMap": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: \"{{request.name}}\", namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " +
 			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Needs, "whose name has a variable"},
@@ -178,7 +178,7 @@ spec:
   mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]
 `
 	r := convert.Policy(policies(t, []byte(text))[0], convert.Options{Types: builtin})
-	if len(r.Units) != 3 || r.Rules[0].Verdict != convert.Better {
+	if len(r.Units) != 3 {
 		t.Fatalf("%+v", r.Rules)
 	}
 	if got, want := r.Units[0].Policy.Spec.MatchConditions[0].Expression, "(!(has(object.metadata.labels))) && true"; got != want {
@@ -188,6 +188,55 @@ spec:
 	r = convert.Policy(policies(t, []byte(library))[0], convert.Options{Types: builtin})
 	if rule := r.Rules[0]; rule.Verdict != convert.Needs || !strings.Contains(rule.Reasons[0], "the library resource") {
 		t.Errorf("%+v", rule)
+	}
+}
+
+// Kyverno makes policies for the controllers of Pods of a MutatingPolicy.
+func TestCELAutogen(t *testing.T) {
+	const text = `apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: a}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  matchConditions: [{name: c, expression: "object.metadata.name != request.name && has(object.spec.nodeName)"}]
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{spec: Object.spec{hostNetwork: object.spec.hostPID}}"}}]
+`
+	r := convert.Policy(policies(t, []byte(text))[0], convert.Options{Types: builtin})
+	if len(r.Units) != 3 || r.Rules[0].Verdict != convert.Exact {
+		t.Fatalf("%+v", r.Rules)
+	}
+	spec := r.Units[1].Policy.Spec
+	if got, want := spec.MatchConditions[0].Expression, "object.metadata.name != request.name && has(object.spec.template.spec.nodeName)"; got != want {
+		t.Errorf("match condition %s, want %s", got, want)
+	}
+	got := strings.Join(strings.Fields(spec.Mutations[0].ApplyConfiguration.Expression), "")
+	if want := "Object{spec:Object.spec{template:Object.spec.template{spec:Object.spec.template.spec{hostNetwork:object.spec.template.spec.hostPID}}}}"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := r.Units[2].Policy.Spec.MatchConstraints.ResourceRules; len(got) != 1 || got[0].Resources[0] != "cronjobs" {
+		t.Errorf("%+v", got)
+	}
+	for change, want := range map[string]struct {
+		units  int
+		reason string
+	}{
+		"spec:\n  autogen: {podControllers: {controllers: []}}":             {1, ""},
+		"spec:\n  autogen: {podControllers: {controllers: [deployments]}}":  {2, ""},
+		"spec:\n  autogen: {podControllers: {controllers: [jobsets.v1.x]}}": {0, "autogen for jobsets.v1.x"},
+		"spec:\n  failurePolicy: Fail":                                      {3, ""},
+	} {
+		r := convert.Policy(policies(t, []byte(strings.Replace(text, "spec:", change, 1)))[0], convert.Options{Types: builtin})
+		if reasons := strings.Join(r.Rules[0].Reasons, "; "); len(r.Units) != want.units || !strings.Contains(reasons, want.reason) {
+			t.Errorf("%s: %d policies, %s", change, len(r.Units), reasons)
+		}
+	}
+	// A JSON patch of another field of the metadata belongs to the object.
+	patch := strings.Replace(text, `{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{spec: Object.spec{hostNetwork: object.spec.hostPID}}"}}`,
+		`{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/finalizers/-", value: "x"}]'}}`, 1)
+	r = convert.Policy(policies(t, []byte(patch))[0], convert.Options{Types: builtin})
+	if len(r.Units) != 0 || r.Rules[0].Verdict != convert.Refused {
+		t.Errorf("%+v", r.Rules)
 	}
 }
 

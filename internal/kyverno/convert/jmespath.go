@@ -48,6 +48,8 @@ type scope struct {
 	fallible *int
 	// params is the ConfigMap that the rule reads, set when it is.
 	params **configMap
+	// usesIndex is set when an element is read or written by its place in a list.
+	usesIndex *bool
 	// usesImages is set when the variable images is read.
 	usesImages *bool
 	// defaulted says that || follows, which makes something of what is missing.
@@ -448,11 +450,19 @@ func (s *scope) elem(l items) string {
 	return s.shape.scalar(append(l.path.whole(), element))
 }
 
+// byIndex notes that the rule depends on the order of a list.
+func (s *scope) byIndex() {
+	if s.usesIndex != nil {
+		*s.usesIndex = true
+	}
+}
+
 // index is x[n]. JMESPath counts from the end if n is negative, and has nothing outside of the list.
 func (s *scope) index(v value, n jmespath.ASTNode) value {
 	if n.NodeType != jmespath.ASTIndex {
 		refuse("%s in JMESPath", strings.TrimPrefix(n.NodeType.String(), "AST"))
 	}
+	s.byIndex()
 	l := s.items(v, "an element")
 	if l.path != nil {
 		s.missing(*l.path)
@@ -577,7 +587,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 				refuse("keys() of %s", v.expr.Text)
 			}
 			if _, optional := s.shape.read(*v.path); optional {
-				s.note(Better, "Kyverno refuses an object without "+show(v.path.whole())+"; to the policy it lacks "+key)
+				s.note(Better, "Kyverno refuses an object without "+show(v.path.whole())+"; the policy takes it for one without "+key)
 			}
 			return value{expr: typedBool(s.shape.has(v.path.to(key)))}
 		}

@@ -116,12 +116,15 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 			if step == "-" {
 				refuse("the path %s: - stands for an element that is not there", op.Path)
 			}
+			s.byIndex()
 			o.last(s, op, at, ptr, steps[i+1:])
 			return
 		case err == nil && last:
+			s.byIndex()
 			o.element(s, op, at, ptr, number)
 			return
 		case err == nil:
+			s.byIndex()
 			if number != 0 || i == 0 || steps[i-1] != "containers" {
 				o.note(s, op, at, number)
 			}

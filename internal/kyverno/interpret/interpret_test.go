@@ -161,7 +161,8 @@ func TestUnknown(t *testing.T) {
 		`mutate: {patchStrategicMerge: {spec: {$patch: replace}}}`:                                            "uses the directive $patch: replace",
 		`mutate: {patchesJson6902: "[{op: test, path: /a, value: 1}]"}`:                                       "",
 		`mutate: {patchesJson6902: "- {op: test, path: /a, value: 1}"}`:                                       `uses a JSON patch with the operation "test"`,
-		"context: [{name: c, configMap: {name: a, namespace: b}}]\n    mutate: {patchStrategicMerge: {a: b}}": "uses a context that is no variable",
+		"context: [{name: c, apiCall: {urlPath: /x}}]\n    mutate: {patchStrategicMerge: {a: b}}":             "uses a context that is no variable",
+		"context: [{name: c, configMap: {name: a, namespace: b}}]\n    mutate: {patchStrategicMerge: {a: b}}": "uses a ConfigMap",
 		`mutate: {patchStrategicMerge: {metadata: {labels: {(a): x, a: y}}}}`:                                 "",
 		`mutate: {patchStrategicMerge: {metadata: {labels: {"+(a)": x, a: y}}}}`:                              "uses an overlay with the field a with and without an anchor",
 	} {

@@ -162,6 +162,9 @@ func (s *scope) mentioned(query string) error {
 // declare adds the variables of a context.
 func (s *scope) declare(entries []policy.Context) error {
 	for _, e := range entries {
+		if e.ConfigMap != nil {
+			unknown("a ConfigMap")
+		}
 		if e.Variable == nil {
 			unknown("a context that is no variable")
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
@@ -36,6 +38,23 @@ var versions = map[string]map[string][]string{
 		"MutatingPolicy":           {"v1alpha1", "v1beta1", "v1"},
 		"NamespacedMutatingPolicy": {"v1alpha1", "v1beta1", "v1"},
 	},
+}
+
+// Served returns the kinds of policies that mutate, each in the versions that Kyverno serves, the
+// newest first.
+func Served() (out [][]schema.GroupVersionKind) {
+	for _, group := range slices.Sorted(maps.Keys(versions)) {
+		for _, kind := range slices.Sorted(maps.Keys(versions[group])) {
+			served := slices.Clone(versions[group][kind])
+			slices.SortFunc(served, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+			var gvks []schema.GroupVersionKind
+			for _, v := range served {
+				gvks = append(gvks, schema.GroupVersionKind{Group: group, Version: v, Kind: kind})
+			}
+			out = append(out, gvks)
+		}
+	}
+	return out
 }
 
 // Is reports whether gvk is that of a policy that Decode reads. Whether Kyverno serves the
@@ -69,7 +88,7 @@ func Decode(u *unstructured.Unstructured) (*Policy, error) {
 	p := &Policy{
 		APIVersion: u.GetAPIVersion(), Kind: gvk.Kind, Name: u.GetName(), Annotations: u.GetAnnotations(),
 	}
-	if gvk.Kind == "Policy" || gvk.Kind == "NamespacedMutatingPolicy" {
+	if IsNamespaced(gvk.Kind) {
 		p.Namespace = cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
 	}
 	var r reader

@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"cmp"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Groups of Kyverno's policies.
@@ -11,6 +14,9 @@ const (
 	Group    = "kyverno.io"
 	CELGroup = "policies.kyverno.io"
 )
+
+// IsNamespaced reports whether policies of a kind are in a namespace.
+func IsNamespaced(kind string) bool { return kind == "Policy" || kind == "NamespacedMutatingPolicy" }
 
 // Policy is one policy: Rules or CEL is set, whichever its kind has.
 type Policy struct {
@@ -24,11 +30,22 @@ type Policy struct {
 }
 
 // ID names the policy in messages: "ClusterPolicy/add-labels".
-func (p *Policy) ID() string {
-	if p.Namespace != "" {
-		return p.Kind + "/" + p.Namespace + "/" + p.Name
+func (p *Policy) ID() string { return id(p.Kind, p.Namespace, p.Name) }
+
+// IDOf is the ID of the policy in an object.
+func IDOf(u *unstructured.Unstructured) string {
+	namespace := ""
+	if IsNamespaced(u.GetKind()) {
+		namespace = cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
 	}
-	return p.Kind + "/" + p.Name
+	return id(u.GetKind(), namespace, u.GetName())
+}
+
+func id(kind, namespace, name string) string {
+	if namespace != "" {
+		return kind + "/" + namespace + "/" + name
+	}
+	return kind + "/" + name
 }
 
 // Spec is that of a ClusterPolicy or a Policy.

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -123,13 +122,10 @@ func (f *Finished) Data() map[string]string {
 		summary += fmt.Sprintf("; %s could not be read", words.Count(n, "kind", "kinds"))
 	}
 	data := map[string]string{"summary": summary}
-	for _, t := range f.rows() {
-		if len(t.rows) == 0 {
-			continue
-		}
-		var b bytes.Buffer
-		t.write(&b, maxRows)
-		data[strings.ToLower(t.title)] = cutLines(b.String(), 1+len(t.rows))
+	for _, t := range f.tables() {
+		var b strings.Builder
+		_ = t.WriteFirst(&b, maxRows) // a Builder takes everything
+		data[strings.ToLower(t.title)] = cutLines(b.String(), 1+t.Len())
 	}
 	if problems := f.gaps(); len(problems) > 0 {
 		var b strings.Builder

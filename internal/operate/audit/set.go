@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	kyverno "github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -39,11 +40,12 @@ type Loading struct {
 	Files []manifest.Input
 	// Unbound binds policies without a binding to everything.
 	Unbound bool
-	// Native, Mutators and Guests have the cluster's policies of Kubernetes' own group,
-	// Gatekeeper's mutators and Kubewarden's policies run, too. Those of files always run.
-	Native, Mutators, Guests bool
-	// Only, if not empty, are the names of the policies that run; mutators and Kubewarden's
-	// policies do not run then.
+	// Native, Mutators, Kyverno and Modules have the cluster's policies of Kubernetes' own group,
+	// Gatekeeper's mutators, Kyverno's policies and Kubewarden's run, too. Those of files always
+	// run.
+	Native, Mutators, Kyverno, Modules bool
+	// Only, if not empty, are the names of the policies that run; mutators, Kyverno's and
+	// Kubewarden's policies do not run then.
 	Only []string
 	// Enforced leaves policies and bindings out that are in another mode.
 	Enforced bool
@@ -159,7 +161,10 @@ func (l *Loading) policyKinds(native bool) [][]schema.GroupVersionKind {
 		}
 		kinds = append(kinds, versions(legacy.ConfigGroup, "Config", "v1alpha1"))
 	}
-	if l.Guests {
+	if l.Kyverno {
+		kinds = append(kinds, kyverno.Served()...)
+	}
+	if l.Modules {
 		kinds = append(kinds, versions(kubewarden.Group, kubewarden.ClusterPolicyKind, kubewarden.Version), versions(kubewarden.Group, kubewarden.PolicyKind, kubewarden.Version))
 	}
 	return kinds
@@ -253,10 +258,10 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	}
 	more = append(slices.Clip(b.around), more...)
 	opts := policyset.Options{
-		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Guests: b.loading.Loader, Resolver: b.loading.Resolver,
+		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Modules: b.loading.Loader, Resolver: b.loading.Resolver,
 	}
 	if len(b.loading.Only) > 0 {
-		opts.Mutators, opts.GuestMode = api.Off, api.Off
+		opts.Mutators, opts.Kyverno, opts.ModuleMode = api.Off, api.Off, api.Off
 	}
 	opts.Like = b.first
 	var built *policyset.Snapshot
@@ -289,20 +294,28 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	for _, d := range slices.Concat(docs, more) {
 		digest(b.sum, d.Object)
 	}
-	for _, name := range built.NoGuests {
+	for _, name := range built.NotLoaded() {
 		b.Problems = append(b.Problems, "left out: "+name+": nothing loads its module")
 	}
 	for _, kind := range built.UnknownParams {
 		b.Problems = append(b.Problems, "the cluster does not serve the paramKind "+kind)
 	}
-	for _, m := range built.Mutators {
+	for _, m := range built.Mutators() {
 		if !m.Running {
 			b.Problems = append(b.Problems, "left out: "+m.Mutator.ID()+": "+m.Reason)
 		}
 	}
+	rules := 0
+	for _, r := range built.Kyverno() {
+		if r.Converted() {
+			rules++
+		} else {
+			b.Problems = append(b.Problems, "left out: "+r.Text())
+		}
+	}
 	b.types = built.Types
 	b.first = cmp.Or(b.first, built)
-	b.Policies += len(built.Index.Bindings()) - len(built.Dangling) + len(built.Mutators) + len(built.Guests)
+	b.Policies += len(built.Index.Bindings()) - len(built.Dangling) + len(built.Mutators()) + rules + len(built.Modules())
 	e := built.Engine().With(func(o *engine.Options) {
 		if b.loading.Authorizer != nil {
 			o.Authorizer = b.loading.Authorizer
@@ -431,7 +444,7 @@ func (s *Set) mayMeet(req *policy.Request) bool { return s.whole.MayMeet(req) }
 
 // Documents returns the policies of mapd's group, or with l.Native those of the API server
 // instead, with their bindings, parameters, definitions and Namespaces. problems say which
-// definitions and Namespaces could not be read. Of l only Native, Mutators and Guests count.
+// definitions and Namespaces could not be read. Of l only Native, Mutators, Kyverno and Modules count.
 func (c *Cluster) Documents(ctx context.Context, l Loading) (docs []*manifest.Document, problems []string, err error) {
 	around, problems, err := c.surroundings(ctx)
 	if err != nil {

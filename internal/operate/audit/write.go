@@ -2,12 +2,10 @@ package audit
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/mapd-project/mapd/internal/output/annotate"
 	"github.com/mapd-project/mapd/internal/output/page"
@@ -23,31 +21,29 @@ const mostFields = 20
 
 // Write writes a report in one of Formats. version is that of mapd.
 func (r *Report) Write(w io.Writer, format, version string, colour report.Colour) error {
-	var b bytes.Buffer
+	var out io.WriterTo
 	switch format {
 	case "json":
-		return Line(w, struct {
+		return report.WriteJSON(w, struct {
 			Totals *Totals  `json:"totals"`
 			Notes  []string `json:"notes,omitempty"`
-		}{&r.Totals, r.Notes})
-	case "markdown":
-		r.markdown(&b)
-	case "html":
-		r.html(&b, version)
+		}{&r.Totals, r.Notes}, "")
 	case "sarif":
 		return annotate.SARIF(w, "mapd audit", version, r.rules(), r.remarks())
+	case "markdown", "html":
+		p := page.Markdown(title)
+		if format == "html" {
+			p = page.HTML(title)
+		}
+		r.write(p, version)
+		out = p
 	default:
-		r.table(&b, colour)
+		b := &bytes.Buffer{}
+		r.table(b, colour)
+		out = b
 	}
-	_, err := b.WriteTo(w)
+	_, err := out.WriteTo(w)
 	return err
-}
-
-// Line writes a value as a line of JSON.
-func Line(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 // Summary says how many objects there are of what.
@@ -67,10 +63,18 @@ func (r *Report) left() string {
 	return fmt.Sprintf("%s not shown; -o json has all, and --diffs says how many are shown", words.Count(r.Left, "more object", "more objects"))
 }
 
-// rows are the tables of a report: what they are about, the heads and the rows.
-func (r *Report) rows() (tables []table) {
-	policies := table{title: "Policies", heads: []string{"POLICY", "BINDING", "MODE", "CHANGED", "FAILED"}}
-	fields := table{title: "Fields", heads: []string{"POLICY", "BINDING", "FIELD", "OBJECTS"}}
+// table is a table of a report with what it is about.
+type table struct {
+	title string
+	page.Table
+}
+
+func newTable(title string, heads ...string) table { return table{title, page.Table{Heads: heads}} }
+
+// tables returns the tables of a report that have rows.
+func (r *Report) tables() []table {
+	policies := newTable("Policies", "POLICY", "BINDING", "MODE", "CHANGED", "FAILED")
+	fields := newTable("Fields", "POLICY", "BINDING", "FIELD", "OBJECTS")
 	for _, p := range r.Policies {
 		name := p.Policy
 		if p.Stage != "" {
@@ -80,43 +84,23 @@ func (r *Report) rows() (tables []table) {
 		if mode == "" {
 			mode = "enforce"
 		}
-		policies.rows = append(policies.rows, []string{name, p.Binding, mode, fmt.Sprint(p.Changed), fmt.Sprint(p.Failed)})
+		policies.Row(name, p.Binding, mode, fmt.Sprint(p.Changed), fmt.Sprint(p.Failed))
 		names := p.SortedFields()
 		for i, f := range names {
 			if i == mostFields {
-				fields.rows = append(fields.rows, []string{name, p.Binding, fmt.Sprintf("and %d others", len(names)-i), ""})
+				fields.Row(name, p.Binding, fmt.Sprintf("and %d others", len(names)-i), "")
 				break
 			}
-			fields.rows = append(fields.rows, []string{name, p.Binding, f, fmt.Sprint(p.Fields[f])})
+			fields.Row(name, p.Binding, f, fmt.Sprint(p.Fields[f]))
 		}
 	}
-	kinds := table{title: "Kinds", heads: []string{"KIND", "RESOURCE", "OBJECTS", "CHANGED", "DENIED", "FAILED"}}
+	kinds := newTable("Kinds", "KIND", "RESOURCE", "OBJECTS", "CHANGED", "DENIED", "FAILED")
 	for _, k := range r.Kinds {
 		if k.Unreadable == "" || k.Objects > 0 {
-			kinds.rows = append(kinds.rows, []string{k.Kind, k.Resource, fmt.Sprint(k.Objects), fmt.Sprint(k.Changed), fmt.Sprint(k.Denied), fmt.Sprint(k.Failed)})
+			kinds.Row(k.Kind, k.Resource, fmt.Sprint(k.Objects), fmt.Sprint(k.Changed), fmt.Sprint(k.Denied), fmt.Sprint(k.Failed))
 		}
 	}
-	return []table{kinds, policies, fields}
-}
-
-type table struct {
-	title string
-	heads []string
-	rows  [][]string
-}
-
-// write writes the first rows of a table in columns.
-func (t *table) write(b *bytes.Buffer, most int) {
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(t.heads, "\t"))
-	for _, row := range t.rows[:min(most, len(t.rows))] {
-		cells := make([]string, len(row))
-		for i, c := range row {
-			cells[i] = report.Line(c)
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	w.Flush()
+	return slices.DeleteFunc([]table{kinds, policies, fields}, func(t table) bool { return t.Len() == 0 })
 }
 
 // notes are all that is to say besides.
@@ -203,14 +187,11 @@ func (r *Report) table(b *bytes.Buffer, colour report.Colour) {
 	if text := r.left(); text != "" {
 		b.WriteString(text + "\n")
 	}
-	for _, t := range r.rows() {
-		if len(t.rows) == 0 {
-			continue
-		}
+	for _, t := range r.tables() {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
-		t.write(b, len(t.rows))
+		_ = t.WriteText(b) // a Buffer takes everything
 	}
 	if b.Len() > 0 {
 		b.WriteByte('\n')
@@ -223,31 +204,27 @@ func (r *Report) table(b *bytes.Buffer, colour report.Colour) {
 
 const title = "What policies would make of the objects of a cluster"
 
-func (r *Report) markdown(b *bytes.Buffer) {
-	fmt.Fprintf(b, "# %s\n\n%s.\n", title, r.Summary())
-	for _, t := range r.rows() {
-		if len(t.rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(b, "\n## %s\n\n| %s |\n|%s\n", t.title, strings.Join(t.heads, " | "), strings.Repeat(" --- |", len(t.heads)))
-		for _, row := range t.rows {
-			for _, c := range row {
-				b.WriteString("| " + page.Cell(c) + " ")
-			}
-			b.WriteString("|\n")
-		}
+// write writes the report as a page.
+func (r *Report) write(p *page.Page, version string) {
+	p.Paragraph(r.Summary() + ".")
+	if p.IsHTML() {
+		p.Paragraph("By mapd " + version + ".")
+	}
+	for _, t := range r.tables() {
+		p.Heading(2, t.title)
+		p.Table(&t.Table)
 	}
 	for _, n := range r.notes() {
-		b.WriteString("\n" + page.Cell(n) + "\n")
+		p.Paragraph(n)
 	}
 	if len(r.Results) > 0 {
-		b.WriteString("\n## Objects\n")
+		p.Heading(2, "Objects")
 	}
 	for i := range r.Results {
-		b.WriteString("\n" + page.Fence("diff", r.Results[i].block()) + "\n")
+		p.Folded(r.Results[i].Title(), "diff", r.Results[i].block())
 	}
 	if text := r.left(); text != "" {
-		b.WriteString("\n" + text + "\n")
+		p.Paragraph(text)
 	}
 }
 
@@ -261,38 +238,6 @@ func (r *Result) block() string {
 		text += "#   " + report.Line(line) + "\n"
 	}
 	return strings.ReplaceAll(text+changes, "\n~ ", "\n! ")
-}
-
-func (r *Report) html(b *bytes.Buffer, version string) {
-	fmt.Fprintf(b, "%s<h1>%s</h1>\n<p>%s.</p>\n<p>By mapd %s.</p>\n", page.Head(title), title, page.Text(r.Summary()), page.Text(version))
-	for _, t := range r.rows() {
-		if len(t.rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(b, "<h2>%s</h2>\n<table>\n<thead><tr><th>%s</th></tr></thead>\n<tbody>\n", t.title, strings.Join(t.heads, "</th><th>"))
-		for _, row := range t.rows {
-			b.WriteString("<tr>")
-			for _, c := range row {
-				b.WriteString("<td>" + page.Text(report.Line(c)) + "</td>")
-			}
-			b.WriteString("</tr>\n")
-		}
-		b.WriteString("</tbody>\n</table>\n")
-	}
-	for _, n := range r.notes() {
-		fmt.Fprintf(b, "<p>%s</p>\n", page.Text(report.Printable(n)))
-	}
-	if len(r.Results) > 0 {
-		b.WriteString("<h2>Objects</h2>\n")
-	}
-	for i := range r.Results {
-		fmt.Fprintf(b, "<details><summary>%s</summary>\n<pre>%s</pre>\n</details>\n",
-			page.Text(report.Line(r.Results[i].Title())), page.Text(r.Results[i].block()))
-	}
-	if text := r.left(); text != "" {
-		fmt.Fprintf(b, "<p>%s</p>\n", page.Text(text))
-	}
-	b.WriteString("</body>\n</html>\n")
 }
 
 // rules and remarks have a rule for each policy. An object stands where its file would be:

@@ -172,8 +172,8 @@ type examination struct {
 	Options
 	lines []Line
 
-	executes verdict // whether the server runs native policies
-	version  string  // of the native policies that it serves best; empty: none
+	executes answer // whether the server runs native policies
+	version  string // of the native policies that it serves best; empty: none
 
 	mutating   []admissionregistrationv1.MutatingWebhookConfiguration // of everybody
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration

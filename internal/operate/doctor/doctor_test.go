@@ -39,7 +39,7 @@ func TestExecutes(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		metrics []string
-		want    verdict
+		want    answer
 	}{
 		{"plugin on", []string{"# TYPE x gauge", webhook, plugin, other, gateOn}, yes},
 		{"plugin on, gate not told", []string{webhook, plugin}, yes},
@@ -55,7 +55,7 @@ func TestExecutes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, why := e.verdict(); got != tt.want || (why == "") != (got == yes) {
+		if got, why := e.answer(); got != tt.want || (why == "") != (got == yes) {
 			t.Errorf("%s: %s (%s), want %s", tt.name, got, why, tt.want)
 		}
 	}

@@ -27,13 +27,13 @@ func (x *examination) server(ctx context.Context) bool {
 	return true
 }
 
-// verdict is an answer that may be unknown.
-type verdict string
+// answer is an answer that may be unknown.
+type answer string
 
 const (
-	yes     verdict = "yes"
-	no      verdict = "no"
-	unknown verdict = "unknown"
+	yes     answer = "yes"
+	no      answer = "no"
+	unknown answer = "unknown"
 )
 
 // native finds out whether the server runs native policies itself. Serving
@@ -67,7 +67,7 @@ func (x *examination) native(ctx context.Context) {
 		return
 	}
 	var why string
-	x.executes, why = e.verdict()
+	x.executes, why = e.answer()
 	switch x.executes {
 	case yes:
 		x.say(OK, check, fact+", and the server runs it", "")
@@ -96,15 +96,15 @@ func (x *examination) served(ctx context.Context) ([]string, error) {
 
 // evidence is what an API server's metrics say about the plugin.
 type evidence struct {
-	gate   verdict // the feature gate
-	plugin bool    // it has seen a request
-	others bool    // another plugin has, that sees the same ones
+	gate   answer // the feature gate
+	plugin bool   // it has seen a request
+	others bool   // another plugin has, that sees the same ones
 }
 
-// verdict concludes from the evidence. Releases that have the feature gate off
+// answer concludes from the evidence. Releases that have the feature gate off
 // have the plugin in their chain as well, where it does nothing; so the gate
 // decides first.
-func (e evidence) verdict() (executes verdict, why string) {
+func (e evidence) answer() (executes answer, why string) {
 	switch {
 	case e.gate == no:
 		return no, "its feature gate is off"

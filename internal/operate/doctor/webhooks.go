@@ -126,7 +126,7 @@ func (x *examination) mutation() {
 	// Another check looks at the entry for mutators, and Kubewarden's policies have their
 	// own.
 	have := slices.DeleteFunc(slices.Clone(config.Webhooks), func(w admissionregistrationv1.MutatingWebhook) bool {
-		return w.Name == webhookconfig.LegacyName || webhookconfig.IsGuestEntry(w.Name)
+		return w.Name == webhookconfig.LegacyName || webhookconfig.IsModuleEntry(w.Name)
 	})
 	differences := compare(want, policies, have)
 	for _, l := range differences {

@@ -349,7 +349,7 @@ func (s *Subject) twice(ctx context.Context, add adder) error {
 		}
 		text = append(append(text, "---\n"...), manifest.Encode(u.Object)...)
 	}
-	policies, err := mapd.Load(mapd.Options{Env: env, Unbound: len(s.Bindings) == 0}, mapd.File{Name: "cluster", Data: text})
+	policies, err := mapd.Load(mapd.Options{Unbound: len(s.Bindings) == 0, ToolOptions: mapd.ToolOptions{Env: env}}, mapd.File{Name: "cluster", Data: text})
 	if err != nil {
 		add(Refuse, "twice", "", "the policy cannot be tried: %v", err)
 		return ctx.Err()

@@ -141,10 +141,8 @@ func (s *Set) get(whole context.Context, r replica, path, token string) (body []
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	transport := s.transport(r)
-	defer transport.CloseIdleConnections()
-	// A token goes to no other place than the replica.
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := s.client(r)
+	defer client.CloseIdleConnections()
 	response, err := client.Do(req)
 	if err != nil {
 		return nil, 0, s.failure(whole, err)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/list"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
+	"github.com/mapd-project/mapd/internal/httpsclient"
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
@@ -126,7 +127,7 @@ func (s *Set) Namespace() string { return s.namespace }
 // trust returns how connections to replicas are verified: all of them have the
 // certificate that API servers verify.
 func trust(client admissionregistrationv1.WebhookClientConfig) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS13}
+	c := &tls.Config{}
 	switch {
 	case client.Service != nil:
 		c.ServerName = client.Service.Name + "." + client.Service.Namespace + ".svc"
@@ -229,14 +230,14 @@ func portOf(slice *discoveryv1.EndpointSlice) (int32, error) {
 	return 0, fmt.Errorf("not asked: none of the ports %q of the Service is called %s", names, portName)
 }
 
-// transport returns one to a replica, which does not reuse connections.
-func (s *Set) transport(r replica) *http.Transport {
-	t := &http.Transport{TLSClientConfig: s.tls.Clone(), DisableKeepAlives: true, TLSHandshakeTimeout: askTimeout, MaxResponseHeaderBytes: 64 << 10, Proxy: http.ProxyFromEnvironment}
+// client returns one for a replica. It follows no redirects: a token goes to no other place.
+func (s *Set) client(r replica) *http.Client {
+	o := httpsclient.Options{TLS: s.tls, Proxy: http.ProxyFromEnvironment}
 	if r.dial != nil {
-		t.Proxy = nil
-		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return r.dial(ctx) }
+		o.Proxy = nil
+		o.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return r.dial(ctx) }
 	}
-	return t
+	return httpsclient.New(o)
 }
 
 // askTimeout bounds how long one replica is waited for.

@@ -5,7 +5,6 @@
 package annotate
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -114,10 +113,7 @@ func SARIF(w io.Writer, tool, version string, rules []Rule, remarks []Remark) er
 		}
 		results = append(results, o)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(objects{
+	return report.WriteJSON(w, objects{
 		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
 		"version": "2.1.0",
 		"runs": []objects{{
@@ -125,7 +121,7 @@ func SARIF(w io.Writer, tool, version string, rules []Rule, remarks []Remark) er
 			"columnKind": "unicodeCodePoints",
 			"results":    results,
 		}},
-	})
+	}, "  ")
 }
 
 // uri is a file name as a URI reference, which GitHub takes relative to the repository.

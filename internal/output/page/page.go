@@ -1,10 +1,13 @@
-// Package page answers one question: how does text from anywhere stand in a report in
-// HTML or Markdown, without becoming part of its markup?
+// Package page lays out reports for people: tables for a terminal, and pages in Markdown
+// and HTML. Text from anywhere becomes part of no markup. Start with Page and Table.
 package page
 
 import (
+	"bytes"
 	_ "embed"
+	"fmt"
 	"html"
+	"io"
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/output/report"
@@ -17,12 +20,147 @@ import (
 //go:embed head.html
 var head string
 
-// Head is a page, which loads nothing else, up to its first word. title is HTML.
-func Head(title string) string { return strings.Replace(head, "TITLE", title, 1) }
+// Page is a report in Markdown, or in HTML that loads nothing else. What is added to it is
+// text, each as a block of its own.
+type Page struct {
+	b    bytes.Buffer
+	html bool
+}
 
-// Text escapes text for a page, also for an attribute in quotes. It drops NUL,
-// which no page can hold.
-func Text(s string) string {
+// Markdown begins a report in Markdown.
+func Markdown(title string) *Page {
+	p := &Page{}
+	p.b.WriteString("# " + Cell(title) + "\n")
+	return p
+}
+
+// HTML begins a report in HTML.
+func HTML(title string) *Page {
+	p := &Page{html: true}
+	p.b.WriteString(strings.Replace(head, "TITLE", text(title), 1) + "<h1>" + text(title) + "</h1>\n")
+	return p
+}
+
+// IsHTML reports whether the page has room for what a reader unfolds.
+func (p *Page) IsHTML() bool { return p.html }
+
+// Heading adds the title of a part; level 2 is below that of the page.
+func (p *Page) Heading(level int, s string) {
+	if p.html {
+		fmt.Fprintf(&p.b, "<h%d>%s</h%[1]d>\n", level, text(s))
+		return
+	}
+	p.b.WriteString("\n" + strings.Repeat("#", level) + " " + Cell(s) + "\n")
+}
+
+// Paragraph adds text.
+func (p *Page) Paragraph(s string) {
+	if p.html {
+		p.b.WriteString("<p>" + text(s) + "</p>\n")
+		return
+	}
+	p.b.WriteString("\n" + Cell(s) + "\n")
+}
+
+// List adds a list.
+func (p *Page) List(items []string) {
+	if !p.html {
+		p.b.WriteString("\n")
+		for _, s := range items {
+			p.b.WriteString("- " + Cell(s) + "\n")
+		}
+		return
+	}
+	p.b.WriteString("<ul>\n")
+	for _, s := range items {
+		p.b.WriteString("<li>" + text(s) + "</li>\n")
+	}
+	p.b.WriteString("</ul>\n")
+}
+
+// Code adds text as it is. language, which only Markdown uses, may be empty.
+func (p *Page) Code(language, s string) {
+	if p.html {
+		p.b.WriteString("<pre>" + text(s) + "</pre>\n")
+		return
+	}
+	p.b.WriteString("\n" + Fence(language, s) + "\n")
+}
+
+// Folded is Code that a reader of HTML sees when he unfolds it.
+func (p *Page) Folded(summary, language, s string) {
+	if !p.html {
+		p.Code(language, s)
+		return
+	}
+	p.b.WriteString("<details><summary>" + text(report.Line(summary)) + "</summary>\n")
+	p.Code(language, s)
+	p.b.WriteString("</details>\n")
+}
+
+// verdict is the head of the column whose cells have a colour each.
+const verdict = "Verdict"
+
+// Table adds a table.
+func (p *Page) Table(t *Table) {
+	if !p.html {
+		p.b.WriteString("\n| " + strings.Join(t.Heads, " | ") + " |\n|" + strings.Repeat(" --- |", len(t.Heads)) + "\n")
+		for _, r := range t.rows {
+			for _, c := range r.texts(Cell, markdownLink) {
+				p.b.WriteString("| " + c + " ")
+			}
+			p.b.WriteString("|\n")
+		}
+		return
+	}
+	p.b.WriteString("<table>\n<thead><tr><th>" + strings.Join(t.Heads, "</th><th>") + "</th></tr></thead>\n<tbody>\n")
+	for _, r := range t.rows {
+		p.b.WriteString("<tr>")
+		for i, c := range r.texts(func(s string) string { return text(OneLine(s)) }, htmlLink) {
+			class := ""
+			if t.Heads[i] == verdict {
+				class = ` class="` + c + `"`
+			}
+			p.b.WriteString("<td" + class + ">" + c + "</td>")
+		}
+		p.b.WriteString("</tr>\n")
+	}
+	p.b.WriteString("</tbody>\n</table>\n")
+}
+
+// texts returns the cells of a row in a markup.
+func (r *row) texts(escape func(string) string, link func(word, to string) string) []string {
+	var out []string
+	for _, c := range r.cells {
+		out = append(out, escape(c))
+	}
+	if r.lines == nil {
+		return out
+	}
+	lines := make([]string, len(r.lines))
+	for i, l := range r.lines {
+		lines[i] = escape(l.Text)
+		if l.Word != "" {
+			lines[i] = link(escape(l.Word), l.Link) + ": " + lines[i]
+		}
+	}
+	return append(out, strings.Join(lines, "<br>"))
+}
+
+func markdownLink(word, to string) string { return "[" + word + "](" + to + ")" }
+func htmlLink(word, to string) string     { return `<a href="` + text(to) + `">` + word + "</a>" }
+
+// WriteTo writes the page.
+func (p *Page) WriteTo(w io.Writer) (int64, error) {
+	if p.html {
+		p.b.WriteString("</body>\n</html>\n")
+	}
+	return p.b.WriteTo(w)
+}
+
+// text escapes text for HTML, also for an attribute in quotes. It drops NUL, which no page
+// can hold.
+func text(s string) string {
 	return html.EscapeString(report.Printable(strings.ReplaceAll(s, "\x00", "\uFFFD")))
 }
 

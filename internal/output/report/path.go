@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -152,9 +151,7 @@ func inline(v any) string {
 		return Line(strings.TrimSuffix(string(manifest.Encode(s)), "\n"))
 	}
 	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	if err := WriteJSON(&b, v, ""); err != nil {
 		return fmt.Sprint(v)
 	}
 	return Line(strings.TrimSuffix(b.String(), "\n"))

@@ -28,7 +28,7 @@ const (
 	Everything
 )
 
-// Summary says what happened to one object: a line with the verdict, and the steps. What
+// Summary says what happened to one object: a line with the outcome, and the steps. What
 // expressions read is known of policies that are observed.
 func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructured) Keys, detail Detail) string {
 	var lines []string
@@ -55,22 +55,22 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 			lines = append(lines, shadowLines(shadow, d.Stages[i].Stage.Round, keys, detail)...)
 		}
 	}
-	verdict := "no policy matched"
+	outcome := "no policy matched"
 	switch {
 	case d.Status != nil:
-		verdict = "denied"
+		outcome = "denied"
 	case d.Changed:
-		verdict = "changed by " + changed.String()
+		outcome = "changed by " + changed.String()
 	case len(met.stages) > 0:
-		verdict = "unchanged; " + met.String() + " matched"
+		outcome = "unchanged; " + met.String() + " matched"
 	case beside > 0:
-		verdict = "unchanged; no policy that is enforced matched"
+		outcome = "unchanged; no policy that is enforced matched"
 	}
 	for _, s := range d.Asked() {
 		s.Time = 0 // the same input has the same summary
 		lines = append(lines, "  provider "+Line(s.String())+"\n")
 	}
-	return Printable(Line(name) + ": " + verdict + "\n" + strings.Join(lines, ""))
+	return Printable(Line(name) + ": " + outcome + "\n" + strings.Join(lines, ""))
 }
 
 // shadowLines say what a policy that is not enforced would have done.

@@ -50,7 +50,7 @@ func evaluate(t *testing.T, policies, workload string, change func(*expansion.Ex
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &expansion.Expander{Templates: expand.New(s.Templates), Types: s.Types, Admit: s.Engine().Admit}
+	x := &expansion.Expander{Templates: expand.New(s.Templates()), Types: s.Types, Admit: s.Engine().Admit}
 	if change != nil {
 		change(x)
 	}

@@ -69,7 +69,7 @@ func reviewer(t testing.TB, documents string) (*expansion.Reviewer, *policyset.S
 		t.Fatal(err)
 	}
 	x := &expansion.Expander{
-		Templates: expand.New(s.Templates), Types: s.Types, Admit: s.Engine().Admit, Validators: []expansion.Validator{expansion.Server(set)},
+		Templates: expand.New(s.Templates()), Types: s.Types, Admit: s.Engine().Admit, Validators: []expansion.Validator{expansion.Server(set)},
 		Limits: expansion.ReviewLimits,
 	}
 	return &expansion.Reviewer{Expander: func() *expansion.Expander { return x }}, s

@@ -48,14 +48,14 @@ type counted struct {
 	mode api.Mode
 }
 
-// Ledger is the memory of one replica. It is safe for concurrent use.
-type Ledger struct {
-	replica string
-	since   time.Time
-	history *history
-	samples samples
-	feed    *Feed // nil: nobody takes entries
-	sunk    sunk
+// Recorder is the memory of one replica. It is safe for concurrent use.
+type Recorder struct {
+	replica   string
+	since     time.Time
+	history   *history
+	samples   samples
+	feed      *Feed // nil: nobody takes entries
+	delivered delivered
 	// kept is the namespace in whose ConfigMaps entries are stored, if they are.
 	kept string
 
@@ -66,11 +66,11 @@ type Ledger struct {
 	tallies sync.Pool // of *tally
 }
 
-var _ webhook.Recorder = (*Ledger)(nil)
+var _ webhook.Recorder = (*Recorder)(nil)
 
-// New returns the empty Ledger of a replica.
-func New(replica string) *Ledger {
-	return &Ledger{replica: replica, since: time.Now(), history: newHistory(historyBytes), samples: samples{full: map[Pair]time.Time{}}, pairs: map[counted]*counter{}}
+// New returns the empty Recorder of a replica.
+func New(replica string) *Recorder {
+	return &Recorder{replica: replica, since: time.Now(), history: newHistory(historyBytes), samples: samples{full: map[Pair]time.Time{}}, pairs: map[counted]*counter{}}
 }
 
 // counter counts for one pair.
@@ -99,7 +99,7 @@ type tallied struct {
 }
 
 // Record implements webhook.Recorder.
-func (l *Ledger) Record(req *policy.Request, d *engine.Decision, _ time.Duration) {
+func (l *Recorder) Record(req *policy.Request, d *engine.Decision, _ time.Duration) {
 	if len(d.Stages) == 0 && len(d.LeftOut) == 0 {
 		return
 	}
@@ -126,7 +126,7 @@ func (l *Ledger) Record(req *policy.Request, d *engine.Decision, _ time.Duration
 	}
 }
 
-func (l *Ledger) tally() *tally {
+func (l *Recorder) tally() *tally {
 	t, _ := l.tallies.Get().(*tally)
 	if t == nil {
 		t = &tally{of: map[counted]*tallied{}}
@@ -140,7 +140,7 @@ func (l *Ledger) tally() *tally {
 }
 
 // steps adds steps of one Record. enforced says that they counted.
-func (t *tally) steps(l *Ledger, steps []engine.Step, mode api.Mode) {
+func (t *tally) steps(l *Recorder, steps []engine.Step, mode api.Mode) {
 	for i := range steps {
 		s := &steps[i]
 		a := t.find(l, counted{Pair{s.Policy, s.Binding}, mode})
@@ -165,7 +165,7 @@ func (t *tally) steps(l *Ledger, steps []engine.Step, mode api.Mode) {
 }
 
 // shadow adds what an invocation that is not enforced would have done.
-func (t *tally) shadow(l *Ledger, s *engine.Shadow) {
+func (t *tally) shadow(l *Recorder, s *engine.Shadow) {
 	a := t.find(l, counted{Pair{s.Policy, s.Binding}, s.Mode})
 	for i := range s.Steps {
 		step := &s.Steps[i]
@@ -184,7 +184,7 @@ func (t *tally) shadow(l *Ledger, s *engine.Shadow) {
 }
 
 // find returns what the pair has made of this request so far.
-func (t *tally) find(l *Ledger, p counted) *tallied {
+func (t *tally) find(l *Recorder, p counted) *tallied {
 	a := t.of[p]
 	if a == nil {
 		a = &tallied{counter: l.counter(p)}
@@ -220,7 +220,7 @@ func (t *tally) end(req *policy.Request) {
 }
 
 // counter returns the counter of a pair. Beyond maxPairs it is one that nobody reads.
-func (l *Ledger) counter(p counted) *counter {
+func (l *Recorder) counter(p counted) *counter {
 	l.mu.RLock()
 	c := l.pairs[p]
 	l.mu.RUnlock()
@@ -241,7 +241,7 @@ func (l *Ledger) counter(p counted) *counter {
 // Prune forgets the counts of the policies and bindings for which keep returns false. As
 // with webhook.Metrics, a request under way may count something more, which the next
 // call forgets.
-func (l *Ledger) Prune(keep func(policy, binding string) bool) {
+func (l *Recorder) Prune(keep func(policy, binding string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pruned.Add(1)
@@ -285,7 +285,7 @@ func (c Counts) Since(before Counts) Counts {
 }
 
 // Counts returns those of all pairs, those of each mode apart, sorted.
-func (l *Ledger) Counts() []Counted {
+func (l *Recorder) Counts() []Counted {
 	l.mu.RLock()
 	out := make([]Counted, 0, len(l.pairs))
 	for p, c := range l.pairs {
@@ -299,7 +299,7 @@ func (l *Ledger) Counts() []Counted {
 }
 
 // Totals returns the sums of all modes for each pair, sorted, without what shares left out.
-func (l *Ledger) Totals() []Counted {
+func (l *Recorder) Totals() []Counted {
 	var out []Counted
 	for _, c := range l.Counts() {
 		c.Mode, c.LeftOut = "", 0

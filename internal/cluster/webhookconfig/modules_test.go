@@ -11,7 +11,7 @@ import (
 // Kubewarden's policies see deletions, and those of one failurePolicy share an entry.
 func TestGuestEntries(t *testing.T) {
 	policy := func(name string, failurePolicy admissionregistrationv1.FailurePolicyType, operations ...admissionregistrationv1.OperationType) *Reach {
-		return GuestReach(&admissionregistrationv1.MutatingAdmissionPolicy{
+		return ModuleReach(&admissionregistrationv1.MutatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 				FailurePolicy: &failurePolicy, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
@@ -37,9 +37,9 @@ func TestGuestEntries(t *testing.T) {
 		{false, []string{"fail.validators.mapd.dev https://example.com/validate/guests/fail", "ignore.validators.mapd.dev https://example.com/validate/guests/ignore"}},
 	} {
 		var got []string
-		for _, w := range GuestEntries(reaches, tt.mutating, base) {
+		for _, w := range ModuleEntries(reaches, tt.mutating, base) {
 			got = append(got, w.Name+" "+*w.ClientConfig.URL)
-			if !IsGuestEntry(w.Name) {
+			if !IsModuleEntry(w.Name) {
 				t.Errorf("%s is not an entry for guests", w.Name)
 			}
 			deletes := slices.ContainsFunc(w.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
@@ -57,7 +57,7 @@ func TestGuestEntries(t *testing.T) {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
-	if got := GuestEntries(nil, true, base); len(got) != 0 {
+	if got := ModuleEntries(nil, true, base); len(got) != 0 {
 		t.Errorf("%v for no policies", got)
 	}
 }

@@ -63,7 +63,7 @@ func decided(steps ...engine.Step) *engine.Decision {
 	return d
 }
 
-func counts(l *Ledger) string {
+func counts(l *Recorder) string {
 	var b strings.Builder
 	for _, c := range l.Counts() {
 		last := ""

@@ -41,8 +41,8 @@ func (f *moduleFlags) add(cmd *cobra.Command) {
 }
 
 // loader returns what loads modules. It does nothing until it is asked; then limit limits the
-// memory of the process and returns what guests are bounded by.
-func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader, error) {
+// memory of the process and returns what modules are bounded by.
+func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*moduleLoader, error) {
 	if err := download.CheckSources(f.sources); err != nil {
 		return nil, fmt.Errorf("--module-source: %w", err)
 	}
@@ -74,11 +74,11 @@ func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader
 	case err == nil:
 		o.Credentials = existing(filepath.Join(home, ".docker", "config.json"))
 	}
-	return &guestLoader{make: func() (*modulepolicy.Loader, error) {
+	return &moduleLoader{make: func() (*modulepolicy.Loader, error) {
 		if usual != "" && os.MkdirAll(usual, 0o700) == nil {
 			o.Dir = usual
 		}
-		runtime := guestMemory(limit())
+		runtime := boundedRuntime(limit())
 		if o.Dir != "" {
 			runtime.CacheDir = filepath.Join(o.Dir, "compiled")
 		}
@@ -90,8 +90,8 @@ func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*guestLoader
 	}}, nil
 }
 
-// guestMode returns the mode that --kubewarden asks for.
-func (f *serveFlags) guestMode(usual api.Mode) api.Mode {
+// moduleMode returns the mode that --kubewarden asks for.
+func (f *serveFlags) moduleMode(usual api.Mode) api.Mode {
 	for _, mode := range []api.Mode{api.Enforce, api.Shadow, api.Off} {
 		if f.kubewarden == engine.ModeWord(mode) {
 			return mode
@@ -100,9 +100,9 @@ func (f *serveFlags) guestMode(usual api.Mode) api.Mode {
 	return usual
 }
 
-// guestMemory bounds the memory of guests by a quarter of what the process may have, so
+// boundedRuntime bounds the memory of modules by a quarter of what the process may have, so
 // that they cannot end it.
-func guestMemory(limit int64) (o wapc.Options) {
+func boundedRuntime(limit int64) (o wapc.Options) {
 	const usual = 1 << 30 // wapc's own bound
 	if limit/4 < usual {
 		o.AllMemory = max(limit/4, 32<<20)
@@ -119,8 +119,8 @@ func existing(path string) string {
 	return path
 }
 
-// guestLoader is a modulepolicy.Loader that is made when the first policy needs it.
-type guestLoader struct {
+// moduleLoader is a modulepolicy.Loader that is made when the first policy needs it.
+type moduleLoader struct {
 	make func() (*modulepolicy.Loader, error)
 
 	once   sync.Once
@@ -129,7 +129,7 @@ type guestLoader struct {
 }
 
 // Load implements kubewarden.Loader.
-func (l *guestLoader) Load(ctx context.Context, p *kubewarden.Policy, deps policy.Deps, objects binding.Params) (policy.Mutator, error) {
+func (l *moduleLoader) Load(ctx context.Context, p *kubewarden.Policy, deps policy.Deps, objects binding.Params) (policy.Mutator, error) {
 	l.once.Do(func() { l.loader, l.err = l.make() })
 	if l.err != nil {
 		return nil, l.err
@@ -137,8 +137,8 @@ func (l *guestLoader) Load(ctx context.Context, p *kubewarden.Policy, deps polic
 	return l.loader.Load(ctx, p, deps, objects)
 }
 
-// guestLog writes what guests log to the standard error of a command.
-func guestLog(w io.Writer) *slog.Logger {
+// moduleLog writes what modules log to the standard error of a command.
+func moduleLog(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey && len(groups) == 0 {
 			return slog.Attr{}

@@ -79,7 +79,7 @@ func loadWith(t testing.TB, docs validating.Documents, objects, object string) (
 	return set, req
 }
 
-func text(v validating.Verdict) string {
+func text(v validating.Result) string {
 	var b strings.Builder
 	for _, f := range v.Findings {
 		fmt.Fprintln(&b, strings.TrimSpace(string(f.Action)+" "+string(f.Reason))+": "+f.String())
