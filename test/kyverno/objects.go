@@ -70,8 +70,8 @@ func (p *pool) collect(v any) {
 				if m, ok := e.(map[string]any); ok {
 					for key, value := range m {
 						key = bare(key)
-						if strings.Contains(key, "{{") {
-							continue
+						if strings.Contains(key, "{{") || strings.Contains(fmt.Sprint(value), "{{") {
+							continue // Kyverno evaluates {{ }} in objects, row kyverno-templates of compat.md
 						}
 						p.labels[key] = append(p.labels[key], strings.NewReplacer("*", "x", "?", "y").Replace(fmt.Sprint(value)))
 					}
@@ -251,6 +251,9 @@ func admissible(v any) bool {
 				seen := map[string]bool{}
 				for _, each := range l {
 					m, _ := each.(map[string]any)
+					if _, ok := m["image"].(string); !ok && (k == "containers" || k == "initContainers") {
+						return false
+					}
 					key := fmt.Sprint(m[keysOf[k]])
 					if m[keysOf[k]] == nil || key == "" || seen[key] {
 						return false

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Request is what a webhook knows about the object to mutate.
@@ -79,6 +80,9 @@ func (o *Oracle) ask(question any) (Result, error) {
 	}
 	if err := o.dec.Decode(&answer); err != nil {
 		return Result{}, err
+	}
+	if strings.HasPrefix(answer.Failed, "panic: ") {
+		return Result{Error: answer.Failed}, nil // the webhook closes the connection, which fails the request
 	}
 	if answer.Failed != "" {
 		return Result{}, errors.New(answer.Failed)

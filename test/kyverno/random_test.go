@@ -14,15 +14,19 @@ import (
 // Parts of which random policies are made. Each is one construct, as people write it.
 var (
 	metadataParts = []string{
+		`annotations: {x: "{{ request.object.spec.containers[].name | [-1] }}"}`, `annotations: {x: "{{ request.object.spec.volumes[].name | [?starts_with(@, 'data')] | [0] || 'none' }}"}`,
 		`labels: {team: shop}`, `labels: {+(team): shop}`, `labels: {+(team): shop, tier: web}`, `annotations: {+(a): "1", +(b): "2"}`,
 		`annotations: {(inject): "yes"}, labels: {injected: "true"}`, `annotations: {(inject): "y*"}`, `annotations: {<(inject): "?*"}`, `labels: {(app): web, tier: a}`,
 		`annotations: {by: "{{ request.userInfo.username }}"}`, `annotations: {from: "{{ request.object.metadata.labels.app }}"}`,
 		`annotations: {from: "{{ request.object.metadata.labels.team || 'nobody' }}"}`, `annotations: {n: "{{ request.namespace }}/{{ request.operation }}"}`,
-		`labels: {team: null}`, `labels: {(team): "*"}, annotations: {a: b}`, `annotations: {x: "{{ to_upper(request.object.metadata.labels.app) }}"}`,
-		`annotations: {x: "{{ split(request.object.metadata.name, 'e')[0] }}-{{ add(length(request.object.spec.containers), ` + "`1`" + `) }}"}`,
-		`annotations: {x: "{{ request.object.spec.containers[].name | [-1] }}"}`, `annotations: {x: "{{ images.containers.web.registry }}/{{ images.containers.web.path }}"}`,
-		`annotations: {x: "{{ not_null(request.object.metadata.labels.team, 'none') }}", y: "{{ trim_prefix(request.object.metadata.name, 'w') }}"}`,
-		`annotations: {x: "{{ request.object.spec.volumes[].name | [?starts_with(@, 'data')] | [0] || 'none' }}"}`,
+		`labels: {team: null}`, `annotations: {by: "{{ serviceAccountNamespace }}/{{ serviceAccountName }}"}`, `annotations: {who: "{{ request.userInfo.{g: groups, u: username} | to_string(@) }}"}`,
+		`annotations: {t: "{{ images.containers.web.tag || 'none' }}", d: "{{ images.containers.web.digest || 'none' }}"}`, `annotations: {r: "{{ images.containers.web.reference }}", w: "{{ images.containers.web.referenceWithTag }}"}`,
+		`annotations: {n: "{{ images.containers.web.name }} {{ images.containers.web.path }} {{ images.containers.web.registry }}"}`,
+		`annotations: {v: "{{ request.object.spec.volumes[?hostPath].name | [0] || 'none' }}", l: "{{ request.object.spec.volumes[*].name | [-1] || 'none' }}"}`,
+		`annotations: {v: "{{ request.object.spec.volumes[?hostPath].name[?starts_with(@, 'd')] | join(',', @) }}"}`, `annotations: {s: "{{ split(request.object.metadata.name, 'e')[0] }}-{{ trim_prefix(request.object.metadata.name, 'w') }}"}`,
+		`annotations: {s: "{{ replace(request.object.metadata.labels.app, 'e', 'E', ` + "`1`" + `) }} {{ add(length(request.object.spec.containers), ` + "`3`" + `) }}"}`, `annotations: {t: "{{ not_null(request.object.metadata.labels.team, 'none') }}"}`,
+		`annotations: "{{ request.object.metadata.labels }}"`, `labels: "{{ merge(request.object.metadata.annotations, {\"inject\": null}) }}"`, `annotations: {m: "{{ request.object.metadata.labels.\"{{ request.namespace }}\" || 'x' }}"}`,
+		`labels: {(team): "*"}, annotations: {a: b}`, `annotations: {x: "{{ to_upper(request.object.metadata.labels.app) }}"}`,
 	}
 	specParts = []string{
 		`priorityClassName: high`, `+(priorityClassName): high`, `(priorityClassName): high, hostname: x`, `nodeSelector: {disk: ssd}`, `+(nodeSelector): {disk: ssd}`,
@@ -41,6 +45,11 @@ var (
 		`containers: [{(imagePullPolicy): Always, image: "p:1"}]`, `containers: [{(name): "*", args: [a, b], +(command): [c]}]`, `securityContext: {}`, `priorityClassName: null`,
 	}
 	foreachParts = []string{
+		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{name: "{{ element.name }}", image: "r.io/{{ images.containers.\"{{element.name}}\".path}}:{{images.containers.\"{{element.name}}\".tag}}"}]}}}`,
+		`{list: request.object.spec.containers, patchesJson6902: "- {op: add, path: '/metadata/annotations/image-{{element.name}}', value: '{{elementIndex}} {{element.image}}'}"}`,
+		`{list: "request.object.spec.initContainers[]", patchesJson6902: "- {op: add, path: '/spec/volumes/-', value: {name: 'v-{{element0.name}}', emptyDir: {}}}"}`,
+		`{list: request.object.spec.containers, preconditions: {all: [{key: "{{ elementIndex }}", operator: GreaterThan, value: 0}]}, patchesJson6902: "- {op: add, path: '/spec/containers/{{elementIndex}}/imagePullPolicy', value: Never}"}`,
+		`{list: "request.object.spec.containers[]", foreach: [{list: "element.env || ` + "`[]`" + `", order: Descending, preconditions: {all: [{key: "{{element.name}}", operator: Equals, value: A}]}, patchesJson6902: "- {op: remove, path: '/spec/containers/{{elementIndex0}}/env/{{elementIndex1}}'}"}]}`,
 		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{(name): "{{element.name}}", resources: {requests: {+(memory): 1Mi}}}]}}}`,
 		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{name: "{{ element.name }}", image: "r.io/{{element.image}}"}]}}}`,
 		`{list: request.object.spec.initContainers, patchStrategicMerge: {spec: {initContainers: [{(name): "{{element.name}}", imagePullPolicy: Always}]}}}`,
@@ -52,17 +61,19 @@ var (
 		`{list: request.object.spec.volumes, patchesJson6902: "- {op: remove, path: '/spec/volumes/{{elementIndex}}/emptyDir/sizeLimit'}"}`,
 		`{list: "request.object.spec.containers[]", patchesJson6902: "- {op: add, path: '/spec/containers/{{elementIndex}}/securityContext/capabilities/add/-', value: X}"}`,
 		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{(name): "{{element.name}}", resources: {limits: {+(memory): "{{element.resources.limits.memory || element.resources.requests.memory}}"}}}]}}}`,
-		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{name: "{{ element.name }}", image: "r.io/{{ images.containers.\"{{element.name}}\".path }}:{{ images.containers.\"{{element.name}}\".tag }}"}]}}}`,
-		`{list: request.object.spec.containers, patchesJson6902: "- {op: add, path: '/metadata/annotations/c-{{element.name}}', value: '{{element.image}}'}"}`,
 	}
 	jsonParts = []string{
+		`- {op: add, path: /spec/tolerations/-1, value: {operator: Exists}}`, `- {op: remove, path: /spec/volumes/-1}`, `- {op: add, path: /spec/containers/1/tty, value: true}`,
+		`- {op: add, path: /spec/tolerations/0, value: {operator: Exists}}`, `- {op: remove, path: /spec/volumes/1}`, `- {op: replace, path: /spec/containers/0/image, value: "x:1"}`, `- {op: add, path: /spec/containers/1/imagePullPolicy, value: Never}`,
+		`- {op: add, path: /spec/containers/-1/env/-1, value: {name: E, value: x}}`, `- {op: add, path: /spec/volumes/-1/emptyDir/sizeLimit, value: 1Gi}`, `- {op: remove, path: /spec/imagePullSecrets/-1}`, `- {op: replace, path: /spec/tolerations/-1, value: {operator: Exists}}`,
+		`- {op: replace, path: /spec/containers/-1/imagePullPolicy, value: Never}`, `- {op: remove, path: /spec/containers/-1/env}`, `- {op: add, path: "/metadata/annotations/{{ request.object.metadata.labels.app }}", value: x}`,
 		`- {op: add, path: /spec/nodeSelector/disk, value: ssd}`, `- {op: add, path: /metadata/annotations/a~1b, value: x}`, `- {op: remove, path: /spec/priorityClassName}`, `- {op: remove, path: /spec/dnsConfig/options}`,
 		`- {op: add, path: /spec/tolerations/-, value: {operator: Exists}}`, `- {op: replace, path: /spec/priorityClassName, value: high}`, `- {op: add, path: /spec/containers/0/env/-, value: {name: N, value: "{{request.object.metadata.namespace}}"}}`,
 		`- {op: add, path: /spec/securityContext, value: {runAsUser: 1, runAsNonRoot: true}}`, `- {op: add, path: /spec/dnsConfig/options/-, value: {name: ndots, value: "2"}}`, `- {op: replace, path: /metadata/labels/app, value: x}`,
-		`- {op: add, path: /spec/tolerations/-1, value: {operator: Exists}}`, `- {op: add, path: /spec/tolerations/0, value: {operator: Exists}}`, `- {op: remove, path: /spec/volumes/1}`, `- {op: remove, path: /spec/volumes/-1}`,
-		`- {op: replace, path: /spec/containers/-1/image, value: "last:1"}`, `- {op: add, path: /spec/containers/-1/env/-1, value: {name: L, value: "1"}}`, `- {op: add, path: /spec/containers/1/tty, value: true}`,
 	}
 	preconditionParts = []string{
+		`{key: corp.reg.com, operator: AnyIn, value: "{{ images.containers.*.registry }}"}`, `{key: docker.io, operator: AnyNotIn, value: "{{ images.initContainers.*.registry || ` + "`[]`" + ` }}"}`, `{key: latest, operator: AnyIn, value: "{{ images.containers.*.tag }}"}`,
+		`{key: "{{ regex_match('^[a-w]+$', request.object.metadata.name) }}", operator: Equals, value: true}`, `{key: "{{ pattern_match('w*', request.object.metadata.labels.app) }}", operator: Equals, value: true}`, `{key: app, operator: AnyIn, value: "{{ keys(request.object.metadata.labels) }}"}`,
 		`{key: "{{ request.operation }}", operator: Equals, value: CREATE}`, `{key: "{{ request.object.metadata.labels.app || '' }}", operator: NotEquals, value: other}`,
 		`{key: "{{ request.object.metadata.labels.team || '' }}", operator: AnyIn, value: [shop, "o*"]}`, `{key: "{{ request.object.metadata.name || '' }}", operator: AnyNotIn, value: [web, a]}`,
 		`{key: "{{ request.object.spec.terminationGracePeriodSeconds || ` + "`0`" + ` }}", operator: GreaterThan, value: 30}`, `{key: "{{ length(request.object.spec.containers) }}", operator: LessThan, value: 3}`,
@@ -88,6 +99,15 @@ func randomPolicy(g *rand.Rand) string {
 		fmt.Fprintf(&b, "  - name: r%d\n    match: %s\n", n, one(matchParts))
 		if g.IntN(4) == 0 {
 			fmt.Fprintf(&b, "    exclude: %s\n", one(excludeParts))
+		}
+		if g.IntN(6) == 0 {
+			fmt.Fprintf(&b, "    context: [{name: settings, configMap: {name: settings, namespace: %s}}]\n", one([]string{"kube-system", "'{{ request.namespace }}'"}))
+			config := one([]string{`annotations: {c: "{{ settings.data.team }}"}`, `labels: {c: "{{ settings.data.\"a-b\" || 'none' }}"}`, `annotations: {c: "{{ settings.data.\"{{ request.object.metadata.name }}\" || 'none' }}"}`})
+			if g.IntN(2) == 0 {
+				fmt.Fprintf(&b, "    preconditions: {all: [%s]}\n", one([]string{`{key: "{{ request.object.metadata.name }}", operator: AnyIn, value: "{{ settings.data.allowed }}"}`, `{key: "{{ settings.data.mode || 'on' }}", operator: Equals, value: "on"}`}))
+			}
+			fmt.Fprintf(&b, "    mutate: {patchStrategicMerge: {metadata: {%s}}}\n", config)
+			continue
 		}
 		if g.IntN(3) == 0 {
 			fmt.Fprintf(&b, "    preconditions: {%s: [%s, %s]}\n", one([]string{"any", "all"}), one(preconditionParts), one(preconditionParts))

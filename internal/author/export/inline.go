@@ -7,7 +7,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
@@ -91,7 +91,7 @@ func inline(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, params *u
 
 // literal returns an expression for a value. It is dyn, because params is: what fails for a
 // type then fails in a request, as before.
-func literal(v any) string { return "dyn(" + translate.Literal(v) + ")" }
+func literal(v any) string { return "dyn(" + celgen.Constant(v).Text + ")" }
 
 // free returns a name that no variable has: the last of two definitions counts (spec T8).
 func free(variables []admissionregistrationv1.Variable) string {

@@ -129,7 +129,7 @@ func configuredObject(v map[string]any, place openapi.Place, typ string) (expr, 
 		if whyNot != "" {
 			return expr{}, whyNot
 		}
-		members = append(members, entry{k, member})
+		members = append(members, entry{Name: k, Value: member})
 	}
 	switch declared {
 	case len(v):
@@ -219,14 +219,14 @@ func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (entry, []
 		conds = append(conds, more...)
 	}
 	for i := s.last; i > d; i-- {
-		m := entry{w.path[i].Name, value}
+		m := entry{Name: w.path[i].Name, Value: value}
 		if w.known.nodes[i].inMap {
 			value = mapOf(m)
 		} else {
 			value = message(names[i-1], m)
 		}
 	}
-	return entry{w.path[d].Name, value}, conds
+	return entry{Name: w.path[d].Name, Value: value}, conds
 }
 
 // mergeList returns the list at the end of a stretch: with all elements, with
@@ -243,12 +243,12 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 		case !w.mayFind(d):
 			return listOf(element), []condition{w.lacks(s, x, match)}
 		case !created:
-			return listOf(element), []condition{{"has-" + kebab(keyText(node)), macro(list, "exists", []string{x}, match)}}
+			return listOf(element), []condition{{Name: "has-" + kebab(keyText(node)), Expr: macro(list, "exists", []string{x}, match)}}
 		}
 		return listOf(element), nil
 	}
 	next, conds := w.mergeFrom(d+1, ident(x), typ, !created)
-	element := func(key expr) expr { return message(typ, entry{node.Name, key}, next) }
+	element := func(key expr) expr { return message(typ, entry{Name: node.Name, Value: key}, next) }
 	if created {
 		if len(conds) == 0 && w.mayFind(d) {
 			return listOf(element(constant(node.Value))), nil
@@ -259,12 +259,12 @@ func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 			return listOf(element(constant(node.Value))), []condition{w.lacks(s, x, match)}
 		}
 		fine := macro(list, "all", []string{x}, anyOf(not(match), all(exprs(conds)...)))
-		return listOf(element(constant(node.Value))), []condition{{conds[0].Name, fine}}
+		return listOf(element(constant(node.Value))), []condition{{Name: conds[0].Name, Expr: fine}}
 	}
 	list := w.fieldAt(s, s.last)
 	some := []condition{}
 	if w.canBeEmpty(s.last) {
-		some = append(some, condition{"has-" + kebab(w.path[s.last].Name), binary("!=", list, listOf())})
+		some = append(some, condition{Name: "has-" + kebab(w.path[s.last].Name), Expr: binary("!=", list, listOf())})
 	}
 	wanted := exprs(conds)
 	if !node.Glob {

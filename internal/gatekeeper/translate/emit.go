@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/cel/layout"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -148,14 +149,9 @@ func (d *policyDraft) match(ms []*legacy.Mutator) {
 
 // conditions writes match conditions with unique names.
 func (d *policyDraft) conditions(conds []condition) {
-	names := map[string]int{}
 	for _, c := range conds {
 		name := strings.TrimRight(c.Name, "-") // of a key without a letter nothing is left
-		if names[name]++; names[name] > 1 {
-			name += "-" + strconv.Itoa(names[name])
-		}
-		d.spec.MatchConditions = append(d.spec.MatchConditions,
-			admissionregistrationv1.MatchCondition{Name: name, Expression: c.Expr.String()})
+		d.spec.MatchConditions = celgen.AddCondition(d.spec.MatchConditions, name, c.Expr.String())
 	}
 }
 

@@ -23,13 +23,13 @@ func (d *policyDraft) unshared(m *legacy.Mutator, ms []*legacy.Mutator) []condit
 	if slices.ContainsFunc(ms, func(o *legacy.Mutator) bool { return d.scope(o) != d.scope(m) }) {
 		switch d.scope(m) {
 		case "Cluster":
-			conds = append(conds, condition{"is-cluster-scoped", d.form.outside(m)})
+			conds = append(conds, condition{Name: "is-cluster-scoped", Expr: d.form.outside(m)})
 		case "Namespaced":
-			conds = append(conds, condition{"is-namespaced", d.form.inside(m)})
+			conds = append(conds, condition{Name: "is-namespaced", Expr: d.form.inside(m)})
 		}
 	}
 	if e, ok := d.form.namespaceSelector(m); ok && (!sameSelectors(ms) || relabelled(m, ms)) {
-		conds = append(conds, condition{inMutation, e})
+		conds = append(conds, condition{Name: inMutation, Expr: e})
 	}
 	return conds
 }
@@ -94,7 +94,7 @@ func (d *policyDraft) kindGuards(m *legacy.Mutator, ms []*legacy.Mutator) []cond
 	if len(names) > 0 {
 		terms = append([]expr{among(field(kind, "kind"), names)}, terms...)
 	}
-	return []condition{{isKind(m), anyOf(terms...)}}
+	return []condition{{Name: isKind(m), Expr: anyOf(terms...)}}
 }
 
 // isKind names the condition that an object is of a kind of the mutator.
@@ -128,9 +128,9 @@ func (d *policyDraft) operationGuards(m *legacy.Mutator, ms []*legacy.Mutator) [
 		}
 		switch {
 		case !update:
-			return []condition{{"is-create", equal(field(ident("request"), "operation"), constant("CREATE"))}}
+			return []condition{{Name: "is-create", Expr: equal(field(ident("request"), "operation"), constant("CREATE"))}}
 		case !create:
-			return []condition{{"is-update", equal(field(ident("request"), "operation"), constant("UPDATE"))}}
+			return []condition{{Name: "is-update", Expr: equal(field(ident("request"), "operation"), constant("UPDATE"))}}
 		}
 	}
 	return nil

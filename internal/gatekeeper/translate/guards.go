@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
@@ -19,18 +20,18 @@ import (
 func (n *translation) guards(m *legacy.Mutator) []condition {
 	var conds []condition
 	if names := m.Match.Namespaces; len(names) > 0 && !slices.ContainsFunc(names, isEverything) {
-		is := n.namespace(m, func(name expr) expr { return matches(name, names) })
+		is := condition{Name: "in-namespace", Expr: n.namespace(m, func(name expr) expr { return matches(name, names) })}
 		if exact, rest := selectable(names); len(rest) == 0 && !mayBeNamespace(m) {
 			is.names = nameRequirement(metav1.LabelSelectorOpIn, exact)
 		}
-		conds = append(conds, condition{"in-namespace", is})
+		conds = append(conds, is)
 	}
 	if names := m.Match.ExcludedNamespaces; slices.ContainsFunc(names, isEverything) {
 		none := not(fn("has", namespaceOfRequest))
 		if mayBeNamespace(m) {
 			none = all(none, not(isNamespace())) // whose name a server is to generate
 		}
-		conds = append(conds, condition{"in-no-namespace", none})
+		conds = append(conds, condition{Name: "in-no-namespace", Expr: none})
 	} else {
 		exact, rest := selectable(names)
 		if mayBeNamespace(m) {
@@ -39,8 +40,7 @@ func (n *translation) guards(m *legacy.Mutator) []condition {
 		exclude := func(names []string, in *metav1.LabelSelectorRequirement) {
 			if len(names) > 0 {
 				is := n.namespace(m, func(name expr) expr { return not(matches(name, names)) })
-				is.names = in
-				conds = append(conds, condition{"not-in-excluded-namespace", is})
+				conds = append(conds, condition{"not-in-excluded-namespace", is, in})
 			}
 		}
 		exclude(exact, nameRequirement(metav1.LabelSelectorOpNotIn, exact))
@@ -48,11 +48,11 @@ func (n *translation) guards(m *legacy.Mutator) []condition {
 	}
 	if s := m.Match.LabelSelector; s != nil {
 		if e, ok := n.form.selects(s, optional(n.form.metadata(), "labels"), "labelSelector"); ok {
-			conds = append(conds, condition{"labels-match", e})
+			conds = append(conds, condition{Name: "labels-match", Expr: e})
 		}
 	}
 	if p := m.Match.Name; p != "" && !isEverything(p) {
-		conds = append(conds, condition{"name-matches", n.form.named(p)})
+		conds = append(conds, condition{Name: "name-matches", Expr: n.form.named(p)})
 	}
 	return conds
 }
@@ -88,7 +88,7 @@ func (d *policyDraft) selectNames(conds []condition) (rest []condition) {
 	own := &s.MatchExpressions[len(s.MatchExpressions)-1] // excludes Gatekeeper's own namespace
 	var in []string
 	for _, c := range conds {
-		switch r := c.Expr.names; {
+		switch r := c.names; {
 		case r == nil:
 			rest = append(rest, c)
 		case r.Operator == metav1.LabelSelectorOpIn:
@@ -237,18 +237,10 @@ func isWild(rules []admissionregistrationv1.NamedRuleWithOperations) bool {
 }
 
 // spared returns rules that exclude objects which a wildcard must not match:
-// Gatekeeper's own, and the configurations of webhooks, for which servers run
-// policies and call no webhook (Kubernetes spec §2.7).
+// Gatekeeper's own, and the configurations of webhooks.
 func spared() []admissionregistrationv1.NamedRuleWithOperations {
-	rule := func(groups []string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
-		var r admissionregistrationv1.NamedRuleWithOperations
-		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}
-		r.APIGroups, r.APIVersions, r.Resources = groups, []string{"*"}, resources
-		return r
-	}
 	return []admissionregistrationv1.NamedRuleWithOperations{
-		rule(slices.Sorted(slices.Values(api.GatekeeperGroups)), "*/*"),
-		rule([]string{"admissionregistration.k8s.io"}, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+		celgen.Every(slices.Sorted(slices.Values(api.GatekeeperGroups)), "*/*"), celgen.WebhookConfigurations(),
 	}
 }
 

@@ -1,12 +1,12 @@
 package translate
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -16,7 +16,7 @@ import (
 // schema of the value and typ the name of its type; nil if they are not known.
 func (w *plainWalk) literal(v any, place *openapi.Place, typ string) expr {
 	plain := mapLiteral(v)
-	if !strings.Contains(plain.typ, "dyn") || place == nil {
+	if !strings.Contains(plain.Type, "dyn") || place == nil {
 		return plain
 	}
 	if obj, ok := objectLiteral(v, *place, typ); ok {
@@ -26,25 +26,7 @@ func (w *plainWalk) literal(v any, place *openapi.Place, typ string) expr {
 }
 
 // mapLiteral writes a value with maps and lists.
-func mapLiteral(v any) expr {
-	switch v := v.(type) {
-	case expr:
-		return v
-	case []any:
-		elems := make([]expr, len(v))
-		for i, e := range v {
-			elems[i] = mapLiteral(e)
-		}
-		return listOf(elems...)
-	case map[string]any:
-		var entries []entry
-		for _, k := range fieldOrder(v) {
-			entries = append(entries, entry{k, mapLiteral(v[k])})
-		}
-		return mapOf(entries...)
-	}
-	return jsonConstant(v)
-}
+func mapLiteral(v any) expr { return celgen.JSON(v) }
 
 // objectLiteral writes a value as a literal of an Object type, false if it cannot
 // be one: such literals hold no null, no list of objects that older servers could
@@ -53,7 +35,7 @@ func objectLiteral(v any, place openapi.Place, typ string) (expr, bool) {
 	obj, ok := v.(map[string]any)
 	if !ok {
 		e, is := v.(expr)
-		return e, is && e.typ == typ
+		return e, is && e.Type == typ
 	}
 	var members []entry
 	for _, k := range fieldOrder(obj) {
@@ -68,7 +50,7 @@ func objectLiteral(v any, place openapi.Place, typ string) (expr, bool) {
 			}
 			value = mapLiteral(obj[k])
 		}
-		members = append(members, entry{k, value})
+		members = append(members, entry{Name: k, Value: value})
 	}
 	return message(typ, members...), true
 }
@@ -82,12 +64,12 @@ func isFlat(v any) bool {
 	case nil:
 		return false
 	case expr:
-		inner := strings.TrimPrefix(strings.TrimPrefix(v.typ, "list("), "map(")
+		inner := strings.TrimPrefix(strings.TrimPrefix(v.Type, "list("), "map(")
 		return slices.Contains(scalarTypes, strings.TrimSuffix(inner, ")"))
 	case []any:
-		return scalars(slices.Values(v)) && !strings.Contains(mapLiteral(v).typ, "dyn")
+		return scalars(slices.Values(v)) && !strings.Contains(mapLiteral(v).Type, "dyn")
 	case map[string]any:
-		return scalars(maps.Values(v)) && !strings.Contains(mapLiteral(v).typ, "dyn")
+		return scalars(maps.Values(v)) && !strings.Contains(mapLiteral(v).Type, "dyn")
 	}
 	return true
 }
@@ -98,7 +80,7 @@ func scalars(values iter.Seq[any]) bool {
 		case []any, map[string]any, nil:
 			return false
 		case expr:
-			if !slices.Contains(scalarTypes, v.typ) {
+			if !slices.Contains(scalarTypes, v.Type) {
 				return false
 			}
 		}
@@ -110,13 +92,8 @@ func sortedKeys(m map[string]any) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// fieldOrder puts the name first, and then the image, as people write them.
-func fieldOrder(m map[string]any) []string {
-	rank := func(k string) int { return 1 + slices.Index([]string{"image", "name"}, k) }
-	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
-		return cmp.Or(rank(b)-rank(a), strings.Compare(a, b))
-	})
-}
+// fieldOrder returns the keys of an object as people write them.
+func fieldOrder(m map[string]any) []string { return celgen.FieldOrder(m) }
 
 // where returns the schema of what stands before the location's node d, and the
 // type that a literal has there; false if it is not known.

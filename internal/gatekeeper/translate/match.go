@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/pkg/cel/layout"
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -15,6 +15,8 @@ import (
 type condition struct {
 	Name string
 	Expr expr
+	// names says the same of an object's namespace as a selector of namespaces does; nil if none can.
+	names *metav1.LabelSelectorRequirement
 }
 
 // conditions returns what m.Match asks for beyond kinds, source and the namespace
@@ -25,7 +27,7 @@ type condition struct {
 // none of them can be an objectSelector.
 func (f form) conditions(m *legacy.Mutator) []condition {
 	var out []condition
-	add := func(name string, e expr) { out = append(out, condition{name, e}) }
+	add := func(name string, e expr) { out = append(out, condition{Name: name, Expr: e}) }
 	switch m.Match.Scope {
 	case "Cluster":
 		add("scope", f.outside(m))
@@ -93,7 +95,7 @@ func (f form) inside(m *legacy.Mutator) expr {
 	if mayBeNamespace(m) {
 		opposite := f.outside(m)
 		some = all(some, not(isNamespace()))
-		some.opposite = &opposite
+		some = some.WithOpposite(opposite)
 	}
 	return some
 }
@@ -206,7 +208,7 @@ func matchesOne(name, p expr, kinds []patternKind) expr {
 	k := kinds[len(kinds)-1]
 	var e, is expr
 	front, end := call(p, "startsWith", constant("*")), call(p, "endsWith", constant("*"))
-	one, last := constant(int64(1)), expr{doc: layout.Concat(call(p, "size").doc, layout.Text(" - 1")), bind: bindSum}
+	one, last := constant(int64(1)), celgen.Joined("-", celgen.BindSum, call(p, "size"), constant(int64(1)))
 	switch k {
 	case exactly:
 		e = equal(name, p)
@@ -300,7 +302,7 @@ func (f form) selectsParam(s *metav1.LabelSelector, labels expr, parameter strin
 	selector := field(field(field(ident("params"), "spec"), "match"), parameter)
 	var terms []expr
 	label := func(key expr) expr {
-		return expr{doc: layout.Concat(labels.doc, layout.Text("[?"), key.doc, layout.Text("]")), bind: bindMember}
+		return celgen.OptionalItem(labels, key)
 	}
 	if len(s.MatchLabels) > 0 {
 		want, k := field(selector, "matchLabels"), ident("k")
@@ -355,11 +357,11 @@ func (f form) namespaceSelector(m *legacy.Mutator) (expr, bool) {
 func (f form) kinds(m *legacy.Mutator) []condition {
 	var out []condition
 	if len(m.ApplyTo) > 0 {
-		out = append(out, condition{"is-applied-to", f.applyTo(m.ApplyTo)})
+		out = append(out, condition{Name: "is-applied-to", Expr: f.applyTo(m.ApplyTo)})
 	}
 	if len(m.Match.Kinds) > 0 {
 		if e, ok := f.matchKinds(m.Match.Kinds); ok {
-			out = append(out, condition{isKind(m), e})
+			out = append(out, condition{Name: isKind(m), Expr: e})
 		}
 	}
 	return out
@@ -431,16 +433,4 @@ func (f form) matchKinds(entries []legacy.MatchKinds) (expr, bool) {
 		terms = append(terms, all(conds...))
 	}
 	return anyOf(terms...), true
-}
-
-// among returns whether e is one of some strings.
-func among(e expr, values []string) expr {
-	if len(values) == 1 {
-		return equal(e, constant(values[0]))
-	}
-	var list []any
-	for _, v := range values {
-		list = append(list, v)
-	}
-	return binary("in", e, constant(list))
 }

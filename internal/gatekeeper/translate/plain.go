@@ -80,12 +80,12 @@ func (w *plainWalk) stretch(first int, at expr) stretch {
 		}
 	}
 	if need >= first && !w.alwaysUntil(first, need) {
-		s.conds = append(s.conds, condition{"has-" + kebab(w.path[need].Name), w.exists(s, need)})
+		s.conds = append(s.conds, condition{Name: "has-" + kebab(w.path[need].Name), Expr: w.exists(s, need)})
 	}
 	s.sure = need
 	for d := need + 1; d <= s.last; d++ {
 		if _, mayMiss := w.allowed(d); mayMiss && !w.mayFind(d) {
-			s.conds = append(s.conds, condition{"has-no-" + w.label(d) + kebab(w.path[d].Name), not(w.exists(s, d))})
+			s.conds = append(s.conds, condition{Name: "has-no-" + w.label(d) + kebab(w.path[d].Name), Expr: not(w.exists(s, d))})
 			s.fresh = d
 			break
 		}
@@ -289,18 +289,16 @@ func (w *plainWalk) leaf(s stretch, p pointer) effect {
 
 // recordedKey returns the key with which external data is looked up for the last
 // field of a stretch.
-func (w *plainWalk) recordedKey(s stretch) *expr {
+func (w *plainWalk) recordedKey(s stretch) *lookupKey {
 	missing := w.missingKey()
 	if w.m.From.External.AlwaysUsername {
 		return missing
 	}
 	if missing == nil {
-		empty := constant("")
-		missing = &empty
+		missing = &lookupKey{expr: constant("")}
 	}
-	key := w.read(s, s.last, *missing)
-	key.everywhere = s.first == 0
-	return &key
+	key := w.read(s, s.last, missing.expr)
+	return &lookupKey{key, s.first == 0}
 }
 
 // assigned returns the value that the last field gets.
@@ -344,7 +342,7 @@ func (w *plainWalk) merged(s stretch, p pointer, d int) effect {
 	result := effect{do: w.appended(values, list, p)}
 	if len(w.m.Set.Values) == 1 {
 		v := w.literal(values[0], nil, "")
-		result.conds = []condition{{"lacks-a-value", not(binary("in", v, list))}}
+		result.conds = []condition{{Name: "lacks-a-value", Expr: not(binary("in", v, list))}}
 		result.do = operations(operation("add", p.key("-"), v))
 	}
 	if w.mayLack(s, d) {
@@ -411,7 +409,7 @@ func where(conds []expr) *expr {
 // lacks returns the condition that the list has no selected element.
 func (w *plainWalk) lacks(s stretch, x string, match expr) condition {
 	node := w.path[s.last+1]
-	return condition{"has-no-" + kebab(keyText(node)), not(macro(w.read(s, s.last, listOf()), "exists", []string{x}, match))}
+	return condition{Name: "has-no-" + kebab(keyText(node)), Expr: not(macro(w.read(s, s.last, listOf()), "exists", []string{x}, match))}
 }
 
 // element replaces the first element with the key, or appends one.
@@ -426,15 +424,15 @@ func (w *plainWalk) element(s stretch, p pointer, top bool) effect {
 		index = w.variables.add("index", index)
 	}
 	replace := func() choice {
-		return operations(message("JSONPatch", entry{"op", constant("replace")}, entry{"path", p.at(index).expr()},
-			entry{"value", w.fresh(d)}))
+		return operations(message("JSONPatch", entry{Name: "op", Value: constant("replace")}, entry{Name: "path", Value: p.at(index).expr()},
+			entry{Name: "value", Value: w.fresh(d)}))
 	}
 	push := operations(operation("add", p.key("-"), w.fresh(d)))
 	if !found {
 		return effect{conds: []condition{w.lacks(s, x, match)}, do: push}
 	}
 	if !missing {
-		has := condition{"has-" + kebab(keyText(w.path[d])), macro(list, "exists", []string{x}, match)}
+		has := condition{Name: "has-" + kebab(keyText(w.path[d])), Expr: macro(list, "exists", []string{x}, match)}
 		return effect{conds: []condition{has}, do: replace()}
 	}
 	if !top {
@@ -442,9 +440,9 @@ func (w *plainWalk) element(s stretch, p pointer, top bool) effect {
 	}
 	none := binary("<", index, constant(int64(0)))
 	either := operations(message("JSONPatch",
-		entry{"op", cond(none, constant("add"), constant("replace"))},
-		entry{"path", sum(p.key("").expr(), cond(none, constant("-"), fn("string", index)))},
-		entry{"value", w.fresh(d)}))
+		entry{Name: "op", Value: cond(none, constant("add"), constant("replace"))},
+		entry{Name: "path", Value: sum(p.key("").expr(), cond(none, constant("-"), fn("string", index)))},
+		entry{Name: "value", Value: w.fresh(d)}))
 	return effect{do: either}
 }
 
@@ -501,19 +499,19 @@ func (w *plainWalk) content(d int) any {
 		switch {
 		case w.m.Image != nil:
 			image := w.image(nil)
-			image.typ = "string"
+			image.Type = "string"
 			return image
 		case w.m.Set != nil:
 			return w.m.Set.Values
 		case w.m.From.Metadata == "namespace":
 			namespace := w.namespace()
-			namespace.typ = "string"
+			namespace.Type = "string"
 			return namespace
 		case w.recorded != nil:
 			return w.answer(w.missingKey())
 		case w.m.From.Metadata != "":
 			name := w.value()
-			name.typ = "dyn" // as all that is read from objects
+			name.Type = "dyn" // as all that is read from objects
 			return name
 		}
 		return w.once(w.m.From.Value)
@@ -538,7 +536,7 @@ func (w *plainWalk) namespace() expr {
 	switch {
 	case w.namespaced:
 		return namespaceOfRequest
-	case w.namespaceVariable.bind == bindCond: // the zero value
+	case w.namespaceVariable.Text == "":
 		w.namespaceVariable = w.variables.add("requestNamespace", w.namespaceOf())
 	}
 	return w.namespaceVariable

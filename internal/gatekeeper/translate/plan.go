@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
@@ -194,7 +195,7 @@ func tooLarge(m *legacy.Mutator) (int64, bool) {
 func largeIn(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
-		return v, v > maxSafeInt || v < -maxSafeInt
+		return v, v > celgen.MaxSafeInt || v < -celgen.MaxSafeInt
 	case []any:
 		for _, e := range v {
 			if i, ok := largeIn(e); ok {
@@ -233,7 +234,7 @@ func isNumber(v any) bool {
 // isRough reports whether several integers have the same float as v.
 func isRough(v any) bool {
 	f, ok := v.(float64)
-	return ok && math.Abs(f) > maxSafeInt
+	return ok && math.Abs(f) > celgen.MaxSafeInt
 }
 
 // never returns why a mutator never changes an object of a request, and the

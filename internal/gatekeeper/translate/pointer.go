@@ -64,9 +64,9 @@ func unpointable(p legacy.Path) (string, bool) {
 }
 
 func operation(op string, p pointer, value ...expr) expr {
-	members := []entry{{"op", constant(op)}, {"path", p.expr()}}
+	members := []entry{{Name: "op", Value: constant(op)}, {Name: "path", Value: p.expr()}}
 	for _, v := range value {
-		members = append(members, entry{"value", v})
+		members = append(members, entry{Name: "value", Value: v})
 	}
 	return message("JSONPatch", members...)
 }

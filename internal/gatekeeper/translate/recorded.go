@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/mapd-project/mapd/pkg/cel/layout"
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -131,18 +131,24 @@ func (r *recording) nameOf(key string) string {
 	return key
 }
 
+// lookupKey is the key with which a recorded value is looked up.
+type lookupKey struct {
+	expr
+	// everywhere: it reads nothing that a loop around it names.
+	everywhere bool
+}
+
 // name is nameOf for an expression. Nil stands for the key "".
-func (r *recording) name(key *expr) expr {
+func (r *recording) name(key *lookupKey) expr {
 	if key == nil {
 		return constant(blank)
 	}
-	var calls []layout.Doc
+	name := key.expr
 	for _, e := range r.escapes {
-		calls = append(calls, layout.Text(".replace("+quote(e[0])+", "+quote(e[1])+")"))
+		name = call(name, "replace", constant(e[0]), constant(e[1]))
 	}
-	name := expr{doc: layout.Chain(key.within(bindMember), calls), bind: bindMember}
 	if r.blank {
-		return cond(equal(*key, constant("")), constant(blank), name)
+		return cond(equal(key.expr, constant("")), constant(blank), name)
 	}
 	return name
 }
@@ -151,12 +157,12 @@ var recordedData = field(ident("params"), "data")
 
 // answer returns the recorded value for a key, nil for "". Where failurePolicy is Fail,
 // it is for the case that there is one: see must.
-func (w *walk) answer(key *expr) expr {
+func (w *walk) answer(key *lookupKey) expr {
 	r := w.recorded
 	name := w.recordedName(key)
 	if r.external.FailurePolicy == "Fail" {
 		value := item(recordedData, name)
-		value.typ = "dyn"
+		value.Type = "dyn"
 		return value
 	}
 	fallback := constant("")
@@ -164,35 +170,35 @@ func (w *walk) answer(key *expr) expr {
 	case r.external.FailurePolicy == "UseDefault":
 		fallback = constant(r.external.Default)
 	case r.external.FailurePolicy == "Ignore" && key != nil:
-		fallback = *key
+		fallback = key.expr
 	}
-	found := expr{doc: layout.Index(recordedData.doc, layout.Text("[?"), name.within(bindOr), layout.Text("]")), bind: bindMember}
+	found := celgen.OptionalItem(recordedData, ident(name.Within(celgen.BindOr)))
 	value := call(found, "orValue", fallback)
-	value.typ = "dyn"
+	value.Type = "dyn"
 	return value
 }
 
 // recordedName is the name of a key, or a variable that has it.
-func (w *walk) recordedName(key *expr) expr {
+func (w *walk) recordedName(key *lookupKey) expr {
 	name := w.recorded.name(key)
 	if key == nil || !key.everywhere {
 		return name
 	}
-	name.typ = "string"
+	name.Type = "string"
 	return w.repeats.say("key", name)
 }
 
 // must returns the choice c, which writes the value for a key, if there is one, and
 // else refuses the object if failurePolicy is Fail. The refusal leads into a string,
 // so that no object can have what it removes.
-func (w *walk) must(key *expr, c choice) choice {
+func (w *walk) must(key *lookupKey, c choice) choice {
 	r := w.recorded
 	if r == nil || r.external.FailurePolicy != "Fail" || c.isNone() {
 		return c
 	}
 	p := pointer{}.key("apiVersion").key("provider " + r.external.Provider + ": no value is recorded for the key ")
 	if key != nil {
-		p = pointer{parts: []expr{constant(p.tail), *key}}
+		p = pointer{parts: []expr{constant(p.tail), key.expr}}
 	} else {
 		p.tail += `""`
 	}
@@ -200,13 +206,11 @@ func (w *walk) must(key *expr, c choice) choice {
 }
 
 // missingKey returns the key for a missing field, nil for "".
-func (w *walk) missingKey() *expr {
+func (w *walk) missingKey() *lookupKey {
 	if w.m.From.External.DataSource != "Username" {
 		return nil
 	}
-	user := field(field(ident("request"), "userInfo"), "username")
-	user.everywhere = true
-	return &user
+	return &lookupKey{field(field(ident("request"), "userInfo"), "username"), true}
 }
 
 // created is must for an operation that creates the field.

@@ -28,7 +28,7 @@ func (r *repeats) say(name string, e expr) expr {
 		mark, ok := r.marks[text]
 		if !ok {
 			mark = ident("\x00" + strconv.Itoa(len(r.marks)) + "\x00")
-			mark.typ = e.typ
+			mark.Type = e.Type
 			r.marks[text] = mark
 		}
 		return mark
@@ -39,7 +39,7 @@ func (r *repeats) say(name string, e expr) expr {
 	v, ok := r.said[text]
 	if !ok {
 		v = r.vars.add(name, e)
-		v.typ = e.typ
+		v.Type = e.Type
 		r.said[text] = v
 	}
 	return v

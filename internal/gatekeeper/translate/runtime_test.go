@@ -17,6 +17,7 @@ import (
 	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/layout"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -41,7 +42,7 @@ func TestRuntime(t *testing.T) {
 			want := map[string]string{}
 			for _, m := range ms {
 				b := translate.Runtime(m, translate.ShapeOf(m))
-				want["want/"+strings.ToLower(m.ID())] = programs(b)
+				want["want/"+strings.ToLower(m.ID())] = programs(t, b)
 				validate(t, m, b)
 				agreesWithDirect(t, env, m, options.Types)
 			}
@@ -62,14 +63,22 @@ func mustEnv(t testing.TB, version string) *cel.Env {
 	return env
 }
 
-// programs is what a golden file shows of a policy.
-func programs(b *admissionregistrationv1.MutatingAdmissionPolicy) string {
+// programs is what a golden file shows of a policy, laid out.
+func programs(t *testing.T, b *admissionregistrationv1.MutatingAdmissionPolicy) string {
+	t.Helper()
 	var s strings.Builder
+	format := func(expression string) string {
+		text, err := layout.Format(expression)
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+		}
+		return text
+	}
 	for _, c := range b.Spec.MatchConditions {
-		fmt.Fprintf(&s, "# %s\n%s\n\n", c.Name, c.Expression)
+		fmt.Fprintf(&s, "# %s\n%s\n\n", c.Name, format(c.Expression))
 	}
 	for _, m := range b.Spec.Mutations {
-		fmt.Fprintf(&s, "%s\n", m.JSONPatch.Expression)
+		fmt.Fprintf(&s, "%s\n", format(m.JSONPatch.Expression))
 	}
 	return s.String()
 }
@@ -86,7 +95,7 @@ func validate(t *testing.T, m *legacy.Mutator, b *admissionregistrationv1.Mutati
 	if _, err := policy.Compile(b, policy.Deps{Env: mustEnv(t, "1.34")}); err != nil {
 		t.Errorf("%s: kubernetes 1.34: %v", m.ID(), err)
 	}
-	for _, line := range strings.Split(programs(b), "\n") {
+	for _, line := range strings.Split(programs(t, b), "\n") {
 		if n := len([]rune(line)); n > 100 && !strings.Contains(line, `path: "`) {
 			t.Errorf("%s: a line of %d columns: %s", m.ID(), n, line)
 		}

@@ -11,7 +11,7 @@ func param(names ...string) expr {
 	for _, n := range names {
 		e = field(e, n)
 	}
-	e.typ = "dyn"
+	e.Type = "dyn"
 	return e
 }
 
@@ -74,7 +74,7 @@ func (w *walk) change(e expr, p pointer) choice {
 		}
 		return c
 	case w.recorded != nil:
-		key := &e
+		key := &lookupKey{expr: e}
 		if w.m.From.External.AlwaysUsername {
 			key = w.missingKey()
 		}

@@ -189,7 +189,7 @@ func (w *walk) freshEntry(d int) (entry, outcome) {
 		return entry{}, nothing
 	}
 	v, outcome := w.fresh(d + 1)
-	return entry{w.path[d].Name, v}, outcome
+	return entry{Name: w.path[d].Name, Value: v}, outcome
 }
 
 // freshElement returns the element that is created for the list selector at d.
@@ -201,7 +201,7 @@ func (w *walk) freshElement(d int) (expr, outcome) {
 	if d == len(w.path)-1 {
 		return w.initial()
 	}
-	key := entry{n.Name, constant(n.Value)}
+	key := entry{Name: n.Name, Value: constant(n.Value)}
 	if w.path[d+1].Name == n.Name {
 		// The key exists and is a string or a number, so stepping into it
 		// fails.

@@ -77,7 +77,7 @@ func (s *scope) texts(v value) (all expr, without []string, ok bool) {
 		}
 		all = call(all, "transformMap", "map", k, atom("v", ""), keep, atom("v", ""))
 	}
-	all.typ = "map"
+	all.Type = "map"
 	return all, without, true
 }
 
@@ -102,7 +102,7 @@ func (s *scope) json(v value) expr {
 			refuse("to_string() of an empty object")
 		}
 		e := sum(append(parts, str("}"))...)
-		e.typ = "string"
+		e.Type = "string"
 		return e
 	}
 	e := s.plain(v)
@@ -111,15 +111,15 @@ func (s *scope) json(v value) expr {
 		return fn("strings.quote", "string", e)
 	}
 	switch {
-	case e.typ == "string":
+	case e.Type == "string":
 		return quoted(e)
-	case e.typ == "int" || e.typ == "bool":
+	case e.Type == "int" || e.Type == "bool":
 		return fn("string", "string", e)
-	case e.typ == "list" && s.elemOf(v) == "string":
+	case e.Type == "list" && s.elemOf(v) == "string":
 		x := atom(elementOf(e), "string")
 		texts := call(call(e, "map", "list", x, quoted(x)), "join", "string", str(","))
 		out := sum(str("["), texts, str("]"))
-		out.typ = "string"
+		out.Type = "string"
 		return out
 	}
 	refuse("to_string() of what is not known to be a text, a number, or a list of texts")

@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/pkg/cel/layout"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -320,12 +321,21 @@ type compiled struct {
 	selector  *metav1.LabelSelector
 	mutations []mutation
 	params    *configMap // that the rule reads; nil if it reads none
+	images    bool       // it reads the variable images
+	index     bool       // it depends on the order of a list
 }
+
+// writesImages reports whether a mutation writes the image of a container.
+func (c *compiled) writesImages() bool {
+	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return imageField.MatchString(m.expr.Text) })
+}
+
+var imageField = regexp.MustCompile(`\bimage"?: |/image"|ontainers", value|ontainers/(-|\d+)"`)
 
 // copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
 // policy with match conditions.
 func (c *compiled) copies() bool {
-	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return copiedList.MatchString(m.expr.text) })
+	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return copiedList.MatchString(m.expr.Text) })
 }
 
 var copiedList = regexp.MustCompile(`value: [a-z][\w.?]*\.filter\(`)
@@ -411,10 +421,10 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		}
 		rule.note(v, reason)
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images, usesIndex: &out.index}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
-	if c := m.operation(ops); c.text != yes.text {
+	if c := m.operation(ops); c.Text != yes.Text {
 		out.conds = append(out.conds, condition{"operation", c})
 	}
 	before := *k.fallible
@@ -464,11 +474,11 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 				}
 			}
 			for i := range json {
-				if json[i].bind < bindSum {
-					json[i] = atom("("+json[i].text+")", "list")
+				if json[i].Bind < celgen.BindSum {
+					json[i] = atom("("+json[i].Text+")", "list")
 				}
 			}
-			out.mutations = []mutation{{false, joined("+", bindSum, json)}}
+			out.mutations = []mutation{{false, celgen.Joined("+", celgen.BindSum, json...)}}
 		default:
 			for _, e := range json {
 				out.mutations = append(out.mutations, mutation{false, e})
@@ -479,7 +489,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		refuse("a patch in which nothing is left to write")
 	}
 	if out.params != nil && (len(out.conds) > 0 || out.selector != nil) {
-		note(Differs, fmt.Sprintf("without the ConfigMap %s, Kyverno refuses the objects that the rule is for, and a server all objects of the kind", out.params.name))
+		note(Differs, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind, Kyverno only those that the rule is for", out.params.name))
 	}
 	if slices.ContainsFunc(g.targets, target.every) {
 		note(Differs, "Kyverno's own ConfigMap leaves out kinds such as Event and Node (resourceFilters); the policy is for all kinds")
@@ -523,7 +533,7 @@ const unneeded = "Kyverno refuses an object in which a variable of the patch is 
 // chooses reports whether a patch goes through a list, and so may write nothing.
 func chooses(nodes []*node) bool {
 	return slices.ContainsFunc(nodes, func(n *node) bool {
-		return n.action == forEach && n.where.text != yes.text || chooses(n.fields)
+		return n.action == forEach && n.where.Text != yes.Text || chooses(n.fields)
 	})
 }
 
@@ -539,8 +549,8 @@ func (k *compiler) patches(text string) expr {
 	}
 	seen := map[string]bool{}
 	o.parts = slices.DeleteFunc(o.parts, func(p part) bool {
-		key := p.cond.text + "\x00" + p.op.text
-		duplicate := seen[key] && strings.HasSuffix(p.op.text, "value: {}}")
+		key := p.cond.Text + "\x00" + p.op.Text
+		duplicate := seen[key] && strings.HasSuffix(p.op.Text, "value: {}}")
 		seen[key] = true
 		return duplicate
 	})
@@ -589,7 +599,7 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 		refuse("a condition of the whole object in a foreach")
 	}
 	others := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return onlyElements(n) })
-	if len(others) > 0 && (k.shape.has(target).text != yes.text || each.where.text != yes.text) {
+	if len(others) > 0 && (k.shape.has(target).Text != yes.Text || each.where.Text != yes.Text) {
 		refuse("a foreach that also patches what is not its element")
 	}
 	if mentions(nodes, name) {
@@ -626,11 +636,11 @@ func (k *compiler) named(f policy.ForEach, lists []path, optional bool) expr {
 	fields := patch.(map[string]any)
 	sure := false
 	for _, l := range lists {
-		sure = sure || k.shape.has(l).text == yes.text
+		sure = sure || k.shape.has(l).Text == yes.Text
 		loopName, elem := k.loop(l)
 		s := k.context(k.with("element", value{path: &elem}), f.Context)
 		where := all(exprsOf(s.conditions(f.Preconditions))...)
-		sure = sure && where.text == yes.text
+		sure = sure && where.Text == yes.Text
 		items, may := k.shape.read(l)
 		if may && !optional {
 			items, may = k.shape.get(l), false
@@ -679,8 +689,10 @@ func mentions(nodes []*node, name string) bool {
 	var in func(v any) bool
 	in = func(v any) bool {
 		switch v := v.(type) {
+		case either:
+			return in(v.expr)
 		case expr:
-			return regexp.MustCompile(`\b` + name + `\.`).MatchString(v.text)
+			return regexp.MustCompile(`\b` + name + `\.`).MatchString(v.Text)
 		case map[string]any:
 			for _, e := range v {
 				if in(e) {
@@ -811,8 +823,14 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 	}
 	alone := len(rules) == 1
 	var params *configMap
-	for _, r := range rules {
+	for i, r := range rules {
 		rule := &c.Rules[c.place[r.from]]
+		if r.images && slices.ContainsFunc(rules[:i], func(before compiled) bool { return before.writesImages() }) {
+			rule.note(Differs, "Kyverno takes the images of the request, and refuses to take that of a container that a rule before added; the policy takes those that the rules before left")
+		}
+		if r.index && slices.ContainsFunc(rules[:i], func(before compiled) bool { return c.Rules[c.place[before.from]].Reorders }) {
+			rule.note(Differs, "a rule before leaves a list in another order than Kyverno, so that an index means another element")
+		}
 		ok := rule.attempt(func() {
 			guard := yes
 			if r.params != nil {
@@ -826,14 +844,12 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 			}
 			if alone {
 				spec.MatchConstraints.NamespaceSelector = r.selector
-				for i, cond := range r.conds {
-					if strings.Contains(cond.expr.text, "namespaceObject") || r.copies() {
+				for _, cond := range r.conds {
+					if strings.Contains(cond.expr.Text, "namespaceObject") || r.copies() {
 						guard = all(guard, cond.expr)
 						continue
 					}
-					spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{
-						Name: conditionName(spec.MatchConditions, cond.name, i), Expression: formatted(cond.expr),
-					})
+					spec.MatchConditions = celgen.AddCondition(spec.MatchConditions, cond.name, formatted(cond.expr))
 				}
 			} else {
 				conds := exprsOf(r.conds)
@@ -845,7 +861,7 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 				}
 				guard = all(conds...)
 			}
-			if len(r.mutations) > 1 && strings.Contains(guard.text, "object.") && !alone {
+			if len(r.mutations) > 1 && strings.Contains(guard.Text, "object.") && !alone {
 				refuse("conditions on the object and a patch that needs two mutations, beside other rules")
 			}
 			for _, m := range r.mutations {
@@ -875,17 +891,6 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 	return unit
 }
 
-func conditionName(conds []admissionregistrationv1.MatchCondition, name string, _ int) string {
-	taken := func(n string) bool {
-		return slices.ContainsFunc(conds, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == n })
-	}
-	unique := name
-	for n := 2; taken(unique); n++ {
-		unique = fmt.Sprintf("%s-%d", name, n)
-	}
-	return unique
-}
-
 func written(m mutation, guard expr) admissionregistrationv1.Mutation {
 	if m.apply {
 		return admissionregistrationv1.Mutation{
@@ -903,27 +908,21 @@ func written(m mutation, guard expr) admissionregistrationv1.Mutation {
 const maxCEL = 16 << 10
 
 func formatted(e expr) string {
-	if len(e.text) > maxCEL {
-		refuse("an expression of %d bytes", len(e.text))
+	if len(e.Text) > maxCEL {
+		refuse("an expression of %d bytes", len(e.Text))
 	}
-	text, err := layout.Format(e.text)
+	text, err := layout.Format(e.Text)
 	if err != nil {
-		refuse("no expression could be written (%v): %s", err, e.text)
+		refuse("no expression could be written (%v): %s", err, e.Text)
 	}
 	return text
 }
 
-// spared are the objects that a rule for all kinds must not be about: Kyverno's own, and those
-// that ask a server something and are not stored.
+// spared are the objects that a rule for all kinds must not be about: configurations of webhooks,
+// and objects that ask a server something and are not stored.
 func spared() []admissionregistrationv1.NamedRuleWithOperations {
-	rule := func(group string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
-		return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources},
-		}}
-	}
 	return []admissionregistrationv1.NamedRuleWithOperations{
-		rule("authentication.k8s.io", "*"), rule("authorization.k8s.io", "*"), rule("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+		celgen.Every([]string{"authentication.k8s.io", "authorization.k8s.io"}, "*"), celgen.WebhookConfigurations(),
 	}
 }
 

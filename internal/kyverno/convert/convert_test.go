@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -146,7 +147,7 @@ func TestPolicy(t *testing.T) {
 		"variable ConfigMap": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: \"{{request.name}}\", namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " +
 			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Needs, "whose name has a variable"},
 		"ConfigMap and conditions": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x}}], match: {any: [{resources: {kinds: [Service], names: [a]}}]}, " +
-			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Differs, "a server all objects of the kind"},
+			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Differs, "a server refuses all objects of the kind"},
 		"unused": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Exact, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +285,8 @@ func FuzzVariable(f *testing.F) {
 	for _, text := range []string{
 		"{{ request.object.metadata.name }}", "a {{request.namespace}} b", "{{ request.object.metadata.labels.a || 'x' }}",
 		"{{ request.object.spec.volumes[?hostPath].name | length(@) }}", "{{ join(',', request.object.spec.containers[].name) }}",
-		"{{ replace_all('{{request.object.metadata.name}}', 'a', 'b') }}", "{{ {{ }}", "{{ element.x }}", "$(./a)", `{{ request.object.metadata.annotations."a/b" || "" }}`,
+		"{{ replace_all('{{request.object.metadata.name}}', 'a', 'b') }}", "{{ {{ }}", "{{ element.x }}", "$(./a)", `{{ images.containers."{{request.name}}".tag || 'x' }}`, "{{ images.*.*.path | [0] }}", "{{ request.object.spec.volumes[?projected].name[?starts_with(@, 'a')] | [-1] || '' }}",
+		"{{ request.userInfo.{a: groups, b: username} | to_string(@) }}", "{{ merge(request.object.metadata.labels, {a: null}) }}", "{{ parse_yaml(request.name).a }}", "{{ add(`1`, multiply(`2`, elementIndex)) }}", `{{ request.object.metadata.annotations."a/b" || "" }}`,
 	} {
 		f.Add(text)
 	}
@@ -321,6 +323,7 @@ func FuzzOverlay(f *testing.F) {
 func FuzzJSONPatch(f *testing.F) {
 	f.Add("- {op: add, path: /spec/nodeSelector/a~1b, value: x}")
 	f.Add("- {op: remove, path: /spec/containers/0/env}\n- {op: replace, path: /spec/hostname, value: \"{{request.object.metadata.name}}\"}")
+	f.Add("- {op: add, path: /spec/containers/-1/env/-1, value: {name: a}}\n- {op: remove, path: /spec/volumes/7}\n- {op: add, path: '/metadata/labels/{{request.name}}', value: a}")
 	f.Add("- op: add\n  path: /spec/tolerations/-\n  value: {a: 1, b: [x]}")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := policyWith(map[string]any{"patchesJson6902": text}, "")
@@ -329,6 +332,26 @@ func FuzzJSONPatch(f *testing.F) {
 		}
 		convertible(t, p)
 	})
+}
+
+// An expression that doubles with each step is refused, and soon.
+func TestGrowth(t *testing.T) {
+	for _, text := range []string{
+		"{{ request.object.metadata.name" + strings.Repeat(" || 'a'", 400) + " }}",
+		"{{ images.containers.web.tag" + strings.Repeat(" || 'a'", 400) + " }}",
+		"{{ " + strings.Repeat("trim_prefix(", 200) + "request.namespace" + strings.Repeat(", 'a')", 200) + " }}",
+		"{{ " + strings.Repeat("!", 3000) + "request.namespace }}",
+		"{{ request.object.spec.containers[].name" + strings.Repeat("[?@]", 300) + " }}",
+	} {
+		p, err := policyWith(map[string]any{"patchStrategicMerge": map[string]any{"metadata": map[string]any{"labels": map[string]any{"x": text}}}}, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now()
+		if r := convert.Policy(p, convert.Options{Types: builtin}); r.Rules[0].Converted() || time.Since(before) > 5*time.Second {
+			t.Errorf("%.60s: %s after %v", text, r.Rules[0].Verdict, time.Since(before))
+		}
+	}
 }
 
 // What is not known for certain is said, and no text is blamed for what it does not have.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -127,8 +128,10 @@ func (s *shape) fits(v any, p []string, nested bool) bool {
 		return false
 	case float64, nil:
 		return false
+	case either:
+		return true
 	case expr:
-		return v.typ == "string" || v.typ == "int" || v.typ == "bool" || v.typ == "untyped" && s.scalar(p) == "untyped"
+		return v.Type == "string" || v.Type == "int" || v.Type == "bool" || v.Type == "untyped" && s.scalar(p) == "untyped"
 	}
 	return s.scalar(p) != "list" && s.scalar(p) != "map"
 }
@@ -136,31 +139,32 @@ func (s *shape) fits(v any, p []string, nested bool) bool {
 // configuration writes the fields of an apply configuration.
 func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 	isMap := s.inMap(at.whole())
-	var keys []string
-	var values []expr
-	write := func(key string, v expr) { keys, values = append(keys, key), append(values, v) }
+	var entries []celgen.Entry
+	optional := map[int]bool{} // entries whose value is an optional
+	write := func(key string, v expr) { entries = append(entries, celgen.Entry{Name: key, Value: v}) }
+	writeOptional := func(key string, v expr) {
+		optional[len(entries)] = true
+		write(key, v)
+	}
 	for _, n := range nodes {
 		key, p, inner := n.name, at.to(n.name), typ+"."+n.name
-		if isMap {
-			key = quote(n.name)
-		}
 		switch n.action {
 		case inside:
 			write(key, s.configuration(n.fields, inner, p))
 		case copied:
 			write(key, n.value.(expr))
 		case set:
-			if e, ok := n.value.(expr); ok && e.from != "" {
-				write("?"+key, e)
+			if e, ok := n.value.(either); ok {
+				writeOptional(key, e.expr)
 				break
 			}
 			write(key, s.constant(n.value, inner, p))
 		case add:
-			if e, ok := n.value.(expr); ok && e.from != "" {
-				if there, _ := s.read(p); !strings.HasPrefix(e.text, there.text+".or(") {
-					e = call(there, "or", "", e)
+			if e, ok := n.value.(either); ok {
+				if there, _ := s.read(p); !strings.HasPrefix(e.Text, there.Text+".or(") {
+					e.expr = call(there, "or", "", e.expr)
 				}
-				write("?"+key, e)
+				writeOptional(key, e.expr)
 				break
 			}
 			v := s.constant(n.value, inner, p)
@@ -168,10 +172,9 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 			case !optional:
 			case scalarValue(n.value) && (s.builtin || at.whole()[0] == "metadata"):
 				e := s.or(p, v)
-				e.typ = dynamic
-				write(key, e)
+				write(key, e.As(typeInCEL(e)))
 			default:
-				write("?"+key, when(s.has(p), atom("optional.none()", ""), fn("optional.of", "", v)))
+				writeOptional(key, when(s.has(p), atom("optional.none()", ""), fn("optional.of", "", v)))
 			}
 		case merge:
 			var elems []expr
@@ -181,31 +184,35 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 			write(key, list(elems...))
 		case forEach:
 			value := func(items expr) expr {
-				if n.where.text != yes.text {
+				if n.where.Text != yes.Text {
 					items = call(items, "filter", "list", atom(n.loop, ""), n.where)
 				}
 				element := s.configuration(n.fields, inner, n.at)
-				element.text = strings.Replace(element.text, "{", "{name: "+n.loop+".name, ", 1)
+				element.Text = strings.Replace(element.Text, "{", "{name: "+n.loop+".name, ", 1)
 				return call(items, "map", "list", atom(n.loop, ""), element)
 			}
 			if items, optional := s.read(p); optional && !n.must {
-				write("?"+key, call(items, "optMap", "", atom("list", ""), value(atom("list", "list"))))
+				writeOptional(key, call(items, "optMap", "", atom("list", ""), value(atom("list", "list"))))
 			} else {
 				write(key, value(s.get(p)))
 			}
 		}
 	}
-	if isMap && !slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "?") }) {
-		values = unified(values)
+	if isMap && len(optional) == 0 {
+		return celgen.Map(entries...).As("map")
 	}
-	parts := make([]string, len(keys))
-	for i := range keys {
-		parts[i] = keys[i] + ": " + values[i].text
+	for i := range entries {
+		if isMap {
+			entries[i].Name = quote(entries[i].Name)
+		}
+		if optional[i] {
+			entries[i].Name = "?" + entries[i].Name
+		}
 	}
 	if isMap {
-		return atom("{"+strings.Join(parts, ", ")+"}", "map")
+		return celgen.Message("", entries...).As("map")
 	}
-	return atom(typ+"{"+strings.Join(parts, ", ")+"}", "")
+	return celgen.Message(typ, entries...)
 }
 
 func scalarValue(v any) bool {
@@ -223,7 +230,7 @@ func (s *shape) constant(v any, typ string, p path) expr {
 		return literal(v)
 	}
 	var nodes []*node
-	for _, k := range fieldOrder(m) {
+	for _, k := range celgen.FieldOrder(m) {
 		nodes = append(nodes, &node{action: set, name: k, value: m[k]})
 	}
 	return s.configuration(nodes, typ, p)
@@ -271,22 +278,22 @@ func (p pointer) at(index string) pointer {
 func (p pointer) expr() expr { return sum(p...) }
 
 func patchOp(op string, p pointer, v *expr) expr {
-	text := fmt.Sprintf("JSONPatch{op: %s, path: %s", quote(op), p.expr().text)
+	text := fmt.Sprintf("JSONPatch{op: %s, path: %s", quote(op), p.expr().Text)
 	if v != nil {
-		text += ", value: " + v.text
+		text += ", value: " + v.Text
 	}
 	return atom(text+"}", "JSONPatch")
 }
 
 func (o *ops) add(cond, op expr) {
-	if cond.text != no.text {
+	if cond.Text != no.Text {
 		o.parts = append(o.parts, part{cond, op, slices.Clone(o.loops)})
 	}
 }
 
 // ensure creates an object, or a list, where there is none.
 func (o *ops) ensure(p path, ptr pointer, empty string) {
-	if missing := not(o.shape.has(p)); missing.text != no.text {
+	if missing := not(o.shape.has(p)); missing.Text != no.Text {
 		v := atom(empty, "")
 		o.add(missing, patchOp("add", ptr, &v))
 	}
@@ -330,7 +337,7 @@ func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 
 // required is literal for a value that is always there.
 func required(v any) expr {
-	if e, ok := v.(expr); ok && e.from != "" {
+	if _, ok := v.(either); ok {
 		refuse("|| of values that may both be missing, in a JSON patch")
 	}
 	return literal(v)
@@ -364,20 +371,20 @@ func (o *ops) expr() expr {
 		}
 	}
 	for _, p := range o.parts {
-		if len(p.loops) == 1 && slices.Contains(strings.Split(p.loops[0].where.text, " && "), not(p.cond).text) {
+		if len(p.loops) == 1 && slices.Contains(strings.Split(p.loops[0].where.Text, " && "), not(p.cond).Text) {
 			continue // the condition of the loop says that it is there
 		}
-		if len(p.loops) == 0 && p.cond.text == yes.text {
+		if len(p.loops) == 0 && p.cond.Text == yes.Text {
 			plain = append(plain, p.op)
 			continue
 		}
 		flush()
 		if len(p.loops) == 0 {
 			e := when(p.cond, list(p.op), list())
-			if strings.HasPrefix(p.cond.text, "!") {
+			if strings.HasPrefix(p.cond.Text, "!") {
 				e = when(not(p.cond), list(), list(p.op))
 			}
-			lists = append(lists, atom("("+e.text+")", "list"))
+			lists = append(lists, atom("("+e.Text+")", "list"))
 			continue
 		}
 		if len(p.loops) > 1 {
@@ -389,7 +396,7 @@ func (o *ops) expr() expr {
 			items = call(items, "orValue", "list", list())
 		}
 		args := []expr{atom(l.index, ""), atom(l.name, "")}
-		if c := all(l.where, p.cond); c.text != yes.text {
+		if c := all(l.where, p.cond); c.Text != yes.Text {
 			args = append(args, c)
 		}
 		lists = append(lists, call(items, "transformList", "list", append(args, p.op)...))
@@ -400,10 +407,10 @@ func (o *ops) expr() expr {
 	}
 	if len(lists) == 1 {
 		e := lists[0]
-		if inner, ok := strings.CutPrefix(e.text, "("); ok && len(o.parts) == 1 {
-			return expr{text: strings.TrimSuffix(inner, ")"), bind: bindCond, typ: "list"}
+		if inner, ok := strings.CutPrefix(e.Text, "("); ok && len(o.parts) == 1 {
+			return expr{Text: strings.TrimSuffix(inner, ")"), Bind: celgen.BindCond, Type: "list"}
 		}
 		return e
 	}
-	return joined("+", bindSum, lists)
+	return celgen.Joined("+", celgen.BindSum, lists...)
 }

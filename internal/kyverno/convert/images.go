@@ -11,6 +11,10 @@ import (
 type images struct {
 	list  string // containers, initContainers or ephemeralContainers
 	image *expr  // the text of one image
+	// among are the elements of the list of which x.image is the image; nil if it is that of the
+	// element of a loop.
+	among *expr
+	x     string
 }
 
 // imageLists are the lists that have images.
@@ -44,6 +48,8 @@ func (s *scope) image(at images, name string) value {
 			refuse("images.%s", name)
 		}
 		return value{images: &images{list: name}}
+	case at.among != nil:
+		return s.partAmong(at, name)
 	case at.image != nil:
 		return s.imagePart(*at.image, name)
 	}
@@ -55,23 +61,36 @@ func (s *scope) image(at images, name string) value {
 		v := outside.query(inner)
 		if v.path != nil && slices.Equal(v.path.whole(), append(list.whole(), element, "name")) {
 			image := s.shape.get(path{v.path.root, v.path.prefix, v.path.steps[:len(v.path.steps)-1]}.to("image"))
-			return value{images: &images{at.list, s.parsed(image)}}
+			return value{images: &images{list: at.list, image: s.parsed(image)}}
 		}
 		key = outside.plain(v)
-		if key.typ != "string" {
+		if key.Type != "string" {
 			refuse("images of what is not known to be a name: %s", inner)
 		}
 	}
 	x, _ := s.loop(list)
-	if s.fallible != nil {
-		*s.fallible++
+	elements := call(s.shape.or(list, list0), "filter", "list", atom(x, ""), equal(member(atom(x, ""), "name", false), key))
+	return value{images: &images{list: at.list, image: s.parsed(member(atom(x, ""), "image", false)), among: &elements, x: x}}
+}
+
+// partAmong is a part of the image of a container that is found by its name.
+func (s *scope) partAmong(at images, name string) value {
+	part := s.imagePart(*at.image, name)
+	x := atom(at.x, "")
+	first := func(items, part expr, sign string) expr {
+		return atom(call(items, "map", "list", x, part).Text+sign, "string")
 	}
-	found := call(s.shape.get(list), "filter", "list", atom(x, ""), equal(member(atom(x, ""), "name", false), key))
-	return value{images: &images{at.list, s.parsed(atom(found.text+"[0].image", "string"))}}
+	if !part.optional {
+		return value{expr: first(*at.among, part.expr, "[?0]"), optional: true, must: first(*at.among, part.expr, "[0]")}
+	}
+	having := call(*at.among, "filter", "list", x, call(part.expr, "hasValue", "bool"))
+	return value{
+		expr: first(having, call(part.expr, "value", "string"), "[?0]"), optional: true, must: first(*at.among, part.must, "[0]"),
+	}
 }
 
 func (s *scope) parsed(image expr) *expr {
-	image.typ = "string"
+	image.Type = "string"
 	s.note(Better, "Kyverno refuses an object with an image that is no reference, such as Nginx; the policy takes its parts as they are")
 	return &image
 }
@@ -85,9 +104,9 @@ func (s *scope) projectValues(n jmespath.ASTNode) value {
 	list := s.imagesOf(v.images.list)
 	s.missing(list)
 	x, at := s.loop(list)
-	inner := s.at(value{images: &images{v.images.list, s.parsed(s.shape.get(at.to("image")))}})
+	inner := s.at(value{images: &images{list: v.images.list, image: s.parsed(s.shape.get(at.to("image")))}})
 	part := inner.eval(n.Children[1])
-	if part.expr.text == "" {
+	if part.expr.Text == "" {
 		refuse("images.%s.* as a whole", v.images.list)
 	}
 	items := s.shape.or(list, list0)
@@ -108,17 +127,17 @@ const registryPattern = "^([^/]*[.:A-Z][^/]*|localhost)/"
 func (s *scope) imagePart(image expr, name string) value {
 	text := func(e expr) value { return value{expr: e} }
 	first := func(e expr, sep string) expr {
-		return atom(call(e, "split", "list", str(sep)).text+"[0]", "string")
+		return atom(call(e, "split", "list", str(sep)).Text+"[0]", "string")
 	}
 	last := call(image, "find", "string", str("[^/]+$")) // the name, with tag and digest
-	tag := call(first(last, "@"), "split", "list", str(":")).text
+	tag := call(first(last, "@"), "split", "list", str(":")).Text
 	hasDigest := call(image, "contains", "bool", str("@"))
 	registry := when(call(image, "matches", "bool", str(registryPattern)), first(image, "/"), str("docker.io"))
-	registry.typ = "string"
+	registry.Type = "string"
 	path := first(first(call(image, "substring", "string", call(call(image, "find", "string", str(registryPattern)), "size", "int")), "@"), ":")
-	digest := call(image, "split", "list", str("@")).text
+	digest := call(image, "split", "list", str("@")).Text
 	whole := func(end ...expr) expr {
-		return sum(append([]expr{atom("("+registry.text+")", "string"), str("/"), path}, end...)...)
+		return sum(append([]expr{atom("("+registry.Text+")", "string"), str("/"), path}, end...)...)
 	}
 	switch name {
 	case "registry":
@@ -132,13 +151,13 @@ func (s *scope) imagePart(image expr, name string) value {
 		said := atom(tag+"[?1]", "")
 		may := when(hasDigest, said, fn("optional.of", "", call(said, "orValue", "string", str("latest"))))
 		must := when(hasDigest, atom(tag+"[1]", ""), call(said, "orValue", "string", str("latest")))
-		must.typ = "string"
-		return value{expr: atom("("+may.text+")", "string"), optional: true, must: must}
+		must.Type = "string"
+		return value{expr: atom("("+may.Text+")", "string"), optional: true, must: must}
 	case "digest":
 		return value{expr: atom(digest+"[?1]", "string"), optional: true, must: atom(digest+"[1]", "string")}
 	case "reference":
 		end := when(hasDigest, sum(str("@"), atom(digest+"[1]", "string")), sum(str(":"), call(atom(tag+"[?1]", ""), "orValue", "string", str("latest"))))
-		return text(whole(atom("("+end.text+")", "string")))
+		return text(whole(atom("("+end.Text+")", "string")))
 	case "referenceWithTag":
 		end := call(atom(tag+"[?1]", ""), "orValue", "string", when(hasDigest, str(""), str("latest")))
 		return text(whole(str(":"), end))

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	jmespath "github.com/kyverno/go-jmespath"
+
+	"github.com/mapd-project/mapd/internal/celgen"
 )
 
 // maxExpression bounds a JMESPath expression, in bytes.
@@ -21,6 +23,8 @@ type value struct {
 	// has no text if that cannot be said.
 	optional bool
 	must     expr
+	// either are the places of an expr that is one or the other, as show has them.
+	either []string
 	// elem is the type of the elements of expr, if that is a list.
 	elem string
 	// config is the ConfigMap that path is in.
@@ -44,6 +48,10 @@ type scope struct {
 	fallible *int
 	// params is the ConfigMap that the rule reads, set when it is.
 	params **configMap
+	// usesIndex is set when an element is read or written by its place in a list.
+	usesIndex *bool
+	// usesImages is set when the variable images is read.
+	usesImages *bool
 	// defaulted says that || follows, which makes something of what is missing.
 	defaulted bool
 }
@@ -78,7 +86,17 @@ func (s *scope) query(text string) value {
 	return s.eval(node)
 }
 
+// eval translates a part of an expression. A part may stand more than once in what is written for
+// it, so each is bounded, not only the whole.
 func (s *scope) eval(n jmespath.ASTNode) value {
+	v := s.part(n)
+	if size := max(len(v.expr.Text), len(v.must.Text)); size > maxCEL {
+		refuse("an expression of %d bytes", size)
+	}
+	return v
+}
+
+func (s *scope) part(n jmespath.ASTNode) value {
 	switch n.NodeType {
 	case jmespath.ASTField:
 		return s.field(n.Value.(string))
@@ -88,6 +106,9 @@ func (s *scope) eval(n jmespath.ASTNode) value {
 		}
 		return *s.current
 	case jmespath.ASTSubexpression:
+		if f := n.Children[0]; f.NodeType == jmespath.ASTFunctionExpression && f.Value == "parse_yaml" {
+			return s.lineOf(f, n.Children[1])
+		}
 		left := s.eval(n.Children[0])
 		if left.images != nil {
 			return s.at(left).eval(n.Children[1])
@@ -96,7 +117,7 @@ func (s *scope) eval(n jmespath.ASTNode) value {
 			if right := n.Children[1]; right.NodeType == jmespath.ASTField && !left.optional {
 				return value{expr: member(left.expr, right.Value.(string), false)}
 			}
-			refuse("a field of %s", left.expr.text)
+			refuse("a field of %s", left.expr.Text)
 		}
 		return s.at(left).eval(n.Children[1])
 	case jmespath.ASTPipe:
@@ -143,16 +164,16 @@ func (s *scope) field(name string) value {
 				return s.member(*p, inner)
 			}
 			next := p.to(name)
-			if p.root.text == "request" {
+			if p.root.Text == "request" {
 				return s.request(next)
 			}
 			return value{path: &next}
 		}
-		refuse("a field of %s", s.current.expr.text)
+		refuse("a field of %s", s.current.expr.Text)
 	}
 	if inner, ok := s.nested[name]; ok {
 		e := s.plain(s.query(inner))
-		if e.typ != "string" {
+		if e.Type != "string" {
 			refuse("a variable within a variable that is not known to be a string: %s", inner)
 		}
 		return value{expr: e}
@@ -171,6 +192,9 @@ func (s *scope) field(name string) value {
 	}
 	switch name {
 	case "images":
+		if s.usesImages != nil {
+			*s.usesImages = true
+		}
 		return value{images: &images{}}
 	case "serviceAccountName", "serviceAccountNamespace":
 		return s.serviceAccount(name)
@@ -196,8 +220,8 @@ func (s *scope) serviceAccount(name string) value {
 	if name == "serviceAccountNamespace" {
 		at = "[2]"
 	}
-	e := when(call(user, "startsWith", "bool", str("system:serviceaccount:")), atom(call(user, "split", "list", str(":")).text+at, "string"), str(""))
-	e.typ = "string"
+	e := when(call(user, "startsWith", "bool", str("system:serviceaccount:")), atom(call(user, "split", "list", str(":")).Text+at, "string"), str(""))
+	e.Type = "string"
 	return value{expr: e}
 }
 
@@ -207,13 +231,13 @@ func (s *scope) member(p path, inner string) value {
 	outside.current = nil
 	key := outside.plain(outside.query(inner))
 	typ := s.shape.scalar(p.to("x").whole())
-	if key.typ != "string" || !s.shape.inMap(p.whole()) || typ == "" {
+	if key.Type != "string" || !s.shape.inMap(p.whole()) || typ == "" {
 		refuse("the member {{%s}} of %s", inner, show(p.whole()))
 	}
 	e, _ := s.shape.read(p)
 	return value{
-		expr: atom(e.within(bindMember)+"[?"+key.text+"]", typ), optional: true,
-		must: atom(s.shape.get(p).within(bindMember)+"["+key.text+"]", typ),
+		expr: atom(e.Within(celgen.BindMember)+"[?"+key.Text+"]", typ), optional: true,
+		must: atom(s.shape.get(p).Within(celgen.BindMember)+"["+key.Text+"]", typ),
 	}
 }
 
@@ -240,7 +264,7 @@ func (s *scope) request(p path) value {
 // plain returns a value that must be there: Kyverno fails if it is not, and so does CEL.
 func (s *scope) plain(v value) expr {
 	if v.path != nil {
-		if v.path.root.text == "request" {
+		if v.path.root.Text == "request" {
 			refuse("the variable request")
 		}
 		if _, optional := s.shape.read(*v.path); optional && s.fallible != nil {
@@ -249,13 +273,13 @@ func (s *scope) plain(v value) expr {
 		return s.shape.get(*v.path)
 	}
 	switch {
-	case v.optional && v.must.text != "":
+	case v.optional && v.must.Text != "":
 		if s.fallible != nil {
 			*s.fallible++
 		}
 		return v.must
 	case v.optional:
-		refuse("a value that may be missing: %s", v.expr.text)
+		refuse("a value that may be missing: %s", v.expr.Text)
 	case v.images != nil:
 		refuse("the variable images as a whole")
 	case v.object != nil:
@@ -270,7 +294,7 @@ func (s *scope) orElse(v value, other expr) expr {
 	case v.path != nil:
 		return s.shape.or(*v.path, other)
 	case v.optional:
-		return call(v.expr, "orValue", other.typ, other)
+		return call(v.expr, "orValue", other.Type, other)
 	}
 	return v.expr
 }
@@ -280,7 +304,7 @@ func (s *scope) or(n jmespath.ASTNode) value {
 	inner := *s
 	inner.defaulted = true
 	left, right := inner.eval(n.Children[0]), n.Children[1]
-	if left.expr.text == "request.operation" || left.expr.text == "request.namespace" {
+	if left.expr.Text == "request.operation" || left.expr.Text == "request.namespace" {
 		return left // an admission request has one
 	}
 	if right.NodeType == jmespath.ASTField && right.Value == "" && left.path != nil {
@@ -291,7 +315,7 @@ func (s *scope) or(n jmespath.ASTNode) value {
 	if right.NodeType != jmespath.ASTLiteral {
 		other := s.eval(right)
 		if left.path == nil || other.path == nil {
-			refuse("|| with %s", other.expr.text)
+			refuse("|| with %s", other.expr.Text)
 		}
 		// An empty value of the left is rare: the right one is taken for it.
 		a, optional := s.shape.read(*left.path)
@@ -299,20 +323,19 @@ func (s *scope) or(n jmespath.ASTNode) value {
 		if !optional || !also {
 			refuse("|| of values that always exist")
 		}
-		if a.typ == "string" && s.notes != nil {
+		if a.Type == "string" && s.notes != nil {
 			s.notes(Differs, fmt.Sprintf("Kyverno takes the right side of || for an empty %s, too", show(left.path.steps)))
 		}
-		e := call(a, "or", a.typ, b)
-		e.from = "\x00" + show(left.path.whole()) + "\x00" + show(other.path.whole()) + "\x00"
-		return value{expr: e, optional: true}
+		e := call(a, "or", a.Type, b)
+		return value{expr: e, optional: true, either: []string{show(left.path.whole()), show(other.path.whole())}}
 	}
 	d := literal(ints(right.Value))
-	typ := left.expr.typ
+	typ := left.expr.Type
 	if left.path != nil {
 		typ = s.shape.scalar(left.path.whole())
 	}
-	empty := map[string]string{`""`: "string", "[]": "list", "{}": "map", "0": "int", "false": "bool"}[d.text]
-	if d.text == "null" {
+	empty := map[string]string{`""`: "string", "[]": "list", "{}": "map", "0": "int", "false": "bool"}[d.Text]
+	if d.Text == "null" {
 		refuse("|| null")
 	}
 	switch {
@@ -321,15 +344,15 @@ func (s *scope) or(n jmespath.ASTNode) value {
 			refuse("|| with a value of unknown type")
 		}
 		return value{expr: s.orElse(left, d)}
-	case typ == "int" && d.typ == "int":
+	case typ == "int" && d.Type == "int":
 		return value{expr: s.orElse(left, d)} // 0 is not empty in JMESPath
-	case typ == "string" && d.typ == "string":
+	case typ == "string" && d.Type == "string":
 		e := s.orElse(left, str(""))
 		return value{expr: when(not(equal(e, str(""))), e, d)}
 	case typ == "list" && empty == "string":
 		return value{expr: s.orElse(left, list())}
 	}
-	refuse("|| of a %s and %s", typ, d.text)
+	refuse("|| of a %s and %s", typ, d.Text)
 	return value{}
 }
 
@@ -340,7 +363,7 @@ func (s *scope) flatten(n jmespath.ASTNode) value {
 		refuse("[] of what is not known to be a list")
 	}
 	e, optional := s.shape.read(*v.path)
-	e.typ = "list"
+	e.Type = "list"
 	return value{expr: e, optional: optional}
 }
 
@@ -364,11 +387,11 @@ type items struct {
 // items returns the list of a projection or filter, as what names.
 func (s *scope) items(v value, what string) items {
 	if v.path == nil {
-		if v.expr.typ != "list" || v.elem == "" || v.optional {
+		if v.expr.Type != "list" || v.elem == "" || v.optional {
 			refuse("%s of what is not known to be a list", what)
 		}
 		x := atom(elementOf(v.expr), v.elem)
-		return items{v.expr, x.text, value{expr: x}, nil}
+		return items{v.expr, x.Text, value{expr: x}, nil}
 	}
 	if s.shape.scalar(v.path.whole()) != "list" {
 		refuse("%s of what is not known to be a list", what)
@@ -380,7 +403,7 @@ func (s *scope) items(v value, what string) items {
 // elementOf names a variable that the text of a list does not use.
 func elementOf(list expr) string {
 	for _, name := range []string{"x", "y", "z"} {
-		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(list.text) {
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(list.Text) {
 			return name
 		}
 	}
@@ -392,15 +415,15 @@ func elementOf(list expr) string {
 func (l items) to(s *scope, right jmespath.ASTNode, cond expr) value {
 	if right.NodeType == jmespath.ASTIdentity {
 		out := l.list
-		if cond.text == yes.text && l.path != nil {
+		if cond.Text == yes.Text && l.path != nil {
 			e, optional := s.shape.read(*l.path)
-			e.typ = "list"
+			e.Type = "list"
 			return value{expr: e, optional: optional, elem: s.elem(l)}
 		}
 		if l.path != nil {
 			s.missing(*l.path)
 		}
-		if cond.text != yes.text {
+		if cond.Text != yes.Text {
 			out = call(out, "filter", "list", atom(l.name, ""), cond)
 		}
 		return value{expr: out, elem: s.elem(l)}
@@ -410,10 +433,10 @@ func (l items) to(s *scope, right jmespath.ASTNode, cond expr) value {
 	}
 	next := s.at(l.at).eval(right)
 	if next.path == nil {
-		refuse("a projection to %s", next.expr.text)
+		refuse("a projection to %s", next.expr.Text)
 	}
 	out := l.list
-	if cond := all(cond, s.shape.has(*next.path)); cond.text != yes.text {
+	if cond := all(cond, s.shape.has(*next.path)); cond.Text != yes.Text {
 		out = call(out, "filter", "list", atom(l.name, ""), cond)
 	}
 	return value{expr: call(out, "map", "list", atom(l.name, ""), s.shape.get(*next.path)), elem: s.shape.scalar(next.path.whole())}
@@ -422,9 +445,16 @@ func (l items) to(s *scope, right jmespath.ASTNode, cond expr) value {
 // elem returns the type of the elements of a list.
 func (s *scope) elem(l items) string {
 	if l.path == nil {
-		return l.at.expr.typ
+		return l.at.expr.Type
 	}
 	return s.shape.scalar(append(l.path.whole(), element))
+}
+
+// byIndex notes that the rule depends on the order of a list.
+func (s *scope) byIndex() {
+	if s.usesIndex != nil {
+		*s.usesIndex = true
+	}
 }
 
 // index is x[n]. JMESPath counts from the end if n is negative, and has nothing outside of the list.
@@ -432,26 +462,27 @@ func (s *scope) index(v value, n jmespath.ASTNode) value {
 	if n.NodeType != jmespath.ASTIndex {
 		refuse("%s in JMESPath", strings.TrimPrefix(n.NodeType.String(), "AST"))
 	}
+	s.byIndex()
 	l := s.items(v, "an element")
 	if l.path != nil {
 		s.missing(*l.path)
 	}
 	at := strconv.Itoa(n.Value.(int))
 	if n.Value.(int) < 0 {
-		at = relation(call(l.list, "size", "int"), "-", atom(at[1:], "int")).text
+		at = relation(call(l.list, "size", "int"), "-", atom(at[1:], "int")).Text
 	}
 	typ := s.elem(l)
 	if typ != "string" && typ != "int" && typ != "bool" {
 		refuse("an element of a list of objects by its index")
 	}
 	return value{
-		expr: atom(l.list.within(bindMember)+"[?"+at+"]", typ), optional: true, must: atom(l.list.within(bindMember)+"["+at+"]", typ),
+		expr: atom(l.list.Within(celgen.BindMember)+"[?"+at+"]", typ), optional: true, must: atom(l.list.Within(celgen.BindMember)+"["+at+"]", typ),
 	}
 }
 
 // missing notes what Kyverno makes of a list that may be missing.
 func (s *scope) missing(p path) {
-	if !s.defaulted && s.shape.has(p).text != yes.text {
+	if !s.defaulted && s.shape.has(p).Text != yes.Text {
 		s.note(Better, "Kyverno refuses an object without "+show(p.whole())+"; the policy takes it for an empty list")
 	}
 }
@@ -489,7 +520,7 @@ func (s *scope) truth(n jmespath.ASTNode) expr {
 		return not(s.truth(n.Children[0]))
 	}
 	v := s.eval(n)
-	typ := v.expr.typ
+	typ := v.expr.Type
 	if v.path != nil {
 		typ = s.shape.scalar(v.path.whole())
 	}
@@ -524,8 +555,8 @@ func (s *scope) function(n jmespath.ASTNode) value {
 	}
 	text := func(i int) expr {
 		e := s.plain(arg(i))
-		if e.typ != "string" {
-			refuse("%s() of what is not known to be a string: %s", name, e.text)
+		if e.Type != "string" {
+			refuse("%s() of what is not known to be a string: %s", name, e.Text)
 		}
 		return e
 	}
@@ -538,7 +569,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		} else if v.optional {
 			refuse("length() of what may be missing")
 		}
-		if e.typ != "list" && e.typ != "string" && e.typ != "map" && !strings.HasPrefix(e.typ, "list ") {
+		if e.Type != "list" && e.Type != "string" && e.Type != "map" && !strings.HasPrefix(e.Type, "list(") {
 			refuse("length() of what is not known to be a list or string")
 		}
 		return value{expr: call(e, "size", "int")}
@@ -553,15 +584,15 @@ func (s *scope) function(n jmespath.ASTNode) value {
 			}
 			v := s.eval(f.Children[0])
 			if v.path == nil {
-				refuse("keys() of %s", v.expr.text)
+				refuse("keys() of %s", v.expr.Text)
 			}
-			if s.shape.has(*v.path).text != yes.text {
+			if _, optional := s.shape.read(*v.path); optional {
 				s.note(Better, "Kyverno refuses an object without "+show(v.path.whole())+"; the policy takes it for one without "+key)
 			}
 			return value{expr: typedBool(s.shape.has(v.path.to(key)))}
 		}
 		a := s.plain(arg(0))
-		if a.typ == "list" {
+		if a.Type == "list" {
 			return value{expr: in(s.plain(arg(1)), a)}
 		}
 		return value{expr: call(text(0), "contains", "bool", text(1))}
@@ -581,23 +612,23 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		return value{expr: call(text(0), "split", "list", text(1)), elem: "string"}
 	case "replace":
 		n := s.plain(arg(3))
-		if n.typ != "int" {
+		if n.Type != "int" {
 			refuse("replace() whose number is not known to be one")
 		}
 		return value{expr: call(text(0), "replace", "string", text(1), text(2), n)}
 	case "trim_prefix":
 		t, prefix := text(0), text(1)
 		e := when(call(t, "startsWith", "bool", prefix), call(t, "substring", "string", call(prefix, "size", "int")), t)
-		e.typ = "string"
+		e.Type = "string"
 		return value{expr: e}
 	case "regex_match":
 		pattern := text(0)
-		if re, ok := constantText(pattern); !ok || !validPattern(re) {
+		if re, ok := celgen.Unquoted(pattern); !ok || !validPattern(re) {
 			refuse("regex_match() with a pattern that is no constant")
 		}
 		return value{expr: call(text(1), "matches", "bool", pattern)}
 	case "pattern_match":
-		pattern, ok := constantText(text(0))
+		pattern, ok := celgen.Unquoted(text(0))
 		if !ok {
 			refuse("pattern_match() with a pattern that is no constant")
 		}
@@ -610,24 +641,24 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		return value{expr: equal(call(text(0), "lowerAscii", "string"), call(text(1), "lowerAscii", "string"))}
 	case "add", "subtract", "multiply":
 		a, b := s.plain(arg(0)), s.plain(arg(1))
-		if a.typ != "int" || b.typ != "int" {
+		if a.Type != "int" || b.Type != "int" {
 			refuse("%s() of what are not known to be integers: Kyverno also computes with quantities and durations", name)
 		}
 		sign := map[string]string{"add": "+", "subtract": "-", "multiply": "*"}[name]
-		return value{expr: expr{text: a.within(bindUnary) + " " + sign + " " + b.within(bindUnary), bind: bindSum, typ: "int"}}
+		return value{expr: expr{Text: a.Within(celgen.BindUnary) + " " + sign + " " + b.Within(celgen.BindUnary), Bind: celgen.BindSum, Type: "int"}}
 	case "not_null":
 		v := arg(0)
 		for i := 1; i < len(n.Children); i++ {
 			other := s.plain(arg(i))
-			if v.path == nil && !v.optional || other.typ == "" {
-				refuse("not_null() of %s", v.expr.text)
+			if v.path == nil && !v.optional || other.Type == "" {
+				refuse("not_null() of %s", v.expr.Text)
 			}
 			v = value{expr: s.orElse(v, other)}
 		}
 		return v
 	case "to_string":
 		v := arg(0)
-		if v.object == nil && s.plain(v).typ == "string" {
+		if v.object == nil && s.plain(v).Type == "string" {
 			return v
 		}
 		return value{expr: s.json(v)}
@@ -638,7 +669,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		return s.merged(arg(0), arg(1))
 	case "join":
 		items := s.plain(arg(1))
-		if items.typ != "list" {
+		if items.Type != "list" {
 			refuse("join() of what is not known to be a list")
 		}
 		return value{expr: call(items, "join", "string", text(0))}
@@ -651,6 +682,21 @@ func (s *scope) function(n jmespath.ASTNode) value {
 	}
 	refuse("the function %s()", name)
 	return value{}
+}
+
+// lineOf is parse_yaml(x).field: the line of the field, which people keep in ConfigMaps.
+func (s *scope) lineOf(parse, field jmespath.ASTNode) value {
+	name, _ := field.Value.(string)
+	if field.NodeType != jmespath.ASTField || !isField(name) || len(parse.Children) != 1 {
+		refuse("parse_yaml(), but for one field of its own")
+	}
+	text := s.plain(s.eval(parse.Children[0]))
+	if text.Type != "string" {
+		refuse("parse_yaml() of what is not known to be a string: %s", text.Text)
+	}
+	s.note(Differs, fmt.Sprintf("Kyverno reads YAML; the policy takes the text behind %q at the beginning of a line, with whatever quotes or comments are there", name+": "))
+	line := call(text, "find", "string", str("(?m)^"+name+": .+$"))
+	return value{expr: call(line, "substring", "string", atom(strconv.Itoa(len(name)+2), "int"))}
 }
 
 var prefixPattern = regexp.MustCompile(`^\^\((.+)\)\?\(\.\*\)\$$`)
@@ -677,21 +723,12 @@ func (s *scope) withoutPrefix(n jmespath.ASTNode, text expr) expr {
 	return sum(str(prefix), call(text, "substring", "string", found))
 }
 
-// constantText returns the text that an expression is a literal of.
-func constantText(e expr) (string, bool) {
-	if !isQuoted(e.text) {
-		return "", false
-	}
-	t, err := strconv.Unquote(e.text)
-	return t, err == nil
-}
-
 func validPattern(re string) bool {
 	_, err := regexp.Compile(re)
 	return err == nil
 }
 
-func typedBool(e expr) expr { e.typ = "bool"; return e }
+func typedBool(e expr) expr { e.Type = "bool"; return e }
 
 // variable finds {{ … }}.
 var variable = regexp.MustCompile(`\{\{((?:\{[^{}]*\}|[^{}])*)\}\}`)
@@ -732,18 +769,18 @@ func (s *scope) text(t string) expr {
 			parts = append(parts, str(t[end:f[0]]))
 		}
 		e := s.plain(s.query(t[f[2]:f[3]]))
-		switch e.typ {
+		switch e.Type {
 		case "string":
 		case "int":
 			e = fn("string", "string", e)
 		case "":
 			if s.shape.builtin {
-				refuse("a value in a text that is not known to be a string: %s", e.text)
+				refuse("a value in a text that is not known to be a string: %s", e.Text)
 			}
 			s.note(Differs, "Kyverno writes a list or an object in a text as JSON; the policy refuses it")
 			e = fn("string", "string", e)
 		default:
-			refuse("a value in a text that is not known to be a string: %s", e.text)
+			refuse("a value in a text that is not known to be a string: %s", e.Text)
 		}
 		parts = append(parts, e)
 		end = f[1]
@@ -752,7 +789,7 @@ func (s *scope) text(t string) expr {
 		parts = append(parts, str(t[end:]))
 	}
 	e := sum(parts...)
-	e.typ = "string"
+	e.Type = "string"
 	return e
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
@@ -115,16 +116,19 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 			if step == "-" {
 				refuse("the path %s: - stands for an element that is not there", op.Path)
 			}
+			s.byIndex()
 			o.last(s, op, at, ptr, steps[i+1:])
 			return
 		case err == nil && last:
+			s.byIndex()
 			o.element(s, op, at, ptr, number)
 			return
 		case err == nil:
+			s.byIndex()
 			if number != 0 || i == 0 || steps[i-1] != "containers" {
 				o.note(s, op, at, number)
 			}
-			at = path{atom(s.shape.get(at).text+"["+step+"]", ""), append(at.whole(), element), nil}
+			at = path{atom(s.shape.get(at).Text+"["+step+"]", ""), append(at.whole(), element), nil}
 			ptr = append(slices.Clone(ptr), str("/"+step))
 			continue
 		case hasVariable(step):
@@ -161,7 +165,7 @@ func (o *ops) field(s *scope, op operation, at path, ptr pointer) {
 		return
 	}
 	v := literal(s.fill(op.Value))
-	if op.Op == "replace" && o.shape.has(at).text != yes.text {
+	if op.Op == "replace" && o.shape.has(at).Text != yes.Text {
 		s.note(Better, "Kyverno refuses an object without "+show(at.whole())+"; the policy adds it")
 		o.parents(ptr, at)
 	}
@@ -209,7 +213,7 @@ func (o *ops) last(s *scope, op operation, at path, ptr pointer, rest []string) 
 	} else if op.Op == "replace" || len(rest) == 0 {
 		s.note(Better, "Kyverno refuses an object whose "+show(at.whole())+" has no element; the policy passes over it")
 	}
-	isLast := equal(atom("i", "int"), expr{text: call(items, "size", "int").text + " - 1", bind: bindSum, typ: "int"})
+	isLast := equal(atom("i", "int"), expr{Text: call(items, "size", "int").Text + " - 1", Bind: celgen.BindSum, Type: "int"})
 	o.loops = []loop{{items, "i", x, isLast, false}}
 	defer func() { o.loops = nil }()
 	elem := path{atom(x, "map"), append(at.whole(), element), nil}
@@ -244,14 +248,14 @@ func nest(steps []string, v any) any {
 func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string, last bool) (path, pointer) {
 	e := s.text(step)
 	switch {
-	case e.typ == "int" && s.shape.scalar(at.whole()) == "list":
-		elem := path{atom(s.shape.get(at).text+"["+e.text+"]", ""), append(at.whole(), element), nil}
+	case e.Type == "int" && s.shape.scalar(at.whole()) == "list":
+		elem := path{atom(s.shape.get(at).Text+"["+e.Text+"]", ""), append(at.whole(), element), nil}
 		if last {
 			refuse("the path %s: an element by an index that is a variable", op.Path)
 		}
 		return elem, append(slices.Clone(ptr), str("/"), fn("string", "string", e))
-	case last && (e.typ == "string" || e.typ == "int") && s.shape.inMap(at.whole()):
-		if e.typ == "int" {
+	case last && (e.Type == "string" || e.Type == "int") && s.shape.inMap(at.whole()):
+		if e.Type == "int" {
 			e = fn("string", "string", e)
 		}
 		if strings.Contains(step, "/") {
@@ -270,7 +274,7 @@ func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string
 // parents refuses a replacement where what the field is in may be missing.
 func (o *ops) parents(_ pointer, at path) {
 	parent := path{at.root, at.prefix, at.steps[:len(at.steps)-1]}
-	if len(parent.steps) > 1 && o.shape.has(parent).text != yes.text {
+	if len(parent.steps) > 1 && o.shape.has(parent).Text != yes.Text {
 		refuse("a replacement in %s, which may be missing", show(parent.whole()))
 	}
 }
@@ -449,7 +453,7 @@ func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerO
 	}
 	within := s.with("element", value{path: &inner}).with("element1", value{path: &inner})
 	where := all(exprsOf(within.conditions(f.Preconditions))...)
-	if !optional && s.shape.has(l).text != yes.text {
+	if !optional && s.shape.has(l).Text != yes.Text {
 		c.note(Better, "Kyverno refuses an object in which an element has no "+l.steps[len(l.steps)-1]+"; the policy passes over it")
 	}
 	items, may := c.shape.read(outer)

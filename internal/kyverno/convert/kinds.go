@@ -336,7 +336,7 @@ func (p path) to(steps ...string) path {
 }
 
 func (s *shape) typed(p path, e expr) expr {
-	e.typ = s.scalar(p.whole())
+	e.Type = s.scalar(p.whole())
 	return e
 }
 
@@ -378,7 +378,7 @@ func (s *shape) or(p path, other expr) expr {
 	if !optional {
 		return e
 	}
-	return call(e, "orValue", other.typ, other)
+	return call(e, "orValue", other.Type, other)
 }
 
 // refusal is why a rule is not converted. It is thrown, because it ends the whole rule from

@@ -130,7 +130,7 @@ func (m *matcher) exclude(x *policy.Match) []condition {
 // filter returns what a filter asks for beyond kinds.
 func (m *matcher) filter(f policy.Filter, excluding bool) (conds []condition) {
 	add := func(name string, e expr) {
-		if e.text != yes.text {
+		if e.Text != yes.Text {
 			conds = append(conds, condition{name, e})
 		}
 	}

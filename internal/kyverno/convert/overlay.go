@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
@@ -85,7 +86,7 @@ var merged = []string{"ports", "topologySpreadConstraints", "finalizers", "owner
 // fields understands the fields of an object at a path.
 func (o *overlay) fields(m map[string]any, at path) []*node {
 	var out []*node
-	for _, key := range fieldOrder(stripped(m)) {
+	for _, key := range celgen.FieldOrder(stripped(m)) {
 		raw := rawKey(m, key)
 		kind, name := anchor(raw)
 		if hasVariable(name) {
@@ -105,7 +106,7 @@ func (o *overlay) fields(m map[string]any, at path) []*node {
 			refuseFor("leave out the anchor", "%s is an anchor of validation; Kyverno would write a field of that name", raw)
 		case "+":
 			if t, ok := m[raw].(string); ok && hasVariable(t) {
-				out = append(out, &node{action: add, name: name, value: o.fits(o.mayMiss(t, next), next)})
+				out = append(out, &node{action: add, name: name, value: o.mayMiss(t, next)})
 			} else if v := plainValue(m[raw]); v != nil {
 				out = append(out, &node{action: add, name: name, value: o.fill(v)})
 			}
@@ -226,7 +227,7 @@ func (o *overlay) holds(p path, want any) expr {
 	case string:
 		if hasVariable(want) {
 			e := o.text(want)
-			if e.typ != "string" || typ != "string" {
+			if e.Type != "string" || typ != "string" {
 				refuse("a condition with the variable %s", want)
 			}
 			return equal(o.shape.or(p, str("")), e)
@@ -282,10 +283,10 @@ func (o *overlay) field(name string, v any, at path) *node {
 			if o.shape.inMap(at.whole()) {
 				return o.copied(name, v)
 			}
-			return &node{action: set, name: name, value: o.fits(o.mayMiss(v, at), at)}
+			return &node{action: set, name: name, value: o.mayMiss(v, at)}
 		}
 	}
-	if typ, is := o.shape.scalar(at.whole()), literal(v).typ; typ != "" && typ != "untyped" && typ != is && is != "float64" {
+	if typ, is := o.shape.scalar(at.whole()), literal(v).Type; typ != "" && typ != "untyped" && typ != is && is != "double" {
 		refuseFor("write a value of that type", "a %s for %s, which is a %s: a server refuses what Kyverno writes", is, show(at.whole()), typ)
 	}
 	return &node{action: set, name: name, value: v}
@@ -308,24 +309,28 @@ func (o *overlay) copied(name, text string) *node {
 	return n
 }
 
-// mayMiss is text, but allows a || b of which both are missing: Kyverno then writes null, which
+// either is an optional value for a field that keeps what it has if there is none: Kyverno takes
+// null for missing.
+type either struct{ expr }
+
+// mayMiss is text for a field, but allows a || b of which both are missing: Kyverno then writes null, which
 // removes the field. That does nothing if the field is one of them.
-func (s *scope) mayMiss(t string, at path) expr {
+func (s *scope) mayMiss(t string, at path) any {
 	if m := variable.FindStringSubmatch(t); m != nil && m[0] == t && !hasVariable(m[1]) && strings.Contains(m[1], "||") {
-		if v := s.query(m[1]); v.optional && v.expr.from != "" {
-			if !strings.Contains(v.expr.from, "\x00"+show(at.whole())+"\x00") {
+		if v := s.query(m[1]); v.either != nil {
+			if !slices.Contains(v.either, show(at.whole())) {
 				refuse("|| of values that may both be missing, for a field that Kyverno then removes")
 			}
-			return v.expr
+			return either{v.expr}
 		}
 	}
-	return s.text(t)
+	return s.fits(s.text(t), at)
 }
 
 // fits refuses a variable whose type is not that of its field.
 func (s *scope) fits(e expr, at path) expr {
-	if typ := s.shape.scalar(at.whole()); typ != "" && e.typ != "" && e.typ != typ {
-		refuse("a %s for %s, which is a %s", e.typ, show(at.whole()), typ)
+	if typ := s.shape.scalar(at.whole()); typ != "" && e.Type != "" && e.Type != typ {
+		refuse("a %s for %s, which is a %s", e.Type, show(at.whole()), typ)
 	}
 	return e
 }
@@ -384,7 +389,7 @@ func (o *overlay) some(name string, m map[string]any, at path, keyed string, own
 		refuse("an anchor in %s, which Kyverno does not merge by name", name)
 	}
 	loop := variableFor(name)
-	if strings.HasPrefix(at.root.text, loop) {
+	if strings.HasPrefix(at.root.Text, loop) {
 		loop += "2"
 	}
 	elem := path{atom(loop, "map"), append(at.whole(), element), nil}
@@ -433,7 +438,7 @@ func (o *overlay) some(name string, m map[string]any, at path, keyed string, own
 	n := &node{action: forEach, name: name, at: elem, loop: loop, must: own && !o.each.optional}
 	n.fields = inner.fields(fields, elem)
 	n.where = all(append([]expr{where}, exprsOf(inner.conds)...)...)
-	if n.where.text != yes.text || own && !always(n.fields) {
+	if n.where.Text != yes.Text || own && !always(n.fields) {
 		o.notes(Order, "Kyverno moves the elements that it changes before the others of "+name)
 	}
 	if !own && hasAdd(n.fields) && !exactName(m) {
@@ -475,8 +480,8 @@ func always(nodes []*node) bool {
 		if n.action == inside || n.action == forEach {
 			return always(n.fields)
 		}
-		e, ok := n.value.(expr)
-		return n.action == merge || n.action == copied || n.action == set && !(ok && e.from != "")
+		_, may := n.value.(either)
+		return n.action == merge || n.action == copied || n.action == set && !may
 	})
 }
 

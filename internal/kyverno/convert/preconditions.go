@@ -123,7 +123,7 @@ func (s *scope) conditions(c *policy.Conditions) []condition {
 	for _, p := range parts {
 		out = append(out, condition{"precondition", p})
 	}
-	return slices.DeleteFunc(out, func(c condition) bool { return c.expr.text == yes.text })
+	return slices.DeleteFunc(out, func(c condition) bool { return c.expr.Text == yes.Text })
 }
 
 // parts translates conditions, and says which can fail.
@@ -183,7 +183,7 @@ func (s *scope) condition(c policy.Condition) expr {
 		return not(s.isIn(key, val, constant, valueConstant, c))
 	case "GreaterThan", "GreaterThanOrEquals", "LessThan", "LessThanOrEquals":
 		sign := map[string]string{"GreaterThan": ">", "GreaterThanOrEquals": ">=", "LessThan": "<", "LessThanOrEquals": "<="}[op]
-		if key.typ != "int" || val.typ != "int" {
+		if key.Type != "int" || val.Type != "int" {
 			refuse("%s of what are not known to be integers", op)
 		}
 		return relation(key, sign, val)
@@ -209,7 +209,7 @@ func (s *scope) operand(v any) (e expr, constant bool) {
 	if t, ok := v.(string); ok && hasVariable(t) {
 		t = strings.TrimSpace(t)
 		if m := variable.FindStringSubmatch(t); m != nil && m[0] == t && !hasVariable(m[1]) {
-			if v := s.query(m[1]); v.optional && v.expr.typ == "string" {
+			if v := s.query(m[1]); v.optional && v.expr.Type == "string" {
 				// What is missing equals no text but none.
 				return call(v.expr, "orValue", "string", str("")), false
 			}
@@ -223,7 +223,7 @@ func (s *scope) operand(v any) (e expr, constant bool) {
 			}
 		}
 		e := literal(v)
-		e.typ = "list"
+		e.Type = "list"
 		return e, true
 	}
 	return literal(v), true
@@ -242,9 +242,9 @@ func comparesOtherwise(text string) string {
 
 func (s *scope) equals(key, val expr, c policy.Condition) expr {
 	switch {
-	case key.typ == "list" && val.text == "[]":
+	case key.Type == "list" && val.Text == "[]":
 		return equal(key, val)
-	case key.typ == "string" && val.typ == "string":
+	case key.Type == "string" && val.Type == "string":
 		text, ok := c.Value.(string)
 		if !ok || hasVariable(text) {
 			refuse("%s of two variables", c.Operator)
@@ -262,10 +262,10 @@ func (s *scope) equals(key, val expr, c policy.Condition) expr {
 			s.note(Differs, fmt.Sprintf("Kyverno does not match a quantity such as 5 with %q", text))
 		}
 		return glob(key, text)
-	case key.typ == val.typ && (key.typ == "int" || key.typ == "bool"):
+	case key.Type == val.Type && (key.Type == "int" || key.Type == "bool"):
 		return equal(key, val)
 	}
-	refuse("%s of %s and %s, whose types are not known to be equal", c.Operator, key.text, val.text)
+	refuse("%s of %s and %s, whose types are not known to be equal", c.Operator, key.Text, val.Text)
 	return no
 }
 
@@ -277,7 +277,7 @@ func (s *scope) note(v Verdict, text string) {
 
 func (s *scope) isIn(key, val expr, keyConstant, valueConstant bool, c policy.Condition) expr {
 	switch {
-	case valueConstant && key.typ == "string":
+	case valueConstant && key.Type == "string":
 		values, ok := c.Value.([]any)
 		if !ok {
 			values = []any{c.Value}
@@ -294,19 +294,19 @@ func (s *scope) isIn(key, val expr, keyConstant, valueConstant bool, c policy.Co
 			refuse("%s with the text %q, which Kyverno may read as a range or as JSON", c.Operator, texts[0])
 		}
 		return oneOf(key, texts)
-	case keyConstant && val.typ == "list":
+	case keyConstant && val.Type == "list":
 		text, ok := c.Key.(string)
 		if !ok || strings.ContainsAny(text, "*?") {
 			refuse("%s of %v", c.Operator, c.Key)
 		}
 		return in(key, val)
-	case !keyConstant && !valueConstant && key.typ == "string" && val.typ == "list":
+	case !keyConstant && !valueConstant && key.Type == "string" && val.Type == "list":
 		return in(key, val)
-	case !valueConstant && val.typ == "string" && key.typ == "string":
+	case !valueConstant && val.Type == "string" && key.Type == "string":
 		if text, ok := c.Key.(string); keyConstant && (!ok || strings.ContainsAny(text, "*?")) {
 			refuse("%s of %v", c.Operator, c.Key)
 		}
-		if strings.HasPrefix(val.text, "params.") {
+		if strings.HasPrefix(val.Text, "params.") {
 			// People keep lists as JSON in a ConfigMap.
 			s.note(Differs, "Kyverno reads the value as a list in JSON, else as a pattern or a range such as 1-5; the policy looks for the text, or for it in quotes")
 			return anyOf(equal(val, key), call(val, "contains", "bool", sum(str("\""), key, str("\""))))
@@ -314,6 +314,6 @@ func (s *scope) isIn(key, val expr, keyConstant, valueConstant bool, c policy.Co
 		s.note(Differs, "Kyverno takes a value with * or ? for a pattern, one such as 1-5 for a range, and reads JSON; the policy compares texts")
 		return equal(key, val)
 	}
-	refuse("%s of %s and %s", c.Operator, key.text, val.text)
+	refuse("%s of %s and %s", c.Operator, key.Text, val.Text)
 	return no
 }
