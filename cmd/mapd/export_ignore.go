@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -154,6 +155,9 @@ func (f *exportIgnoreFlags) fromGenerated(ctx context.Context, s streams, rules 
 		return &codedError{code: exitPolicy}
 	case err != nil:
 		return f.usagef("%w", err)
+	}
+	if len(policies.Policies())+policies.Mutators()+policies.Kyverno()+len(policies.Kubewarden()) == 0 {
+		return f.usagef("no policies in %s", strings.Join(f.policies, ", "))
 	}
 	var namespaces []string
 	for _, t := range texts {

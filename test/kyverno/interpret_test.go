@@ -59,7 +59,7 @@ func hold(t *testing.T, s subject, n int, total *interpretTally) (agree bool) {
 	shown := 0
 	for i := range n {
 		request := pool.object(*seed, i)
-		// Kyverno fills in variables that an object has, too, and does not always come to an end.
+		// Kyverno also fills in variables in texts of the object, and does not always terminate.
 		if request == nil || strings.Contains(text(request.Object), "{{") {
 			total.invalid++
 			continue

@@ -1,8 +1,9 @@
-// Package ignore answers one question: what is a GitOps controller told, so that it does not
-// take what policies write for drift?
+// Package ignore writes the rules by which a GitOps controller ignores what policies write,
+// which it would otherwise revert as drift.
 //
-// It is told fields, of kinds: as narrow as the controller's rules can say it. An element of a
-// list is named by its keys if they can; an index is another element tomorrow.
+// A rule names fields of a kind, as narrowly as the controller's rules allow. It names an
+// element of a list by its keys where they allow that: the element at an index may be another
+// one tomorrow.
 package ignore
 
 import (

@@ -276,7 +276,7 @@ func (g *maker) object() verify.Object {
 	return o
 }
 
-// keyOf is the field by which elements of a list are told apart.
+// keyOf has, by the name of a list, the field that identifies its elements.
 var keyOf = map[string]string{
 	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath",
 	"imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip",

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// wazero can end a guest at each turn of a loop. That leaves the compiled code every time,
-// so guests with small loops take several times as long. And it does not end every guest:
-// a function that calls itself twice runs for years without a loop. Compiled code that
+// wazero can check at each turn of a loop whether a guest must end. Each check leaves the
+// compiled code, so guests with small loops take several times as long. And there are
+// guests that it does not end: a function that calls itself twice runs for years without a loop. Compiled code that
 // does not return stops the garbage collector, and with it the process.
 //
 // So a module is rewritten before it is compiled. It gets a counter (a global), and code

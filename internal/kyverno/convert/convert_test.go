@@ -140,8 +140,9 @@ func TestPolicy(t *testing.T) {
 		"unknown field": {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {spec: {typo: b}}}}\n", convert.Refused, "no field spec.typo"},
 		"apply one": {"  applyRules: One\n  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n" +
 			"  - {name: s, match: {any: [{resources: {kinds: [Service]}}]}, " + label + "}\n", convert.Refused, "applyRules: One"},
-		"function": {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ random('a') }}\"}}}}}\n", convert.Refused, "the function random()"},
-		"context":  {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Exact, ""},
+		"function":        {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ random('a') }}\"}}}}}\n", convert.Refused, "the function random() has no translation"},
+		"case of letters": {"  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ to_upper(request.object.metadata.name) }}\"}}}}}\n", convert.Differs, "changes the case of all letters, the policy that of A to Z"},
+		"context":         {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}\"}}}}}\n", convert.Exact, ""},
 		"two ConfigMaps": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: x, namespace: z}}, {name: d, configMap: {name: other}}], match: {any: [{resources: {kinds: [Service]}}]}, " +
 			"mutate: {patchStrategicMerge: {metadata: {labels: {a: \"{{ c.data.x }}{{ d.data.x }}\"}}}}}\n", convert.Refused, "two ConfigMaps"},
 		"variable ConfigMap": {"  rules:\n  - {name: r, context: [{name: c, configMap: {name: \"{{request.name}}\", namespace: z}}], match: {any: [{resources: {kinds: [Service]}}]}, " +

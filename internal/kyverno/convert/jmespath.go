@@ -600,10 +600,9 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		return value{expr: call(text(0), "startsWith", "bool", text(1))}
 	case "ends_with":
 		return value{expr: call(text(0), "endsWith", "bool", text(1))}
-	case "to_upper":
-		return value{expr: call(text(0), "upperAscii", "string")}
-	case "to_lower":
-		return value{expr: call(text(0), "lowerAscii", "string")}
+	case "to_upper", "to_lower":
+		s.note(Differs, "Kyverno's "+name+"() changes the case of all letters, the policy that of A to Z")
+		return value{expr: call(text(0), map[string]string{"to_upper": "upperAscii", "to_lower": "lowerAscii"}[name], "string")}
 	case "replace_all":
 		return value{expr: call(text(0), "replace", "string", text(1), text(2))}
 	case "regex_replace_all":
@@ -680,7 +679,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		}
 		return value{expr: call(s.plain(v), "map", "list", atom("k", ""), atom("k", "")), elem: "string"}
 	}
-	refuse("the function %s()", name)
+	refuse("the function %s() has no translation", name)
 	return value{}
 }
 

@@ -37,7 +37,7 @@ func (s *scope) substitute(v any) (any, error) {
 				return nil, fmt.Errorf("the name of a field is no text after the variables of %q are filled in", key)
 			}
 			if field != key && (strings.Contains(text(value), "{{") || strings.Contains(field, "{{")) {
-				// Kyverno adds the field while it goes through all of them, and may come to it.
+				// Kyverno adds the field to the map that it iterates over, so it may or may not visit it.
 				unknown("variables in the name of a field and in what its value becomes")
 			}
 			if _, twice := out[field]; twice {

@@ -79,7 +79,7 @@ func (x *examination) policies() {
 // state is what mapd has written about a policy or a binding.
 type state struct {
 	what, name string
-	ready      answer // unknown: mapd has not said anything of its present form
+	ready      answer // unknown: mapd has not written a condition for this generation
 	why        string
 	warnings   []string // of what is ready
 }

@@ -41,7 +41,7 @@ func HTML(title string) *Page {
 	return p
 }
 
-// IsHTML reports whether the page has room for what a reader unfolds.
+// IsHTML reports whether the page is HTML, where long parts can be folded.
 func (p *Page) IsHTML() bool { return p.html }
 
 // Heading adds the title of a part; level 2 is below that of the page.
