@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -245,7 +246,11 @@ func TestTimeout(t *testing.T) {
 
 // TestInterrupted: what was not decided in time is no verdict, so that the
 // failurePolicy of the webhook's configuration applies.
-func TestInterrupted(t *testing.T) {
+func TestInterrupted(t *testing.T) { synctest.Test(t, testInterrupted) }
+
+// The clock of synctest goes on when all wait, so the time is up in the evaluation and not
+// before it.
+func testInterrupted(t *testing.T) {
 	h := NewHandler(Options{Admitter: admitFunc(func(ctx context.Context, _ *policy.Request) *engine.Decision {
 		<-ctx.Done()
 		status := failure(504, "evaluation stopped")

@@ -46,12 +46,23 @@ func (b *tab) at(editor, part string) (x, y float64) {
 	return x, y
 }
 
-// cursor puts the cursor behind a part of an editor's text.
+// cursor puts the cursor behind a part of an editor's text. It clicks until the cursor is
+// there: the text moves while it is scrolled to, and where marks and messages appear.
 func (b *tab) cursor(editor, part string) {
 	b.t.Helper()
-	x, y := b.at(editor, part)
-	b.do(func(ctx context.Context) error { return chromedp.Do(ctx, chromedp.MouseClickXY(x, y)) })
-	b.until("the focus", js(`s => document.querySelector(s).contains(document.activeElement)`, editor))
+	b.poll(fmt.Sprintf("the cursor behind %q in %s", part, editor), func() (string, bool) {
+		x, y := b.at(editor, part)
+		b.do(func(ctx context.Context) error { return chromedp.Do(ctx, chromedp.MouseClickXY(x, y)) })
+		before := eval[string](b, js(`s => {
+			const at = document.getSelection(), line = [...document.querySelectorAll(s + " .cm-line")].find(l => l.contains(at.focusNode))
+			if (!line || !at.isCollapsed) return ""
+			const r = document.createRange()
+			r.setStart(line, 0)
+			r.setEnd(at.focusNode, at.focusOffset)
+			return r.toString()
+		}`, editor))
+		return fmt.Sprintf("it is behind %q", before), strings.HasSuffix(before, part)
+	})
 }
 
 // content returns the text of an editor, which must not be so long that a part of it is
