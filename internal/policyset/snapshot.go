@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,6 +55,10 @@ type Options struct {
 	// Mode and Whole are those of binding.Sources.
 	Mode  func(p *policy.Policy, b *binding.Binding, written api.Mode) api.Mode
 	Whole bool
+	// Installation is the namespace of mapd, whose exceptions are for all namespaces; "" is
+	// api.Installation. Now is the clock by which exceptions end, nil time.Now.
+	Installation string
+	Now          func() time.Time
 	// Provider is called for each Provider of external data; its error, best from
 	// external.DecodeProvider, is one of Build. Nil takes Providers for any other
 	// objects.
@@ -209,7 +214,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		return nil, inOrder(b.errs, docs)
 	}
 	s := b.snapshot
-	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types), Mode: opts.Mode, Whole: opts.Whole}
+	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types), Mode: opts.Mode, Whole: opts.Whole, Exceptions: b.exceptions}
 	ix, err := binding.NewIndex(s.Policies, b.compiled, s.sources)
 	if err != nil {
 		return nil, []error{err}
