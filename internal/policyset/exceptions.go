@@ -48,7 +48,7 @@ func (x *Exception) Problems(now time.Time) (texts []string) {
 		texts = append(texts, "does not hold: "+x.Unapplied)
 	}
 	if _, until := x.Times(); x.Ended(now) {
-		texts = append(texts, fmt.Sprintf("has ended: it was %s", binding.UntilText(until)))
+		texts = append(texts, fmt.Sprintf("has ended, it held %s", binding.UntilText(until)))
 	} else if until.IsZero() {
 		texts = append(texts, "has no end: mapd serve refuses it without --exceptions-without-end")
 	}
