@@ -59,6 +59,7 @@ type serveFlags struct {
 	warn                bool
 	legacy              string
 	expansion           bool
+	endless             bool // exceptions need no end
 	logLevel, logFormat string
 	verbose             bool
 	pprof               string
@@ -168,6 +169,7 @@ func newServe(s streams) *cobra.Command {
 	fl.DurationVar(&f.caValidity, "ca-validity", 5*365*24*time.Hour, "cluster: how long the authority that signs it lasts")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", api.ExemptNamespaces(), "cluster: namespaces besides mapd's own that no policy reaches")
 	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: how long after an audit of all objects the next one begins, at least 10m, which needs the right to read them (default none)")
+	fl.BoolVar(&f.endless, "exceptions-without-end", false, "cluster: take PolicyExceptions that have no end")
 	fl.BoolVar(&f.adopt, "adopt", false, "cluster: take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")
 	return cmd
@@ -180,7 +182,7 @@ const defaultNamespace = "mapd-system"
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
-		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval", "record-sink"}
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "exceptions-without-end", "external-data", "audit-interval", "record-sink"}
 )
 
 func (f *serveFlags) check() error {

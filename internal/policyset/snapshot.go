@@ -132,7 +132,7 @@ func (s *Snapshot) PolicyDocuments() map[string]*manifest.Document {
 func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 
 // Sources returns where the policies of the snapshot look for parameters and
-// Namespaces, for others that look for the same.
+// Namespaces, for others that look for the same. Exceptions are not among them.
 func (s *Snapshot) Sources() binding.Sources { return s.sources }
 
 // Authorizer returns the authorizer of the RBAC objects, which has no opinion if there
@@ -214,8 +214,10 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		return nil, inOrder(b.errs, docs)
 	}
 	s := b.snapshot
-	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types), Mode: opts.Mode, Whole: opts.Whole, Exceptions: b.exceptions}
-	ix, err := binding.NewIndex(s.Policies, b.compiled, s.sources)
+	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types), Mode: opts.Mode, Whole: opts.Whole}
+	own := s.sources
+	own.Exceptions = b.exceptions
+	ix, err := binding.NewIndex(s.Policies, b.compiled, own)
 	if err != nil {
 		return nil, []error{err}
 	}

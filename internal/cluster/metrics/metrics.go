@@ -13,12 +13,13 @@ import (
 type Metrics struct {
 	*webhook.Metrics
 
-	snapshot *snapshotMetrics
-	external *externalMetrics
-	watches  watchMetrics
-	breakers breakerMetrics
-	audit    auditMetrics
-	sink     sinkMetrics
+	snapshot   *snapshotMetrics
+	external   *externalMetrics
+	watches    watchMetrics
+	breakers   breakerMetrics
+	audit      auditMetrics
+	sink       sinkMetrics
+	exceptions exceptionMetrics
 }
 
 // New returns metrics that nothing has happened to yet.
@@ -30,7 +31,7 @@ func New() *Metrics {
 
 // collectors are those of this package.
 func (m *Metrics) collectors() []prometheus.Collector {
-	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink}
+	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink, &m.exceptions}
 	return append(append(all, m.snapshot.collectors()...), m.external.collectors()...)
 }
 
