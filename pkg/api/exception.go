@@ -178,7 +178,7 @@ func validateTimes(s *ExceptionSpec, rules ExceptionRules, path *field.Path) (er
 			return t
 		}
 		t, err := time.Parse(time.RFC3339, text)
-		if err != nil || len(text) > len("2006-01-02T15:04:05.999999999+07:00") {
+		if err != nil || t.IsZero() || len(text) > len("2006-01-02T15:04:05.999999999+07:00") { // zero is no time at all
 			errs = append(errs, field.Invalid(at, cut(text), "must be a time with a zone, such as 2027-01-31T00:00:00Z or 2027-01-31T18:00:00+01:00"))
 			return time.Time{}
 		}

@@ -90,6 +90,9 @@ type Exceptions struct {
 	of  map[exceptionKey][]*Exception // those that end last first
 }
 
+// Latest sorts exceptions by their ends, the last first.
+func Latest(a, b *Exception) int { return latest(a.until, b.until) }
+
 // exceptionKey is a policy and the namespace of an exception, "" for all namespaces.
 type exceptionKey struct{ policy, namespace string }
 
