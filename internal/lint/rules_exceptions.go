@@ -96,5 +96,7 @@ func narrow(m *admissionregistrationv1.MatchResources) bool {
 	if s := m.NamespaceSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
 		return true
 	}
-	return len(m.ResourceRules) > 0 && !slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "*/*") })
+	return len(m.ResourceRules) > 0 && !slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "*/*")
+	})
 }

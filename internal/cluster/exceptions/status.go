@@ -207,7 +207,7 @@ func (f *Feature) announce(ctx context.Context, o *object, message string) {
 	defer cancel()
 	event := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "events.k8s.io/v1", "kind": "Event",
-		"metadata":  map[string]any{"generateName": o.Name[:min(len(o.Name), 200)] + ".", "namespace": o.Namespace},
+		"metadata":  map[string]any{"name": fmt.Sprintf("%s.%x", o.Name[:min(len(o.Name), 200)], f.now().UnixNano()), "namespace": o.Namespace},
 		"eventTime": f.now().UTC().Format(metav1.RFC3339Micro),
 		"regarding": map[string]any{
 			"apiVersion": api.ExceptionGroup + "/" + api.ExceptionVersion, "kind": api.ExceptionKind, "namespace": o.Namespace, "name": o.Name, "uid": string(o.UID),

@@ -52,6 +52,7 @@ type Subject struct {
 	Context          []*unstructured.Unstructured // parameters, Namespaces, definitions
 	Given, Live      []*unstructured.Unstructured
 	ParamKindMissing bool // the server does not serve the policy's paramKind
+	Excepted         Excepted
 }
 
 // feature is something in a policy that behaves differently in the API server.
@@ -185,7 +186,7 @@ func groupOf(apiVersion string) string {
 
 // Rows returns the rows of docs/reference/compat.md that checks name.
 func Rows() []string {
-	out := []string{"external-data", "rollout-annotations"}
+	out := []string{"exceptions", "external-data", "rollout-annotations"}
 	for _, f := range features {
 		out = append(out, f.row)
 	}
@@ -208,6 +209,14 @@ func Check(ctx context.Context, s *Subject) ([]Finding, error) {
 		return out, nil
 	}
 	s.rollout(add)
+	if s.Direction == Native {
+		for _, text := range s.Excepted.Unsaid {
+			add(Refuse, "exceptions", "exceptions", "%s", text)
+		}
+		if n := len(s.Excepted.Conditions); n > 0 {
+			add(Note, "exceptions", "exceptions", "exceptions (%d) become matchConditions of the native policy; what becomes of them afterwards changes nothing there", n)
+		}
+	}
 	text := string(manifest.Encode(s.Policy.Object["spec"]))
 	if s.Direction == Native {
 		env, err := cel.NewEnv(cel.Options{Version: fmt.Sprintf("1.%d", min(s.Minor, lint.NewestMinor))})
