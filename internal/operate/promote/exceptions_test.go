@@ -20,7 +20,7 @@ kind: MutatingAdmissionPolicy
 metadata: {name: p}
 spec:
   reinvocationPolicy: Never
-  matchConstraints: {resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*", "*/*"]}]}
+  matchConstraints: {resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}]}
   matchConditions: %s
   mutations:
   - patchType: ApplyConfiguration

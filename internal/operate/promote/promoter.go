@@ -353,6 +353,9 @@ func (p *Promoter) World(ctx context.Context, policy string) (*World, error) {
 			}
 		}
 	}
+	if w.Objects[nativepolicies.Key{Group: api.OwnGroup, Name: policy}] == nil {
+		return w, nil
+	}
 	var own []string
 	for _, b := range bindings[api.OwnGroup] {
 		if Of(b) == policy {
