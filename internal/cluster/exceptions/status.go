@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -120,12 +122,14 @@ const longestPause = 10 * time.Second
 // each that ends within Soon.
 func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 	changed := f.changed.Add()
-	failed := ""
+	failed, told := "", map[types.UID]telling{}
 	for {
 		pause := time.Hour // a change comes before
 		if states := f.states.Load(); states != nil {
 			now := f.now()
 			counts, ending := map[string]int{}, 0
+			before := told
+			told = make(map[types.UID]telling, len(*states)) // without those that are gone
 			var problem error
 			for i := range *states {
 				s := &(*states)[i]
@@ -137,7 +141,10 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 				if !next.IsZero() {
 					pause = min(pause, max(next.Sub(now), 0), longestPause)
 				}
-				if err := f.write(ctx, s, list); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				if t, ok := before[s.Object.GetUID()]; ok {
+					told[s.Object.GetUID()] = t
+				}
+				if err := f.write(ctx, s, list, told); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 					problem, pause = err, min(pause, retry)
 				}
 			}
@@ -155,8 +162,15 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 	}
 }
 
-// write writes the conditions of an exception if its status has others.
-func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition) error {
+// telling is what was written about an exception: that in the mirror may be older.
+type telling struct {
+	version string // of the exception that the conditions were written for
+	list    []metav1.Condition
+	ending  bool // there was an event about its end
+}
+
+// write writes the conditions of an exception if its status has others, and notes that in told.
+func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, told map[types.UID]telling) error {
 	var before struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	}
@@ -186,15 +200,19 @@ func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition) 
 		}
 		conditions = append(conditions, u)
 	}
-	if same {
+	last := told[o.UID]
+	if same || last.version == o.ResourceVersion && slices.Equal(last.list, list) {
 		return nil
 	}
 	if err := f.applyStatus(ctx, o, statusManager, map[string]any{"observedGeneration": s.Object.GetGeneration(), "conditions": conditions}); err != nil {
 		return err
 	}
-	if now := meta.FindStatusCondition(list, typeEnding); now != nil && now.Status == metav1.ConditionTrue && was[typeEnding].Status != metav1.ConditionTrue {
+	now := meta.FindStatusCondition(list, typeEnding)
+	ending := now != nil && now.Status == metav1.ConditionTrue
+	if ending && !last.ending && was[typeEnding].Status != metav1.ConditionTrue {
 		f.announce(ctx, o, now.Message)
 	}
+	told[o.UID] = telling{o.ResourceVersion, list, ending}
 	return nil
 }
 
