@@ -452,7 +452,7 @@ func (e *evaluation) load(s streams, loader *moduleLoader, texts []mapd.File, li
 		return &codedError{code: exitPolicy}
 	case err != nil:
 		return usagef("--kubernetes: %w", err)
-	case len(policies.Policies()) == 0 && policies.Mutators()+policies.Kyverno()+len(policies.Kubewarden()) == 0 && !f.expand:
+	case policies.Len() == 0 && !f.expand:
 		return e.noPolicies()
 	}
 	e.swapped = len(texts) > 0 && len(live)+len(f.documents) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators()+policies.Kyverno() == 0

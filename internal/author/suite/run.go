@@ -300,7 +300,7 @@ func (h *loadedSuite) read() {
 	l := h.load(nil)
 	if h.first = l.policies; l.err != nil {
 		h.errs = []error{l.err}
-	} else if p := l.policies; len(p.Policies())+p.Mutators()+p.Kyverno()+len(p.Kubewarden()) == 0 {
+	} else if l.policies.Len() == 0 {
 		h.errs = []error{s.doc.ErrorAt("policies", errors.New("policies: there is no policy in these files"))}
 	}
 }
