@@ -47,7 +47,7 @@ func (w *Workspace) Complete(ctx context.Context, name string, at Position) ([]C
 	if a == nil {
 		return w.completeYAML(f, offsetOf(f.text, at)), ctx.Err()
 	}
-	c := completer{author: a, w: w}
+	c := completer{author: a}
 	// The tokens before the cursor, without the word that it is in.
 	tokens, last := a.split(a.site.cursor)
 	from := a.site.cursor
@@ -92,7 +92,6 @@ func (a *author) split(offset int) (tokens []layout.Token, in *layout.Token) {
 // completer collects completions.
 type completer struct {
 	*author
-	w      *Workspace
 	prefix string
 	where  Range
 	items  []Completion
