@@ -17,6 +17,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -553,7 +554,7 @@ func (e *evaluation) summarize() {
 	}
 	if len(unmet) > 0 && e.met != nil {
 		slices.Sort(unmet)
-		e.notes.say("note: ran for none of these objects (--explain says why): %s\n", report.Line(report.Some(unmet)))
+		e.notes.say("note: ran for none of these objects (--explain says why): %s\n", report.Line(words.Some(unmet, 10)))
 	}
 }
 
