@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"compress/flate"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
-
-	"github.com/mapd-project/mapd/internal/output/report"
 )
 
 // A State is what a link carries and a page opens with: a part of the Question to the
@@ -43,7 +42,9 @@ func Fragment(s State) (string, error) {
 		return "", fmt.Errorf("%d files are too many: at most %d fit in a link", n, maxTexts)
 	}
 	var text bytes.Buffer
-	if err := report.WriteJSON(&text, s, ""); err != nil {
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
 		return "", err
 	}
 	if text.Len() > MaxState {
