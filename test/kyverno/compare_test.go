@@ -237,6 +237,8 @@ func explainsMutating(reason string, request Request, want Result) bool {
 		return metadataOf(request.Object)["generateName"] != nil
 	case strings.Contains(reason, "undoes all mutations"):
 		return want.Error == ""
+	case strings.Contains(reason, "evaluates a variable once"), strings.Contains(reason, "between mutations"):
+		return true
 	case strings.Contains(reason, "Kyverno panics"):
 		return strings.HasPrefix(want.Error, "panic: ")
 	}
