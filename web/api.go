@@ -71,7 +71,7 @@ type Answer struct {
 	// results are.
 	LeftOut []string `json:"leftOut,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
-	// Unbound are the policies that have no effect, since they have no binding.
+	// Unbound are the policies that have no effect, since they have no binding. No note says it.
 	Unbound []string `json:"unbound,omitempty"`
 	Results []Result `json:"results,omitempty"`
 	// Limits are there if a trace was asked for.
