@@ -38,6 +38,7 @@ fmt:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./test/e2e/...
+	$(GO) list -export -tags server ./cmd/mapd >/dev/null # compiles; its tests are those of the whole program
 	$(GO) -C test/gatekeeper vet ./...
 	$(GO) -C test/kyverno vet ./...
 	$(GO) -C test/scheme vet ./...
@@ -140,13 +141,13 @@ ARCH    ?= $(shell $(GO) env GOARCH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 IMAGE   ?= ghcr.io/mapd-project/mapd:$(VERSION)
 
-image: $(SITE) ## build the image IMAGE for ARCH with docker; nothing is pulled; SITE= leaves out the playground
-	GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
+image: ## build the image IMAGE for ARCH with docker, with the program that only serves; nothing is pulled
+	GOOS=linux GOARCH=$(ARCH) $(GO) build -tags server -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
 	docker build --platform linux/$(ARCH) --build-arg ARCH=$(ARCH) --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
-release: $(SITE) ## archives for all platforms, bills of materials, checksums and the manifest for krew into dist; VERSION=v1.2.3
+release: $(SITE) ## archives, images, chart, bills of materials, provenance and checksums into dist; VERSION=v1.2.3, signed with KEY=FILE
 	rm -rf dist
-	$(GO) run ./hack/release -version "$(VERSION)" -out dist
+	$(GO) run ./hack/release -version "$(VERSION)" -out dist $(if $(KEY),-key "$(KEY)")
 
 kind: ## a kind cluster with mapd in it, the examples, and the tests of test/e2e against it
 	@./hack/kind.sh

@@ -22,7 +22,7 @@ func TestStartPage(t *testing.T) {
 	m := cluster.Installed(t, cluster.InstallOptions{})
 	m.NeedProcesses(t)
 	r := newReader(t, m, cluster.Root(t), map[string]string{
-		"make image SITE= IMAGE=mapd.example/mapd:1": "needs docker; make kind does it",
+		"make image IMAGE=mapd.example/mapd:1": "needs docker; make kind does it",
 		"mapd install --image mapd.example/mapd:1":   "TestInstallation",
 		"mapd doctor": "TestInstallation",
 	})
