@@ -57,6 +57,7 @@ type serveFlags struct {
 	tlsCert, tlsKey     string
 	clientCA            string
 	clientCAErr         func() error // what is wrong with that file now; nil without one
+	callers             callerFlags
 	kubernetes          string
 	warn                bool
 	legacy              string
@@ -133,6 +134,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "file with the serving certificate; it is read again when it changes")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "file with its key")
 	fl.StringVar(&f.clientCA, "client-ca", "", "file with the authority of the API server's client certificate; without one of it nobody may send reviews")
+	f.callers.add(fl)
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or the newest known)")
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
 	choiceVar(fl, &f.legacy, "legacy", "", ": whether Gatekeeper's mutators run; with shadow mapd says what they would change, with native (cluster) it also keeps policies in their place where these do the same (default on for files, off in a cluster, which needs more rights)", legacyOn, legacyShadow, legacyNative, legacyOff)
@@ -186,7 +188,8 @@ const defaultNamespace = "mapd-system"
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
-		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval", "reports", "record-sink"}
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval", "reports", "record-sink",
+		"caller-tokens", "caller-token-issuer", "caller-token-keys"}
 )
 
 func (f *serveFlags) check() error {
@@ -236,6 +239,8 @@ func (f *serveFlags) check() error {
 		return usagef("serve: --webhook-timeout %s: must be whole seconds from 1s to 30s", f.timeout)
 	case f.validity <= 0 || f.caValidity < f.validity:
 		return usagef("serve: --cert-validity %s must be positive and no longer than --ca-validity %s", f.validity, f.caValidity)
+	case (f.callers.issuer == "") != (f.callers.keys == ""):
+		return usagef("serve: --caller-token-issuer and --caller-token-keys go together")
 	case f.url != "" && (f.set("service") || f.set("service-port")):
 		return usagef("serve: --url stands instead of a Service")
 	}

@@ -58,7 +58,7 @@ func autogen(p *policy.Policy) []variant {
 	var out []variant
 	for i := range p.Rules.Rules {
 		r := &p.Rules.Rules[i]
-		if strings.HasPrefix(r.Name, "autogen-") || r.Mutate == nil || !forPods(r) {
+		if strings.HasPrefix(r.Name, "autogen-") || r.Mutate == nil || !forPods(r) || nestedForEach(r) {
 			continue
 		}
 		if len(others) > 0 {
@@ -73,6 +73,12 @@ func autogen(p *policy.Policy) []variant {
 		}
 	}
 	return out
+}
+
+// nestedForEach reports whether a rule has a foreach within a foreach. What Kyverno makes of it for
+// controllers removes their template, which servers refuse.
+func nestedForEach(r *policy.Rule) bool {
+	return slices.ContainsFunc(r.Mutate.ForEach, func(f policy.ForEach) bool { return len(f.ForEach) > 0 })
 }
 
 func canAutogen(s *policy.Spec) bool {
