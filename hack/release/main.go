@@ -275,7 +275,9 @@ func build(ctx context.Context, version string, t target, file string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(info.Settings, debug.BuildSetting{Key: "GOFIPS140", Value: fipsModule}) {
+	if !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+		return s.Key == "GOFIPS140" && strings.HasPrefix(s.Value, fipsModule+"-")
+	}) {
 		return errors.New("the program does not say that it has Go's FIPS 140-3 module")
 	}
 	return nil
