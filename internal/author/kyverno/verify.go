@@ -96,8 +96,10 @@ func (a *Assessment) Verifier() *Verification {
 		}
 		kinds := kindsOf(r, a.types)
 		t := verify.Task{
-			Name: c.Policy, Reference: reference(engine), Allows: allowed, Reorders: reorders(r),
-			Explains: func(ref, nat verify.Result) bool { return explains(r, ref, nat) },
+			Name: c.Policy, Reference: reference(engine), Allows: allowed, Reorders: r.Reorders(),
+			Explains: func(q verify.Request, ref, nat verify.Result) bool {
+				return r.Explains(convert.Case{Object: verify.Defaulted(q.Object), User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
+			},
 		}
 		for _, u := range r.Units {
 			t.Policies = append(t.Policies, verify.Written{Policy: u.Policy, Binding: u.Binding})
@@ -164,31 +166,6 @@ func worst(r *convert.Result) convert.Verdict {
 		}
 	}
 	return out
-}
-
-// reorders reports whether a verdict names the order of a list: by itself, or among what is better.
-func reorders(r *convert.Result) bool {
-	return slices.ContainsFunc(r.Rules, func(rule convert.Rule) bool {
-		return rule.Verdict == convert.Order || slices.ContainsFunc(rule.Reasons, func(s string) bool {
-			return strings.Contains(s, " the others") || strings.Contains(s, "to its front")
-		})
-	})
-}
-
-// explains reports whether a reason of a verdict can be that of a difference. Most say that Kyverno
-// refuses what the policy does not.
-func explains(r *convert.Result, ref, nat verify.Result) bool {
-	for _, rule := range r.Rules {
-		if rule.Verdict != convert.Better && rule.Verdict != convert.Differs {
-			continue
-		}
-		for _, reason := range rule.Reasons {
-			if strings.Contains(reason, "Kyverno refuses") == (ref.Refused != "" && nat.Refused == "") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // reference is Kyverno, as far as the interpreter knows it.
