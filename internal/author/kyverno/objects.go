@@ -42,6 +42,10 @@ func literalsOf(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVers
 		},
 		values: []any{"", "other"},
 	}
+	if p.CEL != nil {
+		l.collectCEL(p)
+		return l
+	}
 	data, err := json.Marshal(p.Rules)
 	var v any
 	if err == nil && json.Unmarshal(data, &v) == nil {
@@ -86,14 +90,19 @@ func (l *literals) collect(v any) {
 			for _, step := range fieldStep.FindAllStringSubmatch(m[1], -1) {
 				path = append(path, strings.Trim(step[1], `"`))
 			}
-			l.paths = append(l.paths, path)
-			if n := len(path); n == 3 && path[0] == "metadata" {
-				l.labels[path[2]] = append(l.labels[path[2]], "x", "")
-			}
+			l.mentions(path)
 		}
 		for _, m := range rawText.FindAllStringSubmatch(v, -1) {
 			l.values = append(l.values, m[1])
 		}
+	}
+}
+
+// mentions collects a field that an expression names.
+func (l *literals) mentions(path []string) {
+	l.paths = append(l.paths, path)
+	if n := len(path); n >= 3 && path[n-3] == "metadata" {
+		l.labels[path[n-1]] = append(l.labels[path[n-1]], "x", "")
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 type bundle []*compiledGroup
 
 // bundles divides groups into policies: one for all of them, but for those that have another
-// parameter, or none, for all kinds, and for groups whose kinds have the same name.
-func bundles(groups []*compiledGroup) (out []bundle) {
+// parameter, or none, for all kinds, and for groups whose kinds have the same name. With apart each
+// group has its own.
+func bundles(groups []*compiledGroup, apart bool) (out []bundle) {
 	for _, g := range groups {
 		i := slices.IndexFunc(out, func(b bundle) bool {
-			return !slices.ContainsFunc(b, func(other *compiledGroup) bool { return !g.joins(other) })
+			return !apart && !slices.ContainsFunc(b, func(other *compiledGroup) bool { return !g.joins(other) })
 		})
 		if i < 0 {
 			out = append(out, nil)

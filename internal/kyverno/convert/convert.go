@@ -72,6 +72,9 @@ type Result struct {
 type Options struct {
 	// Types are the kinds that policies are about; nil means the built-in ones.
 	Types *openapi.Types
+	// Apart makes a policy for each group of kinds for which the same rules run, instead of one for
+	// all: what runs for an object are then the rules for its kind and no others.
+	Apart bool
 }
 
 // Policy converts the mutate rules of a policy.
@@ -94,7 +97,7 @@ func Policy(p *policy.Policy, o Options) *Result {
 		place[i] = len(r.Rules)
 		r.Rules = append(r.Rules, Rule{Name: rule.Name, Verdict: Exact, Uses: uses(rule)})
 	}
-	c := &converter{Result: r, types: o.Types, place: place}
+	c := &converter{Result: r, types: o.Types, place: place, apart: o.Apart}
 	c.run()
 	return r
 }
@@ -104,6 +107,7 @@ type converter struct {
 	*Result
 	types *openapi.Types
 	place map[int]int
+	apart bool
 	names map[string]bool
 }
 
@@ -171,7 +175,7 @@ func (c *converter) run() {
 		}
 		c.names = map[string]bool{}
 		c.Units = nil
-		for _, b := range bundles(done) {
+		for _, b := range bundles(done, c.apart) {
 			if u := c.assemble(b, len(b) == len(done)); u != nil {
 				c.Units = append(c.Units, *u)
 			}

@@ -119,7 +119,7 @@ func (r *Result) Explains(c Case, kyverno, native Outcome) string {
 	for _, field := range differing(a, b, "") {
 		field = inPod.Replace(field)
 		of := first(func(e effect) bool {
-			return e.kind == escapes && strings.Contains(text(kyverno.Object), `\\u00`) || e.kind == writes && (e.at == "" || field == e.at || strings.HasPrefix(field, e.at+".") || strings.HasPrefix(field, e.at+"[") || strings.HasPrefix(e.at, field))
+			return e.kind == escapes && strings.Contains(text(kyverno.Object), `\\u00`) || e.kind == writes && within(field, inPod.Replace(e.at))
 		})
 		if of == "" {
 			return ""
@@ -127,6 +127,11 @@ func (r *Result) Explains(c Case, kyverno, native Outcome) string {
 		why = cmp.Or(why, of)
 	}
 	return why
+}
+
+// within reports whether a field is one at a place or in it, or holds the place.
+func within(field, at string) bool {
+	return at == "" || field == at || strings.HasPrefix(field, at+".") || strings.HasPrefix(field, at+"[") || strings.HasPrefix(at, field)
 }
 
 // strangeImage reports whether an object has an image that Kyverno may not take for a reference.
