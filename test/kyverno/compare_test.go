@@ -174,7 +174,7 @@ func differ(t *testing.T, s subject, n int, total *tally) {
 		if r.Reorders() && Same(want, got, true) {
 			continue
 		}
-		if r.Explains(convert.Case{Object: before.Object, User: request.User}, convert.Outcome{Object: want.Object, Refused: want.Error}, convert.Outcome{Object: got.Object, Refused: got.Error}) != "" {
+		if r.Explains(convert.Case{Object: request.Object, Unchanged: before.Object, User: request.User}, convert.Outcome{Object: want.Object, Refused: want.Error}, convert.Outcome{Object: got.Object, Refused: got.Error}) != "" {
 			total.explained++
 			continue
 		}

@@ -109,7 +109,7 @@ func (a *Assessment) Verifier() *Verification {
 			}
 			t.Reference = reference(engine, configMaps)
 			t.Explains = func(q verify.Request, ref, nat verify.Result) bool {
-				return r.Explains(convert.Case{Object: verify.Defaulted(q.Object), User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
+				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
 			}
 		}
 		for _, u := range r.Units {

@@ -1,11 +1,16 @@
 package convert
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/internal/celgen"
 )
 
 // libraries of Kyverno that no server has, and what stands for them.
@@ -81,7 +86,17 @@ func (r *Result) celUnit(rule *Rule) Unit {
 	conditions := slices.Clone(s.MatchConditions)
 	for i, c := range conditions {
 		conditions[i].Expression = inlined(c.Expression, s.Variables)
+		if len(content.IsLabelKey(c.Name)) > 0 {
+			conditions[i].Name = "" // Kyverno takes any text
+		}
 		texts = append(texts, c.Expression)
+	}
+	for i, c := range conditions {
+		if c.Name == "" {
+			name := strings.Trim(label(s.MatchConditions[i].Name)[:min(60, len(label(s.MatchConditions[i].Name)))], "-")
+			others := celgen.AddCondition(slices.Clone(conditions), cmp.Or(name, "condition"), c.Expression)
+			conditions[i].Name = others[len(others)-1].Name
+		}
 	}
 	for _, v := range s.Variables {
 		texts = append(texts, v.Expression)

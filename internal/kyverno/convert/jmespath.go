@@ -304,6 +304,9 @@ func (s *scope) plain(v value) expr {
 		if v.path.root.Text == "request" {
 			refuse("the variable request")
 		}
+		if v.path.may.Text != "" && v.path.prefix[0] == oldRoot {
+			refuseFor("operations: [UPDATE], or a default with ||", "request.oldObject where an object is created, of which Kyverno takes all fields for null")
+		}
 		if _, optional := s.shape.read(*v.path); optional && s.fallible != nil {
 			*s.fallible++
 		}

@@ -53,10 +53,11 @@ func writesAt(p []string) effect       { return effect{writes, show(p)} }
 // inPod takes away where controllers have what Pods have.
 var inPod = strings.NewReplacer("spec.jobTemplate.spec.template.", "", "spec.template.", "")
 
-// Case is an object and who writes it.
+// Case is an object as it is admitted, the same as a server stores it if nothing changes it, and
+// who writes it.
 type Case struct {
-	Object map[string]any
-	User   string
+	Object, Unchanged map[string]any
+	User              string
 }
 
 // Outcome is what became of an object on one side: the object as a server stores it, or why the
@@ -111,7 +112,7 @@ func (r *Result) Explains(c Case, kyverno, native Outcome) string {
 	if r.Reorders() {
 		a, b = inOrderOfText(a), inOrderOfText(b)
 	}
-	runsOnce := converted > 1 || reflect.DeepEqual(kyverno.Object, object) || reflect.DeepEqual(native.Object, object)
+	runsOnce := converted > 1 || reflect.DeepEqual(kyverno.Object, c.Unchanged) || reflect.DeepEqual(native.Object, c.Unchanged)
 	if why := first(func(e effect) bool { return anyWay(e) || e.kind == applies && runsOnce }); why != "" {
 		return why
 	}
