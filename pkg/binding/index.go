@@ -47,7 +47,7 @@ type Sources struct {
 	// Deletions says that policies see DELETE requests, as webhooks do.
 	Deletions bool
 	// Mode returns the mode of a policy by a binding, instead of what they say, which is
-	// its last argument. NewIndex and Next ask it for each pair. Nil leaves it at that.
+	// its last argument. NewIndex asks it for each pair. Nil leaves it at that.
 	Mode func(p *policy.Policy, b *Binding, written api.Mode) api.Mode
 	// Whole has bindings apply to all objects, whatever their Share is.
 	Whole bool
@@ -87,7 +87,6 @@ type Index struct {
 	entries  []entry // by policy name; only policies that are bound
 	pairs    []pair  // in the order in which they run
 	rooms    []*room
-	groups   int // how many there are
 
 	known    atomic.Pointer[map[key]*candidates]
 	learning sync.Mutex // also guards tables of rooms
@@ -155,40 +154,6 @@ type roomKey struct {
 // that do not compile take part as policy.Broken ones. It is an error if two
 // policies or two bindings share a name.
 func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Index, error) {
-	return newIndex(policies, bindings, src, &Index{})
-}
-
-// Next returns what NewIndex returns for the sources of ix, for less: it reuses the
-// parsed rules of policies that stay as they are, and prepares the kinds of requests
-// that ix has met. It assumes that Equivalents still gives the same answers.
-func (ix *Index) Next(policies []*policy.Policy, bindings []*Binding) (*Index, error) {
-	next, err := newIndex(policies, bindings, ix.src, ix)
-	if err != nil {
-		return nil, err
-	}
-	learned := *ix.known.Load()
-	work := len(next.rooms)
-	if work > maxTables {
-		work = len(next.pairs)
-	}
-	if len(learned)*work > maxRelearned {
-		return next, nil // requests will ask
-	}
-	known := make(map[key]*candidates, len(learned))
-	for k := range learned {
-		known[k] = next.compute(&k)
-	}
-	next.known.Store(&known)
-	return next, nil
-}
-
-// maxRelearned bounds how much Next prepares for requests that may never come. For
-// each kind of request it visits all rooms, or all pairs if there are many rooms;
-// each takes about 0.2 µs.
-const maxRelearned = 100_000
-
-// newIndex reuses the matchers of policies that are in an older Index.
-func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *Index) (*Index, error) {
 	policies, twice := sorted(policies, (*policy.Policy).Name)
 	if twice != "" {
 		return nil, fmt.Errorf("policy %q is given twice", twice)
@@ -202,7 +167,6 @@ func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *
 
 	bound := slices.Clone(bindings) // by policy name, then by name
 	slices.SortStableFunc(bound, func(a, b *Binding) int { return cmp.Compare(a.PolicyName(), b.PolicyName()) })
-	before := old.entries
 	ix.entries = make([]entry, 0, min(len(policies), len(bound)))
 	for _, p := range policies {
 		name := p.Name()
@@ -216,21 +180,13 @@ func newIndex(policies []*policy.Policy, bindings []*Binding, src Sources, old *
 		if n == 0 {
 			continue
 		}
-		for len(before) > 0 && before[0].policy.Name() < name {
-			before = before[1:]
-		}
-		e := entry{policy: p, bindings: bound[:n:n]}
-		if len(before) > 0 && before[0].policy == p {
-			e.match = before[0].match
-		} else {
-			e.match = matcherOf(p.Object().Spec.MatchConstraints)
-		}
+		e := entry{policy: p, match: matcherOf(p.Object().Spec.MatchConstraints), bindings: bound[:n:n]}
 		if kind := p.Object().Spec.ParamKind; kind != nil {
 			e.params = paramKind{true, kind.APIVersion, kind.Kind}
 		}
 		ix.entries = append(ix.entries, e)
 	}
-	ix.group(old.groups)
+	ix.group()
 	return ix, nil
 }
 
@@ -247,14 +203,13 @@ func sorted[T any](list []T, name func(T) string) (_ []T, twice string) {
 }
 
 // group builds the pairs of all entries, their groups and the rooms of the groups.
-// expected is about how many groups there will be.
-func (ix *Index) group(expected int) {
+func (ix *Index) group() {
 	type numbered struct {
 		*group
 		pairs int
 	}
 	var groups []numbered
-	known, rooms := make(map[groupKey]int, expected), map[roomKey]*room{}
+	known, rooms := map[groupKey]int{}, map[roomKey]*room{}
 	of := make([]int, 0, len(ix.bindings)) // the group of each pair
 	ix.pairs = make([]pair, 0, len(ix.bindings))
 	add := func(k groupKey, e *entry, b *Binding) {
@@ -295,7 +250,6 @@ func (ix *Index) group(expected int) {
 			add(groupKey{policy: e.match, binding: b.match, params: e.params}, e, b)
 		}
 	}
-	ix.groups = len(groups)
 	room := make([]int32, len(of)) // for the lists of all groups
 	for _, g := range groups {
 		g.group.pairs, room = room[:0:g.pairs], room[g.pairs:]
@@ -355,7 +309,7 @@ func newGroup(k groupKey) *group {
 }
 
 // table returns one of the room's tables and builds it first if necessary. The caller
-// must hold ix.learning unless nobody else has the Index yet.
+// must hold ix.learning.
 func (r *room) table(namespaces bool) *lookup.Table[*group] {
 	i := 0
 	if namespaces {
@@ -555,23 +509,30 @@ func admissible(k *key, deletions bool) bool {
 	default:
 		return false
 	}
-	switch k.resource.Group {
+	return !Unreviewed(k.resource.Group, k.resource.Resource)
+}
+
+// Unreviewed reports whether no policy sees requests for a resource, whatever it matches.
+// From 1.37 on, servers do not call webhooks for reviews of authentication and
+// authorization either (ExcludeAdmissionWebhookVirtualResources).
+func Unreviewed(group, resource string) bool {
+	switch group {
 	case "authentication.k8s.io":
-		switch k.resource.Resource {
+		switch resource {
 		case "selfsubjectreviews", "tokenreviews":
-			return false
+			return true
 		}
 	case "authorization.k8s.io":
-		switch k.resource.Resource {
+		switch resource {
 		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
-			return false
+			return true
 		}
 	case api.NativeGroup, api.OwnGroup:
-		switch k.resource.Resource {
+		switch resource {
 		case "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 			api.PolicyResource, api.BindingResource:
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }

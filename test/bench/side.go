@@ -198,7 +198,7 @@ var deps = mapdpolicy.Deps{Env: subject.Env, Types: subject.Builtin}
 type published struct {
 	policies []*mapdpolicy.Policy
 	bindings []*binding.Binding
-	index    *binding.Index
+	sources  binding.Sources
 	engine   *engine.Engine
 }
 
@@ -219,14 +219,17 @@ func (l *loader) load() (*published, error) {
 		}
 		p.bindings = append(p.bindings, compiled.Program)
 	}
-	var err error
-	p.index, err = binding.NewIndex(p.policies, p.bindings, binding.Sources{
-		Params: l.params, Namespaces: l.namespaces, Equivalents: policyset.Equivalents(subject.Builtin)})
-	if err != nil {
-		return nil, err
+	p.sources = binding.Sources{Params: l.params, Namespaces: l.namespaces, Equivalents: policyset.Equivalents(subject.Builtin)}
+	return p, p.publish()
+}
+
+// publish has the engine run what there is.
+func (p *published) publish() error {
+	index, err := binding.NewIndex(p.policies, p.bindings, p.sources)
+	if err == nil {
+		p.engine.Publish(engine.Policies(index))
 	}
-	p.engine.Publish(engine.Policies(p.index))
-	return p, nil
+	return err
 }
 
 // anew is the text of a policy with another comment before each expression.
@@ -246,15 +249,8 @@ func (p *published) change(i int, text []byte) error {
 	if err != nil {
 		return err
 	}
-	policies := slices.Clone(p.policies)
-	policies[i] = compiled
-	index, err := p.index.Next(policies, p.bindings)
-	if err != nil {
-		return err
-	}
-	p.policies, p.index = policies, index
-	p.engine.Publish(engine.Policies(index))
-	return nil
+	p.policies[i] = compiled
+	return p.publish()
 }
 
 // Changed returns the side that takes in one changed policy among all that are

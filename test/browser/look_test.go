@@ -159,7 +159,7 @@ func TestKeyboard(t *testing.T) {
 	b.tabTo(documentEditor)
 	b.press("a", chromedp.ModifierCtrl)
 	b.paste(documentEditor, want.Documents[0].Text)
-	b.press(kb.F6) // from region to region, since the tab key indents in an editor
+	b.press(kb.F6) // from region to region
 	b.tabTo(objectEditor)
 	b.press("a", chromedp.ModifierCtrl)
 	b.paste(objectEditor, pod)

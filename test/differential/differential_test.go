@@ -19,6 +19,7 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/hammer"
 	"github.com/mapd-project/mapd/test/oracle"
 	"github.com/mapd-project/mapd/test/subject"
 )
@@ -85,15 +86,12 @@ func random(seed int) scenario {
 }
 
 // The same scenarios every time, so that a failure can be looked at again.
-// MAPD_SCENARIOS asks for another number of them than 1500, or for a range:
+// MAPD_SCENARIOS asks for another number of them than 500, or for a range:
 // 100000-200000.
 func TestFixedScenarios(t *testing.T) {
 	// Environments of expressions come and go; collecting them is a third of it.
 	defer debug.SetGCPercent(debug.SetGCPercent(600))
-	first, last := 0, 1500
-	if testing.Short() {
-		last = 60
-	}
+	first, last := 0, hammer.Count(500)
 	if from, to, ok := strings.Cut(os.Getenv("MAPD_SCENARIOS"), "-"); ok {
 		first, _ = strconv.Atoi(from)
 		last, _ = strconv.Atoi(to)

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/author/suite/cases"
@@ -597,18 +595,6 @@ func (c *claim) got(r *mapd.Result) (got, why string) {
 	return got, why
 }
 
-// inDefault returns an expected object without a namespace as one in the namespace default, if that
-// is where the result is.
-func inDefault(want map[string]any, result *unstructured.Unstructured) map[string]any {
-	w := &unstructured.Unstructured{Object: want}
-	if w.GetNamespace() != "" || result == nil || result.GetNamespace() != metav1.NamespaceDefault {
-		return want
-	}
-	w = w.DeepCopy()
-	w.SetNamespace(metav1.NamespaceDefault)
-	return w.Object
-}
-
 // completed reports whether a mutation of the claim ran without a change.
 func (c *claim) completed(r *mapd.Result) bool {
 	return slices.ContainsFunc(r.Decision.Steps, func(s engine.Step) bool { return c.about(s) && s.Outcome == engine.Unchanged })
@@ -653,7 +639,6 @@ func (c *claim) of(r *mapd.Result, want map[string]any, reorders bool) *cases.Wr
 	}
 	var changes []mapd.Change
 	if want != nil && !r.Denied() {
-		want = inDefault(want, r.Decision.Object)
 		// Kyverno does not compare fields without content.
 		changes = slices.DeleteFunc(r.Against(want), func(d mapd.Change) bool {
 			return hollow(d.Before) && hollow(d.After) || reorders && d.Moved

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -103,37 +102,18 @@ func join(c catalogue, src binding.Sources, before map[webhook.ID]*joined, also 
 	}
 	next := map[webhook.ID]*joined{}
 	for id, share := range shares.of {
-		old := before[id]
-		if old == nil && before != nil {
-			old = alike(before, id.Group)
-		}
 		j := share.joined(&c)
-		var err error
-		switch {
-		case old == nil:
-			j.index, err = binding.NewIndex(j.policies, j.bindings, src)
-		case slices.Equal(old.policies, j.policies) && slices.Equal(old.bindings, j.bindings):
-			j = old
-		default:
-			j.index, err = old.index.Next(j.policies, j.bindings)
+		if old := before[id]; old != nil && slices.Equal(old.policies, j.policies) && slices.Equal(old.bindings, j.bindings) {
+			next[id] = old
+			continue
 		}
-		if err != nil {
+		var err error
+		if j.index, err = binding.NewIndex(j.policies, j.bindings, src); err != nil {
 			return nil, err
 		}
 		next[id] = j
 	}
 	return next, nil
-}
-
-// alike returns the greatest entry of a group, which has most in common with one of
-// the group that is new, nil if there is none.
-func alike(before map[webhook.ID]*joined, g webhook.Group) (most *joined) {
-	for _, id := range slices.SortedFunc(maps.Keys(before), webhook.ID.Compare) {
-		if id.Group == g && (most == nil || len(before[id].bindings) > len(most.bindings)) {
-			most = before[id]
-		}
-	}
-	return most
 }
 
 // shares are what entries get of a catalogue.

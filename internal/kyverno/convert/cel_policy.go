@@ -128,8 +128,10 @@ func (r *Result) celUnit(rule *Rule) Unit {
 	if s.ReinvocationPolicy != nil && *s.ReinvocationPolicy != "" {
 		reinvocation = *s.ReinvocationPolicy
 	}
+	r.celDifferences(rule, texts)
+	conditions, mutations := movedToMutations(conditions, s.Mutations)
 	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: s.MatchConstraints.DeepCopy(), MatchConditions: conditions, Variables: s.Variables, Mutations: s.Mutations,
+		MatchConstraints: s.MatchConstraints.DeepCopy(), MatchConditions: conditions, Variables: s.Variables, Mutations: mutations,
 		FailurePolicy: &fail, ReinvocationPolicy: reinvocation,
 	}
 	u := Unit{
@@ -145,6 +147,68 @@ func (r *Result) celUnit(rule *Rule) Unit {
 		}
 	}
 	return u
+}
+
+var (
+	ofNamespace = regexp.MustCompile(`\bnamespaceObject\b`)
+	ofOldObject = regexp.MustCompile(`\boldObject\b`)
+	// objectsInValue matches a JSON patch whose value is a list or map with objects in it.
+	objectsInValue = regexp.MustCompile(`\bvalue\s*:\s*[\[{][^\]}]*\bObject\b`)
+)
+
+// movedToMutations has mutations ask the conditions if one uses namespaceObject, which a server does
+// not have in match conditions. They move together, since one that does not hold makes up for
+// another that fails.
+func movedToMutations(conditions []admissionregistrationv1.MatchCondition, mutations []admissionregistrationv1.Mutation) (stay []admissionregistrationv1.MatchCondition, changed []admissionregistrationv1.Mutation) {
+	uses := func(pattern *regexp.Regexp) int {
+		return slices.IndexFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return pattern.MatchString(c.Expression) })
+	}
+	if uses(ofNamespace) < 0 {
+		return conditions, mutations
+	}
+	if i := uses(ofObjects); i >= 0 && len(mutations) > 1 {
+		refuseFor("a policy for each mutation",
+			"a match condition uses namespaceObject, so mutations have to ask all conditions, and %s uses the object, which the mutations before change", conditions[i].Name)
+	}
+	guard := yes
+	for _, c := range conditions {
+		guard = all(guard, atom("("+c.Expression+")", "bool"))
+	}
+	for _, m := range mutations {
+		m = *m.DeepCopy()
+		if m.ApplyConfiguration != nil {
+			m.ApplyConfiguration.Expression = formatted(when(guard, atom("("+m.ApplyConfiguration.Expression+")", ""), atom("Object{}", "")))
+		}
+		if m.JSONPatch != nil {
+			m.JSONPatch.Expression = formatted(when(guard, atom("("+m.JSONPatch.Expression+")", ""), list()))
+		}
+		changed = append(changed, m)
+	}
+	return nil, changed
+}
+
+// celDifferences notes what Kyverno does otherwise than a server with the same policy.
+func (r *Result) celDifferences(rule *Rule, texts []string) {
+	s := r.Policy.CEL
+	creates, named := false, false
+	for _, m := range s.MatchConstraints.ResourceRules {
+		creates = creates || slices.Contains(m.Operations, admissionregistrationv1.Create) || slices.Contains(m.Operations, admissionregistrationv1.OperationAll)
+		named = named || len(m.ResourceNames) > 0
+	}
+	if creates && slices.ContainsFunc(texts, ofOldObject.MatchString) {
+		rule.note(Differs, anything, "oldObject is null when an object is created; in Kyverno it is {}")
+	}
+	if named {
+		rule.note(Differs, anything, "in Kyverno, resourceNames are also beginnings of generateName")
+	}
+	if s.FailurePolicy != nil && *s.FailurePolicy == admissionregistrationv1.Ignore && len(s.Mutations) > 1 {
+		rule.note(Differs, anything, "after an error Kyverno undoes all mutations of the policy, with failurePolicy: Ignore; the policy keeps the others")
+	}
+	for _, m := range s.Mutations {
+		if m.JSONPatch != nil && objectsInValue.MatchString(m.JSONPatch.Expression) {
+			rule.note(Better, anything, "Kyverno panics at Object{…} in a list or map that is the value of a JSON patch")
+		}
+	}
 }
 
 var ofVariables = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)

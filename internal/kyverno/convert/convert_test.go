@@ -185,6 +185,16 @@ spec:
 	if got, want := r.Units[0].Policy.Spec.MatchConditions[0].Expression, "(!(has(object.metadata.labels))) && true"; got != want {
 		t.Errorf("match condition %s, want %s", got, want)
 	}
+	// A server has no namespaceObject in match conditions.
+	namespace := strings.Replace(text, "variables.second && true", "namespaceObject.metadata.name != 'a'", 1)
+	spec := convert.Policy(policies(t, []byte(namespace))[0], convert.Options{Types: builtin}).Units[0].Policy.Spec
+	if got, want := spec.Mutations[0].JSONPatch.Expression, "(namespaceObject.metadata.name != 'a') ? ([]) : []"; got != want || len(spec.MatchConditions) > 0 {
+		t.Errorf("mutation %s, want %s; %d match conditions", got, want, len(spec.MatchConditions))
+	}
+	several := strings.Replace(strings.Replace(namespace, "!= 'a'", "!= object.metadata.name", 1), "mutations: [", `mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}, `, 1)
+	if r := convert.Policy(policies(t, []byte(several))[0], convert.Options{Types: builtin}); r.Rules[0].Verdict != convert.Refused || !strings.Contains(r.Rules[0].Reasons[0], "c uses the object") {
+		t.Errorf("%+v", r.Rules[0])
+	}
 	library := strings.Replace(text, `expression: "[]"`, `expression: "[JSONPatch{op: \"add\", path: \"/x\", value: resource.Get(\"v1\", \"pods\", \"a\", \"b\")}]"`, 1)
 	r = convert.Policy(policies(t, []byte(library))[0], convert.Options{Types: builtin})
 	if rule := r.Rules[0]; rule.Verdict != convert.Needs || !strings.Contains(rule.Reasons[0], "the library resource") {
