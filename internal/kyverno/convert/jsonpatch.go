@@ -261,7 +261,7 @@ func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string
 		if strings.Contains(step, "/") {
 			refuse("a / in the path %s", op.Path)
 		}
-		s.note(Differs, writesOtherwise, "Kyverno takes / in a variable of a path for a step; the policy writes a name with it")
+		s.note(Differs, anything, "Kyverno takes / in a variable of a path for a step; the policy writes a name with it")
 		if op.Op != "add" {
 			refuse("the operation %s at a name that is a variable", op.Op)
 		}
