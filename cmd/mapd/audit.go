@@ -1,3 +1,5 @@
+//go:build !server
+
 package main
 
 import (
@@ -15,9 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -298,19 +298,6 @@ func (f *auditFlags) asking() audit.Asking {
 		Operation: admissionv1.Operation(strings.ToUpper(f.operation)), User: auditUser(f.user, f.groups), Exceptions: f.exceptions, Exempt: f.exempt, Timeout: f.timeout,
 		Memory: memory.New(auditMemory),
 	}
-}
-
-// auditUser returns who asks: an administrator unless there is a name.
-func auditUser(name string, groups []string) authenticationv1.UserInfo {
-	who := authenticationv1.UserInfo{Username: name, Groups: groups}
-	if who.Username == "" {
-		who.Username = "kubernetes-admin"
-		if len(who.Groups) == 0 {
-			who.Groups = []string{user.SystemPrivilegedGroup}
-		}
-	}
-	who.Groups = append(who.Groups[:len(who.Groups):len(who.Groups)], user.AllAuthenticated)
-	return who
 }
 
 // saveEvery bounds what the state costs, which has the results that are kept.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -79,4 +81,17 @@ func audited(f *audit.Finished) *metrics.Audited {
 		a.Policies = append(a.Policies, metrics.AuditedPolicy{Policy: p.Policy, Binding: p.Binding, Mode: mode, Changed: p.Changed, Failed: p.Failed})
 	}
 	return a
+}
+
+// auditUser returns who asks: an administrator unless there is a name.
+func auditUser(name string, groups []string) authenticationv1.UserInfo {
+	who := authenticationv1.UserInfo{Username: name, Groups: groups}
+	if who.Username == "" {
+		who.Username = "kubernetes-admin"
+		if len(who.Groups) == 0 {
+			who.Groups = []string{user.SystemPrivilegedGroup}
+		}
+	}
+	who.Groups = append(who.Groups[:len(who.Groups):len(who.Groups)], user.AllAuthenticated)
+	return who
 }

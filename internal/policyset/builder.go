@@ -469,7 +469,7 @@ func (b *builder) readBindings(unbound bool) {
 		if !unbound {
 			continue
 		}
-		name := UnboundBinding
+		name := unboundBinding
 		for names[name+"-"+p.Name()] {
 			name += "-"
 		}
@@ -492,6 +492,6 @@ func (b *builder) readBindings(unbound bool) {
 	slices.Sort(b.snapshot.Dangling)
 }
 
-// UnboundBinding begins the names of the bindings that Options.Unbound
+// unboundBinding begins the names of the bindings that Options.Unbound
 // makes.
-const UnboundBinding = "unbound"
+const unboundBinding = "unbound"
