@@ -6,6 +6,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -53,7 +55,7 @@ func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *met
 			return nil
 		},
 		Asking: audit.Asking{
-			Operation: admissionv1.Update, User: auditUser("", nil), Exempt: append([]string{c.namespace}, f.exempt...),
+			Operation: admissionv1.Update, User: mapd.Requester(authenticationv1.UserInfo{}), Exempt: append([]string{c.namespace}, f.exempt...),
 			Timeout: servedAuditTimeout, Memory: memory.New(servedAuditMemory),
 		},
 		Publish: func(done *audit.Finished) { metrics.AuditEnded(audited(done)) },
