@@ -130,7 +130,7 @@ func TestRightsOfModes(t *testing.T) {
 	// What may be done to what mapd does not need, or not in every mode, by the directory of
 	// the manifests that grants it.
 	granted := map[string]map[string][]string{}
-	for _, dir := range []string{"base", "overlays/legacy", "overlays/native", "overlays/kubewarden", "overlays/audit", "overlays/external-data"} {
+	for _, dir := range []string{"base", "overlays/legacy", "overlays/native", "overlays/kubewarden", "overlays/audit", "overlays/reports", "overlays/external-data"} {
 		files, err := filepath.Glob(filepath.Join(dir, "rbac*.yaml"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", dir, len(files), err)
@@ -173,6 +173,8 @@ func TestRightsOfModes(t *testing.T) {
 		{"overlays/legacy", "admissionregistration.mapd.dev/mutatingadmissionpolicybindings", nil},
 		{"overlays/native", "admissionregistration.k8s.io/mutatingadmissionpolicies", []string{"create", "delete", "list", "patch", "update", "watch"}},
 		{"overlays/native", "admissionregistration.mapd.dev/mutatingadmissionpolicies", []string{"create", "delete", "patch", "update"}},
+		{"overlays/reports", "openreports.io/reports", []string{"create", "delete", "list", "update"}},
+		{"overlays/reports", "wgpolicyk8s.io/policyreports", nil},
 		{"overlays/kubewarden", "admissionregistration.k8s.io/mutatingadmissionpolicies", nil},
 	} {
 		if got := granted[tt.dir][tt.resource]; !slices.Equal(got, tt.verbs) {

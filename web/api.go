@@ -38,6 +38,9 @@ type Question struct {
 type Text struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
+	// Ref stands for Text in later questions, which have a Ref and no Text then. A program that
+	// has forgotten it answers with the error unknownRef.
+	Ref int `json:"ref,omitempty"`
 }
 
 // An EvaluateQuestion is the parameter of evaluate.
@@ -45,13 +48,31 @@ type EvaluateQuestion struct {
 	Question
 	Trace  bool `json:"trace,omitempty"`  // Result.Trace is wanted
 	WhyNot bool `json:"whyNot,omitempty"` // Result.WhyNot is wanted
+	// Only are the parts of a Result that are wanted, of textPart, diffPart, patchPart, stepsPart
+	// and summaryPart, besides Name, Verdict and why it is
+	// denied. Nil: all of them.
+	Only []string `json:"only,omitempty"`
 }
 
-// An Answer has either errors of the documents or results, one for each object in
-// their order.
+// The parts of a Result that an EvaluateQuestion may ask for.
+const (
+	textPart    = "text" // Text, Lines and Removed
+	diffPart    = "diff"
+	patchPart   = "patch"
+	stepsPart   = "steps"
+	summaryPart = "summary"
+)
+
+// An Answer has results, one for each object in their order, or errors of the documents. It
+// has both if policies are at fault: then the results are those of the others.
 type Answer struct {
-	Errors  []Fault  `json:"errors,omitempty"`
+	Errors []Fault `json:"errors,omitempty"`
+	// LeftOut are the documents with errors and the bindings of such policies, without which the
+	// results are.
+	LeftOut []string `json:"leftOut,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
+	// Unbound are the policies that have no effect, since they have no binding. No note says it.
+	Unbound []string `json:"unbound,omitempty"`
 	Results []Result `json:"results,omitempty"`
 	// Limits are there if a trace was asked for.
 	Limits *Limits `json:"limits,omitempty"`
@@ -83,6 +104,7 @@ type Result struct {
 	Refusal string        `json:"refusal,omitempty"` // why it was denied
 	Text    string        `json:"text,omitempty"`    // the object after the policies
 	Lines   []Line        `json:"lines,omitempty"`   // those of Text that policies changed
+	Removed []string      `json:"removed,omitempty"` // the fields that they removed
 	Patch   []tree.Op     `json:"patch,omitempty"`
 	Diff    []mapd.Change `json:"diff,omitempty"` // without the values of Secrets
 	Steps   []Step        `json:"steps,omitempty"`

@@ -41,7 +41,7 @@ func TestBounds(t *testing.T) {
 		"nested loops":                      {Question{Documents: texts(label("p", `string(size(`+loop(8)+`))`)), Objects: texts(pod)}, "cost"},
 		"loops in a variable's name":        {Question{Documents: texts(label("p", `string(`+many(2_000, "(")+"1"+many(2_000, ")")+`)`)), Objects: texts(pod)}, "p"},
 		"a text times a text":               {Question{Documents: texts(label("p", many(30, `[1,2,3,4,5,6,7,8,9,10].map(a, `)+`"x"`+many(30, `).join("xxxxxxxxxx")`))), Objects: texts(pod)}, ""},
-		"names of all characters":           {Question{Documents: []Text{{"\x00../\u2028", "a: ["}}}, "did not find"},
+		"names of all characters":           {Question{Documents: []Text{{Name: "\x00../\u2028", Text: "a: ["}}}, "did not find"},
 		"no object":                         {Question{Objects: texts("[]", "1", "null", "\x00", "\xff\xfe", "{", "--- !!binary x")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestBounds(t *testing.T) {
 }
 
 // BenchmarkKeystroke is a question after one letter was written, in the object or in one
-// policy of all.
+// policy of all. Each policy adds a label.
 func BenchmarkKeystroke(b *testing.B) {
 	for _, policies := range []int{1, 100} {
 		for _, trace := range []bool{false, true} {
@@ -80,9 +80,9 @@ func BenchmarkKeystroke(b *testing.B) {
 					for b.Loop() {
 						n++
 						q := EvaluateQuestion{Trace: trace}
-						object, value := "x", "x"
+						object, value := "nginx", "x"
 						if where == "object" {
-							object = fmt.Sprint(n)
+							object = fmt.Sprint("nginx:", n)
 						} else {
 							value = fmt.Sprint(n)
 						}
@@ -91,7 +91,7 @@ func BenchmarkKeystroke(b *testing.B) {
 							if i == policies/2 {
 								v = value
 							}
-							q.Documents = append(q.Documents, Text{fmt.Sprint(i), label(fmt.Sprintf("p%d", i), fmt.Sprintf("%q", v))})
+							q.Documents = append(q.Documents, Text{Name: fmt.Sprint(i), Text: mutation(fmt.Sprintf("p%d", i), fmt.Sprintf(`Object{metadata: Object.metadata{labels: {"l%d": %q}}}`, i, v))})
 						}
 						q.Objects = texts(strings.Replace(pod, "nginx", object, 1))
 						params, err := json.Marshal(q)

@@ -46,6 +46,9 @@ func method[P, A any](f func(*desk, context.Context, P) (A, error)) func(context
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, fmt.Errorf("the parameters: %w", err)
 		}
+		if err := d.texts.resolve(any(&p).(interface{ texts() [][]Text }).texts()...); err != nil {
+			return nil, err
+		}
 		return f(d, ctx, p)
 	}
 }

@@ -78,7 +78,7 @@ func ask[A any](t *testing.T, d *desk, method string, params any) (out A) {
 
 func texts(list ...string) (out []Text) {
 	for i, text := range list {
-		out = append(out, Text{fmt.Sprintf("%c.yaml", 'a'+i), text})
+		out = append(out, Text{Name: fmt.Sprintf("%c.yaml", 'a'+i), Text: text})
 	}
 	return out
 }
@@ -176,7 +176,7 @@ func TestCompiledAgain(t *testing.T) {
 		t.Errorf("the unchanged policy is the same: %t; the changed one is: %t", before[0] == after[0], before[1] == after[1])
 	}
 	definition := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: xs.example.com}\nspec:\n  group: example.com\n  scope: Cluster\n  names: {plural: xs, singular: x, kind: X, listKind: XList}\n  versions:\n  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n"
-	q.Documents = append(q.Documents, Text{"crd", definition})
+	q.Documents = append(q.Documents, Text{Name: "crd", Text: definition})
 	if a := ask[Answer](t, d, "evaluate", q); len(a.Errors) > 0 || d.loaded[kind{}].Policies()[0] == after[0] {
 		t.Errorf("a policy stays compiled although there is another definition, or %v", a.Errors)
 	}
@@ -235,7 +235,7 @@ spec:
 `
 	broken := strings.Replace(policy, "variables.owner", "variables.own", 1)
 	doc := func(text string) DocumentQuestion {
-		return DocumentQuestion{LanguageQuestion{Documents: []Text{{"p.yaml", text}, {"other.yaml", pod}}}, "p.yaml"}
+		return DocumentQuestion{LanguageQuestion{Documents: []Text{{Name: "p.yaml", Text: text}, {Name: "other.yaml", Text: pod}}}, "p.yaml"}
 	}
 	at := func(line, character int) language.Position {
 		return language.Position{Line: line, Character: character}
@@ -263,7 +263,7 @@ spec:
 		t.Errorf("hover of a key: %+v", h)
 	}
 	// Objects are completed and checked, and are no documents of policies.
-	object := DocumentQuestion{LanguageQuestion{Documents: []Text{{"p.yaml", policy}}, Objects: []Text{{"objects/p.yaml", "apiVersion: v1\nkind: Pod\nspec:\n  hostNet\n  containrs: []\n"}}}, "objects/p.yaml"}
+	object := DocumentQuestion{LanguageQuestion{Documents: []Text{{Name: "p.yaml", Text: policy}}, Objects: []Text{{Name: "objects/p.yaml", Text: "apiVersion: v1\nkind: Pod\nspec:\n  hostNet\n  containrs: []\n"}}}, "objects/p.yaml"}
 	if items := ask[[]language.Completion](t, d, "complete", PositionQuestion{object, at(3, 9)}); len(items) != 1 || items[0].Label != "hostNetwork" {
 		t.Errorf("completions of an object %+v", items)
 	}
@@ -283,7 +283,7 @@ spec:
 		t.Error("actions: null")
 	}
 	large := doc(policy)
-	large.Documents = append(large.Documents, Text{"large.yaml", strings.Repeat("#", language.MaxDocument+1)})
+	large.Documents = append(large.Documents, Text{Name: "large.yaml", Text: strings.Repeat("#", language.MaxDocument+1)})
 	if found := ask[map[string][]language.Diagnostic](t, d, "diagnose", large); len(found["large.yaml"]) != 1 {
 		t.Errorf("diagnostics of a document that is too large: %+v", found["large.yaml"])
 	}

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/author/language"
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
@@ -24,6 +27,7 @@ type desk struct {
 	patience time.Duration
 
 	mu        sync.Mutex
+	texts     known
 	documents mapd.Memory
 	envs      map[kind]*cel.Env
 	loaded    map[kind]*mapd.Policies
@@ -47,7 +51,8 @@ type read struct {
 	policies *mapd.Policies
 	objects  []object
 	opts     mapd.RequestOptions
-	faults   []Fault // besides those of single objects
+	faults   []Fault  // besides those of single objects
+	left     []string // documents that were left out
 }
 
 // object is an object, or what is wrong with it.
@@ -59,6 +64,17 @@ type object struct {
 // read reads the texts of a question and loads the policies. Its faults are those of
 // documents, with which nothing can be evaluated.
 func (d *desk) read(ctx context.Context, q *Question, observe bool) (*read, []Fault) {
+	return d.readTexts(ctx, q, observe, false)
+}
+
+// readPart is read without policies that are at fault: what it returns has the faults, and
+// says what it left out. Other documents change what the policies do, so it leaves out none of
+// those.
+func (d *desk) readPart(ctx context.Context, q *Question, observe bool) (*read, []Fault) {
+	return d.readTexts(ctx, q, observe, true)
+}
+
+func (d *desk) readTexts(ctx context.Context, q *Question, observe, part bool) (*read, []Fault) {
 	if err := small(q.Documents, q.Objects, q.Old); err != nil {
 		return nil, faults(err)
 	}
@@ -67,30 +83,48 @@ func (d *desk) read(ctx context.Context, q *Question, observe bool) (*read, []Fa
 	}
 	docs, errs := d.documents.Read(files(q.Documents)...)
 	if len(docs) > maxDocuments {
-		errs = append(errs, fmt.Errorf("there are %d documents; at most %d are read", len(docs), maxDocuments))
+		return nil, faults(fmt.Errorf("there are %d documents; at most %d are read", len(docs), maxDocuments))
 	}
+	r := &read{}
 	if len(errs) > 0 {
-		return nil, allFaults(errs)
+		r.faults = allFaults(errs)
+		if r.left = unread(r.faults, q.Documents); !part || r.left == nil {
+			return nil, r.faults
+		}
 	}
 	in := kind{q.Kubernetes, observe}
 	env, err := d.env(in)
 	if err != nil {
 		return nil, faults(err)
 	}
-	r := &read{}
-	r.policies, err = mapd.LoadContext(ctx, mapd.Options{
-		Kubernetes: q.Kubernetes, Namespace: q.Namespace, Unbound: q.Unbound,
-		ToolOptions: mapd.ToolOptions{Documents: docs, Env: env, Observe: observe, Like: d.loaded[in]},
-	})
+	load := func(docs []*mapd.Document) (*mapd.Policies, error) {
+		return mapd.LoadContext(ctx, mapd.Options{
+			Kubernetes: q.Kubernetes, Namespace: q.Namespace, Unbound: q.Unbound,
+			ToolOptions: mapd.ToolOptions{Documents: docs, Env: env, Observe: observe, Like: d.loaded[in]},
+		})
+	}
+	r.policies, err = load(docs)
 	if err != nil {
-		return nil, faults(err)
+		wrong := faults(err)
+		r.faults = append(r.faults, wrong...)
+		rest, left := withoutPolicies(docs, wrong)
+		if !part || left == nil {
+			return nil, r.faults
+		}
+		if r.policies, err = load(rest); err != nil {
+			return nil, r.faults
+		}
+		r.left = append(r.left, left...)
+	}
+	if len(r.left) > 0 && len(r.policies.Policies())+r.policies.Mutators()+r.policies.Kyverno() == 0 {
+		return nil, r.faults // nothing is left that could change an object
 	}
 	maps.DeleteFunc(d.loaded, func(k kind, _ *mapd.Policies) bool { return k.minor != in.minor })
 	d.loaded[in] = r.policies
 	r.opts = mapd.RequestOptions{Operation: admissionv1.Operation(q.Operation), Subresource: q.Subresource, DryRun: q.DryRun, User: q.User}
 	if len(q.Old) > 0 {
 		old, errs := r.policies.Objects("the objects before the update", all(q.Old))
-		if r.faults = allFaults(errs); old.Len() > maxDocuments {
+		if r.faults = append(r.faults, allFaults(errs)...); old.Len() > maxDocuments {
 			r.faults = append(r.faults, Fault{Message: fmt.Sprintf("there are %d objects before the update; at most %d are read", old.Len(), maxDocuments)})
 		}
 		r.opts.Old = old
@@ -111,6 +145,80 @@ func (d *desk) read(ctx context.Context, q *Question, observe bool) (*read, []Fa
 	return r, nil
 }
 
+// kindLines finds the kinds of the documents of a text, also of those that are no YAML.
+var kindLines = regexp.MustCompile(`(?m)^["']?kind["']?:[ \t]*["']?([A-Za-z]*)`)
+
+// unread names the documents that could not be read if they can only be policies and bindings,
+// since their texts have no others; otherwise it returns nil.
+func unread(faults []Fault, texts []Text) (left []string) {
+	for _, f := range faults {
+		i := slices.IndexFunc(texts, func(t Text) bool { return t.Name == f.File })
+		if i < 0 {
+			return nil
+		}
+		found := kindLines.FindAllStringSubmatch(texts[i].Text, -1)
+		if len(found) == 0 || slices.ContainsFunc(found, func(m []string) bool { return m[1] != api.PolicyKind && m[1] != api.BindingKind }) {
+			return nil
+		}
+		left = append(left, fmt.Sprintf("%s, document %d", f.File, f.Document))
+	}
+	return left
+}
+
+// withoutPolicies returns documents without the policies and mutators that have faults, their
+// bindings, and bindings that have faults; and the names of those. It returns nil if there are
+// faults of other documents.
+func withoutPolicies(docs []*mapd.Document, wrong []Fault) (rest []*mapd.Document, left []string) {
+	type place struct {
+		file     string
+		document int
+	}
+	at := map[place]bool{}
+	for _, f := range wrong {
+		at[place{f.File, f.Document}] = true
+	}
+	policies := map[string]bool{}
+	for _, d := range docs {
+		pos := d.Errorf("")
+		if p := (place{pos.File, pos.Document}); at[p] && d.Object() != nil {
+			gvk := d.Object().GroupVersionKind()
+			if !d.IsContext() || gvk.Group == "" || gvk.Group == api.DefinitionGroup {
+				return nil, nil
+			}
+			if gvk.Kind == api.PolicyKind {
+				policies[d.Object().GetName()] = true
+			}
+			continue
+		}
+		rest = append(rest, d)
+	}
+	if len(rest) == len(docs) {
+		return nil, nil
+	}
+	for _, d := range rest {
+		if d.Object() != nil && d.Object().GetKind() == api.PolicyKind {
+			delete(policies, d.Object().GetName()) // it was there twice
+		}
+	}
+	rest = slices.DeleteFunc(rest, func(d *mapd.Document) bool {
+		if d.Object() == nil || d.Object().GetKind() != api.BindingKind {
+			return false
+		}
+		policy, _, _ := unstructured.NestedString(d.Object().Object, "spec", "policyName")
+		return policies[policy]
+	})
+	kept := map[*mapd.Document]bool{}
+	for _, d := range rest {
+		kept[d] = true
+	}
+	for _, d := range docs {
+		if !kept[d] {
+			left = append(left, d.Name())
+		}
+	}
+	return rest, left
+}
+
 func (d *desk) env(k kind) (*cel.Env, error) {
 	if env, ok := d.envs[k]; ok {
 		return env, nil
@@ -128,13 +236,18 @@ func small(lists ...[]Text) error {
 	for _, list := range lists {
 		for _, t := range list {
 			total += len(t.Text)
+		}
+	}
+	// Before any text is looked at: a question may have one many times by its Ref.
+	if total > maxTexts {
+		return fmt.Errorf("the texts have %d bytes; at most %d are read", total, maxTexts)
+	}
+	for _, list := range lists {
+		for _, t := range list {
 			lines += strings.Count(t.Text, "\n") + strings.Count(t.Text, ",")
 		}
 	}
-	switch {
-	case total > maxTexts:
-		return fmt.Errorf("the texts have %d bytes; at most %d are read", total, maxTexts)
-	case lines > maxLines:
+	if lines > maxLines {
 		return fmt.Errorf("the texts have %d lines and commas; at most %d are read", lines, maxLines)
 	}
 	return nil

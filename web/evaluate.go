@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
@@ -16,12 +18,23 @@ var limits = Limits{Expression: celconfig.PerCallLimit, Mutation: cel.MutationBu
 
 // evaluate runs the policies on the objects.
 func (d *desk) evaluate(ctx context.Context, q EvaluateQuestion) (*Answer, error) {
-	r, wrong := d.read(ctx, &q.Question, q.Trace)
+	for _, part := range q.Only {
+		if !slices.Contains([]string{textPart, diffPart, patchPart, stepsPart, summaryPart}, part) {
+			return nil, fmt.Errorf("a result has no part %q", part)
+		}
+	}
+	r, wrong := d.readPart(ctx, &q.Question, q.Trace)
 	if wrong != nil {
 		return &Answer{Errors: wrong}, nil
 	}
-	a := &Answer{Errors: r.faults}
-	note := func(n mapd.Note) { a.Notes = append(a.Notes, n.String()) }
+	a := &Answer{Errors: r.faults, LeftOut: r.left}
+	note := func(n mapd.Note) {
+		if n.Kind == mapd.Unbound {
+			a.Unbound = append(a.Unbound, n.About...)
+			return
+		}
+		a.Notes = append(a.Notes, n.String())
+	}
 	for _, n := range r.policies.Notes() {
 		note(n)
 	}
@@ -50,11 +63,18 @@ func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuesti
 	if err != nil {
 		return Result{Name: d.Name(), Error: &faults(err)[0]}
 	}
-	out := Result{
-		Name: made.Request.Name(), Verdict: verdict(made), Refusal: made.Refusal(), Summary: made.Summary(), FilledIn: made.FilledIn(), Defaults: made.AddedDefaults(), Missing: made.Missing(),
-		Warnings: made.Warnings(),
+	wants := func(part string) bool { return q.Only == nil || slices.Contains(q.Only, part) }
+	out := Result{Name: made.Request.Name(), Verdict: verdict(made), Refusal: made.Refusal()}
+	if wants(textPart) {
+		out.FilledIn, out.Defaults, out.Missing, out.Warnings = made.FilledIn(), made.AddedDefaults(), made.Missing(), made.Warnings()
+	}
+	if wants(summaryPart) {
+		out.Summary = made.Summary()
 	}
 	for _, s := range made.Decision.Steps {
+		if !wants(stepsPart) {
+			break
+		}
 		step := Step{
 			Stage: s.Stage, Policy: s.Policy, Binding: s.Binding, Param: s.Param, Mutation: s.Mutation,
 			Outcome: s.Outcome.String(), Paths: s.Paths(), Reason: s.Reason, Cost: s.Cost,
@@ -77,16 +97,27 @@ func (r *read) evaluate(ctx context.Context, d *mapd.Document, q *EvaluateQuesti
 	if made.Denied() {
 		return out
 	}
+	if wants(patchPart) {
+		out.Patch = made.Patch()
+	}
+	if !wants(textPart) && !wants(diffPart) {
+		return out
+	}
 	text, err := made.Text()
 	if err != nil {
 		return Result{Name: out.Name, Error: &faults(d.Errorf("%w", err))[0]}
 	}
-	out.Text, out.Patch = string(text), made.Patch()
+	out.Text = string(text)
 	kind := made.Request.Admission.Kind
 	for _, c := range report.Hide(kind.Group, kind.Kind, cases.AsReport(made.Diff())) {
-		out.Diff = append(out.Diff, mapd.Change(c))
+		if wants(diffPart) {
+			out.Diff = append(out.Diff, mapd.Change(c))
+		}
+		if wants(textPart) && c.After == nil && !c.Moved {
+			out.Removed = append(out.Removed, c.Path)
+		}
 	}
-	if made.Changed() {
+	if wants(textPart) && made.Changed() {
 		lines := report.BlameLines(text, explain.BlameOf(made.Decision))
 		for _, l := range lines[:min(len(lines), maxReasons)] {
 			out.Lines = append(out.Lines, Line{l.First, l.Last, l.Path, l.Stage, l.Policy, l.Binding, l.Param, l.Mutation})

@@ -61,7 +61,7 @@ func (d *desk) migrate(ctx context.Context, q MigrateQuestion) (*MigrateAnswer, 
 		a.Entries = append(a.Entries, entry)
 	}
 	for _, f := range r.Files {
-		a.Files = append(a.Files, Text{f.Name, string(f.Data)})
+		a.Files = append(a.Files, Text{Name: f.Name, Text: string(f.Data)})
 	}
 	return a, nil
 }

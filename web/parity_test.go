@@ -310,7 +310,7 @@ func textsOf(t *testing.T, name string, objects ...*unstructured.Unstructured) [
 	if b.Len() == 0 {
 		return nil
 	}
-	return []Text{{name, b.String()}}
+	return []Text{{Name: name, Text: b.String()}}
 }
 
 // galleryLines are the entries of the gallery, with all that can be asked about them.

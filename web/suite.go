@@ -61,7 +61,7 @@ func (d *desk) suite(ctx context.Context, q Question) (*SuiteAnswer, error) {
 		}
 		name := fileName(t.Name, taken)
 		policies = append(policies, name)
-		a.Files = append(a.Files, Text{name, t.Text})
+		a.Files = append(a.Files, Text{Name: name, Text: t.Text})
 	}
 	spec := []cases.Field{{Name: "policies", Value: policies}}
 	for _, f := range []cases.Field{{Name: "kubernetes", Value: q.Kubernetes}, {Name: "namespace", Value: q.Namespace}} {
@@ -73,7 +73,7 @@ func (d *desk) suite(ctx context.Context, q Question) (*SuiteAnswer, error) {
 		spec = append(spec, cases.Field{Name: "unbound", Value: true})
 	}
 	text := cases.Write("# The playground of mapd wrote these cases: they expect what the policies did there. Run them with mapd test.\n", spec, list)
-	a.Files = append([]Text{{suiteFile, string(text)}}, a.Files...)
+	a.Files = append([]Text{{Name: suiteFile, Text: string(text)}}, a.Files...)
 	return a, nil
 }
 

@@ -58,7 +58,7 @@ func TestSuite(t *testing.T) {
 		"no match":          {Question{Documents: texts(label("a", `"x"`)), Objects: texts("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n")}, 1},
 		"a mutator":         {Question{Documents: texts(assign), Objects: texts(pod)}, 1},
 		"names of files": {Question{
-			Documents: []Text{{"../../etc/passwd", label("a", `"x"`)}, {"mapd-test.yaml", label("b", `"x"`)}, {"Ü *?[].YAML", ""}, {"", "# empty"}, {"A", label("c", `"x"`)}, {"a.yaml", label("d", `"x"`)}}, Objects: texts(pod),
+			Documents: []Text{{Name: "../../etc/passwd", Text: label("a", `"x"`)}, {Name: "mapd-test.yaml", Text: label("b", `"x"`)}, {Name: "Ü *?[].YAML", Text: ""}, {Name: "", Text: "# empty"}, {Name: "A", Text: label("c", `"x"`)}, {Name: "a.yaml", Text: label("d", `"x"`)}}, Objects: texts(pod),
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) { passes(t, ask[SuiteAnswer](t, unhurried(), "suite", tt.q), tt.cases) })

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/internal/operate/reports"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -84,6 +86,9 @@ Output formats:
   markdown  the same as table, for a comment or an issue
   html      the same, as one page that loads nothing else
   sarif     for code scanning
+  openreports, policyreport
+            Reports and ClusterReports of openreports.io, or PolicyReports and
+            ClusterPolicyReports of wgpolicyk8s.io, as mapd serve --reports writes them
 
 With --fix, results that --select chooses are written by server-side apply as the field
 manager ` + audit.Manager + `, one object at a time: each is read again, evaluated, checked by the
@@ -143,7 +148,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.StringSliceVar(&f.kinds, "kinds", nil, "only these kinds or resources, such as Pod or deployments.apps")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", append(api.ExemptNamespaces(), defaultNamespace), "namespaces that mapd does not reach: only policies of --native apply there")
 	f.addUser(cmd)
-	choiceVarP(fl, &f.output, "output", "o", "table", "", audit.Formats...)
+	choiceVarP(fl, &f.output, "output", "o", "table", "", auditFormats()...)
 	fl.IntVar(&f.diffs, "diffs", 100, "how many results a report shows, unless it is -o json, which has all")
 	fl.StringVar(&f.state, "state", "", "file that says how far the audit is; if there is one, the audit goes on there")
 	fl.Float32Var(&f.qps, "qps", 10, "requests to the API server a second")
@@ -180,6 +185,14 @@ func (f *auditFlags) check() error {
 	case f.baseIsCluster() && len(f.policies) == 0:
 		return usagef("audit: --base %s needs other policies to compare: -p", fromCluster)
 	}
+	if api := reports.Named(f.output); api != nil {
+		switch {
+		case len(f.base) > 0:
+			return usagef("audit: -o %s says what policies make of objects; --base is for the other formats", f.output)
+		case f.state != "":
+			return usagef("audit: -o %s needs all results, and --state has only some", f.output)
+		}
+	}
 	if _, err := labels.Parse(f.selector); err != nil {
 		return usagef("audit: -l %s: %w", f.selector, err)
 	}
@@ -187,6 +200,9 @@ func (f *auditFlags) check() error {
 }
 
 func (f *auditFlags) baseIsCluster() bool { return len(f.base) > 0 && f.base[0] == fromCluster }
+
+// auditFormats are the formats of an audit.
+func auditFormats() []string { return append(slices.Clone(audit.Formats), reports.Names()...) }
 
 // auditCluster is what an audit needs to reach a cluster.
 type auditCluster struct {
@@ -332,6 +348,14 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 	if f.fix.on {
 		return f.fix.run(ctx, s, notes, o, f.qps)
 	}
+	var collector *reports.Collector
+	if api := reports.Named(f.output); api != nil {
+		collector = reports.NewCollector(api)
+		o.Each = func(r *audit.Result) error {
+			collector.Add(r)
+			return nil
+		}
+	}
 	if f.output == "json" {
 		o.Each = func(r *audit.Result) error { return report.WriteJSON(s.out, r, "") }
 	}
@@ -355,7 +379,15 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 	case err != nil:
 		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 	}
-	if err := r.Write(s.out, f.output, version(), report.Colour(coloured(s.out))); err != nil {
+	if collector != nil {
+		for _, gap := range r.Gaps() {
+			notes.warn("%s\n", gap)
+		}
+		err = collector.WriteYAML(s.out, r, time.Now())
+	} else {
+		err = r.Write(s.out, f.output, version(), report.Colour(coloured(s.out)))
+	}
+	if err != nil {
 		return &codedError{exitPartial, err}
 	}
 	if f.state != "" {

@@ -248,6 +248,7 @@ func TestRewrittenInKubernetes(t *testing.T) {
 // Recorded external data is looked up in Kubernetes as Gatekeeper's mutator gets it
 // from a provider, and what is not recorded is refused.
 func TestRecordedInKubernetes(t *testing.T) {
+	hammer.Alone(t)
 	policies := printed(t, "migrate", "gatekeeper", "-p", filepath.Join(examples, "external-data/mutator.yaml"),
 		"--values", "params", "--external-snapshot", filepath.Join(examples, "external-data/answers.yaml"))
 	object := filepath.Join(examples, "external-data/pod.yaml")

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 const gitops = "../../docs/tour/gitops"
@@ -48,6 +50,7 @@ func renderedApp(t *testing.T) string {
 // TestArgoPlugin runs the commands of the plugin as Argo CD's sidecar does: in the directory
 // of the application, with its variables. Only /policies is another directory here.
 func TestArgoPlugin(t *testing.T) {
+	hammer.Alone(t)
 	var plugin struct {
 		APIVersion, Kind string
 		Metadata         struct{ Name string }
@@ -101,6 +104,7 @@ func TestArgoPlugin(t *testing.T) {
 // TestKustomizeTour builds the kustomization with the function in it, which may read the
 // directories beside it since -p names them.
 func TestKustomizeTour(t *testing.T) {
+	hammer.Alone(t)
 	dir, err := filepath.Abs(gitops + "/kustomize")
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +126,7 @@ func TestKustomizeTour(t *testing.T) {
 // TestFluxRecipe runs the scripts of the recipe: what is pushed is what eval prints, and the
 // patches of a HelmRelease, applied by kustomize, make the same of a chart.
 func TestFluxRecipe(t *testing.T) {
+	hammer.Alone(t)
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("there is no sh")
 	}

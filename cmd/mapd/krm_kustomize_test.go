@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // kustomizeBuild is what "kustomize build --enable-alpha-plugins --enable-exec" does, by
@@ -106,6 +108,7 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 // kustomize runs the function as a process: names, references and hashes are as without
 // it, twice the same bytes, and a denial ends the build.
 func TestKustomizeRunsKRM(t *testing.T) {
+	hammer.Alone(t)
 	dir := unpack(t, kustomization)
 	out, err := kustomizeBuild(t, dir)
 	if err != nil {

@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // What migrate writes for mutators gives rise to no finding but that these, like the
 // mutators, match updates.
 func TestLintOfMigrated(t *testing.T) {
+	hammer.Alone(t)
 	files, err := filepath.Glob("../../test/gatekeeper/testdata/corpus/*.yaml")
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d files: %v", len(files), err)

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 // concurrent matches the scripts of commands in which several goroutines work.
-var concurrent = regexp.MustCompile(`/(serve.*|lsp|playground|eval_(external.*|guests|record)|expand(_validation)?|bench|migrate_verify)\.txtar$`)
+var concurrent = regexp.MustCompile(`/(serve.*|lsp|playground|eval_(external.*|guests|record)|expand(_validation)?|bench)\.txtar$`)
 
 func TestScript(t *testing.T) {
 	all, err := filepath.Glob("testdata/script/*.txtar")

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/operate/reports"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
@@ -50,11 +51,13 @@ type serveFlags struct {
 	adopt         bool
 	externalData  bool
 	auditInterval time.Duration
+	reports       string
 
 	listen              string
 	tlsCert, tlsKey     string
 	clientCA            string
 	clientCAErr         func() error // what is wrong with that file now; nil without one
+	callers             callerFlags
 	kubernetes          string
 	warn                bool
 	legacy              string
@@ -131,6 +134,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "file with the serving certificate; it is read again when it changes")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "file with its key")
 	fl.StringVar(&f.clientCA, "client-ca", "", "file with the authority of the API server's client certificate; without one of it nobody may send reviews")
+	f.callers.add(fl)
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or the newest known)")
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
 	choiceVar(fl, &f.legacy, "legacy", "", ": whether Gatekeeper's mutators run; with shadow mapd says what they would change, with native (cluster) it also keeps policies in their place where these do the same (default on for files, off in a cluster, which needs more rights)", legacyOn, legacyShadow, legacyNative, legacyOff)
@@ -168,10 +172,14 @@ func newServe(s streams) *cobra.Command {
 	fl.DurationVar(&f.caValidity, "ca-validity", 5*365*24*time.Hour, "cluster: how long the authority that signs it lasts")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", api.ExemptNamespaces(), "cluster: namespaces besides mapd's own that no policy reaches")
 	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: how long after an audit of all objects the next one begins, at least 10m, which needs the right to read them (default none)")
+	choiceVar(fl, &f.reports, "reports", noReports, ": cluster: write the outcome of each audit of --audit-interval as Reports of openreports.io, or PolicyReports of wgpolicyk8s.io, one for each namespace", append([]string{noReports}, reports.Names()...)...)
 	fl.BoolVar(&f.adopt, "adopt", false, "cluster: take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")
 	return cmd
 }
+
+// noReports is the value of --reports that writes none.
+const noReports = "none"
 
 // defaultNamespace is where the manifests put mapd.
 const defaultNamespace = "mapd-system"
@@ -180,7 +188,8 @@ const defaultNamespace = "mapd-system"
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
-		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval", "record-sink"}
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval", "reports", "record-sink",
+		"caller-tokens", "caller-token-issuer", "caller-token-keys"}
 )
 
 func (f *serveFlags) check() error {
@@ -224,10 +233,14 @@ func (f *serveFlags) check() error {
 		return usagef("serve: --tls-ca needs --tls-cert and --tls-key")
 	case f.auditInterval != 0 && f.auditInterval < leastAuditInterval:
 		return usagef("serve: --audit-interval %s: must be at least %s, or 0 for no audits", f.auditInterval, leastAuditInterval)
+	case f.reports != noReports && f.auditInterval == 0:
+		return usagef("serve: --reports %s needs --audit-interval", f.reports)
 	case f.timeout < time.Second || f.timeout > 30*time.Second || f.timeout%time.Second != 0:
 		return usagef("serve: --webhook-timeout %s: must be whole seconds from 1s to 30s", f.timeout)
 	case f.validity <= 0 || f.caValidity < f.validity:
 		return usagef("serve: --cert-validity %s must be positive and no longer than --ca-validity %s", f.validity, f.caValidity)
+	case (f.callers.issuer == "") != (f.callers.keys == ""):
+		return usagef("serve: --caller-token-issuer and --caller-token-keys go together")
 	case f.url != "" && (f.set("service") || f.set("service-port")):
 		return usagef("serve: --url stands instead of a Service")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/internal/operate/reports"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/memory"
@@ -59,6 +60,9 @@ func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *met
 			Timeout: servedAuditTimeout, Memory: memory.New(servedAuditMemory),
 		},
 		Publish: func(done *audit.Finished) { metrics.AuditEnded(audited(done)) },
+	}
+	if api := reports.Named(f.reports); api != nil {
+		r.Reports = func() audit.Reports { return reports.NewCollector(api) }
 	}
 	return r.Run, nil
 }

@@ -77,6 +77,10 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		options.Resolver = outside
 	}
 	policies := store.New(options)
+	callers, err := f.verifier(c, metrics, log)
+	if err != nil {
+		return err
+	}
 	repeats, err := f.repeater(c, policies, metrics, log)
 	if err != nil {
 		return &codedError{exitUsage, err}
@@ -104,7 +108,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		return err
 	}
 	defer end()
-	stop := runInBackground(ctx, log, policies, certificates, writes)
+	stop := runInBackground(ctx, log, policies, certificates, writes, callers)
 	defer stop()
 	checks := []webhook.Check{
 		{Name: "policies", Run: policies.Ready},
@@ -113,6 +117,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		// A replica that is cut off goes on with what it has: see docs/operate/emergencies.md.
 		{Name: "API server", Run: c.health.Check, Advisory: true},
 	}
+	checks = append(checks, callers.checks()...)
 	paths := map[string]webhook.Admitter{}
 	for _, feature := range features {
 		maps.Copy(paths, feature.Admitters())
@@ -133,7 +138,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		Recorder: records,
 		Records:  &webhook.Records{Authorize: store.NewAccess(c.kube).Authorize, Get: withRunning(records.Get, policies, identity, options.Exempt)},
 		Checks:   checks,
-		Metrics:  metrics.Metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients,
+		Metrics:  metrics.Metrics, Log: log, WarnOnMutation: f.warn, ClientCAs: clients, Callers: callers.authenticate(),
 	}, certificates.GetCertificate, listener)
 }
 
@@ -175,7 +180,7 @@ func (f *serveFlags) certificates(c *connection, log *slog.Logger) (*servingCert
 // runInBackground runs all that goes on beside the server; stop ends it and waits. What
 // serving needs goes on while requests drain after ctx is done. The writer stops at
 // once, so that another replica can take over.
-func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Store, certificates *servingCertificates, writes *controllers.Writer) (stop func()) {
+func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Store, certificates *servingCertificates, writes *controllers.Writer, callers *callers) (stop func()) {
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	start := func(what string, ctx context.Context, run func(context.Context) error) {
@@ -188,6 +193,7 @@ func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Stor
 	loaded := loadFrugally()
 	start("store", serving, policies.Run)
 	start("certificates", serving, certificates.run)
+	start("callers", serving, callers.run)
 	start("writer", ctx, writes.Run)
 	background.Go(func() {
 		select {

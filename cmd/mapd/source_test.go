@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -16,6 +16,7 @@ import (
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/externaldata"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // TestHammerReload edits the policies while requests run: each request sees one
@@ -48,45 +49,37 @@ func TestHammerReload(t *testing.T) {
 
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				d := s.Admit(t.Context(), &policy.Request{
-					Kind: gvk, RequestKind: gvk, Resource: gvr, RequestResource: gvr,
-					Name: "a", Namespace: "default", Operation: admissionv1.Create,
-					Object: &unstructured.Unstructured{Object: map[string]any{
-						"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"},
-					}},
-				})
-				if d.Status != nil {
-					t.Errorf("denied: %s", d.Status.Message)
-					return
-				}
-				if team := d.Object.GetLabels()["team"]; team != "x" && team != "other" {
-					t.Errorf("team is %q", team)
-					return
-				}
-			}
+	admit := func() {
+		d := s.Admit(t.Context(), &policy.Request{
+			Kind: gvk, RequestKind: gvk, Resource: gvr, RequestResource: gvr,
+			Name: "a", Namespace: "default", Operation: admissionv1.Create,
+			Object: &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"},
+			}},
 		})
+		if d.Status != nil {
+			t.Errorf("denied: %s", d.Status.Message)
+			return
+		}
+		if team := d.Object.GetLabels()["team"]; team != "x" && team != "other" {
+			t.Errorf("team is %q", team)
+		}
 	}
-	rounds := 30
-	if testing.Short() {
-		rounds = 18
-	}
-	for i := range rounds {
+	for i := range 2 * len(editions) {
 		write(editions[i%len(editions)])
-		s.reload(t.Context(), true)
+		var reloaded atomic.Bool
+		hammer.Run(3, 1, func(p, _ int) {
+			if p == 0 {
+				s.reload(t.Context(), true)
+				reloaded.Store(true)
+			}
+			for !reloaded.Load() {
+				admit()
+			}
+			admit()
+		})
 		if broken := i%len(editions) >= 2; (s.lastError() != nil) != broken {
 			t.Errorf("edition %d: last error is %v", i, s.lastError())
 		}
 	}
-	close(done)
-	wg.Wait()
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 const streamPolicy = `apiVersion: admissionregistration.k8s.io/v1
@@ -61,19 +63,16 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// 10,000 documents of 4 KiB are 40 MiB; what is live after each tenth of them must
+// 5,000 documents of 4 KiB are 20 MiB; what is live after each tenth of them must
 // not grow with the text in between.
 func TestEvalRunsInConstantMemory(t *testing.T) {
+	hammer.Alone(t)
 	policies := filepath.Join(t.TempDir(), "p.yaml")
 	if err := os.WriteFile(policies, []byte(streamPolicy), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var live []uint64
-	total := 10_000
-	if testing.Short() {
-		total = 2000 // 8 MiB
-	}
-	in := &documents{total: total, heap: func(int) {
+	in := &documents{total: 5000, heap: func(int) {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

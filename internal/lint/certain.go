@@ -38,7 +38,7 @@ func CertainOfBinding(ctx context.Context, b *admissionregistrationv1.MutatingAd
 	p.object.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
 	p.bindings = []*bound{{doc: standIn(api.BindingKind, b.Name), object: b, policy: p}}
 	for _, r := range ruleList() {
-		if r.Name == UnknownResource || r.Name == selectorRule {
+		if r.Name == UnknownResource || r.Name == unreviewedResource || r.Name == selectorRule {
 			r.policy(&pass{set: s, rule: &r, subject: p})
 		}
 	}
@@ -46,8 +46,8 @@ func CertainOfBinding(ctx context.Context, b *admissionregistrationv1.MutatingAd
 }
 
 // MatchesNothing returns the warning because of which the rules of a policy or of a binding
-// can match no request: all resources that they name are unknown, or a selector contradicts
-// itself. It returns nil if there is no such warning.
+// can match no request: all resources that they name are unknown or never reviewed, or a
+// selector contradicts itself. It returns nil if there is no such warning.
 func MatchesNothing(m *admissionregistrationv1.MatchResources, warnings []policy.Warning) *policy.Warning {
 	if m == nil {
 		return nil
@@ -61,7 +61,7 @@ func MatchesNothing(m *admissionregistrationv1.MatchResources, warnings []policy
 		switch {
 		case w.Rule == selectorRule:
 			return &warnings[i]
-		case w.Rule == UnknownResource && strings.Contains(w.Field, ".resourceRules[") && strings.Contains(w.Field, "].resources["):
+		case (w.Rule == UnknownResource || w.Rule == unreviewedResource) && strings.Contains(w.Field, ".resourceRules[") && strings.Contains(w.Field, "].resources["):
 			if unknown[w.Field] = true; first == nil {
 				first = &warnings[i]
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -148,15 +149,42 @@ func unknownResource(p *pass) {
 			}
 		}
 	}
+	p.eachRules(each)
+}
+
+// eachRules calls f with the lists of rules of a policy and of its bindings.
+func (p *pass) eachRules(f func(d *manifest.Document, path string, rules []admissionregistrationv1.NamedRuleWithOperations)) {
 	m := p.subject.object.Spec.MatchConstraints
-	each(p.subject.doc, "spec.matchConstraints.resourceRules", m.ResourceRules)
-	each(p.subject.doc, "spec.matchConstraints.excludeResourceRules", m.ExcludeResourceRules)
+	f(p.subject.doc, "spec.matchConstraints.resourceRules", m.ResourceRules)
+	f(p.subject.doc, "spec.matchConstraints.excludeResourceRules", m.ExcludeResourceRules)
 	for _, b := range p.subject.bindings {
 		if m := b.object.Spec.MatchResources; m != nil {
-			each(b.doc, "spec.matchResources.resourceRules", m.ResourceRules)
-			each(b.doc, "spec.matchResources.excludeResourceRules", m.ExcludeResourceRules)
+			f(b.doc, "spec.matchResources.resourceRules", m.ResourceRules)
+			f(b.doc, "spec.matchResources.excludeResourceRules", m.ExcludeResourceRules)
 		}
 	}
+}
+
+const unreviewedResource = "unreviewed-resource"
+
+// unreviewedResources finds resources that rules name although no policy sees their requests.
+func unreviewedResources(p *pass) {
+	groups := builtinGroups()
+	p.eachRules(func(d *manifest.Document, path string, rules []admissionregistrationv1.NamedRuleWithOperations) {
+		if strings.HasSuffix(path, ".excludeResourceRules") {
+			return // what no policy sees may be excluded as well
+		}
+		for i, rule := range rules {
+			for j, name := range rule.Resources {
+				resource, _, _ := strings.Cut(name, "/")
+				at := slices.IndexFunc(rule.APIGroups, func(g string) bool { return binding.Unreviewed(g, resource) })
+				if at < 0 || slices.ContainsFunc(rule.APIGroups, func(g string) bool { return !groups[g] && !binding.Unreviewed(g, resource) }) {
+					continue
+				}
+				p.field(d, fmt.Sprintf("%s[%d].resources[%d]", path, i, j), "no policy sees requests for %s of %s: servers leave them out, whatever policies match", resource, rule.APIGroups[at])
+			}
+		}
+	})
 }
 
 // UnknownResource is the rule that finds resources that no server, or not the cluster, has.

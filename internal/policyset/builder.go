@@ -417,7 +417,15 @@ func tripOf(d *manifest.Document, p *policy.Policy) *breaker.Trip {
 
 func (b *builder) readBindings(unbound bool) {
 	readings := make([]compile.Binding, len(b.bindings))
+	var there map[*manifest.Document]compile.Binding
+	if b.like != nil {
+		there = b.like.bindings
+	}
 	parallel.Each(len(readings), func(i int) {
+		var ok bool
+		if readings[i], ok = there[b.bindings[i]]; ok {
+			return
+		}
 		text, err := b.bindings[i].JSONText()
 		if readings[i].Err = err; err == nil {
 			readings[i] = compile.NewBinding(text, compile.New)
@@ -436,6 +444,7 @@ func (b *builder) readBindings(unbound bool) {
 			b.faults(d, r.Err)
 			continue
 		}
+		b.snapshot.bindings[d] = r
 		for _, field := range r.Older {
 			b.snapshot.Older = append(b.snapshot.Older, fmt.Sprintf("%s: %s is filled in by %s only, required in v1", d.Name(), field, d.Object.GetAPIVersion()))
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/policyset/compile"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel"
@@ -62,7 +63,7 @@ type Options struct {
 	// holds for or that are no policies, unless there is one of the same kind and name.
 	More []*manifest.Document
 	// Like was built with the same Env. If the definitions are the same, what was compiled
-	// of the same policies is used again. It may be nil.
+	// of the same policies and bindings is used again. It may be nil.
 	Like *Snapshot
 	// Also, if not nil, reads all documents for the caller, and returns what is wrong
 	// with those of its kinds. Other packages use kinds that a Snapshot does not.
@@ -106,6 +107,7 @@ type Snapshot struct {
 
 	crds       []*manifest.Document
 	compiled   map[*manifest.Document]reading
+	bindings   map[*manifest.Document]compile.Binding
 	results    map[feature]any // of those features that have one
 	stages     []engine.Stage
 	sources    binding.Sources
@@ -169,7 +171,7 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 		env:        opts.Env,
 		ctx:        opts.Context,
 		namespace:  cmp.Or(opts.Namespace, DefaultNamespace),
-		snapshot:   &Snapshot{Ignored: map[string]int{}, Native: map[string]bool{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]reading{}, results: map[feature]any{}},
+		snapshot:   &Snapshot{Ignored: map[string]int{}, Native: map[string]bool{}, Namespaces: newNamespaces(), trace: opts.Trace, resolver: opts.Resolver, compiled: map[*manifest.Document]reading{}, bindings: map[*manifest.Document]compile.Binding{}, results: map[feature]any{}},
 		seen:       map[objectID]*manifest.Document{},
 		more:       map[*manifest.Document]bool{},
 		paramKinds: map[schema.GroupKind]bool{},

@@ -509,23 +509,30 @@ func admissible(k *key, deletions bool) bool {
 	default:
 		return false
 	}
-	switch k.resource.Group {
+	return !Unreviewed(k.resource.Group, k.resource.Resource)
+}
+
+// Unreviewed reports whether no policy sees requests for a resource, whatever it matches.
+// From 1.37 on, servers do not call webhooks for reviews of authentication and
+// authorization either (ExcludeAdmissionWebhookVirtualResources).
+func Unreviewed(group, resource string) bool {
+	switch group {
 	case "authentication.k8s.io":
-		switch k.resource.Resource {
+		switch resource {
 		case "selfsubjectreviews", "tokenreviews":
-			return false
+			return true
 		}
 	case "authorization.k8s.io":
-		switch k.resource.Resource {
+		switch resource {
 		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
-			return false
+			return true
 		}
 	case api.NativeGroup, api.OwnGroup:
-		switch k.resource.Resource {
+		switch resource {
 		case "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 			api.PolicyResource, api.BindingResource:
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }

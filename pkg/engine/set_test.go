@@ -466,7 +466,7 @@ func TestSetAfterPolicies(t *testing.T) {
 func TestSetWakesRandomly(t *testing.T) {
 	hammer.Alone(t)
 	fields := strings.Split("abcdef", "")
-	for seed := range uint64(300) {
+	for seed := range uint64(hammer.Count(300)) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
 		n := 1 + rnd.IntN(6)
 		var some, everybody []Member

@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -65,62 +63,57 @@ func BlameOf(d *engine.Decision) *Blame {
 	return all
 }
 
-// after returns the blame for a value after c changed it.
+// after returns the blame for a value after c changed it. It may be b, in which it then
+// writes.
 func (b *Blame) after(before, after any, c Cause) *Blame {
 	if tree.Equal(before, after) {
 		return b
 	}
-	out := &Blame{}
-	if b != nil {
-		*out = *b
+	if b == nil {
+		b = &Blame{}
 	}
 	switch x := after.(type) {
 	case map[string]any:
 		if y, ok := before.(map[string]any); ok {
-			out.fields(y, x, c)
-			return out
+			b.fields(y, x, c)
+			return b
 		}
 	case []any:
 		if y, ok := before.([]any); ok {
-			out.items(y, x, c)
-			return out
+			b.items(y, x, c)
+			return b
 		}
 	}
-	return &Blame{Causes: append(slices.Clone(out.Causes), c)}
+	return &Blame{Causes: append(b.Causes, c)}
 }
 
 func (b *Blame) fields(before, after map[string]any, c Cause) {
-	fields, removed := maps.Clone(b.Fields), maps.Clone(b.Removed)
-	if fields == nil {
-		fields = map[string]*Blame{}
+	if b.Fields == nil {
+		b.Fields = map[string]*Blame{}
 	}
-	for name, x := range after {
+	for _, name := range tree.AppendSuspects(nil, before, after) {
 		y, had := before[name]
+		x, has := after[name]
 		switch {
-		case had:
-			if f := fields[name].after(y, x, c); f != nil {
-				fields[name] = f
+		case had && has:
+			if f := b.Fields[name].after(y, x, c); f != nil {
+				b.Fields[name] = f
 			}
+		case has:
+			b.Fields[name] = &Blame{Causes: append(b.Removed[name], c)}
+			delete(b.Removed, name)
 		default:
-			fields[name] = &Blame{Causes: append(slices.Clone(removed[name]), c)}
-			delete(removed, name)
+			if b.Removed == nil {
+				b.Removed = map[string][]Cause{}
+			}
+			var chain []Cause
+			if f := b.Fields[name]; f != nil {
+				chain = f.Causes
+			}
+			b.Removed[name] = append(chain, c)
+			delete(b.Fields, name)
 		}
 	}
-	for name := range before {
-		if _, has := after[name]; has {
-			continue
-		}
-		if removed == nil {
-			removed = map[string][]Cause{}
-		}
-		var chain []Cause
-		if f := fields[name]; f != nil {
-			chain = f.Causes
-		}
-		removed[name] = append(slices.Clone(chain), c)
-		delete(fields, name)
-	}
-	b.Fields, b.Removed = fields, removed
 }
 
 func (b *Blame) items(before, after []any, c Cause) {

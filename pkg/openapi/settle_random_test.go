@@ -416,10 +416,7 @@ func asJSON(v any) string {
 // gives what upstream's round trip of the whole object gives.
 func TestSettleRandomEdits(t *testing.T) {
 	hammer.Alone(t)
-	chains := 3000
-	if testing.Short() {
-		chains = 400
-	}
+	chains := hammer.Count(1000)
 	kinds, objects := seedObjects(t)
 	for seed := range uint64(chains) {
 		if err := randomEdits(kinds, objects, seed, 8); err != nil {

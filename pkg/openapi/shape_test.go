@@ -61,10 +61,7 @@ func TestShapeZeroIsTheConverters(t *testing.T) {
 // Objects and edits of every built-in kind: twelve are in
 // TestSettleRandomEdits more often.
 func TestSettleEveryKind(t *testing.T) {
-	rounds := 12
-	if testing.Short() {
-		rounds = 1
-	}
+	rounds := hammer.Count(5)
 	types := New(Builtin())
 	for i, gvk := range allKinds() {
 		k, _ := types.Kind(gvk)

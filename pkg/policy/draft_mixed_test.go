@@ -260,10 +260,7 @@ func TestDraftMixedRandomly(t *testing.T) {
 		t.Fatal(err)
 	}
 	deps.Types = openapi.New(openapi.Builtin(), crds)
-	seeds := uint64(mixedSeeds)
-	if testing.Short() {
-		seeds /= 5
-	}
+	seeds := uint64(hammer.Count(mixedSeeds))
 	for _, gvk := range mixedKinds {
 		t.Run(gvk.Kind, func(t *testing.T) {
 			kind, err := deps.Types.Kind(gvk)

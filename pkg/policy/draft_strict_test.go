@@ -248,10 +248,7 @@ func valueAt(obj map[string]any, path string) (any, bool) {
 func TestDraftPatchRandomly(t *testing.T) {
 	hammer.Alone(t)
 	deps := testDeps(t)
-	seeds := uint64(2000)
-	if testing.Short() {
-		seeds = 500
-	}
+	seeds := uint64(hammer.Count(1000))
 	quick, slow := 0, 0
 	for _, obj := range draftSubjects(t, deps) {
 		for seed := range seeds / 5 {
@@ -288,10 +285,7 @@ func TestDraftPatchRandomly(t *testing.T) {
 func TestDraftMergeRandomly(t *testing.T) {
 	hammer.Alone(t)
 	deps := testDeps(t)
-	seeds := 1000
-	if testing.Short() {
-		seeds = 300
-	}
+	seeds := hammer.Count(500)
 	quick, slow := 0, 0
 	for _, obj := range draftSubjects(t, deps) {
 		for seed := range seeds / 5 {

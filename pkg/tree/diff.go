@@ -188,27 +188,34 @@ func (d *differ) diff(a, b any) {
 	}
 }
 
-func (d *differ) diffMap(a, b map[string]any) {
-	var few [8]string
-	keys := few[:0] // that may have changed; most maps have none
+// AppendSuspects appends the keys whose values may differ between two versions of an
+// object, in no order: those that only one of them has, and those whose values are not Same.
+// So a step that changed one of a thousand labels has one.
+func AppendSuspects(keys []string, before, after map[string]any) []string {
 	common := 0
-	for k, av := range a {
-		bv, ok := b[k]
+	for k, v := range before {
+		w, ok := after[k]
 		if ok {
 			common++
 		}
-		if !ok || !Same(av, bv) {
+		if !ok || !Same(v, w) {
 			keys = append(keys, k)
 		}
 	}
-	if common < len(b) {
-		keys = slices.Grow(keys, len(b)-common)
-		for k := range b {
-			if _, ok := a[k]; !ok {
+	if common < len(after) {
+		keys = slices.Grow(keys, len(after)-common)
+		for k := range after {
+			if _, ok := before[k]; !ok {
 				keys = append(keys, k)
 			}
 		}
 	}
+	return keys
+}
+
+func (d *differ) diffMap(a, b map[string]any) {
+	var few [8]string
+	keys := AppendSuspects(few[:0], a, b)
 	if d.replaced(b, keys) {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 // modified.
 func TestEditRandomly(t *testing.T) {
 	hammer.Alone(t)
-	for seed := range uint64(1500) {
+	for seed := range uint64(hammer.Count(600)) {
 		editRandomly(t, seed, 24)
 	}
 }

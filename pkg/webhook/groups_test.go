@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -110,13 +111,16 @@ func TestServeValidate(t *testing.T) {
 	if code, body := post(t, panicking, ValidatePath, reviewOf("")); code != 500 {
 		t.Errorf("a panic: %d %s", code, body)
 	}
-	late := NewHandler(Options{Validator: validateFunc(func(ctx context.Context, _ *policy.Request) (*metav1.Status, []string) {
-		<-ctx.Done()
-		return refused, nil
-	})})
-	if code, body := post(t, late, ValidatePath+"?timeout=10ms", reviewOf("")); code != 504 || !strings.Contains(body, "mapd: validation stopped: context deadline exceeded") {
-		t.Errorf("what comes too late: %d %s, want 504", code, body)
-	}
+	// The clock of synctest goes on when all wait: in the validation and not before it.
+	synctest.Test(t, func(t *testing.T) {
+		late := NewHandler(Options{Validator: validateFunc(func(ctx context.Context, _ *policy.Request) (*metav1.Status, []string) {
+			<-ctx.Done()
+			return refused, nil
+		})})
+		if code, body := post(t, late, ValidatePath+"?timeout=10ms", reviewOf("")); code != 504 || !strings.Contains(body, "mapd: validation stopped: context deadline exceeded") {
+			t.Errorf("what comes too late: %d %s, want 504", code, body)
+		}
+	})
 }
 
 func TestWarnOnMutation(t *testing.T) {

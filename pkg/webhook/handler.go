@@ -97,6 +97,9 @@ type Options struct {
 	// anybody. Nil: no certificates are asked for. A Handler relies on its
 	// server to verify them: see Server.
 	ClientCAs func() *x509.CertPool
+	// Callers decides who else may send reviews, before their bodies are read. Nil: anybody
+	// whom ClientCAs lets in.
+	Callers Callers
 	// Memory bounds what all reviews hold together: their text, their trees and
 	// what becomes of them. A review that does not fit beside others is answered 429,
 	// one that never fits 413. Nil: one of 256 MiB.
@@ -125,6 +128,7 @@ type Handler struct {
 	entries   func(ID) Admitter
 	paths     string // all there are, for people
 	clientCAs func() *x509.CertPool
+	callers   Callers
 	checks    []Check
 	metrics   *Metrics
 	log       *slog.Logger
@@ -144,6 +148,8 @@ type Handler struct {
 type decider struct {
 	Admitter
 	Validator
+	// may is what Callers.Authenticate returned.
+	may func(group string) error
 	// validated records how a review of the Validator ended.
 	validated func(req *policy.Request, result string, took time.Duration)
 }
@@ -156,7 +162,7 @@ const mutatePath = "/mutate"
 // NewHandler returns a Handler.
 func NewHandler(o Options) *Handler {
 	h := &Handler{
-		reviews: map[string]decider{}, entries: o.Entries, clientCAs: o.ClientCAs, checks: o.Checks, metrics: o.Metrics, log: o.Log,
+		reviews: map[string]decider{}, entries: o.Entries, clientCAs: o.ClientCAs, callers: o.Callers, checks: o.Checks, metrics: o.Metrics, log: o.Log,
 		warn: o.WarnOnMutation, memory: o.Memory, recorder: o.Recorder, records: o.Records, recording: make(chan struct{}, maxRecords),
 		tracer: o.Tracer,
 	}
@@ -274,6 +280,14 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, d decider)
 		h.refuse(w, r, http.StatusForbidden, "a client certificate is required")
 		return
 	}
+	if h.callers != nil {
+		may, err := h.callers.Authenticate(r.Context(), prefixOf(r.RemoteAddr), bearerToken(r), r.URL.Path)
+		if err != nil {
+			h.refuseToken(w, r, err, http.StatusUnauthorized)
+			return
+		}
+		d.may = may
+	}
 	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
 		h.refuse(w, r, http.StatusUnsupportedMediaType, err.Error())
 		return
@@ -386,6 +400,11 @@ func (h *Handler) review(ctx context.Context, account *memory.Account, text stri
 		return code, statusBody(code, err.Error())
 	}
 	uid = req.UID
+	if d.may != nil {
+		if err := d.may(req.Resource.Group); err != nil {
+			return http.StatusForbidden, statusBody(http.StatusForbidden, err.Error())
+		}
+	}
 	if d.Validator != nil {
 		return h.validate(ctx, d, req, start)
 	}

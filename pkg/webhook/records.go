@@ -60,19 +60,22 @@ const (
 // bearer is the scheme of the header Authorization.
 const bearer = "Bearer "
 
+// bearerToken returns the bearer token of a request, or "".
+func bearerToken(r *http.Request) string {
+	token := r.Header.Get("Authorization")
+	if len(token) >= len(bearer) && strings.EqualFold(token[:len(bearer)], bearer) {
+		return strings.TrimSpace(token[len(bearer):])
+	}
+	return ""
+}
+
 // serveRecords answers a request for records.
 func (h *Handler) serveRecords(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	token := r.Header.Get("Authorization")
-	if len(token) >= len(bearer) && strings.EqualFold(token[:len(bearer)], bearer) {
-		token = strings.TrimSpace(token[len(bearer):])
-	} else {
-		token = ""
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), maxTimeout)
 	defer cancel()
-	if err := h.records.Authorize(ctx, prefixOf(r.RemoteAddr), token, r.URL.Path); err != nil {
-		h.refuseRecords(w, r, err, http.StatusServiceUnavailable)
+	if err := h.records.Authorize(ctx, prefixOf(r.RemoteAddr), bearerToken(r), r.URL.Path); err != nil {
+		h.refuseToken(w, r, err, http.StatusServiceUnavailable)
 		return
 	}
 	select {
@@ -91,19 +94,19 @@ func (h *Handler) serveRecords(w http.ResponseWriter, r *http.Request) {
 	}
 	answer, err := h.records.Get(strings.TrimPrefix(r.URL.Path, RecordsPath), r.URL.Query())
 	if err != nil {
-		h.refuseRecords(w, r, err, http.StatusInternalServerError)
+		h.refuseToken(w, r, err, http.StatusInternalServerError)
 		return
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
-		h.refuseRecords(w, r, err, http.StatusInternalServerError)
+		h.refuseToken(w, r, err, http.StatusInternalServerError)
 		return
 	}
 	h.write(w, r, http.StatusOK, jsonType[0], body)
 }
 
-// refuseRecords answers with the status of err, or with code.
-func (h *Handler) refuseRecords(w http.ResponseWriter, r *http.Request, err error, code int) {
+// refuseToken answers with the status of err, or with code.
+func (h *Handler) refuseToken(w http.ResponseWriter, r *http.Request, err error, code int) {
 	var refused *ReviewError
 	if errors.As(err, &refused) {
 		code = refused.Code

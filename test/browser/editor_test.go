@@ -111,7 +111,8 @@ func TestTyping(t *testing.T) {
 	q.Objects = []text{{"pod.yaml", strings.Replace(pod, "web", "web7", 1)}}
 	b.stores(asked(t, q))
 
-	// A wrong policy is words with a place, and no old result beside them.
+	// A wrong policy is words with a place. The result of before stays below them, and says to
+	// everybody that it is old; it cannot be copied.
 	b.write(documentEditor, strings.Replace(q.Documents[0].Text, "Object{", "Object{{", 1))
 	b.idle()
 	wrong := q
@@ -121,11 +122,132 @@ func TestTyping(t *testing.T) {
 		t.Fatal("the policy is not wrong")
 	}
 	b.says("#pane-result [role=alert]", strings.SplitN(errors[0].Message, "\n", 2)[0])
-	if n := eval[int](b, `document.querySelectorAll("#pane-result .code").length`); n != 0 {
-		t.Errorf("%d old results", n)
-	}
+	b.old("result", true)
+	b.says("#pane-result .notice", "Old result")
+	b.stores(asked(t, q))
+	b.until("no way to copy it", `!document.querySelector("#pane-result .copy").checkVisibility()`)
+	b.accessible("an old result")
+	// Another pane has it too.
+	b.pane("diff")
+	b.old("diff", true)
+	b.says("#pane-diff .body", "metadata.labels", "a: bc")
+	b.click("#tab-result")
 	b.write(documentEditor, q.Documents[0].Text)
 	b.stores(asked(t, q))
+	b.old("result", false)
+
+	// It is of the text that was there; what is opened next has none.
+	b.write(documentEditor, wrong.Documents[0].Text)
+	b.old("result", true)
+	b.open(playside + fragment(wrong))
+	b.says("#pane-result [role=alert]", "policy.yaml")
+	b.old("result", false)
+	if n := eval[int](b, `document.querySelectorAll("#pane-result .code").length`); n != 0 {
+		t.Errorf("%d results of what was there before", n)
+	}
+}
+
+// old waits until a pane says, or does not say, that what it has is old.
+func (b *tab) old(pane string, want bool) {
+	b.t.Helper()
+	b.idle()
+	b.until(fmt.Sprintf("old: %t", want), js(`(s, want) => {
+		const body = document.querySelector(s + " .body")
+		return body.classList.contains("old") === want && /^Old result/.test(body.ariaLabel ?? "") === want && (!want || getComputedStyle(body.querySelector(".row, p")).color === getComputedStyle(document.querySelector(s + " .help")).color)
+	}`, "#pane-"+pane, want))
+}
+
+// One policy with an error does not hide what the others do.
+func TestOneWrong(t *testing.T) {
+	q := good()
+	q.Documents = append(q.Documents, text{"wrong.yaml", strings.Replace(policyOf("wrong", labelMutation)[0].Text, "Object{", "Object{{", 1)})
+	b := openTab(t, playside+fragment(q))
+	want := asked(t, q)
+	if len(want.Errors) == 0 || len(want.texts()) != 1 {
+		t.Fatalf("%+v", want)
+	}
+	b.stores(want)
+	b.old("result", false)
+	b.says("#pane-result .notice", "wrong.yaml", "Without MutatingAdmissionPolicy wrong")
+	// What somebody writes in the object counts at once.
+	b.cursor(objectEditor, "name: web")
+	b.next(func() { b.press("7") })
+	q.Objects = []text{{"pod.yaml", strings.Replace(pod, "web", "web7", 1)}}
+	b.stores(asked(t, q))
+}
+
+// A policy without a binding says so, and there are two buttons for it.
+func TestUnbound(t *testing.T) {
+	q := good()
+	q.Unbound = false
+	b := openTab(t, playside+fragment(q))
+	b.says("#pane-result .call", "good has no binding, so it does nothing")
+	b.click("#run-unbound")
+	b.stores(asked(t, good()))
+	b.click("[name=unbound]")
+	b.says("#pane-result .call", "good has no binding")
+	b.click("#make-binding")
+	b.stores(asked(t, good()))
+	if text := b.content(documentEditor); !strings.Contains(text, "kind: MutatingAdmissionPolicyBinding") || !strings.Contains(text, "policyName: good") {
+		t.Errorf("no binding in\n%s", text)
+	}
+	b.until("no call", `!document.querySelector("#pane-result .call")`)
+}
+
+// Keys of YAML are deeper below the one before them, and Tab changes no text of somebody who
+// passes.
+func TestKeysOfEditor(t *testing.T) {
+	q := good()
+	q.Documents[0].Text = ""
+	b := openTab(t, playside+fragment(q))
+	b.focus(documentEditor)
+	lines := []string{"spec:", "matchConstraints:", "resourceRules:", "- apiGroups: ['']", "apiVersions: [v1]"}
+	for i, line := range lines {
+		if i > 0 {
+			// Enter without the character that a press sends behind it.
+			b.do(func(ctx context.Context) error {
+				_, err := chromedp.Call(ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: "rawKeyDown", Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13})
+				return err
+			})
+		}
+		b.press(line)
+	}
+	want := "spec:\n  matchConstraints:\n    resourceRules:\n      - apiGroups: ['']\n        apiVersions: [v1]"
+	b.poll("the lines", func() (string, bool) {
+		got := b.content(documentEditor)
+		return got, got == want
+	})
+	b.press("\t") // somebody writes: it indents
+	b.poll("a deeper line", func() (string, bool) {
+		got := b.content(documentEditor)
+		return got, got == strings.Replace(want, "        apiVersions", "          apiVersions", 1)
+	})
+	b.press(kb.Escape)
+	b.press("\t")
+	b.until("the focus out of the editor", `!document.activeElement.closest(".cm-editor")`)
+	before := b.content(documentEditor)
+	b.focus(documentEditor)
+	b.press("\t")
+	b.until("the focus out of the editor", `!document.activeElement.closest(".cm-editor")`)
+	if got := b.content(documentEditor); got != before {
+		t.Errorf("Tab has changed the text to\n%s", got)
+	}
+}
+
+// Nobody is offered completions of a string or of a comment.
+func TestNoCompletionInText(t *testing.T) {
+	q := good()
+	q.Documents = policyOf("texts", strings.Replace(labelMutation, "Object{metadata", "Object{ metadata", 1))
+	b := openTab(t, playside+fragment(q))
+	b.cursor(documentEditor, "'a': 'b")
+	eval[bool](b, `(globalThis.asked = [], globalThis.post = Worker.prototype.postMessage, Worker.prototype.postMessage = function (m) { if (m.method) asked.push(m.method); return post.apply(this, arguments) }, true)`)
+	b.next(func() { b.press("x") })
+	b.cursor(documentEditor, "Object{ metadata: Object.metadata{la")
+	b.next(func() { b.press("x") }) // here it asks
+	b.until("a question", `asked.includes("complete")`)
+	if n := eval[int](b, `asked.indexOf("complete") - asked.lastIndexOf("evaluate")`); n < 0 {
+		t.Errorf("the engine was asked within a string: %s", eval[string](b, "asked.join()"))
+	}
 }
 
 // The fields of the request are in the question.

@@ -32,6 +32,9 @@ import (
 // waits longer than it has to.
 var patience = flag.Duration("patience", 2*time.Minute, "bound of a wait")
 
+// Figures of two versions say something only if the same program takes them on the same machine.
+var other = flag.String("program", "", "path of another mapd whose playground is driven")
+
 var (
 	root    = must(filepath.Abs("../.."))
 	site    = filepath.Join(root, "internal/author/playground/site")
@@ -62,6 +65,9 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (int, error) {
+	if *other != "" {
+		program = *other
+	}
 	path, err := findChromium()
 	if err != nil {
 		return 0, err

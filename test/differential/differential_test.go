@@ -19,6 +19,7 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/test/cases"
+	"github.com/mapd-project/mapd/test/hammer"
 	"github.com/mapd-project/mapd/test/oracle"
 	"github.com/mapd-project/mapd/test/subject"
 )
@@ -85,14 +86,14 @@ func random(seed int) scenario {
 }
 
 // The same scenarios every time, so that a failure can be looked at again.
-// MAPD_SCENARIOS asks for another number of them than 1500, or for a range:
+// MAPD_SCENARIOS asks for another number of them than 500, or for a range:
 // 100000-200000.
 func TestFixedScenarios(t *testing.T) {
 	// Environments of expressions come and go; collecting them is a third of it.
 	defer debug.SetGCPercent(debug.SetGCPercent(600))
-	first, last := 0, 1500
+	first, last := 0, hammer.Count(500)
 	if testing.Short() {
-		last = 60
+		last = 30
 	}
 	if from, to, ok := strings.Cut(os.Getenv("MAPD_SCENARIOS"), "-"); ok {
 		first, _ = strconv.Atoi(from)
@@ -160,6 +161,7 @@ func keep(t testing.TB, s scenario, name string) string {
 }
 
 func FuzzDifferential(f *testing.F) {
+	hammer.Alone(f)
 	for seed := range byte(20) {
 		data := make([]byte, 400)
 		r := rand.NewChaCha8([32]byte{seed, 7})

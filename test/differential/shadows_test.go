@@ -25,10 +25,7 @@ import (
 // object as the enforced ones before them left it.
 func TestShadowScenarios(t *testing.T) {
 	hammer.Alone(t)
-	last := 400
-	if testing.Short() {
-		last = 100
-	}
+	last := hammer.Count(150)
 	shadows, changes, failures := 0, 0, 0
 	for seed := range last {
 		text := random(seed).txtar("§9: A random scenario.")

@@ -18,10 +18,7 @@ import (
 // kept is not modified afterwards: each step begins with what the one before left.
 func TestTracedScenarios(t *testing.T) {
 	hammer.Alone(t)
-	last := 900
-	if testing.Short() {
-		last = 150
-	}
+	last := hammer.Count(400)
 	changes := 0
 	for seed := 2; seed < last; seed += 3 { // the crowded ones
 		c, err := cases.Parse("random", random(seed).txtar("§9: A random scenario."))

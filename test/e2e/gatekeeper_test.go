@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -184,8 +185,13 @@ func (g *gatekeeperInstall) entry(t *testing.T, want ...string) {
 
 // try creates an object for show.
 func (g *gatekeeperInstall) try(ctx context.Context, obj *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
-	resource := schema.GroupVersionResource{Group: obj.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(obj.GetKind()) + "s"}
-	got, err := g.Dynamic.Resource(resource).Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return createdFrom(ctx, g.Cluster, obj, namespace)
+}
+
+// createdFrom is what a dry run makes of an object, without what is the server's own.
+func createdFrom(ctx context.Context, c *cluster.Cluster, obj *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
+	resource, _ := apimeta.UnsafeGuessKindToResource(obj.GroupVersionKind())
+	got, err := c.Dynamic.Resource(resource).Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return nil, err
 	}

@@ -115,6 +115,7 @@ func TestManifestsAgree(t *testing.T) {
 		{"the chart on the way back, without mutators", base, chart(namespace, "--set=legacyBack=true")},
 		{"the chart with expansion", kustomize("overlays", "expansion"), chart(namespace, "--set=expansion=true")},
 		{"the chart with audits", kustomize("overlays", "audit"), chart(namespace, "--set=auditInterval=6h")},
+		{"the chart with reports", kustomize("overlays", "reports"), chart(namespace, "--set=auditInterval=6h,reports=openreports")},
 		{"the chart with external data", kustomize("overlays", "external-data"), chart(namespace, "--set=legacy=on,externalData=true")},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
@@ -380,7 +381,7 @@ func TestChartOnAServer(t *testing.T) {
 		t.Errorf("replicas: %s, %v", out, err)
 	}
 	// With values that add objects and arguments, and without them again.
-	overlays := []string{"--values=" + manifests(t, "chart", "values-ha.yaml"), "--set=legacy=native,externalData=true,expansion=true,kubewarden=on,auditInterval=6h"}
+	overlays := []string{"--values=" + manifests(t, "chart", "values-ha.yaml"), "--set=legacy=native,externalData=true,expansion=true,kubewarden=on,auditInterval=6h,reports=policyreport"}
 	all := rendered(t, Helm(t, "", append([]string{"template", "mapd", manifests(t, "chart"), "--namespace=mapd-system"}, overlays...)...))
 	helm("upgrade", append([]string{manifests(t, "chart")}, overlays...)...)
 	installed(t, c, all, nil)

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // The same cases every time, so that a failure can be looked at again.
 // MAPD_SCENARIOS asks for another number of them, or for a range: 100000-200000.
 func TestRandom(t *testing.T) {
-	first, last := uint64(0), uint64(3000)
+	first, last := uint64(0), uint64(hammer.Count(1000))
 	if from, to, ok := strings.Cut(os.Getenv("MAPD_SCENARIOS"), "-"); ok {
 		first, _ = strconv.ParseUint(from, 10, 64)
 		last, _ = strconv.ParseUint(to, 10, 64)

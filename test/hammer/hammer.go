@@ -3,6 +3,8 @@
 package hammer
 
 import (
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -32,6 +34,20 @@ func Alone(t testing.TB) {
 	if testing.Short() {
 		t.Skip("one goroutine computes this, and -short is for what several do")
 	}
+}
+
+// Count returns how many random cases a test has: n in make test, as many times that as
+// MAPD_RANDOM says, which is how make random has more, and a fifth of it with -short. Cases
+// are the same ones each time, and more of them begin with those of fewer. It must be called
+// as Alone must.
+func Count(n int) int {
+	if times, err := strconv.Atoi(os.Getenv("MAPD_RANDOM")); err == nil && times > 0 {
+		n *= times
+	}
+	if testing.Short() {
+		n = max(1, n/5)
+	}
+	return n
 }
 
 // Allocs returns how many allocations one call of f makes: the least of several

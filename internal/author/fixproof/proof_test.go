@@ -10,6 +10,7 @@ import (
 	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 func options() lint.Options {
@@ -113,10 +114,7 @@ func TestRefused(t *testing.T) {
 // and runs them before and after on random objects: the same result wherever there was one.
 // What is called fixable is fixed, what is not is not, and a second time fixes nothing.
 func TestRandomFixes(t *testing.T) {
-	count := 25
-	if testing.Short() {
-		count = 8
-	}
+	count := hammer.Count(10)
 	fixable, made, rules, shown := 0, 0, map[string]int{}, 0
 	for seed := range count {
 		r := rand.New(rand.NewPCG(23, uint64(seed)))

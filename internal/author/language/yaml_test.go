@@ -458,8 +458,9 @@ func TestEveryPlace(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
+	// Of every third file in turn each byte is a place, and of the rest where keys are.
 	keys, known := 0, 0
-	for _, name := range files {
+	for n, name := range files {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -471,6 +472,9 @@ func TestEveryPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range len(text) + 1 {
+			if n%3 > 0 && i > 0 && !strings.ContainsRune(" \n{", rune(text[i-1])) {
+				continue
+			}
 			p := placeAt(text, i)
 			if p.node < 0 {
 				continue

@@ -32,8 +32,10 @@ func TestGenerate(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if again, _, _ := Generate(t.Context(), file, env); !bytes.Equal(text, again) {
-			t.Errorf("%s: two runs differ:\n%s\n%s", file, text, again)
+		if i%5 == 0 {
+			if again, _, _ := Generate(t.Context(), file, env); !bytes.Equal(text, again) {
+				t.Errorf("%s: two runs differ:\n%s\n%s", file, text, again)
+			}
 		}
 		policy, err := os.ReadFile(file)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/test/fakeapi"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 var configMapResource = corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -190,7 +191,7 @@ func annotation(r fakeapi.Request, name string) string {
 // Whichever reads and writes of ConfigMaps fail, also the last ones of a replica that
 // ends: nothing counts twice, and what was written is never lost.
 func TestCountsOfReplicasThatAreKilled(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed := range uint64(hammer.Count(2)) {
 		in(t, func(t *testing.T, c *cluster) {
 			random, pauses := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2)) // mu is for random
 			var mu sync.Mutex
@@ -316,6 +317,7 @@ func TestFoldStepByStep(t *testing.T) {
 
 // The counts of 10,000 bindings fit into a ConfigMap, with an example each.
 func TestCountsOfManyBindings(t *testing.T) {
+	hammer.Alone(t)
 	var all []history.Counted
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 10_000 {

@@ -1,6 +1,6 @@
 // Package metrics has what `mapd serve` counts and shows besides reviews, which pkg/webhook
-// counts: snapshots, mutators, breakers, audits, providers, watches and records. Policies,
-// bindings and providers are named by labels; no other object is.
+// counts: snapshots, mutators, breakers, audits, providers, watches, records and the tokens
+// of API servers. Policies, bindings and providers are named by labels; no other object is.
 package metrics
 
 import (
@@ -19,18 +19,19 @@ type Metrics struct {
 	breakers breakerMetrics
 	audit    auditMetrics
 	sink     sinkMetrics
+	callers  *prometheus.CounterVec
 }
 
 // New returns metrics that nothing has happened to yet.
 func New() *Metrics {
-	m := &Metrics{Metrics: webhook.NewMetrics(), snapshot: newSnapshotMetrics(), external: newExternalMetrics()}
+	m := &Metrics{Metrics: webhook.NewMetrics(), snapshot: newSnapshotMetrics(), external: newExternalMetrics(), callers: newCallers()}
 	m.Registry().MustRegister(m.collectors()...)
 	return m
 }
 
 // collectors are those of this package.
 func (m *Metrics) collectors() []prometheus.Collector {
-	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink}
+	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink, m.callers}
 	return append(append(all, m.snapshot.collectors()...), m.external.collectors()...)
 }
 

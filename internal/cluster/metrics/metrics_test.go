@@ -158,7 +158,7 @@ var (
 	// namingLabels are those whose values name objects that come and go, and listedLabels
 	// those that have a fixed list of values.
 	namingLabels = []string{"policy", "binding", "provider", "resource"}
-	listedLabels = []string{"result", "mode", "state", "how"}
+	listedLabels = []string{"result", "mode", "state", "how", "server"} // servers are bounded by internal/cluster/callertoken
 	// metricDesc finds a metric and its labels, as a prometheus.Desc prints them.
 	metricDesc = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 )

@@ -29,6 +29,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // server decides which entries are called for a request, with the code of an API
@@ -349,10 +350,7 @@ func unrestricted(p *admissionregistrationv1.MutatingAdmissionPolicy) *admission
 // TestEntriesReachAll: whatever the index selects, a server sends to the entry of the
 // policy and the binding. An API server's own code says what is sent.
 func TestEntriesReachAll(t *testing.T) {
-	worlds, requests := 150, 150
-	if testing.Short() {
-		worlds = 40
-	}
+	worlds, requests := hammer.Count(150), 150
 	s := newServer(t, worldNamespaces)
 	env, err := cel.NewEnv(cel.Options{})
 	if err != nil {

@@ -42,7 +42,11 @@ type splitter struct {
 }
 
 func newSplitter(r io.Reader, limit int) *splitter {
-	return &splitter{r: bufio.NewReaderSize(r, 64<<10), max: limit}
+	size := 64 << 10
+	if text, ok := r.(interface{ Len() int }); ok { // in memory already, and often a few lines
+		size = min(size, text.Len()+1)
+	}
+	return &splitter{r: bufio.NewReaderSize(r, size), max: limit}
 }
 
 var (

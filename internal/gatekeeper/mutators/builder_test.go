@@ -232,7 +232,7 @@ func random(t testing.TB, rnd *rand.Rand, i int) *legacy.Mutator {
 // Whom wakes does not ask about is not affected.
 func TestWakesRandomly(t *testing.T) {
 	hammer.Alone(t)
-	for seed := range uint64(200) {
+	for seed := range uint64(hammer.Count(80)) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		var ms []*legacy.Mutator
 		for i := range 25 {

@@ -28,7 +28,7 @@ func (opaque) Requirements() (labels.Requirements, bool) { return nil, false }
 // same.
 func FuzzPasses(f *testing.F) {
 	hammer.Alone(f)
-	for seed := range uint64(300) {
+	for seed := range uint64(hammer.Count(100)) {
 		f.Add(seed)
 	}
 	builder := NewBuilder(deps())

@@ -21,7 +21,7 @@ import (
 // costs and without, and in a form that only cel-go knows.
 func FuzzQuick(f *testing.F) {
 	hammer.Alone(f)
-	for seed := range uint64(300) {
+	for seed := range uint64(hammer.Count(100)) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {

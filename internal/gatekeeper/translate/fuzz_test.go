@@ -102,7 +102,7 @@ func quoted(s string) string { return strconv.Quote(s) }
 func fuzzSeeds(f *testing.F) {
 	texts := []string{"a", `"`, `\`, `"]}+x("`, "a\nb", "~1/0~", "a/b", "é\u2028世", "'''", "`", "${x}", "in", "true", "*", "-", "0", "//", `\u0022`, "object.spec"}
 	for i, s := range texts {
-		for choice := range uint32(24) {
+		for choice := range uint32(hammer.Count(8)) {
 			f.Add(choice*2654435+uint32(i), s, texts[(i+1)%len(texts)], texts[(i+2)%len(texts)])
 		}
 	}

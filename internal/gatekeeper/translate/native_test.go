@@ -237,10 +237,7 @@ func verdicts(units []translate.Unit) string {
 
 // agree compares the units with the direct interpreter on generated objects.
 func agree(t *testing.T, ms []*legacy.Mutator, units []translate.Unit, o verify.Options) {
-	n := 300
-	if testing.Short() {
-		n = 30
-	}
+	n := hammer.Count(100)
 	v := verify.New(ms, units, o)
 	v.CheckGenerated(t.Context(), verify.DefaultSeed, n)
 	for _, c := range v.Comparisons() {

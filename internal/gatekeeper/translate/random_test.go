@@ -80,11 +80,9 @@ var kinds = []string{"/v1, Kind=Pod", "/v1, Kind=Pod", "/v1, Kind=Pod", "apps/v1
 // number of them.
 func TestNativeRandom(t *testing.T) {
 	hammer.Alone(t)
-	n := 120
+	n := hammer.Count(50)
 	if s, err := strconv.Atoi(os.Getenv("MAPD_SCENARIOS")); err == nil {
 		n = s
-	} else if testing.Short() {
-		n = 20
 	}
 	types := openapi.New(openapi.Builtin())
 	exact, differ, behind := 0, 0, 0

@@ -105,10 +105,7 @@ func validate(t *testing.T, m *legacy.Mutator, b *admissionregistrationv1.Mutati
 // agreesWithDirect runs a mutator once, alone, on generated objects.
 func agreesWithDirect(t *testing.T, env *cel.Env, m *legacy.Mutator, types *openapi.Types) {
 	t.Helper()
-	n := 300
-	if testing.Short() {
-		n = 50
-	}
+	n := hammer.Count(100)
 	program, err := policy.CompileLenient(translate.Runtime(m, translate.ShapeOf(m)), policy.Deps{Env: env})
 	if err != nil {
 		t.Errorf("%s: %v", m.ID(), err)

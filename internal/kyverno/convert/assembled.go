@@ -2,8 +2,11 @@ package convert
 
 import (
 	"slices"
+	"strings"
 
 	jmespath "github.com/kyverno/go-jmespath"
+
+	"github.com/mapd-project/mapd/internal/celgen"
 )
 
 // assembled is an object that an expression makes.
@@ -28,6 +31,58 @@ func (s *scope) members(n jmespath.ASTNode) value {
 		out.others[name] = &v
 	}
 	return value{object: out}
+}
+
+// memberOf is a member of an object of constants.
+func (s *scope) memberOf(m map[string]any, n jmespath.ASTNode) value {
+	name, _ := n.Value.(string)
+	if n.NodeType != jmespath.ASTField {
+		refuse("%s of a variable that is an object", strings.TrimPrefix(n.NodeType.String(), "AST"))
+	}
+	inner, ok := s.nested[name]
+	if !ok {
+		v, ok := m[name]
+		if !ok {
+			refuse("a variable of the context has no member %s", name)
+		}
+		return constantValue(v)
+	}
+	s.plainName(name)
+	outside := *s
+	outside.current = nil
+	key := outside.plain(outside.query(inner))
+	typ := ""
+	for _, v := range m {
+		is := literal(v).Type
+		if typ != "" && typ != is || is != "string" && is != "int" && is != "bool" {
+			refuse("a member by a variable of an object whose members are of several types")
+		}
+		typ = is
+	}
+	if key.Type != "string" || typ == "" {
+		refuse("the member {{%s}} of a variable", inner)
+	}
+	all := literal(m).Within(celgen.BindMember)
+	return value{expr: atom(all+"[?"+key.Text+"]", typ), optional: true, must: atom(all+"["+key.Text+"]", typ)}
+}
+
+// constantValue is a value that a policy says.
+func constantValue(v any) value {
+	switch v := v.(type) {
+	case map[string]any:
+		return value{members: v}
+	case []any:
+		out := value{expr: literal(v).As("list")}
+		for i, e := range v {
+			if typ := literal(e).Type; i == 0 {
+				out.elem = typ
+			} else if typ != out.elem {
+				out.elem = ""
+			}
+		}
+		return out
+	}
+	return value{expr: literal(v)}
 }
 
 // merged is merge(a, b) of an object that is there and one that takes members from it.

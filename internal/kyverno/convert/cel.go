@@ -2,6 +2,7 @@ package convert
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/mapd-project/mapd/internal/celgen"
 )
@@ -81,16 +82,26 @@ func untyped(v any) any {
 
 var (
 	// ofObject matches what is read from an object.
-	ofObject = regexp.MustCompile(`^(object|namespaceObject|params|[a-z]2?)(\.|\[)`)
+	ofObject = regexp.MustCompile(`^(object|oldObject|namespaceObject|params|[a-z]2?)(\.|\[)`)
+	// textCall matches what ends with a function whose result is a text, or with a text for what is
+	// missing.
+	textCall = regexp.MustCompile(`\.(?:orValue\("(?:[^"\\]|\\.)*"|(?:replace|substring|upperAscii|lowerAscii|join|find|trim)\([^()]*)\)$`)
 	// typedCall finds functions whose result has a type that CEL knows.
 	typedCall = regexp.MustCompile(`\.(split|replace|find|substring|upperAscii|lowerAscii|join|size)\(`)
 )
 
-// typeInCEL is dyn for what is read from an object, and "" for other expressions, of which this
-// package does not know what CEL knows.
+// typeInCEL is the type that CEL knows: dyn for what is read from an object, "string" for texts that
+// are put together, and "" where this package does not know what CEL knows.
 func typeInCEL(e expr) string {
-	if e.Bind == celgen.BindMember && ofObject.MatchString(e.Text) && !typedCall.MatchString(e.Text) {
-		return "dyn"
+	switch {
+	case e.Type == "string" && e.Bind == celgen.BindSum && (strings.HasPrefix(e.Text, `"`) || strings.HasSuffix(e.Text, `"`)):
+		return "string"
+	case e.Bind != celgen.BindMember:
+		return ""
+	case ofObject.MatchString(e.Text) && !typedCall.MatchString(e.Text):
+		return "dyn" // with orValue("x"), too
+	case textCall.MatchString(e.Text):
+		return "string"
 	}
 	return ""
 }

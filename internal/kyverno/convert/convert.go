@@ -208,6 +208,9 @@ func (c *converter) groups() []*group {
 			continue
 		}
 		rule := &c.Rules[i]
+		if v.suits == "" && nestedForEach(v.rule) && canAutogen(c.Policy.Rules) && forPods(v.rule) && c.Policy.Annotations[controllersAnnotation] != "none" {
+			rule.note(Better, "Kyverno's autogen makes a rule for controllers that removes their template, which a server refuses; the policy is for Pods alone")
+		}
 		if len(v.rule.Mutate.Targets) > 0 {
 			rule.note(Refused, "it mutates objects that exist already, which admission does not see")
 			rule.Instead = "a policy for the targets' own kind, and mapd audit --fix for those that exist"
@@ -363,29 +366,34 @@ func (c *converter) unit(g *group) *Unit {
 func (c *converter) operations(g *group) []string {
 	var out []string
 	for _, v := range g.variants {
-		if !c.Rules[c.place[v.from]].Converted() {
-			continue
-		}
-		_, ops := splitOperations(v.rule.Preconditions)
-		fs, every := filters(&v.rule.Match)
-		var matched []string
-		for _, f := range fs {
-			if !appliesTo(f, g.targets[0]) {
-				continue
-			}
-			own := f.Resources.Operations
-			if len(own) == 0 || every && len(fs) > 1 {
-				own = []string{"CREATE", "UPDATE"}
-			}
-			matched = append(matched, own...)
-		}
-		for _, op := range []string{"CREATE", "UPDATE"} {
-			if slices.Contains(ops, op) && slices.Contains(matched, op) && !slices.Contains(out, op) {
-				out = append(out, op)
-			}
+		if c.Rules[c.place[v.from]].Converted() {
+			out = append(out, operationsOfRule(v.rule, g.targets[0])...)
 		}
 	}
 	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// operationsOfRule are the operations for which a rule runs on a target.
+func operationsOfRule(r *policy.Rule, t target) (out []string) {
+	_, ops := splitOperations(r.Preconditions)
+	fs, every := filters(&r.Match)
+	var matched []string
+	for _, f := range fs {
+		if !appliesTo(f, t) {
+			continue
+		}
+		own := f.Resources.Operations
+		if len(own) == 0 || every && len(fs) > 1 {
+			own = []string{"CREATE", "UPDATE"}
+		}
+		matched = append(matched, own...)
+	}
+	for _, op := range []string{"CREATE", "UPDATE"} {
+		if slices.Contains(ops, op) && slices.Contains(matched, op) {
+			out = append(out, op)
+		}
+	}
 	return out
 }
 
@@ -421,7 +429,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		}
 		rule.note(v, reason)
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images, usesIndex: &out.index}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images, usesIndex: &out.index, updates: slices.Equal(operationsOfRule(r, g.targets[0]), []string{"UPDATE"})}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
 	if c := m.operation(ops); c.Text != yes.Text {
@@ -494,6 +502,9 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	if slices.ContainsFunc(g.targets, target.every) {
 		note(Differs, "Kyverno's own ConfigMap leaves out kinds such as Event and Node (resourceFilters); the policy is for all kinds")
 	}
+	if slices.ContainsFunc(g.targets, func(t target) bool { return t.gvk.Kind == filtered }) {
+		note(Differs, "Kyverno's own ConfigMap leaves out ReplicaSets (resourceFilters); the policy is for them")
+	}
 	for _, t := range g.targets {
 		if !t.known {
 			rule.note(Differs, fmt.Sprintf("the resource %s, with namespaces, is guessed from the kind %s of %s: if it is another, the policy does nothing; pass the CustomResourceDefinition", t.resource, t.gvk.Kind, t.gvk.GroupVersion()))
@@ -564,7 +575,7 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 		refuse("patchStrategicMerge beside foreach")
 	}
 	if f.Order != nil && *f.Order == "Ascending" {
-		refuse("order: Ascending of a strategic merge turns the list around")
+		k.notes(Order, "Kyverno turns the list around, with order: Ascending; the policy leaves it as it is")
 	}
 	// The patch decides about which of the lists it is.
 	var target path
@@ -748,16 +759,24 @@ func (s *scope) entry(e policy.Context) (v value, why string) {
 	switch {
 	case e.Variable != nil:
 		x := e.Variable
-		if x.Value != nil {
-			if x.JMESPath != "" {
-				refuse("a variable with a value and an expression")
+		switch {
+		case x.Value == nil:
+			v = s.query(s.named(x.JMESPath))
+		case mentionsVariable(x.Value):
+			if t, ok := x.Value.(string); ok {
+				v = s.variableText(t)
+			} else {
+				v = value{expr: literal(s.fill(x.Value))}
 			}
-			return value{expr: literal(s.fill(x.Value))}, ""
+		default:
+			v = constantValue(normal(x.Value))
 		}
-		v = s.query(x.JMESPath)
+		if x.Value != nil && x.JMESPath != "" {
+			v = s.at(v).query(s.named(x.JMESPath))
+		}
 		if x.Default != nil {
 			d := literal(normal(x.Default))
-			if v.object != nil || v.images != nil {
+			if v.object != nil || v.images != nil || v.members != nil {
 				refuse("a default of an object that an expression makes")
 			}
 			if v.path == nil && !v.optional {
@@ -855,7 +874,7 @@ func (c *converter) assemble(g *group, rules []compiled, operations []string) *U
 				conds := exprsOf(r.conds)
 				if r.selector != nil {
 					labels := func(k string) path {
-						return path{atom("namespaceObject", ""), nil, []string{"metadata", "labels", k}}
+						return path{root: atom("namespaceObject", ""), steps: []string{"metadata", "labels", k}}
 					}
 					conds = append([]expr{selects(r.selector, labels, nil)}, conds...)
 				}

@@ -3,7 +3,6 @@ package convert
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/celgen"
@@ -21,6 +20,8 @@ func (s *shape) configured(nodes []*node, at []string) (apply, rest []*node) {
 	for _, n := range nodes {
 		p := append(slices.Clone(at), n.name)
 		switch {
+		case n.names != nil:
+			rest = append(rest, n)
 		case !s.builtin && !(len(at) > 0 && at[0] == "metadata") && n.name != "metadata", s.atomic(p) || !isField(n.name) && !s.inMap(at):
 			rest = append(rest, n)
 		case n.action == inside:
@@ -39,7 +40,8 @@ func (s *shape) configured(nodes []*node, at []string) (apply, rest []*node) {
 			apply, rest = halves(n, a, r, apply, rest)
 		case n.action == merge:
 			if s.canMerge(n, p) {
-				apply = append(apply, n)
+				a, r := s.elements(n, p)
+				apply, rest = append(apply, a), append(rest, r...)
 			} else {
 				rest = append(rest, n)
 			}
@@ -86,26 +88,53 @@ func (s *shape) inMap(at []string) bool {
 	return ok && places[0].Type().Map != nil && len(places[0].Fields()) == 0
 }
 
+// canMerge reports whether an apply configuration tells the elements of a list apart as Kyverno does.
 func (s *shape) canMerge(n *node, p []string) bool {
 	places, ok := s.at(p)
 	if !ok {
 		return false
 	}
 	for _, place := range places {
-		if keys := place.Keys(); place.Atomic() || len(keys) != 1 || keys[0] != n.key {
+		if place.Atomic() || !slices.Equal(slices.Sorted(slices.Values(place.Keys())), slices.Sorted(slices.Values(n.listKeys))) {
 			return false
 		}
 	}
-	inner := append(slices.Clone(p), element)
-	if s.atomic(inner) {
+	if s.atomic(append(slices.Clone(p), element)) {
 		return false
 	}
 	for _, fields := range n.elements {
-		if _, rest := s.configured(fields, inner); len(rest) > 0 {
-			return false
+		for _, key := range n.listKeys {
+			if i := slices.IndexFunc(fields, func(f *node) bool { return f.name == key }); i >= 0 && fields[i].action != set {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+// elements returns a list whose elements have what an apply configuration says of them, and nodes
+// that change the rest of these elements, which are there then.
+func (s *shape) elements(n *node, p []string) (apply *node, rest []*node) {
+	inner := append(slices.Clone(p), element)
+	out := *n
+	out.elements = nil
+	for _, fields := range n.elements {
+		a, r := s.configured(fields, inner)
+		out.elements = append(out.elements, a)
+		if len(r) == 0 {
+			continue
+		}
+		x := variableFor(n.name)
+		at := path{root: atom(x, "map"), prefix: inner}
+		var keys []expr
+		for _, f := range fields {
+			if slices.Contains(n.listKeys, f.name) {
+				keys = append(keys, equal(s.get(at.to(f.name)), literal(f.value)))
+			}
+		}
+		rest = append(rest, &node{action: forEach, name: n.name, at: at, loop: x, where: all(keys...), fields: r})
+	}
+	return &out, rest
 }
 
 // fits reports whether an apply configuration can have a value at a path.
@@ -179,7 +208,7 @@ func (s *shape) configuration(nodes []*node, typ string, at path) expr {
 		case merge:
 			var elems []expr
 			for _, fields := range n.elements {
-				elems = append(elems, s.configuration(fields, inner, path{atom("", ""), append(p.whole(), element), nil}))
+				elems = append(elems, s.configuration(fields, inner, path{root: atom("", ""), prefix: append(p.whole(), element)}))
 			}
 			write(key, list(elems...))
 		case forEach:
@@ -249,6 +278,8 @@ type part struct {
 	cond  expr
 	op    expr
 	loops []loop
+	// first stands before all others, in loops of its own.
+	first bool
 }
 
 // loop goes through a list: items.transformList(index, name, …).
@@ -287,15 +318,29 @@ func patchOp(op string, p pointer, v *expr) expr {
 
 func (o *ops) add(cond, op expr) {
 	if cond.Text != no.Text {
-		o.parts = append(o.parts, part{cond, op, slices.Clone(o.loops)})
+		o.parts = append(o.parts, part{cond, op, slices.Clone(o.loops), false})
 	}
 }
 
 // ensure creates an object, or a list, where there is none.
 func (o *ops) ensure(p path, ptr pointer, empty string) {
-	if missing := not(o.shape.has(p)); missing.Text != no.Text {
-		v := atom(empty, "")
-		o.add(missing, patchOp("add", ptr, &v))
+	missing := not(o.shape.has(p))
+	if missing.Text == no.Text {
+		return
+	}
+	v := atom(empty, "")
+	op := patchOp("add", ptr, &v)
+	if len(o.loops) == 0 || p.root.Text != object.Text {
+		o.add(missing, op)
+		return
+	}
+	// It is made before the first element writes into it, and not again for the next one.
+	if !slices.ContainsFunc(o.parts, func(other part) bool { return other.first && other.op.Text == op.Text }) {
+		at := slices.IndexFunc(o.parts, func(other part) bool { return !other.first })
+		if at < 0 {
+			at = len(o.parts)
+		}
+		o.parts = slices.Insert(o.parts, at, part{missing, op, slices.Clone(o.loops), true})
 	}
 }
 
@@ -303,6 +348,9 @@ func (o *ops) ensure(p path, ptr pointer, empty string) {
 func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 	for _, n := range nodes {
 		p, to := at.to(n.name), ptr.to(n.name)
+		if n.names != nil {
+			to = append(slices.Clone(ptr), str("/"), fn("jsonpatch.escapeKey", "string", *n.names))
+		}
 		switch n.action {
 		case copied:
 			refuse("a variable for all of %s, which no apply configuration merges", n.name)
@@ -324,10 +372,7 @@ func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 			if n.must {
 				items, optional = o.shape.get(p), false
 			}
-			index := "i"
-			for i := range o.loops {
-				index = "i" + strconv.Itoa(i+2)
-			}
+			index := string(rune('i' + len(o.loops)))
 			o.loops = append(o.loops, loop{items, index, n.loop, n.where, optional})
 			o.fields(n.fields, n.at, to.at(index))
 			o.loops = o.loops[:len(o.loops)-1]
@@ -343,74 +388,151 @@ func required(v any) expr {
 	return literal(v)
 }
 
-// merge adds elements that have nothing but their key.
+// merge changes the elements of a list that have a key of the patch, and adds those that are not
+// there to its front, as Kyverno does. What is there comes first: its indices are those before.
 func (o *ops) merge(n *node, p path, to pointer) {
-	if len(o.loops) > 0 {
-		refuse("elements of %s, which no apply configuration merges, in a list", n.name)
+	items, optional := o.shape.read(p)
+	index := string(rune('i' + len(o.loops)))
+	x := variableFor(n.name)
+	for _, l := range o.loops {
+		if l.name == x {
+			x += "2"
+		}
+	}
+	elem := path{root: atom(x, "map"), prefix: append(p.whole(), element)}
+	where := make([]expr, len(n.elements))
+	for i, fields := range n.elements {
+		var keys []expr
+		var others []*node
+		for _, f := range fields {
+			if !slices.Contains(n.listKeys, f.name) {
+				others = append(others, f)
+				continue
+			}
+			if f.action != set {
+				refuse("the list %s: %s of an element, which is none of +() or null", n.name, f.name)
+			}
+			keys = append(keys, equal(o.shape.get(elem.to(f.name)), literal(f.value)))
+		}
+		where[i] = all(keys...)
+		if len(others) > 0 {
+			o.loops = append(o.loops, loop{items, index, x, where[i], optional})
+			o.fields(others, elem, to.at(index))
+			o.loops = o.loops[:len(o.loops)-1]
+		}
 	}
 	o.ensure(p, to, "[]")
-	for _, fields := range slices.Backward(n.elements) {
-		if len(fields) != 1 || fields[0].name != n.key || fields[0].action != set {
-			refuse("the list %s, which no apply configuration merges: only its elements by their %s alone", n.name, n.key)
-		}
-		v := literal(map[string]any{n.key: fields[0].value})
-		x := variableFor(n.name)
-		exists := call(o.shape.or(p, list()), "exists", "bool", atom(x, ""), equal(member(atom(x, ""), n.key, false), literal(fields[0].value)))
+	for i, fields := range slices.Backward(n.elements) {
+		v := literal(whole(fields))
+		exists := call(o.shape.or(p, list()), "exists", "bool", atom(x, ""), where[i])
 		o.add(not(exists), patchOp("add", append(slices.Clone(to), str("/0")), &v))
 	}
 }
 
+// whole is the value that a patch makes where there is nothing.
+func whole(fields []*node) any {
+	out := map[string]any{}
+	for _, f := range fields {
+		switch f.action {
+		case set, add:
+			if _, ok := f.value.(either); ok || f.names != nil {
+				refuse("a variable in an element of a list that no apply configuration merges")
+			}
+			out[f.name] = f.value
+		case inside:
+			out[f.name] = whole(f.fields)
+		case merge:
+			elements := []any{}
+			for _, e := range f.elements {
+				elements = append(elements, whole(e))
+			}
+			out[f.name] = elements
+		case drop:
+		default:
+			refuse("elements of %s in a list that no apply configuration merges", f.name)
+		}
+	}
+	return out
+}
+
 // expr returns the whole list of operations.
 func (o *ops) expr() expr {
-	var lists []expr
-	var plain []expr
+	e := joined(o.parts, 0)
+	if e.Text == "[]" {
+		refuse("a patch in which nothing is left to write")
+	}
+	if inner, ok := strings.CutPrefix(e.Text, "("); ok && len(o.parts) == 1 && e.Bind == celgen.BindMember {
+		return expr{Text: strings.TrimSuffix(inner, ")"), Bind: celgen.BindCond, Type: "list"}
+	}
+	return e
+}
+
+// joined returns the list of some operations, within as many of their loops as depth says.
+func joined(parts []part, depth int) expr {
+	var lists, plain []expr
 	flush := func() {
 		if len(plain) > 0 {
 			lists = append(lists, list(plain...))
 			plain = nil
 		}
 	}
-	for _, p := range o.parts {
-		if len(p.loops) == 1 && slices.Contains(strings.Split(p.loops[0].where.Text, " && "), not(p.cond).Text) {
-			continue // the condition of the loop says that it is there
-		}
-		if len(p.loops) == 0 && p.cond.Text == yes.Text {
-			plain = append(plain, p.op)
+	for len(parts) > 0 {
+		p := parts[0]
+		if len(p.loops) == depth {
+			parts = parts[1:]
+			switch {
+			case p.cond.Text == yes.Text:
+				plain = append(plain, p.op)
+				continue
+			case strings.HasPrefix(p.cond.Text, "!"):
+				flush()
+				lists = append(lists, atom("("+when(not(p.cond), list(), list(p.op)).Text+")", "list"))
+			default:
+				flush()
+				lists = append(lists, atom("("+when(p.cond, list(p.op), list()).Text+")", "list"))
+			}
 			continue
 		}
 		flush()
-		if len(p.loops) == 0 {
-			e := when(p.cond, list(p.op), list())
-			if strings.HasPrefix(p.cond.Text, "!") {
-				e = when(not(p.cond), list(), list(p.op))
-			}
-			lists = append(lists, atom("("+e.Text+")", "list"))
+		l, n := p.loops[depth], 1
+		for !p.first && n < len(parts) && len(parts[n].loops) > depth && parts[n].loops[depth].same(l) {
+			n++
+		}
+		group := slices.DeleteFunc(slices.Clone(parts[:n]), func(p part) bool {
+			// The condition of the loop says that it is there.
+			return len(p.loops) == depth+1 && slices.Contains(strings.Split(l.where.Text, " && "), not(p.cond).Text)
+		})
+		parts = parts[n:]
+		if len(group) == 0 {
 			continue
 		}
-		if len(p.loops) > 1 {
-			refuse("a JSON patch in a list within a list")
-		}
-		l := p.loops[0]
 		items := l.items
 		if l.optional {
 			items = call(items, "orValue", "list", list())
 		}
 		args := []expr{atom(l.index, ""), atom(l.name, "")}
-		if c := all(l.where, p.cond); c.Text != yes.Text {
-			args = append(args, c)
+		where := l.where
+		one := len(group) == 1 && len(group[0].loops) == depth+1
+		if one {
+			where = all(where, group[0].cond)
 		}
-		lists = append(lists, call(items, "transformList", "list", append(args, p.op)...))
+		if where.Text != yes.Text {
+			args = append(args, where)
+		}
+		if one {
+			lists = append(lists, call(items, "transformList", "list", append(args, group[0].op)...))
+		} else {
+			lists = append(lists, call(call(items, "transformList", "list", append(args, joined(group, depth+1))...), "flatten", "list"))
+		}
 	}
 	flush()
 	if len(lists) == 0 {
-		refuse("a patch in which nothing is left to write")
-	}
-	if len(lists) == 1 {
-		e := lists[0]
-		if inner, ok := strings.CutPrefix(e.Text, "("); ok && len(o.parts) == 1 {
-			return expr{Text: strings.TrimSuffix(inner, ")"), Bind: celgen.BindCond, Type: "list"}
-		}
-		return e
+		return list()
 	}
 	return celgen.Joined("+", celgen.BindSum, lists...)
+}
+
+// same reports whether two loops are one.
+func (l loop) same(other loop) bool {
+	return l.items.Text == other.items.Text && l.index == other.index && l.name == other.name && l.where.Text == other.where.Text
 }

@@ -60,7 +60,7 @@ func (s *scope) image(at images, name string) value {
 		outside.current = nil
 		v := outside.query(inner)
 		if v.path != nil && slices.Equal(v.path.whole(), append(list.whole(), element, "name")) {
-			image := s.shape.get(path{v.path.root, v.path.prefix, v.path.steps[:len(v.path.steps)-1]}.to("image"))
+			image := s.shape.get(v.path.parent().to("image"))
 			return value{images: &images{list: at.list, image: s.parsed(image)}}
 		}
 		key = outside.plain(v)

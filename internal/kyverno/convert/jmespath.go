@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	jmespath "github.com/kyverno/go-jmespath"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/mapd-project/mapd/internal/celgen"
 )
@@ -25,14 +27,20 @@ type value struct {
 	must     expr
 	// either are the places of an expr that is one or the other, as show has them.
 	either []string
-	// elem is the type of the elements of expr, if that is a list.
-	elem string
+	// elem is the type of the elements of expr, if that is a list, and place where they are in an
+	// object; nil if they are in none.
+	elem  string
+	place []string
 	// config is the ConfigMap that path is in.
 	config *configMap
 	// images is a place in the variable images; nil if it is none.
 	images *images
 	// object is an object with these members, and text for other keys; nil if it is none.
 	object *assembled
+	// quantity says that expr is a quantity of the schema.
+	quantity bool
+	// members are those of an object of constants; nil if it is none.
+	members map[string]any
 }
 
 // scope is what the variables of a rule are.
@@ -52,6 +60,8 @@ type scope struct {
 	usesIndex *bool
 	// usesImages is set when the variable images is read.
 	usesImages *bool
+	// updates says that the rule is for updates alone, which have an old object.
+	updates bool
 	// defaulted says that || follows, which makes something of what is missing.
 	defaulted bool
 }
@@ -113,6 +123,9 @@ func (s *scope) part(n jmespath.ASTNode) value {
 		if left.images != nil {
 			return s.at(left).eval(n.Children[1])
 		}
+		if left.members != nil {
+			return s.memberOf(left.members, n.Children[1])
+		}
 		if left.path == nil {
 			if right := n.Children[1]; right.NodeType == jmespath.ASTField && !left.optional {
 				return value{expr: member(left.expr, right.Value.(string), false)}
@@ -128,6 +141,12 @@ func (s *scope) part(n jmespath.ASTNode) value {
 		return s.or(n)
 	case jmespath.ASTFlatten:
 		return s.flatten(n.Children[0])
+	case jmespath.ASTComparator, jmespath.ASTNotExpression:
+		return value{expr: typedBool(s.truth(n))}
+	case jmespath.ASTAndExpression:
+		if decides(n) {
+			return value{expr: typedBool(s.truth(n))}
+		}
 	case jmespath.ASTProjection:
 		return s.project(n.Children[0], n.Children[1])
 	case jmespath.ASTFilterProjection:
@@ -156,11 +175,15 @@ func ints(v any) any {
 // field is a name: of the context, or of the current value.
 func (s *scope) field(name string) value {
 	if s.current != nil {
+		if m := s.current.members; m != nil {
+			return s.memberOf(m, jmespath.ASTNode{NodeType: jmespath.ASTField, Value: name})
+		}
 		if at := s.current.images; at != nil {
 			return s.image(*at, name)
 		}
 		if p := s.current.path; p != nil {
 			if inner, ok := s.nested[name]; ok {
+				s.plainName(name)
 				return s.member(*p, inner)
 			}
 			next := p.to(name)
@@ -247,9 +270,20 @@ func (s *scope) request(p path) value {
 	case first == "object" && len(p.steps) == 1:
 		return value{path: &path{root: object}}
 	case first == "oldObject" && len(p.steps) == 1:
-		refuse("request.oldObject")
+		old := path{root: atom("oldObject", "map"), prefix: []string{oldRoot}}
+		if !s.updates {
+			old.may = call(atom("optional", ""), "ofNonZeroValue", "", old.root) // it is null for CREATE
+		}
+		return value{path: &old}
 	case first == "operation" || first == "namespace" || first == "name":
 		return value{expr: atom("request."+first, "string")}
+	case first == "kind" || first == "resource":
+		if len(p.steps) == 1 {
+			return value{path: &p}
+		}
+		if len(p.steps) == 2 && (p.steps[1] == "group" || p.steps[1] == "version" || p.steps[1] == first) {
+			return value{expr: atom("request."+first+"."+p.steps[1], "string")}
+		}
 	case len(p.steps) == 2 && first == "userInfo" && p.steps[1] == "username":
 		return value{expr: atom("request.userInfo.username", "string")}
 	case len(p.steps) == 2 && first == "userInfo" && p.steps[1] == "groups":
@@ -282,6 +316,8 @@ func (s *scope) plain(v value) expr {
 		refuse("a value that may be missing: %s", v.expr.Text)
 	case v.images != nil:
 		refuse("the variable images as a whole")
+	case v.members != nil:
+		return literal(v.members)
 	case v.object != nil:
 		refuse("an object that an expression makes, but as the whole of a field or in to_string()")
 	}
@@ -301,6 +337,18 @@ func (s *scope) orElse(v value, other expr) expr {
 
 // or is a || b. JMESPath takes b for everything that is empty.
 func (s *scope) or(n jmespath.ASTNode) value {
+	if decides(n) {
+		return value{expr: typedBool(s.truth(n))}
+	}
+	if a := n.Children[0]; a.NodeType == jmespath.ASTAndExpression && decides(a.Children[0]) && a.Children[1].NodeType == jmespath.ASTLiteral {
+		// cond && 'a' || 'b'
+		then := literal(ints(a.Children[1].Value))
+		otherwise := s.plain(s.eval(n.Children[1]))
+		if then.Text == `""` || then.Type != otherwise.Type || then.Type != "string" && then.Type != "int" {
+			refuse("&& and || that choose between a %s and a %s", then.Type, otherwise.Type)
+		}
+		return value{expr: celgen.When(s.truth(a.Children[0]), then, otherwise).As(then.Type)}
+	}
 	inner := *s
 	inner.defaulted = true
 	left, right := inner.eval(n.Children[0]), n.Children[1]
@@ -339,11 +387,17 @@ func (s *scope) or(n jmespath.ASTNode) value {
 		refuse("|| null")
 	}
 	switch {
-	case typ == "" || typ == "untyped" && empty == "string" || typ == empty && (typ != "int"):
-		if empty == "" {
+	case typ == "" || typ == "untyped" && (empty == "string" || d.Type == "string" && s.quantity(left.path)) || typ == empty && (typ != "int"):
+		if empty == "" && typ != "untyped" {
 			refuse("|| with a value of unknown type")
 		}
-		return value{expr: s.orElse(left, d)}
+		e := s.orElse(left, d)
+		out := value{expr: e, elem: left.elem, place: left.place, quantity: s.quantity(left.path) && isQuantity(d)}
+		if left.path != nil && typ == "list" {
+			out.place = append(left.path.whole(), element)
+			out.elem = s.shape.scalar(out.place)
+		}
+		return out
 	case typ == "int" && d.Type == "int":
 		return value{expr: s.orElse(left, d)} // 0 is not empty in JMESPath
 	case typ == "string" && d.Type == "string":
@@ -356,24 +410,42 @@ func (s *scope) or(n jmespath.ASTNode) value {
 	return value{}
 }
 
-// flatten is x[]: of what is missing it is nothing.
+// flatten is x[]: of what is missing it is nothing, and of a list of lists one list.
 func (s *scope) flatten(n jmespath.ASTNode) value {
-	v := s.eval(n)
-	if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
-		refuse("[] of what is not known to be a list")
+	v := s.flattened(n)
+	if v.path == nil {
+		return v
 	}
 	e, optional := s.shape.read(*v.path)
 	e.Type = "list"
-	return value{expr: e, optional: optional}
+	at := append(v.path.whole(), element)
+	return value{expr: e, optional: optional, elem: s.shape.scalar(at), place: at}
+}
+
+// flattened is flatten, but for a list of an object where it is.
+func (s *scope) flattened(n jmespath.ASTNode) value {
+	v := s.eval(n)
+	switch {
+	case v.path != nil && s.shape.scalar(v.path.whole()) == "list":
+	case v.path == nil && v.expr.Type == "list" && v.elem == "list" && v.place != nil:
+		at := append(slices.Clone(v.place), element)
+		return value{expr: call(v.expr, "flatten", "list"), elem: s.shape.scalar(at), place: at}
+	case v.path == nil && v.expr.Type == "list" && v.elem != "" && v.elem != "list":
+	default:
+		refuse("[] of what is not known to be a list")
+	}
+	return v
 }
 
 // project is x[].y and x[*].y.
 func (s *scope) project(left, right jmespath.ASTNode) value {
+	v := value{}
 	if left.NodeType == jmespath.ASTFlatten {
-		left = left.Children[0]
+		v = s.flattened(left.Children[0])
+	} else {
+		v = s.eval(left)
 	}
-	l := s.items(s.eval(left), "a projection")
-	return l.to(s, right, yes)
+	return s.items(v, "a projection").to(s, right, yes)
 }
 
 // items is a list that an expression goes through.
@@ -389,6 +461,10 @@ func (s *scope) items(v value, what string) items {
 	if v.path == nil {
 		if v.expr.Type != "list" || v.elem == "" || v.optional {
 			refuse("%s of what is not known to be a list", what)
+		}
+		if v.place != nil {
+			x, at := s.loopOver(v.place)
+			return items{v.expr, x, value{path: &at}, nil}
 		}
 		x := atom(elementOf(v.expr), v.elem)
 		return items{v.expr, x.Text, value{expr: x}, nil}
@@ -418,7 +494,7 @@ func (l items) to(s *scope, right jmespath.ASTNode, cond expr) value {
 		if cond.Text == yes.Text && l.path != nil {
 			e, optional := s.shape.read(*l.path)
 			e.Type = "list"
-			return value{expr: e, optional: optional, elem: s.elem(l)}
+			return value{expr: e, optional: optional, elem: s.elem(l), place: s.place(l)}
 		}
 		if l.path != nil {
 			s.missing(*l.path)
@@ -426,28 +502,43 @@ func (l items) to(s *scope, right jmespath.ASTNode, cond expr) value {
 		if cond.Text != yes.Text {
 			out = call(out, "filter", "list", atom(l.name, ""), cond)
 		}
-		return value{expr: out, elem: s.elem(l)}
+		return value{expr: out, elem: s.elem(l), place: s.place(l)}
 	}
 	if l.path != nil {
 		s.missing(*l.path)
 	}
 	next := s.at(l.at).eval(right)
-	if next.path == nil {
-		refuse("a projection to %s", next.expr.Text)
-	}
 	out := l.list
+	if next.path == nil {
+		e := s.plain(next)
+		if next.optional || e.Type != "string" && e.Type != "int" && e.Type != "bool" {
+			refuse("a projection to %s", next.expr.Text)
+		}
+		if cond.Text != yes.Text {
+			out = call(out, "filter", "list", atom(l.name, ""), cond)
+		}
+		return value{expr: call(out, "map", "list", atom(l.name, ""), e), elem: e.Type}
+	}
 	if cond := all(cond, s.shape.has(*next.path)); cond.Text != yes.Text {
 		out = call(out, "filter", "list", atom(l.name, ""), cond)
 	}
-	return value{expr: call(out, "map", "list", atom(l.name, ""), s.shape.get(*next.path)), elem: s.shape.scalar(next.path.whole())}
+	return value{expr: call(out, "map", "list", atom(l.name, ""), s.shape.get(*next.path)), elem: s.shape.scalar(next.path.whole()), place: next.path.whole()}
+}
+
+// place is where in an object the elements of a list are.
+func (s *scope) place(l items) []string {
+	if l.at.path == nil {
+		return nil
+	}
+	return l.at.path.whole()
 }
 
 // elem returns the type of the elements of a list.
 func (s *scope) elem(l items) string {
-	if l.path == nil {
+	if l.at.path == nil {
 		return l.at.expr.Type
 	}
-	return s.shape.scalar(append(l.path.whole(), element))
+	return s.shape.scalar(l.at.path.whole())
 }
 
 // byIndex notes that the rule depends on the order of a list.
@@ -463,20 +554,29 @@ func (s *scope) index(v value, n jmespath.ASTNode) value {
 		refuse("%s in JMESPath", strings.TrimPrefix(n.NodeType.String(), "AST"))
 	}
 	s.byIndex()
-	l := s.items(v, "an element")
-	if l.path != nil {
-		s.missing(*l.path)
+	l, i := s.items(v, "an element"), n.Value.(int)
+	must, may := l.list, l.list
+	if l.path != nil && i >= 0 {
+		must = s.shape.get(*l.path)
+		may, _ = s.shape.read(*l.path)
 	}
-	at := strconv.Itoa(n.Value.(int))
-	if n.Value.(int) < 0 {
+	at := strconv.Itoa(i)
+	if i < 0 {
 		at = relation(call(l.list, "size", "int"), "-", atom(at[1:], "int")).Text
 	}
 	typ := s.elem(l)
-	if typ != "string" && typ != "int" && typ != "bool" {
+	must = atom(must.Within(celgen.BindMember)+"["+at+"]", typ)
+	may = atom(may.Within(celgen.BindMember)+"[?"+at+"]", typ)
+	switch place := s.place(l); {
+	case typ == "string" || typ == "int" || typ == "bool":
+		return value{expr: may, optional: true, must: must}
+	case place == nil:
 		refuse("an element of a list of objects by its index")
-	}
-	return value{
-		expr: atom(l.list.Within(celgen.BindMember)+"[?"+at+"]", typ), optional: true, must: atom(l.list.Within(celgen.BindMember)+"["+at+"]", typ),
+		return value{}
+	case l.path != nil && i == 0 && s.neverNone(*l.path):
+		return value{path: &path{root: must, prefix: place}}
+	default:
+		return value{path: &path{root: must, prefix: place, may: may}}
 	}
 }
 
@@ -488,14 +588,32 @@ func (s *scope) missing(p path) {
 }
 
 // loop returns a variable for the elements of a list.
-func (s *scope) loop(p path) (name string, at path) {
-	name = variableFor(p.steps[len(p.steps)-1])
-	return name, path{atom(name, "map"), append(p.whole(), element), nil}
+func (s *scope) loop(p path) (name string, at path) { return s.loopOver(append(p.whole(), element)) }
+
+// loopOver is loop for elements at a place, by another name than the elements around have.
+func (s *scope) loopOver(place []string) (name string, at path) {
+	for _, step := range place {
+		if step != element {
+			name = variableFor(step)
+		}
+	}
+	for _, v := range s.names {
+		if v.path != nil && (v.path.root.Text == name || strings.HasPrefix(v.path.root.Text, name+".")) {
+			name += "2"
+			break
+		}
+	}
+	return name, path{root: atom(name, "map"), prefix: place}
+}
+
+// neverNone reports whether a list has an element in every object.
+func (s *scope) neverNone(p path) bool {
+	return s.shape.builtin && p.may.Text == "" && len(p.steps) > 0 && p.steps[len(p.steps)-1] == "containers" && s.shape.has(p).Text == yes.Text
 }
 
 var variables = map[string]string{
 	"containers": "c", "initContainers": "c", "ephemeralContainers": "c", "volumes": "v", "env": "e", "volumeMounts": "m",
-	"imagePullSecrets": "s", "tolerations": "t", "rules": "r", "ports": "p", "tls": "t", "hosts": "h",
+	"imagePullSecrets": "s", "tolerations": "t", "rules": "r", "ports": "p", "tls": "t", "hosts": "h", "paths": "p",
 }
 
 func variableFor(list string) string {
@@ -512,36 +630,6 @@ func (s *scope) filter(n jmespath.ASTNode) value {
 		s.missing(*l.path)
 	}
 	return l.to(s, n.Children[1], s.at(l.at).truth(n.Children[2]))
-}
-
-// truth is whether JMESPath takes a value for true: what is empty is not.
-func (s *scope) truth(n jmespath.ASTNode) expr {
-	if n.NodeType == jmespath.ASTNotExpression {
-		return not(s.truth(n.Children[0]))
-	}
-	v := s.eval(n)
-	typ := v.expr.Type
-	if v.path != nil {
-		typ = s.shape.scalar(v.path.whole())
-	}
-	switch typ {
-	case "bool":
-		return s.orElse(v, no)
-	case "string":
-		return not(equal(s.orElse(v, str("")), str("")))
-	case "map":
-		if v.path != nil {
-			// An empty object counts as false.
-			if s.notes != nil && !s.shape.neverEmpty(v.path.whole()) {
-				s.notes(Differs, fmt.Sprintf("Kyverno takes an empty %s for a missing one", show(v.path.steps)))
-			}
-			return s.shape.has(*v.path)
-		}
-	case "list":
-		return not(equal(s.orElse(v, list()), list()))
-	}
-	refuse("a condition of unknown type in JMESPath")
-	return no
 }
 
 // function translates the functions that CEL has.
@@ -645,6 +733,44 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		}
 		sign := map[string]string{"add": "+", "subtract": "-", "multiply": "*"}[name]
 		return value{expr: expr{Text: a.Within(celgen.BindUnary) + " " + sign + " " + b.Within(celgen.BindUnary), Bind: celgen.BindSum, Type: "int"}}
+	case "truncate":
+		t, size := text(0), s.plain(arg(1))
+		if size.Type != "int" || strings.HasPrefix(size.Text, "-") {
+			refuse("truncate() to what is not known to be a number")
+		}
+		e := when(relation(call(t, "size", "int"), ">", size), call(t, "substring", "string", atom("0", "int"), size), t)
+		e.Type = "string"
+		return value{expr: e}
+	case "trim":
+		if set, ok := celgen.Unquoted(text(1)); !ok || set != " " {
+			refuse("trim() of other characters than spaces")
+		}
+		s.note(Differs, "Kyverno's trim() takes away spaces; the policy other white space, too")
+		return value{expr: call(text(0), "trim", "string")}
+	case "to_number":
+		v := arg(0)
+		if e := s.plain(v); e.Type == "int" {
+			return value{expr: e}
+		}
+		return value{expr: fn("double", "number", text(0))}
+	case "sort", "reverse":
+		v := arg(0)
+		e := s.plain(v)
+		if e.Type != "list" || name == "sort" && s.elemOf(v) != "string" && s.elemOf(v) != "int" {
+			refuse("%s() of what is not known to be a list of texts or numbers", name)
+		}
+		out := value{expr: call(e, name, "list"), elem: s.elemOf(v), place: v.place}
+		if v.path != nil {
+			out.place = append(v.path.whole(), element)
+		}
+		return out
+	case "max", "min", "sum":
+		v := arg(0)
+		e := s.plain(v)
+		if e.Type != "list" || s.elemOf(v) != "int" {
+			refuse("%s() of what is not known to be a list of integers", name)
+		}
+		return value{expr: call(e, name, "int")}
 	case "not_null":
 		v := arg(0)
 		for i := 1; i < len(n.Children); i++ {
@@ -792,6 +918,56 @@ func (s *scope) text(t string) expr {
 	return e
 }
 
+// variableText is text for what is a variable: of one variable alone it is what that is.
+func (s *scope) variableText(t string) value {
+	t = s.unnest(strings.TrimSpace(t))
+	if m := variable.FindStringSubmatch(t); m != nil && m[0] == t {
+		return s.query(m[1])
+	}
+	return value{expr: s.text(t)}
+}
+
+// named gives names to the variables in an expression of the context, which are none of its text.
+func (s *scope) named(t string) string {
+	out := strings.TrimSpace(s.unnest("{{" + t + "}}"))
+	return strings.TrimSuffix(strings.TrimPrefix(out, "{{"), "}}")
+}
+
+// mentionsVariable reports whether a value has a variable in it.
+func mentionsVariable(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return hasVariable(v)
+	case []any:
+		return slices.ContainsFunc(v, mentionsVariable)
+	case map[string]any:
+		for _, e := range v {
+			if mentionsVariable(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isQuantity(constant expr) bool {
+	text, ok := celgen.Unquoted(constant)
+	_, err := resource.ParseQuantity(text)
+	return ok && err == nil
+}
+
+// quantity reports whether a field has a quantity, which a server writes in one form.
+func (s *scope) quantity(p *path) bool {
+	if p == nil || len(p.steps) < 1 {
+		return false
+	}
+	whole := p.whole()
+	if last := whole[len(whole)-1]; last == "sizeLimit" || last == "divisor" {
+		return true
+	}
+	return len(whole) > 1 && slices.Contains([]string{"requests", "limits", "hard", "capacity", "overhead", "default", "defaultRequest"}, whole[len(whole)-2])
+}
+
 // unnest gives names to variables that stand as texts or names within variables: {{ f('{{x}}') }},
 // {{ images.containers."{{x}}".tag }}.
 func (s *scope) unnest(t string) string {
@@ -799,6 +975,16 @@ func (s *scope) unnest(t string) string {
 	for i := 0; i+1 < len(t); i++ {
 		switch t[i : i+2] {
 		case "{{":
+			if depth > 0 && t[i-1] == '.' {
+				end := strings.Index(t[i:], "}}")
+				if end < 0 || strings.Contains(t[i+2:i+end], "{{") {
+					return t
+				}
+				name := fmt.Sprintf("%s%d", bare, len(s.nested))
+				s.nested[name] = t[i+2 : i+end]
+				t = t[:i] + name + t[i+end+2:]
+				continue
+			}
 			if depth > 0 && (t[i-1] == '\'' || t[i-1] == '"') {
 				end := strings.Index(t[i:], "}}"+t[i-1:i])
 				if end < 0 {
@@ -817,6 +1003,16 @@ func (s *scope) unnest(t string) string {
 		}
 	}
 	return t
+}
+
+// bare begins the name of a variable that stands for a name within a variable: {{ a.{{x}} }}.
+const bare = "bare_"
+
+// plainName notes what Kyverno makes of such a name.
+func (s *scope) plainName(name string) {
+	if strings.HasPrefix(name, bare) {
+		s.note(Better, "Kyverno reads {{"+s.nested[name]+"}} within a variable as a part of the expression, and refuses a name with a - or such in it; the policy looks for the name")
+	}
 }
 
 // referencePattern finds $(…), which Kyverno resolves against the policy.

@@ -128,7 +128,7 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 			if number != 0 || i == 0 || steps[i-1] != "containers" {
 				o.note(s, op, at, number)
 			}
-			at = path{atom(s.shape.get(at).Text+"["+step+"]", ""), append(at.whole(), element), nil}
+			at = path{root: atom(s.shape.get(at).Text+"["+step+"]", ""), prefix: append(at.whole(), element)}
 			ptr = append(slices.Clone(ptr), str("/"+step))
 			continue
 		case hasVariable(step):
@@ -216,7 +216,7 @@ func (o *ops) last(s *scope, op operation, at path, ptr pointer, rest []string) 
 	isLast := equal(atom("i", "int"), expr{Text: call(items, "size", "int").Text + " - 1", Bind: celgen.BindSum, Type: "int"})
 	o.loops = []loop{{items, "i", x, isLast, false}}
 	defer func() { o.loops = nil }()
-	elem := path{atom(x, "map"), append(at.whole(), element), nil}
+	elem := path{root: atom(x, "map"), prefix: append(at.whole(), element)}
 	if len(rest) > 0 {
 		o.patch(s, op, elem, ptr.at("i"), rest)
 		return
@@ -249,7 +249,7 @@ func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string
 	e := s.text(step)
 	switch {
 	case e.Type == "int" && s.shape.scalar(at.whole()) == "list":
-		elem := path{atom(s.shape.get(at).Text+"["+e.Text+"]", ""), append(at.whole(), element), nil}
+		elem := path{root: atom(s.shape.get(at).Text+"["+e.Text+"]", ""), prefix: append(at.whole(), element)}
 		if last {
 			refuse("the path %s: an element by an index that is a variable", op.Path)
 		}
@@ -273,7 +273,7 @@ func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string
 
 // parents refuses a replacement where what the field is in may be missing.
 func (o *ops) parents(_ pointer, at path) {
-	parent := path{at.root, at.prefix, at.steps[:len(at.steps)-1]}
+	parent := at.parent()
 	if len(parent.steps) > 1 && o.shape.has(parent).Text != yes.Text {
 		refuse("a replacement in %s, which may be missing", show(parent.whole()))
 	}
@@ -329,15 +329,17 @@ func (c *compiler) foreach(f policy.ForEach) expr {
 	loopName, _ := c.loop(lists[0])
 	o := &ops{shape: c.shape}
 	if len(f.ForEach) > 0 {
-		if len(lists) > 1 || len(f.ForEach) > 1 {
+		if len(lists) > 1 {
 			refuse("foreach over several lists with another foreach in it")
 		}
 		_, at := c.loop(lists[0])
-		inner := c.with("element", value{path: &at}).with("element0", value{path: &at})
-		if f.Preconditions != nil || len(f.Context) > 0 {
-			refuse("preconditions or a context of a foreach around another")
+		e, i := value{path: &at}, value{expr: atom("i", "int")}
+		inner := c.with("element", e).with("element0", e).with("elementIndex", i).with("elementIndex0", i)
+		inner = c.context(inner, f.Context)
+		where := all(exprsOf(inner.conditions(f.Preconditions))...)
+		for _, each := range f.ForEach {
+			c.nested(o, each, inner, lists[0], optional, loopName, where)
 		}
-		c.nested(o, f.ForEach[0], inner, lists[0], optional, loopName)
 		return o.expr()
 	}
 	appends := 0
@@ -425,13 +427,27 @@ func (k *compiler) elsewhere(o *ops, f policy.ForEach, op operation, steps []str
 }
 
 // nested translates a foreach within one over lists, if it removes its elements.
-func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerOptional bool, outerName string) {
+func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerOptional bool, outerName string, outerWhere expr) {
 	lists, optional := s.listOf(f.List)
-	if len(lists) != 1 || len(f.ForEach) > 0 || f.PatchesJSON6902 == "" || len(f.Context) > 0 {
+	if len(lists) != 1 || len(f.ForEach) > 0 || f.PatchesJSON6902 == "" {
 		refuse("what is in a foreach within a foreach")
 	}
 	l := lists[0]
 	operations := s.operations(f.PatchesJSON6902)
+	items, may := c.shape.read(outer)
+	if may && !outerOptional {
+		items, may = c.shape.get(outer), false
+	}
+	outerLoop := loop{items, "i", outerName, outerWhere, may}
+	if !optional && s.shape.has(l).Text != yes.Text {
+		c.note(Better, "Kyverno refuses an object in which an element has no "+l.steps[len(l.steps)-1]+"; the policy passes over it")
+	}
+	if c.inElements(o, f, operations, s, outer, l, outerLoop) {
+		return
+	}
+	if len(f.Context) > 0 {
+		refuse("a context of a foreach within a foreach that removes or replaces its elements")
+	}
 	want := append(slices.Clone(outer.whole()), "", l.steps[len(l.steps)-1], "")
 	replaces := len(operations) == 1 && operations[0].Op == "replace" && f.Preconditions == nil
 	if !replaces && (len(operations) != 1 || operations[0].Op != "remove" || f.Order == nil || *f.Order != "Descending") {
@@ -447,26 +463,52 @@ func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerO
 		refuse("a foreach within a foreach whose path %s is not that of its element", operations[0].Path)
 	}
 	name, inner := s.loop(l)
-	if name == outerName {
-		name = "y"
-		inner.root = atom(name, "map")
-	}
 	within := s.with("element", value{path: &inner}).with("element1", value{path: &inner})
 	where := all(exprsOf(within.conditions(f.Preconditions))...)
-	if !optional && s.shape.has(l).Text != yes.Text {
-		c.note(Better, "Kyverno refuses an object in which an element has no "+l.steps[len(l.steps)-1]+"; the policy passes over it")
-	}
-	items, may := c.shape.read(outer)
-	if may && !outerOptional {
-		items, may = c.shape.get(outer), false
-	}
 	kept := call(s.shape.get(l), "filter", "list", atom(name, ""), not(where))
 	exists := call(s.shape.or(l, list()), "exists", "bool", atom(name, ""), where)
 	if replaces {
 		v := literal(within.fill(operations[0].Value))
 		kept, exists = call(s.shape.get(l), "map", "list", atom(name, ""), v), s.shape.has(l)
 	}
-	o.loops = []loop{{items, "i", outerName, yes, may}}
+	o.loops = []loop{outerLoop}
 	o.add(exists, patchOp("replace", pointerTo(outer).at("i").to(l.steps[len(l.steps)-1]), &kept))
 	o.loops = nil
 }
+
+// inElements translates a foreach within one over lists whose operations change what is in the
+// elements of the inner list, and reports whether they do.
+func (c *compiler) inElements(o *ops, f policy.ForEach, operations []operation, s *scope, outer, l path, outerLoop loop) bool {
+	depth := len(outer.whole())
+	var rests [][]string
+	for _, op := range operations {
+		steps := tokens(op.Path)
+		n := depth + 1 + len(l.steps)
+		if len(steps) <= n+1 || !slices.Equal(steps[:depth], outer.whole()) || !slices.Equal(steps[depth+1:n], l.steps) ||
+			!outerIndex.MatchString(steps[depth]) || !innerIndex.MatchString(steps[n]) {
+			return false
+		}
+		rests = append(rests, steps[n+1:])
+	}
+	name, inner := s.loop(l)
+	e, j := value{path: &inner}, value{expr: atom("j", "int")}
+	within := s.with("element", e).with("element1", e).with("elementIndex", j).with("elementIndex1", j)
+	within = c.context(within, f.Context)
+	where := all(exprsOf(within.conditions(f.Preconditions))...)
+	items, may := s.shape.read(l)
+	at := pointerTo(outer).at("i")
+	for _, step := range l.steps {
+		at = at.to(step)
+	}
+	o.loops = []loop{outerLoop, {items, "j", name, where, may}}
+	for i, op := range operations {
+		o.patch(within, op, inner, at.at("j"), rests[i])
+	}
+	o.loops = nil
+	return true
+}
+
+var (
+	outerIndex = regexp.MustCompile(`^\{\{\s*elementIndex0\s*\}\}$`)
+	innerIndex = regexp.MustCompile(`^\{\{\s*elementIndex1?\s*\}\}$`)
+)

@@ -139,6 +139,9 @@ func newShape(types *openapi.Types, targets []target) *shape {
 
 // at returns the places of a path in all kinds, false if one of them does not have it.
 func (s *shape) at(path []string) ([]openapi.Place, bool) {
+	if len(path) > 0 && path[0] == oldRoot {
+		path = path[1:]
+	}
 	var out []openapi.Place
 	for _, k := range s.kinds {
 		p, ok := k.Root()
@@ -173,9 +176,12 @@ func (s *shape) undeclared(path []string) string {
 	return ""
 }
 
+// oldRoot begins the path of what is in the object before an update.
+const oldRoot = "\x00oldObject"
+
 // below returns a path without the root of what is no part of the object.
 func below(path []string) []string {
-	if len(path) > 0 && (path[0] == namespaceRoot || path[0] == paramsRoot) {
+	if len(path) > 0 && (path[0] == namespaceRoot || path[0] == paramsRoot || path[0] == oldRoot) {
 		return path[1:]
 	}
 	return path
@@ -187,6 +193,8 @@ func show(path []string) string {
 		return "namespaceObject." + show(path[1:])
 	case len(path) > 0 && path[0] == paramsRoot:
 		return "params." + show(path[1:])
+	case len(path) > 0 && path[0] == oldRoot:
+		return "oldObject." + show(path[1:])
 	}
 	return strings.ReplaceAll(strings.Join(path, "."), "."+element, element)
 }
@@ -200,6 +208,9 @@ func (s *shape) every(path []string, holds func(openapi.Place) bool) bool {
 // sure reports whether every object that a server admits has the field at a path, if it has
 // what the field is in.
 func (s *shape) sure(path []string) bool {
+	if path[0] == oldRoot {
+		path = path[1:]
+	}
 	last := path[len(path)-1]
 	if path[0] == paramsRoot {
 		return last == "metadata" && len(path) == 2
@@ -207,7 +218,7 @@ func (s *shape) sure(path []string) bool {
 	if path[0] == namespaceRoot {
 		return last == "metadata" || last == "labels" && len(path) == 3
 	}
-	if len(path) == 1 && last == "metadata" {
+	if len(path) == 1 && (last == "metadata" || last == "kind" || last == "apiVersion") {
 		return true
 	}
 	if !s.builtin {
@@ -290,6 +301,9 @@ func (s *shape) scalar(path []string) string {
 	if len(path) > 1 && path[0] == paramsRoot && path[1] == "data" {
 		return map[int]string{2: "map", 3: "string"}[len(path)]
 	}
+	if len(path) > 0 && path[0] == oldRoot {
+		return s.scalar(path[1:])
+	}
 	if inner := below(path); len(inner) < len(path) {
 		path = inner
 		if len(path) == 2 && path[0] == "metadata" && (path[1] == "labels" || path[1] == "annotations") {
@@ -327,12 +341,21 @@ type path struct {
 	root   expr
 	prefix []string
 	steps  []string
+	// may is root as an optional, for what need not be there; without text it always is.
+	may expr
 }
 
 func (p path) whole() []string { return append(slices.Clone(p.prefix), p.steps...) }
 
 func (p path) to(steps ...string) path {
-	return path{p.root, p.prefix, append(slices.Clone(p.steps), steps...)}
+	p.steps = append(slices.Clone(p.steps), steps...)
+	return p
+}
+
+// parent is what the value is a field of.
+func (p path) parent() path {
+	p.steps = p.steps[:len(p.steps)-1]
+	return p
 }
 
 func (s *shape) typed(p path, e expr) expr {
@@ -352,6 +375,9 @@ func (s *shape) get(p path) expr {
 // read returns the expression of a value, and whether it is an optional one.
 func (s *shape) read(p path) (expr, bool) {
 	e, optional := p.root, false
+	if p.may.Text != "" {
+		e, optional = p.may, true
+	}
 	for i, step := range p.steps {
 		optional = optional || !s.sure(append(slices.Clone(p.prefix), p.steps[:i+1]...))
 		e = member(e, step, optional)
@@ -365,9 +391,11 @@ func (s *shape) has(p path) expr {
 	if !optional {
 		return yes
 	}
-	parent, within := s.read(path{p.root, p.prefix, p.steps[:len(p.steps)-1]})
-	if last := p.steps[len(p.steps)-1]; !within && isField(last) {
-		return fn("has", "bool", member(parent, last, false))
+	if len(p.steps) > 0 {
+		last := p.steps[len(p.steps)-1]
+		if parent, within := s.read(p.parent()); !within && isField(last) {
+			return fn("has", "bool", member(parent, last, false))
+		}
 	}
 	return call(e, "hasValue", "bool")
 }

@@ -1,11 +1,14 @@
 package convert
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
@@ -77,7 +80,7 @@ func (m *matcher) rule(r *policy.Rule) (conds []condition, selector *metav1.Labe
 	case len(own) == 1 || every:
 		for i, conditions := range own {
 			for _, c := range conditions {
-				if s := applying[i].Resources.NamespaceSelector; c.name == "namespace-labels" && len(own) == 1 && m.namespaced {
+				if s := applying[i].Resources.NamespaceSelector; c.name == "namespace-labels" && len(own) == 1 && m.namespaced && !strings.ContainsAny(fmt.Sprint(s.MatchLabels), "*?") {
 					selector = s
 					continue
 				}
@@ -153,19 +156,20 @@ func (m *matcher) filter(f policy.Filter, excluding bool) (conds []condition) {
 	}
 	for _, k := range sortedKeys(r.Annotations) {
 		if strings.ContainsAny(k, "*?") {
-			refuse("a wildcard in the name of an annotation: %s", k)
+			add("annotation", labelLike(m.shape.or(path{root: object, steps: []string{"metadata", "annotations"}}, atom("{}", "map")), k, r.Annotations[k]))
+			continue
 		}
-		add("annotation", m.text(path{object, nil, []string{"metadata", "annotations", k}}, r.Annotations[k]))
+		add("annotation", m.text(path{root: object, steps: []string{"metadata", "annotations", k}}, r.Annotations[k]))
 	}
 	if r.Selector != nil {
-		add("labels", selects(r.Selector, func(k string) path { return path{object, nil, []string{"metadata", "labels", k}} }, m.shape))
+		add("labels", selects(r.Selector, func(k string) path { return path{root: object, steps: []string{"metadata", "labels", k}} }, m.shape))
 	}
 	if r.NamespaceSelector != nil {
 		if !m.namespaced {
 			refuse("a namespaceSelector for a kind without namespaces")
 		}
 		labels := func(k string) path {
-			return path{atom("namespaceObject", ""), []string{"namespace"}, []string{"metadata", "labels", k}}
+			return path{root: atom("namespaceObject", ""), prefix: []string{"namespace"}, steps: []string{"metadata", "labels", k}}
 		}
 		add("namespace-labels", selects(r.NamespaceSelector, labels, m.shape))
 	}
@@ -175,17 +179,21 @@ func (m *matcher) filter(f policy.Filter, excluding bool) (conds []condition) {
 	if len(f.Subjects) > 0 {
 		var parts []expr
 		for _, s := range f.Subjects {
-			if strings.ContainsAny(s.Name+s.Namespace, "*?") {
-				refuse("a wildcard in a subject")
-			}
 			user := member(member(request, "userInfo", false), "username", false)
 			switch s.Kind {
 			case "Group":
-				parts = append(parts, in(str(s.Name), member(member(request, "userInfo", false), "groups", false)))
+				groups := member(member(request, "userInfo", false), "groups", false)
+				if strings.ContainsAny(s.Name, "*?") {
+					parts = append(parts, call(groups, "exists", "bool", atom("g", ""), glob(atom("g", "string"), s.Name)))
+				} else {
+					parts = append(parts, in(str(s.Name), groups))
+				}
 			case "ServiceAccount":
-				parts = append(parts, equal(user, str("system:serviceaccount:"+s.Namespace+":"+s.Name)))
+				parts = append(parts, oneOf(user, []string{"system:serviceaccount:" + s.Namespace + ":" + s.Name}))
+			case "User":
+				parts = append(parts, oneOf(user, []string{s.Name}))
 			default:
-				parts = append(parts, equal(user, str(s.Name)))
+				refuse("a subject of the kind %s", s.Kind)
 			}
 		}
 		add("user", anyOf(parts...))
@@ -266,7 +274,7 @@ func glob(e expr, pattern string) expr {
 		return not(equal(e, str("")))
 	}
 	if strings.Contains(pattern, "?") {
-		refuse("the wildcard ? in %q", pattern)
+		return call(e, "matches", "bool", str(regexOf(pattern)))
 	}
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 2 && (parts[0] == "" || parts[1] == "") {
@@ -278,22 +286,39 @@ func glob(e expr, pattern string) expr {
 	if len(parts) == 3 && parts[0] == "" && parts[2] == "" && parts[1] != "" {
 		return call(e, "contains", "bool", str(parts[1]))
 	}
-	return call(e, "matches", "bool", str("^"+regexOf(pattern)+"$"))
+	return call(e, "matches", "bool", str(regexOf(pattern)))
 }
 
+// regexOf returns the regular expression of a pattern with * and ?.
 func regexOf(pattern string) string {
+	pattern = oneOrMore.ReplaceAllStringFunc(pattern, func(s string) string { return strings.Repeat("?", strings.Count(s, "?")) + "*" })
 	var b strings.Builder
-	for _, c := range pattern {
+	b.WriteString("(?s)^")
+	for i, c := range pattern {
 		switch {
+		case c == '*' && i > 0 && pattern[i-1] == '?':
+			b.WriteString("+") // of the last .
 		case c == '*':
-			b.WriteString("(?s:.*)")
+			b.WriteString(".*")
+		case c == '?':
+			b.WriteString(".")
 		case strings.ContainsRune(`\.+()|[]{}^$`, c):
 			b.WriteString(`\` + string(c))
 		default:
 			b.WriteRune(c)
 		}
 	}
-	return b.String()
+	return b.String() + "$"
+}
+
+// oneOrMore finds wildcards side by side.
+var oneOrMore = regexp.MustCompile(`[*?]*\*[*?]*`)
+
+// labelLike reports whether one of some labels or annotations has a name and a value like patterns.
+func labelLike(all expr, name, value string) expr {
+	k := atom("k", "string")
+	is := celgen.All(glob(k, name), oneOf(atom(all.Within(celgen.BindMember)+"[k]", "string"), []string{value}))
+	return call(all, "exists", "bool", k, is)
 }
 
 // text compares a string of the object with a value, which may have stars.
@@ -327,8 +352,19 @@ func selects(s *metav1.LabelSelector, label func(string) path, sh *shape) expr {
 	}
 	for _, k := range sortedKeys(s.MatchLabels) {
 		v := s.MatchLabels[k]
-		if strings.ContainsAny(k+v, "*?") {
-			refuse("a wildcard in a label selector: %s: %s", k, v)
+		if strings.ContainsAny(k, "*?") {
+			e := label(k)
+			all := call(member(member(e.root, "metadata", false), "labels", true), "orValue", "map", atom("{}", "map"))
+			parts = append(parts, labelLike(all, k, v))
+			continue
+		}
+		if strings.ContainsAny(v, "*?") {
+			is := glob(value(k), v)
+			if strings.Trim(v, "*") == "" {
+				is = exists(k)
+			}
+			parts = append(parts, is)
+			continue
 		}
 		parts = append(parts, equal(value(k), str(v)))
 		if v == "" {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,7 +31,9 @@ type node struct {
 	fields []*node
 	// keys are those of elements, for merge; each is the fields of one.
 	elements [][]*node
-	key      string
+	listKeys []string
+	// names is the name of a label or an annotation that a variable makes; name is what stands for it.
+	names *expr
 	// at is the loop of forEach, and where says for which elements.
 	at    path
 	loop  string
@@ -75,13 +78,25 @@ func anchor(key string) (kind, name string) {
 }
 
 // keyOf is what kustomize merges the elements of a list by.
-var keyOf = map[string]string{
-	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "env": "name", "volumes": "name",
-	"imagePullSecrets": "name", "volumeMounts": "mountPath", "hostAliases": "ip",
+var keyOf = map[string][]string{
+	"containers": {"name"}, "initContainers": {"name"}, "ephemeralContainers": {"name"}, "env": {"name"}, "volumes": {"name"},
+	"imagePullSecrets": {"name"}, "volumeMounts": {"mountPath"}, "hostAliases": {"ip"}, "volumeDevices": {"devicePath"},
+	"topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
+}
+
+// keysOf is keyOf, with lists that have other keys in other places.
+func (o *overlay) keysOf(name string, at path) []string {
+	if !o.shape.builtin {
+		return nil
+	}
+	if whole := at.whole(); name == "ports" && len(whole) > 2 && (whole[len(whole)-3] == "containers" || whole[len(whole)-3] == "initContainers") {
+		return []string{"containerPort", "protocol"}
+	}
+	return keyOf[name]
 }
 
 // merged are other lists that kustomize merges, of which nothing here knows how.
-var merged = []string{"ports", "topologySpreadConstraints", "finalizers", "ownerReferences", "volumeDevices", "secrets", "conditions", "subsets", "resourceClaims", "taints", "podCIDRs"}
+var merged = []string{"ports", "finalizers", "ownerReferences", "secrets", "conditions", "subsets", "resourceClaims", "taints", "podCIDRs"}
 
 // fields understands the fields of an object at a path.
 func (o *overlay) fields(m map[string]any, at path) []*node {
@@ -90,7 +105,19 @@ func (o *overlay) fields(m map[string]any, at path) []*node {
 		raw := rawKey(m, key)
 		kind, name := anchor(raw)
 		if hasVariable(name) {
-			refuse("a variable in the name of a field: %s", name)
+			if kind != "" || !o.shape.inMap(at.whole()) || o.shape.scalar(at.to("x").whole()) != "string" {
+				refuse("a variable in the name of a field: %s", name)
+			}
+			text, ok := m[raw].(string)
+			e := o.text(name)
+			if !ok || e.Type != "string" && e.Type != "int" {
+				refuse("a variable in the name of a field: %s", name)
+			}
+			if e.Type == "int" {
+				e = fn("string", "string", e)
+			}
+			out = append(out, &node{action: set, name: "x", names: &e, value: o.fits(o.text(text), at.to("x"))})
+			continue
 		}
 		if strings.ContainsAny(name, "*?") {
 			refuse("a wildcard in the name of a field: %s", name)
@@ -235,14 +262,7 @@ func (o *overlay) holds(p path, want any) expr {
 		if typ != "string" {
 			refuse("a condition on what is not known to be a string: %s", show(p.whole()))
 		}
-		if strings.ContainsAny(want, "|&<>!") {
-			refuse("a condition with operators: %q", want)
-		}
-		if why := comparesOtherwise(want); why != "" {
-			refuse("%s", why)
-		}
-		m := &matcher{shape: o.shape}
-		return m.text(p, want)
+		return o.like(p, want)
 	case bool:
 		if typ != "bool" {
 			refuse("a condition on what is not known to be a boolean: %s", show(p.whole()))
@@ -264,6 +284,37 @@ func (o *overlay) holds(p path, want any) expr {
 	}
 	refuse("a condition with %v", want)
 	return no
+}
+
+// like compares a text with a pattern: alternatives are separated by |, and what must hold together
+// by &; ! negates.
+func (o *overlay) like(p path, pattern string) expr {
+	if strings.ContainsAny(pattern, "<>") || rangePattern.MatchString(pattern) {
+		refuse("a condition with operators: %q", pattern)
+	}
+	m := &matcher{shape: o.shape}
+	var alternatives []expr
+	for alternative := range strings.SplitSeq(pattern, "|") {
+		var parts []expr
+		for part := range strings.SplitSeq(strings.TrimSpace(alternative), "&") {
+			part = strings.TrimSpace(part)
+			negated := false
+			if len(part) > 1 {
+				part, negated = strings.CutPrefix(part, "!")
+				part = strings.TrimSpace(part)
+			}
+			if why := comparesOtherwise(part); why != "" {
+				refuse("%s", why)
+			}
+			e := m.text(p, part)
+			if negated {
+				e = all(typedBool(o.shape.has(p)), not(e))
+			}
+			parts = append(parts, e)
+		}
+		alternatives = append(alternatives, all(parts...))
+	}
+	return anyOf(alternatives...)
 }
 
 func (o *overlay) field(name string, v any, at path) *node {
@@ -339,10 +390,7 @@ func (o *overlay) list(name string, v []any, at path) *node {
 	if len(v) == 0 {
 		refuse("an empty list")
 	}
-	keyed := keyOf[name]
-	if !o.shape.builtin {
-		keyed = ""
-	}
+	keyed := o.keysOf(name, at)
 	if _, ok := v[0].(map[string]any); !ok {
 		if slices.Contains(merged, name) || slices.ContainsFunc(v, anchored) {
 			refuse("the list %s, which Kyverno merges", name)
@@ -359,18 +407,23 @@ func (o *overlay) list(name string, v []any, at path) *node {
 		}
 		return o.some(name, v[0].(map[string]any), at, keyed, own)
 	}
-	if keyed == "" {
+	if keyed == nil {
 		if o.shape.builtin && slices.Contains(merged, name) {
 			refuse("the list %s, which Kyverno merges", name)
 		}
 		return &node{action: set, name: name, value: o.fill(plainList(v))}
 	}
-	n := &node{action: merge, name: name, key: keyed}
-	inside := path{atom("", ""), append(at.whole(), element), nil}
+	n := &node{action: merge, name: name, listKeys: keyed}
+	inside := path{root: atom("", ""), prefix: append(at.whole(), element)}
 	for _, e := range v {
 		m, ok := e.(map[string]any)
-		if !ok || m[keyed] == nil {
-			refuse("an element of %s without %s", name, keyed)
+		if !ok || m[keyed[0]] == nil {
+			refuse("an element of %s without %s", name, keyed[0])
+		}
+		for _, key := range keyed[1:] {
+			if m[key] == nil {
+				o.notes(Differs, fmt.Sprintf("Kyverno pairs elements of %s by their %s alone if the policy has no %s; the policy by both", name, keyed[0], key))
+			}
 		}
 		n.elements = append(n.elements, o.fields(m, inside))
 	}
@@ -384,15 +437,15 @@ func plainList(v []any) any {
 
 // some understands the one element of a list that has anchors, or that names the element of a
 // foreach.
-func (o *overlay) some(name string, m map[string]any, at path, keyed string, own bool) *node {
-	if keyed != "name" {
+func (o *overlay) some(name string, m map[string]any, at path, keyed []string, own bool) *node {
+	if !slices.Equal(keyed, []string{"name"}) {
 		refuse("an anchor in %s, which Kyverno does not merge by name", name)
 	}
 	loop := variableFor(name)
 	if strings.HasPrefix(at.root.Text, loop) {
 		loop += "2"
 	}
-	elem := path{atom(loop, "map"), append(at.whole(), element), nil}
+	elem := path{root: atom(loop, "map"), prefix: append(at.whole(), element)}
 	inner := &overlay{scope: o.scope, notes: o.notes, each: nil}
 	where := yes
 	fields := map[string]any{}

@@ -1,14 +1,17 @@
 package convert
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
@@ -167,9 +170,8 @@ func (s *scope) condition(c policy.Condition) expr {
 			return s.hasField(name)
 		}
 	}
-	key, constant := s.operand(c.Key)
-	val, valueConstant := s.operand(c.Value)
-	if constant && valueConstant {
+	key, val := s.operand(c.Key), s.operand(c.Value)
+	if key.constant && val.constant {
 		refuse("a precondition that compares two constants")
 	}
 	switch op {
@@ -177,19 +179,204 @@ func (s *scope) condition(c policy.Condition) expr {
 		return s.equals(key, val, c)
 	case "NotEquals", "NotEqual":
 		return not(s.equals(key, val, c))
-	case "In", "AnyIn", "AllIn":
-		return s.isIn(key, val, constant, valueConstant, c)
-	case "NotIn", "AnyNotIn", "AllNotIn":
-		return not(s.isIn(key, val, constant, valueConstant, c))
-	case "GreaterThan", "GreaterThanOrEquals", "LessThan", "LessThanOrEquals":
-		sign := map[string]string{"GreaterThan": ">", "GreaterThanOrEquals": ">=", "LessThan": "<", "LessThanOrEquals": "<="}[op]
-		if key.Type != "int" || val.Type != "int" {
-			refuse("%s of what are not known to be integers", op)
+	case "In", "NotIn", "AnyIn", "AllIn", "AnyNotIn", "AllNotIn":
+		if key.Type == "list" && (!key.constant || val.Type == "list" && !val.constant) {
+			return s.setIn(key, val, c)
 		}
-		return relation(key, sign, val)
+		e := s.isIn(key, val, c)
+		if strings.HasSuffix(op, "NotIn") {
+			return not(e)
+		}
+		return e
+	case "GreaterThan", "GreaterThanOrEquals", "LessThan", "LessThanOrEquals":
+		return s.ordered(key, val, op)
+	case "DurationGreaterThan", "DurationGreaterThanOrEquals", "DurationLessThan", "DurationLessThanOrEquals":
+		return s.durations(key, val, strings.TrimPrefix(op, "Duration"))
 	}
 	refuse("the operator %q", op)
 	return no
+}
+
+var signs = map[string]string{"GreaterThan": ">", "GreaterThanOrEquals": ">=", "LessThan": "<", "LessThanOrEquals": "<="}
+
+// mirrored are operators that say the same of their sides the other way around.
+var mirrored = map[string]string{"GreaterThan": "LessThan", "GreaterThanOrEquals": "LessThanOrEquals", "LessThan": "GreaterThan", "LessThanOrEquals": "GreaterThanOrEquals"}
+
+// ordered compares sizes: durations if one side is one, else quantities, else numbers.
+func (s *scope) ordered(key, val operand, op string) expr {
+	if key.constant {
+		key, val, op = val, key, mirrored[op]
+	}
+	sign := signs[op]
+	text, _ := val.value.(string)
+	number := func(e expr) bool { return e.Type == "int" || e.Type == "number" }
+	switch {
+	case number(key.expr) && number(val.expr):
+		return relation(key.expr, sign, val.expr)
+	case !val.constant || val.Type != "string":
+	case number(key.expr):
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return relation(key.expr, sign, literal(n))
+		}
+	case key.Type == "string" || key.Type == "untyped":
+		if d, err := time.ParseDuration(text); err == nil && text != "0" && d%time.Second == 0 && !key.quantity {
+			return s.durations(key, val, op)
+		}
+		if _, err := resource.ParseQuantity(text); err == nil {
+			if !key.quantity {
+				s.note(Differs, "Kyverno compares what it can read as durations, such as 10m, as such; the policy compares quantities")
+			}
+			k := key.expr
+			if key.Type == "untyped" && !key.quantity {
+				k = fn("string", "string", k)
+			}
+			compared := relation(call(fn("quantity", "", k), "compareTo", "int", fn("quantity", "", str(text))), sign, atom("0", "int"))
+			if key.quantity && key.sure {
+				return compared
+			}
+			return all(fn("isQuantity", "bool", k), compared)
+		}
+	}
+	if key.Type == "string" && val.constant && val.Type == "int" {
+		s.note(Differs, "Kyverno also compares durations such as 1h, with seconds, and numbers such as 1e3; the policy whole numbers")
+		return all(call(key.expr, "matches", "bool", str(`^-?[0-9]{1,18}$`)), relation(fn("int", "int", key.expr), sign, val.expr))
+	}
+	refuse("%s of what are not known to be numbers, quantities or durations", op)
+	return no
+}
+
+// durations compares a text with a duration. A text that is none compares with nothing.
+func (s *scope) durations(key, val operand, op string) expr {
+	if key.constant {
+		key, val, op = val, key, mirrored[op]
+	}
+	text, _ := val.value.(string)
+	if n, ok := val.value.(int64); ok {
+		text = fmt.Sprintf("%ds", n)
+	}
+	if _, err := time.ParseDuration(text); err != nil || !val.constant || key.Type != "string" {
+		refuse("%s of what are not known to be durations", op)
+	}
+	s.note(Differs, "Kyverno takes a number for seconds; the policy compares only durations such as 90s")
+	k := key.expr
+	is := call(k, "matches", "bool", str(`^[-+]?([0-9]+(\.[0-9]*)?(ns|us|ms|s|m|h))+$`))
+	return all(is, relation(fn("duration", "", k), signs[op], fn("duration", "", str(text))))
+}
+
+// operand is a side of a condition.
+type operand struct {
+	expr
+	constant bool
+	value    any    // of a constant
+	elem     string // the type of the elements of a list
+	quantity bool   // a quantity of the schema
+	sure     bool   // there is no default for it
+}
+
+// operand translates a side of a condition.
+func (s *scope) operand(v any) operand {
+	if t, ok := v.(string); ok && hasVariable(t) {
+		t = s.unnest(strings.TrimSpace(t))
+		if m := variable.FindStringSubmatch(t); m != nil && m[0] == t {
+			v := s.query(m[1])
+			if v.optional && v.expr.Type == "string" && v.path == nil {
+				// What is missing equals no text but none.
+				return operand{expr: call(v.expr, "orValue", "string", str(""))}
+			}
+			return operand{expr: s.plain(v), elem: s.elemOf(v), quantity: s.quantity(v.path) || v.quantity, sure: v.path != nil || v.quantity}
+		}
+		return operand{expr: s.text(t)}
+	}
+	if l, ok := v.([]any); ok {
+		if slices.ContainsFunc(l, mentionsVariable) {
+			texts := make([]expr, len(l))
+			for i, each := range l {
+				t, _ := each.(string)
+				if texts[i] = s.text(t); texts[i].Type != "string" {
+					refuse("a list in a precondition of what is not known to be texts")
+				}
+				texts[i] = texts[i].As(typeInCEL(texts[i]))
+			}
+			return operand{expr: list(texts...), elem: "string"}
+		}
+		out := operand{expr: literal(v).As("list"), constant: true, value: v, elem: "string"}
+		return out
+	}
+	return operand{expr: literal(v), constant: true, value: v}
+}
+
+// setIn compares a list with values, element by element.
+func (s *scope) setIn(key, val operand, c policy.Condition) expr {
+	x := atom(elementOf(sum(key.expr, val.expr)), key.elem)
+	if key.constant {
+		x = atom(elementOf(val.expr), "string")
+	}
+	var is expr
+	var only []string // what the elements are compared with, if that is one plain text
+	switch {
+	case key.elem != "string" && key.elem != "int":
+		refuse("%s of a list of what is not known to be texts", c.Operator)
+	case val.constant:
+		values, ok := val.value.([]any)
+		if text, single := val.value.(string); single {
+			if strings.HasSuffix(c.Operator, "In") && (c.Operator == "In" || c.Operator == "NotIn") || looksOtherwise(text) {
+				refuse("%s of a list and the text %q, which Kyverno may read as a range or as JSON", c.Operator, text)
+			}
+			values, ok = []any{text}, true
+		}
+		if !ok {
+			refuse("%s of a list and %v", c.Operator, val.value)
+		}
+		var texts []string
+		for _, v := range values {
+			switch v.(type) {
+			case string, int64, bool:
+				texts = append(texts, fmt.Sprint(v))
+			default:
+				refuse("%s with %v", c.Operator, v)
+			}
+		}
+		switch each := x; {
+		case key.elem == "int":
+			is = oneOf(fn("string", "string", each), texts)
+		case c.Operator == "In" || c.Operator == "NotIn": // they know no patterns
+			is = celgen.Among(each, texts)
+		default:
+			is = oneOf(each, texts)
+			if len(texts) == 1 && !strings.ContainsAny(texts[0], "*?") {
+				only = texts
+			}
+		}
+	case val.Type == "list" && val.elem == key.elem:
+		if key.constant && strings.ContainsAny(fmt.Sprint(key.value), "*?") {
+			refuse("%s of a pattern and a list of the object", c.Operator)
+		}
+		is = in(x, val.expr)
+	default:
+		refuse("%s of %s and %s", c.Operator, key.Text, val.Text)
+	}
+	switch c.Operator {
+	case "AnyIn":
+		if only != nil {
+			return in(str(only[0]), key.expr)
+		}
+		return call(key.expr, "exists", "bool", x, is)
+	case "AllNotIn":
+		if only != nil {
+			return not(in(str(only[0]), key.expr))
+		}
+		return not(call(key.expr, "exists", "bool", x, is))
+	case "AnyNotIn", "NotIn":
+		return call(key.expr, "exists", "bool", x, not(is))
+	}
+	return call(key.expr, "all", "bool", x, is)
+}
+
+var rangePattern = regexp.MustCompile(`^[-+]?\d+(\.\d+)?[A-Za-z]*!?-[-+]?\d+(\.\d+)?[A-Za-z]*$`)
+
+// looksOtherwise reports whether Kyverno reads a text as a range or as JSON.
+func looksOtherwise(text string) bool {
+	return rangePattern.MatchString(text) || json.Valid([]byte(text))
 }
 
 func (s *scope) hasField(name string) expr {
@@ -204,31 +391,6 @@ func (s *scope) hasField(name string) expr {
 	return typedBool(s.shape.has(p))
 }
 
-// operand translates a side of a condition.
-func (s *scope) operand(v any) (e expr, constant bool) {
-	if t, ok := v.(string); ok && hasVariable(t) {
-		t = strings.TrimSpace(t)
-		if m := variable.FindStringSubmatch(t); m != nil && m[0] == t && !hasVariable(m[1]) {
-			if v := s.query(m[1]); v.optional && v.expr.Type == "string" {
-				// What is missing equals no text but none.
-				return call(v.expr, "orValue", "string", str("")), false
-			}
-		}
-		return s.text(t), false
-	}
-	if l, ok := v.([]any); ok {
-		for _, each := range l {
-			if t, ok := each.(string); ok && hasVariable(t) {
-				refuse("a variable in a list of a precondition")
-			}
-		}
-		e := literal(v)
-		e.Type = "list"
-		return e, true
-	}
-	return literal(v), true
-}
-
 // comparesOtherwise says why Kyverno does not compare a text as a text.
 func comparesOtherwise(text string) string {
 	if _, err := resource.ParseQuantity(text); err == nil {
@@ -240,30 +402,48 @@ func comparesOtherwise(text string) string {
 	return ""
 }
 
-func (s *scope) equals(key, val expr, c policy.Condition) expr {
+func (s *scope) equals(key, val operand, c policy.Condition) expr {
+	if key.constant {
+		key, val = val, key
+		if text, ok := val.value.(string); ok && strings.ContainsAny(text, "*?") {
+			refuse("%s of the pattern %q as a key", c.Operator, text)
+		}
+	}
+	text, isText := val.value.(string)
 	switch {
 	case key.Type == "list" && val.Text == "[]":
-		return equal(key, val)
-	case key.Type == "string" && val.Type == "string":
-		text, ok := c.Value.(string)
-		if !ok || hasVariable(text) {
-			refuse("%s of two variables", c.Operator)
+		return equal(key.expr, val.expr)
+	case key.Type == "list" && val.Type == "list" && val.constant && key.elem == "string":
+		return equal(key.expr, literal(val.value))
+	case key.Type == "string" && val.Type == "string" && !val.constant:
+		s.note(Differs, "Kyverno takes a value with * or ? for a pattern, and compares quantities and durations as such; the policy compares texts")
+		return equal(key.expr, val.expr)
+	case key.quantity && isText:
+		if _, err := resource.ParseQuantity(text); err == nil {
+			return all(fn("isQuantity", "bool", key.expr), equal(call(fn("quantity", "", key.expr), "compareTo", "int", fn("quantity", "", str(text))), atom("0", "int")))
 		}
-		if why := comparesOtherwise(text); why != "" {
-			refuse("%s", why)
+	case key.Type == "int" && isText:
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return equal(key.expr, literal(n))
 		}
+	case key.Type == "bool" && isText:
+		refuseFor("write the value without quotes", "%s of a boolean and the text %q, which are never equal", c.Operator, text)
+	case key.Type == "string" && isText:
 		if k, _ := c.Key.(string); text == "" && strings.Contains(k, `|| ""`) {
 			refuse(`|| "" is a variable without a name and never equal to a text`)
 		}
 		if !strings.ContainsAny(text, "*?") {
-			return equal(key, val)
+			if why := comparesOtherwise(text); why != "" {
+				s.note(Differs, why+", so that another text may be equal; the policy compares texts")
+			}
+			return equal(key.expr, val.expr)
 		}
 		if strings.IndexAny(text, "*?") == 0 {
 			s.note(Differs, fmt.Sprintf("Kyverno does not match a quantity such as 5 with %q", text))
 		}
-		return glob(key, text)
+		return glob(key.expr, text)
 	case key.Type == val.Type && (key.Type == "int" || key.Type == "bool"):
-		return equal(key, val)
+		return equal(key.expr, val.expr)
 	}
 	refuse("%s of %s and %s, whose types are not known to be equal", c.Operator, key.Text, val.Text)
 	return no
@@ -275,44 +455,57 @@ func (s *scope) note(v Verdict, text string) {
 	}
 }
 
-func (s *scope) isIn(key, val expr, keyConstant, valueConstant bool, c policy.Condition) expr {
+func (s *scope) isIn(key, val operand, c policy.Condition) expr {
+	pattern := func(v any) bool { return strings.ContainsAny(fmt.Sprint(v), "*?") }
 	switch {
-	case valueConstant && key.Type == "string":
-		values, ok := c.Value.([]any)
+	case val.constant && (key.Type == "string" || key.Type == "int" || key.Type == "bool"):
+		values, ok := val.value.([]any)
 		if !ok {
-			values = []any{c.Value}
+			values = []any{val.value}
 		}
 		var texts []string
 		for _, v := range values {
-			t, ok := v.(string)
-			if !ok {
+			switch v.(type) {
+			case string, int64, bool:
+				texts = append(texts, fmt.Sprint(v))
+			default:
 				refuse("%s with %v", c.Operator, v)
 			}
-			texts = append(texts, t)
 		}
-		if _, single := c.Value.(string); single && strings.ContainsAny(texts[0], "-[{\"") {
-			refuse("%s with the text %q, which Kyverno may read as a range or as JSON", c.Operator, texts[0])
+		if _, single := val.value.(string); single && looksOtherwise(texts[0]) {
+			refuse("%s with the text %q, which Kyverno reads as a range or as JSON", c.Operator, texts[0])
+		} else if !single && !ok {
+			refuse("%s with %v", c.Operator, val.value)
 		}
-		return oneOf(key, texts)
-	case keyConstant && val.Type == "list":
-		text, ok := c.Key.(string)
-		if !ok || strings.ContainsAny(text, "*?") {
-			refuse("%s of %v", c.Operator, c.Key)
+		k := key.expr
+		if key.Type != "string" {
+			k = fn("string", "string", k)
 		}
-		return in(key, val)
-	case !keyConstant && !valueConstant && key.Type == "string" && val.Type == "list":
-		return in(key, val)
-	case !valueConstant && val.Type == "string" && key.Type == "string":
-		if text, ok := c.Key.(string); keyConstant && (!ok || strings.ContainsAny(text, "*?")) {
-			refuse("%s of %v", c.Operator, c.Key)
+		return oneOf(k, texts)
+	case val.Type == "list" && (key.Type == "string" || key.Type == "int" && key.constant):
+		if key.constant && pattern(key.value) {
+			text, ok := key.value.(string)
+			if !ok || val.elem != "string" {
+				refuse("%s of %v", c.Operator, key.value)
+			}
+			x := atom(elementOf(val.expr), "string")
+			return call(val.expr, "exists", "bool", x, glob(x, text))
+		}
+		if key.Type == "int" && val.elem == "string" {
+			return in(str(key.Text), val.expr)
+		}
+		return in(key.expr, val.expr)
+	case !val.constant && val.Type == "string" && key.Type == "string":
+		if key.constant && pattern(key.value) {
+			refuse("%s of %v", c.Operator, key.value)
 		}
 		if strings.HasPrefix(val.Text, "params.") {
 			// People keep lists as JSON in a ConfigMap.
 			s.note(Differs, "Kyverno reads the value as a list in JSON, else as a pattern or a range such as 1-5; the policy looks for the text, or for it in quotes")
-			return anyOf(equal(val, key), call(val, "contains", "bool", sum(str("\""), key, str("\""))))
+			return anyOf(equal(val.expr, key.expr), call(val.expr, "contains", "bool", sum(str("\""), key.expr, str("\""))))
 		}
 		s.note(Differs, "Kyverno takes a value with * or ? for a pattern, one such as 1-5 for a range, and reads JSON; the policy compares texts")
-		return equal(key, val)
+		return equal(key.expr, val.expr)
 	}
 	refuse("%s of %s and %s", c.Operator, key.Text, val.Text)
 	return no

@@ -402,6 +402,11 @@ func (c *Cluster) Each(ctx context.Context, r Resource, f func(*unstructured.Uns
 	return c.each(ctx, r, query{}, f)
 }
 
+// EachLabelled is Each for the objects that a label selector selects.
+func (c *Cluster) EachLabelled(ctx context.Context, r Resource, labels string, f func(*unstructured.Unstructured) error) error {
+	return c.each(ctx, r, query{labels: labels}, f)
+}
+
 func (c *Cluster) each(ctx context.Context, r Resource, q query, f func(*unstructured.Unstructured) error) error {
 	return c.all(ctx, r, q, func(item json.RawMessage) error {
 		u, err := decode(item, r)

@@ -26,9 +26,19 @@ type Repeater struct {
 	// Set returns the policies as they are now; nil while they are not known.
 	Set func() *Set
 	Asking
+	// Reports, if not nil, is called when an audit begins, and returns what makes reports of
+	// its results.
+	Reports func() Reports
 	// Publish is called with the outcome of each audit, and with nil when Run returns.
 	Publish func(*Finished)
 	Log     *slog.Logger // nil: no log
+}
+
+// Reports takes the results of one audit.
+type Reports interface {
+	Add(r *Result)
+	// Write stores them. said is what it did, for the ConfigMap, and has no values of objects.
+	Write(ctx context.Context, c *Cluster, f *Finished) (said string, err error)
 }
 
 // Finished is an audit that has ended.
@@ -60,7 +70,7 @@ func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data
 	}
 	wait, retry := repeatDelay+rand.N(2*repeatDelay), repeatRetry
 	for sleep(ctx, wait) == nil {
-		f, err := r.once(ctx)
+		f, publish, err := r.once(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -73,6 +83,17 @@ func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data
 		log.Info("audit ended", "objects", f.Objects, "changed", f.Changed, "failed", f.Failed, "duration", f.Took)
 		r.Publish(f)
 		data := f.Data()
+		if publish != nil {
+			said, err := publish(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				log.Error("not all reports of the audit are written", "error", err)
+				said = strings.TrimSpace(said + "\n" + short(page.OneLine(err.Error()), maxText))
+			}
+			data["reports"] = said + "\n"
+		}
 		for try := range tries {
 			if err = write(ctx, data); err == nil || sleep(ctx, time.Second<<try) != nil {
 				break
@@ -84,23 +105,33 @@ func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data
 	}
 }
 
-// once audits everything.
-func (r *Repeater) once(ctx context.Context) (*Finished, error) {
+// once audits everything. publish writes reports of it; nil: there are none.
+func (r *Repeater) once(ctx context.Context) (f *Finished, publish func(context.Context) (string, error), err error) {
 	began := time.Now()
 	set := r.Set()
 	if set == nil {
-		return nil, errors.New("the policies have not been read yet")
+		return nil, nil, errors.New("the policies have not been read yet")
 	}
 	c, err := Connect(ctx, r.Config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	report, err := Run(ctx, Options{Cluster: c, Set: set, Asking: r.Asking, Background: true})
+	o := Options{Cluster: c, Set: set, Asking: r.Asking, Background: true}
+	if r.Reports != nil {
+		reports := r.Reports()
+		o.Each = func(result *Result) error {
+			reports.Add(result)
+			return nil
+		}
+		publish = func(ctx context.Context) (string, error) { return reports.Write(ctx, c, f) }
+	}
+	report, err := Run(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	now := time.Now()
-	return &Finished{report, now, now.Sub(began)}, nil
+	f = &Finished{report, now, now.Sub(began)}
+	return f, publish, nil
 }
 
 // Unreadable returns how many kinds could not be read, or not to their end.
@@ -127,7 +158,7 @@ func (f *Finished) Data() map[string]string {
 		_ = t.WriteFirst(&b, maxRows) // a Builder takes everything
 		data[strings.ToLower(t.title)] = cutLines(b.String(), 1+t.Len())
 	}
-	if problems := f.gaps(); len(problems) > 0 {
+	if problems := f.Gaps(); len(problems) > 0 {
 		var b strings.Builder
 		for _, p := range problems[:min(maxRows, len(problems))] {
 			b.WriteString(page.OneLine(p) + "\n")

@@ -229,6 +229,40 @@ func TestRepeatRetries(t *testing.T) {
 	}
 }
 
+// filed are the Reports of audits: a name for each result.
+type filed struct{ names *[]string }
+
+func (f filed) Add(r *Result) { *f.names = append(*f.names, r.Name) }
+
+func (f filed) Write(_ context.Context, c *Cluster, done *Finished) (string, error) {
+	if len(c.Resources) == 0 || done.Changed != len(*f.names) || done.Ended.IsZero() {
+		return "", fmt.Errorf("%d names, %+v", len(*f.names), done)
+	}
+	return fmt.Sprintf("%d written", len(*f.names)), errors.New("but\nnot all")
+}
+
+// Each audit has Reports of its own, which take all of its results, and what became of them is
+// in the ConfigMap.
+func TestRepeatReports(t *testing.T) {
+	s := serve()
+	fill(t, s, 300)
+	r := repeater(t, s)
+	r.Set = func() *Set { return served(t, labels("team", "configmaps", `"a"`)) }
+	var all []*[]string
+	r.Reports = func() Reports {
+		all = append(all, &[]string{})
+		return filed{all[len(all)-1]}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		stop := r.start(t)
+		time.Sleep(90 * time.Minute)
+		stop()
+	})
+	if len(all) != 2 || len(*all[0]) != 300 || len(*all[1]) != 300 || len(r.written) != 2 || r.written[1]["reports"] != "300 written\nbut not all\n" {
+		t.Errorf("%d audits, %q", len(all), r.written)
+	}
+}
+
 // Data fits into a ConfigMap and is lines of text, whatever names and messages are.
 func TestDataIsBounded(t *testing.T) {
 	hostile := strings.Repeat("é\n\r\x1b[31m|\t\xff`", 25)

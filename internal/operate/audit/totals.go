@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -44,8 +46,9 @@ type Result struct {
 	DeniedBefore string `json:"deniedBefore,omitempty"`
 	// Error is why the object could not be evaluated.
 	Error string `json:"error,omitempty"`
-	// Resource is that which was listed.
-	Resource Resource `json:"-"`
+	// Resource is that which was listed, and UID that of the object.
+	Resource Resource  `json:"-"`
+	UID      types.UID `json:"-"`
 }
 
 // Change is one field that differs.

@@ -110,11 +110,11 @@ func (r *Report) notes() (out []string) {
 			out = append(out, fmt.Sprintf("%s fails: %s", p.Policy, p.Error))
 		}
 	}
-	return append(out, r.gaps()...)
+	return append(out, r.Gaps()...)
 }
 
-// gaps say what was not read or counted.
-func (r *Report) gaps() (out []string) {
+// Gaps say what was not read or counted.
+func (r *Report) Gaps() (out []string) {
 	for _, k := range r.Kinds {
 		if k.Unreadable != "" {
 			out = append(out, fmt.Sprintf("not read: %s: %s", k.Resource, k.Unreadable))

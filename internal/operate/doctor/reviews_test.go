@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
@@ -22,6 +23,7 @@ func TestReviews(t *testing.T) {
 		answer        string
 		metrics       string
 		senders, used Line
+		callers       *Line
 	}{
 		"open": {
 			code: 400, answer: fmt.Sprintf(status, "want kind AdmissionReview of apiVersion admission.k8s.io/v1", "BadRequest", 400), metrics: fmt.Sprintf(metrics, 0),
@@ -32,6 +34,23 @@ func TestReviews(t *testing.T) {
 			code: 403, answer: fmt.Sprintf(status, "a client certificate is required", "Forbidden", 403), metrics: fmt.Sprintf(metrics, 7),
 			senders: Line{Mark: OK, Fact: "mapd answers those with a client certificate only (--client-ca)"},
 			used:    Line{Mark: Warning, Fact: "at most 50 of 200 MiB, 25 %; 7 reviews were refused (of one replica, since it started)"},
+		},
+		"with tokens": {
+			code: 401, answer: fmt.Sprintf(status, "a token of the API server is required", "Unauthorized", 401),
+			metrics: fmt.Sprintf(metrics, 0) + `mapd_caller_tokens_total{mode="require",result="missing",server="10.0.0.7"} 3
+mapd_caller_tokens_total{mode="require",result="valid",server="10.0.0.1"} 12
+mapd_caller_tokens_total{mode="require",result="valid",server="10.0.0.2"} 4
+`,
+			senders: Line{Mark: OK, Fact: "mapd answers those with a token of an API server only (--caller-tokens)"},
+			callers: &Line{Mark: Warning, Fact: "10.0.0.1, 10.0.0.2 send tokens (--caller-tokens=require, one replica, since it started); reviews without a valid token from 10.0.0.7 were refused"},
+			used:    Line{Mark: OK, Fact: "at most 50 of 200 MiB, 25 %; none was refused (of one replica, since it started)"},
+		},
+		"tokens are looked at": {
+			code: 400, answer: fmt.Sprintf(status, "want kind AdmissionReview of apiVersion admission.k8s.io/v1", "BadRequest", 400),
+			metrics: fmt.Sprintf(metrics, 0) + "mapd_caller_tokens_total{mode=\"warn\",result=\"valid\",server=\"10.0.0.1\"} 12\n",
+			senders: Line{Mark: Warning, Fact: "mapd answers anybody who reaches its port"},
+			callers: &Line{Mark: OK, Fact: "10.0.0.1 sends tokens (--caller-tokens=warn, one replica, since it started)"},
+			used:    Line{Mark: OK, Fact: "at most 50 of 200 MiB, 25 %; none was refused (of one replica, since it started)"},
 		},
 		"not allowed to ask, an older mapd": {
 			code: 403, answer: fmt.Sprintf(status, `services "https:mapd:https" is forbidden`, "Forbidden", 403), metrics: "up 1\n",
@@ -68,10 +87,14 @@ func TestReviews(t *testing.T) {
 			x := &examination{Options: Options{Kubernetes: kubernetes.NewForConfigOrDie(&rest.Config{Host: api.URL})}}
 			x.senders(t.Context())
 			x.memory(t.Context())
-			if len(x.lines) != 2 {
+			all := []Line{tt.senders, tt.used}
+			if tt.callers != nil {
+				all = slices.Insert(all, 1, *tt.callers)
+			}
+			if len(x.lines) != len(all) {
 				t.Fatalf("%d findings: %+v", len(x.lines), x.lines)
 			}
-			for i, want := range []Line{tt.senders, tt.used} {
+			for i, want := range all {
 				if got := x.lines[i]; got.Mark != want.Mark || got.Fact != want.Fact {
 					t.Errorf("found %s %q, want %s %q", got.Mark, got.Fact, want.Mark, want.Fact)
 				}

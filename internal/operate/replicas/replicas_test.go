@@ -386,7 +386,15 @@ func TestAnotherCertificate(t *testing.T) {
 func TestHangingReplica(t *testing.T) {
 	a := newAPI(t)
 	a.at(t, "https://example.com/validate")
-	s := server(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	over := make(chan func(), 1) // is called once a replica is asked
+	s := server(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case end := <-over:
+			end()
+		default:
+		}
+		<-r.Context().Done()
+	})
 	f := &Finder{Config: &rest.Config{Host: a.URL}, URLs: []string{s.URL}}
 	set, err := f.Find(t.Context())
 	if err != nil {
@@ -401,10 +409,27 @@ func TestHangingReplica(t *testing.T) {
 	set.patience = 10 * time.Millisecond
 	fails(t.Context(), "no answer within 10ms")
 	set.patience = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
+	ctx := timed{t.Context(), make(chan struct{})}
+	over <- func() { close(ctx.over) }
 	fails(ctx, "no answer before the time for the command was over")
 	fails(ctx, "not asked: the time for the command was over before")
+}
+
+// timed is a context whose time is over when over is closed.
+type timed struct {
+	context.Context
+	over chan struct{}
+}
+
+func (c timed) Done() <-chan struct{} { return c.over }
+
+func (c timed) Err() error {
+	select {
+	case <-c.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 // Replicas are asked at once, however few cores there are.

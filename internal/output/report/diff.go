@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,6 +93,12 @@ type differ struct {
 }
 
 func (d *differ) value(path string, steps []string, before, after any) {
+	if b, ok := before.(map[string]any); ok && len(b) > 0 {
+		if a, ok := after.(map[string]any); ok && len(a) > 0 {
+			d.maps(path, steps, b, a) // which finds nothing if they are equal
+			return
+		}
+	}
 	if tree.Equal(before, after) {
 		return
 	}
@@ -101,11 +106,6 @@ func (d *differ) value(path string, steps []string, before, after any) {
 		return
 	}
 	switch b := before.(type) {
-	case map[string]any:
-		if a, ok := after.(map[string]any); ok && len(a) > 0 && len(b) > 0 {
-			d.maps(path, steps, b, a)
-			return
-		}
 	case []any:
 		if a, ok := after.([]any); ok && len(a) > 0 && len(b) > 0 {
 			d.lists(path, steps, b, a)
@@ -141,12 +141,9 @@ func (d *differ) elements(path string, steps []string, before, after any) bool {
 }
 
 func (d *differ) maps(path string, steps []string, before, after map[string]any) {
-	names := maps.Clone(after)
-	if names == nil {
-		names = map[string]any{}
-	}
-	maps.Copy(names, before)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	names := tree.AppendSuspects(nil, before, after)
+	slices.Sort(names)
+	for _, name := range names {
 		d.value(tree.JoinField(path, name), append(steps[:len(steps):len(steps)], name), before[name], after[name])
 	}
 }

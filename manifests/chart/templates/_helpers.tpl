@@ -33,6 +33,17 @@ app.kubernetes.io/part-of: mapd
 {{- end -}}
 {{- end -}}
 
+{{/* reports is the API of the reports that are written, empty if none are. */}}
+{{- define "mapd.reports" -}}
+{{- $api := toString .Values.reports -}}
+{{- if has $api (list "openreports" "policyreport") -}}
+{{- if not .Values.auditInterval }}{{ fail "reports: are written after audits, so auditInterval must be set" }}{{ end -}}
+{{- $api -}}
+{{- else if $api -}}
+{{- fail (printf "reports: %q: must be \"openreports\", \"policyreport\" or empty" $api) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* subjects is the one who everything is granted to. */}}
 {{- define "mapd.subjects" -}}
 subjects:

@@ -282,13 +282,9 @@ func environments(t testing.TB) (envs [2]*cel.Env) {
 func TestRandom(t *testing.T) {
 	hammer.Alone(t)
 	envs := environments(t)
-	seeds, inputs := uint64(400), 100
-	if testing.Short() {
-		seeds, inputs = 150, 20
-	}
 	var c counts
-	for seed := range seeds {
-		newDuel(t, envs, seed, &c).fight(t, inputs)
+	for seed := range uint64(hammer.Count(150)) {
+		newDuel(t, envs, seed, &c).fight(t, 60)
 	}
 	t.Logf("%+v", c)
 	if c.quickly*4 < c.evaluated {

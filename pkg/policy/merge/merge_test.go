@@ -248,10 +248,7 @@ func checkShared(t testing.TB, live, patch, got any, show func() string) {
 
 func TestMergeDifferential(t *testing.T) {
 	hammer.Alone(t)
-	n := 30_000
-	if testing.Short() {
-		n = 4_000
-	}
+	n := hammer.Count(15_000)
 	d := &random.Dice{R: rand.New(rand.NewPCG(4, 5))}
 	all := schemasUnderTest(t)
 	merged := 0

@@ -394,10 +394,7 @@ func (d *dice) ops(doc map[string]any) []cel.PatchOp {
 
 func TestJSONPatchDifferential(t *testing.T) {
 	hammer.Alone(t)
-	n := 40_000
-	if testing.Short() {
-		n = 5_000
-	}
+	n := hammer.Count(15_000)
 	d := &dice{random.Dice{R: rand.New(rand.NewPCG(1, 2))}}
 	for range n {
 		doc := d.doc()

@@ -207,14 +207,18 @@ func (m *Mapd) start(t testing.TB, listen int, flags []string) *Replica {
 	r := &Replica{
 		Process: newProcess(m.test, m.Dir, fmt.Sprintf("mapd-%d", n), Binary(t), append(args, flags...), m.options.Env),
 		Addr:    addr, IP: fmt.Sprintf("192.0.2.%d", n),
-		client: &http.Client{Timeout: Patience, Transport: &http.Transport{
-			// As a kubelet: it has no CA to check with. A connection for each probe
-			// sees a server that has stopped listening.
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-		}},
+		client: probing(),
 	}
 	r.Start(t)
 	return r
+}
+
+// probing returns a client that asks as a kubelet does: it has no CA to check with. A
+// connection for each probe sees a server that has stopped listening.
+func probing() *http.Client {
+	return &http.Client{Timeout: Patience, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
 }
 
 // Scale starts or stops replicas, the newest first, until there are n, and waits:

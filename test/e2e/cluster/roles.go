@@ -38,15 +38,15 @@ func (m *Mapd) GrantParams(t testing.TB, group string, resources ...string) {
 }
 
 // AggregateRoles plays the controller that fills in the rules of aggregated
-// ClusterRoles. Install and GrantParams do it; it is needed again after another
+// ClusterRoles. Install, StartKyverno and GrantParams do it; it is needed again after another
 // labelled ClusterRole has been made or changed. Where there is a real controller
 // it does nothing.
-func (m *Mapd) AggregateRoles(t testing.TB) {
+func (c *Cluster) AggregateRoles(t testing.TB) {
 	t.Helper()
-	if m.APIServer == nil {
+	if c.APIServer == nil {
 		return
 	}
-	roles := m.Kubernetes.RbacV1().ClusterRoles()
+	roles := c.Kubernetes.RbacV1().ClusterRoles()
 	all, err := roles.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

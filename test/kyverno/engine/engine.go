@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	policiesv1beta1 "github.com/kyverno/api/api/policies.kyverno.io/v1beta1"
 	kyvernov1 "github.com/kyverno/kyverno/api/kyverno/v1"
 	kyvernov2 "github.com/kyverno/kyverno/api/kyverno/v2"
 	"github.com/kyverno/kyverno/pkg/config"
@@ -20,9 +21,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -66,49 +68,86 @@ var (
 	functions     = jmespath.New(configuration)
 )
 
-func init() { ctrllog.SetLogger(logr.Discard()) }
+func init() {
+	ctrllog.SetLogger(logr.Discard())
+	// Of the ConfigMap that Kyverno is installed with, this is about controllers.
+	configuration.Load(&corev1.ConfigMap{Data: map[string]string{"resourceFilters": "[ReplicaSet,*,*]"}})
+}
 
-// Decode reads a ClusterPolicy or a Policy as Kyverno does, from JSON.
-func Decode(data []byte) (kyvernov1.PolicyInterface, error) {
+// filtered reports whether the webhook leaves out the request's object, for whatever policy.
+func filtered(r admissionv1.AdmissionRequest) bool {
+	return configuration.ToFilter(schema.GroupVersionKind(r.Kind), r.SubResource, r.Namespace, r.Name)
+}
+
+// Policy is a policy that Kyverno has accepted.
+type Policy interface {
+	// Mutate runs the policy on the object of a request as the webhook does.
+	Mutate(ctx context.Context, r Request) (Result, error)
+}
+
+// Decode reads a policy as Kyverno does, from JSON.
+func Decode(data []byte) (Policy, error) {
 	var head struct{ Kind string }
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, err
 	}
-	var p kyvernov1.PolicyInterface
 	switch head.Kind {
 	case "ClusterPolicy":
-		p = &kyvernov1.ClusterPolicy{}
+		p := &kyvernov1.ClusterPolicy{}
+		return rules{p}, json.Unmarshal(data, p)
 	case "Policy":
-		p = &kyvernov1.Policy{}
-	default:
-		return nil, fmt.Errorf("kind %q is no policy of Kyverno", head.Kind)
+		p := &kyvernov1.Policy{}
+		return rules{p}, json.Unmarshal(data, p)
+	case "MutatingPolicy":
+		p := &policiesv1beta1.MutatingPolicy{}
+		if err := json.Unmarshal(data, p); err != nil {
+			return nil, err
+		}
+		return newMutating(p)
+	case "NamespacedMutatingPolicy":
+		p := &policiesv1beta1.NamespacedMutatingPolicy{}
+		if err := json.Unmarshal(data, p); err != nil {
+			return nil, err
+		}
+		return newMutating(p)
 	}
-	return p, json.Unmarshal(data, p)
+	return nil, fmt.Errorf("kind %q is no policy of Kyverno", head.Kind)
 }
 
-// Mutate runs the mutate rules of a policy as the webhook does (Kyverno's
-// pkg/webhooks/resource/mutation). A policy whose failurePolicy is Ignore changes nothing if
-// one of its rules fails.
-func Mutate(ctx context.Context, policy kyvernov1.PolicyInterface, r Request) (Result, error) {
-	object := unstructured.Unstructured{Object: runtime.DeepCopyJSON(r.Object)}
+// rules is a policy of rules.
+type rules struct{ policy kyvernov1.PolicyInterface }
+
+// admission returns the request that the webhook gets.
+func (r Request) admission() (admissionv1.AdmissionRequest, error) {
+	object := unstructured.Unstructured{Object: r.Object}
 	gvk := object.GroupVersionKind()
+	resource, _ := meta.UnsafeGuessKindToResource(gvk)
 	request := admissionv1.AdmissionRequest{
 		Operation: admissionv1.Operation(r.Operation), Name: object.GetName(), Namespace: object.GetNamespace(), SubResource: r.SubResource,
+		Kind: metav1.GroupVersionKind(gvk), Resource: metav1.GroupVersionResource(resource),
 		UserInfo: authenticationv1.UserInfo{Username: r.User, Groups: r.Groups},
 	}
-	request.Kind.Group, request.Kind.Version, request.Kind.Kind = gvk.Group, gvk.Version, gvk.Kind
 	if gvk.Kind == "Namespace" && gvk.Group == "" {
 		request.Namespace = object.GetName()
 	}
 	var err error
 	if request.Object.Raw, err = json.Marshal(r.Object); err != nil {
-		return Result{}, err
+		return request, err
 	}
 	if r.OldObject != nil {
-		if request.OldObject.Raw, err = json.Marshal(r.OldObject); err != nil {
-			return Result{}, err
-		}
+		request.OldObject.Raw, err = json.Marshal(r.OldObject)
 	}
+	return request, err
+}
+
+// Mutate runs the mutate rules of a policy (Kyverno's pkg/webhooks/resource/mutation). A policy
+// whose failurePolicy is Ignore changes nothing if one of its rules fails.
+func (p rules) Mutate(ctx context.Context, r Request) (Result, error) {
+	request, err := r.admission()
+	if err != nil || filtered(request) {
+		return Result{Object: r.Object}, err
+	}
+	gvk := schema.GroupVersionKind(request.Kind)
 	info := kyvernov2.RequestInfo{AdmissionUserInfo: request.UserInfo}
 	pc, err := policycontext.NewPolicyContextFromAdmissionRequest(functions, request, info, gvk, configuration)
 	if err != nil {
@@ -117,7 +156,7 @@ func Mutate(ctx context.Context, policy kyvernov1.PolicyInterface, r Request) (R
 	// What needs a cluster or a registry finds none.
 	e := engine.NewEngine(configuration, functions, nil, nil, imageverifycache.DisabledImageVerifyCache(),
 		factories.DefaultContextLoaderFactory(configMaps(r.ConfigMaps)), nil, nil)
-	response := e.Mutate(ctx, pc.WithPolicy(policy).WithNamespaceLabels(r.NamespaceLabels))
+	response := e.Mutate(ctx, pc.WithPolicy(p.policy).WithNamespaceLabels(r.NamespaceLabels))
 	out := Result{Object: response.PatchedResource.Object, Rules: map[string]string{}}
 	var errors []string
 	for _, rule := range response.PolicyResponse.Rules {
@@ -128,7 +167,7 @@ func Mutate(ctx context.Context, policy kyvernov1.PolicyInterface, r Request) (R
 	}
 	switch {
 	case response.IsSuccessful() && out.Object != nil:
-	case policy.GetSpec().GetFailurePolicy(ctx) == kyvernov1.Fail && len(errors) > 0:
+	case p.policy.GetSpec().GetFailurePolicy(ctx) == kyvernov1.Fail && len(errors) > 0:
 		out.Object, out.Error = nil, strings.Join(errors, "; ")
 	default:
 		out.Object = r.Object

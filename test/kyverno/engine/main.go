@@ -15,8 +15,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-
-	kyvernov1 "github.com/kyverno/kyverno/api/kyverno/v1"
 )
 
 // question is a line of the input. Policy is for all questions up to the next one that has one.
@@ -35,7 +33,7 @@ func main() {
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := bufio.NewWriter(os.Stdout)
 	enc, dec := json.NewEncoder(out), json.NewDecoder(in)
-	var policy kyvernov1.PolicyInterface
+	var policy Policy
 	for {
 		var q question
 		if err := dec.Decode(&q); err != nil {
@@ -52,7 +50,7 @@ func main() {
 	}
 }
 
-func ask(policy *kyvernov1.PolicyInterface, q question) (a answer) {
+func ask(policy *Policy, q question) (a answer) {
 	defer func() {
 		if x := recover(); x != nil {
 			a = answer{Failed: fmt.Sprint("panic: ", x)}
@@ -68,7 +66,7 @@ func ask(policy *kyvernov1.PolicyInterface, q question) (a answer) {
 	if q.Request == nil || *policy == nil {
 		return answer{}
 	}
-	r, err := Mutate(context.Background(), *policy, *q.Request)
+	r, err := (*policy).Mutate(context.Background(), *q.Request)
 	if err != nil {
 		return answer{Failed: err.Error()}
 	}

@@ -23,7 +23,9 @@ export interface Action {
 
 export interface Answer {
   errors?: Fault[]
+  leftOut?: string[]
   notes?: string[]
+  unbound?: string[]
   results?: Result[]
   limits?: Limits
 }
@@ -89,6 +91,7 @@ export interface Entry {
 export interface EvaluateQuestion extends Question {
   trace?: boolean
   whyNot?: boolean
+  only?: string[]
 }
 
 export interface Evaluation {
@@ -241,6 +244,7 @@ export interface Result {
   refusal?: string
   text?: string
   lines?: Line[]
+  removed?: string[]
   patch?: Op[]
   diff?: Change[]
   steps?: Step[]
@@ -274,6 +278,7 @@ export interface SuiteAnswer {
 export interface Text {
   name: string
   text: string
+  ref?: number
 }
 
 export interface Trace {

@@ -6,10 +6,11 @@ import type {Command} from "./page"
 import {nextTheme, theme} from "./theme"
 import {mine} from "./mine"
 
-const themes = {system: "Theme: system", light: "Theme: light", dark: "Theme: dark"}
+const themes = {system: "Auto", light: "Light", dark: "Dark"}
+const themeLabel = () => `Theme: ${themes[theme()]}`
 
 const reset: Command = {
-  id: "reset", title: "Reset", help: "Begin anew with the example; what is here stays among your work",
+  id: "reset", title: "Reset", look: "quiet", help: "Begin anew with the example; what is here stays among your work",
   run(page) {
     const before = page.load(example, "own")
     page.say("Began anew", undefined, {title: "Undo", run: before.restore})
@@ -17,10 +18,12 @@ const reset: Command = {
 }
 
 const changeTheme: Command = {
-  id: "theme", title: themes[theme()], help: "Go on to the next of light, dark and the theme of the system", key: "Alt+T",
+  id: "theme", title: themes[theme()], label: themeLabel(), look: "quiet", help: "Go on to the next of light, dark and the theme of the system", key: "Alt+T",
   run() {
-    document.getElementById("theme")!.textContent = themes[nextTheme()]
+    const button = document.getElementById("theme")!
+    button.textContent = themes[nextTheme()]
+    button.setAttribute("aria-label", themeLabel())
   },
 }
 
-export const commands: Command[] = [gallery, mine, importing, exporting, share, reset, changeTheme]
+export const commands: Command[] = [gallery, share, mine, importing, exporting, reset, changeTheme]

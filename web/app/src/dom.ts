@@ -16,6 +16,47 @@ export function h<K extends keyof HTMLElementTagNameMap>(tag: K, attributes?: Re
   return e
 }
 
+// sync gives an element other children. Those that it has already stay where they are, so
+// that nothing is laid out and painted again, and no selection and no focus is lost.
+export function sync(e: Node, children: readonly Node[]) {
+  const wanted = new Set(children)
+  let at = e.firstChild
+  const drop = () => {
+    while (at && !wanted.has(at)) {
+      const next = at.nextSibling
+      at.remove()
+      at = next
+    }
+  }
+  for (const c of children) {
+    drop()
+    if (c === at) at = at.nextSibling
+    else e.insertBefore(c, at)
+  }
+  drop()
+}
+
+// A Cache makes elements, and returns those of the last time for what is the same.
+export class Cache<E extends Node> {
+  private last = new Map<string, E[]>()
+  private now = new Map<string, E[]>()
+
+  // next begins another time.
+  next() {
+    this.last = this.now
+    this.now = new Map()
+  }
+
+  // make returns an element for a key, which says all that the element depends on.
+  make(key: string, build: () => E): E {
+    const e = this.last.get(key)?.pop() ?? build()
+    const list = this.now.get(key)
+    if (list) list.unshift(e) // so that pop returns them in their order
+    else this.now.set(key, [e])
+    return e
+  }
+}
+
 function add(e: HTMLElement, children: Child[]) {
   for (const c of children) {
     if (Array.isArray(c)) add(e, c)

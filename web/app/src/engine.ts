@@ -1,5 +1,6 @@
 // The page's side of a worker that runs mapd. A call that takes too long ends the worker
 // and starts another, so no policy can keep the page from answering.
+import {Sent, unknownRef} from "./sent"
 
 // An EngineError is an answer in words: from a method, or because the worker was ended.
 export class EngineError extends Error {
@@ -19,7 +20,8 @@ export interface EngineOptions {
 interface Call {
   id: number
   method: string
-  params: string
+  params: unknown // which nobody changes
+  again?: true // the program did not have a text
   resolve(answer: string): void
   reject(err: Error): void
 }
@@ -50,6 +52,7 @@ export class Engine {
   private fetching = 0
   private memory = 0
   private next = 0
+  private sent = new Sent()
 
   constructor(private options: EngineOptions) {}
 
@@ -57,7 +60,7 @@ export class Engine {
   // other; an urgent one is before those that wait.
   call<T>(method: string, params: unknown, urgent = false): Promise<T> {
     return new Promise<string>((resolve, reject) => {
-      const call = {id: ++this.next, method, params: JSON.stringify(params), resolve, reject}
+      const call = {id: ++this.next, method, params, resolve, reject}
       if (urgent) this.queue.unshift(call)
       else this.queue.push(call)
       this.work()
@@ -81,7 +84,7 @@ export class Engine {
     this.fetching = 0
     this.left = this.options.deadline
     this.clock()
-    this.worker!.postMessage({id, method, params})
+    this.worker!.postMessage({id, method, params: this.sent.pack(params)})
   }
 
   // clock runs while the worker computes and stands while it waits for a file.
@@ -126,7 +129,10 @@ export class Engine {
       clearTimeout(this.timer)
       this.memory = m.memory ?? 0
       if (m.error === undefined) call.resolve(m.answer!)
-      else call.reject(new EngineError(m.error))
+      else if (m.error === unknownRef && !call.again) {
+        this.sent.forget()
+        this.queue.unshift({...call, again: true})
+      } else call.reject(new EngineError(m.error))
       if (!this.queue.length && this.memory > tooLarge) {
         this.end()
         this.start()
@@ -142,6 +148,7 @@ export class Engine {
     this.worker?.terminate()
     this.worker = undefined
     this.ready = false
+    this.sent.forget()
   }
 
   // restart ends the worker, and the call that runs fails; those that wait go to a new

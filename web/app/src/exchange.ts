@@ -44,7 +44,7 @@ export const share: Command = {
 }
 
 export const importing: Command = {
-  id: "import", title: "Import", help: "Open files, a gist or a link", key: "Ctrl+O",
+  id: "import", title: "Import", look: "quiet", help: "Open files, a gist or a link", key: "Ctrl+O",
   run(page) {
     const files = h("input", {
       type: "file", id: "import-files", multiple: true, "aria-label": "Files", onchange: () => {
@@ -164,7 +164,7 @@ export function acceptFiles(page: Page) {
 }
 
 export const exporting: Command = {
-  id: "export", title: "Export", help: "Download a suite for mapd test, or the whole page as JSON", key: "Ctrl+Shift+E",
+  id: "export", title: "Export", look: "quiet", help: "Download a suite for mapd test, or the whole page as JSON", key: "Ctrl+Shift+E",
   run(page) {
     const close = openDialog("Export", [
       h("p", null, "A suite for ", h("code", null, "mapd test"), " expects what the page shows now. Unpack it in a folder and run ", h("code", null, "mapd test"), " there."),

@@ -31,7 +31,7 @@ async function read<T>(name: string): Promise<T> {
   return await r.json() as T
 }
 
-export const gallery: Command = {id: "gallery", title: "Examples", help: "Open an example, or the tour", key: "Alt+E", run: choose}
+export const gallery: Command = {id: "gallery", title: "Examples", look: "primary", help: "Open an example, or the tour", key: "Alt+E", run: choose}
 
 // choose shows the examples; typing looks for some, arrows go through them.
 async function choose(page: Page) {
@@ -93,7 +93,7 @@ function link(name: string): string {
 }
 
 // go opens what a link says, also if the address has it already.
-function go(page: Page, hash: string) {
+export function go(page: Page, hash: string) {
   if (location.hash === hash) void follow(page)
   else location.hash = hash // followed by the listener of openLinks
 }

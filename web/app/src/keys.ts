@@ -40,7 +40,7 @@ export function openKeys(commands: readonly Command[], panes: readonly string[])
     ["F6", "Go to the next region: tools, documents, request, answer; Shift+F6: to the one before"],
     ...panes.map((title, i) => [`Alt+${i + 1}`, `Show ${title}`] as [string, string]),
     ...bindings.map(b => [b.key, `In an editor: ${b.help[0]!.toLowerCase()}${b.help.slice(1)}`] as [string, string]),
-    ["Escape", "Leave an editor, in which Tab indents; then Tab goes on to the next control"],
+    ["Escape", "In an editor: have Tab leave it and go on to the next control, instead of indenting"],
     ["← →", "At a tab: go to the tab beside it. At a separator: move it"],
     ["F2", "At a tab: rename the text"],
     ["Ctrl+← Ctrl+→", "At a tab: move the text"],

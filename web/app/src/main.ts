@@ -8,8 +8,9 @@ import {example} from "./example"
 import {acceptFiles, open} from "./exchange"
 import {closeTour, openLinks} from "./gallery"
 import {listen, openKeys} from "./keys"
+import {Last} from "./last"
 import {renew, workOffline} from "./offline"
-import type {Before, Command, Page} from "./page"
+import type {Before, Command, Page, Turn} from "./page"
 import {panes} from "./panes/index"
 import {Panels} from "./panels"
 import {loadProgram} from "./program"
@@ -19,6 +20,7 @@ import type {State} from "./state"
 import {store} from "./store"
 import {Texts} from "./texts"
 import {scriptURL} from "./trusted"
+import {welcome} from "./welcome"
 import {adopt, freshID, hold, type Problem, work} from "./work"
 
 const deadline = 10_000 // milliseconds for one call
@@ -45,10 +47,11 @@ let warned: Problem | undefined
 let asked = 0 // the number of the latest question
 let changed = 0 // when it was asked
 let running = false
-let timer = 0
+let asking = false // a question is sent when the event at hand is done
 let later = 0
 let offlineBegun = false
 let passing = "" // what the status says until the next answer
+let last = new Last()
 
 const page: Page = {
   state: () => state,
@@ -112,19 +115,21 @@ const documents = new Texts("documents", "document", "Documents", page)
 const objects = new Texts("objects", "object", "Objects", page, [addOld])
 const old = new Texts("old", "old object", "Old objects", page)
 const form = requestForm(page)
-const panels = new Panels(panes, page)
+const panels = new Panels(panes, page, ask)
+const words = welcome(page)
 
 const commands: Command[] = [
   ...others,
-  {id: "format", title: "Format", help: "Format the expressions of this document", key: "Alt+Shift+F", run: () => documents.editor?.format?.()},
-  {id: "keys", title: "?", help: "Show this list of shortcuts", key: "?", run: () => openKeys(commands, panes.map(p => p.title))},
+  {id: "format", title: "Format", help: "Format the expressions of this document", key: "Alt+Shift+F", look: "quiet", run: () => documents.editor?.format?.()},
+  {id: "keys", title: "?", look: "quiet", help: "Show this list of shortcuts", key: "?", run: () => openKeys(commands, panes.map(p => p.title))},
 ]
 element("tools").append(...commands.map(c => h("button", {
-  id: c.id, type: "button", title: c.key ? `${c.help} (${c.key})` : c.help, "aria-keyshortcuts": c.key?.replace("Ctrl", "Control"), onclick: () => void c.run(page),
+  id: c.id, type: "button", class: c.look, "aria-label": c.label, title: c.key ? `${c.help} (${c.key})` : c.help, "aria-keyshortcuts": c.key?.replace("Ctrl", "Control"), onclick: () => void c.run(page),
 }, c.title)))
 element("documents").append(documents.element)
 element("request").append(form.element, h("div", {class: "pair"}, objects.element, old.element))
 element("answer").append(panels.element)
+main.before(words.element)
 main.append(separator(main, "columns", "Width of the documents", "documents"), separator(main, "rows", "Height of the documents", "documents"))
 element("regions").append(...(["documents", "request", "answer"] as const).map(name => h("button", {
   type: "button", "data-name": name, "aria-pressed": String(name === body.dataset["region"]), onclick: () => page.region(name),
@@ -190,11 +195,12 @@ function keepNow() {
 // leave ends the work on what is shown. What is written from now on is another piece.
 function leave(): Before {
   keepNow()
+  last = new Last() // a result of other work says nothing about what comes now
   const [id, shown, url, entry] = [piece, state, location.href, history.state as unknown]
   piece = undefined
-  const last = work.list()[0]?.id
+  const newest = work.list()[0]?.id
   // A page that was opened by a link or with an example has not shown what was written before.
-  if (!id && asked === 0 && last) return {own: true, restore: () => page.open(last)}
+  if (!id && asked === 0 && newest) return {own: true, restore: () => page.open(newest)}
   return {
     own: id !== undefined,
     restore() {
@@ -235,6 +241,7 @@ function show(fresh = false) {
   old.element.hidden = operationOf(state) !== "UPDATE"
   addOld.hidden = operationOf(state) !== "CREATE"
   form.show(state)
+  words.show(page.untouched())
 }
 
 // ask asks the engine about the state, soon; a question that was not sent yet is
@@ -243,25 +250,40 @@ function ask() {
   asked++
   changed = performance.now()
   if (body.dataset["state"] !== "loading") body.dataset["state"] = "working"
-  clearTimeout(timer)
-  timer = setTimeout(() => void send())
+  if (asking) return
+  asking = true
+  // The worker computes while the key is painted.
+  queueMicrotask(() => {
+    asking = false
+    void send()
+  })
 }
 
 async function send() {
   if (running) return // it asks again when it is done
   running = true
-  const [number, start, question] = [asked, changed, state]
+  const [number, start, question, pane, kept] = [asked, changed, state, panels.shown, last]
+  const about = (of: State) => engine.call<Answer>("evaluate", {...of, ...pane.needs}, true)
   try {
-    const answer = await engine.call<Answer>("evaluate", question, true)
+    const answer = await about(question)
     const first = body.dataset["state"] === "loading"
+    const plain: Turn = {number, pane: pane.id, state: question, answer}
+    let turn = pane.results ? kept.of(plain) : plain
+    if (turn.pane !== pane.id) {
+      // The last answer without errors was for another pane.
+      kept.turn = {...turn, number, pane: pane.id, old: undefined, answer: await about(turn.state)}
+      turn = kept.of(plain)
+    }
     pass("")
-    panels.show({number, state: question, answer})
+    panels.show(turn)
     settle(number, "idle")
     offline()
     timing.textContent = first ? "" : `${Math.round(performance.now() - start)} ms`
     painted(() => performance.measure(first ? "mapd:first-result" : "mapd:turn", {start: first ? 0 : start}))
   } catch (err) {
-    pass((err as Error).message, "error")
+    const message = (err as Error).message
+    pass(message, "error")
+    if (kept.turn?.pane === pane.id) panels.show(kept.old(number, [{message}]))
     settle(number, "failed")
     if (!(err instanceof EngineError)) throw err
   } finally {

@@ -4,7 +4,7 @@ import {h} from "./dom"
 import type {Command, Page} from "./page"
 import {mostPieces, type Piece, work} from "./work"
 
-export const mine: Command = {id: "work", title: "Your work", help: "Open what you wrote here before", key: "Alt+W", run: choose}
+export const mine: Command = {id: "work", title: "Your work", look: "quiet", help: "Open what you wrote here before", key: "Alt+W", run: choose}
 
 function choose(page: Page) {
   const list = h("ul", {class: "work"})

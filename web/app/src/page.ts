@@ -1,20 +1,31 @@
 // What the parts of the page know of each other.
-import type {Answer} from "./api"
+import type {Answer, EvaluateQuestion, Fault} from "./api"
 import type {Engine} from "./engine"
 import type {State} from "./state"
 
 // A Turn is one question and its answer. Numbers grow.
 export interface Turn {
   number: number
+  pane: string // the ID of the one that it was asked for
   state: State
   answer: Answer
+  // old is set if state and answer are those of an earlier question, since the texts as they are
+  // now have errors. Nobody may take it for the answer: it is not copied, shared or exported.
+  old?: {errors: readonly Fault[]}
 }
+
+// Needs are what a pane shows of an answer, and all that it is asked for.
+export type Needs = Pick<EvaluateQuestion, "only" | "trace" | "whyNot">
 
 // A Pane is a tab beside the result. It does nothing while it is hidden: show is called
 // when the pane becomes visible, and with each Turn while it is.
 export interface Pane {
   id: string // tab-ID and pane-ID are the elements
   title: string
+  help: string // which question it answers
+  // needs are not there if the pane asks by itself: then it shows no results, but is told of
+  // each Turn, also of one that was asked for another pane.
+  needs?: Needs
   mount(root: HTMLElement, page: Page): void
   show(turn: Turn): void
 }
@@ -58,5 +69,7 @@ export interface Command {
   title: string // what it says
   help: string // what it does
   key?: string // such as "Ctrl+S" or "Alt+Shift+F"; Ctrl is Command on a Mac too
+  look?: "primary" | "quiet" // how loud the button is among the others
+  label?: string // what a screen reader says instead of title
   run(page: Page): void | Promise<void>
 }

@@ -6,6 +6,7 @@ export interface Tab {
   id: string // of the button; its panel is aria-controls
   title: string
   panel: string
+  help?: string // what it is for, if its title does not say it all
 }
 
 // Tabs is a row of tabs. It does not own their panels.
@@ -25,7 +26,7 @@ export class Tabs {
   set(tabs: Tab[], selected: string) {
     const focused = this.element.contains(document.activeElement)
     this.element.replaceChildren(...tabs.map(t => h("button", {
-      type: "button", role: "tab", id: t.id, "aria-controls": t.panel, title: t.title, onclick: () => this.choose(t.id),
+      type: "button", role: "tab", id: t.id, "aria-controls": t.panel, title: t.help ?? t.title, onclick: () => this.choose(t.id),
     }, t.title)))
     // A list of tabs must have some.
     this.element.toggleAttribute("hidden", !tabs.length)

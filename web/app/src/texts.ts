@@ -31,13 +31,13 @@ export class Texts {
     this.tabs = new Tabs(label, id => this.show(this.items.find(i => i.id === id)))
     this.tabs.element.addEventListener("keydown", e => this.shortcut(e))
     this.tabs.element.addEventListener("dblclick", () => this.rename())
-    this.panel = h("div", {role: "tabpanel", id: `${key}-panel`, class: "editor", onkeydown: (e: KeyboardEvent) => this.leave(e)})
+    this.panel = h("div", {role: "tabpanel", id: `${key}-panel`, class: "editor"})
     const more = h("button", {
       type: "button", class: "quiet", "aria-label": `Change this ${noun}`, title: `Rename, move or remove this ${noun}`, "aria-haspopup": "menu", "aria-expanded": "false",
       onclick: () => openMenu(more, `This ${noun}`, this.entries()),
     }, "⋯")
     this.element = h("div", {class: "texts", id: `${key}-texts`},
-      h("div", {class: "bar"}, key !== "documents" && h("h2", null, label), this.tabs.element,
+      h("div", {class: "bar"}, h("h2", null, label), this.tabs.element,
         h("button", {type: "button", class: "quiet", id: `add-${noun.replace(" ", "-")}`, "aria-label": `Add a ${noun}`, title: `Add a ${noun}`, onclick: () => this.add()}, "+"),
         more, h("div", {class: "end"}, actions)),
       this.panel)
@@ -157,13 +157,6 @@ export class Texts {
     else if (ctrl && e.key === "ArrowRight") this.move(1)
     else return
     e.preventDefault()
-  }
-
-  // leave takes the focus out of the editor with Escape, unless the editor used the key.
-  private leave(e: KeyboardEvent) {
-    if (e.key !== "Escape" || e.defaultPrevented || !this.shown) return
-    e.preventDefault()
-    document.getElementById(this.shown.id)?.focus()
   }
 
   private rename() {

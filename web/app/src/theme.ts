@@ -15,9 +15,11 @@ export function applyTheme() {
   else document.documentElement.dataset["theme"] = t
 }
 
-// nextTheme goes on to the next of the three and returns it.
+// nextTheme goes on to the next of the three and returns it. Behind the theme of the system
+// comes the other one, so that something is seen to change.
 export function nextTheme(): Theme {
-  const t = themes[(themes.indexOf(theme()) + 1) % themes.length]!
+  const system: Theme[] = matchMedia("(prefers-color-scheme: dark)").matches ? ["system", "light", "dark"] : ["system", "dark", "light"]
+  const t = system[(system.indexOf(theme()) + 1) % system.length]!
   store.save("theme", t === "system" ? undefined : t)
   applyTheme()
   return t

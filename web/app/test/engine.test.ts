@@ -108,3 +108,20 @@ test("stop fails all calls", async () => {
   e.stop("cancelled")
   await Promise.all(calls)
 })
+
+test("a text that the program has forgotten is sent again, once", async () => {
+  const text = "#".repeat(300), sent: string[] = []
+  let forget = 1
+  const e = engine((w, m) => {
+    sent.push(m.params)
+    if (sent.length > 1 && forget-- > 0) w.say({id: m.id, error: "a text is not known any more"})
+    else echo()(w, m)
+  })
+  const ask = () => e.call("a", {documents: [{name: "d", text}]})
+  await ask()
+  assert.deepEqual(await ask(), ["a", {documents: [{name: "d", text, ref: 2}]}])
+  assert.deepEqual(sent.map(s => s.includes(text)), [true, false, true])
+  forget = 2
+  await assert.rejects(ask(), failure(false, /not known any more/))
+  assert.equal(sent.length, 5)
+})

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict"
 import test from "node:test"
 import {highlightTree} from "@lezer/highlight"
-import {highlighter, isExpression, unquoted, yaml} from "../src/editor/yaml"
+import {below, highlighter, isExpression, isText, unquoted, yaml} from "../src/editor/yaml"
 
 // colours are the tokens of a text that have a class of CEL.
 function colours(text: string, withCEL = true): string[] {
@@ -47,4 +47,19 @@ test("unquoted covers the text between the quotes", () => {
   assert.equal(read(`""`), "")
   assert.equal(read(`"open`), "open")
   assert.equal(read(`"`), "")
+})
+
+test("what is below a line of YAML", () => {
+  for (const [line, want] of [
+    ["spec:", 2], ["  matchConstraints:", 4], ["  matchConstraints:   # why", 4], ["  - spec:", 6], ["- - a:", 6], ["- name: x", 2], ["  - op: add", 4], ['  "quoted key":', 4], ["  'it''s':", 4],
+    ["name: x", undefined], ["  text: |", undefined], ["- text: >-", undefined], ["- a", undefined], ["a:b", undefined], ["# key:", undefined], ["", undefined], ["  - {a:", undefined], ["x: [a:", undefined],
+    ["- x: [", undefined], ["- http://x", undefined], ["- a: # b", 4],
+  ] as const) assert.equal(below(line, 2), want, line)
+})
+
+test("isText", () => {
+  const text = "# one\nexpression: a == 'b' // c\nname: 'd'\n", tree = yaml(true).language.parser.parse(text)
+  for (const [part, want] of [["# on", true], ["== 'b", true], ["// c", true], ["expression: a", false], ["name: 'd", false], ["exp", false]] as const) {
+    assert.equal(isText(tree, text.indexOf(part) + part.length), want, part)
+  }
 })

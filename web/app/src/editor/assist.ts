@@ -12,7 +12,7 @@ import type {Page} from "../page"
 import {languageOf} from "./language"
 import {markdown} from "./markdown"
 import {offsetOf, positionOf, spanOf} from "./position"
-import {isExpression} from "./yaml"
+import {isExpression, isText} from "./yaml"
 
 // Assistant is what an editor of a document can do besides editing.
 export interface Assistant {
@@ -43,7 +43,7 @@ export function assist(page: Page, name: () => string): Assistant {
       // The engine knows best, but need not be asked at each key.
       const tree = ensureSyntaxTree(state, pos, 20)
       const cel = !tree || isExpression(tree, pos) || key.test(typed)
-      if (!(cel ? /[\w.?]$|[{,] ?$/ : begun).test(typed)) return null
+      if (!(cel ? /[\w.?]$|[{,] ?$/ : begun).test(typed) || tree && isText(tree, pos)) return null
     }
     const items = await language.complete(name(), positionOf(doc, pos)).catch(() => null)
     const first = items?.[0]

@@ -16,5 +16,5 @@ export const bindings: readonly Binding[] = [
   {key: "Ctrl+F", help: "Find and replace"},
   {key: "Ctrl+/", help: "Comment lines, or take the comment away"},
   {key: "Ctrl+Z", help: "Undo (Ctrl+Shift+Z and Ctrl+Y: redo)"},
-  {key: "Tab", help: "Indent; Shift+Tab takes indentation away"},
+  {key: "Tab", help: "While you type: indent; Shift+Tab takes indentation away. Before, and after Escape: leave the editor"},
 ]

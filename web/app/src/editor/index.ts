@@ -1,10 +1,10 @@
 // The editors of the page.
 import {acceptCompletion, closeBrackets, closeBracketsKeymap, completionKeymap, completionStatus} from "@codemirror/autocomplete"
-import {defaultKeymap, history, historyKeymap, indentWithTab} from "@codemirror/commands"
+import {defaultKeymap, history, historyKeymap, indentLess, indentMore} from "@codemirror/commands"
 import {bracketMatching, codeFolding, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting} from "@codemirror/language"
 import {lintKeymap} from "@codemirror/lint"
 import {highlightSelectionMatches, search, searchKeymap} from "@codemirror/search"
-import {Annotation, Compartment, EditorState, type Extension} from "@codemirror/state"
+import {Annotation, Compartment, EditorState, StateEffect, StateField, type Extension} from "@codemirror/state"
 import {drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers, rectangularSelection, showPanel} from "@codemirror/view"
 import {h} from "../dom"
 import type {Page} from "../page"
@@ -37,14 +37,44 @@ export interface Editor {
 
 const outside = Annotation.define<boolean>() // a change that the user did not make here
 
+// typing says that somebody writes in the editor. Until then, and again after Escape, the key
+// Tab goes on to what is next in the page: whoever passes an editor does not change its text.
+const typing = StateEffect.define<boolean>()
+const types = StateField.define<boolean>({
+  create: () => false,
+  update(is, tr) {
+    for (const e of tr.effects) if (e.is(typing)) return e.value
+    return is || tr.isUserEvent("input.type") || tr.isUserEvent("input.paste") || tr.isUserEvent("delete")
+  },
+})
+const stop = (v: EditorView) => v.dispatch({effects: typing.of(false)})
+const tabs: Extension = [
+  types,
+  EditorView.domEventHandlers({
+    focus(_, v) {
+      // Not while the editor handles the event.
+      if (v.state.field(types)) queueMicrotask(() => stop(v))
+    },
+  }),
+  keymap.of([
+    {key: "Tab", run: v => v.state.field(types) && indentMore(v), shift: v => v.state.field(types) && indentLess(v)},
+    {key: "Escape", run: v => {
+      if (!v.state.field(types)) return false
+      v.dispatch({effects: [typing.of(false), EditorView.announce.of("Tab leaves the editor")]})
+      return true
+    }},
+  ]),
+]
+
 // common are the parts of every editor.
 const common: Extension = [
   highlightActiveLine(), highlightActiveLineGutter(), drawSelection(), rectangularSelection(),
   history(), search({top: true}), EditorState.allowMultipleSelections.of(true), EditorState.tabSize.of(2), indentUnit.of("  "), theme,
   keymap.of([
     {key: "Tab", run: v => acceptCompletion(v) || completionStatus(v.state) === "active"}, ...closeBracketsKeymap, ...completionKeymap, ...lintKeymap, ...searchKeymap, ...foldKeymap,
-    ...historyKeymap, ...defaultKeymap, indentWithTab,
+    ...historyKeymap, ...defaultKeymap,
   ]),
+  tabs,
 ]
 
 // rich are those of texts that are not too large for them.

@@ -1,6 +1,6 @@
 // YAML with CEL inside: the values of expression, messageExpression and valueExpression
 // are coloured and indented as CEL.
-import {indentNodeProp, LanguageSupport, type TreeIndentContext} from "@codemirror/language"
+import {indentNodeProp, indentService, LanguageSupport, syntaxTree, type TreeIndentContext} from "@codemirror/language"
 import {yamlLanguage} from "@codemirror/lang-yaml"
 import {
   NodeSet, NodeType, Parser, parseMixed, Tree, type Input, type NestedParse, type PartialParse, type SyntaxNode, type SyntaxNodeRef, type TreeFragment,
@@ -90,9 +90,30 @@ export function unquoted(text: string, at: number): {from: number; to: number}[]
 
 const yamlWithCEL = yamlLanguage.configure({wrap: parseMixed(expressionAt)})
 
+// below returns the column of what follows a line of YAML in block style, undefined if the
+// line does not say: behind a key without a value one level deeper, in an element of a list
+// below its first key.
+export function below(line: string, unit: number): number | undefined {
+  const [, dashes, key] = /^((?:[ ]*-(?=[ ]))*[ ]*)((?:"[^"]*"|'(?:[^']|'')*'|[^\s#"'[{&*!|>%@`,-][^#[{]*?):(?=[ ]|$))?/.exec(line)!
+  if (!key) return undefined
+  const column = dashes!.length, value = line.slice(column + key.length)
+  if (/^[ \t]*(?:#.*)?$/.test(value)) return column + unit
+  return dashes!.includes("-") && /^[ ]+[^\s|>&!#]/.test(value) && !/[[{,]\s*$/.test(value) ? column : undefined
+}
+
+// indentation is that of lines below a key, which the tree does not have while nothing is there.
+const indentation = indentService.of((cx, pos) => {
+  const tree = syntaxTree(cx.state), before = cx.lineAt(pos, -1)
+  for (let n: SyntaxNode | null = tree.resolveInner(Math.min(before.from + before.text.search(/\S|$/), pos), 1); n; n = n.parent) {
+    if (n.type === top || /^(?:BlockLiteral|Flow|QuotedLiteral|Comment)/.test(n.name)) return undefined
+  }
+  // What is there already, such as the dash of a list, may stay as deep as its key.
+  return below(before.text.slice(0, Math.max(0, pos - before.from)), cx.unit)
+})
+
 // yaml is YAML as a language for an editor, with CEL inside if the text may be a policy.
 export function yaml(withCEL: boolean): LanguageSupport {
-  return new LanguageSupport(withCEL ? yamlWithCEL : yamlLanguage)
+  return new LanguageSupport(withCEL ? yamlWithCEL : yamlLanguage, indentation)
 }
 
 // isExpression reports whether an offset is in an expression, by the tree as far as it
@@ -102,6 +123,13 @@ export function isExpression(tree: Tree, at: number): boolean {
     for (let n: SyntaxNode | null = tree.resolveInner(at, side); n; n = n.parent) if (n.type === top) return true
   }
   return false
+}
+
+// isText reports whether an offset is in a string of an expression or in a comment, where
+// there is nothing to complete.
+export function isText(tree: Tree, at: number): boolean {
+  const n = tree.resolveInner(at, -1)
+  return n.name === "Comment" || (n.name === "string" || n.name === "comment") && n.parent?.type === top
 }
 
 // highlighter gives each token a class, see editor.css.

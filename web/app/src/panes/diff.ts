@@ -1,13 +1,11 @@
 // What policies changed, field by field as mapd eval prints it, or line by line.
 import type {Result} from "../api"
 import {h} from "../dom"
-import type {Page, Pane, Turn} from "../page"
-import {asking, bounded, changes, count, empty, faults, Folds, row, verdict} from "./kit"
+import type {Pane, Turn} from "../page"
+import {asking, bounded, changes, count, empty, Folds, row, verdict} from "./kit"
 import {fold, lineDiff, lines} from "./rows"
 import {before} from "./texts"
 
-let root: HTMLElement
-let page: Page
 let latest: Turn | undefined
 let form: "fields" | "lines" = "fields"
 const folds = new Folds()
@@ -17,9 +15,9 @@ const body = h("div")
 export const diff: Pane = {
   id: "diff",
   title: "Diff",
-  mount(element, p) {
-    root = element
-    page = p
+  help: "Which fields the policies changed, from which value to which.",
+  needs: {only: ["diff"]},
+  mount(root) {
     const choice = (value: typeof form, text: string) => h("label", null, h("input", {
       type: "radio", name: "diff-form", value, checked: value === form, onchange: () => {
         form = value
@@ -31,20 +29,18 @@ export const diff: Pane = {
   },
   show(turn) {
     latest = turn
-    root.removeAttribute("aria-busy")
     body.replaceChildren(...content(turn))
   },
 }
 
 function content({state, answer}: Turn): Node[] {
-  const [results, wrong] = [answer.results ?? [], faults(page, answer.errors)]
-  if (results.length === 0) return wrong.length > 0 ? wrong : [empty("Write an object below “Objects”. Here is what the policies change in it.")]
+  const results = answer.results ?? []
+  if (results.length === 0) return answer.errors?.length ? [] : [empty("Write an object below “Objects”. Here is what the policies change in it.")]
   const texts = before(state.objects, results)
   const changed = results.map((r, i) => ({r, i})).filter(({r}) => r.verdict === "changed")
   const same = results.length - changed.length
   let room = 4000 // lines
   return [
-    ...wrong,
     ...bounded(changed, 100, ({r, i}) => {
       const open = room > 0
       room -= Math.min((r.text?.length ?? 0) / 30, 1000)

@@ -1,8 +1,9 @@
 // What several panes are made of.
-import type {Change, Fault} from "../api"
+import type {Action, Change, Fault} from "../api"
 import {h} from "../dom"
 import type {Page} from "../page"
 import {lines} from "./rows"
+import {apply, locate} from "./texts"
 import {encode, inline, nested} from "./yaml"
 
 export type Child = Parameters<typeof h>[2]
@@ -42,19 +43,27 @@ export class Folds {
   private left = new Map<string, boolean>()
 
   make(name: string, open: boolean, summary: Child, content: () => Child, kind = ""): HTMLElement {
-    const e = h("details", {class: kind || undefined}, h("summary", null, summary))
+    const inside = h("div", {class: "content"})
     let filled = false
     const fill = () => {
-      if (filled) return
+      if (!filled) inside.append(...h("div", null, content()).childNodes)
       filled = true
-      e.append(h("div", {class: "content"}, content()))
     }
-    if (e.open = this.left.get(name) ?? open) fill()
+    const e = this.of(() => name, open, h("summary", null, summary), inside, fill, kind)
+    if (e.open) fill()
+    return e
+  }
+
+  // of is make for a content that the caller fills, now if the element is open, and with fill
+  // when it is opened.
+  of(name: () => string, open: boolean, summary: HTMLElement, content: HTMLElement, fill: () => void, kind = ""): HTMLDetailsElement {
+    const e = h("details", {class: kind || undefined}, summary, content)
+    e.open = this.left.get(name()) ?? open
     const was = e.open
     e.addEventListener("toggle", () => {
-      if (e.open !== was || this.left.has(name)) {
+      if (e.open !== was || this.left.has(name())) {
         if (this.left.size > 1000) this.left.clear()
-        this.left.set(name, e.open)
+        this.left.set(name(), e.open)
       }
       if (e.open) fill()
     })
@@ -102,6 +111,42 @@ export function faults(page: Page, list: readonly Fault[] | undefined): HTMLElem
   return list?.length ? [h("div", {class: "faults", role: "alert"}, h("p", null, count(list.length, "error"), ":"), bounded(list, 100, f => fault(page, f), "errors"))] : []
 }
 
+// unbound says of policies that they have no binding, with a button that makes one and one that
+// runs them without.
+export function unbound(page: Page, policies: readonly string[] | undefined): HTMLElement[] {
+  if (!policies?.length) return []
+  const some = policies.slice(0, 3).join(", ") + (policies.length > 3 ? ` and ${policies.length - 3} more` : "")
+  const [have, it] = policies.length === 1 ? ["has", "it does"] : ["have", "they do"]
+  return [h("div", {class: "call"},
+    h("p", null, h("strong", null, some), ` ${have} no binding, so ${it} nothing, here and in a cluster.`),
+    h("div", {class: "controls"},
+      h("button", {type: "button", class: "primary", id: "make-binding", onclick: () => void bind(page, policies)}, policies.length === 1 ? "Make a binding" : "Make bindings"),
+      h("button", {type: "button", id: "run-unbound", onclick: () => page.change({unbound: true})}, "Run without bindings")))]
+}
+
+// bind adds bindings with the quick fix that the editor has for a policy without one.
+async function bind(page: Page, policies: readonly string[]) {
+  const {documents, objects, kubernetes} = page.state()
+  let next = documents
+  try {
+    for (const policy of policies.slice(0, 100)) {
+      const at = locate(next, id => id.name === policy && id.kind.endsWith("Policy"), "metadata.name")
+      const text = next.find(d => d.name === at?.name)
+      if (!at || !text) continue
+      const range = {start: {line: at.line - 1, character: 0}, end: {line: at.line - 1, character: 10_000}}
+      const actions = await page.call<Action[]>("actions", {documents: next, kubernetes, name: text.name, range})
+      const edits = actions.find(a => a.diagnostic?.rule === "binding")?.edits
+      if (edits) next = next.map(d => d === text ? {name: d.name, text: apply(d.text, edits)} : d)
+    }
+  } catch (err) {
+    return page.say((err as Error).message, "error")
+  }
+  if (page.state().documents !== documents || page.state().objects !== objects) return page.say("The documents have changed meanwhile; press the button again.", "error")
+  if (next === documents) return page.say("There is no quick fix for a policy that is written like this. Add a MutatingAdmissionPolicyBinding with its name in spec.policyName.", "error")
+  page.change({documents: next})
+  page.say(policies.length === 1 ? `Added a binding for ${policies[0]}.` : "Added bindings.")
+}
+
 export function failure(err: Error): HTMLElement {
   return h("p", {class: "fault", role: "alert"}, err.message)
 }
@@ -117,9 +162,9 @@ export function empty(...words: Child[]): HTMLElement {
 }
 
 // copyButton copies a text.
-export function copyButton(page: Page, what: string, text: () => string): HTMLElement {
-  return h("button", {type: "button", class: "copy", title: `copy ${what}`, onclick: () => {
-    navigator.clipboard.writeText(text()).then(() => page.say(`Copied ${what}.`), (err: Error) => page.say(`Not copied: ${err.message}`, "error"))
+export function copyButton(page: Page, what: () => string, text: () => string): HTMLElement {
+  return h("button", {type: "button", class: "copy", title: "Copy this text", onclick: () => {
+    navigator.clipboard.writeText(text()).then(() => page.say(`Copied ${what()}.`), (err: Error) => page.say(`Not copied: ${err.message}`, "error"))
   }}, "Copy")
 }
 

@@ -28,6 +28,7 @@ const latest = new Latest<Question, Record<string, Diagnostic[]>>(
 export const lint: Pane = {
   id: "lint",
   title: "Lint",
+  help: "What is likely to be a mistake in the documents, and quick fixes.",
   mount(element, p) {
     root = element
     page = p

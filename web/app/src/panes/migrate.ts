@@ -42,6 +42,7 @@ const latest = new Latest<Text[], MigrateAnswer>(
 export const migrate: Pane = {
   id: "migrate",
   title: "Migrate",
+  help: "The policies that do the same as Gatekeeper's mutators.",
   mount(root, p) {
     pane = root
     page = p
@@ -98,7 +99,7 @@ function filesOf(files: readonly Text[], entries: readonly Entry[]): Node[] {
   show(files[at]!, at)
   return [
     h("div", {class: "controls"},
-      copyButton(page, "the file", () => files.find(f => f.name === selected)?.text ?? ""),
+      copyButton(page, () => "the file", () => files.find(f => f.name === selected)?.text ?? ""),
       h("button", {type: "button", id: "replace-mutators", onclick: () => replace(files, entries)}, "Replace the mutators by these")),
     h("div", {class: "files"}, tabs.element, panel),
   ]

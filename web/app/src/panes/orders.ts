@@ -18,6 +18,7 @@ const start = h("button", {type: "button", id: "run-orders", class: "primary", o
 export const orders: Pane = {
   id: "orders",
   title: "Orders",
+  help: "Whether another order of the policies, or an update, would give another result.",
   mount(root, p) {
     page = p
     job = new Job(page, start)

@@ -2,55 +2,38 @@
 // they read and gave, and what they cost.
 import type {Answer, Evaluation, Excerpt, Limits, Read, Result, Trace, Traced} from "../api"
 import {h} from "../dom"
-import type {Page, Pane, Turn} from "../page"
-import {asking, bounded, count, empty, failure, fault, faults, Folds, Latest, short, tableRow, verdict, type Child} from "./kit"
+import type {Page, Pane} from "../page"
+import {asking, bounded, count, empty, fault, Folds, short, tableRow, verdict, type Child} from "./kit"
 import {passes, total, who, type Member, type Pass} from "./steps"
 
 let root: HTMLElement
 let page: Page
-let shown: Turn | undefined
 const folds = new Folds()
-
-// The engine measures only if it is asked to, so this pane asks by itself.
-const latest = new Latest<Turn, Answer>(
-  turn => page.call("evaluate", {...turn.state, trace: true}),
-  (turn, answer) => {
-    root.removeAttribute("aria-busy")
-    if (root.hidden) return
-    shown = turn
-    root.dataset["turn"] = String(turn.number)
-    root.replaceChildren(...content(answer))
-  },
-  (_, err) => {
-    root.removeAttribute("aria-busy")
-    shown = undefined
-    root.replaceChildren(failure(err))
-  })
 
 export const trace: Pane = {
   id: "trace",
   title: "Trace",
+  help: "What each expression read, gave and cost.",
+  needs: {only: [], trace: true},
   mount(element, p) {
     root = element
     page = p
     asking(root)
   },
   show(turn) {
-    if (turn === shown) return
-    asking(root)
-    latest.put(turn)
+    root.replaceChildren(...content(turn.answer))
   },
 }
 
 function content(answer: Answer): Node[] {
-  const [results, wrong] = [answer.results ?? [], faults(page, answer.errors)]
-  if (results.length === 0) return wrong.length > 0 ? wrong : [empty("Write an object below “Objects”. Here is what each policy reads of it, what its expressions give, and what they cost.")]
+  const results = answer.results ?? []
+  if (results.length === 0) return answer.errors?.length ? [] : [empty("Write an object below “Objects”. Here is what each policy reads of it, what its expressions give, and what they cost.")]
   let room = 100 // steps that are open at first
-  return [...wrong, ...bounded(results, 100, (r, i) => {
+  return bounded(results, 100, (r, i) => {
     const open = room > 0
     room -= r.trace?.length ?? 1
     return object(r, i, open, answer.limits)
-  }, "objects")]
+  }, "objects")
 }
 
 function object(r: Result, at: number, open: boolean, limits: Limits | undefined): HTMLElement {

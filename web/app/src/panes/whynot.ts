@@ -1,43 +1,27 @@
 // Why policies, bindings and mutators did nothing.
 import type {Answer, Result, Text, Traced} from "../api"
 import {h} from "../dom"
-import type {Page, Pane, Turn} from "../page"
-import {asking, bounded, count, empty, failure, fault, faults, Folds, Latest, short, tableRow, verdict} from "./kit"
+import type {Page, Pane} from "../page"
+import {asking, bounded, count, empty, fault, Folds, short, tableRow, unbound, verdict} from "./kit"
 import {locate} from "./texts"
 import {excerptText} from "./trace"
 
 let root: HTMLElement
 let page: Page
-let shown: Turn | undefined
 const folds = new Folds()
-
-const latest = new Latest<Turn, Answer>(
-  turn => page.call("evaluate", {...turn.state, trace: true, whyNot: true}),
-  (turn, answer) => {
-    root.removeAttribute("aria-busy")
-    if (root.hidden) return
-    shown = turn
-    root.dataset["turn"] = String(turn.number)
-    root.replaceChildren(...content(answer))
-  },
-  (_, err) => {
-    root.removeAttribute("aria-busy")
-    shown = undefined
-    root.replaceChildren(failure(err))
-  })
 
 export const whynot: Pane = {
   id: "whynot",
   title: "Why not",
+  help: "Why a policy or a binding did nothing with the object.",
+  needs: {only: [], trace: true, whyNot: true},
   mount(element, p) {
     root = element
     page = p
     asking(root)
   },
   show(turn) {
-    if (turn === shown) return
-    asking(root)
-    latest.put(turn)
+    root.replaceChildren(...content(turn.answer))
   },
 }
 
@@ -53,10 +37,10 @@ interface Why {
 }
 
 function content(answer: Answer): Node[] {
-  const [results, wrong] = [answer.results ?? [], faults(page, answer.errors)]
-  if (results.length === 0) return wrong.length > 0 ? wrong : [empty("Write an object below “Objects”. Here is why a policy or a binding did nothing with it.")]
+  const results = answer.results ?? []
+  if (results.length === 0) return answer.errors?.length ? [] : [empty("Write an object below “Objects”. Here is why a policy or a binding did nothing with it.")]
   let room = 300 // rows
-  return [...wrong, ...bounded(results, 100, (r, i) => {
+  return [...unbound(page, answer.unbound), ...bounded(results, 100, (r, i) => {
     const list = r.error ? [] : whys(r)
     const open = room > 0
     room -= list.length

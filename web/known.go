@@ -1,0 +1,59 @@
+package main
+
+import "errors"
+
+// known are texts of earlier questions by their Refs: of many texts one changes with a key, and
+// the others need not be written, sent and read again.
+type known struct {
+	texts map[int]string
+	bytes int // of all of them
+}
+
+// unknownRef is what the page answers with the whole texts.
+var unknownRef = errors.New("a text is not known any more")
+
+// resolve fills in the texts of which a question has only the Refs, and keeps those that have
+// both. When there are too many it forgets those that this question does not have.
+func (k *known) resolve(lists ...[]Text) error {
+	for _, list := range lists {
+		for i := range list {
+			t := &list[i]
+			switch {
+			case t.Ref == 0:
+			case t.Text != "":
+				k.keep(t.Ref, t.Text)
+			default:
+				text, ok := k.texts[t.Ref]
+				if !ok {
+					return unknownRef
+				}
+				t.Text = text
+			}
+		}
+	}
+	if k.bytes > 2*maxTexts {
+		*k = known{}
+		for _, list := range lists {
+			for _, t := range list {
+				if t.Ref != 0 {
+					k.keep(t.Ref, t.Text)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (k *known) keep(ref int, text string) {
+	if k.texts == nil {
+		k.texts = map[int]string{}
+	}
+	k.bytes += len(text) - len(k.texts[ref])
+	k.texts[ref] = text
+}
+
+func (q *Question) texts() [][]Text         { return [][]Text{q.Documents, q.Objects, q.Old} }
+func (q *OrdersQuestion) texts() [][]Text   { return q.Question.texts() }
+func (q *LanguageQuestion) texts() [][]Text { return [][]Text{q.Documents, q.Objects} }
+func (q *MigrateQuestion) texts() [][]Text  { return [][]Text{q.Documents} }
+func (q *VerifyQuestion) texts() [][]Text   { return [][]Text{q.Documents} }
